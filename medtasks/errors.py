@@ -1,0 +1,52 @@
+"""The one family of errors a user can cause.
+
+Every message is a sentence that says what happened, which file or sample it concerns, and the command that mends it.
+"""
+
+import difflib
+from collections.abc import Iterable
+
+
+class MedTasksError(Exception):
+    """Base of all errors raised on purpose by this package."""
+
+
+class DatasetNotPrepared(MedTasksError):
+    """A task was selected whose dataset does not exist under ``MEDTASKS_HOME``."""
+
+
+class SourceError(MedTasksError):
+    """The source given to a preparer is missing, incomplete or malformed."""
+
+
+class UnknownName(MedTasksError):
+    """A dataset, task, rule or argument name is not known."""
+
+
+class RepliesError(MedTasksError):
+    """A file of recorded replies cannot be read or does not fit the task."""
+
+
+class JudgeNotConfigured(MedTasksError):
+    """A task that needs an LLM judge was selected and no judge is configured."""
+
+
+class JudgeRefused(MedTasksError):
+    """The judge may not see this data: credentialed text must stay on this machine."""
+
+
+class AdapterArgumentError(MedTasksError):
+    """A model argument is unknown or has an impossible value."""
+
+
+def near_match(name: str, known: Iterable[str]) -> str:
+    """Return ``"; did you mean 'x'?"`` when a known name is close to ``name``, else an empty string."""
+    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    return f"; did you mean '{close[0]}'?" if close else ""
+
+
+def unknown_name(kind: str, name: str, known: Iterable[str]) -> UnknownName:
+    """Build the error for a name that is not in ``known``, with the nearest match and the full list."""
+    names = sorted(known)
+    hint = near_match(name, names)
+    return UnknownName(f"unknown {kind} '{name}'{hint or '.'} Known: {', '.join(names)}.")
