@@ -1,0 +1,1 @@
+"""Answer rules: from a raw reply to a value or the reason why there is none."""

@@ -1,0 +1,1 @@
+"""Datasets: what exists, preparing it, and where it lies."""

@@ -1,0 +1,1 @@
+"""The border to the harness: the only code that knows its dictionary shapes."""

@@ -1,0 +1,129 @@
+"""``medtasks data``: list, prepare, verify, locate, and write the drawn sample."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from medtasks.data.catalogue import CATALOGUE
+from medtasks.data.home import HOME_VARIABLE, dataset_folder, home
+from medtasks.data.manifest import FILE_NAME, Manifest
+from medtasks.errors import MedTasksError
+
+app = typer.Typer(help="List, prepare and check datasets.", no_args_is_help=True)
+_out = Console(soft_wrap=True, highlight=False)
+
+Name = Annotated[str, typer.Argument(help="Dataset name, see 'medtasks data list'.")]
+
+
+@app.command("list")
+def list_datasets() -> None:
+    """List all datasets and whether they are prepared."""
+    for info in CATALOGUE.values():
+        _out.print(f"{info.name}: {info.benchmark}, {info.description}", markup=False)
+        facts = {
+            "prepared": _state(info.name),
+            "access": info.access,
+            "size": f"{info.rows} questions, {info.images} images, {info.size:g} MB",
+            "licence": info.licence,
+            "source": f"{info.source} at {info.revision[:7]}",
+        }
+        for name, value in facts.items():
+            _out.print(f"  {name + ':':<10}{value}", markup=False)
+    _out.print(f"Data folder: {home()}", markup=False)
+
+
+def _state(name: str) -> str:
+    folder = dataset_folder(name)
+    if not (folder / FILE_NAME).is_file():
+        return "no"
+    manifest = Manifest.read(folder)
+    return "sample" if manifest.sample else "yes" if manifest.complete else "incomplete"
+
+
+@app.command()
+def prepare(
+    name: Name,
+    source: Annotated[
+        Path | None, typer.Option(help="Folder with a local copy, laid out as the benchmark publishes it.")
+    ] = None,
+    fetch_images: Annotated[
+        bool, typer.Option("--fetch-images", help="Download the images that --source lacks.")
+    ] = False,
+    allow_incomplete: Annotated[
+        bool, typer.Option("--allow-incomplete", help="Leave out what cannot be had; results will say so.")
+    ] = False,
+) -> None:
+    """Prepare a dataset; an interrupted run goes on where it stopped."""
+    from medtasks.data.mediconfusion import Options
+    from medtasks.data.preparers import prepare as run
+
+    _report(run(name, Options(source, fetch_images, allow_incomplete)))
+
+
+def _report(manifest: Manifest) -> None:
+    for note in manifest.left_out:
+        _out.print(f"left out: {note}", markup=False)
+    _out.print(
+        f"Prepared {manifest.name}: {manifest.rows} questions, {manifest.images} images, fingerprint "
+        f"{manifest.fingerprint}, in {dataset_folder(manifest.name)}",
+        markup=False,
+    )
+
+
+@app.command()
+def verify(name: Name) -> None:
+    """Read a prepared dataset completely and compare it with its manifest."""
+    from medtasks.data.preparers import verify as run
+
+    problems = list(run(name))
+    for problem in problems:
+        _out.print(problem, markup=False)
+    if problems:
+        raise MedTasksError(f"{len(problems)} problems in '{name}'; mend it with: medtasks data prepare {name}")
+    manifest = Manifest.read(dataset_folder(name))
+    kind = "drawn sample" if manifest.sample else "complete" if manifest.complete else "incomplete"
+    _out.print(f"{name} is as prepared: {manifest.rows} questions, {kind}, fingerprint {manifest.fingerprint}")
+
+
+@app.command()
+def where() -> None:
+    """Print the data folder."""
+    print(home())  # noqa: T201
+
+
+@app.command()
+def sample(folder: Annotated[Path, typer.Argument(help="Folder to write; becomes a complete MEDTASKS_HOME.")]) -> None:
+    """Write drawn stand-in data, to try everything without downloading anything."""
+    write_sample_home(folder)
+    _out.print(f"Use it with: export {HOME_VARIABLE}={folder.absolute()}", markup=False)
+
+
+def write_sample_home(folder: Path) -> None:
+    """Write the drawn sample and prepare it in ``folder``.
+
+    Raises:
+        MedTasksError: The folder holds a real dataset already, or cannot be written.
+    """
+    from medtasks.data.mediconfusion import Options
+    from medtasks.data.preparers import prepare as run
+    from medtasks.data.sample import write_sample_source
+
+    before = os.environ.get(HOME_VARIABLE)
+    os.environ[HOME_VARIABLE] = str(folder.absolute())
+    try:
+        if _state("mediconfusion") in ("yes", "incomplete"):
+            raise MedTasksError(f"{folder} holds the real MediConfusion; choose another folder for the sample")
+        source = folder / "source" / "mediconfusion"
+        source.mkdir(parents=True, exist_ok=True)
+        write_sample_source(source)
+        _report(run("mediconfusion", Options(source, sample=True)))
+    except OSError as error:
+        raise MedTasksError(f"cannot write the sample to {folder}: {error.strerror or error}") from error
+    finally:
+        if before is None:
+            del os.environ[HOME_VARIABLE]
+        else:
+            os.environ[HOME_VARIABLE] = before

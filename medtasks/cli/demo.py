@@ -1,0 +1,77 @@
+"""``medtasks demo``: the real harness command on the drawn sample with the built-in model."""
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from medtasks.cli.data import write_sample_home
+from medtasks.data.home import HOME_VARIABLE
+from medtasks.errors import MedTasksError
+
+_TASKS = ("mediconfusion", "mediconfusion_gd", "mediconfusion_ps")
+_out = Console(soft_wrap=True, highlight=False)
+
+
+def demo(
+    output: Annotated[
+        Path | None, typer.Option(help="Folder for data, log and results; default: a new temporary folder.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="Torch device of the model.")] = "cpu",
+) -> None:
+    """Run MediConfusion's three automatic modes on drawn pictures with a tiny random model."""
+    folder = (output or Path(tempfile.mkdtemp(prefix="medtasks-demo-"))).absolute()
+    home, results = folder / "home", folder / "results"
+    write_sample_home(home)
+    arguments = [
+        *("--model", "medtasks_tiny", "--tasks", ",".join(_TASKS), "--device", device),
+        *("--output_path", str(results), "--log_samples"),
+    ]
+    _out.print(f"\n{HOME_VARIABLE}={shlex.quote(str(home))} lmms_eval {shlex.join(arguments)}\n", markup=False)
+    _run(arguments, home, folder / "lmms_eval.log", known=_result_files(results))
+    new = _result_files(results)
+    _show(json.loads(new[-1].read_text()))
+    _out.print(
+        "Drawn pictures and a random model: these scores say nothing about medicine.\n"
+        f"Results: {new[-1]}\nReplies: {new[-1].parent}\nLog:     {folder / 'lmms_eval.log'}",
+        markup=False,
+    )
+
+
+def _result_files(results: Path) -> list[Path]:
+    return sorted(results.rglob("*_results.json"), key=lambda path: path.stat().st_mtime)
+
+
+def _run(arguments: list[str], home: Path, log: Path, known: list[Path]) -> None:
+    """Run the harness; it returns 0 after a failure, so a new results file is what counts."""
+    environment = {**os.environ, HOME_VARIABLE: str(home)}
+    results = Path(arguments[arguments.index("--output_path") + 1])
+    with _out.status("Running the harness (about a minute) ..."), log.open("w") as stream:
+        command = [sys.executable, "-m", "lmms_eval", *arguments]
+        code = subprocess.run(command, env=environment, stdout=stream, stderr=subprocess.STDOUT, check=False).returncode
+    if code or len(_result_files(results)) <= len(known):
+        tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
+        raise MedTasksError(f"the harness produced no results (exit code {code}); the end of {log}:\n{tail}")
+
+
+def _show(results: dict[str, Any]) -> None:
+    table = Table("task", "filter", "metric", "value", "stderr")
+    for scores in results["results"].values():
+        for key in sorted(key for key in scores if "," in key and "_stderr" not in key):
+            metric, _, name = key.partition(",")
+            error = scores.get(f"{metric}_stderr,{name}")
+            table.add_row(scores["alias"], name, metric, _number(scores[key]), _number(error), end_section=False)
+        table.add_section()
+    _out.print(table, markup=False)
+
+
+def _number(value: Any) -> str:
+    return f"{value:.4f}" if isinstance(value, float) else "" if value in (None, "N/A") else str(value)

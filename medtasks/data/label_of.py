@@ -1,0 +1,27 @@
+"""``label_of.<task>`` is the name under which a task appears in the harness's table, for ``task_alias: !function``.
+
+It is the task's own name, with a warning behind it when the data are drawn samples or incomplete.
+"""
+
+from medtasks.data.catalogue import CATALOGUE
+from medtasks.data.manifest import Manifest
+from medtasks.data.path_of import prepared_folder
+from medtasks.errors import MedTasksError
+
+
+def label(task: str, dataset: str) -> str:
+    """Return ``task``, followed by ``[SAMPLE DATA]`` or ``[INCOMPLETE DATA]`` where that is so."""
+    try:
+        manifest = Manifest.read(prepared_folder(dataset))
+    except MedTasksError:
+        return task
+    if manifest.sample:
+        return f"{task} [SAMPLE DATA]"
+    return task if manifest.complete else f"{task} [INCOMPLETE DATA]"
+
+
+def __getattr__(name: str) -> str:
+    owners = [dataset for dataset in CATALOGUE if name == dataset or name.startswith(f"{dataset}_")]
+    if not owners:
+        raise AttributeError(f"module {__name__!r}: no dataset name is the beginning of task name {name!r}")
+    return label(name, max(owners, key=len))

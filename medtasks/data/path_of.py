@@ -1,0 +1,54 @@
+"""``path_of.<dataset>`` is the folder of a prepared dataset, for ``dataset_path: !function`` in task YAML.
+
+The harness resolves the name when the task is selected, not when tasks are listed. Nothing is downloaded here: images
+of the public sets come from hundreds of articles, so fetching them is a command of its own.
+"""
+
+from pathlib import Path
+from typing import NoReturn
+
+from medtasks.data.catalogue import CATALOGUE, dataset_info
+from medtasks.data.home import HOME_VARIABLE, dataset_folder, home
+from medtasks.data.manifest import FILE_NAME
+from medtasks.errors import DatasetNotPrepared
+
+
+def prepared_folder(name: str) -> Path:
+    """Return the folder of a prepared dataset.
+
+    Raises:
+        UnknownName: There is no such dataset.
+        DatasetNotPrepared: It has not been prepared under ``MEDTASKS_HOME``.
+    """
+    info = dataset_info(name)
+    folder = dataset_folder(name)
+    if not (folder / FILE_NAME).is_file():
+        raise DatasetNotPrepared(
+            f"dataset '{name}' ({info.benchmark}, {info.access}) is not prepared in {home()}; run "
+            f"'medtasks data prepare {name}', add '--source DIR' if you have a copy, or set {HOME_VARIABLE}"
+        )
+    return folder
+
+
+class _NotPrepared(str):
+    """The path of a dataset that is not there: the first look at it raises our own sentence.
+
+    The harness wraps whatever ``!function`` raises in an ImportError about module paths, and retries a failing dataset
+    load for ten seconds before it hides the cause. Between the two it tests the path for truth, unwrapped.
+    """
+
+    error: DatasetNotPrepared
+
+    def __bool__(self) -> NoReturn:
+        raise self.error
+
+
+def __getattr__(name: str) -> str:
+    if name not in CATALOGUE:
+        raise AttributeError(f"module {__name__!r} has no dataset {name!r}; known: {', '.join(sorted(CATALOGUE))}")
+    try:
+        return str(prepared_folder(name))
+    except DatasetNotPrepared as error:
+        missing = _NotPrepared(dataset_folder(name))
+        missing.error = error
+        return missing

@@ -1,0 +1,332 @@
+"""Figures from PubMed Central's open-access storage.
+
+The storage is a public S3 bucket with one prefix per article *version* (``PMC3284869.1/1752-1947-6-45-2.jpg``), which
+replaced the packages on PubMed Central's FTP server in 2026. Published image lists still name a package and a file
+name, so the key is looked up in the listing of the article. Source: https://pmc.ncbi.nlm.nih.gov/tools/pmcaws.
+"""
+
+import contextlib
+import functools
+import hashlib
+import os
+import re
+import struct
+import threading
+import zlib
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import TypeVar
+from urllib.parse import quote
+from xml.etree import ElementTree
+
+import requests
+import tenacity
+from PIL import Image, ImageFile
+from requests.adapters import HTTPAdapter
+from tqdm import tqdm
+from urllib3 import Retry
+from urllib3.exceptions import InvalidHeader
+
+from medtasks.errors import SourceError
+
+URL_VARIABLE = "MEDTASKS_PMC_URL"
+DEFAULT_URL = "https://pmc-oa-opendata.s3.amazonaws.com"
+
+_PACKAGE = re.compile(r"/(PMC\d+)\.tar\.gz$")
+_PLAIN_MD5 = re.compile(r'"([0-9a-f]{32})"')  # "<hex>-<parts>" of a multi-part upload is no digest of the body
+_UNREACHABLE_ARTICLES = 3
+_CONNECT_TIMEOUT_S = 10.0
+_LONGEST_BACKOFF_S = 60.0
+_LONGEST_RETRY_AFTER_S = 300.0
+_WORTH_ANOTHER_TRY = {408, 429}
+
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One wanted figure.
+
+    Attributes:
+        pmc_id: Article, such as ``"PMC3284869"``.
+        file_name: Original name of the figure's file in the article; unique only within it.
+        target: Where to put it; its folder is created.
+    """
+
+    pmc_id: str
+    file_name: str
+    target: Path
+
+
+@dataclass(frozen=True)
+class Missing:
+    """A figure that could not be fetched, and one clause that says why."""
+
+    figure: Figure
+    cause: str
+
+
+class _Failure(Exception):
+    """A request failed for good."""
+
+
+class _Transient(_Failure):
+    """Another try may succeed, though not before ``retry_after_s`` seconds."""
+
+    def __init__(self, cause: str, retry_after_s: float = 0.0) -> None:
+        super().__init__(cause)
+        self.retry_after_s = retry_after_s
+
+
+class _Unreachable(_Transient):
+    """No answer at all."""
+
+
+def pmc_id_of(dlink: str) -> str:
+    """Return the article of a package link ``ftp://.../oa_package/25/da/PMC3284869.tar.gz``.
+
+    Raises:
+        SourceError: The link does not end in ``/PMC<digits>.tar.gz``.
+    """
+    match = _PACKAGE.search(dlink)
+    if match is None:
+        raise SourceError(f"'{dlink}' names no PubMed Central package (expected .../PMC<digits>.tar.gz)")
+    return match[1]
+
+
+def fetch_figures(
+    figures: Sequence[Figure],
+    base_url: str | None = None,
+    workers: int = 4,
+    attempts: int = 5,
+    backoff_s: float = 1.0,
+    timeout_s: float = 30.0,
+    progress: bool = True,
+) -> list[Missing]:
+    """Fetch figures that are not there yet; every file that exists afterwards is a whole image.
+
+    Safe to interrupt and run again: a target that decodes is kept and costs no request. An interruption waits for the
+    requests in flight, at most ``timeout_s``.
+
+    Args:
+        figures: What to fetch; targets must be distinct.
+        base_url: Storage; default ``$MEDTASKS_PMC_URL``, else PubMed Central's own.
+        workers: Articles fetched at the same time.
+        attempts: Tries per request, the first one included.
+        backoff_s: Wait before the second try in seconds; doubles with every further one. A longer ``Retry-After`` wins.
+        timeout_s: Longest silence of the server in seconds.
+        progress: Show a progress bar.
+
+    Returns:
+        The figures that could not be had, in the order of ``figures``.
+
+    Raises:
+        SourceError: The storage cannot be reached at all, or its URL is malformed.
+        OSError: A target cannot be written, for instance because the disk is full.
+    """
+    storage = _Storage(_base_url(base_url), workers, attempts, backoff_s, timeout_s)
+    with _strict_decoding():
+        causes = _fetch_lacking(storage, figures, workers, progress)
+    return [Missing(figure, causes[figure]) for figure in figures if figure in causes]
+
+
+def _fetch_lacking(storage: "_Storage", figures: Sequence[Figure], workers: int, progress: bool) -> dict[Figure, str]:
+    articles: dict[str, list[Figure]] = defaultdict(list)
+    for figure in figures:
+        if not _is_whole_image(figure.target):
+            articles[figure.pmc_id].append(figure)
+    kept = len(figures) - sum(map(len, articles.values()))
+    with tqdm(desc="Fetching images", total=len(figures), initial=kept, unit="image", disable=not progress) as bar:
+        return _fetch_articles(storage, articles, workers, bar.update) if articles else {}
+
+
+def _fetch_articles(
+    storage: "_Storage", articles: dict[str, list[Figure]], workers: int, advance: Callable[[int], object]
+) -> dict[Figure, str]:
+    causes: dict[Figure, str] = {}
+    unreachable = 0
+    with ThreadPoolExecutor(workers, thread_name_prefix="pmc") as pool:
+        try:
+            pending = {pool.submit(_fetch_article, storage, *article): len(article[1]) for article in articles.items()}
+            for done in as_completed(pending):
+                failures = done.result()
+                silent = len(failures) == pending[done] and all(isinstance(f, _Unreachable) for f in failures.values())
+                unreachable = unreachable + 1 if silent else 0
+                if unreachable >= min(_UNREACHABLE_ARTICLES, len(articles)):
+                    raise storage.unreachable(next(iter(failures.values())))
+                causes |= {figure: str(failure) for figure, failure in failures.items()}
+                advance(pending[done])
+        except BaseException:  # Ctrl-C too: the pool would otherwise work through the whole queue before it ends
+            storage.stop.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    return causes
+
+
+def _fetch_article(storage: "_Storage", pmc_id: str, figures: Sequence[Figure]) -> dict[Figure, _Failure]:
+    """Fetch the figures of one article with one listing; return what failed."""
+    try:
+        keys = storage.listing(pmc_id)
+    except _Failure as failure:
+        return dict.fromkeys(figures, failure)
+    failures: dict[Figure, _Failure] = {}
+    for figure in figures:
+        try:
+            body = storage.image(_newest_key(keys, figure))
+        except _Failure as failure:
+            failures[figure] = failure
+        else:
+            _write_whole(figure.target, body)
+    return failures
+
+
+def _newest_key(keys: Sequence[str], figure: Figure) -> str:
+    versioned = re.compile(rf"{re.escape(figure.pmc_id)}\.(\d+)/(?:.*/)?{re.escape(figure.file_name)}")
+    found = [(int(match[1]), key) for key in keys if (match := versioned.fullmatch(key))]
+    if not found:
+        raise _Failure(f"'{figure.file_name}' is not among the {len(keys)} files of {figure.pmc_id}")
+    return max(found)[1]
+
+
+def _write_whole(target: Path, body: bytes) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial = target.with_name(target.name + ".part")
+    try:
+        partial.write_bytes(body)
+        os.replace(partial, target)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+
+
+def _is_whole_image(source: Path | BytesIO) -> bool:
+    try:
+        with Image.open(source) as image:
+            image.load()
+    except (OSError, EOFError, SyntaxError, ValueError, struct.error, zlib.error, Image.DecompressionBombError):
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def _strict_decoding() -> Iterator[None]:
+    lenient = ImageFile.LOAD_TRUNCATED_IMAGES
+    ImageFile.LOAD_TRUNCATED_IMAGES = False  # importing the harness sets it, and then every cut file passes as whole
+    try:
+        yield
+    finally:
+        ImageFile.LOAD_TRUNCATED_IMAGES = lenient
+
+
+def _base_url(chosen: str | None) -> str:
+    url = (chosen or os.environ.get(URL_VARIABLE) or DEFAULT_URL).rstrip("/")
+    if not re.match(r"https?://[^/]", url):
+        raise SourceError(f"'{url}' is no storage URL; set {URL_VARIABLE} to one that begins with https:// or unset it")
+    return url
+
+
+class _Storage:
+    """An S3 bucket read without credentials, patiently."""
+
+    def __init__(self, base_url: str, workers: int, attempts: int, backoff_s: float, timeout_s: float) -> None:
+        self.stop = threading.Event()
+        self._base_url = base_url
+        self._attempts = attempts
+        self._backoff = tenacity.wait_exponential(multiplier=backoff_s, max=_LONGEST_BACKOFF_S)
+        self._timeout = (min(timeout_s, _CONNECT_TIMEOUT_S), timeout_s)
+        self._session = requests.Session()
+        self._session.headers["Accept-Encoding"] = "identity"  # a length and an ETag speak of the bytes as sent
+        for scheme in ("http://", "https://"):
+            self._session.mount(scheme, HTTPAdapter(pool_maxsize=workers))
+
+    def listing(self, pmc_id: str) -> list[str]:
+        """Return the keys of all versions of an article; raise ``_Failure`` when there are none."""
+        keys: list[str] = []
+        query = {"list-type": "2", "prefix": f"{pmc_id}."}
+        while True:
+            page = self._patiently(functools.partial(self._page, query))
+            keys += [key.text or "" for key in page.iterfind("{*}Contents/{*}Key")]
+            token = page.findtext("{*}NextContinuationToken")
+            if not token or token == query.get("continuation-token"):
+                break
+            query = query | {"continuation-token": token}
+        if not keys:
+            raise _Failure(f"{pmc_id} is not in PubMed Central's open-access storage")
+        return keys
+
+    def image(self, key: str) -> bytes:
+        """Return the body of an object that is a whole image."""
+        return self._patiently(functools.partial(self._whole_image, key))
+
+    def unreachable(self, failure: _Failure) -> SourceError:
+        """Build the error for a storage that gives no sign of life."""
+        return SourceError(
+            f"cannot reach PubMed Central's storage at {self._base_url} ({failure}); check the connection or set "
+            f"{URL_VARIABLE} to a mirror, then run the same command again: finished images are kept"
+        )
+
+    def _patiently(self, request: Callable[[], _Result]) -> _Result:
+        retrying = tenacity.Retrying(
+            retry=tenacity.retry_if_exception_type(_Transient),
+            stop=tenacity.stop_after_attempt(self._attempts) | tenacity.stop_when_event_set(self.stop),
+            wait=self._wait_s,
+            sleep=tenacity.sleep_using_event(self.stop),
+            reraise=True,
+        )
+        return retrying(request)
+
+    def _wait_s(self, state: tenacity.RetryCallState) -> float:
+        failure = state.outcome.exception() if state.outcome else None
+        asked = failure.retry_after_s if isinstance(failure, _Transient) else 0.0
+        return max(self._backoff(state), min(asked, _LONGEST_RETRY_AFTER_S))
+
+    def _page(self, query: dict[str, str]) -> ElementTree.Element:
+        try:
+            return ElementTree.fromstring(self._get("", query))
+        except ElementTree.ParseError as error:
+            raise _Transient("the storage's listing is no XML") from error
+
+    def _whole_image(self, key: str) -> bytes:
+        body = self._get(quote(key))
+        if not _is_whole_image(BytesIO(body)):
+            raise _Transient(f"{key} does not decode as an image")
+        return body
+
+    def _get(self, path: str, query: dict[str, str] | None = None) -> bytes:
+        what = path or "the listing"
+        if self.stop.is_set():
+            raise _Failure("interrupted")
+        try:
+            answer = self._session.get(f"{self._base_url}/{path}", params=query, timeout=self._timeout, stream=True)
+        except requests.RequestException as error:
+            raise _Unreachable(f"no answer: {_root_cause(error)}") from error
+        with answer:
+            if answer.status_code in _WORTH_ANOTHER_TRY or answer.status_code >= 500:
+                raise _Transient(f"HTTP {answer.status_code} for {what}", _retry_after_s(answer))
+            if answer.status_code != requests.codes.ok:
+                raise _Failure(f"HTTP {answer.status_code} for {what}")
+            try:
+                body = answer.content
+            except requests.RequestException as error:  # urllib3 compares with Content-Length
+                raise _Transient(f"{what} broke off: {_root_cause(error)}") from error
+        digest = _PLAIN_MD5.fullmatch(answer.headers.get("ETag", ""))
+        if digest and hashlib.md5(body, usedforsecurity=False).hexdigest() != digest[1]:
+            raise _Transient(f"{what} arrived damaged (its MD5 differs)")
+        return body
+
+
+def _retry_after_s(answer: requests.Response) -> float:
+    try:
+        return Retry().parse_retry_after(answer.headers.get("Retry-After", "0"))
+    except InvalidHeader:
+        return 0.0
+
+
+def _root_cause(error: BaseException) -> BaseException:
+    while inner := error.__cause__ or error.__context__:
+        error = inner
+    return error

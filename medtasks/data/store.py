@@ -1,0 +1,105 @@
+"""Putting a prepared dataset in its place: one writer at a time, resumable, all or nothing."""
+
+import contextlib
+import errno
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import filelock
+
+from medtasks.data.home import dataset_folder
+from medtasks.data.manifest import Manifest
+from medtasks.data.schema import SPLIT
+from medtasks.errors import MedTasksError
+
+
+@contextlib.contextmanager
+def work_folder(name: str) -> Iterator[Path]:
+    """Yield the folder in which dataset ``name`` is being prepared.
+
+    The folder lies beside the final one and survives an interruption, so that the next attempt finds the files already
+    fetched. A lock keeps a second preparer of the same dataset out.
+
+    Raises:
+        MedTasksError: Another process prepares this dataset, or the disk is full.
+    """
+    final = dataset_folder(name)
+    work = final.with_name(f".preparing-{name}")
+    try:
+        final.parent.mkdir(parents=True, exist_ok=True)
+        with filelock.FileLock(final.with_name(f".{name}.lock"), blocking=False):
+            work.mkdir(exist_ok=True)
+            yield work
+    except filelock.Timeout as error:
+        raise MedTasksError(f"another process is preparing '{name}' in {final.parent}; wait for it to end") from error
+    except OSError as error:
+        place = error.filename or final.parent
+        what = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else error.strerror or error
+        raise MedTasksError(
+            f"cannot prepare '{name}': {place}: {what}. What was fetched so far is kept; make room or repair it (or "
+            f"set MEDTASKS_HOME to another folder), then run the same command again"
+        ) from error
+
+
+def publish(
+    work: Path, manifest: Manifest, documents: Sequence[Mapping[str, Any]], columns: Mapping[str, str | list[str]]
+) -> Path:
+    """Write the documents and the manifest into ``work`` and move it to its final place.
+
+    Args:
+        work: Folder yielded by :func:`work_folder`; its image files are already there.
+        manifest: What the dataset is.
+        documents: Rows in order.
+        columns: Column types, see :mod:`medtasks.data.schema`.
+
+    Returns:
+        The dataset's final folder.
+    """
+    import datasets
+
+    features = datasets.Features(
+        {
+            column: datasets.List(datasets.Value(kind[0])) if isinstance(kind, list) else datasets.Value(kind)
+            for column, kind in columns.items()
+        }
+    )
+    table = datasets.Dataset.from_list([dict(document) for document in documents], features=features)
+    with _without_progress_bars():
+        datasets.DatasetDict({SPLIT: table}).save_to_disk(str(work))
+    manifest.write(work)
+    final = dataset_folder(manifest.name)
+    old = final.with_name(f".old-{manifest.name}")
+    shutil.rmtree(old, ignore_errors=True)
+    if final.exists():
+        final.rename(old)
+    work.rename(final)
+    shutil.rmtree(old, ignore_errors=True)
+    return final
+
+
+@contextlib.contextmanager
+def _without_progress_bars() -> Iterator[None]:
+    import datasets
+
+    shown = datasets.utils.logging.is_progress_bar_enabled()
+    datasets.disable_progress_bars()
+    try:
+        yield
+    finally:
+        if shown:
+            datasets.enable_progress_bars()
+
+
+def load_documents(name: str) -> list[dict[str, Any]]:
+    """Return the documents of a prepared dataset in order.
+
+    Raises:
+        DatasetNotPrepared: The dataset is not under ``MEDTASKS_HOME``.
+    """
+    import datasets
+
+    from medtasks.data.path_of import prepared_folder
+
+    return [dict(row) for row in datasets.load_from_disk(str(prepared_folder(name)))[SPLIT]]

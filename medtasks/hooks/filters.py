@@ -1,0 +1,43 @@
+"""Harness filters that say which rule reads the replies.
+
+A filter sees one rank's replies without their documents, and scoring is not told which filter it follows. So a filter
+here only attaches the name of its rule; :mod:`medtasks.hooks.reading` applies the rule where the document is at hand.
+Use them by dotted name: the harness does not look up registered filters for YAML.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from lmms_eval.api.filter import Filter
+
+from medtasks.answers.registry import likelihood_rule, text_rule
+from medtasks.hooks.loglikelihood import parse_loglikelihood
+
+
+class ReadWith(Filter):  # type: ignore[misc]
+    """Attach the name of a text rule to every reply.
+
+    The result is JSON text and not an object, because the harness strips white space from generated replies. It also cuts
+    ``<think>`` blocks out of whatever it gets, so the JSON holds no ``<``; a rule sees the reply as the model gave it.
+    """
+
+    def __init__(self, rule: str) -> None:
+        self._rule = text_rule(rule).name
+
+    def apply(self, resps: Sequence[Sequence[Any]], docs: Any) -> list[str]:
+        """Return one tagged reply per sample; of repeated replies the first is read."""
+        tagged = [json.dumps({"rule": self._rule, "reply": replies[0]}, ensure_ascii=False) for replies in resps]
+        return [text.replace("<", "\\u003c") for text in tagged]
+
+
+class ChooseWith(Filter):  # type: ignore[misc]
+    """Repair log-likelihoods that the harness turned into text, and attach the name of a likelihood rule."""
+
+    def __init__(self, rule: str) -> None:
+        self._rule = likelihood_rule(rule).name
+
+    def apply(self, resps: Sequence[Sequence[Any]], docs: Any) -> list[dict[str, Any]]:
+        """Return rule, loss and greedy flag per option."""
+        parsed = [parse_loglikelihood(replies[0]) for replies in resps]
+        return [{"rule": self._rule, "loss": loss, "is_greedy": greedy} for loss, greedy in parsed]

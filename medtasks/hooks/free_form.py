@@ -1,0 +1,54 @@
+"""MediConfusion's free-form mode: the model answers without options, a judge says which option it comes close to."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from medtasks.answers.answer import Reason
+from medtasks.data.catalogue import dataset_info
+from medtasks.hooks import pairs
+from medtasks.hooks.metric_list import metric_entry
+from medtasks.hooks.pairs import Record, record, records
+from medtasks.hooks.prompts import prompt as choice_prompt
+from medtasks.hooks.reading import read_reply
+from medtasks.judges.client import judge_for
+from medtasks.judges.mediconfusion import judge_reply
+
+RULE = "gap_of_3_reference"
+
+
+def prompt(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Mapping[str, Any] | None = None) -> str:
+    """Fill the model family's template.
+
+    Raises:
+        JudgeNotConfigured: No judge is set up. The harness asks for a first prompt before it runs the model, so nothing
+            is computed in vain.
+        JudgeRefused: The judge may not see this dataset.
+    """
+    judge_for(doc["dataset"], dataset_info(doc["dataset"]).access)
+    return choice_prompt(doc, lmms_eval_specific_kwargs)
+
+
+def process_results(doc: Mapping[str, Any], results: Sequence[Any]) -> dict[str, Record]:
+    """Let the judge read one reply.
+
+    Args:
+        doc: A document in the paired-choice schema.
+        results: One reply.
+
+    Returns:
+        The same record for every metric of the task.
+    """
+    reply = read_reply(results[0])[1]
+    judge = judge_for(doc["dataset"], dataset_info(doc["dataset"]).access)
+    answer = judge_reply(judge, doc["question"], doc["options"], reply)
+    entry = record(doc, answer, RULE)
+    return {**records(entry), "judge_failed_rate": entry}
+
+
+def judge_failed_rate(items: Sequence[Record]) -> float:
+    """Return the share of replies the judge did not score; they are invalid and can be judged again."""
+    failed = sum(item["reason"] == Reason.JUDGE_FAILED for item in items)
+    return failed / len(items) if items else float("nan")
+
+
+METRIC_LIST = [*pairs.METRIC_LIST, metric_entry(judge_failed_rate, higher_is_better=False)]

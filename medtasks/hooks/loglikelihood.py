@@ -1,0 +1,39 @@
+"""Reading log-likelihood results that went through the harness.
+
+lmms-eval 0.7.3 passes every reply through a helper made for generated text, which turns ``(1.5, False)`` into the
+string ``'(1.5, False)'`` (``'[1.5, False]'`` from the response cache). A repaired harness hands over the pair.
+"""
+
+import math
+import re
+from typing import Any
+
+_NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|inf(?:inity)?|nan)"
+_PAIR = re.compile(
+    rf"\s*[(\[]\s*(?:[\w.]+\(\s*)?({_NUMBER})(?:\s*,\s*dtype=[\w.]+)?\s*\)?\s*,\s*"
+    rf"(?:[\w.]+\(\s*)?(true|false|0|1)\s*\)?\s*[)\]]\s*",
+    re.IGNORECASE,
+)
+FAILED = (math.nan, False)
+
+
+def parse_loglikelihood(result: Any) -> tuple[float, bool]:
+    """Return ``(mean negative log-likelihood, is_greedy)`` from a pair or from its text.
+
+    Anything that is no such pair becomes ``(nan, False)``, which counts as a failed sample and never as an answer.
+
+    Example:
+        >>> parse_loglikelihood("(1.5, False)")
+        (1.5, False)
+        >>> parse_loglikelihood("[np.float32(0.25), np.True_]")
+        (0.25, True)
+        >>> parse_loglikelihood((1.5, True))
+        (1.5, True)
+    """
+    if isinstance(result, list | tuple) and len(result) == 2:
+        try:
+            return float(result[0]), bool(result[1])
+        except (TypeError, ValueError):
+            return FAILED
+    match = _PAIR.fullmatch(re.sub(r"\bnp\.(True|False)_", r"\1", result)) if isinstance(result, str) else None
+    return (float(match[1]), match[2].lower() in ("true", "1")) if match else FAILED

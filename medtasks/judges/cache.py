@@ -1,0 +1,99 @@
+"""Verdicts on disk, so that no judge call is paid for twice."""
+
+import hashlib
+import json
+import os
+import tempfile
+import threading
+from pathlib import Path
+
+import platformdirs
+from loguru import logger
+
+
+def default_cache_folder() -> Path:
+    """Return ``$MEDTASKS_HOME/judge`` if that variable is set, else the platform's cache folder for medtasks."""
+    home = os.environ.get("MEDTASKS_HOME", "").strip()
+    root = Path(home).expanduser() if home else platformdirs.user_cache_path("medtasks")
+    return root / "judge"
+
+
+def verdict_key(*, model: str, temperature: float, system: str, user: str, prompt_version: int) -> str:
+    """Return the address of a verdict: 64 hexadecimal digits that change with every argument.
+
+    The endpoint's address is left out on purpose: the same model behind another address gives the same verdict.
+
+    Example:
+        >>> verdict_key(model="m", temperature=0.0, system="s", user="u", prompt_version=1)[:8]
+        'a6867d26'
+    """
+    content = json.dumps([model, float(temperature), system, user, prompt_version])
+    return hashlib.sha256(content.encode("ascii")).hexdigest()
+
+
+class VerdictCache:
+    """A content-addressed folder of judge replies, one small JSON file each.
+
+    Safe for several threads and processes: a file appears complete or not at all, and two writers of one key write
+    the same thing. The prompt, which may be credentialed, is not stored, and files are readable by their owner only.
+
+    Args:
+        folder: Where the files live; created on the first write.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._warned = False
+        self._lock = threading.Lock()
+
+    def path_of(self, key: str) -> Path:
+        """Return the file of a key: ``ab/cd/abcd....json`` below the folder."""
+        return self.folder / key[:2] / key[2:4] / f"{key}.json"
+
+    def get(self, key: str) -> str | None:
+        """Return the raw judge reply stored under ``key``, or ``None``.
+
+        A file that is missing, unreadable, cut short or malformed is a miss, never an error.
+        """
+        try:
+            record = json.loads(self.path_of(key).read_bytes())
+        except (OSError, ValueError, RecursionError):
+            return None
+        if not isinstance(record, dict) or record.get("key") != key:
+            return None
+        text = record.get("text")
+        return text if isinstance(text, str) else None
+
+    def put(self, key: str, text: str, model: str) -> None:
+        """Store the raw judge reply ``text`` under ``key``; ``model`` is recorded for the reader of the file.
+
+        A disk that is full or read-only costs the stored copy, not the verdict: one warning, and the run goes on.
+        """
+        record = json.dumps({"key": key, "model": model, "text": text})
+        try:
+            _write_atomically(self.path_of(key), record)
+        except OSError as error:
+            self._warn_once(error)
+
+    def _warn_once(self, error: OSError) -> None:
+        with self._lock:
+            first, self._warned = not self._warned, True
+        if first:
+            logger.warning(
+                "Judge verdicts cannot be kept under {} ({}); the run goes on, but a rerun will ask the judge again. "
+                "Free some space or set MEDTASKS_HOME to another folder.",
+                self.folder,
+                error.strerror or type(error).__name__,
+            )
+
+
+def _write_atomically(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".tmp")
+    try:
+        with os.fdopen(handle, "w", encoding="ascii") as file:
+            file.write(text)
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

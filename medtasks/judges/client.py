@@ -1,0 +1,238 @@
+"""Asks an OpenAI-compatible endpoint for verdicts, patiently but not for ever."""
+
+import functools
+import random
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from loguru import logger
+from tenacity import (
+    RetryCallState,
+    Retrying,
+    retry_if_exception,
+    sleep_using_event,
+    stop_after_attempt,
+    stop_when_event_set,
+    wait_exponential_jitter,
+)
+
+from medtasks.judges.cache import VerdictCache, default_cache_folder, verdict_key
+from medtasks.judges.settings import JudgeSettings, check_access, settings_from_environment
+from medtasks.judges.trouble import CircuitBreaker, RemoteTrouble, trouble_of, unreadable
+
+if TYPE_CHECKING:
+    from openai import OpenAI
+    from openai.types.chat import ChatCompletionMessageParam
+
+T = TypeVar("T")
+
+BAD_FORMAT = "reply did not follow the format"
+CORRECTION = (
+    "Your reply did not follow the required format. "
+    "Answer again in exactly the format requested above, starting with its first line."
+)
+_LONGEST_BACKOFF_S = 60.0
+_LONGEST_QUOTE = 2000
+_building = threading.Lock()
+
+
+@dataclass(frozen=True)
+class Verdict(Generic[T]):
+    """What one ask came to.
+
+    Attributes:
+        value: What ``parse`` read from the reply, or ``None`` when there is no verdict.
+        failure: Why there is no verdict, as one sentence without sample text; ``None`` exactly when there is one.
+        cached: Whether the verdict came from disk, without a request.
+        text: The judge's last raw reply, empty when none came. May quote the sample: treat it like the data.
+    """
+
+    value: T | None
+    failure: str | None
+    cached: bool
+    text: str
+
+
+class Judge:
+    """One judge, shared by all threads of a process.
+
+    Args:
+        settings: The endpoint and its limits.
+        cache: Where verdicts are kept.
+        backoff_s: Seconds before the second try; doubles with each further try, plus jitter of up to as much.
+    """
+
+    def __init__(self, settings: JudgeSettings, cache: VerdictCache, *, backoff_s: float = 2.0) -> None:
+        self.settings = settings
+        self._cache = cache
+        self._backoff_s = backoff_s
+        self._backoff = wait_exponential_jitter(initial=backoff_s, max=_LONGEST_BACKOFF_S, jitter=backoff_s)
+        self._slots = threading.BoundedSemaphore(settings.concurrency)
+        self._breaker = CircuitBreaker()
+        self._lock = threading.Lock()
+        self._reported: set[str] = set()
+        self._client = _open_client(settings)
+
+    def ask(self, system: str, user: str, parse: Callable[[str], T | None], *, prompt_version: int = 1) -> Verdict[T]:
+        """Return the judge's verdict, from disk if the same question was answered before.
+
+        Args:
+            system: The system message.
+            user: The user message.
+            parse: Reads the raw reply; returns ``None`` for a reply that breaks the format. Must not raise.
+            prompt_version: Part of the cache key; raise it when verdicts under the same texts must not be reused.
+
+        Returns:
+            The verdict. Trouble at the remote end is a ``failure``, never an exception. Only a reply that parses is
+            kept on disk.
+        """
+        settings = self.settings
+        system, user = _sendable(system), _sendable(user)
+        key = verdict_key(
+            model=settings.model,
+            temperature=settings.temperature,
+            system=system,
+            user=user,
+            prompt_version=prompt_version,
+        )
+        stored = self._cache.get(key)
+        value = None if stored is None else parse(stored)
+        if stored is not None and value is not None:
+            return Verdict(value, None, True, stored)
+        try:
+            verdict = self._ask_endpoint(system, user, parse)
+        except RemoteTrouble as trouble:
+            return Verdict(None, self._note(trouble), False, "")
+        if verdict.value is not None:
+            self._cache.put(key, verdict.text, settings.model)
+        return verdict
+
+    def _ask_endpoint(self, system: str, user: str, parse: Callable[[str], T | None]) -> Verdict[T]:
+        messages: list[ChatCompletionMessageParam] = [
+            {"role": "system", "content": system},
+            {"role": "user", "content": user},
+        ]
+        text = ""
+        for _ in range(self.settings.reasks + 1):
+            text = self._complete(messages)
+            value = parse(text)
+            if value is not None:
+                return Verdict(value, None, False, text)
+            # At temperature 0 the same messages would bring the same reply, so the conversation must move on.
+            quoted = _sendable(text[:_LONGEST_QUOTE]) or "(empty reply)"
+            messages.append({"role": "assistant", "content": quoted})
+            messages.append({"role": "user", "content": CORRECTION})
+        self._report_once(BAD_FORMAT)
+        return Verdict(None, BAD_FORMAT, False, text)
+
+    def _complete(self, messages: "list[ChatCompletionMessageParam]") -> str:
+        retrying = Retrying(
+            stop=stop_after_attempt(self.settings.attempts) | stop_when_event_set(self._breaker.opened),
+            wait=self._wait_s,
+            retry=retry_if_exception(lambda error: isinstance(error, RemoteTrouble) and error.retry),
+            sleep=sleep_using_event(self._breaker.opened),
+            reraise=True,
+        )
+        text = retrying(self._send, messages)
+        self._breaker.answered()
+        return text
+
+    def _send(self, messages: "list[ChatCompletionMessageParam]") -> str:
+        from openai import OpenAIError
+
+        # A slot is held for the request alone: a thread that backs off must not keep the others from asking.
+        with self._slots:
+            if self._breaker.cause is not None:
+                raise RemoteTrouble(self._breaker.cause, retry=False, outage=True)
+            try:
+                completion = self._client.chat.completions.create(
+                    model=self.settings.model, temperature=self.settings.temperature, messages=messages
+                )
+            # ValueError: a body announced as JSON that is none escapes the SDK unwrapped.
+            except (OpenAIError, ValueError) as error:
+                raise trouble_of(error, self.settings) from None
+        try:
+            content = completion.choices[0].message.content
+        except (AttributeError, IndexError, KeyError, TypeError):
+            raise unreadable(self.settings) from None
+        return content if isinstance(content, str) else ""
+
+    def _wait_s(self, state: RetryCallState) -> float:
+        error = state.outcome.exception() if state.outcome is not None else None
+        if isinstance(error, RemoteTrouble) and error.wait_s is not None:
+            return error.wait_s + random.uniform(0.0, self._backoff_s)
+        return self._backoff(state)
+
+    def _note(self, trouble: RemoteTrouble) -> str:
+        if not trouble.outage:
+            self._breaker.answered()
+            self._report_once(trouble.cause)
+        elif self._breaker.failed(trouble.cause):
+            logger.warning(
+                "No more replies are judged in this run because {} asks in a row failed: {}. "
+                "The replies are kept and can be judged later with `medtasks score`.",
+                self._breaker.limit,
+                trouble.cause,
+            )
+        return trouble.cause
+
+    def _report_once(self, cause: str) -> None:
+        with self._lock:
+            first = cause not in self._reported
+            self._reported.add(cause)
+        if first:
+            logger.warning(
+                "A sample got no verdict from the judge: {}. Such samples count as judge_failed; "
+                "further ones of this kind are not reported.",
+                cause,
+            )
+
+
+def judge_for(dataset: str, access: str) -> Judge:
+    """Return the judge that the environment configures, cleared for one dataset.
+
+    Cheap enough to call per sample. Equal settings give the same judge, so that its limit on concurrent requests and
+    its circuit breaker hold over all tasks and threads; every process (rank) has a judge of its own.
+
+    Args:
+        dataset: The dataset's name.
+        access: Its access level: ``public``, ``gated`` or ``credentialed``.
+
+    Raises:
+        JudgeNotConfigured: When ``MEDTASKS_JUDGE_*`` is incomplete or malformed.
+        JudgeRefused: When the dataset is credentialed and the endpoint is on another machine.
+        UnknownName: When ``access`` is no access level.
+    """
+    settings = settings_from_environment()
+    check_access(settings, access, dataset)
+    with _building:
+        return _judge(settings, default_cache_folder())
+
+
+@functools.cache
+def _judge(settings: JudgeSettings, folder: Path) -> Judge:
+    return Judge(settings, VerdictCache(folder))
+
+
+def _open_client(settings: JudgeSettings) -> "OpenAI":
+    # Imported here because it takes a second that a run without a judge should not pay.
+    from openai import DefaultHttpxClient, OpenAI
+
+    # Text bound for this machine must not leave it by way of a proxy variable or a redirect.
+    http_client = DefaultHttpxClient(trust_env=not settings.is_local, follow_redirects=False)
+    return OpenAI(
+        base_url=settings.base_url,
+        # Never None: the SDK would then send the user's OPENAI_API_KEY to this endpoint.
+        api_key=settings.api_key or "none",
+        timeout=settings.timeout_s,
+        max_retries=0,
+        http_client=http_client,
+    )
+
+
+def _sendable(text: str) -> str:
+    # A model's reply may hold half a surrogate pair, which no request can carry.
+    return text.encode("utf-8", errors="replace").decode("utf-8")

@@ -1,0 +1,133 @@
+"""MediConfusion's free-form protocol: a judge scores how close a reply is to each of the two options.
+
+Source: the benchmark's released code (text and gap of the configuration; prompt, format and decision of the free-form
+evaluator), as recorded in section A.2.5 of the project's notes. The judge sees neither the image nor the right option.
+
+The paper's appendix prints the label ``[Assistant]``; the code sends ``[AI Assistant]``, and so do we. The reference
+samples its judge at temperature 0.7 without a seed; ours follows ``JudgeSettings.temperature``, which defaults to 0.
+"""
+
+from collections.abc import Sequence
+
+from medtasks.answers.answer import Answer, Reason
+from medtasks.answers.failure import failure_cause
+from medtasks.judges.client import Judge
+
+RULE_NAME = "gap_of_3"
+RULE_VERSION = 1
+PROMPT_VERSION = 1
+
+SYSTEM = "You are a helpful and precise assistant for checking the quality of the answer."
+
+INSTRUCTION = (
+    "We would like to request your feedback on the performance of an AI assistant in response to the user question "
+    "displayed above. The user asks the question on observing an image. We have provided two possible answers, "
+    "[Answer A] and [Answer B] to the question. Your job is to evaluate how close the AI assistant's answer is to each "
+    "of the answers. You don't have to decide whether the answers are correct or not. Each answer should receive an "
+    "overall score on a scale of 1 to 10, where a higher score indicates the AI assistant's answer is closer to the "
+    "specific answer. After providing the scores, concisely provide your explanation for the given scores. Remember, "
+    "you don't need to comment on the correctness of the answers. Please provide your answer in the following format:\n"
+    "A: <SCORE>\nB: <SCORE>\nYour explanation: <EXPLANATION>"
+)
+
+
+def judge_prompt(question: str, options: Sequence[str], reply: str) -> str:
+    """Return the user message for one reply, character for character as the reference sends it.
+
+    Args:
+        question: The question as the model saw it.
+        options: The texts of option A and option B, without letters.
+        reply: The model's raw reply.
+
+    Raises:
+        ValueError: When there are not exactly two options.
+    """
+    if len(options) != 2:
+        raise ValueError(f"MediConfusion's judge compares two options, got {len(options)}")
+    return (
+        f"[Question]\n{question}\n\n[Answer A]\n{options[0]}\n\n[Answer B]\n{options[1]}\n\n"
+        f"[AI Assistant]\n{reply}\n\n[End of AI Assistant]\n\n[System]\n{INSTRUCTION}\n\n"
+    )
+
+
+def parse_scores(text: str) -> tuple[int, int] | None:
+    r"""Read the two scores from the judge's reply.
+
+    As in the reference, double newlines are collapsed, line 1 minus ``A: `` and line 2 minus ``B: `` are the scores,
+    and what follows is the explanation. Three differences: white space around the reply is dropped; a score outside
+    1..10, or written in anything but plain digits, is no score; and a malformed reply is ``None``, which has the judge
+    asked again, where the reference raises and ends the run.
+
+    Args:
+        text: The judge's raw reply.
+
+    Returns:
+        The scores of options A and B, each an integer in 1..10, or ``None``.
+
+    Example:
+        >>> parse_scores("A: 9\nB: 2\nYour explanation: it names the left side.")
+        (9, 2)
+        >>> parse_scores("A: 9 out of 10\nB: 2") is None
+        True
+    """
+    lines = text.strip().replace("\n\n", "\n").split("\n")
+    if len(lines) < 2:
+        return None
+    first, second = _score(lines[0].removeprefix("A: ")), _score(lines[1].removeprefix("B: "))
+    return None if first is None or second is None else (first, second)
+
+
+def choose(scores: tuple[int, int], gap: int = 3) -> Answer:
+    """Turn two scores into an option (rule ``gap_of_3``, version 1).
+
+    Args:
+        scores: The scores of options A and B.
+        gap: How much higher the chosen option must score; the reference uses 3. The paper's main text, which picks the
+            higher score whatever the gap, is not what its code does.
+
+    Returns:
+        ``A`` or ``B``, or an ambiguous answer when the scores are closer than ``gap``.
+
+    Example:
+        >>> choose((7, 4)).value, choose((6, 4)).reason.value
+        ('A', 'ambiguous')
+    """
+    first, second = scores
+    if first >= second + gap:
+        return Answer.ok("A")
+    if second >= first + gap:
+        return Answer.ok("B")
+    return Answer.invalid(Reason.AMBIGUOUS)
+
+
+def judge_reply(judge: Judge, question: str, options: Sequence[str], reply: str) -> Answer:
+    """Have one free-form reply judged; never raises for anything the reply or the judge says.
+
+    A reply of white space alone is ``EMPTY`` without asking. The reference sends it to the judge as it is, which costs
+    money and cannot honestly bring one option ahead by the gap.
+
+    Args:
+        judge: The judge, already cleared for the dataset's access level.
+        question: The question as the model saw it.
+        options: The texts of options A and B.
+        reply: The model's raw reply, or the marker of a sample the adapter could not run.
+
+    Returns:
+        The chosen option; or ``ADAPTER_FAILED`` or ``EMPTY`` without asking, ``AMBIGUOUS`` for a gap below 3, or
+        ``JUDGE_FAILED`` when the judge gave no verdict.
+    """
+    if failure_cause(reply) is not None:
+        return Answer.invalid(Reason.ADAPTER_FAILED)
+    if not reply.strip():
+        return Answer.invalid(Reason.EMPTY)
+    prompt = judge_prompt(question, options, reply)
+    verdict = judge.ask(SYSTEM, prompt, parse_scores, prompt_version=PROMPT_VERSION)
+    return Answer.invalid(Reason.JUDGE_FAILED) if verdict.value is None else choose(verdict.value)
+
+
+def _score(text: str) -> int | None:
+    digits = text.strip()
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= 2):
+        return None
+    score = int(digits)
+    return score if 1 <= score <= 10 else None

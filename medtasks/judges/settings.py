@@ -1,0 +1,180 @@
+"""Which judge is asked, how, and whether it may see a dataset at all."""
+
+import ipaddress
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+from urllib.parse import urlsplit
+
+from medtasks.errors import JudgeNotConfigured, JudgeRefused, unknown_name
+
+BASE_URL = "MEDTASKS_JUDGE_BASE_URL"
+MODEL = "MEDTASKS_JUDGE_MODEL"
+API_KEY = "MEDTASKS_JUDGE_API_KEY"
+TEMPERATURE = "MEDTASKS_JUDGE_TEMPERATURE"
+CONCURRENCY = "MEDTASKS_JUDGE_CONCURRENCY"
+TIMEOUT = "MEDTASKS_JUDGE_TIMEOUT"
+ATTEMPTS = "MEDTASKS_JUDGE_ATTEMPTS"
+REASKS = "MEDTASKS_JUDGE_REASKS"
+ALLOW_REMOTE = "MEDTASKS_JUDGE_ALLOW_REMOTE"
+
+N = TypeVar("N", int, float)
+
+_EXAMPLE = f"{BASE_URL}=https://api.openai.com/v1 {MODEL}=gpt-4o {API_KEY}=<your key>"
+_ACCESS_LEVELS = ("public", "gated", "credentialed")
+
+# Deliberately narrower than RFC 3986: a user name, a query or a backslash could carry a secret into a message, or make
+# the host checked here differ from the host the HTTP library connects to.
+_URL = re.compile(r"https?://(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?(?:/[A-Za-z0-9._~%/-]*)?", re.ASCII)
+
+
+@dataclass(frozen=True)
+class JudgeSettings:
+    """An OpenAI-compatible chat endpoint and how to use it.
+
+    Attributes:
+        base_url: ``http(s)://host[:port]/path`` up to, not including, ``/chat/completions``.
+        model: The model's name as the endpoint knows it.
+        api_key: Secret, hidden in ``repr``; empty for an endpoint that needs none.
+        temperature: Sampling temperature in [0, 2].
+        concurrency: Most requests under way at once, over all threads of this process.
+        timeout_s: Seconds without a byte from the endpoint before one try is given up.
+        attempts: Most tries of one request that meets a passing trouble.
+        reasks: Most further questions after a reply that breaks the format.
+
+    Raises:
+        JudgeNotConfigured: When a value is impossible; one sentence that names the environment variable.
+    """
+
+    base_url: str
+    model: str
+    api_key: str = field(default="", repr=False)
+    temperature: float = 0.0
+    concurrency: int = 4
+    timeout_s: float = 60.0
+    attempts: int = 5
+    reasks: int = 2
+
+    def __post_init__(self) -> None:
+        rules = (
+            (_is_url(self.base_url), f"{BASE_URL} must look like http(s)://host[:port]/path, without user or query"),
+            (bool(self.model), f"{MODEL} must not be empty"),
+            (_is_header_value(self.api_key), f"{API_KEY} contains a character that no HTTP header may hold"),
+            (0 <= self.temperature <= 2, f"{TEMPERATURE} is {self.temperature} but must lie between 0 and 2"),
+            (self.concurrency >= 1, f"{CONCURRENCY} is {self.concurrency} but must be at least 1"),
+            (
+                0 < self.timeout_s < float("inf"),
+                f"{TIMEOUT} is {self.timeout_s} but must be a positive time in seconds",
+            ),
+            (self.attempts >= 1, f"{ATTEMPTS} is {self.attempts} but must be at least 1"),
+            (self.reasks >= 0, f"{REASKS} is {self.reasks} but must be at least 0"),
+        )
+        for holds, sentence in rules:
+            if not holds:
+                raise JudgeNotConfigured(f"{sentence}.")
+
+    @property
+    def host(self) -> str:
+        """The endpoint's host name or address, lower case, without port and brackets."""
+        return urlsplit(self.base_url).hostname or ""
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the endpoint's host is this machine: ``localhost``, 127.0.0.0/8 or ``::1``."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+
+def settings_from_environment(environ: Mapping[str, str] = os.environ) -> JudgeSettings:
+    """Read the judge's settings from ``MEDTASKS_JUDGE_*``.
+
+    Args:
+        environ: Variable names to values. Unset and blank variables count as missing.
+
+    Returns:
+        The settings; the optional variables default to the fields' defaults.
+
+    Raises:
+        JudgeNotConfigured: When the base URL or the model is missing, the key of a remote endpoint is missing, or a
+            value is malformed. One sentence that says which variables to set.
+    """
+    values = {name: text.strip() for name, text in environ.items() if name.startswith("MEDTASKS_JUDGE_")}
+    missing = [name for name in (BASE_URL, MODEL) if not values.get(name)]
+    if missing:
+        raise JudgeNotConfigured(
+            f"this task needs an LLM judge and {' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not set; "
+            f"set for example {_EXAMPLE} (an endpoint on this machine, such as http://127.0.0.1:8000/v1, needs no key)."
+        )
+    settings = JudgeSettings(
+        base_url=values[BASE_URL].rstrip("/"),
+        model=values[MODEL],
+        api_key=values.get(API_KEY, ""),
+        temperature=_number(values, TEMPERATURE, float, JudgeSettings.temperature),
+        concurrency=_number(values, CONCURRENCY, int, JudgeSettings.concurrency),
+        timeout_s=_number(values, TIMEOUT, float, JudgeSettings.timeout_s),
+        attempts=_number(values, ATTEMPTS, int, JudgeSettings.attempts),
+        reasks=_number(values, REASKS, int, JudgeSettings.reasks),
+    )
+    if not settings.api_key and not settings.is_local:
+        raise JudgeNotConfigured(
+            f"the judge at {settings.base_url} is not on this machine and {API_KEY} is not set; set it, "
+            f"to any text such as {API_KEY}=none if the endpoint asks for no key."
+        )
+    return settings
+
+
+def check_access(settings: JudgeSettings, access: str, dataset: str, environ: Mapping[str, str] = os.environ) -> None:
+    """Refuse to send credentialed text to another machine.
+
+    A loopback address is taken at its word: a tunnel behind it is the user's own responsibility.
+
+    Args:
+        settings: The judge that would be asked.
+        access: The dataset's access level: ``public``, ``gated`` or ``credentialed``.
+        dataset: The dataset's name, as ``MEDTASKS_JUDGE_ALLOW_REMOTE`` must spell it to override the refusal.
+        environ: Where the override is looked up.
+
+    Raises:
+        JudgeRefused: When the dataset is credentialed, the endpoint is remote and the user did not name the dataset.
+        UnknownName: When ``access`` is no access level, so that a misspelt one cannot open the guard.
+    """
+    if access not in _ACCESS_LEVELS:
+        raise unknown_name("access level", access, _ACCESS_LEVELS)
+    if access != "credentialed" or settings.is_local or environ.get(ALLOW_REMOTE, "").strip() == dataset:
+        return
+    raise JudgeRefused(
+        f"'{dataset}' is credentialed and the judge at {settings.base_url} is not on this machine, so its text is not "
+        f"sent there; set {BASE_URL} to an endpoint on this machine such as http://127.0.0.1:8000/v1, or, if your data "
+        f"use agreement allows it, {ALLOW_REMOTE}={dataset}."
+    )
+
+
+def _number(values: Mapping[str, str], name: str, convert: Callable[[str], N], default: N) -> N:
+    text = values.get(name)
+    if not text:
+        return default
+    try:
+        return convert(text)
+    except ValueError:
+        kind = "a whole number" if convert is int else "a number"
+        raise JudgeNotConfigured(f"{name} is '{text}' but must be {kind}, for example {name}={default}.") from None
+
+
+def _is_url(text: str) -> bool:
+    if _URL.fullmatch(text) is None:
+        return False
+    try:
+        parts = urlsplit(text)
+        return bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        return False
+
+
+def _is_header_value(text: str) -> bool:
+    return text.isascii() and text.isprintable() and " " not in text

@@ -1,0 +1,210 @@
+"""Scores of paired questions: one question asked of two images with opposite answers (MediConfusion).
+
+Source: ``create_score_table`` and ``print_score`` of https://github.com/AIF4S/MediConfusion at a3045b0, and section 3.1
+of the paper (arXiv 2409.15477).
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+
+from medtasks.stats.standard_error import mean_standard_error, two_way_standard_error
+
+TOTAL = "total"
+
+
+@dataclass(frozen=True)
+class PairedAnswer:
+    """The scored answer to one image of a pair.
+
+    Attributes:
+        pair_id: Pair the image belongs to.
+        position: 1 or 2.
+        image_id: The picture; pairs may share pictures.
+        key: Letter of the right option.
+        value: Letter chosen, or None when the reply has no valid answer.
+        categories: Medical areas of the image.
+    """
+
+    pair_id: str
+    position: int
+    image_id: str
+    key: str
+    value: str | None
+    categories: tuple[str, ...] = ()
+
+    @property
+    def correct(self) -> bool:
+        """Whether the right option was chosen."""
+        return self.value == self.key
+
+
+@dataclass(frozen=True)
+class ScoredPair:
+    """Both answers of one pair."""
+
+    first: PairedAnswer
+    second: PairedAnswer
+
+    @property
+    def solved(self) -> bool:
+        """Both images answered correctly."""
+        return self.first.correct and self.second.correct
+
+    @property
+    def valid(self) -> bool:
+        """Both replies have a valid answer."""
+        return self.first.value is not None and self.second.value is not None
+
+    @property
+    def confused(self) -> bool:
+        """The same option was chosen for both images."""
+        return self.valid and self.first.value == self.second.value
+
+
+@dataclass
+class Counts:
+    """Raw counts of one category, or of all (the reference's score table, in its own words in brackets).
+
+    A pair counts in a category once for each of its images that carries the category: the published per-category set
+    score is weighted by images. In the total it counts once.
+
+    Attributes:
+        images: Answers (image uses), the denominator of individual accuracy.
+        pairs: Pairs, the denominator of set accuracy; incomplete pairs are not in it.
+        set_score: Pairs with both answers right [``set_score``].
+        individual_score: Right answers [``individual_score``].
+        confused: Pairs with the same option twice [``confused``].
+        invalid: Replies without a valid answer [``invalid``].
+        valid_pairs: Pairs with two valid answers [``valids``].
+        resolved_pairs: Valid pairs that are not confused [``valid_pairs``].
+        incomplete_pairs: Pairs of which only one image was asked; in no pair count.
+    """
+
+    images: int = 0
+    pairs: int = 0
+    set_score: int = 0
+    individual_score: int = 0
+    confused: int = 0
+    invalid: int = 0
+    valid_pairs: int = 0
+    resolved_pairs: int = 0
+    incomplete_pairs: int = 0
+
+    def add_answer(self, answer: PairedAnswer) -> None:
+        """Count one answer."""
+        self.images += 1
+        self.individual_score += answer.correct
+        self.invalid += answer.value is None
+
+    def add_pair(self, pair: ScoredPair, weight: int) -> None:
+        """Count one complete pair ``weight`` times."""
+        self.pairs += weight
+        self.set_score += weight * pair.solved
+        self.confused += weight * pair.confused
+        self.valid_pairs += weight * pair.valid
+        self.resolved_pairs += weight * (pair.valid and not pair.confused)
+
+    @property
+    def set_accuracy(self) -> float:
+        """Share of pairs with both answers right; NaN without pairs."""
+        return _ratio(self.set_score, self.pairs)
+
+    @property
+    def individual_accuracy(self) -> float:
+        """Share of right answers; an invalid reply is wrong."""
+        return _ratio(self.individual_score, self.images)
+
+    @property
+    def invalid_rate(self) -> float:
+        """Share of replies without a valid answer."""
+        return _ratio(self.invalid, self.images)
+
+    @property
+    def confusion(self) -> float:
+        """Share of valid pairs with the same option twice; NaN without a valid pair (the reference prints 0)."""
+        return _ratio(self.confused, self.valid_pairs)
+
+    @property
+    def precision(self) -> float:
+        """Solved pairs among the valid ones that are not confused (the reference's "Precision")."""
+        return _ratio(self.set_score, self.resolved_pairs)
+
+    def as_dict(self) -> dict[str, int]:
+        """Return the raw counts by name."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+def _ratio(part: int, whole: int) -> float:
+    return part / whole if whole else float("nan")
+
+
+def distinct_answers(answers: Iterable[PairedAnswer]) -> list[PairedAnswer]:
+    """Return one answer per image of a pair, sorted; which one of several does not depend on their order."""
+    chosen: dict[tuple[str, int], PairedAnswer] = {}
+    for answer in answers:
+        slot = (answer.pair_id, answer.position)
+        if slot not in chosen or (answer.value or "") > (chosen[slot].value or ""):
+            chosen[slot] = answer
+    return [chosen[slot] for slot in sorted(chosen)]
+
+
+def complete_pairs(answers: Sequence[PairedAnswer]) -> list[ScoredPair]:
+    """Return the pairs of which both images were asked, sorted by pair id."""
+    by_pair: dict[str, dict[int, PairedAnswer]] = defaultdict(dict)
+    for answer in answers:
+        by_pair[answer.pair_id][answer.position] = answer
+    return [ScoredPair(both[1], both[2]) for _, both in sorted(by_pair.items()) if both.keys() == {1, 2}]
+
+
+def count(answers: Iterable[PairedAnswer]) -> Mapping[str, Counts]:
+    """Count answers and pairs in total and per category.
+
+    Args:
+        answers: In any order; the result does not depend on it.
+
+    Returns:
+        Counts by category, in order of first appearance by pair id, with ``"total"`` last.
+
+    Example:
+        >>> pair = [PairedAnswer("p", 1, "x", "A", "A"), PairedAnswer("p", 2, "y", "B", "A")]
+        >>> total = count(pair)["total"]
+        >>> (total.set_accuracy, total.individual_accuracy, total.confusion)
+        (0.0, 0.5, 1.0)
+    """
+    answers = distinct_answers(answers)
+    pairs = complete_pairs(answers)
+    table: dict[str, Counts] = defaultdict(Counts)
+    total = Counts(incomplete_pairs=len({answer.pair_id for answer in answers}) - len(pairs))
+    for answer in answers:
+        total.add_answer(answer)
+        for category in answer.categories:
+            table[category].add_answer(answer)
+    for pair in pairs:
+        total.add_pair(pair, 1)
+        for category in (*pair.first.categories, *pair.second.categories):
+            table[category].add_pair(pair, 1)
+    return {**table, TOTAL: total}
+
+
+def standard_errors(answers: Iterable[PairedAnswer]) -> dict[str, float]:
+    """Return the standard error of each total metric at its own unit.
+
+    Set accuracy and confusion are means over pairs. Individual accuracy and the invalid rate are means over answers
+    that share a pair or a picture, so their errors are clustered by both.
+
+    Args:
+        answers: In any order.
+
+    Returns:
+        Standard errors by metric name, as fractions; NaN where there are fewer than two units.
+    """
+    answers = distinct_answers(answers)
+    pairs = complete_pairs(answers)
+    by_pair, by_image = [a.pair_id for a in answers], [a.image_id for a in answers]
+    return {
+        "set_accuracy": mean_standard_error([float(pair.solved) for pair in pairs]),
+        "confusion": mean_standard_error([float(pair.confused) for pair in pairs if pair.valid]),
+        "individual_accuracy": two_way_standard_error([float(a.correct) for a in answers], by_pair, by_image),
+        "invalid_rate": two_way_standard_error([float(a.value is None) for a in answers], by_pair, by_image),
+    }

@@ -1,0 +1,131 @@
+"""Entry point of the harness's model discovery, which also makes our tasks visible.
+
+The harness has no entry point for tasks, so the callable it loads for models adds our task folder to its search path.
+Everything here is light: the harness's task index is touched only once it has been imported by somebody else.
+"""
+
+import functools
+import importlib.abc
+import importlib.machinery
+import os
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+AUTOLOAD_VARIABLE = "MEDTASKS_AUTOLOAD"
+_TASKS_MODULE = "lmms_eval.tasks"
+_MARK = "_medtasks_wrapped"
+_MODELS = {"medtasks_tiny": "medtasks.model_adapters.tiny.MedTasksTiny"}
+
+
+def tasks_folder() -> Path:
+    """Return the folder with our task YAML."""
+    import medtasks.tasks_yaml
+
+    return Path(next(iter(medtasks.tasks_yaml.__path__)))
+
+
+def model_manifests() -> list[Any]:
+    """Return the manifests of our model adapters and put our tasks on the harness's search path.
+
+    Never raises: one broken plug-in would hide all others from the harness. ``MEDTASKS_AUTOLOAD=0`` turns both off.
+    """
+    if os.environ.get(AUTOLOAD_VARIABLE, "1") == "0":
+        return []
+    try:
+        _once_imported(_TASKS_MODULE, _extend_task_search)
+        from lmms_eval.models.registry_v2 import ModelManifest
+
+        return [ModelManifest(model_id=name, simple_class_path=path) for name, path in _MODELS.items()]
+    except Exception as error:  # noqa: BLE001
+        _warn(error)
+        return []
+
+
+def _warn(error: Exception) -> None:
+    warnings.warn(
+        f"medtasks could not register itself with this version of lmms-eval ({type(error).__name__}: {error}); "
+        f'name its tasks with --include_path "$(medtasks path)"',
+        stacklevel=2,
+    )
+
+
+def _once_imported(name: str, action: Callable[[ModuleType], None]) -> None:
+    module = sys.modules.get(name)
+    if module is not None and hasattr(module, "TaskManager"):
+        action(module)
+    elif not any(isinstance(finder, _AfterImport) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _AfterImport(name, action))
+
+
+class _AfterImport(importlib.abc.MetaPathFinder):
+    """Runs an action on a module right after its first import, so that we need not import it ourselves."""
+
+    def __init__(self, name: str, action: Callable[[ModuleType], None]) -> None:
+        self._name, self._action = name, action
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname != self._name:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.machinery.PathFinder.find_spec(fullname, path)
+        if spec is None or spec.loader is None:
+            return spec
+        execute, action = spec.loader.exec_module, self._action
+
+        def execute_then_act(module: ModuleType) -> None:
+            execute(module)
+            action(module)
+
+        spec.loader.exec_module = execute_then_act  # type: ignore[method-assign]
+        return spec
+
+
+def _extend_task_search(module: ModuleType) -> None:
+    """Wrap the index builder: our folder comes after the harness's and the user's, and only where defaults do."""
+    try:
+        manager = module.TaskManager
+        build = manager.initialize_tasks
+        if getattr(build, _MARK, False):
+            return
+        match = manager.match_tasks
+    except AttributeError as error:
+        _warn(error)
+        return
+
+    @functools.wraps(build)
+    def initialize_tasks(self: Any, include_path: Any = None, include_defaults: bool = True) -> Any:
+        if not include_defaults:
+            return build(self, include_path=include_path, include_defaults=False)
+        own = [include_path] if isinstance(include_path, str) else list(include_path or [])
+        try:
+            return build(self, include_path=[*own, str(tasks_folder())], include_defaults=True)
+        except Exception as error:  # noqa: BLE001
+            index = build(self, include_path=include_path, include_defaults=True)
+            _warn(error)
+            return index
+
+    @functools.wraps(match)
+    def match_tasks(self: Any, task_list: Sequence[str]) -> Any:
+        found = match(self, task_list)
+        _suggest(self, task_list, found)
+        return found
+
+    setattr(initialize_tasks, _MARK, True)
+    manager.initialize_tasks, manager.match_tasks = initialize_tasks, match_tasks
+
+
+def _suggest(manager: Any, wanted: Sequence[str], found: Sequence[str]) -> None:
+    """Print the nearest name for each unknown task before the harness refuses it."""
+    from medtasks.errors import near_match
+
+    for name in wanted:
+        if name not in found and "*" not in name and not os.path.exists(name):
+            hint = near_match(name, manager.all_tasks)
+            if hint:
+                print(f"medtasks: no task '{name}'{hint}", file=sys.stderr)  # noqa: T201

@@ -1,0 +1,93 @@
+"""Recorded replies: one JSON object per line, our own short form or a samples file of the harness."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from medtasks.errors import RepliesError
+from medtasks.hooks.loglikelihood import parse_loglikelihood
+
+_FORM = '{"doc_id": "10001/1", "reply": "A"}'
+
+
+@dataclass(frozen=True)
+class RecordedReply:
+    """What a model answered to one document: a text, or one loss per option."""
+
+    text: str | None = None
+    losses: tuple[float, ...] | None = None
+
+
+def read_replies(path: Path, documents: Sequence[Mapping[str, Any]]) -> dict[str, RecordedReply]:
+    """Read recorded replies and match them to documents.
+
+    Args:
+        path: Lines of ``{"doc_id", "reply"}``, or a ``*_samples_*.jsonl`` file written by the harness. A ``doc_id`` is
+            the document's own id, or its row number counted from 0.
+        documents: The dataset the replies belong to, in order.
+
+    Returns:
+        Replies by document id, in file order. A samples file holds each reply once per filter; they must agree.
+
+    Raises:
+        RepliesError: A line is malformed, names an unknown document, or contradicts an earlier one.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise RepliesError(f"cannot read replies from {path}: {error}") from error
+    known = {document["doc_id"] for document in documents}
+    replies: dict[str, RecordedReply] = {}
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        place = f"{path} line {number}"
+        item = _object(line, place)
+        doc_id = _doc_id(item, documents, known, place)
+        reply = _reply(item, place)
+        if replies.setdefault(doc_id, reply) != reply:
+            raise RepliesError(f"{place}: document {doc_id} has two different replies; keep one run per file")
+    if not replies:
+        raise RepliesError(f"{path} holds no replies; expected lines like {_FORM}")
+    return replies
+
+
+def _object(line: str, place: str) -> dict[str, Any]:
+    try:
+        item = json.loads(line)
+    except ValueError as error:
+        raise RepliesError(f"{place} is not valid JSON ({error}); expected lines like {_FORM}") from error
+    if not isinstance(item, dict) or "doc_id" not in item:
+        raise RepliesError(f"{place} has no 'doc_id'; expected lines like {_FORM}")
+    return item
+
+
+def _doc_id(item: Mapping[str, Any], documents: Sequence[Mapping[str, Any]], known: set[str], place: str) -> str:
+    given = item["doc_id"]
+    if isinstance(given, str) and given in known:
+        return given
+    row = int(given) if str(given).isdigit() else -1
+    if not 0 <= row < len(documents):
+        raise RepliesError(
+            f"{place}: no document '{given}' in the prepared dataset; its ids run from '{documents[0]['doc_id']}' to "
+            f"'{documents[-1]['doc_id']}'"
+        )
+    return str(documents[row]["doc_id"])
+
+
+def _reply(item: Mapping[str, Any], place: str) -> RecordedReply:
+    if "reply" in item:
+        if not (item["reply"] is None or isinstance(item["reply"], str)):
+            raise RepliesError(f"{place}: 'reply' must be text or null")
+        return RecordedReply(text=item["reply"] or "")
+    recorded = item.get("resps", item.get("filtered_resps"))
+    if isinstance(recorded, str):
+        return RecordedReply(text=recorded)
+    if isinstance(recorded, list) and len(recorded) == 1 and isinstance(recorded[0], str):
+        return RecordedReply(text=recorded[0])
+    if isinstance(recorded, list) and len(recorded) > 1:
+        per_option = [option[0] if isinstance(option, list) and len(option) == 1 else option for option in recorded]
+        return RecordedReply(losses=tuple(parse_loglikelihood(option)[0] for option in per_option))
+    raise RepliesError(f"{place} has neither 'reply' nor 'resps'; expected lines like {_FORM}")

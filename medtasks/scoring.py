@@ -1,0 +1,123 @@
+"""Scoring recorded replies of paired-choice tasks without a model."""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from medtasks.answers.answer import Answer
+from medtasks.answers.registry import likelihood_rule, text_rule
+from medtasks.data.catalogue import dataset_info
+from medtasks.errors import RepliesError
+from medtasks.metrics.pairs import Counts, PairedAnswer, count, standard_errors
+from medtasks.replies import RecordedReply
+from medtasks.task_files import TaskFile
+
+METRICS = ("set_accuracy", "individual_accuracy", "confusion", "invalid_rate")
+# GD and PS replies recorded as letters are read as the reference reads them: by the parser of MC.
+_LETTER_RULES = {"reference": "mediconfusion_reference", "robust": "robust_choice"}
+Reader = Callable[[Mapping[str, Any], RecordedReply], Answer]
+
+
+@dataclass(frozen=True)
+class RuleScore:
+    """Scores under one answer rule.
+
+    Attributes:
+        rule: Name and version of the rule.
+        table: Counts by category, ``"total"`` last.
+        errors: Standard errors of the totals, as fractions.
+        reasons: How many replies were valid, ambiguous, refused, ...
+    """
+
+    rule: str
+    table: Mapping[str, Counts]
+    errors: Mapping[str, float]
+    reasons: Mapping[str, int]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything as JSON values; NaN becomes None."""
+        return {
+            "rule": self.rule,
+            "standard_errors": {name: _finite(value) for name, value in self.errors.items()},
+            "reasons": dict(self.reasons),
+            "categories": {
+                name: {**{metric: _finite(getattr(counts, metric)) for metric in METRICS}, **counts.as_dict()}
+                for name, counts in self.table.items()
+            },
+        }
+
+
+def score_replies(
+    task: TaskFile, documents: Sequence[Mapping[str, Any]], replies: Mapping[str, RecordedReply]
+) -> dict[str, RuleScore]:
+    """Score replies under every rule of a task.
+
+    Args:
+        task: A paired-choice task.
+        documents: Its documents.
+        replies: Replies by document id. Documents without one are left out; a pair that lacks one is incomplete.
+
+    Returns:
+        Scores by filter name (``reference``, ``robust``).
+
+    Raises:
+        RepliesError: The replies are of the wrong kind for the task.
+        JudgeNotConfigured: The task needs a judge and none is configured.
+    """
+    kinds = {reply.losses is not None for reply in replies.values()}
+    if len(kinds) > 1:
+        raise RepliesError("some replies are texts and some are log-likelihoods; keep one run per file")
+    readers = _readers(task, likelihoods=kinds.pop())
+    asked = [document for document in documents if document["doc_id"] in replies]
+    return {name: _score(rule, read, asked, replies) for name, (rule, read) in readers.items()}
+
+
+def _score(
+    rule: str, read: Reader, documents: Sequence[Mapping[str, Any]], replies: Mapping[str, RecordedReply]
+) -> RuleScore:
+    read_answers = [(document, read(document, replies[document["doc_id"]])) for document in documents]
+    answers = [
+        PairedAnswer(d["pair_id"], d["position"], d["image_id"], d["answer"], answer.value, tuple(d["categories"]))
+        for d, answer in read_answers
+    ]
+    reasons = Counter(str(answer.reason) for _, answer in read_answers)
+    return RuleScore(rule, count(answers), standard_errors(answers), dict(reasons.most_common()))
+
+
+def _readers(task: TaskFile, *, likelihoods: bool) -> dict[str, tuple[str, Reader]]:
+    if task.dataset is None:
+        raise RepliesError(f"'{task.name}' is a group; score its member tasks one by one")
+    if likelihoods and task.output_type != "multiple_choice":
+        raise RepliesError(
+            f"the replies are log-likelihoods, but '{task.name}' reads texts; is this another task's file?"
+        )
+    if not task.rules:
+        return {"reference": ("gap_of_3_reference v1", _judge_reader(task.dataset))}
+    if likelihoods:
+        return {name: _likelihood_reader(rule) for name, rule in task.rules.items()}
+    rules = _LETTER_RULES if task.output_type == "multiple_choice" else task.rules
+    return {name: _text_reader(rule) for name, rule in rules.items()}
+
+
+def _text_reader(name: str) -> tuple[str, Reader]:
+    rule = text_rule(name)
+    return f"{rule.name} v{rule.version}", lambda document, reply: rule.read(reply.text, document["options"])
+
+
+def _likelihood_reader(name: str) -> tuple[str, Reader]:
+    rule = likelihood_rule(name)
+    return f"{rule.name} v{rule.version}", lambda document, reply: rule.read(list(reply.losses or ()))
+
+
+def _judge_reader(dataset: str) -> Reader:
+    from medtasks.judges.client import judge_for
+    from medtasks.judges.mediconfusion import judge_reply
+
+    judge = judge_for(dataset, dataset_info(dataset).access)
+    return lambda document, reply: judge_reply(judge, document["question"], document["options"], reply.text or "")
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

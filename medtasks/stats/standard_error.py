@@ -1,0 +1,71 @@
+"""Standard errors of a mean at the unit that was sampled."""
+
+from collections.abc import Hashable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def mean_standard_error(values: Sequence[float]) -> float:
+    """Return the standard error of the mean of independent values.
+
+    Args:
+        values: One value per independent unit, shape (n,).
+
+    Returns:
+        Sample standard deviation (n - 1) over the square root of n; NaN for fewer than two values.
+
+    Example:
+        >>> round(mean_standard_error([0, 0, 1, 1]), 4)
+        0.2887
+    """
+    if len(values) < 2:
+        return float("nan")
+    return float(np.std(np.asarray(values, dtype=float), ddof=1) / np.sqrt(len(values)))
+
+
+def clustered_standard_error(values: Sequence[float], clusters: Sequence[Hashable]) -> float:
+    """Return the standard error of the mean when values of one cluster are not independent.
+
+    Source: Liang and Zeger (1986) with the G / (G - 1) correction; equal to :func:`mean_standard_error` when every
+    cluster has one value.
+
+    Args:
+        values: Shape (n,).
+        clusters: Cluster of each value, shape (n,).
+
+    Returns:
+        The standard error; NaN for fewer than two clusters.
+    """
+    return float(np.sqrt(_clustered_variance(np.asarray(values, dtype=float), clusters)))
+
+
+def two_way_standard_error(values: Sequence[float], first: Sequence[Hashable], second: Sequence[Hashable]) -> float:
+    """Return the standard error of the mean when values share either of two kinds of clusters.
+
+    Source: Cameron, Gelbach and Miller (2011): variance by the first, plus by the second, minus by their intersection.
+    The difference can fall below a one-way variance in small samples; then the larger one-way variance is used.
+
+    Args:
+        values: Shape (n,), for example 1 for a right answer.
+        first: First cluster of each value, for example its pair.
+        second: Second cluster of each value, for example its image.
+
+    Returns:
+        The standard error; NaN for fewer than two clusters of either kind.
+    """
+    array = np.asarray(values, dtype=float)
+    by_first, by_second = _clustered_variance(array, first), _clustered_variance(array, second)
+    both = _clustered_variance(array, list(zip(first, second, strict=True)))
+    return float(np.sqrt(np.max([by_first + by_second - both, by_first, by_second])))
+
+
+def _clustered_variance(values: NDArray[np.float64], clusters: Sequence[Hashable]) -> float:
+    if len(values) != len(clusters):
+        raise ValueError(f"expected one cluster per value, but got {len(clusters)} for {len(values)}")
+    index = {cluster: number for number, cluster in enumerate(dict.fromkeys(clusters))}
+    groups = len(index)
+    if groups < 2:
+        return float("nan")
+    sums = np.bincount([index[c] for c in clusters], weights=values - values.mean(), minlength=groups)
+    return float(groups / (groups - 1) * np.sum(sums**2) / len(values) ** 2)

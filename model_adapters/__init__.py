@@ -1,0 +1,1 @@
+"""Model adapters for the harness's generation and log-likelihood loops."""

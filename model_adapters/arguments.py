@@ -1,0 +1,117 @@
+"""Reading ``--model_args``: every adapter declares its arguments as a frozen dataclass, and anything else is refused.
+
+The harness hands over what it parsed from ``key=value,...`` (``true``/``false`` as bools, digits as int, other numbers
+as float, the rest as text) together with its own options ``batch_size``, ``max_batch_size`` and ``device``.
+"""
+
+import dataclasses
+import types
+import typing
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from medtasks.errors import AdapterArgumentError, near_match
+
+Arguments = TypeVar("Arguments", bound="AdapterArguments")
+_KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+
+
+def argument(default: Any, *, least: float | None = None, most: float | None = None) -> Any:
+    """Declare a dataclass field with bounds.
+
+    Args:
+        default: Value when the argument is not given.
+        least: Smallest allowed value, inclusive; ``None`` for no bound.
+        most: Largest allowed value, inclusive; ``None`` for no bound.
+    """
+    return dataclasses.field(default=default, metadata={"least": least, "most": most})
+
+
+@dataclasses.dataclass(frozen=True)
+class AdapterArguments:
+    """What every adapter understands; a model module extends it and may change the defaults.
+
+    Attributes:
+        batch_size: Requests in one forward pass.
+        max_batch_size: Upper limit for ``batch_size``; the harness's option of the same name.
+        device: ``cpu``, ``cuda`` or ``cuda:N``; by default this process's GPU where there is one, else the CPU.
+        max_new_tokens: Length limit of a reply where the task sets none, in tokens.
+        max_failed: Share (0 to 1) of the requests of one call that may fail before the run is stopped. One failure is
+            always tolerated, except with ``max_failed=0``, which tolerates none.
+        seed: Seed of everything random.
+    """
+
+    batch_size: int = argument(1, least=1)
+    max_batch_size: int | None = argument(None, least=1)
+    device: str | None = argument(None)
+    max_new_tokens: int = argument(64, least=1)
+    max_failed: float = argument(0.1, least=0, most=1)
+    seed: int = argument(0, least=0, most=2**63 - 1)
+
+    @property
+    def requests_per_batch(self) -> int:
+        """``batch_size``, limited by ``max_batch_size``."""
+        return min(self.batch_size, self.max_batch_size or self.batch_size)
+
+
+def parse_arguments(cls: type[Arguments], given: Mapping[str, object], model: str) -> Arguments:
+    """Check ``given`` against the fields of ``cls``.
+
+    Args:
+        cls: Dataclass that declares the arguments.
+        given: Argument names and values, as text or as already parsed numbers; ``None`` stands for "not given".
+        model: Model id, for messages.
+
+    Returns:
+        An instance of ``cls`` with every value converted to its declared type.
+
+    Raises:
+        AdapterArgumentError: A name is unknown, or a value does not fit its type or its bounds.
+    """
+    fields = {field.name: field for field in dataclasses.fields(cls)}
+    declared = typing.get_type_hints(cls)
+    values: dict[str, Any] = {}
+    for name, value in given.items():
+        if name not in fields:
+            known = ", ".join(sorted(fields))
+            hint = near_match(name, fields) or "."
+            raise AdapterArgumentError(f"{model} has no argument '{name}'{hint} Known: {known}.")
+        if value is not None:
+            values[name] = _checked(model, fields[name], _plain_type(declared[name]), value)
+    return cls(**values)
+
+
+def _plain_type(declared: Any) -> type:
+    """Return ``int`` for ``int`` and for ``int | None``."""
+    options = typing.get_args(declared) if isinstance(declared, types.UnionType) else (declared,)
+    plain: type = next(option for option in options if option is not types.NoneType)
+    return plain
+
+
+def _checked(model: str, field: "dataclasses.Field[Any]", kind: type, value: object) -> object:
+    least, most = field.metadata.get("least"), field.metadata.get("most")
+    bounds = [f"at least {least}"] * (least is not None) + [f"at most {most}"] * (most is not None)
+    wanted = f"{_KINDS[kind]}{' of ' * bool(bounds)}{' and '.join(bounds)}"
+    problem = AdapterArgumentError(f"{model}: argument '{field.name}' must be {wanted}, not '{value}'.")
+    try:
+        converted = _converted(kind, value)
+    except (ValueError, OverflowError):
+        raise problem from None
+    # The comparisons are written so that a NaN fails them.
+    if (least is not None and not converted >= least) or (most is not None and not converted <= most):
+        raise problem
+    return converted
+
+
+def _converted(kind: type, value: object) -> Any:
+    """Convert one value; raises ``ValueError`` or ``OverflowError`` where it does not fit."""
+    if kind is str:
+        return str(value)
+    if kind is bool and str(value).lower() in ("true", "false"):
+        return str(value).lower() == "true"
+    if kind is bool or isinstance(value, bool):
+        raise ValueError(value)
+    if kind is float:
+        return float(str(value))
+    # A float must be whole: the harness reads "1e2" as 100.0.
+    return int(float(value)) if isinstance(value, float) and value.is_integer() else int(str(value))

@@ -1,0 +1,102 @@
+"""Log-likelihood of continuations."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from medtasks.errors import MedTasksError
+
+from .batching import Encoded, PaddedBatch, pad_left
+
+LogitsOf = Callable[[PaddedBatch, int], torch.Tensor]
+"""From a batch and k to the logits of the last k positions, shape (batch, k, vocabulary)."""
+
+
+@dataclass(frozen=True)
+class Continuation:
+    """A prompt followed by the text to score.
+
+    Attributes:
+        sequence: Context and continuation, encoded together.
+        tokens: How many tokens at the end belong to the continuation, at least 1.
+    """
+
+    sequence: Encoded
+    tokens: int
+
+
+@dataclass(frozen=True)
+class Likelihood:
+    """Score of one continuation.
+
+    Attributes:
+        total: Negative log-likelihood summed over the continuation's tokens, in nats.
+        tokens: Number of those tokens.
+        greedy: Whether every token is the most likely one, so that greedy decoding would have produced them.
+    """
+
+    total: float
+    tokens: int
+    greedy: bool
+
+    @property
+    def mean(self) -> float:
+        """Negative log-likelihood per token, in nats; smaller is better."""
+        return self.total / self.tokens
+
+
+FAILED = Likelihood(math.nan, 1, False)
+"""Stands for a sample that could not be scored."""
+
+
+def split_continuation(context: Encoded, whole: Encoded) -> Continuation:
+    """Find the continuation's tokens: those of the whole after its longest common prefix with the context.
+
+    The common prefix, because a tokenizer may merge the context's last characters with the continuation's first.
+
+    Raises:
+        ValueError: The continuation adds no token, or there is no token before it.
+    """
+    common = 0
+    for ours, theirs in zip(context.ids, whole.ids, strict=False):
+        if ours != theirs:
+            break
+        common += 1
+    if common == len(whole.ids):
+        raise ValueError("the continuation adds no token")
+    if common == 0:
+        raise ValueError("no token precedes the continuation")
+    return Continuation(whole, len(whole.ids) - common)
+
+
+def score(items: Sequence[Continuation], logits_of: LogitsOf, pad_id: int, device: torch.device) -> list[Likelihood]:
+    """Score continuations in one forward pass.
+
+    With padding on the left, everything that is scored lies in the last columns: memory for logits grows with the
+    longest continuation, not with the prompt.
+
+    Raises:
+        MedTasksError: A score is not finite, as after an overflow in half precision.
+    """
+    batch = pad_left([item.sequence for item in items], pad_id, device)
+    longest = max(item.tokens for item in items)
+    # The logits at one position are about the next token, hence one more column, of which the last predicts nothing.
+    logits = logits_of(batch, longest + 1)[:, :-1]
+    if logits.dtype in (torch.float16, torch.bfloat16):
+        logits = logits.float()
+    targets = batch.ids[:, -longest:]
+    losses = logits.logsumexp(-1) - logits.gather(-1, targets[..., None])[..., 0]
+    hits = logits.argmax(-1) == targets
+    return [
+        _likelihood(losses[row, -item.tokens :], bool(hits[row, -item.tokens :].all()))
+        for row, item in enumerate(items)
+    ]
+
+
+def _likelihood(losses: torch.Tensor, greedy: bool) -> Likelihood:
+    total = losses.sum().item()
+    if not math.isfinite(total):
+        raise MedTasksError("the model's likelihood is not finite, as after an overflow in half precision")
+    return Likelihood(total, len(losses), greedy)

@@ -1,0 +1,67 @@
+"""``medtasks_tiny``: a very small vision-language model with random weights, built in memory.
+
+For tests and for trying a task or an installation without a download. Its scores mean nothing.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from PIL import Image
+
+from .arguments import AdapterArguments, argument
+from .base import MedicalAdapter
+from .batching import Encoded, PaddedBatch
+from .tiny_network import IMAGE_SIZE, IMAGE_TOKENS, TinyNetwork
+from .tiny_tokenizer import BEGIN_ID, END_ID, IMAGE_ID, PAD_ID, ids_to_text, text_to_ids
+
+
+@dataclass(frozen=True)
+class TinyArguments(AdapterArguments):
+    """The arguments of every adapter, with defaults for a small model."""
+
+    batch_size: int = argument(16, least=1)
+    max_new_tokens: int = argument(32, least=1)
+
+
+class MedTasksTiny(MedicalAdapter):
+    """LLaVA in miniature; the reply and every likelihood depend on the images and on the text."""
+
+    model_id: ClassVar[str] = "medtasks_tiny"
+    arguments_type: ClassVar[type[AdapterArguments]] = TinyArguments
+    pad_id = PAD_ID
+    stop_ids = (END_ID,)
+
+    def load(self) -> None:
+        """Build the network; the same seed gives the same weights on every machine and device."""
+        self.network = TinyNetwork(self.arguments.seed).to(self.device)
+
+    @property
+    def language_model(self) -> Any:
+        """The Llama part of the network."""
+        return self.network.language_model
+
+    def encode(self, text: str, images: Sequence[Image.Image]) -> Encoded:
+        """Put all images before the text: begin of sequence, ``IMAGE_TOKENS`` slots per image, characters."""
+        ids = [BEGIN_ID] + [IMAGE_ID] * (IMAGE_TOKENS * len(images)) + text_to_ids(text)
+        return Encoded(ids, torch.stack([_pixels(image) for image in images]) if images else None)
+
+    def model_inputs(self, batch: PaddedBatch) -> dict[str, Any]:
+        """Return embeddings with the image features in their slots."""
+        return {
+            "inputs_embeds": self.network.embed(batch.ids, batch.pixels),
+            "attention_mask": batch.attention_mask,
+            "position_ids": batch.position_ids,
+        }
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the characters."""
+        return ids_to_text(ids)
+
+
+def _pixels(image: Image.Image) -> torch.Tensor:
+    """Return an image as shape (3, IMAGE_SIZE, IMAGE_SIZE), values in -1 to 1, aspect ratio not kept."""
+    small = image.convert("RGB").resize((IMAGE_SIZE, IMAGE_SIZE), Image.Resampling.BICUBIC)
+    return torch.from_numpy(np.asarray(small, dtype=np.float64)).permute(2, 0, 1) / 127.5 - 1

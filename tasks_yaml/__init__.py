@@ -1,0 +1,1 @@
+"""Task definitions: one folder per benchmark, YAML only."""

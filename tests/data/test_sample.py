@@ -1,0 +1,185 @@
+"""The drawn sample has the published layout, and its pictures decide the answers."""
+
+import hashlib
+import json
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from medtasks.data.mediconfusion_source import find_question_file, read_pairs
+from medtasks.data.phantoms import head
+from medtasks.data.sample import write_sample_source
+
+FIELDS = {
+    *("im_1", "im_2", "im_1_local", "im_2_local", "cap_1", "cap_2", "category_1", "category_2"),
+    *("BiomedCLIP_sim", "DINO_sim", "question", "option_A", "option_B", "im_1_correct", "im_2_correct"),
+    *("AI_question", "AI_option_A", "AI_option_B"),
+}
+TYPES = {"category": list, "im_1_local": int, "im_2_local": int, "BiomedCLIP_sim": float, "DINO_sim": float}
+CATEGORIES = {
+    *("Cerebral", "Vascular", "Head and Neck", "Spinal", "Musculoskeletal", "Cardiac", "Gastrointestinal"),
+    *("Pulmonary", "Nuclear Medicine"),
+}
+LARGEST_SAMPLE_BYTES = 300_000
+SMALLEST_DIFFERENCE = 2.5  # grey levels of 255, mean over the picture
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    target = tmp_path_factory.mktemp("sample") / "not" / "yet"
+    write_sample_source(target)
+    return target
+
+
+@pytest.fixture(scope="module")
+def records(folder):
+    return json.loads((folder / "dataset.json").read_text(encoding="utf-8"))
+
+
+def grey(folder: Path, number: int) -> np.ndarray:
+    with Image.open(folder / "images" / f"{number}.jpg") as image:
+        return np.asarray(image.convert("L").resize((96, 96), Image.Resampling.BOX), dtype=float)
+
+
+def difference(first: np.ndarray, second: np.ndarray) -> float:
+    """Mean absolute difference of two pictures; brightness alone does not count."""
+    return np.abs((first - first.mean()) - (second - second.mean())).mean()
+
+
+def test_records_have_the_published_fields_and_types(records):
+    assert len(records) == 16
+    assert list(records) == [str(90001 + n) for n in range(16)]
+    for record in records.values():
+        assert set(record) == FIELDS
+        for name, value in record.items():
+            kind = TYPES.get(name, TYPES["category"] if name.startswith("category") else str)
+            assert type(value) is kind, name
+            assert value != ""
+
+
+def test_the_reader_of_the_published_files_reads_it(folder):
+    assert len(read_pairs(find_question_file(folder))) == 16
+
+
+def test_keys_are_opposite_and_letters_balanced(records):
+    keys = Counter((record["im_1_correct"], record["im_2_correct"]) for record in records.values())
+    assert keys == {("A", "B"): 8, ("B", "A"): 8}
+
+
+def test_every_category_appears_and_a_picture_keeps_its_own(records):
+    labels: dict[int, list[str]] = {}
+    for record in records.values():
+        for n in (1, 2):
+            assert labels.setdefault(record[f"im_{n}_local"], record[f"category_{n}"]) == record[f"category_{n}"]
+    assert {label for found in labels.values() for label in found} == CATEGORIES
+    assert {len(found) for found in labels.values()} == {1, 2}
+
+
+def test_pairs_are_distinct_and_some_pictures_are_used_twice(records):
+    used = Counter(record[f"im_{n}_local"] for record in records.values() for n in (1, 2))
+    assert sum(count == 2 for count in used.values()) >= 3
+    assert max(used.values()) == 2
+    assert len({(record["im_1_local"], record["im_2_local"]) for record in records.values()}) == 16
+    assert len({record["question"] for record in records.values()}) == 16
+    assert all(record["option_A"] != record["option_B"] for record in records.values())
+
+
+def test_exactly_the_named_images_are_there_and_decode(folder, records):
+    named = {f"{record[f'im_{n}_local']}.jpg" for record in records.values() for n in (1, 2)}
+    assert {path.name for path in (folder / "images").iterdir()} == named
+    modes, sizes = set(), set()
+    for name in named:
+        with Image.open(folder / "images" / name) as image:
+            image.load()
+            assert image.format == "JPEG"
+            assert 224 <= image.width <= 320
+            modes.add(image.mode)
+            sizes.add(image.size)
+    assert modes == {"L", "RGB"}
+    assert len(sizes) >= 10
+
+
+def test_the_two_pictures_of_a_pair_differ_clearly(folder, records):
+    for pair_id, record in records.items():
+        first, second = (grey(folder, record[f"im_{n}_local"]) for n in (1, 2))
+        assert difference(first, second) > SMALLEST_DIFFERENCE, pair_id
+
+
+def test_the_grain_alone_is_no_clear_difference():
+    first, second = (np.asarray(head((256, 300), seed).resize((96, 96)), dtype=float) for seed in (1, 2))
+    assert 0 < difference(first, second) < 0.7 * SMALLEST_DIFFERENCE
+
+
+def test_bytes_are_the_same_every_time_and_small(folder, tmp_path):
+    write_sample_source(tmp_path)
+
+    def digests(root):
+        files = (path for path in root.rglob("*") if path.is_file())
+        return {str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+    assert digests(tmp_path) == digests(folder)
+    write_sample_source(tmp_path)  # over itself
+    assert digests(tmp_path) == digests(folder)
+    assert sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) < LARGEST_SAMPLE_BYTES
+
+
+def spot_side(picture):
+    """Side of the brightest blob inside the head or chest, away from skull and spine."""
+    left, right = picture[38:68, 20:40], picture[38:68, 56:76]
+    return "left" if left.max() > right.max() else "right"
+
+
+def nodule_side(picture):
+    left, right = picture[25:48, 14:36], picture[25:48, 60:82]
+    return "left" if left.max() > right.max() else "right"
+
+
+def bubble_side(picture):
+    return "left" if picture[30:40, 18:36].mean() < picture[30:40, 60:78].mean() else "right"
+
+
+def dark_row_half(picture):
+    """Half in which the middle of the bone is darkest."""
+    rows = picture[20:76, 44:52].mean(axis=1)
+    return "upper" if rows.argmin() < 28 else "lower"
+
+
+def darkest_half(picture):
+    return "upper" if picture[:44].min() < picture[52:].min() else "lower"
+
+
+@pytest.mark.parametrize(
+    ("pair_id", "rule"),
+    [
+        ("90001", spot_side),
+        ("90010", dark_row_half),
+        ("90013", nodule_side),
+        ("90014", bubble_side),
+        ("90016", darkest_half),
+    ],
+)
+def test_a_simple_rule_on_the_pixels_decides(folder, records, pair_id, rule):
+    record = records[pair_id]
+    for n in (1, 2):
+        right = record[f"option_{record[f'im_{n}_correct']}"]
+        assert rule(grey(folder, record[f"im_{n}_local"])) in right.split(), (pair_id, n)
+
+
+@pytest.mark.parametrize(
+    ("pair_id", "rule", "when_true"),
+    [
+        ("90002", lambda picture: picture[38:68, 20:40].max() > 200, "A single bright spot"),
+        ("90003", lambda picture: (picture[44:52, 24:72] < 70).mean() > 0.5, "Wide"),
+        ("90004", lambda picture: (picture[60:66] < 100).sum(axis=1).min() < 6, "Narrowed to a thread half-way"),
+        ("90011", lambda picture: (picture[62:68, 27:36] > 150).mean() > 0.4, "More than half of it"),
+        ("90015", lambda picture: (picture < 90).mean() > 0.35, "Swollen"),
+    ],
+)
+def test_a_threshold_decides(folder, records, pair_id, rule, when_true):
+    record = records[pair_id]
+    for n in (1, 2):
+        right = record[f"option_{record[f'im_{n}_correct']}"]
+        assert bool(rule(grey(folder, record[f"im_{n}_local"]))) == (right == when_true), (pair_id, n)

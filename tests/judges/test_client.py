@@ -1,0 +1,367 @@
+import errno
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from medtasks.errors import JudgeRefused
+from medtasks.judges.cache import VerdictCache
+from medtasks.judges.client import BAD_FORMAT, CORRECTION, Judge, judge_for
+from medtasks.judges.settings import JudgeSettings
+from medtasks.judges.trouble import retry_after_s
+
+PROMPT = "the patient named Example"
+
+
+def first_number(text):
+    match = re.match(r"A: (\d+)", text)
+    return int(match[1]) if match else None
+
+
+@pytest.fixture
+def judge_at(tmp_path, key):
+    def build(url, folder="judge", backoff_s=0.01, **changes):
+        options = {"timeout_s": 5.0, "attempts": 3} | changes
+        return Judge(JudgeSettings(url, "m", key, **options), VerdictCache(tmp_path / folder), backoff_s=backoff_s)
+
+    return build
+
+
+def ask(judge, user=PROMPT):
+    return judge.ask("be fair", user, first_number)
+
+
+def test_a_verdict_is_asked_once_with_the_settings(endpoint, judge_at, key):
+    verdict = ask(judge_at(endpoint.url, temperature=0.3))
+    assert (verdict.value, verdict.failure, verdict.cached) == (9, None, False)
+    assert verdict.text.startswith("A: 9\nB: 2")
+    assert endpoint.paths == ["/v1/chat/completions"]
+    body = endpoint.bodies[0]
+    assert (body["model"], body["temperature"]) == ("m", 0.3)
+    assert body["messages"] == [{"role": "system", "content": "be fair"}, {"role": "user", "content": PROMPT}]
+    assert endpoint.headers[0]["authorization"] == f"Bearer {key}"
+
+
+def test_without_a_key_the_user_s_openai_key_stays_home(endpoint, judge_at, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-personal")
+    judge = Judge(JudgeSettings(endpoint.url, "m"), judge_at(endpoint.url)._cache)
+    assert ask(judge).value == 9
+    assert "sk-personal" not in str(endpoint.headers)
+
+
+def test_a_rerun_costs_no_request(endpoint, judge_at):
+    first = ask(judge_at(endpoint.url))
+    again = ask(judge_at(endpoint.url))
+    assert (again.value, again.text, again.cached) == (first.value, first.text, True)
+    assert endpoint.count == 1
+    assert not ask(judge_at(endpoint.url), "another question").cached
+    assert not judge_at(endpoint.url).ask("be fair", PROMPT, first_number, prompt_version=2).cached
+    assert endpoint.count == 3
+
+
+def test_the_cache_answers_while_the_endpoint_is_down(endpoint, judge_at, closed_url):
+    ask(judge_at(endpoint.url))
+    verdict = ask(judge_at(closed_url))
+    assert (verdict.value, verdict.cached) == (9, True)
+
+
+def test_a_corrupted_cache_file_is_asked_again_and_mended(endpoint, judge_at, tmp_path):
+    judge = judge_at(endpoint.url)
+    ask(judge)
+    (path,) = (tmp_path / "judge").rglob("*.json")
+    path.write_text('{"key": "')
+    assert ask(judge).cached is False
+    assert ask(judge).cached is True
+    assert endpoint.count == 2
+
+
+def test_a_stored_reply_that_no_longer_parses_is_asked_again(endpoint, judge_at):
+    judge = judge_at(endpoint.url)
+    ask(judge)
+    stricter = judge.ask("be fair", PROMPT, lambda text: None)
+    assert (stricter.value, stricter.failure) == (None, BAD_FORMAT)
+    assert endpoint.count == 4
+
+
+def test_a_full_disk_does_not_lose_the_verdict(endpoint, judge_at, monkeypatch, warnings):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    judge = judge_at(endpoint.url)
+    assert [ask(judge).value, ask(judge).value] == [9, 9]
+    assert len(warnings) == 1
+
+
+def test_retry_after_is_honoured(endpoint, judge_at):
+    endpoint.script = [endpoint.status(429, Retry_After="0.5"), endpoint.reply("A: 4")]
+    assert ask(judge_at(endpoint.url)).value == 4
+    first, second = endpoint.times
+    assert 0.5 <= second - first < 2.0
+
+
+def test_too_long_a_pause_is_not_waited_for(endpoint, judge_at):
+    endpoint.script = [endpoint.status(429, Retry_After="3600")]
+    verdict = ask(judge_at(endpoint.url))
+    assert "asks to wait 3600 s (HTTP 429)" in verdict.failure
+    assert endpoint.count == 1
+
+
+def test_server_errors_are_retried_with_growing_pauses(endpoint, judge_at):
+    endpoint.script = [endpoint.status(500), endpoint.status(503), endpoint.status(502), endpoint.reply("A: 4")]
+    assert ask(judge_at(endpoint.url, attempts=4, backoff_s=0.1)).value == 4
+    pauses = [later - earlier for earlier, later in zip(endpoint.times, endpoint.times[1:], strict=False)]
+    # Jitter adds up to 0.1 s to the pauses of 0.1, 0.2 and 0.4 s.
+    assert all(pause >= least for pause, least in zip(pauses, (0.1, 0.2, 0.4), strict=True))
+    assert pauses[2] > pauses[0]
+
+
+def test_tries_are_limited(endpoint, judge_at):
+    endpoint.script = [endpoint.status(500)]
+    verdict = ask(judge_at(endpoint.url, attempts=3))
+    assert (verdict.value, verdict.text) == (None, "")
+    assert verdict.failure == f"the judge at {endpoint.url} failed (HTTP 500)"
+    assert endpoint.count == 3
+
+
+def test_a_hanging_endpoint_times_out_and_is_tried_again(endpoint, judge_at):
+    endpoint.script = [endpoint.hang(), endpoint.reply("A: 4")]
+    start = time.monotonic()
+    assert ask(judge_at(endpoint.url, timeout_s=0.3)).value == 4
+    assert 0.3 <= time.monotonic() - start < 3
+    endpoint.script = [endpoint.hang()]
+    verdict = ask(judge_at(endpoint.url, timeout_s=0.3, attempts=2), "another")
+    assert "did not answer within 0.3 s" in verdict.failure
+    assert endpoint.count == 4
+
+
+def test_a_reset_connection_is_tried_again(endpoint, judge_at):
+    endpoint.script = [endpoint.reset(), endpoint.reply("A: 4")]
+    assert ask(judge_at(endpoint.url)).value == 4
+    assert endpoint.count == 2
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        ("{not json", "application/json"),
+        ("<html>sign in</html>", "text/html"),
+        ('{"choices": []}', "application/json"),
+        ('{"choices": null}', "application/json"),
+        ("[1]", "application/json"),
+        ("null", "application/json"),
+    ],
+)
+def test_a_body_that_is_no_completion_is_retried_and_then_a_failure(endpoint, judge_at, body, kind):
+    endpoint.script = [endpoint.status(200, body, kind), endpoint.reply("A: 4"), endpoint.status(200, body, kind)]
+    judge = judge_at(endpoint.url, attempts=2)
+    assert ask(judge).value == 4
+    verdict = ask(judge, "another")
+    assert "no chat completion" in verdict.failure
+    assert endpoint.count == 4
+
+
+def test_a_wrong_format_is_asked_again_with_a_correction(endpoint, judge_at):
+    endpoint.script = [endpoint.reply("I like A."), endpoint.reply(None), endpoint.reply("A: 4")]
+    judge = judge_at(endpoint.url)
+    assert ask(judge).value == 4
+    messages = endpoint.bodies[2]["messages"]
+    assert [message["role"] for message in messages] == ["system", "user", "assistant", "user", "assistant", "user"]
+    assert [message["content"] for message in messages[2:]] == ["I like A.", CORRECTION, "(empty reply)", CORRECTION]
+    assert endpoint.bodies[1]["messages"] == messages[:4]
+    assert ask(judge).cached is True
+    assert endpoint.count == 3
+
+
+def test_an_always_wrong_format_fails_and_is_not_kept(endpoint, judge_at, tmp_path, warnings):
+    endpoint.script = [endpoint.reply("I like A.")]
+    judge = judge_at(endpoint.url, reasks=1)
+    verdict = ask(judge)
+    assert (verdict.value, verdict.failure, verdict.text) == (None, "reply did not follow the format", "I like A.")
+    assert endpoint.count == 2
+    assert list((tmp_path / "judge").rglob("*.json")) == []
+    for number in range(5):
+        ask(judge, f"question {number}")
+    assert endpoint.count == 12, "a judge that answers, however badly, must not open the breaker"
+    assert len(warnings) == 1
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 307])
+def test_a_refusal_fails_at_once(endpoint, judge_at, status):
+    endpoint.script = [endpoint.status(status, Location="/v2")]
+    verdict = ask(judge_at(endpoint.url))
+    assert f"HTTP {status}" in verdict.failure
+    assert endpoint.count == 1
+
+
+def test_the_error_code_is_shown_but_never_the_message(endpoint, judge_at, key):
+    body = f'{{"error": {{"message": "{PROMPT} {key}", "code": "context_length_exceeded"}}}}'
+    endpoint.script = [endpoint.status(400, body)]
+    verdict = ask(judge_at(endpoint.url))
+    assert verdict.failure == f"the judge at {endpoint.url} rejected the request (HTTP 400, context_length_exceeded)"
+
+
+def test_used_up_quota_is_not_retried(endpoint, judge_at):
+    endpoint.script = [endpoint.status(429, '{"error": {"code": "insufficient_quota"}}')]
+    assert "no quota left" in ask(judge_at(endpoint.url)).failure
+    assert endpoint.count == 1
+
+
+def test_a_closed_port_is_a_failure_with_the_system_s_reason(judge_at, closed_url):
+    verdict = ask(judge_at(closed_url))
+    assert verdict.failure == f"the judge at {closed_url} could not be reached (Connection refused)"
+
+
+@pytest.mark.parametrize("status", [401, 500])
+def test_the_breaker_opens_after_three_asks_in_a_row_with_one_warning(endpoint, judge_at, warnings, status):
+    judge = judge_at(endpoint.url, attempts=1)
+    ask(judge, "kept")
+    endpoint.script = [endpoint.status(status)]
+    failures = [ask(judge, f"question {number}").failure for number in range(10)]
+    assert endpoint.count == 4
+    assert len(set(failures)) == 1
+    assert f"HTTP {status}" in failures[0]
+    (warning,) = warnings
+    assert endpoint.url in warning
+    assert f"HTTP {status}" in warning
+    assert "medtasks score" in warning
+    assert ask(judge, "kept").value == 9
+
+
+def test_an_answer_in_between_keeps_the_breaker_closed(endpoint, judge_at, warnings):
+    down, bad, up = endpoint.status(500), endpoint.status(400), endpoint.reply("A: 4")
+    endpoint.script = [down, down, up, down, down, endpoint.reply("no format"), down, down, bad, down, down, up]
+    judge = judge_at(endpoint.url, attempts=1, reasks=0)
+    values = [ask(judge, f"question {number}").value for number in range(12)]
+    assert values == [None, None, 4, *[None] * 8, 4]
+    assert not [line for line in warnings if "No more replies" in line]
+
+
+def test_rate_limits_and_single_rejections_do_not_open_the_breaker(endpoint, judge_at, warnings):
+    endpoint.script = [endpoint.status(429)] * 4 + [endpoint.status(400)] * 4 + [endpoint.reply("A: 4")]
+    judge = judge_at(endpoint.url, attempts=1)
+    assert [ask(judge, f"question {number}").value for number in range(9)] == [None] * 8 + [4]
+    assert len(warnings) == 2, "one for each cause"
+
+
+def test_an_open_breaker_wakes_the_threads_that_back_off(judge_at, closed_url, warnings):
+    patient = judge_at(closed_url, attempts=2, backoff_s=20.0)
+    waiting = threading.Thread(target=ask, args=(patient, "slow"))
+    waiting.start()
+    time.sleep(0.2)
+    for _ in range(3):
+        patient._breaker.failed("it is down")
+    waiting.join(timeout=3)
+    assert not waiting.is_alive()
+    assert ask(patient, "next").failure == "it is down"
+
+
+def test_threads_share_the_limit_on_requests(endpoint, judge_at):
+    endpoint.script = [endpoint.reply("A: 4", delay=0.05)]
+    judge = judge_at(endpoint.url, concurrency=3)
+    with ThreadPoolExecutor(12) as pool:
+        verdicts = list(pool.map(lambda number: ask(judge, f"question {number}"), range(24)))
+    assert [verdict.value for verdict in verdicts] == [4] * 24
+    assert endpoint.peak == 3
+
+
+def test_a_thread_that_backs_off_holds_no_slot(endpoint, judge_at):
+    endpoint.script = [endpoint.status(500, Retry_After="0.7"), endpoint.reply("A: 4")]
+    judge = judge_at(endpoint.url, concurrency=1)
+    slow = threading.Thread(target=ask, args=(judge, "slow"))
+    slow.start()
+    time.sleep(0.2)
+    start = time.monotonic()
+    assert ask(judge, "quick").value == 4
+    assert time.monotonic() - start < 0.5
+    slow.join()
+
+
+def test_nothing_secret_is_logged_whatever_happens(endpoint, judge_at, key, everything_logged):
+    body = f'{{"error": {{"message": "{PROMPT} {key}", "code": "{key} {PROMPT}"}}}}'
+    endpoint.script = [
+        endpoint.reply("A: 4"),
+        endpoint.reply(PROMPT),
+        endpoint.reply(PROMPT),
+        endpoint.reset(),
+        endpoint.status(400, body),
+        endpoint.status(429, body),
+        endpoint.status(401, body),
+    ]
+    judge = judge_at(endpoint.url, attempts=1, reasks=1)
+    verdicts = [ask(judge, f"{PROMPT} {number}") for number in range(9)]
+    assert endpoint.count == 9, "two for the re-ask, none behind the breaker"
+    seen = everything_logged() + repr(judge) + repr(judge.settings) + "".join(str(v.failure) for v in verdicts)
+    assert "No more replies" in seen
+    assert key not in seen
+    assert PROMPT not in seen
+
+
+def test_text_for_this_machine_takes_no_proxy(endpoint, new_endpoint, judge_at, monkeypatch):
+    proxy = new_endpoint()
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.server_port}")
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
+    assert ask(judge_at(endpoint.url)).value == 9
+    assert (proxy.count, endpoint.count) == (0, 1)
+
+
+def test_a_redirect_is_not_followed(endpoint, new_endpoint, judge_at):
+    elsewhere = new_endpoint()
+    endpoint.script = [endpoint.status(307, Location=f"{elsewhere.url}/chat/completions")]
+    assert "redirects elsewhere" in ask(judge_at(endpoint.url)).failure
+    assert elsewhere.count == 0
+
+
+def test_half_a_surrogate_pair_can_be_asked_about(endpoint, judge_at):
+    endpoint.script = [endpoint.reply("wrong \ud800"), endpoint.reply("A: 4")]
+    assert ask(judge_at(endpoint.url), "broken \ud83d reply").value == 4
+    assert endpoint.bodies[0]["messages"][1]["content"] == "broken ? reply"
+
+
+def test_retry_after_is_read_in_all_its_forms():
+    assert retry_after_s({"retry-after": "3"}, 0.0) == 3.0
+    assert retry_after_s({"retry-after-ms": "250", "retry-after": "3"}, 0.0) == 0.25
+    assert retry_after_s({"retry-after": "Thu, 01 Jan 1970 00:01:00 GMT"}, 20.0) == 40.0
+    assert retry_after_s({"retry-after": "Thu, 01 Jan 1970 00:01:00 GMT"}, 90.0) == 0.0
+    assert retry_after_s({"retry-after": "-3"}, 0.0) == 0.0
+    for nonsense in ({}, {"retry-after": "soon"}, {"retry-after": "nan"}, {"retry-after": "inf"}):
+        assert retry_after_s(nonsense, 0.0) is None
+
+
+def test_importing_the_client_does_not_import_the_sdk():
+    code = "import sys, medtasks.judges.mediconfusion; sys.exit('openai' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def configure(monkeypatch, url, key):
+    monkeypatch.setenv("MEDTASKS_JUDGE_BASE_URL", url)
+    monkeypatch.setenv("MEDTASKS_JUDGE_MODEL", "m")
+    monkeypatch.setenv("MEDTASKS_JUDGE_API_KEY", key)
+
+
+def test_one_judge_is_shared_and_guarded(endpoint, monkeypatch, key):
+    configure(monkeypatch, endpoint.url, key)
+    with ThreadPoolExecutor(4) as pool:
+        judges = set(pool.map(lambda _: judge_for("mimic", "credentialed"), range(4)))
+    assert len(judges) == 1
+    assert judge_for("mediconfusion", "gated") in judges
+    monkeypatch.setenv("MEDTASKS_JUDGE_BASE_URL", "https://api.openai.com/v1")
+    with pytest.raises(JudgeRefused):
+        judge_for("mimic", "credentialed")
+    assert judge_for("mediconfusion", "gated") not in judges
+
+
+def test_a_second_process_reuses_the_verdict(endpoint, monkeypatch, key):
+    configure(monkeypatch, endpoint.url, key)
+    code = "from medtasks.judges.client import judge_for; print(judge_for('d', 'public').ask('s', 'u', str))"
+    outputs = [subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True) for _ in "12"]
+    assert "cached=False" in outputs[0].stdout
+    assert "cached=True" in outputs[1].stdout
+    assert endpoint.count == 1

@@ -1,0 +1,161 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from medtasks.answers.answer import Answer, Reason
+from medtasks.answers.failure import failed_reply
+from medtasks.judges.cache import VerdictCache
+from medtasks.judges.client import Judge
+from medtasks.judges.mediconfusion import (
+    INSTRUCTION,
+    RULE_NAME,
+    RULE_VERSION,
+    SYSTEM,
+    choose,
+    judge_prompt,
+    judge_reply,
+    parse_scores,
+)
+from medtasks.judges.settings import JudgeSettings
+
+# Copied from A.2.5 of the notes on the reference, independently of the module.
+REFERENCE = (
+    "[Question]\n{question}\n\n[Answer A]\n{option A}\n\n[Answer B]\n{option B}\n\n[AI Assistant]\n{response}\n\n"
+    "[End of AI Assistant]\n\n[System]\n{instruction}\n\n"
+)
+REFERENCE_INSTRUCTION = (
+    "We would like to request your feedback on the performance of an AI assistant in response to the user"
+    " question displayed above. The user asks the question on observing an image. We have provided two "
+    "possible answers, [Answer A] and [Answer B] to the question. Your job is to evaluate how close the "
+    "AI assistant's answer is to each of the answers. You don't have to decide whether the answers are "
+    "correct or not. Each answer should receive an overall score on a scale of 1 to 10, where a higher "
+    "score indicates the AI assistant's answer is closer to the specific answer. After providing the "
+    "scores, concisely provide your explanation for the given scores. Remember, you don't need to comment"
+    " on the correctness of the answers. Please provide your answer in the following format:"
+    "\nA: <SCORE>\nB: <SCORE>\nYour explanation: <EXPLANATION>"
+)
+SCORES = st.integers(1, 10)
+
+
+@pytest.fixture
+def judge(endpoint, tmp_path):
+    settings = JudgeSettings(endpoint.url, "m", timeout_s=5.0, attempts=1, reasks=1)
+    return Judge(settings, VerdictCache(tmp_path / "judge"), backoff_s=0.01)
+
+
+def test_the_texts_are_the_reference_s():
+    assert SYSTEM == "You are a helpful and precise assistant for checking the quality of the answer."
+    assert INSTRUCTION == REFERENCE_INSTRUCTION
+
+
+def test_the_prompt_is_the_reference_s_to_the_letter():
+    parts = {"question": "Which {side}?", "option A": "Left", "option B": "Right", "response": " It's {left}.\n"}
+    expected = REFERENCE
+    for name, text in (parts | {"instruction": REFERENCE_INSTRUCTION}).items():
+        expected = expected.replace("{" + name + "}", text)
+    assert judge_prompt("Which {side}?", ["Left", "Right"], " It's {left}.\n") == expected
+
+
+@pytest.mark.parametrize("options", [[], ["Left"], ["Left", "Right", "Both"]])
+def test_two_options_are_needed(options):
+    with pytest.raises(ValueError, match="two options"):
+        judge_prompt("Which side?", options, "left")
+
+
+@pytest.mark.parametrize(
+    ("text", "scores"),
+    [
+        ("A: 9\nB: 2\nYour explanation: it says left.", (9, 2)),
+        ("A: 9\n\nB: 2\n\nYour explanation: it says left.\n\nMore.", (9, 2)),
+        ("\n\n  A: 10\nB: 1", (10, 1)),
+        ("A: 9 \r\nB: 2\r\n", (9, 2)),
+        ("9\n2", (9, 2)),
+        ("", None),
+        ("A: 9", None),
+        ("A: 9 B: 2", None),
+        ("B: 9\nA: 2", None),
+        ("A: 9/10\nB: 2", None),
+        ("A: 9.0\nB: 2", None),
+        ("A:9\nB:2", None),
+        ("**A: 9**\n**B: 2**", None),
+        ("A: 9\n\n\nB: 2", None),
+        ("A: 0\nB: 2", None),
+        ("A: 11\nB: 2", None),
+        ("A: -3\nB: 2", None),
+        ("A: 1_0\nB: 2", None),
+        ("A: \u0669\nB: 2", None),
+        ("A: \u00b2\nB: 2", None),
+        ("Sure!\nA: 9\nB: 2", None),
+        ("A: " + "9" * 5000 + "\nB: 2", None),
+    ],
+)
+def test_scores_are_read_strictly(text, scores):
+    assert parse_scores(text) == scores
+
+
+@given(SCORES, SCORES, st.sampled_from(["\n", "\n\n"]))
+def test_every_wellformed_reply_is_read(first, second, newline):
+    assert parse_scores(f"A: {first}{newline}B: {second}{newline}Your explanation: so.") == (first, second)
+
+
+@given(st.text())
+def test_no_text_breaks_the_parser(text):
+    scores = parse_scores(text)
+    assert scores is None or all(1 <= score <= 10 for score in scores)
+
+
+@pytest.mark.parametrize(
+    ("scores", "answer"),
+    [
+        ((7, 4), Answer.ok("A")),
+        ((6, 4), Answer.invalid(Reason.AMBIGUOUS)),
+        ((5, 5), Answer.invalid(Reason.AMBIGUOUS)),
+        ((4, 6), Answer.invalid(Reason.AMBIGUOUS)),
+        ((4, 7), Answer.ok("B")),
+    ],
+)
+def test_the_gap_is_three(scores, answer):
+    assert choose(scores) == answer
+    assert (RULE_NAME, RULE_VERSION) == ("gap_of_3", 1)
+
+
+@given(SCORES, SCORES)
+def test_swapped_scores_swap_the_choice(first, second):
+    swap = {"A": "B", "B": "A", None: None}
+    assert choose((second, first)).value == swap[choose((first, second)).value]
+
+
+def test_another_gap_can_be_asked_for():
+    assert choose((6, 5), gap=1) == Answer.ok("A")
+
+
+def test_a_reply_is_judged(endpoint, judge):
+    assert judge_reply(judge, "Which side?", ["Left", "Right"], "left") == Answer.ok("A")
+    system, user = endpoint.bodies[0]["messages"]
+    assert system["content"] == SYSTEM
+    assert user["content"] == judge_prompt("Which side?", ["Left", "Right"], "left")
+
+
+@pytest.mark.parametrize(
+    ("reply", "reason"),
+    [
+        ("", Reason.EMPTY),
+        (" \n\t", Reason.EMPTY),
+        (failed_reply("out of memory"), Reason.ADAPTER_FAILED),
+    ],
+)
+def test_nothing_to_judge_costs_nothing(endpoint, judge, reply, reason):
+    assert judge_reply(judge, "Which side?", ["Left", "Right"], reply) == Answer.invalid(reason)
+    assert endpoint.count == 0
+
+
+def test_a_judge_without_a_verdict_is_judge_failed(endpoint, judge):
+    endpoint.script = [endpoint.reply("Both are fine."), endpoint.reply("A: 12\nB: 1"), endpoint.status(401)]
+    assert judge_reply(judge, "Which side?", ["Left", "Right"], "left") == Answer.invalid(Reason.JUDGE_FAILED)
+    assert judge_reply(judge, "Which side?", ["Left", "Right"], "right") == Answer.invalid(Reason.JUDGE_FAILED)
+    assert endpoint.count == 3
+
+
+def test_a_close_call_is_ambiguous(endpoint, judge):
+    endpoint.script = [endpoint.reply("A: 5\nB: 7\nYour explanation: vague.")]
+    assert judge_reply(judge, "Which side?", ["Left", "Right"], "a side") == Answer.invalid(Reason.AMBIGUOUS)

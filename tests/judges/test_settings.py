@@ -1,0 +1,163 @@
+import pytest
+
+from medtasks.errors import JudgeNotConfigured, JudgeRefused, UnknownName
+from medtasks.judges.settings import JudgeSettings, check_access, settings_from_environment
+
+REMOTE = {
+    "MEDTASKS_JUDGE_BASE_URL": "https://api.openai.com/v1/",
+    "MEDTASKS_JUDGE_MODEL": " gpt-4o ",
+    "MEDTASKS_JUDGE_API_KEY": "sk-secret\n",
+}
+LOCAL = {"MEDTASKS_JUDGE_BASE_URL": "http://localhost:8000/v1", "MEDTASKS_JUDGE_MODEL": "m"}
+
+
+def settings_at(url):
+    return JudgeSettings(base_url=url, model="m")
+
+
+def test_defaults_and_trimming():
+    settings = settings_from_environment(REMOTE)
+    assert settings == JudgeSettings("https://api.openai.com/v1", "gpt-4o", "sk-secret", 0.0, 4, 60.0, 5, 2)
+
+
+def test_all_optional_variables_are_read():
+    optional = {"TEMPERATURE": "0.7", "CONCURRENCY": "2", "TIMEOUT": "1.5", "ATTEMPTS": "3", "REASKS": "0"}
+    settings = settings_from_environment(LOCAL | {f"MEDTASKS_JUDGE_{name}": text for name, text in optional.items()})
+    assert settings == JudgeSettings("http://localhost:8000/v1", "m", "", 0.7, 2, 1.5, 3, 0)
+
+
+def test_the_process_environment_is_the_default(monkeypatch):
+    for name, text in LOCAL.items():
+        monkeypatch.setenv(name, text)
+    assert settings_from_environment().base_url == "http://localhost:8000/v1"
+
+
+def test_the_key_is_not_in_the_repr():
+    settings = settings_from_environment(REMOTE)
+    assert settings.api_key == "sk-secret"
+    assert "sk-secret" not in repr(settings) + str(settings)
+
+
+@pytest.mark.parametrize(
+    ("environ", "named"),
+    [
+        ({}, ["MEDTASKS_JUDGE_BASE_URL and MEDTASKS_JUDGE_MODEL are not set"]),
+        ({"MEDTASKS_JUDGE_BASE_URL": "http://localhost/v1"}, ["LLM judge and MEDTASKS_JUDGE_MODEL is not set"]),
+        ({"MEDTASKS_JUDGE_MODEL": "m", "MEDTASKS_JUDGE_BASE_URL": "  "}, ["and MEDTASKS_JUDGE_BASE_URL is not set"]),
+    ],
+)
+def test_missing_variables_are_named_with_an_example(environ, named):
+    with pytest.raises(JudgeNotConfigured) as caught:
+        settings_from_environment(environ)
+    message = str(caught.value)
+    for part in [*named, "https://api.openai.com/v1", "gpt-4o"]:
+        assert part in message
+    assert "\n" not in message
+    assert message.endswith(".")
+
+
+def test_only_a_local_endpoint_may_go_without_a_key():
+    assert settings_from_environment(LOCAL).api_key == ""
+    keyless = {name: text for name, text in REMOTE.items() if "KEY" not in name}
+    with pytest.raises(JudgeNotConfigured, match="MEDTASKS_JUDGE_API_KEY is not set"):
+        settings_from_environment(keyless)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "sentence"),
+    [
+        ("TEMPERATURE", "hot", "MEDTASKS_JUDGE_TEMPERATURE is 'hot' but must be a number"),
+        ("TEMPERATURE", "2.5", "between 0 and 2"),
+        ("TEMPERATURE", "nan", "between 0 and 2"),
+        ("CONCURRENCY", "1.5", "must be a whole number"),
+        ("CONCURRENCY", "0", "at least 1"),
+        ("TIMEOUT", "0", "positive"),
+        ("TIMEOUT", "inf", "positive"),
+        ("ATTEMPTS", "0", "at least 1"),
+        ("REASKS", "-1", "at least 0"),
+    ],
+)
+def test_bad_values_are_refused_in_one_sentence(name, text, sentence):
+    with pytest.raises(JudgeNotConfigured, match=sentence) as caught:
+        settings_from_environment(LOCAL | {f"MEDTASKS_JUDGE_{name}": text})
+    assert f"MEDTASKS_JUDGE_{name}" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "api.openai.com/v1",
+        "ftp://localhost/v1",
+        "http://",
+        "http://localhost:99999/v1",
+        "http://user:secret@localhost/v1",
+        "http://evil.example\\@127.0.0.1/v1",
+        "http://localhost/v1?key=secret",
+        "http://127.0.0.1\t.evil.example/v1",
+        "http://localhost /v1",
+    ],
+)
+def test_urls_that_could_hide_something_are_refused_unquoted(url):
+    with pytest.raises(JudgeNotConfigured, match="MEDTASKS_JUDGE_BASE_URL") as caught:
+        settings_at(url)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("key", ["sk secret", "sk-\u00e9", "sk\x00secret"])
+def test_a_key_no_header_can_hold_is_refused_unquoted(key):
+    with pytest.raises(JudgeNotConfigured, match="MEDTASKS_JUDGE_API_KEY") as caught:
+        settings_from_environment(REMOTE | {"MEDTASKS_JUDGE_API_KEY": key})
+    assert key not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://localhost/v1",
+        "http://LOCALHOST:80/v1",
+        "https://127.0.0.1:8/v1",
+        "http://127.9.8.7",
+        "http://[::1]:8000/v1",
+    ],
+)
+def test_credentialed_text_may_go_to_this_machine(url):
+    check_access(settings_at(url), "credentialed", "mimic", environ={})
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://api.openai.com/v1",
+        "http://127.0.0.1.evil.example/v1",
+        "http://localhost.evil.example/v1",
+        "http://10.0.0.5/v1",
+        "http://0.0.0.0/v1",
+        "http://[2001:db8::1]/v1",
+        "http://2130706433/v1",
+    ],
+)
+def test_credentialed_text_goes_nowhere_else(url):
+    with pytest.raises(JudgeRefused, match="'mimic' is credentialed") as caught:
+        check_access(settings_at(url), "credentialed", "mimic", environ={})
+    assert "MEDTASKS_JUDGE_ALLOW_REMOTE=mimic" in str(caught.value)
+
+
+@pytest.mark.parametrize("access", ["public", "gated"])
+def test_other_levels_may_go_anywhere(access):
+    check_access(settings_at("https://api.openai.com/v1"), access, "d", environ={})
+
+
+def test_the_override_counts_for_the_named_dataset_alone(monkeypatch):
+    settings = settings_at("https://api.openai.com/v1")
+    check_access(settings, "credentialed", "mimic", environ={"MEDTASKS_JUDGE_ALLOW_REMOTE": "mimic"})
+    for value in ["1", "true", "other", "", "mimic,other"]:
+        monkeypatch.setenv("MEDTASKS_JUDGE_ALLOW_REMOTE", value)
+        with pytest.raises(JudgeRefused):
+            check_access(settings, "credentialed", "mimic")
+    with pytest.raises(JudgeRefused):
+        check_access(settings, "credentialed", "", environ={"MEDTASKS_JUDGE_ALLOW_REMOTE": "mimic"})
+
+
+def test_a_misspelt_level_does_not_open_the_guard():
+    with pytest.raises(UnknownName, match="did you mean 'credentialed'"):
+        check_access(settings_at("https://api.openai.com/v1"), "credentialled", "mimic", environ={})

@@ -1,0 +1,139 @@
+"""One failing sample costs that sample, many cost the run."""
+
+import math
+
+import pytest
+from medtasks.model_adapters.failures import FailureLedger
+
+from medtasks.answers.failure import failure_cause
+from medtasks.errors import MedTasksError
+
+SECRET = "patient Jane Doe"
+
+
+def failing_on(*doc_numbers, error=OSError):
+    """An image loader that fails for some documents and whose error quotes what must not be logged."""
+
+    def to_visual(doc):
+        if any(doc["question"].startswith(f"{number}:") for number in doc_numbers):
+            raise error(f"{SECRET}: {doc['question']}")
+        return None if doc["image"] is None else [doc["image"]]
+
+    return to_visual
+
+
+def test_a_failing_image_fails_its_own_reply_only(bench, log):
+    expected = bench.adapter.generate_until(bench.generation())
+    got = bench.adapter.generate_until(bench.generation(visual=failing_on(4)))
+    assert "OSError at test_adapter_failures.py" in failure_cause(got[4])
+    assert got[:4] + got[5:] == expected[:4] + expected[5:]
+    (line,) = log
+    assert "WARNING generate_until failed on toy/test/4#0: OSError at test_adapter_failures.py" in line
+
+
+def test_neither_log_nor_reply_quotes_the_sample(bench, docs, log):
+    (reply, *_) = bench.adapter.generate_until(bench.generation(visual=failing_on(0)))
+    for text in (reply, "".join(log)):
+        assert SECRET not in text
+        assert docs[0]["question"][3:] not in text
+
+
+def test_a_failing_image_fails_its_own_scores_only(bench):
+    expected = bench.adapter.loglikelihood(bench.scoring())
+    got = bench.adapter.loglikelihood(bench.scoring(visual=failing_on(4)))
+    assert [math.isnan(loss) for loss, _ in got] == [number in (8, 9) for number in range(24)]
+    assert not got[8][1]
+    kept = [number for number in range(24) if number not in (8, 9)]
+    assert [got[i][0] for i in kept] == pytest.approx([expected[i][0] for i in kept], abs=1e-9)
+
+
+@pytest.mark.parametrize("bad", ["", 3, lambda doc: None])
+def test_a_continuation_that_cannot_be_scored_fails_alone(bench, bad):
+    requests = bench.scoring((" clear",))
+    requests[2].arguments = (requests[2].args[0], bad, *requests[2].args[2:])
+    assert [math.isnan(loss) for loss, _ in bench.adapter.loglikelihood(requests)] == [i == 2 for i in range(12)]
+
+
+def test_something_other_than_an_image_fails_alone(bench):
+    got = bench.adapter.generate_until(
+        bench.generation(visual=lambda doc: ["x.png"] if doc["question"][0] == "3" else [])
+    )
+    assert [failure_cause(reply) is not None for reply in got] == [i == 3 for i in range(12)]
+
+
+def test_a_batch_that_fails_is_repeated_one_by_one(bench, monkeypatch):
+    expected = bench.adapter.generate_until(bench.generation())
+    inner = bench.adapter.model_inputs
+    ids = list(bench.adapter.encode(bench.docs[6]["question"], [bench.docs[6]["image"]]).ids)
+
+    def model_inputs(batch):
+        if any(row[-len(ids) :] == ids for row in batch.ids.tolist()):
+            raise RuntimeError("device trouble")
+        return inner(batch)
+
+    monkeypatch.setattr(bench.adapter, "model_inputs", model_inputs)
+    got = bench.adapter.generate_until(bench.generation())
+    assert failure_cause(got[6]).startswith("RuntimeError at test_adapter_failures.py")
+    assert got[:6] + got[7:] == expected[:6] + expected[7:]
+
+
+@pytest.mark.parametrize("call", ["generation", "scoring"])
+def test_too_many_failures_end_the_call_with_a_sentence(bench, call):
+    requests = getattr(bench, call)(visual=failing_on(1, 2, 3))
+    method = bench.adapter.generate_until if call == "generation" else bench.adapter.loglikelihood
+    failed, total, allowed = (3, 12, 1) if call == "generation" else (6, 24, 2)
+    with pytest.raises(
+        MedTasksError, match=f"^{failed} of {total} .* failed, {allowed} may .*OSError.*max_failed=1"
+    ) as e:
+        method(requests)
+    assert SECRET not in str(e.value)
+
+
+def test_max_failed_one_lets_everything_fail(new_bench):
+    bench = new_bench(max_failed=1)
+    replies = bench.adapter.generate_until(bench.generation(visual=failing_on(*range(12))))
+    assert all(failure_cause(reply) for reply in replies)
+
+
+@pytest.mark.parametrize(
+    ("share", "requests", "allowed"), [(0.1, 1, 1), (0.1, 352, 35), (0.0, 352, 0), (0.01, 50, 1), (1, 7, 7)]
+)
+def test_the_allowance_is_the_share_but_at_least_one(share, requests, allowed):
+    assert FailureLedger("x", requests, share).allowed == allowed
+
+
+def test_padding_between_ranks_is_not_counted(new_bench):
+    bench = new_bench(max_failed=0)
+    requests = bench.generation([0], visual=failing_on(0))
+    requests[0].metadata["__padding_only__"] = True
+    assert failure_cause(bench.adapter.generate_until(requests)[0])
+
+
+def test_an_interrupt_ends_the_run(bench):
+    with pytest.raises(KeyboardInterrupt):
+        bench.adapter.generate_until(bench.generation(visual=failing_on(2, error=KeyboardInterrupt)))
+
+
+def test_our_own_errors_keep_their_message(bench):
+    def refuse(doc):
+        raise MedTasksError("images of this dataset are gone")
+
+    (reply,) = bench.adapter.generate_until(bench.generation([0], visual=refuse))
+    assert failure_cause(reply).endswith(": images of this dataset are gone")
+
+
+def test_requests_of_another_shape_are_refused(bench):
+    (request,) = bench.scoring((" a",), [0])
+    request.arguments = ("", " a")
+    with pytest.raises(MedTasksError, match="carries 2 values"):
+        bench.adapter.loglikelihood([request])
+
+
+def test_several_rounds_are_refused(bench):
+    with pytest.raises(MedTasksError, match="medtasks_tiny answers in one round"):
+        bench.adapter.generate_until_multi_round([])
+
+
+def test_no_requests_are_no_trouble(bench):
+    assert bench.adapter.generate_until([]) == []
+    assert bench.adapter.loglikelihood([]) == []

@@ -1,0 +1,152 @@
+"""Replies, against a greedy loop written here."""
+
+import copy
+
+import pytest
+import torch
+from medtasks.model_adapters.generation import cut_reply, ignored_keys, read_settings
+
+from medtasks.errors import MedTasksError
+
+
+def plain_greedy(adapter, question, image, tokens):
+    """Greedy decoding without cache, batch, padding, or any part of the adapter base."""
+    network, prompt = adapter.network, adapter.encode(question, [] if image is None else [image])
+    ids, text = torch.tensor([prompt.ids]), ""
+    with torch.no_grad():
+        for _ in range(tokens):
+            embedded = network.language_model.model.embed_tokens(ids).clone()
+            if prompt.pixels is not None:
+                features = network.projector(network.vision_tower(prompt.pixels).last_hidden_state[:, 1:])
+                embedded[0, 1 : 1 + features.shape[1]] = features[0]
+            token = network.language_model(inputs_embeds=embedded).logits[0, -1].argmax().item()
+            if token == 3:
+                break
+            ids = torch.cat([ids, torch.tensor([[token]])], dim=1)
+            text += "\n" if token == 5 else chr(token - 6 + 32)
+    return text
+
+
+def test_padded_batches_generate_like_a_plain_greedy_loop(bench, docs):
+    got = bench.adapter.generate_until(bench.generation(until=[], max_new_tokens=12))
+    assert got == [plain_greedy(bench.adapter, doc["question"], doc["image"], 12).strip() for doc in docs]
+    assert len(set(got)) > 6
+
+
+@pytest.mark.parametrize("size", [1, 3, 12])
+@pytest.mark.parametrize("beams", [1, 3])
+def test_the_batch_size_does_not_matter(new_bench, bench, size, beams):
+    other = new_bench(batch_size=size)
+    expected = bench.adapter.generate_until(bench.generation(num_beams=beams))
+    assert other.adapter.generate_until(other.generation(num_beams=beams)) == expected
+
+
+def test_the_order_is_restored(bench):
+    requests = bench.generation()
+    assert bench.adapter.generate_until(requests[::-1])[::-1] == bench.adapter.generate_until(requests)
+
+
+def test_requests_with_different_settings_can_be_mixed(bench):
+    short, long = bench.generation(max_new_tokens=2, until=[]), bench.generation(max_new_tokens=9, until=[])
+    mixed = [pair[number % 2] for number, pair in enumerate(zip(short, long, strict=True))]
+    expected = zip(bench.adapter.generate_until(short), bench.adapter.generate_until(long), strict=True)
+    assert bench.adapter.generate_until(mixed) == [pair[number % 2] for number, pair in enumerate(expected)]
+
+
+def test_stop_strings_cut_the_reply(bench):
+    whole = bench.adapter.generate_until(bench.generation(until=[]))
+    doc_id = next(i for i, reply in enumerate(whole) if len(set(reply)) > 8 and " " not in reply)
+    stop = whole[doc_id][5:7]
+    expected = whole[doc_id].split(stop)[0].strip()
+    for until in ([stop], stop, ["never there", stop]):
+        assert bench.adapter.generate_until(bench.generation([doc_id], until=until)) == [expected]
+
+
+def test_generation_ends_early_when_all_rows_are_stopped(bench, monkeypatch):
+    (whole,) = bench.adapter.generate_until(bench.generation([0], until=[], max_new_tokens=30))
+    lengths = []
+    inner = bench.adapter.language_model.generate
+    monkeypatch.setattr(
+        bench.adapter.language_model, "generate", lambda **given: lengths.append(len((r := inner(**given))[0])) or r
+    )
+    bench.adapter.generate_until(bench.generation([0], until=[whole[2]], max_new_tokens=30))
+    assert lengths == [whole.index(whole[2]) + 1]
+
+
+def test_max_new_tokens_comes_from_the_task_or_else_from_the_argument(new_bench):
+    bench = new_bench(max_new_tokens=3)
+    longest = [
+        max(map(len, bench.adapter.generate_until(bench.generation(until=[], max_new_tokens=limit))))
+        for limit in (1, 7, None)
+    ]
+    assert longest == [1, 7, 3]
+
+
+def test_image_and_text_both_change_the_reply(bench, docs):
+    fixed = bench.adapter.generate_until(bench.generation(visual=lambda doc: [docs[0]["image"]]))
+    assert len(set(fixed)) > 6
+    own = bench.adapter.generate_until(bench.generation())
+    assert sum(a != b for a, b in zip(fixed[1:], own[1:], strict=True)) > 6
+
+
+def test_gen_kwargs_are_not_changed_and_unknown_ones_cost_one_debug_line(bench, log):
+    requests = bench.generation(image_aspect_ratio="pad", length_penalty=None)
+    before = copy.deepcopy([request.args[1] for request in requests])
+    bench.adapter.generate_until(requests)
+    assert [request.args[1] for request in requests] == before
+    assert log == ["DEBUG medtasks_tiny ignores generation_kwargs image_aspect_ratio, length_penalty\n"]
+
+
+def test_sampled_replies_depend_on_the_seed_but_not_on_batch_or_order(new_bench, bench):
+    sampled = {"do_sample": True, "temperature": 1.5, "top_p": 0.9}
+    expected = bench.adapter.generate_until(bench.generation(**sampled))
+    assert expected != bench.adapter.generate_until(bench.generation())
+    torch.manual_seed(99)
+    single = new_bench(batch_size=1)
+    assert single.adapter.generate_until(single.generation(**sampled)[::-1])[::-1] == expected
+
+
+def test_repeats_of_a_sampled_request_differ(bench):
+    (request,) = bench.generation([0], do_sample=True, temperature=1.5)
+    assert len(set(bench.adapter.generate_until([request] * 4))) == 4
+
+
+@pytest.mark.parametrize("sampled", [False, True])
+def test_the_global_random_state_is_left_alone(bench, sampled):
+    state = torch.get_rng_state()
+    bench.adapter.generate_until(bench.generation([0, 1], do_sample=sampled, temperature=1.0))
+    bench.adapter.loglikelihood(bench.scoring(doc_ids=[0, 1]))
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+@pytest.mark.parametrize(
+    ("given", "temperature"),
+    [
+        ({}, 0),
+        ({"temperature": 0, "do_sample": True}, 0),
+        ({"temperature": 0.7, "do_sample": False}, 0),
+        ({"temperature": 0.7}, 0.7),
+        ({"do_sample": True}, 1.0),
+    ],
+)
+def test_temperature_zero_and_no_sampling_are_greedy(given, temperature):
+    assert read_settings(given, 5).temperature == temperature
+
+
+@pytest.mark.parametrize("given", [{"max_new_tokens": 0}, {"top_p": 0}, {"temperature": "warm"}, {"until": 3}])
+def test_impossible_gen_kwargs_are_refused(bench, given):
+    with pytest.raises(MedTasksError, match="generation_kwargs"):
+        bench.adapter.generate_until(bench.generation([0], **given))
+
+
+def test_a_reply_ends_at_the_first_stop_id_and_the_earliest_stop_string():
+    def decode(ids):
+        return "".join(map(chr, ids))
+
+    assert cut_reply(b" one. two; three", decode, (), ("; ", ".")) == "one"
+    assert cut_reply(b"one\x03two", decode, (3,), ()) == "one"
+    assert cut_reply(b"", decode, (3,), ("x",)) == ""
+
+
+def test_ignored_keys_are_those_nothing_reads():
+    assert ignored_keys({"until": [], "top_k": 1, "length_penalty": 2}) == {"length_penalty"}

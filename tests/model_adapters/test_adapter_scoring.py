@@ -1,0 +1,145 @@
+"""Log-likelihood, against a forward pass written here."""
+
+import math
+
+import pytest
+import torch
+from medtasks.model_adapters.batching import Encoded
+from medtasks.model_adapters.scoring import Continuation, Likelihood, score, split_continuation
+
+from medtasks.errors import MedTasksError
+
+
+def plain_forward(network, ids, pixels):
+    """Log-probabilities after each position: no padding, no batch, no part of the adapter base."""
+    with torch.no_grad():
+        embedded = network.language_model.model.embed_tokens(torch.tensor([ids])).clone()
+        if pixels is not None:
+            slots = [place for place, token in enumerate(ids) if token == 4]
+            features = network.projector(network.vision_tower(pixels).last_hidden_state[:, 1:])
+            for place, feature in zip(slots, features.reshape(-1, features.shape[-1]), strict=True):
+                embedded[0, place] = feature
+        return network.language_model(inputs_embeds=embedded).logits[0].log_softmax(-1)
+
+
+def plain_score(adapter, question, images, continuation):
+    prompt = adapter.encode(question, images)
+    tokens = [ord(character) - ord(" ") + 6 for character in continuation]
+    logs = plain_forward(adapter.network, [*prompt.ids, *tokens], prompt.pixels)
+    rows = logs[len(prompt.ids) - 1 : -1]
+    losses = [-rows[place, token].item() for place, token in enumerate(tokens)]
+    return sum(losses) / len(losses), rows.argmax(-1).tolist() == tokens
+
+
+def images_of(doc):
+    return [] if doc["image"] is None else [doc["image"]]
+
+
+def test_padded_batches_score_like_a_plain_forward_pass(bench, docs):
+    options = (" clear", " a large effusion", "x")
+    got = bench.adapter.loglikelihood(bench.scoring(options))
+    expected = [plain_score(bench.adapter, doc["question"], images_of(doc), text) for doc in docs for text in options]
+    assert [pair[0] for pair in got] == pytest.approx([pair[0] for pair in expected], abs=1e-9)
+    assert [pair[1] for pair in got] == [pair[1] for pair in expected]
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 24])
+def test_the_batch_size_does_not_matter(new_bench, bench, size):
+    expected = bench.adapter.loglikelihood(bench.scoring())
+    other = new_bench(batch_size=size)
+    got = other.adapter.loglikelihood(other.scoring())
+    assert [pair[0] for pair in got] == pytest.approx([pair[0] for pair in expected], abs=1e-9)
+
+
+def test_the_order_of_requests_and_of_options_does_not_matter(bench):
+    requests = bench.scoring()
+    forward = bench.adapter.loglikelihood(requests)
+    backward = bench.adapter.loglikelihood(requests[::-1])[::-1]
+    assert [pair[0] for pair in backward] == pytest.approx([pair[0] for pair in forward], abs=1e-9)
+    swapped = bench.adapter.loglikelihood(bench.scoring((" a large effusion", " clear")))
+    assert [pair[0] for pair in swapped[1::2]] == pytest.approx([pair[0] for pair in forward[::2]], abs=1e-9)
+
+
+def test_a_greedy_reply_is_greedy_and_another_is_not(bench, docs):
+    replies = bench.adapter.generate_until(bench.generation(until=[], max_new_tokens=6))
+    doc_id = next(i for i, reply in enumerate(replies) if len(reply) == 6)
+    requests = bench.scoring((replies[doc_id], replies[doc_id][:-1] + "~", replies[doc_id][0]), [doc_id])
+    assert [pair[1] for pair in bench.adapter.loglikelihood(requests)] == [True, False, True]
+
+
+def test_image_and_text_both_change_the_score(bench, docs):
+    def other_image(doc):
+        return [docs[3]["image"]]
+
+    own, other, none = (
+        bench.adapter.loglikelihood(bench.scoring((" clear",), [0], visual))[0][0]
+        for visual in (images_of, other_image, None)
+    )
+    assert abs(own - other) > 1e-3
+    assert abs(own - none) > 1e-3
+    first, second = bench.adapter.loglikelihood(bench.scoring((" clear",), [0, 1], other_image))
+    assert abs(first[0] - second[0]) > 1e-3
+
+
+def test_several_images_are_used_in_order(bench, docs):
+    def score_with(*images):
+        return bench.adapter.loglikelihood(bench.scoring((" clear",), [0], lambda _: list(images)))[0][0]
+
+    a, b = docs[0]["image"], docs[1]["image"]
+    assert len({round(value, 6) for value in (score_with(a), score_with(a, b), score_with(b, a))}) == 3
+    assert score_with(a, b) == pytest.approx(plain_score(bench.adapter, docs[0]["question"], [a, b], " clear")[0])
+
+
+def test_a_function_of_the_document_may_stand_for_the_continuation(bench):
+    (by_function,) = bench.adapter.loglikelihood(bench.scoring((lambda doc: " clear",), [2]))
+    (by_text,) = bench.adapter.loglikelihood(bench.scoring((" clear",), [2]))
+    assert by_function == by_text
+
+
+def test_results_are_plain_python_values(bench):
+    ((loss, greedy),) = bench.adapter.loglikelihood(bench.scoring((" clear",), [0]))
+    assert type(loss) is float
+    assert type(greedy) is bool
+
+
+def test_sum_count_and_mean_stay_available(bench, docs):
+    context, whole = (bench.adapter.encode(text, []) for text in ("Is it?", "Is it? no"))
+    (likelihood,) = bench.adapter.score_batch([split_continuation(context, whole)])
+    assert likelihood.tokens == 3
+    assert likelihood.total == pytest.approx(3 * plain_score(bench.adapter, "Is it?", [], " no")[0])
+    assert likelihood.mean == likelihood.total / 3
+
+
+def test_a_merged_seam_counts_from_the_common_prefix():
+    context, whole = Encoded([1, 7, 8], None), Encoded([1, 7, 9, 10], None)
+    assert split_continuation(context, whole) == Continuation(whole, 2)
+
+
+@pytest.mark.parametrize(("context", "whole"), [([1, 7], [1, 7]), ([1, 7], [1]), ([1], [2, 3])])
+def test_nothing_to_score_is_an_error(context, whole):
+    with pytest.raises(ValueError, match="token"):
+        split_continuation(Encoded(context, None), Encoded(whole, None))
+
+
+def test_logits_are_asked_for_the_continuation_only():
+    asked = []
+
+    def logits_of(batch, keep):
+        asked.append((tuple(batch.ids.shape), keep))
+        return torch.zeros(*batch.ids.shape[:1], keep, 11, dtype=torch.bfloat16)
+
+    items = [Continuation(Encoded(list(range(1, 9)), None), 2), Continuation(Encoded([1, 2, 3], None), 1)]
+    uniform = score(items, logits_of, 0, torch.device("cpu"))
+    assert asked == [((2, 8), 3)]
+    assert uniform[0].total == pytest.approx(2 * math.log(11), abs=1e-6)
+    assert uniform[1] == Likelihood(pytest.approx(math.log(11), abs=1e-6), 1, False)
+
+
+def test_a_likelihood_that_is_not_finite_is_an_error():
+    with pytest.raises(MedTasksError, match="not finite"):
+        score(
+            [Continuation(Encoded([1, 2], None), 1)],
+            lambda batch, keep: torch.full((1, keep, 5), math.nan),
+            0,
+            torch.device("cpu"),
+        )

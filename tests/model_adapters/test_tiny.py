@@ -1,0 +1,99 @@
+"""``medtasks_tiny`` itself."""
+
+import random
+import time
+
+import numpy as np
+import pytest
+import torch
+from lmms_eval.api.model import lmms
+from medtasks.model_adapters.tiny import MedTasksTiny
+from medtasks.model_adapters.tiny_tokenizer import CHARACTERS, VOCABULARY_SIZE, ids_to_text, text_to_ids
+from PIL import Image
+
+
+def weights(**arguments):
+    return torch.cat([weight.flatten() for weight in MedTasksTiny(device="cpu", **arguments).network.parameters()])
+
+
+def test_the_seed_alone_decides_the_weights():
+    first = weights(seed=1)
+    torch.manual_seed(5)
+    assert torch.equal(weights(seed=1), first)
+    assert not torch.equal(weights(seed=2), first)
+
+
+def test_two_instances_answer_alike_and_another_seed_does_not(new_bench, bench):
+    again, other = new_bench(batch_size=5), new_bench(batch_size=5, seed=1)
+    assert again.adapter.loglikelihood(again.scoring()) == bench.adapter.loglikelihood(bench.scoring())
+    replies = bench.adapter.generate_until(bench.generation())
+    assert again.adapter.generate_until(again.generation()) == replies
+    assert other.adapter.generate_until(other.generation()) != replies
+
+
+def test_building_leaves_every_global_random_state_alone():
+    states = torch.get_rng_state(), random.getstate(), np.random.get_state()[1].copy()
+    MedTasksTiny(device="cpu")
+    assert torch.equal(torch.get_rng_state(), states[0])
+    assert random.getstate() == states[1]
+    assert (np.random.get_state()[1] == states[2]).all()
+
+
+def test_building_is_quick():
+    start = time.perf_counter()
+    MedTasksTiny(device="cpu")
+    assert time.perf_counter() - start < 2
+
+
+def test_everything_is_float64(bench):
+    assert {weight.dtype for weight in bench.adapter.network.parameters()} == {torch.float64}
+
+
+def test_the_harness_sees_a_simple_model_on_one_process(bench):
+    adapter = bench.adapter
+    assert isinstance(adapter, lmms)
+    assert adapter.is_simple
+    assert (adapter.rank, adapter.world_size, adapter.device.type) == (0, 1, "cpu")
+    assert adapter.accelerator.num_processes == 1
+
+
+def test_clean_releases_the_weights():
+    adapter = MedTasksTiny(device="cpu")
+    adapter.clean()
+    assert not hasattr(adapter, "network")
+
+
+@pytest.mark.parametrize("mode", ["L", "RGB", "RGBA", "P", "1", "CMYK", "LA"])
+def test_images_of_any_mode_and_size_are_encoded(bench, mode):
+    prompt = bench.adapter.encode("a", [Image.new(mode, (3, 500)), Image.new("RGB", (31, 1))])
+    assert prompt.pixels.shape == (2, 3, 32, 32)
+    assert list(prompt.ids) == [2] + [4] * 32 + text_to_ids("a")
+
+
+def test_text_survives_the_tokenizer_and_the_rest_is_unknown():
+    assert ids_to_text(text_to_ids(CHARACTERS)) == CHARACTERS
+    assert max(text_to_ids(CHARACTERS)) == VOCABULARY_SIZE - 1
+    assert text_to_ids("é\t") == [1, 1]
+    assert ids_to_text([0, 1, 2, 3, 4]) == ""
+
+
+def test_only_characters_and_the_end_are_ever_said(bench, docs):
+    items = [bench.adapter.encode(doc["question"], []) for doc in docs]
+    with torch.no_grad():
+        rows = [
+            bench.adapter.language_model(
+                inputs_embeds=bench.adapter.network.embed(torch.tensor([item.ids]), [None])
+            ).logits
+            for item in items
+        ]
+    assert all(row.argmax(-1).min() >= 3 and 4 not in row.argmax(-1) for row in rows)
+
+
+def test_the_preference_between_two_options_depends_on_the_image(bench, docs):
+    """A model that never changes its mind would leave paired metrics untested."""
+    options = (" the left lung", " a large effusion", " no", " normal heart")
+    minds = []
+    for image in [doc["image"] for doc in docs[:8]]:
+        got = bench.adapter.loglikelihood(bench.scoring(options, [0, 1, 2], lambda _, image=image: [image]))
+        minds.append(tuple(np.array([loss for loss, _ in got]).reshape(3, 4).argmin(1)))
+    assert len(set(minds)) > 1
