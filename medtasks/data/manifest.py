@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from PIL import Image
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from medtasks.data.decoding import decoded
 from medtasks.errors import SourceError
 
 FILE_NAME = "manifest.json"
@@ -92,8 +92,7 @@ def pixel_sha256(path: Path) -> str:
     Raises:
         OSError: The file is missing, truncated or no image.
     """
-    with Image.open(path) as image:
-        pixels = image.convert("RGB")
+    pixels = decoded(path)
     return hashlib.sha256(f"{pixels.width}x{pixels.height}:".encode() + pixels.tobytes()).hexdigest()
 
 

@@ -5,46 +5,26 @@ replaced the packages on PubMed Central's FTP server in 2026. Published image li
 name, so the key is looked up in the listing of the article. Source: https://pmc.ncbi.nlm.nih.gov/tools/pmcaws.
 """
 
-import contextlib
-import functools
-import hashlib
 import os
 import re
-import struct
-import threading
-import zlib
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import TypeVar
-from urllib.parse import quote
-from xml.etree import ElementTree
 
-import requests
-import tenacity
-from PIL import Image, ImageFile
-from requests.adapters import HTTPAdapter
 from tqdm import tqdm
-from urllib3 import Retry
-from urllib3.exceptions import InvalidHeader
 
+from medtasks.data.decoding import is_whole_image
+from medtasks.data.object_storage import Failure, ObjectStorage, Unreachable
 from medtasks.errors import SourceError
 
 URL_VARIABLE = "MEDTASKS_PMC_URL"
 DEFAULT_URL = "https://pmc-oa-opendata.s3.amazonaws.com"
 
 _PACKAGE = re.compile(r"/(PMC\d+)\.tar\.gz$")
-_PLAIN_MD5 = re.compile(r'"([0-9a-f]{32})"')  # "<hex>-<parts>" of a multi-part upload is no digest of the body
 _UNREACHABLE_ARTICLES = 3
-_CONNECT_TIMEOUT_S = 10.0
-_LONGEST_BACKOFF_S = 60.0
-_LONGEST_RETRY_AFTER_S = 300.0
-_WORTH_ANOTHER_TRY = {408, 429}
-
-_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True)
@@ -68,22 +48,6 @@ class Missing:
 
     figure: Figure
     cause: str
-
-
-class _Failure(Exception):
-    """A request failed for good."""
-
-
-class _Transient(_Failure):
-    """Another try may succeed, though not before ``retry_after_s`` seconds."""
-
-    def __init__(self, cause: str, retry_after_s: float = 0.0) -> None:
-        super().__init__(cause)
-        self.retry_after_s = retry_after_s
-
-
-class _Unreachable(_Transient):
-    """No answer at all."""
 
 
 def pmc_id_of(dlink: str) -> str:
@@ -128,16 +92,17 @@ def fetch_figures(
         SourceError: The storage cannot be reached at all, or its URL is malformed.
         OSError: A target cannot be written, for instance because the disk is full.
     """
-    storage = _Storage(_base_url(base_url), workers, attempts, backoff_s, timeout_s)
-    with _strict_decoding():
-        causes = _fetch_lacking(storage, figures, workers, progress)
+    storage = ObjectStorage(_base_url(base_url), workers, attempts, backoff_s, timeout_s)
+    causes = _fetch_lacking(storage, figures, workers, progress)
     return [Missing(figure, causes[figure]) for figure in figures if figure in causes]
 
 
-def _fetch_lacking(storage: "_Storage", figures: Sequence[Figure], workers: int, progress: bool) -> dict[Figure, str]:
+def _fetch_lacking(
+    storage: ObjectStorage, figures: Sequence[Figure], workers: int, progress: bool
+) -> dict[Figure, str]:
     articles: dict[str, list[Figure]] = defaultdict(list)
     for figure in figures:
-        if not _is_whole_image(figure.target):
+        if not is_whole_image(figure.target):
             articles[figure.pmc_id].append(figure)
     kept = len(figures) - sum(map(len, articles.values()))
     with tqdm(desc="Fetching images", total=len(figures), initial=kept, unit="image", disable=not progress) as bar:
@@ -145,7 +110,7 @@ def _fetch_lacking(storage: "_Storage", figures: Sequence[Figure], workers: int,
 
 
 def _fetch_articles(
-    storage: "_Storage", articles: dict[str, list[Figure]], workers: int, advance: Callable[[int], object]
+    storage: ObjectStorage, articles: dict[str, list[Figure]], workers: int, advance: Callable[[int], object]
 ) -> dict[Figure, str]:
     causes: dict[Figure, str] = {}
     unreachable = 0
@@ -154,10 +119,10 @@ def _fetch_articles(
             pending = {pool.submit(_fetch_article, storage, *article): len(article[1]) for article in articles.items()}
             for done in as_completed(pending):
                 failures = done.result()
-                silent = len(failures) == pending[done] and all(isinstance(f, _Unreachable) for f in failures.values())
+                silent = len(failures) == pending[done] and all(isinstance(f, Unreachable) for f in failures.values())
                 unreachable = unreachable + 1 if silent else 0
                 if unreachable >= min(_UNREACHABLE_ARTICLES, len(articles)):
-                    raise storage.unreachable(next(iter(failures.values())))
+                    raise _unreachable(storage, next(iter(failures.values())))
                 causes |= {figure: str(failure) for figure, failure in failures.items()}
                 advance(pending[done])
         except BaseException:  # Ctrl-C too: the pool would otherwise work through the whole queue before it ends
@@ -167,17 +132,19 @@ def _fetch_articles(
     return causes
 
 
-def _fetch_article(storage: "_Storage", pmc_id: str, figures: Sequence[Figure]) -> dict[Figure, _Failure]:
+def _fetch_article(storage: ObjectStorage, pmc_id: str, figures: Sequence[Figure]) -> dict[Figure, Failure]:
     """Fetch the figures of one article with one listing; return what failed."""
     try:
-        keys = storage.listing(pmc_id)
-    except _Failure as failure:
+        keys = storage.listing(f"{pmc_id}.")
+        if not keys:
+            raise Failure(f"{pmc_id} is not in PubMed Central's open-access storage")
+    except Failure as failure:
         return dict.fromkeys(figures, failure)
-    failures: dict[Figure, _Failure] = {}
+    failures: dict[Figure, Failure] = {}
     for figure in figures:
         try:
-            body = storage.image(_newest_key(keys, figure))
-        except _Failure as failure:
+            body = storage.body(_newest_key(keys, figure), _require_image)
+        except Failure as failure:
             failures[figure] = failure
         else:
             _write_whole(figure.target, body)
@@ -188,7 +155,7 @@ def _newest_key(keys: Sequence[str], figure: Figure) -> str:
     versioned = re.compile(rf"{re.escape(figure.pmc_id)}\.(\d+)/(?:.*/)?{re.escape(figure.file_name)}")
     found = [(int(match[1]), key) for key in keys if (match := versioned.fullmatch(key))]
     if not found:
-        raise _Failure(f"'{figure.file_name}' is not among the {len(keys)} files of {figure.pmc_id}")
+        raise Failure(f"'{figure.file_name}' is not among the {len(keys)} files of {figure.pmc_id}")
     return max(found)[1]
 
 
@@ -203,25 +170,6 @@ def _write_whole(target: Path, body: bytes) -> None:
         raise
 
 
-def _is_whole_image(source: Path | BytesIO) -> bool:
-    try:
-        with Image.open(source) as image:
-            image.load()
-    except (OSError, EOFError, SyntaxError, ValueError, struct.error, zlib.error, Image.DecompressionBombError):
-        return False
-    return True
-
-
-@contextlib.contextmanager
-def _strict_decoding() -> Iterator[None]:
-    lenient = ImageFile.LOAD_TRUNCATED_IMAGES
-    ImageFile.LOAD_TRUNCATED_IMAGES = False  # importing the harness sets it, and then every cut file passes as whole
-    try:
-        yield
-    finally:
-        ImageFile.LOAD_TRUNCATED_IMAGES = lenient
-
-
 def _base_url(chosen: str | None) -> str:
     url = (chosen or os.environ.get(URL_VARIABLE) or DEFAULT_URL).rstrip("/")
     if not re.match(r"https?://[^/]", url):
@@ -229,104 +177,12 @@ def _base_url(chosen: str | None) -> str:
     return url
 
 
-class _Storage:
-    """An S3 bucket read without credentials, patiently."""
-
-    def __init__(self, base_url: str, workers: int, attempts: int, backoff_s: float, timeout_s: float) -> None:
-        self.stop = threading.Event()
-        self._base_url = base_url
-        self._attempts = attempts
-        self._backoff = tenacity.wait_exponential(multiplier=backoff_s, max=_LONGEST_BACKOFF_S)
-        self._timeout = (min(timeout_s, _CONNECT_TIMEOUT_S), timeout_s)
-        self._session = requests.Session()
-        self._session.headers["Accept-Encoding"] = "identity"  # a length and an ETag speak of the bytes as sent
-        for scheme in ("http://", "https://"):
-            self._session.mount(scheme, HTTPAdapter(pool_maxsize=workers))
-
-    def listing(self, pmc_id: str) -> list[str]:
-        """Return the keys of all versions of an article; raise ``_Failure`` when there are none."""
-        keys: list[str] = []
-        query = {"list-type": "2", "prefix": f"{pmc_id}."}
-        while True:
-            page = self._patiently(functools.partial(self._page, query))
-            keys += [key.text or "" for key in page.iterfind("{*}Contents/{*}Key")]
-            token = page.findtext("{*}NextContinuationToken")
-            if not token or token == query.get("continuation-token"):
-                break
-            query = query | {"continuation-token": token}
-        if not keys:
-            raise _Failure(f"{pmc_id} is not in PubMed Central's open-access storage")
-        return keys
-
-    def image(self, key: str) -> bytes:
-        """Return the body of an object that is a whole image."""
-        return self._patiently(functools.partial(self._whole_image, key))
-
-    def unreachable(self, failure: _Failure) -> SourceError:
-        """Build the error for a storage that gives no sign of life."""
-        return SourceError(
-            f"cannot reach PubMed Central's storage at {self._base_url} ({failure}); check the connection or set "
-            f"{URL_VARIABLE} to a mirror, then run the same command again: finished images are kept"
-        )
-
-    def _patiently(self, request: Callable[[], _Result]) -> _Result:
-        retrying = tenacity.Retrying(
-            retry=tenacity.retry_if_exception_type(_Transient),
-            stop=tenacity.stop_after_attempt(self._attempts) | tenacity.stop_when_event_set(self.stop),
-            wait=self._wait_s,
-            sleep=tenacity.sleep_using_event(self.stop),
-            reraise=True,
-        )
-        return retrying(request)
-
-    def _wait_s(self, state: tenacity.RetryCallState) -> float:
-        failure = state.outcome.exception() if state.outcome else None
-        asked = failure.retry_after_s if isinstance(failure, _Transient) else 0.0
-        return max(self._backoff(state), min(asked, _LONGEST_RETRY_AFTER_S))
-
-    def _page(self, query: dict[str, str]) -> ElementTree.Element:
-        try:
-            return ElementTree.fromstring(self._get("", query))
-        except ElementTree.ParseError as error:
-            raise _Transient("the storage's listing is no XML") from error
-
-    def _whole_image(self, key: str) -> bytes:
-        body = self._get(quote(key))
-        if not _is_whole_image(BytesIO(body)):
-            raise _Transient(f"{key} does not decode as an image")
-        return body
-
-    def _get(self, path: str, query: dict[str, str] | None = None) -> bytes:
-        what = path or "the listing"
-        if self.stop.is_set():
-            raise _Failure("interrupted")
-        try:
-            answer = self._session.get(f"{self._base_url}/{path}", params=query, timeout=self._timeout, stream=True)
-        except requests.RequestException as error:
-            raise _Unreachable(f"no answer: {_root_cause(error)}") from error
-        with answer:
-            if answer.status_code in _WORTH_ANOTHER_TRY or answer.status_code >= 500:
-                raise _Transient(f"HTTP {answer.status_code} for {what}", _retry_after_s(answer))
-            if answer.status_code != requests.codes.ok:
-                raise _Failure(f"HTTP {answer.status_code} for {what}")
-            try:
-                body = answer.content
-            except requests.RequestException as error:  # urllib3 compares with Content-Length
-                raise _Transient(f"{what} broke off: {_root_cause(error)}") from error
-        digest = _PLAIN_MD5.fullmatch(answer.headers.get("ETag", ""))
-        if digest and hashlib.md5(body, usedforsecurity=False).hexdigest() != digest[1]:
-            raise _Transient(f"{what} arrived damaged (its MD5 differs)")
-        return body
+def _require_image(body: bytes) -> str | None:
+    return None if is_whole_image(BytesIO(body)) else "does not decode as an image"
 
 
-def _retry_after_s(answer: requests.Response) -> float:
-    try:
-        return Retry().parse_retry_after(answer.headers.get("Retry-After", "0"))
-    except InvalidHeader:
-        return 0.0
-
-
-def _root_cause(error: BaseException) -> BaseException:
-    while inner := error.__cause__ or error.__context__:
-        error = inner
-    return error
+def _unreachable(storage: ObjectStorage, failure: Failure) -> SourceError:
+    return SourceError(
+        f"cannot reach PubMed Central's storage at {storage.base_url} ({failure}); check the connection or set "
+        f"{URL_VARIABLE} to a mirror, then run the same command again: finished images are kept"
+    )

@@ -18,8 +18,8 @@ from medtasks.hooks.loglikelihood import parse_loglikelihood
 class ReadWith(Filter):  # type: ignore[misc]
     """Attach the name of a text rule to every reply.
 
-    The result is JSON text and not an object, because the harness strips white space from generated replies. It also cuts
-    ``<think>`` blocks out of whatever it gets, so the JSON holds no ``<``; a rule sees the reply as the model gave it.
+    The result is JSON text and not an object, because the harness strips white space from generated replies. It also
+    cuts ``<think>`` blocks out of what it gets, so the JSON holds no ``<``; a rule sees the reply as the model gave it.
     """
 
     def __init__(self, rule: str) -> None:

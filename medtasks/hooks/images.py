@@ -6,6 +6,7 @@ from typing import Any
 
 from PIL import Image
 
+from medtasks.data.decoding import decoded
 from medtasks.data.mediconfusion import DEMONSTRATIONS
 from medtasks.data.path_of import prepared_folder
 from medtasks.errors import SourceError
@@ -36,8 +37,7 @@ def _folder(doc: Mapping[str, Any]) -> Path:
 
 def _open(path: Path, doc: Mapping[str, Any]) -> Image.Image:
     try:
-        with Image.open(path) as image:
-            return image.convert("RGB")
+        return decoded(path)
     except OSError as error:
         what = "is missing" if isinstance(error, FileNotFoundError) else f"is broken ({error})"
         fix = f"; run 'medtasks data prepare {doc['dataset']}' again" if "dataset" in doc else ""
