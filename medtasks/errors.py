@@ -49,4 +49,4 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> UnknownName:
     """Build the error for a name that is not in ``known``, with the nearest match and the full list."""
     names = sorted(known)
     hint = near_match(name, names)
-    return UnknownName(f"unknown {kind} '{name}'{hint or '.'} Known: {', '.join(names)}.")
+    return UnknownName(f"unknown {kind} '{name}'{hint or '.'} Known: {', '.join(names)}")

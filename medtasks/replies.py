@@ -9,6 +9,7 @@ from typing import Any
 from medtasks.errors import RepliesError
 from medtasks.hooks.loglikelihood import parse_loglikelihood
 
+_LONGEST_ROW_NUMBER = 12
 _FORM = '{"doc_id": "10001/1", "reply": "A"}'
 
 
@@ -35,7 +36,7 @@ def read_replies(path: Path, documents: Sequence[Mapping[str, Any]]) -> dict[str
         RepliesError: A line is malformed, names an unknown document, or contradicts an earlier one.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8-sig").split("\n")  # replies may hold other line separators
     except (OSError, UnicodeDecodeError) as error:
         raise RepliesError(f"cannot read replies from {path}: {error}") from error
     known = {document["doc_id"] for document in documents}
@@ -68,13 +69,21 @@ def _doc_id(item: Mapping[str, Any], documents: Sequence[Mapping[str, Any]], kno
     given = item["doc_id"]
     if isinstance(given, str) and given in known:
         return given
-    row = int(given) if str(given).isdigit() else -1
+    number = str(given)
+    row = int(number) if number.isascii() and number.isdecimal() and len(number) < _LONGEST_ROW_NUMBER else -1
     if not 0 <= row < len(documents):
         raise RepliesError(
             f"{place}: no document '{given}' in the prepared dataset; its ids run from '{documents[0]['doc_id']}' to "
             f"'{documents[-1]['doc_id']}'"
         )
-    return str(documents[row]["doc_id"])
+    doc_id = str(documents[row]["doc_id"])
+    asked = next((entry["sample"] for entry in item.values() if isinstance(entry, dict) and "sample" in entry), doc_id)
+    if asked != doc_id:
+        raise RepliesError(
+            f"{place} answers document '{asked}', but row {row} of the prepared dataset is '{doc_id}'; point "
+            f"MEDTASKS_HOME to the data of that run"
+        )
+    return doc_id
 
 
 def _reply(item: Mapping[str, Any], place: str) -> RecordedReply:

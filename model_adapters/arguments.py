@@ -109,7 +109,7 @@ def _converted(kind: type, value: object) -> Any:
         return str(value)
     if kind is bool and str(value).lower() in ("true", "false"):
         return str(value).lower() == "true"
-    if kind is bool or isinstance(value, bool):
+    if kind is bool:
         raise ValueError(value)
     if kind is float:
         return float(str(value))

@@ -39,7 +39,10 @@ def _state(name: str) -> str:
     folder = dataset_folder(name)
     if not (folder / FILE_NAME).is_file():
         return "no"
-    manifest = Manifest.read(folder)
+    try:
+        manifest = Manifest.read(folder)
+    except MedTasksError:
+        return "damaged"
     return "sample" if manifest.sample else "yes" if manifest.complete else "incomplete"
 
 
@@ -82,7 +85,8 @@ def verify(name: Name) -> None:
     for problem in problems:
         _out.print(problem, markup=False)
     if problems:
-        raise MedTasksError(f"{len(problems)} problems in '{name}'; mend it with: medtasks data prepare {name}")
+        found = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
+        raise MedTasksError(f"{found} in '{name}'; mend it with: medtasks data prepare {name}")
     manifest = Manifest.read(dataset_folder(name))
     kind = "drawn sample" if manifest.sample else "complete" if manifest.complete else "incomplete"
     _out.print(f"{name} is as prepared: {manifest.rows} questions, {kind}, fingerprint {manifest.fingerprint}")
@@ -114,7 +118,7 @@ def write_sample_home(folder: Path) -> None:
     before = os.environ.get(HOME_VARIABLE)
     os.environ[HOME_VARIABLE] = str(folder.absolute())
     try:
-        if _state("mediconfusion") in ("yes", "incomplete"):
+        if _state("mediconfusion") not in ("no", "sample"):
             raise MedTasksError(f"{folder} holds the real MediConfusion; choose another folder for the sample")
         source = folder / "source" / "mediconfusion"
         source.mkdir(parents=True, exist_ok=True)

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from medtasks.cli.data import write_sample_home
 from medtasks.data.home import HOME_VARIABLE
@@ -63,14 +64,20 @@ def _run(arguments: list[str], home: Path, log: Path, known: list[Path]) -> None
 
 
 def _show(results: dict[str, Any]) -> None:
-    table = Table("task", "filter", "metric", "value", "stderr")
     for scores in results["results"].values():
-        for key in sorted(key for key in scores if "," in key and "_stderr" not in key):
-            metric, _, name = key.partition(",")
-            error = scores.get(f"{metric}_stderr,{name}")
-            table.add_row(scores["alias"], name, metric, _number(scores[key]), _number(error), end_section=False)
-        table.add_section()
-    _out.print(table, markup=False)
+        metrics = [key.split(",") for key in scores if "," in key and "_stderr" not in key]
+        filters = sorted({name for _, name in metrics})
+        table = Table("value ± standard error", title=Text(scores["alias"]))
+        for name in filters:
+            table.add_column(name, justify="right")
+        for metric in sorted({metric for metric, _ in metrics}):
+            table.add_row(metric, *(_value(scores, metric, name) for name in filters))
+        _out.print(table, markup=False)
+
+
+def _value(scores: dict[str, Any], metric: str, name: str) -> str:
+    value, error = _number(scores.get(f"{metric},{name}")), _number(scores.get(f"{metric}_stderr,{name}"))
+    return f"{value} ± {error}" if error else value
 
 
 def _number(value: Any) -> str:

@@ -4,11 +4,13 @@ import sys
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from medtasks import __version__
 from medtasks.cli import data, demo, parse, score, tasks
 from medtasks.errors import MedTasksError
 
+_INTERRUPTED = 130
 app = typer.Typer(
     help="Medical vision-language benchmarks for lmms-eval.", no_args_is_help=True, pretty_exceptions_enable=False
 )
@@ -27,26 +29,28 @@ def _version(value: bool) -> None:
 
 
 @app.callback()
-def _root(version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print it.")) -> None:
+def _root(version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Show the version.")) -> None:
     pass
 
 
 def main() -> None:
-    """Run the command; an error the user can mend is one sentence and exit code 1."""
+    """Run the command; an error the user can mend is one sentence and exit code 1, Ctrl-C is exit code 130."""
     try:
         app()
     except MedTasksError as error:
-        Console(stderr=True, soft_wrap=True).print(f"[bold red]medtasks:[/] {_escaped(error)}", highlight=False)
+        _complain(str(error))
         sys.exit(1)
-    except KeyboardInterrupt:
-        Console(stderr=True).print(
-            "\nmedtasks: interrupted; what was finished is kept, run the same command again to go on"
-        )
-        sys.exit(130)
+    except OSError as error:
+        _complain(f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error))
+        sys.exit(1)
+    except SystemExit as leaving:  # what Typer makes of Ctrl-C
+        if leaving.code == _INTERRUPTED:
+            _complain("interrupted; what was finished is kept, run the same command again to go on")
+        raise
 
 
-def _escaped(error: MedTasksError) -> str:
-    return str(error).replace("[", "\\[")
+def _complain(sentence: str) -> None:
+    Console(stderr=True, soft_wrap=True).print(f"[bold red]medtasks:[/] {escape(sentence)}", highlight=False)
 
 
 if __name__ == "__main__":

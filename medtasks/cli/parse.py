@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
@@ -13,12 +14,19 @@ from medtasks.errors import RepliesError
 def parse(rule: Annotated[str, typer.Argument(help=f"One of: {', '.join(TEXT_RULES)}.")]) -> None:
     """Read {"reply", "options"} per line from standard input; print value and reason per line."""
     read = text_rule(rule).read
-    for number, line in enumerate(sys.stdin, start=1):
+    for number, line in enumerate(_lines(), start=1):
         if not line.strip():
             continue
         reply, options = _fields(line, number)
         answer = read(reply, options)
         print(json.dumps({"value": answer.value, "reason": str(answer.reason)}))  # noqa: T201
+
+
+def _lines() -> Iterator[str]:
+    try:
+        yield from sys.stdin
+    except UnicodeDecodeError as error:
+        raise RepliesError(f"standard input is not UTF-8 text: {error}") from error
 
 
 def _fields(line: str, number: int) -> tuple[str | None, list[str]]:
@@ -28,8 +36,15 @@ def _fields(line: str, number: int) -> tuple[str | None, list[str]]:
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise RepliesError(
             f"standard input line {number} is not an object like "
-            f'{{"reply": "The answer is A", "options": ["yes", "no"]}}: {error}'
+            f'{{"reply": "The answer is A", "options": ["yes", "no"]}}: {_cause(error)}'
         ) from error
-    if not (reply is None or isinstance(reply, str)) or not all(isinstance(option, str) for option in options):
-        raise RepliesError(f"standard input line {number}: 'reply' must be text and 'options' a list of texts")
+    listed = isinstance(options, list) and all(isinstance(option, str) for option in options)
+    if not (reply is None or isinstance(reply, str)) or not listed:
+        raise RepliesError(f"standard input line {number}: 'reply' must be text or null, 'options' a list of texts")
     return reply, options
+
+
+def _cause(error: Exception) -> str:
+    if isinstance(error, ValueError):
+        return str(error)
+    return "'reply' is missing" if isinstance(error, KeyError) else "it is no object"

@@ -62,12 +62,16 @@ def _write(path: Path, text: str) -> None:
 
 
 def _print(task: str, scores: dict[str, RuleScore], replies: int, documents: int) -> None:
-    totals = Table("metric (%)", *scores, title=f"{task}: {replies} of {documents} questions answered")
+    totals = Table("% ± standard error", title=f"{task}: {replies} of {documents} questions answered")
+    for name in scores:
+        totals.add_column(name, justify="right")
     for metric in METRICS:
         totals.add_row(metric, *(_with_error(rule, metric) for rule in scores.values()))
     for reason in sorted({reason for rule in scores.values() for reason in rule.reasons}):
         totals.add_row(f"replies: {reason}", *(str(rule.reasons.get(reason, 0)) for rule in scores.values()))
     _out.print(totals)
+    if replies < documents:
+        _out.print(f"{documents - replies} questions have no reply; they are left out, not counted as wrong.")
     cut = next(iter(scores.values())).table[TOTAL].incomplete_pairs
     if cut:
         _out.print(f"{cut} pairs lack one reply and are left out of set accuracy and confusion.")
@@ -76,7 +80,9 @@ def _print(task: str, scores: dict[str, RuleScore], replies: int, documents: int
 
 
 def _categories(name: str, rule: RuleScore) -> Table:
-    table = Table("category", "images", "set", "individual", "confusion", "invalid", title=f"{name} ({rule.rule}), %")
+    table = Table("category", title=f"{name} ({rule.rule}), %")
+    for column in ("images", "set", "individual", "confusion", "invalid"):
+        table.add_column(column, justify="right")
     for category, counts in rule.table.items():
         if category == TOTAL:
             table.add_section()

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from medtasks.data.decoding import decoded
 from medtasks.errors import SourceError
@@ -52,7 +52,7 @@ class Manifest(BaseModel):
 
     def write(self, folder: Path) -> None:
         """Write the manifest into a dataset's folder."""
-        (folder / FILE_NAME).write_text(self.model_dump_json(indent=2) + "\n")
+        (folder / FILE_NAME).write_text(self.model_dump_json(indent=2) + "\n", encoding="utf-8")
 
     @classmethod
     def read(cls, folder: Path) -> "Manifest":
@@ -64,11 +64,10 @@ class Manifest(BaseModel):
         """
         path = folder / FILE_NAME
         try:
-            return cls.model_validate_json(path.read_text())
-        except ValidationError as error:
+            return cls.model_validate_json(path.read_text(encoding="utf-8"))
+        except ValueError as error:  # pydantic's ValidationError is one, too
             raise SourceError(
-                f"{path} is damaged ({error.error_count()} bad fields); "
-                f"prepare the dataset again: medtasks data prepare {folder.name}"
+                f"{path} is damaged; prepare the dataset again: medtasks data prepare {folder.name}"
             ) from error
 
 

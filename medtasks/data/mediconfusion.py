@@ -13,7 +13,7 @@ from medtasks.data.catalogue import MEDICONFUSION
 from medtasks.data.manifest import Manifest, file_sha256, pixel_sha256, pixels_fingerprint, text_fingerprint
 from medtasks.data.mediconfusion_source import Pair, find_question_file, read_links, read_pairs
 from medtasks.data.schema import PAIRED_CHOICE, PairedChoice
-from medtasks.data.store import publish, work_folder
+from medtasks.data.store import SCRATCH, publish, work_folder
 from medtasks.errors import SourceError
 
 QUESTIONS_VARIABLE = "MEDTASKS_MEDICONFUSION_URL"
@@ -50,10 +50,10 @@ def prepare(options: Options) -> Manifest:
     """
     question_file = find_question_file(options.source) if options.source else None
     with work_folder(MEDICONFUSION.name) as work:
-        question_file = question_file or _download_questions(work / "source")
+        question_file = question_file or _download_questions(work / SCRATCH / "source")
         pairs = read_pairs(question_file)
         revision = _revision(question_file, options)
-        digests, causes = _gather_images(pairs, question_file.parent, work / "images", options)
+        digests, causes = _gather_images(pairs, question_file.parent, work, options)
         left_out = _left_out(pairs, causes, options)
         kept = [pair for pair in pairs if not any(image.image_id in causes for image in pair.images)]
         documents = [_document(pair, position, work / "images") for pair in kept for position in (1, 2)]
@@ -77,14 +77,18 @@ def prepare(options: Options) -> Manifest:
 
 
 def _gather_images(
-    pairs: Sequence[Pair], source: Path, images: Path, options: Options
+    pairs: Sequence[Pair], source: Path, work: Path, options: Options
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Bring all images into ``images``; return pixel digests by image id, and the cause for each unusable one."""
+    """Bring all images into ``work/images``; return pixel digests by image id, and the cause for each unusable one."""
     wanted = sorted({image.image_id for pair in pairs for image in pair.images})
+    images, fetched = work / "images", work / SCRATCH / "fetched"
     images.mkdir(exist_ok=True)
     causes = _copy_images(source / "images", images, wanted)
     if causes and (options.fetch_images or options.source is None):
-        causes = _fetch_images(read_links(source / "image_dict.json"), images, list(causes))
+        # A folder of their own: what an interrupted run copied from another source must not pass for fetched.
+        lacking = list(causes)
+        causes = _fetch_images(read_links(source / "image_dict.json"), fetched, lacking)
+        causes |= _copy_images(fetched, images, [name for name in lacking if name not in causes])
     digests, broken = _decode(images, [name for name in wanted if name not in causes])
     return digests, causes | broken
 
@@ -130,7 +134,7 @@ def _download_questions(folder: Path) -> Path:
 def _copy_images(source: Path, images: Path, wanted: Sequence[str]) -> dict[str, str]:
     """Copy what is there; return image id → cause for what is not."""
     causes = {}
-    for image_id in tqdm(wanted, desc="Copying images", unit="image", leave=False):
+    for image_id in tqdm(wanted, desc="Copying images", unit="image", leave=False, disable=None):
         origin, target = source / f"{image_id}.jpg", images / f"{image_id}.jpg"
         if not origin.is_file():
             causes[image_id] = f"{origin} is missing"
@@ -158,7 +162,7 @@ def _fetch_images(links: dict[str, tuple[str, str]], images: Path, wanted: Seque
 def _decode(images: Path, names: Iterable[str]) -> tuple[dict[str, str], dict[str, str]]:
     """Decode every image; return pixel digests and the causes of those that cannot be decoded."""
     digests, causes = {}, {}
-    for name in tqdm(list(names), desc="Checking images", unit="image", leave=False):
+    for name in tqdm(list(names), desc="Checking images", unit="image", leave=False, disable=None):
         path = images / f"{name}.jpg"
         try:
             digests[name] = pixel_sha256(path)
@@ -208,5 +212,4 @@ def _tidy(work: Path, used: set[str], demonstrations: Path) -> None:
             path.unlink()
     if demonstrations.is_dir():
         shutil.copytree(demonstrations, work / DEMONSTRATIONS, dirs_exist_ok=True, copy_function=shutil.copyfile)
-    shutil.rmtree(work / "source", ignore_errors=True)
     shutil.rmtree(work / "test", ignore_errors=True)

@@ -90,30 +90,48 @@ def read_links(path: Path) -> dict[str, tuple[str, str]]:
 
 def _json_records(path: Path) -> Iterable[tuple[str, Mapping[str, Any]]]:
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+        data = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_unique)
+    except (ValueError, RecursionError) as error:
         raise SourceError(f"{path} is not valid JSON ({error}); get it again from the published repository") from error
     if not isinstance(data, dict) or not all(isinstance(record, dict) for record in data.values()):
         raise SourceError(f"{path} must be a JSON object of pair id → record, as published")
     return data.items()
 
 
+def _unique(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Refuse what ``json`` would settle silently by keeping the last of two members."""
+    record = dict(members)
+    if len(record) < len(members):
+        names = [name for name, _ in members]
+        raise ValueError(f"'{next(name for name in names if names.count(name) > 1)}' occurs twice")
+    return record
+
+
 def _csv_records(path: Path) -> Iterable[tuple[str, Mapping[str, Any]]]:
     with path.open(encoding="utf-8", newline="") as stream:
-        reader = csv.DictReader(stream)
-        missing = [name for name in ("id", *FIELDS) if name not in (reader.fieldnames or ())]
-        if missing:
-            raise SourceError(f"{path} lacks column '{missing[0]}'" + _and_more(missing) + "; use the published file")
-        for number, row in enumerate(reader, start=2):
-            if any(row[name] is None for name in ("id", *FIELDS)):
-                raise SourceError(f"{path} line {number} is cut short; use the published file")
-            record: dict[str, Any] = dict(row)
-            for name in _LIST_FIELDS:
-                try:
-                    record[name] = ast.literal_eval(row[name])
-                except (ValueError, SyntaxError) as error:
-                    raise SourceError(f"{path} line {number}: column '{name}' is not a list: {row[name]!r}") from error
-            yield row["id"], record
+        try:
+            yield from _csv_rows(path, csv.DictReader(stream))
+        except (UnicodeDecodeError, csv.Error) as error:
+            raise SourceError(f"{path} is not valid CSV ({error}); use the published file") from error
+
+
+def _csv_rows(path: Path, reader: "csv.DictReader[str]") -> Iterable[tuple[str, Mapping[str, Any]]]:
+    missing = [name for name in ("id", *FIELDS) if name not in (reader.fieldnames or ())]
+    if missing:
+        raise SourceError(f"{path} lacks column '{missing[0]}'" + _and_more(missing) + "; use the published file")
+    for row in reader:
+        place = f"{path} line {reader.line_num}"
+        if any(row[name] is None for name in ("id", *FIELDS)):
+            raise SourceError(f"{place} is cut short; use the published file")
+        if None in row:
+            raise SourceError(f"{place} has more fields than the header; use the published file")
+        record: dict[str, Any] = dict(row)
+        for name in _LIST_FIELDS:
+            try:
+                record[name] = ast.literal_eval(row[name])
+            except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError) as error:
+                raise SourceError(f"{place}: column '{name}' is not a list: {row[name]!r}") from error
+        yield row["id"], record
 
 
 def _and_more(missing: list[str]) -> str:
@@ -121,15 +139,17 @@ def _and_more(missing: list[str]) -> str:
 
 
 def _pair(path: Path, pair_id: str, record: Mapping[str, Any]) -> Pair:
+    if not pair_id.strip():
+        raise SourceError(f"{path}: a pair has no id")
     missing = [name for name in FIELDS if name not in record]
     if missing:
         raise SourceError(f"{path}: pair {pair_id} lacks field '{missing[0]}'" + _and_more(missing))
     for name in _TEXT_FIELDS:
-        if not isinstance(record[name], str) or not record[name].strip():
+        if not isinstance(record[name], str) or not record[name].strip() or not _is_unicode(record[name]):
             raise SourceError(f"{path}: pair {pair_id}: field '{name}' is empty or not text")
     for name in _LIST_FIELDS:
         labels = record[name]
-        if not isinstance(labels, list) or not labels or not all(isinstance(label, str) for label in labels):
+        if not isinstance(labels, list) or not labels or not all(map(_is_unicode, labels)):
             raise SourceError(f"{path}: pair {pair_id}: field '{name}' must be a list of category names")
     images = []
     for position in (1, 2):
@@ -137,9 +157,17 @@ def _pair(path: Path, pair_id: str, record: Mapping[str, Any]) -> Pair:
         if answer not in LETTERS:
             raise SourceError(f"{path}: pair {pair_id}: im_{position}_correct is {answer!r}, expected 'A' or 'B'")
         image_id = str(record[f"im_{position}_local"])
-        if not image_id.isalnum():
+        if not (image_id.isascii() and image_id.isdecimal()):
             raise SourceError(f"{path}: pair {pair_id}: im_{position}_local is {image_id!r}, expected a number")
         roco_path, labels = str(record[f"im_{position}"]), tuple(record[f"category_{position}"])
         images.append(PairImage(image_id, roco_path, answer, labels))
     options = (record["option_A"], record["option_B"])
-    return Pair(str(pair_id), record["question"], options, (images[0], images[1]))
+    return Pair(pair_id, record["question"], options, (images[0], images[1]))
+
+
+def _is_unicode(value: Any) -> bool:
+    """Whether ``value`` is a text that can be stored; JSON may spell half a surrogate pair."""
+    try:
+        return isinstance(value, str) and bool(value.encode())
+    except UnicodeEncodeError:
+        return False

@@ -12,7 +12,9 @@ import filelock
 from medtasks.data.home import dataset_folder
 from medtasks.data.manifest import Manifest
 from medtasks.data.schema import SPLIT
-from medtasks.errors import MedTasksError
+from medtasks.errors import MedTasksError, SourceError
+
+SCRATCH = "scratch"  # folder in a work folder for what the finished dataset does not need
 
 
 @contextlib.contextmanager
@@ -20,7 +22,8 @@ def work_folder(name: str) -> Iterator[Path]:
     """Yield the folder in which dataset ``name`` is being prepared.
 
     The folder lies beside the final one and survives an interruption, so that the next attempt finds the files already
-    fetched. A lock keeps a second preparer of the same dataset out.
+    fetched; its subfolder ``SCRATCH`` goes when the dataset is published. A lock keeps a second preparer of the same
+    dataset out.
 
     Raises:
         MedTasksError: Another process prepares this dataset, or the disk is full.
@@ -30,6 +33,7 @@ def work_folder(name: str) -> Iterator[Path]:
     try:
         final.parent.mkdir(parents=True, exist_ok=True)
         with filelock.FileLock(final.with_name(f".{name}.lock"), blocking=False):
+            _put_back(final)
             work.mkdir(exist_ok=True)
             yield work
     except filelock.Timeout as error:
@@ -70,13 +74,28 @@ def publish(
         datasets.DatasetDict({SPLIT: table}).save_to_disk(str(work))
     manifest.write(work)
     final = dataset_folder(manifest.name)
-    old = final.with_name(f".old-{manifest.name}")
+    old = _old(final)
     shutil.rmtree(old, ignore_errors=True)
-    if final.exists():
-        final.rename(old)
-    work.rename(final)
+    try:
+        if final.exists():
+            final.rename(old)
+        work.rename(final)
+    except BaseException:
+        _put_back(final)
+        raise
+    shutil.rmtree(final / SCRATCH, ignore_errors=True)
     shutil.rmtree(old, ignore_errors=True)
     return final
+
+
+def _old(final: Path) -> Path:
+    return final.with_name(f".old-{final.name}")
+
+
+def _put_back(final: Path) -> None:
+    """Bring the former dataset back if publishing stopped between the two renames."""
+    if _old(final).exists() and not final.exists():
+        _old(final).rename(final)
 
 
 @contextlib.contextmanager
@@ -97,9 +116,17 @@ def load_documents(name: str) -> list[dict[str, Any]]:
 
     Raises:
         DatasetNotPrepared: The dataset is not under ``MEDTASKS_HOME``.
+        SourceError: Its files are damaged.
     """
     import datasets
 
     from medtasks.data.path_of import prepared_folder
 
-    return [dict(row) for row in datasets.load_from_disk(str(prepared_folder(name)))[SPLIT]]
+    folder = prepared_folder(name)
+    try:
+        return [dict(row) for row in datasets.load_from_disk(str(folder))[SPLIT]]
+    except (OSError, ValueError, KeyError, TypeError) as error:  # Arrow's own errors are among these
+        raise SourceError(
+            f"the documents in {folder} are damaged ({type(error).__name__}); prepare the dataset again: "
+            f"medtasks data prepare {name}"
+        ) from error

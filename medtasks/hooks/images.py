@@ -16,8 +16,10 @@ def images(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Mapping[str, Any] 
     """Open the image of a document, after the demonstration images that the model family's prompt shows.
 
     Args:
-        doc: A document with ``image_file``: an absolute path, or one below the folder of the prepared ``dataset``.
-        lmms_eval_specific_kwargs: Settings of the model family; ``demonstrations`` lists file names.
+        doc: A document with ``image_file``: an absolute path, or one below ``image_root``, or one below the folder of
+            the prepared ``dataset`` the document names.
+        lmms_eval_specific_kwargs: Settings of the model family: ``image_root`` is a folder, ``demonstrations`` lists
+            files of the dataset's folder of demonstrations.
 
     Returns:
         RGB images, demonstrations first.
@@ -25,13 +27,21 @@ def images(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Mapping[str, Any] 
     Raises:
         SourceError: An image is missing or broken.
     """
-    shots = list((lmms_eval_specific_kwargs or {}).get("demonstrations") or ())
-    opened = [_open(_folder(doc) / DEMONSTRATIONS / shot, doc) for shot in shots]
+    settings = lmms_eval_specific_kwargs or {}
+    shots = [prepared_folder(doc["dataset"]) / DEMONSTRATIONS / shot for shot in settings.get("demonstrations") or ()]
     file = Path(doc["image_file"])
-    return [*opened, _open(file if file.is_absolute() else _folder(doc) / file, doc)]
+    if not file.is_absolute():
+        root = settings.get("image_root")
+        file = (Path(root).expanduser() if root else _dataset_folder(doc)) / file
+    return [_open(path, doc) for path in (*shots, file)]
 
 
-def _folder(doc: Mapping[str, Any]) -> Path:
+def _dataset_folder(doc: Mapping[str, Any]) -> Path:
+    if "dataset" not in doc:
+        raise SourceError(
+            f"image {doc['image_file']} of sample {doc.get('doc_id', '?')} has a relative path; write absolute paths "
+            f"or set image_root under lmms_eval_specific_kwargs"
+        )
     return prepared_folder(doc["dataset"])
 
 

@@ -109,7 +109,7 @@ def settings_from_environment(environ: Mapping[str, str] = os.environ) -> JudgeS
     if missing:
         raise JudgeNotConfigured(
             f"this task needs an LLM judge and {' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not set; "
-            f"set for example {_EXAMPLE} (an endpoint on this machine, such as http://127.0.0.1:8000/v1, needs no key)."
+            f"set for example {_EXAMPLE} (an endpoint on this machine, such as http://127.0.0.1:8000/v1, needs no key)"
         )
     settings = JudgeSettings(
         base_url=values[BASE_URL].rstrip("/"),

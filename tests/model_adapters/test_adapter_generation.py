@@ -46,6 +46,20 @@ def test_the_order_is_restored(bench):
     assert bench.adapter.generate_until(requests[::-1])[::-1] == bench.adapter.generate_until(requests)
 
 
+def test_a_model_that_takes_ids_gets_its_prompt_cut_off(bench, monkeypatch):
+    expected = bench.adapter.generate_until(bench.generation(visual=None, until=["oo"]))
+    monkeypatch.setattr(
+        bench.adapter,
+        "model_inputs",
+        lambda batch: {
+            "input_ids": batch.ids,
+            "attention_mask": batch.attention_mask,
+            "position_ids": batch.position_ids,
+        },
+    )
+    assert bench.adapter.generate_until(bench.generation(visual=None, until=["oo"])) == expected
+
+
 def test_requests_with_different_settings_can_be_mixed(bench):
     short, long = bench.generation(max_new_tokens=2, until=[]), bench.generation(max_new_tokens=9, until=[])
     mixed = [pair[number % 2] for number, pair in enumerate(zip(short, long, strict=True))]

@@ -49,6 +49,15 @@ def test_everything_is_float64(bench):
     assert {weight.dtype for weight in bench.adapter.network.parameters()} == {torch.float64}
 
 
+def test_no_layer_computes_in_float32(bench):
+    """Llama's own norms do; in eight digits, padding could tip a decision."""
+    layers = [module for module in bench.adapter.network.modules() if type(module).__name__.endswith("Norm")]
+    assert layers
+    for layer in layers:
+        row = torch.linspace(-1, 1, layer.weight.numel(), dtype=torch.float64)
+        assert not torch.equal(layer(row), layer(row.float().double()))
+
+
 def test_the_harness_sees_a_simple_model_on_one_process(bench):
     adapter = bench.adapter
     assert isinstance(adapter, lmms)

@@ -1,0 +1,124 @@
+"""Running the real harness: in this process, or in a fresh one against the installed wheel."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import filelock
+import pytest
+
+REPOSITORY = Path(__file__).parents[2]
+PARTS = ("medtasks", "model_adapters", "tasks_yaml", "setup.cfg", "pyproject.toml", "README.md", "LICENSE")
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder into which the wheel of this checkout is installed, without its dependencies."""
+    shared = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent
+    target, source = shared / "wheel", shared / "source"
+    with filelock.FileLock(shared / "wheel.lock"):
+        if not target.exists():
+            source.mkdir()
+            for part in PARTS:
+                origin = REPOSITORY / part
+                if origin.is_dir():
+                    shutil.copytree(origin, source / part, ignore=shutil.ignore_patterns("__pycache__"))
+                else:
+                    shutil.copyfile(origin, source / part)
+            pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--no-build-isolation"]
+            subprocess.run([*pip, "--target", str(target), str(source)], check=True)
+    return target
+
+
+@pytest.fixture
+def run(wheel: Path, tmp_path: Path) -> Run:
+    """Run a command in which the wheel stands before any other installation of the package."""
+
+    def run_command(command: Sequence[str], **variables: str) -> subprocess.CompletedProcess[str]:
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(wheel),
+            "PATH": os.pathsep.join([str(wheel / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]]),
+            "HF_HOME": str(tmp_path / "hf"),
+            "HF_HUB_OFFLINE": "1",
+            "OMP_NUM_THREADS": "1",
+            **variables,
+        }
+        return subprocess.run(
+            list(command), env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=400, check=False
+        )
+
+    return run_command
+
+
+@pytest.fixture
+def drop_in(tmp_path: Path, sample_home: Path) -> Path:
+    """A user's folder: a two-choice task built from our hooks, and a task in the style of the harness's own."""
+    folder = tmp_path / "drop_in"
+    folder.mkdir()
+    source = sample_home / "source" / "mediconfusion"
+    pairs = json.loads((source / "dataset.json").read_text())
+    questions = [
+        {
+            "question": pair["question"],
+            "options": [pair["option_A"], pair["option_B"]],
+            "answer": pair["im_1_correct"],
+            "image_file": f"{pair['im_1_local']}.jpg",
+        }
+        for pair in pairs.values()
+    ]
+    (folder / "questions.jsonl").write_text("".join(json.dumps(question) + "\n" for question in questions))
+    (folder / "sides.yaml").write_text(TWO_CHOICE_YAML.replace("IMAGES", str(source / "images")))
+    (folder / "shouting.yaml").write_text(GENERAL_YAML)
+    (folder / "shouting.py").write_text(GENERAL_HOOKS)
+    return folder
+
+
+TWO_CHOICE_YAML = """\
+task: sides
+dataset_path: json
+dataset_kwargs: {data_files: {test: questions.jsonl}}
+test_split: test
+output_type: generate_until
+generation_kwargs: {max_new_tokens: 8, until: []}
+lmms_eval_specific_kwargs: {default: {image_root: IMAGES, template: "{question}\\n{options}\\nAnswer:"}}
+doc_to_visual: !function medtasks.hooks.images.images
+doc_to_text: !function medtasks.hooks.prompts.prompt
+doc_to_target: !function medtasks.hooks.prompts.target
+process_results: !function medtasks.hooks.choice.process_results
+metric_list: !function medtasks.hooks.choice.METRIC_LIST
+metadata: {version: 1}
+"""
+
+GENERAL_YAML = """\
+task: shouting
+dataset_path: json
+dataset_kwargs: {data_files: {test: questions.jsonl}}
+test_split: test
+output_type: generate_until
+doc_to_visual: !function shouting.no_visual
+doc_to_text: "{{question}}"
+doc_to_target: "{{answer}}"
+process_results: !function shouting.process_results
+metric_list:
+  - metric: upper
+    aggregation: mean
+    higher_is_better: true
+"""
+
+GENERAL_HOOKS = """\
+def no_visual(doc):
+    return []
+
+
+def process_results(doc, results):
+    return {"upper": float(results[0].isupper())}
+"""

@@ -1,0 +1,89 @@
+"""Contract with the harness: each way to start it finds our tasks with no flag, from the installed wheel."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+OURS = ["mediconfusion", "mediconfusion_all", "mediconfusion_ff", "mediconfusion_gd", "mediconfusion_ps"]
+LAUNCHERS = {
+    "lmms_eval": ["lmms_eval"],
+    "lmms-eval": ["lmms-eval"],
+    "module": [sys.executable, "-m", "lmms_eval"],
+    "accelerate": ["accelerate", "launch", "--num_processes", "1", "--cpu", "-m", "lmms_eval"],
+}
+SIMPLE_EVALUATE = """
+import json, sys
+from lmms_eval.evaluator import simple_evaluate
+import medtasks
+results = simple_evaluate(model="medtasks_tiny", tasks=sys.argv[1].split(","), limit=4, batch_size=4, device="cpu")
+json.dump({"file": medtasks.__file__, "results": results["results"]}, open(sys.argv[2], "w"))
+"""
+
+pytestmark = pytest.mark.slow
+
+
+def test_command_line_comes_from_the_wheel(run, wheel):
+    shown = run(["medtasks", "path"])
+    assert shown.returncode == 0
+    assert Path(shown.stdout.strip()).is_relative_to(wheel)
+    listed = run(["medtasks", "tasks"]).stdout.splitlines()
+    assert [line.split()[0] for line in listed] == OURS
+    assert all(len(line.split(maxsplit=2)[2]) > 20 for line in listed)
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_tasks_are_listed(run, launcher):
+    listed = run([*LAUNCHERS[launcher], "--tasks", "list"])
+    names = {line.strip(" -") for line in listed.stdout.splitlines()}
+    assert set(OURS) <= names
+    assert "mme" in names
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+@pytest.mark.parametrize("tasks", ["mediconfusion", "mediconfusion,mediconfusion_gd,mediconfusion_ps"])
+def test_tasks_are_evaluated(run, launcher, tasks, sample_home, tmp_path):
+    options = f"--model medtasks_tiny --tasks {tasks} --limit 4 --batch_size 4 --device cpu --output_path out"
+    ran = run([*LAUNCHERS[launcher], *options.split()], MEDTASKS_HOME=str(sample_home))
+    files = list((tmp_path / "out").rglob("*_results.json"))
+    assert len(files) == 1, ran.stdout[-2000:] + ran.stderr[-2000:]
+    results = json.loads(files[0].read_text())["results"]
+    assert set(results) == set(tasks.split(","))
+    for task, scores in results.items():
+        assert scores["alias"] == f"{task} [SAMPLE DATA]"
+        assert 0 <= scores["set_accuracy,reference"] <= 1
+        assert scores["incomplete_pairs,robust"] == 0
+    assert "[SAMPLE DATA]" in ran.stdout
+
+
+@pytest.mark.parametrize("tasks", ["mediconfusion", "mediconfusion,mediconfusion_ps"])
+def test_python_interface(run, wheel, tasks, sample_home, tmp_path):
+    out = tmp_path / "results.json"
+    ran = run([sys.executable, "-c", SIMPLE_EVALUATE, tasks, str(out)], MEDTASKS_HOME=str(sample_home))
+    assert out.exists(), ran.stderr[-2000:]
+    found = json.loads(out.read_text())
+    assert Path(found["file"]).is_relative_to(wheel)
+    assert set(found["results"]) == set(tasks.split(","))
+
+
+def test_include_path_where_the_harness_loads_no_plugins(run):
+    folder = run(["medtasks", "path"]).stdout.strip()
+    listed = run(["lmms-eval", "tasks", "list", "--include-path", folder])
+    assert set(OURS) <= {line.strip() for line in listed.stdout.splitlines()}
+
+
+def test_wheel_holds_everything(wheel):
+    files = {str(path.relative_to(wheel)) for path in wheel.rglob("*") if path.is_file()}
+    assert {f"medtasks/tasks_yaml/mediconfusion/{name}.yaml" for name in OURS} <= files
+    assert {
+        "medtasks/py.typed",
+        "medtasks/tasks_yaml/mediconfusion/_paired_choice_yaml",
+        "medtasks/tasks_yaml/mediconfusion/README.md",
+        "medtasks/model_adapters/tiny.py",
+    } <= files
+    assert not any(name.startswith(("tasks_yaml/", "model_adapters/", "tests/")) for name in files)
+    (entry_points,) = wheel.glob("medtasks-*.dist-info/entry_points.txt")
+    text = entry_points.read_text()
+    assert "[lmms_eval.models]\nmedtasks = medtasks.plugin:model_manifests" in text
+    assert "lmms_eval = lmms_eval.cli.dispatch:main" in text
