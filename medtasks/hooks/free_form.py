@@ -11,9 +11,7 @@ from medtasks.hooks.pairs import Record, record, records
 from medtasks.hooks.prompts import prompt as choice_prompt
 from medtasks.hooks.reading import read_reply
 from medtasks.judges.client import judge_for
-from medtasks.judges.mediconfusion import judge_reply
-
-RULE = "gap_of_3_reference"
+from medtasks.judges.mediconfusion import RULE_NAME, judge_reply
 
 
 def prompt(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Mapping[str, Any] | None = None) -> str:
@@ -41,7 +39,7 @@ def process_results(doc: Mapping[str, Any], results: Sequence[Any]) -> dict[str,
     reply = read_reply(results[0])[1]
     judge = judge_for(doc["dataset"], dataset_info(doc["dataset"]).access)
     answer = judge_reply(judge, doc["question"], doc["options"], reply)
-    entry = record(doc, answer, RULE)
+    entry = record(doc, answer, RULE_NAME)
     return {**records(entry), "judge_failed_rate": entry}
 
 
