@@ -109,6 +109,23 @@ class MedicalAdapter(lmms, abc.ABC):  # type: ignore[misc]  # the harness is not
         The ids of a text have to be the first ids of any longer text, up to what the tokenizer merges at the seam.
         """
 
+    def image_features(self, pixels: torch.Tensor) -> torch.Tensor:
+        """Return what the language model is given for the images of one prompt; models that override it may cache it.
+
+        Args:
+            pixels: ``Encoded.pixels`` of one prompt, on ``self.device``.
+        """
+        raise MedTasksError(f"{self.model_id} does not separate its vision tower")
+
+    def continuation_inputs(self, ids: torch.Tensor, contexts: PaddedBatch) -> dict[str, Any]:
+        """Return the language model's inputs for text tokens that follow a cached context.
+
+        Args:
+            ids: Token ids, shape (batch, tokens).
+            contexts: The batch whose keys and values are in the cache, one row per row of ``ids``.
+        """
+        return {"input_ids": ids}
+
     @abc.abstractmethod
     def model_inputs(self, batch: PaddedBatch) -> dict[str, Any]:
         """Return the keyword inputs of the language model for a batch, attention mask and positions included.
