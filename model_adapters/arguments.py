@@ -5,9 +5,10 @@ as float, the rest as text) together with its own options ``batch_size``, ``max_
 """
 
 import dataclasses
+import sys
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from medtasks.errors import AdapterArgumentError, near_match
@@ -16,15 +17,18 @@ Arguments = TypeVar("Arguments", bound="AdapterArguments")
 _KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
 
 
-def argument(default: Any, *, least: float | None = None, most: float | None = None) -> Any:
+def argument(
+    default: Any, *, least: float | None = None, most: float | None = None, choices: Sequence[str] | None = None
+) -> Any:
     """Declare a dataclass field with bounds.
 
     Args:
         default: Value when the argument is not given.
         least: Smallest allowed value, inclusive; ``None`` for no bound.
         most: Largest allowed value, inclusive; ``None`` for no bound.
+        choices: The allowed texts; ``None`` for any.
     """
-    return dataclasses.field(default=default, metadata={"least": least, "most": most})
+    return dataclasses.field(default=default, metadata={"least": least, "most": most, "choices": choices})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,6 +43,13 @@ class AdapterArguments:
         max_failed: Share (0 to 1) of the requests of one call that may fail before the run is stopped. One failure is
             always tolerated, except with ``max_failed=0``, which tolerates none.
         seed: Seed of everything random.
+        batch_tokens: Size of a batch in tokens, padding included. With it, ``batch_size`` is a limit only above 1: the
+            harness's command line passes 1 where the user said nothing.
+        prefix_cache: Whether the options of a question share one pass over image and prompt.
+        feature_cache_mb: Size of the kept vision features, in MiB; 0 keeps none.
+        token_counts: Whether replies carry their token counts, as the harness's ``GenerationResult``.
+        loglikelihood_format: ``pair`` for ``(mean, is_greedy)``, ``json`` for text that has sum and token count too.
+        journal: ``true``, ``false``, or the folder of the crash-safe journal.
     """
 
     batch_size: int = argument(1, least=1)
@@ -47,11 +58,18 @@ class AdapterArguments:
     max_new_tokens: int = argument(64, least=1)
     max_failed: float = argument(0.1, least=0, most=1)
     seed: int = argument(0, least=0, most=2**63 - 1)
+    batch_tokens: int | None = argument(None, least=1)
+    prefix_cache: bool = argument(True)
+    feature_cache_mb: int = argument(512, least=0)
+    token_counts: bool = argument(False)
+    loglikelihood_format: str = argument("pair", choices=("pair", "json"))
+    journal: str = argument("true")
 
     @property
     def requests_per_batch(self) -> int:
-        """``batch_size``, limited by ``max_batch_size``."""
-        return min(self.batch_size, self.max_batch_size or self.batch_size)
+        """``batch_size``, limited by ``max_batch_size``; without limit where ``batch_tokens`` decides alone."""
+        size = sys.maxsize if self.batch_tokens and self.batch_size == 1 else self.batch_size
+        return min(size, self.max_batch_size or size)
 
 
 def parse_arguments(cls: type[Arguments], given: Mapping[str, object], model: str) -> Arguments:
@@ -91,7 +109,8 @@ def _plain_type(declared: Any) -> type:
 def _checked(model: str, field: "dataclasses.Field[Any]", kind: type, value: object) -> object:
     least, most = field.metadata.get("least"), field.metadata.get("most")
     bounds = [f"at least {least}"] * (least is not None) + [f"at most {most}"] * (most is not None)
-    wanted = f"{_KINDS[kind]}{' of ' * bool(bounds)}{' and '.join(bounds)}"
+    choices = field.metadata.get("choices")
+    wanted = " or ".join(choices or [f"{_KINDS[kind]}{' of ' * bool(bounds)}{' and '.join(bounds)}"])
     problem = AdapterArgumentError(f"{model}: argument '{field.name}' must be {wanted}, not '{value}'.")
     try:
         converted = _converted(kind, value)
@@ -99,6 +118,8 @@ def _checked(model: str, field: "dataclasses.Field[Any]", kind: type, value: obj
         raise problem from None
     # The comparisons are written so that a NaN fails them.
     if (least is not None and not converted >= least) or (most is not None and not converted <= most):
+        raise problem
+    if choices is not None and converted not in choices:
         raise problem
     return converted
 

@@ -1,41 +1,29 @@
 """What all model adapters share: the harness's loops around a model that turns (text, images) into model input."""
 
 import abc
-import contextlib
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 import torch
 from accelerate import Accelerator
 from lmms_eval import utils as harness_utils
+from lmms_eval.api.instance import GenerationResult, TokenCounts
 from lmms_eval.api.model import lmms
 from loguru import logger
 from PIL import Image
-from tqdm import tqdm
 
-from medtasks.answers.failure import failed_reply
 from medtasks.errors import AdapterArgumentError, MedTasksError
 
 from .arguments import AdapterArguments, parse_arguments
-from .batching import Encoded, PaddedBatch, pad_left, plan_batches
-from .failures import FailureLedger
-from .generation import (
-    GenerationItem,
-    GenerationSettings,
-    cut_reply,
-    decoding_config,
-    ignored_keys,
-    read_settings,
-    seeded,
-    stop_string_criteria,
-)
-from .guarded_loop import GuardedLoop
+from .batching import Encoded, PaddedBatch
+from .feature_cache import FeatureCache
+from .fingerprint import files_digest, weights_digest
+from .generation import GenerationSettings, generate, ignored_keys, read_settings
+from .harness_calls import HarnessCalls
 from .placement import check_processes, choose_device
-from .requests import Documents, Request, continuation_of, images_of, read_requests
-from .scoring import FAILED, Continuation, Likelihood, score, split_continuation
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
+from .prefix_sharing import score_by_question
+from .requests import Documents, Request, read_requests
+from .scoring import Continuation, Likelihood, score, split_continuation
 
 
 class MedicalAdapter(lmms, abc.ABC):  # type: ignore[misc]  # the harness is not typed
@@ -51,6 +39,8 @@ class MedicalAdapter(lmms, abc.ABC):  # type: ignore[misc]  # the harness is not
     is_simple = True
     model_id: ClassVar[str]
     arguments_type: ClassVar[type[AdapterArguments]] = AdapterArguments
+    shares_prefix: ClassVar[bool] = True
+    """Whether options may be scored on the keys and values of their prompt, see ``continuation_inputs``."""
     task_dict: Documents
 
     def __init__(self, **arguments: object) -> None:
@@ -64,6 +54,8 @@ class MedicalAdapter(lmms, abc.ABC):  # type: ignore[misc]  # the harness is not
         self.device = choose_device(
             self.arguments.device, self.accelerator.device, self.accelerator.num_processes, self.model_id
         )
+        self._features = FeatureCache(self.arguments.feature_cache_mb * 2**20)
+        self._calls = HarnessCalls(self)
         self.load()
 
     @classmethod
@@ -109,13 +101,33 @@ class MedicalAdapter(lmms, abc.ABC):  # type: ignore[misc]  # the harness is not
         The ids of a text have to be the first ids of any longer text, up to what the tokenizer merges at the seam.
         """
 
+    def encode_pair(self, context: str, continuation: str, images: Sequence[Image.Image]) -> Continuation:
+        """Encode a prompt and the text to score after it; to be overridden where a template closes the prompt.
+
+        Raises:
+            ValueError: The continuation adds no token.
+        """
+        return split_continuation(self.encode(context, images), self.encode(context + continuation, images))
+
     def image_features(self, pixels: torch.Tensor) -> torch.Tensor:
-        """Return what the language model is given for the images of one prompt; models that override it may cache it.
+        """Return what the language model is given for some images; called through :meth:`cached_features`.
 
         Args:
-            pixels: ``Encoded.pixels`` of one prompt, on ``self.device``.
+            pixels: Images as in ``Encoded.pixels``, shape (images, ...), on ``self.device``.
+
+        Returns:
+            Features whose first dimension runs over the images: shape (images, ...) or (images * tokens, ...). No image
+            may depend on its neighbours, because :meth:`cached_features` hands over one at a time.
         """
         raise MedTasksError(f"{self.model_id} does not separate its vision tower")
+
+    def cached_features(self, pixels: Sequence[torch.Tensor | None]) -> list[torch.Tensor | None]:
+        """Return the ``image_features`` of every row of a batch, each distinct image computed at most once.
+
+        Args:
+            pixels: ``PaddedBatch.pixels``.
+        """
+        return self._features.features(pixels, lambda image: self.image_features(image.to(self.device)))
 
     def continuation_inputs(self, ids: torch.Tensor, contexts: PaddedBatch) -> dict[str, Any]:
         """Return the language model's inputs for text tokens that follow a cached context.
@@ -138,10 +150,20 @@ class MedicalAdapter(lmms, abc.ABC):  # type: ignore[misc]  # the harness is not
     def decode(self, ids: Sequence[int]) -> str:
         """Turn ids into text, without special tokens."""
 
+    def fingerprint(self) -> str:
+        """Return what identifies the weights and files behind the answers; other values, other journal.
+
+        By default some values of every tensor in the attributes, and the files that arguments name.
+        """
+        return weights_digest(self) + files_digest(self.arguments)
+
     # ---- what the harness calls ----
 
-    def generate_until(self, requests: Sequence[Any]) -> list[str]:
+    def generate_until(self, requests: Sequence[Any]) -> list[str] | list[GenerationResult]:
         """Answer every request; a sample that fails gets a reply marked by ``failed_reply``.
+
+        Returns:
+            Per request its reply; with ``token_counts`` as the harness's ``GenerationResult``.
 
         Raises:
             MedTasksError: More samples failed than ``max_failed`` allows, or ``generation_kwargs`` are impossible.
@@ -150,28 +172,29 @@ class MedicalAdapter(lmms, abc.ABC):  # type: ignore[misc]  # the harness is not
         ignored = set().union(*(ignored_keys(request.detail) for request in read))
         if ignored:
             logger.debug("{} ignores generation_kwargs {}", self.model_id, ", ".join(sorted(ignored)))
-        replies = self._run(
-            "generate_until", read, self._group, self._generation_item, self._generate_items, failed_reply
-        )
+        replies = self._calls.generate(read)
         for request, reply in zip(read, replies, strict=True):
-            self.cache_hook.add_partial("generate_until", (request.context, request.detail), reply)
-        return replies
+            self.cache_hook.add_partial("generate_until", (request.context, request.detail), str(reply))
+        if self.arguments.token_counts:
+            return [GenerationResult(str(r), TokenCounts(r.input_tokens, r.output_tokens)) for r in replies]
+        return [str(reply) for reply in replies]
 
-    def loglikelihood(self, requests: Sequence[Any]) -> list[tuple[float, bool]]:
+    def loglikelihood(self, requests: Sequence[Any]) -> list[tuple[float, bool]] | list[tuple[str, dict[str, int]]]:
         """Score every continuation.
 
         Returns:
             Per request the mean negative log-likelihood of the continuation's tokens (nats, smaller is better) and
-            whether greedy decoding would produce it; ``(nan, False)`` for a sample that failed.
+            whether greedy decoding would produce it; ``(nan, False)`` for a sample that failed. With
+            ``loglikelihood_format=json`` instead ``Likelihood.json`` and the token count; the harness leaves that as it
+            is.
 
         Raises:
             MedTasksError: More samples failed than ``max_failed`` allows.
         """
-        read = read_requests(requests, "loglikelihood")
-        likelihoods = self._run(
-            "loglikelihood", read, lambda _: None, self._scoring_item, self.score_batch, lambda _: FAILED
-        )
-        return [(likelihood.mean, likelihood.greedy) for likelihood in likelihoods]
+        scores = self._calls.score(read_requests(requests, "loglikelihood"))
+        if self.arguments.loglikelihood_format == "json":
+            return [(likelihood.json, {"output_tokens": likelihood.tokens}) for likelihood in scores]
+        return [(likelihood.mean, likelihood.greedy) for likelihood in scores]
 
     def generate_until_multi_round(self, requests: Sequence[Any]) -> list[str]:
         """Refuse: not supported.
@@ -184,6 +207,15 @@ class MedicalAdapter(lmms, abc.ABC):  # type: ignore[misc]  # the harness is not
             f"instead of a multi-round one."
         )
 
+    def clean(self) -> None:
+        """Free the weights, and the features that were kept."""
+        self._features.clear()
+        super().clean()
+
+    def _settings(self, request: Request) -> GenerationSettings:
+        """Return how to decode a request; to be extended by models with stop strings of their own."""
+        return read_settings(request.detail, self.arguments.max_new_tokens)
+
     # ---- one batch ----
 
     @torch.inference_mode()
@@ -194,22 +226,21 @@ class MedicalAdapter(lmms, abc.ABC):  # type: ignore[misc]  # the harness is not
             prompts: Encoded prompts.
             settings: How to decode.
             seed: Used where ``settings`` ask for sampling; the global random state is left as it was.
+
+        Returns:
+            Texts; where they are ``Reply`` objects they carry their token counts.
         """
-        batch = pad_left(prompts, self.pad_id, self.device)
-        inputs = self.model_inputs(batch)
-        # transformers returns the prompt's ids as well where it was given ids.
-        skip = batch.ids.shape[1] if "input_ids" in inputs else 0
-        with seeded(seed, self.device) if settings.temperature > 0 else contextlib.nullcontext():
-            ids = self.language_model.generate(
-                **inputs,
-                generation_config=decoding_config(settings, self.stop_ids, self.pad_id),
-                stopping_criteria=stop_string_criteria(settings.until, self.decode, skip),
-            )
-        return [cut_reply(row, self.decode, self.stop_ids, settings.until) for row in ids[:, skip:].tolist()]
+        return generate(self, prompts, settings, seed)
 
     @torch.inference_mode()
     def score_batch(self, items: Sequence[Continuation]) -> list[Likelihood]:
-        """Score continuations in one forward pass, with sums and token counts."""
+        """Score continuations, with sums and token counts; those of one question share the pass over their prompt."""
+        if self.arguments.prefix_cache and self.shares_prefix:
+            return score_by_question(items, self, self._score_whole)
+        return self._score_whole(items)
+
+    def _score_whole(self, items: Sequence[Continuation]) -> list[Likelihood]:
+        """Score continuations in one forward pass, every one with its prompt."""
 
         def logits_of(batch: PaddedBatch, keep: int) -> torch.Tensor:
             inputs = self.model_inputs(batch)
@@ -217,46 +248,3 @@ class MedicalAdapter(lmms, abc.ABC):  # type: ignore[misc]  # the harness is not
             return logits
 
         return score(items, logits_of, self.pad_id, self.device)
-
-    # ---- from requests to batches ----
-
-    def _settings(self, request: Request) -> GenerationSettings:
-        return read_settings(request.detail, self.arguments.max_new_tokens)
-
-    def _group(self, request: Request) -> object:
-        settings = self._settings(request)
-        # Sampled replies are drawn one by one: in a batch they would depend on their neighbours.
-        return settings, (request.name, request.repeat) if settings.temperature > 0 else None
-
-    def _generation_item(self, request: Request) -> GenerationItem:
-        prompt = self.encode(request.context, images_of(request, self.task_dict))
-        return GenerationItem(prompt, self._settings(request), request.seed(self.arguments.seed))
-
-    def _generate_items(self, items: Sequence[GenerationItem]) -> list[str]:
-        return self.generate_batch([item.prompt for item in items], items[0].settings, items[0].seed)
-
-    def _scoring_item(self, request: Request) -> Continuation:
-        images = images_of(request, self.task_dict)
-        continuation = continuation_of(request, self.task_dict)
-        return split_continuation(
-            self.encode(request.context, images), self.encode(request.context + continuation, images)
-        )
-
-    def _run(
-        self,
-        kind: str,
-        requests: Sequence[Request],
-        group: Callable[[Request], object],
-        prepare: Callable[[Request], Item],
-        execute: Callable[[Sequence[Item]], Sequence[Result]],
-        fallback: Callable[[str], Result],
-    ) -> list[Result]:
-        """Run one call of the harness: batches, bar, failures; results in the order of ``requests``."""
-        batches = plan_batches(requests, self.arguments.requests_per_batch, group)
-        ledger = FailureLedger(kind, sum(not request.padding for request in requests), self.arguments.max_failed)
-        with tqdm(
-            total=len(requests), desc=f"{self.model_id} {kind}", unit="request", disable=self.rank != 0
-        ) as progress:
-            results = GuardedLoop(prepare, execute, fallback, ledger, progress).run(requests, batches)
-        ledger.settle()
-        return results

@@ -1,5 +1,6 @@
 """Grouping requests into batches and padding encoded prompts on the left."""
 
+import itertools
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -57,16 +58,18 @@ def pad_left(prompts: Sequence[Encoded], pad_id: int, device: torch.device) -> P
     return PaddedBatch(ids.to(device), mask.to(device), positions.to(device), [prompt.pixels for prompt in prompts])
 
 
-def plan_batches(requests: Sequence[Request], size: int, group: Callable[[Request], Hashable]) -> list[list[int]]:
-    """Return batches of positions in ``requests``: one group each, longest first, a document's requests together.
+def plan_streams(
+    requests: Sequence[Request], group: Callable[[Request], Hashable], unit: Callable[[Request], Hashable]
+) -> list[list[list[int]]]:
+    """Return streams of units of positions in ``requests``: one stream per group, longest first.
 
     Length is measured in characters of the context, so that no image has to be loaded in order to plan. The longest
     come first because what does not fit into memory should fail at once.
 
     Args:
         requests: All requests of the call.
-        size: Requests in one batch.
         group: Requests with different values never share a batch.
+        unit: Neighbouring requests with equal values stay in one batch, whatever its size.
     """
     groups: dict[Hashable, list[int]] = {}
     for position, request in enumerate(requests):
@@ -74,10 +77,41 @@ def plan_batches(requests: Sequence[Request], size: int, group: Callable[[Reques
 
     def order(position: int) -> tuple[Any, ...]:
         request = requests[position]
-        return -len(request.context), request.task, request.split, request.doc_id, request.index, position
+        place = request.task, request.split, request.doc_id, request.context, request.index, position
+        return -len(request.context), *place
 
-    batches = []
-    for positions in groups.values():
-        ordered = sorted(positions, key=order)
-        batches += [ordered[start : start + size] for start in range(0, len(ordered), size)]
-    return batches
+    return [
+        [list(run) for _, run in itertools.groupby(sorted(positions, key=order), key=lambda at: unit(requests[at]))]
+        for positions in groups.values()
+    ]
+
+
+@dataclass
+class BatchRoom:
+    """Room left in the batch that is being filled.
+
+    Attributes:
+        rows: Largest number of requests.
+        tokens: Largest number of tokens, padding included; ``None`` for any.
+        filled: Requests in the batch.
+        longest: Tokens of the longest of them.
+    """
+
+    rows: int
+    tokens: int | None
+    filled: int = 0
+    longest: int = 0
+
+    def takes(self, lengths: Sequence[int]) -> bool:
+        """Return whether requests of these lengths still fit; an empty batch takes any."""
+        filled, longest = self.filled + len(lengths), max(self.longest, *lengths)
+        fits = filled <= self.rows and (self.tokens is None or filled * longest <= self.tokens)
+        return self.filled == 0 or fits
+
+    def add(self, lengths: Sequence[int]) -> None:
+        """Put requests of these lengths into the batch."""
+        self.filled, self.longest = self.filled + len(lengths), max(self.longest, *lengths)
+
+    def empty(self) -> None:
+        """Begin the next batch."""
+        self.filled = self.longest = 0

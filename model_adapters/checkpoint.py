@@ -2,7 +2,7 @@
 
 import json
 import pickle
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import torch
@@ -23,7 +23,8 @@ def stored_tensors(path: Path) -> Iterator[tuple[str, torch.Tensor]]:
     """Yield the tensors of a checkpoint one by one, without reading it into memory as a whole.
 
     Args:
-        path: A ``.safetensors``, ``.bin``, ``.pt`` or ``.pth`` file, or a folder with one such file or an index of shards.
+        path: A ``.safetensors``, ``.bin``, ``.pt`` or ``.pth`` file, or a folder with one such file or an index of
+            shards.
 
     Raises:
         CheckpointError: A file is missing, truncated or holds no tensors; the message names it.
@@ -75,11 +76,18 @@ def _torch_file(file: Path) -> Iterator[tuple[str, torch.Tensor]]:
     yield from state.items()
 
 
+def located_tensors(path: Path) -> Iterator[tuple[Path, str, torch.Tensor]]:
+    """Yield what :func:`stored_tensors` does, each with the file it stands in, for messages."""
+    for file in _files(path):
+        for key, tensor in stored_tensors(file):
+            yield file, key, tensor
+
+
 def fill(module: nn.Module, path: Path, rename: Rename, dtype: torch.dtype) -> None:
     """Fill the parameters of ``module`` (which may be on the meta device) from a checkpoint.
 
-    Two stored keys may have the same destination if their tensors are equal: shared storage is saved twice. Buffers that
-    the checkpoint does not hold (rotary tables) stay as they are.
+    Two stored keys may have the same destination if their tensors are equal: shared storage is saved twice. Buffers
+    that the checkpoint does not hold (rotary tables) stay as they are.
 
     Args:
         module: Target; names as in ``state_dict()``.
@@ -90,19 +98,41 @@ def fill(module: nn.Module, path: Path, rename: Rename, dtype: torch.dtype) -> N
     Raises:
         CheckpointError: A key is unknown, missing, of another shape, or stored twice with different values.
     """
+    fill_from(module, located_tensors(path), path, rename, dtype)
+
+
+def fill_from(
+    module: nn.Module,
+    tensors: Iterable[tuple[Path, str, torch.Tensor]],
+    path: Path,
+    rename: Rename,
+    dtype: torch.dtype,
+) -> None:
+    """Do the same as :func:`fill` with tensors that were changed on their way, as by adding a delta.
+
+    Args:
+        module: Target.
+        tensors: File, key and tensor, see :func:`located_tensors`.
+        path: The checkpoint as a whole, for messages.
+        rename: From stored key to parameter name.
+        dtype: Type of the parameters.
+
+    Raises:
+        CheckpointError: As of :func:`fill`.
+    """
     wanted: Mapping[str, torch.Tensor] = dict(module.named_parameters())
     found: dict[str, tuple[str, torch.Tensor]] = {}
-    for key, tensor in stored_tensors(path):
-        name = _destination(path, key, rename)
+    for file, key, tensor in tensors:
+        name = _destination(file, key, rename)
         if name is None:
             continue
         if name not in wanted:
-            raise CheckpointError(f"{path}: key '{key}' leads to '{name}', which the model does not have")
+            raise CheckpointError(f"{file}: key '{key}' leads to '{name}', which the model does not have")
         if tensor.shape != wanted[name].shape:
             shapes = f"{tuple(tensor.shape)}, expected {tuple(wanted[name].shape)}"
-            raise CheckpointError(f"{path}: key '{key}' has shape {shapes}; is this another model's checkpoint?")
+            raise CheckpointError(f"{file}: key '{key}' has shape {shapes}; is this another model's checkpoint?")
         if name in found and not torch.equal(found[name][1], tensor.to(dtype)):
-            raise CheckpointError(f"{path}: keys '{found[name][0]}' and '{key}' should be equal and are not")
+            raise CheckpointError(f"{file}: keys '{found[name][0]}' and '{key}' should be equal and are not")
         found[name] = (key, tensor.to(dtype))
     missing = sorted(set(wanted) - set(found))
     if missing:

@@ -26,6 +26,14 @@ def cause_of(error: BaseException) -> str:
     return f"{type(error).__name__}{place}{message}"
 
 
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether memory ran out, which a smaller batch may mend; parts of torch have no own type for it."""
+    told = ("CUBLAS_STATUS_ALLOC_FAILED", "DefaultCPUAllocator: can't allocate memory")
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or (
+        isinstance(error, RuntimeError) and any(text in str(error) for text in told)
+    )
+
+
 class FailureLedger:
     """The failures of one call of the harness.
 

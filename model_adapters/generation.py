@@ -3,14 +3,14 @@
 import contextlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from transformers import GenerationConfig, StoppingCriteria, StoppingCriteriaList
 
 from medtasks.errors import MedTasksError
 
-from .batching import Encoded
+from .batching import Encoded, PaddedBatch, pad_left
 
 Decode = Callable[[Sequence[int]], str]
 _READ = frozenset({"until", "max_new_tokens", "do_sample", "temperature", "top_p", "top_k", "num_beams"})
@@ -44,6 +44,30 @@ class GenerationItem:
     prompt: Encoded
     settings: GenerationSettings
     seed: int
+
+
+class Reply(str):
+    """The text that came out for one prompt, which remembers what it took.
+
+    Args:
+        text: The reply.
+        input_tokens: Positions of the prompt, image slots included; ``None`` where nobody counted.
+        output_tokens: Tokens that were decoded, the one that ended the reply included; ``None`` where nobody counted.
+
+    Example:
+        >>> Reply("yes", 7, 2) == "yes", Reply("yes", 7, 2).output_tokens
+        (True, 2)
+    """
+
+    __slots__ = ("input_tokens", "output_tokens")
+    input_tokens: int | None
+    output_tokens: int | None
+
+    def __new__(cls, text: str, input_tokens: int | None = None, output_tokens: int | None = None) -> "Reply":
+        """Build the text."""
+        reply = super().__new__(cls, text)
+        reply.input_tokens, reply.output_tokens = input_tokens, output_tokens
+        return reply
 
 
 def read_settings(gen_kwargs: Mapping[str, Any], max_new_tokens: int) -> GenerationSettings:
@@ -104,6 +128,21 @@ def cut_reply(ids: Sequence[int], decode: Decode, stop_ids: Collection[int], unt
     return text[: min(found, default=len(text))].strip()
 
 
+def count_reply(ids: Sequence[int], stop_ids: Collection[int], pad_id: int) -> int:
+    """Count the tokens decoded for one row of a batch, whose end is filled up while other rows go on.
+
+    Example:
+        >>> count_reply([7, 8, 2, 0, 0], stop_ids=[2], pad_id=0)
+        3
+        >>> count_reply([7, 8, 0, 0], stop_ids=[2], pad_id=0)
+        2
+    """
+    for position, token in enumerate(ids):
+        if token in stop_ids:
+            return position + 1
+    return next((place + 1 for place in reversed(range(len(ids))) if ids[place] != pad_id), 0)
+
+
 class StopStrings(StoppingCriteria):  # type: ignore[misc]  # transformers is not analysed
     """End a row as soon as its new text holds a stop string; saves time, :func:`cut_reply` does the cutting.
 
@@ -136,3 +175,49 @@ def seeded(seed: int, device: torch.device) -> Iterator[None]:
     with torch.random.fork_rng(range(torch.cuda.device_count()) if device.type == "cuda" else []):
         torch.manual_seed(seed)
         yield
+
+
+class GeneratingModel(Protocol):
+    """The part of an adapter that is needed here, see ``MedicalAdapter``."""
+
+    device: torch.device
+
+    @property
+    def language_model(self) -> Any:
+        """The causal language model."""
+
+    @property
+    def pad_id(self) -> int:
+        """Token id to fill up with."""
+
+    @property
+    def stop_ids(self) -> Sequence[int]:
+        """Token ids that end a reply."""
+
+    def model_inputs(self, batch: PaddedBatch) -> dict[str, Any]:
+        """Return the inputs for prompts."""
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Turn ids into text."""
+
+
+def generate(model: GeneratingModel, prompts: Sequence[Encoded], settings: GenerationSettings, seed: int) -> list[str]:
+    """Generate replies in one go, see ``MedicalAdapter.generate_batch``."""
+    batch = pad_left(prompts, model.pad_id, model.device)
+    inputs = model.model_inputs(batch)
+    # transformers returns the prompt's ids as well where it was given ids.
+    skip = batch.ids.shape[1] if "input_ids" in inputs else 0
+    with seeded(seed, model.device) if settings.temperature > 0 else contextlib.nullcontext():
+        ids = model.language_model.generate(
+            **inputs,
+            generation_config=decoding_config(settings, model.stop_ids, model.pad_id),
+            stopping_criteria=stop_string_criteria(settings.until, model.decode, skip),
+        )
+    return [
+        Reply(
+            cut_reply(row, model.decode, model.stop_ids, settings.until),
+            len(prompt.ids),
+            count_reply(row, model.stop_ids, model.pad_id),
+        )
+        for prompt, row in zip(prompts, ids[:, skip:].tolist(), strict=True)
+    ]

@@ -1,5 +1,6 @@
 """Log-likelihood of continuations."""
 
+import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -46,6 +47,11 @@ class Likelihood:
         """Negative log-likelihood per token, in nats; smaller is better."""
         return self.total / self.tokens
 
+    @property
+    def json(self) -> str:
+        """All of it as text; ``medtasks.hooks.loglikelihood.parse_loglikelihood`` reads it."""
+        return json.dumps({"mean": self.mean, "greedy": self.greedy, "sum": self.total, "tokens": self.tokens})
+
 
 FAILED = Likelihood(math.nan, 1, False)
 """Stands for a sample that could not be scored."""
@@ -83,19 +89,28 @@ def score(items: Sequence[Continuation], logits_of: LogitsOf, pad_id: int, devic
     batch = pad_left([item.sequence for item in items], pad_id, device)
     longest = max(item.tokens for item in items)
     # The logits at one position are about the next token, hence one more column, of which the last predicts nothing.
-    logits = logits_of(batch, longest + 1)[:, :-1]
-    if logits.dtype in (torch.float16, torch.bfloat16):
-        logits = logits.float()
+    logits = in_full_precision(logits_of(batch, longest + 1)[:, :-1])
     targets = batch.ids[:, -longest:]
-    losses = logits.logsumexp(-1) - logits.gather(-1, targets[..., None])[..., 0]
+    # Image slots of a short prompt may lie in these columns, with ids the model cannot say; they are never scored.
+    sayable = targets.clamp(max=logits.shape[-1] - 1)
+    losses = logits.logsumexp(-1) - logits.gather(-1, sayable[..., None])[..., 0]
     hits = logits.argmax(-1) == targets
     return [
-        _likelihood(losses[row, -item.tokens :], bool(hits[row, -item.tokens :].all()))
-        for row, item in enumerate(items)
+        likelihood(losses[row, -item.tokens :], bool(hits[row, -item.tokens :].all())) for row, item in enumerate(items)
     ]
 
 
-def _likelihood(losses: torch.Tensor, greedy: bool) -> Likelihood:
+def in_full_precision(logits: torch.Tensor) -> torch.Tensor:
+    """Return logits in float32 where they are in half precision."""
+    return logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
+
+
+def likelihood(losses: torch.Tensor, greedy: bool) -> Likelihood:
+    """Sum up the losses of one continuation, shape (tokens,).
+
+    Raises:
+        MedTasksError: The sum is not finite.
+    """
     total = losses.sum().item()
     if not math.isfinite(total):
         raise MedTasksError("the model's likelihood is not finite, as after an overflow in half precision")

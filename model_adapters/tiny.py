@@ -48,10 +48,14 @@ class MedTasksTiny(MedicalAdapter):
         ids = [BEGIN_ID] + [IMAGE_ID] * (IMAGE_TOKENS * len(images)) + text_to_ids(text)
         return Encoded(ids, torch.stack([_pixels(image) for image in images]) if images else None)
 
+    def image_features(self, pixels: torch.Tensor) -> torch.Tensor:
+        """Return projected patches, shape (images, IMAGE_TOKENS, width)."""
+        return self.network.look(pixels)
+
     def model_inputs(self, batch: PaddedBatch) -> dict[str, Any]:
         """Return embeddings with the image features in their slots."""
         return {
-            "inputs_embeds": self.network.embed(batch.ids, batch.pixels),
+            "inputs_embeds": self.network.embed(batch.ids, self.cached_features(batch.pixels)),
             "attention_mask": batch.attention_mask,
             "position_ids": batch.position_ids,
         }

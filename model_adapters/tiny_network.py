@@ -43,22 +43,30 @@ class TinyNetwork(nn.Module):
         _draw_weights(self, torch.Generator().manual_seed(seed))
         self.eval().requires_grad_(False)
 
-    def embed(self, ids: torch.Tensor, pixels: Sequence[torch.Tensor | None]) -> torch.Tensor:
+    def look(self, pixels: torch.Tensor) -> torch.Tensor:
+        """Return the image slots' contents, shape (images, IMAGE_TOKENS, width).
+
+        Args:
+            pixels: Shape (images, 3, IMAGE_SIZE, IMAGE_SIZE).
+        """
+        # Without the class token, as in LLaVA.
+        features: torch.Tensor = self.projector(self.vision_tower(pixels.double()).last_hidden_state[:, 1:])
+        return features
+
+    def embed(self, ids: torch.Tensor, features: Sequence[torch.Tensor | None]) -> torch.Tensor:
         """Embed a batch and fill the image slots.
 
         Args:
             ids: Shape (batch, length); every image of a row has ``IMAGE_TOKENS`` slots in it.
-            pixels: Per row its images, shape (images, 3, IMAGE_SIZE, IMAGE_SIZE), or ``None``.
+            features: Per row what :meth:`look` says about its images, or ``None``.
 
         Returns:
             Shape (batch, length, width).
         """
         embedded: torch.Tensor = self.language_model.get_input_embeddings()(ids)
-        present = [row.to(embedded) for row in pixels if row is not None]
+        present = [row.flatten(0, 1) for row in features if row is not None]
         if present:
-            # Without the class token, as in LLaVA.
-            features = self.vision_tower(torch.cat(present)).last_hidden_state[:, 1:]
-            embedded[ids == IMAGE_ID] = self.projector(features).flatten(0, 1)
+            embedded[ids == IMAGE_ID] = torch.cat(present)
         return embedded
 
 

@@ -36,11 +36,11 @@ def meta(doc_id):
 
 
 class Bench:
-    """An adapter with its documents."""
+    """An adapter with its documents, without journal unless a test asks for it: a replayed answer tests nothing."""
 
-    def __init__(self, docs, **arguments):
+    def __init__(self, docs, kind=MedTasksTiny, **arguments):
         self.docs = docs
-        self.adapter = MedTasksTiny(**{"device": "cpu", **arguments})
+        self.adapter = kind(**{"device": "cpu", "journal": False, **arguments})
         self.adapter.task_dict = {TASK: {SPLIT: docs}}
 
     def generation(self, doc_ids=None, visual=to_visual, **gen_kwargs):
@@ -73,6 +73,12 @@ def one_thread():
     torch.set_num_threads(1)
 
 
+@pytest.fixture(autouse=True)
+def own_home(monkeypatch, tmp_path):
+    """Journals and prepared data of a test are its own."""
+    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "home"))
+
+
 @pytest.fixture(scope="session")
 def docs():
     return make_docs()
@@ -84,7 +90,7 @@ def bench(docs):
     return Bench(docs, batch_size=5)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def new_bench(docs):
     return lambda **arguments: Bench(arguments.pop("docs", docs), **arguments)
 

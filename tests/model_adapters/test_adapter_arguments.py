@@ -20,7 +20,8 @@ def refusal(**arguments):
 def test_a_misspelt_argument_is_answered_with_its_near_match_and_the_known_ones():
     assert refusal(sed=0) == (
         "medtasks_tiny has no argument 'sed'; did you mean 'seed'? "
-        "Known: batch_size, device, max_batch_size, max_failed, max_new_tokens, seed."
+        "Known: batch_size, batch_tokens, device, feature_cache_mb, journal, loglikelihood_format, max_batch_size, "
+        "max_failed, max_new_tokens, prefix_cache, seed, token_counts."
     )
 
 
@@ -45,6 +46,12 @@ def test_an_argument_unlike_any_is_answered_with_the_known_ones():
 )
 def test_an_impossible_value_is_named_with_what_is_wanted(name, value, wanted):
     assert refusal(**{name: value}) == f"medtasks_tiny: argument '{name}' must be {wanted}, not '{value}'."
+
+
+def test_a_text_that_is_no_choice_is_answered_with_the_choices():
+    assert refusal(loglikelihood_format="xml") == (
+        "medtasks_tiny: argument 'loglikelihood_format' must be pair or json, not 'xml'."
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,154 @@
+"""Scoring all options of a question with one pass over its image and prompt."""
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Protocol
+
+import torch
+
+from .batching import Encoded, PaddedBatch, pad_left
+from .feature_cache import content_key
+from .scoring import Continuation, Likelihood, in_full_precision, likelihood
+
+
+class CachingModel(Protocol):
+    """The part of an adapter that is needed here, see ``MedicalAdapter``."""
+
+    device: torch.device
+
+    @property
+    def language_model(self) -> Any:
+        """The causal language model."""
+
+    @property
+    def pad_id(self) -> int:
+        """Token id to fill up with."""
+
+    def model_inputs(self, batch: PaddedBatch) -> dict[str, Any]:
+        """Return the inputs for prompts."""
+
+    def continuation_inputs(self, ids: torch.Tensor, contexts: PaddedBatch) -> dict[str, Any]:
+        """Return the inputs for text after cached prompts."""
+
+
+def group_by_prefix(items: Sequence[Continuation]) -> list[list[int]]:
+    """Return groups of places in ``items`` with the same images and the same tokens before the continuation.
+
+    An option that a tokenizer merges with the end of its prompt has other tokens there, and hence a group of its own.
+    """
+    groups: dict[Hashable, list[int]] = {}
+    for place, item in enumerate(items):
+        pixels = item.sequence.pixels
+        digest = None if pixels is None else content_key(pixels)
+        prefix = tuple(item.sequence.ids[: -item.tokens])
+        groups.setdefault((digest, prefix), []).append(place)
+    return list(groups.values())
+
+
+def score_by_question(
+    items: Sequence[Continuation],
+    model: CachingModel,
+    score_whole: Callable[[Sequence[Continuation]], list[Likelihood]],
+) -> list[Likelihood]:
+    """Score a batch; the options of a question share their prompt, and what stands alone is scored with its own.
+
+    Args:
+        items: The batch.
+        model: The adapter.
+        score_whole: Scores continuations that share nothing.
+    """
+    groups = group_by_prefix(items)
+    alone = [group[0] for group in groups if len(group) == 1]
+    shared = [group for group in groups if len(group) > 1]
+    scores: dict[int, Likelihood] = {}
+    if alone:
+        scores |= zip(alone, score_whole([items[place] for place in alone]), strict=True)
+    if shared:
+        for group, of_group in zip(
+            shared, score_shared([[items[place] for place in group] for group in shared], model), strict=True
+        ):
+            scores |= zip(group, of_group, strict=True)
+    return [scores[place] for place in range(len(items))]
+
+
+def score_shared(questions: Sequence[Sequence[Continuation]], model: CachingModel) -> list[list[Likelihood]]:
+    """Score the options of several questions: the prompts once, then what is left of the options once.
+
+    The last logits of a prompt serve the first token of each of its options. The keys and values of the prompts are
+    repeated per option, and the remaining tokens, padded on the right, are run on them. Logits exist for the last
+    column of the prompts and for the options' tokens only.
+
+    Args:
+        questions: Per question its options, which differ in nothing but the continuation.
+        model: The adapter.
+
+    Returns:
+        Per question the likelihoods of its options.
+
+    Raises:
+        MedTasksError: A score is not finite.
+    """
+    prompts = [_prompt(options[0]) for options in questions]
+    contexts = pad_left(prompts, model.pad_id, model.device)
+    # use_cache is asked for in the call, because a checkpoint's configuration may have switched it off.
+    passed = model.language_model(**model.model_inputs(contexts), logits_to_keep=1, use_cache=True)
+    options = [option for question in questions for option in question]
+    row_of = torch.tensor([row for row, question in enumerate(questions) for _ in question], device=model.device)
+    tokens = [list(option.sequence.ids[-option.tokens :]) for option in options]
+    first = torch.tensor([ids[0] for ids in tokens], device=model.device)
+    losses, hits = _measured(passed.logits[:, -1][row_of], first)
+    longer = [place for place, ids in enumerate(tokens) if len(ids) > 1]
+    later: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+    if longer:
+        rows = row_of[torch.tensor(longer, device=model.device)]
+        cache = passed.past_key_values
+        del passed  # its logits and states are not needed beside the repeated cache
+        cache.batch_select_indices(rows)
+        rest = _rest([tokens[place] for place in longer], rows, contexts, cache, model)
+        later = dict(zip(longer, rest, strict=True))
+    none = losses.new_empty(0), hits.new_empty(0)
+    scored = []
+    for place in range(len(options)):
+        more_losses, more_hits = later.get(place, none)
+        whole = torch.cat([losses[place : place + 1], more_losses])
+        scored.append(likelihood(whole, bool(hits[place]) and bool(more_hits.all())))
+    scores = iter(scored)
+    return [[next(scores) for _ in question] for question in questions]
+
+
+def _prompt(option: Continuation) -> Encoded:
+    return Encoded(option.sequence.ids[: -option.tokens], option.sequence.pixels)
+
+
+def _measured(logits: torch.Tensor, targets: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return losses in nats and whether the target is the most likely token, both of the shape of ``targets``."""
+    logits = in_full_precision(logits)
+    losses = logits.logsumexp(-1) - logits.gather(-1, targets[..., None])[..., 0]
+    return losses.cpu(), (logits.argmax(-1) == targets).cpu()
+
+
+def _rest(
+    tokens: Sequence[Sequence[int]], rows: torch.Tensor, contexts: PaddedBatch, cache: Any, model: CachingModel
+) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """Score the second and later tokens of options, of which each has its row in the cache (that grows in place)."""
+    length = max(map(len, tokens)) - 1
+    ids = torch.full((len(tokens), length + 1), model.pad_id, dtype=torch.long)
+    for row, option in enumerate(tokens):
+        ids[row, : len(option)] = torch.tensor(option, dtype=torch.long)
+    # Where an option ends, its last token is not fed: it predicts nothing that is scored.
+    real = torch.tensor([len(option) - 1 for option in tokens])[:, None] > torch.arange(length)
+    ids, real = ids.to(model.device), real.to(model.device)
+    own = PaddedBatch(
+        contexts.ids[rows],
+        contexts.attention_mask[rows],
+        contexts.position_ids[rows],
+        [contexts.pixels[row] for row in rows.tolist()],
+    )
+    places = own.attention_mask.sum(-1, keepdim=True) + torch.arange(length, device=model.device)
+    inputs = {
+        "attention_mask": torch.cat([own.attention_mask, real.to(own.attention_mask)], dim=-1),
+        "position_ids": places,
+        **model.continuation_inputs(ids[:, :-1], own),
+    }
+    logits = model.language_model(**inputs, past_key_values=cache, use_cache=True).logits
+    losses, hits = _measured(logits, ids[:, 1:])
+    return [(losses[row, : len(option) - 1], hits[row, : len(option) - 1]) for row, option in enumerate(tokens)]

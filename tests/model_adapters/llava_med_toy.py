@@ -1,0 +1,203 @@
+"""Small random LLaVA-Med checkpoints in the published layout, and documents to ask them about."""
+
+import io
+import json
+import random
+
+import numpy as np
+import sentencepiece
+import torch
+from lmms_eval.api.instance import Instance
+from medtasks.model_adapters.llava_med import LlavaMed
+from PIL import Image
+from safetensors.torch import save_file
+from transformers import (
+    CLIPVisionConfig,
+    CLIPVisionModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+)
+
+WIDTH, SEEN, PATCHES, VOCABULARY = 64, 32, 4, 360
+SHARDS = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
+TOWER = "model.vision_tower.vision_tower.vision_model."
+LANGUAGE = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": WIDTH,
+    "intermediate_size": 96,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "rms_norm_eps": 1e-5,
+    "rope_theta": 1e6,
+    "sliding_window": None,
+    "max_position_embeddings": 512,
+}
+VISION = {
+    "hidden_size": SEEN,
+    "intermediate_size": 64,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 2,
+    "image_size": 28,
+    "patch_size": 14,
+}
+MULTIMODAL = {
+    "mm_hidden_size": SEEN,
+    "mm_vision_select_layer": -2,
+    "mm_vision_select_feature": "patch",
+    "mm_vision_tower": "openai/clip-vit-large-patch14-336",
+    "tokenizer_model_max_length": 256,
+}
+V15 = LANGUAGE | MULTIMODAL | {
+    "model_type": "llava_mistral",
+    "mm_projector_type": "mlp2x_gelu",
+    "image_aspect_ratio": "pad",
+}  # fmt: skip
+
+
+def write_tokenizer(folder):
+    lines = [
+        "is the left lung clear?",
+        "choose one option.",
+        "answer: yes",
+        "a large effusion",
+        "no nodule",
+        "Human: Hi",
+    ]
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(lines),
+        model_writer=model,
+        vocab_size=330,
+        model_type="bpe",
+        byte_fallback=True,
+        normalization_rule_name="identity",
+        remove_extra_whitespaces=False,
+        hard_vocab_limit=False,
+        minloglevel=2,
+    )
+    (folder / "tokenizer.model").write_bytes(model.getvalue())
+
+
+def drawn(module, seed):
+    """Random weights of a module by name, large enough that image and text both matter; norms near 1."""
+    generator = torch.Generator().manual_seed(seed)
+    weights = {}
+    for name, weight in module.state_dict().items():
+        fan = weight[0].numel() if weight.dim() > 1 and "embed_tokens" not in name else 1
+        noise = torch.randn(weight.shape, generator=generator) * (2.0 / fan**0.5 if weight.dim() > 1 else 0.1)
+        weights[name] = noise + (1.0 if weight.dim() == 1 and "norm" in name and name.endswith("weight") else 0.0)
+    return weights
+
+
+def tower(seed):
+    return drawn(CLIPVisionModel(CLIPVisionConfig(**VISION)), seed)
+
+
+def write_tower(folder, seed=7):
+    folder.mkdir()
+    extra = {"logit_scale": torch.ones(()), "text_model.final_layer_norm.bias": torch.ones(3)}
+    save_file(
+        {f"vision_model.{name}": weight for name, weight in tower(seed).items()}
+        | extra
+        | {"vision_model.embeddings.position_ids": torch.arange(PATCHES + 1)[None]},
+        folder / "model.safetensors",
+    )
+    (folder / "config.json").write_text(json.dumps({"model_type": "clip", "vision_config": VISION}))
+    return folder
+
+
+def write_v15(folder, seed=1):
+    folder.mkdir()
+    write_tokenizer(folder)
+    (folder / "config.json").write_text(json.dumps(V15))
+    language = drawn(MistralForCausalLM(MistralConfig(**LANGUAGE)), seed)
+    halves = torch.nn.Sequential(torch.nn.Linear(SEEN, WIDTH), torch.nn.GELU(), torch.nn.Linear(WIDTH, WIDTH))
+    projector = {f"model.mm_projector.{name}": weight for name, weight in drawn(halves, seed + 1).items()}
+    inside = {TOWER + name: weight for name, weight in tower(seed + 2).items()}
+    positions = {TOWER + "embeddings.position_ids": torch.arange(PATCHES + 1)[None]}
+    shards = [language, projector | inside | positions]
+    index = {}
+    for name, shard in zip(SHARDS, shards, strict=True):
+        save_file(shard, folder / name)
+        index |= dict.fromkeys(shard, name)
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": index}))
+    return folder
+
+
+def adapter(folder, **given):
+    defaults = {"vision_tower": str(folder.parent / "clip"), "dtype": "float32", "device": "cpu", "journal": "false"}
+    return LlavaMed(pretrained=str(folder), **(defaults | given))
+
+
+def photo(seed=0, size=(50, 40)):
+    values = np.random.default_rng(seed).integers(0, 255, (5, 4, 3), dtype=np.uint8)
+    return Image.fromarray(values).resize(size)
+
+
+def write_v10(root):
+    """LLaMA, its delta with three more tokens, and the two added up."""
+    shape = {
+        key: LANGUAGE[key] for key in ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
+    }
+    base = drawn(LlamaForCausalLM(LlamaConfig(vocab_size=VOCABULARY, **shape)), 11)
+    delta = drawn(LlamaForCausalLM(LlamaConfig(vocab_size=VOCABULARY + 3, **shape)), 12)
+    projector = {
+        f"model.mm_projector.{name}": weight for name, weight in drawn(torch.nn.Linear(SEEN, WIDTH), 13).items()
+    }
+    base, delta, projector = ({key: weight.half() for key, weight in part.items()} for part in (base, delta, projector))
+    merged = {key: weight.clone() for key, weight in delta.items()}
+    for key, weight in base.items():
+        merged[key][: len(weight)] += weight
+    added = dict(zip(("<im_patch>", "<im_start>", "<im_end>"), range(VOCABULARY, VOCABULARY + 3), strict=True))
+    config = shape | MULTIMODAL | {
+        "model_type": "llava", "vocab_size": VOCABULARY + 3, "rms_norm_eps": 1e-6, "mm_use_im_start_end": True,
+    }  # fmt: skip
+    for name, state in (("llama", base), ("delta", delta | projector), ("merged", merged | projector)):
+        (root / name).mkdir()
+        torch.save(
+            state | {"model.layers.0.self_attn.rotary_emb.inv_freq": torch.ones(8)}, root / name / "pytorch_model.bin"
+        )
+        write_tokenizer(root / name)
+        (root / name / "config.json").write_text(json.dumps(config))
+        (root / name / "added_tokens.json").write_text(json.dumps(added))
+    write_tower(root / "clip")
+    return merged
+
+
+def make_docs(count=9):
+    words, drawer, docs = ("the", "left", "lung", "is", "clear", "nodule", "effusion", "normal"), random.Random(0), []
+    for number in range(count):
+        images = [photo(number)] if number % 4 else [photo(number), photo(number + 50, (30, 70))]
+        docs.append({"q": " ".join(drawer.choices(words, k=drawer.randint(2, 12))) + "?", "images": images})
+    docs[-1]["images"] = []
+    return docs
+
+
+DOCS = make_docs()
+
+
+def requests(kind, details):
+    return [
+        Instance(
+            request_type=kind,
+            arguments=(doc["q"], detail, lambda doc: doc["images"], number, "toy", "test"),
+            idx=option,
+            metadata={"task": "toy", "doc_id": number, "repeats": 1},
+        )
+        for number, doc in enumerate(DOCS)
+        for option, detail in enumerate(details)
+    ]
+
+
+OPTIONS = (" yes", " a large effusion in the left lung", "no nodule")
+GREEDY = {"until": ["\n\n"], "max_new_tokens": 10, "do_sample": False, "temperature": 0}
+
+
+def run(model):
+    model.task_dict = {"toy": {"test": DOCS}}
+    return model.loglikelihood(requests("loglikelihood", OPTIONS)), model.generate_until(
+        requests("generate_until", [GREEDY])
+    )

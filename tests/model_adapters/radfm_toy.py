@@ -1,0 +1,198 @@
+"""A small random checkpoint in RadFM's published layout, and its vision part written a second time."""
+
+import io
+import json
+import math
+import shutil
+
+import sentencepiece
+import torch
+from medtasks.model_adapters.radfm import RadFM
+from PIL import Image
+
+HIDDEN, INNER, LAYERS, HEADS = 32, 48, 2, 2
+WIDTH, MLP, DEPTH, PATCH, GRID, FRAMES, LATENTS, RESAMPLERS = 24, 40, 2, 4, 4, 16, 3, 2
+SIDE = GRID * PATCH
+E, V, P = "embedding_layer.", "embedding_layer.vision_encoder.", "embedding_layer.perceiver."
+
+
+def write_tokenizer(folder):
+    lines = ["is the left lung clear?", "choose one option.", "answer: yes", "a large effusion", "no nodule"]
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(lines),
+        model_writer=model,
+        model_type="bpe",
+        vocab_size=310,
+        byte_fallback=True,
+        normalization_rule_name="identity",
+        remove_extra_whitespaces=False,
+        unk_id=0,
+        bos_id=1,
+        eos_id=2,
+        hard_vocab_limit=False,
+        minloglevel=2,
+    )
+    (folder / "tokenizer.model").write_bytes(model.getvalue())
+    return sentencepiece.SentencePieceProcessor(model_proto=model.getvalue()).GetPieceSize()
+
+
+def norm(prefix, width):
+    return {f"{prefix}.weight": (width,), f"{prefix}.bias": (width,)}
+
+
+def language_shapes(words):
+    shapes = {"lang_model.model.embed_tokens.weight": (words, HIDDEN), "lang_model.lm_head.weight": (words, HIDDEN)}
+    shapes["lang_model.model.norm.weight"] = (HIDDEN,)
+    for layer in range(LAYERS):
+        at = f"lang_model.model.layers.{layer}."
+        shapes |= {f"{at}self_attn.{name}_proj.weight": (HIDDEN, HIDDEN) for name in "qkvo"}
+        shapes |= {f"{at}mlp.{name}_proj.weight": (INNER, HIDDEN) for name in ("gate", "up")}
+        shapes |= {f"{at}mlp.down_proj.weight": (HIDDEN, INNER), f"{at}input_layernorm.weight": (HIDDEN,)}
+        shapes |= {f"{at}post_attention_layernorm.weight": (HIDDEN,)}
+        shapes |= {f"{at}self_attn.rotary_emb.inv_freq": (HIDDEN // HEADS // 2,)}
+    return shapes
+
+
+def vision_shapes():
+    voxels = PATCH * PATCH * 4 * 3
+    shapes = norm(f"{V}to_patch_embedding.1", voxels) | norm(f"{V}to_patch_embedding.3", WIDTH)
+    shapes |= {f"{V}to_patch_embedding.2.weight": (WIDTH, voxels), f"{V}to_patch_embedding.2.bias": (WIDTH,)}
+    for axis, count in {"row": GRID, "col": GRID, "dep": FRAMES}.items():
+        shapes[f"{V}pos_embedding.{axis}_embed.weight"] = (count, WIDTH // 3)
+    for layer in range(DEPTH):
+        at = f"{V}transformer.layers.{layer}."
+        shapes |= norm(f"{at}0.norm", WIDTH) | norm(f"{at}1.norm", WIDTH)
+        shapes |= {f"{at}0.fn.to_qkv.weight": (1536, WIDTH), f"{at}0.fn.to_out.0.weight": (WIDTH, 512)}
+        shapes |= {f"{at}0.fn.to_out.0.bias": (WIDTH,), f"{at}1.fn.net.0.weight": (MLP, WIDTH)}
+        shapes |= {f"{at}1.fn.net.0.bias": (MLP,), f"{at}1.fn.net.3.weight": (WIDTH, MLP)}
+        shapes |= {f"{at}1.fn.net.3.bias": (WIDTH,)}
+    return shapes
+
+
+def resampler_shapes():
+    shapes = {f"{P}latents": (LATENTS, WIDTH)} | norm(f"{P}norm", WIDTH)
+    for layer in range(RESAMPLERS):
+        at = f"{P}layers.{layer}."
+        shapes |= norm(f"{at}0.norm_media", WIDTH) | norm(f"{at}0.norm_latents", WIDTH) | norm(f"{at}1.0", WIDTH)
+        shapes |= {f"{at}0.to_q.weight": (512, WIDTH), f"{at}0.to_kv.weight": (1024, WIDTH)}
+        shapes |= {f"{at}0.to_out.weight": (WIDTH, 512), f"{at}1.1.weight": (4 * WIDTH, WIDTH)}
+        shapes |= {f"{at}1.3.weight": (WIDTH, 4 * WIDTH)}
+    return shapes | {f"{E}fc.weight": (HIDDEN, WIDTH), f"{E}fc.bias": (HIDDEN,), f"{E}figure_token_weight": (2, HIDDEN)}
+
+
+UNUSED = {
+    f"{E}bert_model.embeddings.position_ids": (1, 4),
+    f"{E}bert_projection_fc.weight": (3, 3),
+    f"{E}transformer_decoder.layers.0.norm1.weight": (3,),
+    f"{E}transformer_decoder_mlp.2.bias": (3,),
+    f"{E}cls_head.weight": (1, 3),
+    f"{E}output_upscaling.1.running_mean": (3,),
+}
+
+
+def draw(shapes):
+    """Random weights: matrices with unit gain, norms near 1, so that every tensor matters."""
+    generator = torch.Generator().manual_seed(3)
+    state = {}
+    for key, shape in shapes.items():
+        drawn = torch.randn(shape, generator=generator)
+        if len(shape) > 1:
+            scale = 1.0 if ("embed" in key and "patch" not in key) or "latents" in key else 2 / math.sqrt(shape[1])
+            state[key] = drawn * scale
+        else:
+            state[key] = 0.2 * drawn + (0.0 if key.endswith("bias") else 1.0)
+    return state
+
+
+def write_toy(folder):
+    """Write the files of a checkpoint as they are published; returns the folder."""
+    (folder / "Language_files").mkdir()
+    words = write_tokenizer(folder / "Language_files")
+    state = draw(language_shapes(words) | vision_shapes() | resampler_shapes() | UNUSED)
+    state[f"{E}weight"] = state["lang_model.model.embed_tokens.weight"]
+    for key in [key for key in state if key.endswith("inv_freq")]:
+        state[key] = torch.full_like(state[key], 7.0)  # wrong on purpose: the stored tables must not be used
+    torch.save(state, folder / "pytorch_model.bin")
+    config = {"num_hidden_layers": LAYERS, "num_attention_heads": HEADS, "bos_token_id": 0, "eos_token_id": 1}
+    (folder / "Language_files" / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+def write_changed(published, folder, change):
+    """Write the checkpoint again with a changed state; returns its folder."""
+    shutil.copytree(published, folder, dirs_exist_ok=True)
+    state = torch.load(published / "pytorch_model.bin")
+    change(state)
+    torch.save(state, folder / "pytorch_model.bin")
+    return folder
+
+
+def put(key, value):
+    """Return a change that sets a tensor."""
+    return lambda state: state.__setitem__(key, value)
+
+
+def adapter(folder, **given):
+    given = {"device": "cpu", "dtype": "float32", "journal": False, "max_new_tokens": 6} | given
+    return RadFM(**{"pretrained": str(folder)} | given)
+
+
+def photo(seed=0, size=(30, 21)):
+    generator = torch.Generator().manual_seed(seed)
+    values = torch.randint(0, 256, (size[1], size[0], 3), dtype=torch.uint8, generator=generator)
+    return Image.fromarray(values.numpy())
+
+
+def layer_norm(x, state, key):
+    centred = x - x.mean(-1, keepdim=True)
+    scaled = centred / (centred.pow(2).mean(-1, keepdim=True) + 1e-5).sqrt()
+    return scaled * state[f"{key}.weight"] + state[f"{key}.bias"]
+
+
+def attend(queries, keys, values):
+    """Eight heads of width 64, written with loops."""
+    heads = []
+    for head in range(8):
+        q, k, v = (x[:, 64 * head : 64 * head + 64] for x in (queries, keys, values))
+        heads.append((q @ k.T / 8).softmax(-1) @ v)
+    return torch.cat(heads, dim=-1)
+
+
+def plain_features(state, volume):
+    """The vision part from its description: one volume (3, height, width, depth), no module of the adapter."""
+    height, width, depth = (size // patch for size, patch in zip(volume.shape[1:], (PATCH, PATCH, 4), strict=True))
+    tokens = []
+    for r in range(height):
+        for c in range(width):
+            for d in range(depth):
+                cube = volume[:, r * PATCH :, c * PATCH :, d * 4 :][:, :PATCH, :PATCH, :4]
+                place = [
+                    state[f"{V}pos_embedding.{axis}_embed.weight"][(at + 1) * (size // n) - 1]
+                    for axis, at, n, size in (
+                        ("row", r, height, GRID),
+                        ("col", c, width, GRID),
+                        ("dep", d, depth, FRAMES),
+                    )
+                ]
+                flat = layer_norm(cube.permute(1, 2, 3, 0).reshape(-1), state, f"{V}to_patch_embedding.1")
+                token = flat @ state[f"{V}to_patch_embedding.2.weight"].T + state[f"{V}to_patch_embedding.2.bias"]
+                tokens.append(layer_norm(token, state, f"{V}to_patch_embedding.3") + torch.cat(place))
+    x = torch.stack(tokens)
+    for layer in range(DEPTH):
+        at = f"{V}transformer.layers.{layer}."
+        q, k, v = (layer_norm(x, state, f"{at}0.norm") @ state[f"{at}0.fn.to_qkv.weight"].T).split(512, dim=-1)
+        x = x + attend(q, k, v) @ state[f"{at}0.fn.to_out.0.weight"].T + state[f"{at}0.fn.to_out.0.bias"]
+        inner = layer_norm(x, state, f"{at}1.norm") @ state[f"{at}1.fn.net.0.weight"].T + state[f"{at}1.fn.net.0.bias"]
+        active = inner * (1 + torch.erf(inner / math.sqrt(2))) / 2
+        x = x + active @ state[f"{at}1.fn.net.3.weight"].T + state[f"{at}1.fn.net.3.bias"]
+    latents = state[f"{P}latents"]
+    for layer in range(RESAMPLERS):
+        at = f"{P}layers.{layer}."
+        asking = layer_norm(latents, state, f"{at}0.norm_latents")
+        known = torch.cat([layer_norm(x, state, f"{at}0.norm_media"), asking]) @ state[f"{at}0.to_kv.weight"].T
+        answers = attend(asking @ state[f"{at}0.to_q.weight"].T, known[:, :512], known[:, 512:])
+        latents = latents + answers @ state[f"{at}0.to_out.weight"].T
+        inner = layer_norm(latents, state, f"{at}1.0") @ state[f"{at}1.1.weight"].T
+        latents = latents + (inner * (1 + torch.erf(inner / math.sqrt(2))) / 2) @ state[f"{at}1.3.weight"].T
+    return layer_norm(latents, state, f"{P}norm") @ state[f"{E}fc.weight"].T + state[f"{E}fc.bias"]

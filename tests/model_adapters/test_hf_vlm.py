@@ -1,0 +1,429 @@
+"""``hf_vlm`` on tiny checkpoints of nine architectures, against forward passes and generation written here."""
+
+import gc
+import importlib.util
+import json
+import math
+import shutil
+import weakref
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from lmms_eval.api.instance import Instance
+from medtasks.model_adapters import hf_vlm_scoring
+from medtasks.model_adapters.checkpoint import CheckpointError
+from medtasks.model_adapters.generation import GenerationSettings
+from medtasks.model_adapters.hf_vlm import HfVlm
+from medtasks.model_adapters.hf_vlm_loading import HfVlmArguments, check_arguments
+from medtasks.model_adapters.hf_vlm_logits import tail_logits
+from PIL import Image
+from transformers import AutoModelForImageTextToText, AutoProcessor
+
+from medtasks.errors import AdapterArgumentError, MedTasksError
+
+_spec = importlib.util.spec_from_file_location("tiny_hf_models", Path(__file__).with_name("tiny_hf_models.py"))
+tiny_hf_models = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(tiny_hf_models)
+
+ARCHITECTURES = ["llava", "llava_next", "qwen2_5_vl", "qwen3_vl", "gemma3", "idefics3", "internvl", "mllama"]
+OPTIONS = (" yes", "a large effusion in the right lung", " no")
+QWEN_IMAGE = "<|vision_start|><|image_pad|><|vision_end|>"
+BARE_IMAGE = {"llava": "<image>\n", "llava_next": "<image>\n", "qwen2_5_vl": QWEN_IMAGE, "qwen3_vl": QWEN_IMAGE}
+BARE_IMAGE |= {"gemma3": "<start_of_image>", "idefics3": "<image>", "internvl": "<IMG_CONTEXT>\n"}
+BARE_IMAGE |= {"mllama": "<|image|>", "paligemma": "<image>"}
+
+
+def picture(seed, width, height):
+    pixels = np.random.default_rng(seed).integers(0, 255, (height, width, 3), dtype=np.uint8)
+    return Image.fromarray(pixels).resize((2 * width, 2 * height))
+
+
+DOCS = [
+    {"question": "Is it clear?", "images": [picture(0, 10, 15)]},
+    {"question": "Is there a large effusion in the right lung, or is it the left one?", "images": [picture(1, 30, 10)]},
+    {"question": "No image: no nodule?", "images": []},
+    {"question": "Which one?", "images": [picture(2, 9, 9), picture(3, 20, 24)]},
+    {"question": "Answer", "images": []},
+    {"question": "Grey?", "images": [picture(4, 12, 12).convert("L")]},
+]
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory):
+    built = {}
+
+    def get(name):
+        if name not in built:
+            built[name] = tiny_hf_models.build(name, tmp_path_factory.mktemp("hf") / name)
+        return built[name]
+
+    return get
+
+
+@pytest.fixture(scope="session")
+def parts(folder):
+    """Model and processor, loaded without the adapter."""
+    loaded = {}
+
+    def get(name):
+        if name not in loaded:
+            source = folder(name)
+            loaded[name] = AutoModelForImageTextToText.from_pretrained(source), AutoProcessor.from_pretrained(source)
+        return loaded[name]
+
+    return get
+
+
+@pytest.fixture
+def adapter(folder):
+    def get(name, **arguments):
+        built = HfVlm(
+            **{"pretrained": str(folder(name)), "device": "cpu", "batch_size": 7, "journal": False} | arguments
+        )
+        built.task_dict = {"toy": {"test": DOCS}}
+        return built
+
+    return get
+
+
+def instance(kind, doc_id, detail, index=0, question=None):
+    return Instance(
+        request_type=kind,
+        arguments=(question or DOCS[doc_id]["question"], detail, lambda doc: doc["images"], doc_id, "toy", "test"),
+        idx=index,
+        metadata={"task": "toy", "doc_id": doc_id, "repeats": 1},
+    )
+
+
+def scoring(doc_ids, options=OPTIONS):
+    return [instance("loglikelihood", doc, option, n) for doc in doc_ids for n, option in enumerate(options)]
+
+
+def generation(doc_ids, **settings):
+    settings = {"until": [], "max_new_tokens": 10, "do_sample": False} | settings
+    return [instance("generate_until", doc, settings) for doc in doc_ids]
+
+
+def plain_inputs(processor, name, chat, question, images, behind=""):
+    """One unpadded sample, by hand."""
+    if chat:
+        content = [{"type": "image"} for _ in images] + [{"type": "text", "text": question}]
+        text = processor.apply_chat_template([{"role": "user", "content": content}], add_generation_prompt=True)
+    else:
+        text = BARE_IMAGE[name] * len(images) + question
+    given = {"images": [[image.convert("RGB") for image in images]]} if images else {}
+    starts = text.startswith(processor.tokenizer.bos_token)
+    inputs = processor(text=[text + behind], **given, add_special_tokens=not starts, return_tensors="pt")
+    return {key: value for key, value in inputs.items() if key != "labels"}
+
+
+def plain_score(parts, name, chat, doc, option):
+    """Mean loss and greedy flag, with no padding, no batch, no cache and no part of the adapter."""
+    model, processor = parts
+    context = plain_inputs(processor, name, chat, doc["question"], doc["images"])["input_ids"][0].tolist()
+    inputs = plain_inputs(processor, name, chat, doc["question"], doc["images"], option)
+    ids = inputs["input_ids"][0].tolist()
+    assert ids[: len(context)] == context
+    with torch.no_grad():
+        logs = model(**inputs).logits[0].double().log_softmax(-1)[len(context) - 1 : -1]
+    losses = [-row[token].item() for row, token in zip(logs, ids[len(context) :], strict=True)]
+    return sum(losses) / len(losses), logs.argmax(-1).tolist() == ids[len(context) :]
+
+
+@pytest.mark.parametrize("chat", [True, False], ids=["chat", "bare"])
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_scores_are_those_of_a_plain_forward_pass(adapter, parts, name, chat):
+    """Batches of 7 over images of several sizes, two images, none, and prompts of very different length."""
+    expected = [plain_score(parts(name), name, chat, doc, option) for doc in DOCS for option in OPTIONS]
+    for prefix_cache in (True, False):
+        built = adapter(name, chat_template=chat, prefix_cache=prefix_cache)
+        got = built.loglikelihood(scoring(range(len(DOCS))))
+        assert [pair[0] for pair in got] == pytest.approx([pair[0] for pair in expected], abs=1e-4)
+        assert [pair[1] for pair in got] == [pair[1] for pair in expected]
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_replies_are_those_of_generate_on_each_sample_alone(adapter, parts, name):
+    model, processor = parts(name)
+    ends = {processor.tokenizer.eos_token_id, processor.tokenizer.convert_tokens_to_ids("<|end|>")}
+    expected = []
+    for doc in DOCS:
+        inputs = plain_inputs(processor, name, True, doc["question"], doc["images"])
+        ids = model.generate(**inputs, max_new_tokens=10, do_sample=False)[0, inputs["input_ids"].shape[1] :].tolist()
+        stop = next((place for place, token in enumerate(ids) if token in ends), len(ids))
+        expected.append(processor.tokenizer.decode(ids[:stop], skip_special_tokens=True).strip())
+    got = adapter(name).generate_until(generation(range(len(DOCS))))
+    assert got == expected
+    assert len(set(got)) > 3
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_a_batch_gives_what_single_samples_give(adapter, name):
+    single, batch = adapter(name, batch_size=1), adapter(name, batch_size=18)
+    alone = single.loglikelihood(scoring(range(len(DOCS))))
+    assert [pair[0] for pair in batch.loglikelihood(scoring(range(len(DOCS))))] == pytest.approx(
+        [pair[0] for pair in alone], abs=1e-5
+    )
+    assert batch.generate_until(generation(range(len(DOCS)))) == single.generate_until(generation(range(len(DOCS))))
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_the_image_matters(adapter, name):
+    built = adapter(name)
+    first, second = (built.encode_pair("Clear?", " yes", [picture(seed, 12, 12)]) for seed in (5, 6))
+    assert abs(built.score_batch([first])[0].mean - built.score_batch([second])[0].mean) > 1e-4
+
+
+def test_a_model_that_closes_its_prompts_and_reads_them_in_both_directions(adapter, parts):
+    """PaliGemma puts a line break behind every text; what follows it is causal, what precedes it is not."""
+    model, processor = parts("paligemma")
+    docs = [number for number, doc in enumerate(DOCS) if doc["images"]]
+    expected = []
+    for doc in docs:
+        inputs = plain_inputs(processor, "paligemma", False, DOCS[doc]["question"], DOCS[doc]["images"])
+        for option in OPTIONS:
+            ids = processor.tokenizer(option, add_special_tokens=False)["input_ids"]
+            tail = torch.tensor([ids])
+            given = inputs | {
+                "input_ids": torch.cat([inputs["input_ids"], tail], 1),
+                "attention_mask": torch.ones_like(torch.cat([inputs["input_ids"], tail], 1)),
+                "token_type_ids": torch.cat([torch.zeros_like(inputs["input_ids"]), torch.ones_like(tail)], 1),
+            }
+            with torch.no_grad():
+                logs = model(**given).logits[0].log_softmax(-1)[-len(ids) - 1 : -1]
+            expected.append(-logs.gather(1, tail.T).mean().item())
+    for arguments in ({}, {"prefix_cache": False}, {"batch_size": 1}):
+        built = adapter("paligemma", chat_template=False, **arguments)
+        got = [pair[0] for pair in built.loglikelihood(scoring(docs))]
+        assert got == pytest.approx(expected, abs=1e-4)
+
+
+def test_what_generation_writes_is_greedy_and_another_token_is_not(adapter, parts):
+    words, built, found = parts("llava")[1].tokenizer, adapter("llava"), 0
+    for doc_id, reply in enumerate(built.generate_until(generation(range(len(DOCS)), max_new_tokens=1))):
+        if reply and len(words(reply, add_special_tokens=False)["input_ids"]) == 1:
+            plain = plain_score(parts("llava"), "llava", True, DOCS[doc_id], reply)
+            (pair,) = built.loglikelihood(scoring([doc_id], [reply]))
+            assert pair[1] == plain[1]
+            found += pair[1]
+            assert built.loglikelihood(scoring([doc_id], [reply + "~"]))[0][1] is False
+    assert found
+
+
+def test_a_leading_blank_is_part_of_the_continuation(adapter, parts):
+    words, built = parts("llava")[1].tokenizer, adapter("llava")
+    with_blank, without = (built.encode_pair("Clear?", text, []) for text in (" yes", "yes"))
+    for item, text in ((with_blank, " yes"), (without, "yes")):
+        assert list(item.sequence.ids[-item.tokens :]) == words(text, add_special_tokens=False)["input_ids"]
+    assert built.score_batch([with_blank])[0].total != pytest.approx(built.score_batch([without])[0].total)
+
+
+def test_tokens_merged_at_the_seam_are_scored_after_the_common_prefix(adapter, parts):
+    model, processor = parts("llava")
+    built = adapter("llava", chat_template=False)
+    context, whole = (processor.tokenizer(text)["input_ids"] for text in ("Is the le", "Is the left lung"))
+    common = next(n for n, pair in enumerate(zip(context, whole, strict=False)) if pair[0] != pair[1])
+    assert common < len(context)
+    with torch.no_grad():
+        logs = model(input_ids=torch.tensor([whole])).logits[0].log_softmax(-1)
+    expected = -sum(logs[place - 1, whole[place]].item() for place in range(common, len(whole)))
+    (score,) = built.score_batch([built.encode_pair("Is the le", "ft lung", [])])
+    assert score.total == pytest.approx(expected, abs=1e-4)
+    assert score.tokens == len(whole) - common
+    pair = [built.encode_pair("Is the le", text, []) for text in ("ft lung", "an", "ft lung")]
+    assert [score.total for score in built.score_batch(pair)][::2] == pytest.approx([expected] * 2, abs=1e-4)
+
+
+def test_an_empty_continuation_is_an_error_of_that_sample(adapter):
+    got = adapter("llava", max_failed=1).loglikelihood(scoring([0], ["", " yes"]))
+    assert math.isnan(got[0][0])
+    assert math.isfinite(got[1][0])
+
+
+def test_options_of_a_question_run_the_vision_tower_once(adapter):
+    built = adapter("llava")
+    items = [built.encode_pair("Clear?", option, [DOCS[0]["images"][0].copy()]) for option in OPTIONS]
+    built.score_batch(items)  # compares the ways of scoring
+    seen = []
+    built.network.model.vision_tower.register_forward_pre_hook(lambda _, given: seen.append(len(given[0])))
+    built.score_batch(items)
+    assert seen == [1]
+
+
+def test_a_way_of_scoring_that_is_wrong_is_reported_once_and_given_up(adapter, parts, monkeypatch, log):
+    expected = [plain_score(parts("qwen2_5_vl"), "qwen2_5_vl", True, DOCS[0], option)[0] for option in OPTIONS]
+
+    def shifted(*given):
+        return tail_logits(*given).roll(1, -1)
+
+    def broken(*_):
+        raise IndexError
+
+    monkeypatch.setattr(hf_vlm_scoring, "tail_logits", shifted)
+    monkeypatch.setattr(hf_vlm_scoring, "shared_logits", broken)
+    built = adapter("qwen2_5_vl")
+    for _ in range(2):
+        assert [pair[0] for pair in built.loglikelihood(scoring([0]))] == pytest.approx(expected, abs=1e-4)
+    warnings = [line for line in log if line.startswith("WARNING")]
+    assert [line.partition("scores with ")[2][:15] for line in warnings] == ["a shared prompt", "one pass differ"]
+
+
+def test_logits_of_the_prompt_are_not_computed(adapter):
+    """Whether the model has ``logits_to_keep`` or not."""
+    built, rows = adapter("llava"), []
+    inputs = built._inputs([built.encode("Clear?", [])])
+    built.network.lm_head.register_forward_hook(lambda _, given, __: rows.append(given[0].shape[1]))
+    kept = tail_logits(built.network, inputs, 3)
+    forward = built.network.forward
+
+    def without(input_ids, attention_mask, use_cache):
+        return forward(input_ids=input_ids, attention_mask=attention_mask, use_cache=use_cache)
+
+    built.network.forward = without
+    assert torch.allclose(tail_logits(built.network, inputs, 3), kept, atol=1e-5)
+    assert rows == [3, 3]
+
+
+def test_placeholders_in_the_prompt_say_where_the_images_go(adapter):
+    built, images = adapter("llava"), DOCS[3]["images"]
+    text = built.encode("First <image> then <image>?", images).text
+    assert text == "<|user|>First <image>\n then <image>\n?<|end|>\n<|assistant|>\n"
+    with pytest.raises(MedTasksError, match="holds 1 image placeholders for 2 images"):
+        built.encode("First <image>", images)
+
+
+def test_stop_tokens_of_a_template_that_the_checkpoint_does_not_name(folder, adapter, tmp_path):
+    copy = shutil.copytree(folder("llava"), tmp_path / "copy")
+    (copy / "generation_config.json").unlink()
+    words = json.loads((copy / "tokenizer_config.json").read_text())
+    words.pop("pad_token")
+    (copy / "tokenizer_config.json").write_text(json.dumps(words))
+    built = adapter("llava", pretrained=str(copy))
+    assert set(built.stop_ids) == set(built.processor.tokenizer.convert_tokens_to_ids(["</s>", "<|end|>"]))
+    original = adapter("llava")
+    assert built.generate_until(generation(range(6))) == original.generate_until(generation(range(6)))
+
+
+def test_stop_strings_and_sampling(adapter):
+    built = adapter("llava")
+    reply = next(reply for reply in built.generate_until(generation(range(6))) if len(reply) > 4)
+    doc_id = built.generate_until(generation(range(6))).index(reply)
+    (cut,) = built.generate_until(generation([doc_id], until=[reply[3]]))
+    assert cut == reply[: reply.index(reply[3])].strip()
+    prompt, settings = built.encode("Clear?", []), GenerationSettings(8, temperature=1.0)
+    first, again, other = (built.generate_batch([prompt], settings, seed)[0] for seed in (1, 1, 2))
+    assert first == again != other
+
+
+def test_token_counts_of_replies(adapter):
+    built = adapter("idefics3", token_counts=True)
+    (reply,) = built.generate_until(generation([3], max_new_tokens=4))
+    inputs = built._inputs([built.encode(DOCS[3]["question"], DOCS[3]["images"])])
+    assert reply.token_counts.input_tokens == inputs["input_ids"].shape[1]
+    assert 1 <= reply.token_counts.output_tokens <= 4
+
+
+def test_the_template_and_the_image_size_are_part_of_the_fingerprint(adapter):
+    built = adapter("llava")
+    fingerprints = {built.fingerprint(), adapter("llava", chat_template=False).fingerprint()}
+    built.processor.image_processor.size = {"shortest_edge": 20}
+    assert len(fingerprints | {built.fingerprint()}) == 3
+
+
+def test_clean_frees_the_weights(adapter):
+    built = adapter("llava")
+    built.loglikelihood(scoring([0]))
+    weights = weakref.ref(built.network)
+    built.clean()
+    gc.collect()
+    assert weights() is None
+
+
+def test_half_precision(adapter):
+    built = adapter("qwen3_vl", dtype="bfloat16")
+    assert built.network.dtype == torch.bfloat16
+    full = adapter("qwen3_vl").loglikelihood(scoring([0, 2, 3]))
+    assert [pair[0] for pair in built.loglikelihood(scoring([0, 2, 3]))] == pytest.approx(
+        [pair[0] for pair in full], abs=0.2
+    )
+
+
+def test_a_prompt_longer_than_max_length_fails_and_is_not_cut(adapter):
+    built = adapter("llava", max_length=40, max_failed=1)
+    got = built.loglikelihood(scoring([0, 1], [" yes"]))
+    assert math.isfinite(got[0][0])
+    assert math.isnan(got[1][0])
+
+
+def without(folder, tmp_path, *names):
+    copy = shutil.copytree(folder("llava"), tmp_path / "copy")
+    for name in names:
+        (copy / name).unlink()
+    return str(copy)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"pretrained": ""}, "argument 'pretrained' is missing; give a folder or a hub id"),
+        ({"pretrained": "/no/such/folder"}, "/no/such/folder is no folder; give pretrained="),
+        ({"dtype": "float8"}, "argument 'dtype' must be .*float8"),
+        ({"pretraind": "x"}, "no argument 'pretraind'; did you mean 'pretrained'"),
+        ({"chat_template": "perhaps"}, "'chat_template' must be true or false"),
+        ({"attn_implementation": "magic"}, "cannot be loaded .*magic"),
+    ],
+)
+def test_arguments_that_cannot_be_right(adapter, arguments, message):
+    with pytest.raises(MedTasksError, match=message) as caught:
+        adapter("llava", **arguments)
+    assert "\n" not in str(caught.value)
+
+
+def test_incomplete_folders(folder, adapter, tmp_path):
+    for number, (names, message) in enumerate(
+        [
+            (["config.json"], "holds no config.json"),
+            (["processor_config.json"], "usable processor|without image_processor"),
+            (["tokenizer.json", "tokenizer_config.json"], "usable processor|without tokenizer"),
+            (["model.safetensors"], "cannot be loaded as an image-text-to-text model"),
+            (["chat_template.jinja"], "has no chat template; give chat_template=false"),
+        ]
+    ):
+        source = without(folder, tmp_path / str(number), *names)
+        with pytest.raises(MedTasksError, match=message) as caught:
+            adapter("llava", pretrained=source)
+        assert source in str(caught.value)
+        assert "\n" not in str(caught.value)
+
+
+def test_a_checkpoint_without_some_weight_is_refused(folder, adapter, tmp_path):
+    from safetensors.torch import load_file, save_file
+
+    source = shutil.copytree(folder("llava"), tmp_path / "copy")
+    weights = load_file(source / "model.safetensors")
+    dropped = next(name for name in weights if name.endswith("norm.weight") and "layers" not in name)
+    del weights[dropped]
+    save_file(weights, source / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(CheckpointError, match=r"lacks '.*norm\.weight'; is the checkpoint complete"):
+        adapter("llava", pretrained=str(source))
+
+
+def test_other_kinds_of_models_are_refused(folder, adapter, tmp_path):
+    source = shutil.copytree(folder("llava"), tmp_path / "copy")
+    for kind, message in (
+        ("udop", "is an encoder-decoder"),
+        ("llama", "is a llama; hf_vlm runs the image-text-to-text models"),
+    ):
+        (source / "config.json").write_text(json.dumps({"model_type": kind}))
+        with pytest.raises(CheckpointError, match=message):
+            adapter("llava", pretrained=str(source))
+
+
+def test_a_device_map_is_for_one_process(folder, adapter):
+    arguments = HfVlmArguments(pretrained=str(folder("llava")), device_map="auto")
+    with pytest.raises(AdapterArgumentError, match="device_map='auto' spreads a model over one process, but 2 run"):
+        check_arguments(arguments, processes=2)
+    built = adapter("llava", device_map="cpu")
+    assert built.loglikelihood(scoring([0])) == adapter("llava").loglikelihood(scoring([0]))

@@ -1,0 +1,233 @@
+"""LLaVA-Med on a small random checkpoint: prompts, both calls of the harness, and v1.0 from its delta."""
+
+import numpy as np
+import pytest
+import torch
+from medtasks.model_adapters.batching import Encoded, pad_left
+from medtasks.model_adapters.checkpoint import CheckpointError
+from medtasks.model_adapters.generation import GenerationSettings
+from medtasks.model_adapters.scoring import Continuation
+from safetensors.torch import load_file
+from transformers import CLIPVisionConfig, LlavaConfig, LlavaForConditionalGeneration, MistralConfig
+
+from medtasks.errors import AdapterArgumentError, MedTasksError
+
+from .llava_med_toy import (
+    DOCS,
+    GREEDY,
+    LANGUAGE,
+    OPTIONS,
+    PATCHES,
+    SHARDS,
+    VISION,
+    VOCABULARY,
+    adapter,
+    photo,
+    requests,
+    run,
+    tower,
+    write_tower,
+    write_v10,
+    write_v15,
+)
+
+
+@pytest.fixture(scope="session")
+def published_v15(tmp_path_factory):
+    root = tmp_path_factory.mktemp("llava_med")
+    write_tower(root / "clip")
+    return write_v15(root / "v15")
+
+
+@pytest.fixture(scope="session")
+def model(published_v15):
+    return adapter(published_v15)
+
+
+# ---- prompts ----
+
+
+def sides(model, ids):
+    """The text between the images, and how many slots each image has."""
+    texts, slots = [[]], []
+    for before, token in zip([None, *ids], ids, strict=False):
+        if token == 0:
+            slots = [*slots[:-1], slots[-1] + 1] if before == 0 else [*slots, 1]
+            texts += [] if before == 0 else [[]]
+        else:
+            texts[-1].append(token)
+    return [model.decode(text) for text in texts], slots
+
+
+def test_prompt_follows_the_published_template(model):
+    ids = list(model.encode("the left lung? ", [photo()]).ids)
+    assert ids[0] == 1
+    assert 1 not in ids[1:]
+    assert sides(model, ids) == (["[INST] ", "\nthe left lung?  [/INST]"], [PATCHES])
+    after = ids[ids.index(0) + PATCHES :]
+    assert [model._prompt.tokenizer._model.IdToPiece(token) for token in after[:2]] == ["▁", "<0x0A>"]
+
+
+def test_several_images_and_none(model):
+    two, none = model.encode("clear?", [photo(1), photo(2)]), model.encode("clear?", [])
+    assert sides(model, two.ids) == (["[INST] ", "\n", "\nclear? [/INST]"], [PATCHES, PATCHES])
+    assert two.pixels.shape == (2, 3, 28, 28)
+    assert sides(model, none.ids) == (["[INST] clear? [/INST]"], [])
+    assert none.pixels is None
+
+
+def test_written_out_end_token_is_the_end_token_and_others_are_text(model):
+    assert list(model.encode("no</s>yes", []).ids).count(2) == 1
+    assert 0 not in model.encode("<unk> <image> °", []).ids
+
+
+def test_reply_text_has_no_special_tokens(model):
+    ids = model._prompt.tokenizer.encode("clear")
+    assert model.decode([1, *ids, 0, 2]) == "clear"
+
+
+def test_continuation_follows_the_template(model):
+    with_space, without = (model.encode_pair("clear?", text, [photo()]) for text in (" yes", "yes"))
+    assert with_space.sequence.ids == without.sequence.ids
+    assert with_space.tokens == without.tokens
+    ids = list(with_space.sequence.ids)
+    assert ids[: -with_space.tokens] == list(model.encode("clear?", [photo()]).ids)
+    assert model.decode(ids[-with_space.tokens :]) == "yes"
+
+
+def test_too_long_a_prompt_fails_and_names_the_way_out(published_v15, model):
+    needed = len(model.encode("clear? " * 20, [photo()]).ids)
+    with pytest.raises(MedTasksError, match=rf"takes {needed} positions \(1 images\), max_length is 20"):
+        adapter(published_v15, max_length=20).encode("clear? " * 20, [photo()])
+    adapter(published_v15, max_length=needed).encode("clear? " * 20, [photo()])
+
+
+# ---- computing ----
+
+
+@torch.inference_mode()
+def test_logits_equal_those_of_transformers_llava(model, published_v15):
+    """An implementation that shares nothing but the language model and the tower."""
+    config = LlavaConfig(
+        vision_config=CLIPVisionConfig(**VISION),
+        text_config=MistralConfig(**LANGUAGE),
+        image_token_index=0,
+        vision_feature_layer=-2,
+        vision_feature_select_strategy="default",
+    )
+    other = LlavaForConditionalGeneration(config).eval()
+    stored = load_file(published_v15 / SHARDS[0]) | load_file(published_v15 / SHARDS[1])
+    state = {}
+    for key, weight in stored.items():
+        if not key.startswith(("model.vision_tower", "model.mm_projector")):
+            state[key.replace("model.", "model.language_model.", 1)] = weight
+    state |= {f"model.vision_tower.{name}": weight for name, weight in tower(7).items()}
+    for number, theirs in ((0, 1), (2, 2)):
+        for part in ("weight", "bias"):
+            key = f"model.multi_modal_projector.linear_{theirs}.{part}"
+            state[key] = stored[f"model.mm_projector.{number}.{part}"]
+    other.load_state_dict(state, strict=True)
+    prompt = model.encode("is the left lung clear?", [photo(3), photo(4)])
+    batch = pad_left([prompt], model.pad_id, model.device)
+    ours = model.language_model(**model.model_inputs(batch)).logits
+    theirs = other(input_ids=batch.ids, pixel_values=prompt.pixels).logits
+    assert ours.std() > 0.5
+    assert (ours - theirs).abs().max() < 1e-4
+
+
+@pytest.fixture(scope="session")
+def one_by_one(published_v15):
+    return run(adapter(published_v15, batch_size=1, prefix_cache=False, feature_cache_mb=0))
+
+
+@pytest.mark.parametrize("size", [2, 5, 64])
+@pytest.mark.parametrize("shared", [False, True])
+def test_batches_change_nothing(published_v15, one_by_one, size, shared):
+    scores, replies = run(adapter(published_v15, batch_size=size, prefix_cache=shared))
+    assert replies == one_by_one[1]
+    assert np.allclose([mean for mean, _ in scores], [mean for mean, _ in one_by_one[0]], atol=1e-4)
+    assert [greedy for _, greedy in scores] == [greedy for _, greedy in one_by_one[0]]
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_batch_runs_as_one(published_v15, one_by_one, shared):
+    """Without the harness's loop, which would quietly run the samples of a failing batch one by one."""
+    model = adapter(published_v15, prefix_cache=shared)
+    items = [model.encode_pair(doc["q"], option, doc["images"]) for doc in DOCS for option in OPTIONS]
+    assert np.allclose(
+        [score.mean for score in model.score_batch(items)], [mean for mean, _ in one_by_one[0]], atol=1e-4
+    )
+    prompts = [model.encode(doc["q"], doc["images"]) for doc in DOCS]
+    settings = GenerationSettings(max_new_tokens=GREEDY["max_new_tokens"])
+    assert [reply.strip() for reply in model.generate_batch(prompts, settings, 0)] == one_by_one[1]
+
+
+def test_scores_and_replies_depend_on_the_image(model, one_by_one):
+    blank = [{**doc, "images": [photo(99)]} for doc in DOCS]
+    model.task_dict = {"toy": {"test": blank}}
+    changed = model.loglikelihood(requests("loglikelihood", OPTIONS))
+    for number, doc in enumerate(DOCS):
+        if doc["images"]:
+            assert abs(changed[3 * number][0] - one_by_one[0][3 * number][0]) > 1e-3
+    assert model.generate_until(requests("generate_until", [GREEDY])) != one_by_one[1]
+
+
+def test_likelihood_is_that_of_the_reply(model):
+    """What greedy decoding wrote, token by token, is greedy for the scorer; another token is not."""
+    prompt = model.encode("clear?", [photo()])
+    batch = pad_left([prompt], model.pad_id, model.device)
+    with torch.inference_mode():
+        ids = model.language_model.generate(**model.model_inputs(batch), max_new_tokens=4, do_sample=False)[0].tolist()
+        logits = model.language_model(**model.model_inputs(batch)).logits[0, -1]
+    whole = Continuation(Encoded([*prompt.ids, *ids], prompt.pixels), len(ids))
+    wrong = Continuation(Encoded([*prompt.ids, (ids[0] + 1) % VOCABULARY], prompt.pixels), 1)
+    right, other = model.score_batch([whole, wrong])
+    assert (right.greedy, right.tokens, other.greedy) == (True, len(ids), False)
+    assert other.total == pytest.approx(-logits.log_softmax(-1)[(ids[0] + 1) % VOCABULARY].item(), abs=1e-4)
+
+
+# ---- v1.0 ----
+
+
+def test_v10_is_the_delta_added_to_llama(tmp_path):
+    merged = write_v10(tmp_path)
+    model = adapter(tmp_path / "delta", base=str(tmp_path / "llama"))
+    loaded = model.network.language_model.state_dict()
+    assert loaded.keys() == merged.keys()
+    assert all(torch.equal(loaded[key], merged[key].float()) for key in merged)
+    assert run(model) == run(adapter(tmp_path / "merged"))
+
+
+def test_v10_prompt_has_the_image_after_the_question_and_stops_at_the_separator(tmp_path):
+    write_v10(tmp_path)
+    model = adapter(tmp_path / "merged")
+    ids = list(model.encode("clear? ", [photo()]).ids)
+    start = ids.index(VOCABULARY + 1)
+    assert ids[start : start + PATCHES + 2] == [VOCABULARY + 1, *[VOCABULARY] * PATCHES, VOCABULARY + 2]
+    assert model.decode(ids[:start]).endswith("today?\n###Human: clear?")
+    assert model.decode(ids[start:]) == "###Assistant:"
+    assert len(model.encode("clear?", []).ids) < len(ids) - PATCHES - 1
+
+
+def test_v10_reply_ends_at_the_separator(tmp_path, monkeypatch):
+    write_v10(tmp_path)
+    model = adapter(tmp_path / "merged")
+    prompt, settings = [model.encode("clear?", [photo()])], GenerationSettings(max_new_tokens=10)
+    (whole,) = model.generate_batch(prompt, settings, 0)
+    middle = whole[len(whole) // 2]
+    assert "" != whole[: whole.index(middle)] != whole
+    monkeypatch.setattr(model._prompt, "stops", (middle,))
+    assert model.generate_batch(prompt, settings, 0) == [whole[: whole.index(middle)].strip()]
+
+
+def test_v10_refuses_the_delta_alone_and_another_base(tmp_path):
+    write_v10(tmp_path)
+    with pytest.raises(AdapterArgumentError, match=r"looks like the delta of v1\.0; give base="):
+        adapter(tmp_path / "delta")
+    file = tmp_path / "llama" / "pytorch_model.bin"
+    torch.save(torch.load(file) | {"model.embed_tokens.weight": torch.zeros(3, 9)}, file)
+    with pytest.raises(CheckpointError, match=r"pytorch_model\.bin: key 'model\.embed_tokens\.weight' has shape"):
+        adapter(tmp_path / "delta", base=str(tmp_path / "llama"))
+    (tmp_path / "merged" / "added_tokens.json").unlink()
+    with pytest.raises(CheckpointError, match=r"added_tokens\.json is missing"):
+        adapter(tmp_path / "merged")

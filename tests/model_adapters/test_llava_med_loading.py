@@ -1,0 +1,231 @@
+"""LLaVA-Med's files and arguments: what is read, and one clear sentence for what is not."""
+
+import json
+import shutil
+import socket
+
+import pytest
+import torch
+from huggingface_hub.errors import LocalEntryNotFoundError
+from medtasks.model_adapters import published_folder as published
+from medtasks.model_adapters.checkpoint import CheckpointError
+from medtasks.model_adapters.llava_med import LlavaMed
+from medtasks.model_adapters.llava_med_config import read_config, read_tower_config
+from medtasks.model_adapters.llava_med_network import LlavaMedNetwork
+from medtasks.model_adapters.meta_construction import on_meta
+from safetensors.torch import load_file, save_file
+
+from medtasks.errors import AdapterArgumentError, MedTasksError
+
+from .llava_med_toy import SHARDS, TOWER, V15, WIDTH, adapter, tower, write_tower, write_v15
+
+
+@pytest.fixture(scope="session")
+def published_v15(tmp_path_factory):
+    root = tmp_path_factory.mktemp("llava_med")
+    write_tower(root / "clip")
+    return write_v15(root / "v15")
+
+
+@pytest.fixture
+def copied(published_v15, tmp_path):
+    """A checkpoint to break."""
+    shutil.copytree(published_v15.parent, tmp_path / "own")
+    return tmp_path / "own" / "v15"
+
+
+@pytest.fixture(scope="session")
+def model(published_v15):
+    return adapter(published_v15)
+
+
+def change(folder, shard, edit):
+    """Rewrite one shard."""
+    tensors = load_file(folder / SHARDS[shard])
+    edit(tensors)
+    (folder / SHARDS[shard]).unlink()
+    save_file(tensors, folder / SHARDS[shard])
+
+
+# ---- loading ----
+
+
+def test_loads_without_network_and_ignores_no_weight(published_v15, monkeypatch):
+    def refuse(*_):
+        raise AssertionError("network")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    loaded = adapter(published_v15, vision_weights="checkpoint").network
+    assert torch.equal(loaded.language_model.lm_head.weight, load_file(published_v15 / SHARDS[0])["lm_head.weight"])
+    assert torch.equal(loaded.vision_tower.pre_layrnorm.weight, tower(3)["pre_layrnorm.weight"])
+    assert not any(weight.is_meta for weight in (*loaded.parameters(), *loaded.buffers()))
+
+
+def test_vision_weights_come_from_where_they_were_asked_from(model, published_v15, log):
+    name = "embeddings.patch_embedding.weight"
+    assert torch.equal(dict(model.network.vision_tower.named_parameters())[name], tower(7)[name])
+    expected = max((tower(7)[key] - tower(3)[key]).abs().max().item() for key in tower(7))
+    adapter(published_v15)
+    assert any(f"differs by up to {expected:.3g}" in line for line in log)
+
+
+def test_built_on_meta_with_real_buffers(published_v15):
+    config, clip = read_config(published_v15, "sdpa"), read_tower_config(published_v15.parent / "clip")
+    network = on_meta(lambda: LlavaMedNetwork(config, clip))
+    assert all(weight.is_meta for weight in network.parameters())
+    assert not any(buffer.is_meta for buffer in network.buffers())
+    assert not network.training
+
+
+def test_bfloat16_keeps_rotary_frequencies_in_float32(published_v15, model):
+    half = adapter(published_v15, dtype="bfloat16").network
+    assert {weight.dtype for weight in half.parameters()} == {torch.bfloat16}
+    frequencies = half.language_model.model.rotary_emb.inv_freq
+    assert torch.equal(frequencies, model.network.language_model.model.rotary_emb.inv_freq)
+    assert torch.allclose(frequencies, 1e6 ** (-torch.arange(0, 16, 2) / 16))
+
+
+def rename(old, new):
+    return lambda tensors: tensors.update({new: tensors.pop(old)})
+
+
+def twice(tensors):
+    tensors["model.norm.weight"] = torch.zeros(WIDTH)  # the other shard has it too
+
+
+NORM = "model.norm.weight"
+BIAS = "model.mm_projector.{}.bias"
+BROKEN = {
+    "missing": (0, lambda t: t.pop(NORM), r"v15 lacks '\S*model\.norm\.weight'"),
+    "missing in tower": (
+        1,
+        lambda t: t.pop(TOWER + "pre_layrnorm.bias"),
+        r"v15 lacks 'vision_tower\.pre_layrn\S*bias'",
+    ),
+    "unknown": (0, rename("lm_head.weight", "score.weight"), r"00001\S* key 'score\.weight' is unknown"),
+    "unknown layer": (1, rename(BIAS.format(2), BIAS.format(4)), r"00002\S* key '\S*4\.bias' leads to"),
+    "wrong shape": (0, lambda t: t.update({NORM: torch.ones(3)}), r"00001\S* key '\S*norm\.weight' has shape \(3,\)"),
+    "unequal duplicate": (1, twice, r"00002\S* keys 'model\.norm\.weight' and 'model\.norm\.weight' should be equal"),
+}
+
+
+@pytest.mark.parametrize("how", BROKEN)
+def test_refuses_a_checkpoint_that_is_not_exactly_right(copied, how):
+    shard, edit, message = BROKEN[how]
+    change(copied, shard, edit)
+    with pytest.raises(CheckpointError, match=message) as refusal:
+        adapter(copied, vision_weights="checkpoint")
+    assert str(copied) in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("how", ["missing", "unknown", "unknown layer", "wrong shape", "unequal duplicate"])
+def test_refuses_the_same_with_openais_tower(copied, how):
+    shard, edit, message = BROKEN[how]
+    change(copied, shard, edit)
+    with pytest.raises(CheckpointError, match=message):
+        adapter(copied)
+
+
+def test_equal_duplicates_are_fine(copied):
+    weight = load_file(copied / SHARDS[0])["model.norm.weight"]
+    change(copied, 1, lambda tensors: tensors.update({"model.norm.weight": weight}))
+    adapter(copied)
+
+
+def test_refuses_unknown_keys_in_the_ignored_tower(copied):
+    change(copied, 1, rename(TOWER + "pre_layrnorm.bias", TOWER + "pre_norm.bias"))
+    with pytest.raises(CheckpointError, match=r"00002\S* key '\S*pre_norm\.bias'"):
+        adapter(copied)
+
+
+@pytest.mark.parametrize("file", SHARDS)
+def test_refuses_a_truncated_file(copied, file):
+    content = (copied / file).read_bytes()
+    (copied / file).write_bytes(content[:-100])
+    with pytest.raises(CheckpointError, match=rf"{file} is truncated"):
+        adapter(copied)
+
+
+@pytest.mark.parametrize("file", ["tokenizer.model", "config.json", SHARDS[1]])
+def test_refuses_without(copied, file):
+    (copied / file).unlink()
+    with pytest.raises(MedTasksError, match=rf"{file} is missing"):
+        adapter(copied)
+
+
+@pytest.mark.parametrize("name", ["rope_theta", "sliding_window", "mm_vision_select_layer"])
+def test_refuses_a_config_that_leaves_a_value_to_chance(copied, name):
+    (copied / "config.json").write_text(json.dumps({key: value for key, value in V15.items() if key != name}))
+    with pytest.raises(CheckpointError, match=rf"config\.json lacks '{name}'"):
+        adapter(copied)
+
+
+@pytest.mark.parametrize("weights", ["openai", "checkpoint"])
+def test_refuses_a_missing_vision_tower(published_v15, weights, monkeypatch):
+    with pytest.raises(CheckpointError, match=r"/nowhere is no folder; give vision_tower="):
+        adapter(published_v15, vision_tower="/nowhere", vision_weights=weights)
+
+    def nothing(name, **_):
+        raise LocalEntryNotFoundError(f"no {name} here")
+
+    monkeypatch.setattr(published, "snapshot_download", nothing)
+    with pytest.raises(CheckpointError, match=r"openai/clip-vit-large-patch14-336 is neither .* vision_tower="):
+        adapter(published_v15, vision_tower=None, vision_weights=weights)
+
+
+def test_hub_ids_are_resolved_at_load(published_v15, model, monkeypatch):
+    """The tower has no safetensors on the hub: the second request asks for the torch file."""
+    asked = []
+
+    def deliver(name, allow_patterns):
+        asked.append((name, allow_patterns[-1]))
+        return str(published_v15 if "llava" in name else published_v15.parent / "clip")
+
+    monkeypatch.setattr(published, "snapshot_download", deliver)
+    loaded = LlavaMed(dtype="float32", device="cpu", journal="false")
+    assert asked == [
+        ("microsoft/llava-med-v1.5-mistral-7b", "*.safetensors"),
+        ("openai/clip-vit-large-patch14-336", "*.safetensors"),
+    ]
+    pairs = zip(loaded.network.parameters(), model.network.parameters(), strict=True)
+    assert all(torch.equal(one, other) for one, other in pairs)
+
+
+def test_hub_weights_in_torch_format_are_the_second_choice(tmp_path, monkeypatch):
+    asked = []
+
+    def deliver(name, allow_patterns):
+        asked.append(allow_patterns[-1])
+        if "*.bin" in allow_patterns:
+            (tmp_path / "pytorch_model.bin").touch()
+        return str(tmp_path)
+
+    monkeypatch.setattr(published, "snapshot_download", deliver)
+    assert published.published_folder("openai/clip", "vision_tower") == tmp_path
+    assert asked == ["*.safetensors", "*.bin"]
+
+
+# ---- arguments ----
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"vision_weight": "openai"}, r"no argument 'vision_weight'; did you mean 'vision_weights'\?"),
+        ({"vision_weights": "hub"}, r"'vision_weights' must be openai or checkpoint, not 'hub'"),
+        ({"dtype": "int8"}, r"'dtype' must be bfloat16 or float16 or float32, not 'int8'"),
+        ({"max_length": 0}, r"'max_length' must be .*at least 1"),
+        ({"max_length": 513}, r"'max_length' must be at most 512"),
+        ({"base": "/llama"}, r"'base' belongs to the delta of v1\.0"),
+    ],
+)
+def test_arguments_are_checked(published_v15, given, message):
+    with pytest.raises(AdapterArgumentError, match=message):
+        adapter(published_v15, **given)
+
+
+def test_attention_implementation_is_passed_on(published_v15, model):
+    eager = adapter(published_v15, attn_implementation="eager")
+    assert eager.language_model.config._attn_implementation == "eager"
+    assert model.language_model.config._attn_implementation == "sdpa"

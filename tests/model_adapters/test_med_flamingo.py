@@ -1,0 +1,334 @@
+"""Med-Flamingo: which image text looks at, batches, caches, beams, prompts and replies."""
+
+import contextlib
+import json
+import math
+import re
+import weakref
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from medtasks.model_adapters.batching import pad_left
+from medtasks.model_adapters.generation import GenerationSettings
+from medtasks.model_adapters.med_flamingo_network import MediaView, text_time
+
+from medtasks.errors import MedTasksError
+
+from .med_flamingo_toy import (
+    DOCS,
+    LATENTS,
+    OPTIONS,
+    VISION,
+    WIDTH,
+    adapter_from,
+    picture,
+    plain_greedy,
+    plain_logits,
+    plain_score,
+    replies,
+    scores,
+    visuals,
+    write_toy,
+)
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def toy(tmp_path_factory):
+    return write_toy(tmp_path_factory.mktemp("med_flamingo") / "toy")
+
+
+@pytest.fixture(scope="module")
+def adapters(toy):
+    """Adapters by arguments, each built once."""
+    built = {}
+
+    def get(**arguments):
+        key = json.dumps(arguments, sort_keys=True)
+        if key not in built:
+            built[key] = adapter_from(toy, **arguments)
+        return built[key]
+
+    return get
+
+
+# image id 9; the table of section 1.2 of the reference notes
+TABLE = [
+    ("preceding", [1, 5, 9, 5, 5, 9, 5, 9, 5, 5], [0, 0, 1, 1, 1, 2, 2, 3, 3, 3]),
+    ("following", [1, 5, 9, 5, 5, 9, 5, 9, 5, 5], [1, 1, 1, 2, 2, 2, 3, 3, 0, 0]),
+    ("preceding", [1, 5, 5], [0, 0, 0]),
+    ("following", [1, 5, 5], [0, 0, 0]),
+    ("preceding", [9, 9, 5], [1, 2, 2]),
+    ("following", [9, 9, 5], [1, 2, 0]),
+]
+
+
+@pytest.mark.parametrize(("mode", "ids", "expected"), TABLE)
+@pytest.mark.parametrize("padding", [0, 3])
+def test_text_time_follows_the_table_and_is_zero_on_padding(mode, ids, expected, padding):
+    row = torch.tensor([[11] * padding + ids])
+    real = torch.tensor([[0] * padding + [1] * len(ids)])
+    assert text_time(row, real, 9, mode).tolist() == [[0] * padding + expected]
+
+
+def test_rows_of_a_batch_are_counted_apart():
+    ids = torch.tensor([[9, 5, 9, 5], [5, 5, 9, 5]])
+    assert text_time(ids, torch.ones_like(ids), 9, "preceding").tolist() == [[1, 1, 2, 2], [0, 0, 1, 1]]
+    assert text_time(ids, torch.ones_like(ids), 9, "following").tolist() == [[1, 2, 2, 0], [1, 1, 1, 0]]
+
+
+def test_a_position_sees_the_latents_of_one_image():
+    view = MediaView.of(torch.zeros(1, 3, 2, 5), torch.tensor([[0, 1, 3]]))
+    assert view.latents.shape == (1, 6, 5)
+    assert view.visible[0].int().tolist() == [[0] * 6, [1, 1, 0, 0, 0, 0], [0, 0, 0, 0, 1, 1]]
+
+
+def test_text_behind_a_cached_prompt_looks_at_the_last_image_or_none(adapters):
+    prompt = torch.tensor([[1, 2, 2], [0, 0, 1]])
+    ids = torch.zeros(2, 2, dtype=torch.long)
+    preceding, following = (adapters(media_attention=mode).language_model for mode in ("preceding", "following"))
+    assert preceding._times(prompt, ids, 3).tolist() == [[2, 2], [1, 1]]
+    assert preceding._times(prompt, ids, 2).tolist() == [[2, 2], [1, 1]]
+    assert preceding._times(prompt, ids, 0).tolist() == [[1, 2], [0, 0]]
+    assert following._times(prompt, ids, 5).tolist() == [[0, 0], [0, 0]]
+    assert following._times(prompt, ids, 2).tolist() == [[2, 0], [1, 0]]
+
+
+def test_a_position_without_image_takes_only_the_feed_forward_part(adapters):
+    block = adapters().language_model.gated_cross_attn_layers["1"]
+    hidden, media = torch.randn(1, 2, WIDTH), torch.randn(1, 1, LATENTS, VISION)
+    with torch.inference_mode():
+        got = block(hidden, MediaView.of(media, torch.tensor([[0, 1]])))
+        alone = hidden + block.ff(hidden) * block.ff_gate.tanh()
+    assert torch.allclose(got[:, 0], alone[:, 0], atol=1e-6)
+    assert (got[:, 1] - alone[:, 1]).abs().max() > 0.01
+
+
+MODES = pytest.mark.parametrize("mode", ["preceding", "following"])
+
+
+@MODES
+@pytest.mark.parametrize("shared", [True, False])
+def test_batches_with_different_numbers_of_images_score_like_plain_passes(adapters, mode, shared):
+    expected = [plain_score(adapters(media_attention=mode), doc, option) for doc in DOCS for option in OPTIONS]
+    for size in (15, 1):
+        adapter = adapters(media_attention=mode, prefix_cache=shared, batch_size=size)
+        assert [loss for loss, _ in scores(adapter)] == pytest.approx(expected, abs=2e-5)
+
+
+@MODES
+def test_batches_with_different_numbers_of_images_generate_like_plain_passes(adapters, mode):
+    adapter = adapters(media_attention=mode)
+    prompts = [adapter.encode(doc["prompt"], visuals(doc)) for doc in DOCS]
+    batch = pad_left(prompts, adapter.pad_id, adapter.device)
+    with torch.inference_mode():
+        got = adapter.language_model.generate(
+            **adapter.model_inputs(batch), max_new_tokens=9, do_sample=False, eos_token_id=None, pad_token_id=0
+        )
+    assert got[:, batch.ids.shape[1] :].tolist() == [plain_greedy(adapter, doc, 9) for doc in DOCS]
+    assert len(set(replies(adapter))) == len(DOCS)
+
+
+@MODES
+@pytest.mark.parametrize("beams", [1, 3])
+def test_a_batch_generates_like_single_prompts(adapters, mode, beams):
+    together = replies(adapters(media_attention=mode), num_beams=beams)
+    assert replies(adapters(media_attention=mode, batch_size=1), num_beams=beams) == together
+    assert len(set(together)) > 3
+
+
+def test_every_beam_keeps_the_images_of_its_prompt(adapters):
+    """Against the likelihoods of the beams' own replies: beam search never finds a less likely reply than greedy."""
+    adapter = adapters()
+    doc = DOCS[1]
+    prompt = adapter.encode(doc["prompt"], visuals(doc))
+    batch = pad_left([prompt], adapter.pad_id, adapter.device)
+    with torch.inference_mode():
+        found = adapter.language_model.generate(
+            **adapter.model_inputs(batch),
+            max_new_tokens=4,
+            num_beams=3,
+            do_sample=False,
+            eos_token_id=None,
+            pad_token_id=0,
+            output_scores=True,
+            return_dict_in_generate=True,
+        )
+    ids = found.sequences[0].tolist()
+    logs = plain_logits(adapter, ids, prompt).log_softmax(-1)
+    total = sum(logs[place - 1, ids[place]].item() for place in range(len(prompt.ids), len(ids)))
+    assert found.sequences_scores[0].item() * 4 == pytest.approx(total, abs=1e-4)
+
+
+@MODES
+def test_continuation_inputs_go_on_from_a_cache(adapters, mode):
+    adapter = adapters(media_attention=mode)
+    docs, tail = DOCS[:2], [5, 40, 41]
+    prompts = [adapter.encode(doc["prompt"], visuals(doc)) for doc in docs]
+    batch = pad_left(prompts, adapter.pad_id, adapter.device)
+    ids = torch.tensor([tail] * 2)
+    with torch.inference_mode():
+        cache = adapter.language_model(**adapter.model_inputs(batch), use_cache=True).past_key_values
+        got = adapter.language_model(
+            **adapter.continuation_inputs(ids, batch),
+            attention_mask=torch.cat([batch.attention_mask, torch.ones_like(ids)], dim=-1),
+            position_ids=batch.position_ids[:, -1:] + torch.arange(1, 4),
+            past_key_values=cache,
+        ).logits
+    for row, prompt in enumerate(prompts):
+        expected = plain_logits(adapter, [*prompt.ids, *tail], prompt)[-3:]
+        finite = torch.isfinite(expected)
+        assert (got[row][finite] - expected[finite]).abs().max() < 1e-4
+
+
+def test_every_image_and_every_switch_changes_the_score(adapters):
+    doc = DOCS[1]
+    own = scores(adapters(), [doc], [" yes"])[0][0]
+    for place in range(3):
+        other = doc | {"images": [number + (20 if at == place else 0) for at, number in enumerate(doc["images"])]}
+        # In the mode "preceding" the query looks at its own image; the others reach it through the text about them.
+        assert abs(scores(adapters(), [other], [" yes"])[0][0] - own) > 1e-4
+    for switch in ({"media_attention": "following"}, {"vision_post_norm": True}, {"bos_id": 0}):
+        assert abs(scores(adapters(**switch), [doc], [" yes"])[0][0] - own) > 1e-3
+
+
+def test_ids_have_the_first_id_and_one_marker_per_image(adapters):
+    adapter = adapters()
+    vocabulary = adapter._text.vocabulary
+    end, image = vocabulary, vocabulary + 1
+    ids = adapter.encode("<image>yes<|endofchunk|> <image> no", [picture(2), picture(4)]).ids
+    pieces = adapter._text
+    expected = [1, image, *pieces.encode("yes"), end, *pieces.encode(" "), image, *pieces.encode(" no")]
+    assert list(ids) == expected
+    assert adapters(bos_id=0).encode("yes", []).ids[0] == 0
+    assert (adapter.pad_id, adapter.stop_ids) == (vocabulary + 2, (2, end))
+
+
+def test_an_odd_margin_is_cropped_as_torchvision_does(adapters):
+    """17 - 14 = 3: the crop begins at column round(1.5) = 2, where floor would give 1."""
+    image = picture(2, (17, 14))
+    (got,) = adapters().encode("", [image]).pixels
+    red = torch.tensor([[image.getpixel((column, row))[0] for column in range(2, 16)] for row in range(14)])
+    assert torch.allclose(got[0], (red / 255 - 0.48145466) / 0.26862954, atol=1e-5)
+
+
+def test_markers_that_are_missing_come_first(adapters):
+    images = [picture(number) for number in (2, 4, 6)]
+    for text in ("Which? Answer:", "A <image>Which? Answer:", ""):
+        more = "<image>" * (3 - text.count("<image>"))
+        assert adapters().encode(text, images).ids == adapters().encode(more + text, images).ids
+        assert adapters().encode(text, images).ids.count(adapters()._markers["<image>"]) == 3
+
+
+def test_more_markers_than_images_fail_that_sample_alone(adapters):
+    docs = [DOCS[0], {"prompt": "<image><image>Which? Answer:", "images": [2]}, *DOCS[1:]]
+    got = replies(adapters(max_failed=0.5), docs)
+    assert "more <image> markers (2) than there are images (1)" in got[1]
+    assert got[:1] + got[2:] == replies(adapters())
+    assert [math.isnan(loss) for loss, _ in scores(adapters(max_failed=0.5), docs[:2], [" yes"])] == [False, True]
+
+
+@pytest.mark.parametrize("marker", ["<|endofchunk|>", "<image>", "<PAD>"])
+def test_a_marker_cannot_be_scored(adapters, marker):
+    (pair,) = scores(adapters(), DOCS[:1], [f" yes{marker}"])
+    assert math.isnan(pair[0])
+    with pytest.raises(MedTasksError, match="cannot say"):
+        adapters().encode_pair("Is it?", marker, [])
+
+
+def test_a_prompt_longer_than_the_context_fails(adapters):
+    with pytest.raises(MedTasksError, match="at most 1024"):
+        adapters().encode("no " * 1100, [])
+
+
+def test_markers_are_never_the_likeliest_token(adapters):
+    adapter = adapters()
+    prompt = adapter.encode("<image>Is?", [picture(2)])
+    logits = plain_logits(adapter, prompt.ids, prompt)
+    assert torch.isfinite(logits[:, : adapter._text.vocabulary]).all()
+    assert logits[:, adapter._text.vocabulary :].eq(-math.inf).all()
+
+
+@pytest.mark.parametrize("stop", ["<|endofchunk|>", "|endofchunk|>", "<image>", "\nQuestion:"])
+def test_a_reply_ends_where_the_next_example_begins(adapters, monkeypatch, stop):
+    adapter = adapters()
+    said = f" yes{stop} Is it? Answer: no"
+    given = {}
+
+    def generate(input_ids, **inputs):
+        given.update(inputs)
+        pieces = torch.tensor([adapter._text._model.EncodeAsIds(said)])
+        return torch.cat([input_ids, pieces], dim=1)
+
+    monkeypatch.setattr(adapter.language_model, "generate", generate)
+    assert replies(adapter, DOCS[:1], until=["Z"]) == ["yes"]
+    (criterion,) = given["stopping_criteria"]
+    assert set(criterion.until) == {"Z", "<|endofchunk|>", "|endofchunk|>", "<image>", "\nQuestion:"}
+
+
+def test_what_the_task_asks_for_stops_too(adapters):
+    adapter = adapters()
+    prompt = adapter.encode(DOCS[0]["prompt"], visuals(DOCS[0]))
+    (whole,) = adapter.generate_batch([prompt], GenerationSettings(9), 0)
+    stop = whole[3:5]
+    assert adapter.generate_batch([prompt], GenerationSettings(9, (stop,)), 0) == [whole.split(stop)[0].strip()]
+
+
+def test_decoding_leaves_out_markers_and_the_unknown_piece(adapters):
+    adapter = adapters()
+    ids = adapter._text.encode("no effusion")
+    assert adapter.decode([1, 0, *ids, adapter.pad_id, 2]) == "no effusion"
+
+
+def mediconfusion(task):
+    """Prompt of MediConfusion for this model, read from the task itself."""
+
+    class Loader(yaml.SafeLoader):
+        pass
+
+    Loader.add_multi_constructor("!", lambda *_: None)
+    text = (REPOSITORY / "tasks_yaml" / "mediconfusion" / f"{task}.yaml").read_text()
+    return yaml.load(text, Loader)["lmms_eval_specific_kwargs"]["med_flamingo"]
+
+
+@MODES
+def test_few_shot_prompts_of_mediconfusion_run_through_the_harness_calls(adapters, mode):
+    options = {"option_a": "Mammography", "option_b": "the left lung"}
+    for task, texts in (("mediconfusion", [" A", " B"]), ("mediconfusion_ps", [" Mammography", " the left lung"])):
+        family = mediconfusion(task)
+        shots = list(range(2, 2 + 2 * len(family["demonstrations"]), 2))
+        docs = [
+            {"prompt": family["template"].format(question=question, **options), "images": [*shots, query]}
+            for question, query in (("Which technique?", 20), ("Which side is it on?", 22), ("Which technique?", 24))
+        ]
+        adapter = adapters(media_attention=mode)
+        encoded = adapter.encode(docs[0]["prompt"], visuals(docs[0]))
+        assert encoded.ids.count(adapter._markers["<image>"]) == len(encoded.pixels) == 4
+        got = scores(adapter, docs, texts)
+        expected = [plain_score(adapter, doc, text) for doc in docs for text in texts]
+        assert [loss for loss, _ in got] == pytest.approx(expected, abs=2e-5)
+        assert len({round(loss, 4) for loss, _ in got}) == len(got)
+        cut = re.compile(r"<\|endofchunk\|>|\|endofchunk\|>|<image>|\nQuestion:")
+        plain = [cut.split(adapter.decode(plain_greedy(adapter, doc, 9)))[0].strip() for doc in docs]
+        assert replies(adapter, docs) == plain
+
+
+def test_the_language_model_forgets_the_images_of_its_last_call(adapters):
+    model = adapters().language_model
+    scores(adapters())
+    with contextlib.suppress(AttributeError), torch.inference_mode():
+        model(input_ids=torch.tensor([[1]]), media=3)
+    assert [hook.view for hook in model._block_hooks] == [None, None]
+    with pytest.raises(RuntimeError, match="only inside"):
+        model.model(input_ids=torch.tensor([[1, 2]]))
+
+
+def test_the_network_is_freed_with_its_last_reference(toy):
+    adapter = adapter_from(toy)
+    scores(adapter)
+    network = weakref.ref(adapter.network.language_model)
+    adapter.clean()
+    assert network() is None

@@ -1,0 +1,177 @@
+"""Options that share the pass over image and prompt score as if each had its own."""
+
+import itertools
+
+import pytest
+import torch
+from medtasks.model_adapters.batching import Encoded
+from medtasks.model_adapters.prefix_sharing import group_by_prefix
+from medtasks.model_adapters.scoring import Continuation
+from medtasks.model_adapters.tiny import MedTasksTiny
+
+OPTIONS = ("x", " clear", " a large effusion in the left lung", " no", "y")
+
+
+class Passes:
+    """Notes the calls of a language model."""
+
+    def __init__(self, bench, monkeypatch):
+        self.rows, self.columns, self.cached, self.logits = [], [], [], []
+        self._inner = bench.adapter.language_model.forward
+        monkeypatch.setattr(bench.adapter.language_model, "forward", self)
+
+    def __call__(self, **given):
+        ids = given.get("input_ids")
+        shape = (given["inputs_embeds"] if ids is None else ids).shape
+        self.rows.append(shape[0])
+        self.columns.append(shape[1])
+        self.cached.append(given.get("past_key_values") is not None)
+        output = self._inner(**given)
+        self.logits.append(tuple(output.logits.shape))
+        return output
+
+
+def losses(bench, requests):
+    return [loss for loss, _ in bench.adapter.loglikelihood(requests)]
+
+
+@pytest.fixture(scope="module")
+def unshared(docs, new_bench):
+    """Per document and option the pair of the path without sharing, at batch size 1."""
+    bench = new_bench(prefix_cache=False, batch_size=1)
+    pairs = bench.adapter.loglikelihood(bench.scoring(OPTIONS))
+    return {
+        (doc_id, option): pairs[doc_id * len(OPTIONS) + number]
+        for doc_id in range(len(docs))
+        for number, option in enumerate(OPTIONS)
+    }
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 60])
+@pytest.mark.parametrize("shared", [True, False])
+def test_every_batch_size_scores_like_one_pass_per_option(new_bench, unshared, size, shared):
+    bench = new_bench(batch_size=size, prefix_cache=shared)
+    got = bench.adapter.loglikelihood(bench.scoring(OPTIONS))
+    assert [loss for loss, _ in got] == pytest.approx([loss for loss, _ in unshared.values()], abs=1e-9)
+    assert [greedy for _, greedy in got] == [greedy for _, greedy in unshared.values()]
+
+
+@pytest.mark.parametrize("order", itertools.islice(itertools.permutations(range(5)), 0, 120, 17))
+def test_every_order_and_choice_of_options_scores_alike(bench, unshared, order):
+    for count in (1, 2, 5):
+        options = [OPTIONS[number] for number in order[:count]]
+        expected = [unshared[doc_id, option][0] for doc_id in (0, 5, 11) for option in options]
+        assert losses(bench, bench.scoring(options, [0, 5, 11])) == pytest.approx(expected, abs=1e-9)
+
+
+def test_greedy_flags_agree_for_options_the_model_would_say(new_bench, bench):
+    replies = bench.adapter.generate_until(bench.generation(until=[], max_new_tokens=6))
+    doc_id = next(number for number, reply in enumerate(replies) if len(reply) == 6)
+    said = replies[doc_id]
+    options = (said, said[:3], said[0], said[:-1] + "~", "~" + said[1:], said[:2] + "~" + said[3:])
+    pairs = bench.adapter.loglikelihood(bench.scoring(options, [doc_id]))
+    assert [greedy for _, greedy in pairs] == [True, True, True, False, False, False]
+
+
+def test_the_prompt_is_run_once_however_many_options_it_has(new_bench, monkeypatch):
+    bench = new_bench(batch_size=1)
+    passes = Passes(bench, monkeypatch)
+    bench.adapter.loglikelihood(bench.scoring(OPTIONS, [0, 1]))
+    assert passes.cached == [False, True] * 2
+    assert passes.rows == [1, 3] * 2, "one prompt, then the options of more than one token"
+    assert passes.columns[1::2] == [len(OPTIONS[2]) - 1] * 2
+
+
+def test_options_of_one_token_need_the_prompt_only(new_bench, monkeypatch):
+    bench = new_bench(batch_size=8)
+    passes = Passes(bench, monkeypatch)
+    bench.adapter.loglikelihood(bench.scoring(("A", "B", "C", "D"), [3, 4]))
+    assert passes.cached == [False]
+    assert passes.rows == [2]
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_no_logits_over_the_whole_length(new_bench, monkeypatch, shared):
+    bench = new_bench(batch_size=60, prefix_cache=shared)
+    passes = Passes(bench, monkeypatch)
+    bench.adapter.loglikelihood(bench.scoring(OPTIONS))
+    assert max(columns for _, columns, _ in passes.logits) <= len(OPTIONS[2]) + 1
+    assert max(passes.columns) > 100
+
+
+def test_the_switch_and_the_class_both_turn_sharing_off(new_bench, monkeypatch):
+    for bench in (new_bench(prefix_cache=False), new_bench()):
+        passes = Passes(bench, monkeypatch)
+        if bench.adapter.arguments.prefix_cache:
+            monkeypatch.setattr(type(bench.adapter), "shares_prefix", False)
+        bench.adapter.loglikelihood(bench.scoring(OPTIONS, [0, 1]))
+        assert not any(passes.cached)
+        assert sum(passes.rows) == 10
+
+
+def test_equal_prompts_with_other_images_share_nothing(new_bench, docs, monkeypatch):
+    twins = [{**docs[number], "question": "Is it clear?"} for number in (0, 1, 0)]
+    bench, apart = (new_bench(docs=twins, batch_size=12, prefix_cache=shared) for shared in (True, False))
+    passes = Passes(bench, monkeypatch)
+    got = losses(bench, bench.scoring(OPTIONS))
+    assert passes.rows[0] == 2, "two different images, one of them in two documents"
+    assert got == pytest.approx(losses(apart, apart.scoring(OPTIONS)), abs=1e-9)
+    assert abs(got[0] - got[len(OPTIONS)]) > 1e-6
+
+
+class Merging(MedTasksTiny):
+    """Its tokenizer makes one token of a question mark and an x."""
+
+    def encode(self, text, images):
+        return super().encode(text.replace("?x", "\t"), images)
+
+
+def test_an_option_that_merges_with_its_prompt_is_scored_as_without_sharing(new_bench):
+    results = []
+    for shared in (True, False):
+        bench = new_bench(kind=Merging, batch_size=6, prefix_cache=shared)
+        results.append(losses(bench, bench.scoring((" no", "x", "xyz", " clear"), [0, 1, 2])))
+    assert results[0] == pytest.approx(results[1], abs=1e-9)
+    items = [bench.adapter.encode_pair("a?", option, []) for option in (" no", "x", "xyz", " clear")]
+    assert group_by_prefix(items) == [[0, 3], [1, 2]]
+
+
+def test_images_are_told_apart_by_content():
+    def item(value, *ids):
+        return Continuation(Encoded(ids, None if value is None else torch.full((1, 3), value)), 1)
+
+    items = [item(0.0, 1, 2, 3), item(1.0, 1, 2, 3), item(0.0, 1, 2, 4), item(None, 1, 2, 3), item(0.0, 1, 9, 3)]
+    assert group_by_prefix(items) == [[0, 2], [1], [3], [4]]
+
+
+def test_a_question_with_a_failing_option_keeps_the_others(bench, unshared):
+    requests = bench.scoring(OPTIONS, [0])
+    requests[2].arguments = (requests[2].args[0], "", *requests[2].args[2:])
+    got = losses(bench, requests)
+    assert got[2] != got[2]
+    kept = [number for number in range(5) if number != 2]
+    assert [got[i] for i in kept] == pytest.approx([unshared[0, OPTIONS[i]][0] for i in kept], abs=1e-9)
+
+
+def test_models_that_take_ids_continue_with_ids(new_bench, monkeypatch):
+    """A prompt without image may go in as ids; the options follow through ``continuation_inputs``."""
+    bench, plain = new_bench(batch_size=10), new_bench(prefix_cache=False)
+    asked = []
+    monkeypatch.setattr(
+        bench.adapter,
+        "model_inputs",
+        lambda batch: {
+            "input_ids": batch.ids,
+            "attention_mask": batch.attention_mask,
+            "position_ids": batch.position_ids,
+        },
+    )
+
+    def continuation_inputs(ids, contexts):
+        asked.append((ids.shape[0], contexts.ids.shape[0], len(contexts.pixels)))
+        return {"input_ids": ids}
+
+    monkeypatch.setattr(bench.adapter, "continuation_inputs", continuation_inputs)
+    expected = losses(plain, plain.scoring(OPTIONS, [0, 1, 2], visual=None))
+    assert losses(bench, bench.scoring(OPTIONS, [0, 1, 2], visual=None)) == pytest.approx(expected, abs=1e-9)
+    assert asked == [(6, 6, 6), (3, 3, 3)]

@@ -1,0 +1,269 @@
+"""RadFM on a small random checkpoint: prompts, computing, both harness calls."""
+
+import copy
+
+import pytest
+import torch
+from lmms_eval.api.instance import Instance
+from medtasks.model_adapters.batching import Encoded, pad_left
+from medtasks.model_adapters.generation import GenerationSettings
+from medtasks.model_adapters.radfm import place_images
+from medtasks.model_adapters.radfm_network import axis_positions
+
+from medtasks.answers.failure import failure_cause
+from medtasks.errors import MedTasksError
+
+from .radfm_toy import LATENTS, SIDE, WIDTH, V, adapter, photo, plain_features, put, write_changed, write_toy
+
+
+@pytest.fixture(scope="session")
+def published_radfm(tmp_path_factory):
+    return write_toy(tmp_path_factory.mktemp("radfm"))
+
+
+@pytest.fixture(scope="session")
+def model(published_radfm):
+    return adapter(published_radfm)
+
+
+@pytest.fixture(scope="session")
+def state(published_radfm):
+    return torch.load(published_radfm / "pytorch_model.bin")
+
+
+@pytest.fixture
+def changed(published_radfm, tmp_path):
+    return lambda change: write_changed(published_radfm, tmp_path / "again", change)
+
+
+# ---- prompts ----
+
+
+def test_slots_follow_the_words_and_white_space_next_to_them_is_dropped(model):
+    words, plain = model.tokenizer.vocabulary, model.tokenizer._model.EncodeAsIds
+    block = [words, *range(words + 2, words + 2 + LATENTS), words + 1]
+    assert model.encode("is it clear?", [photo()]).ids == [1, *block, *plain("is it clear?")]
+    assert model.encode("  is it clear? ", [photo()]).ids == [1, *block, *plain("is it clear? ")]
+    two = model.encode("is it clear?", [photo(1), photo(2)])
+    second = [words, *range(words + 2 + LATENTS, words + 2 + 2 * LATENTS), words + 1]
+    assert two.ids == [1, *block, *second, *plain("is it clear?")]
+    assert two.pixels.shape == (2, 3, SIDE, SIDE, 4)
+
+
+def test_image_before_the_last_character(published_radfm, model):
+    late = adapter(published_radfm, image_position="before_last_character")
+    words, plain = model.tokenizer.vocabulary, model.tokenizer._model.EncodeAsIds
+    block = [words, *range(words + 2, words + 2 + LATENTS), words + 1]
+    assert late.encode("is it ?", [photo()]).ids == [1, *plain("is it"), *block, *plain("?")]
+    assert late.encode("", [photo()]).ids == [1, *block]
+    pair = late.encode_pair("is it?", " yes.", [photo()])
+    assert pair.sequence.ids == [1, *plain("is it"), *block, *plain("? yes.")]
+    assert pair.tokens == len(plain("? yes.")) - len(plain("?"))
+
+
+def test_a_text_may_place_its_images_itself():
+    block = "<image><image0><image1></image>"
+    assert (
+        place_images("a <image> b <image>", 2, 2, "front") == f"a {block} b {block.replace('0', '2').replace('1', '3')}"
+    )
+    assert place_images(f"a{block}b", 1, 2, "front") == f"a{block}b"
+    assert place_images("ab", 0, 2, "front") == "ab"
+    with pytest.raises(MedTasksError, match="2 marks <image> for 1 images"):
+        place_images("<image> <image>", 1, 2, "front")
+    with pytest.raises(MedTasksError, match="do not fit its 1 images of 2 slots"):
+        place_images("<image0><image1><image2>", 1, 2, "front")
+    with pytest.raises(MedTasksError, match="101 images in one prompt; RadFM has slots for 100"):
+        place_images("", 101, 2, "front")
+    assert place_images("", 100, 2, "front").endswith("<image198><image199></image>")
+
+
+def test_too_long_a_prompt_loses_its_end_once_reported(published_radfm, model, log):
+    text = "is the left lung clear? " * 20
+    short, whole = adapter(published_radfm, max_length=40), model.encode(text, [photo()])
+    assert len(whole.ids) > 60
+    assert [short.encode(text, [photo()]).ids for _ in range(2)] == [whole.ids[:40]] * 2
+    assert sum("its end was cut off" in line for line in log) == 1
+    pair, full = (a.encode_pair(text, " no nodule", [photo()]) for a in (short, model))
+    assert pair.tokens == full.tokens
+    assert len(pair.sequence.ids) == 40
+    assert pair.sequence.ids == [*full.sequence.ids[: 40 - full.tokens], *full.sequence.ids[-full.tokens :]]
+    with pytest.raises(MedTasksError, match=r"a continuation of \d+ tokens; max_length=40"):
+        short.encode_pair("is it?", text, [photo()])
+
+
+def test_the_published_length_is_the_default(model):
+    assert len(model.encode("nodule " * 3000, []).ids) == 2048
+
+
+def test_image_marks_in_a_continuation_are_refused(model):
+    with pytest.raises(MedTasksError, match="continuation holds an image mark"):
+        model.encode_pair("is it?", " yes <image>", [photo()])
+
+
+def test_decoding_leaves_out_unknown_control_and_slot_ids(model):
+    ids = model.tokenizer.encode("no nodule")
+    assert model.decode([0, 1, *ids, model.tokenizer.vocabulary, 2]) == "no nodule"
+
+
+# ---- computing ----
+
+
+def test_a_picture_has_the_last_depth_position(model, changed, state):
+    assert axis_positions(1, 128).tolist() == [127]
+    assert axis_positions(16, 128).tolist() == list(range(7, 128, 8))
+    with pytest.raises(ValueError, match="5 patches along an axis that has positions for 4"):
+        axis_positions(5, 4)
+    pixels = model.encode("", [photo()]).pixels
+    before = model.image_features(pixels)
+    depth = f"{V}pos_embedding.dep_embed.weight"
+    others, last = state[depth].clone(), state[depth].clone()
+    others[:-1] += 1
+    last[-1] += torch.arange(WIDTH // 3)
+    assert torch.equal(adapter(changed(put(depth, others))).image_features(pixels), before)
+    assert (adapter(changed(put(depth, last))).image_features(pixels) - before).abs().max() > 0.01
+
+
+@pytest.mark.parametrize("shape", [(SIDE, SIDE, 4), (SIDE, SIDE, 8), (SIDE // 2, SIDE, 16)])
+def test_vision_part_agrees_with_its_description(model, state, shape):
+    """In float64, where rounding cannot hide an error."""
+    exact = {key: value.double() for key, value in state.items()}
+    volumes = torch.rand(2, 3, *shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    expected = torch.stack([plain_features(exact, volume) for volume in volumes])
+    assert expected.std() > 0.5
+    got = copy.deepcopy(model.network).double().image_features(volumes)
+    torch.testing.assert_close(got, expected, atol=1e-10, rtol=0)
+
+
+def plain_logits(model, ids, images):
+    """Logits after the last id: embeddings gathered here, no padding, no batch."""
+    weights = model.network
+    table = [weights.language_model.model.embed_tokens.weight, weights.figure_marks]
+    table += [model.image_features(image[None])[0] for image in images]
+    return weights.language_model(inputs_embeds=torch.cat(table)[list(ids)][None]).logits[0].log_softmax(-1)
+
+
+def test_text_alone_brings_one_black_volume_that_changes_nothing(model):
+    prompt = model.encode("is the lung clear?", [])
+    assert prompt.pixels.shape == (1, 3, SIDE, SIDE, 4)
+    assert not prompt.pixels.any()
+    assert prompt.ids == [1, *model.tokenizer.encode("is the lung clear?")]
+    got = model.language_model(**model.model_inputs(pad_left([prompt], 0, model.device))).logits
+    assert torch.equal(got, model.language_model(input_ids=torch.tensor([prompt.ids])).logits)
+
+
+def mixed_prompts(model):
+    volume = torch.rand(SIDE, SIDE, 30, generator=torch.Generator().manual_seed(2)).numpy()
+    return [
+        ("is the left lung clear? choose one option.", [photo(1)]),
+        ("", [photo(1)]),
+        ("no nodule", []),
+        ("<image> is before <image>?", [photo(2), photo(3)]),
+        ("a large effusion?", [volume]),
+    ]
+
+
+def test_batches_score_like_a_plain_forward_pass(model):
+    """Options of one token next to long ones: the slots of short prompts lie in the scored columns."""
+    options = (" a", " a large effusion in the left lung, answer: yes or no")
+    pairs = [model.encode_pair(text, option, images) for text, images in mixed_prompts(model) for option in options]
+    shared, whole = model.score_batch(pairs), model._score_whole(pairs)
+    for pair, *scores in zip(pairs, shared, whole, strict=True):
+        ids = pair.sequence.ids
+        logs = plain_logits(model, ids, pair.sequence.pixels)
+        rows = logs[len(ids) - pair.tokens - 1 : -1]
+        expected = -sum(row[token].item() for row, token in zip(rows, ids[-pair.tokens :], strict=True))
+        assert [score.total for score in scores] == pytest.approx([expected] * 2, abs=1e-4)
+        assert {score.greedy for score in scores} == {rows.argmax(-1).tolist() == list(ids[-pair.tokens :])}
+
+
+def test_image_and_its_order_matter(model):
+    def score(images):
+        return model.score_batch([model.encode_pair("<image> <image> clear?", " yes", images)])[0].total
+
+    assert abs(score([photo(1), photo(2)]) - score([photo(2), photo(1)])) > 1e-3
+    assert abs(score([photo(1), photo(2)]) - score([photo(1), photo(3)])) > 1e-3
+
+
+def plain_greedy(model, prompt, count):
+    ids = list(prompt.ids)
+    for _ in range(count):
+        token = int(plain_logits(model, ids, prompt.pixels)[-1].argmax())
+        if token in (1, 2):
+            break
+        ids.append(token)
+    return model.decode(ids[len(prompt.ids) :]).strip()
+
+
+def test_batches_generate_like_single_prompts(model):
+    prompts = [model.encode(text, images) for text, images in mixed_prompts(model)]
+    expected = [plain_greedy(model, prompt, 8) for prompt in prompts]
+    assert len(set(expected)) > 1
+    assert model.generate_batch(prompts, GenerationSettings(8), 0) == expected
+
+
+@pytest.mark.parametrize("stop", [1, 2])
+def test_both_ends_of_sequence_end_a_reply(published_radfm, stop):
+    ending = adapter(published_radfm)
+    ids = [1, *ending.tokenizer.encode("is it clear?")]
+    first = int(plain_logits(ending, ids, [])[-1].argmax())
+    head = ending.language_model.lm_head.weight
+    head[[first, stop]] = head[[stop, first]]
+    prompt = Encoded(ids, None)
+    assert ending.generate_batch([prompt], GenerationSettings(5), 0) == [""]
+
+
+# ---- through the harness ----
+
+
+def instances(docs, kind, details):
+    made = []
+    for number, doc in enumerate(docs):
+        for place, detail in enumerate(details):
+            arguments = (doc["question"], copy.deepcopy(detail), lambda d: d["images"], number, "toy", "test")
+            meta = {"task": "toy", "doc_id": number, "repeats": 1}
+            made.append(Instance(request_type=kind, arguments=arguments, idx=place, metadata=meta))
+    return made
+
+
+@pytest.fixture(scope="module")
+def docs():
+    texts = ["is the left lung clear?", "no", "choose one option. a large effusion, answer: yes?", "is it?", "nodule?"]
+    pictures = [[photo(1)], [], [photo(2), photo(3)], [photo(1)], [photo(4, (9, 40))]]
+    return [{"question": text, "images": images} for text, images in zip(texts, pictures, strict=True)]
+
+
+def test_requests_of_the_harness_in_batches_of_any_size(published_radfm, docs):
+    results = []
+    for size in (1, 3, 16):
+        model = adapter(published_radfm, batch_size=size, max_failed=0)
+        model.task_dict = {"toy": {"test": docs}}
+        replies = model.generate_until(instances(docs, "generate_until", [{"until": ["\n\n"], "max_new_tokens": 6}]))
+        results.append((replies, model.loglikelihood(instances(docs, "loglikelihood", [" yes", " a large effusion"]))))
+    assert not any(failure_cause(reply) for replies, _ in results for reply in replies)
+    assert results[0][0] == results[1][0] == results[2][0]
+    for _, scores in results[1:]:
+        assert [mean for mean, _ in scores] == pytest.approx([mean for mean, _ in results[0][1]], abs=1e-5)
+        assert [greedy for _, greedy in scores] == [greedy for _, greedy in results[0][1]]
+    model = adapter(published_radfm)
+    pair = model.encode_pair(docs[2]["question"], " yes", docs[2]["images"])
+    assert results[0][1][4][0] == pytest.approx(model.score_batch([pair])[0].mean, abs=1e-5)
+
+
+def test_images_of_a_document_as_slices_of_one_volume(published_radfm, model, docs):
+    sliced = adapter(published_radfm, several_images="slices")
+    pictures = [photo(n) for n in range(7)]
+    prompt, volume = sliced.encode("is it clear?", pictures), model.encode("is it clear?", [pictures])
+    assert prompt.ids == volume.ids == model.encode("is it clear?", [photo()]).ids
+    assert torch.equal(prompt.pixels, volume.pixels)
+    assert prompt.pixels.shape == (1, 3, SIDE, SIDE, 8)
+    with pytest.raises(MedTasksError, match="several_images=slices takes pictures"):
+        sliced.encode("", [pictures])
+
+
+def test_all_options_of_a_question_see_the_same_random_crop(published_radfm, model):
+    first, second = (adapter(published_radfm, crop="random", seed=seed) for seed in (0, 1))
+    pixels = [first.encode_pair("is it?", option, [photo()]).sequence.pixels for option in (" yes", " no")]
+    assert torch.equal(*pixels)
+    assert torch.equal(pixels[0], first.encode("another question", [photo()]).pixels)
+    assert not torch.equal(pixels[0], model.encode("is it?", [photo()]).pixels)
+    assert not torch.equal(pixels[0], second.encode("is it?", [photo()]).pixels)
