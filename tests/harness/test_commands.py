@@ -67,6 +67,29 @@ def test_python_interface(run, wheel, tasks, sample_home, tmp_path):
     assert set(found["results"]) == set(tasks.split(","))
 
 
+def test_two_processes_give_the_same_numbers(run, sample_home, tmp_path):
+    launchers = {
+        "one": [sys.executable, "-m", "lmms_eval"],
+        "two": ["torchrun", "--standalone", "--nproc_per_node", "2", "-m", "lmms_eval"],
+    }
+    found = {}
+    for name, launcher in launchers.items():
+        options = "--model medtasks_tiny --tasks mediconfusion,mediconfusion_gd,mediconfusion_ps --batch_size 4"
+        ran = run(
+            [*launcher, *options.split(), "--limit", "15", "--device", "cpu", "--output_path", name],
+            MEDTASKS_HOME=str(sample_home),
+            ACCELERATE_USE_CPU="true",
+        )
+        (file,) = (tmp_path / name).rglob("*_results.json")
+        found[name] = {
+            task: {key: repr(value) for key, value in scores.items()}
+            for task, scores in json.loads(file.read_text())["results"].items()
+        }
+    assert "rank 1" in ran.stdout + ran.stderr
+    assert found["two"] == found["one"]
+    assert found["one"]["mediconfusion_ps"]["incomplete_pairs,reference"] == "1"
+
+
 def test_include_path_where_the_harness_loads_no_plugins(run):
     folder = run(["medtasks", "path"]).stdout.strip()
     listed = run(["lmms-eval", "tasks", "list", "--include-path", folder])
