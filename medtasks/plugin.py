@@ -4,9 +4,11 @@ The harness has no entry point for tasks, so the callable it loads for models ad
 Everything here is light: the harness's task index is touched only once it has been imported by somebody else.
 """
 
+import contextlib
 import functools
 import importlib.abc
 import importlib.machinery
+import inspect
 import os
 import sys
 import warnings
@@ -55,7 +57,7 @@ def _warn(error: Exception) -> None:
 
 def _once_imported(name: str, action: Callable[[ModuleType], None]) -> None:
     module = sys.modules.get(name)
-    if module is not None and hasattr(module, "TaskManager"):
+    if module is not None:
         action(module)
     elif not any(isinstance(finder, _AfterImport) for finder in sys.meta_path):
         sys.meta_path.insert(0, _AfterImport(name, action))
@@ -94,26 +96,35 @@ def _extend_task_search(module: ModuleType) -> None:
         if getattr(build, _MARK, False):
             return
         match = manager.match_tasks
-    except AttributeError as error:
+        signature = inspect.signature(build)
+        missing = {"include_path", "include_defaults"} - signature.parameters.keys()
+        if missing:
+            raise TypeError(f"TaskManager.initialize_tasks lacks {' and '.join(sorted(missing))}")
+    except (AttributeError, TypeError, ValueError) as error:
         _warn(error)
         return
 
     @functools.wraps(build)
-    def initialize_tasks(self: Any, include_path: Any = None, include_defaults: bool = True) -> Any:
-        if not include_defaults:
-            return build(self, include_path=include_path, include_defaults=False)
-        own = [include_path] if isinstance(include_path, str) else list(include_path or [])
+    def initialize_tasks(*args: Any, **kwargs: Any) -> Any:
+        call = signature.bind(*args, **kwargs)
+        call.apply_defaults()
+        if not call.arguments["include_defaults"]:
+            return build(*args, **kwargs)
+        chosen = call.arguments["include_path"]
+        own = [chosen] if isinstance(chosen, str) else list(chosen or [])
+        call.arguments["include_path"] = [*own, str(tasks_folder())]
         try:
-            return build(self, include_path=[*own, str(tasks_folder())], include_defaults=True)
+            return build(*call.args, **call.kwargs)
         except Exception as error:  # noqa: BLE001
-            index = build(self, include_path=include_path, include_defaults=True)
+            index = build(*args, **kwargs)
             _warn(error)
             return index
 
     @functools.wraps(match)
-    def match_tasks(self: Any, task_list: Sequence[str]) -> Any:
-        found = match(self, task_list)
-        _suggest(self, task_list, found)
+    def match_tasks(self: Any, task_list: Any, *args: Any, **kwargs: Any) -> Any:
+        found = match(self, task_list, *args, **kwargs)
+        with contextlib.suppress(Exception):  # a hint is not worth a failed run
+            _suggest(self, [task_list] if isinstance(task_list, str) else task_list, found)
         return found
 
     setattr(initialize_tasks, _MARK, True)

@@ -11,4 +11,4 @@ def failed_reply(cause: str) -> str:
 def failure_cause(reply: str) -> str | None:
     """Return the cause if ``reply`` marks a failed sample, else ``None``."""
     stripped = reply.strip()
-    return stripped.removeprefix(_PREFIX) if stripped.startswith(_PREFIX.strip()) else None
+    return stripped.removeprefix(_PREFIX.strip()).lstrip() if stripped.startswith(_PREFIX.strip()) else None

@@ -1,10 +1,12 @@
 """Finding option texts in a reply."""
 
 import re
+import unicodedata
 from collections.abc import Sequence
 
 _NEGATION = re.compile(
-    r"\b(?:no|not|without|never|nor|neither|isn t|absence of|rather than)(?: (?:an?|the|any|evidence of))* $"
+    r"\b(?:no|not|without|never|nor|neither|isn t|absence of|rather than)"
+    r"(?: (?:an?|the|any|evidence of|on|in|at|of))* $"
 )
 _BARE_WORDS = frozenset({"yes", "no", "true", "false", "maybe", "normal", "present", "absent"})
 _FRAME = re.compile(
@@ -20,7 +22,7 @@ def normalised(text: str) -> str:
         >>> normalised("  Low-grade FDG uptake. ")
         'low grade fdg uptake'
     """
-    return re.sub(r"[\W_]+", " ", text.casefold()).strip()
+    return re.sub(r"[\W_]+", " ", unicodedata.normalize("NFKC", text).casefold()).strip()
 
 
 def equal_option(text: str, options: Sequence[str]) -> int | None:
@@ -37,8 +39,9 @@ def leading_option(text: str, options: Sequence[str]) -> set[int]:
     if not words:
         return set()
     found = {i for i, option in enumerate(options) if normalised(option).startswith(f"{words} ")}
-    first = words.split(" ", 1)[0]
-    return found | {i for i, option in enumerate(options) if first in _BARE_WORDS and normalised(option) == first}
+    first, *rest = words.split(" ", 3)
+    opening = {first, rest[1]} if len(rest) > 1 and rest[0] in ("and", "or") else {first}
+    return found | {i for i, option in enumerate(options) if normalised(option) in opening & _BARE_WORDS}
 
 
 def options_named(text: str, options: Sequence[str]) -> set[int]:
@@ -53,10 +56,10 @@ def options_named(text: str, options: Sequence[str]) -> set[int]:
         if not needle or needle in _BARE_WORDS:
             continue
         for match in re.finditer(rf"(?<= ){re.escape(needle)}(?= )", words):
-            if not _NEGATION.search(words[: match.start()]):
-                spans.append((match.start(), match.end(), index))
+            negated = _NEGATION.search(words[: match.start()]) is not None
+            spans.append((match.start(), match.end(), index, negated))
     return {
         index
-        for start, end, index in spans
-        if not any(s <= start and end <= e and (s, e) != (start, end) for s, e, _ in spans)
+        for start, end, index, negated in spans
+        if not negated and not any(s <= start and end <= e and (s, e) != (start, end) for s, e, *_ in spans)
     }

@@ -2,14 +2,15 @@
 
 The rule reads from strong evidence to weak and stops at the first step that finds something:
 
-1. the whole reply is one option's text, or one letter;
-2. a declared answer ("the answer is (B)", "final answer: b");
+1. the whole reply is letters, or one option's text;
+2. a declared answer ("the answer is (B)", "final answer: b", "I would choose B");
 3. a leading letter with punctuation ("B) effusion", ``("A": ...``), or a letter alone on its line;
 4. a refusal ("cannot be determined");
-5. a named or bracketed letter ("option B", "(B)"), then a bare capital at the end of a phrase ("I choose B.");
+5. a named or bracketed letter ("option B", "(B)"), then a bare capital at the end of a phrase ("So it is B.");
 6. the text of exactly one option, not negated.
 
-Two different letters on one step, or a letter whose own words are another option's text, are ambiguous. The article of
+Reasoning blocks, markup, a repeated option list and everything after an invented next question are not read. Two
+different letters on one step, or a letter whose own words are another option's text, are ambiguous. The article of
 "A normal brain" is never a letter: a bare ``A`` must end its phrase.
 """
 
@@ -20,12 +21,7 @@ from medtasks.answers.answer import Answer, Reason
 from medtasks.answers.failure import failure_cause
 from medtasks.answers.likelihood import letter as letter_of
 from medtasks.answers.option_text import equal_option, leading_option, normalised, options_named
-
-_MARKUP = re.compile(r"[*_`#]+|</?s>|<pad>|<unk>|<\|[a-z_]+\|>|\\boxed|\\text|[{}$]", re.IGNORECASE)
-_THOUGHT = re.compile(r"<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
-_THOUGHT_END = re.compile(r"^.*</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
-_THOUGHT_OPEN = re.compile(r"<think(?:ing)?>", re.IGNORECASE)
-_QUOTES = str.maketrans({"“": '"', "”": '"', "‘": "'", "’": "'", "：": ":", "（": "(", "）": ")"})
+from medtasks.answers.own_words import first_turn, without_markup, without_thoughts
 
 _CANNOT = r"(?:can(?:not| not|'t)|could(?: not|n't)|unable to|(?:not |im)possible to)"
 _JUDGE = (
@@ -36,11 +32,13 @@ _LACKING = r"(?:insufficient|not enough|do(?:es)?(?: not|n't) (?:have|provide) (
 _REFUSAL = re.compile(
     rf"\b{_CANNOT}\s+(?:be\s+)?(?:\w+ly\s+)?{_JUDGE}|\b{_LACKING} (?:information|detail|context)"
     r"|\bi(?: do not|'m not| am not| don't) (?:know|sure|able|qualified)|\bi(?:'m| am) sorry\b|\bas an ai\b|\bno idea\b"
-    r"|\bneither\b|\bnone of (?:the|these)\b",
+    r"|\bneither(?: of| [a-z]\b| is\b|\W*$)|\bnone of (?:the|these)\b",
     re.IGNORECASE,
 )
+# Names of bacteria and parasites begin with a letter and a full stop, too.
+_SPECIES = r"(?:albicans|aureus|baumannii|burgdorferi|cereus|coli|difficile|fumigatus|granulosus|histolytica|pylori)\b"
 _END = r"(?=\s*(?:$|[.,;:!?)\]\"'\n]|[-–—]\s|because\b|since\b|as\b|for\b|given\b|which\b|due\b))"
-_OPEN, _CLOSE = r"[(\[\"']*", r"[)\]\"']*"
+_OPEN, _CLOSE = r"[(\[\"']{0,4}", r"[)\]\"']{0,4}"
 
 
 def read(reply: str | None, options: Sequence[str]) -> Answer:
@@ -65,10 +63,10 @@ def read(reply: str | None, options: Sequence[str]) -> Answer:
         return Answer.invalid(Reason.EMPTY)
     if failure_cause(reply) is not None:
         return Answer.invalid(Reason.ADAPTER_FAILED)
-    text = _THOUGHT_END.sub("", _THOUGHT.sub(" ", reply))
-    if _THOUGHT_OPEN.search(text):
+    said = without_thoughts(reply)
+    if said is None:
         return Answer.invalid(Reason.TRUNCATED)
-    text = _MARKUP.sub("", text.translate(_QUOTES)).strip()
+    text = first_turn(without_markup(said))
     if not text:
         return Answer.invalid(Reason.EMPTY)
     options = options or ("", "")
@@ -78,11 +76,13 @@ def read(reply: str | None, options: Sequence[str]) -> Answer:
 
 
 def _read(text: str, letters: Sequence[str], options: Sequence[str]) -> Answer:
-    whole = equal_option(text, options)
-    if whole is not None:
-        return Answer.ok(letters[whole])
     claims = _without_denials(text, letters)
-    for found in (_only_letter(text, letters), _declared(claims, letters), _leading(claims, letters)):
+    only, declared = _only_letters(text, letters), _declared(claims, letters)
+    whole = equal_option(text, options)
+    # A letter names its option even where another option's text is that letter; "A and B" may be an option itself.
+    if whole is not None and len(only) != 1 and not declared:
+        return Answer.ok(letters[whole])
+    for found in (only, declared, _leading(claims, letters)):
         if found:
             return _settle(found, text, letters, options)
     if _REFUSAL.search(text):
@@ -115,44 +115,50 @@ def _class_of(letters: Sequence[str]) -> str:
 
 
 def _capitals(matches: Iterable[str]) -> set[str]:
-    return {match.upper() for match in matches}
+    # Ignoring case, a range of letters also matches a few letters outside ASCII, such as a dotted capital I.
+    return {match.upper() for match in matches if match.isascii()}
 
 
-def _only_letter(text: str, letters: Sequence[str]) -> set[str]:
-    match = re.fullmatch(rf"\W*({_class_of(letters)})\W*", text, re.IGNORECASE)
-    return _capitals([match[1]]) if match else set()
+def _only_letters(text: str, letters: Sequence[str]) -> set[str]:
+    """Return the letters of a reply that consists of nothing else: "B", "(b)", "A and B"."""
+    words = [word.upper() for word in re.findall(r"[^\W_]+", text)]
+    named = [word for word in words if word not in ("AND", "OR", "BOTH", "EITHER")]
+    return set(named) if set(named) <= set(letters) else set()
 
 
 def _declared(text: str, letters: Sequence[str]) -> set[str]:
     """Return letters declared as the answer; a final answer overrules an earlier one."""
+    group = _class_of(letters)
     noun = r"(?:answer|choice|option|response|selection|diagnosis)"
-    link = r"\s*(?:(?:is|was|would be|should be|must be|will be)\b|:|=|->|→)\s*(?:therefore|thus|most likely)?[:\s]*"
-    target = rf"(?:{noun}\s*:?\s*)?{_OPEN}({_class_of(letters)}){_CLOSE}"
+    link = (
+        r"[\"']?\s*(?:(?:is|was|would be|should be|must be|will be)\b|:|=|->|→)\s*(?:therefore|thus|most likely)?[:\s]*"
+    )
+    target = rf"(?:{noun}\s*:?\s*)?{_OPEN}({group}){_CLOSE}(?!\s*,\s*{group}{_CLOSE}\s*(?:$|[.,;])){_END}"
     for lead in (r"\bfinal\s+", r"\b(?:correct|right|best|my|the|appropriate|most likely)\s+(?:\w+\s+)?", r"\b"):
-        pattern = re.compile(rf"{lead}{noun}{link}{target}{_END}", re.IGNORECASE)
-        found = _capitals(pattern.findall(text))
+        found = _capitals(re.findall(rf"{lead}{noun}{link}{target}", text, re.IGNORECASE))
         if found:
             return found
-    praise = r"\s+(?:is|would be|seems|looks)\s+(?:the\s+)?(?:most\s+)?(?:correct|right|best|likely|appropriate)\b"
-    return _capitals(re.findall(rf"(?<![\w'-]){_OPEN}({_class_of(letters)}){_CLOSE}{praise}", text))
+    praise = r"(?:the\s+)?(?:most\s+|more\s+)?(?:correct|right|best|likely|appropriate|answer)\b"
+    praised = re.findall(rf"(?<![\w'-]){_OPEN}({group}){_CLOSE}\s+(?:is|would be|seems|looks)\s+{praise}", text)
+    choosing = r"(?<!not )(?<!n't )(?<!if )(?<!whether )\b(?i:choose|select|pick|guess|go with|opt for|it is|it's)"
+    return _capitals([*praised, *re.findall(rf"{choosing}\s+(?i:option\s+)?{_OPEN}({group}){_CLOSE}{_END}", text)])
 
 
 def _leading(text: str, letters: Sequence[str]) -> set[str]:
     """Return the letter a reply begins with, or the letters that stand alone on a line."""
     group = _class_of(letters)
-    start = re.match(
-        rf"{_OPEN}({group})(?:[\"')\]]+\s*[:.,]?|\s*[:.](?!\w\.)|,|\s+[-–—](?=\s)|\s*\n)", text, re.IGNORECASE
-    )
+    stop = rf"(?:[\"')\]]+\s*[:.,]?|\s*[:.](?!\w\.|\s*{_SPECIES})|,|\s+[-–—](?=\s)|\s*\n)"
+    start = re.match(rf"{_OPEN}({group})(?!'\w){stop}", text, re.IGNORECASE)
     if start:
         return _capitals([start[1]])
     return _capitals(re.findall(rf"^[ \t]*{_OPEN}({group}){_CLOSE}[.:]?[ \t]*$", text, re.MULTILINE | re.IGNORECASE))
 
 
 def _alternatives(text: str, letters: Sequence[str]) -> bool:
-    group = _class_of(letters)
-    return bool(
-        re.search(rf"\b{_OPEN}{group}{_CLOSE}\s*(?:or|and|/|&)\s*(?:option\s+)?{_OPEN}{group}\b{_CLOSE}{_END}", text)
-    )
+    """Return whether the reply names several letters side by side: "A or B.", "both A and B are"."""
+    label = rf"{_OPEN}{_class_of(letters)}\b{_CLOSE}"
+    several = rf"{label}\s*(?:or\b|and\b|[/&,])\s*(?:option\s+)?{label}"
+    return re.search(rf"\b{several}{_END}|\b(?i:both|either|between)\s+{several}", text) is not None
 
 
 def _named(text: str, letters: Sequence[str]) -> set[str]:
@@ -165,13 +171,14 @@ def _named(text: str, letters: Sequence[str]) -> set[str]:
 
 
 _LABELLED = (
-    r"(?:type|grade|stage|class|vitamin|hepatitis|level|group|influenza|segment|figure|fig|panel|image|part|series)"
+    r"(?:type|grade|stage|class|vitamin|hepatitis|ha?emophilia|influenza|\w*globulin|\w*protein|factor|level|group|segment|"
+    r"figure|fig|panel|image|part|series)"
 )
 
 
 def _bare(text: str, letters: Sequence[str]) -> set[str]:
     """Return capitals that end a phrase, leaving out names such as "hepatitis B"."""
-    pattern = rf"(?<![\w'-])(?<!\.\w)({_class_of(letters)})(?![\w'-]){_END}"
+    pattern = rf"(?<![\w'-])(?<!\b\w\.)({_class_of(letters)})(?![\w'-]|\.\w\b|\.\s*{_SPECIES}){_END}"
     matches = (
         m for m in re.finditer(pattern, text) if not re.search(rf"\b{_LABELLED}\s*$", text[: m.start()], re.IGNORECASE)
     )
@@ -181,22 +188,17 @@ def _bare(text: str, letters: Sequence[str]) -> set[str]:
 def _without_denials(text: str, letters: Sequence[str]) -> str:
     """Remove letters the reply speaks against: "not A", "B is wrong"."""
     group = _class_of(letters)
-    label = rf"(?:option\s+|choice\s+)?{_OPEN}\b{group}\b{_CLOSE}"
-    against = rf"\b(?:not|isn't|rather than|instead of|rule out|exclude)\s+{label}"
+    label = rf"(?i:option\s+|choice\s+)?{_OPEN}\b{group}\b{_CLOSE}"
+    against = rf"\b(?i:not|isn't|rather than|instead of|rule out|exclude)\s+{label}"
     verdict = r"(?:not|wrong|incorrect|false|unlikely|less likely|ruled out|excluded)\b"
     return re.sub(rf"{label}\s+(?:is|was|seems|would be|can be)\s+{verdict}|{against}", " ", text)
 
 
 def _without_echo(text: str, letters: Sequence[str], options: Sequence[str]) -> str:
-    """Remove a repetition of the whole option list, as base models produce it after their answer."""
-    lines = text.split("\n")
-    marks = []
-    for number, line in enumerate(lines):
-        match = re.match(rf"\s*{_OPEN}({_class_of(letters)})[\"')\]]*\s*[:.)]\s*(.+)", line)
-        if match and normalised(match[2]) == normalised(options[letters.index(match[1])]):
-            marks.append((number, match[1]))
-    if {letter for _, letter in marks} != set(letters):
+    """Remove a repetition of the whole option list, as base models produce it before or after their answer."""
+    listed = [r"[\W_]+".join(map(re.escape, normalised(option).split(" "))) for option in options]
+    if not all(listed):
         return text
-    drop = {number for number, _ in marks}
-    kept = "\n".join(line for number, line in enumerate(lines) if number not in drop)
-    return re.sub(r"\s*\bAnswer:?\s*$", "", kept).strip()
+    lines = [rf"{_OPEN}\b{letter}[\"')\]]*\s*[:.)]\s*{words}" for letter, words in zip(letters, listed, strict=True)]
+    kept, repetitions = re.subn(r"\b[\W_]+".join(lines) + r"\b[\"')\].]*", "\n", text, flags=re.IGNORECASE)
+    return re.sub(r"\s*\bAnswer:?\s*$", "", kept).strip() if repetitions else text

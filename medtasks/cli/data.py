@@ -1,6 +1,7 @@
 """``medtasks data``: list, prepare, verify, locate, and write the drawn sample."""
 
 import os
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -102,7 +103,7 @@ def where() -> None:
 def sample(folder: Annotated[Path, typer.Argument(help="Folder to write; becomes a complete MEDTASKS_HOME.")]) -> None:
     """Write drawn stand-in data, to try everything without downloading anything."""
     write_sample_home(folder)
-    _out.print(f"Use it with: export {HOME_VARIABLE}={folder.absolute()}", markup=False)
+    _out.print(f"Use it with: export {HOME_VARIABLE}={shlex.quote(str(folder.absolute()))}", markup=False)
 
 
 def write_sample_home(folder: Path) -> None:

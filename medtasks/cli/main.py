@@ -29,14 +29,16 @@ def _version(value: bool) -> None:
 
 
 @app.callback()
-def _root(version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Show the version.")) -> None:
+def _root(
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Show the version."),
+) -> None:
     pass
 
 
 def main() -> None:
     """Run the command; an error the user can mend is one sentence and exit code 1, Ctrl-C is exit code 130."""
     try:
-        app()
+        app(prog_name="medtasks")
     except MedTasksError as error:
         _complain(str(error))
         sys.exit(1)

@@ -71,10 +71,10 @@ def _print(task: str, scores: dict[str, RuleScore], replies: int, documents: int
         totals.add_row(f"replies: {reason}", *(str(rule.reasons.get(reason, 0)) for rule in scores.values()))
     _out.print(totals)
     if replies < documents:
-        _out.print(f"{documents - replies} questions have no reply; they are left out, not counted as wrong.")
+        _out.print(f"Questions without a reply, left out and not counted as wrong: {documents - replies}.")
     cut = next(iter(scores.values())).table[TOTAL].incomplete_pairs
     if cut:
-        _out.print(f"{cut} pairs lack one reply and are left out of set accuracy and confusion.")
+        _out.print(f"Pairs with one reply only, left out of set accuracy and confusion: {cut}.")
     for name, rule in scores.items():
         _out.print(_categories(name, rule))
 

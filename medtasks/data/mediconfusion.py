@@ -182,8 +182,9 @@ def _left_out(pairs: Sequence[Pair], causes: dict[str, str], options: Options) -
         more = f" and {len(notes) - 3} more" if len(notes) > 3 else ""
         fetch = "" if options.fetch_images or options.source is None else ", add --fetch-images,"
         raise SourceError(
-            f"MediConfusion is incomplete ({len(causes)} of {total} images unusable, {pairs_hit} pairs affected): "
-            f"{'; '.join(notes[:3])}{more}. Complete the source{fetch} or accept the loss with --allow-incomplete"
+            f"MediConfusion is incomplete ({len(causes)} of {total} images unusable, in {pairs_hit} of {len(pairs)} "
+            f"pairs): {'; '.join(notes[:3])}{more}. Complete the source{fetch} or accept the loss with "
+            f"--allow-incomplete"
         )
     return notes
 

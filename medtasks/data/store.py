@@ -39,8 +39,10 @@ def work_folder(name: str) -> Iterator[Path]:
     except filelock.Timeout as error:
         raise MedTasksError(f"another process is preparing '{name}' in {final.parent}; wait for it to end") from error
     except OSError as error:
-        place = error.filename or final.parent
-        what = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else error.strerror or error
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        # A failed copy names the file it read from, which is not the one on the full disk.
+        place = final.parent if full else error.filename or final.parent
+        what = "the disk is full" if full else error.strerror or error
         raise MedTasksError(
             f"cannot prepare '{name}': {place}: {what}. What was fetched so far is kept; make room or repair it (or "
             f"set MEDTASKS_HOME to another folder), then run the same command again"

@@ -10,9 +10,9 @@ import re
 from typing import Any
 
 _NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|inf(?:inity)?|nan)"
+_WRAPPED = r"\s*(?:[\w.]+\(\s*)?\[?({})\]?(?:\s*,\s*\w+=[^,()]+)*\s*\)?\s*"  # tensor(1.5, device='cuda:0')
 _PAIR = re.compile(
-    rf"\s*[(\[]\s*(?:[\w.]+\(\s*)?({_NUMBER})(?:\s*,\s*dtype=[\w.]+)?\s*\)?\s*,\s*"
-    rf"(?:[\w.]+\(\s*)?(true|false|0|1)\s*\)?\s*[)\]]\s*",
+    rf"\s*[(\[]{_WRAPPED.format(_NUMBER)},{_WRAPPED.format('true|false|0|1')}[)\]]\s*",
     re.IGNORECASE,
 )
 FAILED = (math.nan, False)

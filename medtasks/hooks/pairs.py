@@ -81,12 +81,10 @@ def individual_accuracy(items: Sequence[Record]) -> float:
 def confusion(items: Sequence[Record]) -> float:
     """Return the share of valid pairs with the same option twice.
 
-    Without any valid pair it is 0 under the published rules, as the reference prints it, and NaN under others.
+    Without any valid pair it is NaN. The reference guards its division by printing 0 there, which would make a model
+    that never gives a valid answer look like the least confused one; no published row has that case.
     """
-    total = _total(items)
-    if total.valid_pairs == 0 and items and all(item["rule"].endswith("_reference") for item in items):
-        return 0.0
-    return total.confusion
+    return _total(items).confusion
 
 
 def invalid_rate(items: Sequence[Record]) -> float:

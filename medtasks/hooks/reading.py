@@ -14,11 +14,15 @@ _TEXT_DEFAULT, _LIKELIHOOD_DEFAULT = "robust_choice", "untied"
 
 def read_reply(result: Any) -> tuple[str, str]:
     """Return ``(rule, reply)`` from a reply that went through :class:`medtasks.hooks.filters.ReadWith`, or did not."""
+    if not isinstance(result, str):
+        return _TEXT_DEFAULT, ""
+    if not result.startswith('{"rule": '):  # a reply of a thousand brackets is a reply, and no JSON to parse
+        return _TEXT_DEFAULT, result
     try:
         tagged = json.loads(result)
         return tagged["rule"], tagged["reply"] or ""
-    except (TypeError, ValueError, KeyError):
-        return _TEXT_DEFAULT, result if isinstance(result, str) else ""
+    except (ValueError, KeyError):
+        return _TEXT_DEFAULT, result
 
 
 def read_answer(doc: Mapping[str, Any], results: Sequence[Any]) -> tuple[Answer, str]:

@@ -1,7 +1,7 @@
 """MediConfusion's free-form protocol: a judge scores how close a reply is to each of the two options.
 
-Source: https://github.com/AIF4S/MediConfusion at a3045b0 (``configs/prompts/answering.json`` and ``utils/answering.py``:
-prompt, format and decision of the free-form evaluator). The judge sees neither the image nor the right option.
+Source: https://github.com/AIF4S/MediConfusion at a3045b0, ``configs/prompts/answering.json`` and
+``utils/answering.py``. The judge sees neither the image nor the right option.
 
 The paper's appendix prints the label ``[Assistant]``; the code sends ``[AI Assistant]``, and so do we. The reference
 samples its judge at temperature 0.7 without a seed; ours follows ``JudgeSettings.temperature``, which defaults to 0.

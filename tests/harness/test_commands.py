@@ -57,6 +57,25 @@ def test_tasks_are_evaluated(run, launcher, tasks, sample_home, tmp_path):
     assert "[SAMPLE DATA]" in ran.stdout
 
 
+def test_samples_files_score_to_the_same_numbers(run, sample_home, tmp_path):
+    tasks = ["mediconfusion", "mediconfusion_gd", "mediconfusion_ps"]
+    options = f"--model medtasks_tiny --tasks {','.join(tasks)} --batch_size 8 --output_path out --log_samples"
+    run([*LAUNCHERS["module"], *options.split(), "--device", "cpu"], MEDTASKS_HOME=str(sample_home))
+    (file,) = (tmp_path / "out").rglob("*_results.json")
+    results = json.loads(file.read_text())["results"]
+    for task in tasks:
+        (samples,) = (tmp_path / "out").rglob(f"*_samples_{task}.jsonl")
+        ran = run(["medtasks", "score", task, str(samples), "--json", "scores.json"], MEDTASKS_HOME=str(sample_home))
+        assert ran.returncode == 0, ran.stderr
+        assert "SAMPLE DATA" in ran.stdout
+        for rule, scores in json.loads((tmp_path / "scores.json").read_text())["rules"].items():
+            for metric in ("set_accuracy", "individual_accuracy", "confusion", "invalid_rate"):
+                theirs = results[task][f"{metric},{rule}"]
+                assert scores["categories"]["total"][metric] == (None if theirs != theirs else theirs)
+                error = results[task][f"{metric}_stderr,{rule}"]
+                assert scores["standard_errors"][metric] == (None if error != error else error)
+
+
 @pytest.mark.parametrize("tasks", ["mediconfusion", "mediconfusion,mediconfusion_ps"])
 def test_python_interface(run, wheel, tasks, sample_home, tmp_path):
     out = tmp_path / "results.json"
@@ -65,6 +84,29 @@ def test_python_interface(run, wheel, tasks, sample_home, tmp_path):
     found = json.loads(out.read_text())
     assert Path(found["file"]).is_relative_to(wheel)
     assert set(found["results"]) == set(tasks.split(","))
+
+
+def test_two_processes_give_the_same_numbers(run, sample_home, tmp_path):
+    launchers = {
+        "one": [sys.executable, "-m", "lmms_eval"],
+        "two": ["torchrun", "--standalone", "--nproc_per_node", "2", "-m", "lmms_eval"],
+    }
+    found = {}
+    for name, launcher in launchers.items():
+        options = "--model medtasks_tiny --tasks mediconfusion,mediconfusion_gd,mediconfusion_ps --batch_size 4"
+        ran = run(
+            [*launcher, *options.split(), "--limit", "15", "--device", "cpu", "--output_path", name],
+            MEDTASKS_HOME=str(sample_home),
+            ACCELERATE_USE_CPU="true",
+        )
+        (file,) = (tmp_path / name).rglob("*_results.json")
+        found[name] = {
+            task: {key: repr(value) for key, value in scores.items()}
+            for task, scores in json.loads(file.read_text())["results"].items()
+        }
+    assert "rank 1" in ran.stdout + ran.stderr
+    assert found["two"] == found["one"]
+    assert found["one"]["mediconfusion_ps"]["incomplete_pairs,reference"] == "1"
 
 
 def test_include_path_where_the_harness_loads_no_plugins(run):

@@ -1,7 +1,6 @@
 """Whole runs of the harness in this process."""
 
 import math
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -151,22 +150,3 @@ def test_no_judge_stops_before_the_model_runs(evaluate, constant, sample):
 
     with pytest.raises(JudgeNotConfigured, match="MEDTASKS_JUDGE_BASE_URL"):
         evaluate(["mediconfusion_ff"], Untouchable("x", ()))
-
-
-def test_demonstrations_come_first(sample_home, tmp_path, monkeypatch):
-    import shutil
-
-    from PIL import Image
-
-    from medtasks.data.store import load_documents
-    from medtasks.hooks.images import images
-
-    home: Path = tmp_path / "home"
-    shutil.copytree(sample_home, home)
-    monkeypatch.setenv("MEDTASKS_HOME", str(home))
-    shots = home / "datasets" / "mediconfusion" / "few_shot_prompts"
-    shots.mkdir()
-    Image.new("L", (7, 5)).save(shots / "shot.jpg")
-    opened = images(load_documents("mediconfusion")[0], {"demonstrations": ["shot.jpg"]})
-    assert [image.mode for image in opened] == ["RGB", "RGB"]
-    assert opened[0].size == (7, 5)

@@ -18,7 +18,7 @@ from medtasks.judges.mediconfusion import (
 )
 from medtasks.judges.settings import JudgeSettings
 
-# Copied from A.2.5 of the notes on the reference, independently of the module.
+# The reference's text, copied independently of the module.
 REFERENCE = (
     "[Question]\n{question}\n\n[Answer A]\n{option A}\n\n[Answer B]\n{option B}\n\n[AI Assistant]\n{response}\n\n"
     "[End of AI Assistant]\n\n[System]\n{instruction}\n\n"

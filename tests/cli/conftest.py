@@ -1,0 +1,49 @@
+"""Running ``medtasks`` in this process, as its console script does."""
+
+import io
+import sys
+from dataclasses import dataclass
+
+import pytest
+
+from medtasks.cli.main import main
+
+
+@dataclass(frozen=True)
+class Ran:
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def medtasks(monkeypatch, capsys):
+    """Run one command; return its exit code and what it printed."""
+
+    def run(*arguments, stdin=""):
+        monkeypatch.setattr(sys, "argv", ["medtasks", *map(str, arguments)])
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode()), encoding="utf-8"))
+        monkeypatch.setenv("COLUMNS", "80")
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as left:
+            main()
+        printed = capsys.readouterr()
+        return Ran(left.value.code or 0, printed.out, printed.err)
+
+    return run
+
+
+@pytest.fixture
+def fails(medtasks):
+    """Run a command that must fail with exit code 1 and one sentence on stderr that contains all ``parts``."""
+
+    def run(arguments, *parts, stdin=""):
+        ran = medtasks(*arguments, stdin=stdin)
+        assert ran.code == 1
+        assert ran.err.startswith("medtasks: ")
+        assert ran.err.count("\n") == 1, ran.err
+        assert "Traceback" not in ran.out + ran.err
+        assert [part for part in parts if part not in ran.err] == [], ran.err
+        return ran
+
+    return run

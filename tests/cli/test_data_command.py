@@ -1,0 +1,148 @@
+"""``medtasks data``: list, prepare, verify, where, sample."""
+
+import os
+import shutil
+
+import pytest
+
+from medtasks.data.manifest import Manifest
+from medtasks.data.sample import write_sample_source
+from medtasks.data.store import load_documents
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    folder = tmp_path / "home"
+    monkeypatch.setenv("MEDTASKS_HOME", str(folder))
+    return folder
+
+
+@pytest.fixture
+def final(home):
+    return home / "datasets" / "mediconfusion"
+
+
+@pytest.fixture
+def source(tmp_path):
+    write_sample_source(tmp_path / "source")
+    return tmp_path / "source"
+
+
+def state(ran):
+    (line,) = [line for line in ran.out.splitlines() if line.strip().startswith("prepared:")]
+    return line.split()[1]
+
+
+def test_list(medtasks, home):
+    ran = medtasks("data", "list")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.splitlines() == [
+        "mediconfusion: MediConfusion, 176 confusing pairs of radiology images, one two-option question per pair",
+        "  prepared: no",
+        "  access:   public",
+        "  size:     352 questions, 228 images, 26 MB",
+        "  licence:  questions and labels MIT; images under the licence of each PubMed Central article",
+        "  source:   https://github.com/AIF4S/MediConfusion at a3045b0",
+        f"Data folder: {home}",
+    ]
+    assert not home.exists()
+
+
+def test_list_knows_sample_incomplete_and_damaged(medtasks, source, home, final):
+    medtasks("data", "sample", home)
+    assert state(medtasks("data", "list")) == "sample"
+    medtasks("data", "prepare", "mediconfusion", "--source", source, "--allow-incomplete")
+    assert state(medtasks("data", "list")) == "incomplete"
+    (final / "manifest.json").write_text("{")
+    assert state(medtasks("data", "list")) == "damaged"
+
+
+def test_where(medtasks, home):
+    assert medtasks("data", "where").out == f"{home}\n"
+
+
+def test_prepare_what_is_incomplete(medtasks, fails, source, final):
+    command = ["data", "prepare", "mediconfusion", "--source", source]
+    fails(command, "holds 16 pairs, the published set 176", "--allow-incomplete")
+    assert not final.exists()
+    ran = medtasks(*command, "--allow-incomplete")
+    assert ran.code == 0
+    assert ran.out.splitlines() == [
+        "left out: the question file holds 16 pairs, the published set 176",
+        f"Prepared mediconfusion: 32 questions, 27 images, fingerprint {Manifest.read(final).fingerprint}, in {final}",
+    ]
+    verified = medtasks("data", "verify", "mediconfusion")
+    assert verified.out == (
+        f"mediconfusion is as prepared: 32 questions, incomplete, fingerprint {Manifest.read(final).fingerprint}\n"
+    )
+
+
+def test_prepare_names_the_broken_image(fails, source, final):
+    (source / "images/90000.jpg").write_bytes(b"[/red] no image")
+    fails(["data", "prepare", "mediconfusion", "--source", source], "90000.jpg is broken", "1 of 27 images unusable")
+    assert not final.exists()
+
+
+@pytest.mark.parametrize("command", ["prepare", "verify"])
+def test_unknown_dataset(fails, command):
+    fails(["data", command, "mediconfussion"], "unknown dataset 'mediconfussion'; did you mean 'mediconfusion'?")
+
+
+def test_wrong_source(fails, tmp_path, source):
+    fails(["data", "prepare", "mediconfusion", "--source", tmp_path / "[no]where"], "[no]where is not a folder")
+    fails(["data", "prepare", "mediconfusion", "--source", tmp_path], "holds neither dataset.json nor dataset.csv")
+    fails(["data", "prepare", "mediconfusion", "--source", source / "dataset.json"], "is not a folder")
+    fails(["data", "prepare", "mediconfusion", "--source", "x" * 5000], "File name too long")
+
+
+def test_verify(medtasks, fails, home, final):
+    fails(["data", "verify", "mediconfusion"], "is not prepared", "medtasks data prepare mediconfusion")
+    medtasks("data", "sample", home)
+    fine = medtasks("data", "verify", "mediconfusion")
+    assert (fine.code, fine.err) == (0, "")
+    assert "as prepared: 32 questions, drawn sample" in fine.out
+    (final / "images/90000.jpg").unlink()
+    ran = fails(["data", "verify", "mediconfusion"], "1 problem in 'mediconfusion'", "data prepare mediconfusion")
+    assert ran.out == f"{final / 'images/90000.jpg'} is missing\n"
+    (final / "images/90001.jpg").unlink()
+    fails(["data", "verify", "mediconfusion"], "2 problems in 'mediconfusion'")
+    shutil.rmtree(final / "test")
+    fails(["data", "verify", "mediconfusion"], "are damaged", "data prepare mediconfusion")
+
+
+def test_sample(medtasks, fails, tmp_path, monkeypatch, home, final):
+    folder = tmp_path / "try it"
+    ran = medtasks("data", "sample", folder)
+    assert ran.code == 0
+    assert ran.out.splitlines()[-1] == f"Use it with: export MEDTASKS_HOME='{folder}'"
+    assert not home.exists()  # the user's own data folder is not touched
+    assert os.environ["MEDTASKS_HOME"] == str(home)
+    monkeypatch.delenv("MEDTASKS_HOME")
+    again = medtasks("data", "sample", folder)
+    assert again.out == ran.out
+    assert "MEDTASKS_HOME" not in os.environ
+    monkeypatch.setenv("MEDTASKS_HOME", str(folder))
+    assert len(load_documents("mediconfusion")) == 32
+
+
+def test_sample_does_not_replace_real_data(medtasks, fails, source, home, final):
+    medtasks("data", "prepare", "mediconfusion", "--source", source, "--allow-incomplete")
+    before = Manifest.read(final)
+    fails(["data", "sample", home], "holds the real MediConfusion", "choose another folder")
+    assert Manifest.read(final) == before
+    (final / "manifest.json").write_text("{")
+    fails(["data", "sample", home], "choose another folder")
+
+
+def test_sample_where_nothing_can_be_written(fails, tmp_path):
+    (tmp_path / "file").touch()
+    fails(["data", "sample", tmp_path / "file"], f"cannot write the sample to {tmp_path / 'file'}")
+
+
+def test_golden_mediconfusion_data_commands(medtasks, test_data, final):
+    ran = medtasks("data", "prepare", "mediconfusion", "--source", test_data / "mediconfusion")
+    assert ran.code == 0
+    assert ran.out.startswith("Prepared mediconfusion: 352 questions, 228 images, fingerprint ")
+    assert ran.err == ""  # progress bars are for terminals
+    assert "352 questions, complete, " in medtasks("data", "verify", "mediconfusion").out
+    assert state(medtasks("data", "list")) == "yes"

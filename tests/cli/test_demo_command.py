@@ -1,0 +1,70 @@
+"""``medtasks demo`` around the harness, which is played here; tests/harness runs the real one."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from medtasks.cli import demo
+
+RESULTS = {
+    "results": {
+        "mediconfusion": {
+            "alias": "mediconfusion [SAMPLE DATA]",
+            "confusion,reference": 0.8125,
+            "confusion_stderr,reference": 0.1008,
+            "confusion,robust": float("nan"),
+            "confusion_stderr,robust": "N/A",
+            "incomplete_pairs,reference": 0,
+            "incomplete_pairs_stderr,reference": "N/A",
+        }
+    }
+}
+
+
+@pytest.fixture
+def harness(monkeypatch):
+    """Play the harness: write these results, or none, and return this exit code."""
+    seen = {}
+
+    def run(results, code=0):
+        def play(command, env, stdout, **options):
+            seen.update(command=command, home=env["MEDTASKS_HOME"])
+            stdout.write("\n".join(f"line {number}" for number in range(40)))
+            stdout.flush()
+            if results is not None:
+                folder = Path(command[command.index("--output_path") + 1])
+                folder.mkdir(parents=True, exist_ok=True)
+                (folder / "20260101_results.json").write_text(json.dumps(results))
+            return subprocess.CompletedProcess(command, code)
+
+        monkeypatch.setattr(demo.subprocess, "run", play)
+        return seen
+
+    return run
+
+
+def test_demo(medtasks, harness, tmp_path):
+    seen = harness(RESULTS)
+    ran = medtasks("demo", "--output", tmp_path / "out")
+    assert ran.code == 0, ran.err
+    assert seen["home"] == str(tmp_path / "out" / "home")
+    assert (tmp_path / "out/home/datasets/mediconfusion/manifest.json").is_file()
+    assert "mediconfusion [SAMPLE DATA]\n" in ran.out
+    rows = {line.split("│")[1].strip(): line.split("│")[2:4] for line in ran.out.splitlines() if line[:1] == "│"}
+    assert [cell.strip() for cell in rows["confusion"]] == ["0.8125 ± 0.1008", "nan"]
+    assert [cell.strip() for cell in rows["incomplete_pairs"]] == ["0", ""]
+    assert f"MEDTASKS_HOME={tmp_path / 'out/home'} lmms_eval --model medtasks_tiny --tasks mediconfusion," in ran.out
+    assert str(tmp_path / "out/results/20260101_results.json") in ran.out
+
+
+@pytest.mark.parametrize(("results", "code"), [(None, 0), (None, 1), (RESULTS, 1)])
+def test_a_harness_that_fails_is_shown_with_the_end_of_its_log(medtasks, harness, tmp_path, results, code):
+    harness(results, code)
+    ran = medtasks("demo", "--output", tmp_path / "out")
+    assert ran.code == 1
+    assert f"the harness produced no results (exit code {code})" in ran.err
+    assert "line 39" in ran.err
+    assert "line 24" not in ran.err
+    assert "Traceback" not in ran.err

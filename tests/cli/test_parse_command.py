@@ -1,0 +1,69 @@
+"""``medtasks parse``: one answer rule over lines of standard input."""
+
+import json
+
+import pytest
+
+OPTIONS = ["A smooth wall", "A round bulge"]
+
+
+def lines(*items):
+    return "\n".join(item if isinstance(item, str) else json.dumps(item) for item in items)
+
+
+def answers(ran):
+    assert (ran.code, ran.err) == (0, "")
+    return [tuple(json.loads(line).values()) for line in ran.out.splitlines()]
+
+
+def test_rules_read_the_same_replies_differently(medtasks):
+    stdin = lines(
+        {"reply": "The answer is A."},
+        "",
+        {"reply": "(b)"},
+        {"reply": "A round bulge", "options": OPTIONS},
+        {"reply": None},
+    )
+    reference = answers(medtasks("parse", "mediconfusion_reference", stdin=stdin))
+    assert [value for value, _ in reference] == ["A", None, "A", None]
+    robust = answers(medtasks("parse", "robust_choice", stdin=stdin))
+    assert robust == [("A", "ok"), ("B", "ok"), ("B", "ok"), (None, "empty")]
+
+
+def test_nothing_to_read(medtasks):
+    assert answers(medtasks("parse", "robust_choice", stdin="\n\n")) == []
+
+
+def test_unknown_rule(fails):
+    ran = fails(["parse", "robust_choise"], "unknown answer rule 'robust_choise'; did you mean 'robust_choice'?")
+    assert ran.out == ""
+
+
+@pytest.mark.parametrize(
+    ("line", "part"),
+    [
+        ("nonsense", "is not an object like"),
+        ("[1]", "it is no object"),
+        ('"text"', "it is no object"),
+        ("{}", "'reply' is missing"),
+        ('{"reply": 5}', "'reply' must be text or null"),
+        ('{"reply": "A", "options": "yes"}', "'options' a list of texts"),
+        ('{"reply": "A", "options": null}', "'options' a list of texts"),
+        ('{"reply": "A", "options": [1, 2]}', "'options' a list of texts"),
+        ('{"reply": "A", "options": {"A": "yes"}}', "'options' a list of texts"),
+    ],
+)
+def test_malformed_line(fails, line, part):
+    ran = fails(["parse", "robust_choice"], "standard input line 2", part, stdin=lines({"reply": "B"}, line))
+    assert ran.out.count("\n") == 1  # what came before is answered
+
+
+def test_standard_input_that_is_no_text(fails, monkeypatch):
+    fails(["parse", "robust_choice"], "standard input is not UTF-8 text", stdin=Bytes())
+
+
+class Bytes:
+    """Stands in for a text that encodes to bytes no decoder accepts."""
+
+    def encode(self):
+        return b'{"reply": "\xff"}\n'

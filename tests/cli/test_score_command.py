@@ -1,0 +1,177 @@
+"""``medtasks score``: recorded replies to scores, tables and JSON."""
+
+import json
+
+import pytest
+
+from medtasks.data.store import load_documents
+
+CATEGORIES = {
+    "Cerebral": 79,
+    "Vascular": 73,
+    "Head and Neck": 67,
+    "Spinal": 51,
+    "Musculoskeletal": 42,
+    "Cardiac": 52,
+    "Gastrointestinal": 43,
+    "Pulmonary": 20,
+    "Nuclear Medicine": 14,
+}
+COUNTS = {
+    *("images", "pairs", "set_score", "individual_score", "confused", "invalid", "valid_pairs", "resolved_pairs"),
+    *("incomplete_pairs", "set_accuracy", "individual_accuracy", "confusion", "invalid_rate"),
+}
+
+
+@pytest.fixture
+def write(tmp_path):
+    def run(*lines):
+        path = tmp_path / "replies.jsonl"
+        path.write_text("".join(line if isinstance(line, str) else json.dumps(line) + "\n" for line in lines))
+        return path
+
+    return run
+
+
+@pytest.fixture
+def constant(sample, write):
+    """Replies "A" to the first ``count`` questions of the sample."""
+
+    def run(count=32, reply="A"):
+        return write(*({"doc_id": row["doc_id"], "reply": reply} for row in load_documents("mediconfusion")[:count]))
+
+    return run
+
+
+def table(out, title):
+    """Return the rows of the table printed under ``title``, as texts by the first column."""
+    below = out[out.index(title) :].split("└")[0]
+    rows = [[cell.strip() for cell in line.strip("│").split("│")] for line in below.splitlines() if line[0] == "│"]
+    return {row[0]: row[1:] for row in rows}
+
+
+def test_constant_replies(medtasks, constant):
+    ran = medtasks("score", "mediconfusion", constant())
+    assert (ran.code, ran.err) == (0, "")
+    totals = table(ran.out, "mediconfusion: 32 of 32 questions answered")
+    assert totals.keys() == {"set_accuracy", "individual_accuracy", "confusion", "invalid_rate", "replies: ok"}
+    assert [cell.split(" ± ")[0] for cell in totals["set_accuracy"]] == ["0.00", "0.00"]
+    assert [cell.split(" ± ")[0] for cell in totals["individual_accuracy"]] == ["50.00", "50.00"]
+    assert totals["confusion"] == ["100.00 ± 0.00", "100.00 ± 0.00"]
+    assert totals["invalid_rate"] == ["0.00 ± 0.00", "0.00 ± 0.00"]
+    assert totals["replies: ok"] == ["32", "32"]
+    for title in ("reference (mediconfusion_reference v1), %", "robust (robust_choice v"):
+        categories = table(ran.out, title)
+        assert len(categories) == 10
+        assert categories["total"] == ["32", "0.00", "50.00", "100.00", "0.00"]
+    assert ran.out.splitlines()[-1] == "SAMPLE DATA: drawn pictures; these scores say nothing about a model."
+    assert "Questions without a reply" not in ran.out
+    assert max(map(len, ran.out.splitlines())) <= 80
+
+
+def test_json(medtasks, constant, tmp_path):
+    target = tmp_path / "scores.json"
+    medtasks("score", "mediconfusion", constant(31, "**A**"), "--json", target)
+    summary = json.loads(target.read_text(), parse_constant=pytest.fail)
+    assert summary.keys() == {"task", "medtasks", "data", "replies", "missing", "rules"}
+    assert (summary["task"], summary["replies"], summary["missing"]) == ("mediconfusion", 31, 1)
+    assert summary["data"]["sample"] is True
+    assert len(summary["data"]["fingerprint"]) == 12
+    assert list(summary["rules"]) == ["reference", "robust"]
+    for rule in summary["rules"].values():
+        assert rule.keys() == {"rule", "standard_errors", "reasons", "categories"}
+        assert rule["standard_errors"].keys() == {"set_accuracy", "confusion", "individual_accuracy", "invalid_rate"}
+        assert all(category.keys() == COUNTS for category in rule["categories"].values())
+        assert sum(rule["reasons"].values()) == 31
+    reference, robust = (rule["categories"]["total"] for rule in summary["rules"].values())
+    assert (reference["invalid_rate"], reference["confusion"], reference["incomplete_pairs"]) == (1, None, 1)
+    assert (robust["invalid_rate"], robust["confusion"], robust["pairs"]) == (0, 1, 15)
+
+
+def test_json_that_cannot_be_written(fails, constant, tmp_path):
+    ran = fails(["score", "mediconfusion", constant(), "--json", tmp_path], f"cannot write {tmp_path}", "directory")
+    assert ran.out == ""
+
+
+def test_half_the_replies(medtasks, constant):
+    ran = medtasks("score", "mediconfusion", constant(17))
+    totals = table(ran.out, "mediconfusion: 17 of 32 questions answered")
+    assert totals["replies: ok"] == ["17", "17"]
+    assert "Questions without a reply, left out and not counted as wrong: 15" in ran.out
+    assert "Pairs with one reply only, left out of set accuracy and confusion: 1" in ran.out
+
+
+def test_samples_of_the_harness(medtasks, sample, write, tmp_path):
+    documents = load_documents("mediconfusion")
+    texts = [{"doc_id": row, "resps": [d["answer"]], "filtered_resps": d["answer"]} for row, d in enumerate(documents)]
+    ran = medtasks("score", "mediconfusion", write(*texts, *texts))
+    assert table(ran.out, "mediconfusion: 32 of 32")["set_accuracy"] == ["100.00 ± 0.00"] * 2
+
+    def losses(answer):
+        return [[f"({0.5 if letter == answer else 2.25}, False)"] for letter in "AB"]
+
+    likelihoods = [{"doc_id": row, "resps": losses(d["answer"])} for row, d in enumerate(documents)]
+    for task, rule in (("mediconfusion_gd", "greedy_reference"), ("mediconfusion_ps", "prefix_reference")):
+        ran = medtasks("score", task, write(*likelihoods))
+        assert table(ran.out, f"{task}: 32 of 32")["individual_accuracy"] == ["100.00 ± 0.00"] * 2
+        assert f"reference ({rule} v1), %" in ran.out
+        assert "robust (untied v1), %" in ran.out
+
+
+def test_wrong_tasks(fails, constant):
+    replies = constant()
+    fails(["score", "mediconfusion_dg", replies], "unknown task 'mediconfusion_dg'; did you mean 'mediconfusion_gd'?")
+    fails(["score", "mediconfusion_all", replies], "'mediconfusion_all' is a group; score its member tasks")
+    fails(["score", "mediconfusion_ff", replies], "needs an LLM judge", "MEDTASKS_JUDGE_BASE_URL")
+
+
+def test_wrong_replies(fails, sample, write, tmp_path):
+    command = ["score", "mediconfusion"]
+    fails([*command, tmp_path / "none.jsonl"], "cannot read replies from", "none.jsonl")
+    fails([*command, tmp_path], "cannot read replies from", str(tmp_path))
+    fails([*command, write()], "holds no replies; expected lines like")
+    fails([*command, write({"doc_id": "1/1", "reply": "A"})], "line 1: no document '1/1'", "'90001/1' to '90016/2'")
+    fails(
+        [*command, write({"doc_id": 0, "reply": "A"}, {"doc_id": 0, "reply": "B"})], "line 2", "two different replies"
+    )
+    fails([*command, write("{\n")], "line 1 is not valid JSON", 'like {"doc_id": "10001/1", "reply": "A"}')
+    fails([*command, write({"doc_id": 0, "resps": [["(1.0, True)"], ["(2.0, False)"]]})], "reads texts")
+    mixed = write({"doc_id": 0, "reply": "A"}, {"doc_id": 1, "resps": [["(1.0, True)"], ["(2.0, False)"]]})
+    fails(["score", "mediconfusion_gd", mixed], "some replies are texts and some are log-likelihoods")
+
+
+def test_unprepared(fails, write):
+    replies = write({"doc_id": 0, "reply": "A"})
+    fails(["score", "mediconfusion", replies], "is not prepared", "medtasks data prepare mediconfusion")
+
+
+def test_incomplete_data_are_mentioned(medtasks, tmp_path, monkeypatch, write):
+    from medtasks.data.sample import write_sample_source
+
+    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "home"))
+    write_sample_source(tmp_path / "source")
+    medtasks("data", "prepare", "mediconfusion", "--source", tmp_path / "source", "--allow-incomplete")
+    ran = medtasks("score", "mediconfusion", write({"doc_id": 0, "reply": "A"}))
+    assert ran.out.splitlines()[-1].startswith("INCOMPLETE DATA: parts of the published set were left out")
+    assert "n/a" in ran.out
+
+
+def test_golden_mediconfusion_score_command(medtasks, test_data, tmp_path, monkeypatch, write):
+    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "home"))
+    medtasks("data", "prepare", "mediconfusion", "--source", test_data / "mediconfusion")
+    replies = write(*({"doc_id": row, "reply": "A"} for row in range(352)))
+    ran = medtasks("score", "mediconfusion", replies, "--json", tmp_path / "scores.json")
+    totals = table(ran.out, "mediconfusion: 352 of 352 questions answered")
+    for metric, value in {"set_accuracy": 0, "individual_accuracy": 50, "confusion": 100, "invalid_rate": 0}.items():
+        assert [cell.split(" ± ")[0] for cell in totals[metric]] == [f"{value}.00"] * 2
+    for title in ("reference (mediconfusion_reference v1), %", "robust (robust_choice v"):
+        rows = table(ran.out, title)
+        assert rows.pop("total") == ["352", "0.00", "50.00", "100.00", "0.00"]
+        assert {category: int(cells[0]) for category, cells in rows.items()} == CATEGORIES
+        assert all(cells[1:] == ["0.00", cells[2], "100.00", "0.00"] for cells in rows.values())
+    summary = json.loads((tmp_path / "scores.json").read_text())
+    assert summary["data"]["complete"]
+    assert summary["data"]["revision"].startswith("a3045b0")
+    sizes = {name: counts["images"] for name, counts in summary["rules"]["reference"]["categories"].items()}
+    assert sizes == CATEGORIES | {"total": 352}
+    assert "DATA:" not in ran.out

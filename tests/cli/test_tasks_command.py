@@ -1,0 +1,108 @@
+"""``medtasks tasks``, ``path``, ``--version`` and the entry itself."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import medtasks as package
+from medtasks.cli import tasks
+from medtasks.errors import MedTasksError
+
+MODULE = [sys.executable, "-m", "medtasks.cli.main"]
+
+
+def test_tasks(medtasks):
+    lines = medtasks("tasks").out.splitlines()
+    assert [line.split()[:2] for line in lines] == [
+        ["mediconfusion", "task"],
+        ["mediconfusion_all", "group"],
+        ["mediconfusion_ff", "task"],
+        ["mediconfusion_gd", "task"],
+        ["mediconfusion_ps", "task"],
+    ]
+    assert len({line.index("MediConfusion") for line in lines}) == 1
+
+
+def test_path(medtasks):
+    folder = Path(medtasks("path").out.removesuffix("\n"))
+    assert (folder / "mediconfusion" / "mediconfusion.yaml").is_file()
+
+
+def test_version(medtasks):
+    assert medtasks("--version").out == f"medtasks {package.__version__}\n"
+
+
+@pytest.mark.parametrize("arguments", [["tasks", "--no-such"], ["no-such"], ["score"], ["data", "prepare"]])
+def test_wrong_usage(medtasks, arguments):
+    ran = medtasks(*arguments)
+    assert ran.code == 2
+    assert ran.out == ""
+    assert "Usage: medtasks" in ran.err
+    assert "Traceback" not in ran.err
+
+
+@pytest.mark.parametrize("sentence", ["see [bold]this[/bold] and [/]", "C:\\[x]", "a [link=x]y[/link] \\[z]"])
+def test_sentences_are_printed_as_they_are(fails, monkeypatch, sentence):
+    def stop():
+        raise MedTasksError(sentence)
+
+    monkeypatch.setattr(tasks, "tasks_folder", stop)
+    assert fails(["path"]).err == f"medtasks: {sentence}\n"
+
+
+def test_system_errors_are_one_sentence(fails, monkeypatch):
+    def stop():
+        raise PermissionError(13, "Permission denied", "/locked")
+
+    monkeypatch.setattr(tasks, "tasks_folder", stop)
+    assert fails(["path"]).err == "medtasks: /locked: Permission denied\n"
+
+
+def test_bugs_are_not_hidden(monkeypatch):
+    from medtasks.cli.main import main
+
+    def stop():
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(tasks, "tasks_folder", stop)
+    monkeypatch.setattr(sys, "argv", ["medtasks", "path"])
+    with pytest.raises(ZeroDivisionError):
+        main()
+
+
+def test_exit_code_and_stderr_of_the_process(tmp_path):
+    ran = subprocess.run(
+        [*MODULE, "score", "mediconfusion", "none.jsonl"],
+        env={**os.environ, "MEDTASKS_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 1
+    assert ran.stdout == ""
+    assert ran.stderr.count("\n") == 1
+    assert "medtasks data prepare mediconfusion" in ran.stderr
+
+
+def test_ctrl_c(tmp_path):
+    with subprocess.Popen(
+        [*MODULE, "parse", "robust_choice"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        bufsize=1,
+    ) as process:
+        process.stdin.write('{"reply": "A"}\n' * 1000)  # its output outgrows the buffer, so a line arrives here
+        process.stdin.flush()
+        assert process.stdout.readline() == '{"value": "A", "reason": "ok"}\n'
+        time.sleep(0.2)
+        process.send_signal(signal.SIGINT)
+        _, printed = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert printed == ("medtasks: interrupted; what was finished is kept, run the same command again to go on\n")

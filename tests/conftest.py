@@ -1,0 +1,53 @@
+"""What every test may use, and the wall between the tests and the user's own data and settings."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from medtasks.cli.data import write_sample_home
+
+SHARED = Path(__file__).parents[2] / "shared"
+
+
+def reference_folder(variable: str, name: str) -> Path:
+    """Return the folder named by an environment variable, by default one beside the repository, or skip the test."""
+    folder = Path(os.environ.get(variable) or SHARED / name)
+    if not folder.is_dir():
+        pytest.skip(f"no recorded reference material in {folder}; set {variable} to the folder that holds it")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def golden() -> Path:
+    """The folder of recorded reference behaviour."""
+    return reference_folder("MEDTASKS_GOLDEN", "golden")
+
+
+@pytest.fixture(scope="session")
+def test_data() -> Path:
+    """The folder of published benchmark files."""
+    return reference_folder("MEDTASKS_TEST_DATA", "data")
+
+
+@pytest.fixture(scope="session")
+def sample_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data folder that holds the drawn sample; tests must not change it."""
+    folder = tmp_path_factory.mktemp("sample_home")
+    write_sample_home(folder)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Point every test at an empty data folder, and at no judge."""
+    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path_factory.mktemp("home")))
+    for name in [name for name in os.environ if name.startswith("MEDTASKS_JUDGE_")]:
+        monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def sample(sample_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The drawn sample as this test's data folder."""
+    monkeypatch.setenv("MEDTASKS_HOME", str(sample_home))
+    return sample_home

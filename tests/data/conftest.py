@@ -1,0 +1,131 @@
+"""A small source folder, a home of its own, a server for what is published, and the one-sentence rule."""
+
+import contextlib
+import json
+import shutil
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import parse_qs, unquote, urlsplit
+from xml.sax.saxutils import escape
+
+import pytest
+
+from medtasks.data.home import HOME_VARIABLE
+from medtasks.data.sample import write_sample_source
+from medtasks.errors import MedTasksError
+
+
+@pytest.fixture(scope="session")
+def drawn(tmp_path_factory):
+    """The drawn sample as a source folder; read only."""
+    folder = tmp_path_factory.mktemp("drawn")
+    write_sample_source(folder)
+    return folder
+
+
+@pytest.fixture
+def source(drawn, tmp_path):
+    """A copy of the drawn source that a test may spoil."""
+    return Path(shutil.copytree(drawn, tmp_path / "source"))
+
+
+@pytest.fixture
+def records(source):
+    """Read and rewrite the question file of ``source``."""
+
+    class Records:
+        file = source / "dataset.json"
+
+        def read(self):
+            return json.loads(self.file.read_text(encoding="utf-8"))
+
+        def write(self, records):
+            self.file.write_text(json.dumps(records), encoding="utf-8")
+
+        def change(self, pair_id, **fields):
+            records = self.read()
+            records[pair_id].update(fields)
+            self.write(records)
+
+    return Records()
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    folder = tmp_path / "home"
+    monkeypatch.setenv(HOME_VARIABLE, str(folder))
+    return folder
+
+
+@pytest.fixture
+def final(home):
+    return home / "datasets" / "mediconfusion"
+
+
+@pytest.fixture
+def work(home):
+    return home / "datasets" / ".preparing-mediconfusion"
+
+
+@pytest.fixture
+def refuses():
+    """The block raises our error, in one sentence that contains all ``parts``."""
+
+    @contextlib.contextmanager
+    def run(*parts, kind=MedTasksError):
+        with pytest.raises(kind) as caught:
+            yield
+        sentence = str(caught.value)
+        assert "\n" not in sentence
+        assert [part for part in parts if part not in sentence] == [], sentence
+
+    return run
+
+
+class Published(ThreadingHTTPServer):
+    """Files by path, with the listing of an S3 bucket at the root; ``requests`` holds every path asked for."""
+
+    daemon_threads = True
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.files: dict[str, bytes] = {}
+        self.requests: list[str] = []
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.server_port}"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Published
+
+    def log_message(self, *args):
+        pass
+
+    def do_GET(self):
+        parts = urlsplit(self.path)
+        name = unquote(parts.path).lstrip("/")
+        self.server.requests.append(name or "list")
+        body = self.server.files.get(name) if name else self.listing(parse_qs(parts.query)["prefix"][0])
+        self.send_response(404 if body is None else 200)
+        self.send_header("Content-Length", str(len(body or b"")))
+        self.end_headers()
+        self.wfile.write(body or b"")
+
+    def listing(self, prefix):
+        keys = "".join(
+            f"<Contents><Key>{escape(key)}</Key></Contents>" for key in self.server.files if key.startswith(prefix)
+        )
+        return f'<ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">{keys}</ListBucketResult>'.encode()
+
+
+@pytest.fixture
+def published(monkeypatch):
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    server = Published()
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+    yield server
+    server.shutdown()
+    server.server_close()

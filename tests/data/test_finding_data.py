@@ -1,0 +1,127 @@
+"""The catalogue, ``path_of``, ``provenance_of`` and ``label_of``: names that task YAML resolves."""
+
+import shutil
+
+import pytest
+
+from medtasks.data import label_of, path_of, provenance_of
+from medtasks.data.catalogue import CATALOGUE, MEDICONFUSION, dataset_info
+from medtasks.data.manifest import Manifest
+from medtasks.data.mediconfusion import Options, prepare
+from medtasks.data.preparers import PREPARERS, verify
+from medtasks.data.preparers import prepare as prepare_by_name
+from medtasks.data.store import load_documents
+from medtasks.errors import DatasetNotPrepared, UnknownName
+
+
+@pytest.fixture
+def prepared(source, home):
+    return prepare(Options(source, sample=True))
+
+
+def test_catalogue(refuses):
+    assert dataset_info("mediconfusion") is MEDICONFUSION
+    assert CATALOGUE.keys() == PREPARERS.keys()
+    with refuses("unknown dataset 'mediconfuson'; did you mean 'mediconfusion'?", kind=UnknownName):
+        dataset_info("mediconfuson")
+    with refuses("unknown dataset 'xyz'. Known: mediconfusion", kind=UnknownName):
+        dataset_info("xyz")
+    with refuses("did you mean 'mediconfusion'?", kind=UnknownName):
+        prepare_by_name("medi_confusion", Options())
+
+
+def test_golden_mediconfusion_catalogue(test_data):
+    from medtasks.data.manifest import file_sha256
+
+    folder = test_data / "mediconfusion"
+    assert {name: file_sha256(folder / name) for name in MEDICONFUSION.sha256} == MEDICONFUSION.sha256
+
+
+def test_prepared_path_is_a_plain_string(prepared, final):
+    path = path_of.mediconfusion
+    assert type(path) is str
+    assert path == str(final)
+    assert path
+
+
+def test_unprepared_path_raises_when_the_harness_tests_it(home, final, refuses):
+    path = path_of.mediconfusion
+    assert isinstance(path, str)
+    assert str(final) == path
+    with refuses(
+        f"dataset 'mediconfusion' (MediConfusion, public) is not prepared in {home}",
+        "'medtasks data prepare mediconfusion'",
+        "--source DIR",
+        "MEDTASKS_HOME",
+        kind=DatasetNotPrepared,
+    ):
+        bool(path)
+
+
+def test_a_folder_without_manifest_is_not_prepared(prepared, final, refuses):
+    (final / "manifest.json").unlink()
+    with refuses("is not prepared", kind=DatasetNotPrepared):
+        path_of.prepared_folder("mediconfusion")
+
+
+@pytest.mark.parametrize("module", [path_of, provenance_of], ids=["path_of", "provenance_of"])
+@pytest.mark.parametrize("name", ["medhevall", "__path__"])
+def test_unknown_dataset_is_an_attribute_error_that_lists_the_known(module, name):
+    with pytest.raises(AttributeError, match=rf"no dataset '{name}'; known: .*mediconfusion"):
+        getattr(module, name)
+
+
+def test_provenance(prepared):
+    facts = provenance_of.mediconfusion
+    assert facts["fingerprint"] == prepared.fingerprint
+    assert facts["left_out"] == []
+    assert (facts["sample"], facts["complete"], facts["rows"]) == (True, True, 32)
+
+
+def test_provenance_of_an_unprepared_or_damaged_set_is_the_sentence(home, final):
+    assert provenance_of.mediconfusion.keys() == {"error"}
+    assert "medtasks data prepare mediconfusion" in provenance_of.mediconfusion["error"]
+    final.mkdir(parents=True)
+    (final / "manifest.json").write_text("{")
+    assert "is damaged" in provenance_of.mediconfusion["error"]
+
+
+@pytest.mark.parametrize("task", ["mediconfusion", "mediconfusion_gd", "mediconfusion_not_written_yet"])
+def test_labels(prepared, final, task):
+    assert getattr(label_of, task) == f"{task} [SAMPLE DATA]"
+    prepared.model_copy(update={"sample": False, "complete": False}).write(final)
+    assert getattr(label_of, task) == f"{task} [INCOMPLETE DATA]"
+    prepared.model_copy(update={"sample": False}).write(final)
+    assert getattr(label_of, task) == task
+
+
+def test_label_of_an_unprepared_set_is_the_name(home):
+    assert label_of.mediconfusion_ps == "mediconfusion_ps"
+
+
+@pytest.mark.parametrize("name", ["mediconfusions", "medi", "__path__"])
+def test_label_of_an_unknown_task(name):
+    with pytest.raises(AttributeError, match="no dataset name is the beginning of task name"):
+        getattr(label_of, name)
+
+
+def test_moved_home_still_works(prepared, home, tmp_path, monkeypatch):
+    documents = load_documents("mediconfusion")
+    elsewhere = tmp_path / "else" / "where"
+    shutil.move(home, elsewhere)
+    monkeypatch.setenv("MEDTASKS_HOME", str(elsewhere))
+    assert path_of.mediconfusion == str(elsewhere / "datasets" / "mediconfusion")
+    assert load_documents("mediconfusion") == documents
+    assert list(verify("mediconfusion")) == []
+    assert Manifest.read(elsewhere / "datasets/mediconfusion") == prepared
+
+
+def test_home_may_begin_with_a_tilde_and_defaults_to_the_cache(monkeypatch, tmp_path):
+    from medtasks.data.home import home as home_folder
+
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("MEDTASKS_HOME", "~/medical")
+    assert home_folder() == tmp_path / "medical"
+    monkeypatch.delenv("MEDTASKS_HOME")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert home_folder() == tmp_path / "cache" / "medtasks"

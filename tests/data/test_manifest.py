@@ -1,0 +1,78 @@
+"""The manifest, and the fingerprints in it."""
+
+import json
+
+import pytest
+from PIL import Image
+
+from medtasks.data.manifest import FILE_NAME, Manifest, pixel_sha256, pixels_fingerprint, text_fingerprint
+from medtasks.errors import SourceError
+
+FACTS = {
+    "name": "mediconfusion",
+    "source": "https://github.com/AIF4S/MediConfusion",
+    "revision": "a3045b0",
+    "access": "public",
+    "sample": False,
+    "complete": False,
+    "rows": 350,
+    "images": 227,
+    "text_sha256": "1" * 64,
+    "pixels_sha256": "2" * 64,
+    "left_out": ["Übersicht.jpg is missing"],
+}
+
+
+def test_written_and_read_again(tmp_path):
+    manifest = Manifest(**FACTS)
+    manifest.write(tmp_path)
+    assert Manifest.read(tmp_path) == manifest
+    assert json.loads((tmp_path / FILE_NAME).read_text(encoding="utf-8")) == FACTS
+
+
+def test_fingerprint_covers_text_and_pixels():
+    manifest = Manifest(**FACTS)
+    assert len(manifest.fingerprint) == 12
+    assert manifest.model_copy(update={"text_sha256": "3" * 64}).fingerprint != manifest.fingerprint
+    assert manifest.model_copy(update={"pixels_sha256": "3" * 64}).fingerprint != manifest.fingerprint
+    assert manifest.model_copy(update={"source": "elsewhere"}).fingerprint == manifest.fingerprint
+
+
+@pytest.mark.parametrize(
+    "contents",
+    [
+        *(b"", b"{", b"[]", b"\xff\xfe", b'{"name": "x"}'),
+        json.dumps(FACTS | {"rows": "many"}).encode(),
+        json.dumps(FACTS | {"invented": 1}).encode(),
+    ],
+)
+def test_damaged_manifest(tmp_path, refuses, contents):
+    folder = tmp_path / "mediconfusion"
+    folder.mkdir()
+    (folder / FILE_NAME).write_bytes(contents)
+    with refuses(f"{folder / FILE_NAME} is damaged", "medtasks data prepare mediconfusion", kind=SourceError):
+        Manifest.read(folder)
+
+
+def test_text_fingerprint_ignores_order_only():
+    rows = [{"a": 1, "b": ["x", "y"]}, {"a": 2, "b": []}]
+    whole = text_fingerprint(rows)
+    assert text_fingerprint(reversed(rows)) == whole
+    assert text_fingerprint([{"b": ["x", "y"], "a": 1}, rows[1]]) == whole
+    assert text_fingerprint([{"a": 1, "b": ["y", "x"]}, rows[1]]) != whole
+    assert text_fingerprint([*rows, rows[1]]) != whole
+    assert text_fingerprint(rows[:1]) != whole
+
+
+def test_pixel_digest_is_of_the_picture_and_not_of_the_file(tmp_path):
+    pixels = Image.frombytes("L", (6, 4), bytes(range(24)))
+    pixels.save(tmp_path / "a.png")
+    pixels.convert("RGB").save(tmp_path / "a.bmp")
+    assert pixel_sha256(tmp_path / "a.png") == pixel_sha256(tmp_path / "a.bmp")
+    Image.frombytes("L", (4, 6), bytes(range(24))).save(tmp_path / "turned.png")
+    assert pixel_sha256(tmp_path / "turned.png") != pixel_sha256(tmp_path / "a.png")
+
+
+def test_pixels_fingerprint_knows_which_picture_is_whose():
+    assert pixels_fingerprint({"1": "a", "2": "b"}) == pixels_fingerprint({"2": "b", "1": "a"})
+    assert pixels_fingerprint({"1": "a", "2": "b"}) != pixels_fingerprint({"1": "b", "2": "a"})

@@ -1,0 +1,274 @@
+"""Preparing MediConfusion from a local folder: what comes out, and what is refused."""
+
+import csv
+import hashlib
+import json
+import shutil
+from collections import Counter
+from dataclasses import replace
+
+import datasets
+import pytest
+from PIL import Image, ImageFile
+
+from medtasks.data import mediconfusion
+from medtasks.data.catalogue import MEDICONFUSION
+from medtasks.data.manifest import Manifest
+from medtasks.data.mediconfusion import Options, prepare
+from medtasks.data.preparers import verify
+from medtasks.data.schema import PAIRED_CHOICE
+from medtasks.data.store import load_documents
+
+QUESTIONS_SHA256 = (
+    "107b6970e8c027ac9efabe0a38b26cb9c6991da8afad390884aa50758e839c9c"  # computed from the published dataset.json alone
+)
+USED_TWICE = "90000"  # the picture of pairs 90001 and 90002
+USED_ONCE = "90001"
+
+
+@pytest.fixture
+def options(source):
+    return Options(source, sample=True)
+
+
+@pytest.fixture(params=[False, True], ids=["strict", "lenient"])
+def pillow(request, monkeypatch):
+    """Importing the harness makes Pillow accept cut files everywhere in the process."""
+    monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", request.param)
+
+
+def missing(path):
+    path.unlink()
+
+
+def cut_in_half(path):
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def cut_at_the_end(path):
+    path.write_bytes(path.read_bytes()[:-40])
+
+
+def no_bytes(path):
+    path.write_bytes(b"")
+
+
+def text(path):
+    path.write_text("<html>Sorry, this article is not available.</html>")
+
+
+def folder(path):
+    path.unlink()
+    path.mkdir()
+
+
+BROKEN = [cut_in_half, cut_at_the_end, no_bytes, text]
+
+
+def test_documents_and_manifest(options, source, home, final, work):
+    manifest = prepare(options)
+    assert manifest == Manifest.read(final)
+    facts = manifest.model_dump(exclude={"text_sha256", "pixels_sha256"})
+    assert facts == {
+        "name": "mediconfusion",
+        "source": "drawn sample of medtasks (no patient images)",
+        "revision": "sample",
+        "access": "public",
+        "sample": True,
+        "complete": True,
+        "rows": 32,
+        "images": 27,
+        "left_out": (),
+    }
+    documents = load_documents("mediconfusion")
+    assert documents[0] == {
+        "doc_id": "90001/1",
+        "dataset": "mediconfusion",
+        "pair_id": "90001",
+        "position": 1,
+        "image_id": "90000",
+        "image_file": "images/90000.jpg",
+        "image_sha256": hashlib.sha256((source / "images/90000.jpg").read_bytes()).hexdigest(),
+        "question": "Where is the bright spot in the brain of this drawn head phantom?",
+        "options": ["In the left half of the picture", "In the right half of the picture"],
+        "answer": "A",
+        "categories": ["Cerebral"],
+    }
+    assert [document["doc_id"] for document in documents] == [f"{90001 + row // 2}/{row % 2 + 1}" for row in range(32)]
+    assert {path.name for path in final.iterdir()} == {"dataset_dict.json", "images", "manifest.json", "test"}
+    assert len(list((final / "images").iterdir())) == 27
+    assert not work.exists()
+    assert list(verify("mediconfusion")) == []
+
+
+def test_opens_as_the_harness_opens_it(options, home, final):
+    prepare(options)
+    opened = datasets.load_from_disk(str(final))
+    assert isinstance(opened, datasets.DatasetDict)
+    assert list(opened) == ["test"]
+    assert opened["test"].column_names == list(PAIRED_CHOICE)
+    assert opened["test"].features["position"] == datasets.Value("int32")
+    assert opened["test"].features["options"] == datasets.List(datasets.Value("string"))
+    assert opened["test"].cache_files  # memory-mapped, not read into memory
+
+
+def test_two_preparations_are_the_same(options, home, monkeypatch, tmp_path):
+    first, documents = prepare(options), load_documents("mediconfusion")
+    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "other"))
+    assert prepare(options) == first
+    assert load_documents("mediconfusion") == documents
+
+
+def test_order_of_the_source_does_not_change_the_fingerprint(options, home, records):
+    before = prepare(options)
+    records.write(dict(reversed(records.read().items())))
+    after = prepare(options)
+    assert load_documents("mediconfusion")[0]["doc_id"] == "90016/1"
+    assert after == before
+
+
+@pytest.mark.parametrize(
+    "field", ["question", "option_B", "im_1_correct", "category_2", "im_2_local"], ids=lambda field: field
+)
+def test_any_changed_text_changes_the_fingerprint(options, home, records, field):
+    before = prepare(options)
+    value = {"im_1_correct": "B", "category_2": ["Renal"], "im_2_local": 90002}.get(field, "Something else?")
+    records.change("90001", **{field: value})
+    after = prepare(options)
+    assert after.text_sha256 != before.text_sha256
+    assert after.fingerprint != before.fingerprint
+
+
+def test_one_changed_pixel_changes_the_fingerprint(options, source, home):
+    before = prepare(options)
+    path = source / "images/90003.jpg"
+    pixels = Image.open(path).convert("RGB")
+    pixels.save(path, "PNG")
+    repacked = prepare(options)
+    assert repacked.pixels_sha256 == before.pixels_sha256  # the same picture in another format
+    assert repacked.text_sha256 != before.text_sha256  # which the documents' image_sha256 records
+    red, green, blue = pixels.getpixel((5, 7))
+    pixels.putpixel((5, 7), (red, green, blue ^ 1))
+    pixels.save(path, "PNG")
+    assert prepare(options).pixels_sha256 != before.pixels_sha256
+
+
+@pytest.mark.usefixtures("pillow", "home")
+@pytest.mark.parametrize("spoil", [missing, folder, *BROKEN])
+def test_unusable_image_is_refused_by_name(options, source, final, spoil, refuses):
+    spoil(source / "images" / f"{USED_TWICE}.jpg")
+    with refuses("1 of 27 images unusable, in 2 of 16 pairs", f"{USED_TWICE}.jpg is ", "--allow-incomplete"):
+        prepare(options)
+    assert not final.exists()
+
+
+@pytest.mark.usefixtures("home")
+def test_of_many_unusable_images_the_first_are_named(options, source, refuses):
+    for image_id in range(90000, 90005):
+        missing(source / "images" / f"{image_id}.jpg")
+    cut_in_half(source / "images/90005.jpg")
+    with refuses(
+        "6 of 27 images unusable, in 5 of 16 pairs", "90000.jpg", "90002.jpg", " and 3 more", "--fetch-images"
+    ):
+        prepare(options)
+
+
+@pytest.mark.usefixtures("pillow")
+@pytest.mark.parametrize("spoil", [missing, *BROKEN])
+def test_allow_incomplete_leaves_out_pairs_and_says_so(source, options, final, spoil):
+    spoil(source / "images" / f"{USED_TWICE}.jpg")
+    manifest = prepare(replace(options, allow_incomplete=True))
+    assert not manifest.complete
+    assert (manifest.rows, manifest.images) == (28, 25)  # pair 90001's other picture is used nowhere else
+    assert len(manifest.left_out) == 1
+    assert f"{USED_TWICE}.jpg is " in manifest.left_out[0]
+    assert {document["pair_id"] for document in load_documents("mediconfusion")}.isdisjoint({"90001", "90002"})
+    assert not (final / "images" / f"{USED_ONCE}.jpg").exists()
+    assert list(verify("mediconfusion")) == []
+
+
+@pytest.mark.usefixtures("home")
+def test_allow_incomplete_without_a_loss_is_complete(options):
+    assert prepare(replace(options, allow_incomplete=True)).complete
+
+
+@pytest.mark.usefixtures("home")
+def test_wrong_number_of_pairs(source, refuses):
+    with refuses(
+        "0 of 27 images unusable, in 0 of 16 pairs", "the question file holds 16 pairs, the published set 176"
+    ):
+        prepare(Options(source))
+    manifest = prepare(Options(source, allow_incomplete=True))
+    assert not manifest.complete
+    assert manifest.revision == "local"
+    assert manifest.source == str(source)
+    assert manifest.left_out == ("the question file holds 16 pairs, the published set 176",)
+
+
+@pytest.mark.usefixtures("home")
+def test_the_right_number_of_pairs_is_complete(source, monkeypatch):
+    monkeypatch.setattr(mediconfusion, "MEDICONFUSION", replace(MEDICONFUSION, rows=32))
+    manifest = prepare(Options(source))
+    assert manifest.complete
+    assert not manifest.sample
+
+
+@pytest.mark.usefixtures("home")
+def test_data_subfolder_and_csv_give_the_same_documents(options, source, records, tmp_path):
+    before = prepare(options)
+    data = tmp_path / "clone" / "data"
+    shutil.copytree(source / "images", data / "images")
+    rows = [{"": index, "id": pair_id, **record} for index, (pair_id, record) in enumerate(records.read().items())]
+    with (data / "dataset.csv").open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.DictWriter(stream, rows[0].keys())
+        writer.writeheader()
+        writer.writerows(rows)
+    assert prepare(Options(tmp_path / "clone", sample=True)) == before
+
+
+@pytest.mark.usefixtures("home")
+def test_wrong_source(tmp_path, source, refuses, home):
+    with refuses("nowhere", "is not a folder"):
+        prepare(Options(tmp_path / "nowhere"))
+    with refuses("dataset.json is not a folder"):
+        prepare(Options(source / "dataset.json"))
+    with refuses("images", "holds neither dataset.json nor dataset.csv"):
+        prepare(Options(source / "images"))
+    assert not home.exists()  # nothing is written for a source that cannot be read
+
+
+@pytest.mark.usefixtures("home")
+def test_demonstrations_are_copied(options, source, final):
+    (source / "few_shot_prompts").mkdir()
+    shutil.copy(source / "images/90000.jpg", source / "few_shot_prompts/PMC1_F1.jpg")
+    assert prepare(options).images == 27
+    assert (final / "few_shot_prompts/PMC1_F1.jpg").read_bytes() == (source / "images/90000.jpg").read_bytes()
+
+
+def test_golden_mediconfusion_prepare(test_data, home, final, tmp_path):
+    source = test_data / "mediconfusion"
+    manifest = prepare(Options(source))
+    assert (manifest.rows, manifest.images, manifest.complete, manifest.sample) == (352, 228, True, False)
+    assert manifest.revision == "a3045b03a0a2b5e9f051842e3fd088ed0861f2b6"
+    assert manifest.left_out == ()
+    documents = load_documents("mediconfusion")
+    assert Counter(document["answer"] for document in documents) == {"A": 176, "B": 176}
+    assert len({document["pair_id"] for document in documents}) == 176
+    assert Counter(category for document in documents for category in document["categories"]) == json.loads(
+        (source / "statistics.json").read_text()
+    )
+    assert {path.name for path in (final / "few_shot_prompts").iterdir()} == {
+        "PMC1064097_F2.jpg",
+        "PMC1065025_F1.jpg",
+        "PMC1087855_F3.jpg",
+    }
+    own = [{name: value for name, value in row.items() if name != "image_sha256"} for row in documents]
+    assert hashlib.sha256(json.dumps(own).encode()).hexdigest() == QUESTIONS_SHA256
+
+    clone = tmp_path / "clone"
+    clone.mkdir()
+    for name in ("dataset.csv", "images", "few_shot_prompts"):
+        (clone / name).symlink_to(source / name)
+    from_csv = prepare(Options(clone))
+    assert from_csv.model_copy(update={"source": manifest.source}) == manifest
+    assert load_documents("mediconfusion") == documents

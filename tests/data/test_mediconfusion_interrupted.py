@@ -1,0 +1,196 @@
+"""Preparing survives Ctrl-C, a full disk, a crash and a second preparer: nothing is lost, the next run completes."""
+
+import errno
+import os
+import shutil
+from pathlib import Path
+
+import datasets
+import pytest
+
+from medtasks.data.home import dataset_folder
+from medtasks.data.manifest import Manifest
+from medtasks.data.mediconfusion import Options, prepare
+from medtasks.data.preparers import verify
+from medtasks.data.store import load_documents, work_folder
+
+copyfile, rename = shutil.copyfile, Path.rename
+
+pytestmark = pytest.mark.usefixtures("home")
+
+
+@pytest.fixture
+def options(source):
+    return Options(source, sample=True)
+
+
+@pytest.fixture
+def copies(monkeypatch):
+    """Count copies; ``copies.fail_after(n, error)`` makes every copy after the n-th raise."""
+
+    class Copies:
+        def __init__(self):
+            self.names, self.limit, self.error = [], None, None
+
+        def fail_after(self, limit, error):
+            self.names, self.limit, self.error = [], limit, error
+
+        def __call__(self, origin, target, **options):
+            if self.limit is not None and len(self.names) >= self.limit:
+                Path(target).write_bytes(b"\xff\xd8 half an image")
+                raise self.error
+            self.names.append(Path(origin).name)
+            return copyfile(origin, target, **options)
+
+    copies = Copies()
+    monkeypatch.setattr(shutil, "copyfile", copies)
+    return copies
+
+
+def identities(folder):
+    return {path.name: (path.stat().st_ino, path.stat().st_mtime_ns) for path in folder.glob("*.jpg")}
+
+
+def disk_full(place):
+    return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(place))
+
+
+def test_ctrl_c_twice_and_then_to_the_end(options, copies, final, work):
+    copies.fail_after(10, KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        prepare(options)
+    assert not final.exists()
+    first = identities(work / "images")
+    assert len(first) == 10
+
+    copies.fail_after(5, KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        prepare(options)
+    assert not final.exists()
+    second = identities(work / "images")
+    assert len(second) == 15
+    assert second.items() >= first.items()
+
+    copies.fail_after(None, None)
+    assert prepare(options).images == 27
+    assert len(copies.names) == 12
+    assert identities(final / "images").items() >= second.items()
+    assert not work.exists()
+    assert not list(final.rglob("*.part"))
+    assert list(verify("mediconfusion")) == []
+
+
+def test_stale_and_foreign_files_of_the_last_attempt_are_replaced(options, source, copies, final, work):
+    copies.fail_after(10, KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        prepare(options)
+    (work / "images/90000.jpg").write_bytes(b"changed here")
+    (source / "images/90001.jpg").write_bytes((source / "images/90002.jpg").read_bytes())
+    (work / "images/12345.jpg").write_bytes(b"of another source")
+    (work / "images/90000.png").write_bytes(b"of nobody")
+    (work / "test").mkdir()
+    (work / "test/data-00000-of-00002.arrow").write_bytes(b"of a former save")
+    copies.fail_after(None, None)
+    prepare(options)
+    assert {"90000.jpg", "90001.jpg"} <= set(copies.names)
+    assert len(copies.names) == 19
+    for name in ("90000.jpg", "90001.jpg"):
+        assert (final / "images" / name).read_bytes() == (source / "images" / name).read_bytes()
+    assert len(list((final / "images").iterdir())) == 27
+    assert not (final / "test/data-00000-of-00002.arrow").exists()
+
+
+@pytest.mark.parametrize("step", ["copy", "save", "manifest", "rename"])
+def test_full_disk_is_one_sentence_and_loses_nothing(options, copies, final, work, monkeypatch, refuses, step):
+    def refuse(*args, **kwargs):
+        raise disk_full(work / "somewhere")
+
+    with monkeypatch.context() as patch:
+        if step == "copy":
+            copies.fail_after(20, disk_full(work / "images/90020.part"))
+        elif step == "save":
+            patch.setattr(datasets.DatasetDict, "save_to_disk", refuse)
+        elif step == "manifest":
+            patch.setattr(Manifest, "write", refuse)
+        else:
+            patch.setattr(Path, "rename", refuse)
+        with refuses("cannot prepare 'mediconfusion'", str(final.parent), "the disk is full", "run the same command again"):
+            prepare(options)
+    assert not final.exists()
+    kept = identities(work / "images")
+    assert len(kept) == (20 if step == "copy" else 27)
+    copies.fail_after(None, None)
+    assert prepare(options).images == 27
+    assert len(copies.names) == 27 - len(kept)
+    assert identities(final / "images").items() >= kept.items()
+    assert list(verify("mediconfusion")) == []
+
+
+def test_other_troubles_with_the_disk_are_named(options, monkeypatch, refuses):
+    def refuse(*args, **kwargs):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), "/locked/images")
+
+    monkeypatch.setattr(shutil, "copyfile", refuse)
+    with refuses("/locked/images: Permission denied", "MEDTASKS_HOME"):
+        prepare(options)
+
+
+def test_home_that_is_a_file(options, home, refuses):
+    home.write_text("I was here first.")
+    with refuses("cannot prepare 'mediconfusion'", str(home)):
+        prepare(options)
+
+
+@pytest.mark.parametrize("error", [disk_full("/x"), KeyboardInterrupt()], ids=["disk", "ctrl-c"])
+@pytest.mark.parametrize("step", ["save", "manifest", "rename"])
+def test_old_dataset_stays_until_the_new_one_is_whole(options, records, final, monkeypatch, step, error):
+    old = prepare(options)
+    records.change("90001", question="Something else?")
+    seen = []
+
+    def fail(self, *args, **kwargs):
+        if step == "rename" and not self.name.startswith(".preparing-"):
+            return rename(self, *args, **kwargs)
+        if step != "rename":
+            seen.append(load_documents("mediconfusion")[0]["question"])
+        raise error
+
+    with monkeypatch.context() as patch:
+        owner, name = {
+            "save": (datasets.DatasetDict, "save_to_disk"),
+            "manifest": (Manifest, "write"),
+            "rename": (Path, "rename"),
+        }[step]
+        patch.setattr(owner, name, fail)
+        with pytest.raises(KeyboardInterrupt if isinstance(error, KeyboardInterrupt) else Exception):
+            prepare(options)
+    assert all(question.startswith("Where is the bright spot") for question in seen)
+    assert Manifest.read(final) == old
+    assert list(verify("mediconfusion")) == []
+
+    assert prepare(options) != old
+    assert load_documents("mediconfusion")[0]["question"] == "Something else?"
+    assert sorted(path.name for path in final.parent.iterdir()) == [".mediconfusion.lock", "mediconfusion"]
+
+
+def test_a_crash_between_the_two_renames_is_mended_by_the_next_attempt(options, records, final):
+    old = prepare(options)
+    final.rename(final.with_name(".old-mediconfusion"))
+    records.change("90001", im_1_correct="C")
+    with pytest.raises(Exception, match="expected 'A' or 'B'"):
+        prepare(options)
+    assert Manifest.read(final) == old
+
+
+def test_second_preparer_is_turned_away(options, final, refuses):
+    with work_folder("mediconfusion"):
+        with refuses("another process is preparing 'mediconfusion'", str(final.parent), "wait for it to end"):
+            prepare(options)
+        assert not final.exists()
+    assert prepare(options).rows == 32
+
+
+def test_another_dataset_may_be_prepared_meanwhile(options):
+    with work_folder("other"):
+        assert prepare(options).rows == 32
+    assert dataset_folder("other").with_name(".preparing-other").is_dir()

@@ -1,0 +1,110 @@
+"""Filters inside the harness's own pipeline, and reading what they pass on."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from lmms_eval.api.instance import Instance
+from lmms_eval.api.reasoning import strip_reasoning_tags
+from lmms_eval.filters import build_filter_ensemble
+
+from medtasks.answers.answer import Answer, Reason
+from medtasks.errors import UnknownName
+from medtasks.hooks.filters import ChooseWith, ReadWith
+from medtasks.hooks.reading import read_answer, read_reply
+
+DOC = {"options": ["Aortic arch", "Kidneys"]}
+TAGS = [["<think>", "</think>"], ["<analysis>", "</analysis>"]]
+CHARACTERS = st.sampled_from(
+    ['"', "\\", "{", "}", "<", ">", "\n", "\t", " ", "A", "\u2028", "é", "<think>", "</think>"]
+)
+REPLIES = st.text() | st.lists(CHARACTERS).map("".join)
+
+
+def filtered(filter_class, rule, *replies):
+    instances = [
+        Instance("generate_until", (), 0, {"task": "t", "doc_id": n, "repeats": 1}, list(resps))
+        for n, resps in enumerate(replies)
+    ]
+    build_filter_ensemble("ours", [[filter_class, {"rule": rule}]]).apply(instances, None)
+    return [instance.filtered_resps["ours"] for instance in instances]
+
+
+def through_the_harness(result, tags=TAGS):
+    """What the harness does with a filtered reply before it calls process_results."""
+    return strip_reasoning_tags(result, tags).strip()
+
+
+@given(reply=REPLIES)
+def test_reply_comes_through_the_harness_as_it_was(reply):
+    [result] = filtered(ReadWith, "robust_choice", [reply])
+    assert read_reply(through_the_harness(result)) == ("robust_choice", reply)
+
+
+def test_reply_of_none_is_empty():
+    [result] = filtered(ReadWith, "robust_choice", [None])
+    assert read_reply(result) == ("robust_choice", "")
+
+
+def test_rule_sees_reasoning_the_harness_would_cut():
+    [result] = filtered(ReadWith, "robust_choice", ["<think>A or B? It is"])
+    answer, rule = read_answer(DOC, [through_the_harness(result)])
+    assert (answer.reason, rule) == (Reason.TRUNCATED, "robust_choice")
+
+
+def test_first_of_repeated_replies_is_read_and_order_is_kept():
+    results = filtered(ReadWith, "mediconfusion_reference", ["B", "A"], ["A"], ["(A)"])
+    answers = [read_answer(DOC, [result])[0].value for result in results]
+    assert answers == ["B", "A", None]
+
+
+@pytest.mark.parametrize(("rule", "value"), [("mediconfusion_reference", None), ("robust_choice", "A")])
+def test_named_rule_reads(rule, value):
+    [result] = filtered(ReadWith, rule, ["(A)"])
+    answer, used = read_answer(DOC, [result])
+    assert (answer.value, used) == (value, rule)
+
+
+@pytest.mark.parametrize(("rule", "value"), [("greedy_reference", "A"), ("prefix_reference", "B"), ("untied", None)])
+def test_named_likelihood_rule_reads(rule, value):
+    results = filtered(ChooseWith, rule, ["(1.5, False)"], [(1.5, True)])
+    answer, used = read_answer(DOC, results)
+    assert (answer.value, used) == (value, rule)
+
+
+def test_failed_likelihood_fails_the_sample():
+    results = filtered(ChooseWith, "prefix_reference", ["(1.5, False)"], ["out of memory"])
+    assert read_answer(DOC, results) == (Answer.invalid(Reason.ADAPTER_FAILED), "prefix_reference")
+
+
+def test_without_a_filter_the_careful_rules_read():
+    assert read_answer(DOC, ["(b)"]) == (Answer.ok("B"), "robust_choice")
+    assert read_answer(DOC, ["(2.0, False)", "[1.0, True]"]) == (Answer.ok("B"), "untied")
+    assert read_answer(DOC, [(1.0, False), (1.0, True)]) == (Answer.invalid(Reason.AMBIGUOUS), "untied")
+
+
+@pytest.mark.parametrize(
+    "reply",
+    ['{"answer": "B"}', '"B"', "[1, 2]", "null", "3", "NaN", "{", "[" * 100_000, '{"rule": ', '{"rule": "x"}'],
+)
+def test_json_of_the_model_is_a_reply(reply):
+    assert read_reply(reply) == ("robust_choice", reply)
+
+
+@pytest.mark.parametrize("result", [None, 3, ["A"], {}])
+def test_what_is_no_text_is_an_empty_reply(result):
+    assert read_reply(result) == ("robust_choice", "")
+
+
+def test_filters_of_the_tag_are_plain_text_for_the_log():
+    [result] = filtered(ReadWith, "robust_choice", ["é <b>"])
+    assert json.loads(result) == {"rule": "robust_choice", "reply": "é <b>"}
+    assert "é" in result
+    assert "<" not in result
+
+
+@pytest.mark.parametrize("filter_class", [ReadWith, ChooseWith])
+def test_unknown_rule_is_refused_before_the_run(filter_class):
+    with pytest.raises(UnknownName):
+        filter_class("no_such_rule")

@@ -1,0 +1,94 @@
+"""Images of a document."""
+
+import shutil
+
+import pytest
+from PIL import Image, ImageFile
+
+from medtasks.data.mediconfusion import DEMONSTRATIONS
+from medtasks.data.path_of import prepared_folder
+from medtasks.data.store import load_documents
+from medtasks.errors import DatasetNotPrepared, SourceError
+from medtasks.hooks.images import images
+
+
+@pytest.fixture
+def picture(tmp_path):
+    file = tmp_path / "picture.jpg"
+    Image.effect_noise((64, 48), 60).save(file, quality=95)
+    return file
+
+
+def document(file, **fields):
+    return {"doc_id": "q1", "image_file": str(file), **fields}
+
+
+def test_every_document_of_the_sample_has_its_image(sample):
+    for doc in load_documents("mediconfusion"):
+        [image] = images(doc)
+        assert image.mode == "RGB"
+        assert min(image.size) > 100
+
+
+def test_absolute_path(picture):
+    [image] = images(document(picture))
+    assert (image.mode, image.size) == ("RGB", (64, 48))
+
+
+def test_image_root(picture):
+    [image] = images(document(picture.name), {"image_root": str(picture.parent)})
+    assert image.size == (64, 48)
+
+
+def test_image_root_does_not_move_absolute_paths(picture):
+    assert images(document(picture), {"image_root": "/nowhere"})[0].size == (64, 48)
+
+
+def test_demonstrations_come_first(sample_home, picture, tmp_path, monkeypatch):
+    home = tmp_path / "home"
+    shutil.copytree(sample_home / "datasets", home / "datasets")
+    monkeypatch.setenv("MEDTASKS_HOME", str(home))
+    folder = prepared_folder("mediconfusion") / DEMONSTRATIONS
+    folder.mkdir(exist_ok=True)
+    for width in (11, 12):
+        Image.new("L", (width, 9)).save(folder / f"{width}.jpg")
+    settings = {"demonstrations": ["12.jpg", "11.jpg"], "template": "not looked at"}
+    opened = images(document(picture, dataset="mediconfusion"), settings)
+    assert [image.width for image in opened] == [12, 11, 64]
+    with pytest.raises(SourceError, match=r"13\.jpg of sample q1 is missing"):
+        images(document(picture, dataset="mediconfusion"), {"demonstrations": ["13.jpg"]})
+
+
+def test_missing_image(tmp_path):
+    with pytest.raises(SourceError) as caught:
+        images(document(tmp_path / "gone.jpg", dataset="mediconfusion"))
+    text = str(caught.value)
+    assert all(part in text for part in (str(tmp_path / "gone.jpg"), "q1", "is missing", "medtasks data prepare"))
+
+
+@pytest.mark.parametrize("lenient", [True, False])
+@pytest.mark.parametrize("keep", [0.5, 0.95, 0.02, 0.0])
+def test_truncated_image_is_an_error_even_where_pillow_is_told_to_accept_it(picture, monkeypatch, lenient, keep):
+    whole = picture.read_bytes()
+    picture.write_bytes(whole[: int(len(whole) * keep)])
+    monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", lenient)
+    with pytest.raises(SourceError) as caught:
+        images(document(picture))
+    assert str(caught.value).startswith(f"image {picture} of sample q1 is broken")
+    assert ImageFile.LOAD_TRUNCATED_IMAGES is lenient
+
+
+def test_no_image_file_at_all(picture):
+    picture.write_text("<html>404</html>")
+    with pytest.raises(SourceError, match="is broken"):
+        images(document(picture))
+
+
+def test_relative_path_without_a_place_to_look():
+    with pytest.raises(SourceError, match="q1 has a relative path; write absolute paths or set image_root"):
+        images(document("x.jpg"))
+
+
+def test_dataset_that_is_not_prepared():
+    with pytest.raises(DatasetNotPrepared, match="medtasks data prepare mediconfusion"):
+        images(document("x.jpg", dataset="mediconfusion"))

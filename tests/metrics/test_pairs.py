@@ -1,0 +1,227 @@
+"""Scores of paired questions, on own examples."""
+
+import math
+import random
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from medtasks.metrics.pairs import TOTAL, Counts, PairedAnswer, count, standard_errors
+
+SWAP = {"A": "B", "B": "A", None: None}
+METRICS = ("set_accuracy", "individual_accuracy", "confusion", "invalid_rate", "precision")
+
+
+def answer(pair, position, key, value, categories=("Cerebral",), image=None):
+    return PairedAnswer(str(pair), position, image or f"{pair}-{position}", key, value, tuple(categories))
+
+
+def pair(number, keys, values, first=("Cerebral",), second=("Cerebral",)):
+    return [answer(number, 1, keys[0], values[0], first), answer(number, 2, keys[1], values[1], second)]
+
+
+VALUES = st.sampled_from(["A", "B", None])
+CATEGORIES = st.lists(st.sampled_from(["Cerebral", "Spinal", "Cardiac"]), min_size=1, max_size=3, unique=True).map(
+    tuple
+)
+
+
+@st.composite
+def answers(draw, valid=False, complete=False, opposite=False):
+    result = []
+    for number in range(draw(st.integers(0, 8))):
+        keys = draw(st.sampled_from(["AB", "BA"] if opposite else ["AB", "BA", "AA", "BB"]))
+        for position in (1, 2):
+            value = draw(st.sampled_from("AB") if valid else VALUES)
+            image = f"image {draw(st.integers(0, 5))}"
+            result.append(answer(number, position, keys[position - 1], value, draw(CATEGORIES), image))
+        if not complete and draw(st.booleans()):
+            result.pop(draw(st.sampled_from([-1, -2])))
+    return result
+
+
+def numbers(items):
+    table = {name: counts.as_dict() for name, counts in count(items).items()}
+    return table, {name: round(e, 12) if e == e else None for name, e in standard_errors(items).items()}
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ("AB", {"set_score": 1, "individual_score": 2, "confused": 0, "valid_pairs": 1, "resolved_pairs": 1}),
+        ("BA", {"set_score": 0, "individual_score": 0, "confused": 0, "valid_pairs": 1, "resolved_pairs": 1}),
+        ("AA", {"set_score": 0, "individual_score": 1, "confused": 1, "valid_pairs": 1, "resolved_pairs": 0}),
+        (("A", None), {"set_score": 0, "individual_score": 1, "confused": 0, "valid_pairs": 0, "invalid": 1}),
+        ((None, "A"), {"set_score": 0, "individual_score": 0, "confused": 0, "valid_pairs": 0, "invalid": 1}),
+        ((None, None), {"set_score": 0, "individual_score": 0, "confused": 0, "valid_pairs": 0, "invalid": 2}),
+    ],
+)
+def test_one_pair(values, expected):
+    total = count(pair(1, "AB", values))[TOTAL].as_dict()
+    assert {"images": 2, "pairs": 1, "incomplete_pairs": 0, **expected}.items() <= total.items()
+
+
+def test_pair_counts_in_a_category_once_for_each_image_that_has_it():
+    table = count(pair(1, "AB", "AB", ("Spinal", "Cardiac"), ("Spinal",)))
+    assert (table["Spinal"].set_score, table["Spinal"].pairs, table["Spinal"].images) == (2, 2, 2)
+    assert (table["Cardiac"].set_score, table["Cardiac"].individual_score, table["Cardiac"].images) == (1, 1, 1)
+    assert (table[TOTAL].set_score, table[TOTAL].pairs) == (1, 1)
+
+
+def test_confused_pair_counts_in_the_category_of_only_one_image():
+    table = count(pair(1, "AB", "AA", ("Spinal",), ("Cardiac",)))
+    assert (table["Cardiac"].confused, table["Cardiac"].valid_pairs, table["Cardiac"].individual_score) == (1, 1, 0)
+
+
+@given(items=answers(), seed=st.randoms(use_true_random=False))
+def test_order_does_not_matter(items, seed):
+    shuffled = list(items)
+    seed.shuffle(shuffled)
+    assert numbers(shuffled) == numbers(items)
+
+
+@given(items=answers(), seed=st.randoms(use_true_random=False))
+def test_duplicates_do_not_matter(items, seed):
+    repeated = [*items, *items[: len(items) // 2]]
+    seed.shuffle(repeated)
+    assert numbers(repeated) == numbers(items)
+
+
+@given(values=st.lists(VALUES, min_size=2, max_size=4), seed=st.randoms(use_true_random=False))
+def test_contradicting_duplicates_count_once_whatever_their_order(values, seed):
+    items = [answer(1, 1, "A", value) for value in values] + [answer(1, 2, "B", "B")]
+    expected = numbers(items)
+    seed.shuffle(items)
+    assert numbers(items) == expected
+    assert expected[0][TOTAL]["images"] == 2
+
+
+@given(items=answers(), ranks=st.integers(1, 4))
+def test_number_of_ranks_does_not_matter(items, ranks):
+    gathered = [item for rank in range(ranks) for item in items[rank::ranks]]
+    assert numbers(gathered) == numbers(items)
+
+
+@given(items=answers())
+def test_swapping_the_letters_changes_nothing(items):
+    swapped = [replace(item, key=SWAP[item.key], value=SWAP[item.value]) for item in items]
+    assert numbers(swapped) == numbers(items)
+
+
+@given(items=answers(complete=True), values=st.tuples(VALUES, VALUES))
+def test_unrelated_pair_adds_only_itself(items, values):
+    extra = pair("new", "AB", values, ("Nuclear",), ("Nuclear",))
+    before, after, alone = count(items), count([*items, *extra]), count(extra)
+    assert {name: after[name] for name in before if name != TOTAL} == {n: c for n, c in before.items() if n != TOTAL}
+    assert after["Nuclear"] == alone["Nuclear"]
+    whole = {name: n + alone[TOTAL].as_dict()[name] for name, n in before[TOTAL].as_dict().items()}
+    assert after[TOTAL].as_dict() == whole
+
+
+@given(items=answers(valid=True, complete=True, opposite=True))
+def test_individual_score_is_confused_and_twice_the_set_score(items):
+    total = count(items)[TOTAL]
+    assert total.individual_score == total.confused + 2 * total.set_score
+    assert total.set_score + total.confused <= total.valid_pairs == total.pairs
+
+
+@given(items=answers(complete=True, opposite=True))
+def test_invalid_answers_add_at_most_one_right_answer_per_pair(items):
+    total = count(items)[TOTAL]
+    rest = total.individual_score - total.confused - 2 * total.set_score
+    assert 0 <= rest <= total.pairs - total.valid_pairs
+    assert total.resolved_pairs == total.valid_pairs - total.confused
+
+
+@given(items=answers(complete=True), lonely=st.lists(st.tuples(st.sampled_from([1, 2]), VALUES), max_size=4))
+def test_incomplete_pairs_are_left_out_and_counted(items, lonely):
+    halves = [answer(f"half {n}", position, "A", value) for n, (position, value) in enumerate(lonely)]
+    before, after = count(items)[TOTAL], count([*halves, *items])[TOTAL]
+    assert after.incomplete_pairs == len(halves)
+    assert after.images == before.images + len(halves)
+    for name in ("pairs", "set_score", "confused", "valid_pairs", "resolved_pairs"):
+        assert getattr(after, name) == getattr(before, name)
+    assert after.invalid == before.invalid + sum(half.value is None for half in halves)
+
+
+def test_nothing_is_nan_and_not_an_error():
+    table = count([])
+    assert list(table) == [TOTAL]
+    assert all(math.isnan(getattr(table[TOTAL], name)) for name in METRICS)
+    assert all(math.isnan(error) for error in standard_errors([]).values())
+
+
+def test_confusion_is_nan_without_a_valid_pair():
+    total = count(pair(1, "AB", ("A", None)))[TOTAL]
+    assert math.isnan(total.confusion)
+    assert math.isnan(total.precision)
+    assert total.set_accuracy == 0
+
+
+def test_total_comes_last():
+    items = pair(1, "AB", "AB", ("Spinal",), ("Cardiac",)) + pair(0, "AB", "AB")
+    assert list(count(items)) == ["Cerebral", "Spinal", "Cardiac", TOTAL]
+
+
+# Counts that fit the published percentages (Tables 1 and 3): model and mode, pairs solved, confused and valid, right
+# answers, and the printed set accuracy, individual accuracy and confusion.
+PUBLISHED = [
+    ("LLaVA-Med GD", 0, 175, 176, 175, 0.00, 49.72, 99.43),
+    ("LLaVA-Med PS", 2, 171, 176, 175, 1.14, 49.72, 97.16),
+    ("LLaVA-Med FF", 2, 47, 49, 66, 1.14, 18.75, 95.92),
+    ("RadFM GD", 2, 173, 176, 177, 1.14, 50.28, 98.30),
+    ("RadFM PS", 10, 151, 176, 171, 5.68, 48.58, 85.80),
+    ("RadFM FF", 1, 39, 41, 57, 0.57, 16.19, 95.12),
+    ("Med-Flamingo MC", 2, 158, 160, 168, 1.14, 47.73, 98.75),
+    ("Med-Flamingo GD", 4, 168, 176, 176, 2.27, 50.00, 95.45),
+    ("GPT-4o MC", 33, 132, 176, 198, 18.75, 56.25, 75.00),
+]
+
+
+def published_answers(solved, confused, valid, right):
+    """Build 176 pairs with these counts: wrong pairs, then pairs with one invalid answer, fill them up."""
+    halves = right - confused - 2 * solved
+    values = ["AB"] * solved + ["AA"] * confused + ["BA"] * (valid - solved - confused) + [("A", None)] * halves
+    values += [(None, None)] * (176 - len(values))
+    random.Random(0).shuffle(values)
+    return [item for number, letters in enumerate(values) for item in pair(number, "AB", letters)]
+
+
+@pytest.mark.parametrize(("solved", "confused", "valid", "right", "set_", "individual", "confusion"),
+                         [row[1:] for row in PUBLISHED], ids=[row[0] for row in PUBLISHED])  # fmt: skip
+def test_published_rows(solved, confused, valid, right, set_, individual, confusion):
+    total = count(published_answers(solved, confused, valid, right))[TOTAL]
+    assert (total.pairs, total.images, total.valid_pairs, total.individual_score) == (176, 352, valid, right)
+    shares = [total.set_accuracy, total.individual_accuracy, total.confusion]
+    assert [round(100 * share, 2) for share in shares] == pytest.approx([set_, individual, confusion], abs=0.0051)
+
+
+def test_standard_errors_by_their_own_formulas():
+    items = [item for n, values in enumerate(["AB", "AB", "AA", "BB", ("A", None)]) for item in pair(n, "AB", values)]
+    errors = standard_errors(items)
+    assert errors["set_accuracy"] == pytest.approx(math.sqrt(0.4 * 0.6 / 4))
+    assert errors["confusion"] == pytest.approx(math.sqrt(0.25 / 3))
+    for name, sums, singles in (
+        ("individual_accuracy", [right - 2 * 0.7 for right in (2, 2, 1, 1, 1)], [0.3] * 7 + [-0.7] * 3),
+        ("invalid_rate", [invalid - 2 * 0.1 for invalid in (0, 0, 0, 0, 1)], [-0.1] * 9 + [0.9]),
+    ):
+        by_pair = math.sqrt(5 / 4 * sum(s * s for s in sums)) / 10
+        by_image = math.sqrt(10 / 9 * sum(s * s for s in singles)) / 10
+        assert errors[name] == pytest.approx(max(by_pair, by_image))
+
+
+def test_shared_picture_raises_the_error_of_individual_accuracy():
+    values = ["AB", "AB", "AB", "BA", "BA", "BA"]
+    apart = [item for n, letters in enumerate(values) for item in pair(n, "AB", letters)]
+    shared = [replace(item, image_id=f"{item.value}{item.position}") for item in apart]
+    assert standard_errors(shared)["individual_accuracy"] > 1.1 * standard_errors(apart)["individual_accuracy"]
+    assert standard_errors(shared)["set_accuracy"] == standard_errors(apart)["set_accuracy"]
+
+
+def test_counts_are_named_as_documented():
+    assert set(Counts().as_dict()) == {
+        *("images", "pairs", "set_score", "individual_score", "confused", "invalid", "valid_pairs"),
+        *("resolved_pairs", "incomplete_pairs"),
+    }

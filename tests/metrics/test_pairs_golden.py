@@ -1,0 +1,70 @@
+"""Scores of paired questions, against the published score table on the published questions."""
+
+import json
+
+import pytest
+
+from medtasks.data.mediconfusion_source import read_pairs
+from medtasks.metrics.pairs import TOTAL, PairedAnswer, count
+
+# The reference's names of the raw counts, and ours.
+NAMES = {
+    "set_score": "set_score",
+    "individual_score": "individual_score",
+    "confused": "confused",
+    "invalid": "invalid",
+    "valids": "valid_pairs",
+    "valid_pairs": "resolved_pairs",
+}
+
+
+@pytest.fixture(scope="module", params=["dataset.json", "dataset.csv"])
+def pairs(request, test_data):
+    return read_pairs(test_data / "mediconfusion" / request.param)
+
+
+def answered(pairs, letters):
+    return [
+        PairedAnswer(pair.pair_id, position, image.image_id, image.answer, letters(pair, position), image.categories)
+        for pair in pairs
+        for position, image in enumerate(pair.images, start=1)
+    ]
+
+
+@pytest.mark.parametrize("case", range(6))
+def test_golden_mediconfusion_scores(golden, pairs, case):
+    lines = (golden / "mediconfusion_scores.jsonl").read_text(encoding="utf-8").splitlines()
+    assert len(lines) == 6
+    recorded = json.loads(lines[case])
+    table = count(answered(pairs, lambda pair, position: recorded["answers"][pair.pair_id][position - 1]))
+    ours = {
+        theirs: {category: counts.as_dict()[name] for category, counts in table.items()}
+        for theirs, name in NAMES.items()
+    }
+    assert ours == recorded["table"]
+
+
+def test_golden_mediconfusion_same_pairs_from_json_and_csv(test_data):
+    folder = test_data / "mediconfusion"
+    assert read_pairs(folder / "dataset.json") == read_pairs(folder / "dataset.csv")
+
+
+@pytest.mark.parametrize("letter", ["A", "B"])
+def test_golden_mediconfusion_constant_a(pairs, letter):
+    total = count(answered(pairs, lambda pair, position: letter))[TOTAL]
+    assert (total.individual_accuracy, total.set_accuracy, total.confusion, total.invalid_rate) == (0.5, 0, 1, 0)
+    assert (total.pairs, total.images, total.valid_pairs, total.resolved_pairs) == (176, 352, 176, 0)
+
+
+def test_golden_mediconfusion_perfect(pairs):
+    table = count(answered(pairs, lambda pair, position: pair.images[position - 1].answer))
+    assert all(c.set_accuracy == c.individual_accuracy == c.precision == 1 and c.confusion == 0 for c in table.values())
+
+
+def test_golden_mediconfusion_category_sizes(pairs, test_data):
+    published = json.loads((test_data / "mediconfusion" / "statistics.json").read_text(encoding="utf-8"))
+    table = count(answered(pairs, lambda pair, position: None))
+    sizes = {name: counts.images for name, counts in table.items() if name != TOTAL}
+    assert sizes == {name: published[name] for name in sizes}
+    assert sum(sizes.values()) == 441
+    assert all(counts.pairs == counts.images for name, counts in table.items() if name != TOTAL)

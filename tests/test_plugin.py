@@ -1,0 +1,347 @@
+"""The entry point: light, never in the way of the harness or of other plug-ins, and our tasks are found."""
+
+import json
+import os
+import subprocess
+import sys
+import warnings
+from types import ModuleType
+
+import pytest
+
+from medtasks import plugin
+
+LIGHT = """
+import importlib.metadata, json, os, sys, time
+importlib.metadata.entry_points = lambda **_: []  # the harness would call us before we look
+import lmms_eval.models.registry_v2
+assert "medtasks.plugin" not in sys.modules
+start = time.perf_counter()
+from medtasks import plugin
+first = plugin.model_manifests()
+seconds = time.perf_counter() - start
+second = plugin.model_manifests()
+os.environ["MEDTASKS_AUTOLOAD"] = "0"
+print(json.dumps({
+    "seconds": seconds,
+    "manifests": [[manifest.model_id, manifest.simple_class_path, manifest.chat_class_path] for manifest in first],
+    "again": first == second,
+    "finders": sum(type(finder).__name__ == "_AfterImport" for finder in sys.meta_path),
+    "off": plugin.model_manifests(),
+    "imported": sorted(sys.modules),
+}))
+"""
+
+REAL = """
+import contextlib, io, json, pathlib, sys
+report = {}
+import lmms_eval.models
+report["tasks imported by models"] = "lmms_eval.tasks" in sys.modules
+import lmms_eval.tasks as tasks
+def wrapped():
+    return hasattr(tasks.TaskManager.initialize_tasks, "__wrapped__")
+report["wrapped on import"] = wrapped()
+report["finders left"] = sum(type(finder).__name__ == "_AfterImport" for finder in sys.meta_path)
+for name in ("initialize_tasks", "match_tasks"):  # as if our entry point had not been called yet
+    setattr(tasks.TaskManager, name, getattr(tasks.TaskManager, name).__wrapped__)
+from medtasks.plugin import model_manifests
+model_manifests()
+report["wrapped when called late"] = wrapped()
+once = tasks.TaskManager.initialize_tasks
+model_manifests()
+report["wrapped once"] = tasks.TaskManager.initialize_tasks is once
+folder = pathlib.Path(sys.argv[1])
+everything = tasks.TaskManager()
+report["mme"] = "mme" in everything.all_tasks
+report["ours"] = [name for name in everything.all_tasks if name.startswith("mediconfusion")]
+tasks.__file__ = str(folder / "defaults" / "__init__.py")  # 2000 defaults take seconds to read
+report["default wins"] = tasks.TaskManager().task_index["mediconfusion_gd"]["yaml_path"]
+user = str(folder / "user")
+for name, include in {"text": user, "list": [user]}.items():
+    manager = tasks.TaskManager(include_path=include)
+    report[f"user wins, {name}"] = manager.task_index["mediconfusion"]["yaml_path"]
+    report[f"all, {name}"] = manager.all_tasks
+report["no defaults"] = tasks.TaskManager(include_path=user, include_defaults=False).all_tasks
+try:
+    tasks.TaskManager(include_path=str(folder / "malformed"))
+    report["malformed"] = ""
+except Exception as error:
+    report["malformed"] = type(error).__name__
+printed = io.StringIO()
+with contextlib.redirect_stderr(printed):
+    report["matched"] = manager.match_tasks(["mediconfusion_dg", "mediconfusion", "medi*", "xyzzy", "nowhere*"])
+report["printed"] = printed.getvalue()
+print(json.dumps(report))
+"""
+
+
+def in_a_fresh_process(script, *arguments):
+    environment = {name: value for name, value in os.environ.items() if name != "MEDTASKS_AUTOLOAD"}
+    command = [sys.executable, "-c", script, *map(str, arguments)]
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=240)
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    return json.loads(ran.stdout.splitlines()[-1])
+
+
+@pytest.fixture(scope="module")
+def light():
+    return in_a_fresh_process(LIGHT)
+
+
+def test_entry_point_is_light(light):
+    heavy = {
+        "torch",
+        "datasets",
+        "transformers",
+        "pydantic",
+        "PIL",
+        "rich",
+        "numpy",
+        "lmms_eval.tasks",
+        "lmms_eval.api",
+    }
+    assert heavy.isdisjoint(light["imported"])
+    print(f"importing the plug-in and calling it took {1000 * light['seconds']:.1f} ms")  # noqa: T201
+
+
+def test_manifests(light):
+    assert light["manifests"] == [["medtasks_tiny", "medtasks.model_adapters.tiny.MedTasksTiny", None]]
+    assert light["again"]
+    assert light["finders"] == 1
+    assert light["off"] == []
+
+
+def test_manifest_classes_exist(light):
+    import importlib
+
+    for _, path, _ in light["manifests"]:
+        module, _, name = path.rpartition(".")
+        assert getattr(importlib.import_module(module), name).is_simple
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Small stand-ins for the harness's own tasks and a user's, with names of ours among them."""
+    folder = tmp_path_factory.mktemp("tasks")
+    for place, names in {"defaults": ["mediconfusion_gd", "stock"], "user": ["mediconfusion", "own"]}.items():
+        (folder / place).mkdir()
+        for name in names:
+            (folder / place / f"{name}.yaml").write_text(f"task: {name}\n")
+    (folder / "malformed").mkdir()
+    (folder / "malformed" / "broken.yaml").write_text("task: [unclosed\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def real(folder):
+    return in_a_fresh_process(REAL, folder)
+
+
+OURS = ["mediconfusion", "mediconfusion_all", "mediconfusion_ff", "mediconfusion_gd", "mediconfusion_ps"]
+
+
+def test_tasks_are_found_whenever_the_harness_calls_us(real):
+    assert not real["tasks imported by models"]
+    assert real["wrapped on import"]
+    assert real["finders left"] == 0
+    assert real["wrapped when called late"]
+    assert real["wrapped once"]
+    assert real["mme"]
+    assert real["ours"] == OURS
+
+
+def test_the_harness_and_the_user_come_first(real, folder):
+    assert real["default wins"] == str(folder / "defaults/mediconfusion_gd.yaml")
+    for form in ("text", "list"):
+        assert real[f"user wins, {form}"] == str(folder / "user/mediconfusion.yaml")
+        assert real[f"all, {form}"] == sorted([*OURS, "own", "stock"])
+
+
+def test_without_defaults_only_the_users_tasks(real):
+    assert real["no defaults"] == ["mediconfusion", "own"]
+
+
+def test_malformed_yaml_of_the_user_raises_as_without_us(real):
+    assert real["malformed"] == "ParserError"
+
+
+def test_nearest_name_of_an_unknown_task(real):
+    assert real["matched"] == OURS
+    assert real["printed"] == "medtasks: no task 'mediconfusion_dg'; did you mean 'mediconfusion_gd'?\n"
+
+
+# Below: this process, with stand-ins for the harness's modules.
+
+
+class Manager:
+    """The harness's task index in its present form."""
+
+    all_tasks = ("mediconfusion", "mediconfusion_gd")
+
+    def __init__(self, include_path=None, include_defaults=True):
+        self.paths = self.initialize_tasks(include_path=include_path, include_defaults=include_defaults)
+
+    def initialize_tasks(self, include_path=None, include_defaults=True):
+        paths = [include_path] if isinstance(include_path, str) else list(include_path or [])
+        if any("malformed" in path for path in paths):
+            raise RuntimeError("malformed")
+        return (["defaults"] if include_defaults else []) + paths
+
+    def match_tasks(self, task_list):
+        return [name for name in self.all_tasks if name in task_list]
+
+
+@pytest.fixture
+def harness(monkeypatch):
+    """Put a stand-in with this task index in the place of ``lmms_eval.tasks`` and call the entry point."""
+
+    def run(manager=None, calls=1):
+        module = ModuleType("lmms_eval.tasks")
+        if manager is not None:
+            module.TaskManager = type("TaskManager", (manager,), dict(vars(manager)))
+        monkeypatch.setitem(sys.modules, "lmms_eval.tasks", module)
+        for _ in range(calls):
+            manifests = plugin.model_manifests()
+        assert [manifest.model_id for manifest in manifests] == ["medtasks_tiny"]
+        return getattr(module, "TaskManager", None)
+
+    return run
+
+
+@pytest.fixture
+def silence():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield
+
+
+@pytest.mark.usefixtures("silence")
+@pytest.mark.parametrize("calls", [1, 2])
+def test_our_folder_is_the_last(harness, calls):
+    ours = str(plugin.tasks_folder())
+    manager = harness(Manager, calls)
+    assert manager().paths == ["defaults", ours]
+    assert manager("user").paths == ["defaults", "user", ours]
+    assert manager(["a", "b"]).paths == ["defaults", "a", "b", ours]
+    assert manager(("a", "b")).paths == ["defaults", "a", "b", ours]
+    assert manager("user", include_defaults=False).paths == ["user"]
+    assert manager(None, False).paths == []
+
+
+def test_the_users_list_is_not_changed(harness):
+    chosen = ["a"]
+    harness(Manager)(chosen)
+    assert chosen == ["a"]
+
+
+def test_autoload_can_be_turned_off(monkeypatch):
+    module = ModuleType("lmms_eval.tasks")
+    module.TaskManager = type("TaskManager", (Manager,), dict(vars(Manager)))
+    monkeypatch.setitem(sys.modules, "lmms_eval.tasks", module)
+    monkeypatch.setenv("MEDTASKS_AUTOLOAD", "0")
+    finders = list(sys.meta_path)
+    assert plugin.model_manifests() == []
+    assert module.TaskManager().paths == ["defaults"]
+    assert sys.meta_path == finders
+
+
+def test_a_harness_without_task_manager(harness):
+    with pytest.warns(UserWarning, match=r"could not register itself .*AttributeError.*--include_path"):
+        harness(None)
+
+
+class OtherSignature:
+    """A later harness's index, for instance."""
+
+    def initialize_tasks(self, folders):
+        return folders
+
+    def match_tasks(self, names):
+        return names
+
+
+class NoMethods:
+    pass
+
+
+class NoIndex:
+    initialize_tasks = None
+    match_tasks = None
+
+
+@pytest.mark.parametrize("manager", [OtherSignature, NoMethods, NoIndex])
+def test_an_odd_task_manager_is_left_alone(harness, manager):
+    before = dict(vars(manager))
+    with pytest.warns(UserWarning, match="could not register itself with this version of lmms-eval"):
+        odd = harness(manager)
+    assert {name: vars(odd).get(name) for name in ("initialize_tasks", "match_tasks")} == {
+        name: before.get(name) for name in ("initialize_tasks", "match_tasks")
+    }
+
+
+class MoreParameters(Manager):
+    """A later harness's index that only grew."""
+
+    def initialize_tasks(self, include_path=None, include_defaults=True, *, recursive=True):
+        return [*super().initialize_tasks(include_path, include_defaults), f"recursive={recursive}"]
+
+
+@pytest.mark.usefixtures("silence")
+def test_further_parameters_are_passed_on(harness):
+    manager = harness(MoreParameters)()
+    ours = str(plugin.tasks_folder())
+    assert manager.initialize_tasks(recursive=False) == ["defaults", ours, "recursive=False"]
+    assert manager.initialize_tasks("a", True) == ["defaults", "a", ours, "recursive=True"]
+
+
+class DislikesOurs(Manager):
+    """An index that cannot read our YAML."""
+
+    def initialize_tasks(self, include_path=None, include_defaults=True):
+        if str(plugin.tasks_folder()) in (include_path or ()):
+            raise KeyError("version")
+        return Manager.initialize_tasks(self, include_path, include_defaults)
+
+
+def test_our_own_yaml_never_breaks_the_harness(harness):
+    manager = harness(DislikesOurs)
+    with pytest.warns(UserWarning, match="KeyError"):
+        assert manager("user").paths == ["defaults", "user"]
+
+
+@pytest.mark.usefixtures("silence")
+def test_errors_of_the_users_own_folder_are_the_harnesss(harness):
+    manager = harness(Manager)
+    with pytest.raises(RuntimeError, match="malformed"):
+        manager("malformed")
+
+
+@pytest.mark.usefixtures("silence")
+def test_hints(harness, capsys, tmp_path, monkeypatch):
+    manager = harness(Manager)()
+    assert manager.match_tasks(["mediconfusion", "mediconfusion_gt"]) == ["mediconfusion"]
+    assert capsys.readouterr().err == "medtasks: no task 'mediconfusion_gt'; did you mean 'mediconfusion_gd'?\n"
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mediconfusio").touch()
+    manager.match_tasks(["mediconfusio", "mediconfusion*x", "xyzzy", "mediconfusion_gd"])
+    assert capsys.readouterr().err == ""  # a file, a pattern, nothing near, and a known name
+    manager.match_tasks("mediconfusionn")
+    assert capsys.readouterr().err == "medtasks: no task 'mediconfusionn'; did you mean 'mediconfusion'?\n"
+
+
+class NoList(Manager):
+    all_tasks = None
+
+    def match_tasks(self, task_list):
+        return []
+
+
+@pytest.mark.usefixtures("silence")
+def test_a_hint_is_never_worth_an_error(harness):
+    assert harness(NoList)().match_tasks([None, "x"]) == []
+
+
+def test_no_registry(monkeypatch):
+    monkeypatch.setitem(sys.modules, "lmms_eval.models.registry_v2", None)
+    with pytest.warns(UserWarning, match="could not register itself"):
+        assert plugin.model_manifests() == []
