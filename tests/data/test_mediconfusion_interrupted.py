@@ -114,7 +114,9 @@ def test_full_disk_is_one_sentence_and_loses_nothing(options, copies, final, wor
             patch.setattr(Manifest, "write", refuse)
         else:
             patch.setattr(Path, "rename", refuse)
-        with refuses("cannot prepare 'mediconfusion'", str(final.parent), "the disk is full", "run the same command again"):
+        with refuses(
+            "cannot prepare 'mediconfusion'", str(final.parent), "the disk is full", "run the same command again"
+        ):
             prepare(options)
     assert not final.exists()
     kept = identities(work / "images")
