@@ -20,7 +20,13 @@ from typing import Any
 AUTOLOAD_VARIABLE = "MEDTASKS_AUTOLOAD"
 _TASKS_MODULE = "lmms_eval.tasks"
 _MARK = "_medtasks_wrapped"
-_MODELS = {"medtasks_tiny": "medtasks.model_adapters.tiny.MedTasksTiny"}
+_MODELS = {
+    "hf_vlm": "medtasks.model_adapters.hf_vlm.HfVlm",
+    "llava_med": "medtasks.model_adapters.llava_med.LlavaMed",
+    "med_flamingo": "medtasks.model_adapters.med_flamingo.MedFlamingo",
+    "medtasks_tiny": "medtasks.model_adapters.tiny.MedTasksTiny",
+    "radfm": "medtasks.model_adapters.radfm.RadFM",
+}
 
 
 def tasks_folder() -> Path:

@@ -11,6 +11,14 @@ import pytest
 
 from medtasks import plugin
 
+MANIFESTS = [
+    ["hf_vlm", "medtasks.model_adapters.hf_vlm.HfVlm", None],
+    ["llava_med", "medtasks.model_adapters.llava_med.LlavaMed", None],
+    ["med_flamingo", "medtasks.model_adapters.med_flamingo.MedFlamingo", None],
+    ["medtasks_tiny", "medtasks.model_adapters.tiny.MedTasksTiny", None],
+    ["radfm", "medtasks.model_adapters.radfm.RadFM", None],
+]
+
 LIGHT = """
 import importlib.metadata, json, os, sys, time
 importlib.metadata.entry_points = lambda **_: []  # the harness would call us before we look
@@ -105,7 +113,7 @@ def test_entry_point_is_light(light):
 
 
 def test_manifests(light):
-    assert light["manifests"] == [["medtasks_tiny", "medtasks.model_adapters.tiny.MedTasksTiny", None]]
+    assert light["manifests"] == MANIFESTS
     assert light["again"]
     assert light["finders"] == 1
     assert light["off"] == []
@@ -202,7 +210,7 @@ def harness(monkeypatch):
         monkeypatch.setitem(sys.modules, "lmms_eval.tasks", module)
         for _ in range(calls):
             manifests = plugin.model_manifests()
-        assert [manifest.model_id for manifest in manifests] == ["medtasks_tiny"]
+        assert [manifest.model_id for manifest in manifests] == [name for name, *_ in MANIFESTS]
         return getattr(module, "TaskManager", None)
 
     return run

@@ -13,11 +13,14 @@ LAUNCHERS = {
     "module": [sys.executable, "-m", "lmms_eval"],
     "accelerate": ["accelerate", "launch", "--num_processes", "1", "--cpu", "-m", "lmms_eval"],
 }
+# An answer from the journal of an earlier test would prove nothing.
+TINY = "--model medtasks_tiny --model_args journal=false --device cpu"
 SIMPLE_EVALUATE = """
 import json, sys
 from lmms_eval.evaluator import simple_evaluate
 import medtasks
-results = simple_evaluate(model="medtasks_tiny", tasks=sys.argv[1].split(","), limit=4, batch_size=4, device="cpu")
+options = {"model_args": "journal=false", "limit": 4, "batch_size": 4, "device": "cpu"}
+results = simple_evaluate(model="medtasks_tiny", tasks=sys.argv[1].split(","), **options)
 json.dump({"file": medtasks.__file__, "results": results["results"]}, open(sys.argv[2], "w"))
 """
 
@@ -44,7 +47,7 @@ def test_tasks_are_listed(run, launcher):
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 @pytest.mark.parametrize("tasks", ["mediconfusion", "mediconfusion,mediconfusion_gd,mediconfusion_ps"])
 def test_tasks_are_evaluated(run, launcher, tasks, sample_home, tmp_path):
-    options = f"--model medtasks_tiny --tasks {tasks} --limit 4 --batch_size 4 --device cpu --output_path out"
+    options = f"{TINY} --tasks {tasks} --limit 4 --batch_size 4 --output_path out"
     ran = run([*LAUNCHERS[launcher], *options.split()], MEDTASKS_HOME=str(sample_home))
     files = list((tmp_path / "out").rglob("*_results.json"))
     assert len(files) == 1, ran.stdout[-2000:] + ran.stderr[-2000:]
@@ -59,8 +62,8 @@ def test_tasks_are_evaluated(run, launcher, tasks, sample_home, tmp_path):
 
 def test_samples_files_score_to_the_same_numbers(run, sample_home, tmp_path):
     tasks = ["mediconfusion", "mediconfusion_gd", "mediconfusion_ps"]
-    options = f"--model medtasks_tiny --tasks {','.join(tasks)} --batch_size 8 --output_path out --log_samples"
-    run([*LAUNCHERS["module"], *options.split(), "--device", "cpu"], MEDTASKS_HOME=str(sample_home))
+    options = f"{TINY} --tasks {','.join(tasks)} --batch_size 8 --output_path out --log_samples"
+    run([*LAUNCHERS["module"], *options.split()], MEDTASKS_HOME=str(sample_home))
     (file,) = (tmp_path / "out").rglob("*_results.json")
     results = json.loads(file.read_text())["results"]
     for task in tasks:
@@ -93,9 +96,9 @@ def test_two_processes_give_the_same_numbers(run, sample_home, tmp_path):
     }
     found = {}
     for name, launcher in launchers.items():
-        options = "--model medtasks_tiny --tasks mediconfusion,mediconfusion_gd,mediconfusion_ps --batch_size 4"
+        options = f"{TINY} --tasks mediconfusion,mediconfusion_gd,mediconfusion_ps --batch_size 4"
         ran = run(
-            [*launcher, *options.split(), "--limit", "15", "--device", "cpu", "--output_path", name],
+            [*launcher, *options.split(), "--limit", "15", "--output_path", name],
             MEDTASKS_HOME=str(sample_home),
             ACCELERATE_USE_CPU="true",
         )

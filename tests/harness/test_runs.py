@@ -17,7 +17,7 @@ def evaluate():
 
     def run(tasks, model="medtasks_tiny", include=None, **options: Any) -> dict[str, Any]:
         manager = TaskManager(include_path=str(include) if include else None, model_name=model)
-        named = {} if not isinstance(model, str) else {"batch_size": 8, "device": "cpu"}
+        named = {} if not isinstance(model, str) else {"model_args": "journal=false", "batch_size": 8, "device": "cpu"}
         return simple_evaluate(model=model, tasks=list(tasks), task_manager=manager, **named, **options)
 
     return run
