@@ -1,4 +1,4 @@
-"""Med-Flamingo against what the official code computed, see ``shared/golden/adapters/README.md``."""
+"""Med-Flamingo against what the official code computed; the recordings have a README of their own."""
 
 import copy
 import dataclasses

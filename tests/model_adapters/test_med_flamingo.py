@@ -55,7 +55,7 @@ def adapters(toy):
     return get
 
 
-# image id 9; the table of section 1.2 of the reference notes
+# image id 9; which image a text position sees, by hand
 TABLE = [
     ("preceding", [1, 5, 9, 5, 5, 9, 5, 9, 5, 5], [0, 0, 1, 1, 1, 2, 2, 3, 3, 3]),
     ("following", [1, 5, 9, 5, 5, 9, 5, 9, 5, 5], [1, 1, 1, 2, 2, 2, 3, 3, 0, 0]),
