@@ -1,8 +1,13 @@
-"""What sharing the prompt saves: options of a question on one pass, against one full pass per option at batch 1.
+"""What sharing prompts and their beginnings saves.
+
+Three measurements: the options of a question on one pass, against one full pass per option at batch 1; four questions
+of two options on one image in one batch, against sharing among options alone; and questions of two options as in
+MediConfusion's prefix score, where two images in three serve one question only, against the loop of the harness's
+``llava_hf`` (batch 1, per option a forward of everything with ``labels`` and logits at every position).
 
 A model of LLaVA's shape with random weights, on one thread of the CPU, in float32: 576 image tokens, a prompt, options
-of a few tokens. Prints per number of options the ratio of processor times (median over rounds in which both alternate;
-on one thread that is the time on an idle machine), and the largest difference between the scores. The weights are drawn
+of a few tokens. Prints the ratios of processor times (median over rounds in which both alternate; on one thread that is
+the time on an idle machine), and the largest difference between the scores. The weights are drawn
 large, because under the customary ones every score is the logarithm of the vocabulary, which even a wrong cache would
 reproduce: the controls say how far another image and another prompt move the scores. Exits with 1 where a ratio, the
 difference or a control misses its target.
@@ -14,22 +19,32 @@ import math
 import statistics
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import torch
 from lmms_eval.api.instance import Instance
 from medtasks.model_adapters.base import MedicalAdapter
-from medtasks.model_adapters.batching import Encoded, PaddedBatch
+from medtasks.model_adapters.batching import Encoded, PaddedBatch, pad_left
+from medtasks.model_adapters.shared_beginnings import Spans
 from PIL import Image
 from transformers import CLIPVisionConfig, CLIPVisionModel, LlamaConfig, LlamaForCausalLM
 
 SIDE, PATCH, SLOT = 336, 14, 1
 IMAGE_TOKENS = (SIDE // PATCH) ** 2
 TARGETS = {2: 1.7, 4: 3.0, 11: 6.0}
+QUESTIONS_TARGET, LOOP_TARGET = 1.5, 3.0
+QUESTIONS_PER_IMAGE = (1, 1, 1, 1, 2, 3)
+"""9 questions on 6 images; MediConfusion has 352 on 228."""
 LARGEST_DIFFERENCE = 1e-4
 LEAST_CONTROL = 0.1
 PROMPT = "Look at the image: which finding does it show? Answer with one of the findings listed."
+QUESTIONS = (
+    "Is there an effusion?",
+    "Which side is the mass on?",
+    "Is the heart enlarged?",
+    "What is the main finding?",
+)
 OTHER_PROMPT = "Is the heart enlarged on this radiograph, or are both lungs and the mediastinum normal?"
 
 
@@ -65,6 +80,10 @@ class LlavaShaped(MedicalAdapter):
         pixels = torch.zeros(1, 3, SIDE, SIDE) + torch.linspace(-1, 1, SIDE) * images[0].size[0] / 100
         return Encoded([2] + [SLOT] * IMAGE_TOKENS + [byte + 3 for byte in text.encode()], pixels)
 
+    def image_spans(self, prompt: Encoded) -> Spans | None:
+        """Return the slots of the image."""
+        return [(1, 1 + IMAGE_TOKENS)]
+
     def image_features(self, pixels: torch.Tensor) -> torch.Tensor:
         """Return the projected patches."""
         features: torch.Tensor = self.projector(self.tower(pixels).last_hidden_state[:, 1:])
@@ -74,12 +93,22 @@ class LlavaShaped(MedicalAdapter):
         """Put the features in their slots."""
         embedded = self.text.get_input_embeddings()(batch.ids)
         features = [row.flatten(0, 1) for row in self.cached_features(batch.pixels) if row is not None]
-        embedded[batch.ids == SLOT] = torch.cat(features)
+        if features:
+            embedded[batch.ids == SLOT] = torch.cat(features)
         return {"inputs_embeds": embedded, "attention_mask": batch.attention_mask, "position_ids": batch.position_ids}
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return bytes as text."""
         return bytes(token - 3 for token in ids if 3 <= token < 259).decode(errors="replace")
+
+
+class OptionsOnly(LlavaShaped):
+    """Shares among the options of a question, not among questions."""
+
+    model_id: ClassVar[str] = "options_only"
+
+    def image_spans(self, prompt: Encoded) -> None:
+        """Keep questions apart."""
 
 
 def sharpen(module: torch.nn.Module) -> None:
@@ -114,11 +143,10 @@ def requests(options: int, question: int, prompt: str = PROMPT) -> list[Instance
     ]
 
 
-def adapter(shared: bool) -> LlavaShaped:
-    """Build one of the two; the other keeps no image features either, as one full pass per option would not."""
-    built = LlavaShaped(
-        device="cpu", batch_size=1, prefix_cache=shared, feature_cache_mb=512 if shared else 0, journal=False
-    )
+def adapter(shared: bool, batch_size: int = 1, kind: type[LlavaShaped] = LlavaShaped) -> LlavaShaped:
+    """Build one; where nothing is shared it keeps no image features either, as one full pass per option would not."""
+    features = 512 if shared else 0
+    built = kind(device="cpu", batch_size=batch_size, prefix_cache=shared, feature_cache_mb=features, journal=False)
     built.task_dict = {"t": {"s": [Image.new("RGB", (number + 5, 5)) for number in range(100)]}}
     return built
 
@@ -152,6 +180,64 @@ def compare(both: dict[bool, LlavaShaped], options: int, rounds: int) -> tuple[f
     return statistics.median(ratios), max(differences)
 
 
+def on_images(counts: Sequence[int], first: int) -> list[Instance]:
+    """Build the requests of some questions per image, two options each; images are numbered from ``first``."""
+    asked = [(first + number, QUESTIONS[at]) for number, count in enumerate(counts) for at in range(count)]
+    made = [requests(2, image, question) for image, question in asked]
+    return [request for of_question in made for request in of_question]
+
+
+@torch.inference_mode()
+def loop(model: LlavaShaped, asked: Sequence[Instance]) -> list[tuple[float, bool]]:
+    """Score as the loop of ``llava_hf`` does: one option at a time, labels, logits at every position."""
+    model._features.clear()
+    scores = []
+    for request in asked:
+        image = model.task_dict["t"]["s"][request.args[3]]
+        item = model.encode_pair(request.args[0], request.args[1], [image])
+        batch = pad_left([item.sequence], model.pad_id, model.device)
+        labels = batch.ids.clone()
+        labels[:, : -item.tokens] = -100
+        output = model.language_model(**model.model_inputs(batch), labels=labels)
+        hits = output.logits.argmax(-1)[:, -item.tokens - 1 : -1] == batch.ids[:, -item.tokens :]
+        scores.append((float(output.loss), bool(hits.all())))
+    return scores
+
+
+def taken(score: Callable[[Sequence[Instance]], Any], asked: Sequence[Instance]) -> tuple[Any, float]:
+    """Return scores and processor time in seconds."""
+    began = time.process_time()
+    return score(asked), time.process_time() - began
+
+
+def compare_questions(rounds: int) -> tuple[float, float]:
+    """Return ratio and largest difference for four questions of two options on one image, in one batch."""
+    together, apart = adapter(True, 8), adapter(True, 8, OptionsOnly)
+    ratios, differences = [], []
+    for round_ in range(rounds):
+        asked = on_images([4], 40 + round_)
+        (theirs, slow), (ours, fast) = taken(apart.loglikelihood, asked), taken(together.loglikelihood, asked)
+        ratios.append(slow / fast)
+        differences.append(distance(ours, theirs))
+    return statistics.median(ratios), max(differences)
+
+
+def compare_with_loop(plain: LlavaShaped) -> dict[int, tuple[float, float, float]]:
+    """Return per batch size our questions per second, the ratio to the loop's, and the largest difference."""
+    asked, questions = on_images(QUESTIONS_PER_IMAGE, 70), sum(QUESTIONS_PER_IMAGE)
+    theirs, slow = taken(lambda given: loop(plain, given), asked)
+    found = {}
+    for size in (1, 16):
+        ours, fast = taken(adapter(True, size).loglikelihood, asked)
+        found[size] = questions / fast, slow / fast, distance(ours, theirs)
+    return found
+
+
+def verdict(missed: bool) -> str:
+    """Return the end of a line."""
+    return "  MISSED" if missed else ""
+
+
 def main() -> None:
     """Alternate both ways so that a busy machine slows both alike."""
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 2
@@ -168,7 +254,22 @@ def main() -> None:
         failed |= missed
         print(
             f"{options:2} options: ratio {ratio:.2f} (target {target}), largest difference {difference:.1e} "
-            f"(target {LARGEST_DIFFERENCE:.0e}){'  MISSED' if missed else ''}"
+            f"(target {LARGEST_DIFFERENCE:.0e}){verdict(missed)}"
+        )
+    ratio, difference = compare_questions(rounds)
+    missed = ratio < QUESTIONS_TARGET or not difference <= LARGEST_DIFFERENCE
+    failed |= missed
+    print(
+        f"4 questions of 2 options on one image, against sharing among options: ratio {ratio:.2f} "
+        f"(target {QUESTIONS_TARGET}), largest difference {difference:.1e}{verdict(missed)}"
+    )
+    for size, (speed, ratio, difference) in compare_with_loop(both[False]).items():
+        missed = ratio < LOOP_TARGET or not difference <= LARGEST_DIFFERENCE
+        failed |= missed
+        print(
+            f"{sum(QUESTIONS_PER_IMAGE)} questions on {len(QUESTIONS_PER_IMAGE)} images, batch_size={size}: "
+            f"{speed:.2f} questions/s, ratio to the harness's loop {ratio:.2f} (target {LOOP_TARGET}), largest "
+            f"difference {difference:.1e}{verdict(missed)}"
         )
     sys.exit(failed)
 

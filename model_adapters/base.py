@@ -24,6 +24,7 @@ from .placement import check_processes, choose_device
 from .prefix_sharing import score_by_question
 from .requests import Documents, Request, read_requests
 from .scoring import Continuation, Likelihood, score, split_continuation
+from .shared_beginnings import Spans
 
 
 class MedicalAdapter(lmms, abc.ABC):  # type: ignore[misc]  # the harness is not typed
@@ -137,6 +138,29 @@ class MedicalAdapter(lmms, abc.ABC):  # type: ignore[misc]  # the harness is not
             contexts: The batch whose keys and values are in the cache, one row per row of ``ids``.
         """
         return {"input_ids": ids}
+
+    def image_spans(self, prompt: Encoded) -> Spans | None:
+        """Return per image, in order, the columns that depend on it directly: (first, behind the last).
+
+        With it, prompts of a batch that begin alike share the pass over that beginning, which is cut at a border of
+        these spans or outside of them. An image that no column shows has the span (0, 0).
+
+        Args:
+            prompt: As of :meth:`encode`.
+
+        Returns:
+            ``None``, the default, or anything but one span per image where a prompt is not to share its beginning.
+        """
+        return None
+
+    def rest_inputs(self, rest: PaddedBatch, whole: PaddedBatch) -> dict[str, Any]:
+        """Return the language model's inputs for what follows a cached beginning; mask and positions are set anew.
+
+        Args:
+            rest: What follows, padded on the left, with the images whose spans lie in it.
+            whole: Beginning and rest side by side, with padding before each, and all images.
+        """
+        return self.model_inputs(rest)
 
     @abc.abstractmethod
     def model_inputs(self, batch: PaddedBatch) -> dict[str, Any]:

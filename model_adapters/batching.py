@@ -58,27 +58,43 @@ def pad_left(prompts: Sequence[Encoded], pad_id: int, device: torch.device) -> P
     return PaddedBatch(ids.to(device), mask.to(device), positions.to(device), [prompt.pixels for prompt in prompts])
 
 
+def unnamed(_: Request) -> None:
+    """Stand for images that have no name."""
+
+
 def plan_streams(
-    requests: Sequence[Request], group: Callable[[Request], Hashable], unit: Callable[[Request], Hashable]
+    requests: Sequence[Request],
+    group: Callable[[Request], Hashable],
+    unit: Callable[[Request], Hashable],
+    image: Callable[[Request], str | None] = unnamed,
 ) -> list[list[list[int]]]:
     """Return streams of units of positions in ``requests``: one stream per group, longest first.
 
     Length is measured in characters of the context, so that no image has to be loaded in order to plan. The longest
-    come first because what does not fit into memory should fail at once.
+    come first because what does not fit into memory should fail at once. Requests on one image stay together, behind
+    the longest of them.
 
     Args:
         requests: All requests of the call.
         group: Requests with different values never share a batch.
         unit: Neighbouring requests with equal values stay in one batch, whatever its size.
+        image: What the image of a request is called in its split; ``None`` where that is not known.
     """
     groups: dict[Hashable, list[int]] = {}
     for position, request in enumerate(requests):
         groups.setdefault(group(request), []).append(position)
 
+    names = [image(request) for request in requests]
+    pictures = [(r.task, r.split, name) if name is not None else None for r, name in zip(requests, names, strict=True)]
+    longest: dict[Hashable, int] = {}
+    for request, picture in zip(requests, pictures, strict=True):
+        longest[picture] = max(longest.get(picture, 0), len(request.context))
+
     def order(position: int) -> tuple[Any, ...]:
-        request = requests[position]
+        request, picture = requests[position], pictures[position]
+        length = len(request.context)
         place = request.task, request.split, request.doc_id, request.context, request.index, position
-        return -len(request.context), *place
+        return -(longest[picture] if picture else length), picture or (), -length, *place
 
     return [
         [list(run) for _, run in itertools.groupby(sorted(positions, key=order), key=lambda at: unit(requests[at]))]

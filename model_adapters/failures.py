@@ -18,11 +18,12 @@ _SAFE_MESSAGES = (MedTasksError, torch.OutOfMemoryError)
 def cause_of(error: BaseException) -> str:
     """Describe an error for logs and results: its type and place, and its message where that cannot hold sample text.
 
-    The place is the innermost line of code that raised, without its content.
+    The place is the innermost line of code that raised, without its content. An error may bring a message for this
+    purpose as ``loggable``.
     """
     frames = traceback.extract_tb(error.__traceback__)
     place = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno} in {frames[-1].name}" if frames else ""
-    message = f": {error}" if isinstance(error, _SAFE_MESSAGES) else ""
+    message = f": {getattr(error, 'loggable', error)}" if isinstance(error, _SAFE_MESSAGES) else ""
     return f"{type(error).__name__}{place}{message}"
 
 

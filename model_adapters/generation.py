@@ -108,7 +108,11 @@ def ignored_keys(gen_kwargs: Mapping[str, Any]) -> set[str]:
 
 
 def decoding_config(settings: GenerationSettings, stop_ids: Sequence[int], pad_id: int) -> GenerationConfig:
-    """Build a complete configuration, so that nothing is taken over from the checkpoint's own one."""
+    """Build what ``settings`` ask for.
+
+    transformers fills in what this leaves open, for instance penalties, from the ``generation_config`` of the model:
+    :func:`generate` empties that, ``hf_vlm`` keeps it.
+    """
     sampling = {"temperature": settings.temperature, "top_p": settings.top_p, "top_k": settings.top_k}
     return GenerationConfig(
         max_new_tokens=settings.max_new_tokens,
@@ -202,7 +206,11 @@ class GeneratingModel(Protocol):
 
 
 def generate(model: GeneratingModel, prompts: Sequence[Encoded], settings: GenerationSettings, seed: int) -> list[str]:
-    """Generate replies in one go, see ``MedicalAdapter.generate_batch``."""
+    """Generate replies in one go, see ``MedicalAdapter.generate_batch``.
+
+    What the checkpoint or its configuration say about decoding is dropped for good: the task alone decides.
+    """
+    model.language_model.generation_config = GenerationConfig()
     batch = pad_left(prompts, model.pad_id, model.device)
     inputs = model.model_inputs(batch)
     # transformers returns the prompt's ids as well where it was given ids.

@@ -9,13 +9,14 @@ from tqdm import tqdm
 
 from medtasks.answers.failure import failed_reply
 
-from .batching import BatchRoom, plan_streams
+from .batching import BatchRoom, plan_streams, unnamed
 from .failures import FailureLedger
 from .fingerprint import model_fingerprint
 from .generation import GenerationItem, Reply
 from .guarded_loop import GuardedLoop, Work
+from .image_names import ImageNames
 from .journal import Journal, digest_of, journal_folder
-from .requests import Request
+from .requests import Request, visual_types
 from .samples import Sample, SampleReader
 from .scoring import FAILED, Continuation, Likelihood
 
@@ -55,7 +56,7 @@ class HarnessCalls:
             stored=lambda reply: {"text": str(reply), "counts": [reply.input_tokens, reply.output_tokens]},
             restored=lambda text, counts: Reply(text, *counts),
         )
-        return self._run(work, requests, SampleReader(self._adapter.task_dict, scored=False))
+        return self._run(work, requests, SampleReader(self._adapter.task_dict, False, visual_types(self._adapter)))
 
     def score(self, requests: Sequence[Request]) -> list[Likelihood]:
         """Score every continuation; ``FAILED`` stands for a sample that failed.
@@ -74,7 +75,7 @@ class HarnessCalls:
             stored=dataclasses.asdict,
             restored=Likelihood,
         )
-        return self._run(work, requests, SampleReader(self._adapter.task_dict, scored=True))
+        return self._run(work, requests, SampleReader(self._adapter.task_dict, True, visual_types(self._adapter)))
 
     # ---- generation ----
 
@@ -112,7 +113,12 @@ class HarnessCalls:
     def _run(self, work: Work[Item, Result], requests: Sequence[Request], reader: SampleReader) -> list[Result]:
         """Run one call of the harness: batches, bar, journal, failures; results in the order of ``requests``."""
         adapter, arguments = self._adapter, self._adapter.arguments
-        streams = plan_streams(requests, work.group, self._unit if work.kind == "loglikelihood" else _alone)
+        if work.kind == "loglikelihood":
+            # What shares a beginning has to lie in one batch.
+            names = ImageNames(adapter.task_dict) if arguments.prefix_cache else unnamed
+            streams = plan_streams(requests, work.group, self._unit, names)
+        else:
+            streams = plan_streams(requests, work.group, _alone)
         ledger = FailureLedger(work.kind, sum(not request.padding for request in requests), arguments.max_failed)
         room = BatchRoom(arguments.requests_per_batch, arguments.batch_tokens)
         bar: tqdm[Any]

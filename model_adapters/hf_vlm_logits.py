@@ -59,11 +59,11 @@ def shared_logits(
         pad_id: Fills up shorter ones.
 
     Raises:
-        NotImplementedError: The model takes more per token than this knows to continue (masks of cross-attention).
+        ValueError: The model takes more per token than this knows to continue (masks of cross-attention).
     """
     unknown = {name for name, value in inputs.items() if value.shape[:2] == inputs["input_ids"].shape} - _PER_TOKEN
     if unknown:
-        raise NotImplementedError(", ".join(sorted(unknown)))
+        raise ValueError(f"no rule to continue {', '.join(sorted(unknown))}")
     # On the CPU, an index fits tensors of any device, and a model may be spread over several.
     rows, device = torch.tensor(owners), inputs["input_ids"].device
     first = model(**inputs, **_positions(model, inputs), use_cache=True, logits_to_keep=1)

@@ -19,7 +19,7 @@ _CHECKED_ROWS = 4
 # Nats per token by which a way of scoring may differ from generation; half precision rounds logits that coarsely.
 _TOLERANCE, _HALF_TOLERANCE = 1e-3, 0.1
 # What a model raises where it cannot do with a repeated cache.
-_UNSUPPORTED = (TypeError, ValueError, KeyError, IndexError, AttributeError, NotImplementedError, RuntimeError)
+_UNSUPPORTED = (TypeError, ValueError, KeyError, IndexError, AttributeError, RuntimeError)
 
 
 class ContinuationScorer:

@@ -118,8 +118,17 @@ class Journal:
             if not self._begun and size and os.pread(file, 1, size - 1) != b"\n":
                 self._pending = b"\n" + self._pending  # closes the line that a killed run left behind
             self._begun = True
-            while self._pending:
-                self._pending = self._pending[os.write(file, self._pending) :]
+            left = self._pending
+            try:
+                while left:
+                    left = left[os.write(file, left) :]
+            except OSError:
+                # Half a batch would be replayed beside a half that is computed without its neighbours.
+                written = len(self._pending) - len(left)
+                if written and os.fstat(file).st_size == size + written:
+                    os.ftruncate(file, size)
+                raise
+            self._pending = b""
             os.fsync(file)
         finally:
             os.close(file)

@@ -23,6 +23,8 @@ from .llava_med_network import Located, load_network
 from .llava_med_prompt import END_ID, UNKNOWN_ID, ConversationPrompt, InstructPrompt, Prompt
 from .published_folder import published_folder
 from .scoring import Continuation, split_continuation
+from .shared_beginnings import Spans
+from .spreading import check_device_map, place
 
 _DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
 
@@ -43,6 +45,7 @@ class LlavaMedArguments(AdapterArguments):
         max_length: Longest prompt in positions, images included; a longer one fails instead of being cut. Without it
             the checkpoint's limit, 2048.
         attn_implementation: ``sdpa``, ``eager`` or ``flash_attention_2``.
+        device_map: ``auto`` spreads the language model over the GPUs of one process; by default one device holds all.
     """
 
     pretrained: str = argument("microsoft/llava-med-v1.5-mistral-7b")
@@ -52,6 +55,7 @@ class LlavaMedArguments(AdapterArguments):
     dtype: str = argument("bfloat16", choices=tuple(_DTYPES))
     max_length: int | None = argument(None, least=1)
     attn_implementation: str = argument("sdpa", choices=("sdpa", "eager", "flash_attention_2"))
+    device_map: str | None = argument(None, choices=("auto",))
     max_new_tokens: int = argument(100, least=1)
 
 
@@ -75,6 +79,7 @@ class LlavaMed(MedicalAdapter):
     def load(self) -> None:
         """Read configuration, tokenizer and weights."""
         given = self.arguments
+        check_device_map(given.device_map, self.device, self.accelerator.num_processes, self.model_id)
         folder = published_folder(given.pretrained, "pretrained")
         self._config = read_config(folder, given.attn_implementation)
         openai = given.vision_weights == "openai"
@@ -84,9 +89,10 @@ class LlavaMed(MedicalAdapter):
         self._prompt = _prompt(folder, self._config, (tower.image_size // tower.patch_size) ** 2)
         self._max_length = self._longest()
         self._text_files = [folder / "config.json", folder / "tokenizer.model", tower_folder / "config.json"]
-        self.network = load_network(
+        network = load_network(
             self._config, tower, self._tensors(folder), folder, tower_folder if openai else None, _DTYPES[given.dtype]
-        ).to(self.device)  # the device alone: a type would also change the rotary frequencies
+        )
+        self.network = place(network, self.device, given.device_map, self.model_id)
 
     def _tensors(self, folder: Path) -> Iterator[Located]:
         given = self.arguments
@@ -128,6 +134,12 @@ class LlavaMed(MedicalAdapter):
         pixels = self._pixels(images)
         prompt = Encoded(self._ids(context, len(images)), pixels)
         return split_continuation(prompt, Encoded(self._ids(context, len(images), answer), pixels))
+
+    def image_spans(self, prompt: Encoded) -> Spans:
+        """Return the images' slots; more spans than images where the text itself holds slots, so that nothing fits."""
+        slots = [column for column, token in enumerate(prompt.ids) if token == self._prompt.slot_id]
+        size = self._prompt.patches
+        return [(slots[at], slots[at] + size) for at in range(0, len(slots), size)]
 
     def image_features(self, pixels: torch.Tensor) -> torch.Tensor:
         """Return the projected patch features, shape (images * patches, width)."""

@@ -23,6 +23,8 @@ class Prompt(Protocol):
 
     slot_id: int
     """Id in the slots of image features."""
+    patches: int
+    """Slots per image."""
     stops: tuple[str, ...]
     """Strings that end a reply."""
     tokenizer: SentencePieceText
@@ -56,7 +58,7 @@ class InstructPrompt:
 
     def __init__(self, folder: Path, patches: int) -> None:
         self.tokenizer = SentencePieceText(folder / "tokenizer.model", _SPECIAL)
-        self._patches = patches
+        self.patches = patches
 
     def ids(self, text: str, images: int, answer: str = "") -> list[int]:
         """See :meth:`Prompt.ids`."""
@@ -64,7 +66,7 @@ class InstructPrompt:
         sides[-1] += f"{text} [/INST]{answer}"
         ids = [BEGIN_ID]
         for number, side in enumerate(sides):
-            ids += [self.slot_id] * (self._patches if number else 0) + self.tokenizer.encode(side)
+            ids += [self.slot_id] * (self.patches if number else 0) + self.tokenizer.encode(side)
         return ids
 
 
@@ -85,7 +87,7 @@ class ConversationPrompt:
     def __init__(self, folder: Path, patches: int, image_ends: bool) -> None:
         names = [_PATCH, _START, _END] if image_ends else [_PATCH]
         added = _added_tokens(folder / "added_tokens.json", names)
-        self.slot_id = added[_PATCH]
+        self.slot_id, self.patches = added[_PATCH], patches
         self.tokenizer = SentencePieceText(folder / "tokenizer.model", _SPECIAL | added, strip_around_added=True)
         block = _PATCH * patches
         self._image = "\n" + (_START + block + _END if image_ends else block)

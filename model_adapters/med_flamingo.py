@@ -19,6 +19,8 @@ from .med_flamingo_network import MedFlamingoNetwork, MediaAttention, stack_medi
 from .published_folder import published_folder
 from .scoring import Continuation, split_continuation
 from .sentencepiece_text import SentencePieceText
+from .shared_beginnings import Spans
+from .spreading import check_device_map, place
 
 END_OF_CHUNK, IMAGE, PAD = "<|endofchunk|>", "<image>", "<PAD>"
 STOP_STRINGS = (END_OF_CHUNK, "|endofchunk|>", IMAGE, "\nQuestion:")
@@ -42,6 +44,7 @@ class MedFlamingoArguments(AdapterArguments):
         vision_post_norm: Whether patch tokens pass through CLIP's last layer norm, as in installations with open_clip
             2.23 or newer.
         bos_id: First id of every prompt: 1, or 0 as with the tokenizer files of ``decapoda-research/llama-7b-hf``.
+        device_map: ``auto`` spreads the language model over the GPUs of one process; by default one device holds all.
         max_new_tokens: Length limit of a reply where the task sets none, in tokens.
     """
 
@@ -52,6 +55,7 @@ class MedFlamingoArguments(AdapterArguments):
     media_attention: str = argument("preceding", choices=get_args(MediaAttention))
     vision_post_norm: bool = argument(False)
     bos_id: int = argument(1, least=0, most=1)
+    device_map: str | None = argument(None, choices=("auto",))
     max_new_tokens: int = argument(32, least=1)
 
 
@@ -70,6 +74,7 @@ class MedFlamingo(MedicalAdapter):
             MedTasksError: A file is missing, damaged or does not fit the others.
         """
         given = self.arguments
+        check_device_map(given.device_map, self.device, self.accelerator.num_processes, self.model_id)
         llama, clip = published_folder(given.llama, "llama"), published_folder(given.clip, "clip")
         self._vocabulary = read_llama_config(llama).vocab_size
         self._text = SentencePieceText(llama / "tokenizer.model", self._markers)
@@ -81,7 +86,7 @@ class MedFlamingo(MedicalAdapter):
         weights = locate_weights(given.pretrained)
         self._mode = cast(MediaAttention, given.media_attention)
         network = load_network(weights, llama, clip, _DTYPES[given.dtype], self._mode, given.vision_post_norm)
-        self.network = network.to(self.device)
+        self.network = place(network, self.device, given.device_map, self.model_id)
 
     @property
     def _markers(self) -> dict[str, int]:
@@ -134,6 +139,18 @@ class MedFlamingo(MedicalAdapter):
         if len(ids) > limit:
             raise MedTasksError(f"the prompt has {len(ids)} tokens; the model was trained on at most {limit}")
         return ids
+
+    def image_spans(self, prompt: Encoded) -> Spans:
+        """Return the markers; where text looks at the following image, each with the text between it and the last."""
+        marker = self._markers[IMAGE]
+        ends = [column + 1 for column, token in enumerate(prompt.ids) if token == marker]
+        if self._mode == "following":
+            return list(zip([0, *ends[:-1]], ends, strict=True)) if ends else []
+        return [(end - 1, end) for end in ends]
+
+    def rest_inputs(self, rest: PaddedBatch, whole: PaddedBatch) -> dict[str, Any]:
+        """Return ids; text may look at an image of the beginning."""
+        return self.continuation_inputs(rest.ids, whole)
 
     def image_features(self, pixels: torch.Tensor) -> torch.Tensor:
         """Return the resampled images, shape (images, latents, width)."""

@@ -6,7 +6,7 @@ follow the published checkpoint wherever it stores the tensor.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import nn
@@ -63,6 +63,11 @@ class MediaView:
         numbers = torch.arange(1, media.shape[1] + 1, device=times.device)
         visible = (times[..., None] == numbers).repeat_interleave(media.shape[2], dim=-1)
         return cls(media.flatten(1, 2), visible)
+
+    def to(self, device: Any, **how: Any) -> "MediaView":
+        """Return the view on a device; accelerate calls this where blocks and layers lie on different GPUs."""
+        latents = None if self.latents is None else self.latents.to(device, **how)
+        return MediaView(latents, self.visible.to(device, **how))
 
 
 class _MediaAttention(nn.Module):
@@ -146,6 +151,8 @@ class MedFlamingoLanguageModel(LlamaForCausalLM):  # type: ignore[misc]  # trans
         media_dim: Width of the latents.
         mode: See :func:`text_time`.
     """
+
+    _no_split_modules: ClassVar[list[str]] = ["LlamaDecoderLayer", "GatedCrossAttention"]
 
     def __init__(self, config: LlamaConfig, layers: Iterable[int], media_dim: int, mode: MediaAttention) -> None:
         super().__init__(config)

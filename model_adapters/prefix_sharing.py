@@ -1,33 +1,15 @@
-"""Scoring all options of a question with one pass over its image and prompt."""
+"""Scoring options with one pass over the prompt of their question, and prompts with one over their common beginning."""
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
-from .batching import Encoded, PaddedBatch, pad_left
+from .batching import Encoded, PaddedBatch
 from .feature_cache import content_key
+from .prompt_passes import CachingModel, PromptPass, pass_by_families, pass_whole
 from .scoring import Continuation, Likelihood, in_full_precision, likelihood
-
-
-class CachingModel(Protocol):
-    """The part of an adapter that is needed here, see ``MedicalAdapter``."""
-
-    device: torch.device
-
-    @property
-    def language_model(self) -> Any:
-        """The causal language model."""
-
-    @property
-    def pad_id(self) -> int:
-        """Token id to fill up with."""
-
-    def model_inputs(self, batch: PaddedBatch) -> dict[str, Any]:
-        """Return the inputs for prompts."""
-
-    def continuation_inputs(self, ids: torch.Tensor, contexts: PaddedBatch) -> dict[str, Any]:
-        """Return the inputs for text after cached prompts."""
+from .shared_beginnings import find_families
 
 
 def group_by_prefix(items: Sequence[Continuation]) -> list[list[int]]:
@@ -49,7 +31,7 @@ def score_by_question(
     model: CachingModel,
     score_whole: Callable[[Sequence[Continuation]], list[Likelihood]],
 ) -> list[Likelihood]:
-    """Score a batch; the options of a question share their prompt, and what stands alone is scored with its own.
+    """Score a batch; options share their prompt, prompts their beginning, and what stands alone is scored by itself.
 
     Args:
         items: The batch.
@@ -57,21 +39,37 @@ def score_by_question(
         score_whole: Scores continuations that share nothing.
     """
     groups = group_by_prefix(items)
-    alone = [group[0] for group in groups if len(group) == 1]
-    shared = [group for group in groups if len(group) > 1]
+    prompts = [_prompt(items[group[0]]) for group in groups]
+    families = find_families(prompts, model.image_spans)
+    kin = [place for family in families for place in family.members]
+    others = [place for place in range(len(groups)) if place not in set(kin)]
+    alone = [groups[place][0] for place in others if len(groups[place]) == 1]
+    several = [place for place in others if len(groups[place]) > 1]
     scores: dict[int, Likelihood] = {}
     if alone:
         scores |= zip(alone, score_whole([items[place] for place in alone]), strict=True)
-    if shared:
-        for group, of_group in zip(
-            shared, score_shared([[items[place] for place in group] for group in shared], model), strict=True
-        ):
-            scores |= zip(group, of_group, strict=True)
+    if several:
+        passed = pass_whole([prompts[place] for place in several], model)
+        scores |= _scores([groups[place] for place in several], items, passed, model)
+    if families:
+        passed = pass_by_families(prompts, families, model)
+        scores |= _scores([groups[place] for place in kin], items, passed, model)
     return [scores[place] for place in range(len(items))]
 
 
-def score_shared(questions: Sequence[Sequence[Continuation]], model: CachingModel) -> list[list[Likelihood]]:
-    """Score the options of several questions: the prompts once, then what is left of the options once.
+def _scores(
+    groups: Sequence[Sequence[int]], items: Sequence[Continuation], passed: PromptPass, model: CachingModel
+) -> dict[int, Likelihood]:
+    """Score the groups of places in ``items`` whose prompts have been passed; by place."""
+    scored = score_shared([[items[place] for place in group] for group in groups], passed, model)
+    places = (place for group in groups for place in group)
+    return dict(zip(places, (score for question in scored for score in question), strict=True))
+
+
+def score_shared(
+    questions: Sequence[Sequence[Continuation]], passed: PromptPass, model: CachingModel
+) -> list[list[Likelihood]]:
+    """Score the options of several questions on the pass over their prompts.
 
     The last logits of a prompt serve the first token of each of its options. The keys and values of the prompts are
     repeated per option, and the remaining tokens, padded on the right, are run on them. Logits exist for the last
@@ -79,6 +77,7 @@ def score_shared(questions: Sequence[Sequence[Continuation]], model: CachingMode
 
     Args:
         questions: Per question its options, which differ in nothing but the continuation.
+        passed: The prompts, one row per question; its cache is used up.
         model: The adapter.
 
     Returns:
@@ -87,23 +86,17 @@ def score_shared(questions: Sequence[Sequence[Continuation]], model: CachingMode
     Raises:
         MedTasksError: A score is not finite.
     """
-    prompts = [_prompt(options[0]) for options in questions]
-    contexts = pad_left(prompts, model.pad_id, model.device)
-    # use_cache is asked for in the call, because a checkpoint's configuration may have switched it off.
-    passed = model.language_model(**model.model_inputs(contexts), logits_to_keep=1, use_cache=True)
     options = [option for question in questions for option in question]
     row_of = torch.tensor([row for row, question in enumerate(questions) for _ in question], device=model.device)
     tokens = [list(option.sequence.ids[-option.tokens :]) for option in options]
     first = torch.tensor([ids[0] for ids in tokens], device=model.device)
-    losses, hits = _measured(passed.logits[:, -1][row_of], first)
+    losses, hits = _measured(passed.logits[row_of], first)
     longer = [place for place, ids in enumerate(tokens) if len(ids) > 1]
     later: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
     if longer:
         rows = row_of[torch.tensor(longer, device=model.device)]
-        cache = passed.past_key_values
-        del passed  # its logits and states are not needed beside the repeated cache
-        cache.batch_select_indices(rows)
-        rest = _rest([tokens[place] for place in longer], rows, contexts, cache, model)
+        passed.cache.batch_select_indices(rows.cpu())  # a spread model lies on several devices
+        rest = _rest([tokens[place] for place in longer], rows, passed.contexts, passed.cache, model)
         later = dict(zip(longer, rest, strict=True))
     none = losses.new_empty(0), hits.new_empty(0)
     scored = []

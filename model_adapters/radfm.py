@@ -16,7 +16,10 @@ from .base import MedicalAdapter
 from .batching import Encoded, PaddedBatch
 from .radfm_loading import FIRST_ID, MAX_IMAGES, load_network, locate, read_tokenizer, slot_token
 from .radfm_network import CONTEXT
+from .requests import VOLUMES
 from .scoring import Continuation, split_continuation
+from .shared_beginnings import Spans
+from .spreading import check_device_map, place
 from .volumes import Volume, picture_volume, read_volume, stack_volumes
 
 _DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
@@ -39,6 +42,7 @@ class RadFMArguments(AdapterArguments):
         max_length: Longest prompt in positions, image slots included; the end of a longer one is cut off, as by the
             published code.
         attn_implementation: ``sdpa``, ``eager`` or ``flash_attention_2``, for the language model.
+        device_map: ``auto`` spreads the language model over the GPUs of one process; by default one device holds all.
         max_new_tokens: Length limit of a reply where the task sets none, in tokens.
     """
 
@@ -49,6 +53,7 @@ class RadFMArguments(AdapterArguments):
     crop: str = argument("none", choices=("none", "random"))
     max_length: int = argument(CONTEXT, least=2, most=CONTEXT)
     attn_implementation: str = argument("sdpa", choices=("sdpa", "eager", "flash_attention_2"))
+    device_map: str | None = argument(None, choices=("auto",))
     max_new_tokens: int = argument(200, least=1)
 
 
@@ -65,17 +70,19 @@ class RadFM(MedicalAdapter):
 
     model_id: ClassVar[str] = "radfm"
     arguments_type: ClassVar[type[AdapterArguments]] = RadFMArguments
+    visual_types: ClassVar[tuple[type, ...]] = VOLUMES
     arguments: RadFMArguments
     pad_id = _UNKNOWN_ID
     stop_ids = (2, 1)  # end of sequence, and what the published configuration takes for it
 
     def load(self) -> None:
         """Read weights and tokenizer."""
+        check_device_map(self.arguments.device_map, self.device, self.accelerator.num_processes, self.model_id)
         weights, texts = locate(self.arguments.pretrained)
         network, geometry = load_network(
             weights, texts, _DTYPES[self.arguments.dtype], self.arguments.attn_implementation
         )
-        self.network = network.to(self.device)
+        self.network = place(network, self.device, self.arguments.device_map, self.model_id)
         self.tokenizer = read_tokenizer(texts, geometry.vocabulary, geometry.latents)
         self._latents, self._side = geometry.latents, geometry.side
         self._warned = False
@@ -127,6 +134,22 @@ class RadFM(MedicalAdapter):
         if cut > room:
             self._warn(len(ids))
         return Continuation(Encoded([*ids[:cut][:room], *ids[cut:]], pixels), pair.tokens)
+
+    def image_spans(self, prompt: Encoded) -> Spans:
+        """Return the images' slots; those of the first image with the marks before them, which need an image too."""
+        first = self.tokenizer.vocabulary + 2  # behind the two marks
+        marked = [column for column, token in enumerate(prompt.ids) if token >= self.tokenizer.vocabulary]
+        spans = []
+        for number in range(0 if prompt.pixels is None else len(prompt.pixels)):
+            own = range(first + number * self._latents, first + (number + 1) * self._latents)
+            columns = [column for column in marked if prompt.ids[column] in own]
+            start = min(marked if number == 0 else columns, default=0)
+            spans.append((start, columns[-1] + 1) if columns else (0, 0))
+        return spans
+
+    def rest_inputs(self, rest: PaddedBatch, whole: PaddedBatch) -> dict[str, Any]:
+        """Return embeddings; a slot's id counts from the prompt's first image, so all of its images are given."""
+        return {"inputs_embeds": self.network.embed(rest.ids, self.cached_features(whole.pixels))}
 
     def image_features(self, pixels: torch.Tensor) -> torch.Tensor:
         """Return the embeddings for the slots of each image, shape (images, latents, hidden)."""

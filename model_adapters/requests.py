@@ -4,14 +4,21 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 from PIL import Image
 
 from medtasks.errors import MedTasksError
 
 Documents = Mapping[str, Mapping[str, Any]]
 """``documents[task][split][doc_id]`` is a document; the evaluator fills it in as ``task_dict``."""
+
+PICTURES: tuple[type, ...] = (Image.Image,)
+"""What a model looks at unless its adapter says more in ``visual_types``."""
+VOLUMES: tuple[type, ...] = (*PICTURES, str, Path, np.ndarray, list, tuple)
+"""Pictures, and volumes: files, arrays, lists of pictures as slices."""
 
 
 @dataclass(frozen=True)
@@ -75,20 +82,43 @@ def read_requests(instances: Sequence[Any], kind: Literal["generate_until", "log
     return requests
 
 
-def images_of(request: Request, documents: Documents) -> list[Image.Image]:
+def images_of(request: Request, documents: Documents, taken: tuple[type, ...] = PICTURES) -> list[Any]:
     """Load the images of a request; none where the task has none.
 
+    A file name or an array that stands alone counts as a list of one.
+
+    Args:
+        request: The request.
+        documents: See :data:`Documents`.
+        taken: What the model takes, :data:`PICTURES` or :data:`VOLUMES`.
+
     Raises:
-        TypeError: The task yields something other than images.
+        MedTasksError: The task yields something else; the message names no file and no text of it.
     """
     if request.doc_to_visual is None:
         return []
     visuals = request.doc_to_visual(documents[request.task][request.split][request.doc_id])
-    images = list(visuals) if visuals is not None else []
+    if visuals is None:
+        return []
+    images = [visuals] if isinstance(visuals, str | Path | np.ndarray) else list(visuals)
     for image in images:
-        if not isinstance(image, Image.Image):
-            raise TypeError(f"expected PIL images, got {type(image).__name__}")
+        if not isinstance(image, taken):
+            raise MedTasksError(_refusal(type(image).__name__, taken))
+        if isinstance(image, list | tuple) and not all(isinstance(part, Image.Image) for part in image):
+            raise MedTasksError("the task yields a list of something other than PIL images, which are no slices")
     return images
+
+
+def _refusal(found: str, taken: tuple[type, ...]) -> str:
+    if taken == PICTURES:
+        return f"this model looks at PIL images, the task yields {found}; choose another task, or radfm for volumes"
+    return f"this model looks at PIL images, file names, arrays and lists of slices, the task yields {found}"
+
+
+def visual_types(adapter: object) -> tuple[type, ...]:
+    """Return what an adapter takes as image: its class attribute ``visual_types``, else :data:`PICTURES`."""
+    declared: tuple[type, ...] = getattr(adapter, "visual_types", PICTURES)
+    return declared
 
 
 def continuation_of(request: Request, documents: Documents) -> str:

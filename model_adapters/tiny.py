@@ -14,6 +14,7 @@ from PIL import Image
 from .arguments import AdapterArguments, argument
 from .base import MedicalAdapter
 from .batching import Encoded, PaddedBatch
+from .shared_beginnings import Spans
 from .tiny_network import IMAGE_SIZE, IMAGE_TOKENS, TinyNetwork
 from .tiny_tokenizer import BEGIN_ID, END_ID, IMAGE_ID, PAD_ID, ids_to_text, text_to_ids
 
@@ -47,6 +48,11 @@ class MedTasksTiny(MedicalAdapter):
         """Put all images before the text: begin of sequence, ``IMAGE_TOKENS`` slots per image, characters."""
         ids = [BEGIN_ID] + [IMAGE_ID] * (IMAGE_TOKENS * len(images)) + text_to_ids(text)
         return Encoded(ids, torch.stack([_pixels(image) for image in images]) if images else None)
+
+    def image_spans(self, prompt: Encoded) -> Spans:
+        """Return the images' slots, which follow the begin of sequence."""
+        images = 0 if prompt.pixels is None else len(prompt.pixels)
+        return [(1 + IMAGE_TOKENS * number, 1 + IMAGE_TOKENS * (number + 1)) for number in range(images)]
 
     def image_features(self, pixels: torch.Tensor) -> torch.Tensor:
         """Return projected patches, shape (images, IMAGE_TOKENS, width)."""

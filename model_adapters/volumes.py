@@ -27,6 +27,22 @@ DEPTHS = range(4, 65, 4)
 _CHANNELS = 3
 
 
+class VolumeFileError(MedTasksError):
+    """The file of a volume cannot be used.
+
+    Args:
+        message: What is wrong, with the file's name.
+        path: The file.
+
+    Attributes:
+        loggable: The message without the name, which may tell who the patient is.
+    """
+
+    def __init__(self, message: str, path: Path) -> None:
+        super().__init__(message)
+        self.loggable = message.replace(str(path), "the file of a volume")
+
+
 def target_depth(depths: Sequence[int]) -> int:
     """Return the number of slices all images of a prompt are brought to.
 
@@ -115,13 +131,16 @@ def read_volume(source: Volume, side: int) -> torch.Tensor:
 
     Raises:
         MedTasksError: The file is missing, of an unknown kind or damaged, nibabel is needed and not installed, or the
-            voxels have another shape or are not finite.
+            voxels have another shape or are not finite; of files a :class:`VolumeFileError`.
     """
     if isinstance(source, np.ndarray):
         return _from_voxels(source, "the array")
     if isinstance(source, str | Path):
         path = Path(source)
-        return _from_voxels(_read_file(path), str(path))
+        try:
+            return _from_voxels(_read_file(path), str(path))
+        except MedTasksError as error:
+            raise VolumeFileError(str(error), path) from error
     if not source:
         raise MedTasksError("a volume without slices; give at least one picture")
     return torch.cat([picture_volume(image, side) for image in source], dim=-1)

@@ -1,0 +1,221 @@
+"""The file of a journal: whole, torn, damaged, on a full disk, and under a process that is killed."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from medtasks.model_adapters import journal as journal_module
+from medtasks.model_adapters.journal import Entry, Journal, journal_folder
+
+NAME = "f" * 24
+
+
+def entry(text, tokens=3):
+    return Entry({"text": text}, tokens)
+
+
+def opened(folder, rank=0):
+    return Journal(folder, NAME, rank, 1)
+
+
+def test_entries_come_back_and_what_was_just_written_does_not(tmp_path):
+    journal = opened(tmp_path)
+    journal.add({"a": entry('é\n"\u2028'), "b": entry("2", 9)})
+    assert journal.replay("a") is None
+    again = opened(tmp_path)
+    assert again.replay("a") == entry('é\n"\u2028')
+    assert again.replay("b") == entry("2", 9)
+    assert again.replay("c") is None
+    assert len(journal.path.read_bytes().splitlines()) == 2
+
+
+def test_floats_come_back_to_the_last_bit(tmp_path):
+    numbers = [0.1 + 0.2, 1e-300, 123456789.123456789, 2.0]
+    opened(tmp_path).add({"a": Entry({"numbers": numbers}, 1)})
+    assert opened(tmp_path).replay("a").answer["numbers"] == numbers
+
+
+@pytest.mark.parametrize("kept", [1, 20, -2, -1])
+def test_a_torn_last_line_is_dropped_with_one_warning_and_the_next_is_whole(tmp_path, log, kept):
+    journal = opened(tmp_path)
+    journal.add({"a": entry("1")})
+    whole = journal.path.read_bytes()
+    journal.add({"b": entry("2")})
+    journal.path.write_bytes(whole + journal.path.read_bytes()[len(whole) :][:kept])
+    again = opened(tmp_path)
+    assert (again.replay("a"), again.replay("b")) == (entry("1"), None)
+    assert len([line for line in log if "cut off" in line]) == 1
+    again.add({"c": entry("3"), "b": entry("2")})
+    third = opened(tmp_path)
+    assert [third.replay(key) for key in "abc"] == [entry("1"), entry("2"), entry("3")]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda line: b"nonsense",
+        lambda line: b"{}",
+        lambda line: b"[1]",
+        lambda line: b'"text"',
+        lambda line: b"[" * 100_000,
+        lambda line: b"\xff\x00" + line,
+        lambda line: line[:-10],
+        lambda line: line.replace(b'"text": "2"', b'"text": "5"'),
+        lambda line: line.replace(b'"tokens": 3', b'"tokens": 4'),
+        lambda line: line.replace(b'"key": "b"', b'"key": "d"'),
+    ],
+)
+def test_damaged_lines_are_skipped_and_counted_in_one_warning(tmp_path, log, damage):
+    journal = opened(tmp_path)
+    journal.add({key: entry(text) for key, text in zip("abc", "123", strict=True)})
+    lines = journal.path.read_bytes().splitlines()
+    journal.path.write_bytes(b"\n".join([lines[0], damage(lines[1]), damage(lines[1]), lines[2], b""]))
+    again = opened(tmp_path)
+    assert [again.replay(key) for key in "abcd"] == [entry("1"), None, entry("3"), None]
+    (line,) = log
+    assert "2 damaged line(s)" in line
+
+
+def test_after_a_full_disk_the_lines_are_tried_again_and_stay_whole(tmp_path, log, monkeypatch):
+    real, left = os.write, [10]
+
+    def nearly_full(file, content):
+        if left[0] == 0:
+            raise OSError(28, "No space left on device")
+        count = min(left[0], len(content))
+        left[0] -= count
+        return real(file, content[:count])
+
+    journal = opened(tmp_path)
+    monkeypatch.setattr(journal_module.os, "write", nearly_full)
+    journal.add({"a": entry("1")})
+    journal.add({"b": entry("2")})
+    assert journal.path.read_bytes() == b"", "half a batch is none"
+    left[0] = 10**6
+    journal.add({"c": entry("3")})
+    again = opened(tmp_path)
+    assert [again.replay(key) for key in "abc"] == [entry("1"), entry("2"), entry("3")]
+    assert len(log) == 1
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full to write to")
+def test_a_really_full_disk_loses_nothing_once_there_is_room(tmp_path, log):
+    journal = opened(tmp_path)
+    journal.path.symlink_to("/dev/full")
+    journal.add({"a": entry("1")})
+    journal.add({"b": entry("2")})
+    (line,) = log
+    assert "No space left on device" in line
+    journal.path.unlink()
+    journal.add({"c": entry("3")})
+    again = opened(tmp_path)
+    assert [again.replay(key) for key in "abc"] == [entry("1"), entry("2"), entry("3")]
+    assert len(log) == 1
+
+
+def test_a_folder_that_cannot_be_made_costs_a_warning(tmp_path, log):
+    (tmp_path / "file").write_text("")
+    journal = opened(tmp_path / "file" / "journal")
+    journal.add({"a": entry("1")})
+    assert len(log) == 1
+
+
+def test_an_answer_is_not_written_twice(tmp_path):
+    journal = opened(tmp_path)
+    for _ in range(2):
+        journal.add({"a": entry("1")})
+    again = opened(tmp_path)
+    again.add({"a": entry("1")})
+    assert len(journal.path.read_bytes().splitlines()) == 1
+
+
+def test_batches_are_forced_to_the_disk(tmp_path, monkeypatch):
+    synced = []
+    real = os.fsync
+    monkeypatch.setattr(journal_module.os, "fsync", lambda file: synced.append(file) or real(file))
+    journal = opened(tmp_path)
+    journal.add({"a": entry("1"), "b": entry("2")})
+    journal.add({})
+    journal.add({"c": entry("3")})
+    assert len(synced) == 2
+
+
+def test_the_argument_names_the_folder(monkeypatch, tmp_path):
+    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
+    assert journal_folder("true", "m") == journal_folder("True", "m") == tmp_path / "journal" / "m"
+    assert journal_folder("false", "m") is None
+    assert journal_folder(str(tmp_path / "x"), "m") == tmp_path / "x" / "m"
+
+
+# ---- killed ----
+
+SCRIPT = """
+import json, os, random, signal, sys, time
+sys.path.insert(0, sys.argv[1])
+import torch
+torch.set_num_threads(1)
+from conftest import Bench, make_docs
+from medtasks.model_adapters.tiny import MedTasksTiny
+
+class Noting(MedTasksTiny):
+    noted = None
+    def note(self):
+        with open(self.noted, "a") as file:
+            file.write("x")
+        time.sleep(0.02)  # so that few batches pass between two looks at the file
+    def generate_batch(self, *given):
+        self.note()
+        return super().generate_batch(*given)
+    def score_batch(self, items):
+        self.note()
+        return super().score_batch(items)
+
+docs = make_docs(14)
+def answer(name):
+    bench = Bench(docs, kind=Noting, batch_size=2, journal=os.path.abspath(name))
+    bench.adapter.noted = name + ".batches"
+    replies = bench.adapter.generate_until(bench.generation())
+    scores = bench.adapter.loglikelihood(bench.scoring())
+    json.dump([replies, scores], open(name + ".json", "w"))
+
+def run(name, killed_after=None):
+    batches = lambda: os.path.getsize(name + ".batches") if os.path.exists(name + ".batches") else 0
+    goal = None if killed_after is None else batches() + killed_after
+    child = os.fork()
+    if child == 0:
+        try:
+            answer(name)
+        except BaseException:
+            import traceback
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    if goal is not None:
+        while batches() < goal and os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+            time.sleep(0.001)
+        time.sleep(random.random() * 0.02)
+        os.kill(child, signal.SIGKILL)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+random.seed(int(sys.argv[2]))
+codes = [run("calm")] + [run("killed", random.randint(1, 2)) for _ in range(5)] + [run("killed")]
+print(json.dumps([codes, os.path.getsize("calm.batches"), os.path.getsize("killed.batches")]))
+"""
+
+
+@pytest.mark.slow
+def test_a_run_killed_five_times_ends_like_an_undisturbed_one(tmp_path):
+    (tmp_path / "script.py").write_text(SCRIPT)
+    seed = str(int.from_bytes(os.urandom(2), "big"))
+    run = subprocess.run(
+        [sys.executable, "script.py", str(Path(__file__).parent), seed], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert run.returncode == 0, run.stderr[-3000:]
+    codes, calm, killed = json.loads(run.stdout.splitlines()[-1])
+    assert codes == [0, *[-9] * 5, 0], f"seed {seed}: {run.stderr[-2000:]}"
+    assert (tmp_path / "killed.json").read_bytes() == (tmp_path / "calm.json").read_bytes(), f"seed {seed}"
+    assert calm == 7 + 14
+    assert calm <= killed <= calm + 5, f"seed {seed}: at most the batch under way is repeated per kill"
