@@ -54,6 +54,7 @@ class Endpoint(ThreadingHTTPServer):
             for name, value in headers.items():
                 handler.send_header(name.replace("_", "-"), value)
             handler.end_headers()
+            handler.leave()  # the client may ask again as soon as it has read the last byte
             handler.wfile.write(data)
 
         return step
@@ -81,12 +82,17 @@ class Handler(BaseHTTPRequestHandler):
             server.paths.append(self.path)
             server.times.append(time.monotonic())
             server.active += 1
+            self.inside = True
             server.peak = max(server.peak, server.active)
         try:
             step(self)
         finally:
-            with server.lock:
-                server.active -= 1
+            self.leave()
+
+    def leave(self):
+        with self.server.lock:
+            self.server.active -= self.inside
+            self.inside = False
 
     def do_GET(self):
         self.send_error(405)
