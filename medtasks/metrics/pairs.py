@@ -97,13 +97,13 @@ class Counts:
         self.individual_score += answer.correct
         self.invalid += answer.value is None
 
-    def add_pair(self, pair: ScoredPair, weight: int) -> None:
-        """Count one complete pair ``weight`` times."""
-        self.pairs += weight
-        self.set_score += weight * pair.solved
-        self.confused += weight * pair.confused
-        self.valid_pairs += weight * pair.valid
-        self.resolved_pairs += weight * (pair.valid and not pair.confused)
+    def add_pair(self, pair: ScoredPair) -> None:
+        """Count one complete pair."""
+        self.pairs += 1
+        self.set_score += pair.solved
+        self.confused += pair.confused
+        self.valid_pairs += pair.valid
+        self.resolved_pairs += pair.valid and not pair.confused
 
     @property
     def set_accuracy(self) -> float:
@@ -181,9 +181,9 @@ def count(answers: Iterable[PairedAnswer]) -> Mapping[str, Counts]:
         for category in answer.categories:
             table[category].add_answer(answer)
     for pair in pairs:
-        total.add_pair(pair, 1)
+        total.add_pair(pair)
         for category in (*pair.first.categories, *pair.second.categories):
-            table[category].add_pair(pair, 1)
+            table[category].add_pair(pair)
     return {**table, TOTAL: total}
 
 
