@@ -39,6 +39,10 @@ class LabelerError(MedTasksError):
     """A task that needs a labeler of chest findings was selected, and none is configured or it failed."""
 
 
+class WeightsMissing(MedTasksError):
+    """Weights of a metric's model are not on this machine, or cannot be read."""
+
+
 class AdapterArgumentError(MedTasksError):
     """A model argument is unknown or has an impossible value."""
 

@@ -52,6 +52,11 @@ and add their own:
 ``MULTILABEL``                   several findings per image
 ``options``        list[str]     names of the findings, the same in every row
 ``labels``         list[int]     0 or 1 per finding
+
+``REPORT``                       report generation and summarisation
+``context``        str or null   text to summarise
+``indication``     str or null   why the study was made, as the report says; empty where it does not say
+``report``         str           what a radiologist wrote, as the protocol compares it
 =================  ============  ==================================================================================
 
 The split ``demonstrations`` holds examples for few-shot prompts, in the same columns; not every dataset has them.
@@ -116,6 +121,7 @@ CHOICE: Columns = {
 OPEN_QUESTION: Columns = {**_SHARED, "question": "string", "answer": "string", "question_type": "string"}
 CLASSIFICATION: Columns = {**_SHARED, "details": "string", "options": ["string"], "label": "int32"}
 MULTILABEL: Columns = {**_SHARED, "options": ["string"], "labels": ["int32"]}
+REPORT: Columns = {**_SHARED, "context": "string", "indication": "string", "report": "string"}
 
 
 def image_digests(document: Mapping[str, object]) -> dict[str, str]:

@@ -1,0 +1,1 @@
+"""MedHEval: its published files and the images they name."""

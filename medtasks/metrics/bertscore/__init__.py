@@ -1,0 +1,1 @@
+"""BERTScore: similarity of two texts by the vectors of their tokens."""

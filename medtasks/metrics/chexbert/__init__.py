@@ -1,0 +1,1 @@
+"""CheXbert: 14 conditions and one vector per report, from one forward pass."""

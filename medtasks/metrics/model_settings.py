@@ -1,0 +1,69 @@
+"""How a metric's model is run."""
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from medtasks.errors import MedTasksError
+from medtasks.metrics.text_cache import default_cache_folder
+
+if TYPE_CHECKING:
+    import torch
+
+DEVICE_VARIABLE = "MEDTASKS_METRICS_DEVICE"
+DTYPE_VARIABLE = "MEDTASKS_METRICS_DTYPE"
+_DTYPES = ("float32", "bfloat16")
+
+
+@dataclass(frozen=True)
+class ModelSettings:
+    """How a metric's model is run.
+
+    Attributes:
+        weights: File or folder with its weights; None: what ``medtasks weights fetch`` brought.
+        device: ``"cpu"``, ``"cuda"``, ``"cuda:1"``, or ``"auto"``: the GPU if there is one.
+        dtype: ``"float32"``, or ``"bfloat16"`` for the encoder, which is faster and changes scores a little; results
+            say which.
+        batch_size: Texts per pass; None: the metric's own.
+        cache: Folder for what the model said of each text; None: nothing is kept.
+        progress: Whether to show a progress bar.
+    """
+
+    weights: Path | None = None
+    device: str = "auto"
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    batch_size: int | None = None
+    cache: Path | None = field(default_factory=default_cache_folder)
+    progress: bool = True
+
+    @classmethod
+    def from_environment(cls) -> "ModelSettings":
+        """Return the settings that ``MEDTASKS_METRICS_DEVICE`` and ``MEDTASKS_METRICS_DTYPE`` give.
+
+        Raises:
+            MedTasksError: The dtype is not known.
+        """
+        dtype = os.environ.get(DTYPE_VARIABLE, "").strip() or "float32"
+        if dtype not in _DTYPES:
+            raise MedTasksError(f"{DTYPE_VARIABLE}={dtype} is not known; it is one of {', '.join(_DTYPES)}")
+        device = os.environ.get(DEVICE_VARIABLE, "").strip() or "auto"
+        return cls(device=device, dtype="bfloat16" if dtype == "bfloat16" else "float32")
+
+    def torch_device(self) -> "torch.device":
+        """Return the device.
+
+        Raises:
+            MedTasksError: It is not known or not there.
+        """
+        import torch
+
+        name = self.device if self.device != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
+        try:
+            device = torch.device(name)
+            torch.empty(0, device=device)
+        except (RuntimeError, AssertionError) as error:
+            raise MedTasksError(
+                f"device '{name}' for metrics cannot be used ({error}); take 'cpu' or 'auto'"
+            ) from error
+        return device

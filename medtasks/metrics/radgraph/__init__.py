@@ -1,0 +1,1 @@
+"""RadGraph: entities and relations of a report, and how well two reports agree on them."""

@@ -1,0 +1,177 @@
+"""The metrics of report texts by name."""
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from medtasks.errors import unknown_name
+from medtasks.metrics.model_settings import ModelSettings
+from medtasks.metrics.report_scores import ReportMetric
+
+
+@dataclass(frozen=True)
+class MetricInfo:
+    """One entry of :data:`REPORT_METRICS`.
+
+    Attributes:
+        name: Name used on the command line.
+        description: One line.
+        keys: Keys of its scores.
+        factory: ``module:callable``; called with :class:`ModelSettings` it returns the metric.
+        weights: Entries of :data:`medtasks.metrics.weights.WEIGHTS` it needs.
+        higher_is_better: Orientation of all its keys.
+    """
+
+    name: str
+    description: str
+    keys: tuple[str, ...]
+    factory: str
+    weights: tuple[str, ...] = ()
+    higher_is_better: bool = True
+
+
+_CHEXBERT = ("chexbert", "bert-base-uncased")
+_RADGRAPH = ("radgraph", "pubmedbert")
+_ROBERTA = ("distilroberta-base",)
+_CHEXBERT_KEYS = tuple(
+    f"chexbert_{labels}_{average}_f1" for labels in ("14", "5") for average in ("micro", "macro", "weighted", "samples")
+)
+
+REPORT_METRICS: Mapping[str, MetricInfo] = MappingProxyType(
+    {
+        info.name: info
+        for info in (
+            MetricInfo(
+                "bleu",
+                "mean of sentence BLEU as MultiMedEval computes it",
+                ("bleu_1", "bleu_2", "bleu_4"),
+                "medtasks.metrics.report_bleu:sentence_bleu",
+            ),
+            MetricInfo(
+                "corpus_bleu",
+                "BLEU of the whole corpus, by sacrebleu",
+                ("corpus_bleu",),
+                "medtasks.metrics.report_bleu:corpus_bleu",
+            ),
+            MetricInfo(
+                "radcliq_bleu",
+                "BLEU-2 as CXR-Report-Metric computes it",
+                ("radcliq_bleu_2",),
+                "medtasks.metrics.report_bleu:radcliq_bleu",
+            ),
+            MetricInfo(
+                "rouge",
+                "ROUGE F1 without stemmer, as MultiMedEval",
+                ("rouge_1", "rouge_2", "rouge_l"),
+                "medtasks.metrics.rouge:rouge",
+            ),
+            MetricInfo(
+                "rouge_stemmed",
+                "ROUGE F1 with Porter's stemmer",
+                ("stemmed_rouge_1", "stemmed_rouge_2", "stemmed_rouge_l"),
+                "medtasks.metrics.rouge:stemmed_rouge",
+            ),
+            MetricInfo(
+                "meteor", "METEOR in NLTK's formula with WordNet", ("meteor",), "medtasks.metrics.meteor:meteor"
+            ),
+            MetricInfo(
+                "meteor_without_synonyms",
+                "METEOR in NLTK's formula, exact words and stems only",
+                ("meteor_without_synonyms",),
+                "medtasks.metrics.meteor:meteor_without_synonyms",
+            ),
+            MetricInfo(
+                "bertscore",
+                "BERTScore of distilroberta-base, layer 5; raw, and rescaled as RadCliQ takes it",
+                ("bertscore_f1", "rescaled_bertscore_f1"),
+                "medtasks.metrics.bertscore.metric:bertscore",
+                _ROBERTA,
+            ),
+            MetricInfo(
+                "bertscore_multimedeval",
+                "the same with idf over the hypotheses, as MultiMedEval",
+                ("idf_bertscore_f1", "rescaled_idf_bertscore_f1"),
+                "medtasks.metrics.bertscore.metric:bertscore_multimedeval",
+                _ROBERTA,
+            ),
+            MetricInfo(
+                "chexbert",
+                "cosine of CheXbert's vectors",
+                ("chexbert_similarity",),
+                "medtasks.metrics.chexbert.metric:chexbert_similarity",
+                _CHEXBERT,
+            ),
+            MetricInfo(
+                "f1_chexbert",
+                "F1 of CheXbert's labels, uncertain as positive",
+                _CHEXBERT_KEYS,
+                "medtasks.metrics.chexbert.metric:f1_chexbert",
+                _CHEXBERT,
+            ),
+            MetricInfo(
+                "radgraph",
+                "RadGraph F1",
+                ("radgraph_simple", "radgraph_partial", "radgraph_complete"),
+                "medtasks.metrics.radgraph.metric:radgraph",
+                _RADGRAPH,
+            ),
+            MetricInfo(
+                "radgraph_xl",
+                "RadGraph F1 with RadGraph-XL",
+                ("radgraph_xl_simple", "radgraph_xl_partial", "radgraph_xl_complete"),
+                "medtasks.metrics.radgraph.metric:radgraph_xl",
+                ("radgraph-xl", "cxr-bert"),
+            ),
+            MetricInfo(
+                "radgraph_combined",
+                "mean of entity and relation F1, as CXR-Report-Metric",
+                ("radgraph_combined", "radgraph_entity_f1", "radgraph_relation_f1"),
+                "medtasks.metrics.radgraph.metric:radgraph_combined",
+                _RADGRAPH,
+            ),
+            *(
+                MetricInfo(
+                    name,
+                    description,
+                    (name,),
+                    f"medtasks.metrics.radcliq:{name}",
+                    (*_RADGRAPH, *_CHEXBERT, *_ROBERTA),
+                    higher_is_better=False,
+                )
+                for name, description in (
+                    ("radcliq_v0", "RadCliQ v0 of CXR-Report-Metric"),
+                    ("radcliq_v1", "RadCliQ v1 of CXR-Report-Metric"),
+                    ("radcliq_v1_multimedeval", "RadCliQ v1 from MultiMedEval's inputs"),
+                )
+            ),
+        )
+    }
+)
+
+
+def metric_info(name: str) -> MetricInfo:
+    """Look up one entry.
+
+    Raises:
+        UnknownName: There is no such metric.
+    """
+    if name not in REPORT_METRICS:
+        raise unknown_name("metric", name, REPORT_METRICS)
+    return REPORT_METRICS[name]
+
+
+def report_metric(name: str, settings: ModelSettings | None = None) -> ReportMetric:
+    """Build one metric; nothing is loaded until it scores.
+
+    Args:
+        name: Entry of :data:`REPORT_METRICS`.
+        settings: How its models are run; None: as the environment says.
+
+    Raises:
+        UnknownName: There is no such metric.
+    """
+    module, _, attribute = metric_info(name).factory.partition(":")
+    factory = getattr(importlib.import_module(module), attribute)
+    built: ReportMetric = factory(settings or ModelSettings.from_environment())
+    return built

@@ -1,0 +1,99 @@
+"""What a model said of a text, on disk, so that no text goes through a model twice.
+
+A cache is one SQLite file per model. Its keys are SHA-256 digests of the texts; its values may hold words of them, so
+the file is readable by its owner only.
+"""
+
+import hashlib
+import os
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from loguru import logger
+
+from medtasks.data.home import home
+
+_CHUNK = 500  # below SQLite's limit of variables in one statement
+
+
+def default_cache_folder() -> Path:
+    """Return ``metrics`` below ``$MEDTASKS_HOME``."""
+    return home() / "metrics"
+
+
+def text_key(*texts: str) -> bytes:
+    """Return the address of a text, or of several in their order: 32 bytes.
+
+    Example:
+        >>> text_key("a", "b") == text_key("ab", "")
+        False
+    """
+    digest = hashlib.sha256()
+    for text in texts:
+        encoded = text.encode("utf-8", "surrogatepass")
+        digest.update(len(encoded).to_bytes(8, "big") + encoded)
+    return digest.digest()
+
+
+class TextCache:
+    """Values by text for one model.
+
+    Safe for several threads and processes. A cache that is damaged, locked or on a full disk costs only the time it
+    would have saved: one warning, and the run goes on.
+
+    Args:
+        folder: Where cache files live, created at the first write; None: nothing is kept.
+        model: Fingerprint of everything a value depends on besides the text: the bytes of the weights and the
+            vocabulary, dtype, and the version of the code that computes it. Becomes the file's name.
+    """
+
+    def __init__(self, folder: Path | None, model: str) -> None:
+        name = hashlib.sha256(model.encode()).hexdigest()[:32]
+        self._path = None if folder is None else folder / f"{name}.sqlite"
+        self._warned = False
+
+    def get(self, keys: Sequence[bytes]) -> Mapping[bytes, bytes]:
+        """Return the values of those keys that have one."""
+        if self._path is None or not self._path.is_file():
+            return {}
+        found: dict[bytes, bytes] = {}
+        try:
+            with self._connection(self._path) as connection:
+                for start in range(0, len(keys), _CHUNK):
+                    part = list(keys[start : start + _CHUNK])
+                    marks = ",".join("?" * len(part))
+                    found.update(connection.execute(f"SELECT key, value FROM texts WHERE key IN ({marks})", part))
+        except sqlite3.Error as error:
+            self._warn(error)
+        return found
+
+    def put(self, values: Mapping[bytes, bytes]) -> None:
+        """Keep values."""
+        if self._path is None or not values:
+            return
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            if not self._path.exists():
+                os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
+            with self._connection(self._path) as connection:
+                connection.execute("CREATE TABLE IF NOT EXISTS texts (key BLOB PRIMARY KEY, value BLOB) WITHOUT ROWID")
+                connection.executemany("INSERT OR REPLACE INTO texts VALUES (?, ?)", list(values.items()))
+        except (sqlite3.Error, OSError) as error:
+            self._warn(error)
+
+    @contextmanager
+    def _connection(self, path: Path) -> Iterator[sqlite3.Connection]:
+        with closing(sqlite3.connect(path, timeout=30)) as connection, connection:
+            yield connection
+
+    def _warn(self, error: Exception) -> None:
+        if not self._warned:
+            self._warned = True
+            logger.warning(
+                "What a metric's model computes cannot be kept in {} ({}); the run goes on, a rerun computes it again. "
+                "Free some space, or remove that file if it is damaged.",
+                self._path,
+                error,
+            )

@@ -1,0 +1,159 @@
+"""Weights of the metrics that are models: what they are, where they lie, and how they get there.
+
+Nothing here downloads but :func:`fetch`, which ``medtasks weights fetch NAME`` calls.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+from medtasks.data.home import home
+from medtasks.errors import WeightsMissing, unknown_name
+
+
+@dataclass(frozen=True)
+class WeightsInfo:
+    """One set of files that a metric needs.
+
+    Attributes:
+        name: Name used on the command line.
+        description: One line.
+        hub: Repository on the Hugging Face Hub.
+        files: Files of the repository; patterns of ``fnmatch`` where several will do.
+        size: Download size in megabytes (10^6 bytes).
+        licence: Licence as stated by the source.
+    """
+
+    name: str
+    description: str
+    hub: str
+    files: tuple[str, ...]
+    size: float
+    licence: str
+
+    @property
+    def source(self) -> str:
+        """Address of the repository."""
+        return f"https://huggingface.co/{self.hub}"
+
+
+_SCORERS = "StanfordAIMI/RRG_scorers"
+_ENCODER_FILES = ("config.json", "tokenizer_config.json", "tokenizer.json", "vocab.txt")
+
+WEIGHTS: Mapping[str, WeightsInfo] = MappingProxyType(
+    {
+        info.name: info
+        for info in (
+            WeightsInfo(
+                "chexbert", "CheXbert labels and vectors", _SCORERS, ("chexbert.pth",), 1310, "MIT (Hub); research use"
+            ),
+            WeightsInfo(
+                "bert-base-uncased",
+                "CheXbert's configuration and vocabulary",
+                "google-bert/bert-base-uncased",
+                _ENCODER_FILES,
+                1,
+                "Apache 2.0",
+            ),
+            WeightsInfo("radgraph", "RadGraph, first version", _SCORERS, ("radgraph.tar.gz",), 432, "MIT"),
+            WeightsInfo("radgraph-xl", "RadGraph-XL", _SCORERS, ("radgraph-xl.tar.gz",), 416, "MIT"),
+            WeightsInfo(
+                "pubmedbert",
+                "configuration and vocabulary of RadGraph's encoder",
+                "microsoft/BiomedNLP-PubMedBERT-base-uncased-abstract-fulltext",
+                _ENCODER_FILES,
+                1,
+                "MIT",
+            ),
+            WeightsInfo(
+                "cxr-bert",
+                "configuration and vocabulary of RadGraph-XL's encoder",
+                "microsoft/BiomedVLP-CXR-BERT-general",
+                _ENCODER_FILES,
+                1,
+                "MIT",
+            ),
+            WeightsInfo(
+                "distilroberta-base",
+                "encoder of RadCliQ's BERTScore",
+                "distilbert/distilroberta-base",
+                ("config.json", "tokenizer_config.json", "vocab.json", "merges.txt", "model.safetensors"),
+                332,
+                "Apache 2.0",
+            ),
+            WeightsInfo(
+                "roberta-large",
+                "encoder of MedHEval's BERTScore",
+                "FacebookAI/roberta-large",
+                ("config.json", "tokenizer_config.json", "vocab.json", "merges.txt", "model.safetensors"),
+                1420,
+                "MIT",
+            ),
+        )
+    }
+)
+
+
+def weights_info(name: str) -> WeightsInfo:
+    """Look up one entry.
+
+    Raises:
+        UnknownName: There is no such entry.
+    """
+    if name not in WEIGHTS:
+        raise unknown_name("weights", name, WEIGHTS)
+    return WEIGHTS[name]
+
+
+def weights_folder(name: str) -> Path:
+    """Return the folder ``medtasks weights fetch`` fills for ``name``, whether or not it exists."""
+    return home() / "weights" / weights_info(name).name
+
+
+def weights_path(name: str, given: Path | None = None) -> Path:
+    """Find weights on this machine.
+
+    Args:
+        name: Entry of :data:`WEIGHTS`.
+        given: File or folder the user named; None: the folder that ``medtasks weights fetch`` fills.
+
+    Returns:
+        ``given``; or the fetched file where the entry has a single one, the fetched folder otherwise.
+
+    Raises:
+        WeightsMissing: It is not there; the message names file, source, size and the command that fetches it.
+    """
+    info = weights_info(name)
+    if given is not None:
+        if not given.exists():
+            raise WeightsMissing(f"{given} does not exist; it should hold {info.description} ({', '.join(info.files)})")
+        return given
+    folder = weights_folder(name)
+    path = folder / info.files[0] if len(info.files) == 1 else folder
+    if not (path.is_file() or (path.is_dir() and (path / "config.json").is_file())):
+        raise WeightsMissing(
+            f"{info.description}: {path} is missing ({info.source}, {info.size:,.0f} MB); fetch it with "
+            f"'medtasks weights fetch {name}'"
+        )
+    return path
+
+
+def fetch(name: str) -> Path:
+    """Download an entry into :func:`weights_folder`; files that are there already are not fetched again.
+
+    Raises:
+        WeightsMissing: The Hub cannot be reached, or lacks the files.
+    """
+    from huggingface_hub import snapshot_download
+
+    info = weights_info(name)
+    folder = weights_folder(name)
+    try:
+        snapshot_download(info.hub, allow_patterns=list(info.files), local_dir=folder)
+    except Exception as error:  # the Hub's client raises kinds of several libraries
+        raise WeightsMissing(
+            f"{info.source} could not be downloaded ({type(error).__name__}: {error}); on a machine without network "
+            f"put {', '.join(info.files)} into {folder}"
+        ) from error
+    return weights_path(name)
