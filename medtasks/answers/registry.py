@@ -17,6 +17,7 @@ from medtasks.answers import (
     robust_class,
     robust_labels,
     robust_words,
+    vlmevalkit_choice,
 )
 from medtasks.answers.answer import Answer
 from medtasks.answers.label_answer import LabelAnswer
@@ -100,6 +101,18 @@ _TEXT: tuple[RegisteredRule[TextRule], ...] = (
         1,
         multimedeval_words.multimedeval_nli,
         "MultiMedEval, MedNLI: the one label that occurs in the reply, with case",
+    ),
+    RegisteredRule(
+        "vlmevalkit_2024_06",
+        1,
+        vlmevalkit_choice.vlmevalkit_2024_06,
+        "VLMEvalKit of the published GMAI-MMBench numbers: a lone letter, else an option's text",
+    ),
+    RegisteredRule(
+        "vlmevalkit_2026_06",
+        1,
+        vlmevalkit_choice.vlmevalkit_2026_06,
+        "VLMEvalKit at 2cf2a36: a letter among the last four words, 'answer is c...', else an option's text",
     ),
 )
 _OPEN: tuple[RegisteredRule[open_text.OpenRule], ...] = (

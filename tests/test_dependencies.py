@@ -1,0 +1,72 @@
+"""What the extras bring fits what the harness brings."""
+
+import re
+from importlib.metadata import PackageNotFoundError, distribution, requires
+from pathlib import Path
+
+import pytest
+from packaging.markers import default_environment
+from packaging.requirements import Requirement
+from packaging.version import Version
+
+SETUP = Path(__file__).parents[1] / "setup.cfg"
+# Metric packages that pull numpy below 2 or pin old versions of torch and transformers.
+BREAKING = {"radeval", "f1chexbert", "ratescore", "green-score", "medspacy", "fast-bleu", "stanza"}
+
+
+def _requirements(name: str, extra: str = "") -> list[Requirement]:
+    environment = {**default_environment(), "extra": extra}
+    found = [Requirement(line) for line in requires(name) or []]
+    return [one for one in found if one.marker is None or one.marker.evaluate(environment)]
+
+
+def _closure(roots: list[Requirement]) -> list[tuple[str, Requirement]]:
+    """Return every requirement that ``roots`` bring, with who asks for it."""
+    todo, seen, found = [("medtasks[report]", root) for root in roots], set(), []
+    while todo:
+        by, requirement = todo.pop()
+        found.append((by, requirement))
+        name = re.sub(r"[-_.]+", "-", requirement.name).lower()
+        if name in seen:
+            continue
+        seen.add(name)
+        try:
+            todo += [(name, needed) for needed in _requirements(requirement.name)]
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+@pytest.fixture(scope="module")
+def report() -> list[tuple[str, Requirement]]:
+    everything = _requirements("medtasks", "report")
+    plain = {str(one) for one in _requirements("medtasks")}
+    extra = [one for one in everything if str(one) not in plain]
+    assert {one.name for one in extra} >= {"nltk", "sacrebleu"}
+    return _closure(extra)
+
+
+def test_report_extra_and_harness_agree_on_every_installed_version(report):
+    wanted = [*report, *_closure(_requirements("lmms_eval"))]
+    installed = {}
+    wrong = []
+    for by, requirement in wanted:
+        try:
+            installed[requirement.name] = Version(distribution(requirement.name).version)
+        except PackageNotFoundError:
+            if (by, requirement) in report:
+                wrong.append(f"{by} needs {requirement}, which is not installed")
+            continue
+        # Only what the extra shares with the harness: the harness's own contradictions are not ours.
+        shared = requirement.name.lower() in {one.name.lower() for _, one in report}
+        if shared and not requirement.specifier.contains(installed[requirement.name], prereleases=True):
+            wrong.append(f"{by} needs {requirement}, installed is {installed[requirement.name]}")
+    assert not wrong, "; ".join(wrong)
+    assert installed["numpy"] >= Version("2")
+    assert installed["transformers"] >= Version("5")
+
+
+def test_report_extra_brings_no_package_that_breaks_the_harness(report):
+    assert not {re.sub(r"[-_.]+", "-", one.name).lower() for _, one in report} & BREAKING
+    declared = SETUP.read_text(encoding="utf-8").split("[options.extras_require]")[1]
+    assert not {line.strip().lower() for line in declared.splitlines()} & BREAKING
