@@ -4,23 +4,19 @@ The task file stands alone: one that included ours would make every task of the 
 moves. It is put together from the task of a published dataset, so that it asks and scores as that does.
 """
 
-import importlib.util
-import os
 import re
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from medtasks.data.catalogue import CATALOGUE
 from medtasks.data.dataset_info import Access
-from medtasks.data.home import dataset_folder, own_tasks_folder
+from medtasks.data.home import dataset_folder
 from medtasks.data.manifest import FILE_NAME, Manifest
 from medtasks.data.multimedeval.folder import QA, VQA, OwnQuestions, read_folder
 from medtasks.data.own_datasets import own_dataset_info
 from medtasks.data.preparation import Options, prepare_recipe
 from medtasks.errors import MedTasksError, SourceError
-from medtasks.task_files import DottedName, task_config, task_files
+from medtasks.task_files import DottedName, task_config
+from medtasks.task_writing import refuse_taken, write_task_file
 
 TAG = "multimedeval_own"
 _PREFIX = "multimedeval_"
@@ -55,13 +51,14 @@ def prepare_own(
     """
     questions = read_folder(folder)
     chosen = own_name(name or folder.resolve().name)
-    path = own_tasks_folder() / f"{chosen}.yaml"
-    _refuse_taken(chosen, path)
+    if chosen == TAG:
+        raise MedTasksError(f"there is a task or dataset '{TAG}' already; choose another name with --name")
+    refuse_taken(chosen, _MARK, "--name")
     if not again:
         _refuse_another_folder(chosen, folder)
     info = own_dataset_info(chosen, folder.resolve(), access, questions.kind)
     manifest = prepare_recipe(info, questions.recipe, Options(folder, allow_incomplete=allow_incomplete))
-    _write(path, _MARK + _task_text(chosen, questions))
+    write_task_file(chosen, _task_config(chosen, questions), _MARK)
     return manifest
 
 
@@ -81,23 +78,6 @@ def own_name(text: str) -> str:
     return _PREFIX + slug
 
 
-def _refuse_taken(name: str, path: Path) -> None:
-    ours = {task.name: task.path for task in task_files().values()}
-    tags = {tag for task in task_files().values() if task.path != path for tag in task.tags}
-    if name in CATALOGUE or name in tags or name == TAG or ours.get(name, path) != path or _harness_knows(name):
-        raise MedTasksError(f"there is a task or dataset '{name}' already; choose another name with --name")
-    if path.exists() and not path.read_text(encoding="utf-8").startswith(_MARK):
-        raise MedTasksError(f"{path} was not written by this command; move it away, or choose another --name")
-
-
-def _harness_knows(name: str) -> bool:
-    """Return whether a task file of the harness mentions the name; importing the harness would take long."""
-    found = importlib.util.find_spec("lmms_eval")
-    roots = [] if found is None else [Path(root) / "tasks" for root in found.submodule_search_locations or ()]
-    word = re.compile(rb"\b" + name.encode() + rb"\b")
-    return any(word.search(path.read_bytes()) for root in roots for path in root.rglob("*.yaml"))
-
-
 def _refuse_another_folder(name: str, folder: Path) -> None:
     prepared = dataset_folder(name)
     if not (prepared / FILE_NAME).is_file():
@@ -113,7 +93,7 @@ def _refuse_another_folder(name: str, folder: Path) -> None:
         )
 
 
-def _task_text(name: str, questions: OwnQuestions) -> str:
+def _task_config(name: str, questions: OwnQuestions) -> dict[str, Any]:
     config, with_images = task_config(_MODELS[questions.kind]), task_config(_MODELS[VQA])
     own = {
         "task": name,
@@ -139,8 +119,7 @@ def _task_text(name: str, questions: OwnQuestions) -> str:
         "filter_list": rules if questions.kind == QA else config["filter_list"],
         "metadata": metadata,
     }
-    text: str = yaml.dump({**own, **config, **changed}, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
-    return text
+    return {**own, **config, **changed}
 
 
 def _prompt(kind: str) -> dict[str, str]:
@@ -157,26 +136,3 @@ def _prompt(kind: str) -> dict[str, str]:
 
 def _filter(name: str, rule: str) -> dict[str, Any]:
     return {"name": name, "filter": [{"function": DottedName(_READ_WITH), "rule": rule}]}
-
-
-class _Dumper(yaml.SafeDumper):
-    """Writes dotted names as ``!function``, and every value where it stands."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
-
-
-_Dumper.add_representer(DottedName, lambda dumper, name: dumper.represent_scalar("!function", str(name)))
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_suffix(".part")
-        partial.write_text(text, encoding="utf-8")
-        os.replace(partial, path)
-    except OSError as error:
-        raise MedTasksError(
-            f"cannot write the task file {path}: {error.strerror or error}; the dataset is prepared, make room and run "
-            f"the same command again"
-        ) from error

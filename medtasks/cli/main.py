@@ -7,13 +7,14 @@ from rich.console import Console
 from rich.markup import escape
 
 from medtasks import __version__
-from medtasks.cli import data, demo, parse, run, score, tasks
+from medtasks.cli import data, demo, parse, run, score, select, tasks
 from medtasks.errors import MedTasksError
 
 _INTERRUPTED = 130
 app = typer.Typer(
     help="Medical vision-language benchmarks for lmms-eval.", no_args_is_help=True, pretty_exceptions_enable=False
 )
+data.app.command("select")(select.select)
 app.add_typer(data.app, name="data")
 app.command("tasks")(tasks.list_tasks)
 app.command("path")(tasks.show_path)

@@ -5,6 +5,7 @@ It is the task's own name, with a warning behind it when the data are drawn samp
 
 from medtasks.data.catalogue import CATALOGUE
 from medtasks.data.manifest import Manifest
+from medtasks.data.own_datasets import own_datasets
 from medtasks.data.path_of import known, prepared_folder
 from medtasks.errors import MedTasksError
 
@@ -21,9 +22,9 @@ def label(task: str, dataset: str) -> str:
 
 
 def __getattr__(name: str) -> str:
-    if known(name):  # a user's own dataset, too
-        return label(name, name)
-    owners = [dataset for dataset in CATALOGUE if name.startswith(f"{dataset}_")]
-    if not owners:
-        raise AttributeError(f"module {__name__!r}: no dataset name is the beginning of task name {name!r}")
-    return label(name, max(owners, key=len))
+    owners = [dataset for dataset in (*CATALOGUE, *own_datasets()) if f"{name}_".startswith(f"{dataset}_")]
+    if owners:
+        return label(name, max(owners, key=len))
+    if known(name):  # a task of the user's own whose dataset is gone
+        return name
+    raise AttributeError(f"module {__name__!r}: no dataset name is the beginning of task name {name!r}")

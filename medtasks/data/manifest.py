@@ -30,6 +30,8 @@ class Manifest(BaseModel):
         text_sha256: Fingerprint of all columns but the image bytes, independent of row order.
         pixels_sha256: Fingerprint of the decoded pixels (RGB) of all distinct images.
         left_out: What was left out and why, one sentence each.
+        selected_from: Dataset of which this one is a part, None for a whole one. The images stay there.
+        selection: Values by column that the part was chosen by.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -45,6 +47,8 @@ class Manifest(BaseModel):
     text_sha256: str
     pixels_sha256: str
     left_out: tuple[str, ...] = ()
+    selected_from: str | None = None
+    selection: Mapping[str, tuple[str, ...]] = {}
 
     @property
     def fingerprint(self) -> str:

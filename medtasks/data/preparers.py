@@ -40,9 +40,10 @@ def verify(name: str) -> Iterator[str]:
     if text_fingerprint(documents) != manifest.text_sha256:
         yield f"the text of {folder} has changed since it was prepared"
     wanted = {file: digest for document in documents for file, digest in image_digests(document).items()}
+    images = prepared_folder(manifest.selected_from) if manifest.selected_from else folder
     digests: dict[str, str] = {}
     for file, digest in wanted.items():
-        path = folder / file
+        path = images / file
         try:
             if file_sha256(path) != digest:
                 yield f"{path} has changed since it was prepared"

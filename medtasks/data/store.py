@@ -77,6 +77,22 @@ def publish(
         }
     )
     splits = {SPLIT: documents, **({DEMONSTRATIONS_SPLIT: demonstrations} if demonstrations else {})}
+    return publish_documents(work, manifest, splits, features)
+
+
+def publish_documents(
+    work: Path, manifest: Manifest, splits: Mapping[str, Sequence[Mapping[str, Any]]], features: Any
+) -> Path:
+    """Write splits and manifest into ``work`` and move it to its final place; see :func:`publish`.
+
+    Args:
+        work: Folder yielded by :func:`work_folder`.
+        manifest: What the dataset is.
+        splits: Rows by split.
+        features: Column types as the ``datasets`` library has them.
+    """
+    import datasets
+
     tables = {
         split: datasets.Dataset.from_list([dict(row) for row in rows], features=features)
         for split, rows in splits.items()

@@ -27,7 +27,8 @@ def test_written_and_read_again(tmp_path):
     manifest = Manifest(**FACTS)
     manifest.write(tmp_path)
     assert Manifest.read(tmp_path) == manifest
-    assert json.loads((tmp_path / FILE_NAME).read_text(encoding="utf-8")) == FACTS
+    whole = {"selected_from": None, "selection": {}}
+    assert json.loads((tmp_path / FILE_NAME).read_text(encoding="utf-8")) == FACTS | whole
 
 
 def test_fingerprint_covers_text_and_pixels():

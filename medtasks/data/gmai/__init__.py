@@ -1,0 +1,1 @@
+"""GMAI-MMBench: its published files, and the names it uses."""

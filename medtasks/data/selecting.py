@@ -1,0 +1,132 @@
+"""Choosing documents of a prepared dataset by what their columns say.
+
+Values of one column are alternatives, columns must all fit. A value is written in full, as its abbreviation, or as a
+pattern with ``*`` and ``?``; case does not matter.
+"""
+
+import fnmatch
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from medtasks.data.gmai.abbreviations import ABBREVIATIONS
+from medtasks.errors import MedTasksError, near_match, unknown_name
+
+SELECTABLE = (
+    "department",
+    "clinical_task",
+    "modality",
+    "granularity",
+    "keyword",
+    "original_task",
+    "categories",
+    "hallucination",
+    "kind",
+    "source",
+    "location",
+    "subject",
+    "question_type",
+)
+"""Columns that group documents; the others identify them, or are their texts and keys."""
+
+Criteria = Mapping[str, Sequence[str]]
+
+
+def selectable(documents: Sequence[Mapping[str, Any]]) -> dict[str, Counter[str]]:
+    """Return the columns one can choose by, each with how many documents have which value.
+
+    Args:
+        documents: Documents of one dataset.
+    """
+    found = {one: Counter(value for document in documents for value in values(document, one)) for one in SELECTABLE}
+    return {column: counts for column, counts in found.items() if counts}
+
+
+def values(document: Mapping[str, Any], column: str) -> list[str]:
+    """Return the values a document has in a column: none, one, or those of a list."""
+    value = document.get(column)
+    if value is None:
+        return []
+    return [str(one) for one in value] if isinstance(value, list) else [str(value)]
+
+
+def choose(documents: Sequence[Mapping[str, Any]], criteria: Criteria) -> list[Mapping[str, Any]]:
+    """Return the documents that fit all criteria, in order; of a pair both images when one of them fits.
+
+    Args:
+        documents: Documents of one dataset.
+        criteria: Wanted values by column.
+
+    Raises:
+        UnknownName: There is no such column.
+        MedTasksError: A value occurs nowhere, or no document fits all criteria.
+    """
+    columns = selectable(documents)
+    wanted = {column: resolved(column, chosen, columns) for column, chosen in criteria.items() if chosen}
+    fitting = [one for one in documents if all(wanted[column] & set(values(one, column)) for column in wanted)]
+    if not fitting:
+        raise MedTasksError(
+            f"no question has {described(criteria)}; leave out one of these, or see what there is with --list"
+        )
+    pairs = {one["pair_id"] for one in fitting if "pair_id" in one}
+    return [one for one in documents if one["pair_id"] in pairs] if pairs else fitting
+
+
+def resolved(column: str, chosen: Iterable[str], columns: Mapping[str, Mapping[str, int]]) -> set[str]:
+    """Return the values of a column that the user's words stand for.
+
+    Args:
+        column: The column.
+        chosen: Full values, abbreviations or patterns.
+        columns: What :func:`selectable` gave.
+
+    Raises:
+        UnknownName: There is no such column.
+        MedTasksError: A word stands for no value; the message suggests the nearest.
+
+    Example:
+        >>> sorted(resolved("department", ["o", "uro*"], {"department": {"Ophthalmology": 2, "Urology": 1}}))
+        ['Ophthalmology', 'Urology']
+    """
+    if column not in columns:
+        raise unknown_name("column", column, columns)
+    known = columns[column]
+    found: set[str] = set()
+    for word in chosen:
+        here = _matching(column, word, known)
+        if not here:
+            hint = near_match(word.casefold(), [value.casefold() for value in known])
+            hint = hint or "; see what there is with --list"
+            raise MedTasksError(f"no question has the {column} '{word}'{hint}")
+        found |= here
+    return found
+
+
+def described(criteria: Criteria) -> str:
+    """Return criteria as one line, the same for the same criteria.
+
+    Example:
+        >>> described({"modality": ["CT"], "department": ["Urology", "Oncology"]})
+        'department=Oncology|Urology, modality=CT'
+    """
+    return ", ".join(
+        f"{column}={'|'.join(sorted(criteria[column]))}" for column in sorted(criteria) if criteria[column]
+    )
+
+
+def _matching(column: str, word: str, known: Iterable[str]) -> set[str]:
+    word = word.strip().casefold()
+    equal = {value for value in known if value.casefold() == word}
+    if equal:
+        return equal
+    if re.search(r"[*?]", word):
+        pattern = re.compile(fnmatch.translate(word))
+        return {value for value in known if pattern.match(value.casefold())}
+    full = {short.casefold(): name for short, name in ABBREVIATIONS.get(column, {}).items()}.get(word, word)
+    return {value for value in known if _plain(full) and _plain(value) == _plain(full)}
+
+
+def _plain(text: str) -> str:
+    """Return a text without case, punctuation and the word behind a granularity ("mask level")."""
+    return re.sub(r"(?:[^\w/]|_)+", " ", text.casefold()).strip().removesuffix(" level")
