@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from medtasks.data.dataset_info import Access, DatasetInfo
+from medtasks.data.gmai.catalogue import GMAI
+from medtasks.data.medheval.catalogue import MEDHEVAL
 from medtasks.data.multimedeval.catalogue import MULTIMEDEVAL
 from medtasks.errors import unknown_name
 
@@ -30,7 +32,22 @@ MEDICONFUSION = DatasetInfo(
     ),
 )
 
-CATALOGUE: Mapping[str, DatasetInfo] = MappingProxyType({info.name: info for info in (MEDICONFUSION, *MULTIMEDEVAL)})
+IU_XRAY = DatasetInfo(
+    name="iu_xray_report",
+    benchmark="IU X-Ray",
+    description="findings of chest X-ray reports, one row per study with all its images",
+    source="https://openi.nlm.nih.gov/faq",
+    revision="2013",
+    access=Access.PUBLIC,
+    licence="CC BY-NC-ND 4.0, as copies of it state; not confirmed at its source",
+    size=None,
+    rows=None,
+    images=None,
+)
+
+CATALOGUE: Mapping[str, DatasetInfo] = MappingProxyType(
+    {info.name: info for info in (MEDICONFUSION, *MULTIMEDEVAL, *MEDHEVAL, *GMAI, IU_XRAY)}
+)
 
 
 def dataset_info(name: str) -> DatasetInfo:

@@ -11,7 +11,8 @@ from typing import IO
 from PIL import Image, ImageFile
 
 _BROKEN = (OSError, EOFError, SyntaxError, ValueError, struct.error, zlib.error, Image.DecompressionBombError)
-_setting = threading.RLock()
+_setting = threading.Lock()
+_strict: list[bool] = []  # what each block that is open found; blocks of several threads may overlap
 
 
 class UnreadableImage(OSError):
@@ -22,12 +23,15 @@ class UnreadableImage(OSError):
 def strict_decoding() -> Iterator[None]:
     """Make Pillow refuse truncated files within the block; importing the harness makes it accept them silently."""
     with _setting:
-        lenient = ImageFile.LOAD_TRUNCATED_IMAGES
+        _strict.append(ImageFile.LOAD_TRUNCATED_IMAGES)
         ImageFile.LOAD_TRUNCATED_IMAGES = False
-        try:
-            yield
-        finally:
-            ImageFile.LOAD_TRUNCATED_IMAGES = lenient
+    try:
+        yield
+    finally:
+        with _setting:
+            # The first block found the setting of the process, later ones may have found False.
+            ImageFile.LOAD_TRUNCATED_IMAGES = _strict[0] if len(_strict) == 1 else False
+            _strict.pop()
 
 
 def decoded(source: Path | IO[bytes]) -> Image.Image:

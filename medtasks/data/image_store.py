@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 from PIL import Image
 
 from medtasks.data.decoding import decoded
+from medtasks.data.volume_files import ENDING, volume_digests
 
 FOLDER = "images"
 _DISK_BLOCK = 4096  # bytes; compressing what fits into one saves no room
@@ -30,7 +31,7 @@ class StoredImage:
     @property
     def image_id(self) -> str:
         """The same for equal files, and for equal pixels where images come as pixels."""
-        return PurePosixPath(self.file).stem
+        return PurePosixPath(self.file).name.partition(".")[0]
 
 
 class ImageStore:
@@ -39,12 +40,14 @@ class ImageStore:
     Equal files are stored once, so a question set on few images stays small, and a second attempt after an
     interruption writes nothing again.
 
+    Several threads may add images at once.
+
     Args:
         folder: The dataset's work folder.
     """
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.folder = folder
         self._pixels: dict[str, str] = {}
 
     @property
@@ -85,12 +88,29 @@ class ImageStore:
         # Named after its pixels: another build of the compression library writes other bytes for the same image.
         return self._store(buffer.getvalue(), pixels, "png", lambda: pixels)
 
+    def add_volume(self, path: Path) -> StoredImage:
+        """Point to the file of a volume, which stays where it is.
+
+        Raises:
+            FileNotFoundError: There is no such file.
+            UnreadableImage: It is truncated, damaged or no NIfTI file.
+            OSError: The file may not be read, or the disk takes no links.
+        """
+        digests = volume_digests(path)
+        file = f"{FOLDER}/{digests.file[:16]}{ENDING}"
+        self._pixels[file] = digests.voxels
+        link = self.folder / file
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.unlink(missing_ok=True)
+        link.symlink_to(path.resolve())
+        return StoredImage(file, digests.file)
+
     def _store(self, data: bytes, name: str, ending: str, pixels: Callable[[], str]) -> StoredImage:
         """Store a file; ``pixels`` gives the digest of its pixels and is asked only for a file not seen before."""
         file = f"{FOLDER}/{name[:16]}.{ending}"
         if file not in self._pixels:
             self._pixels[file] = pixels()
-            path = os.path.join(self._folder, file)
+            path = os.path.join(self.folder, file)
             # A file that an interruption cut short is found here, by its content, and written again.
             if not _holds(path, data):
                 os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -98,10 +118,30 @@ class ImageStore:
                     stream.write(data)
         return StoredImage(file, hashlib.sha256(data).hexdigest())
 
+    def recall(self, image: StoredImage, pixels: str) -> StoredImage:
+        """Take an image that an earlier attempt stored, without decoding it again.
+
+        Args:
+            image: What was stored.
+            pixels: SHA-256 of its size and RGB pixels, as noted then.
+
+        Returns:
+            ``image``.
+
+        Raises:
+            FileNotFoundError: Its file is not there.
+            ValueError: Its file has changed.
+        """
+        path = Path(self.folder, image.file)
+        if hashlib.sha256(path.read_bytes()).hexdigest() != image.sha256:
+            raise ValueError(f"{path} has changed")
+        self._pixels[image.file] = pixels
+        return image
+
     def keep_only(self, files: set[str]) -> None:
         """Delete what an earlier attempt left and the documents do not name."""
-        for folder, _, names in os.walk(self._folder / FOLDER, topdown=False):
-            below = os.path.relpath(folder, self._folder).replace(os.sep, "/")
+        for folder, _, names in os.walk(self.folder / FOLDER, topdown=False):
+            below = os.path.relpath(folder, self.folder).replace(os.sep, "/")
             for name in names:
                 if f"{below}/{name}" not in files:
                     os.unlink(os.path.join(folder, name))

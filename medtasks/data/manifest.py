@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict
 
 from medtasks.data.decoding import decoded
 from medtasks.data.image_store import pixels_sha256
+from medtasks.data.volume_files import is_volume, volume_digests
 from medtasks.errors import SourceError
 
 FILE_NAME = "manifest.json"
@@ -99,12 +100,12 @@ def file_sha256(path: Path) -> str:
 
 
 def pixel_sha256(path: Path) -> str:
-    """Decode an image completely and return the SHA-256 of its size and RGB pixels.
+    """Decode an image completely and return the SHA-256 of its size and RGB pixels; of a volume, of its unpacked file.
 
     Raises:
         OSError: The file is missing, truncated or no image.
     """
-    return pixels_sha256(decoded(path))
+    return volume_digests(path).voxels if is_volume(path) else pixels_sha256(decoded(path))
 
 
 def pixels_fingerprint(digests: Mapping[str, str]) -> str:

@@ -1,6 +1,7 @@
 """Datasets a user prepared from folders of their own: what is under ``MEDTASKS_HOME`` and not in the catalogue."""
 
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 
 from medtasks.data.catalogue import CATALOGUE
@@ -31,6 +32,24 @@ def own_datasets() -> Mapping[str, DatasetInfo]:
     """
     folders = sorted(path.parent for path in dataset_folder("x").parent.glob(f"[!.]*/{FILE_NAME}"))
     return {folder.name: _prepared(folder) for folder in folders if folder.name not in CATALOGUE}
+
+
+def access_of(name: str) -> Access:
+    """Return who may read a dataset, whether it is in the catalogue or a user's own.
+
+    One that is neither counts as credentialed, because nobody can say that it is not.
+    """
+    if name in CATALOGUE:
+        return CATALOGUE[name].access
+    try:
+        return _own_access(dataset_folder(name), (dataset_folder(name) / FILE_NAME).stat().st_mtime_ns)
+    except (OSError, ValueError):  # a name that no folder can have is a ValueError
+        return Access.CREDENTIALED
+
+
+@lru_cache(maxsize=64)
+def _own_access(folder: Path, modified: int) -> Access:
+    return _prepared(folder).access
 
 
 def _prepared(folder: Path) -> DatasetInfo:

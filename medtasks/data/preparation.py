@@ -4,8 +4,9 @@ A source's module only reads: it yields one :class:`Row` per published row, and 
 every complaint can name file and row.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +31,17 @@ class Options:
         fetch_images: Fetch images that ``source`` lacks (MediConfusion only).
         allow_incomplete: Prepare even if rows have to be left out or are fewer than published; the manifest says so.
         sample: The source is a drawn sample; results say so.
+        allow_changed: Prepare from files that are not the published ones; the manifest's revision says so (MedHEval
+            only).
+        images: Folder of the images of each source that ``source`` does not hold, by the source's name (MedHEval only).
     """
 
     source: Path | None = None
     fetch_images: bool = False
     allow_incomplete: bool = False
     sample: bool = False
+    allow_changed: bool = False
+    images: Mapping[str, Path] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -48,12 +54,15 @@ class Row:
             the row cannot be used.
         images: Images in the order they are shown.
         cause: Why the row cannot be used, one sentence without a final stop.
+        outside: The row is not part of the evaluated set, which is no damage: such rows are only counted by ``cause``,
+            a text that fits several of them, and do not count as rows of the source.
     """
 
     place: str
     document: Mapping[str, Any] | None
     images: Sequence[StoredImage] = ()
     cause: str = ""
+    outside: bool = False
 
 
 Reader = Callable[[Path, ImageStore], Iterable[Row]]
@@ -98,7 +107,7 @@ def prepare_recipe(info: DatasetInfo, recipe: Recipe, options: Options) -> Manif
     with work_folder(info.name) as work:
         source = options.source or _downloaded(recipe, work)
         images = ImageStore(work)
-        documents, causes = _gather(info, recipe.test(source, images))
+        documents, causes, outside = _gather(info, recipe.test(source, images))
         demonstrations, notes = _demonstrations(info, recipe, source, images)
         left_out = _left_out(info, len(documents), causes, options)
         used = _files([*documents, *demonstrations])
@@ -116,7 +125,7 @@ def prepare_recipe(info: DatasetInfo, recipe: Recipe, options: Options) -> Manif
             images=len(tested),
             text_sha256=text_fingerprint(documents),
             pixels_sha256=pixels_fingerprint({image_key(file): pixels[image_key(file)] for file in tested}),
-            left_out=(*left_out, *notes),
+            left_out=(*left_out, *outside, *notes),
         )
         publish(work, manifest, documents, recipe.columns, demonstrations)
     return manifest
@@ -141,12 +150,16 @@ def _how_to_obtain(info: DatasetInfo, recipe: Recipe) -> str:
     )
 
 
-def _gather(info: DatasetInfo, rows: Iterable[Row]) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return all documents, and the cause for each row that gives none."""
+def _gather(info: DatasetInfo, rows: Iterable[Row]) -> tuple[list[dict[str, Any]], list[str], list[str]]:
+    """Return all documents, the cause for each row that gives none, and notes on those outside of the evaluated set."""
     documents: list[dict[str, Any]] = []
     causes: list[str] = []
+    outside: Counter[str] = Counter()
     places: dict[str, str] = {}
     for row in tqdm(rows, desc=f"Reading {info.name}", unit="row", leave=False, disable=None):
+        if row.outside:
+            outside[row.cause] += 1
+            continue
         if row.document is None:
             causes.append(f"{row.place}: {row.cause}")
             continue
@@ -162,7 +175,7 @@ def _gather(info: DatasetInfo, rows: Iterable[Row]) -> tuple[list[dict[str, Any]
                 "image_sha256": [image.sha256 for image in row.images],
             }
         )
-    return documents, causes
+    return documents, causes, [f"{count} not in the evaluated set: {cause}" for cause, count in outside.items()]
 
 
 def _demonstrations(
@@ -172,7 +185,7 @@ def _demonstrations(
     if recipe.demonstrations is None:
         return [], []
     try:
-        documents, causes = _gather(info, recipe.demonstrations(source, images))
+        documents, causes, _ = _gather(info, recipe.demonstrations(source, images))
     except SourceError as error:
         documents, causes = [], [str(error)]
     if causes or not documents:

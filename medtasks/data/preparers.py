@@ -4,7 +4,9 @@ from collections.abc import Iterator
 
 from medtasks.data import mediconfusion
 from medtasks.data.catalogue import MEDICONFUSION, dataset_info
+from medtasks.data.gmai.catalogue import GMAI
 from medtasks.data.manifest import Manifest, file_sha256, pixel_sha256, pixels_fingerprint, text_fingerprint
+from medtasks.data.medheval.catalogue import MEDHEVAL
 from medtasks.data.path_of import prepared_folder
 from medtasks.data.preparation import Options, prepare_recipe
 from medtasks.data.schema import image_digests, image_key
@@ -21,6 +23,14 @@ def prepare(name: str, options: Options) -> Manifest:
     info = dataset_info(name)
     if info is MEDICONFUSION:
         return mediconfusion.prepare(options)
+    if info in MEDHEVAL:
+        from medtasks.data.medheval.preparing import prepare as prepare_medheval
+
+        return prepare_medheval(info, options)
+    if info in GMAI:
+        from medtasks.data.gmai.preparing import prepare as prepare_gmai
+
+        return prepare_gmai(info, options)
     from medtasks.data.multimedeval.recipes import recipe_of
 
     return prepare_recipe(info, recipe_of(name), options)

@@ -6,19 +6,27 @@ The harness copies task metadata into its results file, so every result says whi
 from typing import Any
 
 from medtasks.data.catalogue import CATALOGUE
-from medtasks.data.manifest import Manifest
+from medtasks.data.manifest import FILE_NAME, Manifest
 from medtasks.data.path_of import known, prepared_folder
+from medtasks.data.privacy import is_private
 from medtasks.errors import MedTasksError
 
 
 def provenance(name: str) -> dict[str, Any]:
     """Return source, revision, size and fingerprints of a prepared dataset.
 
+    What was left out is told by names of files, which may tell who a patient is: of a credentialed dataset only the
+    number of notes is returned, and the manifest beside the documents has them.
+
     Raises:
         DatasetNotPrepared: It has not been prepared under ``MEDTASKS_HOME``.
     """
     manifest = Manifest.read(prepared_folder(name))
-    return {"fingerprint": manifest.fingerprint, **manifest.model_dump(mode="json")}
+    facts = {"fingerprint": manifest.fingerprint, **manifest.model_dump(mode="json")}
+    if is_private(name):
+        facts["source"] = CATALOGUE[name].source if name in CATALOGUE else "withheld"
+        facts["left_out"] = [f"{len(manifest.left_out)} notes in its {FILE_NAME}"] if manifest.left_out else []
+    return facts
 
 
 def __getattr__(name: str) -> dict[str, Any]:

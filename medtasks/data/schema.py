@@ -57,6 +57,42 @@ and add their own:
 ``context``        str or null   text to summarise
 ``indication``     str or null   why the study was made, as the report says; empty where it does not say
 ``report``         str           what a radiologist wrote, as the protocol compares it
+
+``CLOSED_QUESTION``              MedHEval: yes/no questions and questions with options, mixed
+``question``       str           as published, without options
+``kind``           str           ``"binary"`` or ``"multi-choice"``
+``choices``        str           the options as published, one text in one of several dialects; empty for most yes/no
+``options``        list[str]     option texts in order A, B, ...; Yes and No for yes/no; empty where they cannot be told
+``answer``         str or null   letter of the right option; null where the published answer names no single one
+``gold``           str           the right answer as published
+``flags``          list[str]     what had to be interpreted, see :mod:`medtasks.data.medheval.normalisation`
+``hallucination``  str or null   what it is about: ``anatomy``, ``measurement``, ``symptom`` or ``technique``
+``source``         str           where the image is from: ``slake``, ``vqa_rad``, ``iu_xray`` or ``mimic_cxr``
+``modality``       str or null   as published (SLAKE only)
+``location``       str or null   body part as published (SLAKE and VQA-RAD only)
+
+``COMPONENT_REPORT``             MedHEval: report generation, scored by the components a report mentions. All columns of
+                                 ``REPORT``, and
+``question``       str           as published, the same in every row
+``anatomy``        list[str]     anatomical structures of the reference report, as published
+``measurement``    list[str]     its measurements; mostly empty
+``symptom``        list[str]     its findings
+
+``GROUPED_CHOICE``               GMAI-MMBench: questions with options, in groups. ``image_id`` is the same for questions
+                                 on one case, whether it is drawn as a mask or as a contour
+``hint``           str or null   as published
+``question``       str           as published, without options
+``options``        list[str]     option texts in order A, B, ...; at least two, their number differs
+``answer``         str or null   letter of the right option; null in the part without a published key
+``department``     str or null   as published, also the department ``None``
+``clinical_task``  str or null   as published
+``granularity``    str or null   as published: what the question is about, from the whole image to a contour
+``modality``       str or null   as published
+``keyword``        str or null   fine label of the case, which is the right answer
+``original_task``  str or null   as published
+
+``MULTI_ANSWER``                 the same with several right options: ``answers`` in place of ``answer``
+``answers``        list[str]     letters of the right options, in order
 =================  ============  ==================================================================================
 
 The split ``demonstrations`` holds examples for few-shot prompts, in the same columns; not every dataset has them.
@@ -122,6 +158,41 @@ OPEN_QUESTION: Columns = {**_SHARED, "question": "string", "answer": "string", "
 CLASSIFICATION: Columns = {**_SHARED, "details": "string", "options": ["string"], "label": "int32"}
 MULTILABEL: Columns = {**_SHARED, "options": ["string"], "labels": ["int32"]}
 REPORT: Columns = {**_SHARED, "context": "string", "indication": "string", "report": "string"}
+CLOSED_QUESTION: Columns = {
+    **_SHARED,
+    "question": "string",
+    "kind": "string",
+    "choices": "string",
+    "options": ["string"],
+    "answer": "string",
+    "gold": "string",
+    "flags": ["string"],
+    "hallucination": "string",
+    "source": "string",
+    "modality": "string",
+    "location": "string",
+}
+COMPONENT_REPORT: Columns = {
+    **REPORT,
+    "question": "string",
+    "anatomy": ["string"],
+    "measurement": ["string"],
+    "symptom": ["string"],
+}
+_GROUPED: Columns = {
+    **_SHARED,
+    "hint": "string",
+    "question": "string",
+    "options": ["string"],
+    "department": "string",
+    "clinical_task": "string",
+    "granularity": "string",
+    "modality": "string",
+    "keyword": "string",
+    "original_task": "string",
+}
+GROUPED_CHOICE: Columns = {**_GROUPED, "answer": "string"}
+MULTI_ANSWER: Columns = {**_GROUPED, "answers": ["string"]}
 
 
 def image_digests(document: Mapping[str, object]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Which module reads which of MultiMedEval's datasets; only that module is imported."""
+"""Which module reads which of MultiMedEval's datasets, and IU X-Ray; only that module is imported."""
 
 import importlib
 
@@ -12,6 +12,8 @@ _MODULES = {
     "pubmedqa": "question_sets",
     "mmlu": "question_sets",
     "mednli": "mednli",
+    "mimic_iii_summary": "mimic_iii",
+    "mimic_iii_summary_head": "mimic_iii",
     "vqa_rad": "visual_questions",
     "path_vqa": "visual_questions",
     "slake": "slake",
@@ -23,7 +25,10 @@ _MODULES = {
     "cbis_ddsm_mass": "cbis_ddsm",
     "cbis_ddsm_calcification": "cbis_ddsm",
     "mimic_cxr_classification": "mimic_cxr",
+    "mimic_cxr_report": "mimic_cxr_report",
+    "ct_rate_report": "ct_rate",
     "chestxray14": "chestxray14",
+    "iu_xray_report": ".iu_xray",  # one package up
 }
 
 
@@ -34,6 +39,6 @@ def recipe_of(name: str) -> Recipe:
         name: Catalogue name, ``"multimedeval_octmnist"``.
     """
     short = name.removeprefix("multimedeval_")
-    module = importlib.import_module(f"{_PACKAGE}.{_MODULES[short]}")
+    module = importlib.import_module(f".{_MODULES[short]}", _PACKAGE)
     recipe: Recipe = module.RECIPES[short]
     return recipe

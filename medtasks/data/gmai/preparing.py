@@ -1,0 +1,144 @@
+"""Preparing GMAI-MMBench from its TSV files, one read each, part by part."""
+
+import dataclasses
+import functools
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from medtasks.data.dataset_info import DatasetInfo
+from medtasks.data.gmai.catalogue import MULTI_ANSWER_SET, TEST, VALIDATION
+from medtasks.data.gmai.questions import Question, read_questions, rows_of
+from medtasks.data.gmai.tsv import TsvFile
+from medtasks.data.image_store import ImageStore, StoredImage
+from medtasks.data.manifest import Manifest
+from medtasks.data.multimedeval.hub_download import hub_download
+from medtasks.data.multimedeval.source_files import find_file, not_found
+from medtasks.data.preparation import Options, Recipe, Row, prepare_recipe
+from medtasks.data.schema import GROUPED_CHOICE, MULTI_ANSWER
+from medtasks.data.store import SCRATCH
+from medtasks.errors import SourceError
+
+_VALIDATION_NAMES = ("GMAI-MMBench_VAL.tsv", "GMAI_mm_bench_VAL.tsv")
+
+
+def prepare(info: DatasetInfo, options: Options) -> Manifest:
+    """Prepare one part under ``MEDTASKS_HOME``.
+
+    A part that was read to its end before an interruption is not read again.
+
+    Returns:
+        The manifest of the prepared dataset.
+
+    Raises:
+        SourceError: Files are missing, changed, cut or malformed; the message names file and row.
+        MedTasksError: The disk is full, or another process prepares the same dataset.
+    """
+    digests: dict[str, str] = {}
+    recipe = Recipe(
+        columns=MULTI_ANSWER if info is MULTI_ANSWER_SET else GROUPED_CHOICE,
+        test=functools.partial(_rows, info, options, digests),
+        layout=", ".join(info.md5) or "the benchmark's TSV columns, with answers such as 'A,C', in one .tsv file",
+        download=hub_download(info, list(info.md5)) if info.md5 else None,
+        revision=lambda _: info.revision if not _changed(info, digests) else "local",
+    )
+    known = info.rows if not options.allow_changed else None
+    return prepare_recipe(dataclasses.replace(info, rows=known), recipe, options)
+
+
+def _rows(
+    info: DatasetInfo, options: Options, digests: dict[str, str], source: Path, images: ImageStore
+) -> Iterator[Row]:
+    questions: list[Question] = []
+    for path in tsv_files(info, source):
+        part, digests[path.name] = _part(info, path, images)
+        changed = _changed(info, {path.name: digests[path.name]})
+        if changed and not options.allow_changed:
+            raise SourceError(
+                f"{path} is not the published file (MD5 {digests[path.name]}, published {changed[0]}){_faults(part)}; "
+                f"download it again, or accept this one with --allow-changed"
+            )
+        questions += part
+    yield from rows_of(questions)
+
+
+def _faults(questions: Sequence[Question]) -> str:
+    """Return what is wrong with the rows of a file that is not the published one: it may tell why."""
+    broken = [question for question in questions if question.document is None or question.cause]
+    return f": {broken[0].place}: {broken[0].cause}" if broken else ""
+
+
+def tsv_files(info: DatasetInfo, source: Path) -> list[Path]:
+    """Find the files of a part.
+
+    Args:
+        info: The part.
+        source: A folder that holds them, or the single file itself.
+
+    Raises:
+        SourceError: They are not there, or some are missing.
+    """
+    if source.is_file():
+        return [source]
+    if info is MULTI_ANSWER_SET:
+        found = sorted(source.glob("*.tsv"))
+        if len(found) != 1:
+            raise not_found(source, "single .tsv file; name the file itself with --source")
+        return found
+    if info is VALIDATION:
+        file = find_file(source, _VALIDATION_NAMES)
+        if file is None:
+            raise not_found(source, _VALIDATION_NAMES[0])
+        return [file.path]
+    missing = [name for name in info.md5 if not (source / name).is_file()]
+    if missing:
+        raise not_found(source, missing[0])
+    return [source / name for name in info.md5]
+
+
+def _changed(info: DatasetInfo, digests: Mapping[str, str]) -> list[str]:
+    """Return the published digest of each file that has another one."""
+    only = next(iter(info.md5.values())) if len(info.md5) == 1 else None
+    wanted = {name: only or info.md5.get(name, digest) for name, digest in digests.items()}
+    return [wanted[name] for name, digest in digests.items() if digest != wanted[name]]
+
+
+def _part(info: DatasetInfo, path: Path, images: ImageStore) -> tuple[list[Question], str]:
+    """Read one file, or take what an earlier attempt noted of it; with its MD5."""
+    state = path.stat()
+    mark = f"{path.name} {state.st_size} {state.st_mtime_ns}"
+    note = images.folder / SCRATCH / "parts" / f"{path.name}.json"
+    noted = _noted(note, mark, images)
+    if noted is not None:
+        return noted
+    file = TsvFile(path)
+    questions = read_questions(file, images, keyed=info is not TEST, several=info is MULTI_ANSWER_SET)
+    pixels = images.pixel_digests
+    kept = [
+        dataclasses.asdict(question)
+        | ({"pixels": pixels[question.image.file]} if isinstance(question.image, StoredImage) else {})
+        for question in questions
+    ]
+    note.parent.mkdir(parents=True, exist_ok=True)
+    partial = note.with_suffix(".part")
+    partial.write_text(json.dumps({"mark": mark, "md5": file.md5, "questions": kept}), encoding="utf-8")
+    partial.replace(note)
+    return questions, file.md5
+
+
+def _noted(note: Path, mark: str, images: ImageStore) -> tuple[list[Question], str] | None:
+    try:
+        kept = json.loads(note.read_text(encoding="utf-8"))
+        if kept["mark"] != mark:
+            return None
+        return [_question(entry, images) for entry in kept["questions"]], str(kept["md5"])
+    except (OSError, ValueError, KeyError, TypeError):  # no note, or one that is damaged
+        return None
+
+
+def _question(entry: dict[str, Any], images: ImageStore) -> Question:
+    image = entry["image"]
+    if isinstance(image, dict):
+        image = images.recall(StoredImage(**image), entry["pixels"])
+    return Question(entry["place"], entry["document"], image, entry["cause"])

@@ -1,0 +1,210 @@
+"""From rows of GMAI-MMBench's TSV to documents.
+
+Images are stored as the PNG files they are. A value of at most 64 characters in the column of images names the row
+whose image is shown, as everywhere in VLMEvalKit.
+
+A case with a drawn mask and the same case with a drawn contour are two questions; nothing in the file links them. Here
+the n-th mask and the n-th contour question with the same texts, key and groups count as twins and share an
+``image_id``, as questions on one image do, so that errors are taken over cases.
+"""
+
+import base64
+import binascii
+from collections import defaultdict, deque
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from tqdm import tqdm
+
+from medtasks.data.decoding import UnreadableImage
+from medtasks.data.gmai.tsv import TsvFile, TsvRow
+from medtasks.data.image_store import ImageStore, StoredImage
+from medtasks.data.preparation import Row
+
+_POINTER = 64  # characters
+_WORKERS, _AHEAD = 2, 6  # images decoded at once; rows read ahead of them
+_LETTERS = tuple(map(chr, range(ord("A"), ord("Z") + 1)))
+_GROUPS = {
+    "clinical_task": "clinical vqa task",
+    "department": "department",
+    "granularity": "perceptual granularity",
+    "modality": "modality",
+    "keyword": "category",
+    "original_task": "original task",
+}
+_NEEDED = ("index", "image", "question", "A", "B")
+
+
+@dataclass
+class Question:
+    """One row on its way to a document.
+
+    Attributes:
+        place: File and row, for messages.
+        document: Columns of the document but its image.
+        image: Its image, or the index of the row that has it; None where that is broken.
+        cause: Why the row cannot be used.
+    """
+
+    place: str
+    document: dict[str, Any] | None
+    image: StoredImage | str | None = None
+    cause: str = ""
+
+
+def read_questions(file: TsvFile, images: ImageStore, *, keyed: bool, several: bool) -> list[Question]:
+    """Read all rows of a file and store their images; a progress bar shows the bytes read.
+
+    Args:
+        file: The file.
+        images: Where images go.
+        keyed: Whether rows have an answer.
+        several: Whether an answer may be several letters.
+
+    Returns:
+        One question per row, in order. Pointers to other rows are not followed yet.
+
+    Raises:
+        SourceError: The file is no TSV of the benchmark.
+        OSError: It cannot be read, or the disk is full.
+    """
+    questions: list[Question] = []
+    waiting: deque[tuple[Question, Future[StoredImage]]] = deque()
+    size, name, before = file.path.stat().st_size, file.path.name, 0
+    with (
+        tqdm(desc=f"Reading {name}", total=size, unit="B", unit_scale=True, leave=False, disable=None) as bar,
+        ThreadPoolExecutor(_WORKERS) as workers,
+    ):
+        for row in file.rows():
+            question = _question(f"{name} row {row.number}", row, keyed, several)
+            questions.append(question)
+            if question.document is not None:
+                _take_image(question, row.values["image"], workers, waiting, images)
+            while len(waiting) > _AHEAD:
+                _finish(*waiting.popleft())
+            bar.update(row.end - before)
+            before = row.end
+        while waiting:
+            _finish(*waiting.popleft())
+    return questions
+
+
+def rows_of(questions: Sequence[Question]) -> Iterator[Row]:
+    """Follow pointers, and yield the rows that :func:`medtasks.data.preparation.prepare_recipe` takes."""
+    known = {question.document["doc_id"]: question for question in questions if question.document}
+    shown = [_followed(question, known) for question in questions]
+    cases = _cases(questions, shown)
+    for question, image, case in zip(questions, shown, cases, strict=True):
+        if question.document is None or isinstance(image, str):
+            yield Row(question.place, None, cause=question.cause or str(image))
+        else:
+            yield Row(question.place, {**question.document, "image_id": case}, [image])
+
+
+def _question(place: str, row: TsvRow, keyed: bool, several: bool) -> Question:
+    if row.fault:
+        return Question(place, None, cause=row.fault)
+    try:
+        texts = {column: value.decode("utf-8") for column, value in row.values.items() if column != "image"}
+    except UnicodeDecodeError:
+        return Question(place, None, cause="its text is not UTF-8")
+    missing = [column for column in _NEEDED if column not in row.values]
+    place = f"{place} (index {texts['index']})" if "index" in texts else place
+    if missing:
+        return Question(place, None, cause=f"it has no {missing[0]}")
+    given = [letter for letter in _LETTERS if letter in texts]
+    if given != list(_LETTERS[: len(given)]):
+        absent = next(letter for letter in _LETTERS if letter not in given)
+        return Question(place, None, cause=f"it has an option {given[-1]} and no option {absent}")
+    document: dict[str, Any] = {
+        "doc_id": texts["index"],
+        "patient_id": None,
+        "hint": texts.get("hint"),
+        "question": texts["question"],
+        "options": [texts[letter] for letter in given],
+        **{column: texts.get(name) for column, name in _GROUPS.items()},
+    }
+    if not keyed:
+        return Question(place, {**document, "answer": None})
+    letters = (
+        [letter.strip() for letter in texts.get("answer", "").split(",")] if several else [texts.get("answer", "")]
+    )
+    wrong = [letter for letter in letters if letter not in given]
+    if wrong:
+        return Question(place, None, cause=f"its answer is '{wrong[0]}', and the options are {', '.join(given)}")
+    key = {"answers": sorted(set(letters))} if several else {"answer": letters[0]}
+    return Question(place, {**document, **key})
+
+
+def _take_image(
+    question: Question,
+    value: bytes,
+    workers: ThreadPoolExecutor,
+    waiting: deque[tuple[Question, Future[StoredImage]]],
+    images: ImageStore,
+) -> None:
+    if len(value) <= _POINTER:
+        question.image = value.decode("utf-8", "replace")
+    else:
+        waiting.append((question, workers.submit(_stored, value, images)))
+
+
+def _stored(value: bytes, images: ImageStore) -> StoredImage:
+    try:
+        data = base64.b64decode(value, validate=True)
+    except binascii.Error as error:
+        raise UnreadableImage("it is no base64") from error
+    return images.add_bytes(data)
+
+
+def _finish(question: Question, stored: Future[StoredImage]) -> None:
+    try:
+        question.image = stored.result()
+    except UnreadableImage as error:
+        question.cause = f"its image is broken ({error})"
+
+
+def _followed(question: Question, known: Mapping[str, Question]) -> StoredImage | str:
+    """Return the image of a question, or why there is none."""
+    image, seen = question.image, {id(question)}
+    while isinstance(image, str):
+        target = known.get(image)
+        if target is None or id(target) in seen:
+            return f"its image is that of row index {image}, which {'is not there' if target is None else 'has none'}"
+        seen.add(id(target))
+        image = target.image
+    return question.cause or "the row whose image it shows has a broken one" if image is None else image
+
+
+def _cases(questions: Sequence[Question], shown: Sequence[StoredImage | str]) -> list[str]:
+    """Return for each question the case it shows: its image, or the first image of its case."""
+    first: dict[str, str] = {}
+
+    def case_of(image: str) -> str:
+        while first.get(image, image) != image:
+            image = first[image]
+        return image
+
+    masks, contours = (_by_texts(questions, shown, word) for word in ("mask", "contour"))
+    for texts, ids in masks.items():
+        for mask, contour in zip(ids, contours.get(texts, ()), strict=False):
+            first[case_of(contour)] = case_of(mask)
+    return ["" if isinstance(image, str) else case_of(image.image_id) for image in shown]
+
+
+def _by_texts(
+    questions: Sequence[Question], shown: Sequence[StoredImage | str], word: str
+) -> Mapping[tuple[Any, ...], Sequence[str]]:
+    found: dict[tuple[Any, ...], list[str]] = defaultdict(list)
+    for question, image in zip(questions, shown, strict=True):
+        document = question.document
+        if document is None or isinstance(image, str) or word not in (document["granularity"] or "").casefold():
+            continue
+        options = document["options"]
+        key = [options[ord(letter) - ord("A")] for letter in document.get("answers") or [document["answer"]] if letter]
+        groups = [document[column] for column in _GROUPS if column != "granularity"]
+        texts = (document["question"], *sorted(options), None, *key, None, *groups)
+        found[texts].append(image.image_id)
+    return found

@@ -1,0 +1,197 @@
+"""Preparing MedHEval's sets from a clone of its repository and the user's own copies of the images."""
+
+import dataclasses
+import functools
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from medtasks.data.dataset_info import DatasetInfo
+from medtasks.data.decoding import UnreadableImage
+from medtasks.data.image_store import ImageStore, StoredImage
+from medtasks.data.manifest import Manifest, file_sha256
+from medtasks.data.medheval.image_roots import IMAGE_SOURCES, ImageRoots
+from medtasks.data.medheval.records import KINDS, document_of, read_records, source_of
+from medtasks.data.multimedeval.source_files import not_found
+from medtasks.data.multimedeval.source_rows import SourceRow
+from medtasks.data.preparation import Options, Recipe, Row, prepare_recipe
+from medtasks.errors import SourceError
+
+_DIGITS = 12
+
+
+@dataclass(frozen=True)
+class ImageCount:
+    """Images of one source that a set names.
+
+    Attributes:
+        source: Key in :data:`~medtasks.data.medheval.image_roots.IMAGE_SOURCES`.
+        found: Names of images that are on the disk.
+        missing: Names of those that are not.
+        questions: Questions on missing images.
+    """
+
+    source: str
+    found: frozenset[str]
+    missing: frozenset[str]
+    questions: int
+
+    def __str__(self) -> str:
+        total = len(self.found) + len(self.missing)
+        return f"{IMAGE_SOURCES[self.source].title}: {len(self.found)} of {total} images found"
+
+
+def prepare(info: DatasetInfo, options: Options) -> Manifest:
+    """Prepare one set under ``MEDTASKS_HOME``.
+
+    Returns:
+        The manifest of the prepared dataset.
+
+    Raises:
+        SourceError: A file is missing, changed or malformed, or images are missing; the message says which and what to
+            do.
+        UnknownName: The options name an unknown source of images.
+        MedTasksError: The disk is full, or another process prepares the same dataset.
+    """
+    if options.source is None:
+        raise SourceError(
+            f"'{info.name}' ({info.description}) is prepared from your clone of {info.source} and your copies of the "
+            f"images: run 'medtasks data prepare {info.name} --source CLONE --images SOURCE=DIR', once --images for "
+            f"each of {', '.join(IMAGE_SOURCES)} that it needs"
+        )
+    recipe = Recipe(
+        columns=KINDS[info.name].columns,
+        test=functools.partial(_rows, info, options),
+        layout="a clone of the repository, or of its folder benchmark_data; name the images with --images SOURCE=DIR",
+        revision=functools.partial(_revision, info),
+    )
+    # Rows are compared by checksum; a changed file that the user accepts may have any number of them.
+    return prepare_recipe(dataclasses.replace(info, rows=None), recipe, options)
+
+
+def preflight(info: DatasetInfo, options: Options) -> list[ImageCount]:
+    """Count the images of a set, without reading any.
+
+    Args:
+        info: The set.
+        options: ``source`` is needed.
+
+    Returns:
+        One count per source that the set names, in the order of ``IMAGE_SOURCES``.
+
+    Raises:
+        SourceError: Its file is missing, changed or malformed.
+        UnknownName: The options name an unknown source of images.
+    """
+    assert options.source is not None
+    return _counted(_records(info, options.source, options), ImageRoots(options.source, options.images))
+
+
+def present_file(info: DatasetInfo, source: Path) -> Path | None:
+    """Return the file of a set, None where it is not there.
+
+    Args:
+        info: The set.
+        source: The clone, or its folder ``benchmark_data``.
+    """
+    return _present(source, next(iter(info.sha256)))
+
+
+def _present(source: Path, name: str) -> Path | None:
+    paths = (source / name, source / Path(name).relative_to("benchmark_data"))
+    return next((path for path in paths if path.is_file()), None)
+
+
+def _changed(info: DatasetInfo, source: Path) -> dict[Path, tuple[str, str]]:
+    """Return the digests, its own and the published one, of each file of a set that is there and not the published."""
+    there = {path: digest for name, digest in info.sha256.items() if (path := _present(source, name))}
+    return {path: (own, digest) for path, digest in there.items() if (own := file_sha256(path)) != digest}
+
+
+def _revision(info: DatasetInfo, source: Path) -> str:
+    changed = [f"{path.name} (SHA-256 {own[:_DIGITS]})" for path, (own, _) in _changed(info, source).items()]
+    return f"{info.revision} with another {' and '.join(changed)}" if changed else info.revision
+
+
+def _records(info: DatasetInfo, source: Path, options: Options) -> list[SourceRow]:
+    path = present_file(info, source)
+    if path is None:
+        raise not_found(source, next(iter(info.sha256)))
+    if not options.allow_changed:
+        for file, (own, published) in _changed(info, source).items():
+            raise SourceError(
+                f"{file} is not the file published at {info.revision}: its SHA-256 begins with {own[:_DIGITS]} and not "
+                f"with {published[:_DIGITS]}; check out that commit, or accept this file with --allow-changed"
+            )
+    return read_records(path, KINDS[info.name])
+
+
+def _counted(records: Sequence[SourceRow], roots: ImageRoots) -> list[ImageCount]:
+    asked: dict[str, Counter[str]] = {}
+    for row in records:
+        asked.setdefault(source_of(row), Counter())[row.text("img_name")] += 1
+    counts = []
+    for key in IMAGE_SOURCES:
+        missing = {name: number for name, number in asked.get(key, {}).items() if roots.find(key, name) is None}
+        if key in asked:
+            found = frozenset(asked[key]) - frozenset(missing)
+            counts.append(ImageCount(key, found, frozenset(missing), sum(missing.values())))
+    return counts
+
+
+def _rows(info: DatasetInfo, options: Options, source: Path, images: ImageStore) -> Iterator[Row]:
+    records = _records(info, source, options)
+    roots = ImageRoots(source, options.images)
+    counts = _counted(records, roots)
+    for count in counts:
+        if not count.found and not options.allow_incomplete:
+            raise SourceError(_no_image(info, count, roots.searched(count.source)))
+    file = Path(next(iter(info.sha256))).name
+    stored: dict[str, StoredImage | None] = {}
+    for row in records:
+        document = document_of(row, KINDS[info.name], file)
+        name = row.text("img_name")
+        path = roots.find(source_of(row), name)
+        if path is None:
+            continue
+        if name not in stored:
+            stored[name] = _stored(path, images)
+        yield _row(row, document, stored[name])
+    for count in counts:
+        if count.missing:
+            yield Row(file, None, cause=_missing(count))
+
+
+def _stored(path: Path, images: ImageStore) -> StoredImage | None:
+    try:
+        return images.add_file(path)
+    except UnreadableImage:
+        return None
+
+
+def _row(row: SourceRow, document: Mapping[str, object], image: StoredImage | None) -> Row:
+    if image is None:
+        source = IMAGE_SOURCES[source_of(row)]
+        name = "its image" if source.private else f"its image {row.text('img_name')}"
+        return Row(row.place, None, cause=f"{name} ({source.title}) cannot be read")
+    return Row(row.place, {**document, "image_id": image.image_id}, [image])
+
+
+def _missing(count: ImageCount) -> str:
+    source = IMAGE_SOURCES[count.source]
+    total = len(count.found) + len(count.missing)
+    example = "" if source.private else f", such as {min(count.missing)}"
+    return (
+        f"{len(count.missing)} of the {total} images of {source.title} are missing{example}, and with them "
+        f"{count.questions} questions"
+    )
+
+
+def _no_image(info: DatasetInfo, count: ImageCount, searched: Path) -> str:
+    source = IMAGE_SOURCES[count.source]
+    return (
+        f"'{info.name}' needs {len(count.missing)} images of {source.title}, and none of them is below {searched}; "
+        f"give {source.expected} with --images {count.source}=DIR, or leave its {count.questions} questions out with "
+        f"--allow-incomplete"
+    )

@@ -1,0 +1,140 @@
+"""MIMIC-CXR as report generation: the studies of the test split whose report has findings, each with all its images.
+
+Studies and their images come in the order of the split table. The report is the first findings section, the indication
+the first indication section, both with all their white space, as the reference compares them.
+
+Images are those of MIMIC-CXR-JPG 2.0.0. Its reports are part of MIMIC-CXR: ``s<study>.txt`` beside the study's folder
+of images, in a tree of their own, or in ``mimic-cxr-reports.zip``.
+
+Source: Johnson et al., https://physionet.org/content/mimic-cxr/2.0.0/; ``multimedeval/mimic.py`` at d9ac283.
+"""
+
+import contextlib
+import functools
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+
+from medtasks.data.image_store import ImageStore
+from medtasks.data.multimedeval.csv_table import CsvTable
+from medtasks.data.multimedeval.image_rows import images_row
+from medtasks.data.multimedeval.mimic_cxr import study_folder
+from medtasks.data.multimedeval.physionet import physionet_file
+from medtasks.data.multimedeval.report_sections import first_text, report_sections
+from medtasks.data.multimedeval.source_files import SourceFile, unpacking
+from medtasks.data.preparation import Recipe, Row
+from medtasks.data.schema import REPORT
+
+_SPLIT = "mimic-cxr-2.0.0-split.csv"
+_UNPACKED = "mimic-cxr-reports"
+_ARCHIVE = f"{_UNPACKED}.zip"
+_PROJECT = "mimic-cxr/*/"
+_PLACES = ("", _PROJECT, f"files/{_PROJECT}", f"physionet.org/files/{_PROJECT}", "*/")
+"""Where MIMIC-CXR may lie, seen from the folder of MIMIC-CXR-JPG or from the folder the user names."""
+
+_ReadReport = Callable[[str, str], str]
+
+
+@dataclass
+class _Study:
+    """One study of the test split: where it stands first, whose it is, and its images in order."""
+
+    place: str
+    subject_id: str
+    study_id: str
+    dicom_ids: list[str] = field(default_factory=list)
+
+
+def _studies(split: SourceFile) -> list[_Study]:
+    table = CsvTable(split, ("dicom_id", "study_id", "subject_id", "split"), lambda row: row["split"] == "test")
+    studies: dict[str, _Study] = {}
+    for row in table.rows():
+        study_id, dicom_id = row.text("study_id"), row.text("dicom_id")
+        study = studies.setdefault(study_id, _Study(row.place, row.text("subject_id"), study_id))
+        if dicom_id in study.dicom_ids or study.subject_id != row.text("subject_id"):
+            raise row.error("its image stands in an earlier row, or its study belongs to two patients")
+        study.dicom_ids.append(dicom_id)
+    return list(studies.values())
+
+
+@contextlib.contextmanager
+def _reports(source: Path, split: SourceFile) -> Iterator[_ReadReport]:
+    """Yield a function that returns a study's report, raising FileNotFoundError where it is nowhere."""
+    roots = dict.fromkeys([split.path.parent, source])
+    folders = [folder for root in roots for place in _PLACES for folder in _folders(root, place)]
+    with contextlib.ExitStack() as opened:
+        archives: dict[Path, zipfile.ZipFile] = {}
+        for path in (path for root in roots for place in _PLACES for path in sorted(root.glob(place + _ARCHIVE))):
+            with unpacking(path):
+                archives[path] = opened.enter_context(zipfile.ZipFile(path))
+
+        def read(subject_id: str, study_id: str) -> str:
+            name = study_folder(Path("files"), subject_id, study_id).with_suffix(".txt")
+            for place in folders:
+                with contextlib.suppress(FileNotFoundError):
+                    return _text((place / name).read_bytes())
+            for path, archive in archives.items():
+                for folder in ("", f"{_UNPACKED}/"):
+                    with contextlib.suppress(KeyError), unpacking(path):
+                        return _text(archive.read(folder + name.as_posix()))
+            raise FileNotFoundError(name)
+
+        yield read
+
+
+def _folders(root: Path, place: str) -> list[Path]:
+    patterns = (f"{place}files", f"{place}{_UNPACKED}/files")
+    return [files.parent for pattern in patterns for files in sorted(root.glob(pattern))]
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _test(source: Path, images: ImageStore) -> Iterator[Row]:
+    split = physionet_file(source, "mimic-cxr-jpg", "2.0.0", (_SPLIT, f"{_SPLIT}.gz"))
+    with _reports(source, split) as read:
+        for study in _studies(split):
+            yield _row(study, split.path.parent / "files", read, images)
+
+
+def _row(study: _Study, files: Path, read: _ReadReport, images: ImageStore) -> Row:
+    try:
+        sections = report_sections(read(study.subject_id, study.study_id))
+    except FileNotFoundError:
+        return Row(study.place, None, cause=f"the report of its study is missing ({_ARCHIVE} of MIMIC-CXR has it)")
+    except UnicodeDecodeError:
+        return Row(study.place, None, cause="the report of its study is no UTF-8 text")
+    findings = first_text(sections, "findings")
+    if findings is None:
+        return Row(study.place, None, cause="studies whose report has no findings section", outside=True)
+    document = {
+        "doc_id": study.study_id,
+        "image_id": f"s{study.study_id}",
+        "patient_id": study.subject_id,
+        "context": None,
+        "indication": first_text(sections, "indication") or "",
+        "report": findings,
+    }
+    folder = study_folder(files, study.subject_id, study.study_id)
+    # No file name in messages: it holds the patient's number, and messages end up in results.
+    total = len(study.dicom_ids)
+    adding = {
+        f"{number} of {total}": functools.partial(images.add_file, folder / f"{dicom_id}.jpg")
+        for number, dicom_id in enumerate(study.dicom_ids, 1)
+    }
+    return images_row(study.place, adding, document)
+
+
+RECIPES: Mapping[str, Recipe] = MappingProxyType(
+    {
+        "mimic_cxr_report": Recipe(
+            columns=REPORT,
+            test=_test,
+            layout=f"{_SPLIT}.gz and the folder files/ of MIMIC-CXR-JPG 2.0.0, and beside them {_ARCHIVE} of MIMIC-CXR "
+            "2.0.0, or what was unpacked from it",
+        )
+    }
+)

@@ -1,0 +1,128 @@
+r"""Sections of a radiology report, as the official MIMIC-CXR parser finds and names them.
+
+A header is a new line, one blank, capitals and a colon. What stands before the first header is the ``preamble``. Names
+are brought to a common spelling: whole names by a table, then by a main section whose name they contain; then headers
+that name a view (``CHEST, PA AND LATERAL``) are called ``findings``. Sections called impression or findings that hold
+white space only are dropped. Where neither is left, the text behind the first empty line of the last section becomes
+the ``last_paragraph``. Texts are never stripped.
+
+Two of the table's entries look like mistakes and are kept: ``ndication`` counts as impression, ``pfi`` as history.
+
+Source: ``section_text`` of MultiMedEval at d9ac283, which is ``section_parser.py`` of the MIMIC-CXR authors
+(https://github.com/MIT-LCP/mimic-cxr) without its corrections of single studies.
+"""
+
+import re
+from dataclasses import dataclass, replace
+
+_HEADER = re.compile(r"\n ([A-Z ()/,-]+):\s")
+_EMPTY_LINE = "\n \n"
+FULL_REPORT, PREAMBLE, LAST_PARAGRAPH = "full report", "preamble", "last_paragraph"
+_ESSENTIAL = ("impression", "findings")
+_SPELLINGS = {
+    "addendum": "addendum",
+    "comment": "comment",
+    "comparison": "comparison; comparison exam; comparison film; comparisons; comparision; comparisions; comparrison; "
+    "comparsion; reference exam",
+    "date": "date",
+    "examination": "exam; examination; type of examination",
+    "findings": "findings; chest, two views; finding; findgings; findindgs; findins; findngs; findnings; finidngs; "
+    "reference findings",
+    "history": "history; clinical history; clinical information; patient history; pfi",
+    "impression": "impression; conclusion; findings and impression; findings/ impression; findings/impression; "
+    "imoression; imperssion; impession; impresion; impressoin; impresson; imprression; imprssion; mpression; ndication",
+    "indication": "indication; clinical indication; idication; reason for exam; reason for examination",
+    "notification": "notification",
+    PREAMBLE: PREAMBLE,
+    "recommendations": "recommendation; recommendation(s); recommendations",
+    "technique": "technique",
+    "wet read": "wet read; wetread",
+}
+_CANONICAL = {spelling: name for name, spellings in _SPELLINGS.items() for spelling in spellings.split("; ")}
+_MAIN = ("impression", "findings", "history", "comparison", "addendum")
+_VIEWS = (
+    *("chest", "portable", "ribs", "bone window"),
+    *("one view", "two views", "pa view", "ap view", "frontal view", "lateral view"),
+    *("pa and lateral", "lateral and pa", "ap and lateral", "lateral and ap", "pa and lat", "frontal and"),
+    *("frontal upright", "frontal semi-upright"),
+)
+
+
+@dataclass(frozen=True)
+class Section:
+    """One section.
+
+    Attributes:
+        name: Its header in lower case, or what the parser calls it.
+        text: What stands behind the header, with all white space.
+        start: Where the text starts in the report.
+    """
+
+    name: str
+    text: str
+    start: int
+
+
+def split_at_headers(report: str) -> list[Section]:
+    r"""Cut a report at its headers.
+
+    The search goes on at the new line behind a header and the character that follows its colon. A header right below an
+    empty one is therefore the empty one's text.
+
+    Args:
+        report: The text.
+
+    Returns:
+        The preamble and one section per header, named by the header in lower case; without a header the whole text as
+        ``full report``.
+
+    Example:
+        >>> [section.name for section in split_at_headers("CHEST FILM\n FINDINGS: Clear.\n")]
+        ['preamble', 'findings']
+    """
+    header = _HEADER.search(report)
+    if header is None:
+        return [Section(FULL_REPORT, report, 0)]
+    found = [Section(PREAMBLE, report[: header.start(1)], 0)]
+    while header is not None:
+        name, start = header[1].lower(), header.end()
+        header = _HEADER.search(report, max(report.find("\n", start), start))
+        found.append(Section(name, report[start : header.start() if header else len(report)], start))
+    return found
+
+
+def report_sections(report: str) -> list[Section]:
+    r"""Return the sections of a report under their common names, in order; names may repeat.
+
+    Args:
+        report: The text, new lines as ``\n``.
+
+    Example:
+        >>> [section.name for section in report_sections(" \n FINDNGS: Clear.\n IMPRESSION: \n ")]
+        ['preamble', 'findings']
+    """
+    named = [replace(section, name=_common_name(section.name)) for section in split_at_headers(report)]
+    kept = [section for section in named if section.name not in _ESSENTIAL or section.text.strip()]
+    if any(section.name in _ESSENTIAL for section in kept):
+        return kept
+    last = kept[-1]
+    before, empty_line, behind = last.text.partition(_EMPTY_LINE)
+    if not empty_line:
+        return kept
+    # The start is that of the empty line, as the official parser counts it.
+    return [*kept[:-1], replace(last, text=before), Section(LAST_PARAGRAPH, behind, last.start + len(before))]
+
+
+def first_text(sections: list[Section], name: str) -> str | None:
+    """Return the text of the first section of that name, or None."""
+    return next((section.text for section in sections if section.name == name), None)
+
+
+def _common_name(header: str) -> str:
+    name = header.strip()
+    if name in _CANONICAL:
+        return _CANONICAL[name]
+    contained = next((main for main in _MAIN if main in name), None)
+    if contained is not None:
+        return contained
+    return "findings" if any(view in name for view in _VIEWS) else name

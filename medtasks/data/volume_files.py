@@ -1,0 +1,91 @@
+"""Volumes (NIfTI, ``.nii.gz``) of a dataset, which are too large to copy: it only points to the files of its source."""
+
+import gzip
+import hashlib
+import zlib
+from pathlib import Path
+from typing import NamedTuple
+
+from PIL import Image
+
+from medtasks.data.decoding import UnreadableImage
+
+ENDING = ".nii.gz"
+_PIECE = 1 << 20  # bytes
+_BROKEN = (gzip.BadGzipFile, EOFError, zlib.error)
+_DARK, _BRIGHT = 0.5, 99.5  # per cent of the voxels shown
+
+
+class VolumeDigests(NamedTuple):
+    """SHA-256 of a volume's file, and of what is packed in it."""
+
+    file: str
+    voxels: str
+
+
+def is_volume(file: str | Path) -> bool:
+    """Return whether a file is a volume, by its name."""
+    return str(file).lower().endswith(ENDING)
+
+
+def volume_digests(path: Path) -> VolumeDigests:
+    """Read a volume to its end.
+
+    Returns:
+        Two digests; that of the unpacked file depends on header and voxels only.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        UnreadableImage: It is truncated, damaged or no NIfTI file with one volume.
+    """
+    from medtasks.data.nifti import HEADER_BYTES, read_header
+
+    voxels, beginning, length = hashlib.sha256(), b"", 0
+    with path.open("rb") as stream:
+        packed = hashlib.file_digest(stream, "sha256").hexdigest()
+        stream.seek(0)
+        try:
+            with gzip.open(stream) as plain:
+                while piece := plain.read(_PIECE):
+                    beginning = beginning or piece[:HEADER_BYTES]
+                    voxels.update(piece)
+                    length += len(piece)
+        except _BROKEN as error:
+            raise UnreadableImage(f"it cannot be unpacked: {error}") from error
+    if length < read_header(beginning).file_bytes:
+        raise UnreadableImage("it holds fewer voxels than its header says")
+    return VolumeDigests(packed, voxels.hexdigest())
+
+
+def axial_slices(path: Path, count: int) -> list[Image.Image]:
+    """Return pictures of a volume, for models that see no volumes.
+
+    Args:
+        path: The volume.
+        count: Number of slices, evenly spread from feet to head; of a volume with fewer, some come twice.
+
+    Returns:
+        Grey pictures in RGB, seen as slices are printed: the front on top, the patient's right on the left. Black and
+        white are the 0.5th and the 99.5th percentile of the voxels shown.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        UnreadableImage: It is damaged, or no NIfTI file with one volume.
+    """
+    import numpy as np
+
+    from medtasks.data.nifti import HEADER_BYTES, axial, read_header, slice_count
+
+    try:
+        with gzip.open(path) as plain:
+            data = plain.read()
+    except _BROKEN as error:
+        raise UnreadableImage(f"it cannot be unpacked: {error}") from error
+    header = read_header(data[:HEADER_BYTES])
+    if len(data) < header.file_bytes:
+        raise UnreadableImage("it holds fewer voxels than its header says")
+    depth = slice_count(header)
+    shown = axial(header, data, [int((number + 0.5) * depth / count) for number in range(count)])
+    dark, bright = np.nanpercentile(shown, (_DARK, _BRIGHT))
+    grey = np.nan_to_num(np.clip((shown - dark) / max(float(bright - dark), 1e-6), 0, 1)) * 255
+    return [Image.fromarray(picture).convert("RGB") for picture in grey.round().astype(np.uint8)]

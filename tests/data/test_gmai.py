@@ -1,0 +1,228 @@
+"""GMAI-MMBench's TSV files, from bytes to documents."""
+
+import base64
+import csv
+import io
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from medtasks.data import preparers
+from medtasks.data.catalogue import CATALOGUE
+from medtasks.data.gmai import questions as questions_module
+from medtasks.data.gmai.preparing import prepare
+from medtasks.data.gmai.tsv import TsvFile
+from medtasks.data.home import dataset_folder
+from medtasks.data.preparation import Options
+from medtasks.data.store import load_documents
+from medtasks.errors import SourceError
+from medtasks.hooks.units import unit_of
+
+from .. import tiny_gmai
+
+VAL, TEST, MCLS = (CATALOGUE[f"gmai_mmbench_{part}"] for part in ("val", "test", "mcls"))
+CHANGED = {"allow_changed": True}
+
+
+@pytest.fixture
+def source(tmp_path):
+    def write(rows, name="GMAI-MMBench_VAL.tsv", columns=tiny_gmai.COLUMNS):
+        return tiny_gmai.write(tmp_path / "source" / name, rows, columns).parent
+
+    return write
+
+
+def prepared(source, info=VAL, **options):
+    prepare(info, Options(source, **{**CHANGED, **options}))
+    return load_documents(info.name)
+
+
+@given(
+    st.lists(
+        st.lists(st.text(st.characters(exclude_characters="\r\0", exclude_categories=["Cs"])), min_size=2, max_size=2),
+        max_size=6,
+    )
+)
+def test_reads_what_the_csv_module_writes(tmp_path_factory, cells):
+    path = tmp_path_factory.mktemp("tsv") / "a.tsv"
+    with path.open("w", encoding="utf-8", newline="") as stream:
+        csv.writer(stream, delimiter="\t", lineterminator="\n").writerows([["one", "two"], *cells])
+    file = TsvFile(path)
+    found = list(file.rows())
+    assert [row.fault for row in found] == [""] * len(cells)
+    values = [[row.values.get(column, b"").decode() for column in ("one", "two")] for row in found]
+    assert values == cells
+    assert found == [] or found[-1].end == path.stat().st_size
+
+
+def test_columns_are_normalised_and_words_stay_words(source):
+    rows = tiny_gmai.rows(40)
+    rows[3] |= {"department": "None", "modality": "NA"}
+    documents = prepared(source(rows))
+    assert len(documents) == 40
+    for row, document in zip(rows, documents, strict=True):
+        assert document["doc_id"] == row["index"]
+        assert document["question"] == row["question"]
+        assert document["options"] == [row[letter] for letter in "ABCDEF" if row.get(letter)]
+        assert document["answer"] == row["answer"]
+        assert document["clinical_task"] == row["clinical VQA task"]
+        assert document["granularity"] == row["perceptual granularity"]
+        assert document["keyword"] == row["category"]
+        assert document["hint"] is None
+    assert documents[3]["department"] == "None"
+    assert documents[3]["modality"] == "NA"
+
+
+def test_images_are_the_published_files(source):
+    rows = tiny_gmai.rows(30)
+    documents = prepared(source(rows))
+    by_index = {row["index"]: row for row in rows}
+    for row, document in zip(rows, documents, strict=True):
+        data = row["image"] if len(row["image"]) > 64 else by_index[row["image"]]["image"]
+        stored = dataset_folder(VAL.name) / document["image_files"][0]
+        assert stored.read_bytes() == base64.b64decode(data)
+    assert list(preparers.verify(VAL.name)) == []
+
+
+def test_pointers_lead_forward_and_through_pointers(source):
+    rows = tiny_gmai.rows(5)
+    rows[0]["image"], rows[1]["image"] = rows[1]["index"], rows[4]["index"]
+    documents = prepared(source(rows))
+    assert documents[0]["image_files"] == documents[1]["image_files"] == documents[4]["image_files"]
+    assert len({unit_of(document) for document in documents}) == 3
+
+
+def test_twins_are_one_unit_and_others_are_not(source):
+    base = {**tiny_gmai.rows(1)[0], "perceptual granularity": "Mask Level"}
+    rows = []
+    for case in range(3):
+        rows.append({**base, "index": f"m{case}", "image": tiny_gmai.png(case)})
+    for case in range(3):
+        rows.append(
+            {**base, "index": f"c{case}", "image": tiny_gmai.png(50 + case), "perceptual granularity": "Contour Level"}
+        )
+    rows.append({**rows[3], "index": "other", "question": "Another question", "image": tiny_gmai.png(99)})
+    rows.append({**base, "index": "whole", "perceptual granularity": "Image Level", "image": tiny_gmai.png(98)})
+    units = {document["doc_id"]: unit_of(document) for document in prepared(source(rows))}
+    assert all(units[f"m{case}"] == units[f"c{case}"] for case in range(3))
+    assert len(set(units.values())) == 5
+
+
+def test_answerless_part(source):
+    columns = [column for column in tiny_gmai.COLUMNS if column != "answer"]
+    for part, name in enumerate(TEST.md5):
+        rows = [{**row, "index": f"{part}-{row['index']}"} for row in tiny_gmai.rows(3, seed=part)]
+        folder = source(rows, name, columns)
+    documents = prepared(folder, TEST)
+    assert len(documents) == 33
+    assert {document["answer"] for document in documents} == {None}
+    (folder / next(reversed(TEST.md5))).unlink()
+    with pytest.raises(SourceError, match=r"holds no GMAI_mm_bench_TEST_part_11\.tsv"):
+        prepared(folder, TEST)
+
+
+def test_several_answers(source):
+    rows = tiny_gmai.rows(4)
+    for row, answer in zip(rows, ("B,A", "A", "A, B", "B"), strict=True):
+        row["answer"] = answer
+    documents = prepared(source(rows, "own.tsv"), MCLS)
+    assert [document["answers"] for document in documents] == [["A", "B"], ["A"], ["A", "B"], ["B"]]
+
+
+def test_published_checksum_is_demanded(source):
+    folder = source(tiny_gmai.rows(3))
+    with pytest.raises(SourceError, match=r"GMAI-MMBench_VAL\.tsv is not the published file \(MD5 .*--allow-changed"):
+        prepared(folder, allow_changed=False)
+    assert prepare(VAL, Options(folder, allow_changed=True)).revision == "local"
+
+
+def test_cut_file_names_its_last_row_and_keeps_the_others(source):
+    folder = source(tiny_gmai.rows(6))
+    path = folder / "GMAI-MMBench_VAL.tsv"
+    path.write_bytes(path.read_bytes()[:-250])
+    with pytest.raises(SourceError, match=r"row 6: .*the file seems to be cut there.*--allow-changed"):
+        prepared(folder, allow_changed=False)
+    with pytest.raises(SourceError, match=r"row 6: .*the file seems to be cut there.*--allow-incomplete"):
+        prepared(folder)
+    assert [one["doc_id"] for one in prepared(folder, allow_incomplete=True)] == [str(1000 + n) for n in range(5)]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"image": "A" * 100}, r"row 2 \(index 1001\): its image is broken"),
+        ({"image": "*" * 100}, r"row 2 \(index 1001\): its image is broken \(it is no base64\)"),
+        ({"image": "5"}, r"row 2 \(index 1001\): its image is that of row index 5, which is not there"),
+        ({"image": "1001"}, r"row 2 \(index 1001\): its image is that of row index 1001, which has none"),
+        ({"answer": "F", "F": ""}, r"row 2 \(index 1001\): its answer is 'F', and the options are"),
+        ({"answer": ""}, r"row 2 \(index 1001\): its answer is ''"),
+        ({"C": "", "D": "x", "answer": "A"}, r"row 2 \(index 1001\): it has an option [D-F] and no option C"),
+        ({"question": ""}, r"row 2 \(index 1001\): it has no question"),
+        ({"index": ""}, "row 2: it has no index"),
+    ],
+)
+def test_bad_rows_are_named_and_cost_nothing_else(source, change, message):
+    rows = [{**row, "image": tiny_gmai.png(number)} for number, row in enumerate(tiny_gmai.rows(4))]
+    rows[1] |= change
+    folder = source(rows)
+    with pytest.raises(SourceError, match=f"{message}.*--allow-incomplete"):
+        prepared(folder)
+    documents = prepared(folder, allow_incomplete=True)
+    assert [document["doc_id"] for document in documents] == ["1000", "1002", "1003"]
+
+
+def test_rows_on_a_broken_image_are_named_too(source):
+    rows = [{**row, "image": tiny_gmai.png(number)} for number, row in enumerate(tiny_gmai.rows(3))]
+    rows[0]["image"], rows[2]["image"] = "A" * 80, rows[0]["index"]
+    assert [one["doc_id"] for one in prepared(source(rows), allow_incomplete=True)] == ["1001"]
+
+
+def test_ids_are_unique(source):
+    rows = tiny_gmai.rows(3)
+    rows[2]["index"] = rows[0]["index"]
+    with pytest.raises(SourceError, match="the id '1000'"):
+        prepared(source(rows))
+
+
+@pytest.mark.parametrize("content", [b"", b"index\tindex\n", b"\xff\xfe\n"])
+def test_other_files_are_refused(tmp_path, content):
+    (tmp_path / "GMAI-MMBench_VAL.tsv").write_bytes(content)
+    with pytest.raises(SourceError, match="is it the benchmark's TSV file"):
+        prepared(tmp_path)
+
+
+def test_finished_parts_are_not_read_again(source, monkeypatch):
+    for part, name in enumerate(TEST.md5):
+        folder = source([{**row, "index": f"{part}-{row['index']}"} for row in tiny_gmai.rows(2, seed=part)], name)
+    read = questions_module.read_questions
+    asked = []
+
+    def interrupted(file, *args, **kwargs):
+        asked.append(file.path.name)
+        if len(asked) == 5:
+            raise KeyboardInterrupt
+        return read(file, *args, **kwargs)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("medtasks.data.gmai.preparing.read_questions", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            prepared(folder, TEST)
+        documents = prepared(folder, TEST)
+    assert asked == [*list(TEST.md5)[:5], *list(TEST.md5)[4:]]
+    assert len(documents) == 22
+    fingerprint = json.loads((dataset_folder(TEST.name) / "manifest.json").read_text())["pixels_sha256"]
+    prepared(folder, TEST)
+    assert json.loads((dataset_folder(TEST.name) / "manifest.json").read_text())["pixels_sha256"] == fingerprint
+    assert list(preparers.verify(TEST.name)) == []
+
+
+def test_large_fields_need_no_limit(tmp_path):
+    buffer = io.BytesIO()
+    Image.effect_noise((400, 400), 90).convert("RGB").save(buffer, "PNG")
+    row = {**tiny_gmai.rows(1)[0], "image": base64.b64encode(buffer.getvalue()).decode()}
+    assert len(row["image"]) > csv.field_size_limit()
+    tiny_gmai.write(tmp_path / "GMAI-MMBench_VAL.tsv", [row])
+    assert len(prepared(tmp_path)) == 1
