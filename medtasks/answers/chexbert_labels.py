@@ -12,8 +12,10 @@ from loguru import logger
 from medtasks.answers.answer import Reason
 from medtasks.answers.failure import failure_cause
 from medtasks.answers.label_answer import LabelAnswer
-from medtasks.answers.labeler import Finding, findings
+from medtasks.answers.labeler import Finding, Labels, chosen_findings, label_texts
 from medtasks.errors import LabelerError
+
+NAME = "chexbert_labels"
 
 
 def chexbert_labels(reply: str | None, names: Sequence[str]) -> LabelAnswer:
@@ -30,16 +32,60 @@ def chexbert_labels(reply: str | None, names: Sequence[str]) -> LabelAnswer:
         1 or 0 per condition; ``judge_failed`` when there is no labeler or it failed, with its cause logged once per
         process.
     """
-    if reply is None or not reply.strip():
-        return LabelAnswer.invalid(Reason.EMPTY)
-    if failure_cause(reply) is not None:
-        return LabelAnswer.invalid(Reason.ADAPTER_FAILED)
+    return from_labels(reply, label_replies([reply])[0], names)
+
+
+def label_replies(replies: Sequence[str | None]) -> list[Labels | None]:
+    """Let the labeler read replies, all in one call: the part of the rule that is slow one by one.
+
+    Args:
+        replies: Raw replies, shape (replies,).
+
+    Returns:
+        What the labeler says of each, shape (replies,). None for one that it is not shown, because it is invalid, and
+        for one that it did not read, with the cause logged once per process.
+    """
+    shown = [position for position, reply in enumerate(replies) if _unreadable(reply) is None]
+    found: list[Labels | None] = [None] * len(replies)
     try:
-        found = findings(reply, names)
+        results = label_texts([replies[position] or "" for position in shown])
+    except LabelerError as error:
+        _report_once(str(error))
+        return found
+    for position, labels in zip(shown, results, strict=True):
+        if isinstance(labels, LabelerError):
+            _report_once(str(labels))
+        else:
+            found[position] = labels
+    return found
+
+
+def from_labels(reply: str | None, labels: Labels | None, names: Sequence[str]) -> LabelAnswer:
+    """Read which conditions are present from what :func:`label_replies` gave for a reply.
+
+    Args:
+        reply: Raw reply.
+        labels: What the labeler says of it.
+        names: Condition names, in the order of the document's labels.
+    """
+    reason = _unreadable(reply)
+    if reason is not None:
+        return LabelAnswer.invalid(reason)
+    if labels is None:
+        return LabelAnswer.invalid(Reason.JUDGE_FAILED)
+    try:
+        found = chosen_findings(labels, names)
     except LabelerError as error:
         _report_once(str(error))
         return LabelAnswer.invalid(Reason.JUDGE_FAILED)
     return LabelAnswer.ok(tuple(int(finding is Finding.POSITIVE) for finding in found))
+
+
+def _unreadable(reply: str | None) -> Reason | None:
+    """Return why a reply is invalid before any labeler sees it."""
+    if reply is None or not reply.strip():
+        return Reason.EMPTY
+    return None if failure_cause(reply) is None else Reason.ADAPTER_FAILED
 
 
 @functools.cache

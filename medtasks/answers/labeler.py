@@ -1,10 +1,10 @@
-"""The labeler that reads chest findings from a text, such as CheXbert: its interface, and how to configure one.
+"""The labeler that reads chest findings from a text: CheXbert, or one that the user names.
 
 ``MEDTASKS_LABELER=module:factory`` names a callable without arguments that returns a :class:`Labeler`. It is called
-once per process, when the first reply is read.
+once per process, when the first reply is read. Without it the labeler is CheXbert
+(:mod:`medtasks.metrics.chexbert`), if its weights are on this machine.
 """
 
-import enum
 import functools
 import importlib
 import os
@@ -14,41 +14,33 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any, Protocol, cast
 
-from medtasks.errors import LabelerError
+from medtasks.errors import LabelerError, MedTasksError, WeightsMissing
+from medtasks.metrics.chexbert.conditions import CONDITIONS, Finding
+from medtasks.metrics.model_settings import ModelSettings
+
+__all__ = [
+    "CONDITIONS",
+    "VARIABLE",
+    "Finding",
+    "Labeler",
+    "Labels",
+    "chosen_findings",
+    "findings",
+    "findings_of",
+    "label_texts",
+    "labeler",
+]
 
 VARIABLE = "MEDTASKS_LABELER"
 
-CONDITIONS = (
-    "Enlarged Cardiomediastinum",
-    "Cardiomegaly",
-    "Lung Opacity",
-    "Lung Lesion",
-    "Edema",
-    "Consolidation",
-    "Pneumonia",
-    "Atelectasis",
-    "Pneumothorax",
-    "Pleural Effusion",
-    "Pleural Other",
-    "Fracture",
-    "Support Devices",
-    "No Finding",
-)
-"""The 14 conditions in the order of CheXbert's outputs."""
+Labels = Mapping[str, Finding | None]
+"""What a labeler says of a text, by condition; None where its value is no :class:`Finding`."""
 
 _building = threading.Lock()
 
 
-class Finding(enum.IntEnum):
-    """What a text says of a condition, numbered as CheXbert's classes.
-
-    Source: ``CLASS_MAPPING`` in ``src/constants.py`` of https://github.com/stanfordmlgroup/CheXbert.
-    """
-
-    BLANK = 0
-    POSITIVE = 1
-    NEGATIVE = 2
-    UNCERTAIN = 3
+class _Trouble(Exception):
+    """A labeler failed in a way that another text may not cause."""
 
 
 class Labeler(Protocol):
@@ -58,7 +50,7 @@ class Labeler(Protocol):
         """Label texts.
 
         Args:
-            texts: Texts as they are, shape (texts,).
+            texts: Texts as they are, all that a task has, shape (texts,).
 
         Returns:
             For each text a :class:`Finding` per condition name of :data:`CONDITIONS`, shape (texts,).
@@ -67,17 +59,14 @@ class Labeler(Protocol):
 
 
 def labeler() -> Labeler:
-    """Return the labeler that the environment names, the same one throughout a process.
+    """Return the labeler that the environment names, else CheXbert; the same one throughout a process.
 
     Raises:
-        LabelerError: None is named, or it cannot be built.
+        LabelerError: The one that is named cannot be built; or none is, and CheXbert's weights are not here.
     """
     name = os.environ.get(VARIABLE, "").strip()
     if not name:
-        raise LabelerError(
-            f"reading findings as CheXbert does takes a labeler, and none is configured; set {VARIABLE}=module:factory "
-            "to a callable that returns one (see medtasks.answers.labeler)"
-        )
+        return _chexbert()
     with _building:
         built = _built(name)
     if isinstance(built, LabelerError):
@@ -85,29 +74,89 @@ def labeler() -> Labeler:
     return built
 
 
-def findings(text: str, names: Sequence[str]) -> tuple[Finding, ...]:
-    """Let the configured labeler read one text.
+def label_texts(texts: Sequence[str]) -> list[Labels | LabelerError]:
+    """Let the labeler read texts, all in one call.
+
+    A labeler that fails gets the texts once more, one by one, so that an error costs its text alone.
 
     Args:
-        text: The text.
+        texts: Texts, shape (texts,).
+
+    Returns:
+        For each text what the labeler says, or why it says nothing, shape (texts,). No message quotes a text, nor an
+        error that might.
+
+    Raises:
+        LabelerError: There is no labeler; or it failed for a cause that all texts share, such as damaged weights.
+    """
+    if not texts:
+        return []
+    read = labeler()
+    try:
+        return _read(read, texts)
+    except _Trouble as error:
+        return [LabelerError(str(error))] if len(texts) == 1 else [_read_alone(read, text) for text in texts]
+
+
+def findings_of(texts: Sequence[str], names: Sequence[str]) -> list[tuple[Finding, ...]]:
+    """Let the labeler read texts, all in one call, and say what they tell of some conditions.
+
+    Args:
+        texts: Texts, shape (texts,).
         names: Condition names.
 
     Returns:
-        What the text says of each condition, shape (names,).
+        What each text says of each condition, shape (texts, names).
 
     Raises:
-        LabelerError: There is no labeler, it raised an error, or its result does not fit. The message never quotes the
-            text, nor an error that might.
+        LabelerError: There is no labeler, it failed for a text, or says nothing of a condition. No message quotes a
+            text.
     """
-    read = labeler()
+    return [chosen_findings(labels, names) for labels in label_texts(texts)]
+
+
+def findings(text: str, names: Sequence[str]) -> tuple[Finding, ...]:
+    """Return what :func:`findings_of` does for one text, shape (names,)."""
+    return findings_of([text], names)[0]
+
+
+def chosen_findings(labels: Labels | LabelerError, names: Sequence[str]) -> tuple[Finding, ...]:
+    """Return the findings of some conditions, in their order.
+
+    Args:
+        labels: An entry of what :func:`label_texts` returned.
+        names: Condition names.
+
+    Raises:
+        LabelerError: The entry is one, or says nothing of a condition.
+    """
+    if isinstance(labels, LabelerError):
+        raise labels
+    return tuple(_finding(name, labels) for name in names)
+
+
+def _chexbert() -> Labeler:
+    from medtasks.metrics.chexbert.checkpoint import find_files
+
     try:
-        results: list[Any] = list(read([text]))
-    except Exception as error:  # noqa: BLE001 - a user's code may raise anything
-        raise LabelerError(f"the labeler raised {_origin(error)}") from None
-    if len(results) != 1 or not isinstance(results[0], Mapping):
-        kinds = ", ".join(type(result).__name__ for result in results[:3])
-        raise LabelerError(f"the labeler gave {len(results)} results ({kinds}) for 1 text; it must give one mapping")
-    return tuple(_finding(name, results[0].get(name)) for name in names)
+        settings = ModelSettings.from_environment()
+        find_files(settings)
+    except WeightsMissing as error:
+        raise LabelerError(
+            "reading findings as CheXbert does takes a labeler, and none is configured; run 'medtasks weights fetch "
+            f"chexbert bert-base-uncased', or set {VARIABLE}=module:factory to a callable that returns one ({error})"
+        ) from error
+    except MedTasksError as error:
+        raise LabelerError(str(error)) from error
+    return _chexbert_with(settings)
+
+
+@functools.cache
+def _chexbert_with(settings: ModelSettings) -> Labeler:
+    from medtasks.metrics.chexbert.encoder import Chexbert
+
+    read = Chexbert(settings)
+    return lambda texts: [dict(zip(CONDITIONS, map(Finding, reading.classes), strict=True)) for reading in read(texts)]
 
 
 @functools.cache
@@ -126,15 +175,44 @@ def _built(name: str) -> Labeler | LabelerError:
     return cast(Labeler, built)
 
 
-def _finding(name: str, value: Any) -> Finding:
-    if value is None:
-        raise LabelerError(f"the labeler says nothing of '{name}'; it must name every condition of a task")
+def _read(read: Labeler, texts: Sequence[str]) -> list[Labels | LabelerError]:
+    try:
+        results: list[Any] = list(read(texts))
+    except MedTasksError as error:  # ours, without a text in it, and the same for every text
+        raise LabelerError(str(error)) from error
+    except Exception as error:  # noqa: BLE001 - a user's code may raise anything
+        raise _Trouble(f"the labeler raised {_origin(error)}") from None
+    if len(results) != len(texts) or not all(isinstance(result, Mapping) for result in results):
+        kinds = ", ".join(dict.fromkeys(type(result).__name__ for result in results))
+        count = "1 text" if len(texts) == 1 else f"{len(texts)} texts"
+        raise _Trouble(f"the labeler gave {len(results)} results ({kinds}) for {count}; it must give one mapping each")
+    return [
+        {str(name): _finding_or_none(value) for name, value in result.items() if value is not None}
+        for result in results
+    ]
+
+
+def _read_alone(read: Labeler, text: str) -> Labels | LabelerError:
+    try:
+        return _read(read, [text])[0]
+    except _Trouble as error:
+        return LabelerError(str(error))
+
+
+def _finding_or_none(value: Any) -> Finding | None:
     try:
         return Finding(value)
     except Exception:  # noqa: BLE001 - a tensor raises its own kind when it is compared
-        raise LabelerError(
-            f"the labeler's value for '{name}' is none of 0 blank, 1 positive, 2 negative, 3 uncertain"
-        ) from None
+        return None
+
+
+def _finding(name: str, labels: Labels) -> Finding:
+    if name not in labels:
+        raise LabelerError(f"the labeler says nothing of '{name}'; it must name every condition of a task")
+    found = labels[name]
+    if found is None:
+        raise LabelerError(f"the labeler's value for '{name}' is none of 0 blank, 1 positive, 2 negative, 3 uncertain")
+    return Finding(found)  # a plain number if it went through JSON
 
 
 def _origin(error: Exception) -> str:

@@ -8,11 +8,16 @@ from typing import Any, Generic, TypeVar
 from medtasks.answers import (
     chexbert_labels,
     likelihood,
+    listed_options,
+    medheval_open,
+    medheval_reference,
+    medheval_strict,
     mediconfusion_reference,
     multimedeval_labels,
     multimedeval_option,
     multimedeval_words,
     open_text,
+    report_text,
     robust_choice,
     robust_class,
     robust_labels,
@@ -21,12 +26,14 @@ from medtasks.answers import (
 )
 from medtasks.answers.answer import Answer
 from medtasks.answers.label_answer import LabelAnswer
+from medtasks.answers.medheval_question import ClosedRule
 from medtasks.errors import unknown_name
 
 R = TypeVar("R")
 
 TextRule = Callable[[str | None, Sequence[str]], Answer]
 LabelRule = Callable[[str | None, Sequence[str]], LabelAnswer]
+FreeTextRule = Callable[[str | None], medheval_open.OpenReply]
 
 
 @dataclass(frozen=True)
@@ -143,9 +150,40 @@ _LABELS: tuple[RegisteredRule[LabelRule], ...] = (
         "chexbert_labels",
         1,
         chexbert_labels.chexbert_labels,
-        "MultiMedEval, MIMIC-CXR: conditions that the labeler in MEDTASKS_LABELER calls positive",
+        "MultiMedEval, MIMIC-CXR: conditions that CheXbert, or the labeler in MEDTASKS_LABELER, calls positive",
     ),
     RegisteredRule("robust_labels", 1, robust_labels.read_labels, "findings as a careful reader would"),
+    RegisteredRule(
+        "listed_options", 1, listed_options.listed_options, "all letters, else option texts, that the reply lists"
+    ),
+)
+_REPORTS: tuple[RegisteredRule[report_text.ReportRule], ...] = (
+    RegisteredRule("report_text", 1, report_text.read, "the reply as it stands, for metrics of report texts"),
+)
+_FREE: tuple[RegisteredRule[FreeTextRule], ...] = (
+    RegisteredRule(
+        "medheval_open_reference",
+        1,
+        medheval_open.medheval_open_reference,
+        "MedHEval, open answers at 7f7d980: characters of 'Assistant:' cut from both ends, short reports replaced",
+    ),
+    RegisteredRule(
+        "medheval_open_strict",
+        1,
+        medheval_open.medheval_open_strict,
+        "MedHEval, open answers without reasoning and without a leading 'Assistant:'",
+    ),
+)
+_CLOSED: tuple[RegisteredRule[ClosedRule], ...] = (
+    RegisteredRule(
+        "medheval_reference",
+        1,
+        medheval_reference.read,
+        "MedHEval, closed questions at 7f7d980: what does not say no says yes; the option most similar to the reply",
+    ),
+    RegisteredRule(
+        "medheval_strict", 1, medheval_strict.read, "MedHEval, closed questions as a careful reader would score them"
+    ),
 )
 _LIKELIHOOD: tuple[RegisteredRule[likelihood.LikelihoodRule], ...] = (
     RegisteredRule("greedy_reference", 1, likelihood.greedy_reference, "most likely option, a tie goes to the first"),
@@ -159,6 +197,11 @@ LIKELIHOOD_RULES: Mapping[str, RegisteredRule[likelihood.LikelihoodRule]] = Mapp
 
 OPEN_RULES: Mapping[str, RegisteredRule[open_text.OpenRule]] = MappingProxyType({rule.name: rule for rule in _OPEN})
 LABEL_RULES: Mapping[str, RegisteredRule[LabelRule]] = MappingProxyType({rule.name: rule for rule in _LABELS})
+CLOSED_RULES: Mapping[str, RegisteredRule[ClosedRule]] = MappingProxyType({rule.name: rule for rule in _CLOSED})
+FREE_TEXT_RULES: Mapping[str, RegisteredRule[FreeTextRule]] = MappingProxyType({rule.name: rule for rule in _FREE})
+REPORT_RULES: Mapping[str, RegisteredRule[report_text.ReportRule]] = MappingProxyType(
+    {rule.name: rule for rule in _REPORTS}
+)
 
 
 def text_rule(name: str) -> RegisteredRule[TextRule]:
@@ -205,13 +248,53 @@ def label_rule(name: str) -> RegisteredRule[LabelRule]:
     return LABEL_RULES[name]
 
 
+def closed_rule(name: str) -> RegisteredRule[ClosedRule]:
+    """Return the rule ``name`` that reads and judges replies to closed questions.
+
+    Raises:
+        UnknownName: There is no such rule; the message suggests the nearest name.
+    """
+    if name not in CLOSED_RULES:
+        raise unknown_name("rule for closed questions", name, CLOSED_RULES)
+    return CLOSED_RULES[name]
+
+
+def report_rule(name: str) -> RegisteredRule[report_text.ReportRule]:
+    """Return the rule ``name`` that reads a reply as a report.
+
+    Raises:
+        UnknownName: There is no such rule; the message suggests the nearest name.
+    """
+    if name not in REPORT_RULES:
+        raise unknown_name("rule for reports", name, REPORT_RULES)
+    return REPORT_RULES[name]
+
+
+def free_text_rule(name: str) -> RegisteredRule[FreeTextRule]:
+    """Return the rule ``name`` that says which part of a free reply is scored.
+
+    Raises:
+        UnknownName: There is no such rule; the message suggests the nearest name.
+    """
+    if name not in FREE_TEXT_RULES:
+        raise unknown_name("rule for free text", name, FREE_TEXT_RULES)
+    return FREE_TEXT_RULES[name]
+
+
 def reading_rule(name: str) -> RegisteredRule[Any]:
     """Return the rule ``name`` that reads reply texts, of whatever task family.
 
     Raises:
         UnknownName: There is no such rule; the message suggests the nearest name.
     """
-    known: Mapping[str, RegisteredRule[Any]] = {**TEXT_RULES, **OPEN_RULES, **LABEL_RULES}
+    known: Mapping[str, RegisteredRule[Any]] = {
+        **TEXT_RULES,
+        **OPEN_RULES,
+        **LABEL_RULES,
+        **CLOSED_RULES,
+        **REPORT_RULES,
+        **FREE_TEXT_RULES,
+    }
     if name not in known:
         raise unknown_name("answer rule", name, known)
     return known[name]

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from medtasks.cli.medheval import MEDHEVAL, image_folders, prepare_medheval
 from medtasks.data.catalogue import CATALOGUE, dataset_info
 from medtasks.data.dataset_info import Access, DatasetInfo
 from medtasks.data.home import HOME_VARIABLE, dataset_folder, home, own_tasks_folder
@@ -79,6 +80,14 @@ def prepare(
     allow_incomplete: Annotated[
         bool, typer.Option("--allow-incomplete", help="Leave out what cannot be had; results will say so.")
     ] = False,
+    images: Annotated[
+        list[str] | None,
+        typer.Option(help="MedHEval: SOURCE=DIR, the images of slake, vqa_rad, iu_xray or mimic_cxr; once for each."),
+    ] = None,
+    allow_changed: Annotated[
+        bool,
+        typer.Option("--allow-changed", help="MedHEval, GMAI-MMBench: accept a file with another checksum."),
+    ] = False,
     from_folder: Annotated[
         Path | None, typer.Option(help="Your own questions: a folder with dataset.json, in place of a dataset name.")
     ] = None,
@@ -91,6 +100,10 @@ def prepare(
     ] = None,
 ) -> None:
     """Prepare a dataset; an interrupted run goes on where it stopped."""
+    if images and not (name or "").startswith(MEDHEVAL):
+        raise typer.BadParameter("--images is for the sets of MedHEval")
+    if allow_changed and not (name or "").startswith((MEDHEVAL, "gmai_mmbench")):
+        raise typer.BadParameter("--allow-changed is for the sets of MedHEval and GMAI-MMBench")
     if (name is None) == (from_folder is None):
         raise typer.BadParameter("give the NAME of a dataset ('medtasks data list'), or your own with --from-folder")
     if from_folder is not None:
@@ -107,7 +120,13 @@ def prepare(
     from medtasks.data.preparation import Options
     from medtasks.data.preparers import prepare as run
 
-    _report(run(name, Options(source, fetch_images, allow_incomplete)))
+    options = Options(
+        source, fetch_images, allow_incomplete, allow_changed=allow_changed, images=image_folders(images or ())
+    )
+    if name.startswith(MEDHEVAL):
+        prepare_medheval(name, options, _report)
+    else:
+        _report(run(name, options))
 
 
 def _prepare_own(folder: Path, name: str | None, access: Access | None, allow_incomplete: bool) -> None:

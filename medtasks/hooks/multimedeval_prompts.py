@@ -6,7 +6,8 @@ The texts live in the task YAML, under ``lmms_eval_specific_kwargs``, one set of
 setting                meaning
 =====================  ==============================================================================================
 ``template``           the prompt. ``<img>`` is the place of one image; fields are ``{question}``, ``{context}``,
-                       ``{details}``, ``{options}``, ``{closed_prefix}`` and ``{images}`` (one ``<img>`` per image)
+                       ``{details}``, ``{indication}``, ``{options}``, ``{closed_prefix}``, ``{hint}`` (a line of its
+                       own, if any) and ``{images}`` (one ``<img>`` per image)
 ``closed_prefix``      text of its field where the published answer is exactly ``yes`` or ``no``; elsewhere it is empty
 ``option``             how one option is written, see :func:`medtasks.hooks.reading.written_options`
 ``options_joined_by``  what stands between two options, a new line if not given
@@ -76,7 +77,11 @@ def user_turn(parts: Sequence[str], pictures: Sequence[Any]) -> Message:
 
 
 def target(doc: Mapping[str, Any]) -> str:
-    """Return the published answer: a letter, a text, the name of a class, or names of findings."""
+    """Return the published answer: a letter, a text, the name of a class, names of findings, letters, or a report."""
+    if "report" in doc:
+        return str(doc["report"])
+    if "answers" in doc:
+        return ",".join(doc["answers"])
     return str(doc["answer"]) if "answer" in doc else _named_answer(doc)
 
 
@@ -103,6 +108,8 @@ def question_parts(doc: Mapping[str, Any], settings: Settings) -> list[str]:
         "question": doc.get("question") or "",
         "context": doc.get("context") or "",
         "details": doc.get("details") or "",
+        "indication": doc.get("indication") or "",
+        "hint": f"Hint: {doc['hint']}\n" if doc.get("hint") else "",
         "options": _options(doc, settings),
         "closed_prefix": settings.get("closed_prefix", "") if doc.get("answer") in ("yes", "no") else "",
     }

@@ -1,0 +1,42 @@
+"""A reply that is a report: nothing is read from it, it is compared as it stands."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from medtasks.answers.answer import Reason
+from medtasks.answers.failure import failure_cause
+
+
+@dataclass(frozen=True)
+class ReportText:
+    """What metrics compare with the radiologist's report.
+
+    Attributes:
+        text: The reply as the model gave it; empty where there is none.
+        reason: ``ok``, ``empty`` or ``adapter_failed``.
+    """
+
+    text: str
+    reason: Reason
+
+
+ReportRule = Callable[[str | None], ReportText]
+
+
+def read(reply: str | None) -> ReportText:
+    """Return the reply as a report.
+
+    An empty reply, one of white space, and a sample that the model adapter could not run are all scored as the empty
+    text. MultiMedEval at d9ac283 crashes on it; its v0.1.0 scored the words "Invalid Response" instead, which share
+    words with no report but are a text to BERTScore and CheXbert.
+
+    Example:
+        >>> read("No effusion.")
+        ReportText(text='No effusion.', reason=<Reason.OK: 'ok'>)
+        >>> read(None).reason
+        <Reason.EMPTY: 'empty'>
+    """
+    text = reply or ""
+    if failure_cause(text) is not None:
+        return ReportText("", Reason.ADAPTER_FAILED)
+    return ReportText(text, Reason.OK) if text.strip() else ReportText("", Reason.EMPTY)

@@ -1,0 +1,210 @@
+"""GMAI-MMBench from prepared data to results."""
+
+import csv
+import json
+import math
+import random
+from pathlib import Path
+
+import pytest
+
+from medtasks.data.catalogue import CATALOGUE
+from medtasks.data.gmai.preparing import prepare
+from medtasks.data.home import home
+from medtasks.data.preparation import Options
+from medtasks.data.store import load_documents
+from medtasks.hooks import grouped_choice, multi_answer, submission
+from medtasks.hooks.multimedeval_prompts import prompt, target
+from medtasks.hooks.reading import tagged
+from medtasks.metrics.multi_answer import multi_answer_accuracy, multi_answer_recall
+from medtasks.task_files import resolved, task_config, task_file
+
+from . import tiny_gmai
+
+PUBLISHED = Path(__file__).parents[2] / "shared" / "published" / "gmai_mmbench_table12.csv"
+DOC = {
+    "doc_id": "7",
+    "dataset": "gmai_mmbench_val",
+    "image_id": "abc",
+    "image_files": ["images/a.png"],
+    "hint": None,
+    "question": "Observe the image. What is the most likely abnormality shown in the picture?",
+    "options": ["osteoporotic bone", "healthy bone"],
+    "answer": "B",
+    "granularity": "Mask Level",
+}
+
+
+@pytest.fixture
+def val(tmp_path):
+    tiny_gmai.write(tmp_path / "GMAI-MMBench_VAL.tsv", tiny_gmai.rows(60))
+    prepare(CATALOGUE["gmai_mmbench_val"], Options(tmp_path, allow_changed=True))
+    return load_documents("gmai_mmbench_val")
+
+
+def settings(task, family="default"):
+    return resolved(task_config(task)["lmms_eval_specific_kwargs"])[family]
+
+
+def test_prompts_to_the_letter():
+    text = (
+        "Question: Observe the image. What is the most likely abnormality shown in the picture?\nOptions:\n"
+        "A. osteoporotic bone\nB. healthy bone\nPlease select the correct answer from the options above. \n"
+    )
+    assert prompt(DOC, settings("gmai_mmbench_val")) == text
+    assert prompt(DOC, settings("gmai_mmbench_val", "llava")) == "<image>" + text
+    assert prompt({**DOC, "hint": "Look."}, settings("gmai_mmbench_val")) == "Hint: Look.\n" + text
+    assert prompt(DOC, settings("gmai_mmbench_val_paper", "llava")) == (
+        "Question: Observe the image. What is the most likely abnormality shown in the picture?\nOptions:\n"
+        "A.osteoporotic bone\nB.healthy bone\nPlease select the correct answer from the options above.\n<image>"
+    )
+    several = {**DOC, "answers": ["A", "B"]}
+    assert prompt(several, settings("gmai_mmbench_mcls")) == (
+        "Question: Observe the image. What is the most likely abnormality shown in the picture?\nOptions:\n"
+        "A. osteoporotic bone\nB. healthy bone\nPlease select all correct answers from the options above. Note that "
+        "there is more than one correct answer.\nPlease output the answer options directly, separated by commas. For "
+        "example: A,B\n"
+    )
+    assert (target(DOC), target(several)) == ("B", "A,B")
+
+
+def test_braces_in_questions_are_text():
+    doc = {**DOC, "question": "{options} {0} <img>?", "options": ["{x}", "}"]}
+    assert "Question: {options} {0} <img>?\nOptions:\nA. {x}\nB. }\n" in prompt(doc, settings("gmai_mmbench_val"))
+
+
+@pytest.mark.parametrize(
+    ("reply", "reference", "newest", "robust"),
+    [
+        ("B", True, True, True),
+        ("The answer is A.", False, False, False),
+        ("b) healthy bone", True, True, True),
+        ("The answer is a healthy bone", True, False, True),
+        ("", False, False, False),
+    ],
+)
+def test_rules_of_the_task(reply, reference, newest, robust):
+    rules = task_file("gmai_mmbench_val").rules
+    assert list(rules) == ["reference", "reference_2026", "robust"]
+    for name, right in zip(rules, (reference, newest, robust), strict=True):
+        record = grouped_choice.process_results(DOC, [tagged(reply, rules[name])])["accuracy"]
+        assert (record["value"] == record["key"]) is right, name
+
+
+def records(levels_and_rights):
+    return [
+        {"level": level, "key": "A", "value": "A" if right else None, "unit": str(number)}
+        for number, (level, right) in enumerate(levels_and_rights)
+    ]
+
+
+def values(items):
+    return {entry["metric"]: entry["aggregation"](items) for entry in grouped_choice.METRIC_LIST}
+
+
+def test_overall_is_the_question_weighted_mean_of_the_levels():
+    rng = random.Random(3)
+    items = records([(rng.choice(grouped_choice.LEVELS), rng.random() < 0.4) for _ in range(500)])
+    found = values(items)
+    weights = {level: sum(item["level"] == level for item in items) for level in grouped_choice.LEVELS}
+    weighted = sum(found[f"acc_{level}_level"] * weight for level, weight in weights.items()) / len(items)
+    assert math.isclose(found["accuracy"], weighted)
+    rng.shuffle(items)
+    assert values(items) == pytest.approx(found, rel=1e-12)
+
+
+def test_published_test_scores_are_question_weighted():
+    if not PUBLISHED.is_file():
+        pytest.skip(f"no published table at {PUBLISHED}")
+    table: dict[str, dict[str, float]] = {}
+    with PUBLISHED.open(encoding="utf-8") as stream:
+        for row in csv.DictReader(stream):
+            if not row["percent"]:
+                continue
+            table.setdefault(row["model"], {})[row["column"].split(" (")[0]] = float(row["percent"])
+    weights = {"contour": 5587, "mask": 5587, "image": 12942, "box": 1715}
+    checked = 0
+    for model, cells in table.items():
+        if {*weights, "overall_test"} <= cells.keys():
+            mean = sum(cells[level] * weight for level, weight in weights.items()) / sum(weights.values())
+            assert abs(mean - cells["overall_test"]) < 0.02, model
+            checked += 1
+    assert checked >= 20
+
+
+def test_twins_make_the_error_larger_than_single_cases():
+    pairs = [item for n in range(60) for item in records([("mask", n % 2), ("contour", n % 2)])]
+    for number, item in enumerate(pairs):
+        item["unit"] = str(number // 2)
+    alone = [{**item, "unit": str(number)} for number, item in enumerate(pairs)]
+    assert math.isclose(values(pairs)["accuracy_stderr"] / values(alone)["accuracy_stderr"], math.sqrt(2), rel_tol=0.01)
+
+
+def test_levels_without_questions_are_not_zero():
+    found = values(records([("image", True)]))
+    assert found["acc_image_level"] == 1
+    assert math.isnan(found["acc_mask_level"])
+    assert math.isnan(values([])["accuracy"])
+
+
+@pytest.mark.parametrize(
+    ("listed", "right", "accuracy", "recall"),
+    [("AB", "AB", 1, 1), ("A", "AB", 1, 0.5), ("ABCD", "AB", 0.5, 1), ("CD", "AB", 0, 0), ("", "AB", 0, 0)],
+)
+def test_equations_2_and_3(listed, right, accuracy, recall):
+    assert multi_answer_accuracy(set(listed), set(right)) == accuracy
+    assert multi_answer_recall(set(listed), set(right)) == recall
+
+
+def test_several_answers_are_scored_by_case():
+    documents = [
+        {**DOC, "doc_id": str(n), "image_id": str(n // 2), "options": list("wxyz"), "answers": ["A", "C"]}
+        for n in range(4)
+    ]
+    replies = ["A,C", "A, B", "none of these", "A,B,C,D"]
+    items = [multi_answer.process_results(d, [r])["mcls_recall"] for d, r in zip(documents, replies, strict=True)]
+    found = {entry["metric"]: entry["aggregation"](items) for entry in multi_answer.METRIC_LIST}
+    assert found["mcls_accuracy"] == (1 + 0.5 + 0 + 0.5) / 4
+    assert found["mcls_recall"] == (1 + 0.5 + 0 + 1) / 4
+    assert found["invalid_rate"] == 0.25
+    assert len({item["unit"] for item in items}) == 2
+
+
+def test_submission_holds_every_reply_and_no_formula(val):
+    from openpyxl import load_workbook
+
+    replies = ["B", "=1+1", "\x01 control", "y" * 40_000, *["A"] * (len(val) - 4)]
+    items = [
+        submission.process_results({**doc, "answer": None}, [reply])["submission_rows"]
+        for doc, reply in zip(val, replies, strict=True)
+    ]
+    random.Random(1).shuffle(items)
+    assert submission.submission_rows(items) == len(val)
+    (path,) = (home() / "submissions" / "gmai_mmbench_val").glob("*.xlsx")
+    header, *rows = load_workbook(path).active.iter_rows(values_only=True)
+    assert [row[0] for row in rows] == [doc["doc_id"] for doc in val]
+    predictions = [row[header.index("prediction")] for row in rows]
+    assert predictions[:3] == ["B", "'=1+1", "  control"]
+    assert len(predictions[3]) == 32_767
+    assert rows[0][header.index("option")] == "B"
+    assert header[:3] == ("index", "question", "A")
+
+
+def test_submission_that_cannot_be_written_is_nan(val, tmp_path, monkeypatch):
+    items = [submission.process_results(doc, ["A"])["invalid_rate"] for doc in val]
+    blocked = home() / "submissions"
+    blocked.write_text("")
+    assert math.isnan(submission.submission_rows(items))
+    assert submission.invalid_rate(items) < 1
+
+
+def test_every_task_names_its_data_and_prompt():
+    for name in ("val", "val_paper", "val_ll", "test", "mcls"):
+        config = task_config(f"gmai_mmbench_{name}")
+        assert config["metadata"]["version"] == 1
+        assert config["metadata"]["prompt"] in ("vlmevalkit", "paper")
+        metrics = [
+            entry["metric"] for entry in resolved(config["metric_list"]) if not entry["metric"].endswith("_stderr")
+        ]
+        assert not [(a, b) for a in metrics for b in metrics if a != b and a in b]
+    assert json.dumps(task_file("gmai_mmbench_val_ll").rules)
