@@ -94,7 +94,7 @@ def write_submission(items: Sequence[Record]) -> Path:
     """
     from openpyxl import Workbook
 
-    dataset = items[0]["dataset"]
+    dataset = str(items[0]["dataset"])
     folder = home() / "submissions" / dataset
     folder.mkdir(parents=True, exist_ok=True)
     records = {item["sample"]: item for item in items}

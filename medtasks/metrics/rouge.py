@@ -1,0 +1,141 @@
+"""ROUGE-1, ROUGE-2 and ROUGE-L of reports with the semantics of the package rouge-score 0.1.2.
+
+Words are runs of ``a-z0-9`` of the text in lower case, so letters outside ASCII part words. With the stemmer, words of
+more than three characters are reduced to their stem. Source: Lin, "ROUGE: a package for automatic evaluation of
+summaries", 2004; https://github.com/google-research/google-research/tree/master/rouge.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from medtasks.metrics.model_settings import ModelSettings
+from medtasks.metrics.ngram_counts import overlap
+from medtasks.metrics.pair_scores import PairMetric
+from medtasks.metrics.porter_stem import porter_stemmer
+from medtasks.metrics.report_scores import ReportMetric
+
+_WORD = re.compile("[a-z0-9]+")
+_LONGEST_UNSTEMMED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Rouge:
+    """One ROUGE score of one pair; all 0 to 1, and 0 without anything in common.
+
+    Attributes:
+        precision: Share of the hypothesis that is in the reference.
+        recall: Share of the reference that is in the hypothesis.
+        f1: Their harmonic mean.
+    """
+
+    precision: float
+    recall: float
+    f1: float
+
+    @classmethod
+    def of(cls, matches: int, reference: int, hypothesis: int) -> "Rouge":
+        """Return the score of ``matches`` words or n-grams, of as many as there are in the two texts."""
+        precision, recall = matches / max(1, hypothesis), matches / max(1, reference)
+        return cls(precision, recall, 2 * precision * recall / (precision + recall) if matches else 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class RougeScores:
+    """The three scores of one pair.
+
+    Attributes:
+        rouge_1: Of words.
+        rouge_2: Of pairs of neighbouring words.
+        rouge_l: Of the longest sequence of words that both have in the same order, other words between them or not.
+    """
+
+    rouge_1: Rouge
+    rouge_2: Rouge
+    rouge_l: Rouge
+
+
+def rouge_words(text: str, *, stemmed: bool) -> list[str]:
+    """Return the words of a text as ROUGE counts them.
+
+    Raises:
+        MedTasksError: Stems are wanted and NLTK is not installed.
+
+    Example:
+        >>> rouge_words("No pleural effusions (2.5 cm).", stemmed=False)
+        ['no', 'pleural', 'effusions', '2', '5', 'cm']
+    """
+    words: list[str] = _WORD.findall(text.lower())
+    if not stemmed:
+        return words
+    stem = porter_stemmer()
+    return [stem(word) if len(word) > _LONGEST_UNSTEMMED else word for word in words]
+
+
+def longest_common_subsequence(first: Sequence[str], second: Sequence[str]) -> int:
+    """Return the length of the longest sequence of tokens that both have in the same order.
+
+    One row of the usual table is one integer with a bit per token of ``first``: Hyyrö, "Bit-parallel LCS-length
+    computation revisited", 2004.
+
+    Example:
+        >>> longest_common_subsequence("no acute left effusion".split(), "left no effusion".split())
+        2
+    """
+    places: dict[str, int] = {}
+    for position, token in enumerate(first):
+        places[token] = places.get(token, 0) | 1 << position
+    every = (1 << len(first)) - 1
+    row = every
+    for token in second:
+        hits = row & places.get(token, 0)
+        if hits:
+            row = (row + hits | row - hits) & every
+    return len(first) - row.bit_count()
+
+
+def rouge_scores(reference: str, hypothesis: str, *, stemmed: bool) -> RougeScores:
+    """Return ROUGE-1, ROUGE-2 and ROUGE-L of one pair.
+
+    Args:
+        reference: Text.
+        hypothesis: Text.
+        stemmed: Whether words are compared by their Porter stem. MultiMedEval and torchmetrics do not, RadEval and
+            MedHEval do; means differ by some thousandths.
+
+    Raises:
+        MedTasksError: Stems are wanted and NLTK is not installed.
+
+    Example:
+        >>> rouge_scores("No pleural effusion.", "No effusions.", stemmed=False).rouge_1
+        Rouge(precision=0.5, recall=0.3333333333333333, f1=0.4)
+    """
+    expected, found = rouge_words(reference, stemmed=stemmed), rouge_words(hypothesis, stemmed=stemmed)
+    words, pairs = (overlap(expected, found, order) for order in (1, 2))
+    # Words that the other text lacks cannot be in a common sequence.
+    common = longest_common_subsequence(expected, found) if words.matches else 0
+    return RougeScores(
+        Rouge.of(words.matches, words.reference, words.hypothesis),
+        Rouge.of(pairs.matches, pairs.reference, pairs.hypothesis),
+        Rouge.of(common, len(expected), len(found)),
+    )
+
+
+def rouge(_: ModelSettings) -> ReportMetric:
+    """Return the metric with keys ``rouge_1``, ``rouge_2``, ``rouge_l``: mean F1 without stemmer, as MultiMedEval."""
+    return _metric("", stemmed=False)
+
+
+def stemmed_rouge(_: ModelSettings) -> ReportMetric:
+    """Return the metric with keys ``stemmed_rouge_1``, ``_2`` and ``_l``: mean F1 of Porter stems."""
+    return _metric("stemmed_", stemmed=True)
+
+
+def _metric(prefix: str, *, stemmed: bool) -> ReportMetric:
+    def score(reference: str, hypothesis: str) -> tuple[float, ...]:
+        scores = rouge_scores(reference, hypothesis, stemmed=stemmed)
+        return scores.rouge_1.f1, scores.rouge_2.f1, scores.rouge_l.f1
+
+    keys = tuple(f"{prefix}rouge_{kind}" for kind in ("1", "2", "l"))
+    settings = {"words": "runs of a-z0-9 in lower case", "stemmer": "Porter" if stemmed else "none", "value": "F1"}
+    return PairMetric(keys, score, settings)
