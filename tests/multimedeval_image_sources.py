@@ -1,4 +1,4 @@
-"""MultiMedEval in miniature: image classification and questions on MIMIC-CXR; see ``multimedeval_sources``."""
+"""MultiMedEval in miniature: image classification, questions on MIMIC-CXR and reports; see ``multimedeval_sources``."""
 
 import gzip
 import io
@@ -27,6 +27,7 @@ from .multimedeval_sources import (
     put_parquet,
     put_zip,
 )
+from .nifti_files import put_nifti, scan
 
 PATHOLOGIES = ("BENIGN", "MALIGNANT", "BENIGN_WITHOUT_CALLBACK")
 BOTH = (*TEST, *TRAIN)
@@ -158,6 +159,46 @@ def mimic_classification(folder: Path) -> tuple[Path, Expected]:
     return folder, named("d{}", lambda n: [int(value == "1.0") for value in finding_values(n // 2)], images=6)
 
 
+def mimic_reports(folder: Path) -> tuple[Path, Expected]:
+    """Write MIMIC-CXR-JPG and, in an archive, the reports."""
+    put_mimic(folder)
+    texts = {study: f" FILM\n INDICATION: Cough.\n FINDINGS:\n Clear.\n\n {study} nodules.\n" for study in range(60)}
+    members = {f"files/p10/p{10000000 + study}/s{study}.txt": text for study, text in texts.items()}
+    put_zip(folder / "mimic-cxr-reports.zip", members)
+    keys = [f" Clear.\n\n {study} nodules.\n" for study in (0, 1, 2)]
+    return folder, Expected(["0", "1", "2"], [], keys, images=6)
+
+
+def mimic_summaries(lower_case: bool) -> Writer:
+    """Return what writes the notes; the last two of the tested ones come first, because CT goes before MR."""
+
+    def write(folder: Path) -> tuple[Path, Expected]:
+        exams = ["MR HEAD W/O CONTRAST"] * 4 + ["CT HEAD W/O CONTRAST"] * 2
+        report = " CT\n  FINAL REPORT\n FINDINGS: Nodule {0}.\n IMPRESSION: A nodule, {0}"
+        notes = [(900 + n, n // 2, exams[n % 6], report.format(n)) for n in BOTH]
+        put_gzip(folder / "NOTEEVENTS.csv.gz", csv_text("ROW_ID,SUBJECT_ID,DESCRIPTION,TEXT", notes))
+        put(folder / "split" / "idsTest.csv", csv_text("ids", [(900 + number,) for number in TEST]))
+        order = (4, 5, 0, 1, 2, 3)
+        keys = [f"{'a' if lower_case else 'A'} nodule, {number}" for number in order]
+        return folder, Expected([str(900 + number) for number in order], [], keys)
+
+    return write
+
+
+def ct_rate(folder: Path) -> tuple[Path, Expected]:
+    """Write the Hub's table and volumes."""
+    rows = [(f"valid_{number}_a_1.nii.gz", f"Nodule\n{number}.", "A nodule.") for number in TEST]
+    top = folder / "dataset"
+    put(
+        top / "radiology_text_reports" / "validation_reports.csv",
+        csv_text("VolumeName,Findings_EN,Impressions_EN", rows),
+    )
+    for number in TEST:
+        place = top / "valid" / f"valid_{number}" / f"valid_{number}_a"
+        put_nifti(place / f"valid_{number}_a_1.nii.gz", scan(number))
+    return folder, Expected([f"valid_{number}_a_1" for number in TEST], [], [row[1] for row in rows], images=6)
+
+
 def diff_vqa(folder: Path) -> tuple[Path, Expected]:
     """Write MIMIC-CXR-JPG and questions on it."""
     put_mimic(folder)
@@ -200,5 +241,9 @@ WRITERS: dict[str, Writer] = {
     "cbis_ddsm_mass": cbis("mass"),
     "cbis_ddsm_calcification": cbis("calc"),
     "mimic_cxr_classification": mimic_classification,
+    "mimic_cxr_report": mimic_reports,
+    "mimic_iii_summary": mimic_summaries(lower_case=True),
+    "mimic_iii_summary_head": mimic_summaries(lower_case=False),
+    "ct_rate_report": ct_rate,
     "chestxray14": chest_xrays,
 }

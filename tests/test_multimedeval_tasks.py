@@ -7,7 +7,7 @@ import pytest
 
 from medtasks.data.catalogue import CATALOGUE
 from medtasks.data.label_of import label
-from medtasks.data.schema import CHOICE, CLASSIFICATION, MULTILABEL, OPEN_QUESTION
+from medtasks.data.schema import CHOICE, CLASSIFICATION, MULTILABEL, OPEN_QUESTION, REPORT
 from medtasks.errors import DatasetNotPrepared
 from medtasks.plugin import tasks_folder
 from medtasks.task_files import resolved, task_config, task_file, task_files
@@ -27,16 +27,20 @@ TAGS = {
         "cbis_ddsm_calcification",
         "mimic_cxr_classification",
     ],
-    "multimedeval_extra": ["mmlu", "diff_vqa", "chestxray14"],
+    "multimedeval_report": ["mimic_cxr_report", "mimic_iii_summary"],
+    "multimedeval_extra": ["mmlu", "diff_vqa", "chestxray14", "ct_rate_report"],
 }
 PAPER = [name for tag, names in TAGS.items() if tag != "multimedeval_extra" for name in names]
-DATASETS = [*PAPER, *TAGS["multimedeval_extra"], "pad_ufes_20_disjoint"]
-FEW_SHOT = [f"{name}_5shot" for name in DATASETS]
-TASKS = [*DATASETS, *FEW_SHOT, "pad_ufes_20_head"]
-ONLY_AT_HEAD = {"mmlu", "diff_vqa", "chestxray14", "pad_ufes_20_head"}
+DATASETS = [*PAPER, *TAGS["multimedeval_extra"], "pad_ufes_20_disjoint", "mimic_iii_summary_head"]
+FEW_SHOT = [f"{name}_5shot" for name in DATASETS if tiny_multimedeval.columns(name) is not REPORT]
+VARIANTS = ["pad_ufes_20_head", "mimic_cxr_report_paper", "mimic_cxr_report_indication"]
+TASKS = [*DATASETS, *FEW_SHOT, *VARIANTS]
+PROMPTS = dict.fromkeys(("mmlu", "diff_vqa", "chestxray14", "pad_ufes_20_head", "ct_rate_report"), "head")
+PROMPTS |= {"mimic_cxr_report": "head", "mimic_iii_summary_head": "head"}
+PROMPTS["mimic_cxr_report_indication"] = "head with indication"
 
 HOOK = {id(CHOICE): "choice", id(OPEN_QUESTION): "open_questions", id(CLASSIFICATION): "classification"}
-HOOK[id(MULTILABEL)] = "multilabel"
+HOOK |= {id(MULTILABEL): "multilabel", id(REPORT): "reports"}
 OPTION = {"medqa": "{letter} {text}", "medmcqa": "{lower}: {text}.", "mmlu": "{letter}. {text}."}
 OPTION.update(dict.fromkeys(MNIST, "{number}: {text}"))
 
@@ -46,7 +50,12 @@ def full(names):
 
 
 def dataset(task):
-    return task.removesuffix("_5shot").removesuffix("_head")
+    name = task.removesuffix("_5shot")
+    return max((name for name in DATASETS if task.startswith(name)), key=len) if name in VARIANTS else name
+
+
+def is_report(task):
+    return tiny_multimedeval.columns(dataset(task)) is REPORT
 
 
 def rules(name):
@@ -73,6 +82,8 @@ def rules(name):
         return known[name]
     if tiny_multimedeval.columns(name) is OPEN_QUESTION:
         return {"reference": "multimedeval_vqa_head", "robust": "robust_vqa"}
+    if tiny_multimedeval.columns(name) is REPORT:
+        return {"reference": "report_text"}
     return {
         "reference": "multimedeval_class_v0_1_0",
         "reference_head": "multimedeval_class_head",
@@ -86,8 +97,8 @@ def test_names():
     assert all(task_file(name).path.parent.name == "multimedeval" for name in ours)
 
 
-def test_the_group_is_the_paper_without_report_tasks():
-    assert len(PAPER) == 22
+def test_the_group_is_the_paper():
+    assert len(PAPER) == 24
     assert sorted(task_file("multimedeval").members) == sorted(full(PAPER))
     assert "aggregate_metric_list" not in task_config("multimedeval")
 
@@ -106,8 +117,10 @@ def test_replies_are_read_with(task):
     assert file.rules == rules(name)
     assert list(file.rules) == list(rules(name))  # the harness shows rows in this order
     hook = HOOK[id(tiny_multimedeval.columns(name))]
-    assert file.process_results == f"medtasks.hooks.{hook}.process_results"
-    assert file.metric_list == f"medtasks.hooks.{hook}.METRIC_LIST"
+    process = "multimedeval_process_results" if hook == "reports" else "process_results"
+    assert file.process_results == f"medtasks.hooks.{hook}.{process}"
+    metrics = "MULTIMEDEVAL_METRICS" if hook == "reports" else "METRIC_LIST"
+    assert file.metric_list == f"medtasks.hooks.{hook}.{metrics}"
     references = [row for row in file.rules if row.startswith("reference")]
     assert file.option_forms == (dict.fromkeys(references, OPTION[name]) if name in OPTION else {})
 
@@ -119,7 +132,7 @@ def test_what_a_result_says_of_its_task(task):
     assert metadata["dataset"] == task_file(f"multimedeval_{task}").dataset == f"multimedeval_{dataset(task)}"
     assert metadata["protocol"] == ("5-shot" if shots else "zero-shot")
     assert metadata.get("num_fewshot") == (5 if shots else None)
-    assert metadata["prompt"] == ("head" if task.removesuffix("_5shot") in ONLY_AT_HEAD else "paper")
+    assert metadata["prompt"] == PROMPTS.get(task.removesuffix("_5shot"), "paper")
     place, _, commit = metadata["checked_against"].partition(" at ")
     assert place == "https://github.com/corentin-ryr/MultiMedEval"
     assert commit in ("d9ac283", "1873076")
@@ -132,15 +145,19 @@ def test_what_a_result_says_of_its_task(task):
 def test_how_a_task_asks(task):
     config = task_config(f"multimedeval_{task}")
     hooks = "few_shot" if task in FEW_SHOT else "multimedeval_prompts"
+    visual = "few_shot.images" if task in FEW_SHOT else "images.images"
+    if task == "ct_rate_report":
+        hooks, visual = "volumes", "volumes.volumes"
     assert config["doc_to_text"] == f"medtasks.hooks.{hooks}.prompt"
     assert config["doc_to_messages"] == f"medtasks.hooks.{hooks}.messages"
-    assert config["doc_to_visual"] == f"medtasks.hooks.{'few_shot' if task in FEW_SHOT else 'images'}.images"
+    assert config["doc_to_visual"] == f"medtasks.hooks.{visual}"
     assert config["doc_to_target"] == "medtasks.hooks.multimedeval_prompts.target"
     assert config["num_fewshot"] == 0
     assert config["reasoning_tags"] == "none"
     greedy = {"temperature": 0, "do_sample": False, "num_beams": 1, "until": []}
-    assert config["generation_kwargs"] == {"max_new_tokens": 200, **greedy}
-    assert config["model_specific_generation_kwargs"] == {"default": {}, "llava_med": {"max_new_tokens": 1000}}
+    usual, other, its = (1000, "radfm", 200) if is_report(task) else (200, "llava_med", 1000)
+    assert config["generation_kwargs"] == {"max_new_tokens": usual, **greedy}
+    assert config["model_specific_generation_kwargs"] == {"default": {}, other: {"max_new_tokens": its}}
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -167,7 +184,7 @@ def test_made_up_documents_spell_classes_as_the_readers_do():
 def test_readme_names_every_task():
     readme = (tasks_folder() / "multimedeval" / "README.md").read_text(encoding="utf-8")
     named = set(re.findall(r"`(multimedeval\w*)`", readme))
-    assert set(full([*DATASETS, "pad_ufes_20_head"])) | set(TAGS) | {"multimedeval", "multimedeval_5shot"} <= named
+    assert set(full([*DATASETS, *VARIANTS])) | set(TAGS) | {"multimedeval", "multimedeval_5shot"} <= named
 
 
 @pytest.mark.parametrize("name", DATASETS)
@@ -190,7 +207,7 @@ def test_index_of_the_harness(manager):
     assert sorted(name for name, entry in ours.items() if entry["type"] == "task") == sorted(full(TASKS))
     assert [name for name, entry in ours.items() if entry["type"] == "group"] == ["multimedeval"]
     tags = {name: sorted(entry["task"]) for name, entry in ours.items() if entry["type"] == "tag"}
-    few_shot = sorted(f"multimedeval_{name}_5shot" for name in PAPER)
+    few_shot = sorted(full(name for name in FEW_SHOT if name.removesuffix("_5shot") in PAPER))
     assert tags == {**{tag: sorted(full(names)) for tag, names in TAGS.items()}, "multimedeval_5shot": few_shot}
     assert "generate_until" in manager.list_all_tasks()
 
@@ -209,13 +226,14 @@ def test_the_harness_loads_every_task(manager, home, kind):
         assert len(task.eval_docs) == tiny_multimedeval.TEST_ROWS
         assert task.config.task_alias == f"{name} [SAMPLE DATA]" == label(name, task_file(name).dataset)
         doc = task.eval_docs[0]
-        shots = 6 if name.endswith("_5shot") else 1
+        shots = 6 if name.endswith("_5shot") else 8 if "ct_rate" in name else 1  # a scan is shown as eight slices
         if kind == "simple":
             assert len(task.doc_to_visual(doc)) == shots * len(doc["image_files"])
             assert "<img>" not in task.doc_to_text(doc)
         else:
             turns = task.doc_to_messages(doc)
-            assert [turn["role"] for turn in turns] == ["user", "assistant"] * (shots - 1) + ["user"]
+            examples = 5 if name.endswith("_5shot") else 0
+            assert [turn["role"] for turn in turns] == ["user", "assistant"] * examples + ["user"]
             pictures = [part for turn in turns for part in turn["content"] if part["type"] == "image"]
             assert len(pictures) == shots * len(doc["image_files"])
 

@@ -8,10 +8,13 @@ import pytest
 from PIL import Image
 
 from medtasks.data.catalogue import dataset_info
+from medtasks.data.home import home
 from medtasks.data.image_store import ImageStore
 from medtasks.data.multimedeval.medmnist import CLASSES
 from medtasks.data.preparation import Options, Recipe, Row, prepare_recipe
-from medtasks.data.schema import CHOICE, CLASSIFICATION, MULTILABEL, OPEN_QUESTION, Columns
+from medtasks.data.schema import CHOICE, CLASSIFICATION, MULTILABEL, OPEN_QUESTION, REPORT, Columns
+
+from .nifti_files import put_nifti, scan
 
 SKIN = [
     "Basal Cell Carcinoma (BCC)",
@@ -27,6 +30,7 @@ FIVE_FINDINGS = ["Atelectasis", "Cardiomegaly", "Consolidation", "Edema", "Pleur
 HISTORY = "Patient history: smokes False, age 55, gender FEMALE"
 MNIST = {name: list(names) for name, names in CLASSES.items()}
 TEST_ROWS, DEMONSTRATION_ROWS = 4, 5
+REPORTS = ("mimic_cxr_report", "mimic_iii_summary", "mimic_iii_summary_head", "ct_rate_report")
 
 
 def columns(name: str) -> Columns:
@@ -35,6 +39,8 @@ def columns(name: str) -> Columns:
         return CHOICE
     if name in ("vqa_rad", "path_vqa", "slake", "diff_vqa"):
         return OPEN_QUESTION
+    if name in REPORTS:
+        return REPORT
     return MULTILABEL if name in ("mimic_cxr_classification", "chestxray14") else CLASSIFICATION
 
 
@@ -57,6 +63,12 @@ def _own_columns(name: str, number: int) -> dict[str, Any]:
             "context": None,
             "question": f"Which {number}?",
             **_keyed(options, "ABCD"[number % 4]),
+        }
+    if columns(name) is REPORT:
+        return {
+            "context": f"there is {number} mm of fluid." if name.startswith("mimic_iii") else None,
+            "indication": f" Cough since {number} days.\n" if name.startswith("mimic_cxr") else None,
+            "report": f"Heart of normal size. {number} nodules.\n \n No effusion.",
         }
     if columns(name) is OPEN_QUESTION:
         yes, no = ("Yes", "No") if name == "slake" else ("yes", "no")
@@ -83,18 +95,23 @@ def _keyed(options: list[str], answer: str) -> dict[str, Any]:
 
 def pictures(name: str, number: int) -> list[Image.Image]:
     """Return the images of one row; every one has its own width, so that a test can tell them apart."""
-    if columns(name) is CHOICE:
+    if columns(name) is CHOICE or name.startswith("mimic_iii"):
         return []
-    count = 2 if name == "diff_vqa" else 1
+    count = 2 if name in ("diff_vqa", "mimic_cxr_report") else 1
     return [Image.new("L", (10 + 2 * number + position, 8), 20 * number) for position in range(count)]
 
 
 def prepare(name: str, *, demonstrations: bool = True) -> Mapping[str, Any]:
     """Prepare one dataset under ``MEDTASKS_HOME``, by its short name; rows 0-3 are tested, 4-8 are demonstrations."""
+    demonstrations = demonstrations and columns(name) is not REPORT
 
     def rows(first: int, count: int, images: ImageStore) -> Iterator[Row]:
         for number in range(first, first + count):
-            stored = [images.add_pixels(picture) for picture in pictures(name, number)]
+            if name == "ct_rate_report":
+                path = put_nifti(home() / "volumes" / f"{number}.nii.gz", scan(number))
+                stored = [images.add_volume(path)]
+            else:
+                stored = [images.add_pixels(picture) for picture in pictures(name, number)]
             yield Row(f"row {number}", document(name, number), stored)
 
     recipe = Recipe(
@@ -107,10 +124,10 @@ def prepare(name: str, *, demonstrations: bool = True) -> Mapping[str, Any]:
     return prepare_recipe(info, recipe, Options(source=Path(__file__), sample=True)).model_dump()
 
 
-def prepare_all(home: Path, names: list[str]) -> Path:
-    """Prepare several datasets below ``home``."""
+def prepare_all(folder: Path, names: list[str]) -> Path:
+    """Prepare several datasets below ``folder``."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MEDTASKS_HOME", str(home))
+        patch.setenv("MEDTASKS_HOME", str(folder))
         for name in names:
             prepare(name)
-    return home
+    return folder

@@ -1,6 +1,7 @@
 """Decoding images strictly: a cut file is an error, whatever the process is set to."""
 
 import contextlib
+import re
 import struct
 import threading
 import zlib
@@ -50,7 +51,8 @@ def decoded(source: Path | IO[bytes]) -> Image.Image:
     except FileNotFoundError:
         raise
     except _BROKEN as error:
-        raise UnreadableImage(str(error)) from error
+        # Pillow names what it was given, and a stream by its address in memory, which differs from run to run.
+        raise UnreadableImage(re.sub(r" <[^>]* object at 0x[0-9a-f]+>", "", str(error))) from error
 
 
 def is_whole_image(source: Path | IO[bytes]) -> bool:

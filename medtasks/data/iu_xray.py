@@ -37,8 +37,8 @@ _ANNOTATION = "annotation.json"
 _REPORTS, _IMAGES = "NLMCXR_reports.tgz", "NLMCXR_png.tgz"
 _OPEN_I = "https://openi.nlm.nih.gov/imgs/collections"
 _BROKEN = (tarfile.TarError, EOFError, zlib.error)
-_REPORT_FOLDERS = ("ecgen-radiology", "*/ecgen-radiology", ".")
-_IMAGE_FOLDERS = (".", "NLMCXR_png", "images", "png", "*/NLMCXR_png")
+_REPORT_FILES = ("ecgen-radiology/*.xml", "*/ecgen-radiology/*.xml", "*.xml")
+_IMAGE_FILES = ("NLMCXR_png/*.png", "images/*.png", "*/NLMCXR_png/*.png", "*.png")
 
 
 class _Study(NamedTuple):
@@ -106,10 +106,10 @@ def _of_open_i(source: Path, images: ImageStore) -> Iterator[Row]:
 
 def _report_files(source: Path) -> list[tuple[str, bytes]]:
     """Return name and content of all reports, in the order of their numbers."""
-    for pattern in _REPORT_FOLDERS:
-        paths = [path for folder in sorted(source.glob(pattern)) for path in folder.glob("*.xml")]
-        if paths:
-            return sorted(((path.name, path.read_bytes()) for path in paths), key=_number)
+    for pattern in _REPORT_FILES:
+        found = [(path.name, path.read_bytes()) for path in source.glob(pattern)]
+        if found:
+            return sorted(found, key=_number)
     archive = find_file(source, [_REPORTS, f"*/{_REPORTS}"])
     if archive is None:
         raise not_found(source, f"{_REPORTS} of Open-i, no folder ecgen-radiology, and no {_ANNOTATION} of R2Gen")
@@ -140,7 +140,7 @@ def _section(root: ElementTree.Element, label: str) -> str:
 
 def _image_files(source: Path, wanted: set[str], images: ImageStore) -> Callable[[str], StoredImage]:
     """Return what stores an image by its name; images in an archive are stored at once, because it has no index."""
-    folders = [folder for pattern in _IMAGE_FOLDERS for folder in sorted(source.glob(pattern)) if folder.is_dir()]
+    paths = {path.stem: path for pattern in reversed(_IMAGE_FILES) for path in source.glob(pattern)}
     stored: dict[str, StoredImage | UnreadableImage] = {}
     archive = find_file(source, [_IMAGES, f"*/{_IMAGES}"])
     for name, data in _unpacked(archive.path, ".png", wanted) if archive else ():
@@ -150,9 +150,8 @@ def _image_files(source: Path, wanted: set[str], images: ImageStore) -> Callable
             stored[name.removesuffix(".png")] = error
 
     def add(name: str) -> StoredImage:
-        for folder in folders:
-            if (folder / f"{name}.png").is_file():
-                return images.add_file(folder / f"{name}.png")
+        if name in paths:
+            return images.add_file(paths[name])
         found = stored.get(name)
         if found is None:
             raise FileNotFoundError(name)

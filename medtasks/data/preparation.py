@@ -31,8 +31,8 @@ class Options:
         fetch_images: Fetch images that ``source`` lacks (MediConfusion only).
         allow_incomplete: Prepare even if rows have to be left out or are fewer than published; the manifest says so.
         sample: The source is a drawn sample; results say so.
-        allow_changed: Prepare from files that are not the published ones; the manifest's revision says so (MedHEval
-            only).
+        allow_changed: Prepare from files that are not the published ones; the manifest's revision says so (MedHEval and
+            GMAI-MMBench only).
         images: Folder of the images of each source that ``source`` does not hold, by the source's name (MedHEval only).
     """
 
@@ -109,6 +109,8 @@ def prepare_recipe(info: DatasetInfo, recipe: Recipe, options: Options) -> Manif
         images = ImageStore(work)
         documents, causes, outside = _gather(info, recipe.test(source, images))
         demonstrations, notes = _demonstrations(info, recipe, source, images)
+        if not documents:
+            raise _nothing_usable(info, [*causes, *outside])
         left_out = _left_out(info, len(documents), causes, options)
         used = _files([*documents, *demonstrations])
         images.keep_only(used)
@@ -194,12 +196,14 @@ def _demonstrations(
     return documents, []
 
 
+def _nothing_usable(info: DatasetInfo, notes: Sequence[str]) -> SourceError:
+    return SourceError(f"'{info.name}': no usable row in the source ({'; '.join(notes[:_NAMED]) or 'it is empty'})")
+
+
 def _left_out(info: DatasetInfo, rows: int, causes: Sequence[str], options: Options) -> list[str]:
     notes = list(causes)
     if info.rows is not None and rows + len(causes) != info.rows and not options.sample:
         notes.append(f"the source holds {rows + len(causes)} rows, the evaluated set {info.rows}")
-    if not rows:
-        raise SourceError(f"'{info.name}': no usable row in the source ({'; '.join(notes[:_NAMED]) or 'it is empty'})")
     if notes and not options.allow_incomplete:
         more = f" and {len(notes) - _NAMED} more" if len(notes) > _NAMED else ""
         raise SourceError(

@@ -14,5 +14,5 @@ def is_private(dataset: str) -> bool:
     That is so for credentialed datasets, those whose access nobody knows included, unless the user names them:
     ``MEDTASKS_LOG_TEXT=<dataset>[,<dataset>]``.
     """
-    shown = {name.strip() for name in os.environ.get(LOG_TEXT_VARIABLE, "").split(",")}
+    shown = {name.strip() for name in os.environ.get(LOG_TEXT_VARIABLE, "").split(",")} - {""}
     return dataset not in shown and access_of(dataset) is Access.CREDENTIALED

@@ -25,7 +25,8 @@ All other families share these columns:
 ``dataset``        str           name the dataset is prepared under
 ``image_id``       str or null   the same picture (or study, where a question shows several) has the same id
 ``patient_id``     str or null   where the source says whose image it is; results never show it
-``image_files``    list[str]     paths below the dataset's folder, in the order they are shown; may be empty
+``image_files``    list[str]     paths below the dataset's folder, in the order they are shown; may be empty. A volume
+                                 (``.nii.gz``) is a link to the file of the source
 ``image_sha256``   list[str]     of the files' bytes, in the same order
 =================  ============  ==================================================================================
 

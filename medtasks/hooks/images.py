@@ -10,6 +10,7 @@ from medtasks.data.decoding import decoded
 from medtasks.data.mediconfusion import DEMONSTRATIONS
 from medtasks.data.path_of import prepared_folder
 from medtasks.errors import SourceError
+from medtasks.hooks.withheld import hidden_id, is_private_document
 
 
 def images(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Mapping[str, Any] | None = None) -> list[Image.Image]:
@@ -55,4 +56,7 @@ def _open(path: Path, doc: Mapping[str, Any]) -> Image.Image:
     except OSError as error:
         what = "is missing" if isinstance(error, FileNotFoundError) else f"is broken ({error})"
         fix = f"; run 'medtasks data prepare {doc['dataset']}' again" if "dataset" in doc else ""
+        if is_private_document(doc):
+            # Without the cause, which names the file: whoever catches this may log both.
+            raise SourceError(f"an image of sample {hidden_id('doc', doc.get('doc_id'))} cannot be read{fix}") from None
         raise SourceError(f"image {path} of sample {doc.get('doc_id', '?')} {what}{fix}") from error

@@ -93,7 +93,7 @@ def summary_of(note: str, group: str, protocol: Protocol) -> Summary | None:
     if names.count(_IMPRESSION) != 1:
         return None
     impression = texts[names.index(_IMPRESSION)]
-    names.remove(_IMPRESSION)
+    names.remove(_IMPRESSION)  # and not from the texts: the reference's slip
     candidates = (texts[names.index(name)] for name in groups().findings[group] if name in names)
     findings = next(filter(None, candidates), "")
     return Summary(_plain(findings), _plain(impression)) if findings and impression else None

@@ -1,10 +1,10 @@
 r"""Sections of a radiology report, as the official MIMIC-CXR parser finds and names them.
 
-A header is a new line, one blank, capitals and a colon. What stands before the first header is the ``preamble``. Names
-are brought to a common spelling: whole names by a table, then by a main section whose name they contain; then headers
-that name a view (``CHEST, PA AND LATERAL``) are called ``findings``. Sections called impression or findings that hold
-white space only are dropped. Where neither is left, the text behind the first empty line of the last section becomes
-the ``last_paragraph``. Texts are never stripped.
+A header is a line that begins with a blank and goes on in capitals, blanks and ``()/,-`` to a colon with white space
+behind it. What stands before the first header is the ``preamble``. Names are brought to a common spelling: whole names
+by a table, then by a main section whose name they contain; then headers that name a view (``CHEST, PA AND LATERAL``)
+are called ``findings``. Sections called impression or findings that hold white space only are dropped. Where neither is
+left, the text behind the first empty line of the last section becomes the ``last_paragraph``. Texts are never stripped.
 
 Two of the table's entries look like mistakes and are kept: ``ndication`` counts as impression, ``pfi`` as history.
 

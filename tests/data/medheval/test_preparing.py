@@ -1,0 +1,316 @@
+"""Documents of all six sets, and what a user's folders may lack."""
+
+import json
+
+import pytest
+
+from medtasks.data.catalogue import CATALOGUE
+from medtasks.data.dataset_info import Access
+from medtasks.data.home import dataset_folder
+from medtasks.data.preparation import Options
+from medtasks.data.preparers import prepare, verify
+from medtasks.data.schema import CLOSED_QUESTION, COMPONENT_REPORT, OPEN_QUESTION
+from medtasks.errors import UnknownName
+
+from ... import medheval_sources as sources
+
+MM, CXR, CONTEXT = "medheval_visual_mm", "medheval_visual_cxr", "medheval_context"
+
+
+def test_catalogue(infos):
+    assert [info.name for info in infos] == sources.SETS
+    assert sum(len(info.sha256) for info in infos) == 10
+    assert [info.name for info in infos if info.access is Access.PUBLIC] == [MM]
+    assert {info.access for info in infos if info.name != MM} == {Access.CREDENTIALED}
+
+
+@pytest.mark.parametrize("name", sources.SETS)
+def test_documents_have_the_columns_of_their_schema(prepared, name):
+    columns = {
+        "medheval_visual_report": COMPONENT_REPORT,
+        "medheval_knowledge_open": OPEN_QUESTION,
+    }.get(name, CLOSED_QUESTION)
+    manifest, documents = prepared(name)
+    assert manifest.access == CATALOGUE[name].access
+    assert manifest.complete
+    assert len(documents) == len(sources.RECORDS[name])
+    assert all(document.keys() == columns.keys() for document in documents)
+    assert [document["doc_id"].rpartition("/")[2] for document in documents] == [
+        str(record["qid"]) for record in sources.RECORDS[name]
+    ]
+    assert list(verify(name)) == []
+
+
+def test_a_closed_document(prepared):
+    manifest, documents = prepared(MM)
+    assert (manifest.rows, manifest.images) == (13, 4)
+    digest = documents[4]["image_sha256"][0]
+    assert documents[4] == {
+        "doc_id": "MM-VisHal/4",
+        "dataset": MM,
+        "image_id": digest[:16],
+        "patient_id": None,
+        "image_files": [f"images/{digest[:16]}.jpg"],
+        "image_sha256": [digest],
+        "question": "What is it?",
+        "kind": "multi-choice",
+        "choices": "A) Cyst, B) Stone, C) Mass, left side",
+        "options": ["Cyst", "Stone", "Mass, left side"],
+        "answer": "C",
+        "gold": "C",
+        "flags": [],
+        "hallucination": "symptom",
+        "source": "slake",
+        "modality": "CT",
+        "location": "Lung",
+    }
+    assert documents[3]["image_id"] == documents[4]["image_id"] != documents[2]["image_id"]
+    assert (dataset_folder(MM) / f"images/{digest[:16]}.jpg").is_file()
+
+
+def test_keys_and_flags(prepared):
+    _, documents = prepared(MM)
+    keys = [(document["answer"], *document["flags"]) for document in documents]
+    assert keys == [
+        ("A",),
+        ("B",),
+        ("B",),
+        ("B",),
+        ("C",),
+        ("B",),
+        (None, "options_without_text"),
+        ("B",),
+        (None, "gold_several"),
+        (None, "gold_unresolved"),
+        (None, "gold_contradictory"),
+        (None, "gold_unresolved"),
+        ("B", "gold_interpreted"),
+    ]
+    assert documents[6]["options"] == ["A", "B", "C"]
+    types = {"anatomy": 3, "measurement": 2, "symptom": 6, "technique": 2}
+    assert {kind: sum(document["hallucination"] == kind for document in documents) for kind in types} == types
+
+
+def test_sources_and_patients(prepared):
+    _, documents = prepared(CXR)
+    assert [document["source"] for document in documents] == ["iu_xray"] * 3 + ["mimic_cxr"] * 3
+    assert [document["patient_id"] for document in documents] == [None] * 3 + ["10000001", "10000001", "10000002"]
+    assert (documents[4]["options"], documents[4]["flags"]) == ([], ["options_unparsed"])
+    assert (documents[3]["kind"], documents[3]["answer"]) == ("binary", "B")
+
+
+def test_files_without_question_type_are_yes_no(prepared):
+    _, documents = prepared("medheval_knowledge_closed")
+    assert {document["kind"] for document in documents} == {"binary"}
+    assert [document["answer"] for document in documents] == ["B", "A", "B", None]
+    assert {document["hallucination"] for document in documents} == {None}
+
+
+def test_open_sets(prepared):
+    _, reports = prepared("medheval_visual_report")
+    assert (reports[1]["doc_id"], reports[1]["report"]) == ("MIMIC-CXR_pairs/2", "A nodule of 8 mm in the left lung.")
+    assert reports[1]["measurement"] == ["8 mm"]
+    assert reports[0]["measurement"] == []
+    assert reports[0]["question"] == sources.INSTRUCTION
+    _, questions = prepared("medheval_knowledge_open")
+    assert questions[0]["answer"] == "Drugs that lower blood pressure."
+    assert questions[0]["question_type"] == "type4_Knowledge"
+
+
+def test_preparing_twice_is_the_same(prepared):
+    assert prepared(MM) == prepared(MM)
+
+
+@pytest.mark.parametrize("place", ["", "benchmark_data"])
+def test_the_clone_or_its_data_folder(home, clone, place):
+    options = Options(
+        clone / place, allow_changed=True, images={"slake": clone / "images", "vqa_rad": clone / "images"}
+    )
+    assert prepare(MM, options).rows == 13
+
+
+@pytest.mark.parametrize("place", ["images/slake", "slake", "slake/imgs", "imgs", ""])
+def test_where_images_are_found(home, clone, place):
+    (clone / place).mkdir(parents=True, exist_ok=True)
+    for folder in sorted((clone / "images").glob("xmlab*")):
+        folder.rename(clone / place / folder.name)
+    assert prepare(MM, Options(clone, allow_changed=True)).complete
+
+
+def test_physionets_own_folders(home, clone):
+    files = clone.parent / "physionet.org" / "files" / "mimic-cxr-jpg" / "2.1.0" / "files"
+    files.mkdir(parents=True)
+    (clone / "images" / "p10").rename(files / "p10")
+    assert prepare(CONTEXT, Options(clone, allow_changed=True, images={"mimic_cxr": clone.parent})).rows == 4
+
+
+def test_a_folder_that_the_user_names_is_the_only_one(home, clone, refuses, tmp_path):
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    with refuses(f"'{MM}' needs 2 images of SLAKE, and none of them is below {empty}", "--images slake=DIR"):
+        prepare(MM, Options(clone, allow_changed=True, images={"slake": empty}))
+
+
+def test_another_checksum(home, clone, refuses):
+    path = clone / sources.file_of(MM)
+    with refuses(f"{path} is not the file published at 7f7d980", "SHA-256", "--allow-changed"):
+        prepare(MM, Options(clone))
+    assert not dataset_folder(MM).exists()
+    manifest = prepare(MM, Options(clone, allow_changed=True))
+    assert manifest.revision.startswith("7f7d980 with another MM-VisHal.json (SHA-256 ")
+
+
+def test_another_checksum_of_a_file_with_the_same_questions(home, clone, refuses, monkeypatch):
+    from medtasks.data.manifest import file_sha256
+    from medtasks.data.medheval import preparing
+
+    main, other, _ = CATALOGUE[MM].sha256
+    (clone / other).parent.mkdir(parents=True)
+    (clone / other).write_text("[]")
+    published = CATALOGUE[MM].sha256[main]
+    monkeypatch.setattr(preparing, "file_sha256", lambda path: published if path == clone / main else file_sha256(path))
+    with refuses(f"{clone / other} is not the file published"):
+        prepare(MM, Options(clone))
+    (clone / other).unlink()
+    assert prepare(MM, Options(clone)).revision == "7f7d980"
+
+
+def test_images_of_one_source_are_missing(home, clone, refuses):
+    for path in (clone / "images").glob("synpic*"):
+        path.unlink()
+    with refuses(
+        f"'{MM}' needs 2 images of VQA-RAD, and none of them is below {clone}",
+        "give the image folder of VQA-RAD",
+        "--images vqa_rad=DIR",
+        "its 7 questions",
+    ):
+        prepare(MM, Options(clone, allow_changed=True))
+    manifest = prepare(MM, Options(clone, allow_changed=True, allow_incomplete=True))
+    assert (manifest.rows, manifest.complete) == (6, False)
+    assert manifest.left_out == (
+        "MM-VisHal.json: 2 of the 2 images of VQA-RAD are missing, such as synpic7.jpg, and with them 7 questions",
+    )
+
+
+def test_some_images_are_missing_or_broken(home, clone, refuses):
+    (clone / "images" / "synpic8.jpg").unlink()
+    broken = clone / "images" / "xmlab2" / "source.jpg"
+    broken.write_bytes(broken.read_bytes()[:-40])
+    sentences = [
+        *(f"MM-VisHal.json row {row}: its image xmlab2/source.jpg (SLAKE) cannot be read" for row in (4, 5, 6)),
+        "MM-VisHal.json: 1 of the 2 images of VQA-RAD are missing, such as synpic8.jpg, and with them 3 questions",
+    ]
+    with refuses(*sentences[:3], "and 1 more", "--allow-incomplete"):
+        prepare(MM, Options(clone, allow_changed=True))
+    manifest = prepare(MM, Options(clone, allow_changed=True, allow_incomplete=True))
+    assert manifest.left_out == tuple(sentences)
+    assert manifest.rows == 7
+
+
+def test_no_sentence_names_a_patients_image(home, clone):
+    images = sorted((clone / "images" / "p10").rglob("*.jpg"))
+    images[0].unlink()
+    images[1].write_bytes(b"no picture")
+    (clone / "images" / "p10" / "p10000003" / "s50000003").mkdir(parents=True)
+    manifest = prepare(CXR, Options(clone, allow_changed=True, allow_incomplete=True))
+    assert manifest.left_out == (
+        "CXR-VisHal.json row 6: its image (MIMIC-CXR-JPG) cannot be read",
+        "CXR-VisHal.json: 1 of the 2 images of MIMIC-CXR-JPG are missing, and with them 2 questions",
+    )
+
+
+def test_no_image_at_all(home, clone, refuses, tmp_path):
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    with refuses("no usable row in the source"):
+        prepare(CONTEXT, Options(clone, allow_changed=True, allow_incomplete=True, images={"mimic_cxr": empty}))
+
+
+@pytest.mark.parametrize(
+    ("fields", "complaint"),
+    [
+        ({"hallucination_type": "type_5"}, "hallucination_type is 'type_5', and only type_1, type_2, type_3, type_4"),
+        ({"hallucination_type": None}, "hallucination_type is empty and not a text"),
+        ({"question_type": "open"}, "question_type is 'open', and only binary and multi-choice are known"),
+        ({"qid": 0}, "it has the qid 0 of row 1; qids must be unique"),
+        ({"qid": "4"}, "qid is a text and not a whole number"),
+        ({"img_name": "../secret.jpg"}, "img_name has none of the forms xmlab7/x.jpg, synpic7.jpg"),
+        ({"img_name": 4}, "img_name is a number and not a text"),
+        ({"answer": 1.5}, "answer is a number and not a text"),
+        ({"choices": None}, "choices is empty and not a text"),
+    ],
+)
+def test_records_that_make_no_sense(home, clone, rewrite, refuses, fields, complaint):
+    rewrite(MM, lambda records: records[4].update(fields))
+    with refuses(f"MM-VisHal.json row 5: {complaint}"):
+        prepare(MM, Options(clone, allow_changed=True))
+
+
+def test_a_record_without_a_field(home, clone, rewrite, refuses):
+    rewrite(MM, lambda records: records[4].pop("choices"))
+    with refuses("MM-VisHal.json row 5 lacks 'choices'"):
+        prepare(MM, Options(clone, allow_changed=True))
+
+
+@pytest.mark.parametrize("answer", ["a list of texts", {"anatomy": "heart", "measurement": [], "symptom": []}])
+def test_components_of_another_kind(home, clone, rewrite, refuses, answer):
+    rewrite("medheval_visual_report", lambda records: records[1].update(structured_answer=answer))
+    with refuses("MIMIC-CXR_pairs.json row 2"):
+        prepare("medheval_visual_report", Options(clone, allow_changed=True))
+
+
+@pytest.mark.parametrize(("content", "complaint"), [("{}", "is not a list of questions"), ("[{]", "is no JSON")])
+def test_files_of_another_kind(home, clone, refuses, content, complaint):
+    (clone / sources.file_of(MM)).write_text(content)
+    with refuses(f"MM-VisHal.json {complaint}"):
+        prepare(MM, Options(clone, allow_changed=True))
+
+
+def test_the_file_is_missing(home, clone, refuses):
+    (clone / sources.file_of(MM)).unlink()
+    with refuses(f"{clone} holds no benchmark_data/Visual_Misinterpretation_Hallucination/close-ended/MM-VisHal.json"):
+        prepare(MM, Options(clone))
+
+
+def test_nothing_to_prepare_from(home, refuses):
+    with refuses(f"'{CONTEXT}'", "clone of https://github.com/Aofei-Chang/MedHEval", "--source CLONE --images"):
+        prepare(CONTEXT, Options())
+
+
+def test_folders_of_images_that_make_no_sense(home, clone, refuses, tmp_path):
+    with refuses("unknown source of images 'slack'; did you mean 'slake'?", kind=UnknownName):
+        prepare(MM, Options(clone, allow_changed=True, images={"slack": tmp_path}))
+    with refuses(f"the folder of SLAKE images, {tmp_path / 'x'}, does not exist"):
+        prepare(MM, Options(clone, allow_changed=True, images={"slake": tmp_path / "x"}))
+
+
+def test_golden_medheval_published_set(home, test_data):
+    source = test_data / "medheval"
+    manifest = prepare(MM, Options(source))
+    assert (manifest.rows, manifest.images, manifest.complete) == (3610, 494, True)
+    assert (manifest.revision, manifest.left_out) == ("7f7d980", ())
+    from medtasks.data.store import load_documents
+
+    documents = load_documents(MM)
+    published = json.loads(next(source.rglob("MM-VisHal.json")).read_text(encoding="utf-8"))
+    assert [document["doc_id"] for document in documents] == [f"MM-VisHal/{record['qid']}" for record in published]
+    assert sum(document["source"] == "slake" for document in documents) == 1536
+    assert all(
+        (document["question"], document["choices"], document["gold"])
+        == (record["question"], record["choices"], record["answer"])
+        for document, record in zip(documents, published, strict=True)
+    )
+    numbers = dict.fromkeys(("anatomy", "measurement", "symptom", "technique"), 0)
+    for document in documents:
+        numbers[document["hallucination"]] += 1
+    assert list(numbers.values()) == [833, 872, 1297, 608]
+    # Read one by one, see the README: options without text, several options, undecided, contradictory, interpreted.
+    flags = [flag for document in documents for flag in document["flags"]]
+    counted = {flag: flags.count(flag) for flag in dict.fromkeys(flags)}
+    assert counted == {
+        "gold_unresolved": 70,
+        "gold_interpreted": 34,
+        "gold_several": 23,
+        "options_without_text": 6,
+        "gold_contradictory": 2,
+    }

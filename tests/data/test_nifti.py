@@ -1,0 +1,166 @@
+"""NIfTI volumes: which way the slices lie, grey values, and damaged files."""
+
+import gzip
+import struct
+from itertools import permutations, product
+
+import numpy as np
+import pytest
+
+from medtasks.data.decoding import UnreadableImage
+from medtasks.data.nifti import axial, read_header, slice_count
+from medtasks.data.volume_files import axial_slices, is_volume, volume_digests
+
+from ..nifti_files import nifti, put_nifti, scan
+
+# Right, front, head.
+VOXELS = np.arange(24, dtype=np.int16).reshape(2, 3, 4)
+
+
+def slices(data):
+    header = read_header(data)
+    return axial(header, data, list(range(slice_count(header))))
+
+
+def printed(voxels):
+    """Slices of voxels whose axes run to the right, the front and the head, as a radiologist sees them."""
+    return np.stack([voxels[::-1, ::-1, level].T for level in range(voxels.shape[2])])
+
+
+def test_slices_are_seen_from_the_feet():
+    (first, *_), wanted = slices(nifti(VOXELS)), printed(VOXELS)
+    assert (slices(nifti(VOXELS)) == wanted).all()
+    # Top left: the far ends of the axes that run to the patient's right and to the front.
+    assert first[0, 0] == VOXELS[1, 2, 0]
+    assert first.shape == (3, 2)
+
+
+@pytest.mark.parametrize("axes", permutations(range(3)))
+@pytest.mark.parametrize("signs", product((1, -1), repeat=3))
+@pytest.mark.parametrize("order", "<>")
+def test_every_way_a_volume_may_be_stored(axes, signs, order):
+    stored = VOXELS.transpose(axes)
+    directions = np.zeros((3, 3))
+    for axis, (towards, sign) in enumerate(zip(axes, signs, strict=True)):
+        directions[towards, axis] = 0.7 * sign
+        stored = np.flip(stored, axis) if sign < 0 else stored
+    assert (slices(nifti(stored, directions, order=order)) == printed(VOXELS)).all()
+
+
+def test_a_tilted_scan_is_not_resampled():
+    tilted = [[0.9, 0.1, 0.0], [-0.1, 0.8, -0.3], [0.0, 0.3, 2.5]]
+    assert (slices(nifti(VOXELS, tilted)) == printed(VOXELS)).all()
+
+
+@pytest.mark.parametrize(
+    ("rotation", "wanted"),
+    [
+        ((0, 0, 0), printed(VOXELS)),
+        ((0, 0, 1), printed(VOXELS[::-1, ::-1])),  # half a turn about the long axis
+        ((1, 0, 0), printed(VOXELS[:, ::-1, ::-1])),
+        ((0, 0, 2**-0.5), printed(VOXELS.transpose(1, 0, 2)[::-1])),  # a quarter of a turn
+    ],
+)
+def test_rotations(rotation, wanted):
+    assert np.array_equal(slices(nifti(VOXELS, rotation=rotation)), wanted)
+
+
+def test_no_direction_at_all_means_that_columns_run_to_the_left():
+    data = bytearray(nifti(VOXELS))
+    struct.pack_into("<2h", data, 252, 0, 0)
+    assert (slices(bytes(data)) == printed(VOXELS[::-1])).all()
+
+
+@pytest.mark.parametrize("kind", ["u1", "i2", "f4"])
+def test_kinds_of_voxels_and_scaling(kind):
+    voxels = VOXELS.astype(kind)
+    assert (slices(nifti(voxels)) == printed(VOXELS)).all()
+    assert np.allclose(slices(nifti(voxels, scaling=(2, -1))), 2 * printed(VOXELS) - 1)
+    assert (slices(nifti(voxels, scaling=(float("nan"), 5))) == printed(VOXELS)).all()
+
+
+@pytest.mark.parametrize(
+    ("data", "what"),
+    [
+        (b"", "it is no NIfTI file"),
+        (b"\x5c\x01\0\0", "it is no NIfTI file"),
+        (nifti(VOXELS)[:344] + b"ni1\0" + bytes(4), "it is no NIfTI file"),
+        (nifti(VOXELS[..., None].repeat(2, 3)), r"it has the shape \(2, 3, 4, 2\) and is not one volume"),
+        (nifti(VOXELS[0]), r"it has the shape \(3, 4\) and is not one volume"),
+        (nifti(VOXELS)[:70] + b"\x80\0" + nifti(VOXELS)[72:], "its voxels are of type 128 and no plain numbers"),
+    ],
+)
+def test_what_is_no_volume(data, what):
+    with pytest.raises(UnreadableImage, match=what):
+        read_header(data)
+
+
+def test_one_more_axis_of_length_one_is_no_series():
+    assert (slices(nifti(VOXELS[..., None])) == printed(VOXELS)).all()
+
+
+def test_pictures(tmp_path):
+    path = put_nifti(tmp_path / "a.nii.gz", scan(0))
+    pictures = axial_slices(path, 3)
+    assert [picture.mode for picture in pictures] == ["RGB"] * 3
+    assert pictures[0].size == (10, 9)
+    grey = [np.asarray(picture)[..., 0] for picture in pictures]
+    # Levels 1, 3 and 5 of six; the bright block is in levels 1 to 3, its right edge on the picture's left.
+    assert [level.max() for level in grey] == [255, 255, 0]
+    assert (grey[0] == np.where(scan(0)[::-1, ::-1, 1].T > 0, 255, 0)).all()
+    assert np.asarray(axial_slices(path, 1)[0]).max() == 255
+    assert len(axial_slices(path, 20)) == 20
+
+
+def test_a_volume_of_one_value_is_black(tmp_path):
+    path = put_nifti(tmp_path / "a.nii.gz", np.full((3, 3, 3), 7, np.int16))
+    assert {picture.getextrema() for picture in axial_slices(path, 2)} == {((0, 0),) * 3}
+
+
+def test_one_hot_voxel_does_not_make_the_rest_black(tmp_path):
+    voxels = np.full((20, 20, 2), -1000, np.int16)
+    voxels[5:15] = 0
+    voxels[0, 0, 0] = 30_000
+    (picture,) = axial_slices(put_nifti(tmp_path / "a.nii.gz", voxels), 1)
+    assert np.asarray(picture)[10, 10, 0] == 255
+
+
+def test_damaged_files(tmp_path):
+    path = put_nifti(tmp_path / "a.nii.gz", scan(0))
+    whole = path.read_bytes()
+    for damaged in (b"", whole[:-9], whole[:40], b"no gzip", gzip.compress(gzip.decompress(whole)[:-2])):
+        path.write_bytes(damaged)
+        for read in (volume_digests, lambda file: axial_slices(file, 2)):
+            with pytest.raises(UnreadableImage):
+                read(path)
+    path.unlink()
+    for read in (volume_digests, lambda file: axial_slices(file, 2)):
+        with pytest.raises(FileNotFoundError):
+            read(path)
+
+
+def test_digests(tmp_path):
+    path = put_nifti(tmp_path / "a.nii.gz", scan(0))
+    before = volume_digests(path)
+    path.write_bytes(gzip.compress(gzip.decompress(path.read_bytes()), compresslevel=1, mtime=5))
+    after = volume_digests(path)
+    assert (after.voxels, after.file != before.file) == (before.voxels, True)
+
+
+def test_names():
+    assert is_volume("a/b.nii.gz")
+    assert is_volume("B.NII.GZ")
+    assert not is_volume("a.png")
+
+
+def test_the_same_as_nibabel(tmp_path):
+    nibabel = pytest.importorskip("nibabel")
+    noise = np.random.default_rng(1)
+    directions = noise.normal(size=(3, 3)) * 0.2 + np.eye(3)[[2, 0, 1]]
+    path = tmp_path / "a.nii.gz"
+    for image in (nibabel.Nifti1Image, nibabel.Nifti2Image):
+        affine = np.eye(4)
+        affine[:3, :3] = directions
+        nibabel.save(image(noise.normal(size=(4, 5, 6)).astype(np.float32), affine), path)
+        canonical = nibabel.as_closest_canonical(nibabel.load(path)).get_fdata()
+        assert np.allclose(slices(gzip.decompress(path.read_bytes())), printed(canonical), atol=1e-6)

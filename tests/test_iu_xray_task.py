@@ -1,0 +1,83 @@
+"""IU X-Ray's task: what it asks, what it is scored with, and a whole run."""
+
+import math
+import re
+
+import pytest
+
+from medtasks.data.preparation import Options
+from medtasks.data.preparers import prepare
+from medtasks.data.store import load_documents
+from medtasks.hooks.multimedeval_prompts import messages, prompt
+from medtasks.metrics.report_metrics import REPORT_METRICS
+from medtasks.plugin import tasks_folder
+from medtasks.task_files import resolved, task_config, task_file
+
+from . import iu_xray_sources
+
+TASK = "iu_xray_report"
+
+
+@pytest.fixture
+def doc(tmp_path, monkeypatch):
+    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "home"))
+    prepare(TASK, Options(iu_xray_sources.put_r2gen(tmp_path / "source")))
+    return load_documents(TASK)[0]
+
+
+def metrics():
+    return [entry["metric"] for entry in resolved(task_config(TASK)["metric_list"])]
+
+
+def test_it_is_asked_as_mimic_cxr(doc):
+    config, other = task_config(TASK), task_config("multimedeval_mimic_cxr_report")
+    for key in ("lmms_eval_specific_kwargs", "generation_kwargs", "doc_to_text", "doc_to_visual", "doc_to_messages"):
+        assert config[key] == other[key]
+    families = config["lmms_eval_specific_kwargs"]
+    assert prompt(doc, families["llava"]).endswith("for this medical image? <image> <image> ")
+    (turn,) = messages(doc, families["default"])
+    assert [part["type"] for part in turn["content"]] == ["text", "image", "text", "image", "text"]
+
+
+def test_scores_and_rules():
+    assert task_file(TASK).rules == {"reference": "report_text"}
+    assert task_file(TASK).metric_list == "medtasks.hooks.reports.REPORT_METRICS"
+    own = [name for name in metrics() if not name.endswith("_stderr")]
+    assert not [(one, other) for one in own for other in own if one != other and one in other]
+
+
+def test_readme_names_every_metric():
+    readme = (tasks_folder() / "iu_xray" / "README.md").read_text(encoding="utf-8")
+    listed = set(re.findall(r"`(\w+)`", readme.partition("## Metrics")[2].partition("## Compared")[0]))
+    assert listed == {name for name in metrics() if not name.endswith("_stderr")}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("reply", ["", "Report 7.\n\nReport 5.", "肺 " * 5_000], ids=["empty", "paragraphs", "long"])
+def test_a_whole_run(doc, reply):
+    from lmms_eval.api.model import lmms
+    from lmms_eval.evaluator import simple_evaluate
+    from lmms_eval.tasks import TaskManager
+
+    class Saying(lmms):
+        is_simple = True
+
+        def generate_until(self, requests):
+            return [reply for _ in requests]
+
+        def loglikelihood(self, requests):
+            raise NotImplementedError
+
+        def generate_until_multi_round(self, requests):
+            raise NotImplementedError
+
+    results = simple_evaluate(model=Saying(), tasks=[TASK], task_manager=TaskManager())
+    found = {key.partition(",")[0]: value for key, value in results["results"][TASK].items() if "," in key}
+    assert found["invalid_rate"] == float(not reply)
+    needing = {key for info in REPORT_METRICS.values() if info.weights or info.wordnet for key in info.keys}
+    scored = {name: found[name] for name in metrics() if name not in needing and not name.endswith("_stderr")}
+    assert {"bleu_1", "bleu_4", "rouge_l"} <= scored.keys()
+    assert all(math.isfinite(value) for value in scored.values())
+    assert (scored["bleu_1"] > 0) == reply.startswith("Report")
+    if reply.startswith("Report"):  # neither paragraph is cut away: each is the report of one of the two studies
+        assert scored["bleu_1"] == pytest.approx(0.5)
