@@ -45,7 +45,8 @@ def sample_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Point every test at an empty data folder, and at no judge."""
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path_factory.mktemp("home")))
-    for name in [name for name in os.environ if name.startswith(("MEDTASKS_JUDGE_", "MEDTASKS_LABELER"))]:
+    ours = ("MEDTASKS_JUDGE_", "MEDTASKS_TRUSTED_JUDGE", "MEDTASKS_LABELER")
+    for name in [name for name in os.environ if name.startswith(ours)]:
         monkeypatch.delenv(name)
 
 

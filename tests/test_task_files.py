@@ -6,14 +6,22 @@ import re
 import pytest
 import yaml
 
-from medtasks.answers.registry import LABEL_RULES, LIKELIHOOD_RULES, OPEN_RULES, TEXT_RULES
+from medtasks.answers.registry import likelihood_rule, reading_rule
 from medtasks.data.catalogue import CATALOGUE
 from medtasks.errors import UnknownName
 from medtasks.plugin import tasks_folder
 from medtasks.task_files import task_file, task_files
 
 MEDICONFUSION = ["mediconfusion", "mediconfusion_all", "mediconfusion_ff", "mediconfusion_gd", "mediconfusion_ps"]
-PROTOCOLS = {"mediconfusion": {"MC", "GD", "PS", "FF"}, "multimedeval": {"zero-shot", "5-shot"}}
+PROTOCOLS = {
+    "mediconfusion": {"MC", "GD", "PS", "FF"},
+    "multimedeval": {"zero-shot", "5-shot"},
+    "iu_xray": {"zero-shot"},
+    "medheval": {"closed", "closed, by likelihood", "open"},
+    "gmai_mmbench": {
+        *("log-likelihood", "multiple answers, equations 2 and 3", "single choice", "single choice, submission"),
+    },
+}
 FILES = sorted(path for path in tasks_folder().rglob("*") if path.suffix == ".yaml" or path.name.endswith("_yaml"))
 TASKS = [path for path in FILES if path.suffix == ".yaml"]
 IN_FOLDER = {"ids": lambda path: path.name}
@@ -86,7 +94,9 @@ def test_every_task_says_what_it_is(path):
         assert set(config["task"]) <= set(task_files()) - {path.stem}
         return
     assert metadata["protocol"] in PROTOCOLS[path.parent.name]
-    assert re.fullmatch(r"https://\S+ at [0-9a-f]{7,40}", metadata["checked_against"])
+    assert re.fullmatch(
+        r"https://\S+ at [0-9a-f]{7,40}|https://arxiv\.org/abs/\d{4}\.\d{5}", metadata["checked_against"]
+    )
     assert metadata["dataset"] in CATALOGUE
     assert metadata["data"] == f"!function medtasks.data.provenance_of.{metadata['dataset']}"
     assert config["task_alias"] == f"!function medtasks.data.label_of.{path.stem}"
@@ -103,10 +113,10 @@ def test_rules_and_includes_exist(path):
     config = read(path)
     if "include" in config:
         assert (path.parent / config["include"]).is_file()
-    texts = {**TEXT_RULES, **OPEN_RULES, **LABEL_RULES}
-    known = LIKELIHOOD_RULES if config.get("output_type") == "multiple_choice" else texts
-    for rule in task_file(path.stem).rules.values():
-        assert rule in known
+    task = task_file(path.stem)
+    find = likelihood_rule if task.output_type == "multiple_choice" else reading_rule
+    for rule in task.rules.values():
+        assert find(rule).name == rule
 
 
 def test_shared_templates_are_no_tasks():

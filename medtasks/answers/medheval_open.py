@@ -40,7 +40,7 @@ class OpenReply:
 
 
 def medheval_open_reference(reply: str | None) -> OpenReply:
-    """Read a reply as the released code does: as it is for the judge, stripped of characters for all else.
+    """Read a reply as the released code does: whole for the judge, stripped of characters for all else.
 
     For labels, a reply of which nothing is left is taken unstripped, and what is then shorter than ten characters is
     replaced by "No report generated.".
@@ -59,7 +59,7 @@ def medheval_open_reference(reply: str | None) -> OpenReply:
     stripped = text.strip("Assistant:")  # noqa: B005 - this is the published behaviour
     labelled = stripped or text
     return OpenReply(
-        judged=text if text.strip() else "",
+        judged=text.strip(),  # as strict has it for most replies, so that one verdict serves both
         labelled=labelled if len(labelled) >= _SHORTEST_REPORT else NO_REPORT,
         compared=stripped,
         reason=_reason(reply, text),

@@ -1,7 +1,6 @@
 """A closed question of MedHEval, and what a rule reads from the reply to it."""
 
 import enum
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -27,7 +26,7 @@ class ClosedQuestion:
     question: str
     binary: bool
     choices: str
-    options: Sequence[str]
+    options: tuple[str, ...]
     answer: str | None
     gold: str
 

@@ -18,6 +18,7 @@ place of each one. If that is empty all replies are wrong, else an empty reply s
 order of the questions cannot be aggregated over processes, so every reply is read as if the last one were not empty.
 """
 
+import dataclasses
 import difflib
 import itertools
 import re
@@ -98,20 +99,26 @@ def read(reply: str | None, question: ClosedQuestion) -> ClosedReading:
         The reading; a sample that the adapter could not run is wrong, because it has no reply to read.
 
     Example:
-        >>> asked = ClosedQuestion("Is there a mass?", True, "", ["Yes", "No"], "A", "Yes")
+        >>> asked = ClosedQuestion("Is there a mass?", True, "", ("Yes", "No"), "A", "Yes")
         >>> read("I'm sorry, I can't help with that.", asked).correct
         True
     """
-    failed = reply is not None and failure_cause(reply) is not None
-    if question.binary:
-        answer, key = Answer.ok(YES if says_yes(reply or "") else NO), YES if says_yes(question.gold) else NO
-        counted = Counted.SCORED
-    else:
-        options = listed_options(question.choices)
-        answer, key = _chosen(options, reply or ""), _index_letter(_gold_index(options, question.gold))
-        counted = Counted.SCORED if "B" in _labelled(question.choices) else Counted.AVERAGED
-    if failed:
-        return ClosedReading(Answer.invalid(Reason.ADAPTER_FAILED), key, False, counted)
+    said = reply or ""
+    reading = _yes_no(said, question.gold) if question.binary else _option(said, question)
+    if failure_cause(said) is not None:
+        return dataclasses.replace(reading, answer=Answer.invalid(Reason.ADAPTER_FAILED), correct=False)
+    return reading
+
+
+def _yes_no(reply: str, gold: str) -> ClosedReading:
+    value, key = (YES if says_yes(text) else NO for text in (reply, gold))
+    return ClosedReading(Answer.ok(value), key, value == key)
+
+
+def _option(reply: str, question: ClosedQuestion) -> ClosedReading:
+    options = listed_options(question.choices)
+    answer, key = _chosen(options, reply), _index_letter(_gold_index(options, question.gold))
+    counted = Counted.SCORED if "B" in _labelled(question.choices) else Counted.AVERAGED
     return ClosedReading(answer, key, answer.value == key, counted)
 
 

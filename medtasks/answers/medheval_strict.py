@@ -23,7 +23,7 @@ def read(reply: str | None, question: ClosedQuestion) -> ClosedReading:
         question: Its ``options`` and ``answer`` are compared; a yes/no question's text helps to understand statements.
 
     Example:
-        >>> asked = ClosedQuestion("Is there a mass?", True, "", ["Yes", "No"], "A", "Yes")
+        >>> asked = ClosedQuestion("Is there a mass?", True, "", ("Yes", "No"), "A", "Yes")
         >>> read("I'm sorry, I can't help with that.", asked).answer.reason.value
         'refused'
         >>> read("Yes, in the left lobe.", asked).correct

@@ -28,7 +28,8 @@ def read(reply: str | None) -> ReportText:
 
     An empty reply, one of white space, and a sample that the model adapter could not run are all scored as the empty
     text. MultiMedEval at d9ac283 crashes on it; its v0.1.0 scored the words "Invalid Response" instead, which share
-    words with no report but are a text to BERTScore and CheXbert.
+    words with no report but are a text to BERTScore and CheXbert. Half of a surrogate pair, which no tokenizer takes,
+    becomes the replacement character.
 
     Example:
         >>> read("No effusion.")
@@ -36,7 +37,7 @@ def read(reply: str | None) -> ReportText:
         >>> read(None).reason
         <Reason.EMPTY: 'empty'>
     """
-    text = reply or ""
+    text = (reply or "").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if failure_cause(text) is not None:
         return ReportText("", Reason.ADAPTER_FAILED)
     return ReportText(text, Reason.OK) if text.strip() else ReportText("", Reason.EMPTY)

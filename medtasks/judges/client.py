@@ -20,7 +20,7 @@ from tenacity import (
 )
 
 from medtasks.judges.cache import VerdictCache, default_cache_folder, verdict_key
-from medtasks.judges.settings import JudgeSettings, check_access, settings_from_environment
+from medtasks.judges.settings import JudgeSettings, check_access, is_configured, settings_from_environment
 from medtasks.judges.trouble import CircuitBreaker, RemoteTrouble, trouble_of, unreadable
 
 if TYPE_CHECKING:
@@ -212,6 +212,15 @@ def judge_for(dataset: str, access: str) -> Judge:
         return _judge(settings, default_cache_folder())
 
 
+def judge_if_configured(dataset: str, access: str) -> Judge | None:
+    """Return the same as :func:`judge_for`, or ``None`` where the environment names no judge at all.
+
+    For tasks of which only some metrics need a judge. Errors are those of :func:`judge_for`: a judge that is named, but
+    wrongly or one that may not see the dataset, is a mistake to mend and not a judge that is missing.
+    """
+    return judge_for(dataset, access) if is_configured() else None
+
+
 @functools.cache
 def _judge(settings: JudgeSettings, folder: Path) -> Judge:
     return Judge(settings, VerdictCache(folder))
@@ -221,8 +230,10 @@ def _open_client(settings: JudgeSettings) -> "OpenAI":
     # Imported here because it takes a second that a run without a judge should not pay.
     from openai import DefaultHttpxClient, OpenAI
 
-    # Text bound for this machine must not leave it by way of a proxy variable or a redirect.
-    http_client = DefaultHttpxClient(trust_env=not settings.is_local, follow_redirects=False)
+    # Text bound for this machine, or for one the user trusts, must go nowhere else by way of a proxy variable or a
+    # redirect; a proxy cannot read what goes through it to an https endpoint.
+    proxies = not settings.is_local and settings.base_url.startswith("https:")
+    http_client = DefaultHttpxClient(trust_env=proxies, follow_redirects=False)
     return OpenAI(
         base_url=settings.base_url,
         # Never None: the SDK would then send the user's OPENAI_API_KEY to this endpoint.

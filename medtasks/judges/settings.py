@@ -19,6 +19,7 @@ TIMEOUT = "MEDTASKS_JUDGE_TIMEOUT"
 ATTEMPTS = "MEDTASKS_JUDGE_ATTEMPTS"
 REASKS = "MEDTASKS_JUDGE_REASKS"
 ALLOW_REMOTE = "MEDTASKS_JUDGE_ALLOW_REMOTE"
+TRUSTED = "MEDTASKS_TRUSTED_JUDGE"
 
 N = TypeVar("N", int, float)
 
@@ -81,6 +82,11 @@ class JudgeSettings:
         return urlsplit(self.base_url).hostname or ""
 
     @property
+    def origin(self) -> str:
+        """Scheme, host and port of the endpoint: what a user who trusts it has named."""
+        return _origin(self.base_url)
+
+    @property
     def is_local(self) -> bool:
         """Whether the endpoint's host is this machine: ``localhost``, 127.0.0.0/8 or ``::1``."""
         if self.host == "localhost":
@@ -89,6 +95,11 @@ class JudgeSettings:
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
             return False
+
+
+def is_configured(environ: Mapping[str, str] = os.environ) -> bool:
+    """Return whether the user has named a judge, if only in part; tasks that can do without one ask this first."""
+    return any(environ.get(name, "").strip() for name in (BASE_URL, MODEL))
 
 
 def settings_from_environment(environ: Mapping[str, str] = os.environ) -> JudgeSettings:
@@ -132,26 +143,39 @@ def settings_from_environment(environ: Mapping[str, str] = os.environ) -> JudgeS
 def check_access(settings: JudgeSettings, access: str, dataset: str, environ: Mapping[str, str] = os.environ) -> None:
     """Refuse to send credentialed text to another machine.
 
+    Two variables open the guard, for users whose data use agreement covers the endpoint: ``MEDTASKS_TRUSTED_JUDGE``
+    names one endpoint by its base URL, for all datasets, and ``MEDTASKS_JUDGE_ALLOW_REMOTE`` one dataset, for all
+    endpoints. An endpoint is the trusted one if scheme, host and port are the same; a path may differ.
+
     A loopback address is taken at its word: a tunnel behind it is the user's own responsibility.
 
     Args:
         settings: The judge that would be asked.
         access: The dataset's access level: ``public``, ``gated`` or ``credentialed``.
         dataset: The dataset's name, as ``MEDTASKS_JUDGE_ALLOW_REMOTE`` must spell it to override the refusal.
-        environ: Where the override is looked up.
+        environ: Where the overrides are looked up.
 
     Raises:
-        JudgeRefused: When the dataset is credentialed, the endpoint is remote and the user did not name the dataset.
+        JudgeRefused: When the dataset is credentialed, the endpoint is remote and the user named neither of the two.
         UnknownName: When ``access`` is no access level, so that a misspelt one cannot open the guard.
     """
     if access not in _ACCESS_LEVELS:
         raise unknown_name("access level", access, _ACCESS_LEVELS)
     if access != "credentialed" or settings.is_local or environ.get(ALLOW_REMOTE, "").strip() == dataset:
         return
+    trusted = environ.get(TRUSTED, "").strip()
+    if trusted and not _is_url(trusted):
+        raise JudgeRefused(
+            f"{TRUSTED} must look like http(s)://host[:port]/path, without user or query, so no judge is trusted with "
+            f"'{dataset}'; write for example {TRUSTED}={settings.origin}"
+        )
+    if trusted and _origin(trusted) == settings.origin:
+        return
     raise JudgeRefused(
         f"'{dataset}' is credentialed and the judge at {settings.base_url} is not on this machine, so its text is not "
         f"sent there; set {BASE_URL} to an endpoint on this machine such as http://127.0.0.1:8000/v1, or, if your data "
-        f"use agreement allows it, {ALLOW_REMOTE}={dataset}."
+        f"use agreement allows it, {TRUSTED}={settings.origin} for this judge or {ALLOW_REMOTE}={dataset} for this "
+        f"dataset."
     )
 
 
@@ -174,6 +198,12 @@ def _is_url(text: str) -> bool:
         return bool(parts.hostname) and (parts.port is None or parts.port > 0)
     except ValueError:
         return False
+
+
+def _origin(url: str) -> str:
+    parts = urlsplit(url)
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+    return f"{parts.scheme}://{host}:{parts.port or {'http': 80, 'https': 443}[parts.scheme]}"
 
 
 def _is_header_value(text: str) -> bool:

@@ -20,6 +20,7 @@ class MetricInfo:
         keys: Keys of its scores.
         factory: ``module:callable``; called with :class:`ModelSettings` it returns the metric.
         weights: Entries of :data:`medtasks.metrics.weights.WEIGHTS` it needs.
+        wordnet: Whether it needs WordNet, which ``medtasks weights fetch wordnet`` brings.
         higher_is_better: Orientation of all its keys.
     """
 
@@ -28,15 +29,20 @@ class MetricInfo:
     keys: tuple[str, ...]
     factory: str
     weights: tuple[str, ...] = ()
+    wordnet: bool = False
     higher_is_better: bool = True
 
 
 _CHEXBERT = ("chexbert", "bert-base-uncased")
 _RADGRAPH = ("radgraph", "pubmedbert")
 _ROBERTA = ("distilroberta-base",)
-_CHEXBERT_KEYS = tuple(
-    f"chexbert_{labels}_{average}_f1" for labels in ("14", "5") for average in ("micro", "macro", "weighted", "samples")
-)
+
+
+def _chexbert_keys(prefix: str) -> tuple[str, ...]:
+    averages = ("micro", "macro", "weighted", "samples")
+    f1 = (f"{prefix}_{labels}_{average}_f1" for labels in ("14", "5") for average in averages)
+    return (*f1, f"{prefix}_5_accuracy")
+
 
 REPORT_METRICS: Mapping[str, MetricInfo] = MappingProxyType(
     {
@@ -50,7 +56,7 @@ REPORT_METRICS: Mapping[str, MetricInfo] = MappingProxyType(
             ),
             MetricInfo(
                 "corpus_bleu",
-                "BLEU of the whole corpus, by sacrebleu",
+                "BLEU of the whole corpus by sacrebleu, 0 to 1",
                 ("corpus_bleu",),
                 "medtasks.metrics.report_bleu:corpus_bleu",
             ),
@@ -59,6 +65,12 @@ REPORT_METRICS: Mapping[str, MetricInfo] = MappingProxyType(
                 "BLEU-2 as CXR-Report-Metric computes it",
                 ("radcliq_bleu_2",),
                 "medtasks.metrics.report_bleu:radcliq_bleu",
+            ),
+            MetricInfo(
+                "medheval_bleu",
+                "mean of sentence BLEU-4, smoothed by method 4, as MedHEval",
+                ("method4_bleu",),
+                "medtasks.metrics.answer_texts:medheval_bleu",
             ),
             MetricInfo(
                 "rouge",
@@ -73,7 +85,11 @@ REPORT_METRICS: Mapping[str, MetricInfo] = MappingProxyType(
                 "medtasks.metrics.rouge:stemmed_rouge",
             ),
             MetricInfo(
-                "meteor", "METEOR in NLTK's formula with WordNet", ("meteor",), "medtasks.metrics.meteor:meteor"
+                "meteor",
+                "METEOR in NLTK's formula with WordNet",
+                ("meteor",),
+                "medtasks.metrics.meteor:meteor",
+                wordnet=True,
             ),
             MetricInfo(
                 "meteor_without_synonyms",
@@ -83,7 +99,7 @@ REPORT_METRICS: Mapping[str, MetricInfo] = MappingProxyType(
             ),
             MetricInfo(
                 "bertscore",
-                "BERTScore of distilroberta-base, layer 5; raw, and rescaled as RadCliQ takes it",
+                "BERTScore F1 of distilroberta-base, layer 5, raw and rescaled",
                 ("bertscore_f1", "rescaled_bertscore_f1"),
                 "medtasks.metrics.bertscore.metric:bertscore",
                 _ROBERTA,
@@ -96,6 +112,13 @@ REPORT_METRICS: Mapping[str, MetricInfo] = MappingProxyType(
                 _ROBERTA,
             ),
             MetricInfo(
+                "medheval_bertscore",
+                "BERTScore of roberta-large, layer 17, raw and without idf, as MedHEval",
+                ("roberta_large_precision", "roberta_large_recall", "roberta_large_f1"),
+                "medtasks.metrics.answer_texts:medheval_bertscore",
+                ("roberta-large",),
+            ),
+            MetricInfo(
                 "chexbert",
                 "cosine of CheXbert's vectors",
                 ("chexbert_similarity",),
@@ -105,8 +128,15 @@ REPORT_METRICS: Mapping[str, MetricInfo] = MappingProxyType(
             MetricInfo(
                 "f1_chexbert",
                 "F1 of CheXbert's labels, uncertain as positive",
-                _CHEXBERT_KEYS,
+                _chexbert_keys("chexbert"),
                 "medtasks.metrics.chexbert.metric:f1_chexbert",
+                _CHEXBERT,
+            ),
+            MetricInfo(
+                "f1_chexbert_certain",
+                "F1 of CheXbert's labels, uncertain as negative",
+                _chexbert_keys("chexbert_certain"),
+                "medtasks.metrics.chexbert.metric:f1_chexbert_certain",
                 _CHEXBERT,
             ),
             MetricInfo(

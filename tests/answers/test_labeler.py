@@ -1,4 +1,4 @@
-"""Findings read by a user's labeler, and what its absence and its faults come to."""
+"""Findings read by CheXbert or by a user's labeler, and what its absence and its faults come to."""
 
 import importlib
 import textwrap
@@ -9,11 +9,16 @@ from loguru import logger
 from medtasks.answers import chexbert_labels as rule_module
 from medtasks.answers import labeler as labeler_module
 from medtasks.answers.answer import Reason
-from medtasks.answers.chexbert_labels import chexbert_labels
+from medtasks.answers.chexbert_labels import chexbert_labels, from_labels, label_replies
 from medtasks.answers.failure import failed_reply
-from medtasks.answers.labeler import CONDITIONS, Finding, findings, labeler
+from medtasks.answers.labeler import CONDITIONS, Finding, findings, findings_of, label_texts, labeler
 from medtasks.answers.registry import label_rule
 from medtasks.errors import LabelerError
+from medtasks.metrics.chexbert import network as network_module
+from medtasks.metrics.chexbert.encoder import Chexbert
+from medtasks.metrics.model_settings import ModelSettings
+
+from .. import tiny_chexbert
 
 NAMES = ["Atelectasis", "Cardiomegaly", "Consolidation", "Edema", "Pleural Effusion"]
 KEYWORDS = """
@@ -50,6 +55,7 @@ def warned():
 @pytest.fixture(autouse=True)
 def _fresh_process(monkeypatch):
     monkeypatch.delenv("MEDTASKS_LABELER", raising=False)
+    monkeypatch.delenv("MEDTASKS_WEIGHTS", raising=False)
     labeler_module._built.cache_clear()
     rule_module._report_once.cache_clear()
 
@@ -203,3 +209,135 @@ def test_a_condition_the_labeler_does_not_know_is_no_label(install, warned):
 def test_numbers_are_findings(install):
     install("import numpy\n\ndef factory():\n    return lambda texts: [{'Edema': numpy.int64(1), 'Fracture': 3}]")
     assert findings("text", ["Edema", "Fracture"]) == (Finding.POSITIVE, Finding.UNCERTAIN)
+
+
+REPLIES = ["There is edema.", "", "no cardiomegaly", None, failed_reply("edema"), "possible consolidation", "edema"]
+COUNTING = (
+    KEYWORDS
+    + """
+    calls = []
+
+    def counting():
+        return counted
+
+    def counted(texts):
+        calls.append(list(texts))
+        return label(texts)
+    """
+)
+
+
+def values(replies, names=NAMES):
+    return [
+        from_labels(reply, labels, names).values for reply, labels in zip(replies, label_replies(replies), strict=True)
+    ]
+
+
+def test_all_replies_are_labelled_in_one_call(install):
+    name = install(COUNTING, factory="counting")
+    assert values(REPLIES) == [chexbert_labels(reply, NAMES).values for reply in REPLIES]
+    calls = importlib.import_module(name).calls
+    # One for all that say something, then one for each of these.
+    assert calls == [
+        ["There is edema.", "no cardiomegaly", "possible consolidation", "edema"],
+        *([t] for t in calls[0]),
+    ]
+
+
+def test_nothing_to_label_asks_nobody(install, warned):
+    install("def factory():\n    raise AssertionError")
+    assert label_replies(["", None, failed_reply("edema")]) == [None] * 3
+    assert label_replies([]) == label_texts([]) == findings_of([], NAMES) == warned == []
+
+
+def test_in_a_batch_an_error_costs_its_text_alone(install, warned):
+    install(
+        KEYWORDS
+        + """
+    def choosy():
+        return picky
+
+    def picky(texts):
+        if any("Doe" in text for text in texts):
+            raise RuntimeError(f"cannot tokenise {texts}")
+        return label(texts)
+    """,
+        factory="choosy",
+    )
+    assert values(["edema", REPLY, "cardiomegaly"]) == [(0, 0, 0, 1, 0), None, (0, 1, 0, 0, 0)]
+    assert len(warned) == 1
+    assert not [word for word in ("Doe", "edema", "tokenise") if word in warned[0]]
+    with pytest.raises(LabelerError, match="the labeler raised RuntimeError"):
+        findings_of(["edema", REPLY], NAMES)
+
+
+def test_a_labeler_for_one_text_at_a_time_is_asked_one_by_one(install):
+    install(KEYWORDS + "\n    def single():\n        return lambda texts: label(texts[:1])", factory="single")
+    assert findings_of(["edema", "no edema"], ["Edema"]) == [(Finding.POSITIVE,), (Finding.NEGATIVE,)]
+
+
+@pytest.fixture
+def chexbert(tmp_path, monkeypatch):
+    """CheXbert in miniature where 'medtasks weights fetch' puts it, and how often it is loaded."""
+    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
+    monkeypatch.setenv("MEDTASKS_METRICS_DEVICE", "cpu")
+    tiny_chexbert.write_fetched(tmp_path / "weights")
+    loads = []
+    original = network_module.load_network
+    monkeypatch.setattr(network_module, "load_network", lambda *files: loads.append(files) or original(*files))
+    return loads
+
+
+def test_without_another_labeler_chexbert_labels(chexbert):
+    texts = ["There is edema.", "no effusion", "heart 12", "clear"]
+    readings = Chexbert(ModelSettings(device="cpu", cache=None, progress=False))(texts)
+    wanted = [tuple(Finding(number) for number in reading.classes) for reading in readings]
+    assert findings_of(texts, CONDITIONS) == wanted
+    assert len(set(wanted)) > 1
+    places = [CONDITIONS.index(name) for name in NAMES]
+    assert values(texts) == [tuple(int(row[place] == 1) for place in places) for row in wanted]
+    assert {value for row in values(texts) for value in row} == {0, 1}
+    assert labeler() is labeler()
+
+
+def test_chexbert_is_loaded_once_for_all_replies_and_not_again_for_known_ones(chexbert):
+    replies = [f"edema {number}" for number in range(40)]
+    label_replies(replies)
+    assert len(chexbert) == 1
+    assert chexbert_labels(replies[7], NAMES).reason is Reason.OK
+    label_replies(replies[::-1])
+    assert len(chexbert) == 1
+
+
+def test_damaged_weights_are_tried_once_for_all_replies(chexbert, warned, tmp_path):
+    checkpoint = tmp_path / "weights" / "chexbert" / "chexbert.pth"
+    checkpoint.write_bytes(checkpoint.read_bytes()[:1000])
+    assert label_replies(["edema", "no edema", "heart"]) == [None] * 3
+    assert len(chexbert) == 1
+    assert len(warned) == 1
+    assert "chexbert.pth is damaged" in warned[0]
+
+
+@pytest.mark.parametrize("missing", ["chexbert", "bert-base-uncased"])
+def test_without_weights_one_sentence_names_both_ways_out(chexbert, tmp_path, missing):
+    (tmp_path / "weights" / missing).rename(tmp_path / "elsewhere")
+    with pytest.raises(LabelerError) as caught:
+        labeler()
+    message = str(caught.value)
+    assert "none is configured; run 'medtasks weights fetch chexbert bert-base-uncased'" in message
+    assert "MEDTASKS_LABELER=module:factory" in message
+    assert str(tmp_path / "weights" / missing) in message
+    (tmp_path / "elsewhere").rename(tmp_path / "weights" / missing)
+    assert findings("edema", NAMES)  # fetched meanwhile
+
+
+def test_a_labeler_that_is_named_goes_before_chexbert(chexbert, install):
+    install(KEYWORDS)
+    assert findings("possible edema", ["Edema"]) == (Finding.UNCERTAIN,)
+    assert chexbert == []
+
+
+def test_settings_that_are_not_known_are_the_cause(chexbert, monkeypatch, warned):
+    monkeypatch.setenv("MEDTASKS_METRICS_DTYPE", "float8")
+    assert chexbert_labels("edema", NAMES).reason is Reason.JUDGE_FAILED
+    assert "MEDTASKS_METRICS_DTYPE=float8 is not known" in warned[0]

@@ -156,6 +156,6 @@ def key():
 
 @pytest.fixture(autouse=True)
 def clean_environment(monkeypatch, tmp_path):
-    for name in [name for name in os.environ if name.startswith("MEDTASKS_JUDGE_")]:
+    for name in [name for name in os.environ if name.startswith(("MEDTASKS_JUDGE_", "MEDTASKS_TRUSTED_JUDGE"))]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "home"))

@@ -1,0 +1,436 @@
+"""Open tasks of MedHEval in the harness: records without text, metrics of judges and labels, and what lacks them."""
+
+import itertools
+import json
+import math
+import pickle
+import random
+from types import SimpleNamespace
+
+import pytest
+from loguru import logger
+
+from medtasks.answers.failure import failed_reply
+from medtasks.answers.labeler import CONDITIONS, Finding
+from medtasks.errors import JudgeNotConfigured, JudgeRefused, LabelerError
+from medtasks.hooks import (
+    answer_texts,
+    knowledge_hallucination,
+    label_hallucination,
+    optional_judge,
+    visual_hallucination,
+)
+from medtasks.hooks.filters import ReadWith
+from medtasks.judges.client import Verdict
+
+REFERENCE, STRICT = "medheval_open_reference", "medheval_open_strict"
+QUESTION = {
+    "dataset": "medheval_knowledge_open",
+    "image_id": "i1",
+    "patient_id": "p1",
+    "question": "What treats it?",
+    "answer": "Rest and fluids.",
+}
+REPORT = {
+    "dataset": "medheval_visual_report",
+    "image_id": "i1",
+    "patient_id": "p1",
+    "question": "Report.",
+    "report": "The heart is enlarged.",
+    "anatomy": ["heart"],
+    "measurement": [],
+    "symptom": ["enlarged heart"],
+}
+
+
+class ScriptedJudge:
+    """Answers each kind of prompt with a text, or fails where there is none."""
+
+    def __init__(self, **texts):
+        self.texts, self.asked = texts, []
+        self.settings = SimpleNamespace(model="scripted", temperature=0.0)
+
+    def ask(self, system, user, parse, *, prompt_version=1):
+        kind = "components" if "recall_number" in system else "severity" if "range[0, 5]" in system else "correctness"
+        self.asked.append((kind, system, user))
+        text = self.texts.get(kind)
+        value = None if text is None else parse(text if isinstance(text, str) else text(user))
+        return Verdict(value, None if value is not None else "no", False, text or "")
+
+
+@pytest.fixture
+def warned():
+    messages = []
+    optional_judge._warn_once.cache_clear()
+    sink = logger.add(lambda message: messages.append(message.record["message"]), level="WARNING")
+    yield messages
+    logger.remove(sink)
+
+
+@pytest.fixture
+def judge(monkeypatch):
+    """Put a judge in the place of the configured one."""
+
+    def install(**texts):
+        scripted = ScriptedJudge(**texts)
+        for module in (knowledge_hallucination, visual_hallucination):
+            monkeypatch.setattr(module, "scoring_judge", lambda doc: scripted)
+        return scripted
+
+    return install
+
+
+@pytest.fixture(autouse=True)
+def _fresh():
+    answer_texts._scores.cache_clear()
+    label_hallucination._scores.cache_clear()
+
+
+def knowledge(reply, number=1, rule=STRICT, process=knowledge_hallucination.process_results, **more):
+    doc = {**QUESTION, "doc_id": f"q/{number}", "patient_id": f"p{number}", **more}
+    return process(doc, ReadWith(rule).apply([[reply]], None))
+
+
+def report(reply, number=1, rule=STRICT, process=visual_hallucination.process_results, **more):
+    doc = {**REPORT, "doc_id": f"r/{number}", "patient_id": f"p{number}", **more}
+    return process(doc, ReadWith(rule).apply([[reply]], None))
+
+
+def values(module, samples):
+    """Every metric of a task over the samples, by name."""
+    return {
+        entry["metric"]: entry["aggregation"]([sample[entry["metric"]] for sample in samples])
+        for entry in module.METRIC_LIST
+        if entry["metric"] not in answer_texts.NAMES and entry["metric"] not in label_hallucination.NAMES
+    }
+
+
+def components(**counts):
+    found = {name: counts.get(name, (0, 0)) for name in ("anatomy", "symptom", "measurement")}
+    named = {name: {"recall_number": right, "wrong_number": wrong} for name, (right, wrong) in found.items()}
+    return json.dumps({"model_1": named})
+
+
+@pytest.mark.parametrize("module", [knowledge_hallucination, visual_hallucination])
+def test_no_metric_s_name_is_part_of_another_s(module):
+    names = [entry["metric"] for entry in module.METRIC_LIST]
+    assert len(set(names)) == len(names)
+    plain = [name for name in names if not name.endswith("_stderr")]
+    assert {name.removesuffix("_stderr") for name in names} == set(plain)
+    assert [(a, b) for a, b in itertools.permutations(plain, 2) if a in b] == []
+
+
+def test_two_judges_read_every_answer(judge):
+    asked = judge(correctness='{"model_1": 1}', severity='{"model_1": 2}').asked
+    record = knowledge("Assistant: Rest.")["knowledge_rate"]
+    assert (record["correct"], record["severity"], record["reason"]) == (1, 2, "ok")
+    assert record["judge"] == "scripted, temperature 0"
+    assert [name.split()[0] for name in record["judge_prompts"]] == ["correctness_single", "severity_single"]
+    assert [kind for kind, *_ in asked] == ["correctness", "severity"]
+    assert all('"model_1": "Rest."' in user for _, _, user in asked)
+    assert not any("eleven" in system for _, system, _ in asked)
+    knowledge("Rest.", process=knowledge_hallucination.process_results_eleven)
+    assert "eleven different models" in asked[2][1]
+    assert "multiple different models" in asked[3][1]
+
+
+def test_the_reference_rule_judges_the_whole_reply(judge):
+    asked = judge(correctness='{"model_1": 1}', severity='{"model_1": 2}').asked
+    samples = knowledge("Assistant: Atelectasis", rule=REFERENCE)
+    assert all('"model_1": "Assistant: Atelectasis"' in user for _, _, user in asked)
+    assert samples["method4_bleu"]["reply"].text == " Atelec"
+    assert knowledge("Assistant: Atelectasis")["method4_bleu"]["reply"].text == "Atelectasis"
+
+
+def test_rate_and_score(judge):
+    right = {"One.": 1, "Two.": 0, "Three.": 1, "Four.": 0}
+    judge(
+        correctness=lambda user: json.dumps({"model_1": next(v for k, v in right.items() if f'"{k}"' in user)}),
+        severity=lambda user: json.dumps({"model_1": 0 if '"One."' in user else 4}),
+    )
+    found = values(knowledge_hallucination, [knowledge(reply, n) for n, reply in enumerate(right)])
+    assert (found["knowledge_rate"], found["answers_judged"]) == (0.5, 4)
+    assert (found["hallucination_score"], found["answers_scored"]) == (3.0, 4)
+    assert found["knowledge_rate_stderr"] == pytest.approx(math.sqrt(1 / 12))
+    assert found["hallucination_score_stderr"] == pytest.approx(1.0)
+    assert (found["judge_failed_rate"], found["invalid_rate"]) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("reply", "reason"),
+    [("", "empty"), (" \n\t", "empty"), (failed_reply("out of memory"), "adapter_failed"), ("<think>so", "truncated")],
+)
+def test_a_reply_that_says_nothing_is_the_worst_without_asking(judge, reply, reason):
+    scripted = judge(correctness='{"model_1": 1}', severity='{"model_1": 0}')
+    silent, said = knowledge(reply, 1), knowledge("Rest.", 2)
+    assert len(scripted.asked) == 2
+    assert silent["knowledge_rate"]["reason"] == reason
+    found = values(knowledge_hallucination, [silent, said])
+    assert (found["knowledge_rate"], found["hallucination_score"], found["invalid_rate"]) == (0.5, 2.5, 0.5)
+
+
+def test_a_judge_that_fails_is_left_out_and_counted(judge):
+    judge(correctness=lambda user: '{"model_1": 0}' if '"Two."' in user else "{}", severity='{"model_1": 9}')
+    samples = [knowledge(reply, n) for n, reply in enumerate(["One.", "Two.", "Three."])]
+    assert {sample["knowledge_rate"]["reason"] for sample in samples} == {"judge_failed"}
+    found = values(knowledge_hallucination, samples)
+    assert (found["knowledge_rate"], found["answers_judged"]) == (1.0, 1)
+    assert math.isnan(found["hallucination_score"])
+    assert found["answers_scored"] == 0
+    assert (found["judge_failed_rate"], found["invalid_rate"]) == (1.0, 0.0)
+
+
+def test_empty_replies_do_not_stand_for_replies_that_nobody_judged(judge):
+    judge()
+    found = values(knowledge_hallucination, [knowledge("", 1), knowledge("Rest.", 2)])
+    assert math.isnan(found["knowledge_rate"])
+    assert math.isnan(found["hallucination_score"])
+    assert (found["answers_judged"], found["judge_failed_rate"], found["invalid_rate"]) == (0, 0.5, 0.5)
+
+
+def test_without_a_judge_the_task_runs(warned):
+    samples = [knowledge("Rest.", 1), knowledge("", 2), knowledge("Fluids.", 3)]
+    found = values(knowledge_hallucination, samples)
+    assert math.isnan(found["knowledge_rate"])
+    assert math.isnan(found["knowledge_rate_stderr"])
+    assert found["judge_failed_rate"] == pytest.approx(2 / 3)
+    assert [text for text in warned if "No judge is configured" in text] == [optional_judge._MISSING]
+
+
+@pytest.mark.parametrize("module", [knowledge_hallucination, visual_hallucination])
+def test_no_samples(module):
+    found = {entry["metric"]: entry["aggregation"]([]) for entry in module.METRIC_LIST}
+    assert all(math.isnan(value) or value == 0 for value in found.values())
+    assert not any(value == 0 for name, value in found.items() if "rate" in name or "chair" in name)
+
+
+def test_components_are_summed_over_reports(judge):
+    judge(
+        components=lambda user: (
+            components(anatomy=(1, 1), symptom=(0, 2))
+            if '"One report."' in user
+            else components(anatomy=(8, 0), symptom=(2, 0))
+        )
+    )
+    samples = [report("One report.", 1), report("Another report.", 2)]
+    found = values(visual_hallucination, samples)
+    assert (found["chair_judge_anatomy"], found["mentions_anatomy"]) == (0.1, 10)
+    assert (found["chair_judge_symptom"], found["mentions_symptom"]) == (0.5, 4)
+    assert math.isnan(found["chair_judge_measurement"])
+    assert found["mentions_measurement"] == 0
+    assert found["chair_judge_anatomy_stderr"] > 0
+    assert samples[0]["chair_judge_anatomy"]["components"] == {
+        "anatomy": [1, 1],
+        "symptom": [0, 2],
+        "measurement": [0, 0],
+    }
+
+
+def test_the_judge_of_reports_sees_the_published_components(judge):
+    asked = judge(components=components()).asked
+    report("Heart.")
+    truth = '{"structured_ground_truth": {"anatomy": ["heart"], "symptom": ["enlarged heart"], "measurement": []}'
+    assert truth in asked[0][2]
+    assert "eleven" not in asked[0][1]
+    report("Heart.", process=visual_hallucination.process_results_eleven)
+    assert "eleven models" in asked[1][1]
+
+
+def test_a_failed_judge_of_reports_invents_nothing(judge):
+    judge(components="{}")
+    found = values(visual_hallucination, [report("Heart.", 1), report("", 2)])
+    assert all(math.isnan(found[f"chair_judge_{aspect}"]) for aspect in ("anatomy", "symptom", "measurement"))
+    assert (found["judge_failed_rate"], found["invalid_rate"]) == (0.5, 0.5)
+
+
+@pytest.mark.parametrize("kind", ["knowledge", "report"])
+def test_order_and_ranks_change_nothing(judge, kind):
+    judge(
+        correctness=lambda user: json.dumps({"model_1": len(user) % 2}),
+        severity=lambda user: json.dumps({"model_1": len(user) % 6}),
+        components=lambda user: components(anatomy=(len(user) % 5, len(user) % 3), symptom=(1, 1)),
+    )
+    make, module = {
+        "knowledge": (knowledge, knowledge_hallucination),
+        "report": (report, visual_hallucination),
+    }[kind]
+    samples = [make("word " * number, number // 2) for number in range(12)]
+    whole = values(module, samples)
+    shuffled = random.Random(3).sample(samples, 12)
+    ranks = pickle.loads(pickle.dumps(samples[1::2])) + samples[::2]
+    assert repr(values(module, shuffled)) == repr(values(module, ranks)) == repr(whole)
+
+
+def test_records_hold_no_text(judge, monkeypatch):
+    judge(correctness='{"model_1": 1}', severity='{"model_1": 1}', components=components())
+    canary = "Canary Example"
+    one = knowledge(f"{canary} says so", question=canary, answer=canary, patient_id=canary, image_id=canary)
+    two = report(f"{canary} says so", report=canary, symptom=[canary], patient_id=canary, image_id=canary)
+    for sample in (one, two):
+        written = json.dumps(sample, default=str) + repr(sample)
+        assert "Canary" not in written
+        assert {"doc", "target", "arguments", "resps", "filtered_resps"} <= sample.keys()
+
+
+@pytest.mark.parametrize("rule", [REFERENCE, STRICT])
+@pytest.mark.parametrize("reply", ["word " * 5000, "Herzgröße: normal 心脏", "\ud800", "{}" * 50, "\x00", "Assistant:"])
+def test_odd_replies_are_scored(judge, rule, reply):
+    judge(correctness='{"model_1": 0}', severity='{"model_1": 5}', components=components(anatomy=(1, 0)))
+    for module, make in ((knowledge_hallucination, knowledge), (visual_hallucination, report)):
+        found = values(module, [make(reply, 1, rule), make(reply, 2, rule)])
+        assert all(isinstance(value, float | int) for value in found.values())
+        assert found["judge_failed_rate"] == 0
+
+
+# Labels
+
+
+def label(**found):
+    """The findings of a text: blank but for what is named."""
+    return {name: Finding[found.get(name.replace(" ", "_"), "BLANK")] for name in CONDITIONS}
+
+
+SAID = {
+    "The heart is enlarged.": label(Cardiomegaly="POSITIVE", Edema="NEGATIVE", Fracture="UNCERTAIN"),
+    "Right report.": label(Cardiomegaly="POSITIVE", Edema="NEGATIVE", Fracture="POSITIVE"),
+    "Wrong report.": label(Cardiomegaly="NEGATIVE", Edema="POSITIVE", Pneumonia="POSITIVE", No_Finding="POSITIVE"),
+    "No report generated.": label(No_Finding="POSITIVE"),
+}
+
+
+@pytest.fixture
+def labeled(monkeypatch):
+    """Put a labeler in the place of the configured one; returns the batches it was given."""
+    batches = []
+
+    def labels_of(texts):
+        batches.append(list(texts))
+        return [SAID[text] for text in texts]
+
+    monkeypatch.setattr(label_hallucination, "label_texts", labels_of)
+    return batches
+
+
+def label_values(samples):
+    return {
+        entry["metric"]: entry["aggregation"]([sample[entry["metric"]] for sample in samples])
+        for entry in label_hallucination.METRIC_LIST
+    }
+
+
+def test_labels_of_all_reports_come_from_one_call(labeled):
+    found = label_values([report("Right report.", 1), report("Wrong report.", 2)])
+    assert labeled == [["Right report.", "The heart is enlarged.", "Wrong report."]]
+    # Right: TP, TN. Wrong: FN, FP, and two findings of which the reference says nothing.
+    assert found["reports_labelled"] == 2
+    assert (found["chair_label"], found["mentions_label"]) == (2 / 6, 6)
+    assert (found["label_recall"], found["positives_label"]) == (1 / 2, 2)
+    assert (found["label_specificity"], found["negatives_decided"]) == (1 / 2, 2)
+    assert (found["label_accuracy"], found["labels_decided"]) == (2 / 4, 4)
+    assert found["chair_label_stderr"] > 0
+
+
+def test_a_short_report_is_no_report_under_the_reference_rule_only(labeled):
+    assert report("Heart.", rule=REFERENCE)["chair_label"]["reply"].text == "No report generated."
+    assert report("Heart.", rule=STRICT)["chair_label"]["reply"].text == "Heart."
+    reference = label_values([report("", 1, REFERENCE)])
+    assert (reference["mentions_label"], reference["chair_label"]) == (1, 0)  # "No Finding" is a mention
+    label_hallucination._scores.cache_clear()
+    strict = label_values([report("", 1, STRICT)])
+    assert labeled[-1] == ["The heart is enlarged."]
+    assert strict["mentions_label"] == 0
+    assert math.isnan(strict["chair_label"])
+    assert strict["label_recall"] == 0
+
+
+def test_without_a_labeler_the_other_metrics_stay(warned):
+    samples = [report("Right report.", 1), report("Wrong report.", 2)]
+    found = label_values(samples)
+    assert found["reports_labelled"] == 0
+    assert all(math.isnan(found[name]) for name in ("chair_label", "chair_label_stderr", "label_recall"))
+    said = [text for text in warned if "metrics of labels" in text]
+    assert len(said) == 1
+    assert "2 of 2 reports" in said[0]
+    assert "medtasks score" in said[0]
+    assert "\n" not in said[0]
+
+
+def test_a_text_that_cannot_be_labelled_costs_its_report_only(monkeypatch, warned):
+    def labels_of(texts):
+        return [SAID.get(text, LabelerError("the labeler raised ValueError")) for text in texts]
+
+    monkeypatch.setattr(label_hallucination, "label_texts", labels_of)
+    found = label_values([report("Right report.", 1), report("Odd report.", 2)])
+    assert (found["reports_labelled"], found["chair_label"]) == (1, 0)
+    assert any("1 of 2 reports: the labeler raised ValueError" in text for text in warned)
+
+
+def test_a_labeler_s_own_words_are_not_repeated(monkeypatch, warned):
+    def labels_of(texts):
+        raise RuntimeError(f"bad text: {texts[0]}")
+
+    monkeypatch.setattr(label_hallucination, "label_texts", labels_of)
+    label_values([report("Right report.", 1)])
+    assert any("RuntimeError" in text for text in warned)
+    assert not any("Right report" in text for text in warned)
+
+
+# Text metrics
+
+
+def test_text_metrics_without_weights(warned):
+    samples = [knowledge("Rest and fluids.", 1), knowledge("Surgery", 2), knowledge("", 3)]
+    found = {
+        entry["metric"]: entry["aggregation"]([sample[entry["metric"]] for sample in samples])
+        for entry in answer_texts.METRIC_LIST
+    }
+    assert found["stemmed_rouge_1"] == pytest.approx(1 / 3)
+    assert 0 < found["method4_bleu"] <= 1 / 3 + 1e-12
+    assert math.isnan(found["roberta_large_f1"])
+    said = [text for text in warned if "medheval_bertscore could not be computed" in text]
+    assert len(said) == 1
+    assert "medtasks weights fetch roberta-large" in said[0]
+    assert "medtasks score" in said[0]
+
+
+# The judge before the model runs
+
+
+@pytest.fixture
+def named(monkeypatch):
+    def name(url, model="m", **more):
+        for variable, text in {"JUDGE_BASE_URL": url, "JUDGE_MODEL": model, "JUDGE_API_KEY": "k", **more}.items():
+            monkeypatch.setenv(f"MEDTASKS_{variable}", text)
+
+    return name
+
+
+def ask():
+    return optional_judge.prompt({**QUESTION, "doc_id": "q/1", "image_files": []}, {"template": "{question}"})
+
+
+def test_a_task_without_a_judge_is_not_refused(warned):
+    assert ask() == ask() == "What treats it?"
+    assert len(warned) == 1
+
+
+def test_a_judge_that_cannot_be_asked_stops_the_task_before_the_model_runs(named, warned):
+    named("https://judge.example/v1")
+    with pytest.raises(JudgeRefused, match="'medheval_knowledge_open' is credentialed"):
+        ask()
+    named("https://judge.example/v1", TRUSTED_JUDGE="https://judge.example/v1")
+    assert ask() == "What treats it?"
+    named("http://127.0.0.1:9/v1", model=" ")
+    with pytest.raises(JudgeNotConfigured):
+        ask()
+
+
+def test_and_none_later(named, warned):
+    named("https://judge.example/v1")
+    found = values(knowledge_hallucination, [knowledge("Rest.", 1)])
+    assert math.isnan(found["knowledge_rate"])
+    assert found["judge_failed_rate"] == 1
+    assert len(warned) == 1
+    assert warned[0].startswith(
+        "The judge cannot be asked, so the metrics that need it are NaN: 'medheval_knowledge_open'"
+    )

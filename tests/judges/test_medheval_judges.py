@@ -1,0 +1,311 @@
+"""MedHEval's judges: their words, what counts as a verdict, and what a misbehaving endpoint can do."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from medtasks.errors import JudgeNotConfigured, JudgeRefused
+from medtasks.judges.cache import VerdictCache
+from medtasks.judges.client import BAD_FORMAT, Judge, judge_if_configured
+from medtasks.judges.medheval import (
+    judge_components,
+    judge_correctness,
+    judge_severity,
+    parse_components,
+    parse_correctness,
+    parse_severity,
+)
+from medtasks.judges.medheval_prompts import WORDINGS
+from medtasks.judges.settings import JudgeSettings, check_access
+
+TRUTH = {"anatomy": ["heart", "lung"], "symptom": ["effusion"], "measurement": []}
+ANSWER = "The heart is enlarged and the left lung is dark."
+COUNTS = {"anatomy": [2, 0], "symptom": [0, 3], "measurement": [0, 0]}
+ALL = [(name, kind) for name in WORDINGS for kind in ("components", "correctness", "severity")]
+
+
+def components(counts=COUNTS):
+    aspects = {name: {"recall_number": right, "wrong_number": wrong} for name, (right, wrong) in counts.items()}
+    return json.dumps({"model_1": aspects})
+
+
+@pytest.fixture
+def judge(endpoint, tmp_path):
+    settings = JudgeSettings(endpoint.url, "m", timeout_s=5.0, attempts=1, reasks=1)
+    return Judge(settings, VerdictCache(tmp_path / "judge"), backoff_s=0.01)
+
+
+def ask_severity(judge, answer=ANSWER, wording="single"):
+    return judge_severity(judge, WORDINGS[wording].severity, "Why?", "Because.", answer)
+
+
+def test_prompts_change_with_their_version_only():
+    # Fingerprints of the texts that were compared word for word with the paper's figures 11 and 12 and the repository.
+    assert {getattr(WORDINGS[name], kind).label for name, kind in ALL} == {
+        "components_single v1 52a7406717faffb3",
+        "correctness_single v1 c900e30d7e3cefd2",
+        "severity_single v1 8fd2dcc0b3b66ef8",
+        "components_eleven v1 1c79ee9918475c7b",
+        "correctness_eleven v1 c8aec4f8124c5c16",
+        "severity_eleven v1 6759c0b180743060",
+    }
+
+
+@pytest.mark.parametrize("kind", ["components", "correctness", "severity"])
+def test_the_wording_for_one_model_speaks_of_one(kind):
+    single, eleven = (getattr(WORDINGS[name], kind) for name in ("single", "eleven"))
+    text = single.system + single.template
+    assert not any(
+        word in text for word in ("eleven", "models' ", "model_2", "...", "different models", "models answer")
+    )
+    assert any(word in eleven.system for word in ("eleven", "multiple different models"))
+    assert "{input_pairs}" in single.template
+    assert "{input_pairs}" in eleven.template
+
+
+def test_each_judge_gets_its_json_with_one_model(endpoint, judge):
+    endpoint.script = [
+        endpoint.reply(components()),
+        endpoint.reply('{"model_1": 1}'),
+        endpoint.reply('```json\n{"model_1": 4}\n```'),
+    ]
+    prompts = WORDINGS["single"]
+    assert judge_components(judge, prompts.components, TRUTH, ANSWER).value.counts() == COUNTS
+    assert judge_correctness(judge, prompts.correctness, "Why {so}?", "É.", ANSWER).value == 1
+    assert judge_severity(judge, prompts.severity, "Why {so}?", "É.", ANSWER).value == 4
+    sent = []
+    for body, prompt in zip(endpoint.bodies, (prompts.components, prompts.correctness, prompts.severity), strict=True):
+        system, user = body["messages"]
+        assert (body["temperature"], system["content"]) == (0, prompt.system)
+        before, after = prompt.template.split("{input_pairs}")
+        text = user["content"]
+        assert text.startswith(before)
+        assert text.endswith(after)
+        sent.append(json.loads(text.removeprefix(before).removesuffix(after)))
+    assert sent == [
+        {"structured_ground_truth": TRUTH, "models": {"model_1": ANSWER}},
+        {"question": "Why {so}?", "ground_truth": "É.", "models": {"model_1": ANSWER}},
+        {"input": "Why {so}?", "ground_truth": "É.", "models": {"model_1": ANSWER}},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "severity", "correct"),
+    [
+        ('{"model_1": 1}', 1, 1),
+        ('{"model_1": 0}', 0, 0),
+        (' \n{"model_1": 0}\n', 0, 0),
+        ('```\n{"model_1": 0}\n```', 0, 0),
+        ('```JSON\n{"model_1": 0}```', 0, 0),
+        ('{"model_1": 5}', 5, None),
+        ('{"model_1": 6}', None, None),
+        ('{"model_1": -1}', None, None),
+        ('{"model_1": true}', None, None),
+        ('{"model_1": 1.0}', None, None),
+        ('{"model_1": "1"}', None, None),
+        ('{"model_1": null}', None, None),
+        ('{"model_1": [1]}', None, None),
+        ('{"model_1": NaN}', None, None),
+        ("{}", None, None),
+        ("", None, None),
+        ("1", None, None),
+        ("null", None, None),
+        ('[{"model_1": 1}]', None, None),
+        ('{"model_2": 1}', None, None),
+        ('{"Model_1": 1}', None, None),
+        ('{"model_1": 1, "model_2": 0}', None, None),
+        ('{"model_1": 5, "model_1": 0}', None, None),
+        ('{"model_1": 1} I think', None, None),
+        ('Sure: {"model_1": 1}', None, None),
+        ('```json\n{"model_1": 1}\n```\nBecause.', None, None),
+        ('```python\n{"model_1": 1}\n```', None, None),
+        ('{"model_1": 1', None, None),
+        ('{"model_1": ' + "9" * 5000 + "}", None, None),
+        ("[" * 100_000, None, None),
+    ],
+)
+def test_scores_are_read_strictly(text, severity, correct):
+    assert parse_severity(text) == severity
+    assert parse_correctness(text) == correct
+
+
+def test_components_are_read():
+    assert parse_components(components(), most=9).counts() == COUNTS
+    assert parse_components(f"```json\n{components()}\n```", most=9).counts() == COUNTS
+
+
+def broken(change):
+    reply = json.loads(components())
+    change(reply["model_1"])
+    return json.dumps(reply)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        broken(lambda aspects: aspects.pop("measurement")),
+        broken(lambda aspects: aspects["symptom"].pop("wrong_number")),
+        broken(lambda aspects: aspects["symptom"].update(wrong_number=-1)),
+        broken(lambda aspects: aspects["symptom"].update(wrong_number="3")),
+        broken(lambda aspects: aspects["symptom"].update(wrong_number=True)),
+        broken(lambda aspects: aspects["symptom"].update(wrong_number=None)),
+        broken(lambda aspects: aspects["symptom"].update(mentioned=3)),
+        broken(lambda aspects: aspects.update(technique={"recall_number": 0, "wrong_number": 0})),
+        broken(lambda aspects: aspects.update(anatomy=[2, 0])),
+        '{"model_1": {}}',
+        "{}",
+    ],
+)
+def test_a_missing_or_further_field_is_no_count(text):
+    assert parse_components(text, most=9) is None
+
+
+def test_a_count_beyond_the_answer_is_no_count():
+    assert parse_components(components(), most=3) is not None
+    assert parse_components(components(), most=2) is None
+
+
+@given(
+    st.text()
+    | st.recursive(st.none() | st.integers() | st.text(), lambda x: st.lists(x) | st.dictionaries(st.text(), x)).map(
+        json.dumps
+    )
+)
+def test_no_text_breaks_a_parser(text):
+    assert parse_components(text, most=9) is None
+    assert parse_severity(text) is None
+    assert parse_correctness(text) is None
+
+
+def test_a_rerun_costs_no_call_and_another_prompt_does(endpoint, judge):
+    endpoint.script = [endpoint.reply('{"model_1": 0}')]
+    assert ask_severity(judge).value == 0  # the best score is a verdict like any other
+    again = ask_severity(judge)
+    assert (again.value, again.cached, endpoint.count) == (0, True, 1)
+    assert ask_severity(judge, wording="eleven").cached is False
+    assert ask_severity(judge, answer=ANSWER + "!").cached is False
+    assert endpoint.count == 3
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        lambda endpoint: endpoint.reply("{}"),
+        lambda endpoint: endpoint.reply('{"model_1": 9}'),
+        lambda endpoint: endpoint.reply(""),
+        lambda endpoint: endpoint.reply("I cannot help with that."),
+        lambda endpoint: endpoint.status(200, body='{"choices": []}'),
+        lambda endpoint: endpoint.status(200, body="<html>", content_type="text/html"),
+        lambda endpoint: endpoint.status(500),
+        lambda endpoint: endpoint.status(401),
+        lambda endpoint: endpoint.status(429),
+        lambda endpoint: endpoint.reset(),
+    ],
+    ids=["empty object", "out of range", "nothing", "refusal", "no choice", "html", "500", "401", "429", "reset"],
+)
+def test_a_misbehaving_judge_invents_nothing(endpoint, judge, step):
+    endpoint.script = [step(endpoint)]
+    verdict = ask_severity(judge)
+    assert verdict.value is None
+    assert verdict.failure
+    assert not list(judge._cache.folder.rglob("*.json"))
+
+
+def test_a_second_chance_is_given_for_the_form(endpoint, judge):
+    endpoint.script = [endpoint.reply("Score: 3"), endpoint.reply('{"model_1": 3}')]
+    assert ask_severity(judge).value == 3
+    endpoint.script = [endpoint.reply("Score: 3")]
+    assert ask_severity(judge, answer="other").failure == BAD_FORMAT
+
+
+def test_the_cache_holds_numbers_only(endpoint, judge):
+    canary = "Canary Example had a fall"
+    endpoint.script = [endpoint.reply(canary), endpoint.reply('{"model_1": 2}')]
+    assert judge_correctness(judge, WORDINGS["single"].correctness, canary, canary, canary).value is None
+    assert ask_severity(judge, answer=canary).value == 2
+    files = list(judge._cache.folder.rglob("*.json"))
+    assert len(files) == 1
+    assert canary not in files[0].read_text()
+
+
+def test_no_judge_is_not_a_wrong_judge(monkeypatch, endpoint):
+    assert judge_if_configured("medheval_knowledge_open", "credentialed") is None
+    monkeypatch.setenv("MEDTASKS_JUDGE_BASE_URL", "  ")
+    assert judge_if_configured("medheval_knowledge_open", "credentialed") is None
+    monkeypatch.setenv("MEDTASKS_JUDGE_BASE_URL", endpoint.url)
+    with pytest.raises(JudgeNotConfigured, match="MEDTASKS_JUDGE_MODEL is not set"):
+        judge_if_configured("medheval_knowledge_open", "credentialed")
+    monkeypatch.setenv("MEDTASKS_JUDGE_MODEL", "m")
+    judge = judge_if_configured("medheval_knowledge_open", "credentialed")
+    assert judge is not None
+    assert judge.settings.temperature == 0
+    monkeypatch.setenv("MEDTASKS_JUDGE_BASE_URL", "https://judge.example/v1")
+    monkeypatch.setenv("MEDTASKS_JUDGE_API_KEY", "k")
+    with pytest.raises(JudgeRefused):
+        judge_if_configured("medheval_knowledge_open", "credentialed")
+
+
+def settings_at(url):
+    return JudgeSettings(base_url=url, model="m")
+
+
+@pytest.mark.parametrize(
+    ("url", "trusted"),
+    [
+        ("https://judge.example/v1", "https://judge.example/v1"),
+        ("https://judge.example/v1", " https://judge.example/v1/\n"),
+        ("https://judge.example/v1", "https://JUDGE.example"),
+        ("https://judge.example/v1", "https://judge.example:443/other"),
+        ("http://judge.example:8000/v1", "http://judge.example:8000/v1"),
+        ("http://[2001:db8::1]:8000/v1", "http://[2001:DB8::1]:8000/v1"),
+        ("http://10.0.0.5/v1", "http://10.0.0.5:80"),
+    ],
+)
+def test_the_named_judge_is_trusted(url, trusted):
+    check_access(settings_at(url), "credentialed", "mimic", environ={"MEDTASKS_TRUSTED_JUDGE": trusted})
+
+
+@pytest.mark.parametrize(
+    ("url", "trusted"),
+    [
+        ("https://judge.example.evil/v1", "https://judge.example/v1"),
+        ("https://eu.judge.example/v1", "https://judge.example/v1"),
+        ("https://judge.example/v1", "https://judge.example.evil/v1"),
+        ("https://judge.example:8443/v1", "https://judge.example/v1"),
+        ("http://judge.example/v1", "https://judge.example/v1"),
+        ("http://10.0.0.50/v1", "http://10.0.0.5/v1"),
+        ("https://judge.example/v1", ""),
+    ],
+)
+def test_no_other_judge_is(url, trusted):
+    with pytest.raises(JudgeRefused, match="'mimic' is credentialed") as caught:
+        check_access(settings_at(url), "credentialed", "mimic", environ={"MEDTASKS_TRUSTED_JUDGE": trusted})
+    assert f"MEDTASKS_TRUSTED_JUDGE={settings_at(url).origin}" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "trusted",
+    ["judge.example", "1", "*", "https://user:secret@judge.example/v1", "https://judge.example/v1?key=secret"],
+)
+def test_a_trust_that_names_no_endpoint_opens_nothing(trusted):
+    environ = {"MEDTASKS_TRUSTED_JUDGE": trusted}
+    with pytest.raises(JudgeRefused, match="MEDTASKS_TRUSTED_JUDGE must look like") as caught:
+        check_access(settings_at("https://judge.example/v1"), "credentialed", "mimic", environ=environ)
+    assert "secret" not in str(caught.value)
+    check_access(settings_at("https://judge.example/v1"), "public", "slake", environ=environ)
+
+
+def test_a_trusted_judge_cannot_pass_text_on(endpoint, new_endpoint, tmp_path, monkeypatch):
+    elsewhere, proxy = new_endpoint(), new_endpoint()
+    monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{proxy.server_port}")
+    monkeypatch.setenv("ALL_PROXY", f"http://127.0.0.1:{proxy.server_port}")
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.setattr(JudgeSettings, "is_local", False)  # the endpoint stands for one on another machine
+    settings = JudgeSettings(endpoint.url, "m", "k", timeout_s=5.0, attempts=1)
+    endpoint.script = [endpoint.status(307, Location=f"{elsewhere.url}/chat/completions")]
+    verdict = ask_severity(Judge(settings, VerdictCache(tmp_path / "judge"), backoff_s=0.01))
+    assert "redirects elsewhere" in verdict.failure
+    assert (endpoint.count, elsewhere.count, proxy.count) == (1, 0, 0)
