@@ -341,3 +341,15 @@ def test_settings_that_are_not_known_are_the_cause(chexbert, monkeypatch, warned
     monkeypatch.setenv("MEDTASKS_METRICS_DTYPE", "float8")
     assert chexbert_labels("edema", NAMES).reason is Reason.JUDGE_FAILED
     assert "MEDTASKS_METRICS_DTYPE=float8 is not known" in warned[0]
+
+
+def test_a_failing_network_is_loaded_once_and_not_for_every_reply(chexbert, monkeypatch, warned):
+    def fail(self, ids, mask):
+        raise RuntimeError("the driver does not like 'edema'")
+
+    monkeypatch.setattr(network_module.ChexbertNetwork, "forward", fail)
+    assert label_replies(["edema", "no edema", "heart"]) == [None] * 3
+    assert len(chexbert) == 1
+    assert len(warned) == 1
+    assert "CheXbert raised RuntimeError in test_labeler.py" in warned[0]
+    assert "driver" not in warned[0]

@@ -1,0 +1,307 @@
+"""Prompts and scores of MedHEval's closed questions."""
+
+import json
+import math
+
+import pytest
+
+from medtasks.answers.medheval_reference import listed_options
+from medtasks.errors import MedTasksError
+from medtasks.hooks import closed_prompts, closed_questions
+from medtasks.hooks.closed_questions import METRIC_LIST, YES_NO_METRIC_LIST, process_results
+from medtasks.hooks.reading import tagged
+from medtasks.task_files import task_config
+
+CONSTANTS = {
+    "Yes": (0.471, 0.346, 0.369, 0.218, 0.361),
+    "No": (0.434, 0.484, 0.563, 0.280, 0.466),
+}
+TYPES = ("acc_anatomy", "acc_measurement", "acc_symptom", "acc_technique", "accuracy")
+
+
+def document(number=0, **columns):
+    return {
+        "doc_id": f"MM-VisHal/{number}",
+        "dataset": "medheval_visual_mm",
+        "image_id": f"scan{number // 2}",
+        "patient_id": None,
+        "question": "Is there a mass?",
+        "kind": "binary",
+        "choices": "",
+        "options": ["Yes", "No"],
+        "answer": "A",
+        "gold": "Yes",
+        "flags": [],
+        "hallucination": "symptom",
+        "source": "slake",
+        "modality": "CT",
+        "location": "Lung",
+        **columns,
+    }
+
+
+def organs(number=0, **columns):
+    choices = {
+        "kind": "multi-choice",
+        "question": "Which organ is it?",
+        "choices": "A. Liver, B. Heart, C. Lung",
+        "options": ["Liver", "Heart", "Lung"],
+        "answer": "B",
+        "gold": "Heart",
+        "hallucination": "anatomy",
+    }
+    return document(number, **{**choices, **columns})
+
+
+def scored(docs, replies, rule, metrics=METRIC_LIST):
+    records = [process_results(doc, [tagged(reply, rule)]) for doc, reply in zip(docs, replies, strict=True)]
+    return {entry["metric"]: entry["aggregation"]([record[entry["metric"]] for record in records]) for entry in metrics}
+
+
+def settings(family):
+    kwargs = task_config("medheval_visual_mm")["lmms_eval_specific_kwargs"]
+    assert list(kwargs) == ["default", "llava_med", "radfm", "med_flamingo"]
+    return kwargs[family]
+
+
+@pytest.mark.parametrize(
+    ("family", "yes_no", "options"),
+    [
+        (
+            family,
+            "Is there a mass? Please answer Yes or No.",
+            "Which organ is it? Please select from the following choices: A. Liver, B. Heart, C. Lung",
+        )
+        for family in ("default", "llava_med")
+    ]
+    + [
+        (
+            "radfm",
+            "Is there a mass?Please answer Yes or No. Your answer:",
+            "Which organ is it? A. Liver, B. Heart, C. Lung. Please select one from the choices. Your answer:",
+        )
+    ],
+)
+def test_prompts(family, yes_no, options):
+    assert closed_prompts.prompt(document(), settings(family)) == yes_no
+    assert closed_prompts.prompt(organs(), settings(family)) == options
+
+
+@pytest.mark.parametrize(
+    ("doc", "asked"),
+    [
+        (document(), "Is there a mass? Please answer Yes or No."),
+        (organs(), "Which organ is it? Please select from the following choices: A. Liver, B. Heart, C. Lung"),
+    ],
+)
+def test_solved_examples_of_med_flamingo(doc, asked):
+    text = closed_prompts.prompt(doc, settings("med_flamingo"))
+    assert text.endswith(f" Please answer Yes or No. Answer: no. <image>Question: {asked} Answer:")
+    # As many places as there are images, or the model refuses the prompt.
+    assert text.count("<image>") == 1
+    assert text.count("<|endofchunk|>") == 2
+
+
+def test_braces_in_a_question_stay():
+    assert "{x}?" in closed_prompts.prompt(document(question="{x}?"), settings("default"))
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        (None, "no yes_no_template"),
+        ({"options_template": "{question}"}, "no yes_no_template"),
+        ({"yes_no_template": "{options}"}, "cannot be filled in"),
+        ({"yes_no_template": "{question"}, "cannot be filled in"),
+    ],
+)
+def test_templates_that_do_not_fit(given, complaint):
+    with pytest.raises(MedTasksError, match=complaint):
+        closed_prompts.prompt(document(), given)
+
+
+def test_options_of_likelihoods():
+    assert closed_prompts.option_texts(document()) == ["Yes", "No"]
+    assert closed_prompts.option_texts(organs()) == ["Liver", "Heart", "Lung"]
+    assert closed_prompts.option_texts(organs(options=[], choices="left or right")) == ["left or right"]
+    assert closed_prompts.target(organs()) == "Heart"
+
+
+def test_a_record():
+    found = process_results(organs(3), [tagged("B", "medheval_strict")])
+    assert found.keys() == {entry["metric"] for entry in METRIC_LIST}
+    entry = found["accuracy"]
+    assert all(value is entry for value in found.values())
+    assert len(json.dumps(entry)) > 0
+    assert entry.pop("unit").startswith("image-")
+    assert entry == {
+        "sample": "MM-VisHal/3",
+        "source": "slake",
+        "hallucination": "anatomy",
+        "kind": "multi-choice",
+        "key": "B",
+        "value": "B",
+        "reason": "ok",
+        "correct": 1.0,
+        "counted": "scored",
+        "always_yes": 0.0,
+        "always_no": 0.0,
+        "random_choice": pytest.approx(1 / 3),
+        "rule": "medheval_strict",
+    }
+
+
+@pytest.mark.parametrize("name", [entry["metric"] for entry in METRIC_LIST if not entry["metric"].endswith("_stderr")])
+def test_metric_names(name):
+    names = [entry["metric"] for entry in METRIC_LIST]
+    assert len(set(names)) == len(names)
+    own = [other for other in names if not other.endswith("_stderr")]
+    assert [other for other in own if name in other] == [name]
+
+
+def test_metrics_of_sets_without_types():
+    names = [entry["metric"] for entry in YES_NO_METRIC_LIST]
+    assert not [name for name in names if name.startswith("acc_")]
+    assert set(names) < {entry["metric"] for entry in METRIC_LIST}
+
+
+def test_scores_under_both_rules():
+    docs = [
+        document(0),
+        document(1, answer="B", gold="No"),
+        organs(2),
+        organs(3, answer=None, gold="Liver, Lung"),
+        organs(4, choices="A, B, C", options=["A", "B", "C"], answer=None, gold="B"),
+    ]
+    replies = ["I cannot tell.", "No", "B", "Liver", "B"]
+    strict = scored(docs, replies, "medheval_strict")
+    assert (strict["accuracy"], strict["acc_symptom"], strict["acc_anatomy"]) == (pytest.approx(2 / 3), 0.5, 1.0)
+    assert math.isnan(strict["acc_technique"])
+    assert math.isnan(strict["acc_technique_stderr"])
+    assert (strict["invalid_rate"], strict["yes_rate"], strict["unscored_rate"]) == (0.2, 0.0, 0.4)
+    assert (strict["always_yes"], strict["always_no"]) == (pytest.approx(1 / 3), pytest.approx(1 / 3))
+    assert strict["random_choice"] == pytest.approx((0.5 + 0.5 + 1 / 3) / 3)
+    reference = scored(docs, replies, "medheval_reference")
+    assert (reference["yes_rate"], reference["invalid_rate"]) == (0.5, 0.2)  # without options nothing can be chosen
+    assert reference["unscored_rate"] == 0.2
+    assert reference["acc_symptom"] == 1.0  # the refusal says yes
+
+
+def test_errors_are_clustered_by_image():
+    docs = [
+        document(number, answer="A" if number < 4 else "B", gold="Yes" if number < 4 else "No") for number in range(8)
+    ]
+    found = scored(docs, ["Yes"] * 8, "medheval_strict")
+    # Four images, each all right or all wrong: as if there were four questions.
+    assert found["accuracy_stderr"] == pytest.approx(math.sqrt(4 / 3 * 0.25 / 4))
+    assert found["yes_rate_stderr"] == found["invalid_rate_stderr"] == 0.0
+
+
+def test_likelihoods():
+    def preferring(doc, losses):
+        return process_results(doc, [{"rule": "untied", "loss": loss, "is_greedy": False} for loss in losses])[
+            "accuracy"
+        ]
+
+    entry = preferring(organs(), [2.0, 1.0, 3.0])
+    assert (entry["value"], entry["correct"], entry["rule"]) == ("B", 1.0, "untied")
+    assert preferring(document(), [2.0, 1.0])["correct"] == 0.0
+    assert preferring(document(), [1.0, 1.0])["reason"] == "ambiguous"
+    assert preferring(document(), [math.nan, 1.0])["reason"] == "adapter_failed"
+    unparsed = preferring(organs(options=[], choices="left or right", answer=None), [1.0])
+    assert (unparsed["counted"], unparsed["correct"]) == ("left_out", 0.0)
+    raw = process_results(organs(), ["(2.0, False)", "(1.0, False)", "(3.0, False)"])["accuracy"]
+    assert (raw["value"], raw["rule"]) == ("B", "untied")
+
+
+def test_without_a_filter_replies_are_read_strictly():
+    entry = process_results(document(), ["I cannot tell."])["accuracy"]
+    assert (entry["rule"], entry["reason"]) == ("medheval_strict", "refused")
+
+
+def test_credentialed_text_is_withheld():
+    secret = {
+        "dataset": "medheval_context",
+        "doc_id": "MIMIC-CXR_pairs/7",
+        "patient_id": "10000007",
+        "question": "CANARY question?",
+        "gold": "CANARY gold",
+        "choices": "CANARY choices",
+        "answer": None,
+    }
+    found = process_results(document(**secret), [tagged("CANARY reply", "medheval_reference")])
+    assert "CANARY" not in json.dumps(found)
+    assert "10000007" not in json.dumps(found)
+    assert found["accuracy"]["sample"].startswith("doc-")
+    assert "withheld" in found["doc"]
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory, test_data):
+    """The documents of the published set."""
+    from medtasks.data.preparation import Options
+    from medtasks.data.preparers import prepare
+    from medtasks.data.store import load_documents
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MEDTASKS_HOME", str(tmp_path_factory.mktemp("medheval")))
+        prepare("medheval_visual_mm", Options(test_data / "medheval"))
+        return load_documents("medheval_visual_mm")
+
+
+@pytest.mark.parametrize("reply", CONSTANTS)
+def test_golden_medheval_constant_answers(published, reply):
+    found = scored(published, [reply] * len(published), "medheval_reference")
+    assert tuple(round(found[name], 3) for name in TYPES) == CONSTANTS[reply]
+    assert found["always_yes" if reply == "Yes" else "always_no"] == found["accuracy"]
+    assert found["unscored_rate"] == 8 / 3610
+
+
+def test_golden_medheval_published_answers(published):
+    found = scored(published, [doc["gold"] for doc in published], "medheval_reference")
+    assert [found[name] for name in TYPES] == [1.0] * 5
+    # A random option with one seed scored .447 there; this is what all seeds score on average.
+    assert found["random_choice"] == pytest.approx(0.447, abs=0.01)
+
+
+def test_golden_medheval_right_letters(published):
+    """Letters of the options that the released evaluator finds in the published answers, alone, are mostly not read."""
+    docs = [doc for doc in published if doc["kind"] == "multi-choice"]
+    keys = [process_results(doc, [tagged("", "medheval_reference")])["accuracy"]["key"] for doc in docs]
+    asked = [(doc, key) for doc, key in zip(docs, keys, strict=True) if key]
+    assert len(asked) == 961
+    found = scored(*zip(*asked, strict=True), "medheval_reference")
+    assert round(found["accuracy"], 3) == 0.913
+
+
+def test_golden_medheval_right_letters_are_right(published):
+    """Keys come from the published answers, not from the evaluator, which misreads ten of them."""
+    docs = [doc for doc in published if doc["kind"] == "multi-choice"]
+    letters = scored(docs, [doc["answer"] or "A" for doc in docs], "medheval_strict")
+    assert letters["accuracy"] == 1.0
+    assert letters["unscored_rate"] == 46 / 969
+    keyed = [doc for doc in docs if doc["answer"] and len(listed_options(doc["choices"])) > 1]
+    assert len(keyed) == 921
+    found = scored(keyed, [doc["answer"] for doc in keyed], "medheval_reference")
+    assert round(found["accuracy"], 3) == 0.913
+    everything = scored(published, [_answer(doc) for doc in published], "medheval_strict")
+    assert [everything[name] for name in TYPES] == [1.0] * 5
+
+
+def _answer(doc):
+    if doc["kind"] == "binary":
+        return {"A": "yes", "B": "no"}.get(doc["answer"], "yes")
+    return doc["answer"] or "A"
+
+
+def test_golden_medheval_texts_are_right_too(published):
+    docs = [doc for doc in published if doc["answer"] and doc["kind"] == "multi-choice"]
+    replies = [doc["options"]["ABCDEF".index(doc["answer"])] for doc in docs]
+    assert scored(docs, [reply.lower() for reply in replies], "medheval_strict")["accuracy"] == 1.0
+    said = scored(docs, [f"The answer is {reply}." for reply in replies], "medheval_strict")
+    assert said["accuracy"] >= 922 / 923  # in a sentence, T2 and T2* cannot be told apart
+
+
+def test_question_of_a_document():
+    question = closed_questions.question_of(organs())
+    assert (question.binary, question.options, question.gold) == (False, ("Liver", "Heart", "Lung"), "Heart")
