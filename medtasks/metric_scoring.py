@@ -3,13 +3,17 @@
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from medtasks.answers.registry import likelihood_rule, reading_rule
+from medtasks.breakdowns import GroupScore, WrongAnswer, by_group, count_kinds, wrong_answers
 from medtasks.errors import RepliesError
-from medtasks.hooks.reading import tagged
+from medtasks.hooks import reports
+from medtasks.hooks.labelling import tagged_replies
+from medtasks.metrics.report_metrics import metric_info
 from medtasks.replies import RecordedReply
+from medtasks.saved_replies import nothing_saved
 from medtasks.task_files import TaskFile
 
 _ERROR = "_stderr"
@@ -24,12 +28,22 @@ class MetricScores:
         values: Metric values by name, as the harness would show them; NaN where a metric is not defined.
         errors: Standard errors by metric, where the task has them.
         reasons: How many replies were valid, ambiguous, refused, ...
+        failures: By metric of reports, why it failed; its values are NaN.
+        settings: By metric of reports, what its values depend on.
+        shares: Whether the values are shares, which may be shown as percentages.
+        groups: Accuracy by column and value, for the columns that the task names.
+        wrong: Wrong answers, where the task's records tell.
     """
 
     rule: str
     values: Mapping[str, float]
     errors: Mapping[str, float]
     reasons: Mapping[str, int]
+    failures: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    shares: bool = True
+    groups: Mapping[str, Mapping[str, GroupScore]] = field(default_factory=dict)
+    wrong: Sequence[WrongAnswer] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything as JSON values; NaN becomes None."""
@@ -38,11 +52,31 @@ class MetricScores:
             "metrics": {name: _finite(value) for name, value in self.values.items()},
             "standard_errors": {name: _finite(value) for name, value in self.errors.items()},
             "reasons": dict(self.reasons),
+            **({"settings": {name: dict(found) for name, found in self.settings.items()}} if self.settings else {}),
+            **({"failures": dict(self.failures)} if self.failures else {}),
+            **({"groups": self._groups()} if self.groups else {}),
+            **({"wrong_answers": count_kinds(self.wrong)} if self.wrong else {}),
+        }
+
+    def _groups(self) -> dict[str, Any]:
+        return {
+            column: {
+                value: {
+                    "questions": score.questions,
+                    "accuracy": _finite(score.accuracy),
+                    "standard_error": _finite(score.error),
+                }
+                for value, score in found.items()
+            }
+            for column, found in self.groups.items()
         }
 
 
 def score_metrics(
-    task: TaskFile, documents: Sequence[Mapping[str, Any]], replies: Mapping[str, RecordedReply]
+    task: TaskFile,
+    documents: Sequence[Mapping[str, Any]],
+    replies: Mapping[str, RecordedReply],
+    report_metrics: Sequence[str] = (),
 ) -> dict[str, MetricScores]:
     """Score replies under every rule of a task.
 
@@ -50,12 +84,16 @@ def score_metrics(
         task: A task, no group.
         documents: Its documents; those without a reply are left out.
         replies: Replies by document id.
+        report_metrics: For a task that compares reports, metrics besides its own:
+            names of :data:`medtasks.metrics.report_metrics.REPORT_METRICS`.
 
     Returns:
         Scores by filter name (``reference``, ``robust``).
 
     Raises:
-        RepliesError: The task is a group, or the replies are likelihoods and it reads texts, or the other way round.
+        RepliesError: The task is a group, or the replies are likelihoods and it reads texts, or the other way round; or
+            ``report_metrics`` are asked of a task without reports.
+        UnknownName: There is no such metric.
     """
     wanted = task.output_type == "multiple_choice"
     if any((reply.losses is not None) != wanted for reply in replies.values()):
@@ -64,28 +102,72 @@ def score_metrics(
     if task.process_results is None or task.metric_list is None:
         raise RepliesError(f"'{task.name}' is a group; score its member tasks one by one")
     process, metrics = task.process_results.resolve(), task.metric_list.resolve()
+    compares_reports = process in (reports.process_results, reports.multimedeval_process_results)
+    if report_metrics and not compares_reports:
+        raise RepliesError(
+            f"'{task.name}' compares no reports, so that it has no metrics but its own; leave out --metric"
+        )
     asked = [document for document in documents if document["doc_id"] in replies]
     scores = {}
     for name, rule in task.rules.items():
         form = task.option_forms.get(name)
-        samples = [process(doc, _results(replies[doc["doc_id"]], rule, form)) for doc in asked]
-        computed = {
-            entry["metric"]: entry["aggregation"]([sample[entry["metric"]] for sample in samples]) for entry in metrics
-        }
+        with nothing_saved():
+            results = _results([replies[doc["doc_id"]] for doc in asked], rule, form)
+            samples = [process(doc, given) for doc, given in zip(asked, results, strict=True)]
+        first = metrics[0]["metric"]
+        reasons = dict(Counter(sample[first]["reason"] for sample in samples).most_common())
         version = (likelihood_rule(rule) if wanted else reading_rule(rule)).version
-        scores[name] = MetricScores(
-            f"{rule} v{version}",
-            {metric: value for metric, value in computed.items() if not metric.endswith(_ERROR)},
-            {metric.removesuffix(_ERROR): value for metric, value in computed.items() if metric.endswith(_ERROR)},
-            dict(Counter(next(iter(sample.values()))["reason"] for sample in samples).most_common()),
+        found = (
+            _of_reports([sample[first] for sample in samples], metrics, report_metrics)
+            if compares_reports
+            else _of_answers(samples, metrics)
+        )
+        scores[name] = replace(
+            found,
+            rule=f"{rule} v{version}",
+            reasons=reasons,
+            groups=by_group(asked, samples, metrics, task.breakdown),
+            wrong=wrong_answers(asked, samples, [replies[doc["doc_id"]].text for doc in asked]),
         )
     return scores
 
 
-def _results(reply: RecordedReply, rule: str, form: str | None) -> list[Any]:
-    if reply.losses is None:
-        return [tagged(reply.text, rule, form)]
-    return [{"rule": rule, "loss": loss, "is_greedy": False} for loss in reply.losses]
+def _of_answers(samples: Sequence[Mapping[str, Any]], metrics: Sequence[Mapping[str, Any]]) -> MetricScores:
+    computed = {
+        entry["metric"]: entry["aggregation"]([sample[entry["metric"]] for sample in samples]) for entry in metrics
+    }
+    return MetricScores(
+        "",
+        {metric: value for metric, value in computed.items() if not metric.endswith(_ERROR)},
+        {metric.removesuffix(_ERROR): value for metric, value in computed.items() if metric.endswith(_ERROR)},
+        {},
+        shares=not any(value > 1 for value in computed.values()),  # counts and scores of a judge are none
+    )
+
+
+def _of_reports(
+    records: Sequence[Mapping[str, Any]], metrics: Sequence[Mapping[str, Any]], further: Sequence[str]
+) -> MetricScores:
+    own = [entry["metric"] for entry in metrics if not entry["metric"].endswith(_ERROR)]
+    panel = dict.fromkeys([*reports.metrics_for(own), *further])
+    keys = dict.fromkeys([*own, *(key for name in further for key in metric_info(name).keys)])
+    found = reports.score_records(records, tuple(panel))
+    return MetricScores(
+        "",
+        {key: found.values[key] for key in keys},
+        {key: found.errors[key] for key in keys},
+        {},
+        found.failures,
+        found.settings,
+        shares=False,
+    )
+
+
+def _results(replies: Sequence[RecordedReply], rule: str, form: str | None) -> list[list[Any]]:
+    """Return what the harness would hand to ``process_results`` for each reply; all are texts, or none is."""
+    if all(reply.losses is None for reply in replies):
+        return [[text] for text in tagged_replies([reply.text for reply in replies], rule, form)]
+    return [[{"rule": rule, "loss": loss, "is_greedy": False} for loss in reply.losses or ()] for reply in replies]
 
 
 def _finite(value: float) -> float | None:

@@ -140,6 +140,26 @@ def _extend_task_search(module: ModuleType) -> None:
 
     setattr(initialize_tasks, _MARK, True)
     manager.initialize_tasks, manager.match_tasks = initialize_tasks, match_tasks
+    _withhold_without_scoring(module)
+
+
+def _withhold_without_scoring(module: ModuleType) -> None:
+    """Wrap what ``--predict_only`` does to a task: it drops our hook, which keeps patients' text out of logs."""
+    task = getattr(module, "ConfigurableTask", None)
+    if task is None:
+        return
+    override = task.override_metric
+
+    @functools.wraps(override)
+    def override_metric(self: Any, *args: Any, **kwargs: Any) -> None:
+        hook = self.config.process_results
+        override(self, *args, **kwargs)
+        if str(getattr(hook, "__module__", "")).startswith("medtasks."):
+            from medtasks.hooks.withheld import without_scoring
+
+            self.config.process_results = without_scoring
+
+    task.override_metric = override_metric
 
 
 def _users_own_tasks() -> list[str]:

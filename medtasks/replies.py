@@ -6,8 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from medtasks.data.home import home
 from medtasks.errors import RepliesError
 from medtasks.hooks.loglikelihood import parse_loglikelihood
+from medtasks.hooks.withheld import hidden_id, is_withheld
+from medtasks.saved_replies import FOLDER_NAME
 
 _LONGEST_ROW_NUMBER = 12
 _FORM = '{"doc_id": "10001/1", "reply": "A"}'
@@ -21,12 +24,13 @@ class RecordedReply:
     losses: tuple[float, ...] | None = None
 
 
-def read_replies(path: Path, documents: Sequence[Mapping[str, Any]]) -> dict[str, RecordedReply]:
+def read_replies(paths: Path | Sequence[Path], documents: Sequence[Mapping[str, Any]]) -> dict[str, RecordedReply]:
     """Read recorded replies and match them to documents.
 
     Args:
-        path: Lines of ``{"doc_id", "reply"}``, or a samples file written by lmms-eval or lm-eval. A ``doc_id`` is
-            the document's own id, or its row number counted from 0.
+        paths: A file, or the files of one run; a folder stands for the ``.jsonl`` files in it. Lines of ``{"doc_id",
+            "reply"}``, or a samples file written by lmms-eval or lm-eval. A ``doc_id`` is the document's own id, or its
+            row number counted from 0.
         documents: The dataset the replies belong to, in order.
 
     Returns:
@@ -35,24 +39,42 @@ def read_replies(path: Path, documents: Sequence[Mapping[str, Any]]) -> dict[str
     Raises:
         RepliesError: A line is malformed, names an unknown document, or contradicts an earlier one.
     """
+    known = {document["doc_id"] for document in documents}
+    given = [paths] if isinstance(paths, Path) else paths
+    replies: dict[str, RecordedReply] = {}
+    for path in _files(given):
+        for number, line in enumerate(_lines(path), start=1):
+            if not line.strip():
+                continue
+            place = f"{path} line {number}"
+            item = _object(line, place)
+            doc_id = _doc_id(item, documents, known, place)
+            reply = _reply(item, place)
+            if replies.setdefault(doc_id, reply) != reply:
+                raise RepliesError(
+                    f"{place}: document {doc_id} has two different replies; keep one run per file, and name the files "
+                    f"of one run only"
+                )
+    if not replies:
+        raise RepliesError(f"{', '.join(map(str, given))} holds no replies; expected lines like {_FORM}")
+    return replies
+
+
+def _files(paths: Sequence[Path]) -> list[Path]:
+    files = []
+    for path in paths:
+        inside = sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
+        if not inside:
+            raise RepliesError(f"cannot read replies from {path}: the folder holds no replies (no .jsonl file)")
+        files += inside
+    return files
+
+
+def _lines(path: Path) -> list[str]:
     try:
-        lines = path.read_text(encoding="utf-8-sig").split("\n")  # replies may hold other line separators
+        return path.read_text(encoding="utf-8-sig").split("\n")  # replies may hold other line separators
     except (OSError, UnicodeDecodeError) as error:
         raise RepliesError(f"cannot read replies from {path}: {error}") from error
-    known = {document["doc_id"] for document in documents}
-    replies: dict[str, RecordedReply] = {}
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        place = f"{path} line {number}"
-        item = _object(line, place)
-        doc_id = _doc_id(item, documents, known, place)
-        reply = _reply(item, place)
-        if replies.setdefault(doc_id, reply) != reply:
-            raise RepliesError(f"{place}: document {doc_id} has two different replies; keep one run per file")
-    if not replies:
-        raise RepliesError(f"{path} holds no replies; expected lines like {_FORM}")
-    return replies
 
 
 def _object(line: str, place: str) -> dict[str, Any]:
@@ -78,7 +100,7 @@ def _doc_id(item: Mapping[str, Any], documents: Sequence[Mapping[str, Any]], kno
         )
     doc_id = str(documents[row]["doc_id"])
     asked = next((entry["sample"] for entry in item.values() if isinstance(entry, dict) and "sample" in entry), doc_id)
-    if asked != doc_id:
+    if asked not in (doc_id, hidden_id("doc", doc_id)):
         raise RepliesError(
             f"{place} answers document '{asked}', but row {row} of the prepared dataset is '{doc_id}'; point "
             f"MEDTASKS_HOME to the data of that run"
@@ -96,6 +118,11 @@ def _reply(item: Mapping[str, Any], place: str) -> RecordedReply:
     while isinstance(recorded, list) and len(recorded) == 1:
         recorded = recorded[0]
     if isinstance(recorded, str):
+        if is_withheld(recorded):
+            raise RepliesError(
+                f"{place} holds no reply, because its dataset is credentialed; name the files of the run in "
+                f"{home() / FOLDER_NAME} instead"
+            )
         return RecordedReply(text=recorded)
     if isinstance(recorded, list) and len(recorded) > 1:
         per_option = [option[0] if isinstance(option, list) and len(option) == 1 else option for option in recorded]

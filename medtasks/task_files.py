@@ -40,6 +40,7 @@ class TaskFile:
         metric_list: Its metrics, or None for a group.
         members: Names of a group's tasks and groups.
         tags: Names under which the task is selected together with others.
+        breakdown: Columns by which ``medtasks score`` groups its questions.
     """
 
     name: str
@@ -54,6 +55,7 @@ class TaskFile:
     metric_list: DottedName | None = None
     members: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
+    breakdown: tuple[str, ...] = ()
 
 
 class _Loader(yaml.SafeLoader):
@@ -123,6 +125,7 @@ def _read(path: Path) -> TaskFile:
         process_results=config["process_results"],
         metric_list=config["metric_list"],
         tags=tuple([tags] if isinstance(tags := config.get("tag", []), str) else tags),
+        breakdown=tuple(metadata.get("breakdown", ())),
     )
 
 

@@ -68,7 +68,11 @@ user = str(folder / "user")
 for name, include in {"text": user, "list": [user]}.items():
     manager = tasks.TaskManager(include_path=include)
     report[f"user wins, {name}"] = manager.task_index["mediconfusion"]["yaml_path"]
-    report[f"all, {name}"] = [task for task in manager.all_tasks if not task.startswith("multimedeval")]
+    report[f"all, {name}"] = [
+        task
+        for task in manager.all_tasks
+        if not task.startswith(("multimedeval", "medheval", "gmai_mmbench", "iu_xray"))
+    ]
 report["no defaults"] = tasks.TaskManager(include_path=user, include_defaults=False).all_tasks
 try:
     tasks.TaskManager(include_path=str(folder / "malformed"))

@@ -6,6 +6,7 @@ import math
 import pytest
 
 from medtasks.errors import RepliesError
+from medtasks.hooks.withheld import hidden_id, withhold
 from medtasks.replies import RecordedReply, read_replies
 
 DOCUMENTS = [{"doc_id": f"{pair}/{position}"} for pair in (10001, 10002, 10003) for position in (1, 2)]
@@ -123,3 +124,37 @@ def test_files_that_cannot_be_read(tmp_path):
             target.write_bytes(contents)
         with pytest.raises(RepliesError, match=f"{path}.*(holds no replies|No such file|Is a dir|can't decode)"):
             read_replies(target, DOCUMENTS)
+
+
+def test_files_of_several_ranks_and_folders(tmp_path):
+    (tmp_path / "run").mkdir()
+    files = [tmp_path / "run" / f"rank{rank}.jsonl" for rank in range(2)]
+    for rank, file in enumerate(files):
+        file.write_text(json.dumps({"doc_id": rank, "reply": f"reply {rank}"}) + "\n")
+    (tmp_path / "run" / "notes.txt").write_text("no replies")
+    expected = {DOCUMENTS[rank]["doc_id"]: RecordedReply(text=f"reply {rank}") for rank in range(2)}
+    assert read_replies(files, DOCUMENTS) == read_replies(tmp_path / "run", DOCUMENTS) == expected
+    assert read_replies([tmp_path / "run", files[0]], DOCUMENTS) == expected
+    files[1].write_text(json.dumps({"doc_id": 0, "reply": "another run"}) + "\n")
+    with pytest.raises(RepliesError, match=r"rank1\.jsonl line 1: document .* two different replies.*of one run only"):
+        read_replies(files, DOCUMENTS)
+
+
+def test_samples_of_credentialed_data(tmp_path, monkeypatch):
+    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
+    note = withhold({"dataset": "multimedeval_mednli", "doc_id": "1"}, ["secret"], {})["resps"][0][0]
+    file = tmp_path / "samples.jsonl"
+    file.write_text(json.dumps({"doc_id": 0, "resps": [note], "filtered_resps": note}) + "\n")
+    with pytest.raises(RepliesError, match=r"line 1 holds no reply, because .* credentialed; .*/replies instead"):
+        read_replies(file, DOCUMENTS)
+    doc_id = DOCUMENTS[0]["doc_id"]
+    losses = {
+        "doc_id": 0,
+        "resps": [["(1.0, True)"], ["(2.0, False)"]],
+        "accuracy": {"sample": hidden_id("doc", doc_id)},
+    }
+    file.write_text(json.dumps(losses) + "\n")
+    assert read_replies(file, DOCUMENTS) == {doc_id: RecordedReply(losses=(1.0, 2.0))}
+    file.write_text(json.dumps(losses | {"accuracy": {"sample": hidden_id("doc", "another")}}) + "\n")
+    with pytest.raises(RepliesError, match="answers document 'doc-"):
+        read_replies(file, DOCUMENTS)

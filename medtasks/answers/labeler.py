@@ -155,8 +155,18 @@ def _chexbert() -> Labeler:
 def _chexbert_with(settings: ModelSettings) -> Labeler:
     from medtasks.metrics.chexbert.encoder import Chexbert
 
-    read = Chexbert(settings)
-    return lambda texts: [dict(zip(CONDITIONS, map(Finding, reading.classes), strict=True)) for reading in read(texts)]
+    chexbert = Chexbert(settings)
+
+    def read(texts: Sequence[str]) -> list[dict[str, Finding]]:
+        try:
+            readings = chexbert(texts)
+        except MedTasksError:
+            raise
+        except Exception as error:  # of the driver, say; to load the network for every single text would not help
+            raise LabelerError(f"CheXbert raised {_origin(error)}") from error
+        return [dict(zip(CONDITIONS, map(Finding, reading.classes), strict=True)) for reading in readings]
+
+    return read
 
 
 @functools.cache

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from medtasks import __version__
+from medtasks.breakdowns import count_kinds, export_wrong_answers
 from medtasks.data.provenance_of import provenance
 from medtasks.data.store import load_documents
 from medtasks.errors import MedTasksError, RepliesError
@@ -26,19 +27,32 @@ _out = Console(soft_wrap=True, highlight=False)
 def score(
     task: Annotated[str, typer.Argument(help="One of our tasks, see 'medtasks tasks'.")],
     replies: Annotated[
-        Path, typer.Argument(help='Lines of {"doc_id", "reply"}, or a samples file written by the harness.')
+        list[Path],
+        typer.Argument(
+            help='Files of one run, or folders of them: lines of {"doc_id", "reply"}, or a samples file of the harness.'
+        ),
     ],
+    metric: Annotated[
+        list[str] | None, typer.Option(help="For reports: a metric besides the task's own, see 'medtasks metrics'.")
+    ] = None,
+    export_errors: Annotated[
+        Path | None, typer.Option(help="CSV file for all wrong answers, for a human to judge.")
+    ] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="Also write everything as JSON.")] = None,
 ) -> None:
-    """Score recorded replies under every answer rule of a task; pairs also per category."""
+    """Score recorded replies under every answer rule of a task; pairs also per category, others by group."""
     chosen = task_file(task)
     if chosen.dataset is None:
         raise RepliesError(f"'{task}' is a group; score its member tasks one by one")
     documents = load_documents(chosen.dataset)
     recorded = read_replies(replies, documents)
     paired = "pair_id" in documents[0]
+    if paired and metric:
+        raise RepliesError(f"'{task}' compares no reports, so that it has no metrics but its own; leave out --metric")
     by_pair = score_replies(chosen, documents, recorded) if paired else {}
-    by_metric = {} if paired else score_metrics(chosen, documents, recorded)
+    by_metric = {} if paired else score_metrics(chosen, documents, recorded, metric or ())
+    if export_errors:
+        export_wrong_answers(export_errors, chosen.dataset, {name: found.wrong for name, found in by_metric.items()})
     data = provenance(chosen.dataset)
     missing = len(documents) - len(recorded)
     if json_file:
@@ -57,12 +71,17 @@ def score(
         _print_pairs(title, by_pair)
     else:
         _print_metrics(title, by_metric)
+        _print_groups(by_metric)
+        _print_wrong(by_metric)
     if missing:
         _out.print(f"Questions without a reply, left out and not counted as wrong: {missing}.")
     if data["sample"]:
         _out.print("SAMPLE DATA: drawn pictures; these scores say nothing about a model.")
     elif not data["complete"]:
         _out.print("INCOMPLETE DATA: parts of the published set were left out; do not compare with published scores.")
+    failures = {name: cause for rule in by_metric.values() for name, cause in rule.failures.items()}
+    if failures:
+        raise MedTasksError("\n".join(f"{name} could not be computed: {cause}" for name, cause in failures.items()))
 
 
 def _write(path: Path, text: str) -> None:
@@ -87,15 +106,46 @@ def _print_pairs(title: str, scores: Mapping[str, RuleScore]) -> None:
 
 def _print_metrics(title: str, scores: Mapping[str, MetricScores]) -> None:
     first = next(iter(scores.values()))
+    written = _with_error if first.shares else _number_with_error
     cells = {
-        metric: [_with_error(rule.values[metric], rule.errors.get(metric, math.nan)) for rule in scores.values()]
+        metric: [written(rule.values[metric], rule.errors.get(metric, math.nan)) for rule in scores.values()]
         for metric in first.values
     }
-    _print_totals(title, cells, {name: rule.reasons for name, rule in scores.items()})
+    unit = "% ± standard error" if first.shares else "value ± standard error"
+    _print_totals(title, cells, {name: rule.reasons for name, rule in scores.items()}, unit)
 
 
-def _print_totals(title: str, cells: Mapping[str, Sequence[str]], reasons: Mapping[str, Mapping[str, int]]) -> None:
-    totals = Table("% ± standard error", title=title)
+def _print_groups(scores: Mapping[str, MetricScores]) -> None:
+    for column, groups in next(iter(scores.values())).groups.items():
+        table = Table(column, title=f"accuracy by {column.replace('_', ' ')}, % ± standard error")
+        table.add_column("questions", justify="right")
+        for name in scores:
+            table.add_column(name, justify="right")
+        for value, first in groups.items():
+            found = [rule.groups[column][value] for rule in scores.values()]
+            table.add_row(value, str(first.questions), *(_with_error(one.accuracy, one.error) for one in found))
+        _out.print(table)
+
+
+def _print_wrong(scores: Mapping[str, MetricScores]) -> None:
+    kinds = {name: count_kinds(rule.wrong) for name, rule in scores.items()}
+    if not any(kinds.values()):
+        return
+    table = Table("wrong answers")
+    for name in scores:
+        table.add_column(name, justify="right")
+    for kind in dict.fromkeys(kind for counts in kinds.values() for kind in counts):
+        table.add_row(kind, *(str(counts.get(kind, 0)) for counts in kinds.values()))
+    _out.print(table)
+
+
+def _print_totals(
+    title: str,
+    cells: Mapping[str, Sequence[str]],
+    reasons: Mapping[str, Mapping[str, int]],
+    unit: str = "% ± standard error",
+) -> None:
+    totals = Table(unit, title=title)
     for name in reasons:
         totals.add_column(name, justify="right")
     for metric, row in cells.items():
@@ -118,6 +168,10 @@ def _categories(name: str, rule: RuleScore) -> Table:
 
 def _with_error(value: float, error: float) -> str:
     return f"{_percent(value)} ± {_percent(error)}"
+
+
+def _number_with_error(value: float, error: float) -> str:
+    return " ± ".join("n/a" if math.isnan(number) else f"{number:.4f}" for number in (value, error))
 
 
 def _percent(value: float) -> str:

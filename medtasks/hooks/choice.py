@@ -5,6 +5,7 @@ from typing import Any
 
 from medtasks.hooks.metric_list import metric_entry
 from medtasks.hooks.reading import read_answer
+from medtasks.hooks.withheld import withhold
 from medtasks.stats.standard_error import clustered_standard_error
 
 Record = dict[str, Any]
@@ -29,7 +30,7 @@ def process_results(doc: Mapping[str, Any], results: Sequence[Any]) -> dict[str,
         "reason": str(answer.reason),
         "rule": rule,
     }
-    return {metric["metric"]: entry for metric in METRIC_LIST}
+    return withhold(doc, results, {metric["metric"]: entry for metric in METRIC_LIST})
 
 
 def accuracy(items: Sequence[Record]) -> float:

@@ -12,6 +12,7 @@ from typing import Any
 from medtasks.hooks.metric_list import metric_entry
 from medtasks.hooks.reading import read_answer
 from medtasks.hooks.units import unit_of
+from medtasks.hooks.withheld import withhold
 from medtasks.metrics.classification import count_classes, multiclass_metrics, values_with_errors
 from medtasks.stats.standard_error import clustered_standard_error
 
@@ -41,7 +42,7 @@ def process_results(doc: Mapping[str, Any], results: Sequence[Any]) -> dict[str,
         "reason": str(answer.reason),
         "rule": rule,
     }
-    return {metric["metric"]: entry for metric in METRIC_LIST}
+    return withhold(doc, results, {metric["metric"]: entry for metric in METRIC_LIST})
 
 
 def _score(items: Sequence[Record], metric: str) -> float:

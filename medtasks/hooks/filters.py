@@ -11,8 +11,9 @@ from typing import Any
 from lmms_eval.api.filter import Filter
 
 from medtasks.answers.registry import likelihood_rule, reading_rule
+from medtasks.hooks.labelling import tagged_replies
 from medtasks.hooks.loglikelihood import parse_loglikelihood
-from medtasks.hooks.reading import tagged, written_options
+from medtasks.hooks.reading import written_options
 
 
 class ReadWith(Filter):  # type: ignore[misc]
@@ -33,7 +34,7 @@ class ReadWith(Filter):  # type: ignore[misc]
 
     def apply(self, resps: Sequence[Sequence[Any]], docs: Any) -> list[str]:
         """Return one tagged reply per sample; of repeated replies the first is read."""
-        return [tagged(replies[0], self._rule, self._option) for replies in resps]
+        return tagged_replies([replies[0] for replies in resps], self._rule, self._option)
 
 
 class ChooseWith(Filter):  # type: ignore[misc]

@@ -10,6 +10,7 @@ from medtasks.hooks.metric_list import metric_entry
 from medtasks.hooks.pairs import Record, record, records
 from medtasks.hooks.prompts import prompt as choice_prompt
 from medtasks.hooks.reading import read_reply
+from medtasks.hooks.withheld import withhold
 from medtasks.judges.client import judge_for
 from medtasks.judges.mediconfusion import RULE_NAME, judge_reply
 
@@ -40,7 +41,7 @@ def process_results(doc: Mapping[str, Any], results: Sequence[Any]) -> dict[str,
     judge = judge_for(doc["dataset"], dataset_info(doc["dataset"]).access)
     answer = judge_reply(judge, doc["question"], doc["options"], reply)
     entry = record(doc, answer, RULE_NAME)
-    return {**records(entry), "judge_failed_rate": entry}
+    return withhold(doc, results, {**records(entry), "judge_failed_rate": entry})
 
 
 def judge_failed_rate(items: Sequence[Record]) -> float:

@@ -15,10 +15,12 @@ from typing import Any
 from loguru import logger
 
 from medtasks.answers.answer import Reason
+from medtasks.answers.chexbert_labels import from_labels
 from medtasks.answers.registry import label_rule
 from medtasks.hooks.metric_list import metric_entry
-from medtasks.hooks.reading import read_reply
+from medtasks.hooks.reading import untagged
 from medtasks.hooks.units import unit_of
+from medtasks.hooks.withheld import withhold
 from medtasks.metrics.classification import count_labels, multilabel_metrics, values_with_errors
 from medtasks.stats.standard_error import clustered_standard_error
 
@@ -38,8 +40,13 @@ def process_results(doc: Mapping[str, Any], results: Sequence[Any]) -> dict[str,
     Returns:
         The same record for every metric and standard error: ``key`` and ``value`` hold 0 or 1 per label.
     """
-    rule, reply = read_reply(results[0], _DEFAULT)
-    answer = label_rule(rule).read(reply, doc["options"])
+    read = untagged(results[0])
+    rule = read.rule or _DEFAULT
+    answer = (
+        from_labels(read.reply, read.labels, doc["options"])
+        if read.labelled
+        else label_rule(rule).read(read.reply, doc["options"])
+    )
     entry = {
         "sample": doc.get("doc_id"),
         "unit": unit_of(doc),
@@ -48,7 +55,7 @@ def process_results(doc: Mapping[str, Any], results: Sequence[Any]) -> dict[str,
         "reason": str(answer.reason),
         "rule": rule,
     }
-    return {metric["metric"]: entry for metric in METRIC_LIST}
+    return withhold(doc, results, {metric["metric"]: entry for metric in METRIC_LIST})
 
 
 def _score(items: Sequence[Record], metric: str) -> float:

@@ -12,6 +12,7 @@ from medtasks.answers.registry import open_rule
 from medtasks.hooks.metric_list import metric_entry
 from medtasks.hooks.reading import read_reply
 from medtasks.hooks.units import unit_of
+from medtasks.hooks.withheld import withhold
 from medtasks.stats.standard_error import clustered_standard_error
 
 Record = dict[str, Any]
@@ -44,7 +45,7 @@ def process_results(doc: Mapping[str, Any], results: Sequence[Any]) -> dict[str,
         "reason": str(score.reason),
         "rule": rule,
     }
-    return {metric["metric"]: entry for metric in METRIC_LIST}
+    return withhold(doc, results, {metric["metric"]: entry for metric in METRIC_LIST})
 
 
 def _bleu_1(item: Record) -> float:

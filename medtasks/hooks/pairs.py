@@ -11,6 +11,7 @@ from loguru import logger
 from medtasks.answers.answer import Answer
 from medtasks.hooks.metric_list import metric_entry
 from medtasks.hooks.reading import read_answer
+from medtasks.hooks.withheld import withhold
 from medtasks.metrics.pairs import TOTAL, Counts, PairedAnswer, count, standard_errors
 
 Record = dict[str, Any]
@@ -27,7 +28,7 @@ def process_results(doc: Mapping[str, Any], results: Sequence[Any]) -> dict[str,
         The same record for every metric of the task.
     """
     answer, rule = read_answer(doc, results)
-    return records(record(doc, answer, rule))
+    return withhold(doc, results, records(record(doc, answer, rule)))
 
 
 def record(doc: Mapping[str, Any], answer: Answer, rule: str) -> Record:

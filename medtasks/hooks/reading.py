@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from medtasks.answers.answer import Answer
+from medtasks.answers.labeler import Labels
 from medtasks.answers.likelihood import letter
 from medtasks.answers.registry import likelihood_rule, text_rule
 from medtasks.errors import MedTasksError
@@ -24,16 +25,20 @@ class TaggedReply:
         reply: As the model gave it.
         rule: Rule to read it with, None if no filter named one.
         option: How options are written for the rule, None for their bare text.
+        labelled: Whether the reply went to a labeler already, see :mod:`medtasks.hooks.labelling`.
+        labels: What the labeler says of it, None if nothing.
     """
 
     reply: str
     rule: str | None = None
     option: str | None = None
+    labelled: bool = False
+    labels: Labels | None = None
 
 
-def tagged(reply: Any, rule: str, option: str | None = None) -> str:
-    """Return a reply with the rule that shall read it, as text without ``<``."""
-    tag = {"rule": rule} if option is None else {"rule": rule, "option": option}
+def tagged(reply: Any, rule: str, option: str | None = None, **noted: Any) -> str:
+    """Return a reply with the rule that shall read it, and what else is noted of it, as text without ``<``."""
+    tag = {"rule": rule, **({} if option is None else {"option": option}), **noted}
     return json.dumps({**tag, "reply": reply}, ensure_ascii=False).replace("<", "\\u003c")
 
 
@@ -45,7 +50,7 @@ def untagged(result: Any) -> TaggedReply:
         return TaggedReply(result)
     try:
         tag = json.loads(result)
-        return TaggedReply(tag["reply"] or "", tag["rule"], tag.get("option"))
+        return TaggedReply(tag["reply"] or "", tag["rule"], tag.get("option"), "labels" in tag, tag.get("labels"))
     except (ValueError, KeyError):
         return TaggedReply(result)
 

@@ -1,10 +1,12 @@
 """Several labels per image in the harness: records, metrics, and what a missing labeler does to them."""
 
 import copy
+import importlib
 import itertools
 import json
 import math
 import random
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,7 +18,11 @@ from medtasks.answers.failure import failed_reply
 from medtasks.errors import UnknownName
 from medtasks.hooks import multilabel
 from medtasks.hooks.filters import ReadWith
+from medtasks.hooks.reading import tagged
+from medtasks.metric_scoring import score_metrics
 from medtasks.metrics.classification import MULTILABEL_METRICS, count_labels, multilabel_metrics, values_with_errors
+from medtasks.replies import RecordedReply
+from medtasks.task_files import DottedName, TaskFile
 
 HEAD, ROBUST, LABELED = "multimedeval_labels_head", "robust_labels", "chexbert_labels"
 OPTIONS = ["Atelectasis", "Cardiomegaly", "Consolidation", "Edema", "Pleural Effusion"]
@@ -204,3 +210,75 @@ def test_a_warning_says_how_many_are_left_out(warned):
 def test_an_empty_reply_names_no_label_for_the_reference_and_is_invalid_for_the_others():
     assert record("")["value"] == [0, 0, 0, 0, 0]
     assert [record("", rule=rule)["reason"] for rule in (ROBUST, LABELED)] == ["empty", "empty"]
+
+
+@pytest.fixture
+def labeler(tmp_path, monkeypatch):
+    """A labeler that calls what a text names positive; returns the texts of each call."""
+    name = f"labeler_of_{tmp_path.name}"
+    (tmp_path / f"{name}.py").write_text(
+        "calls = []\n\n\ndef factory():\n    return label\n\n\ndef label(texts):\n    calls.append(list(texts))\n"
+        f"    return [{{name: int(name.lower() in text) for name in {OPTIONS}}} for text in texts]\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("MEDTASKS_LABELER", f"{name}:factory")
+    return importlib.import_module(name).calls
+
+
+REPLIES = ["edema", "", "atelectasis and <b>pleural effusion", failed_reply("gone"), "nothing", "edema"]
+
+
+def test_the_filter_labels_all_replies_in_one_call(labeler):
+    results = ReadWith(LABELED).apply([[reply, "a repeat"] for reply in REPLIES], None)
+    assert labeler == [["edema", "atelectasis and <b>pleural effusion", "nothing", "edema"]]
+    documents = [{"doc_id": str(n), "options": OPTIONS, "labels": [0] * 5} for n in range(len(REPLIES))]
+    found = [multilabel.process_results(doc, [one])["macro_f1"] for doc, one in zip(documents, results, strict=True)]
+    assert len(labeler) == 1
+    assert [item["value"] for item in found] == [
+        [0, 0, 0, 1, 0],
+        None,
+        [1, 0, 0, 0, 1],
+        None,
+        [0, 0, 0, 0, 0],
+        [0, 0, 0, 1, 0],
+    ]
+    assert [item["reason"] for item in found] == ["ok", "empty", "ok", "adapter_failed", "ok", "ok"]
+    assert {item["rule"] for item in found} == {LABELED}
+    assert not any("<" in one for one in results)
+    # The options of a document are in its own order.
+    turned = dict(documents[0], options=OPTIONS[::-1])
+    assert multilabel.process_results(turned, [results[0]])["macro_f1"]["value"] == [0, 1, 0, 0, 0]
+
+
+def test_other_rules_ask_no_labeler(labeler):
+    ReadWith(ROBUST).apply([[reply] for reply in REPLIES], None)
+    assert labeler == []
+
+
+def test_a_reply_that_went_through_no_filter_is_labelled_alone(labeler):
+    doc = {"doc_id": "1", "options": OPTIONS, "labels": [0] * 5}
+    for reply in ("edema", "nothing"):
+        multilabel.process_results(doc, [tagged(reply, LABELED)])
+    assert labeler == [["edema"], ["nothing"]]
+
+
+def test_scoring_recorded_replies_labels_them_in_one_call(labeler):
+    task = TaskFile(
+        name="findings",
+        kind="task",
+        path=Path("findings.yaml"),
+        description="",
+        dataset="findings",
+        output_type="generate_until",
+        rules={"reference": LABELED, "robust": ROBUST},
+        process_results=DottedName("medtasks.hooks.multilabel.process_results"),
+        metric_list=DottedName("medtasks.hooks.multilabel.METRIC_LIST"),
+    )
+    documents = [{"doc_id": str(n), "options": OPTIONS, "labels": [0, 0, 0, 1, 0]} for n in range(len(REPLIES))]
+    recorded = {str(n): RecordedReply(text=reply) for n, reply in enumerate(REPLIES)}
+    scores = score_metrics(task, documents, recorded)
+    assert labeler == [["edema", "atelectasis and <b>pleural effusion", "nothing", "edema"]]
+    assert scores["reference"].reasons == {"ok": 4, "empty": 1, "adapter_failed": 1}
+    assert scores["reference"].values["judge_failed_rate"] == 0
+    assert scores["reference"].values["macro_accuracy"] == pytest.approx((5 + 2 + 4 + 5) / 30)
+    assert scores["robust"].reasons["ok"] >= 3

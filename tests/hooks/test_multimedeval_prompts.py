@@ -142,6 +142,23 @@ REFERENCE = {
 }
 WITH_IMAGES = [name for name, (row, _, _) in REFERENCE.items() if row["image_files"]]
 
+INDICATION = "\n ___ {year} old <b> man\n with  cough. \n "
+STUDY = {**TWO_IMAGES, "context": None, "indication": INDICATION, "report": "Clear.\n \n {No} fluid."}
+NOTE = {**NO_IMAGE, "context": "the {heart} is <img> large.", "indication": None, "report": "large heart."}
+ASKED = "Can you provide a radiology report for this medical image? <img> <img> "
+# (row, question); there are no demonstrations
+REPORTS = {
+    "mimic_cxr_report": (STUDY, ASKED),
+    "mimic_cxr_report_indication": (STUDY, f"{INDICATION} {ASKED}"),
+    "mimic_cxr_report_paper": (STUDY, "<img> <img> Please caption this scan with findings and impression."),
+    "mimic_iii_summary": (NOTE, "the {heart} is <img> large.\nSummarize the findings."),
+    "mimic_iii_summary_head": (NOTE, "the {heart} is <img> large.\nSummarize the findings."),
+    "ct_rate_report": (
+        {**ONE_IMAGE, "context": None, "indication": None, "report": "Clear."},
+        "Can you provide a radiology report for this set of CT scans? <img>",
+    ),
+}
+
 
 def settings(name, family="default"):
     families = task_config(f"multimedeval_{name}")["lmms_eval_specific_kwargs"]
@@ -168,7 +185,25 @@ def test_simple_models_that_show_images_first(name):
     assert prompt(row, settings(name, "medtasks_tiny")) == question.replace("<img> ", "").replace("<img>", "")
 
 
-@pytest.mark.parametrize("name", WITH_IMAGES)
+@pytest.mark.parametrize("name", REPORTS)
+def test_prompts_for_reports_are_the_references(name):
+    row, question = REPORTS[name]
+    assert "<img>".join(question_parts(row, settings(name))) == question
+    assert target(row) == row["report"]
+    if row["image_files"]:
+        for family in ("llava", "llava_hf", "llava_onevision", "radfm", "med_flamingo"):
+            assert prompt(row, settings(name, family)) == question.replace("<img>", "<image>")
+        assert prompt(row, settings(name)) == question.replace("<img> ", "").replace("<img>", "")
+    else:
+        assert prompt(row, settings(name)) == question
+
+
+def test_a_study_without_indication_keeps_the_blank():
+    row = {**STUDY, "indication": ""}
+    assert prompt(row, settings("mimic_cxr_report_indication")).startswith(" Can you provide")
+
+
+@pytest.mark.parametrize("name", [*WITH_IMAGES, *(name for name in REPORTS if REPORTS[name][0]["image_files"])])
 def test_every_family_is_asked_the_same(name):
     families = task_config(f"multimedeval_{name}")["lmms_eval_specific_kwargs"]
     assert {family: own["template"] for family, own in families.items()} == dict.fromkeys(
@@ -278,7 +313,7 @@ def test_wrong_number_of_places():
 def test_broken_template(broken):
     row = {**NO_IMAGE, "question": "Where?", "answer": "x"}
     with pytest.raises(
-        MedTasksError, match=r"cannot be filled in .* its fields are question, context, details, options"
+        MedTasksError, match=r"cannot be filled in .* its fields are question, context, details, indication, "
     ):
         prompt(row, {"template": broken})
     with pytest.raises(MedTasksError, match=r"cannot be filled in .* its fields are text, lower_text, letter, lower"):

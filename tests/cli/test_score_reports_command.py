@@ -1,0 +1,115 @@
+"""``medtasks score`` on reports: raw numbers, further metrics, several files, and metrics that fail."""
+
+import json
+
+import pytest
+
+from medtasks.errors import WeightsMissing
+from medtasks.hooks import report_panel
+from medtasks.metrics.report_metrics import metric_info
+from medtasks.metrics.report_scores import ReportScores, mean
+from tests import tiny_multimedeval
+
+TASK = "multimedeval_mimic_cxr_report"
+MISSING = {"chexbert": "the weights of CheXbert are missing; fetch them with 'medtasks weights fetch chexbert'"}
+
+
+@pytest.fixture(autouse=True)
+def prepared(monkeypatch):
+    """Four reports, and metrics that give the length of the reply in words, shifted far out of 0..1."""
+    tiny_multimedeval.prepare("mimic_cxr_report")
+    broken: dict[str, str] = {}
+
+    def report_metric(name):
+        def metric(*, references, hypotheses):
+            if name in broken:
+                raise WeightsMissing(broken[name])
+            lengths = [float(len(hypothesis.split())) for hypothesis in hypotheses]
+            samples = {key: [-10 * length for length in lengths] for key in metric_info(name).keys}
+            return ReportScores(samples, {key: mean(values) for key, values in samples.items()}, {"made": "up"})
+
+        return metric
+
+    monkeypatch.setattr(report_panel, "report_metric", report_metric)
+    return broken
+
+
+@pytest.fixture
+def ranks(tmp_path):
+    """Two files of one run, of two replies each."""
+    files = [tmp_path / f"rank{rank}.jsonl" for rank in range(2)]
+    for rank, file in enumerate(files):
+        replies = [
+            {"doc_id": row, "reply": ["one", "", "two words", "and three words"][row]} for row in (rank, rank + 2)
+        ]
+        file.write_text("".join(json.dumps(reply) + "\n" for reply in replies))
+    return files
+
+
+def rows(out):
+    cells = [[cell.strip() for cell in line.strip("│").split("│")] for line in out.splitlines() if line[:1] == "│"]
+    return {row[0]: row[1] for row in cells}
+
+
+def test_raw_numbers(medtasks, ranks, tmp_path):
+    ran = medtasks("score", TASK, *ranks, "--json", tmp_path / "scores.json")
+    assert (ran.code, ran.err) == (0, "")
+    shown = rows(ran.out)
+    assert "4 of 4 questions answered" in ran.out
+    assert "value ± standard error" in ran.out
+    assert shown["bleu_1"].startswith("-15.0000 ± ")
+    assert shown["invalid_rate"].startswith("0.2500 ± ")
+    assert (shown["replies: ok"], shown["replies: empty"]) == ("3", "1")
+    summary = json.loads((tmp_path / "scores.json").read_text())["rules"]["reference"]
+    assert summary["rule"] == "report_text v1"
+    assert summary["metrics"]["radcliq_v1_multimedeval"] == -15
+    assert summary["settings"]["radcliq_v1_multimedeval"] == {"made": "up"}
+    assert "failures" not in summary
+
+
+def test_a_folder_and_further_metrics(medtasks, ranks, tmp_path):
+    ran = medtasks("score", TASK, tmp_path, "--metric", "radcliq_v1", "--metric", "f1_chexbert", "--metric", "bleu")
+    assert ran.code == 0
+    shown = rows(ran.out)
+    assert shown["radcliq_v1"].startswith("-15.0000")
+    assert shown["bleu_2"].startswith("-15.0000")
+    assert {key for key in shown if key.startswith("chexbert_5_")} == {
+        key for key in metric_info("f1_chexbert").keys if key.startswith("chexbert_5_")
+    }
+
+
+def test_a_failing_metric_leaves_the_others_and_exit_code_1(medtasks, ranks, tmp_path, prepared):
+    prepared.update(MISSING)
+    ran = medtasks("score", TASK, *ranks, "--metric", "f1_chexbert", "--json", tmp_path / "scores.json")
+    assert ran.code == 1
+    shown = rows(ran.out)
+    assert shown["chexbert_similarity"] == "n/a ± n/a"
+    assert shown["bleu_1"].startswith("-15.0000")
+    assert ran.err.strip() == f"medtasks: chexbert could not be computed: {MISSING['chexbert']}"
+    summary = json.loads((tmp_path / "scores.json").read_text(), parse_constant=pytest.fail)["rules"]["reference"]
+    assert summary["failures"] == MISSING
+    assert summary["metrics"]["chexbert_similarity"] is None
+
+
+def test_scoring_saves_no_replies(medtasks, ranks):
+    from medtasks.saved_replies import replies_folder
+
+    medtasks("score", TASK, *ranks)
+    assert not replies_folder(TASK).parent.exists()
+
+
+def test_wrong_metrics(fails, ranks, sample):
+    constant = ranks[0].with_name("constant.jsonl")
+    constant.write_text(json.dumps({"doc_id": 0, "reply": "A"}) + "\n")
+    fails(["score", "mediconfusion", constant, "--metric", "bleu"], "'mediconfusion' compares no reports", "leave out")
+
+
+def test_an_unknown_metric(fails, ranks):
+    fails(["score", TASK, *ranks, "--metric", "radcliq_v2"], "unknown metric 'radcliq_v2'; did you mean 'radcliq_v")
+
+
+def test_other_tasks_have_no_report_metrics(fails, tmp_path):
+    tiny_multimedeval.prepare("mednli")
+    replies = tmp_path / "replies.jsonl"
+    replies.write_text(json.dumps({"doc_id": 0, "reply": "A"}) + "\n")
+    fails(["score", "multimedeval_mednli", replies, "--metric", "bleu"], "'multimedeval_mednli' compares no reports")

@@ -1,0 +1,100 @@
+"""MIMIC-CXR classification from end to end, its replies labelled by CheXbert in miniature."""
+
+import json
+import math
+
+import pytest
+from typer.testing import CliRunner
+
+from medtasks.answers.labeler import findings_of
+from medtasks.cli.main import app
+from medtasks.metrics.chexbert import network as network_module
+
+from .. import tiny_chexbert, tiny_multimedeval
+
+pytestmark = pytest.mark.slow
+
+TASK = "multimedeval_mimic_cxr_classification"
+REPLIES = ["There is edema.", "the heart is 12 cm", "no effusion, lungs clear", "small left effusion"]
+
+
+@pytest.fixture
+def loads(tmp_path, monkeypatch):
+    """A data folder with the dataset and CheXbert, and how often CheXbert is loaded."""
+    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
+    monkeypatch.setenv("MEDTASKS_METRICS_DEVICE", "cpu")
+    monkeypatch.delenv("MEDTASKS_LABELER", raising=False)
+    monkeypatch.delenv("MEDTASKS_WEIGHTS", raising=False)
+    tiny_multimedeval.prepare("mimic_cxr_classification")
+    tiny_chexbert.write_fetched(tmp_path / "weights")
+    found = []
+    original = network_module.load_network
+    monkeypatch.setattr(network_module, "load_network", lambda *files: found.append(files) or original(*files))
+    return found
+
+
+def evaluate(model, **options):
+    from lmms_eval.evaluator import simple_evaluate
+    from lmms_eval.tasks import TaskManager
+
+    named = {"model_args": "journal=false", "batch_size": 4, "device": "cpu"} if isinstance(model, str) else {}
+    return simple_evaluate(model=model, tasks=[TASK], task_manager=TaskManager(), **named, **options)
+
+
+@pytest.fixture
+def speaking():
+    """A model that gives the replies above."""
+    from lmms_eval.api.model import lmms
+
+    class Speaking(lmms):
+        is_simple = True
+
+        def generate_until(self, requests):
+            return [REPLIES[request.args[3]] for request in requests]
+
+        def loglikelihood(self, requests):
+            raise NotImplementedError
+
+        def generate_until_multi_round(self, requests):
+            raise NotImplementedError
+
+    return Speaking()
+
+
+def test_the_tiny_model_runs(loads):
+    found = evaluate("medtasks_tiny", gen_kwargs="max_new_tokens=8")["results"][TASK]
+    for rule in ("reference", "robust"):
+        assert found[f"judge_failed_rate,{rule}"] == 0
+        assert 0 <= found[f"macro_f1,{rule}"] <= 1
+    assert len(loads) == 1
+
+
+def test_labels_are_chexberts_and_score_again_the_same(loads, speaking, tmp_path):
+    results = evaluate(speaking, log_samples=True)
+    assert len(loads) == 1  # for all replies of the task
+    samples = [sample for sample in results["samples"][TASK] if sample["macro_f1"]["rule"] == "chexbert_labels"]
+    wanted = findings_of(REPLIES, tiny_multimedeval.FIVE_FINDINGS)
+    assert [sample["macro_f1"]["value"] for sample in samples] == [[int(f == 1) for f in row] for row in wanted]
+    assert [sample["macro_f1"]["reason"] for sample in samples] == ["ok"] * 4
+    assert len({tuple(row) for row in wanted}) > 1
+    written = json.dumps(results["samples"], default=str)
+    assert not [reply for reply in REPLIES if reply in written]  # the dataset is credentialed
+    replies, summary = tmp_path / "replies.jsonl", tmp_path / "summary.json"
+    replies.write_text("".join(json.dumps({"doc_id": str(n), "reply": r}) + "\n" for n, r in enumerate(REPLIES)))
+    ran = CliRunner().invoke(app, ["score", TASK, str(replies), "--json", str(summary)])
+    assert ran.exit_code == 0, ran.output
+    again = json.loads(summary.read_text())["rules"]["reference"]
+    assert again["reasons"] == {"ok": 4}
+    for name, value in again["metrics"].items():
+        assert results["results"][TASK][f"{name},reference"] == pytest.approx(value), name
+    assert again["metrics"]["judge_failed_rate"] == 0
+    assert len(loads) == 1  # from the cache
+
+
+def test_without_weights_nothing_but_the_labels_is_lost(loads, speaking, tmp_path):
+    (tmp_path / "weights" / "chexbert" / "chexbert.pth").unlink()
+    found = evaluate(speaking)["results"][TASK]
+    assert found["judge_failed_rate,reference"] == 1
+    assert math.isnan(found["macro_f1,reference"])
+    assert found["judge_failed_rate,robust"] == 0
+    assert 0 <= found["macro_f1,robust"] <= 1
