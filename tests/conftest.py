@@ -43,9 +43,9 @@ def sample_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def _own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Point every test at an empty data folder, and at no judge."""
+    """Point every test at an empty data folder, at no judge and at no weights."""
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path_factory.mktemp("home")))
-    ours = ("MEDTASKS_JUDGE_", "MEDTASKS_TRUSTED_JUDGE", "MEDTASKS_LABELER")
+    ours = ("MEDTASKS_JUDGE_", "MEDTASKS_TRUSTED_JUDGE", "MEDTASKS_LABELER", "MEDTASKS_METRICS_", "MEDTASKS_WEIGHTS")
     for name in [name for name in os.environ if name.startswith(ours)]:
         monkeypatch.delenv(name)
 

@@ -19,7 +19,8 @@ PROTOCOLS = {
     "iu_xray": {"zero-shot"},
     "medheval": {"closed", "closed, by likelihood", "open"},
     "gmai_mmbench": {
-        *("log-likelihood", "multiple answers, equations 2 and 3", "single choice", "single choice, submission"),
+        *("log-likelihood", "multiple answers, equations 2 and 3"),
+        *("single choice", "single choice, judged", "single choice, submission"),
     },
 }
 FILES = sorted(path for path in tasks_folder().rglob("*") if path.suffix == ".yaml" or path.name.endswith("_yaml"))

@@ -1,12 +1,14 @@
 """How a metric's model is run."""
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from medtasks.errors import MedTasksError
 from medtasks.metrics.text_cache import default_cache_folder
+from medtasks.metrics.weights import weights_info
 
 if TYPE_CHECKING:
     import torch
@@ -21,7 +23,9 @@ class ModelSettings:
     """How a metric's model is run.
 
     Attributes:
-        weights: File or folder with its weights; None: what ``medtasks weights fetch`` brought.
+        weights: File or folder with its weights; None: what ``medtasks weights fetch`` brought. For a metric that is
+            one model; those of several are given by name.
+        named_weights: Files or folders by entry of :data:`medtasks.metrics.weights.WEIGHTS`; go before ``weights``.
         device: ``"cpu"``, ``"cuda"``, ``"cuda:1"``, or ``"auto"``: the GPU if there is one.
         dtype: ``"float32"``, or ``"bfloat16"`` for the encoder, which is faster and changes scores a little; results
             say which.
@@ -31,11 +35,25 @@ class ModelSettings:
     """
 
     weights: Path | None = None
+    named_weights: Mapping[str, Path] = field(default_factory=dict, hash=False)
     device: str = "auto"
     dtype: Literal["float32", "bfloat16"] = "float32"
     batch_size: int | None = None
     cache: Path | None = field(default_factory=default_cache_folder)
     progress: bool = True
+
+    def __post_init__(self) -> None:
+        """Check the names of weights.
+
+        Raises:
+            UnknownName: There is no such entry.
+        """
+        for name in self.named_weights:
+            weights_info(name)
+
+    def weights_for(self, name: str) -> Path | None:
+        """Return the path given for one entry of weights, else ``weights``."""
+        return self.named_weights.get(name, self.weights)
 
     @classmethod
     def from_environment(cls) -> "ModelSettings":

@@ -1,5 +1,6 @@
 """What a metric of report texts gives."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -36,3 +37,8 @@ class ReportMetric(Protocol):
             WeightsMissing: The metric is a model whose weights are not on this machine.
         """
         ...
+
+
+def mean(values: Sequence[float]) -> float:
+    """Return the mean, the same in whatever order; NaN for no values."""
+    return math.fsum(values) / len(values) if values else math.nan

@@ -1,8 +1,12 @@
 """Weights of the metrics that are models: what they are, where they lie, and how they get there.
 
-Nothing here downloads but :func:`fetch`, which ``medtasks weights fetch NAME`` calls.
+They lie in ``$MEDTASKS_HOME/weights/NAME``, which ``medtasks weights fetch NAME`` fills, or in
+``$MEDTASKS_WEIGHTS/NAME``: a folder of the same layout that is looked at first and never downloaded to, for weights
+that several users share or that somebody carried to a machine without network. Nothing here downloads but
+:func:`fetch`.
 """
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +14,8 @@ from types import MappingProxyType
 
 from medtasks.data.home import home
 from medtasks.errors import WeightsMissing, unknown_name
+
+WEIGHTS_VARIABLE = "MEDTASKS_WEIGHTS"
 
 
 @dataclass(frozen=True)
@@ -111,15 +117,32 @@ def weights_folder(name: str) -> Path:
     return home() / "weights" / weights_info(name).name
 
 
+def _shared_folder(name: str) -> Path | None:
+    shared = os.environ.get(WEIGHTS_VARIABLE)
+    return Path(shared).expanduser().absolute() / weights_info(name).name if shared else None
+
+
+def _complete(info: WeightsInfo, folder: Path) -> Path | None:
+    """Return what a metric is to open in ``folder``; None if that is not all there."""
+    if len(info.files) == 1:
+        published = folder / info.files[0]
+        converted = published.with_suffix(".safetensors")
+        return next((path for path in (converted, published) if path.is_file()), None)
+    needed = [name for name in info.files if name == "config.json" or name.endswith(".safetensors")]
+    return folder if all((folder / name).is_file() for name in needed) else None
+
+
 def weights_path(name: str, given: Path | None = None) -> Path:
     """Find weights on this machine.
 
     Args:
         name: Entry of :data:`WEIGHTS`.
-        given: File or folder the user named; None: the folder that ``medtasks weights fetch`` fills.
+        given: File or folder the user named; None: ``$MEDTASKS_WEIGHTS`` and the folder that ``medtasks weights fetch``
+            fills.
 
     Returns:
-        ``given``; or the fetched file where the entry has a single one, the fetched folder otherwise.
+        ``given``; or the file where the entry has a single one, the folder otherwise. A conversion to safetensors goes
+        before the published file.
 
     Raises:
         WeightsMissing: It is not there; the message names file, source, size and the command that fetches it.
@@ -129,31 +152,37 @@ def weights_path(name: str, given: Path | None = None) -> Path:
         if not given.exists():
             raise WeightsMissing(f"{given} does not exist; it should hold {info.description} ({', '.join(info.files)})")
         return given
-    folder = weights_folder(name)
-    path = folder / info.files[0] if len(info.files) == 1 else folder
-    if not (path.is_file() or (path.is_dir() and (path / "config.json").is_file())):
-        raise WeightsMissing(
-            f"{info.description}: {path} is missing ({info.source}, {info.size:,.0f} MB); fetch it with "
-            f"'medtasks weights fetch {name}'"
-        )
-    return path
+    for folder in (_shared_folder(name), weights_folder(name)):
+        path = folder and _complete(info, folder)
+        if path:
+            return path
+    path = weights_folder(name) / info.files[0] if len(info.files) == 1 else weights_folder(name)
+    raise WeightsMissing(
+        f"{info.description}: {path} is missing or incomplete ({info.source}, {info.size:,.0f} MB); fetch it with "
+        f"'medtasks weights fetch {name}'"
+    )
 
 
 def fetch(name: str) -> Path:
-    """Download an entry into :func:`weights_folder`; files that are there already are not fetched again.
+    """Download an entry into :func:`weights_folder`; what is on this machine already is not fetched again.
 
     Raises:
         WeightsMissing: The Hub cannot be reached, or lacks the files.
     """
+    info = weights_info(name)
+    shared = _shared_folder(name)
+    found = shared and _complete(info, shared)
+    if found:
+        return found
     from huggingface_hub import snapshot_download
 
-    info = weights_info(name)
     folder = weights_folder(name)
     try:
         snapshot_download(info.hub, allow_patterns=list(info.files), local_dir=folder)
     except Exception as error:  # the Hub's client raises kinds of several libraries
+        reason = " ".join(str(error).split())
         raise WeightsMissing(
-            f"{info.source} could not be downloaded ({type(error).__name__}: {error}); on a machine without network "
+            f"{info.source} could not be downloaded ({type(error).__name__}: {reason}); on a machine without network "
             f"put {', '.join(info.files)} into {folder}"
         ) from error
     return weights_path(name)

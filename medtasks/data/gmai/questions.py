@@ -8,7 +8,6 @@ the n-th mask and the n-th contour question with the same texts, key and groups 
 ``image_id``, as questions on one image do, so that errors are taken over cases.
 """
 
-import base64
 import binascii
 from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -153,7 +152,7 @@ def _take_image(
 
 def _stored(value: bytes, images: ImageStore) -> StoredImage:
     try:
-        data = base64.b64decode(value, validate=True)
+        data = binascii.a2b_base64(value, strict_mode=True)
     except binascii.Error as error:
         raise UnreadableImage("it is no base64") from error
     return images.add_bytes(data)

@@ -1,0 +1,219 @@
+"""``medtasks metrics``: score report texts in files, without a harness."""
+
+import importlib.metadata
+import json
+import math
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from medtasks import __version__
+from medtasks.errors import MedTasksError
+from medtasks.metrics.model_settings import ModelSettings
+from medtasks.metrics.report_metrics import REPORT_METRICS, MetricInfo, metric_info, report_metric
+from medtasks.metrics.report_scores import ReportScores
+from medtasks.metrics.report_texts import ReportPairs, pair_texts, read_report_texts
+from medtasks.metrics.weights import weights_path
+from medtasks.metrics.wordnet import load_wordnet
+
+_ALL = "all"
+_PACKAGES = ("numpy", "torch", "transformers", "nltk", "sacrebleu", "scikit-learn")
+_out = Console(soft_wrap=True, highlight=False)
+
+Failures = Mapping[str, str]
+
+
+def metrics(
+    refs: Annotated[
+        Path | None, typer.Option(help="References: .jsonl, .json, .csv, or .txt with one per line.")
+    ] = None,
+    hyps: Annotated[Path | None, typer.Option(help="What a model wrote, in any of these forms.")] = None,
+    metric: Annotated[
+        list[str] | None, typer.Option(help="Metric, several with commas or by repeating; 'all'. Without: list them.")
+    ] = None,
+    column: Annotated[
+        str | None, typer.Option(help="Column or field that holds the text, if not text or report.")
+    ] = None,
+    weights: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=PATH", help="Weights that lie elsewhere, by name; repeatable.")
+    ] = None,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1; by default the GPU if there is one.")] = None,
+    dtype: Annotated[
+        Literal["float32", "bfloat16"] | None, typer.Option(help="bfloat16 is faster and changes scores a little.")
+    ] = None,
+    batch_size: Annotated[int | None, typer.Option(min=1, help="Texts per pass of a model.")] = None,
+    cache: Annotated[bool, typer.Option(help="Whether to keep what models said of each text for the next run.")] = True,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Also write every value as JSON.")] = None,
+) -> None:
+    """Score reports against references; without --metric list the metrics, ready where what they need was fetched."""
+    settings = _settings(weights or [], device, dtype, batch_size)
+    if not metric:
+        _list_metrics()
+        return
+    chosen = _chosen(metric)
+    if refs is None or hyps is None:
+        raise typer.BadParameter("give the reports with --refs FILE and --hyps FILE")
+    pairs = pair_texts(read_report_texts(refs, column), read_report_texts(hyps, column))
+    with _cached(settings, cache) as how:
+        scores, failures = _score(chosen, pairs, how)
+    _print(pairs, scores)
+    if json_file:
+        _write(json_file, _as_json(pairs, scores, failures))
+    if failures:
+        raise MedTasksError("\n".join(_sentences(failures)))
+
+
+def _settings(weights: Sequence[str], device: str | None, dtype: str | None, batch_size: int | None) -> ModelSettings:
+    named = {}
+    for given in weights:
+        name, equals, path = given.partition("=")
+        if not (name and equals and path):
+            raise typer.BadParameter(f"--weights {given} is not of the form NAME=PATH, such as chexbert=chexbert.pth")
+        named[name] = Path(path).expanduser()
+    settings = replace(
+        ModelSettings.from_environment(), named_weights=named, batch_size=batch_size, progress=sys.stderr.isatty()
+    )
+    if device is not None:
+        settings = replace(settings, device=device)
+    if dtype is not None:
+        settings = replace(settings, dtype="bfloat16" if dtype == "bfloat16" else "float32")
+    return settings
+
+
+def _chosen(given: Sequence[str]) -> tuple[str, ...]:
+    names = [name.strip() for part in given for name in part.split(",") if name.strip()]
+    if _ALL in names:
+        return tuple(REPORT_METRICS)
+    if not names:
+        raise typer.BadParameter("--metric names no metric; without it they are listed")
+    return tuple(dict.fromkeys(metric_info(name).name for name in names))
+
+
+@contextmanager
+def _cached(settings: ModelSettings, keep: bool) -> Iterator[ModelSettings]:
+    """Without a lasting cache keep a passing one, because RadCliQ runs the models of other metrics again."""
+    if keep:
+        yield settings
+        return
+    with tempfile.TemporaryDirectory(prefix="medtasks-") as folder:
+        yield replace(settings, cache=Path(folder))
+
+
+def _score(
+    names: Sequence[str], pairs: ReportPairs, settings: ModelSettings
+) -> tuple[dict[str, ReportScores], dict[str, str]]:
+    scores: dict[str, ReportScores] = {}
+    failures: dict[str, str] = {}
+    for name in names:
+        try:
+            metric = report_metric(name, settings)
+            scores[name] = metric(references=pairs.references, hypotheses=pairs.hypotheses)
+        except (MedTasksError, OSError) as error:
+            failures[name] = str(error)
+    return scores, failures
+
+
+def _sentences(failures: Failures) -> list[str]:
+    """Return one line per cause, with the metrics that failed for it in front."""
+    causes: dict[str, list[str]] = {}
+    for name, cause in failures.items():
+        causes.setdefault(cause, []).append(name)
+    return [f"{', '.join(names)}: {cause}" for cause, names in causes.items()]
+
+
+def _print(pairs: ReportPairs, scores: Mapping[str, ReportScores]) -> None:
+    if scores:
+        replies, references = (sum(not text.strip() for text in side) for side in (pairs.hypotheses, pairs.references))
+        count = len(pairs.references)
+        table = Table("score", title=f"pairs: {count}, empty replies: {replies}, empty references: {references}")
+        table.add_column("value", justify="right")
+        table.add_column("better")
+        for name, result in scores.items():
+            better = "higher" if metric_info(name).higher_is_better else "lower"
+            for key in metric_info(name).keys:
+                table.add_row(key, _number(result.totals[key]), better)
+        _out.print(table)
+    rough = [name for name, result in scores.items() if "bfloat16" in result.settings.values()]
+    if rough:
+        _out.print(f"Computed in bfloat16, which moves scores a little: {', '.join(rough)}.", markup=False)
+
+
+def _number(value: float) -> str:
+    return "n/a" if math.isnan(value) else f"{value:.4f}"
+
+
+def _as_json(pairs: ReportPairs, scores: Mapping[str, ReportScores], failures: Failures) -> str:
+    summary = {
+        "medtasks": __version__,
+        "versions": {name: version for name in _PACKAGES if (version := _version(name))},
+        "pairs": len(pairs.references),
+        "ids": pairs.ids,
+        "metrics": {
+            name: {
+                "higher_is_better": metric_info(name).higher_is_better,
+                "totals": {key: _finite(value) for key, value in result.totals.items()},
+                "samples": {key: [_finite(value) for value in values] for key, values in result.samples.items()},
+                "settings": dict(result.settings),
+            }
+            for name, result in scores.items()
+        },
+        "failed": dict(failures),
+    }
+    return json.dumps(summary, indent=2, allow_nan=False) + "\n"
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text)
+    except OSError as error:
+        raise MedTasksError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def _list_metrics() -> None:
+    rows = [("metric", "better", "ready", "what")]
+    lacking: dict[str, None] = {}
+    for info in REPORT_METRICS.values():
+        missing = _missing(info)
+        lacking.update(dict.fromkeys(missing))
+        better = "higher" if info.higher_is_better else "lower"
+        rows.append((info.name, better, "no" if missing else "yes", info.description))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        _out.print(line.rstrip(), markup=False)
+    if lacking:
+        _out.print(f"Fetch what is missing with: medtasks weights fetch {' '.join(lacking)}", markup=False)
+
+
+def _missing(info: MetricInfo) -> list[str]:
+    missing = []
+    for name in info.weights:
+        try:
+            weights_path(name)
+        except MedTasksError:
+            missing.append(name)
+    if info.wordnet:
+        try:
+            load_wordnet()
+        except MedTasksError:
+            missing.append("wordnet")
+    return missing

@@ -1,0 +1,192 @@
+"""Report texts in files, for scoring outside a harness.
+
+Formats, told by the name's ending; all are UTF-8:
+
+- ``.jsonl``: one object per line, ``{"id": "7", "text": "..."}``. The text may be called ``reply`` or ``report``; the
+  id may be called ``doc_id`` or ``study_id``, or be left out.
+- ``.json``: a list of texts, or of such objects.
+- ``.csv``: one row per text under a header with the same names, or any column by name.
+- ``.txt``: one text per line; an empty line is an empty text.
+"""
+
+import csv
+import io
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from medtasks.errors import RepliesError
+
+_TEXT_NAMES = ("text", "reply", "report")
+_ID_NAMES = ("id", "doc_id", "study_id")
+
+
+@dataclass(frozen=True)
+class ReportTexts:
+    """Texts of one file, in its order.
+
+    Attributes:
+        path: The file.
+        texts: The texts, shape (texts,).
+        ids: One id per text, all different; None where the file has none.
+    """
+
+    path: Path
+    texts: tuple[str, ...]
+    ids: tuple[str, ...] | None
+
+
+@dataclass(frozen=True)
+class ReportPairs:
+    """References and hypotheses that belong together, each shape (pairs,), in the order of the references.
+
+    Attributes:
+        references: What radiologists wrote.
+        hypotheses: What a model wrote.
+        ids: Ids of the pairs; None where neither file has them.
+    """
+
+    references: tuple[str, ...]
+    hypotheses: tuple[str, ...]
+    ids: tuple[str, ...] | None
+
+
+def pair_texts(references: ReportTexts, hypotheses: ReportTexts) -> ReportPairs:
+    """Join two files: by id where both have them, else by position.
+
+    Raises:
+        RepliesError: An id of one file is not in the other, or files without ids differ in length.
+    """
+    if references.ids is None or hypotheses.ids is None:
+        if len(references.texts) != len(hypotheses.texts):
+            raise RepliesError(
+                f"{references.path} holds {len(references.texts)} texts and {hypotheses.path} {len(hypotheses.texts)}; "
+                "without ids in both files they must be as many, in the same order"
+            )
+        return ReportPairs(references.texts, hypotheses.texts, references.ids or hypotheses.ids)
+    for one, other in ((references, hypotheses), (hypotheses, references)):
+        known = set(other.ids or ())
+        alone = [name for name in one.ids or () if name not in known]
+        if alone:
+            raise RepliesError(
+                f"id '{alone[0]}' of {one.path} is not in {other.path} ({len(alone)} such ids); every report needs both"
+            )
+    said = dict(zip(hypotheses.ids, hypotheses.texts, strict=True))
+    return ReportPairs(references.texts, tuple(said[name] for name in references.ids), references.ids)
+
+
+def read_report_texts(path: Path, column: str | None = None) -> ReportTexts:
+    """Read the texts of one file; see the module for the formats.
+
+    Args:
+        path: File.
+        column: Column or field that holds the text; None: one of ``text``, ``reply``, ``report``.
+
+    Raises:
+        RepliesError: The file cannot be read, is empty or of another form, or holds an id twice; no text is shown.
+    """
+    reader = _READERS.get(path.suffix.lower())
+    if reader is None:
+        raise RepliesError(f"{path} must end in one of {', '.join(_READERS)}, by which its format is told")
+    try:
+        content = path.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise RepliesError(f"cannot read {path}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise RepliesError(f"{path} is not UTF-8 text (byte {error.start + 1}); save it as UTF-8") from error
+    items = reader(path, content)
+    if not items:
+        raise RepliesError(f"{path} holds no texts")
+    rows = [_row(item, f"{path} {place}", column) for place, item in items]
+    ids = [name for name, _ in rows if name is not None]
+    if ids and len(ids) < len(rows):
+        raise RepliesError(f"{path} has ids for {len(ids)} of its {len(rows)} texts; give all of them one, or none")
+    seen: set[str] = set()
+    for name in ids:
+        if name in seen:
+            raise RepliesError(f"{path} holds id '{name}' more than once; keep one text per id")
+        seen.add(name)
+    return ReportTexts(path, tuple(text for _, text in rows), tuple(ids) or None)
+
+
+_Items = list[tuple[str, Any]]  # place in the file, what is there
+
+
+def _text_lines(path: Path, content: str) -> _Items:
+    return [(f"line {number}", line) for number, line in enumerate(_lines(content), start=1)]
+
+
+def _json_lines(path: Path, content: str) -> _Items:
+    numbered = [(f"line {number}", line) for number, line in enumerate(_lines(content), start=1) if line.strip()]
+    return [(place, _json(line, f"{path} {place}")) for place, line in numbered]
+
+
+def _json_list(path: Path, content: str) -> _Items:
+    items = _json(content, str(path))
+    if not isinstance(items, list):
+        raise RepliesError(f"{path} must hold a list of texts, or of objects like {_FORM}")
+    return [(f"entry {number}", item) for number, item in enumerate(items, start=1)]
+
+
+def _csv_rows(path: Path, content: str) -> _Items:
+    csv.field_size_limit(sys.maxsize)
+    try:
+        table = list(csv.reader(io.StringIO(content, newline=""), strict=True))
+    except csv.Error as error:
+        raise RepliesError(f"{path} is not a table of comma-separated values: {error}") from error
+    header, *rows = table or [[]]
+    for number, row in enumerate(rows, start=2):
+        if row and len(row) != len(header):
+            raise RepliesError(f"{path} row {number} has {len(row)} columns, the header {len(header)}")
+    return [(f"row {number}", dict(zip(header, row, strict=True))) for number, row in enumerate(rows, start=2) if row]
+
+
+_READERS: Mapping[str, Callable[[Path, str], _Items]] = {
+    ".jsonl": _json_lines,
+    ".json": _json_list,
+    ".csv": _csv_rows,
+    ".txt": _text_lines,
+}
+_FORM = '{"id": "7", "text": "..."}'
+
+
+def _lines(content: str) -> list[str]:
+    """Split at line ends only; str.splitlines also splits at characters that texts hold."""
+    lines = content.replace("\r\n", "\n").split("\n")
+    return lines[:-1] if lines[-1] == "" else lines
+
+
+def _json(text: str, place: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        reason = error.msg if isinstance(error, json.JSONDecodeError) else type(error).__name__
+        raise RepliesError(f"{place} is not JSON: {reason}") from error
+
+
+def _row(item: Any, place: str, column: str | None) -> tuple[str | None, str]:
+    if isinstance(item, str):
+        return None, item
+    if not isinstance(item, dict):
+        raise RepliesError(f"{place} is neither a text nor an object like {_FORM}")
+    text = item[_text_name(list(item), place, column)]
+    if not isinstance(text, str):
+        raise RepliesError(f'{place}: the text is no text; an empty report is ""')
+    name = next((item[name] for name in _ID_NAMES if name in item), None)
+    if not (name is None or isinstance(name, str | int)):
+        raise RepliesError(f"{place}: the id is neither a text nor a whole number")
+    return None if name is None else str(name), text
+
+
+def _text_name(names: Sequence[str], place: str, column: str | None) -> str:
+    wanted = [name for name in ((column,) if column else _TEXT_NAMES) if name in names]
+    if len(wanted) == 1:
+        return wanted[0]
+    if wanted:
+        raise RepliesError(f"{place} has {' and '.join(wanted)}; say with --column which of them holds the text")
+    if column:
+        raise RepliesError(f"{place} has no '{column}'; name what holds the text with --column")
+    raise RepliesError(f"{place} has none of {', '.join(_TEXT_NAMES)}; name what holds the text with --column")

@@ -1,0 +1,202 @@
+"""``medtasks metrics``: tables, JSON, failures, and no report text anywhere."""
+
+import json
+
+import pytest
+
+from medtasks.metrics.report_metrics import REPORT_METRICS
+
+REFERENCES = ["No pleural effusion.", "Heart is large.\n\nLungs are clear.", "", "Unchanged tube."]
+HYPOTHESES = ["No effusion.", "Heart is large.", "Clear.", ""]
+
+
+@pytest.fixture
+def files(tmp_path):
+    paths = tmp_path / "refs.jsonl", tmp_path / "hyps.json"
+    paths[0].write_text("".join(json.dumps({"id": n, "text": text}) + "\n" for n, text in enumerate(REFERENCES)))
+    shuffled = [{"doc_id": str(n), "reply": HYPOTHESES[n]} for n in (2, 0, 3, 1)]
+    paths[1].write_text(json.dumps(shuffled))
+    return ["metrics", "--refs", paths[0], "--hyps", paths[1]]
+
+
+@pytest.fixture
+def weights(golden):
+    folder = golden / "metrics"
+    named = {
+        "radgraph": folder / "radgraph/radgraph.tar.gz",
+        "chexbert": folder / "chexbert/chexbert.pth",
+        "distilroberta-base": folder / "bertscore/distilroberta-base",
+    }
+    return [part for name, path in named.items() for part in ("--weights", f"{name}={path}")]
+
+
+def table(ran):
+    rows = [line.split("│")[1:-1] for line in ran.out.splitlines() if "│" in line]
+    return {name.strip(): (value.strip(), better.strip()) for name, value, better in rows}
+
+
+def no_texts_in(text):
+    return not any(word in text.lower() for word in ("pleural", "lungs", "unchanged"))
+
+
+def test_list(medtasks):
+    ran = medtasks("metrics")
+    assert (ran.code, ran.err) == (0, "")
+    first, *lines, last = ran.out.splitlines()
+    assert first.split() == ["metric", "better", "ready", "what"]
+    listed = {line.split()[0]: line.split()[1:3] for line in lines}
+    assert list(listed) == list(REPORT_METRICS)
+    assert listed["bleu"] == ["higher", "yes"]
+    assert listed["bertscore"] == ["higher", "no"]
+    assert listed["radcliq_v1"] == ["lower", "no"]
+    fetch = last.removeprefix("Fetch what is missing with: medtasks weights fetch ").split()
+    assert {"radgraph", "chexbert", "distilroberta-base"} <= set(fetch)
+    assert len(fetch) == len(set(fetch))
+
+
+def test_list_knows_what_was_fetched(medtasks, tmp_path, monkeypatch):
+    folder = tmp_path / "shared" / "distilroberta-base"
+    folder.mkdir(parents=True)
+    (folder / "config.json").touch()
+    (folder / "model.safetensors").touch()
+    monkeypatch.setenv("MEDTASKS_WEIGHTS", str(tmp_path / "shared"))
+    ran = medtasks("metrics")
+    assert [line.split()[2] for line in ran.out.splitlines() if line.startswith("bertscore ")] == ["yes"]
+    assert "distilroberta-base" not in ran.out.splitlines()[-1]
+
+
+def test_lexical_scores(medtasks, files, tmp_path):
+    ran = medtasks(*files, "--metric", "bleu", "--metric", "rouge,radcliq_bleu,bleu", "--json", tmp_path / "out.json")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.splitlines()[0] == "pairs: 4, empty replies: 1, empty references: 1"
+    rows = table(ran)
+    assert list(rows) == ["bleu_1", "bleu_2", "bleu_4", "rouge_1", "rouge_2", "rouge_l", "radcliq_bleu_2"]
+    written = json.loads((tmp_path / "out.json").read_text())
+    assert list(written["metrics"]) == ["bleu", "rouge", "radcliq_bleu"]
+    assert written["ids"] == ["0", "1", "2", "3"]
+    assert written["pairs"] == 4
+    assert written["failed"] == {}
+    assert written["versions"]["torch"]
+    for metric in written["metrics"].values():
+        assert metric["higher_is_better"] is True
+        for key, value in metric["totals"].items():
+            assert rows[key] == (f"{value:.4f}", "higher")
+            assert value == pytest.approx(sum(metric["samples"][key]) / 4)
+    assert written["metrics"]["bleu"]["samples"]["bleu_1"] == pytest.approx([0.6065306597, 0.3678794412, 0, 0])
+    assert no_texts_in(ran.out + (tmp_path / "out.json").read_text())
+
+
+def test_golden_radcliq_with_weights_by_name(medtasks, files, weights, tmp_path):
+    home = tmp_path / "home"
+    chosen = "radcliq_v0,radcliq_v1,bertscore,radgraph_combined,chexbert,radcliq_bleu"
+    command = [
+        *files,
+        *weights,
+        "--metric",
+        chosen,
+        "--device",
+        "cpu",
+        "--batch-size",
+        2,
+        "--json",
+        tmp_path / "a.json",
+    ]
+    ran = medtasks(*command)
+    assert (ran.code, ran.err) == (0, "")
+    assert table(ran)["radcliq_v0"][1] == "lower"
+    found = json.loads((tmp_path / "a.json").read_text())["metrics"]
+    inputs = [
+        found[name]["samples"][key]
+        for name, key in (
+            ("radgraph_combined", "radgraph_combined"),
+            ("bertscore", "rescaled_bertscore_f1"),
+            ("chexbert", "chexbert_similarity"),
+        )
+    ]
+    expected = [
+        2.4501430833271307 - 1.24521633021832 * rg - 1.6508453287258653 * bert - 0.9947717072020826 * cosine
+        for rg, bert, cosine in zip(*inputs, strict=True)
+    ]
+    assert found["radcliq_v1"]["samples"]["radcliq_v1"] == pytest.approx(expected, abs=1e-6)
+    assert found["radcliq_v1"]["settings"]["bertscore.idf"] == "none"
+    assert no_texts_in(ran.out)
+    assert not home.exists()
+
+
+def test_golden_bertscore_cache_is_kept_or_not(medtasks, files, weights, tmp_path, monkeypatch):
+    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "home"))
+    command = [*files, *weights, "--metric", "bertscore", "--device", "cpu"]
+    without = medtasks(*command, "--no-cache")
+    assert not (tmp_path / "home").exists()
+    with_cache = medtasks(*command)
+    assert list((tmp_path / "home" / "metrics").iterdir())
+    assert without.out == with_cache.out == medtasks(*command).out
+
+
+def test_golden_bertscore_in_bfloat16_is_said(medtasks, files, weights):
+    ran = medtasks(*files, *weights, "--metric", "bertscore,bleu", "--device", "cpu", "--dtype", "bfloat16")
+    assert ran.out.splitlines()[-1] == "Computed in bfloat16, which moves scores a little: bertscore."
+
+
+def test_a_metric_without_weights_fails_alone(medtasks, fails, files, tmp_path):
+    out = tmp_path / "out.json"
+    ran = fails(
+        [*files, "--metric", "bertscore,bleu,bertscore_multimedeval", "--json", out],
+        "bertscore, bertscore_multimedeval: ",
+        "332 MB",
+        "'medtasks weights fetch distilroberta-base'",
+    )
+    assert list(table(ran)) == ["bleu_1", "bleu_2", "bleu_4"]
+    written = json.loads(out.read_text())
+    assert list(written["metrics"]) == ["bleu"]
+    assert list(written["failed"]) == ["bertscore", "bertscore_multimedeval"]
+
+
+def test_every_failure_has_its_line(medtasks, files):
+    ran = medtasks(*files, "--metric", "all")
+    assert ran.code == 1
+    assert "radcliq_v0, radcliq_v1, radcliq_v1_multimedeval: " in ran.err
+    lines = ran.err.splitlines()
+    assert all("medtasks weights fetch" in line for line in lines)
+    named = [name for line in lines for name in line.removeprefix("medtasks: ").split(": ")[0].split(", ")]
+    ready = [name for name, info in REPORT_METRICS.items() if not info.weights and not info.wordnet]
+    assert sorted(named) == sorted(set(REPORT_METRICS) - set(ready))
+    assert set(table(ran)) == {key for name in ready for key in REPORT_METRICS[name].keys}
+
+
+def test_values_that_are_none_are_null(medtasks, files, tmp_path, monkeypatch):
+    from medtasks.cli import metrics
+    from medtasks.metrics.report_scores import ReportScores
+
+    def none(name, settings):
+        return lambda **_: ReportScores(
+            {"bleu_1": [float("nan")] * 4}, dict.fromkeys(REPORT_METRICS["bleu"].keys, float("nan"))
+        )
+
+    monkeypatch.setattr(metrics, "report_metric", none)
+    ran = medtasks(*files, "--metric", "bleu", "--json", tmp_path / "out.json")
+    assert table(ran)["bleu_1"] == ("n/a", "higher")
+    written = json.loads((tmp_path / "out.json").read_text())["metrics"]["bleu"]
+    assert written["totals"]["bleu_1"] is None
+    assert written["samples"]["bleu_1"] == [None] * 4
+
+
+def test_what_is_wrong_with_the_files(fails, files, tmp_path):
+    (tmp_path / "hyps.json").write_text('[{"doc_id": 7, "reply": "Unchanged."}]')
+    ran = fails([*files, "--metric", "bleu"], "id '0' of", "is not in")
+    assert no_texts_in(ran.err)
+    fails(
+        ["metrics", "--refs", tmp_path / "none.txt", "--hyps", tmp_path / "hyps.json", "--metric", "bleu"],
+        "cannot read",
+    )
+
+
+def test_what_is_wrong_with_the_options(medtasks, fails, files, tmp_path):
+    fails([*files, "--metric", "bleeu"], "did you mean 'bleu'?")
+    fails([*files, "--metric", "bleu", "--weights", "chexber=x"], "did you mean 'chexbert'?")
+    fails([*files, "--metric", "bleu", "--json", tmp_path / "no" / "folder.json"], "cannot write")
+    for options in (["--weights", "chexbert"], ["--dtype", "float16"], ["--batch-size", 0], ["--metric", " , "]):
+        assert medtasks(*files, "--metric", "bleu", *options).code == (0 if options[0] == "--metric" else 2)
+    assert medtasks(*files, "--metric", ",").code == 2
+    assert medtasks("metrics", "--metric", "bleu").code == 2
+    fails([*files, "--metric", "chexbert", "--device", "nothing"], "medtasks weights fetch")

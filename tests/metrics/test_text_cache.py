@@ -1,0 +1,118 @@
+"""The cache of what models said of texts."""
+
+import os
+import sqlite3
+import stat
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from loguru import logger
+
+from medtasks.metrics.text_cache import TextCache, default_cache_folder, text_key
+
+TEXTS = st.lists(st.text(max_size=6), max_size=3)
+
+
+@pytest.fixture
+def logged():
+    """What was logged so far."""
+    lines = []
+    handler = logger.add(lines.append, level="WARNING", format="{message}")
+    yield lines
+    logger.remove(handler)
+
+
+@given(TEXTS, TEXTS)
+def test_keys_tell_texts_and_their_borders_apart(one, other):
+    assert (text_key(*one) == text_key(*other)) == (one == other)
+
+
+def test_keys_take_half_a_surrogate_pair():
+    assert len(text_key("\ud83d")) == 32
+    assert text_key("\ud83d") != text_key("?")
+
+
+def test_values_come_back(tmp_path):
+    cache = TextCache(tmp_path / "deep" / "folder", "model")
+    values = {text_key(str(number)): bytes([number % 256]) * number for number in range(1234)}
+    assert cache.get(list(values)) == {}
+    cache.put(values)
+    assert cache.get([*values, text_key("unknown")]) == values
+    cache.put({text_key("1"): b"new"})
+    assert TextCache(tmp_path / "deep" / "folder", "model").get([text_key("1")]) == {text_key("1"): b"new"}
+
+
+def test_models_do_not_mix(tmp_path):
+    TextCache(tmp_path, "one").put({text_key("a"): b"1"})
+    assert TextCache(tmp_path, "other").get([text_key("a")]) == {}
+
+
+def test_only_the_owner_may_read(tmp_path):
+    before = os.umask(0)
+    try:
+        TextCache(tmp_path, "model").put({text_key("a"): b"1"})
+    finally:
+        os.umask(before)
+    assert {stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()} == {0o600}
+
+
+def test_texts_are_not_in_the_file(tmp_path):
+    TextCache(tmp_path, "model").put({text_key("a very private report"): b"\x01"})
+    assert all(b"private" not in file.read_bytes() for file in tmp_path.iterdir())
+
+
+def test_without_a_folder_nothing_is_kept(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    cache = TextCache(None, "model")
+    cache.put({text_key("a"): b"1"})
+    assert cache.get([text_key("a")]) == {}
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_damaged_file_costs_one_warning(tmp_path, logged):
+    cache = TextCache(tmp_path, "model")
+    cache.put({text_key("a"): b"1"})
+    (file,) = tmp_path.iterdir()
+    file.write_bytes(b"no database at all, but long enough to be looked at" * 50)
+    assert cache.get([text_key("a")]) == {}
+    cache.put({text_key("a"): b"1"})
+    assert len(logged) == 1
+    assert str(file) in logged[0]
+    assert "remove that file" in logged[0]
+
+
+def test_a_place_that_cannot_be_written_costs_one_warning(tmp_path, logged):
+    (tmp_path / "file").touch()
+    cache = TextCache(tmp_path / "file", "model")
+    cache.put({text_key("a"): b"1"})
+    cache.put({text_key("b"): b"1"})
+    assert cache.get([text_key("a")]) == {}
+    assert len(logged) == 1
+
+
+def test_many_writers_at_once(tmp_path):
+    def write(number):
+        TextCache(tmp_path, "model").put({text_key(str(number)): b"%d" % number})
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(write, range(60)))
+    keys = [text_key(str(number)) for number in range(60)]
+    assert TextCache(tmp_path, "model").get(keys) == {key: b"%d" % number for number, key in enumerate(keys)}
+
+
+def test_a_file_without_its_table_is_empty(tmp_path, logged):
+    cache = TextCache(tmp_path, "model")
+    cache.put({text_key("a"): b"1"})
+    (file,) = tmp_path.iterdir()
+    with sqlite3.connect(file) as connection:
+        connection.execute("DROP TABLE texts")
+    assert cache.get([text_key("a")]) == {}
+    cache.put({text_key("a"): b"2"})
+    assert cache.get([text_key("a")]) == {text_key("a"): b"2"}
+
+
+def test_it_lies_in_the_data_folder(monkeypatch, tmp_path):
+    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
+    assert default_cache_folder() == tmp_path / "metrics"

@@ -1,0 +1,134 @@
+"""Where weights are looked for, and how explicit paths reach a metric."""
+
+from pathlib import Path
+
+import huggingface_hub
+import pytest
+
+from medtasks.errors import MedTasksError, UnknownName, WeightsMissing
+from medtasks.metrics.model_settings import ModelSettings
+from medtasks.metrics.weights import WEIGHTS, fetch, weights_folder, weights_path
+
+
+@pytest.fixture
+def shared(tmp_path, monkeypatch):
+    folder = tmp_path / "shared"
+    monkeypatch.setenv("MEDTASKS_WEIGHTS", str(folder))
+    return folder
+
+
+def put(folder, *names):
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        (folder / name).touch()
+    return folder
+
+
+ROBERTA = ("config.json", "vocab.json", "merges.txt", "model.safetensors")
+
+
+@pytest.mark.parametrize("name", WEIGHTS)
+def test_what_is_missing_is_named_with_source_size_and_command(name):
+    info = WEIGHTS[name]
+    with pytest.raises(WeightsMissing) as raised:
+        weights_path(name)
+    said = str(raised.value)
+    assert str(weights_folder(name)) in said
+    assert info.source in said
+    assert f"{info.size:,.0f} MB" in said
+    assert f"'medtasks weights fetch {name}'" in said
+    assert "\n" not in said
+
+
+def test_single_files_and_folders_are_found():
+    archive = put(weights_folder("radgraph"), "radgraph.tar.gz") / "radgraph.tar.gz"
+    assert weights_path("radgraph") == archive
+    assert weights_path("distilroberta-base", archive) == archive
+    folder = put(weights_folder("distilroberta-base"), *ROBERTA)
+    assert weights_path("distilroberta-base") == folder
+
+
+@pytest.mark.parametrize("gone", ["config.json", "model.safetensors"])
+def test_half_a_download_does_not_count(gone):
+    put(weights_folder("distilroberta-base"), *(name for name in ROBERTA if name != gone))
+    with pytest.raises(WeightsMissing, match="incomplete"):
+        weights_path("distilroberta-base")
+
+
+def test_a_conversion_goes_before_the_published_file():
+    folder = put(weights_folder("chexbert"), "chexbert.pth", "chexbert.safetensors")
+    assert weights_path("chexbert") == folder / "chexbert.safetensors"
+    (folder / "chexbert.safetensors").unlink()
+    assert weights_path("chexbert") == folder / "chexbert.pth"
+
+
+def test_a_shared_folder_goes_before_the_own(shared):
+    own = put(weights_folder("radgraph"), "radgraph.tar.gz")
+    assert weights_path("radgraph") == own / "radgraph.tar.gz"
+    there = put(shared / "radgraph", "radgraph.tar.gz")
+    assert weights_path("radgraph") == there / "radgraph.tar.gz"
+
+
+def test_given_paths_go_first_and_must_exist(tmp_path):
+    put(weights_folder("radgraph"), "radgraph.tar.gz")
+    given = tmp_path / "mine.tar.gz"
+    with pytest.raises(WeightsMissing, match=r"mine\.tar\.gz does not exist"):
+        weights_path("radgraph", given)
+    given.touch()
+    assert weights_path("radgraph", given) == given
+
+
+def test_fetching_asks_for_the_files_of_the_entry_only(monkeypatch):
+    asked = []
+
+    def download(hub, allow_patterns, local_dir):
+        asked.append((hub, allow_patterns, local_dir))
+        put(Path(local_dir), "chexbert.pth")
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
+    assert fetch("chexbert") == weights_folder("chexbert") / "chexbert.pth"
+    assert asked == [("StanfordAIMI/RRG_scorers", ["chexbert.pth"], weights_folder("chexbert"))]
+
+
+def test_what_is_shared_is_not_fetched(shared, monkeypatch):
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda *_, **__: pytest.fail("downloaded"))
+    put(shared / "radgraph", "radgraph.tar.gz")
+    assert fetch("radgraph") == shared / "radgraph" / "radgraph.tar.gz"
+
+
+def test_without_network_the_place_for_the_files_is_told(monkeypatch):
+    def download(*_, **__):
+        raise ConnectionError("no route to host\nand more")
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
+    with pytest.raises(WeightsMissing) as raised:
+        fetch("radgraph-xl")
+    assert "no route to host" in str(raised.value)
+    assert f"put radgraph-xl.tar.gz into {weights_folder('radgraph-xl')}" in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_named_weights_of_settings(tmp_path):
+    settings = ModelSettings(weights=tmp_path / "all", named_weights={"radgraph": tmp_path / "one"})
+    assert settings.weights_for("radgraph") == tmp_path / "one"
+    assert settings.weights_for("chexbert") == tmp_path / "all"
+    assert ModelSettings().weights_for("chexbert") is None
+    assert hash(ModelSettings()) == hash(ModelSettings())
+    with pytest.raises(UnknownName, match="did you mean 'radgraph'"):
+        ModelSettings(named_weights={"radgrph": tmp_path})
+
+
+def test_settings_from_the_environment(monkeypatch):
+    assert ModelSettings.from_environment() == ModelSettings()
+    monkeypatch.setenv("MEDTASKS_METRICS_DEVICE", " cpu ")
+    monkeypatch.setenv("MEDTASKS_METRICS_DTYPE", "bfloat16")
+    assert ModelSettings.from_environment() == ModelSettings(device="cpu", dtype="bfloat16")
+    monkeypatch.setenv("MEDTASKS_METRICS_DTYPE", "float16")
+    with pytest.raises(MedTasksError, match="MEDTASKS_METRICS_DTYPE=float16 is not known"):
+        ModelSettings.from_environment()
+
+
+@pytest.mark.parametrize("device", ["none", "cuda:99"])
+def test_a_device_that_is_not_there(device):
+    with pytest.raises(MedTasksError, match=f"device '{device}' for metrics cannot be used"):
+        ModelSettings(device=device).torch_device()
