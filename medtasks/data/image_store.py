@@ -63,7 +63,8 @@ class ImageStore:
             OSError: The disk is full.
         """
         digest = hashlib.sha256(data).hexdigest()
-        return self._store(data, digest, _ending(data), lambda: pixels_sha256(decoded(io.BytesIO(data))))
+        file = self._store(data, digest, _ending(data), lambda: pixels_sha256(decoded(io.BytesIO(data))))
+        return StoredImage(file, digest)
 
     def add_file(self, path: Path) -> StoredImage:
         """Store a copy of an image file.
@@ -86,7 +87,8 @@ class ImageStore:
         tiny = image.width * image.height * len(image.getbands()) <= _DISK_BLOCK
         image.save(buffer, "PNG", compress_level=0 if tiny else 1)
         # Named after its pixels: another build of the compression library writes other bytes for the same image.
-        return self._store(buffer.getvalue(), pixels, "png", lambda: pixels)
+        data = buffer.getvalue()
+        return StoredImage(self._store(data, pixels, "png", lambda: pixels), hashlib.sha256(data).hexdigest())
 
     def add_volume(self, path: Path) -> StoredImage:
         """Point to the file of a volume, which stays where it is.
@@ -105,8 +107,11 @@ class ImageStore:
         link.symlink_to(path.resolve())
         return StoredImage(file, digests.file)
 
-    def _store(self, data: bytes, name: str, ending: str, pixels: Callable[[], str]) -> StoredImage:
-        """Store a file; ``pixels`` gives the digest of its pixels and is asked only for a file not seen before."""
+    def _store(self, data: bytes, name: str, ending: str, pixels: Callable[[], str]) -> str:
+        """Store a file, and return its path below the dataset's folder.
+
+        ``pixels`` gives the digest of its pixels and is asked only for a file not seen before.
+        """
         file = f"{FOLDER}/{name[:16]}.{ending}"
         if file not in self._pixels:
             self._pixels[file] = pixels()
@@ -116,7 +121,7 @@ class ImageStore:
                 os.makedirs(os.path.dirname(path), exist_ok=True)
                 with open(path, "wb") as stream:
                     stream.write(data)
-        return StoredImage(file, hashlib.sha256(data).hexdigest())
+        return file
 
     def recall(self, image: StoredImage, pixels: str) -> StoredImage:
         """Take an image that an earlier attempt stored, without decoding it again.
