@@ -3,10 +3,11 @@
 They lie in ``$MEDTASKS_HOME/weights/NAME``, which ``medtasks weights fetch NAME`` fills, or in
 ``$MEDTASKS_WEIGHTS/NAME``: a folder of the same layout that is looked at first and never downloaded to, for weights
 that several users share or that somebody carried to a machine without network. Nothing here downloads but
-:func:`fetch`.
+:func:`fetch`, and :func:`weights_path` where the user names a repository on the Hub.
 """
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,8 @@ from medtasks.data.home import home
 from medtasks.errors import WeightsMissing, unknown_name
 
 WEIGHTS_VARIABLE = "MEDTASKS_WEIGHTS"
+_HUB = "https://huggingface.co"
+_REPOSITORY = re.compile(r"[\w-][\w.-]*/[\w.-]+(?<!\.pth)(?<!\.gz)(?<!\.safetensors)")  # owner/name, and no file
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,7 @@ class WeightsInfo:
     @property
     def source(self) -> str:
         """Address of the repository."""
-        return f"https://huggingface.co/{self.hub}"
+        return f"{_HUB}/{self.hub}"
 
 
 _SCORERS = "StanfordAIMI/RRG_scorers"
@@ -137,8 +140,9 @@ def weights_path(name: str, given: Path | None = None) -> Path:
 
     Args:
         name: Entry of :data:`WEIGHTS`.
-        given: File or folder the user named; None: ``$MEDTASKS_WEIGHTS`` and the folder that ``medtasks weights fetch``
-            fills.
+        given: File or folder the user named, or a repository on the Hub with files of the same names
+            (``owner/name``), which is downloaded once; None: ``$MEDTASKS_WEIGHTS`` and the folder that
+            ``medtasks weights fetch`` fills.
 
     Returns:
         ``given``; or the file where the entry has a single one, the folder otherwise. A conversion to safetensors goes
@@ -149,9 +153,7 @@ def weights_path(name: str, given: Path | None = None) -> Path:
     """
     info = weights_info(name)
     if given is not None:
-        if not given.exists():
-            raise WeightsMissing(f"{given} does not exist; it should hold {info.description} ({', '.join(info.files)})")
-        return given
+        return given if given.exists() else _from_hub(info, str(given))
     for folder in (_shared_folder(name), weights_folder(name)):
         path = folder and _complete(info, folder)
         if path:
@@ -161,6 +163,22 @@ def weights_path(name: str, given: Path | None = None) -> Path:
         f"{info.description}: {path} is missing or incomplete ({info.source}, {info.size:,.0f} MB); fetch it with "
         f"'medtasks weights fetch {name}'"
     )
+
+
+def _from_hub(info: WeightsInfo, repository: str) -> Path:
+    """Download the files of an entry from another repository, unless that was done before."""
+    if not _REPOSITORY.fullmatch(repository):
+        raise WeightsMissing(
+            f"{repository} does not exist; it should hold {info.description} ({', '.join(info.files)})"
+        )
+    folder = home() / "weights" / "hub" / repository.replace("/", "--")
+    found = _complete(info, folder)
+    if not found:
+        _download(info, repository, folder)
+        found = _complete(info, folder)
+    if not found:
+        raise WeightsMissing(f"{_HUB}/{repository} lacks some of {', '.join(info.files)}; name one that has them")
+    return found
 
 
 def fetch(name: str) -> Path:
@@ -174,15 +192,18 @@ def fetch(name: str) -> Path:
     found = shared and _complete(info, shared)
     if found:
         return found
+    _download(info, info.hub, weights_folder(name))
+    return weights_path(name)
+
+
+def _download(info: WeightsInfo, repository: str, folder: Path) -> None:
     from huggingface_hub import snapshot_download
 
-    folder = weights_folder(name)
     try:
-        snapshot_download(info.hub, allow_patterns=list(info.files), local_dir=folder)
+        snapshot_download(repository, allow_patterns=list(info.files), local_dir=folder)
     except Exception as error:  # the Hub's client raises kinds of several libraries
         reason = " ".join(str(error).split())
         raise WeightsMissing(
-            f"{info.source} could not be downloaded ({type(error).__name__}: {reason}); on a machine without network "
-            f"put {', '.join(info.files)} into {folder}"
+            f"{_HUB}/{repository} could not be downloaded ({type(error).__name__}: {reason}); on a machine without "
+            f"network put {', '.join(info.files)} into {folder}"
         ) from error
-    return weights_path(name)

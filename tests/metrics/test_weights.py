@@ -132,3 +132,32 @@ def test_settings_from_the_environment(monkeypatch):
 def test_a_device_that_is_not_there(device):
     with pytest.raises(MedTasksError, match=f"device '{device}' for metrics cannot be used"):
         ModelSettings(device=device).torch_device()
+
+
+def test_a_repository_on_the_hub_is_downloaded_once(monkeypatch):
+    asked = []
+
+    def download(repository, *, allow_patterns, local_dir):
+        asked.append((repository, tuple(allow_patterns)))
+        put(Path(local_dir), *ROBERTA)
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
+    named = {"distilroberta-base": Path("somebody/my-roberta.v2")}
+    given = ModelSettings(named_weights=named).weights_for("distilroberta-base")
+    first = weights_path("distilroberta-base", given)
+    assert first.name == "somebody--my-roberta.v2"
+    assert weights_path("distilroberta-base", given) == first
+    assert asked == [("somebody/my-roberta.v2", WEIGHTS["distilroberta-base"].files)]
+
+
+def test_a_repository_without_the_files_is_named(monkeypatch):
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda *_, local_dir, **__: put(Path(local_dir), "a"))
+    with pytest.raises(WeightsMissing, match=r"huggingface\.co/somebody/else lacks some of config\.json"):
+        weights_path("distilroberta-base", Path("somebody/else"))
+
+
+@pytest.mark.parametrize("path", ["weights/chexbert.pth", "/nowhere/at/all", "/a/b", "a/b/c", "roberta"])
+def test_a_path_that_is_not_there_is_no_repository(monkeypatch, path):
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda *_, **__: pytest.fail("downloaded"))
+    with pytest.raises(WeightsMissing, match="does not exist"):
+        weights_path("chexbert", Path(path))
