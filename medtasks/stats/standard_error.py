@@ -1,5 +1,6 @@
 """Standard errors of a mean at the unit that was sampled."""
 
+import math
 from collections.abc import Hashable, Sequence
 
 import numpy as np
@@ -63,9 +64,14 @@ def two_way_standard_error(values: Sequence[float], first: Sequence[Hashable], s
 def _clustered_variance(values: NDArray[np.float64], clusters: Sequence[Hashable]) -> float:
     if len(values) != len(clusters):
         raise ValueError(f"expected one cluster per value, but got {len(clusters)} for {len(values)}")
-    index = {cluster: number for number, cluster in enumerate(dict.fromkeys(clusters))}
-    groups = len(index)
+    members: dict[Hashable, list[float]] = {}
+    numbers = values.tolist()
+    for cluster, number in zip(clusters, numbers, strict=True):
+        members.setdefault(cluster, []).append(number)
+    groups = len(members)
     if groups < 2:
         return float("nan")
-    sums = np.bincount([index[c] for c in clusters], weights=values - values.mean(), minlength=groups)
-    return float(groups / (groups - 1) * np.sum(sums**2) / len(values) ** 2)
+    # Several ranks deliver samples in another order than one; fsum rounds once, so that the result is the same.
+    mean = math.fsum(numbers) / len(numbers)
+    squares = math.fsum(math.fsum(number - mean for number in group) ** 2 for group in members.values())
+    return groups / (groups - 1) * squares / len(numbers) ** 2

@@ -1,0 +1,134 @@
+"""GMAI-MMBench's judge: matches a reply in which no rule finds an option to one of the options.
+
+Source: ``build_prompt`` and ``extract_answer_from_item`` of https://github.com/open-compass/VLMEvalKit at 2cf2a36. What
+the judge says is read by the same rule as the model's reply. The judge sees question, options and reply, and neither
+the image nor the right option.
+
+Differences: a reply of white space is not sent; after three of the judge's replies without an option there is no
+verdict, where the reference draws an option at random; a judge that has to be asked again is told so; the reference
+sends no system message, ours is empty. The temperature is that of ``JudgeSettings``.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from medtasks.answers.answer import Answer, Reason
+from medtasks.answers.likelihood import letter
+from medtasks.answers.registry import text_rule
+from medtasks.errors import unknown_name
+from medtasks.judges.client import Judge
+
+# Apart for each rule: a reply that only one rule can read must not replace, on disk, what the other one has read.
+PROMPT_VERSIONS: Mapping[str, int] = MappingProxyType({"vlmevalkit_2024_06": 1, "vlmevalkit_2026_06": 2})
+"""Version of the prompt by the rule that reads the judge's reply."""
+
+INSTRUCTION = (
+    "You are an AI assistant who will help me to match an answer with several options of a single-choice question. "
+    "You are provided with a question, several options, and an answer, and you need to find which option is most "
+    "similar to the answer. If the meaning of all options are significantly different from the answer, output Z. Your "
+    "should output a single uppercase character in A, B, C, D (if they are valid options), and Z. \n"
+    "Example 1: \n"
+    "Question: What is the main object in image?\nOptions: A. teddy bear B. rabbit C. cat D. dog\n"
+    "Answer: a cute teddy bear\nYour output: A\n"
+    "Example 2: \n"
+    "Question: What is the main object in image?\nOptions: A. teddy bear B. rabbit C. cat D. dog\n"
+    "Answer: Spider\nYour output: Z\n"
+    "Example 3: \n"
+)
+_NO_REPLY = "Failed to obtain answer via API"
+_NONE_OF_THEM = "Z"
+_BETWEEN_WORDS = re.compile(r"[\s.()\[\],:;!*#{}]+")  # what separates words for both rules
+
+
+@dataclass(frozen=True)
+class Matched:
+    """What a reply came to.
+
+    Attributes:
+        answer: The option; ``JUDGE_FAILED`` where the judge gave no verdict, and otherwise why there is none.
+        asked: Whether the judge was needed.
+    """
+
+    answer: Answer
+    asked: bool
+
+
+def judge_prompt(question: str, options: Sequence[str], reply: str) -> str:
+    """Return the user message for one reply, character for character as the reference sends it.
+
+    Args:
+        question: The question as published.
+        options: Option texts in order A, B, ...; at most 26.
+        reply: The model's raw reply.
+    """
+    listed = "".join(f"{letter(index)}. {option}\n" for index, option in enumerate(options))
+    return (
+        f"{INSTRUCTION}Question: {question}?\nOptions: There are several options: \n{listed}\n"
+        f"Answer: {reply}\nYour output: "
+    )
+
+
+def parse_choice(text: str, options: Sequence[str], rule: str) -> Answer | None:
+    """Read the judge's reply.
+
+    Args:
+        text: The judge's raw reply.
+        options: Option texts in order A, B, ...
+        rule: A name of :data:`PROMPT_VERSIONS`.
+
+    Returns:
+        The option; ``NO_MATCH`` for Z and ``REFUSED`` for a refusal, which the reference takes for Z; ``None`` for any
+        other reply, such as one with two letters.
+
+    Example:
+        >>> parse_choice("B", ["polyp", "ulcer"], "vlmevalkit_2024_06").value
+        'B'
+        >>> parse_choice("A or B", ["polyp", "ulcer"], "vlmevalkit_2024_06") is None
+        True
+    """
+    if _NO_REPLY in text:
+        return None
+    answer = text_rule(rule).read(text, options)
+    return answer if _settled(answer, text, options) else None
+
+
+def match_reply(judge: Judge, rule: str, question: str, options: Sequence[str], reply: str) -> Matched:
+    """Read one reply by rule, and have it matched where the rule finds nothing; never raises for what either says.
+
+    Args:
+        judge: The judge, already cleared for the dataset's access level.
+        rule: A name of :data:`PROMPT_VERSIONS`.
+        question: The question as published.
+        options: Option texts in order A, B, ...
+        reply: The model's raw reply, or the marker of a sample the adapter could not run.
+
+    Returns:
+        The answer. An empty reply, a refusal, the letter Z and an adapter's failure are no option without asking, as is
+        whatever the judge calls Z.
+
+    Raises:
+        UnknownName: There is no such rule here.
+    """
+    if rule not in PROMPT_VERSIONS:
+        raise unknown_name("rule with a judge", rule, PROMPT_VERSIONS)
+    answer = text_rule(rule).read(reply, options)
+    if answer.reason in (Reason.EMPTY, Reason.ADAPTER_FAILED) or _settled(answer, reply, options):
+        return Matched(answer, asked=False)
+
+    def parse(text: str) -> Answer | None:
+        return parse_choice(text, options, rule)
+
+    prompt = judge_prompt(question, options, reply)
+    said = judge.ask("", prompt, parse, prompt_version=PROMPT_VERSIONS[rule]).value
+    return Matched(Answer.invalid(Reason.JUDGE_FAILED) if said is None else said, asked=True)
+
+
+def _settled(answer: Answer, text: str, options: Sequence[str]) -> bool:
+    """Return whether the reference goes no further: an option was found, or the text counts as Z."""
+    if answer.value is not None or answer.reason is Reason.REFUSED:
+        return True
+    words = _BETWEEN_WORDS.split(text)
+    named = any(letter(index) in words for index in range(len(options)))
+    return _NONE_OF_THEM in words and not named and _NO_REPLY not in text

@@ -1,0 +1,156 @@
+"""The judged form of GMAI-MMBench: who counts, who does not, and who is asked."""
+
+import math
+from types import SimpleNamespace
+
+import pytest
+
+from medtasks.answers.answer import Reason
+from medtasks.breakdowns import wrong_answers
+from medtasks.errors import JudgeNotConfigured, UnknownName
+from medtasks.hooks import grouped_choice, judged_choice
+from medtasks.hooks.reading import tagged
+from medtasks.judges import client
+from medtasks.metric_scoring import score_metrics
+from medtasks.replies import RecordedReply
+from medtasks.task_files import resolved, task_config, task_file
+
+TASK = "gmai_mmbench_val_judged"
+DOC = {
+    "doc_id": "7",
+    "dataset": "gmai_mmbench_val",
+    "image_id": "abc",
+    "image_files": ["images/a.png"],
+    "hint": None,
+    "question": "What is this?",
+    "options": ["polyp", "ulcer"],
+    "answer": "A",
+    "granularity": "Box Level",
+    "department": "None",
+    "clinical_task": "Bone",
+    "modality": "CT",
+}
+SAID = {"a growth": "A", "a hole": "B", "rain": "Z"}
+
+
+class Told:
+    """A judge that knows three replies and fails for all others."""
+
+    settings = SimpleNamespace(model="m", temperature=0.0)
+
+    def ask(self, system, user, parse, *, prompt_version):
+        text = SAID.get(user.rpartition("Answer: ")[2].partition("\n")[0])
+        return client.Verdict(parse(text) if text else None, None if text else "no", False, text or "")
+
+
+@pytest.fixture
+def _told(monkeypatch):
+    monkeypatch.setattr(judged_choice, "judge_for", lambda dataset, access: Told())
+
+
+def records(*replies, metric="accuracy"):
+    return [
+        judged_choice.process_results({**DOC, "doc_id": str(n), "image_id": str(n)}, [reply])[metric]
+        for n, reply in enumerate(replies)
+    ]
+
+
+def values(items):
+    return {entry["metric"]: entry["aggregation"](items) for entry in judged_choice.METRIC_LIST}
+
+
+@pytest.mark.usefixtures("_told")
+def test_a_judge_that_fails_takes_its_replies_out_of_the_score():
+    found = values(records("A", "B", "a growth", "a hole", "rain", "fog", "mist", ""))
+    assert found["accuracy"] == found["acc_box_level"] == 2 / 6
+    assert found["invalid_rate"] == 2 / 6
+    assert found["judge_asked_rate"] == 5 / 8
+    assert found["judge_failed_rate"] == 2 / 8
+    alone = values(records("A", "B", "a growth", "a hole", "rain", ""))
+    assert alone["accuracy_stderr"] == found["accuracy_stderr"] > 0
+    assert math.isnan(found["acc_mask_level"])
+
+
+@pytest.mark.usefixtures("_told")
+def test_letters_do_not_stand_for_all_replies_when_the_judge_never_answers():
+    found = values(records("A", "A", "fog"))
+    assert math.isnan(found["accuracy"])
+    assert math.isnan(found["invalid_rate"])
+    assert found["judge_failed_rate"] == 1 / 3
+    assert values(records("A", "A"))["accuracy"] == 1
+
+
+@pytest.mark.usefixtures("_told")
+def test_without_need_for_a_judge_the_scores_are_those_of_the_plain_task():
+    replies = ["A", "B", "", "polyp"]
+    plain = [
+        grouped_choice.process_results(
+            {**DOC, "doc_id": str(n), "image_id": str(n)}, [tagged(reply, "vlmevalkit_2024_06")]
+        )["accuracy"]
+        for n, reply in enumerate(replies)
+    ]
+    found = values(records(*replies))
+    for entry in grouped_choice.METRIC_LIST:
+        expected = entry["aggregation"](plain)
+        assert found[entry["metric"]] == pytest.approx(expected, nan_ok=True)
+    assert found["judge_asked_rate"] == 0
+
+
+@pytest.mark.usefixtures("_told")
+def test_record_says_who_decided():
+    (letter, judged, failed) = records("A", "a growth", "fog")
+    assert (letter["asked"], judged["asked"], failed["asked"]) == (False, True, True)
+    assert judged["value"] == judged["key"] == "A"
+    assert judged["judge"] == "m, temperature 0"
+    assert judged["rule"] == "vlmevalkit_2024_06"
+    assert "value" not in failed
+    assert failed["reason"] == Reason.JUDGE_FAILED
+
+
+@pytest.mark.usefixtures("_told")
+def test_replies_without_verdict_are_no_wrong_answers():
+    replies = ["A", "B", "rain", "fog"]
+    samples = [judged_choice.process_results(DOC, [reply]) for reply in replies]
+    assert [one.reply for one in wrong_answers([DOC] * 4, samples, replies)] == ["B", "rain"]
+
+
+@pytest.mark.usefixtures("_told")
+def test_recorded_replies_are_judged_under_both_rules():
+    documents = [{**DOC, "doc_id": str(n), "image_id": str(n)} for n in range(4)]
+    replies = ["a growth", "The answer is a hole or a growth", "B", "fog"]
+    recorded = {str(n): RecordedReply(text) for n, text in enumerate(replies)}
+    scores = score_metrics(task_file(TASK), documents, recorded)
+    assert list(scores) == ["reference", "reference_2026"]
+    assert scores["reference"].values["accuracy"] == 1 / 2
+    assert scores["reference_2026"].values["accuracy"] == 2 / 3
+    assert scores["reference"].reasons == {"ok": 2, "judge_failed": 2}
+    assert scores["reference"].groups["department"]["None"].questions == 4
+
+
+@pytest.mark.usefixtures("_told")
+def test_rules_without_a_judge_are_refused():
+    with pytest.raises(UnknownName, match="robust_choice"):
+        judged_choice.process_results(DOC, [tagged("A", "robust_choice")])
+
+
+def test_no_prompt_without_a_judge():
+    settings = resolved(task_config(TASK)["lmms_eval_specific_kwargs"])["default"]
+    for build in (judged_choice.prompt, judged_choice.messages):
+        with pytest.raises(JudgeNotConfigured, match="MEDTASKS_JUDGE_MODEL"):
+            build(DOC, settings)
+
+
+def test_the_prompt_is_that_of_the_plain_task(monkeypatch):
+    monkeypatch.setenv("MEDTASKS_JUDGE_BASE_URL", "https://judge.example/v1")
+    monkeypatch.setenv("MEDTASKS_JUDGE_MODEL", "m")
+    monkeypatch.setenv("MEDTASKS_JUDGE_API_KEY", "k")
+    settings = resolved(task_config(TASK)["lmms_eval_specific_kwargs"])
+    plain = task_config("gmai_mmbench_val")
+    assert settings == resolved(plain["lmms_eval_specific_kwargs"])
+    # The dataset is gated and not credentialed, so that a judge on another machine may see its text.
+    assert judged_choice.prompt(DOC, settings["default"]) == plain["doc_to_text"].resolve()(DOC, settings["default"])
+
+
+def test_metric_names_are_no_parts_of_each_other():
+    names = [entry["metric"] for entry in judged_choice.METRIC_LIST if not entry["metric"].endswith("_stderr")]
+    assert not [(a, b) for a in names for b in names if a != b and a in b]

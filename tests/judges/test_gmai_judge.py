@@ -1,0 +1,190 @@
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from medtasks.answers.answer import Answer, Reason
+from medtasks.answers.failure import failed_reply
+from medtasks.errors import UnknownName
+from medtasks.judges.cache import VerdictCache
+from medtasks.judges.client import CORRECTION, Judge
+from medtasks.judges.gmai import PROMPT_VERSIONS, judge_prompt, match_reply, parse_choice
+from medtasks.judges.settings import JudgeSettings
+
+# The reference's text, copied independently of the module.
+REFERENCE = """\
+You are an AI assistant who will help me to match an answer with several options of a single-choice question. You are \
+provided with a question, several options, and an answer, and you need to find which option is most similar to the \
+answer. If the meaning of all options are significantly different from the answer, output Z. Your should output a \
+single uppercase character in A, B, C, D (if they are valid options), and Z.\x20
+Example 1:\x20
+Question: What is the main object in image?
+Options: A. teddy bear B. rabbit C. cat D. dog
+Answer: a cute teddy bear
+Your output: A
+Example 2:\x20
+Question: What is the main object in image?
+Options: A. teddy bear B. rabbit C. cat D. dog
+Answer: Spider
+Your output: Z
+Example 3:\x20
+Question: <Q>?
+Options: There are several options:\x20
+<O>
+Answer: <P>
+Your output:\x20"""
+OLD, NEW = PROMPT_VERSIONS
+OPTIONS = ["polyp", "ulcer", "normal colon"]
+REPLY = "There is a stalked growth"
+
+
+@pytest.fixture
+def new_judge(endpoint, tmp_path):
+    def build(temperature=0.0):
+        settings = JudgeSettings(endpoint.url, "m", timeout_s=5.0, attempts=1, temperature=temperature)
+        return Judge(settings, VerdictCache(tmp_path / "judge"), backoff_s=0.01)
+
+    return build
+
+
+@pytest.fixture
+def judge(new_judge):
+    return new_judge()
+
+
+def ask(judge, reply=REPLY, rule=OLD):
+    return match_reply(judge, rule, "What is this?", OPTIONS, reply)
+
+
+def test_the_prompt_is_the_reference_s_to_the_letter():
+    question, reply = "What {is} this?", " It's {a} polyp.\n"
+    expected = REFERENCE.replace("<Q>", question).replace("<O>", "A. {0}\nB. ulcer\n").replace("<P>", reply)
+    assert judge_prompt(question, ["{0}", "ulcer"], reply) == expected
+
+
+def test_the_endpoint_gets_the_prompt_and_the_temperature_of_the_settings(endpoint, new_judge):
+    endpoint.script = [endpoint.reply("A")]
+    ask(new_judge(temperature=0.3))
+    (body,) = endpoint.bodies
+    assert body["temperature"] == 0.3
+    assert [message["content"] for message in body["messages"]] == ["", judge_prompt("What is this?", OPTIONS, REPLY)]
+
+
+@pytest.mark.parametrize("rule", [OLD, NEW])
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("B", Answer.ok("B")),
+        (" C.\n", Answer.ok("C")),
+        ("Your output: A", Answer.ok("A")),
+        ("ulcer", Answer.ok("B")),
+        ("Z", Answer.invalid(Reason.NO_MATCH)),
+        ("(Z)", Answer.invalid(Reason.NO_MATCH)),
+        ("Cannot determine the answer", Answer.invalid(Reason.REFUSED)),
+        ("D", None),
+        ("A or B", None),
+        ("A, B or Z", None),
+        ("b", None),
+        ("z", None),
+        ("", None),
+        (" \n", None),
+        ("I would not know", None),
+        ("polyp, or ulcer", None),
+        ("Failed to obtain answer via API", None),
+        ("Failed to obtain answer via API Z", None),
+        ("Failed to obtain answer via API: polyp", None),
+        ("ZZ", None),
+    ],
+)
+def test_what_a_judge_can_say(rule, text, expected):
+    assert parse_choice(text, OPTIONS, rule) == expected
+
+
+def test_the_judge_is_read_by_the_rule_of_the_reply():
+    early = "A fits, and all the others do not"
+    assert parse_choice(early, OPTIONS, OLD) == Answer.ok("A")
+    assert parse_choice(early, OPTIONS, NEW) is None
+    declared = "The correct answer is B and not A"
+    assert parse_choice(declared, OPTIONS, OLD) is None
+    assert parse_choice(declared, OPTIONS, NEW) == Answer.ok("B")
+
+
+@given(st.text(), st.sampled_from([OLD, NEW]), st.integers(0, 26))
+def test_no_text_breaks_the_reading(text, rule, number):
+    options = [f"option {index}" for index in range(number)]
+    found = parse_choice(text, options, rule)
+    assert found is None or found.value in (None, *(chr(ord("A") + index) for index in range(number)))
+
+
+@pytest.mark.parametrize("rule", [OLD, NEW])
+@pytest.mark.parametrize(
+    ("reply", "value", "reason"),
+    [
+        ("B", "B", Reason.OK),
+        ("an ulcer", "B", Reason.OK),
+        ("", None, Reason.EMPTY),
+        (" \n", None, Reason.EMPTY),
+        ("Z", None, Reason.NO_MATCH),
+        ("Cannot determine the answer", None, Reason.REFUSED),
+        (failed_reply("out of memory"), None, Reason.ADAPTER_FAILED),
+    ],
+)
+def test_replies_that_need_no_judge(judge, endpoint, rule, reply, value, reason):
+    found = ask(judge, reply, rule)
+    assert (found.answer.value, found.answer.reason, found.asked) == (value, reason, False)
+    assert endpoint.count == 0
+
+
+@pytest.mark.parametrize(
+    "reply", [REPLY, "A or B", "A, B or Z", "polyp, ulcer", "Failed to obtain answer via API", "ü" * 5000]
+)
+def test_replies_for_the_judge(judge, endpoint, reply):
+    endpoint.script = [endpoint.reply("A")]
+    found = ask(judge, reply)
+    assert (found.answer, found.asked) == (Answer.ok("A"), True)
+    assert endpoint.bodies[0]["messages"][1]["content"] == judge_prompt("What is this?", OPTIONS, reply)
+
+
+def test_none_of_them_is_a_verdict_and_not_asked_again(judge, endpoint):
+    endpoint.script = [endpoint.reply("Z")]
+    for _ in range(2):
+        assert ask(judge).answer == Answer.invalid(Reason.NO_MATCH)
+    assert endpoint.count == 1
+
+
+def test_an_unreadable_judge_is_asked_three_times_and_never_drawn_lots_for(judge, endpoint):
+    endpoint.script = [endpoint.reply("A or B")]
+    for seed in range(4):
+        random.seed(seed)
+        found = ask(judge, f"{REPLY} {seed}")
+        assert (found.answer, found.asked) == (Answer.invalid(Reason.JUDGE_FAILED), True)
+        assert endpoint.count == 3 * (seed + 1)
+    assert endpoint.bodies[2]["messages"][-1]["content"] == CORRECTION
+
+
+def test_a_second_ask_can_succeed(judge, endpoint):
+    endpoint.script = [endpoint.reply("A or B"), endpoint.reply("B")]
+    assert ask(judge).answer == Answer.ok("B")
+    assert endpoint.count == 2
+
+
+def test_trouble_is_a_failed_judge(judge, endpoint):
+    endpoint.script = [endpoint.status(400)]
+    assert ask(judge).answer == Answer.invalid(Reason.JUDGE_FAILED)
+
+
+def test_verdicts_are_kept_for_each_rule(judge, new_judge, endpoint):
+    early = "A fits, and all the others do not"
+    endpoint.script = [endpoint.reply(early), endpoint.reply("B")]
+    assert ask(judge, rule=OLD).answer == Answer.ok("A")
+    assert ask(judge, rule=NEW).answer == Answer.ok("B")
+    assert endpoint.count == 2
+    again = new_judge()
+    assert [ask(again, rule=rule).answer.value for rule in (OLD, NEW)] == ["A", "B"]
+    assert endpoint.count == 2
+
+
+def test_other_rules_are_refused(judge):
+    with pytest.raises(UnknownName, match="'robust_choice'"):
+        ask(judge, rule="robust_choice")
