@@ -80,7 +80,7 @@ class Judge:
         """Return the judge's verdict, from disk if the same question was answered before.
 
         Args:
-            system: The system message.
+            system: The system message; none is sent if it is empty.
             user: The user message.
             parse: Reads the raw reply; returns ``None`` for a reply that breaks the format. Must not raise.
             prompt_version: Part of the cache key; raise it when verdicts under the same texts must not be reused.
@@ -111,10 +111,9 @@ class Judge:
         return verdict
 
     def _ask_endpoint(self, system: str, user: str, parse: Callable[[str], T | None]) -> Verdict[T]:
-        messages: list[ChatCompletionMessageParam] = [
-            {"role": "system", "content": system},
-            {"role": "user", "content": user},
-        ]
+        messages: list[ChatCompletionMessageParam] = [{"role": "user", "content": user}]
+        if system:
+            messages.insert(0, {"role": "system", "content": system})
         text = ""
         for _ in range(self.settings.reasks + 1):
             text = self._complete(messages)

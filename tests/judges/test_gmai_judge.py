@@ -68,7 +68,7 @@ def test_the_endpoint_gets_the_prompt_and_the_temperature_of_the_settings(endpoi
     ask(new_judge(temperature=0.3))
     (body,) = endpoint.bodies
     assert body["temperature"] == 0.3
-    assert [message["content"] for message in body["messages"]] == ["", judge_prompt("What is this?", OPTIONS, REPLY)]
+    assert [message["content"] for message in body["messages"]] == [judge_prompt("What is this?", OPTIONS, REPLY)]
 
 
 @pytest.mark.parametrize("rule", [OLD, NEW])
@@ -143,7 +143,7 @@ def test_replies_for_the_judge(judge, endpoint, reply):
     endpoint.script = [endpoint.reply("A")]
     found = ask(judge, reply)
     assert (found.answer, found.asked) == (Answer.ok("A"), True)
-    assert endpoint.bodies[0]["messages"][1]["content"] == judge_prompt("What is this?", OPTIONS, reply)
+    assert endpoint.bodies[0]["messages"][0]["content"] == judge_prompt("What is this?", OPTIONS, reply)
 
 
 def test_none_of_them_is_a_verdict_and_not_asked_again(judge, endpoint):
