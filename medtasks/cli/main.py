@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from medtasks import __version__
-from medtasks.cli import data, demo, metrics, parse, run, score, select, tasks, weights
+from medtasks.cli import compare, data, demo, metrics, parse, run, score, select, tasks, weights
 from medtasks.errors import MedTasksError
 
 _INTERRUPTED = 130
@@ -20,6 +20,7 @@ app.command("tasks")(tasks.list_tasks)
 app.command("path")(tasks.show_path)
 app.command("run", context_settings=run.PASSES_ON)(run.run)
 app.command("score")(score.score)
+app.command("compare")(compare.compare)
 app.command("metrics")(metrics.metrics)
 app.add_typer(weights.app, name="weights")
 app.command("parse")(parse.parse)

@@ -1,0 +1,204 @@
+"""Two models on the same samples: tests, interval, smallest detectable difference, and correction for many tests."""
+
+import math
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+
+from medtasks.stats.sign_flip import sign_flip_interval, sign_flip_test
+from medtasks.stats.standard_error import clustered_standard_error
+
+ALPHA = 0.05
+POWER = 0.80
+MCNEMAR = "exact McNemar"
+SIGN_FLIP = "sign flip of units"
+
+_NO_SPREAD = 1e-9  # of the largest difference
+
+
+@dataclass(frozen=True)
+class PairedResult:
+    """How the second of two models differs from the first on the same samples.
+
+    Attributes:
+        samples: Number of samples.
+        units: Number of independent units that the samples belong to.
+        first: Mean of the first model.
+        second: Mean of the second model.
+        difference: Second minus first.
+        low: Lower end of the 95 % interval of the difference; NaN where the samples do not tell.
+        high: Upper end.
+        test: :data:`MCNEMAR` for right and wrong with one sample per unit, else :data:`SIGN_FLIP`.
+        p: Two-sided p-value of that test.
+        mcnemar: For right and wrong also with several samples per unit, the p-value of McNemar's test, which then
+            takes samples of one unit for independent and may be too small; None for other scores.
+        detectable: Smallest true difference found with 80 % power at a level of 5 %; NaN where the samples do not tell.
+    """
+
+    samples: int
+    units: int
+    first: float
+    second: float
+    difference: float
+    low: float
+    high: float
+    test: str
+    p: float
+    mcnemar: float | None
+    detectable: float
+
+
+def compare_paired(first: Sequence[float], second: Sequence[float], units: Sequence[Hashable]) -> PairedResult:
+    """Compare two models on the same samples.
+
+    With values of 0 and 1 only and one sample per unit: McNemar's test, the interval of Agresti and Min, and the
+    detectable difference of Connor. Else: a sign-flip test over units, the interval of what it does not reject, and the
+    detectable difference from the clustered standard error. The result does not depend on the order of the samples.
+
+    Args:
+        first: Values of the first model, shape (n,), finite.
+        second: Values of the second model on the same samples, shape (n,).
+        units: Independent unit of each sample, such as its patient, shape (n,).
+
+    Raises:
+        ValueError: There is no sample, or the lengths differ.
+
+    Example:
+        >>> found = compare_paired([0.0] * 8 + [1.0] * 2, [1.0] * 8 + [0.0] * 2, range(10))
+        >>> (round(found.difference, 3), found.test, round(found.p, 4))
+        (0.6, 'exact McNemar', 0.1094)
+    """
+    if not first or not len(first) == len(second) == len(units):
+        raise ValueError(
+            f"expected as many values and units, at least one, got {len(first)}, {len(second)}, {len(units)}"
+        )
+    rows = sorted(zip(map(str, units), first, second, strict=True))
+    differences = [after - before for _, before, after in rows]
+    clusters = [unit for unit, _, _ in rows]
+    number = len(set(clusters))
+    right_or_wrong = {*first, *second} <= {0.0, 1.0}
+    gained, lost = sum(d > 0 for d in differences), sum(d < 0 for d in differences)
+    if right_or_wrong and number == len(rows):
+        low, high = agresti_min_interval(lost, gained, len(rows))
+        test, p = MCNEMAR, mcnemar(lost, gained)
+        detectable = detectable_by_mcnemar((gained + lost) / len(rows), len(rows))
+    else:
+        low, high = sign_flip_interval(differences, clusters)
+        test, p = SIGN_FLIP, sign_flip_test(differences, clusters)
+        detectable = detectable_by_error(differences, clusters)
+    return PairedResult(
+        samples=len(rows),
+        units=number,
+        first=math.fsum(first) / len(rows),
+        second=math.fsum(second) / len(rows),
+        difference=math.fsum(differences) / len(rows),
+        low=low,
+        high=high,
+        test=test,
+        p=p,
+        mcnemar=mcnemar(lost, gained) if right_or_wrong else None,
+        detectable=detectable,
+    )
+
+
+def mcnemar(only_first: int, only_second: int) -> float:
+    """Return the exact two-sided p-value of McNemar's test.
+
+    Source: McNemar (1947), as a binomial test of the samples that exactly one model got right.
+
+    Args:
+        only_first: Samples that only the first model got right.
+        only_second: Samples that only the second model got right.
+
+    Returns:
+        The p-value; 1 when both models were right and wrong on the same samples.
+    """
+    from scipy.stats import binomtest  # type: ignore[import-untyped]
+
+    discordant = only_first + only_second
+    return float(binomtest(only_first, discordant).pvalue) if discordant else 1.0
+
+
+def agresti_min_interval(only_first: int, only_second: int, samples: int) -> tuple[float, float]:
+    """Return the 95 % interval of the difference of two paired shares (second minus first).
+
+    Source: Agresti and Min (2005), Statistics in Medicine 24: Wald's interval after half a sample is added to each of
+    the four cells. Other than Wald's, it has a width when the models do not differ on any sample.
+
+    Args:
+        only_first: Samples that only the first model got right.
+        only_second: Samples that only the second model got right.
+        samples: All samples.
+    """
+    total, lost, gained = samples + 2, only_first + 0.5, only_second + 0.5
+    centre = (gained - lost) / total
+    half = _normal(1 - ALPHA / 2) * math.sqrt((gained + lost) - (gained - lost) ** 2 / total) / total
+    return max(-1.0, centre - half), min(1.0, centre + half)
+
+
+def detectable_by_mcnemar(discordance: float, samples: int) -> float:
+    """Return the smallest difference that McNemar's test finds with 80 % power at a two-sided level of 5 %.
+
+    Source: Connor (1987), Biometrics 43, equation for the sample size, ``n d^2 = (z_a sqrt(s) + z_b sqrt(s - d^2))^2``
+    with discordance ``s``, solved for the difference ``d``. It takes the observed discordance as the true one.
+
+    Args:
+        discordance: Share of samples that exactly one model got right.
+        samples: Number of independent samples.
+
+    Returns:
+        The difference; NaN where it would be above the discordance, which no difference can be.
+    """
+    level, power = _normal(1 - ALPHA / 2), _normal(POWER)
+    scaled = samples * discordance
+    root = level**2 * scaled - (samples + power**2) * discordance * (level**2 - power**2)
+    if root < 0 or not discordance:
+        return math.nan
+    found = (level * math.sqrt(scaled) + math.sqrt(root)) / (samples + power**2)
+    return found if found <= discordance else math.nan
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Return p-values corrected for all tests of a family.
+
+    Source: Holm (1979), a step-down correction of the family-wise error that needs no independence.
+
+    Args:
+        p_values: Shape (tests,).
+
+    Example:
+        >>> [round(p, 3) for p in holm([0.01, 0.04, 0.03])]
+        [0.03, 0.06, 0.06]
+    """
+    corrected = [1.0] * len(p_values)
+    highest = 0.0
+    for rank, index in enumerate(sorted(range(len(p_values)), key=lambda number: p_values[number])):
+        highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[index]))
+        corrected[index] = highest
+    return corrected
+
+
+def detectable_by_error(differences: Sequence[float], clusters: Sequence[Hashable]) -> float:
+    """Return the smallest mean difference found with 80 % power at a two-sided level of 5 %.
+
+    Source: Bloom (1995), Evaluation Review 19: ``(t_a + t_b) se`` with the clustered standard error of the observed
+    differences and quantiles of Student's t for one less than the number of units.
+
+    Args:
+        differences: Shape (n,).
+        clusters: Unit of each difference, shape (n,).
+
+    Returns:
+        The difference; NaN for one unit and where all differences are equal, which says nothing of their spread.
+    """
+    from scipy.stats import t
+
+    error = clustered_standard_error(differences, clusters)
+    if not error > _NO_SPREAD * max(map(abs, differences)):
+        return math.nan
+    freedom = len(set(clusters)) - 1
+    return float(t.ppf(1 - ALPHA / 2, freedom) + t.ppf(POWER, freedom)) * error
+
+
+def _normal(probability: float) -> float:
+    return NormalDist().inv_cdf(probability)

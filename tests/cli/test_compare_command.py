@@ -1,0 +1,106 @@
+"""``medtasks compare``: tables, JSON and what is said when runs cannot be compared."""
+
+import json
+
+import pytest
+
+from medtasks.data.store import load_documents
+from tests import tiny_multimedeval
+
+
+@pytest.fixture
+def run_of(sample, tmp_path):
+    """Write a run that is right on some questions of the sample."""
+
+    def write(name, right=lambda row: True, rows=range(32)):
+        path = tmp_path / f"{name}.jsonl"
+        other = {"A": "B", "B": "A"}
+        documents = list(enumerate(load_documents("mediconfusion")))
+        lines = [
+            {"doc_id": d["doc_id"], "reply": d["answer"] if right(row) else other[d["answer"]]}
+            for row, d in documents
+            if row in rows
+        ]
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        return path
+
+    return write
+
+
+def test_table_and_json(medtasks, run_of, tmp_path):
+    worse, better = run_of("worse", lambda row: row >= 16), run_of("better", rows=range(30))
+    ran = medtasks("compare", "mediconfusion", worse, better, "--json", tmp_path / "found.json")
+    assert (ran.code, ran.err) == (0, "")
+    assert f"A: {worse}\nB: {better}\n" in ran.out
+    assert "30 of 32 documents answered in both are compared" in ran.out
+    assert "2 answered in A only, 0 in B only, 0 in neither" in ran.out
+    assert "SAMPLE DATA" in ran.out.splitlines()[-1]
+    found = json.loads((tmp_path / "found.json").read_text(), parse_constant=pytest.fail)
+    assert found["runs"] == {"A": str(worse), "B": str(better)}
+    assert len(found["data"]["fingerprint"]) == 12
+    assert found["settings"] == {"alpha": 0.05, "power": 0.8, "draws": 10_000, "seed": 20261121}
+    assert [(one["rule"], one["metric"]) for one in found["comparisons"]] == [
+        (rule, metric) for rule in ("reference", "robust") for metric in ("set_accuracy", "individual_accuracy")
+    ]
+    sets = found["comparisons"][0]
+    assert (sets["samples"], sets["first"], sets["second"]) == (15, pytest.approx(7 / 15), 1)
+    assert sets["p"] == pytest.approx(2 / 2**8)
+    assert sets["p_holm"] == pytest.approx(4 * sets["p"])
+    assert f"{sets['p']:.4f}" in ran.out
+    assert f"+{sets['difference']:.4f}" in ran.out
+
+
+def test_identical_runs_and_json_without_nan(medtasks, run_of, tmp_path):
+    run = run_of("same")
+    ran = medtasks("compare", "mediconfusion", run, run, "--json", tmp_path / "found.json")
+    assert ran.code == 0
+    assert "n/a" in ran.out
+    found = json.loads((tmp_path / "found.json").read_text(), parse_constant=pytest.fail)
+    assert {(one["difference"], one["p"], one["p_holm"], one["detectable"]) for one in found["comparisons"]} == {
+        (0, 1, 1, None)
+    }
+
+
+def test_one_metric_of_three_runs(medtasks, run_of):
+    runs = [run_of(str(shift), lambda row, shift=shift: row % 4 < shift) for shift in (1, 2, 4)]
+    ran = medtasks("compare", "mediconfusion", *runs, "--metric", "set_accuracy")
+    assert ran.code == 0
+    assert "corrected for all 6 tests" in ran.out
+    assert "individual_accuracy" not in ran.out
+    assert all(f"\n{pair}: " in ran.out for pair in ("A and B", "A and C", "B and C"))
+
+
+def test_what_cannot_be_compared(fails, run_of, tmp_path):
+    first, second = run_of("first", rows=range(10)), run_of("second", rows=range(10, 20))
+    fails(["compare", "mediconfusion", first, second], "A and B have no document in common")
+    fails(["compare", "mediconfusion", first], "expected 2 to 26 runs to compare, but got 1")
+    fails(["compare", "mediconfusion_all", first, second], "'mediconfusion_all' is a group")
+    fails(["compare", "mediconfusion", first, tmp_path / "none.jsonl"], "cannot read replies from")
+    fails(["compare", "mediconfusion", first, first, "--metric", "set"], "unknown metric 'set'")
+    fails(["compare", "mediconfusion", first, first, "--json", tmp_path], f"cannot write {tmp_path}")
+
+
+def test_data_of_another_run(fails, run_of, tmp_path):
+    run = run_of("20260101_000000_samples_mediconfusion")
+    config = {"metadata": {"data": {"fingerprint": "0123456789ab"}}}
+    (tmp_path / "20260101_000000_results.json").write_text(json.dumps({"configs": {"mediconfusion": config}}))
+    fails(["compare", "mediconfusion", run, run], "was made on data with fingerprint 0123456789ab", "MEDTASKS_HOME")
+
+
+def test_credentialed_runs_show_no_document(medtasks, tmp_path):
+    tiny_multimedeval.prepare("mimic_cxr_report")
+    documents = load_documents("multimedeval_mimic_cxr_report")
+    runs = []
+    for name, reply in (("one", "canary clear lungs"), ("two", "canary effusion on the left")):
+        runs.append(tmp_path / f"{name}.jsonl")
+        runs[-1].write_text("".join(json.dumps({"doc_id": d["doc_id"], "reply": reply}) + "\n" for d in documents))
+    asked = ["--metric", "bleu_1", "--metric", "invalid_rate", "--json", tmp_path / "found.json"]
+    ran = medtasks("compare", "multimedeval_mimic_cxr_report", *runs, *asked)
+    assert ran.code == 0, ran.err
+    assert "bleu_1" in ran.out
+    shown = ran.out + ran.err + (tmp_path / "found.json").read_text()
+    assert "canary" not in shown
+    for document in documents:
+        for column in ("doc_id", "image_id", "patient_id", "report"):
+            value = str(document.get(column) or "")
+            assert len(value) < 3 or value not in shown

@@ -1,0 +1,227 @@
+"""Paired statistics against independent computations: brute force, scipy, and simulation."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import scipy.stats
+from hypothesis import given
+from hypothesis import strategies as st
+
+from medtasks.stats.paired import (
+    MCNEMAR,
+    SIGN_FLIP,
+    agresti_min_interval,
+    compare_paired,
+    detectable_by_mcnemar,
+    holm,
+    mcnemar,
+)
+from medtasks.stats.sign_flip import DRAWS, sign_flip_interval, sign_flip_test
+
+RUNS = st.lists(
+    st.tuples(st.sampled_from([0.0, 0.25, 1.0]), st.sampled_from([0.0, 0.25, 1.0]), st.integers(0, 20)),
+    min_size=1,
+    max_size=60,
+)
+
+
+@pytest.mark.parametrize(("lost", "gained"), [(0, 0), (0, 1), (1, 1), (3, 12), (12, 3), (20, 21), (0, 9)])
+def test_mcnemar_is_the_sum_of_binomial_probabilities(lost, gained):
+    n = lost + gained
+    tail = sum(math.comb(n, k) for k in range(min(lost, gained) + 1)) / 2**n
+    assert mcnemar(lost, gained) == pytest.approx(min(1.0, 2 * tail))
+
+
+def test_few_units_are_enumerated():
+    differences = [0.3, -0.1, 0.2, 0.5, 0.0, -0.4, 0.6]
+    units = ["a", "a", "b", "c", "c", "d", "e"]
+    totals = [0.3 - 0.1, 0.2, 0.5, -0.4, 0.6]
+    sums = [abs(np.dot(signs, totals)) for signs in itertools.product((-1, 1), repeat=5)]
+    assert sign_flip_test(differences, units) == sum(s >= abs(sum(totals)) - 1e-9 for s in sums) / 32
+    assert sign_flip_test(differences, units) == sign_flip_test(differences, units, seed=1)
+
+
+def test_many_units_against_scipy():
+    random = np.random.default_rng(3)
+    differences = random.normal(0.15, 1, 150)
+    independent = scipy.stats.permutation_test(
+        (differences,), np.sum, permutation_type="samples", n_resamples=40_000, rng=np.random.default_rng(4)
+    ).pvalue
+    found = sign_flip_test(differences.tolist(), range(150))
+    assert 0.01 < found < 0.5
+    assert found == pytest.approx(independent, abs=4 * math.sqrt(found * (1 - found) / DRAWS))
+
+
+def test_drawn_signs_agree_with_mcnemar_for_independent_answers():
+    differences = [1.0] * 25 + [-1.0] * 12 + [0.0] * 100
+    exact = mcnemar(12, 25)
+    error = math.sqrt(exact * (1 - exact) / DRAWS)
+    assert sign_flip_test(differences, range(137)) == pytest.approx(exact, abs=4 * error)
+
+
+def test_p_is_never_zero():
+    assert sign_flip_test([0.5] * 300, range(300)) == 1 / (DRAWS + 1)
+
+
+def test_sums_that_tie_but_for_rounding_count_as_ties():
+    assert sign_flip_test([0.1, 0.2, -0.3], "abc") == 1.0
+
+
+def test_p_values_are_uniform_when_models_are_equal():
+    random = np.random.default_rng(11)
+    found = []
+    for _ in range(300):
+        shared = random.normal(size=20)[np.arange(100) // 5]
+        found.append(sign_flip_test((shared + random.normal(size=100)).tolist(), (np.arange(100) // 5).tolist(), 4_999))
+    rejected = sum(p <= 0.05 for p in found)
+    assert 5 <= rejected <= 27  # 15 expected; 3 binomial deviations
+
+
+# One sample per unit, six, and MediConfusion's pairs connected by pictures: most of them alone, some dozens together.
+CONNECTED = [*[2] * 33, *[4] * 10, *[6] * 6, *[10] * 4, 8, 8, 12, 16, 36, 40, 50]
+
+
+@pytest.mark.parametrize("sizes", [[1] * 352, [6] * 58, CONNECTED], ids=["single", "six", "connected"])
+def test_interval_covers_the_true_difference(sizes):
+    random = np.random.default_rng(8)
+    units, true = len(sizes), 0.06
+    members = np.repeat(np.arange(units), sizes)
+    covered = 0
+    for _ in range(200):
+        # A unit's difficulty is shared by its samples and by both models.
+        easy = random.uniform(0.2, 0.8, units)[members]
+        gain = random.choice([true - 0.12, true + 0.12], units)[members]
+        first = (random.uniform(size=len(easy)) < easy).astype(float)
+        second = (random.uniform(size=len(easy)) < easy + gain).astype(float)
+        found = compare_paired(first.tolist(), second.tolist(), members.tolist())
+        assert found.test == (MCNEMAR if max(sizes) == 1 else SIGN_FLIP)
+        covered += found.low <= true <= found.high
+    assert 0.92 <= covered / 200 <= 0.98
+
+
+def test_interval_holds_what_the_test_does_not_reject():
+    random = np.random.default_rng(2)
+    clusters = [0, 0, 0, 1, 2, 2, 3, 4, 5, 5, 6, 7, 8]
+    differences = random.normal(0.4, 1, len(clusters))
+    low, high = sign_flip_interval(differences.tolist(), clusters)
+    for true in np.linspace(-1.5, 2.5, 201):
+        assert (sign_flip_test((differences - true).tolist(), clusters) > 0.05) == (low <= true <= high)
+
+
+def test_five_units_reject_nothing():
+    assert all(map(math.isnan, sign_flip_interval([0.1, 0.2, 0.3, 0.4, 0.5], range(5))))
+    assert sign_flip_interval([0.1, 0.2, 0.3, 0.4, 0.5, 0.6], range(6))[0] > 0
+
+
+def test_interval_of_agresti_and_min():
+    # Half a sample more in each of four cells, written out.
+    total, lost, gained = 102, 5.5, 15.5
+    share = (gained - lost) / total
+    variance = ((gained + lost) / total - share**2) / total
+    expected = [share + sign * 1.959964 * math.sqrt(variance) for sign in (-1, 1)]
+    assert agresti_min_interval(5, 15, 100) == pytest.approx(expected, abs=1e-6)
+    low, high = agresti_min_interval(0, 0, 100)
+    assert low == pytest.approx(-high)
+    assert 0.01 < high < 0.03
+    assert agresti_min_interval(0, 3, 3)[1] == 1.0
+
+
+@pytest.mark.parametrize(("discordance", "samples"), [(0.2, 176), (0.35, 352), (0.05, 2000)])
+def test_detectable_difference_of_mcnemar_has_the_power(discordance, samples):
+    found = detectable_by_mcnemar(discordance, samples)
+    level, power = 1.959964, 0.841621
+    needed = (level * math.sqrt(discordance) + power * math.sqrt(discordance - found**2)) ** 2 / found**2
+    assert needed == pytest.approx(samples, rel=1e-4)
+    random = np.random.default_rng(5)
+    gained = (discordance + found) / 2
+    counts = random.multinomial(samples, [gained, discordance - gained, 1 - discordance], size=1000)
+    rejected = np.mean([mcnemar(int(lost), int(won)) < 0.05 for won, lost, _ in counts])
+    assert 0.72 < rejected < 0.86  # the exact test is a little weaker than the formula's
+
+
+def test_detectable_difference_of_clustered_scores_has_the_power():
+    random = np.random.default_rng(6)
+    units = np.arange(300) // 3
+
+    def differences(true):
+        return true + random.normal(0, 0.3, 100)[units] + random.normal(0, 0.5, 300)
+
+    true = float(np.mean([compare_paired([0.0] * 300, differences(0).tolist(), units).detectable for _ in range(30)]))
+    rejected = np.mean([sign_flip_test(differences(true).tolist(), units.tolist(), 4_999) <= 0.05 for _ in range(300)])
+    assert 0.72 < rejected < 0.88
+
+
+def test_detectable_difference_that_no_runs_can_have():
+    assert math.isnan(detectable_by_mcnemar(0.0, 100))
+    assert math.isnan(detectable_by_mcnemar(0.02, 100))
+
+
+def test_identical_runs():
+    right = compare_paired([0.0, 1.0] * 50, [0.0, 1.0] * 50, range(100))
+    assert (right.difference, right.p, right.mcnemar, right.test) == (0, 1, 1, MCNEMAR)
+    assert right.low < 0 < right.high
+    scores = compare_paired([0.3, 0.7] * 50, [0.3, 0.7] * 50, range(100))
+    assert (scores.difference, scores.p, scores.mcnemar, scores.test) == (0, 1, None, SIGN_FLIP)
+    assert all(map(math.isnan, (scores.low, scores.high, scores.detectable)))
+
+
+def test_answers_of_one_unit_are_not_independent():
+    # Ten patients with ten answers each; the second model is right on one patient's ten questions more.
+    first = [0.0] * 100
+    second = [1.0] * 10 + [0.0] * 90
+    found = compare_paired(first, second, [number // 10 for number in range(100)])
+    assert (found.test, found.p, found.units, found.samples) == (SIGN_FLIP, 1.0, 10, 100)
+    assert found.mcnemar == pytest.approx(2 / 2**10)
+
+
+def test_one_sample_says_nothing():
+    found = compare_paired([0.2], [0.9], ["patient"])
+    assert (found.p, found.difference) == (1.0, pytest.approx(0.7))
+    assert math.isnan(found.low)
+
+
+def test_lengths_are_checked():
+    with pytest.raises(ValueError, match="at least one"):
+        compare_paired([], [], [])
+    with pytest.raises(ValueError, match="got 1, 2, 1"):
+        compare_paired([1.0], [1.0, 0.0], ["a"])
+
+
+@given(RUNS)
+def test_swapping_negates_the_difference_and_keeps_p(rows):
+    first, second, units = (list(column) for column in zip(*rows, strict=True))
+    one, other = compare_paired(first, second, units), compare_paired(second, first, units)
+    assert one.difference == -other.difference
+    assert (one.p, one.mcnemar, one.test) == (other.p, other.mcnemar, other.test)
+    assert (one.first, one.second) == (other.second, other.first)
+    assert (one.low, one.high) == pytest.approx((-other.high, -other.low), nan_ok=True)
+    assert one.detectable == pytest.approx(other.detectable, nan_ok=True)
+    assert 0 < one.p <= 1
+
+
+@given(RUNS, st.randoms(use_true_random=False))
+def test_order_does_not_matter(rows, random):
+    shuffled = random.sample(rows, len(rows))
+    found = [compare_paired(*(list(column) for column in zip(*given, strict=True))) for given in (rows, shuffled)]
+    assert repr(found[0]) == repr(found[1])
+
+
+def test_holm():
+    assert holm([]) == []
+    assert holm([0.2]) == [0.2]
+    assert holm([0.01, 0.02, 0.02, 0.9]) == pytest.approx([0.04, 0.06, 0.06, 0.9])
+    assert holm([0.6, 0.7]) == [1.0, 1.0]
+
+
+@given(st.lists(st.floats(0, 1), max_size=8))
+def test_holm_rejects_what_its_definition_rejects(p_values):
+    corrected = holm(p_values)
+    for level in (0.01, 0.05, 0.2):
+        rejected = 0
+        for p in sorted(p_values):
+            if p * (len(p_values) - rejected) > level:
+                break
+            rejected += 1
+        assert sum(p <= level for p in corrected) == rejected
