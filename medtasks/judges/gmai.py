@@ -5,7 +5,8 @@ the judge says is read by the same rule as the model's reply. The judge sees que
 the image nor the right option.
 
 Differences: a reply of white space is not sent; after three of the judge's replies without an option there is no
-verdict, where the reference draws an option at random; a judge that has to be asked again is told so. The temperature is that of ``JudgeSettings``.
+verdict, where the reference draws an option at random; a judge that has to be asked again is told so. The temperature
+is that of ``JudgeSettings``.
 """
 
 import re
