@@ -79,6 +79,8 @@ def test_documents_and_manifest(options, source, home, final, work):
         "rows": 32,
         "images": 27,
         "left_out": (),
+        "selected_from": None,
+        "selection": {},
     }
     documents = load_documents("mediconfusion")
     assert documents[0] == {

@@ -10,11 +10,14 @@ import pytest
 from typer.testing import CliRunner
 
 from medtasks.cli.main import app
+from medtasks.data.catalogue import CATALOGUE
+from medtasks.data.dataset_info import Access
 from medtasks.data.manifest import Manifest
 from medtasks.data.multimedeval.catalogue import MULTIMEDEVAL
 from medtasks.data.schema import DEMONSTRATIONS_SPLIT
 from medtasks.data.store import load_documents
 from medtasks.metrics.report_metrics import REPORT_METRICS
+from medtasks.saved_replies import replies_folder
 from medtasks.task_files import resolved, task_config, task_file
 
 from ..multimedeval_image_sources import WRITERS
@@ -122,8 +125,10 @@ def test_all_in_one_command_but_the_missing_one(prepared, group_run):
 
 
 def rescored(task, results, samples, target):
-    """Score a samples file again and compare every number with the results."""
-    ran = CliRunner().invoke(app, ["score", task, str(samples[task]), "--json", str(target)])
+    """Score a samples file, or the replies that stand for it, again and compare every number with the results."""
+    private = CATALOGUE[task].access is Access.CREDENTIALED
+    replies = replies_folder(task) if private else samples[task]
+    ran = CliRunner().invoke(app, ["score", task, str(replies), "--json", str(target)])
     assert ran.exit_code == 0, ran.output
     summary = json.loads(target.read_text())
     again = {
