@@ -110,3 +110,10 @@ def test_command_shows_counts_and_makes_the_task(home):
 
 def test_malformed_condition_is_a_usage_error(home):
     assert CliRunner().invoke(app, ["data", "select", "mediconfusion", "--where", "Cerebral"]).exit_code == 2
+
+
+def test_preparing_a_part_names_the_command_that_makes_it(home):
+    select_as("mediconfusion", {"categories": ["Cerebral"]}, "mc_head")
+    ran = CliRunner().invoke(app, ["data", "prepare", "mc_head"])
+    assert ran.exit_code == 1
+    assert "'mc_head' is a part of 'mediconfusion'; make it again with 'medtasks data select" in str(ran.exception)

@@ -145,10 +145,21 @@ def _prepare_own(folder: Path, name: str | None, access: Access | None, allow_in
 def _prepare_again(info: DatasetInfo, source: Path | None, allow_incomplete: bool) -> None:
     from medtasks.own_tasks import prepare_own
 
+    whole = _part_of(info.name)
+    if whole is not None:
+        again = f"medtasks data select {whole} ... --as {info.name}"
+        raise MedTasksError(f"'{info.name}' is a part of '{whole}'; make it again with '{again}'")
     folder = source or Path(info.source)
     if not folder.is_dir():
         raise MedTasksError(f"'{info.name}' came from {folder}, which is not there; give its place with --source")
     _report(prepare_own(folder, info.name, info.access, allow_incomplete=allow_incomplete, again=True))
+
+
+def _part_of(name: str) -> str | None:
+    try:
+        return Manifest.read(dataset_folder(name)).selected_from
+    except MedTasksError:  # a damaged one
+        return None
 
 
 def _report(manifest: Manifest) -> None:

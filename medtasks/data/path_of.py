@@ -25,7 +25,8 @@ def prepared_folder(name: str) -> Path:
         if _own_task(name).is_file():
             raise DatasetNotPrepared(
                 f"your own dataset '{name}' is not in {home()} any more; run 'medtasks data prepare --from-folder DIR "
-                f"--name {name}', or delete its task {_own_task(name)}"
+                f"--name {name}' (for a part of another one 'medtasks data select ... --as {name}'), or delete its "
+                f"task {_own_task(name)}"
             )
         info = dataset_info(name)
         raise DatasetNotPrepared(
