@@ -95,10 +95,7 @@ def score_metrics(
             ``report_metrics`` are asked of a task without reports.
         UnknownName: There is no such metric.
     """
-    wanted = task.output_type == "multiple_choice"
-    if any((reply.losses is not None) != wanted for reply in replies.values()):
-        kinds = ("log-likelihoods", "texts") if wanted else ("texts", "log-likelihoods")
-        raise RepliesError(f"'{task.name}' reads {kinds[0]}, and some replies are {kinds[1]}; is this its own file?")
+    check_kinds(task, replies)
     if task.process_results is None or task.metric_list is None:
         raise RepliesError(f"'{task.name}' is a group; score its member tasks one by one")
     process, metrics = task.process_results.resolve(), task.metric_list.resolve()
@@ -109,14 +106,10 @@ def score_metrics(
         )
     asked = [document for document in documents if document["doc_id"] in replies]
     scores = {}
-    for name, rule in task.rules.items():
-        form = task.option_forms.get(name)
-        with nothing_saved():
-            results = _results([replies[doc["doc_id"]] for doc in asked], rule, form)
-            samples = [process(doc, given) for doc, given in zip(asked, results, strict=True)]
+    for name in task.rules:
+        samples = samples_of(task, name, asked, [replies[doc["doc_id"]] for doc in asked])
         first = metrics[0]["metric"]
         reasons = dict(Counter(sample[first]["reason"] for sample in samples).most_common())
-        version = (likelihood_rule(rule) if wanted else reading_rule(rule)).version
         found = (
             _of_reports([sample[first] for sample in samples], metrics, report_metrics)
             if compares_reports
@@ -124,12 +117,53 @@ def score_metrics(
         )
         scores[name] = replace(
             found,
-            rule=f"{rule} v{version}",
+            rule=versioned_rule(task, name),
             reasons=reasons,
             groups=by_group(asked, samples, metrics, task.breakdown),
             wrong=wrong_answers(asked, samples, [replies[doc["doc_id"]].text for doc in asked]),
         )
     return scores
+
+
+def check_kinds(task: TaskFile, replies: Mapping[str, RecordedReply]) -> None:
+    """Refuse log-likelihoods for a task that reads texts, and texts for one that compares likelihoods.
+
+    Raises:
+        RepliesError: Some replies are of the other kind.
+    """
+    wanted = task.output_type == "multiple_choice"
+    if any((reply.losses is not None) != wanted for reply in replies.values()):
+        kinds = ("log-likelihoods", "texts") if wanted else ("texts", "log-likelihoods")
+        raise RepliesError(f"'{task.name}' reads {kinds[0]}, and some replies are {kinds[1]}; is this its own file?")
+
+
+def versioned_rule(task: TaskFile, name: str) -> str:
+    """Return name and version of the rule that a task's filter reads with."""
+    rule = task.rules[name]
+    known = likelihood_rule(rule) if task.output_type == "multiple_choice" else reading_rule(rule)
+    return f"{rule} v{known.version}"
+
+
+def samples_of(
+    task: TaskFile, name: str, documents: Sequence[Mapping[str, Any]], replies: Sequence[RecordedReply]
+) -> list[Mapping[str, Any]]:
+    """Return what the task's hook makes of recorded replies under one filter; nothing is saved again.
+
+    Args:
+        task: A task, no group.
+        name: Name of the filter.
+        documents: Shape (samples,).
+        replies: Shape (samples,).
+
+    Raises:
+        RepliesError: The task is a group.
+    """
+    if task.process_results is None:
+        raise RepliesError(f"'{task.name}' is a group; take its member tasks one by one")
+    process = task.process_results.resolve()
+    with nothing_saved():
+        results = _results(replies, task.rules[name], task.option_forms.get(name))
+        return [process(document, given) for document, given in zip(documents, results, strict=True)]
 
 
 def _of_answers(samples: Sequence[Mapping[str, Any]], metrics: Sequence[Mapping[str, Any]]) -> MetricScores:

@@ -7,18 +7,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from medtasks.answers.answer import Reason
-from medtasks.answers.registry import likelihood_rule, reading_rule
 from medtasks.errors import MedTasksError, RepliesError, unknown_name
 from medtasks.hooks import classification, multilabel
-from medtasks.hooks.labelling import tagged_replies
 from medtasks.hooks.reports import INVALID_RATE, metrics_for
 from medtasks.hooks.units import unit_of
 from medtasks.hooks.withheld import PrivateText
+from medtasks.metric_scoring import check_kinds, samples_of, versioned_rule
 from medtasks.metrics.pairs import TOTAL
 from medtasks.metrics.report_metrics import report_metric
 from medtasks.metrics.report_scores import mean
 from medtasks.replies import RecordedReply
-from medtasks.saved_replies import nothing_saved
 from medtasks.scoring import score_replies
 from medtasks.task_files import TaskFile
 
@@ -137,17 +135,14 @@ def _connected_pairs(documents: Documents) -> dict[str, str]:
 
 def _sample_values(task: TaskFile, documents: Documents, replies: Replies, metrics: Sequence[str]) -> RunValues:
     """Score samples through the task's own hooks."""
-    wanted = task.output_type == "multiple_choice"
-    if any((reply.losses is not None) != wanted for reply in replies.values()):
-        kinds = ("log-likelihoods", "texts") if wanted else ("texts", "log-likelihoods")
-        raise RepliesError(f"'{task.name}' reads {kinds[0]}, and some replies are {kinds[1]}; is this its own file?")
+    check_kinds(task, replies)
     asked = [document for document in documents if document["doc_id"] in replies]
     rules: dict[str, str] = {}
     values: dict[tuple[str, str], Values] = {}
     skipped: dict[tuple[str, str], str] = {}
-    for name, rule in task.rules.items():
-        rules[name] = f"{rule} v{(likelihood_rule(rule) if wanted else reading_rule(rule)).version}"
-        records = _records(task, asked, [replies[document["doc_id"]] for document in asked], name)
+    for name in task.rules:
+        rules[name] = versioned_rule(task, name)
+        records = samples_of(task, name, asked, [replies[document["doc_id"]] for document in asked])
         for metric in metrics:
             try:
                 found = _of_metric(task, metric, records)
@@ -166,20 +161,6 @@ def _process(task: TaskFile) -> Any:
     if task.process_results is None:
         raise RepliesError(f"'{task.name}' is a group; compare its member tasks one by one")
     return task.process_results.resolve()
-
-
-def _records(
-    task: TaskFile, documents: Documents, replies: Sequence[RecordedReply], name: str
-) -> list[Mapping[str, Any]]:
-    process, rule = _process(task), task.rules[name]
-    results: list[list[Any]] = [
-        [{"rule": rule, "loss": loss, "is_greedy": False} for loss in reply.losses or ()] for reply in replies
-    ]
-    with nothing_saved():
-        if task.output_type != "multiple_choice":
-            texts = tagged_replies([reply.text for reply in replies], rule, task.option_forms.get(name))
-            results = [[text] for text in texts]
-        return [process(document, given) for document, given in zip(documents, results, strict=True)]
 
 
 def _of_metric(task: TaskFile, metric: str, samples: Sequence[Mapping[str, Any]]) -> list[float]:

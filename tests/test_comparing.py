@@ -17,7 +17,8 @@ from medtasks.replies import RecordedReply
 from medtasks.scoring import score_replies
 from medtasks.stats.paired import MCNEMAR, SIGN_FLIP
 from medtasks.task_files import DottedName, TaskFile, task_file
-from tests import tiny_multimedeval
+
+from . import tiny_multimedeval
 
 
 def texts(documents, reply):

@@ -3,7 +3,7 @@
 GMAI-MMBench asks for letters separated by commas and does not say how replies were read, so this is our own reading:
 
 1. the whole reply, or its declared answer ("the correct answers are A and C", "Answer: A,C"), is a list of letters;
-2. lines that begin with a letter, unless they repeat every option;
+2. lines that begin with a letter; where they repeat every option they are not read;
 3. named or bracketed letters ("options A and D", "(A), (D)");
 4. the texts of options, unless denied.
 
@@ -54,9 +54,13 @@ def listed_options(reply: str | None, options: Sequence[str]) -> LabelAnswer:
     if isinstance(text, Reason):
         return LabelAnswer.invalid(text)
     letters = [letter(index) for index in range(len(options))]
-    for found in (_listed(text), _declared(text), _lines(text, letters)):
+    lines = {mark.upper() for mark in _LINE.findall(text)}
+    repeated = lines == set(letters)
+    for found in (_listed(text), _declared(text), set() if repeated else lines):
         if found:
             return _answer(found, letters)
+    if repeated:
+        text = "\n".join(line for line in text.splitlines() if not _LINE.match(line))
     if refuses(text):
         return LabelAnswer.invalid(Reason.REFUSED)
     named = _letters(" ".join([*_NAMED.findall(text), *_BRACKETED.findall(text)]))
@@ -74,11 +78,6 @@ def _listed(text: str) -> set[str]:
 def _declared(text: str) -> set[str]:
     found = _DECLARED.findall(text)
     return _letters(found[-1]) if found else set()
-
-
-def _lines(text: str, letters: Sequence[str]) -> set[str]:
-    found = {mark.upper() for mark in _LINE.findall(text)}
-    return set() if found == set(letters) else found
 
 
 def _letters(listed: str) -> set[str]:

@@ -58,6 +58,8 @@ def test_lists_nothing(reply, reason):
 def test_a_repeated_option_list_is_no_answer():
     lines = "".join(f"{mark}. {text}\n" for mark, text in zip("ABCDEF", OPTIONS, strict=True))
     assert listed_options(f"Options:\n{lines}The answers are A and B", OPTIONS).values == (1, 1, 0, 0, 0, 0)
+    assert listed_options(f"{lines}I see actin filaments.", OPTIONS).values == (0, 1, 0, 0, 0, 0)
+    assert listed_options(lines, OPTIONS).values is None
 
 
 @given(st.text(), st.lists(st.text(), min_size=1, max_size=8))

@@ -29,6 +29,8 @@ def test_golden_gmai_extract(golden):
         ("It is d.", None, None),  # case counts
         ("A nodule is what this picture shows", "A", None),  # the article; too many words behind it
         ("A nodule is seen", "A", "A"),  # the article is among the last four words
+        ("B is in this", "B", "B"),  # the fourth word from the end
+        ("B is seen in this", "B", None),  # the fifth
         ("gastric ulcer", "B", "B"),
         ("polyp or erosion", None, None),
         ("A or B", None, None),

@@ -5,7 +5,8 @@ import json
 import pytest
 
 from medtasks.data.store import load_documents
-from tests import tiny_multimedeval
+
+from .. import tiny_multimedeval
 
 
 @pytest.fixture

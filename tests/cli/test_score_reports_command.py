@@ -8,7 +8,8 @@ from medtasks.errors import WeightsMissing
 from medtasks.hooks import report_panel
 from medtasks.metrics.report_metrics import metric_info
 from medtasks.metrics.report_scores import ReportScores, mean
-from tests import tiny_multimedeval
+
+from .. import tiny_multimedeval
 
 TASK = "multimedeval_mimic_cxr_report"
 MISSING = {"chexbert": "the weights of CheXbert are missing; fetch them with 'medtasks weights fetch chexbert'"}

@@ -226,3 +226,26 @@ def test_large_fields_need_no_limit(tmp_path):
     assert len(row["image"]) > csv.field_size_limit()
     tiny_gmai.write(tmp_path / "GMAI-MMBench_VAL.tsv", [row])
     assert len(prepared(tmp_path)) == 1
+
+
+def test_a_part_whose_images_changed_is_read_again(source, monkeypatch):
+    for part, name in enumerate(TEST.md5):
+        folder = source([{**row, "index": f"{part}-{row['index']}"} for row in tiny_gmai.rows(2, seed=part)], name)
+    read = questions_module.read_questions
+    asked = []
+
+    def interrupted(file, *args, **kwargs):
+        asked.append(file.path.name)
+        if len(asked) == 3:
+            raise KeyboardInterrupt
+        return read(file, *args, **kwargs)
+
+    monkeypatch.setattr("medtasks.data.gmai.preparing.read_questions", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        prepared(folder, TEST)
+    work = dataset_folder(TEST.name).with_name(f".preparing-{TEST.name}")
+    note = json.loads(next(work.rglob(f"{asked[0]}.json")).read_text())
+    (work / note["questions"][0]["image"]["file"]).write_bytes(b"cut")
+    prepared(folder, TEST)
+    assert asked[3:] == [asked[0], *list(TEST.md5)[2:]]
+    assert list(preparers.verify(TEST.name)) == []

@@ -16,7 +16,8 @@ from medtasks.hooks import reports
 from medtasks.metric_scoring import score_metrics
 from medtasks.replies import read_replies
 from medtasks.task_files import task_file
-from tests import tiny_multimedeval
+
+from .. import tiny_multimedeval
 
 pytestmark = pytest.mark.slow
 

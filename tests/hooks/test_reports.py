@@ -209,6 +209,11 @@ def many(count=40, seed=0):
     ]
 
 
+def test_empty_and_failed_replies_are_invalid(fakes):
+    items = [record("", 1), record(failed_reply("out of memory"), 2), record("left", 3), record("heart", 4)]
+    assert values(items, REPORT_METRICS)["invalid_rate"] == 0.5
+
+
 @pytest.mark.parametrize("metric_list", LISTS.values(), ids=LISTS)
 def test_values_and_errors_clustered_by_patient(fakes, metric_list):
     items = many()
