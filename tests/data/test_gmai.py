@@ -223,7 +223,7 @@ def test_large_fields_need_no_limit(tmp_path):
     buffer = io.BytesIO()
     Image.effect_noise((400, 400), 90).convert("RGB").save(buffer, "PNG")
     row = {**tiny_gmai.rows(1)[0], "image": base64.b64encode(buffer.getvalue()).decode()}
-    assert len(row["image"]) > csv.field_size_limit()
+    assert len(row["image"]) > 131_072  # the csv module's own limit
     tiny_gmai.write(tmp_path / "GMAI-MMBench_VAL.tsv", [row])
     assert len(prepared(tmp_path)) == 1
 
