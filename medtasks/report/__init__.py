@@ -1,0 +1,1 @@
+"""The audit of a run: one file that a reviewer can open."""
