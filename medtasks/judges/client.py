@@ -74,7 +74,7 @@ class Judge:
         self._breaker = CircuitBreaker()
         self._lock = threading.Lock()
         self._reported: set[str] = set()
-        self._client = _open_client(settings)
+        self._client = open_client(settings)
 
     def ask(self, system: str, user: str, parse: Callable[[str], T | None], *, prompt_version: int = 1) -> Verdict[T]:
         """Return the judge's verdict, from disk if the same question was answered before.
@@ -225,7 +225,7 @@ def _judge(settings: JudgeSettings, folder: Path) -> Judge:
     return Judge(settings, VerdictCache(folder))
 
 
-def _open_client(settings: JudgeSettings) -> "OpenAI":
+def open_client(settings: JudgeSettings) -> "OpenAI":
     # Imported here because it takes a second that a run without a judge should not pay.
     from openai import DefaultHttpxClient, OpenAI
 

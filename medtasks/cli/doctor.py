@@ -1,0 +1,95 @@
+"""``medtasks doctor``: is everything there that a run needs?"""
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
+from itertools import groupby
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from medtasks import __version__
+from medtasks.doctor.findings import Finding, State
+from medtasks.errors import MedTasksError
+
+_STYLES = {State.OK: "green", State.NOTE: "cyan", State.WARNING: "yellow", State.PROBLEM: "bold red"}
+_out = Console(soft_wrap=True, highlight=False)
+
+
+def doctor(
+    tasks: Annotated[
+        list[str] | None,
+        typer.Option("--task", help="Look only at what this task, group or tag needs; may be given several times."),
+    ] = None,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Also read prepared data completely, and start the harness for real.")
+    ] = False,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Also write the findings as JSON.")] = None,
+) -> None:
+    """Look at everything a run needs, and say of each finding what mends it.
+
+    Looks at the harness and its other plug-ins, names of tasks, packages, torch and GPUs, disk, memory, credentials,
+    prepared data, weights of metrics and the judge, the only one of these that is looked for in the network. The exit
+    code is 1 if there is a problem; warnings do not count.
+    """
+    from medtasks.doctor.examining import examine
+
+    with Console(stderr=True).status("Looking at everything, which takes some seconds ..."):
+        findings = examine(tasks or (), verify=verify)
+    if json_file:
+        _write(json_file, findings, tasks or (), verify=verify)
+    if _out.is_terminal:
+        _out.print(_table(findings), soft_wrap=False)
+    else:
+        _print_plain(findings)
+    counts = Counter(finding.state for finding in findings)
+    _out.print(", ".join(_counted(counts[state], state) for state in reversed(State)) + ".", markup=False)
+    if counts[State.PROBLEM]:
+        raise typer.Exit(1)
+
+
+def _table(findings: Sequence[Finding]) -> Table:
+    table = Table("area", "what", "state", "found, and what mends it")
+    for area, of_area in groupby(findings, key=lambda finding: finding.area):
+        shown = area
+        for one in of_area:
+            text = Text(one.found)
+            if one.fix:
+                text.append(f"\nfix: {one.fix}", style="bold")
+            table.add_row(shown, Text(one.name), Text(one.state, style=_STYLES[one.state]), text)
+            shown = ""
+        table.add_section()
+    return table
+
+
+def _print_plain(findings: Sequence[Finding]) -> None:
+    for area, of_area in groupby(findings, key=lambda finding: finding.area):
+        _out.print(area, markup=False)
+        for one in of_area:
+            _out.print(f"  {one.state:<8} {one.name}: {one.found}", markup=False)
+            if one.fix:
+                _out.print(f"  {'':<8} fix: {one.fix}", markup=False)
+
+
+def _counted(count: int, state: State) -> str:
+    return f"{count} {state}" if state is State.OK or count == 1 else f"{count} {state}s"
+
+
+def _write(path: Path, findings: Sequence[Finding], tasks: Sequence[str], *, verify: bool) -> None:
+    counts = Counter(finding.state for finding in findings)
+    summary = {
+        "medtasks": __version__,
+        "tasks": list(tasks),
+        "verified": verify,
+        "counts": {str(state): counts[state] for state in State},
+        "findings": [asdict(finding) for finding in findings],
+    }
+    try:
+        path.write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise MedTasksError(f"cannot write {path}: {error.strerror or error}") from error

@@ -1,0 +1,140 @@
+"""Looking at what only an import tells, in a process of its own: torch takes seconds, and foreign code may do anything.
+
+``python child.py plug_ins|torch|harness [NAME ...]`` writes lines of JSON to the standard output it was started with:
+``{"begun": KEY}`` before each step and ``{"done": KEY, ...}`` after it, so that the reader knows which step killed it.
+Run by its path: it must say something also where this package cannot be imported.
+"""
+
+import importlib
+import importlib.metadata
+import importlib.util
+import json
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+GROUP = "lmms_eval.models"
+_LONGEST_MESSAGE = 300
+_TORCH_STACK = ("torch", "torchvision", "transformers")
+
+Tell = Callable[..., None]
+
+
+def main() -> None:
+    """Look at what the command line names."""
+    report = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # what foreign code prints is no report
+
+    def tell(**fields: Any) -> None:
+        report.write(json.dumps(fields) + "\n")
+        report.flush()
+
+    {"plug_ins": _plug_ins, "torch": _torch, "harness": _harness}[sys.argv[1]](tell)
+
+
+def _words(error: BaseException) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:_LONGEST_MESSAGE].rstrip(": ")
+
+
+@contextmanager
+def _step(tell: Tell, key: str) -> Iterator[dict[str, Any]]:
+    """Tell of one step: what it puts into the yielded fields, its error and its warnings."""
+    fields: dict[str, Any] = {"error": ""}
+    tell(begun=key)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            yield fields
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - SystemExit, too: the code is foreign
+            fields["error"] = _words(error)
+    said = [" ".join(str(one.message).split()) for one in caught if issubclass(one.category, UserWarning)]
+    tell(done=key, warnings=[text[:_LONGEST_MESSAGE] for text in said], **fields)
+
+
+def _plug_ins(tell: Tell) -> None:
+    """Load each model plug-in of the harness on its own, then all of them as the harness does."""
+    points = list(importlib.metadata.entry_points(group=GROUP))
+    shown: list[importlib.metadata.EntryPoint] = []
+    real = importlib.metadata.entry_points
+    # The harness asks for the plug-ins while it is imported, and afterwards through the name it imported.
+    importlib.metadata.entry_points = lambda **_: importlib.metadata.EntryPoints(shown)  # type: ignore[assignment]
+    with _step(tell, "registry") as fields:
+        import lmms_eval.models as harness
+        from lmms_eval.models.registry_v2 import ModelRegistryV2
+
+        fields["built_in"] = harness.MODEL_REGISTRY_V2.list_model_names()
+    importlib.metadata.entry_points = real
+    if fields["error"]:
+        return
+    for number, point in enumerate(points):
+        with _step(tell, f"plug-in {number}") as fields:
+            distribution = point.dist
+            fields |= {
+                "name": point.name,
+                "value": point.value,
+                "distribution": distribution.name if distribution else "",
+                "version": distribution.version if distribution else "",
+            }
+            tell(begun=f"plug-in {number}", **fields)
+            shown[:] = [point]
+            registry = ModelRegistryV2()
+            registry.load_entrypoint_manifests(GROUP)
+            fields["models"] = registry.list_model_names()
+    shown[:] = points
+    with _step(tell, "together") as fields:
+        registry = harness.MODEL_REGISTRY_V2
+        try:
+            registry.load_entrypoint_manifests(GROUP, overwrite=True)
+        finally:  # the harness goes on with those it loaded before one failed
+            names = registry.list_model_names()
+            fields["classes"] = {name: registry.resolve(name).class_path for name in names}
+
+
+def _torch(tell: Tell) -> None:
+    """Import torch and what is built against it, and ask torch for its devices."""
+    for name in _TORCH_STACK:
+        with _step(tell, name) as fields:
+            fields["installed"] = importlib.util.find_spec(name) is not None
+            if fields["installed"]:
+                module = importlib.import_module(name)
+                fields["version"] = str(module.__version__)
+                if name == "transformers":
+                    fields["uses_torch"] = bool(module.utils.is_torch_available())
+    with _step(tell, "devices") as fields:
+        import torch
+
+        fields["built_for"] = f"CUDA {torch.version.cuda}" if torch.version.cuda else _other_build(torch)
+        fields["devices"] = []
+        if torch.cuda.is_available():
+            fields["devices"] = [_device(torch, index) for index in range(torch.cuda.device_count())]
+
+
+def _other_build(torch: Any) -> str:
+    return f"ROCm {torch.version.hip}" if getattr(torch.version, "hip", None) else "CPU"
+
+
+def _device(torch: Any, index: int) -> dict[str, Any]:
+    free, total = torch.cuda.mem_get_info(index)
+    return {"name": torch.cuda.get_device_name(index), "free": free, "total": total}
+
+
+def _harness(tell: Tell) -> None:
+    """Start the harness's task index as a run does, and see which of the named tasks are not in it."""
+    with _step(tell, "index") as fields:
+        importlib.import_module("lmms_eval.models")  # loads the plug-ins, ours among them
+        from lmms_eval.tasks import TaskManager
+
+        fields["missing"] = _missing(TaskManager().all_tasks, sys.argv[2:])
+
+
+def _missing(known: Iterable[str], wanted: Iterable[str]) -> list[str]:
+    return sorted(set(wanted) - set(known))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,103 @@
+"""What the doctor says, and how a check that fails leaves the others alone."""
+
+import enum
+import traceback
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from medtasks.errors import MedTasksError
+
+HARNESS = "harness"
+PLUG_INS = "plug-ins"
+TASKS = "tasks"
+PACKAGES = "packages"
+TORCH = "torch"
+MACHINE = "machine"
+CREDENTIALS = "credentials"
+DATASETS = "datasets"
+WEIGHTS = "weights"
+JUDGE = "judge"
+AREAS = (HARNESS, PLUG_INS, TASKS, PACKAGES, TORCH, MACHINE, CREDENTIALS, DATASETS, WEIGHTS, JUDGE)
+"""Areas in the order they are shown."""
+
+Check = Callable[[], Iterable["Finding"]]
+
+
+class State(enum.StrEnum):
+    """How bad it is: a problem stops a run or makes it wrong, a warning costs a part of it, a note costs nothing."""
+
+    OK = "ok"
+    NOTE = "note"
+    WARNING = "warning"
+    PROBLEM = "problem"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at.
+
+    Attributes:
+        area: One of :data:`AREAS`.
+        name: What was looked at.
+        state: How bad it is.
+        found: One sentence.
+        fix: One command or sentence that mends it; empty where nothing is to be mended.
+    """
+
+    area: str
+    name: str
+    state: State
+    found: str
+    fix: str = ""
+
+
+def findings_of(area: str, name: str, check: Check) -> list[Finding]:
+    """Run one check to its end.
+
+    Args:
+        area: Where a failure of the check itself is shown.
+        name: What the check looks at.
+        check: Gives its findings.
+
+    Returns:
+        The findings; where the check failed, those before the failure and one that says so. Messages that are not our
+        own may quote a record or a key, so that only their place is told.
+    """
+    found: list[Finding] = []
+    try:
+        for finding in check():
+            found.append(finding)  # one by one: what came before a failure is kept
+    except MedTasksError as error:
+        found.append(of_error(area, name, State.PROBLEM, error))
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - one check must not cost the others
+        found.append(
+            Finding(
+                area,
+                name,
+                State.PROBLEM,
+                f"this could not be checked ({_place(error)})",
+                "look at the named place; everything else was checked",
+            )
+        )
+    return found
+
+
+def of_error(area: str, name: str, state: State, error: MedTasksError, fix: str = "") -> Finding:
+    """Return one of our errors as a finding.
+
+    Args:
+        area: One of :data:`AREAS`.
+        name: What was looked at.
+        state: How bad it is.
+        error: Its message says what happened and, behind the first semicolon, what mends it.
+        fix: What mends it where the message does not say.
+    """
+    found, _, own_fix = str(error).rstrip(".").partition("; ")
+    return Finding(area, name, state, found, own_fix or fix)
+
+
+def _place(error: BaseException) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno} in {frames[-1].name}" if frames else ""
+    return f"{type(error).__name__}{where}"
