@@ -1,0 +1,284 @@
+"""Calibration against plain loops, torchmetrics and scikit-learn, by simulation, and at the edges."""
+
+import itertools
+import math
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from medtasks.stats import calibration_bootstrap
+from medtasks.stats.calibration import CURVE_POINTS, calibration
+
+
+def model(seed, samples=300, options=4, sharpness=1.0):
+    """Probabilities and keys of a model whose probabilities are right, or too sure of itself."""
+    chance = np.random.default_rng(seed)
+    true = chance.dirichlet([0.7] * options, samples)
+    keys = [int(chance.choice(options, p=row)) for row in true]
+    said = true**sharpness
+    return (said / said.sum(axis=1, keepdims=True)).tolist(), keys
+
+
+def measured(probabilities, keys, units=None, left_out=0):
+    return calibration(probabilities, keys, range(len(keys)) if units is None else units, "note", left_out)
+
+
+def looped_error(probabilities, keys):
+    """Guo et al., equation 3, one sample after the other; bins (low, high]."""
+    bins = [[] for _ in range(15)]
+    for row, key in zip(probabilities, keys, strict=True):
+        confidence = max(row)
+        place = next(index for index in range(15) if confidence <= (index + 1) / 15 + 1e-12)
+        bins[place].append((confidence, row.index(confidence) == key))
+    return sum(abs(sum(c for c, _ in held) - sum(r for _, r in held)) for held in bins) / len(keys)
+
+
+def looped_area(probabilities, keys):
+    """The mean over coverages of the share of wrong answers among the most confident; no ties."""
+    ordered = sorted(zip(probabilities, keys, strict=True), key=lambda item: -max(item[0]))
+    wrong = [row.index(max(row)) != key for row, key in ordered]
+    return sum(sum(wrong[: number + 1]) / (number + 1) for number in range(len(wrong))) / len(wrong)
+
+
+@pytest.mark.parametrize("sharpness", [0.5, 1.0, 3.0])
+@pytest.mark.parametrize("options", [2, 5])
+def test_against_loops(options, sharpness):
+    probabilities, keys = model(1, options=options, sharpness=sharpness)
+    found = measured(probabilities, keys)
+    assert found.ece.value == pytest.approx(looped_error(probabilities, keys))
+    assert found.aurc.value == pytest.approx(looped_area(probabilities, keys))
+    right = [row.index(max(row)) == key for row, key in zip(probabilities, keys, strict=True)]
+    assert found.accuracy.value == np.mean(right)
+    assert found.confidence == pytest.approx(np.mean([max(row) for row in probabilities]))
+
+
+@pytest.mark.parametrize("options", [2, 3, 5])
+def test_error_against_torchmetrics(options):
+    torch = pytest.importorskip("torch")
+    oracle = pytest.importorskip("torchmetrics.classification").MulticlassCalibrationError(options, 15, "l1")
+    probabilities, keys = model(2, samples=500, options=options, sharpness=2.0)
+    expected = oracle(torch.tensor(probabilities, dtype=torch.float64), torch.tensor(keys))
+    assert measured(probabilities, keys).ece.value == pytest.approx(float(expected), abs=1e-6)
+
+
+def test_brier_score_against_scikit_learn():
+    metrics = pytest.importorskip("sklearn.metrics")
+    probabilities, keys = model(3, options=2)
+    expected = metrics.brier_score_loss(keys, [row[1] for row in probabilities])
+    assert measured(probabilities, keys).brier.value == pytest.approx(2 * expected)
+
+
+def test_brier_score_of_equal_probabilities():
+    for options in (2, 3, 5):
+        found = measured([[1 / options] * options] * 4, [0, 1, 0, 1])
+        assert found.brier.value == pytest.approx(1 - 1 / options)
+
+
+def test_bins_have_their_upper_edge():
+    found = measured([[0.6, 0.4], [0.6 + 1e-6, 0.4 - 1e-6], [1.0, 0.0], [3 * 0.2, 1 - 3 * 0.2]], [0, 0, 0, 1])
+    filled = {index: one for index, one in enumerate(found.bins) if one.samples}
+    assert {index: one.samples for index, one in filled.items()} == {8: 2, 9: 1, 14: 1}  # 3 * 0.2 is above 0.6
+    assert filled[8].accuracy == 0.5
+    assert (filled[8].low, filled[8].high) == pytest.approx((8 / 15, 9 / 15))
+    assert [one.low for one in found.bins[1:]] == [one.high for one in found.bins[:-1]]
+    assert math.isnan(found.bins[0].confidence)
+    assert math.isnan(found.bins[0].accuracy)
+
+
+@pytest.mark.parametrize("options", [3, 5])
+def test_chance_confidence_is_on_an_edge(options):
+    found = measured([[1 / options] * options], [0])
+    assert [one.samples for one in found.bins].index(1) == 15 // options - 1
+
+
+def test_bins_add_up_to_the_error():
+    probabilities, keys = model(4, sharpness=2.0)
+    found = measured(probabilities, keys)
+    filled = [one for one in found.bins if one.samples]
+    assert sum(one.samples for one in found.bins) == found.samples == 300
+    assert sum(one.samples * abs(one.confidence - one.accuracy) for one in filled) / 300 == pytest.approx(
+        found.ece.value
+    )
+
+
+@pytest.mark.parametrize("key", [0, 1, 2])
+def test_a_tie_counts_as_a_random_choice_among_its_options(key):
+    expected = 0.5 if key < 2 else 0.0
+    assert measured([[0.4, 0.4, 0.2]], [key]).accuracy.value == expected
+    assert measured([[0.1 + 0.2, 0.3, 0.4 - 1e-17]], [key]).accuracy.value == float(key == 2)
+
+
+def test_a_model_without_opinion_is_calibrated():
+    found = measured([[0.25] * 4] * 8, [0] * 8)
+    assert (found.accuracy.value, found.confidence, found.ece.value) == (0.25, 0.25, 0.0)
+    assert found.aurc.value == 0.75
+    assert len(found.coverage) == 1
+
+
+def test_different_numbers_of_options():
+    found = measured([[0.9, 0.1], [0.5, 0.25, 0.25], [0.2] * 5], [0, 1, 4])
+    assert found.accuracy.value == pytest.approx((1 + 0 + 0.2) / 3)
+    squares = (0.01 + 0.01, 0.25 + 0.5625 + 0.0625, 0.64 + 4 * 0.04)
+    assert found.brier.value == pytest.approx(sum(squares) / 3)
+
+
+def test_coverage_runs_down_from_all_and_equal_confidences_enter_together():
+    found = measured([[0.9, 0.1], [0.7, 0.3], [0.7, 0.3], [0.6, 0.4]], [0, 0, 1, 1])
+    points = [(point.coverage, point.accuracy, point.confidence) for point in found.coverage]
+    assert points == [(1.0, 0.5, 0.6), (0.75, pytest.approx(2 / 3), 0.7), (0.25, 1.0, 0.9)]
+    assert found.aurc.value == pytest.approx((0 + 2 * 1 / 3 + 0.5) / 4)
+
+
+def test_a_long_curve_is_thinned_out():
+    probabilities, keys = model(5, samples=3000)
+    points = measured(probabilities, keys).coverage
+    ordered = sorted((max(row) for row in probabilities), reverse=True)
+    assert 0.9 * CURVE_POINTS < len(points) <= CURVE_POINTS
+    assert points[0].coverage == 1
+    assert points[-1].confidence == pytest.approx(ordered[0])
+    assert all(before.coverage > after.coverage for before, after in itertools.pairwise(points))
+    assert max(before.coverage - after.coverage for before, after in itertools.pairwise(points)) < 0.01
+    for point in points:
+        assert point.confidence == pytest.approx(ordered[round(point.coverage * 3000) - 1])
+
+
+def test_perfect_and_perfectly_wrong():
+    right = measured([[1.0, 0.0]] * 30, [0] * 30)
+    assert (right.accuracy.value, right.ece.value, right.brier.value, right.aurc.value) == (1, 0, 0, 0)
+    assert 0.85 < right.accuracy.low < 0.9
+    assert right.accuracy.high == 1
+    wrong = measured([[1.0, 0.0]] * 30, [1] * 30)
+    assert (wrong.accuracy.value, wrong.ece.value, wrong.brier.value, wrong.aurc.value) == (0, 1, 2, 1)
+    for found in (right, wrong):
+        for measure in (found.ece, found.brier, found.aurc):  # all units agree: nothing is known of the spread
+            assert math.isnan(measure.low)
+            assert math.isnan(measure.high)
+
+
+@pytest.mark.parametrize("samples", [1, 5])
+def test_one_unit_has_no_interval(samples):
+    probabilities, keys = model(6, samples=samples)
+    found = measured(probabilities, keys, units=["patient"] * samples)
+    assert found.samples == samples
+    for measure in (found.accuracy, found.ece, found.brier, found.aurc):
+        assert not math.isnan(measure.value)
+        assert math.isnan(measure.low)
+        assert math.isnan(measure.high)
+
+
+def test_without_samples():
+    found = measured([], [], left_out=7)
+    assert (found.samples, found.left_out, found.coverage, len(found.bins)) == (0, 7, (), 15)
+    assert math.isnan(found.accuracy.value)
+    assert math.isnan(found.ece.low)
+    assert math.isnan(found.confidence)
+
+
+@pytest.mark.parametrize(
+    ("probabilities", "keys", "message"),
+    [
+        ([[0.5, 0.6]], [0], "sum to 1"),
+        ([[1.5, -0.5]], [0], "sum to 1"),
+        ([[math.nan, 1.0]], [0], "sum to 1"),
+        ([[]], [0], "sum to 1"),
+        ([[0.5, 0.5]], [2], "index of one of 2 options"),
+        ([[0.5, 0.5]], [-1], "index of one of 2 options"),
+        ([[0.5, 0.5]], [0, 1], "as many keys"),
+    ],
+)
+def test_what_is_no_distribution(probabilities, keys, message):
+    with pytest.raises(ValueError, match=message):
+        measured(probabilities, keys)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 1000), st.integers(2, 40), st.randoms(use_true_random=False))
+def test_order_and_names_of_units_change_nothing(seed, samples, shuffled):
+    probabilities, keys = model(seed, samples=samples)
+    units = [number // 3 for number in range(samples)]
+    rows = list(zip(probabilities, keys, [f"patient {9 - unit}" for unit in units], strict=True))
+    shuffled.shuffle(rows)
+    assert repr(measured(*zip(*rows, strict=True))) == repr(measured(probabilities, keys, units))
+
+
+def test_bootstrap_against_a_plain_loop():
+    probabilities, keys = model(7, samples=120, sharpness=2.0)
+    units = [number // 2 for number in range(120)]
+    found = measured(probabilities, keys, units)
+    chance = random.Random(8)
+    drawn = []
+    for _ in range(1000):
+        places = [place for unit in chance.choices(range(60), k=60) for place in (2 * unit, 2 * unit + 1)]
+        again = [probabilities[place] for place in places]
+        right = [keys[place] for place in places]
+        squares = [sum((p - (i == k)) ** 2 for i, p in enumerate(row)) for row, k in zip(again, right, strict=True)]
+        drawn.append((sum(squares) / 120, looped_error(again, right)))
+    assert (found.brier.low, found.brier.high) == pytest.approx(
+        np.quantile([brier for brier, _ in drawn], [0.025, 0.975]), abs=0.012
+    )
+    answers = calibration_bootstrap.Answers.of(
+        [(max(row), float(row.index(max(row)) == key), 0.0) for row, key in zip(probabilities, keys, strict=True)],
+        units,
+    )
+    errors = calibration_bootstrap.draws(answers).error
+    assert np.quantile(errors, [0.1, 0.5, 0.9]) == pytest.approx(
+        np.quantile([error for _, error in drawn], [0.1, 0.5, 0.9]), abs=0.01
+    )
+
+
+def test_drawn_areas_are_those_of_repeated_samples():
+    """A weight is the same as that many samples of equal confidence."""
+    answers = calibration_bootstrap.Answers.of([(0.9, 1.0, 0), (0.8, 0.0, 0), (0.7, 1.0, 0), (0.6, 0.0, 0)], "abcd")
+    weights = np.array([2.0, 0.0, 1.0, 1.0])  # samples are in order of confidence, from the least
+    repeated = [([0.6, 0.4], 1), ([0.6, 0.4], 1), ([0.8, 0.2], 1), ([0.9, 0.1], 0)]
+    expected = measured(*zip(*repeated, strict=True)).aurc.value
+    assert calibration_bootstrap._areas(answers, weights[np.newaxis])[0] == pytest.approx(expected)
+
+
+def simulated(draws, samples, cluster, fall):
+    """Intervals of models whose answers are right with their confidence minus ``fall``, in clusters that agree."""
+    chance = np.random.default_rng(9)
+    for _ in range(draws):
+        confidence = np.repeat(0.5 + 0.5 * chance.beta(2, 2, samples // cluster), cluster)
+        luck = np.where(
+            chance.random(samples) < 0.5, np.repeat(chance.random(samples // cluster), cluster), chance.random(samples)
+        )
+        keys = (luck >= confidence - fall).astype(int)
+        rows = np.stack([confidence, 1 - confidence], axis=1).tolist()
+        yield measured(rows, keys.tolist(), np.repeat(np.arange(samples // cluster), cluster).tolist())
+
+
+@pytest.fixture
+def fewer_resamples(monkeypatch):
+    monkeypatch.setattr(calibration_bootstrap, "RESAMPLES", 400)
+
+
+@pytest.mark.usefixtures("fewer_resamples")
+@pytest.mark.parametrize("cluster", [1, 2])
+@pytest.mark.parametrize("fall", [0.0, 0.05, 0.2])
+def test_coverage(fall, cluster):
+    found = list(simulated(250, 352, cluster, fall))
+    spread = 0.05  # variance of the confidence: a beta distribution on half of the line
+    confidence, square = 0.75, 0.75**2 + spread / 4
+    truth = {
+        "accuracy": confidence - fall,
+        # E[2 (c - y)^2] with P(y) = c - fall
+        "brier": 2 * (confidence - square + fall * (2 * confidence - 1)),
+        "ece": fall,  # the same in every bin
+    }
+    for name, value in truth.items():
+        covered = [measure.low <= value <= measure.high for measure in (getattr(one, name) for one in found)]
+        assert 0.91 <= np.mean(covered) <= 0.99, name
+
+
+@pytest.mark.usefixtures("fewer_resamples")
+def test_error_of_few_samples_is_too_large_and_its_interval_says_so():
+    found = [one.ece for one in simulated(60, 100, 1, 0.0)]
+    assert np.mean([one.value for one in found]) > 0.06  # the truth is 0
+    assert np.mean([one.low == 0 for one in found]) > 0.9
+    assert all(one.low <= one.value <= one.high for one in found)
+    sure = list(simulated(20, 352, 1, 0.4))
+    assert all(one.ece.low > 0.25 for one in sure)
