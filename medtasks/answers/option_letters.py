@@ -104,9 +104,11 @@ def without_names(text: str, letters: Sequence[str]) -> str:
 
 def without_echo(text: str, letters: Sequence[str], options: Sequence[str]) -> str:
     """Remove a repetition of the whole option list, as base models produce it before or after their answer."""
-    listed = [r"[\W_]+".join(map(re.escape, normalised(option).split(" "))) for option in options]
-    if not all(listed):
+    texts = [normalised(option) for option in options]
+    # A text shorter than the options cannot repeat them, and compiling a pattern for each question is slow.
+    if not all(texts) or sum(len(option.replace(" ", "")) for option in texts) > len(text):
         return text
+    listed = [r"[\W_]+".join(map(re.escape, option.split(" "))) for option in texts]
     lines = [rf"{_OPEN}\b{letter}[\"')\]]*\s*[:.)]\s*{words}" for letter, words in zip(letters, listed, strict=True)]
     kept, repetitions = re.subn(r"\b[\W_]+".join(lines) + r"\b[\"')\].]*", "\n", text, flags=re.IGNORECASE)
     return re.sub(r"\s*\bAnswer:?\s*$", "", kept).strip() if repetitions else text
