@@ -1,6 +1,7 @@
 """``medtasks run``: the harness with true exit codes, in which a task that cannot run costs that task alone."""
 
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -8,7 +9,10 @@ import typer
 from rich.console import Console
 
 from medtasks.errors import MedTasksError
-from medtasks.running import run_tasks
+from medtasks.runs.guards import check
+from medtasks.runs.manifest import Notice, RunManifest, Severity, TaskOutcome
+from medtasks.runs.recording import RunRecording, first_manifest
+from medtasks.runs.running import run_tasks, stopping_by_signal
 from medtasks.selection import select
 
 _out = Console(soft_wrap=True, highlight=False)
@@ -26,22 +30,77 @@ def run(
     """Run lmms_eval; all its other options (--model, --model_args, --limit ...) are passed on.
 
     Tasks whose dataset is not prepared, or damaged, are named and left out; a task that fails does not take the others
-    with it. The exit code is 0 only if every task has results.
+    with it. Options that would spoil the scores are refused or warned of. The exit code is 0 only if every task has
+    results. What was run on what, and with what end, is in <output_path>/<UTC time>_run.json.
     """
-    selection = select([name.strip() for name in tasks.split(",") if name.strip()])
+    asked = [name.strip() for name in tasks.split(",") if name.strip()]
+    if not asked:
+        raise MedTasksError("--tasks names no task; see 'medtasks tasks'")
+    start = _words(launcher)
+    launched = ["--launcher", launcher] if launcher else []
+    command = ["medtasks", "run", "--tasks", tasks, "--output_path", str(output), *launched, *context.args]
+    selection = select(asked)
     for task, cause in selection.missing.items():
         _out.print(f"[yellow]left out[/] {task}: ", end="")
         _out.print(cause, markup=False)
-    if not selection.ready:
+    notices = _checked(selection.ready or asked, context.args)
+    with stopping_by_signal():
+        with _out.status("Looking up versions, hardware and the model's weights ..."):
+            manifest = first_manifest(command, context.args, asked, selection, notices)
+            recording = RunRecording(output, manifest, context.args, _complain)
+        _out.print(f"manifest: {recording.path}", markup=False)
+        try:
+            with recording.until_its_end():
+                if selection.ready:
+                    run_tasks(selection.ready, context.args, output, start, recording.note)
+        finally:
+            _show(recording.manifest, output)
+    _conclude(recording.manifest, tasks)
+
+
+def _words(launcher: str) -> list[str]:
+    try:
+        return shlex.split(launcher)
+    except ValueError as error:
+        raise MedTasksError(f"--launcher {launcher} cannot be read ({error}); close the quotation mark") from error
+
+
+def _checked(names: Sequence[str], arguments: Sequence[str]) -> list[Notice]:
+    """Print the warnings and return them; raise what is refused."""
+    notices = check(names, arguments)
+    refused = [notice.sentence for notice in notices if notice.kind is Severity.REFUSE]
+    if refused:
+        raise MedTasksError("; and ".join(refused))
+    for notice in notices:
+        _out.print("[yellow]warning[/] ", end="")
+        _out.print(notice.sentence, markup=False)
+    return notices
+
+
+def _show(manifest: RunManifest, output: Path) -> None:
+    """Print what became of the tasks, also after an interruption."""
+    for results in dict.fromkeys(record.results for record in manifest.tasks.values() if record.results):
+        _out.print(f"results: {output / results}", markup=False)
+    for task, record in manifest.tasks.items():
+        if record.outcome is TaskOutcome.FAILED:
+            _out.print(f"failed: {task}; its error is in the log above ({record.reason})", markup=False)
+        elif record.outcome is TaskOutcome.NOT_RUN:
+            _out.print(f"not run: {task}", markup=False)
+        elif record.outcome is TaskOutcome.LEFT_OUT:
+            _out.print(f"left out: {task}; the reason is at the top", markup=False)
+    _out.print(f"report: medtasks report {shlex.quote(str(output))}", markup=False)
+
+
+def _conclude(manifest: RunManifest, tasks: str) -> None:
+    """Raise unless every task has results."""
+    outcomes = [record.outcome for record in manifest.tasks.values()]
+    lost = sum(outcome is not TaskOutcome.DONE for outcome in outcomes)
+    if outcomes.count(TaskOutcome.LEFT_OUT) == len(outcomes):
         raise MedTasksError(f"none of the tasks in '{tasks}' can run, for the reasons above")
-    outcome = run_tasks(selection.ready, context.args, output, shlex.split(launcher))
-    for path in outcome.results:
-        _out.print(f"results: {path}", markup=False)
-    for task in outcome.failed:
-        _out.print(f"failed: {task}; its error is in the log above", markup=False)
-    for task in selection.missing:
-        _out.print(f"left out: {task}; the reason is at the top", markup=False)
-    lost = len(outcome.failed) + len(selection.missing)
     if lost:
-        others = "; the others are complete" if outcome.done else ""
-        raise MedTasksError(f"{lost} of {lost + len(outcome.done)} tasks without results{others}")
+        others = "; the others are complete" if lost < len(outcomes) else ""
+        raise MedTasksError(f"{lost} of {len(outcomes)} tasks without results{others}")
+
+
+def _complain(sentence: str) -> None:
+    _out.print(f"warning: {sentence}", markup=False)

@@ -26,7 +26,7 @@ from medtasks.doctor.findings import (
 )
 from medtasks.doctor.scope import Scope, scope_of
 from medtasks.plugin import AUTOLOAD_VARIABLE
-from medtasks.redaction import redacted
+from medtasks.runs.redaction import redacted
 
 
 def examine(names: Sequence[str] = (), *, verify: bool = False) -> list[Finding]:

@@ -226,6 +226,7 @@ def _judge(settings: JudgeSettings, folder: Path) -> Judge:
 
 
 def open_client(settings: JudgeSettings) -> "OpenAI":
+    """Return the client by which a judge is asked, with this package's rules on retries and proxies."""
     # Imported here because it takes a second that a run without a judge should not pay.
     from openai import DefaultHttpxClient, OpenAI
 

@@ -9,7 +9,7 @@ import pytest
 from loguru import logger
 
 from medtasks.answers import chexbert_labels
-from medtasks.baselines import baselines
+from medtasks.baselines.scores import baselines
 from medtasks.data.preparation import Options
 from medtasks.data.preparers import prepare
 from medtasks.data.store import load_documents
@@ -22,7 +22,7 @@ from medtasks.saved_replies import FOLDER_NAME
 from medtasks.scoring import score_replies
 from medtasks.task_files import task_file, task_files
 
-from . import medheval_sources, tiny_gmai
+from .. import medheval_sources, tiny_gmai
 
 JUDGED = ("mediconfusion_ff", "gmai_mmbench_val_judged")
 OPEN_MEDHEVAL = ("medheval_knowledge_open", "medheval_visual_report")

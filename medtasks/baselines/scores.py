@@ -20,8 +20,8 @@ from loguru import logger
 
 from medtasks.answers import chexbert_labels
 from medtasks.answers.registry import FREE_TEXT_RULES
-from medtasks.blind_replies import Document, Meant, Strategy, strategies
-from medtasks.chance import expected_scores
+from medtasks.baselines.blind_replies import Document, Meant, Strategy, strategies
+from medtasks.baselines.chance import expected_scores
 from medtasks.hooks.reading import written_options
 from medtasks.hooks.reports import INVALID_RATE, metrics_for, score_records
 from medtasks.metric_scoring import samples_of

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from medtasks.chance import expected_scores
+from medtasks.baselines.chance import expected_scores
 from medtasks.metric_scoring import samples_of
 from medtasks.replies import RecordedReply
 from medtasks.sanity.documents import rotated

@@ -1,8 +1,8 @@
 """What models would say that do not look at the image: the same to every question, or what is most often right.
 
 A strategy says which *answer* is meant to each document; the words that a rule reads as this answer differ from rule to
-rule and are found by :mod:`medtasks.baselines`. What is most frequent is counted in the keys of these questions, so
-that its accuracy is the best that the same answer to every question can have.
+rule and are found by :mod:`medtasks.baselines.scores`. What is most frequent is counted in the keys of these questions,
+so that its accuracy is the best that the same answer to every question can have.
 """
 
 from collections import Counter, defaultdict

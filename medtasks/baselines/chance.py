@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from medtasks.blind_replies import key_of
+from medtasks.baselines.blind_replies import key_of
 from medtasks.hooks.grouped_choice import LEVELS, level_of
 
 Document = Mapping[str, Any]

@@ -1,0 +1,1 @@
+"""What replies that do not look at the image score, read by a task's own rules."""

@@ -1,0 +1,1 @@
+"""A run of the harness: what guards it, what it leaves on disk, and what it was made with."""

@@ -1,0 +1,172 @@
+"""The harness's command line as data, without importing it: spellings, abbreviations and ``--config`` files."""
+
+import argparse
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn
+
+import yaml
+
+from medtasks.errors import MedTasksError
+
+# All options of lmms-eval 0.7.3, because it accepts every unique beginning of a name.
+FLAGS: tuple[tuple[str, ...], ...] = (
+    ("--check_integrity",),
+    ("--write_out", "-w"),
+    ("--log_samples",),
+    ("--wandb_log_samples",),
+    ("--swanlab_log_samples",),
+    ("--apply_chat_template",),
+    ("--fewshot_as_multiturn",),
+    ("--show_config",),
+    ("--predict_only", "-x"),
+    ("--trust_remote_code",),
+    ("--process_with_media",),
+    ("--force_simple",),
+    ("--tui",),
+    ("--power-analysis",),
+)
+VALUES: tuple[tuple[str, ...], ...] = (
+    *(("--config",), ("--model",), ("--tasks",), ("--model_args",), ("--launcher_args",), ("--num_fewshot",)),
+    *(("--batch_size", "-b"), ("--max_batch_size",), ("--device",), ("--output_path",), ("--limit",), ("--offset",)),
+    *(("--use_cache", "-c"), ("--cache_requests",), ("--log_samples_suffix",), ("--system_instruction",)),
+    *(("--include_path",), ("--gen_kwargs",), ("--reasoning_tags",), ("--verbosity",), ("--wandb_args",)),
+    *(("--swanlab_args",), ("--timezone",), ("--hf_hub_log_args",), ("--seed",), ("--agentic_trace_mode",)),
+    *(("--process-docs-parallel", "--process_docs_parallel"), ("-n", "--repeats", "--num_samples"), ("--baseline",)),
+    *(
+        ("--max_tokens",),
+        ("--effect-size",),
+        ("--alpha",),
+        ("--power",),
+        ("--correlation",),
+        ("--std-a",),
+        ("--std-b",),
+    ),
+)
+DEFAULT_SEEDS = (0, 1234, 1234, 1234)
+
+
+@dataclass(frozen=True)
+class HarnessOptions:
+    """What the harness is told.
+
+    Attributes:
+        given: Values by name with underscores, without those that keep the default; a flag is True. From the command
+            line they are text, from a ``--config`` file what YAML makes of them.
+        unknown: Arguments that lmms-eval 0.7.3 does not know.
+        environment: Variables that a ``--config`` file sets.
+        evaluations: How many evaluations a ``--config`` file asks for, 1 without one.
+    """
+
+    given: Mapping[str, Any] = field(default_factory=dict)
+    unknown: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    evaluations: int = 1
+
+    def text(self, name: str) -> str:
+        """Return an option's value as text, empty if it is not given."""
+        value = self.given.get(name)
+        return "" if value is None else str(value)
+
+    def flag(self, name: str) -> bool:
+        """Return whether a flag is set."""
+        return bool(self.given.get(name))
+
+    def number(self, name: str) -> float | None:
+        """Return an option's value as a number; None if it is not given or is none, which the harness refuses."""
+        try:
+            return float(self.text(name))
+        except ValueError:
+            return None
+
+    def pairs(self, name: str) -> dict[str, str]:
+        """Return ``key=value,...`` as a mapping; commas in quotes and brackets do not part."""
+        parts = [part.partition("=") for part in _split(self.text(name))]
+        return {key.strip(): value for key, mark, value in parts if mark}
+
+
+def read_options(arguments: Sequence[str]) -> HarnessOptions:
+    """Read arguments as lmms-eval does; where a ``--config`` file says something too, the command line counts.
+
+    Raises:
+        MedTasksError: The harness would not accept them, or the file cannot be read.
+    """
+    found, unknown = _parser().parse_known_args(list(arguments))
+    given = {name: value for name, value in vars(found).items() if value is not None}
+    configs = _configs(Path(str(given["config"]))) if given.get("config") else [{}]
+    environment: dict[str, str] = {}
+    for config in configs:
+        environment |= {str(name): str(value) for name, value in (config.pop("env", None) or {}).items()}
+    return HarnessOptions({**configs[0], **given}, tuple(unknown), environment, len(configs))
+
+
+def seeds(options: HarnessOptions) -> tuple[int | None, ...]:
+    """Return the four seeds of the harness: of Python, NumPy, PyTorch and the choice of examples.
+
+    One value stands for all, a fourth that lacks has its default, and ``None`` sets no seed.
+
+    Raises:
+        MedTasksError: They are no such values.
+
+    Example:
+        >>> seeds(HarnessOptions({"seed": "7"}))
+        (7, 7, 7, 7)
+    """
+    given = options.given.get("seed")
+    if given is None:
+        return DEFAULT_SEEDS
+    items = given if isinstance(given, list) else str(given).split(",")
+    try:
+        values = tuple(None if str(item).strip().lower() == "none" else int(item) for item in items)
+    except (TypeError, ValueError):
+        values = ()
+    if len(values) not in (1, 3, 4):
+        raise MedTasksError(f"--seed {given} is neither one whole number (or None) nor four of them; give --seed 1234")
+    return values * 4 if len(values) == 1 else values + DEFAULT_SEEDS[len(values) :]
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise MedTasksError(f"lmms-eval does not accept these arguments: {message}; its options: lmms_eval --help")
+
+
+def _parser() -> _Parser:
+    parser = _Parser(add_help=False)
+    for names in FLAGS:
+        parser.add_argument(*names, action="store_const", const=True)
+    for names in VALUES:
+        parser.add_argument(*names)
+    return parser
+
+
+def _configs(path: Path) -> list[dict[str, Any]]:
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise MedTasksError(f"--config {path} cannot be read as YAML; correct the path or the file") from error
+    configs = content if isinstance(content, list) else [content]
+    if not configs or not all(isinstance(config, dict) and _is_mapping(config.get("env")) for config in configs):
+        raise MedTasksError(f"--config {path} holds no mapping of options to values, such as 'limit: 8'; correct it")
+    return configs
+
+
+def _is_mapping(value: object) -> bool:
+    return value is None or isinstance(value, dict)
+
+
+def _split(text: str) -> list[str]:
+    parts, depth, quote, start = [], 0, "", 0
+    for place, character in enumerate(text):
+        if quote:
+            quote = "" if character == quote else quote
+        elif character in "\"'":
+            quote = character
+        elif character in "{[":
+            depth += 1
+        elif character in "}]":
+            depth -= 1
+        elif character == "," and depth == 0:
+            parts.append(text[start:place])
+            start = place + 1
+    return [*parts, text[start:]]

@@ -1,0 +1,89 @@
+"""Secrets and the data folder do not go into what a run writes about itself."""
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+
+from medtasks.data.home import HOME_VARIABLE, home
+
+HIDDEN = "***"
+_LEAST = 6
+_FOLDERS = ("PWD", "OLDPWD")
+# The last word of a name decides: "hf_token" is one, "max_new_tokens" and "tokenizer" are none.
+_SECRET = r"(?:key|token|secret|password|passwd|pwd|passphrase|credentials?|auth|authorization|cookie)"
+_SECRET_NAME = re.compile(_SECRET + "$", re.IGNORECASE)
+_ASSIGNED = re.compile(
+    rf"([\w-]*{_SECRET}[\"']?\s*[=:]\s*)(?:\"[^\"]*\"|'[^']*'|(?:(?:bearer|basic|token)\s+)?[^,;&\s\"'{{}}\[\]]+)",
+    re.IGNORECASE,
+)
+_SHAPES = re.compile(
+    r"\b(?:sk-(?=[\w-]*\d)[\w-]{16,}|hf_\w{8,}|gh[pousr]_\w{16,}|github_pat_\w{16,}|xox[abprs]-[\w-]{8,}|AKIA[0-9A-Z]{12,}"
+    r"|AIza[\w-]{20,}|glpat-[\w-]{12,}|nvapi-[\w-]{12,}|eyJ[\w-]{8,}\.[\w-]+\.[\w-]*)|(?i:(?<=bearer )\S+)"
+)
+_IN_ADDRESS = re.compile(r"(?<=://)[^/@\s]+@")
+
+
+def is_secret_name(name: str) -> bool:
+    """Return whether a variable or argument of this name holds a secret.
+
+    Example:
+        >>> [is_secret_name(name) for name in ("api_key", "HF_TOKEN", "max_new_tokens", "tokenizer")]
+        [True, True, False, False]
+    """
+    return _SECRET_NAME.search(name) is not None
+
+
+def redacted(text: str) -> str:
+    """Return a text with ``***`` for what looks like a secret.
+
+    Secrets are: values of secret names, values of such environment variables wherever they stand, keys of well-known
+    shapes, and user names and passwords in addresses.
+
+    Example:
+        >>> redacted("model=gpt-4o,api_key=abcdef,max_new_tokens=8")
+        'model=gpt-4o,api_key=***,max_new_tokens=8'
+    """
+    for value in sorted(_secrets_of_environment(), key=len, reverse=True):
+        text = text.replace(value, HIDDEN)
+    return _IN_ADDRESS.sub(f"{HIDDEN}@", _SHAPES.sub(HIDDEN, _ASSIGNED.sub(rf"\g<1>{HIDDEN}", text)))
+
+
+def without_home(text: str) -> str:
+    """Return a text with ``$MEDTASKS_HOME`` for the data folder, which tells where patients' data lie."""
+    return text.replace(str(home()), f"${HOME_VARIABLE}")
+
+
+def redacted_arguments(arguments: Sequence[str]) -> tuple[str, ...]:
+    """Return a command line without secrets and the data folder, also where a secret is an argument of its own."""
+    shown = []
+    for before, argument in zip(["", *arguments], arguments, strict=False):
+        follows = before.startswith("-") and "=" not in before and is_secret_name(before)
+        shown.append(HIDDEN if follows else without_home(redacted(argument)))
+    return tuple(shown)
+
+
+def redacted_options(options: Mapping[str, object]) -> dict[str, str]:
+    """Return options by name as text, without secrets and the data folder."""
+    return {
+        name: HIDDEN if is_secret_name(name) else without_home(redacted(str(value))) for name, value in options.items()
+    }
+
+
+def settings(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the ``MEDTASKS_*`` variables without secrets, and without paths, which may name patients' data."""
+    ours = {name: value for name, value in sorted(environment.items()) if name.startswith("MEDTASKS_")}
+    return {
+        name: HIDDEN if is_secret_name(name) or _is_path(value) else redacted(value) for name, value in ours.items()
+    }
+
+
+def _is_path(value: str) -> bool:
+    return value.startswith(("/", "~", "./", "../", "\\")) or os.path.exists(value)
+
+
+def _secrets_of_environment() -> set[str]:
+    return {
+        value
+        for name, value in os.environ.items()
+        if name not in _FOLDERS and is_secret_name(name) and len(value) >= _LEAST
+    }

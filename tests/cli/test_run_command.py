@@ -1,0 +1,247 @@
+"""``medtasks run`` as a command: its manifest, exit codes and last words, with a stand-in for the harness."""
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import pytest
+
+from medtasks.runs.manifest import read_manifests
+
+MODULE = [sys.executable, "-m", "medtasks.cli.main"]
+# Tasks do what their names say; every process leaves its number.
+HARNESS = """
+    import json, os, pathlib, signal, sys, time
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    value = dict(zip(sys.argv, sys.argv[1:]))
+    output, tasks = pathlib.Path(value["--output_path"]), value["--tasks"].split(",")
+    (pathlib.Path(__file__).parent / "harness.pid").write_text(str(os.getpid()))
+    if "fails" in tasks:
+        sys.exit(0)
+    if "killed" in tasks:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if "hangs" in tasks:
+        if tasks == ["hangs"]:
+            (pathlib.Path(__file__).parent / "hanging").touch()
+            time.sleep(60)
+        sys.exit(0)
+    folder = output / "model"
+    folder.mkdir(parents=True, exist_ok=True)
+    number = len(list(folder.glob("*_results.json")))
+    (folder / f"{number}_results.json").write_text(json.dumps({"results": dict.fromkeys(tasks, {})}))
+    if "--log_samples" in sys.argv:
+        for task in tasks:
+            (folder / f"{number}_samples_{task}.jsonl").write_text("{}")
+"""
+
+
+@pytest.fixture
+def launcher(tmp_path):
+    (tmp_path / "harness.py").write_text(textwrap.dedent(HARNESS))
+    return f"--launcher={shlex.join([sys.executable, str(tmp_path / 'harness.py')])}"
+
+
+@pytest.fixture
+def begin(tmp_path, launcher):
+    """Start the command in a process group of its own, as a terminal does, and wait until its last task hangs."""
+    started = []
+
+    def start(tasks):
+        out = (tmp_path / "printed").open("w")
+        arguments = ["run", "--tasks", tasks, "--output_path", str(tmp_path / "out"), launcher]
+        started.append(
+            subprocess.Popen([*MODULE, *arguments], stdout=out, stderr=subprocess.STDOUT, start_new_session=True)
+        )
+        deadline = time.monotonic() + 120
+        while not (tmp_path / "hanging").exists():
+            assert started[-1].poll() is None, (tmp_path / "printed").read_text()
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        return started[-1]
+
+    yield start
+    for process in started:
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+        process.wait()
+
+
+def outcomes(manifest):
+    return {name: str(record.outcome) for name, record in manifest.tasks.items()}
+
+
+def test_a_run_without_trouble(medtasks, tmp_path, launcher):
+    ran = medtasks(
+        *("run", "--tasks", "one,two", "--output_path", tmp_path / "my out", launcher),
+        *("--log_samples", "--model", "openai", "--model_args", "model=gpt-4o,api_key=planted-secret", "--seed", "5"),
+    )
+    (manifest,) = read_manifests(tmp_path / "my out")
+    assert ran.code == 0
+    assert f"manifest: {manifest.path}" in ran.out
+    assert ran.out.splitlines()[-1] == f"report: medtasks report '{tmp_path / 'my out'}'"
+    assert manifest.standing == "finished"
+    assert outcomes(manifest) == {"one": "done", "two": "done"}
+    assert manifest.tasks["two"].results == "model/0_results.json"
+    assert manifest.tasks["two"].samples == "model/0_samples_two.jsonl"
+    assert manifest.seeds.model_dump() == {"python": 5, "numpy": 5, "torch": 5, "fewshot": 5}
+    assert manifest.command[:4] == ("medtasks", "run", "--tasks", "one,two")
+    assert "--log_samples" in manifest.arguments
+    assert manifest.seconds >= manifest.processes[0].seconds > 0
+    assert manifest.ended > manifest.started
+    assert "planted-secret" not in manifest.path.read_text()
+    assert manifest.model.name == "openai"
+    assert manifest.model.arguments == "model=gpt-4o,api_key=***"
+
+
+def test_the_manifest_is_there_before_the_harness_starts(medtasks, tmp_path):
+    """What launches it copies the folder first."""
+    copy = f"import shutil; shutil.copytree({str(tmp_path / 'out')!r}, {str(tmp_path / 'before')!r})"
+    launcher = shlex.join([sys.executable, "-c", copy])
+    medtasks("run", "--tasks", "one", "--output_path", tmp_path / "out", f"--launcher={launcher}")
+    written = json.loads(next((tmp_path / "before").glob("*_run.json")).read_text())
+    assert written["state"] == "running"
+    assert written["tasks"]["one"]["outcome"] == "not run"
+    assert written["processes"][0]["seconds"] is None
+
+
+def test_failed_killed_and_left_out_tasks_cost_themselves_alone(medtasks, tmp_path, launcher):
+    tasks = "one,fails,killed,mediconfusion,last"
+    ran = medtasks("run", "--tasks", tasks, "--output_path", tmp_path / "out", launcher)
+    (manifest,) = read_manifests(tmp_path / "out")
+    assert ran.code == 1
+    assert "3 of 5 tasks without results; the others are complete" in ran.err
+    assert manifest.standing == "finished with failures"
+    assert list(manifest.tasks) == tasks.split(",")
+    assert outcomes(manifest) == {
+        "one": "done",
+        "fails": "failed",
+        "killed": "failed",
+        "mediconfusion": "left out",
+        "last": "done",
+    }
+    assert "SIGKILL" in manifest.tasks["killed"].reason
+    assert "exit code 0" in manifest.tasks["fails"].reason
+    left_out = manifest.tasks["mediconfusion"]
+    assert "medtasks data prepare mediconfusion" in left_out.reason
+    assert left_out.dataset == "mediconfusion"
+    assert os.environ["MEDTASKS_HOME"] not in manifest.path.read_text()
+    assert manifest.tasks["one"].reason == ""
+    assert manifest.tasks["one"].samples is None
+    assert [list(process.tasks) for process in manifest.processes] == [
+        *[["one", "fails", "killed", "last"], ["one"], ["fails"], ["killed"], ["last"]]
+    ]
+    assert "failed: killed; its error is in the log above (the harness was ended by SIGKILL" in ran.out
+
+
+def test_earlier_results_are_not_this_runs(medtasks, tmp_path, launcher):
+    medtasks("run", "--tasks", "one", "--output_path", tmp_path / "out", launcher)
+    ran = medtasks("run", "--tasks", "one,fails", "--output_path", tmp_path / "out", launcher)
+    first, second = read_manifests(tmp_path / "out")
+    assert ran.code == 1
+    assert (first.tasks["one"].results, second.tasks["one"].results) == ("model/0_results.json", "model/1_results.json")
+    assert outcomes(second) == {"one": "done", "fails": "failed"}
+
+
+def test_no_task_that_can_run(fails, tmp_path, launcher):
+    arguments = ["run", "--tasks", "mediconfusion", "--output_path", tmp_path / "out", launcher]
+    fails(arguments, "none of the tasks in 'mediconfusion' can run")
+    (manifest,) = read_manifests(tmp_path / "out")
+    assert (manifest.standing, outcomes(manifest)) == ("finished with failures", {"mediconfusion": "left out"})
+    assert manifest.processes == ()
+
+
+def test_nothing_named(fails, tmp_path):
+    fails(["run", "--tasks", ", ", "--output_path", tmp_path / "out"], "--tasks names no task")
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_is_refused_does_not_start(fails, tmp_path, launcher):
+    arguments = ["run", "--tasks", "one,two", "--output_path", tmp_path / "out", launcher]
+    fails([*arguments, "--limit", "0.5"], "--limit 0.5 is a share", "all 2 tasks")
+    assert not (tmp_path / "out").exists()
+    assert not (tmp_path / "harness.pid").exists()
+
+
+def test_warnings_are_printed_and_recorded(medtasks, tmp_path, launcher):
+    ran = medtasks("run", "--tasks", "one", "--output_path", tmp_path / "out", launcher, "--limit=3.5")
+    (manifest,) = read_manifests(tmp_path / "out")
+    sentences = [notice.sentence for notice in manifest.notices]
+    assert any("--limit 3.5 means 3 rows" in sentence for sentence in sentences)
+    assert any("without --log_samples" in sentence for sentence in sentences)
+    assert all(f"warning {sentence}" in ran.out for sentence in sentences)
+
+
+def test_a_folder_that_is_a_file(fails, tmp_path, launcher):
+    (tmp_path / "out").write_text("")
+    fails(["run", "--tasks", "one", "--output_path", tmp_path / "out", launcher], str(tmp_path / "out"))
+    assert not (tmp_path / "harness.pid").exists()
+
+
+def test_a_launcher_with_an_open_quotation_mark(fails, tmp_path):
+    fails(["run", "--tasks", "one", "--output_path", tmp_path / "out", "--launcher=env 'x"], "--launcher env 'x")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_config_file_is_recorded_and_passed_on(medtasks, tmp_path, launcher):
+    (tmp_path / "run.yaml").write_text("model: hf_vlm\nlog_samples: true\nwandb_args: api_key=PLANTED\nseed: 3\n")
+    arguments = [
+        "run",
+        "--tasks",
+        "one",
+        "--output_path",
+        tmp_path / "out",
+        launcher,
+        "--config",
+        tmp_path / "run.yaml",
+    ]
+    assert medtasks(*arguments).code == 0
+    (manifest,) = read_manifests(tmp_path / "out")
+    assert manifest.model.name == "hf_vlm"
+    assert manifest.options["log_samples"] == "True"
+    assert manifest.options["wandb_args"] == "api_key=***"
+    assert manifest.seeds.fewshot == 3
+    assert manifest.arguments == ("--config", str(tmp_path / "run.yaml"))
+
+
+def test_a_launcher_that_cannot_start(fails, tmp_path):
+    fails(["run", "--tasks", "one", "--output_path", tmp_path / "out", "--launcher=nothing-here"], "--launcher")
+    (manifest,) = read_manifests(tmp_path / "out")
+    assert manifest.standing == "interrupted"
+    assert "cannot start 'nothing-here'" in manifest.why
+
+
+@pytest.mark.parametrize(("number", "code", "why"), [(signal.SIGINT, 130, "Ctrl-C"), (signal.SIGTERM, 143, "SIGTERM")])
+def test_stopped_in_the_middle(begin, tmp_path, number, code, why):
+    process = begin("one,hangs,two")
+    os.killpg(process.pid, number) if number == signal.SIGINT else process.send_signal(number)
+    assert process.wait(timeout=60) == code
+    (manifest,) = read_manifests(tmp_path / "out")
+    assert (manifest.standing, manifest.why) == ("interrupted", why)
+    assert outcomes(manifest) == {"one": "done", "hangs": "not run", "two": "not run"}
+    assert manifest.tasks["one"].results == "model/0_results.json"
+    assert manifest.processes[-1].exit_code == -number
+    assert manifest.ended is not None
+    printed = (tmp_path / "printed").read_text()
+    assert f"report: medtasks report {tmp_path / 'out'}" in printed
+    assert "Traceback" not in printed
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "harness.pid").read_text()), 0)
+
+
+def test_killed_without_a_word(begin, tmp_path):
+    process = begin("one,hangs")
+    (manifest,) = read_manifests(tmp_path / "out")
+    assert manifest.standing == "still running"
+    process.kill()
+    process.wait()
+    (manifest,) = read_manifests(tmp_path / "out")
+    assert (manifest.state, manifest.standing, manifest.ended) == ("running", "killed", None)
+    assert outcomes(manifest) == {"one": "done", "hangs": "not run"}
+    assert manifest.processes[-1].tasks == ("hangs",)
