@@ -1,10 +1,12 @@
 """Entry point of the harness's model discovery, which also makes our tasks visible.
 
-The harness has no entry point for tasks, so the callable it loads for models adds our task folder to its search path.
+The harness has no entry point for tasks, so the callable it loads for models adds our task folder to its search path,
+and the sanity variants of our tasks, which have no files, to its index.
 Everything here is light: the harness's task index is touched only once it has been imported by somebody else.
 """
 
 import contextlib
+import fnmatch
 import functools
 import importlib.abc
 import importlib.machinery
@@ -20,6 +22,8 @@ from typing import Any
 AUTOLOAD_VARIABLE = "MEDTASKS_AUTOLOAD"
 _TASKS_MODULE = "lmms_eval.tasks"
 _MARK = "_medtasks_wrapped"
+VARIANT_OF = "medtasks_variant_of"
+"""Key of an entry of the harness's index that stands for a sanity variant, or for the tag of a task's variants."""
 _MODELS = {
     "hf_vlm": "medtasks.model_adapters.hf_vlm.HfVlm",
     "llava_med": "medtasks.model_adapters.llava_med.LlavaMed",
@@ -125,17 +129,21 @@ def _extend_task_search(module: ModuleType) -> None:
         own = [chosen] if isinstance(chosen, str) else list(chosen or [])
         call.arguments["include_path"] = [*own, str(tasks_folder()), *_users_own_tasks()]
         try:
-            return build(*call.args, **call.kwargs)
+            index = build(*call.args, **call.kwargs)
         except Exception as error:  # noqa: BLE001
             index = build(*args, **kwargs)
             _warn(error)
             return index
+        return _with_variants(index, manager)
 
     @functools.wraps(match)
     def match_tasks(self: Any, task_list: Any, *args: Any, **kwargs: Any) -> Any:
         found = match(self, task_list, *args, **kwargs)
-        with contextlib.suppress(Exception):  # a hint is not worth a failed run
-            _suggest(self, [task_list] if isinstance(task_list, str) else task_list, found)
+        wanted = [task_list] if isinstance(task_list, str) else task_list
+        with contextlib.suppress(Exception):  # neither of these is worth a failed run
+            found = _as_meant(self, wanted, found)
+        with contextlib.suppress(Exception):
+            _suggest(self, wanted, found)
         return found
 
     setattr(initialize_tasks, _MARK, True)
@@ -143,12 +151,72 @@ def _extend_task_search(module: ModuleType) -> None:
     _withhold_without_scoring(module)
 
 
+def _with_variants(index: Any, manager: Any) -> Any:
+    """Return the harness's index with the sanity variants of our tasks; without them, and a warning, if that fails."""
+    if not isinstance(index, dict):
+        return index
+    try:
+        from medtasks.sanity.variants import index_entries
+
+        _serve_variants(manager)
+        return {**index, **index_entries(index)}
+    except Exception as error:  # noqa: BLE001
+        warnings.warn(
+            f"medtasks could not add the sanity variants of its tasks (_blind, _blank, _swapped, _rotated) to this "
+            f"version of lmms-eval ({type(error).__name__}: {error}); all other tasks are there",
+            stacklevel=2,
+        )
+        return index
+
+
+def _serve_variants(manager: Any) -> None:
+    """Wrap the reading of a task's file: a variant's name gets its base's configuration with the variant's changes."""
+    read = manager._get_config
+    if getattr(read, _MARK, False):
+        return
+    if "name" not in inspect.signature(read).parameters:
+        raise TypeError("TaskManager._get_config lacks name")
+
+    @functools.wraps(read)
+    def get_config(self: Any, name: Any, *args: Any, **kwargs: Any) -> Any:
+        entry = self.task_index.get(name)
+        base = entry.get(VARIANT_OF) if isinstance(entry, dict) else None
+        if base is None:
+            return read(self, name, *args, **kwargs)
+        from medtasks.sanity.variants import variant_config
+
+        return variant_config(name, read(self, base, *args, **kwargs))
+
+    setattr(get_config, _MARK, True)
+    manager._get_config = get_config
+
+
+def _as_meant(manager: Any, patterns: Sequence[str], found: Sequence[str]) -> list[str]:
+    """Leave out variants that a pattern such as ``medi*`` matches only because it matches everything about a task."""
+    bases = {name: manager.task_index[name].get(VARIANT_OF) for name in found}
+    return [
+        name
+        for name in found
+        if bases[name] is None
+        or any(
+            fnmatch.fnmatch(name, pattern) and not fnmatch.fnmatch(f"{bases[name]}_\0", pattern) for pattern in patterns
+        )
+    ]
+
+
 def _withhold_without_scoring(module: ModuleType) -> None:
     """Wrap what ``--predict_only`` does to a task: it drops our hook, which keeps patients' text out of logs."""
     task = getattr(module, "ConfigurableTask", None)
     if task is None:
         return
-    override = task.override_metric
+    override = getattr(task, "override_metric", None)
+    if override is None:
+        warnings.warn(
+            "this version of lmms-eval has no ConfigurableTask.override_metric: with --predict_only, text of "
+            "credentialed datasets would reach its samples file; leave that option out",
+            stacklevel=2,
+        )
+        return
 
     @functools.wraps(override)
     def override_metric(self: Any, *args: Any, **kwargs: Any) -> None:

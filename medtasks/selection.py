@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from medtasks.data.store import open_documents
 from medtasks.errors import MedTasksError
+from medtasks.sanity.documents import check_possible
+from medtasks.sanity.variants import tagged_tasks, variant_task
 from medtasks.task_files import TaskFile, task_files
 
 
@@ -26,7 +28,7 @@ def select(names: Sequence[str]) -> Selection:
     """Look up the datasets of the chosen tasks.
 
     Args:
-        names: Tasks, groups and tags as given to the harness's ``--tasks``.
+        names: Tasks, groups and tags as given to the harness's ``--tasks``; sanity variants and their tags, too.
     """
     ready: dict[str, None] = {}
     missing: dict[str, str] = {}
@@ -49,6 +51,8 @@ def tasks_of(name: str) -> list[str]:
 def _members(name: str) -> Iterator[TaskFile]:
     known = task_files()
     if name not in known:
+        variant = variant_task(name)
+        yield from [variant] if variant else tagged_tasks(name)
         yield from (task for task in known.values() if name in task.tags)
     elif known[name].kind == "group":
         for member in known[name].members:
@@ -62,6 +66,7 @@ def _cause(task: TaskFile) -> str | None:
         return None
     try:
         open_documents(task.dataset)
+        check_possible(task)
     except MedTasksError as error:
         return str(error)
     return None

@@ -12,6 +12,7 @@ import yaml
 from medtasks.data.catalogue import CATALOGUE
 from medtasks.data.home import own_tasks_folder
 from medtasks.errors import MedTasksError
+from medtasks.sanity.variants import tagged_tasks, variant_of
 from medtasks.task_files import DottedName, task_files
 
 
@@ -34,7 +35,8 @@ def refuse_taken(name: str, mark: str, option: str) -> None:
     path = own_task_path(name)
     ours = {task.name: task.path for task in task_files().values()}
     tags = {tag for task in task_files().values() if task.path != path for tag in task.tags}
-    if name in CATALOGUE or name in tags or ours.get(name, path) != path or _harness_knows(name):
+    taken = name in CATALOGUE or name in tags or variant_of(name) or tagged_tasks(name)
+    if taken or ours.get(name, path) != path or _harness_knows(name):
         raise MedTasksError(f"there is a task or dataset '{name}' already; choose another name with {option}")
     if path.exists() and not path.read_text(encoding="utf-8").startswith(mark):
         raise MedTasksError(f"{path} was not written by this command; move it away, or choose another {option}")

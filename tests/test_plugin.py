@@ -62,6 +62,18 @@ folder = pathlib.Path(sys.argv[1])
 everything = tasks.TaskManager()
 report["mme"] = "mme" in everything.all_tasks
 report["ours"] = [name for name in everything.all_tasks if name.startswith("mediconfusion")]
+blind = everything._get_config("mediconfusion_gd_blind")
+names = {name: getattr(blind[name], "__name__", blind[name]) for name in ("task", "tag", "process_docs", "doc_to_text")}
+report["blind"] = {**names, **{name: blind["metadata"][name] for name in ("variant", "base", "dataset", "protocol")}}
+report["base"] = {name: str(everything._get_config("mediconfusion_gd").get(name)) for name in ("task", "process_docs")}
+report["tag"] = everything._get_tasklist("mediconfusion_gd_sanity")
+report["patterns"] = {
+    pattern: everything.match_tasks([pattern])
+    for pattern in ("mediconfusion*", "mediconfusion_*", "mediconfusion_b*", "mediconfusion_*_blind", "*_gd_sanity")
+}
+reading = tasks.TaskManager._get_config
+tasks.TaskManager()
+report["reading wrapped once"] = tasks.TaskManager._get_config is reading
 tasks.__file__ = str(folder / "defaults" / "__init__.py")  # 2000 defaults take seconds to read
 report["default wins"] = tasks.TaskManager().task_index["mediconfusion_gd"]["yaml_path"]
 user = str(folder / "user")
@@ -74,6 +86,9 @@ for name, include in {"text": user, "list": [user]}.items():
         if not task.startswith(("multimedeval", "medheval", "gmai_mmbench", "iu_xray"))
     ]
 report["no defaults"] = tasks.TaskManager(include_path=user, include_defaults=False).all_tasks
+from medtasks.plugin import tasks_folder
+alone = tasks.TaskManager(include_path=str(tasks_folder()), include_defaults=False).all_tasks
+report["our folder alone"] = [name for name in alone if name.startswith("mediconfusion")]
 try:
     tasks.TaskManager(include_path=str(folder / "malformed"))
     report["malformed"] = ""
@@ -150,6 +165,16 @@ def real(folder):
 
 
 OURS = ["mediconfusion", "mediconfusion_all", "mediconfusion_ff", "mediconfusion_gd", "mediconfusion_ps"]
+ENDINGS = {
+    "mediconfusion": ["blank", "blind", "rotated", "sanity", "swapped"],
+    "mediconfusion_ff": ["blank", "blind", "sanity", "swapped"],
+    "mediconfusion_gd": ["blank", "blind", "rotated", "sanity", "swapped"],
+    "mediconfusion_ps": ["blank", "blind", "sanity", "swapped"],
+}
+
+
+def variants(*bases):
+    return [f"{base}_{ending}" for base in bases for ending in ENDINGS[base]]
 
 
 def test_tasks_are_found_whenever_the_harness_calls_us(real):
@@ -159,14 +184,46 @@ def test_tasks_are_found_whenever_the_harness_calls_us(real):
     assert real["wrapped when called late"]
     assert real["wrapped once"]
     assert real["mme"]
-    assert real["ours"] == OURS
+    assert real["ours"] == sorted([*OURS, *variants(*ENDINGS)])
+    assert real["our folder alone"] == OURS  # whoever wants no defaults gets what the files say
+
+
+def test_a_variant_is_its_base_but_for_a_few_changes(real):
+    assert real["blind"] == {
+        "task": "mediconfusion_gd_blind",
+        "tag": [],
+        "process_docs": "blind_table",
+        "doc_to_text": "prompt",
+        "variant": "blind",
+        "base": "mediconfusion_gd",
+        "dataset": "mediconfusion",
+        "protocol": "GD",
+    }
+    assert real["base"] == {"task": "mediconfusion_gd", "process_docs": "None"}
+    assert real["tag"] == [
+        "mediconfusion_gd",
+        *(f"mediconfusion_gd_{ending}" for ending in ("blind", "blank", "swapped", "rotated")),
+    ]
+    assert real["reading wrapped once"]
+
+
+def test_patterns_match_variants_only_when_they_name_them(real):
+    assert real["patterns"] == {
+        "mediconfusion*": OURS,
+        "mediconfusion_*": OURS[1:],
+        "mediconfusion_b*": ["mediconfusion_blank", "mediconfusion_blind"],
+        "mediconfusion_*_blind": ["mediconfusion_ff_blind", "mediconfusion_gd_blind", "mediconfusion_ps_blind"],
+        "*_gd_sanity": ["mediconfusion_gd_sanity"],
+    }
 
 
 def test_the_harness_and_the_user_come_first(real, folder):
     assert real["default wins"] == str(folder / "defaults/mediconfusion_gd.yaml")
     for form in ("text", "list"):
         assert real[f"user wins, {form}"] == str(folder / "user/mediconfusion.yaml")
-        assert real[f"all, {form}"] == sorted([*OURS, "own", "stock"])
+        # Nothing is made of a task that another one has replaced.
+        wanted = [*OURS, *variants("mediconfusion_ff", "mediconfusion_ps"), "own", "stock"]
+        assert real[f"all, {form}"] == sorted(wanted)
 
 
 def test_without_defaults_only_the_users_tasks(real):
@@ -353,7 +410,73 @@ def test_a_hint_is_never_worth_an_error(harness):
     assert harness(NoList)().match_tasks([None, "x"]) == []
 
 
+def test_a_harness_that_cannot_be_kept_from_logging_text_says_so(monkeypatch):
+    module = ModuleType("lmms_eval.tasks")
+    module.TaskManager = type("TaskManager", (Manager,), dict(vars(Manager)))
+    module.ConfigurableTask = type("ConfigurableTask", (), {})
+    monkeypatch.setitem(sys.modules, "lmms_eval.tasks", module)
+    with pytest.warns(UserWarning, match="with --predict_only, text of credentialed datasets would reach"):
+        plugin.model_manifests()
+    assert module.TaskManager().paths == ["defaults", str(plugin.tasks_folder())]
+
+
 def test_no_registry(monkeypatch):
     monkeypatch.setitem(sys.modules, "lmms_eval.models.registry_v2", None)
     with pytest.warns(UserWarning, match="could not register itself"):
         assert plugin.model_manifests() == []
+
+
+class Index(Manager):
+    """The harness's task index with entries as it has them."""
+
+    def initialize_tasks(self, include_path=None, include_defaults=True):
+        ours = str(plugin.tasks_folder() / "mediconfusion" / "mediconfusion.yaml")
+        self.task_index = {"mediconfusion": {"type": "task", "yaml_path": ours}}
+        return self.task_index
+
+    def _get_config(self, name):
+        return {"task": name, "metadata": {"version": 1}}
+
+
+@pytest.mark.usefixtures("silence")
+@pytest.mark.parametrize("calls", [1, 2])
+def test_variants_are_added_and_served(harness, calls):
+    manager = harness(Index, calls)()
+    manager.task_index = manager.paths
+    assert sorted(manager.paths) == ["mediconfusion", *variants("mediconfusion")]
+    assert manager._get_config("mediconfusion") == {"task": "mediconfusion", "metadata": {"version": 1}}
+    blank = manager._get_config("mediconfusion_blank")
+    assert (blank["task"], blank["metadata"]["version"]) == ("mediconfusion_blank", 1)
+    assert blank["metadata"]["base"] == "mediconfusion"
+
+
+class OtherReading(Index):
+    """A later harness's index that reads files in another way."""
+
+    def _get_config(self, path):
+        return {}
+
+
+class NoReading(Index):
+    _get_config = None
+
+
+@pytest.mark.parametrize("manager", [OtherReading, NoReading])
+def test_a_harness_that_cannot_serve_variants_keeps_everything_else(harness, manager):
+    before = vars(manager)["_get_config"]
+    made = harness(manager)
+    with pytest.warns(UserWarning, match="could not add the sanity variants .* all other tasks are there") as warned:
+        assert list(made().paths) == ["mediconfusion"]
+    assert len(warned) == 1
+    assert vars(made)["_get_config"] is before
+
+
+def test_an_index_that_cannot_be_made_sense_of(harness, monkeypatch):
+    from medtasks.sanity import variants as module
+
+    def fail(index):
+        raise KeyError("yaml_path")
+
+    monkeypatch.setattr(module, "index_entries", fail)
+    with pytest.warns(UserWarning, match="sanity variants .*KeyError"):
+        assert list(harness(Index)().paths) == ["mediconfusion"]

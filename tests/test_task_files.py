@@ -8,7 +8,8 @@ import yaml
 
 from medtasks.answers.registry import likelihood_rule, reading_rule
 from medtasks.data.catalogue import CATALOGUE
-from medtasks.errors import UnknownName
+from medtasks.data.home import own_tasks_folder
+from medtasks.errors import MedTasksError, UnknownName
 from medtasks.plugin import tasks_folder
 from medtasks.task_files import task_file, task_files
 
@@ -136,3 +137,13 @@ def test_templates_name_known_fields_only():
             fields = set(re.findall(r"{(\w*)}", family["template"]))
             assert fields <= {"question", "option_a", "option_b", "options"}
             assert "question" in fields
+
+
+def test_a_damaged_file_of_the_users_is_named():
+    folder = own_tasks_folder()
+    folder.mkdir(parents=True)
+    (folder / "mine.yaml").write_text("task: mine\noutput_type: [generate_until\n")
+    with pytest.raises(MedTasksError, match=r"mine\.yaml is damaged in line 3.*move it away"):
+        task_files()
+    (folder / "mine.yaml").write_text("task: mine\n")  # a task of the harness's own kind
+    assert "mine" not in task_files()

@@ -13,11 +13,11 @@ from rich.table import Table
 from medtasks import __version__
 from medtasks.breakdowns import count_kinds, export_wrong_answers
 from medtasks.data.provenance_of import provenance
-from medtasks.data.store import load_documents
 from medtasks.errors import MedTasksError, RepliesError
 from medtasks.metric_scoring import MetricScores, score_metrics
 from medtasks.metrics.pairs import TOTAL
 from medtasks.replies import read_replies
+from medtasks.sanity.documents import task_documents
 from medtasks.scoring import METRICS, RuleScore, score_replies
 from medtasks.task_files import task_file
 
@@ -44,7 +44,7 @@ def score(
     chosen = task_file(task)
     if chosen.dataset is None:
         raise RepliesError(f"'{task}' is a group; score its member tasks one by one")
-    documents = load_documents(chosen.dataset)
+    documents = task_documents(chosen)
     recorded = read_replies(replies, documents)
     paired = "pair_id" in documents[0]
     if paired and metric:

@@ -5,14 +5,24 @@ from typing import Annotated
 import typer
 
 from medtasks.plugin import lm_eval_tasks_folder, tasks_folder
+from medtasks.sanity.variants import TAG_ENDING, variants_of
 from medtasks.task_files import task_files
 
 
-def list_tasks() -> None:
-    """List our tasks and groups with one line of description each."""
-    width = max(len(name) for name in task_files())
-    for task in task_files().values():
-        print(f"{task.name:<{width}}  {task.kind:<5}  {task.description}")  # noqa: T201
+def list_tasks(
+    sanity: Annotated[
+        bool, typer.Option("--sanity", help="List the sanity variants of image tasks: <task>_blind and so on.")
+    ] = False,
+) -> None:
+    """List our tasks and groups with one line of description each, or their sanity variants."""
+    known = task_files()
+    width = max(len(name) for name in known)
+    for task in known.values():
+        if sanity and task.variants:
+            endings = " ".join(f"_{made.variant}" for made in variants_of(task))
+            print(f"{task.name:<{width}}  {endings} {TAG_ENDING}")  # noqa: T201
+        elif not sanity:
+            print(f"{task.name:<{width}}  {task.kind:<5}  {task.description}")  # noqa: T201
 
 
 def show_path(

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from medtasks.errors import MedTasksError
+from medtasks.hooks.sanity_images import is_blind, own_marks_removed
 
 
 def prompt(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Mapping[str, Any] | None = None) -> str:
@@ -29,8 +30,11 @@ def prompt(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Mapping[str, Any] 
     settings = lmms_eval_specific_kwargs or {}
     if name not in settings:
         raise MedTasksError(f"lmms_eval_specific_kwargs have no {name} for this model; add one in the task's YAML")
+    template = str(settings[name])
+    if is_blind(doc):
+        template = own_marks_removed(template, settings)
     try:
-        return str(settings[name]).format(question=doc["question"], choices=doc["choices"])
+        return template.format(question=doc["question"], choices=doc["choices"])
     except (KeyError, IndexError, ValueError) as error:
         raise MedTasksError(
             f"{name} {settings[name]!r} cannot be filled in ({error}); its fields are {{question}} and {{choices}}"

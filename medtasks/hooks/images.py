@@ -10,6 +10,7 @@ from medtasks.data.decoding import decoded
 from medtasks.data.mediconfusion import DEMONSTRATIONS
 from medtasks.data.path_of import prepared_folder
 from medtasks.errors import SourceError
+from medtasks.hooks.sanity_images import shown
 from medtasks.hooks.withheld import hidden_id, is_private_document
 
 
@@ -23,7 +24,7 @@ def images(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Mapping[str, Any] 
             files of the dataset's folder of demonstrations.
 
     Returns:
-        RGB images, demonstrations first.
+        RGB images, demonstrations first; those of a sanity variant as it shows them.
 
     Raises:
         SourceError: An image is missing or broken.
@@ -31,7 +32,8 @@ def images(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Mapping[str, Any] 
     settings = lmms_eval_specific_kwargs or {}
     shots = [prepared_folder(doc["dataset"]) / DEMONSTRATIONS / shot for shot in settings.get("demonstrations") or ()]
     files = doc["image_files"] if "image_files" in doc else [doc["image_file"]]
-    return [_open(path, doc) for path in (*shots, *(_placed(file, doc, settings) for file in files))]
+    opened = [_open(path, doc) for path in (*shots, *(_placed(file, doc, settings) for file in files))]
+    return [*opened[: len(shots)], *shown(doc, opened[len(shots) :])]
 
 
 def _placed(file: str, doc: Mapping[str, Any], settings: Mapping[str, Any]) -> Path:

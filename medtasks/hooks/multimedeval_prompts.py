@@ -24,6 +24,7 @@ from medtasks.answers.likelihood import letter
 from medtasks.errors import MedTasksError, SourceError
 from medtasks.hooks.images import images
 from medtasks.hooks.reading import written_options
+from medtasks.hooks.sanity_images import is_blind
 
 Settings = Mapping[str, Any]
 Message = dict[str, Any]
@@ -89,7 +90,8 @@ def question_parts(doc: Mapping[str, Any], settings: Settings) -> list[str]:
     """Fill the template and cut it where the images stand.
 
     Returns:
-        One part more than there are images; a single part if the template has no place for images.
+        One part more than there are images; a single part if the template has no place for images, or the document is
+        one whose images are left out: their places are removed with the blank behind them.
 
     Raises:
         MedTasksError: See :func:`prompt`.
@@ -98,7 +100,11 @@ def question_parts(doc: Mapping[str, Any], settings: Settings) -> list[str]:
     shown = len(doc["image_files"]) if "image_files" in doc else int("image_file" in doc)
     # Cut before filling: a question may itself hold the mark.
     places = str(settings.get("images_joined_by", "")).join([_PLACE] * shown)
-    parts = str(_template(settings)).replace("{images}", places).split(_PLACE)
+    if is_blind(doc):
+        first, *others = str(_template(settings)).replace("{images}", _PLACE).split(_PLACE)
+        parts = [first + "".join(part.removeprefix(" ") for part in others)]
+    else:
+        parts = str(_template(settings)).replace("{images}", places).split(_PLACE)
     if len(parts) > 1 and len(parts) - 1 != shown:
         raise SourceError(
             f"sample {doc.get('doc_id', '?')} has {shown} images and its prompt {len(parts) - 1} places for them; "

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from medtasks.answers.likelihood import letter
+from medtasks.hooks.sanity_images import is_blind, own_marks_removed
 
 _DEFAULT = "{question}\n{options}\nAnswer with the option's letter from the given choices directly."
 
@@ -20,13 +21,16 @@ def prompt(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Mapping[str, Any] 
         lmms_eval_specific_kwargs: Settings of the model family; ``template`` is used.
 
     Returns:
-        The prompt, blanks and newlines exactly as in the template.
+        The prompt, blanks and newlines exactly as in the template; without the mark of an image that is not shown.
 
     Example:
         >>> prompt({"question": "Where?", "options": ["Here", "There"]}, {"template": "Q: {question} A: {option_a}"})
         'Q: Where? A: Here'
     """
-    template = str((lmms_eval_specific_kwargs or {}).get("template", _DEFAULT))
+    settings = lmms_eval_specific_kwargs or {}
+    template = str(settings.get("template", _DEFAULT))
+    if is_blind(doc):
+        template = own_marks_removed(template, settings)
     options: Sequence[str] = doc["options"]
     filled = {f"option_{letter(index).lower()}": text for index, text in enumerate(options)}
     listed = "\n".join(f"{letter(index)}: {text}" for index, text in enumerate(options))

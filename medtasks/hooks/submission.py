@@ -22,6 +22,7 @@ from medtasks.hooks.metric_list import metric_entry
 from medtasks.hooks.reading import read_reply
 from medtasks.hooks.units import unit_of
 from medtasks.hooks.withheld import withhold
+from medtasks.sanity.eligibility import COLUMN
 from medtasks.stats.standard_error import clustered_standard_error
 
 Record = dict[str, Any]
@@ -51,6 +52,7 @@ def process_results(doc: Mapping[str, Any], results: Sequence[Any]) -> dict[str,
         "value": answer.value,
         "reason": str(answer.reason),
         "rule": rule,
+        **({COLUMN: doc[COLUMN]} if COLUMN in doc else {}),
     }
     return withhold(doc, results, {metric["metric"]: entry for metric in METRIC_LIST})
 
@@ -85,6 +87,8 @@ def invalid_rate_stderr(items: Sequence[Record]) -> float:
 def write_submission(items: Sequence[Record]) -> Path:
     """Write the spreadsheet below ``$MEDTASKS_HOME/submissions``, rows in the order of the questions.
 
+    That of a sanity variant has a folder of its own, lest it is sent in for the task's.
+
     Returns:
         The file.
 
@@ -95,7 +99,8 @@ def write_submission(items: Sequence[Record]) -> Path:
     from openpyxl import Workbook
 
     dataset = str(items[0]["dataset"])
-    folder = home() / "submissions" / dataset
+    variant = items[0].get(COLUMN)
+    folder = home() / "submissions" / (f"{dataset}_{variant}" if variant else dataset)
     folder.mkdir(parents=True, exist_ok=True)
     records = {item["sample"]: item for item in items}
     documents = [document for document in load_documents(dataset) if document["doc_id"] in records]

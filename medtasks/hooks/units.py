@@ -8,6 +8,8 @@ from typing import Any
 def unit_of(doc: Mapping[str, Any]) -> str:
     """Return the unit of a document: its patient, else its image, else the document itself.
 
+    A document that stands for a question several times says itself what its unit is, in ``unit_id``.
+
     Records end up in the harness's samples file, so what identifies a patient is hashed.
 
     Example:
@@ -16,7 +18,7 @@ def unit_of(doc: Mapping[str, Any]) -> str:
         >>> unit_of({"doc_id": "7", "image_id": "scan", "patient_id": None})
         'image-59ad1b2fc74287de'
     """
-    for kind in ("patient", "image", "doc"):
+    for kind in ("unit", "patient", "image", "doc"):
         value = doc.get(f"{kind}_id")
         if value is not None:
             return f"{kind}-{hashlib.sha256(str(value).encode()).hexdigest()[:16]}"

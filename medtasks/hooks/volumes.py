@@ -21,6 +21,7 @@ from medtasks.data.volume_files import axial_slices
 from medtasks.errors import MedTasksError, SourceError
 from medtasks.hooks import multimedeval_prompts as pictures
 from medtasks.hooks.multimedeval_prompts import Message, Settings
+from medtasks.hooks.sanity_images import shown, shown_volume
 
 _SLICES = 8
 
@@ -65,10 +66,10 @@ def messages(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Settings | None 
 def _shown(path: Path, count: int, doc: Mapping[str, Any]) -> Sequence[str | Image.Image]:
     try:
         if count:
-            return axial_slices(path, count)
+            return shown(doc, axial_slices(path, count))
         if not path.is_file():
             raise FileNotFoundError(path)
-        return [str(path)]
+        return [str(shown_volume(doc, path))]
     except OSError as error:
         what = "is missing" if isinstance(error, FileNotFoundError) else f"is broken ({error})"
         raise SourceError(

@@ -14,7 +14,14 @@ from medtasks.saved_replies import save_reply
 
 _DIGITS = 16
 _NOTE = "[[medtasks:withheld]] "
-_IDS = {"sample": "doc", "doc_id": "doc", "pair_id": "pair", "image_id": "image", "patient_id": "patient"}
+_IDS = {
+    "sample": "doc",
+    "doc_id": "doc",
+    "rotation_of": "doc",
+    "pair_id": "pair",
+    "image_id": "image",
+    "patient_id": "patient",
+}
 
 
 class PrivateText:

@@ -30,6 +30,16 @@ def test_tasks(medtasks):
     assert ["multimedeval", "group"] in [line.split()[:2] for line in lines]
 
 
+def test_sanity_variants_of_tasks(medtasks):
+    lines = [line.split() for line in medtasks("tasks", "--sanity").out.splitlines()]
+    found = {name: endings for name, *endings in lines}
+    assert found["mediconfusion"] == ["_blind", "_blank", "_swapped", "_rotated", "_sanity"]
+    assert found["mediconfusion_ps"] == ["_blind", "_blank", "_swapped", "_sanity"]
+    assert not {"mediconfusion_all", "multimedeval_medqa"} & found.keys()
+    assert "mediconfusion_blind" not in medtasks("tasks").out
+    assert "--sanity" in medtasks("tasks", "--help").out
+
+
 def test_path(medtasks):
     folder = Path(medtasks("path").out.removesuffix("\n"))
     assert (folder / "mediconfusion" / "mediconfusion.yaml").is_file()

@@ -1,0 +1,32 @@
+"""Documents that belong together because they share a patient, a picture or a pair."""
+
+from collections.abc import Hashable, Iterable, Sequence
+
+
+def components(keys: Sequence[Iterable[Hashable]]) -> list[int]:
+    """Return for each document the first one of all that it is connected with, directly or through others.
+
+    Args:
+        keys: What each document shares with others that have the same, shape (documents,).
+
+    Returns:
+        Positions, shape (documents,).
+
+    Example:
+        >>> components([["a"], ["b"], ["a", "c"], ["c"], []])
+        [0, 1, 0, 0, 4]
+    """
+    first = list(range(len(keys)))
+    seen: dict[Hashable, int] = {}
+
+    def root(place: int) -> int:
+        while first[place] != place:
+            first[place] = first[first[place]]
+            place = first[place]
+        return place
+
+    for place, shared in enumerate(keys):
+        for key in shared:
+            one, other = sorted((root(place), root(seen.setdefault(key, place))))
+            first[other] = one
+    return [root(place) for place in range(len(keys))]
