@@ -15,7 +15,7 @@ import math
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
-from medtasks.blind_replies import key_of
+from medtasks.baselines.blind_replies import key_of
 from medtasks.hooks.units import unit_of
 from medtasks.replies import RecordedReply
 from medtasks.sanity.components import components

@@ -29,7 +29,8 @@ _PAIR_METRICS = ("set_accuracy", "individual_accuracy")
 _ERROR = "_stderr"
 _NOT_MAIN = frozenset({"invalid_rate", "yes_rate", "judge_failed_rate"})  # each more test weakens all others
 _NO_MEAN = "is no mean over samples"
-_RIGHT = "right_answers"  # what single samples of a classification have; its own metrics are means over classes
+RIGHT = "right_answers"
+"""What single samples of a classification have; its own metrics are means over classes."""
 
 
 class _NotCompared(Exception):
@@ -65,7 +66,7 @@ def chosen_metrics(task: TaskFile, documents: Documents, metrics: Sequence[str])
     if "pair_id" in documents[0]:
         known = list(_PAIR_METRICS)
     elif _process(task) is classification.process_results:
-        known.insert(0, _RIGHT)
+        known.insert(0, RIGHT)
     for metric in metrics:
         if metric not in known:
             raise unknown_name("metric", metric, known)
@@ -169,7 +170,7 @@ def _of_metric(task: TaskFile, metric: str, samples: Sequence[Mapping[str, Any]]
     Raises:
         _NotCompared: The metric of all samples is not the mean of these, or cannot be computed.
     """
-    if metric == _RIGHT:
+    if metric == RIGHT:
         answers = [next(iter(sample.items()))[1] for sample in samples]
         return [float(answer["value"] == answer["key"]) for answer in answers]
     of_classes = _process(task) in (classification.process_results, multilabel.process_results)

@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -14,61 +15,82 @@ from rich.console import Console
 from rich.table import Table
 
 from medtasks import __version__
-from medtasks.comparing import ComparedRuns, Comparison, check_fingerprints, compare_runs
-from medtasks.data.provenance_of import provenance
-from medtasks.data.store import load_documents
+from medtasks.comparing import Comparison
 from medtasks.errors import MedTasksError, RepliesError
-from medtasks.replies import read_replies
+from medtasks.run_comparison import ComparedTask, Source, compare_all, compare_task
 from medtasks.stats.paired import ALPHA, POWER, SIGN_FLIP
 from medtasks.stats.sign_flip import DRAWS, SEED
-from medtasks.task_files import task_file
+from medtasks.task_files import task_file, task_files
 
 _out = Console(soft_wrap=True, highlight=False)
 
 
 def compare(
-    task: Annotated[str, typer.Argument(help="One of our tasks, see 'medtasks tasks'.")],
-    runs: Annotated[
-        list[Path],
-        typer.Argument(help="Two or more runs, each a file of replies, a samples file of the harness or a folder."),
+    names: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[TASK] RUN RUN [RUN ...]",
+            help="Folders of runs (their --output_path) or samples files; recorded replies need their task first.",
+        ),
     ],
     metric: Annotated[
         list[str] | None, typer.Option(help="Compare this metric only, so that fewer tests are corrected for.")
     ] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="Also write everything as JSON.")] = None,
 ) -> None:
-    """Compare runs of one task on the documents that both answered, with paired tests under every answer rule."""
-    chosen = task_file(task)
-    if chosen.dataset is None:
-        raise RepliesError(f"'{task}' is a group; compare its member tasks one by one")
+    """Compare runs on the documents that both answered, with paired tests under every answer rule.
+
+    Without TASK, all our tasks that two runs have in common are compared and corrected for as one family of tests.
+    """
+    task, runs = _task_and_runs(names)
     if not 2 <= len(runs) <= len(ascii_uppercase):
         raise RepliesError(f"expected 2 to {len(ascii_uppercase)} runs to compare, but got {len(runs)}")
-    documents, data = load_documents(chosen.dataset), provenance(chosen.dataset)
-    check_fingerprints(runs, task, data["fingerprint"])
-    names = dict(zip(ascii_uppercase, runs, strict=False))
-    replies = {name: read_replies(path, documents) for name, path in names.items()}
-    found = compare_runs(chosen, documents, replies, metric or ())
+    labels = dict(zip(ascii_uppercase, runs, strict=False))
+    sources = {label: Source(path) for label, path in labels.items()}
+    if task is None:
+        found, causes = compare_all(sources, metric or ())
+    else:
+        found, causes = {task: compare_task(task_file(task), sources, metric or ())}, {}
     if json_file:
-        _write(json_file, {"task": task, "medtasks": __version__, "data": data, **_as_dict(names, found)})
-    for name, path in names.items():
-        _out.print(f"{name}: {path}", markup=False)
-    for (first, second), overlap in found.overlaps.items():
+        _write(json_file, _as_dict(labels, task, found, causes))
+    for label, path in labels.items():
+        _out.print(f"{label}: {path}", markup=False)
+    for name, one in found.items():
+        _print_task(name, one, heading=task is None)
+    _print_family([test for one in found.values() for test in one.found.comparisons])
+    for name, cause in causes.items():
+        _out.print(f"Not compared: {name}: {cause}", markup=False)
+    _print_state_of_data({name: one.data for name, one in found.items()})
+
+
+def _task_and_runs(names: Sequence[str]) -> tuple[str | None, list[Path]]:
+    first = names[0]
+    if first in task_files() or not (Path(first).exists() or os.sep in first):
+        return task_file(first).name, [Path(name) for name in names[1:]]
+    return None, [Path(name) for name in names]
+
+
+def _print_task(task: str, one: ComparedTask, *, heading: bool) -> None:
+    if heading:
+        _out.print(f"\n[bold]{task}[/]")
+    for (first, second), overlap in one.found.overlaps.items():
         _out.print(
-            f"\n{first} and {second}: {overlap.both} of {len(documents)} documents answered in both are compared. "
+            f"\n{first} and {second}: {overlap.both} of {one.documents} documents answered in both are compared. "
             f"Left out: {overlap.only_first} answered in {first} only, {overlap.only_second} in {second} only, "
             f"{overlap.neither} in neither."
         )
         by_metric = defaultdict(list)
-        for one in found.comparisons:
-            if (one.first, one.second) == (first, second):
-                by_metric[one.metric].append(one)
+        for test in one.found.comparisons:
+            if (test.first, test.second) == (first, second):
+                by_metric[test.metric].append(test)
         for name, rows in by_metric.items():
             _out.print(_table(name, rows))
-    _print_notes(found)
-    if data["sample"]:
-        _out.print("SAMPLE DATA: drawn pictures; these scores say nothing about a model.")
-    elif not data["complete"]:
-        _out.print("INCOMPLETE DATA: parts of the published set were left out; do not compare with published scores.")
+    _out.print("Rules: " + ", ".join(f"{name} is {rule}" for name, rule in one.found.rules.items()) + ".", markup=False)
+    by_reason = defaultdict(list)
+    for (rule, metric), why in one.found.skipped.items():
+        by_reason[metric, why].append(rule)
+    for (metric, why), rules in by_reason.items():
+        _out.print(f"Not compared: {metric} ({', '.join(rules)}) {why}.", markup=False)
 
 
 def _table(metric: str, comparisons: Sequence[Comparison]) -> Table:
@@ -90,43 +112,64 @@ def _table(metric: str, comparisons: Sequence[Comparison]) -> Table:
     return table
 
 
-def _print_notes(found: ComparedRuns) -> None:
-    _out.print("Rules: " + ", ".join(f"{name} is {rule}" for name, rule in found.rules.items()) + ".", markup=False)
-    if any(one.result.test == SIGN_FLIP for one in found.comparisons):
+def _print_family(tests: Sequence[Comparison]) -> None:
+    if any(one.result.test == SIGN_FLIP for one in tests):
         _out.print(
             f"{SIGN_FLIP}: the models' values of whole units are exchanged; all ways or {DRAWS} drawn with seed {SEED}."
         )
-    if found.comparisons:
+    if tests:
         _out.print(
-            f"p, Holm: corrected for all {len(found.comparisons)} tests of this call.\n"
+            f"p, Holm: corrected for all {len(tests)} tests of this call.\n"
             f"detectable difference: the smallest true one found with {POWER:.0%} power at a level of {ALPHA:.0%}, "
             f"given how often these runs differ."
         )
-    by_reason = defaultdict(list)
-    for (rule, metric), why in found.skipped.items():
-        by_reason[metric, why].append(rule)
-    for (metric, why), rules in by_reason.items():
-        _out.print(f"Not compared: {metric} ({', '.join(rules)}) {why}.", markup=False)
 
 
-def _as_dict(names: Mapping[str, Path], found: ComparedRuns) -> dict[str, Any]:
-    return {
-        "runs": {name: str(path) for name, path in names.items()},
-        "rules": dict(found.rules),
+def _print_state_of_data(data: Mapping[str, Mapping[str, Any]]) -> None:
+    drawn = [name for name, facts in data.items() if facts["sample"]]
+    cut = [name for name, facts in data.items() if not (facts["sample"] or facts["complete"])]
+    if drawn:
+        _out.print(f"SAMPLE DATA ({', '.join(drawn)}): drawn pictures; these scores say nothing about a model.")
+    if cut:
+        _out.print(
+            f"INCOMPLETE DATA ({', '.join(cut)}): parts of the published set were left out; do not compare with "
+            f"published scores."
+        )
+
+
+def _as_dict(
+    labels: Mapping[str, Path], task: str | None, found: Mapping[str, ComparedTask], causes: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return one object; of a single named task its parts stand at the top."""
+    common = {
+        "medtasks": __version__,
+        "runs": {label: str(path) for label, path in labels.items()},
         "settings": {"alpha": ALPHA, "power": POWER, "draws": DRAWS, "seed": SEED},
+    }
+    if task is not None:
+        return {"task": task, **common, **_task_as_dict(found[task])}
+    tasks = {name: _task_as_dict(one) for name, one in found.items()}
+    return {**common, "tasks": tasks, "tasks_not_compared": dict(causes)}
+
+
+def _task_as_dict(one: ComparedTask) -> dict[str, Any]:
+    found = one.found
+    return {
+        "data": dict(one.data),
+        "rules": dict(found.rules),
         "documents": [
             {"first": first, "second": second, **asdict(overlap)} for (first, second), overlap in found.overlaps.items()
         ],
         "comparisons": [
             {
-                "first_run": one.first,
-                "second_run": one.second,
-                "rule": one.rule,
-                "metric": one.metric,
-                **{name: _finite(value) for name, value in asdict(one.result).items()},
-                "p_holm": one.holm,
+                "first_run": test.first,
+                "second_run": test.second,
+                "rule": test.rule,
+                "metric": test.metric,
+                **{name: _finite(value) for name, value in asdict(test.result).items()},
+                "p_holm": test.holm,
             }
-            for one in found.comparisons
+            for test in found.comparisons
         ],
         "not_compared": [{"rule": rule, "metric": metric, "why": why} for (rule, metric), why in found.skipped.items()],
     }

@@ -28,7 +28,7 @@ def demo(
     ] = None,
     device: Annotated[str, typer.Option(help="Torch device of the model.")] = "cpu",
 ) -> None:
-    """Run MediConfusion's three automatic modes on drawn pictures with a tiny random model."""
+    """Run MediConfusion's three automatic modes on drawn pictures with a tiny random model, and report on them."""
     folder = (output or Path(tempfile.mkdtemp(prefix="medtasks-demo-"))).absolute()
     home, results = folder / "home", folder / "results"
     write_sample_home(home)
@@ -40,9 +40,11 @@ def demo(
     _run(arguments, home, folder / "lmms_eval.log", known=_result_files(results))
     new = _result_files(results)
     _show(json.loads(new[-1].read_text()))
+    page = _report(results, home)
     _out.print(
         "Drawn pictures and a random model: these scores say nothing about medicine.\n"
-        f"Results: {new[-1]}\nReplies: {new[-1].parent}\nLog:     {folder / 'lmms_eval.log'}",
+        f"Results: {new[-1]}\nReplies: {new[-1].parent}\nLog:     {folder / 'lmms_eval.log'}\n"
+        f"Report:  {page} (open it in a browser)",
         markup=False,
     )
 
@@ -61,6 +63,19 @@ def _run(arguments: list[str], home: Path, log: Path, known: list[Path]) -> None
     if code or len(_result_files(results)) <= len(known):
         tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
         raise MedTasksError(f"the harness produced no results (exit code {code}); the end of {log}:\n{tail}")
+
+
+def _report(results: Path, home: Path) -> Path:
+    """Write the report in a process of its own, which has the drawn sample as its data folder."""
+    page = results / "report.html"
+    command = [sys.executable, "-m", "medtasks.cli.main", "report", str(results), "--html", str(page)]
+    with _out.status("Writing the report ..."):
+        made = subprocess.run(
+            command, env={**os.environ, HOME_VARIABLE: str(home)}, capture_output=True, text=True, check=False
+        )
+    if made.returncode:
+        raise MedTasksError(f"the report could not be written: {made.stderr.strip()}")
+    return page
 
 
 def _show(results: dict[str, Any]) -> None:

@@ -7,7 +7,21 @@ from rich.console import Console
 from rich.markup import escape
 
 from medtasks import __version__
-from medtasks.cli import compare, data, demo, metrics, parse, run, score, select, tasks, weights
+from medtasks.cli import (
+    compare,
+    data,
+    demo,
+    doctor,
+    duplicates,
+    metrics,
+    parse,
+    report,
+    run,
+    score,
+    select,
+    tasks,
+    weights,
+)
 from medtasks.errors import MedTasksError
 
 _INTERRUPTED = 130
@@ -15,16 +29,19 @@ app = typer.Typer(
     help="Medical vision-language benchmarks for lmms-eval.", no_args_is_help=True, pretty_exceptions_enable=False
 )
 data.app.command("select")(select.select)
+data.app.command("duplicates")(duplicates.duplicates)
 app.add_typer(data.app, name="data")
 app.command("tasks")(tasks.list_tasks)
 app.command("path")(tasks.show_path)
 app.command("run", context_settings=run.PASSES_ON)(run.run)
 app.command("score")(score.score)
+app.command("report")(report.report)
 app.command("compare")(compare.compare)
 app.command("metrics")(metrics.metrics)
 app.add_typer(weights.app, name="weights")
 app.command("parse")(parse.parse)
 app.command("demo")(demo.demo)
+app.command("doctor")(doctor.doctor)
 
 
 def _version(value: bool) -> None:

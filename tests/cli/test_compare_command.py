@@ -7,6 +7,7 @@ import pytest
 from medtasks.data.store import load_documents
 
 from .. import tiny_multimedeval
+from ..made_up_runs import write_run
 
 
 @pytest.fixture
@@ -105,3 +106,21 @@ def test_credentialed_runs_show_no_document(medtasks, tmp_path):
         for column in ("doc_id", "image_id", "patient_id", "report"):
             value = str(document.get(column) or "")
             assert len(value) < 3 or value not in shown
+
+
+def test_folders_of_runs_need_no_task(medtasks, fails, sample, tmp_path):
+    first = write_run(tmp_path / "first", ("mediconfusion",), 0.9, 1)
+    second = write_run(tmp_path / "second", ("mediconfusion", "sides"), 0.5, 2)
+    ran = medtasks("compare", first, second, "--json", tmp_path / "found.json")
+    assert (ran.code, ran.err) == (0, "")
+    assert "\nmediconfusion\n" in ran.out
+    assert "32 of 32 documents answered in both are compared" in ran.out
+    assert "SAMPLE DATA (mediconfusion)" in ran.out.splitlines()[-1]
+    found = json.loads((tmp_path / "found.json").read_text(), parse_constant=pytest.fail)
+    assert list(found["tasks"]) == ["mediconfusion"]
+    named = medtasks("compare", "mediconfusion", first, second, "--json", tmp_path / "named.json")
+    assert named.code == 0
+    alone = json.loads((tmp_path / "named.json").read_text())
+    assert alone["comparisons"] == found["tasks"]["mediconfusion"]["comparisons"]
+    fails(["compare", tmp_path / "nowhere", second], f"there is no {tmp_path / 'nowhere'}")
+    fails(["compare", "mediconfusio", first, second], "unknown task 'mediconfusio'; did you mean 'mediconfusion'?")

@@ -1,0 +1,78 @@
+"""``medtasks report``: a run as one file that a reviewer can open."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from medtasks.errors import MedTasksError, RepliesError
+
+_out = Console(soft_wrap=True, highlight=False)
+_PAGE = "report.html"
+
+
+def report(
+    run: Annotated[
+        Path, typer.Argument(help="Folder of a run (its --output_path), or with --task a file of recorded replies.")
+    ],
+    html: Annotated[
+        Path | None, typer.Option(help=f"The page; default: {_PAGE} in the run's folder, beside a file of replies.")
+    ] = None,
+    task: Annotated[str | None, typer.Option(help="RUN holds recorded replies to this task of ours.")] = None,
+    model: Annotated[str | None, typer.Option(help="Of a folder with runs of several models, this one.")] = None,
+    against: Annotated[
+        list[Path] | None, typer.Option(help="Compare with another run: its folder, or a file of replies; repeatable.")
+    ] = None,
+    markdown: Annotated[Path | None, typer.Option(help="Also write the tables as Markdown.")] = None,
+    latex: Annotated[Path | None, typer.Option(help="Also write the tables as LaTeX (booktabs).")] = None,
+    figures: Annotated[Path | None, typer.Option(help="Also write the figures into this folder, SVG and PNG.")] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Also write everything as JSON.")] = None,
+) -> None:
+    """Write a self-contained page: scores with intervals, published results, why replies are invalid, every reply.
+
+    The page needs no server and no network. Of credentialed data it holds scores and hashed ids only.
+    """
+    from medtasks.report.as_json import report_as_dict
+    from medtasks.report.collecting import collect_replies, collect_run
+    from medtasks.report.figures import figures as drawn
+    from medtasks.report.figures import write_figures
+    from medtasks.report.page import write_page
+    from medtasks.report.run_folder import read_run
+    from medtasks.report.tables import latex as latex_tables
+    from medtasks.report.tables import markdown as markdown_tables
+    from medtasks.run_comparison import Source, compare_with
+
+    if not run.exists():
+        raise RepliesError(f"there is no {run}; give the folder that was named with --output_path")
+    if task is None and run.is_file():
+        raise RepliesError(f"{run} is a file; give the folder of the run, or say with --task which task it answers")
+    with _out.status("Collecting ..."):
+        found = collect_run(read_run(run, model)) if task is None else collect_replies(task, [run])
+        if against:
+            found = replace(found, comparisons=compare_with(Source(run, model), against, task))
+    page = html or (run if run.is_dir() else run.parent) / _PAGE
+    with _out.status("Writing ..."):
+        write_page(found, page, drawn(found))
+        if figures:
+            write_figures(found, figures)
+    _write(markdown, lambda: markdown_tables(found))
+    _write(latex, lambda: latex_tables(found))
+    _write(json_file, lambda: json.dumps(report_as_dict(found), indent=2) + "\n")
+    for name, why in found.missing.items():
+        _out.print(f"missing: {name}: {why}", markup=False)
+    for note in found.notes:
+        _out.print(f"note: {note}", markup=False)
+    _out.print(f"report: {page} ({page.stat().st_size / 1e6:.1f} MB)", markup=False)
+
+
+def _write(path: Path | None, text: Callable[[], str]) -> None:
+    if path is None:
+        return
+    try:
+        path.write_text(text(), encoding="utf-8")
+    except OSError as error:
+        raise MedTasksError(f"cannot write {path}: {error.strerror or error}") from error

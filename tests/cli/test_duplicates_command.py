@@ -1,0 +1,209 @@
+"""``medtasks data duplicates`` as a user sees it: what it prints, writes and returns, and what it keeps to itself."""
+
+import json
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from medtasks.data.benchmark_pictures import dataset_pictures
+from medtasks.hooks.withheld import hidden_id
+
+from ..picture_sets import jpeg_bytes, prepare_pairs, prepare_set, texture, write_folder
+
+CANARY = "zyzzyva"
+
+
+@pytest.fixture
+def bench(tmp_path, monkeypatch):
+    """A set of five questions with one copy inside, and a folder with copies of two of its pictures."""
+    monkeypatch.chdir(tmp_path)
+    pictures = [jpeg_bytes(texture(1), 90), texture(2), texture(3), texture(4), jpeg_bytes(texture(4), 70)]
+    prepare_set("bench", [{"doc_id": f"q{number}", "pictures": [one]} for number, one in enumerate(pictures)])
+    copies = {"deep/copy.jpg": pictures[0], "small.jpg": texture(2).resize((60, 50)), "else.png": texture(8)}
+    return write_folder(tmp_path / "training", {**copies, "cut.jpg": pictures[0][:-700], "notes.txt": b"x"})
+
+
+def test_what_is_printed(medtasks, bench):
+    ran = medtasks("data", "duplicates", "bench", "--against", bench)
+
+    assert (ran.code, ran.err) == (0, "")
+    lines = [" ".join(line.replace("│", " ").split()) for line in ran.out.splitlines()]
+    for line in (
+        "bench: 5 questions on 5 distinct pictures",
+        f"Compared with 3 files of {bench}, 3 distinct pictures",
+        "same file 1 1 (20.0 %)",
+        "same pixels 0 0 (0.0 %)",
+        "looks the same 1 1 (20.0 %)",
+        "any of these 2 2 (40.0 %)",
+        "solved example 0 0 0 0 (0.0 %)",
+        "different image ids 0 0 1 2 (40.0 %)",
+        "Within the benchmark they make 1 group, the largest of 2 distinct pictures.",
+        "For none of this to remain, leave out 3 questions (60.0 %), pairs as a whole; --list writes their ids.",
+        "Page: bench_duplicates.html",
+    ):
+        assert line in lines, ran.out
+    assert f"Not compared of {bench}: 1 damaged file (cut.jpg: image file is truncated" in ran.out
+    assert "1 other file." in ran.out
+    assert "--turned" in ran.out
+
+
+def test_nothing_found_is_said(medtasks, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    prepare_set("clean", [{"doc_id": "q1", "pictures": [texture(1)]}])
+    folder = write_folder(tmp_path / "training", {"x.png": texture(2)})
+    ran = medtasks("data", "duplicates", "clean", "--against", folder, "--fail-on-found", "--list", "out.txt")
+
+    assert ran.code == 0
+    assert "No picture of clean was found there." in ran.out
+    assert "Within clean no picture is there twice." in ran.out
+    assert "leave out" not in ran.out
+    assert Path("out.txt").read_text() == ""
+    assert "No picture of" in Path("clean_duplicates.html").read_text()
+
+
+def test_the_json_holds_all_and_the_list_the_ids(medtasks, bench):
+    ran = medtasks(
+        *("data", "duplicates", "bench", "--against", bench, "--turned", "--html", "p.html"),
+        *("--json", "f.json", "--list", "l.txt"),
+    )
+    found = json.loads(Path("f.json").read_text())
+
+    assert ran.code == 0
+    assert Path("l.txt").read_text().split() == found["left_out"] == ["q0", "q1", "q4"]
+    assert found["settings"]["distance"] == 40
+    assert found["settings"]["turned"] is True
+    assert found["data"]["fingerprint"]
+    copy, small = found["against"]["findings"]
+    assert (copy["kind"], copy["first"]["questions"], copy["second"]["picture"]) == (
+        "same file",
+        ["q0"],
+        "deep/copy.jpg",
+    )
+    assert (small["kind"], small["first"]["questions"], small["second"]["size"]) == ("looks the same", ["q1"], [60, 50])
+    assert small["likeness"] >= found["settings"]["likeness"]
+    assert found["against"]["unreadable"] == 1
+    assert list(found["against"]["unreadable_files"]) == ["cut.jpg"]
+    (twice,) = found["within"]
+    assert twice["concern"] == "different image ids"
+    assert twice["first"]["questions"] + twice["second"]["questions"] == ["q3", "q4"]
+    assert Path("p.html").is_file()
+    assert not Path("bench_duplicates.html").exists()
+
+
+def test_finding_something_is_an_error_only_when_asked(fails, bench):
+    fails(["data", "duplicates", "bench", "--fail-on-found"], "1 duplicate found in 'bench'", "bench_duplicates.html")
+
+
+def test_distance_zero_finds_exact_copies_only_of_equal_hashes(medtasks, bench):
+    medtasks("data", "duplicates", "bench", "--against", bench, "--distance", "0", "--json", "f.json")
+    kinds = [one["kind"] for one in json.loads(Path("f.json").read_text())["against"]["findings"]]
+
+    assert kinds[0] == "same file"
+    assert medtasks("data", "duplicates", "bench", "--distance", "65").code == 2
+    assert medtasks("data", "duplicates", "bench", "--distance", "-1").code == 2
+
+
+def test_the_command_starts_without_numpy_and_still_knows_the_search():
+    import inspect
+
+    from medtasks.cli import duplicates
+    from medtasks.data.duplicates import Kind
+    from medtasks.data.perceptual_hash import DISTANCE
+
+    assert inspect.signature(duplicates.duplicates).parameters["distance"].default == DISTANCE
+    assert list(duplicates._KINDS) == [str(kind) for kind in Kind]
+
+
+def test_what_cannot_be_done_is_one_sentence(fails, bench, tmp_path):
+    fails(["data", "duplicates", "benhc"], "benhc")
+    fails(["data", "duplicates", "bench", "--against", "bench"], "leave out --against")
+    fails(["data", "duplicates", "bench", "--against", "nowhere"], "nowhere is neither a folder nor a prepared dataset")
+    fails(["data", "duplicates", "bench", "--html", tmp_path / "no" / "p.html"], "cannot write the page", "--html")
+    fails(["data", "duplicates", "bench", "--json", tmp_path / "no" / "f.json"], "cannot write", "f.json")
+    fails(["data", "duplicates", "multimedeval_slake"], "medtasks data prepare multimedeval_slake")
+
+
+def test_a_set_against_another_set(medtasks, bench):
+    prepare_set("second", [{"doc_id": "r1", "pictures": [texture(3)]}])
+    medtasks("data", "duplicates", "bench", "--against", "second", "--json", "f.json")
+    (finding,) = json.loads(Path("f.json").read_text())["against"]["findings"]
+
+    assert finding["first"]["questions"] == ["q2"]
+    assert finding["second"]["questions"] == ["r1"]
+
+
+def test_sample_data_are_said_to_be(medtasks, sample, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    ran = medtasks("data", "duplicates", "mediconfusion")
+
+    assert "SAMPLE DATA: drawn pictures." in ran.out
+    assert "Sample data: drawn pictures" in Path("mediconfusion_duplicates.html").read_text()
+
+
+@pytest.fixture
+def secret(tmp_path, monkeypatch):
+    """A credentialed set, whose every name holds the canary, and a folder with copies of its pictures likewise."""
+    monkeypatch.chdir(tmp_path)
+    rows = [
+        {"doc_id": f"{CANARY}-{number}", "pictures": [picture], "image_id": f"{CANARY}_i{number}", "patient_id": CANARY}
+        for number, picture in enumerate([texture(1), texture(2), texture(2), Image.new("L", (30, 30), 7)])
+    ]
+    prepare_set("secret", rows, [{**rows[0], "doc_id": f"{CANARY} example"}], access="credentialed")
+    copies = {f"{CANARY}/{CANARY}.png": texture(1), f"{CANARY}.jpg": jpeg_bytes(texture(2), 80)}
+    return write_folder(
+        tmp_path / f"training_{CANARY}", {**copies, f"cut_{CANARY}.png": b"x", f"no_{CANARY}.txt": b"x"}
+    )
+
+
+def written(tmp_path, *but):
+    """All files below the test's folder and the data folder's cache, but the set and the training folder themselves."""
+    return {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file() and path.name not in but}
+
+
+def test_of_credentialed_data_nothing_is_shown(medtasks, secret, tmp_path):
+    ran = medtasks(
+        "data", "duplicates", "secret", "--against", secret, "--json", "f.json", "--list", "l.txt", "--turned"
+    )
+    files = written(tmp_path)
+    found = json.loads(files["f.json"])
+
+    assert ran.code == 0
+    assert sorted(files) == ["f.json", "l.txt", "secret_duplicates.html"]
+    assert CANARY not in ran.out + ran.err
+    assert [name for name, content in files.items() if CANARY.encode() in content] == []
+    stored = [file.stem for picture in dataset_pictures("secret").pictures for file in picture.files]
+    assert [stem for stem in stored for content in files.values() if stem.encode() in content] == []
+    assert b"data:image" not in files["secret_duplicates.html"]
+    assert "Credentialed data" in ran.out
+    assert [one["concern"] for one in found["within"]] == ["solved example", "different image ids"]
+    assert [one["kind"] for one in found["against"]["findings"]] == ["same pixels", "looks the same"]
+    assert found["within"][0]["first"]["questions"] == [hidden_id("doc", f"{CANARY}-0")]
+    assert found["within"][0]["first"]["picture"] == hidden_id("image", f"{CANARY}_i0")
+    assert found["left_out"] == [hidden_id("doc", f"{CANARY}-{number}") for number in range(3)]
+    assert files["l.txt"].decode().split() == found["left_out"]
+    assert found["against"]["unreadable"] == 1
+    assert found["against"]["unreadable_files"] == {}
+
+
+def test_the_user_may_have_it_shown(medtasks, secret, tmp_path, monkeypatch):
+    monkeypatch.setenv("MEDTASKS_LOG_TEXT", "secret")
+    ran = medtasks("data", "duplicates", "secret", "--against", secret, "--list", "l.txt")
+    files = written(tmp_path)
+
+    assert CANARY in ran.out
+    assert CANARY.encode() in files["l.txt"]
+    assert b"data:image/jpeg" in files["secret_duplicates.html"]
+
+
+def test_a_credentialed_set_on_the_other_side_is_not_shown_either(medtasks, secret, tmp_path):
+    prepare_pairs("open", {"p1": (texture(1), texture(5))})
+    ran = medtasks("data", "duplicates", "open", "--against", "secret", "--json", "f.json")
+    files = written(tmp_path)
+    (finding,) = json.loads(files["f.json"])["against"]["findings"]
+
+    assert CANARY not in ran.out + ran.err
+    assert [name for name, content in files.items() if CANARY.encode() in content] == []
+    assert finding["first"]["questions"] == ["p1/1"]
+    assert finding["second"]["questions"] == [hidden_id("doc", f"{CANARY}-0")]
+    assert files["open_duplicates.html"].count(b"data:image/jpeg") == 1

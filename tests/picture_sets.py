@@ -1,0 +1,130 @@
+"""Small prepared datasets of drawn pictures, and copies of these pictures as they are found in training sets."""
+
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from medtasks.data.image_store import ImageStore
+from medtasks.data.manifest import Manifest
+from medtasks.data.schema import CHOICE, PAIRED_CHOICE
+from medtasks.data.store import publish, work_folder
+
+
+def texture(seed: int, size: tuple[int, int] = (120, 100)) -> Image.Image:
+    """A grey cloud that resembles no other seed's; width and height."""
+    draw = np.random.default_rng(seed)
+    width, height = size
+    frequency = np.hypot(np.fft.fftfreq(height)[:, None], np.fft.rfftfreq(width)[None])
+    frequency[0, 0] = np.inf
+    noise = draw.standard_normal((2, *frequency.shape))
+    cloud = np.fft.irfft2((noise[0] + 1j * noise[1]) / frequency**1.3, s=(height, width))
+    return Image.fromarray(np.clip(cloud / cloud.std() * 45 + 120, 0, 255).astype(np.uint8))
+
+
+def jpeg(picture: Image.Image, quality: int) -> Image.Image:
+    """The picture after compression."""
+    return Image.open(io.BytesIO(jpeg_bytes(picture, quality)))
+
+
+def jpeg_bytes(picture: Image.Image, quality: int) -> bytes:
+    buffer = io.BytesIO()
+    picture.save(buffer, "JPEG", quality=quality)
+    return buffer.getvalue()
+
+
+def prepare_set(
+    name: str,
+    rows: Sequence[Mapping[str, object]],
+    examples: Sequence[Mapping[str, object]] = (),
+    access: str = "public",
+) -> None:
+    """Prepare questions with options under ``MEDTASKS_HOME``.
+
+    Args:
+        name: The dataset.
+        rows: ``doc_id`` and ``pictures`` each: images, stored by their pixels, bytes, stored as they are, or paths of
+            volumes; and perhaps ``image_id`` and ``patient_id``.
+        examples: Solved examples likewise.
+        access: Who may read it.
+    """
+    with work_folder(name) as work:
+        images = ImageStore(work)
+        splits = [[_document(name, row, images) for row in part] for part in (rows, examples)]
+        publish(work, _manifest(name, len(rows), access), splits[0], CHOICE, splits[1])
+
+
+def _document(name: str, row: Mapping[str, object], images: ImageStore) -> dict[str, object]:
+    pictures = row["pictures"]
+    assert isinstance(pictures, list)
+    adding = {bytes: images.add_bytes, Image.Image: images.add_pixels, Path: images.add_volume}
+    stored = [next(add for kind, add in adding.items() if isinstance(one, kind))(one) for one in pictures]
+    return {
+        "dataset": name,
+        "subject": None,
+        "context": None,
+        "question": "Is there an effusion?",
+        "options": ["yes", "no"],
+        "answer": "A",
+        "image_id": stored[0].image_id if stored else None,
+        "patient_id": None,
+        **{column: value for column, value in row.items() if column != "pictures"},
+        "image_files": [one.file for one in stored],
+        "image_sha256": [one.sha256 for one in stored],
+    }
+
+
+def prepare_pairs(name: str, pairs: Mapping[str, tuple[Image.Image, Image.Image]], access: str = "public") -> None:
+    """Prepare pairs of pictures under ``MEDTASKS_HOME``, each picture a file of its own, as MediConfusion has them."""
+    with work_folder(name) as work:
+        (work / "images").mkdir()
+        documents = []
+        for pair, pictures in pairs.items():
+            for position, picture in enumerate(pictures, 1):
+                file = f"images/{pair}_{position}.png"
+                picture.save(work / file)
+                documents.append(
+                    {
+                        "doc_id": f"{pair}/{position}",
+                        "dataset": name,
+                        "pair_id": pair,
+                        "position": position,
+                        "image_id": f"{pair}_{position}",
+                        "image_file": file,
+                        "image_sha256": "0",
+                        "question": "Which is it?",
+                        "options": ["left", "right"],
+                        "answer": "AB"[position - 1],
+                        "categories": ["cerebral"],
+                    }
+                )
+        publish(work, _manifest(name, len(documents), access), documents, PAIRED_CHOICE)
+
+
+def write_folder(folder: Path, pictures: Mapping[str, Image.Image | bytes]) -> Path:
+    """Write pictures by path below a folder."""
+    for name, picture in pictures.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if isinstance(picture, bytes):
+            path.write_bytes(picture)
+        else:
+            picture.save(path)
+    return folder
+
+
+def _manifest(name: str, rows: int, access: str) -> Manifest:
+    return Manifest(
+        name=name,
+        source="drawn",
+        revision="local",
+        access=access,
+        sample=False,
+        complete=True,
+        rows=rows,
+        images=rows,
+        text_sha256="0",
+        pixels_sha256="0",
+    )
