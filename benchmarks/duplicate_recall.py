@@ -22,8 +22,8 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFilter, ImageOps
 from scipy import ndimage
 
-from medtasks.data import perceptual_hash as ph
 from medtasks.data import phantoms
+from medtasks.data.duplicates import perceptual_hash as ph
 
 SIZE, TINY = 224, 28
 COPIED = 40  # pictures of each kind that are copied

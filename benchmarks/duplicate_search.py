@@ -18,9 +18,9 @@ import numpy as np
 from imagehash import ImageHash
 from PIL import Image
 
+from medtasks.data.duplicates.perceptual_hash import BITS, DISTANCE, close_pairs
+from medtasks.data.duplicates.picture_hashes import hash_pictures
 from medtasks.data.home import HOME_VARIABLE
-from medtasks.data.perceptual_hash import BITS, DISTANCE, close_pairs
-from medtasks.data.picture_hashes import hash_pictures
 
 SMALLEST_RATIO = 300.0
 PICTURES, WIDTH = 400, 512

@@ -10,7 +10,7 @@ from medtasks.data.provenance_of import provenance
 from medtasks.errors import MedTasksError, RepliesError
 from medtasks.replies import read_replies
 from medtasks.report.contents import ComparedScore, RunComparison
-from medtasks.report.run_folder import read_run
+from medtasks.report.reading.run_folder import read_run
 from medtasks.sanity.documents import task_documents
 from medtasks.sanity.variants import variant_of
 from medtasks.stats.paired import holm

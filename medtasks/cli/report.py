@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 
 from medtasks.errors import MedTasksError, RepliesError
+from medtasks.report.contents import RunReport
 
 _out = Console(soft_wrap=True, highlight=False)
 _PAGE = "report.html"
@@ -37,13 +38,13 @@ def report(
     The page needs no server and no network. Of credentialed data it holds scores and hashed ids only.
     """
     from medtasks.report.as_json import report_as_dict
-    from medtasks.report.collecting import collect_replies, collect_run
-    from medtasks.report.figures import figures as drawn
-    from medtasks.report.figures import write_figures
-    from medtasks.report.page import write_page
-    from medtasks.report.run_folder import read_run
-    from medtasks.report.tables import latex as latex_tables
-    from medtasks.report.tables import markdown as markdown_tables
+    from medtasks.report.figures.drawing import figures as drawn
+    from medtasks.report.figures.drawing import write_figures
+    from medtasks.report.page.writing import write_page
+    from medtasks.report.reading.collecting import collect_replies, collect_run
+    from medtasks.report.reading.run_folder import read_run
+    from medtasks.report.tables.writing import latex as latex_tables
+    from medtasks.report.tables.writing import markdown as markdown_tables
     from medtasks.run_comparison import Source, compare_with
 
     if not run.exists():
@@ -62,11 +63,21 @@ def report(
     _write(markdown, lambda: markdown_tables(found))
     _write(latex, lambda: latex_tables(found))
     _write(json_file, lambda: json.dumps(report_as_dict(found), indent=2) + "\n")
+    _print_what_is_missing(found)
+    _out.print(f"report: {page} ({page.stat().st_size / 1e6:.1f} MB)", markup=False)
+
+
+def _print_what_is_missing(found: RunReport) -> None:
     for name, why in found.missing.items():
         _out.print(f"missing: {name}: {why}", markup=False)
+    lacking: dict[str, list[str]] = {}
+    for section in found.tasks:
+        for sentence in section.missing:
+            lacking.setdefault(sentence, []).append(section.name)
+    for sentence, names in lacking.items():
+        _out.print(f"note: {', '.join(names)}: {sentence}", markup=False)
     for note in found.notes:
         _out.print(f"note: {note}", markup=False)
-    _out.print(f"report: {page} ({page.stat().st_size / 1e6:.1f} MB)", markup=False)
 
 
 def _write(path: Path | None, text: Callable[[], str]) -> None:

@@ -28,8 +28,13 @@ def harness(monkeypatch):
     """Play the harness: write these results, or none, and return this exit code."""
     seen = {}
 
-    def run(results, code=0):
-        def play(command, env, stdout, **options):
+    def run(results, code=0, report_code=0):
+        def play(command, env, stdout=None, **options):
+            if "report" in command:
+                assert env["MEDTASKS_HOME"] == seen["home"]
+                seen.update(reported=command[command.index("report") + 1])
+                Path(command[command.index("--html") + 1]).write_text("page")
+                return subprocess.CompletedProcess(command, report_code, stderr="medtasks: no page\n")
             seen.update(command=command, home=env["MEDTASKS_HOME"])
             stdout.write("\n".join(f"line {number}" for number in range(40)))
             stdout.flush()
@@ -57,6 +62,13 @@ def test_demo(medtasks, harness, tmp_path):
     assert [cell.strip() for cell in rows["incomplete_pairs"]] == ["0", ""]
     assert f"MEDTASKS_HOME={tmp_path / 'out/home'} lmms_eval --model medtasks_tiny --tasks mediconfusion," in ran.out
     assert str(tmp_path / "out/results/20260101_results.json") in ran.out
+    assert seen["reported"] == str(tmp_path / "out/results")
+    assert f"Report:  {tmp_path / 'out/results/report.html'} (open it in a browser)" in ran.out
+
+
+def test_no_report(fails, harness, tmp_path):
+    harness(RESULTS, report_code=1)
+    fails(["demo", "--output", tmp_path / "out"], "the report could not be written: medtasks: no page")
 
 
 @pytest.mark.parametrize(("results", "code"), [(None, 0), (None, 1), (RESULTS, 1)])

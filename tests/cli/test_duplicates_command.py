@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from medtasks.data.benchmark_pictures import dataset_pictures
+from medtasks.data.duplicates.benchmark_pictures import dataset_pictures
 from medtasks.hooks.withheld import hidden_id
 
 from ..picture_sets import jpeg_bytes, prepare_pairs, prepare_set, texture, write_folder
@@ -108,8 +108,8 @@ def test_the_command_starts_without_numpy_and_still_knows_the_search():
     import inspect
 
     from medtasks.cli import duplicates
-    from medtasks.data.duplicates import Kind
-    from medtasks.data.perceptual_hash import DISTANCE
+    from medtasks.data.duplicates.finding import Kind
+    from medtasks.data.duplicates.perceptual_hash import DISTANCE
 
     assert inspect.signature(duplicates.duplicates).parameters["distance"].default == DISTANCE
     assert list(duplicates._KINDS) == [str(kind) for kind in Kind]

@@ -63,6 +63,15 @@ def test_another_run_beside_it(medtasks, recorded, tmp_path):
     assert [one["difference"] for one in comparison["scores"]] == [one["difference"] for one in compared]
 
 
+def test_what_is_missing_is_printed_once(medtasks, recorded, tmp_path):
+    for samples in recorded.glob("*.jsonl"):
+        samples.unlink()
+    ran = medtasks("report", recorded)
+    assert (ran.code, ran.err) == (0, "")
+    (note,) = [line for line in ran.out.splitlines() if "--log_samples" in line]
+    assert note.startswith("note: mediconfusion: ")
+
+
 def test_what_cannot_be_reported(medtasks, fails, recorded, tmp_path):
     (tmp_path / "empty").mkdir()
     fails(["report", tmp_path / "nowhere"], f"there is no {tmp_path / 'nowhere'}")

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from medtasks.report.as_json import report_as_dict
-from medtasks.report.collecting import collect_run
-from medtasks.report.run_folder import read_run
+from medtasks.report.reading.collecting import collect_run
+from medtasks.report.reading.run_folder import read_run
 
 from .test_canary import CANARY, DOCUMENTS, TASKS, Evaluate, evaluate, planted_home
 

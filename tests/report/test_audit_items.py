@@ -15,10 +15,10 @@ from medtasks.data.store import load_documents
 from medtasks.hooks.withheld import hidden_id
 from medtasks.replies import RecordedReply
 from medtasks.report.as_json import report_as_dict
-from medtasks.report.collecting import collect_replies, collect_run
 from medtasks.report.contents import Item, TaskReport
-from medtasks.report.read_answers import NO_OPTION
-from medtasks.report.run_folder import read_run
+from medtasks.report.reading.collecting import collect_replies, collect_run
+from medtasks.report.reading.read_answers import NO_OPTION
+from medtasks.report.reading.run_folder import read_run
 from medtasks.sanity.documents import task_documents
 from medtasks.task_files import task_file
 

@@ -17,11 +17,11 @@ from medtasks.metric_scoring import score_metrics
 from medtasks.metrics.pairs import TOTAL, standard_errors
 from medtasks.replies import RecordedReply
 from medtasks.report.as_json import report_as_dict
-from medtasks.report.collecting import collect_replies, collect_run
 from medtasks.report.contents import RuleReport, RunReport, TaskReport
-from medtasks.report.gains import main_metrics
-from medtasks.report.paired_scores import of_records
-from medtasks.report.run_folder import read_run
+from medtasks.report.reading.collecting import collect_replies, collect_run
+from medtasks.report.reading.gains import main_metrics
+from medtasks.report.reading.paired_scores import of_records
+from medtasks.report.reading.run_folder import read_run
 from medtasks.scoring import METRICS, score_replies
 from medtasks.stats.intervals import interval
 from medtasks.task_files import task_file

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from medtasks.data.benchmark_pictures import dataset_pictures, other_pictures
-from medtasks.data.duplicates import find_duplicates
-from medtasks.report import duplicates_page
-from medtasks.report.duplicates_contents import Names, Settings, counted, duplicates_as_dict
+from medtasks.data.duplicates.benchmark_pictures import dataset_pictures, other_pictures
+from medtasks.data.duplicates.finding import find_duplicates
+from medtasks.report.duplicates import page as duplicates_page
+from medtasks.report.duplicates.contents import Names, Settings, counted, duplicates_as_dict
 
 from ..picture_sets import jpeg_bytes, prepare_set, texture, write_folder
 

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from medtasks.errors import MedTasksError
-from medtasks.report.figure_style import LOOKS, RC_PARAMS, rule_looks
-from medtasks.report.figures import figures, write_figures
-from medtasks.report.outcome_figures import coverage_figure, pair_figure, reliability_figure
-from medtasks.report.score_figures import gain_figure, group_figures, summary_figure
+from medtasks.report.figures.drawing import figures, write_figures
+from medtasks.report.figures.outcome_figures import coverage_figure, pair_figure, reliability_figure
+from medtasks.report.figures.score_figures import gain_figure, group_figures, summary_figure
+from medtasks.report.figures.style import LOOKS, RC_PARAMS, rule_looks
 
 from . import small_reports
 from .small_reports import NAN, SECRET, full_report, nasty

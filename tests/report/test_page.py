@@ -11,10 +11,10 @@ from PIL import Image
 
 from medtasks import __version__
 from medtasks.errors import MedTasksError
-from medtasks.report import page, pictures
-from medtasks.report.page import write_page
-from medtasks.report.page_items import json_in_html, named_options
-from medtasks.report.page_words import REASONS
+from medtasks.report.page import pictures, writing
+from medtasks.report.page.items import json_in_html, named_options
+from medtasks.report.page.words import REASONS
+from medtasks.report.page.writing import write_page
 
 from . import made_up_report as made_up
 
@@ -275,7 +275,7 @@ def test_missing_and_broken_pictures_are_counted_and_named(tmp_path):
 
 def test_pictures_without_room_are_counted(tmp_path, monkeypatch):
     task = made_up.paired_task(tmp_path)
-    monkeypatch.setattr(page, "thumbnails", lambda files: pictures.thumbnails(files, budget=6000))
+    monkeypatch.setattr(writing, "thumbnails", lambda files: pictures.thumbnails(files, budget=6000))
     text = Structure(written(made_up.report_of(task), tmp_path)).text
     assert re.search(r"\d+ pictures of 12 left out to keep this file small; the others are 96 pixels at most", text)
 

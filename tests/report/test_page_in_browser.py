@@ -9,7 +9,7 @@ from urllib.parse import quote, urlencode
 
 import pytest
 
-from medtasks.report.page import write_page
+from medtasks.report.page.writing import write_page
 
 from . import made_up_report as made_up
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image, ImageFile
 
-from medtasks.report import pictures
-from medtasks.report.pictures import LEFT_OUT, SIDES, thumbnails
+from medtasks.report.page import pictures
+from medtasks.report.page.pictures import LEFT_OUT, SIDES, thumbnails
 
 
 def opened(thumbnail):

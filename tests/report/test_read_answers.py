@@ -2,7 +2,7 @@ import pytest
 
 from medtasks.replies import RecordedReply
 from medtasks.report.contents import ReadAnswer
-from medtasks.report.read_answers import as_logged, reader_of
+from medtasks.report.reading.read_answers import as_logged, reader_of
 from medtasks.task_files import task_file
 
 

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from medtasks.report.rule_scores import is_aggregated, is_computed, score
+from medtasks.report.reading.rule_scores import is_aggregated, is_computed, score
 from medtasks.task_files import task_file, task_files
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from medtasks.errors import MedTasksError, UnknownName
-from medtasks.report.run_folder import read_run
+from medtasks.report.reading.run_folder import read_run
 from medtasks.runs.manifest import RunManifest
 from medtasks.runs.process import RunProcess
 from medtasks.saved_replies import replies_folder

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from medtasks.errors import RepliesError
 from medtasks.hooks.withheld import hidden_id
 from medtasks.replies import RecordedReply
-from medtasks.report.sample_files import Samples, read_samples
+from medtasks.report.reading.sample_files import Samples, read_samples
 from medtasks.task_files import task_file
 
 DOCUMENTS = [{"doc_id": f"d{row}"} for row in range(3)]

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medtasks.report.latex_text import latex_text
-from medtasks.report.tables import latex, markdown
+from medtasks.report.tables.latex_text import latex_text
+from medtasks.report.tables.writing import latex, markdown
 
 from . import small_reports
 from .small_reports import NAN, SECRET, full_report, nasty

@@ -1,0 +1,1 @@
+"""The same and nearly the same pictures in a set and elsewhere."""

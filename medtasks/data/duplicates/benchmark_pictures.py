@@ -1,0 +1,216 @@
+"""The pictures of a prepared dataset and the questions that show them, and the pictures to compare them with."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from medtasks.data.duplicates.picture_files import FolderPictures, pictures_below
+from medtasks.data.duplicates.picture_hashes import PictureHash, hash_pictures
+from medtasks.data.mediconfusion import DEMONSTRATIONS
+from medtasks.data.path_of import known, prepared_folder
+from medtasks.data.privacy import is_private
+from medtasks.data.schema import DEMONSTRATIONS_SPLIT, image_digests
+from medtasks.data.store import load_documents
+from medtasks.data.volume_files import is_volume
+from medtasks.errors import MedTasksError, SourceError
+
+
+@dataclass(frozen=True)
+class Use:
+    """Where a picture is shown.
+
+    Attributes:
+        doc_id: The question; for a solved example without one, its file.
+        file: The picture's file.
+        example: It is a solved example of few-shot prompts and no question.
+        identity: Equal for uses that say themselves that they show the same: by image id and patient.
+        image_id: As the document has it.
+        patient_id: Likewise.
+        pair_id: Likewise.
+    """
+
+    doc_id: str
+    file: Path
+    example: bool
+    identity: tuple[str, str | None]
+    image_id: str | None = None
+    patient_id: str | None = None
+    pair_id: str | None = None
+
+
+@dataclass(frozen=True)
+class Picture:
+    """All files with the same pixels.
+
+    Attributes:
+        files: In order.
+        known: Hash of the first one.
+        file_digests: SHA-256 of the files' bytes.
+        uses: Where a dataset shows it; none for pictures of a folder.
+    """
+
+    files: tuple[Path, ...]
+    known: PictureHash
+    file_digests: frozenset[bytes]
+    uses: tuple[Use, ...] = ()
+
+    @property
+    def questions(self) -> tuple[str, ...]:
+        """Ids of the questions that show it."""
+        return tuple(dict.fromkeys(use.doc_id for use in self.uses if not use.example))
+
+    @property
+    def examples(self) -> tuple[str, ...]:
+        """Ids or files of the solved examples that show it."""
+        return tuple(dict.fromkeys(use.doc_id for use in self.uses if use.example))
+
+
+@dataclass(frozen=True)
+class DatasetPictures:
+    """What a dataset shows.
+
+    Attributes:
+        documents: Its questions, in order.
+        pictures: Its distinct pictures, in the order of the questions; those of solved examples last.
+        folders: Where the files lie.
+        volumes: How many distinct volumes it shows, which are not compared.
+    """
+
+    documents: Sequence[Mapping[str, Any]]
+    pictures: tuple[Picture, ...]
+    folders: tuple[Path, ...]
+    volumes: int
+
+
+@dataclass(frozen=True)
+class OtherPictures:
+    """What a dataset is compared with.
+
+    Attributes:
+        name: The folder or dataset as the user named it.
+        folder: What paths are shown below; None for a dataset, whose pictures are called by their questions.
+        pictures: Distinct pictures.
+        files: How many files were read.
+        unreadable: Why a file could not be read.
+        volumes: How many volumes were skipped.
+        closed: How many folders may not be read.
+        without_decoder: How many DICOM files nothing installed reads.
+        others: How many files are no pictures by their ending.
+        private: Its own pictures and names may not be shown.
+    """
+
+    name: str
+    folder: Path | None
+    pictures: tuple[Picture, ...]
+    files: int
+    unreadable: Mapping[Path, str]
+    volumes: int
+    closed: int = 0
+    without_decoder: int = 0
+    others: int = 0
+    private: bool = False
+
+
+def dataset_pictures(name: str) -> DatasetPictures:
+    """Hash all pictures of a prepared dataset.
+
+    Raises:
+        DatasetNotPrepared: The dataset is not under ``MEDTASKS_HOME``.
+        SourceError: Its documents are damaged, or a picture is missing or damaged.
+        MedTasksError: It has no pictures.
+    """
+    documents = load_documents(name)
+    uses: dict[Path, list[Use]] = defaultdict(list)
+    for document in documents:
+        _note(document, uses, example=False)
+    for document in load_documents(name, DEMONSTRATIONS_SPLIT):
+        _note(document, uses, example=True)
+    folders = sorted({prepared_folder(str(document["dataset"])) for document in documents})
+    for file in (file for folder in folders for file in pictures_below(folder / DEMONSTRATIONS).files):
+        uses[file].append(Use(file.name, file, True, (file.name, None)))
+    volumes = [file for file in uses if is_volume(file)]
+    files = [file for file in uses if not is_volume(file)]
+    if not files:
+        raise MedTasksError(f"the questions of '{name}' show no pictures{' but volumes' if volumes else ''}")
+    hashes, causes = hash_pictures(files)
+    for file, cause in causes.items():
+        place = "" if is_private(name) else f" ({file}: {cause})"
+        raise SourceError(
+            f"{len(causes)} of {len(files)} pictures of '{name}' cannot be read{place}; run 'medtasks data prepare "
+            f"{name}' again"
+        )
+    return DatasetPictures(documents, _grouped(files, hashes, uses), tuple(folders), len(volumes))
+
+
+def other_pictures(named: str, without: Sequence[Path] = ()) -> OtherPictures:
+    """Hash the pictures of a folder, or of another prepared dataset.
+
+    Args:
+        named: A folder; or, where there is none of this name, a prepared dataset.
+        without: Folders to leave out of a folder's search.
+
+    Raises:
+        MedTasksError: It is neither, or holds no picture that can be read.
+        DatasetNotPrepared: It is a dataset that is not under ``MEDTASKS_HOME``.
+        SourceError: The dataset is damaged.
+    """
+    folder = Path(named).expanduser()
+    if not folder.is_dir():
+        if not folder.exists() and known(named):
+            found = dataset_pictures(named)
+            files = sum(len(picture.files) for picture in found.pictures)
+            return OtherPictures(named, None, found.pictures, files, {}, found.volumes, private=is_private(named))
+        raise MedTasksError(f"{named} is neither a folder nor a prepared dataset; see 'medtasks data list'")
+    listed = pictures_below(folder, without)
+    hashes, causes = hash_pictures(listed.files)
+    if not hashes:
+        raise MedTasksError(f"{named} holds no picture that can be read ({_instead(listed, len(causes))})")
+    return OtherPictures(
+        name=named,
+        folder=folder,
+        pictures=_grouped([file for file in listed.files if file in hashes], hashes, {}),
+        files=len(hashes),
+        unreadable=causes,
+        volumes=listed.volumes,
+        closed=listed.closed,
+        without_decoder=listed.without_decoder,
+        others=listed.others,
+    )
+
+
+def _instead(listed: FolderPictures, unreadable: int) -> str:
+    dicom = f", DICOM files (read once pip install 'medtasks[dicom]' was run): {listed.without_decoder}"
+    return (
+        f"damaged pictures: {unreadable}, volumes: {listed.volumes}, other files: {listed.others}, folders that may "
+        f"not be read: {listed.closed}{dicom if listed.without_decoder else ''}"
+    )
+
+
+def _note(document: Mapping[str, Any], uses: dict[Path, list[Use]], *, example: bool) -> None:
+    folder = prepared_folder(str(document["dataset"]))
+    image_id, patient_id = document.get("image_id"), document.get("patient_id")
+    for file in image_digests(document):
+        identity = (image_id or file, patient_id)
+        path = folder / file
+        uses[path].append(
+            Use(document["doc_id"], path, example, identity, image_id, patient_id, document.get("pair_id"))
+        )
+
+
+def _grouped(
+    files: Sequence[Path], hashes: Mapping[Path, PictureHash], uses: Mapping[Path, Sequence[Use]]
+) -> tuple[Picture, ...]:
+    groups: dict[bytes, list[Path]] = defaultdict(list)
+    for file in files:
+        groups[hashes[file].pixels_sha256].append(file)
+    return tuple(
+        Picture(
+            files=tuple(group),
+            known=hashes[group[0]],
+            file_digests=frozenset(hashes[file].file_sha256 for file in group),
+            uses=tuple(use for file in group for use in uses.get(file, ())),
+        )
+        for group in groups.values()
+    )

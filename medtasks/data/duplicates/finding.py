@@ -1,0 +1,246 @@
+"""Duplicates among the pictures of a benchmark, and between them and other pictures such as a training set.
+
+A picture of the test set that a model was trained on, or that a few-shot prompt shows with its solution, makes a score
+too good. Copies are found that are the same file, that have the same pixels, or that look the same
+(:mod:`medtasks.data.duplicates.perceptual_hash`). That several questions show one picture under one image id is no
+finding.
+
+Pictures of a single grey are equal to each other and say nothing; they are counted and not compared.
+"""
+
+import enum
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from medtasks.data.duplicates.benchmark_pictures import DatasetPictures, OtherPictures, Picture, Use
+from medtasks.data.duplicates.near_pictures import Alike, Looks, near
+
+_EXACT = Alike(0, 1.0)
+
+
+class Kind(enum.StrEnum):
+    """How sure it is that two pictures are one, the surest first."""
+
+    FILE = "same file"
+    PIXELS = "same pixels"
+    NEAR = "looks the same"
+
+
+class Concern(enum.StrEnum):
+    """Why a duplicate within a set matters, the weightiest first."""
+
+    EXAMPLE = "solved example"
+    PAIR = "both of a pair"
+    PATIENTS = "different patients"
+    TWICE = "different image ids"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Two pictures that are one.
+
+    Attributes:
+        first: A picture of the set.
+        second: Another one, of the set or not; or the same again, used in two ways that contradict each other.
+        kind: How sure it is.
+        concern: Why it matters within the set; None for a picture outside of it.
+        alike: How they resemble each other.
+    """
+
+    first: Picture
+    second: Picture
+    kind: Kind
+    concern: Concern | None
+    alike: Alike
+
+    @property
+    def questions(self) -> tuple[str, ...]:
+        """Ids of the set's questions that show one of them."""
+        own = self.first.questions if self.concern is None else self.first.questions + self.second.questions
+        return tuple(dict.fromkeys(own))
+
+
+@dataclass(frozen=True)
+class Duplicates:
+    """What was found.
+
+    Attributes:
+        shown: The set.
+        other: What it was compared with; None if with itself alone.
+        within: Findings within the set, the weightiest and surest first.
+        outside: Findings in ``other``, the surest first.
+        groups: Pictures of the set that belong together by ``within``, the largest group first.
+        uniform: Pictures of the set of a single grey, which were not compared.
+        uniform_outside: How many distinct ones ``other`` has.
+        left_out: Ids of questions to leave out so that no finding remains: those whose picture is in ``other`` or a
+            solved example, and of equal pictures all questions but those on the first. Pairs go as a whole.
+    """
+
+    shown: DatasetPictures
+    other: OtherPictures | None
+    within: tuple[Finding, ...]
+    outside: tuple[Finding, ...]
+    groups: tuple[tuple[Picture, ...], ...]
+    uniform: tuple[Picture, ...]
+    uniform_outside: int
+    left_out: tuple[str, ...]
+
+    @property
+    def questions(self) -> int:
+        """How many questions the set has."""
+        return len(self.shown.documents)
+
+
+def find_duplicates(shown: DatasetPictures, other: OtherPictures | None, distance: int, *, turned: bool) -> Duplicates:
+    """Compare all pictures of a set with each other, and with others.
+
+    Args:
+        shown: The set.
+        other: Pictures it may share with the set, such as training images.
+        distance: Bits of the hashes that may differ for pictures that look the same, from 0.
+        turned: Also find pictures that are mirrored or rotated by 90, 180 or 270 degrees, which takes eight times as
+            many comparisons.
+    """
+    pictures = [picture for picture in shown.pictures if picture.known.views]
+    looks = Looks([(picture.files[0], picture.known) for picture in pictures], any_turn=turned)
+    alike = near(looks, looks, distance)
+    within = _within(pictures, alike)
+    outside = _outside(pictures, looks, other, distance) if other else []
+    return Duplicates(
+        shown=shown,
+        other=other,
+        within=tuple(sorted(within, key=_weight)),
+        outside=tuple(sorted(outside, key=_weight)),
+        groups=_groups(pictures, within),
+        uniform=tuple(picture for picture in shown.pictures if not picture.known.views),
+        uniform_outside=sum(not picture.known.views for picture in other.pictures) if other else 0,
+        left_out=_left_out(shown.documents, within, outside),
+    )
+
+
+def _within(pictures: Sequence[Picture], alike: Mapping[tuple[int, int], Alike]) -> list[Finding]:
+    same = [(picture, picture, _sureness(picture, picture), _EXACT) for picture in pictures]
+    close = [(pictures[one], pictures[two], Kind.NEAR, how) for (one, two), how in alike.items()]
+    found = []
+    for first, second, kind, how in [*same, *close]:
+        concern = _concern(first, second)
+        if concern is not None:
+            found.append(Finding(first, second, kind, concern, how))
+    return found
+
+
+def _outside(pictures: Sequence[Picture], looks: Looks, other: OtherPictures, distance: int) -> list[Finding]:
+    asked = {number for number, picture in enumerate(pictures) if picture.questions}
+    others = [picture for picture in other.pictures if picture.known.views]
+    by_pixels = {picture.known.pixels_sha256: picture for picture in others}
+    found = []
+    for number in sorted(asked):
+        twin = by_pixels.get(pictures[number].known.pixels_sha256)
+        if twin:
+            found.append(Finding(pictures[number], twin, _sureness(pictures[number], twin), None, _EXACT))
+    close = near(looks, Looks([(picture.files[0], picture.known) for picture in others]), distance)
+    for (one, two), how in close.items():
+        if one in asked and pictures[one].known.pixels_sha256 != others[two].known.pixels_sha256:
+            found.append(Finding(pictures[one], others[two], Kind.NEAR, None, how))
+    return found
+
+
+def _sureness(first: Picture, second: Picture) -> Kind:
+    if first is second:
+        return Kind.FILE if len(first.file_digests) == 1 else Kind.PIXELS
+    return Kind.FILE if first.file_digests & second.file_digests else Kind.PIXELS
+
+
+def _concern(first: Picture, second: Picture) -> Concern | None:
+    """Return why it matters that two pictures, or all uses of one, show the same; None if it does not."""
+    if (first.examples and second.questions) or (first.questions and second.examples):
+        return Concern.EXAMPLE
+    one, two = _asking(first), _asking(second)
+    if first is second:
+        pairs = Counter(pair for pair, _ in {(use.pair_id, use.doc_id) for use in one if use.pair_id is not None})
+        in_one_pair = any(count > 1 for count in pairs.values())
+    else:
+        in_one_pair = bool({use.pair_id for use in one} & {use.pair_id for use in two} - {None})
+    if in_one_pair:
+        return Concern.PAIR
+    if _differ({use.patient_id for use in one} - {None}, {use.patient_id for use in two} - {None}):
+        return Concern.PATIENTS
+    if _differ({use.identity for use in one}, {use.identity for use in two}):
+        return Concern.TWICE
+    return None
+
+
+def _asking(picture: Picture) -> list[Use]:
+    return [use for use in picture.uses if not use.example]
+
+
+def _differ(first: set[Any], second: set[Any]) -> bool:
+    return bool(first) and bool(second) and len(first | second) > 1
+
+
+def _weight(finding: Finding) -> tuple[int, int, float, str]:
+    concern = list(Concern).index(finding.concern) if finding.concern else 0
+    return concern, list(Kind).index(finding.kind), -finding.alike.likeness, str(finding.first.files[0])
+
+
+def _groups(pictures: Sequence[Picture], within: Iterable[Finding]) -> tuple[tuple[Picture, ...], ...]:
+    """Return the connected pictures, by union and find."""
+    numbers = {id(picture): number for number, picture in enumerate(pictures)}
+    parents: dict[int, int] = {}
+
+    def root(number: int) -> int:
+        while parents.setdefault(number, number) != number:
+            parents[number] = number = parents[parents[number]]
+        return number
+
+    for finding in within:
+        parents[root(numbers[id(finding.second)])] = root(numbers[id(finding.first)])
+    groups: dict[int, list[Picture]] = defaultdict(list)
+    for number in sorted(parents):
+        groups[root(number)].append(pictures[number])
+    return tuple(sorted(map(tuple, groups.values()), key=len, reverse=True))
+
+
+def _left_out(
+    documents: Sequence[Mapping[str, Any]], within: Iterable[Finding], outside: Iterable[Finding]
+) -> tuple[str, ...]:
+    """Return which questions to leave out, in order; see :class:`Duplicates`."""
+    known = {question for finding in outside for question in finding.questions}
+    neighbours: dict[str, list[Finding]] = defaultdict(list)
+    for finding in within:
+        if finding.concern is Concern.EXAMPLE:
+            known.update(finding.first.questions if finding.second.examples else ())
+            known.update(finding.second.questions if finding.first.examples else ())
+        elif finding.concern is Concern.PAIR:
+            known.update(_of_one_pair(finding))
+        for question in finding.questions:
+            neighbours[question].append(finding)
+    units: dict[Any, list[str]] = defaultdict(list)
+    for document in documents:
+        units[document.get("pair_id") or (document["doc_id"],)].append(document["doc_id"])
+    kept: set[str] = set()
+    dropped: set[str] = set()
+    for unit in units.values():
+        contradicted = any(_contradicts(question, kept, neighbours[question]) for question in unit)
+        (dropped if contradicted or not known.isdisjoint(unit) else kept).update(unit)
+    return tuple(document["doc_id"] for document in documents if document["doc_id"] in dropped)
+
+
+def _of_one_pair(finding: Finding) -> set[str]:
+    members: dict[str, set[str]] = defaultdict(set)
+    for use in {*_asking(finding.first), *_asking(finding.second)}:
+        if use.pair_id is not None:
+            members[use.pair_id].add(use.doc_id)
+    return {question for questions in members.values() if len(questions) > 1 for question in questions}
+
+
+def _contradicts(question: str, kept: set[str], findings: Iterable[Finding]) -> bool:
+    """Return whether a question shows a picture that a kept one shows under another identity."""
+    for finding in findings:
+        uses = {*_asking(finding.first), *_asking(finding.second)}
+        own = {use.identity for use in uses if use.doc_id == question}
+        if any(use.doc_id in kept and use.identity not in own for use in uses):
+            return True
+    return False

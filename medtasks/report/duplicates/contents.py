@@ -1,0 +1,251 @@
+"""What is said of duplicates, apart from how it looks: the only place where names of pictures become what is shown.
+
+Of a credentialed dataset this is hashed ids, the same as in results: no picture, no file name, nothing of the pictures
+it is compared with.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from medtasks.data.duplicates.benchmark_pictures import OtherPictures, Picture
+from medtasks.data.duplicates.finding import Concern, Duplicates, Finding, Kind
+from medtasks.data.duplicates.perceptual_hash import BITS, LIKENESS, SIDE, TINY_SIDE
+from medtasks.data.privacy import is_private
+from medtasks.data.provenance_of import provenance
+from medtasks.hooks.withheld import hidden_id
+
+_NAMED = 3
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How was searched.
+
+    Attributes:
+        distance: Bits of the hashes that may differ.
+        turned: Whether mirrored and rotated copies were looked for.
+    """
+
+    distance: int
+    turned: bool
+
+
+class Names:
+    """How pictures and questions of a search are called.
+
+    Args:
+        dataset: The set.
+        found: What was found.
+    """
+
+    def __init__(self, dataset: str, found: Duplicates) -> None:
+        self.hidden = any(map(is_private, {dataset, *(str(document["dataset"]) for document in found.shown.documents)}))
+        self._folders = found.shown.folders
+        self._other = found.other
+
+    @property
+    def other(self) -> str:
+        """What the set was compared with."""
+        assert self._other is not None
+        return self._other.name if self._other.folder is None or not self.hidden else "the folder given"
+
+    def other_is_hidden(self) -> bool:
+        """Return whether pictures and names of the other side may not be shown."""
+        return self._other is not None and (self.hidden or self._other.private)
+
+    def question(self, doc_id: str) -> str:
+        """Return what a question of the set is called."""
+        return hidden_id("doc", doc_id) if self.hidden else _printable(doc_id)
+
+    def described(self, picture: Picture, *, own: bool = True, file: int = 0) -> dict[str, Any]:
+        """Return what is said of a picture.
+
+        Args:
+            picture: The picture.
+            own: It is one of the set.
+            file: Which of its files comes first.
+        """
+        hidden = self.hidden if own else self.other_is_hidden()
+        called = hidden_id if hidden else lambda _, name: _printable(name)
+        files = self._files(picture, own=own, hidden=hidden)
+        return {
+            "picture": files[file],
+            "more_files": list(dict.fromkeys(name for name in files if name != files[file])),
+            "size": list(picture.known.size),
+            "questions": [called("doc", name) for name in picture.questions],
+            "examples": [called("doc", name) for name in picture.examples],
+        }
+
+    def unreadable(self, other: OtherPictures) -> dict[str, str]:
+        """Return why files could not be read, by file; none where names may not be shown."""
+        if self.other_is_hidden():
+            return {}
+        return {_printable(_below(file, [other.folder])): _printable(why) for file, why in other.unreadable.items()}
+
+    def _files(self, picture: Picture, *, own: bool, hidden: bool) -> list[str]:
+        folders = self._folders if own else [self._other.folder if self._other else None]
+        below = [_below(file, folders) for file in picture.files]
+        if not hidden:
+            return [_printable(file) for file in below]
+        ids = {use.file: use.image_id for use in reversed(picture.uses) if use.image_id is not None}
+        kind = "image" if picture.uses else "file"
+        return [hidden_id(kind, ids.get(file, name)) for file, name in zip(picture.files, below, strict=True)]
+
+
+def duplicates_as_dict(dataset: str, found: Duplicates, names: Names, settings: Settings) -> dict[str, Any]:
+    """Return everything that was found, ready for JSON.
+
+    Args:
+        dataset: The set.
+        found: What was found.
+        names: How pictures are called.
+        settings: How was searched.
+    """
+    asked = sum(bool(picture.questions) for picture in found.shown.pictures)
+    return {
+        "dataset": dataset,
+        "data": provenance(dataset),
+        "settings": {
+            "hash": "pHash of imagehash, hash_size 16",
+            "bits": BITS,
+            "distance": settings.distance,
+            "likeness": LIKENESS[SIDE],
+            "likeness_of_small_pictures": LIKENESS[TINY_SIDE],
+            "turned": settings.turned,
+        },
+        "questions": found.questions,
+        "pictures": asked,
+        "pictures_of_examples_only": len(found.shown.pictures) - asked,
+        "volumes": found.shown.volumes,
+        "uniform": [names.described(picture) for picture in found.uniform],
+        "within": [_finding(finding, names) for finding in found.within],
+        "within_counts": _within_counts(found.within),
+        "groups": [[names.described(picture)["picture"] for picture in group] for group in found.groups],
+        "against": _other(found, names) if found.other else None,
+        "left_out": [names.question(doc_id) for doc_id in found.left_out],
+    }
+
+
+def shown_files(finding: Finding, names: Names) -> tuple[Path | None, Path | None]:
+    """Return the files of a finding's two pictures; None for one that may not be shown."""
+    own = finding.concern is not None
+    first = None if names.hidden else finding.first.files[0]
+    hidden = names.hidden if own else names.other_is_hidden()
+    return first, None if hidden else finding.second.files[_other_file(finding)]
+
+
+def _other(found: Duplicates, names: Names) -> dict[str, Any]:
+    assert found.other is not None
+    return {
+        "name": _printable(names.other),
+        "files": found.other.files,
+        "pictures": len(found.other.pictures),
+        "uniform": found.uniform_outside,
+        "volumes": found.other.volumes,
+        "closed_folders": found.other.closed,
+        "dicom_without_decoder": found.other.without_decoder,
+        "other_files": found.other.others,
+        "unreadable": len(found.other.unreadable),
+        "unreadable_files": names.unreadable(found.other),
+        "findings": [_finding(finding, names) for finding in found.outside],
+        "counts": _outside_counts(found.outside),
+    }
+
+
+def _finding(finding: Finding, names: Names) -> dict[str, Any]:
+    own = finding.concern is not None
+    return {
+        "kind": str(finding.kind),
+        "concern": str(finding.concern) if finding.concern else None,
+        "distance": finding.alike.distance,
+        "likeness": round(finding.alike.likeness, 4),
+        "turn": finding.alike.turn,
+        "inverted": finding.alike.inverted,
+        "first": names.described(finding.first),
+        "second": names.described(finding.second, own=own, file=_other_file(finding)),
+    }
+
+
+def _other_file(finding: Finding) -> int:
+    """Return which file of the second picture to show: another one than of the first, if there is one."""
+    return 1 if finding.first is finding.second and len(finding.second.files) > 1 else 0
+
+
+def _within_counts(findings: Sequence[Finding]) -> list[dict[str, Any]]:
+    rows = []
+    for concern in Concern:
+        part = [finding for finding in findings if finding.concern is concern]
+        kinds = Counter(finding.kind for finding in part)
+        questions = {question for finding in part for question in finding.questions}
+        rows.append({"concern": str(concern), **{str(kind): kinds[kind] for kind in Kind}, "questions": len(questions)})
+    return rows
+
+
+def _outside_counts(findings: Iterable[Finding]) -> list[dict[str, Any]]:
+    """Count each picture and each question of the set once, under its surest finding."""
+    pictures: dict[int, Kind] = {}
+    questions: dict[str, Kind] = {}
+    for finding in findings:  # the surest first
+        pictures.setdefault(id(finding.first), finding.kind)
+        for question in finding.questions:
+            questions.setdefault(question, finding.kind)
+    by_picture, by_question = Counter(pictures.values()), Counter(questions.values())
+    return [{"kind": str(kind), "pictures": by_picture[kind], "questions": by_question[kind]} for kind in Kind]
+
+
+def not_compared(contents: Mapping[str, Any]) -> list[str]:
+    """Return sentences about what of both sides was not compared; none where everything was.
+
+    Args:
+        contents: What :func:`duplicates_as_dict` gave.
+    """
+    against = contents["against"]
+    own = _listed((len(contents["uniform"]), "picture", " of a single grey"), (contents["volumes"], "volume", ""))
+    sentences = [f"Not compared of {contents['dataset']}: {own}."] if own else []
+    if against is None:
+        return sentences
+    skipped = _listed(
+        (against["uniform"], "picture", " of a single grey"),
+        (against["unreadable"], "damaged file", f"{_first_unreadable(against)}"),
+        (against["volumes"], "volume", ""),
+        (against["closed_folders"], "folder", " that may not be read"),
+        (against["dicom_without_decoder"], "DICOM file", " (read once pip install 'medtasks[dicom]' was run)"),
+        (against["other_files"], "other file", ""),
+    )
+    return [*sentences, f"Not compared of {against['name']}: {skipped}."] if skipped else sentences
+
+
+def counted(number: int, what: str) -> str:
+    """Return a number with its noun.
+
+    Example:
+        >>> counted(1200, "picture")
+        '1,200 pictures'
+    """
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def _listed(*counts: tuple[int, str, str]) -> str:
+    return ", ".join(f"{counted(number, what)}{remark}" for number, what, remark in counts if number)
+
+
+def _first_unreadable(against: Mapping[str, Any]) -> str:
+    causes = against["unreadable_files"]
+    first = [f"{file}: {cause}" for file, cause in list(causes.items())[:_NAMED]]
+    more = [f"{len(causes) - _NAMED} more"] if len(causes) > _NAMED else []
+    return f" ({'; '.join(first + more)})" if first else ""
+
+
+def _below(file: Path, folders: Sequence[Path | None]) -> str:
+    for folder in folders:
+        if folder is not None and file.is_relative_to(folder):
+            return file.relative_to(folder).as_posix()
+    return file.name
+
+
+def _printable(name: str) -> str:
+    """Return a name as text that any terminal and file takes; names of files need not be."""
+    return name.encode("utf-8", "replace").decode("utf-8")

@@ -1,0 +1,1 @@
+"""From what a run left on disk to what a report says."""

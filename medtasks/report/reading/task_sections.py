@@ -1,0 +1,238 @@
+"""The section of a report about one task."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from medtasks.data.own_datasets import access_of
+from medtasks.data.privacy import LOG_TEXT_VARIABLE, is_private
+from medtasks.errors import MedTasksError, UnknownName
+from medtasks.report.contents import Baseline, RuleReport, TaskReport
+from medtasks.report.published import published_scores
+from medtasks.report.reading.audit_items import Audited, audit_items, picture_files
+from medtasks.report.reading.gains import Answered, gains
+from medtasks.report.reading.recorded_run import RecordedTask
+from medtasks.report.reading.recorded_scores import recorded_values, rule_reports
+from medtasks.report.reading.task_reading import TaskReading, read_task
+from medtasks.sanity.eligibility import OF_IMAGES
+from medtasks.stats.calibration import Calibration
+from medtasks.task_files import TaskFile, task_config, task_file
+
+
+@dataclass(frozen=True)
+class Section:
+    """The section of one task.
+
+    Attributes:
+        report: What it says.
+        reading: What it was made from; None for a group and for a task that is not ours.
+        notes: What does not agree, one sentence each.
+        members: Of a group, the names of its members.
+    """
+
+    report: TaskReport
+    reading: TaskReading | None = None
+    notes: Sequence[str] = ()
+    members: Sequence[str] = ()
+
+
+def section(recorded: RecordedTask) -> Section:
+    """Return the section of a task or group of a run."""
+    try:
+        task = task_file(recorded.name)
+    except UnknownName:
+        return _foreign(recorded)
+    return _group(recorded, task) if task.kind == "group" else reading_section(read_task(recorded, task))
+
+
+def reading_section(reading: TaskReading) -> Section:
+    """Return the section of one of our tasks, its gains over sanity variants not included."""
+    rules, notes = rule_reports(reading.recorded, reading.task, reading.computed)
+    if reading.samples.torn:
+        notes = [f"{reading.task.name}: torn lines are missing, so that its scores cannot be checked."] if notes else []
+    return Section(_report(reading, rules), reading, notes)
+
+
+def finished(sections: Sequence[Section]) -> tuple[TaskReport, ...]:
+    """Return the reports of a run, with what only several tasks together tell.
+
+    Tasks have their gains over sanity variants, and groups say whether their members' data are drawn samples.
+    """
+    by_name = {one.report.name: one for one in sections}
+    return tuple(_finished(one, by_name) for one in sections)
+
+
+def _finished(one: Section, others: Mapping[str, Section]) -> TaskReport:
+    members = [others[name].report for name in one.members if name in others]
+    if members:
+        return replace(
+            one.report,
+            sample_data=any(member.sample_data for member in members),
+            complete_data=all(member.complete_data for member in members),
+            documents=_common([member.documents for member in members]),
+            answered=_common([member.answered for member in members]),
+        )
+    if one.reading is None:
+        return one.report
+    variants = [
+        _answered(other, other.reading)
+        for variant in OF_IMAGES
+        if (other := others.get(f"{one.report.name}_{variant}"))
+        and other.reading
+        and other.reading.task.base == one.report.name
+    ]
+    return replace(one.report, gains=gains(_answered(one, one.reading), variants)) if variants else one.report
+
+
+def _common(values: Sequence[int]) -> int:
+    """Return what all values are; 0, which stands for not known, where they differ."""
+    return values[0] if len(set(values)) == 1 else 0
+
+
+def _answered(one: Section, reading: TaskReading) -> Answered:
+    return Answered(reading.task, reading.documents, reading.samples.replies, one.report.rules, one.report.answered)
+
+
+def _foreign(recorded: RecordedTask) -> Section:
+    """Return the scores of a task of the harness that is not ours, or not any more."""
+    rules, _ = rule_reports(recorded, None, {})
+    dataset = str(recorded.metadata.get("dataset") or "") if recorded.data else ""
+    what = (
+        f"Its task or its dataset '{dataset}' is not here any more, so that only the recorded scores are shown."
+        if dataset
+        else "It is no task of medtasks: scores and standard errors are as the harness recorded them."
+    )
+    report = TaskReport(
+        name=recorded.name,
+        describes=str(recorded.metadata.get("description") or ""),
+        protocol=str(recorded.metadata.get("protocol") or ""),
+        dataset=dataset,
+        access=str(recorded.data.get("access") or ""),
+        fingerprint=str(recorded.data.get("fingerprint") or ""),
+        sample_data=recorded.data.get("sample") is True,
+        complete_data=recorded.data.get("complete") is not False,
+        withheld=bool(dataset) and is_private(dataset),
+        documents=recorded.documents,
+        answered=recorded.asked,
+        rules=rules,
+        missing=(what, *_not_asked(recorded.asked, recorded.documents)),
+    )
+    return Section(report)
+
+
+def _group(recorded: RecordedTask, task: TaskFile) -> Section:
+    members = recorded.members or task.members
+    ordered, _ = rule_reports(recorded, task_file(task.members[0]), {})  # as its members order rules and metrics
+    rules = tuple(replace(one, rule="", describes="", failures={}) for one in ordered)
+    report = TaskReport(
+        name=recorded.name,
+        describes=task.description,
+        protocol="",
+        dataset="",
+        access="",
+        fingerprint="",
+        sample_data=False,
+        complete_data=True,
+        withheld=False,
+        documents=0,
+        answered=0,
+        rules=rules,
+        missing=(f"It is a group: its scores summarise {', '.join(members)}.",),
+    )
+    return Section(report, members=members)
+
+
+def _report(reading: TaskReading, rules: tuple[RuleReport, ...]) -> TaskReport:
+    task, recorded, data = reading.task, reading.recorded, _data(reading)
+    audited = _audited(reading)
+    answered = recorded.asked or len(reading.samples.answered)
+    documents = recorded.documents or len(reading.documents)
+    metadata = task_config(task.name)["metadata"]
+    baselines, calibration, lacking = _beside(reading)
+    return TaskReport(
+        name=task.name,
+        describes=task.description,
+        protocol=str(recorded.metadata.get("protocol") or metadata.get("protocol") or ""),
+        dataset=str(task.dataset),
+        access=str(access_of(str(task.dataset))),
+        fingerprint=str(data.get("fingerprint") or ""),
+        sample_data=data.get("sample") is True,
+        complete_data=data.get("complete") is not False,
+        withheld=reading.withheld,
+        documents=documents,
+        answered=answered,
+        rules=rules,
+        baselines=baselines,
+        published=published_scores(task.name),
+        calibration=calibration,
+        items=audit_items(audited),
+        pictures=picture_files(audited),
+        missing=(*_not_asked(answered, documents), *_not_recorded(reading, rules), *reading.missing, *lacking),
+    )
+
+
+def _data(reading: TaskReading) -> Mapping[str, Any]:
+    """Return the provenance of the run's data; where none is recorded, of those that the replies were matched to."""
+    if reading.recorded.data or reading.manifest is None:
+        return reading.recorded.data
+    return {"fingerprint": reading.manifest.fingerprint, **reading.manifest.model_dump(mode="json")}
+
+
+def _audited(reading: TaskReading) -> Audited:
+    return Audited(
+        task=reading.task,
+        documents=reading.answered,
+        replies=reading.samples.replies,
+        prompts=reading.samples.prompts,
+        samples={name: computed.samples for name, computed in reading.computed.items()},
+        values=reading.values,
+        withheld=reading.withheld,
+    )
+
+
+def _beside(reading: TaskReading) -> tuple[tuple[Baseline, ...], Mapping[str, Calibration], list[str]]:
+    """Return baselines and calibration of a task whose questions are at hand, and what is lacking."""
+    from medtasks.baselines.scores import baselines
+    from medtasks.calibrating import task_calibration
+
+    found: tuple[Baseline, ...] = ()
+    calibration: Mapping[str, Calibration] = {}
+    lacking = []
+    if reading.documents:
+        if not reading.answered and 0 < reading.recorded.asked < len(reading.documents):
+            lacking.append("The baselines are those of all questions, as no samples say which were asked.")
+        try:
+            found = baselines(reading.task, reading.answered or reading.documents)
+        except MedTasksError as error:
+            lacking.append(f"There are no baselines: {str(error).rstrip('.')}.")
+    if reading.samples.replies:
+        try:
+            calibration = task_calibration(reading.task, reading.documents, reading.samples.replies)
+        except MedTasksError as error:
+            lacking.append(f"There is no calibration: {str(error).rstrip('.')}.")
+    return found, calibration, lacking
+
+
+def _not_asked(answered: int, documents: int) -> list[str]:
+    if not 0 < answered < documents:
+        return []
+    return [f"Only {answered} of {documents} questions were answered; the others are in no score."]
+
+
+def _not_recorded(reading: TaskReading, rules: Sequence[RuleReport]) -> list[str]:
+    """Return what is unusual about what the run recorded."""
+    found = []
+    here = "; its scores are computed from them here" if any(rule.scores for rule in rules) else ""
+    known, asked = len(reading.samples.answered), reading.recorded.asked
+    if reading.recorded.scores and not recorded_values(reading.recorded):
+        found.append(f"The run only collected replies (--predict_only){here}.")
+    elif reading.recorded.samples and not reading.recorded.scores:
+        found.append(f"The run left samples without results, as it was stopped or failed before it wrote them{here}.")
+    if 0 < known < asked:
+        found.append(f"The samples file holds replies to only {known} of the {asked} questions that were asked.")
+    if reading.withheld:
+        found.append(
+            f"'{reading.task.dataset}' is credentialed, so that questions, pictures and replies are withheld; "
+            f"{LOG_TEXT_VARIABLE}={reading.task.dataset} shows them to those who may see them."
+        )
+    return found

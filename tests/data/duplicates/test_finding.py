@@ -1,0 +1,427 @@
+"""Which pictures are found in which kind, why they matter, and which questions to leave out."""
+
+import shutil
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from PIL import Image, ImageOps
+
+from medtasks.data.duplicates import near_pictures
+from medtasks.data.duplicates.benchmark_pictures import Picture, Use, dataset_pictures, other_pictures
+from medtasks.data.duplicates.finding import Concern, Finding, Kind, _left_out, find_duplicates
+from medtasks.data.duplicates.near_pictures import Alike, Looks, near
+from medtasks.data.duplicates.perceptual_hash import DISTANCE, LIKENESS
+from medtasks.data.duplicates.picture_hashes import PictureHash, hash_pictures
+from medtasks.data.home import dataset_folder
+from medtasks.data.mediconfusion import DEMONSTRATIONS
+from medtasks.errors import DatasetNotPrepared, MedTasksError, SourceError
+
+from ...nifti_files import put_nifti, scan
+from ...picture_sets import jpeg, jpeg_bytes, prepare_pairs, prepare_set, texture, write_folder
+
+BIG = (200, 180)
+
+
+def row(doc_id, *pictures, **columns):
+    return {"doc_id": doc_id, "pictures": list(pictures), **columns}
+
+
+def found_in(name, other=None, distance=DISTANCE, turned=False):
+    shown = dataset_pictures(name)
+    return find_duplicates(shown, other and other_pictures(str(other)), distance, turned=turned)
+
+
+def said(findings):
+    """Kind, concern and questions of findings."""
+    return [(finding.kind, finding.concern, set(finding.questions)) for finding in findings]
+
+
+def test_one_picture_under_one_id_is_no_finding():
+    prepare_set("plain", [row("q1", texture(1)), row("q2", texture(1)), row("q3", texture(2))])
+    found = found_in("plain")
+
+    assert (found.within, found.outside, found.groups, found.left_out) == ((), (), (), ())
+    assert [picture.questions for picture in found.shown.pictures] == [("q1", "q2"), ("q3",)]
+
+
+def test_one_file_under_two_patients_or_ids():
+    prepare_set(
+        "twice",
+        [
+            row("q1", texture(1), image_id="i", patient_id="p1"),
+            row("q2", texture(1), image_id="i", patient_id="p2"),
+            row("q3", texture(2), image_id="a"),
+            row("q4", texture(2), image_id="b"),
+        ],
+    )
+    found = found_in("twice")
+
+    assert said(found.within) == [
+        (Kind.FILE, Concern.PATIENTS, {"q1", "q2"}),
+        (Kind.FILE, Concern.TWICE, {"q3", "q4"}),
+    ]
+    assert found.left_out == ("q2", "q4")
+    assert [len(group) for group in found.groups] == [1, 1]
+
+
+def test_the_three_kinds_within_a_set():
+    big = texture(3, BIG)
+    prepare_set(
+        "kinds",
+        [
+            row("same pixels 1", jpeg_bytes(texture(1), 90)),
+            row("same pixels 2", jpeg(texture(1), 90)),
+            row("near 1", texture(2)),
+            row("near 2", jpeg_bytes(texture(2), 60)),
+            row("near 3", big),
+            row("near 4", ImageOps.invert(big).resize((100, 90))),
+            row("alone", texture(4)),
+        ],
+    )
+    found = found_in("kinds")
+
+    assert said(found.within)[0] == (Kind.PIXELS, Concern.TWICE, {"same pixels 1", "same pixels 2"})
+    assert {frozenset(questions) for kind, _, questions in said(found.within)[1:] if kind is Kind.NEAR} == {
+        frozenset({"near 1", "near 2"}),
+        frozenset({"near 3", "near 4"}),
+    }
+    assert {finding.alike.inverted for finding in found.within if "near 3" in finding.questions} == {True}
+    assert found.left_out == ("same pixels 2", "near 2", "near 4")
+    assert sorted(map(len, found.groups)) == [1, 2, 2]
+
+
+def test_a_solved_example_among_the_questions_comes_first():
+    prepare_set(
+        "leak",
+        [
+            row("q1", texture(1), image_id="a"),
+            row("q2", texture(2), image_id="b"),
+            row("q3", texture(2), image_id="c"),
+            row("q4", texture(3), image_id="d"),
+        ],
+        [row("e1", jpeg_bytes(texture(1), 80)), row("e2", texture(3), image_id="d"), row("e3", texture(3))],
+    )
+    found = found_in("leak")
+
+    assert said(found.within) == [
+        (Kind.FILE, Concern.EXAMPLE, {"q4"}),
+        (Kind.NEAR, Concern.EXAMPLE, {"q1"}),
+        (Kind.FILE, Concern.TWICE, {"q2", "q3"}),
+    ]
+    assert found.within[0].first.examples == ("e2", "e3")
+    assert found.left_out == ("q1", "q3", "q4")
+
+
+def test_a_pair_of_one_picture_cannot_be_told_apart():
+    prepare_pairs(
+        "pairs",
+        {
+            "p1": (texture(1), texture(1)),
+            "p2": (texture(2), jpeg(texture(2), 70)),
+            "p3": (texture(3), texture(4)),
+            "p4": (texture(5), texture(3)),
+        },
+    )
+    found = found_in("pairs")
+
+    assert said(found.within) == [
+        (Kind.FILE, Concern.PAIR, {"p1/1", "p1/2"}),
+        (Kind.NEAR, Concern.PAIR, {"p2/1", "p2/2"}),
+        (Kind.FILE, Concern.TWICE, {"p3/1", "p4/2"}),
+    ]
+    assert found.left_out == ("p1/1", "p1/2", "p2/1", "p2/2", "p4/1", "p4/2")
+
+
+def test_the_example_pictures_beside_mediconfusion_count(sample_home, tmp_path, monkeypatch):
+    monkeypatch.setenv("MEDTASKS_HOME", str(shutil.copytree(sample_home, tmp_path / "home")))
+    picture = dataset_pictures("mediconfusion").pictures[0]
+    (dataset_folder("mediconfusion") / DEMONSTRATIONS).mkdir(exist_ok=True)
+    shutil.copyfile(picture.files[0], dataset_folder("mediconfusion") / DEMONSTRATIONS / "planted_F1.jpg")
+    found = found_in("mediconfusion")
+    leaks = [finding for finding in found.within if finding.concern is Concern.EXAMPLE]
+
+    assert [finding.first.examples for finding in leaks if finding.first is finding.second] == [("planted_F1.jpg",)]
+    assert set(picture.questions) <= set(found.left_out)
+
+
+def test_pictures_of_a_folder_in_three_kinds(tmp_path):
+    kept = jpeg_bytes(texture(1), 90)
+    prepare_set(
+        "bench", [row(f"q{number}", one) for number, one in enumerate([kept, texture(2), texture(3), texture(4)])]
+    )
+    folder = write_folder(
+        tmp_path / "training",
+        {
+            "a/copy.jpg": kept,
+            "a/again.jpg": kept,
+            "lossless.bmp": texture(2).convert("RGB"),
+            "compressed.jpg": jpeg_bytes(texture(3), 75),
+            "unknown.png": texture(9),
+        },
+    )
+    found = found_in("bench", folder)
+
+    assert said(found.outside) == [
+        (Kind.FILE, None, {"q0"}),
+        (Kind.PIXELS, None, {"q1"}),
+        (Kind.NEAR, None, {"q2"}),
+    ]
+    assert sorted(file.name for file in found.outside[0].second.files) == ["again.jpg", "copy.jpg"]
+    assert found.left_out == ("q0", "q1", "q2")
+    assert found.within == ()
+
+
+def test_a_picture_of_an_example_alone_is_no_finding_outside(tmp_path):
+    prepare_set("bench", [row("q", texture(1))], [row("e", texture(2))])
+    found = found_in("bench", write_folder(tmp_path / "training", {"x.png": texture(2), "y.jpg": texture(2)}))
+
+    assert found.outside == ()
+
+
+def test_two_sets_are_compared_with_each_other():
+    prepare_set("bench", [row("q1", texture(1)), row("q2", texture(2))])
+    prepare_set("second", [row("r1", texture(3)), row("r2", jpeg_bytes(texture(2), 80))])
+    found = found_in("bench", "second")
+
+    assert said(found.outside) == [(Kind.NEAR, None, {"q2"})]
+    assert found.outside[0].second.questions == ("r2",)
+
+
+def test_turned_pictures_are_found_when_asked_for(tmp_path):
+    square = texture(5, (150, 150))
+    prepare_set("bench", [row("q1", texture(1)), row("q2", texture(2)), row("q3", square)])
+    folder = write_folder(
+        tmp_path / "training",
+        {
+            "m.png": ImageOps.mirror(texture(1)),
+            "r.jpg": texture(2).transpose(Image.Transpose.ROTATE_90),
+            "t.png": ImageOps.invert(square.transpose(Image.Transpose.TRANSPOSE)),
+        },
+    )
+
+    assert found_in("bench", folder).outside == ()
+    turns = {finding.first.questions[0]: finding.alike for finding in found_in("bench", folder, turned=True).outside}
+    assert {question: (how.turn, how.inverted) for question, how in turns.items()} == {
+        "q1": ("mirrored", False),
+        "q2": ("rotated by 90 degrees", False),
+        "q3": ("rotated by 90 degrees and mirrored", True),
+    }
+
+
+def test_pictures_of_one_grey_are_counted_and_not_compared(tmp_path):
+    blank = [Image.new("L", (30, 30), 0), Image.new("L", (40, 30), 0), Image.new("RGB", (30, 30), "white")]
+    rows = [row(f"q{number}", one, patient_id=f"p{number}") for number, one in enumerate([*blank, texture(1)])]
+    prepare_set("blank", [*rows, row("q9", blank[0], patient_id="p9")])
+    found = found_in("blank", write_folder(tmp_path / "training", {"black.png": blank[0], "grey.png": texture(2)}))
+
+    assert [picture.questions for picture in found.uniform] == [("q0", "q9"), ("q1",), ("q2",)]
+    assert found.uniform_outside == 1
+    assert (found.within, found.outside, found.left_out) == ((), (), ())
+
+
+def test_tiny_different_pictures_are_not_alike(tmp_path):
+    tiny = [texture(number, (28, 28)) for number in range(40)]
+    prepare_set("tiny", [row(f"q{number}", one) for number, one in enumerate(tiny)])
+    folder = write_folder(
+        tmp_path / "training", {f"{number}.png": texture(number, (28, 28)) for number in range(39, 60)}
+    )
+    found = found_in("tiny", folder)
+
+    assert found.within == ()
+    assert said(found.outside) == [(Kind.PIXELS, None, {"q39"})] or said(found.outside) == [(Kind.FILE, None, {"q39"})]
+
+
+def test_the_distance_decides_what_is_compared_at_all(tmp_path):
+    prepare_set("bench", [row("q1", texture(1, BIG))])
+    worse = jpeg(texture(1, BIG), 30).point(lambda value: 255 * (value / 255) ** 1.4)
+    folder = write_folder(tmp_path / "training", {"x.png": worse})
+    bits = found_in("bench", folder, distance=64).outside[0].alike.distance
+
+    assert bits > 0
+    assert len(found_in("bench", folder, distance=bits).outside) == 1
+    assert found_in("bench", folder, distance=bits - 1).outside == ()
+
+
+def test_a_question_with_several_pictures_goes_if_one_is_known(tmp_path):
+    prepare_set("bench", [row("q1", texture(1), texture(2)), row("q2", texture(3)), row("q3")])
+    found = found_in("bench", write_folder(tmp_path / "training", {"x.png": texture(2)}))
+
+    assert found.left_out == ("q1",)
+    assert found.questions == 3
+
+
+def test_all_questions_on_the_first_of_equal_pictures_stay():
+    rows = [("q1", "a"), ("q2", "b"), ("q3", "a"), ("q4", "b")]
+    prepare_set("bench", [row(doc_id, texture(1), image_id=image_id) for doc_id, image_id in rows])
+
+    assert found_in("bench").left_out == ("q2", "q4")
+
+
+def test_a_question_like_another_one_whose_picture_is_an_example_goes_too():
+    prepare_set("leak", [row("q1", texture(1)), row("q2", jpeg_bytes(texture(1), 80))], [row("e", texture(1))])
+    found = found_in("leak")
+
+    assert [finding.concern for finding in found.within] == [Concern.EXAMPLE, Concern.EXAMPLE]
+    assert found.left_out == ("q1", "q2")
+
+
+def test_what_looks_most_alike_comes_first(tmp_path):
+    prepare_set("bench", [row(f"q{quality}", texture(quality, BIG)) for quality in (20, 95, 60)])
+    copies = {f"{quality}.jpg": jpeg_bytes(texture(quality, BIG), quality) for quality in (20, 95, 60)}
+    found = found_in("bench", write_folder(tmp_path / "training", copies))
+
+    assert [finding.questions for finding in found.outside] == [("q95",), ("q60",), ("q20",)]
+
+
+def test_the_closest_views_are_reported(tmp_path):
+    """With their borders the two are a little less alike, because the borders differ in width."""
+    inside = texture(1, BIG)
+    folder = write_folder(
+        tmp_path, {"a.png": ImageOps.expand(inside, 4, 0), "b.png": ImageOps.expand(inside, (4, 4, 5, 4), 0)}
+    )
+    looks = Looks(list(hash_pictures(sorted(folder.iterdir()))[0].items()))
+    whole = looks.details([0, 2], 64)
+
+    assert [view for _, view, _ in looks.rows] == [0, 1, 0, 1]
+    assert LIKENESS[64] < whole[0] @ whole[1] < 0.9999
+    assert near(looks, looks, DISTANCE)[0, 1].likeness == pytest.approx(1, abs=1e-3)
+
+
+def test_a_chain_of_equal_pictures_is_one_group():
+    chain = [texture(1, BIG), jpeg(texture(1, BIG), 60), jpeg(texture(1, BIG), 40), jpeg(texture(1, BIG), 90)]
+    prepare_set("chain", [row(f"q{number}", one) for number, one in enumerate([texture(8), *chain])])
+    found = found_in("chain")
+
+    assert [len(group) for group in found.groups] == [4]
+    assert found.left_out == ("q2", "q3", "q4")
+
+
+def test_volumes_are_counted_and_not_compared(tmp_path):
+    volume = put_nifti(tmp_path / "v.nii.gz", scan(1))
+    prepare_set("mixed", [row("q1", volume), row("q2", volume), row("q3", texture(1))])
+    found = found_in("mixed")
+
+    assert (found.shown.volumes, len(found.shown.pictures), found.within) == (1, 1, ())
+
+    prepare_set("volumes", [row("q1", volume)])
+    with pytest.raises(MedTasksError, match="'volumes' show no pictures but volumes"):
+        dataset_pictures("volumes")
+
+
+def test_a_set_without_pictures_says_so():
+    prepare_set("text", [row("q1")])
+
+    with pytest.raises(MedTasksError, match="the questions of 'text' show no pictures"):
+        dataset_pictures("text")
+
+
+def test_a_damaged_picture_of_the_set_says_what_to_do():
+    prepare_set("bench", [row("q1", texture(1)), row("q2", texture(2))])
+    file = dataset_pictures("bench").pictures[0].files[0]
+    file.write_bytes(file.read_bytes()[:200])
+
+    with pytest.raises(SourceError, match=r"1 of 2 pictures of 'bench' cannot be read .*medtasks data prepare bench"):
+        dataset_pictures("bench")
+
+
+def test_a_damaged_picture_of_a_credentialed_set_is_not_named():
+    prepare_set("secret", [row("q1", texture(1)), row("q2", texture(2))], access="credentialed")
+    file = dataset_pictures("secret").pictures[0].files[0]
+    file.unlink()
+
+    with pytest.raises(SourceError) as caught:
+        dataset_pictures("secret")
+    assert file.name not in str(caught.value)
+
+
+def test_what_is_nothing_to_compare_with(tmp_path):
+    (tmp_path / "empty").mkdir()
+    write_folder(tmp_path / "broken", {"x.png": b"no picture", "v.nii": b"x", "t.txt": b"x", "u.txt": b"x"})
+
+    with pytest.raises(MedTasksError, match="nowhere is neither a folder nor a prepared dataset"):
+        other_pictures("nowhere")
+    with pytest.raises(MedTasksError, match=r"holds no picture that can be read .damaged pictures: 0"):
+        other_pictures(str(tmp_path / "empty"))
+    with pytest.raises(MedTasksError, match="damaged pictures: 1, volumes: 1, other files: 2"):
+        other_pictures(str(tmp_path / "broken"))
+    with pytest.raises(DatasetNotPrepared, match="medtasks data prepare multimedeval_slake"):
+        other_pictures("multimedeval_slake")
+
+
+def test_a_picture_that_vanishes_between_the_two_looks_is_left_out(tmp_path):
+    folder = write_folder(tmp_path / "training", {"x.png": texture(1), "y.jpg": jpeg_bytes(texture(1), 80)})
+    hashes, _ = hash_pictures(sorted(folder.iterdir()))
+    looks = Looks(list(hashes.items()))
+    assert list(near(looks, looks, DISTANCE)) == [(0, 1)]
+
+    (folder / "y.jpg").unlink()
+    looks = Looks(list(hashes.items()))
+    assert near(looks, looks, DISTANCE) == {}
+
+
+def test_many_candidates_are_confirmed_in_parts(tmp_path, monkeypatch):
+    monkeypatch.setattr(near_pictures, "_CONFIRMED_AT_ONCE", 2)
+    monkeypatch.setattr(near_pictures, "_READ_AT_ONCE", 2)
+    folder = write_folder(
+        tmp_path / "t", {f"{quality}.jpg": jpeg_bytes(texture(1), quality) for quality in range(60, 96, 5)}
+    )
+    looks = Looks(list(hash_pictures(sorted(folder.iterdir()))[0].items()))
+
+    assert sorted(near(looks, looks, DISTANCE)) == [(one, two) for one in range(8) for two in range(one + 1, 8)]
+
+
+def test_a_flood_of_pairs_ends_with_advice(tmp_path, monkeypatch):
+    monkeypatch.setattr(near_pictures, "_MOST_FOUND", 2)
+    folder = write_folder(
+        tmp_path / "t", {f"{quality}.jpg": jpeg_bytes(texture(1), quality) for quality in (60, 70, 80)}
+    )
+    looks = Looks(list(hash_pictures(sorted(folder.iterdir()))[0].items()))
+
+    with pytest.raises(MedTasksError, match="take a smaller --distance than 40"):
+        near(looks, looks, DISTANCE)
+
+
+questions = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 2)), min_size=1, max_size=8)
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(questions, st.sets(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=4), st.sets(st.integers(0, 3)))
+def test_after_leaving_out_nothing_is_left_to_find(tmp_path, drawn, close, outside):
+    """Pictures 0 to 3, questions on them with an id and a pair each, and any resemblance."""
+    known = PictureHash(b"", b"", (9, 9), (b"",))
+    documents = [{"doc_id": f"q{number}", "pair_id": f"p{pair}"} for number, (_, _, pair) in enumerate(drawn)]
+
+    def picture(shown, kept):
+        uses = tuple(
+            Use(f"q{number}", tmp_path, False, (f"i{name}", None), f"i{name}", None, f"p{pair}")
+            for number, (which, name, pair) in enumerate(drawn)
+            if which == shown and f"q{number}" in kept
+        )
+        return Picture((tmp_path / str(shown),), known, frozenset([b"%d" % shown]), uses)
+
+    def findings(kept):
+        from medtasks.data.duplicates.finding import _concern
+
+        pictures = [picture(shown, kept) for shown in range(4)]
+        pairs = {(one, one) for one in range(4)} | {(min(both), max(both)) for both in close}
+        made = [
+            Finding(pictures[one], pictures[two], Kind.NEAR, concern, Alike(0, 1.0))
+            for one, two in sorted(pairs)
+            if (concern := _concern(pictures[one], pictures[two]))
+        ]
+        away = [
+            Finding(pictures[one], picture(9, set()), Kind.NEAR, None, Alike(0, 1.0))
+            for one in sorted(outside)
+            if pictures[one].questions
+        ]
+        return made, away
+
+    everything = {document["doc_id"] for document in documents}
+    dropped = set(_left_out(documents, *findings(everything)))
+
+    assert findings(everything - dropped) == ([], [])
+    pairs = {document["doc_id"]: document["pair_id"] for document in documents}
+    assert {pairs[one] for one in dropped} & {pairs[one] for one in everything - dropped} == set()
+    if findings(everything) == ([], []):
+        assert dropped == set()

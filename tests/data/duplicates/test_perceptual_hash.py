@@ -1,0 +1,230 @@
+"""Copies are found and different pictures are not: hashes, details, and the quick comparison of all with all."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image, ImageDraw, ImageFilter, ImageOps
+
+from medtasks.data import phantoms
+from medtasks.data.duplicates import perceptual_hash as ph
+
+from ...picture_sets import jpeg, texture
+
+RESIZED = (150, 125)
+
+
+def bits_between(first, second):
+    """The obvious comparison of two hashes of 32 bytes."""
+    return sum((one ^ two).bit_count() for one, two in zip(first, second, strict=True))
+
+
+def alike(first, second):
+    """Whether two pictures pass both checks in any of their views, the sign of the correlation left aside."""
+    side = ph.side_compared(first.size, second.size)
+    for one in ph.sketches(first):
+        for two in ph.sketches(second):
+            bits = bits_between(ph.perceptual_hash(one), ph.perceptual_hash(two))
+            correlation = abs(float(np.dot(*ph.details(np.stack([one, two]), side))))
+            if min(bits, ph.BITS - bits) <= ph.DISTANCE and correlation >= ph.LIKENESS[side]:
+                return True
+    return False
+
+
+def brighter(picture, factor, offset):
+    return Image.fromarray(np.clip(np.asarray(picture, float) * factor + offset, 0, 255).astype(np.uint8))
+
+
+def with_text(picture):
+    picture = picture.copy()
+    ImageDraw.Draw(picture).text((6, 4), "L  PORTABLE", fill=255, font_size=12)
+    return picture
+
+
+COPIES = {
+    "jpeg 95": lambda one: jpeg(one, 95),
+    "jpeg 50": lambda one: jpeg(one, 50),
+    "28 pixels": lambda one: one.resize((28, 28), Image.Resampling.BICUBIC),
+    "a quarter": lambda one: one.resize((one.width // 4, one.height // 4), Image.Resampling.BICUBIC),
+    "half, nearest": lambda one: one.resize((one.width // 2, one.height // 2), Image.Resampling.NEAREST),
+    "twice": lambda one: one.resize((one.width * 2, one.height * 2), Image.Resampling.BICUBIC),
+    "another shape": lambda one: one.resize((224, 224), Image.Resampling.BILINEAR),
+    "colour": lambda one: one.convert("RGB"),
+    "brighter": lambda one: brighter(one, 1, 30),
+    "more contrast": lambda one: brighter(one, 1.3, -38),
+    "darkened": lambda one: Image.fromarray((255 * (np.asarray(one) / 255.0) ** 1.5).astype(np.uint8)),
+    "inverted": ImageOps.invert,
+    "softened": lambda one: one.filter(ImageFilter.GaussianBlur(1)),
+    "text": with_text,
+    "black border": lambda one: ImageOps.expand(one, 24, 0),
+    "white border": lambda one: ImageOps.expand(one, 12, 255),
+    "made square": lambda one: ImageOps.pad(one, (320, 320)),
+    "crop by 1 %": lambda one: one.crop((2, 1, one.width - 1, one.height - 2)),
+}
+
+
+@pytest.fixture(scope="module")
+def originals():
+    size = (260, 220)
+    chest = phantoms.chest(size, 1, nodule="left")
+    return {"chest": chest, "head": phantoms.head(size, 2, spot="right"), "texture": texture(3, size)}
+
+
+@pytest.mark.parametrize("change", COPIES)
+@pytest.mark.parametrize("name", ["chest", "head", "texture"])
+def test_a_copy_is_alike(originals, name, change):
+    original = originals[name]
+
+    assert alike(original, COPIES[change](original))
+
+
+def test_pictures_of_one_kind_are_not_alike(originals):
+    chests = [
+        phantoms.chest((260, 220), seed, large_heart=heart, catheter=catheter)
+        for seed, heart, catheter in ((1, False, False), (2, True, False), (3, False, True), (4, True, True))
+    ]
+
+    assert not any(alike(chests[one], chests[two]) for two in range(4) for one in range(two))
+    assert not alike(originals["chest"], originals["head"])
+    assert not any(alike(texture(one), texture(two)) for two in range(12) for one in range(two))
+
+
+def eye(seed):
+    """A bright disc with vessels of its own: what all eyes share is most of the picture."""
+    draw = np.random.default_rng(seed)
+    picture = Image.new("L", (260, 260), 5)
+    sheet = ImageDraw.Draw(picture)
+    sheet.ellipse((4, 24, 226, 252), fill=110)
+    sheet.ellipse((150, 95, 200, 150), fill=240)
+    for angle in np.linspace(0, 6, 12) + draw.normal(0, 0.2, 12):
+        end = (180 + np.cos(angle) * 120, 130 + np.sin(angle) * 120)
+        middle = ((180 + end[0]) / 2 + draw.normal(0, 12), (128 + end[1]) / 2 + draw.normal(0, 12))
+        sheet.line([(180, 128), middle, end], fill=95, width=2)
+    return picture
+
+
+def test_the_hash_alone_would_not_tell_eyes_apart():
+    eyes = [eye(seed) for seed in range(6)]
+    hashes = [ph.perceptual_hash(ph.sketches(one)[0]) for one in eyes]
+    pairs = [(one, two) for two in range(6) for one in range(two)]
+
+    assert all(bits_between(hashes[one], hashes[two]) <= ph.DISTANCE for one, two in pairs)
+    assert not any(alike(eyes[one], eyes[two]) for one, two in pairs)
+    assert all(alike(one, jpeg(one, 50)) for one in eyes)
+
+
+@pytest.mark.parametrize("turn", ph.TURNS)
+def test_a_turned_sketch_has_the_hash_of_the_turned_picture(turn):
+    picture = texture(8, (160, 160))
+    method = ph.TURNS[turn]
+    laid = picture if method is None else picture.transpose(method)
+    upright = ph.sketches(picture)[0]
+
+    assert bits_between(ph.perceptual_hash(ph.turned(upright, turn)), ph.perceptual_hash(ph.sketches(laid)[0])) <= 6
+    if turn:
+        assert bits_between(ph.perceptual_hash(upright), ph.perceptual_hash(ph.sketches(laid)[0])) > ph.DISTANCE
+
+
+def test_the_turns_are_eight_different_ones():
+    sketch = ph.sketches(texture(9))[0]
+
+    assert len({ph.turned(sketch, turn).tobytes() for turn in ph.TURNS}) == 8
+
+
+@pytest.mark.parametrize("grey", [0, 128, 255])
+def test_a_picture_of_one_grey_has_no_sketch(grey):
+    noise = np.random.default_rng(0).integers(-2, 3, (80, 90))
+
+    assert ph.sketches(Image.new("RGB", (50, 40), (grey,) * 3)) == []
+    assert ph.sketches(Image.fromarray(np.clip(noise + grey, 0, 255).astype(np.uint8))) == []
+
+
+@pytest.mark.parametrize("size", [(1, 1), (1, 300), (300, 1), (2, 2), (28, 28)])
+def test_the_smallest_pictures_have_sketches(size):
+    picture = Image.new("L", size, 0)
+    picture.putpixel((size[0] - 1, size[1] - 1), 255)
+    shown = ph.sketches(picture)
+
+    assert all(one.shape == (64, 64) for one in shown)
+    assert all(len(ph.perceptual_hash(one)) * 8 == ph.BITS for one in shown)
+    assert (shown == []) == (size == (1, 1))
+
+
+def test_only_a_plain_border_is_cut_off():
+    picture = texture(4, (100, 80))
+    black = np.zeros((120, 140), np.uint8)
+    black[20:100, 10:110] = np.asarray(picture)
+
+    assert len(ph.sketches(picture)) == 1
+    whole, inside = ph.sketches(Image.fromarray(black))
+    assert np.array_equal(inside, ph.sketches(picture)[0])
+    assert not np.array_equal(whole, inside)
+
+
+def test_a_thin_line_on_black_keeps_its_surroundings():
+    """What is inside the border would be nothing but the line, stretched."""
+    picture = Image.new("L", (100, 100), 0)
+    ImageDraw.Draw(picture).line((10, 50, 90, 50), fill=255, width=3)
+
+    assert len(ph.sketches(picture)) == 1
+
+
+@pytest.mark.parametrize(("size", "side"), [((28, 28), 28), ((500, 55), 28), ((56, 56), 64), ((512, 600), 64)])
+def test_small_pictures_are_compared_small(size, side):
+    assert ph.side_compared(size, (300, 300)) == ph.side_compared((300, 300), size) == side
+
+
+def test_details_are_independent_of_brightness_and_contrast():
+    grey = ph.sketches(texture(6))[0]
+    changed = (grey * 0.5 + 60).astype(np.uint8)
+    for side in ph.LIKENESS:
+        vectors = ph.details(np.stack([grey, changed]), side)
+        assert vectors.shape == (2, side * side)
+        assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
+        assert vectors[0] @ vectors[1] > 0.98
+
+
+def test_details_of_nothing_correlate_with_nothing():
+    vectors = ph.details(np.stack([np.zeros((64, 64), np.uint8), ph.sketches(texture(6))[0]]), 64)
+
+    assert vectors[0] @ vectors[1] == pytest.approx(0, abs=1e-6)
+
+
+hashes = st.lists(st.binary(min_size=32, max_size=32), max_size=12)
+
+
+@settings(max_examples=60, deadline=None)
+@given(hashes, hashes, st.integers(0, 64), st.randoms(use_true_random=False))
+def test_the_quick_comparison_finds_what_a_loop_finds(first, second, distance, draw):
+    """Random hashes hardly ever meet, so some of the second ones are made from the first by turning bits."""
+    for made in first:
+        flipped = bytearray(made)
+        for bit in draw.sample(range(256), draw.choice([distance, distance + 1, 256 - distance, 255 - distance])):
+            flipped[bit // 8] ^= 1 << bit % 8
+        second = [*second, bytes(flipped)]
+    expected = set()
+    for one, left in enumerate(first):
+        for two, right in enumerate(second):
+            bits = bits_between(left, right)
+            if min(bits, 256 - bits) <= distance:
+                expected.add((one, two, min(bits, 256 - bits), bits > 128))
+    found = set()
+    for _, *arrays in ph.close_pairs(ph.stacked(first), ph.stacked(second), distance):
+        found.update(zip(*(array.tolist() for array in arrays), strict=True))
+
+    assert found == expected
+
+
+def test_the_comparison_goes_through_large_sets_in_parts(monkeypatch):
+    monkeypatch.setattr(ph, "_ROWS", 7)
+    monkeypatch.setattr(ph, "_COLUMNS", 11)
+    monkeypatch.setattr(ph, "_BLOCK", 20)
+    draw = np.random.default_rng(2)
+    first = draw.integers(0, 2**63, (53, 4), dtype=np.uint64)
+    second = np.concatenate([draw.integers(0, 2**63, (30, 4), dtype=np.uint64), first[[50, 3]], ~first[[9]]])
+    (before, *nothing), (after, *arrays) = ph.close_pairs(first, second, 0)
+
+    assert (before, after) == (20, 33)
+    assert [len(array) for array in nothing] == [0, 0, 0, 0]
+    found = sorted(zip(*(array.tolist() for array in arrays), strict=True))
+    assert found == [(3, 31, 0, False), (9, 32, 0, True), (50, 30, 0, False)]
