@@ -47,7 +47,7 @@ def test_a_failing_task_and_no_samples(run, reported, sample_home, tmp_path):
     folder.mkdir()
     (folder / "failing.yaml").write_text(FAILING_YAML)
     command = [sys.executable, "-m", "medtasks.cli.main", "run", *MODEL, "--output_path", "results"]
-    chosen = ["--tasks", "mediconfusion,failing", "--include_path", str(folder)]
+    chosen = ["--tasks", "mediconfusion_gd,failing", "--include_path", str(folder)]
     ran = run([*command, *chosen], MEDTASKS_HOME=str(sample_home))
     assert ran.returncode == 1
     assert "1 of 2 tasks without results; the others are complete" in ran.stderr
@@ -55,10 +55,10 @@ def test_a_failing_task_and_no_samples(run, reported, sample_home, tmp_path):
     assert list(found["missing"]) == ["failing"]
     assert "missing: failing: " in printed
     (task,) = found["tasks"]
-    assert (task["name"], task["answered"], task["items"]) == ("mediconfusion", 32, [])
+    assert (task["name"], task["answered"], task["items"]) == ("mediconfusion_gd", 32, [])
     assert any("--log_samples" in sentence for sentence in task["missing"])
     (recorded,) = (tmp_path / "results").rglob("*_results.json")
-    harness = json.loads(recorded.read_text())["results"]["mediconfusion"]
+    harness = json.loads(recorded.read_text())["results"]["mediconfusion_gd"]
     for rule in task["rules"]:
         scores = {score["metric"]: score for score in rule["scores"]}
         individual = scores["individual_accuracy"]
