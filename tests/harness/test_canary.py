@@ -104,23 +104,26 @@ def evaluate(planted_home: Path, tmp_path: Path) -> Evaluate:
             *(sys.executable, *several, "-m", "lmms_eval", "--model", model, "--tasks", ",".join(tasks)),
             *("--output_path", str(tmp_path / "out"), "--log_samples", "--batch_size", "1", *options),
         ]
-        environment = {
-            **{name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")},
-            "PYTHONPATH": str(planted_home / "package"),
-            "MEDTASKS_HOME": str(planted_home / "home"),
-            "LM_HARNESS_CACHE_PATH": str(tmp_path / "requests"),
-            "HF_HOME": str(tmp_path / "hf"),
-            "HF_HUB_OFFLINE": "1",
-            "TMPDIR": str(tmp_path),
-            "OMP_NUM_THREADS": "1",
-            "ACCELERATE_USE_CPU": "true",
-            **variables,
-        }
-        return subprocess.run(
-            line, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=400, check=False
-        )
+        return execute(line, planted_home, tmp_path, **variables)
 
     return command
+
+
+def execute(line: Sequence[str], planted_home: Path, folder: Path, **variables: str) -> CompletedProcess[str]:
+    """Run a command on the planted data, with everything it writes below ``folder``."""
+    environment = {
+        **{name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")},
+        "PYTHONPATH": str(planted_home / "package"),
+        "MEDTASKS_HOME": str(planted_home / "home"),
+        "LM_HARNESS_CACHE_PATH": str(folder / "requests"),
+        "HF_HOME": str(folder / "hf"),
+        "HF_HUB_OFFLINE": "1",
+        "TMPDIR": str(folder),
+        "OMP_NUM_THREADS": "1",
+        "ACCELERATE_USE_CPU": "true",
+        **variables,
+    }
+    return subprocess.run(line, cwd=folder, env=environment, capture_output=True, text=True, timeout=400, check=False)
 
 
 def found_in(ran: CompletedProcess[str], *folders: Path) -> list[str]:
