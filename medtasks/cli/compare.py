@@ -2,7 +2,6 @@
 
 import json
 import math
-import os
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -16,8 +15,9 @@ from rich.table import Table
 
 from medtasks import __version__
 from medtasks.comparing import Comparison
-from medtasks.errors import MedTasksError, RepliesError
+from medtasks.errors import MedTasksError, RepliesError, near_match
 from medtasks.run_comparison import ComparedTask, Source, compare_all, compare_task
+from medtasks.sanity.variants import variant_of
 from medtasks.stats.paired import ALPHA, POWER, SIGN_FLIP
 from medtasks.stats.sign_flip import DRAWS, SEED
 from medtasks.task_files import task_file, task_files
@@ -65,8 +65,13 @@ def compare(
 
 def _task_and_runs(names: Sequence[str]) -> tuple[str | None, list[Path]]:
     first = names[0]
-    if first in task_files() or not (Path(first).exists() or os.sep in first):
-        return task_file(first).name, [Path(name) for name in names[1:]]
+    if first in task_files() or variant_of(first):
+        return first, [Path(name) for name in names[1:]]
+    if not Path(first).exists():
+        raise RepliesError(
+            f"'{first}' is neither a task of ours nor a folder or file{near_match(first, task_files())}; see "
+            f"'medtasks tasks'"
+        )
     return None, [Path(name) for name in names]
 
 

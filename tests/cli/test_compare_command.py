@@ -122,5 +122,7 @@ def test_folders_of_runs_need_no_task(medtasks, fails, sample, tmp_path):
     assert named.code == 0
     alone = json.loads((tmp_path / "named.json").read_text())
     assert alone["comparisons"] == found["tasks"]["mediconfusion"]["comparisons"]
-    fails(["compare", tmp_path / "nowhere", second], f"there is no {tmp_path / 'nowhere'}")
-    fails(["compare", "mediconfusio", first, second], "unknown task 'mediconfusio'; did you mean 'mediconfusion'?")
+    fails(["compare", tmp_path / "nowhere", second], "nowhere' is neither a task of ours nor a folder or file;")
+    fails(["compare", first, tmp_path / "nowhere"], f"there is no {tmp_path / 'nowhere'}")
+    fails(["compare", "mediconfusio", first, second], "'mediconfusio' is neither", "did you mean 'mediconfusion'?")
+    fails(["compare", "mediconfusion_blind", first, second], "holds no samples of 'mediconfusion_blind'")

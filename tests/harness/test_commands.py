@@ -9,6 +9,8 @@ import pytest
 from medtasks.plugin import tasks_folder
 from medtasks.task_files import task_files
 
+from .conftest import REPOSITORY
+
 OURS = list(task_files())
 LAUNCHERS = {
     "lmms_eval": ["lmms_eval"],
@@ -126,8 +128,12 @@ def test_wheel_holds_everything(wheel):
     files = {str(path.relative_to(wheel)) for path in wheel.rglob("*") if path.is_file()}
     ours = [path for path in tasks_folder().rglob("*") if path.is_file() and path.suffix in ("", ".yaml", ".md")]
     assert {f"medtasks/tasks_yaml/{path.relative_to(tasks_folder())}" for path in ours} <= files
+    package = [path for path in (REPOSITORY / "medtasks").rglob("*") if path.is_file()]
+    assert {str(path.relative_to(REPOSITORY)) for path in package if path.suffix != ".pyc"} <= files
     assert {
         "medtasks/py.typed",
+        "medtasks/report/templates/page.css",
+        "medtasks/report/published_results/mediconfusion_table1.csv",
         "medtasks/tasks_yaml/mediconfusion/_paired_choice_yaml",
         "medtasks/tasks_yaml/multimedeval/multimedeval.yaml",
         "medtasks/model_adapters/tiny.py",
