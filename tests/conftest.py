@@ -1,6 +1,7 @@
 """What every test may use, and the wall between the tests and the user's own data and settings."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -34,11 +35,17 @@ def test_data() -> Path:
 
 
 @pytest.fixture(scope="session")
-def sample_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def sample_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A data folder that holds the drawn sample; tests must not change it."""
     folder = tmp_path_factory.mktemp("sample_home")
     write_sample_home(folder)
-    return folder
+    before = _datasets_and_tasks(folder)
+    yield folder
+    assert _datasets_and_tasks(folder) == before, "a test changed the drawn sample that others use, too"
+
+
+def _datasets_and_tasks(home: Path) -> list[Path]:
+    return sorted(path for part in ("datasets", "tasks") for path in (home / part).rglob("*"))
 
 
 @pytest.fixture(autouse=True)

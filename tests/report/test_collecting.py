@@ -12,7 +12,9 @@ from medtasks.data.mediconfusion import Options, prepare
 from medtasks.data.schema import REPORT
 from medtasks.data.store import load_documents
 from medtasks.errors import RepliesError, UnknownName
+from medtasks.hooks import free_form, judged_choice
 from medtasks.hooks.pairs import answers, record
+from medtasks.judges import client
 from medtasks.metric_scoring import score_metrics
 from medtasks.metrics.pairs import TOTAL, standard_errors
 from medtasks.replies import RecordedReply
@@ -30,6 +32,13 @@ from .harness_output import STAMP, texts, write_run
 from .own_tasks import publish_own, write_task
 
 WAYS = ("A", "B", "The answer is (B)", "I cannot tell", "", "both A and B")
+
+
+@pytest.fixture
+def no_judge(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fail a test that asks a judge, in every module that could."""
+    for module in (client, free_form, judged_choice):
+        monkeypatch.setattr(module, "judge_for", lambda *_: pytest.fail("a judge was asked"))
 
 
 def made_up(dataset: str, seed: int = 1) -> dict[str, RecordedReply]:
@@ -239,7 +248,6 @@ def test_a_limited_run(tmp_path: Path) -> None:
         assert always.scores["reference"]["individual_accuracy"] == asked.count("A") / len(asked)
 
 
-@pytest.mark.usefixtures("sample")
 def test_reports_that_were_only_collected_say_how_to_score_them(tmp_path: Path) -> None:
     rows = [{"report": "A mass.", "indication": "cough"} for _ in range(3)]
     publish_own("own_reports", REPORT, rows)
@@ -472,7 +480,8 @@ def test_reports_have_the_recorded_scores_and_no_model_is_loaded(
 
 
 @pytest.mark.usefixtures("sample")
-def test_a_judge_is_never_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("no_judge")
+def test_a_judge_is_never_asked(tmp_path: Path) -> None:
     documents = load_documents("mediconfusion")
     results = write_run(tmp_path, {"mediconfusion": made_up("mediconfusion")}, log_samples=False)
     content = json.loads(results.read_text())
@@ -486,7 +495,6 @@ def test_a_judge_is_never_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         lines.append({"doc_id": number, "resps": [f"words {number}"], "input": "?", "set_accuracy": entry})
     samples = tmp_path / f"{STAMP}_samples_mediconfusion_ff.jsonl"
     samples.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    monkeypatch.setattr("medtasks.judges.client.judge_for", lambda *_: pytest.fail("a judge was asked"))
     report = collect_run(read_run(tmp_path))
     task = only(report)
     (rule,) = task.rules
@@ -567,10 +575,8 @@ def test_main_metrics_say_how_good_the_answers_are_as_a_whole(
     assert of("multimedeval_mimic_cxr_report") == ["bleu_1"]
 
 
-def test_gains_of_judged_tasks_are_those_of_the_recorded_scores(
-    sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("medtasks.judges.client.judge_for", lambda *_: pytest.fail("a judge was asked"))
+@pytest.mark.usefixtures("sample", "no_judge")
+def test_gains_of_judged_tasks_are_those_of_the_recorded_scores(tmp_path: Path) -> None:
     results = write_run(tmp_path, {"mediconfusion": made_up("mediconfusion")}, log_samples=False)
     content = json.loads(results.read_text())
     for name, value in (("mediconfusion_ff", 0.75), ("mediconfusion_ff_blind", 0.5)):

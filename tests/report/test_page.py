@@ -174,7 +174,7 @@ def test_a_sample_has_a_banner_and_an_incomplete_set_another_one(tmp_path):
 def test_a_report_without_anything_is_still_a_page(tmp_path):
     text = Structure(written(made_up.report_of(facts={}, model="", run_at=""), tmp_path)).text
     assert "No task of this run has a result." in text
-    assert "No single replies are recorded" in text
+    assert "No single replies can be shown" in text
     assert "Nothing is recorded about how this run was made." in text
 
 
