@@ -1,24 +1,19 @@
 """A page to look at duplicates side by side: one HTML file that opens from disk and loads nothing."""
 
-import base64
-import hashlib
-import os
 from collections.abc import Mapping, Sequence
-from importlib.resources import files
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from medtasks import __version__
 from medtasks.data.duplicates.finding import Concern, Duplicates, Finding, Kind
-from medtasks.errors import MedTasksError
 from medtasks.report.duplicates.contents import Names, counted, not_compared, shown_files
 from medtasks.report.page.pictures import Thumbnail, thumbnails
+from medtasks.report.self_contained import content_policy, own_text, page_environment, write_whole
 
 MOST_SHOWN = 250
 """Findings shown of each of the two lists; the JSON has all."""
 
-_TEMPLATES = "templates"
 _HIDDEN = Thumbnail("", remark="credentialed data: not shown")
 
 
@@ -61,12 +56,7 @@ def write_duplicates_page(
         hidden=names.hidden,
         sample=sample,
     )
-    try:
-        _write(path, page)
-    except OSError as error:
-        raise MedTasksError(
-            f"cannot write the page {path}: {error.strerror or error}; name a file in another folder with --html"
-        ) from error
+    write_whole(path, page)
 
 
 def _shown(findings: Sequence[Finding], names: Names) -> list[tuple[Path | None, Path | None]]:
@@ -74,26 +64,9 @@ def _shown(findings: Sequence[Finding], names: Names) -> list[tuple[Path | None,
 
 
 def _rendered(**values: Any) -> str:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
-    environment = Environment(
-        loader=PackageLoader("medtasks.report", _TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    script = files("medtasks.report").joinpath(_TEMPLATES, "duplicates.js").read_text(encoding="utf-8")
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    template = environment.get_template("duplicates.html")
-    return template.render(version=__version__, script=Markup(script), script_digest=digest, **values)
-
-
-def _write(path: Path, text: str) -> None:
-    scratch = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        scratch.write_text(text, encoding="utf-8", newline="\n")
-        scratch.replace(path)
-    finally:
-        scratch.unlink(missing_ok=True)
+    script = own_text("duplicates.js")
+    template = page_environment().get_template("duplicates.html")
+    page: str = template.render(version=__version__, script=Markup(script), policy=content_policy(script), **values)
+    return page
