@@ -8,6 +8,7 @@ import pytest
 
 from medtasks.cli.data import write_sample_home
 from medtasks.data.catalogue import CATALOGUE
+from medtasks.warning import forget_warnings
 
 from . import tiny_multimedeval
 
@@ -55,6 +56,12 @@ def _own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
     ours = ("MEDTASKS_JUDGE_", "MEDTASKS_TRUSTED_JUDGE", "MEDTASKS_LABELER", "MEDTASKS_METRICS_", "MEDTASKS_WEIGHTS")
     for name in [name for name in os.environ if name.startswith(ours)]:
         monkeypatch.delenv(name)
+
+
+@pytest.fixture(autouse=True)
+def _own_warnings() -> None:
+    """Let every test hear the warnings that earlier ones have heard."""
+    forget_warnings()
 
 
 @pytest.fixture

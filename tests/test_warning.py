@@ -1,0 +1,38 @@
+"""Warnings that a process gives once."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from loguru import logger
+
+from medtasks.warning import forget_warnings, warn_once
+
+
+@pytest.fixture
+def records() -> Iterator[list[dict[str, object]]]:
+    found: list[dict[str, object]] = []
+    sink = logger.add(lambda message: found.append(message.record), level="WARNING")
+    yield found
+    logger.remove(sink)
+
+
+def test_a_sentence_is_given_once(records):
+    for sentence in ("2 pairs are cut", "2 pairs are cut", "3 pairs are cut", "2 pairs are cut"):
+        warn_once(sentence)
+    assert [record["message"] for record in records] == ["2 pairs are cut", "3 pairs are cut"]
+    forget_warnings()
+    warn_once("2 pairs are cut")
+    assert len(records) == 3
+
+
+def test_braces_are_text_and_the_caller_is_named(records):
+    warn_once('the judge said {"score": 1} {0}')
+    assert records[0]["message"] == 'the judge said {"score": 1} {0}'
+    assert records[0]["function"] == "test_braces_are_text_and_the_caller_is_named"
+
+
+def test_threads_give_it_once(records):
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: warn_once("the judge is down"), range(200)))
+    assert len(records) == 1
