@@ -17,10 +17,9 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
-from loguru import logger
-
 from medtasks.data.home import home
 from medtasks.hooks.reading import untagged
+from medtasks.warning import warn_once
 
 FOLDER_NAME = "replies"
 _CONTEXT_MODULE = "lmms_eval.models.model_utils.usage_metrics"
@@ -97,7 +96,6 @@ class _Run:
         self.read: set[tuple[str, str | None]] = set()
         self._replies: dict[str, str] = {}
         self.pending = b""
-        self._warned = False
 
     def add(self, doc_id: str, rule: str | None, reply: str) -> None:
         """Write one reply unless it is there."""
@@ -110,14 +108,11 @@ class _Run:
         try:
             self._write()
         except OSError as error:
-            if not self._warned:
-                logger.warning(
-                    "replies cannot be saved in {} ({}); the run goes on, but they cannot be scored again later. Free "
-                    "some space, or set MEDTASKS_HOME to another folder.",
-                    self.path.parent,
-                    error.strerror or type(error).__name__,
-                )
-            self._warned = True
+            warn_once(
+                f"replies cannot be saved in {self.path.parent} ({error.strerror or type(error).__name__}); the run "
+                f"goes on, but they cannot be scored again later. Free some space, or set MEDTASKS_HOME to another "
+                f"folder."
+            )
 
     def _write(self) -> None:
         for folder in (self.path.parent.parent, self.path.parent):

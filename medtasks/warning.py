@@ -1,4 +1,4 @@
-"""Warnings that a process gives once: the harness asks every metric under every filter, each time about the same thing."""
+"""Warnings that a process gives once: the harness asks every metric under every filter, each time about one thing."""
 
 import threading
 

@@ -14,6 +14,7 @@ from typing import Any
 from loguru import logger
 
 from medtasks.data.home import home
+from medtasks.warning import warn_once
 
 FOLDER_NAME = "journal"
 
@@ -74,7 +75,7 @@ class Journal:
         self._stored: dict[str, Entry] = {}
         self._written: set[str] = set()
         self._pending = b""
-        self._begun = self._warned = False
+        self._begun = False
         for file in sorted(folder.glob(f"{fingerprint[:24]}.rank*of*.jsonl")):
             self._stored.update(self._entries(file))
         if self._torn:
@@ -99,14 +100,11 @@ class Journal:
         try:
             self._write()
         except OSError as error:
-            if not self._warned:
-                logger.warning(
-                    "answers cannot be kept in {} ({}); the run goes on and loses nothing, but a killed run starts "
-                    "anew. Free some space, or name another folder with --model_args journal=FOLDER.",
-                    self.path,
-                    error.strerror or type(error).__name__,
-                )
-            self._warned = True
+            warn_once(
+                f"answers cannot be kept in {self.path} ({error.strerror or type(error).__name__}); the run goes on "
+                f"and loses nothing, but a killed run starts anew. Free some space, or name another folder with "
+                f"--model_args journal=FOLDER."
+            )
 
     def _write(self) -> None:
         if not self._pending:

@@ -4,16 +4,14 @@ Source: ``MIMIC_CXR_ImageClassification.getPredictedAnswer`` in ``multimedeval/i
 https://github.com/corentin-ryr/MultiMedEval; at d9ac283 it cannot run.
 """
 
-import functools
 from collections.abc import Sequence
-
-from loguru import logger
 
 from medtasks.answers.answer import Reason
 from medtasks.answers.failure import failure_cause
 from medtasks.answers.label_answer import LabelAnswer
 from medtasks.answers.labeler import Finding, Labels, chosen_findings, label_texts
 from medtasks.errors import LabelerError
+from medtasks.warning import warn_once
 
 NAME = "chexbert_labels"
 
@@ -88,10 +86,8 @@ def _unreadable(reply: str | None) -> Reason | None:
     return None if failure_cause(reply) is None else Reason.ADAPTER_FAILED
 
 
-@functools.cache
 def _report_once(cause: str) -> None:
-    logger.warning(
-        "A reply got no labels: {}. Such samples are judge_failed and left out of the metrics; further ones of this "
-        "kind are not reported.",
-        cause,
+    warn_once(
+        f"A reply got no labels: {cause}. Such samples are judge_failed and left out of the metrics; further ones of "
+        f"this kind are not reported."
     )

@@ -11,9 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from loguru import logger
-
 from medtasks.data.home import home
+from medtasks.warning import warn_once
 
 _CHUNK = 500  # below SQLite's limit of variables in one statement
 
@@ -52,7 +51,6 @@ class TextCache:
     def __init__(self, folder: Path | None, model: str) -> None:
         name = hashlib.sha256(model.encode()).hexdigest()[:32]
         self._path = None if folder is None else folder / f"{name}.sqlite"
-        self._warned = False
 
     def get(self, keys: Sequence[bytes]) -> Mapping[bytes, bytes]:
         """Return the values of those keys that have one."""
@@ -89,11 +87,7 @@ class TextCache:
             yield connection
 
     def _warn(self, error: Exception) -> None:
-        if not self._warned:
-            self._warned = True
-            logger.warning(
-                "What a metric's model computes cannot be kept in {} ({}); the run goes on, a rerun computes it again. "
-                "Free some space, or remove that file if it is damaged.",
-                self._path,
-                error,
-            )
+        warn_once(
+            f"What a metric's model computes cannot be kept in {self._path} ({error}); the run goes on, a rerun "
+            f"computes it again. Free some space, or remove that file if it is damaged."
+        )

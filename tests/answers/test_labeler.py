@@ -6,7 +6,6 @@ import textwrap
 import pytest
 from loguru import logger
 
-from medtasks.answers import chexbert_labels as rule_module
 from medtasks.answers import labeler as labeler_module
 from medtasks.answers.answer import Reason
 from medtasks.answers.chexbert_labels import chexbert_labels, from_labels, label_replies
@@ -57,7 +56,6 @@ def _fresh_process(monkeypatch):
     monkeypatch.delenv("MEDTASKS_LABELER", raising=False)
     monkeypatch.delenv("MEDTASKS_WEIGHTS", raising=False)
     labeler_module._built.cache_clear()
-    rule_module._report_once.cache_clear()
 
 
 @pytest.fixture

@@ -11,13 +11,13 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from loguru import logger
 from tqdm import tqdm
 
 from medtasks.data.decoding import UnreadableImage
 from medtasks.data.duplicates.perceptual_hash import perceptual_hash, sketches
 from medtasks.data.duplicates.picture_files import read_picture
 from medtasks.data.home import home
+from medtasks.warning import warn_once
 
 CACHE_NAME = "picture_hashes.sqlite"
 _VERSION = 1  # of the hashes; another one leaves the old ones unused
@@ -126,7 +126,6 @@ class _Cache:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._warned = False
 
     def get(self, keys: Iterable[bytes]) -> Mapping[bytes, PictureHash]:
         """Return the hashes of those keys that have one."""
@@ -174,10 +173,7 @@ class _Cache:
             self._warn(refused)
 
     def _warn(self, error: Exception) -> None:
-        if not self._warned:
-            self._warned = True
-            logger.warning(
-                "Hashes of pictures cannot be kept in {} ({}); the search goes on, and the next one hashes them again.",
-                self._path,
-                error,
-            )
+        warn_once(
+            f"Hashes of pictures cannot be kept in {self._path} ({error}); the search goes on, and the next one hashes "
+            f"them again."
+        )
