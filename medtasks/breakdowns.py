@@ -11,6 +11,7 @@ from medtasks.answers.error_classes import ErrorClass, error_class
 from medtasks.data.privacy import is_private
 from medtasks.data.selecting import values
 from medtasks.errors import MedTasksError
+from medtasks.hooks.metric_list import is_failed
 
 _MAIN = "accuracy"
 _EXPORTED = ("doc_id", "rule", "question", "options", "key", "value", "reason", "class", "class_by_human", "reply")
@@ -72,7 +73,7 @@ def by_group(
     for column in columns:
         groups: dict[str, list[Mapping[str, Any]]] = {}
         for document, sample in zip(documents, samples, strict=True):
-            for value in values(document, column):
+            for value in () if is_failed(sample[_MAIN]) else values(document, column):
                 groups.setdefault(value, []).append(sample)
         ordered = sorted(groups.items(), key=lambda group: (-len(group[1]), group[0]))
         found[column] = {
@@ -99,7 +100,9 @@ def wrong_answers(
     found = []
     for document, sample, reply in zip(documents, samples, replies, strict=True):
         record = sample.get(_MAIN)
-        if isinstance(record, Mapping) and {"key", "value"} <= record.keys() and record["key"] != record["value"]:
+        if not isinstance(record, Mapping) or not {"key", "value"} <= record.keys() or is_failed(record):
+            continue
+        if record["key"] != record["value"]:
             kind = ErrorClass.FOR_A_HUMAN if reply is None else error_class(reply, record["value"])
             found.append(WrongAnswer(document, record, reply or "", kind))
     return found

@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from medtasks.answers.failure import cut_reply
 from medtasks.answers.registry import likelihood_rule, reading_rule
 from medtasks.breakdowns import GroupScore, WrongAnswer, by_group, count_kinds, wrong_answers
 from medtasks.errors import RepliesError
 from medtasks.hooks import reports
 from medtasks.hooks.labelling import tagged_replies
+from medtasks.hooks.metric_list import COUNTS
 from medtasks.metrics.report_metrics import metric_info
 from medtasks.replies import RecordedReply
 from medtasks.saved_replies import nothing_saved
@@ -175,20 +177,21 @@ def _of_answers(samples: Sequence[Mapping[str, Any]], metrics: Sequence[Mapping[
         {metric: value for metric, value in computed.items() if not metric.endswith(_ERROR)},
         {metric.removesuffix(_ERROR): value for metric, value in computed.items() if metric.endswith(_ERROR)},
         {},
-        shares=not any(value > 1 for value in computed.values()),  # counts and scores of a judge are none
+        shares=not any(value > 1 for value in computed.values() if isinstance(value, float)),  # a judge's score is none
     )
 
 
 def _of_reports(
-    records: Sequence[Mapping[str, Any]], metrics: Sequence[Mapping[str, Any]], further: Sequence[str]
+    records: Sequence[dict[str, Any]], metrics: Sequence[Mapping[str, Any]], further: Sequence[str]
 ) -> MetricScores:
-    own = [entry["metric"] for entry in metrics if not entry["metric"].endswith(_ERROR)]
+    counts = {one["metric"]: one["aggregation"](records) for one in metrics if one["metric"] in COUNTS}
+    own = [name for one in metrics if not (name := one["metric"]).endswith(_ERROR) and name not in COUNTS]
     panel = dict.fromkeys([*reports.metrics_for(own), *further])
     keys = dict.fromkeys([*own, *(key for name in further for key in metric_info(name).keys)])
     found = reports.score_records(records, tuple(panel))
     return MetricScores(
         "",
-        {key: found.values[key] for key in keys},
+        {**{key: found.values[key] for key in keys}, **counts},
         {key: found.errors[key] for key in keys},
         {},
         found.failures,
@@ -200,7 +203,8 @@ def _of_reports(
 def _results(replies: Sequence[RecordedReply], rule: str, form: str | None) -> list[list[Any]]:
     """Return what the harness would hand to ``process_results`` for each reply; all are texts, or none is."""
     if all(reply.losses is None for reply in replies):
-        return [[text] for text in tagged_replies([reply.text for reply in replies], rule, form)]
+        recorded = [cut_reply(reply.text or "") if reply.cut else reply.text for reply in replies]
+        return [[text] for text in tagged_replies(recorded, rule, form)]
     return [[{"rule": rule, "loss": loss, "is_greedy": False} for loss in reply.losses or ()] for reply in replies]
 
 

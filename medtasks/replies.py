@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from medtasks.answers.failure import NO_TEXT, without_cut_mark
 from medtasks.data.home import home
 from medtasks.errors import RepliesError
 from medtasks.hooks.loglikelihood import parse_loglikelihood
@@ -18,10 +19,23 @@ _FORM = '{"doc_id": "10001/1", "reply": "A"}'
 
 @dataclass(frozen=True)
 class RecordedReply:
-    """What a model answered to one document: a text, or one loss per option."""
+    """What a model answered to one document: a text, or one loss per option.
+
+    Attributes:
+        text: As the model gave it, or the mark of a failed sample (:mod:`medtasks.answers.failure`).
+        losses: Mean negative log-likelihoods; NaN for a failed one.
+        cut: Whether the server cut the text at its length limit.
+    """
 
     text: str | None = None
     losses: tuple[float, ...] | None = None
+    cut: bool = False
+
+    @classmethod
+    def of_text(cls, text: str | None) -> "RecordedReply":
+        """Return the reply that a file has as text, with its marks; without any text the sample failed."""
+        own, cut = without_cut_mark(NO_TEXT if text is None else text)
+        return cls(text=own, cut=cut)
 
 
 def read_replies(paths: Path | Sequence[Path], documents: Sequence[Mapping[str, Any]]) -> dict[str, RecordedReply]:
@@ -112,7 +126,7 @@ def _reply(item: Mapping[str, Any], place: str) -> RecordedReply:
     if "reply" in item:
         if not (item["reply"] is None or isinstance(item["reply"], str)):
             raise RepliesError(f"{place}: 'reply' must be text or null")
-        return RecordedReply(text=item["reply"] or "")
+        return RecordedReply.of_text(item["reply"])
     recorded = item.get("resps", item.get("filtered_resps"))
     # One list around the reply in lmms-eval's files, two in lm-eval's.
     while isinstance(recorded, list) and len(recorded) == 1:
@@ -123,7 +137,9 @@ def _reply(item: Mapping[str, Any], place: str) -> RecordedReply:
                 f"{place} holds no reply, because its dataset is credentialed; name the files of the run in "
                 f"{home() / FOLDER_NAME} instead"
             )
-        return RecordedReply(text=recorded)
+        return RecordedReply.of_text(recorded)
+    if recorded is None and "resps" in item:
+        return RecordedReply.of_text(None)
     if isinstance(recorded, list) and len(recorded) > 1:
         per_option = [option[0] if isinstance(option, list) and len(option) == 1 else option for option in recorded]
         return RecordedReply(losses=tuple(parse_loglikelihood(option)[0] for option in per_option))

@@ -9,6 +9,7 @@ from typing import Any
 from medtasks.answers.answer import Reason
 from medtasks.errors import MedTasksError, RepliesError, unknown_name
 from medtasks.hooks import classification, multilabel
+from medtasks.hooks.metric_list import is_failed
 from medtasks.hooks.reports import INVALID_RATE, metrics_for
 from medtasks.hooks.units import unit_of
 from medtasks.hooks.withheld import PrivateText
@@ -106,11 +107,17 @@ def _pair_values(task: TaskFile, documents: Documents, replies: Replies, metrics
         if doc_id in replies:
             by_pair[pair].append(doc_id)
             for name, score in score_replies(task, [document], {doc_id: replies[doc_id]}).items():
-                right[name][doc_id] = (connected[pair], score.table[TOTAL].individual_accuracy)
+                value = score.table[TOTAL].individual_accuracy
+                if not math.isnan(value):  # it is, where the model or the judge failed
+                    right[name][doc_id] = (connected[pair], value)
     pairs = {pair: members for pair, members in by_pair.items() if len(members) == 2}
     values: dict[tuple[str, str], Values] = {}
     for name, answers in right.items():
-        solved = {pair: (pair, min(answers[one][1] for one in members)) for pair, members in pairs.items()}
+        solved = {
+            pair: (pair, min(answers[one][1] for one in members))
+            for pair, members in pairs.items()
+            if answers.keys() >= set(members)
+        }
         of_metric = {"set_accuracy": solved, "individual_accuracy": answers}
         values.update({(name, metric): of_metric[metric] for metric in metrics})
     return RunValues(rules, values, {})
@@ -172,7 +179,7 @@ def _of_metric(task: TaskFile, metric: str, samples: Sequence[Mapping[str, Any]]
     """
     if metric == RIGHT:
         answers = [next(iter(sample.items()))[1] for sample in samples]
-        return [float(answer["value"] == answer["key"]) for answer in answers]
+        return [math.nan if is_failed(one) else float(one["value"] == one["key"]) for one in answers]
     of_classes = _process(task) in (classification.process_results, multilabel.process_results)
     if task.metric_list is None or (of_classes and metric != INVALID_RATE):
         raise _NotCompared(_NO_MEAN)
@@ -186,22 +193,29 @@ def _of_metric(task: TaskFile, metric: str, samples: Sequence[Mapping[str, Any]]
 
 def _of_texts(metric: str, records: Sequence[Mapping[str, Any]]) -> list[float]:
     """Do the same for a metric of :data:`medtasks.metrics.report_metrics.REPORT_METRICS`, over all texts at once."""
+    said = [record for record in records if not is_failed(record)]
     if metric == INVALID_RATE:
-        return [float(record["reason"] != Reason.OK) for record in records]
+        return _spread(records, [float(record["reason"] != Reason.OK) for record in said])
     try:
         (name,) = metrics_for([metric])
     except KeyError as error:
         raise _NotCompared(_NO_MEAN) from error
-    texts = {"references": [record["reference"].text for record in records]}
+    texts = {"references": [record["reference"].text for record in said]}
     try:
-        scores = report_metric(name)(**texts, hypotheses=[record["reply"].text for record in records])
+        scores = report_metric(name)(**texts, hypotheses=[record["reply"].text for record in said])
     except MedTasksError as error:
         raise _NotCompared(f"could not be computed: {error}") from error
     except ImportError as error:
         raise _NotCompared(f"could not be computed: {error}; run: pip install 'medtasks[report]'") from error
     except Exception as error:  # noqa: BLE001  # a message that is not our own may quote a patient's report
         raise _NotCompared(f"could not be computed: {type(error).__name__}") from None
-    return _checked(list(scores.samples.get(metric, ())), scores.totals[metric])
+    return _checked(_spread(records, scores.samples.get(metric, ())), scores.totals[metric])
+
+
+def _spread(records: Sequence[Mapping[str, Any]], values: Sequence[float]) -> list[float]:
+    """Return values of answered samples at their places among all, NaN where the model failed."""
+    left = iter(values)
+    return [math.nan if is_failed(record) else next(left, math.nan) for record in records]
 
 
 def _checked(values: Sequence[float], total: float) -> list[float]:

@@ -54,7 +54,7 @@ def save_reply(doc: Mapping[str, Any], result: Any) -> str | None:
         run = _runs.get(place)
         if run is None or (doc["doc_id"], read.rule) in run.read:
             run = _runs[place] = _Run(place[0])
-        run.add(doc["doc_id"], read.rule, read.reply)
+        run.add(doc["doc_id"], read.rule, read.recorded)
         return f"{run.path.parent.name}/{run.path.name}"
 
 

@@ -10,7 +10,10 @@ from medtasks.answers.answer import Answer
 from medtasks.answers.registry import likelihood_rule, text_rule
 from medtasks.data.catalogue import dataset_info
 from medtasks.errors import RepliesError
-from medtasks.metrics.pairs import Counts, PairedAnswer, count, standard_errors
+from medtasks.hooks import pairs
+from medtasks.hooks.metric_list import answered, judged
+from medtasks.hooks.reading import cut_record
+from medtasks.metrics.pairs import Counts, count, standard_errors
 from medtasks.replies import RecordedReply
 from medtasks.task_files import TaskFile
 
@@ -77,13 +80,16 @@ def score_replies(
 def _score(
     rule: str, read: Reader, documents: Sequence[Mapping[str, Any]], replies: Mapping[str, RecordedReply]
 ) -> RuleScore:
-    read_answers = [(document, read(document, replies[document["doc_id"]])) for document in documents]
-    answers = [
-        PairedAnswer(d["pair_id"], d["position"], d["image_id"], d["answer"], answer.value, tuple(d["categories"]))
-        for d, answer in read_answers
-    ]
-    reasons = Counter(str(answer.reason) for _, answer in read_answers)
+    records = [_record(document, read, replies[document["doc_id"]], rule) for document in documents]
+    answers = pairs.answers(judged(answered(records)))
+    reasons = Counter(record["reason"] for record in records)
     return RuleScore(rule, count(answers), standard_errors(answers), dict(reasons.most_common()))
+
+
+def _record(document: Mapping[str, Any], read: Reader, reply: RecordedReply, rule: str) -> pairs.Record:
+    entry = pairs.record(document, read(document, reply), rule)
+    found: pairs.Record = cut_record(entry) if reply.cut else entry
+    return found
 
 
 def _readers(task: TaskFile, *, likelihoods: bool) -> dict[str, tuple[str, Reader]]:

@@ -22,6 +22,7 @@ from medtasks.answers import chexbert_labels
 from medtasks.answers.registry import FREE_TEXT_RULES
 from medtasks.baselines.blind_replies import Document, Meant, Strategy, strategies
 from medtasks.baselines.chance import expected_scores
+from medtasks.hooks.metric_list import COUNTS
 from medtasks.hooks.reading import written_options
 from medtasks.hooks.reports import INVALID_RATE, metrics_for, score_records
 from medtasks.metric_scoring import samples_of
@@ -34,7 +35,7 @@ Record = Mapping[str, Any]
 _ERROR = "_stderr"
 _JUDGED = "medtasks.hooks.judged_choice.process_results"
 _OF_THE_QUESTIONS = frozenset(  # these do not depend on the replies
-    {"always_yes", "always_no", "random_choice", "unscored_rate", "incomplete_pairs", "incomplete_rotations"}
+    {*COUNTS, "always_yes", "always_no", "random_choice", "unscored_rate", "incomplete_pairs", "incomplete_rotations"}
 )
 _COUNTS_WORDS = ("bleu", "rouge")
 _RANDOM = ("random answer", "Chooses an option at random, each with the same chance: the exact expectation.")

@@ -3,7 +3,7 @@
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
-from medtasks.hooks.metric_list import metric_entry
+from medtasks.hooks.metric_list import SAMPLE_COUNTS, metric_entry
 from medtasks.hooks.reading import read_answer
 from medtasks.hooks.withheld import withhold
 from medtasks.stats.standard_error import clustered_standard_error
@@ -74,4 +74,5 @@ METRIC_LIST = [
     metric_entry(accuracy_stderr, higher_is_better=False),
     metric_entry(invalid_rate, higher_is_better=False),
     metric_entry(invalid_rate_stderr, higher_is_better=False),
+    *SAMPLE_COUNTS,
 ]

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from medtasks.hooks.metric_list import metric_entry
+from medtasks.hooks.metric_list import SAMPLE_COUNTS, metric_entry
 from medtasks.hooks.reading import read_answer
 from medtasks.hooks.units import unit_of
 from medtasks.hooks.withheld import withhold
@@ -140,4 +140,5 @@ METRIC_LIST = [
     metric_entry(present_class_auroc_stderr, higher_is_better=False),
     metric_entry(invalid_rate, higher_is_better=False),
     metric_entry(invalid_rate_stderr, higher_is_better=False),
+    *SAMPLE_COUNTS,
 ]

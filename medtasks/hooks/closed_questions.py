@@ -13,7 +13,7 @@ from medtasks.answers.likelihood import letter
 from medtasks.answers.medheval_question import YES, ClosedQuestion, ClosedReading, Counted
 from medtasks.answers.medheval_strict import judged
 from medtasks.answers.registry import closed_rule
-from medtasks.hooks.metric_list import metric_entry
+from medtasks.hooks.metric_list import SAMPLE_COUNTS, metric_entry
 from medtasks.hooks.reading import read_answer, read_reply
 from medtasks.hooks.units import unit_of
 from medtasks.hooks.withheld import withhold
@@ -242,6 +242,7 @@ _RATES = [
     metric_entry(always_no, higher_is_better=True),
     metric_entry(random_choice, higher_is_better=True),
     metric_entry(unscored_rate, higher_is_better=False),
+    *SAMPLE_COUNTS,
 ]
 METRIC_LIST = [*_ACCURACY, *_BY_TYPE, *_RATES]
 YES_NO_METRIC_LIST = [*_ACCURACY, *_RATES]

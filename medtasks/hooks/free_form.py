@@ -3,11 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from medtasks.answers.answer import Reason
 from medtasks.data.catalogue import dataset_info
 from medtasks.hooks import pairs
-from medtasks.hooks.metric_list import metric_entry
-from medtasks.hooks.pairs import Record, record, records
+from medtasks.hooks.metric_list import JUDGED_SAMPLE_COUNTS, is_unjudged, judged, metric_entry, over
+from medtasks.hooks.pairs import Record, record
 from medtasks.hooks.prompts import prompt as choice_prompt
 from medtasks.hooks.reading import read_reply
 from medtasks.hooks.withheld import withhold
@@ -41,13 +40,19 @@ def process_results(doc: Mapping[str, Any], results: Sequence[Any]) -> dict[str,
     judge = judge_for(doc["dataset"], dataset_info(doc["dataset"]).access)
     answer = judge_reply(judge, doc["question"], doc["options"], reply)
     entry = record(doc, answer, RULE_NAME)
-    return withhold(doc, results, {**records(entry), "judge_failed_rate": entry})
+    return withhold(doc, results, {metric["metric"]: entry for metric in METRIC_LIST})
 
 
 def judge_failed_rate(items: Sequence[Record]) -> float:
-    """Return the share of replies the judge did not score; they are invalid and can be judged again."""
-    failed = sum(item["reason"] == Reason.JUDGE_FAILED for item in items)
-    return failed / len(items) if items else float("nan")
+    """Return the share of replies the judge did not score; they are in no other metric and can be judged again."""
+    return sum(map(is_unjudged, items)) / len(items) if items else float("nan")
 
 
-METRIC_LIST = [*pairs.METRIC_LIST, metric_entry(judge_failed_rate, higher_is_better=False)]
+METRIC_LIST = [
+    *(
+        metric_entry(over(judged, entry["aggregation"]), higher_is_better=entry["higher_is_better"])
+        for entry in pairs.SCORES
+    ),
+    metric_entry(judge_failed_rate, higher_is_better=False),
+    *JUDGED_SAMPLE_COUNTS,
+]

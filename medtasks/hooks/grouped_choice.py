@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from medtasks.hooks.metric_list import Aggregation, metric_entry
+from medtasks.hooks.metric_list import SAMPLE_COUNTS, Aggregation, metric_entry
 from medtasks.hooks.reading import read_answer
 from medtasks.hooks.units import unit_of
 from medtasks.hooks.withheld import withhold
@@ -99,7 +99,7 @@ _METRICS = (
     ),
     (_named("invalid_rate", "the share of replies without a valid answer", _invalid), False),
 )
-METRIC_LIST = [
+SCORES = [
     entry
     for (mean, error), higher_is_better in _METRICS
     for entry in (
@@ -107,3 +107,4 @@ METRIC_LIST = [
         metric_entry(error, higher_is_better=False),
     )
 ]
+METRIC_LIST = [*SCORES, *SAMPLE_COUNTS]

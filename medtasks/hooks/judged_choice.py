@@ -15,7 +15,7 @@ from medtasks.answers.answer import Reason
 from medtasks.data.own_datasets import access_of
 from medtasks.hooks import grouped_choice, multimedeval_prompts
 from medtasks.hooks.grouped_choice import Record, level_of
-from medtasks.hooks.metric_list import Aggregation, metric_entry
+from medtasks.hooks.metric_list import JUDGED_SAMPLE_COUNTS, is_unjudged, judged, metric_entry, over
 from medtasks.hooks.reading import read_reply
 from medtasks.hooks.units import unit_of
 from medtasks.hooks.withheld import withhold
@@ -116,22 +116,6 @@ def judge_failed_rate_stderr(items: Sequence[Record]) -> float:
     return clustered_standard_error(_failed(items), [item["unit"] for item in items])
 
 
-def decided(items: Sequence[Record]) -> list[Record]:
-    """Return the replies that count: all with a verdict, and none if the judge never gave the one it was asked for."""
-    asked = [item for item in items if item["asked"]]
-    if asked and all(_failed(asked)):
-        return []
-    return [item for item, failed in zip(items, _failed(items), strict=True) if not failed]
-
-
-def _of_decided(aggregation: Aggregation) -> Aggregation:
-    def over_decided(items: Sequence[Record]) -> float:
-        return aggregation(decided(items))
-
-    over_decided.__name__, over_decided.__doc__ = aggregation.__name__, aggregation.__doc__
-    return over_decided
-
-
 def _judge(doc: Mapping[str, Any]) -> Judge:
     return judge_for(str(doc["dataset"]), str(access_of(str(doc["dataset"]))))
 
@@ -141,7 +125,7 @@ def _asked(items: Sequence[Record]) -> list[float]:
 
 
 def _failed(items: Sequence[Record]) -> list[float]:
-    return [float(item["reason"] == Reason.JUDGE_FAILED) for item in items]
+    return [float(is_unjudged(item)) for item in items]
 
 
 def _share(flags: Sequence[float]) -> float:
@@ -150,11 +134,12 @@ def _share(flags: Sequence[float]) -> float:
 
 METRIC_LIST = [
     *(
-        metric_entry(_of_decided(entry["aggregation"]), higher_is_better=entry["higher_is_better"])
-        for entry in grouped_choice.METRIC_LIST
+        metric_entry(over(judged, entry["aggregation"]), higher_is_better=entry["higher_is_better"])
+        for entry in grouped_choice.SCORES
     ),
     metric_entry(judge_asked_rate, higher_is_better=False),
     metric_entry(judge_asked_rate_stderr, higher_is_better=False),
     metric_entry(judge_failed_rate, higher_is_better=False),
     metric_entry(judge_failed_rate_stderr, higher_is_better=False),
+    *JUDGED_SAMPLE_COUNTS,
 ]

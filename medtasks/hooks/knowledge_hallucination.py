@@ -60,7 +60,7 @@ def _judged(doc: Mapping[str, Any], results: Sequence[Any], wording: Wording) ->
     }
     judged = reply.judged(judge, [wording.correctness, wording.severity], verdicts)
     texts = reply.beside(doc["answer"], reply.read.compared)
-    return withhold_saved(doc, {**dict.fromkeys(_JUDGED, judged), **dict.fromkeys(answer_texts.NAMES, texts)})
+    return withhold_saved(doc, results, {**dict.fromkeys(_JUDGED, judged), **dict.fromkeys(answer_texts.NAMES, texts)})
 
 
 def knowledge_rate(items: Sequence[Record]) -> float:

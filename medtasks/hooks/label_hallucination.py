@@ -69,7 +69,7 @@ def _labels(texts: set[str]) -> tuple[dict[str, tuple[Finding, ...]], str]:
     failures: list[Exception] = []
     try:
         with evaluated_models_on_cpu(ModelSettings.from_environment()):
-            labels = label_texts(said)
+            labels = label_texts(said) if said else []
     except Exception as error:  # noqa: BLE001 - inference is done; a labeler may cost its own metrics only
         failures, labels = [error], []
     for text, of_text in zip(said, labels, strict=False):

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from medtasks.answers import chexbert_labels
-from medtasks.hooks.reading import tagged
+from medtasks.hooks.reading import tagged, untagged
 
 
 def tagged_replies(replies: Sequence[Any], rule: str, option: str | None = None) -> list[str]:
@@ -25,5 +25,5 @@ def tagged_replies(replies: Sequence[Any], rule: str, option: str | None = None)
     """
     if rule != chexbert_labels.NAME:
         return [tagged(reply, rule, option) for reply in replies]
-    found = chexbert_labels.label_replies([reply if isinstance(reply, str) else None for reply in replies])
+    found = chexbert_labels.label_replies([untagged(reply).reply for reply in replies])
     return [tagged(reply, rule, option, labels=labels) for reply, labels in zip(replies, found, strict=True)]

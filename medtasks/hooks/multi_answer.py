@@ -6,7 +6,7 @@ from typing import Any
 
 from medtasks.answers.likelihood import letter
 from medtasks.answers.registry import label_rule
-from medtasks.hooks.metric_list import metric_entry
+from medtasks.hooks.metric_list import SAMPLE_COUNTS, metric_entry
 from medtasks.hooks.reading import read_reply
 from medtasks.hooks.units import unit_of
 from medtasks.hooks.withheld import withhold
@@ -100,4 +100,5 @@ METRIC_LIST = [
     metric_entry(mcls_recall_stderr, higher_is_better=False),
     metric_entry(invalid_rate, higher_is_better=False),
     metric_entry(invalid_rate_stderr, higher_is_better=False),
+    *SAMPLE_COUNTS,
 ]

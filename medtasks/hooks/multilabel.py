@@ -14,10 +14,9 @@ from typing import Any
 
 from loguru import logger
 
-from medtasks.answers.answer import Reason
 from medtasks.answers.chexbert_labels import from_labels
 from medtasks.answers.registry import label_rule
-from medtasks.hooks.metric_list import metric_entry
+from medtasks.hooks.metric_list import JUDGED_SAMPLE_COUNTS, is_unjudged, metric_entry
 from medtasks.hooks.reading import untagged
 from medtasks.hooks.units import unit_of
 from medtasks.hooks.withheld import withhold
@@ -65,7 +64,7 @@ def _score(items: Sequence[Record], metric: str) -> float:
 
 def _reply(item: Record) -> Reply:
     value = None if item["value"] is None else bytes(item["value"])  # cheaper to hash than a tuple
-    return item["unit"], bytes(item["key"]), value, item["reason"] == Reason.JUDGE_FAILED
+    return item["unit"], bytes(item["key"]), value, is_unjudged(item)
 
 
 # By content: records of another filter differ in it, copies from another rank and another order do not.
@@ -181,4 +180,5 @@ METRIC_LIST = [
     metric_entry(invalid_rate_stderr, higher_is_better=False),
     metric_entry(judge_failed_rate, higher_is_better=False),
     metric_entry(judge_failed_rate_stderr, higher_is_better=False),
+    *JUDGED_SAMPLE_COUNTS,
 ]

@@ -9,7 +9,7 @@ from loguru import logger
 from medtasks.answers.answer import Reason
 from medtasks.answers.medheval_open import OpenReply
 from medtasks.answers.registry import free_text_rule
-from medtasks.hooks.metric_list import metric_entry
+from medtasks.hooks.metric_list import JUDGED_SAMPLE_COUNTS, metric_entry
 from medtasks.hooks.reading import read_reply
 from medtasks.hooks.units import unit_of
 from medtasks.hooks.withheld import PrivateText
@@ -69,7 +69,7 @@ class SavedReply:
             reply: One of the texts of ``read``.
         """
         texts = {"reference": PrivateText(key), "reply": PrivateText(reply)}
-        return {**self._identity(), **texts, "saved": self.saved}
+        return {**self._identity(), **texts, "reason": str(self.read.reason), "saved": self.saved}
 
     def _identity(self) -> Record:
         return {"sample": self.doc.get("doc_id"), "unit": unit_of(self.doc)}
@@ -122,7 +122,7 @@ def _invalid(item: Record) -> float:
 
 
 def invalid_rate(items: Sequence[Record]) -> float:
-    """Return the share of replies that say nothing: empty, cut off while reasoning, or not given by the adapter."""
+    """Return the share of replies that say nothing: empty, or cut off while reasoning."""
     return mean([_invalid(item) for item in items])
 
 
@@ -153,4 +153,5 @@ RATES = [
     metric_entry(judge_failed_rate_stderr, higher_is_better=False),
     metric_entry(invalid_rate, higher_is_better=False),
     metric_entry(invalid_rate_stderr, higher_is_better=False),
+    *JUDGED_SAMPLE_COUNTS,
 ]

@@ -9,7 +9,7 @@ from typing import Any
 from loguru import logger
 
 from medtasks.answers.answer import Answer
-from medtasks.hooks.metric_list import metric_entry
+from medtasks.hooks.metric_list import SAMPLE_COUNTS, metric_entry
 from medtasks.hooks.reading import read_answer
 from medtasks.hooks.withheld import withhold
 from medtasks.metrics.pairs import TOTAL, Counts, PairedAnswer, count, standard_errors
@@ -68,8 +68,8 @@ def set_accuracy(items: Sequence[Record]) -> float:
     total = _total(items)
     if total.incomplete_pairs:
         logger.warning(
-            f"{total.incomplete_pairs} pairs lack one image (--limit or --offset cut them) and are left out of set "
-            f"accuracy and confusion; {total.pairs} complete pairs remain."
+            f"{total.incomplete_pairs} pairs lack an answer to one image (cut by --limit or --offset, or failed) and "
+            f"are left out of set accuracy and confusion; {total.pairs} complete pairs remain."
         )
     return total.set_accuracy
 
@@ -94,7 +94,7 @@ def invalid_rate(items: Sequence[Record]) -> float:
 
 
 def incomplete_pairs(items: Sequence[Record]) -> int:
-    """Return the number of pairs of which only one image was asked."""
+    """Return the number of pairs of which only one image was asked, or answered."""
     return _total(items).incomplete_pairs
 
 
@@ -118,7 +118,7 @@ def invalid_rate_stderr(items: Sequence[Record]) -> float:
     return standard_errors(answers(items))["invalid_rate"]
 
 
-METRIC_LIST = [
+SCORES = [
     metric_entry(set_accuracy, higher_is_better=True),
     metric_entry(set_accuracy_stderr, higher_is_better=False),
     metric_entry(individual_accuracy, higher_is_better=True),
@@ -129,3 +129,4 @@ METRIC_LIST = [
     metric_entry(invalid_rate_stderr, higher_is_better=False),
     metric_entry(incomplete_pairs, higher_is_better=False),
 ]
+METRIC_LIST = [*SCORES, *SAMPLE_COUNTS]

@@ -1,11 +1,13 @@
 """From what the harness hands to ``process_results`` to an answer."""
 
+import contextlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from medtasks.answers.answer import Answer
+from medtasks.answers.answer import Answer, Reason
+from medtasks.answers.failure import NO_TEXT, cut_reply, without_cut_mark
 from medtasks.answers.labeler import Labels
 from medtasks.answers.likelihood import letter
 from medtasks.answers.registry import likelihood_rule, text_rule
@@ -15,6 +17,7 @@ from medtasks.hooks.loglikelihood import parse_loglikelihood
 # Rules for a user's YAML that names none.
 _TEXT_DEFAULT, _LIKELIHOOD_DEFAULT = "robust_choice", "untied"
 _TAG = '{"rule": '
+_UNSAID = frozenset({Reason.EMPTY, Reason.NO_MATCH, Reason.AMBIGUOUS})
 
 
 @dataclass(frozen=True)
@@ -22,11 +25,12 @@ class TaggedReply:
     """A reply that went through :class:`medtasks.hooks.filters.ReadWith`, or did not.
 
     Attributes:
-        reply: As the model gave it.
+        reply: As the model gave it; :data:`~medtasks.answers.failure.NO_TEXT` where that is no text.
         rule: Rule to read it with, None if no filter named one.
         option: How options are written for the rule, None for their bare text.
         labelled: Whether the reply went to a labeler already, see :mod:`medtasks.hooks.labelling`.
         labels: What the labeler says of it, None if nothing.
+        cut: Whether the server cut it at its length limit.
     """
 
     reply: str
@@ -34,6 +38,12 @@ class TaggedReply:
     option: str | None = None
     labelled: bool = False
     labels: Labels | None = None
+    cut: bool = False
+
+    @property
+    def recorded(self) -> str:
+        """The reply as it is kept in files, which says whether it was cut."""
+        return cut_reply(self.reply) if self.cut else self.reply
 
 
 def tagged(reply: Any, rule: str, option: str | None = None, **noted: Any) -> str:
@@ -45,14 +55,21 @@ def tagged(reply: Any, rule: str, option: str | None = None, **noted: Any) -> st
 def untagged(result: Any) -> TaggedReply:
     """Return the reply and what the filter said of it."""
     if not isinstance(result, str):
-        return TaggedReply("")
-    if not result.startswith(_TAG):  # a reply of a thousand brackets is a reply, and no JSON to parse
-        return TaggedReply(result)
-    try:
-        tag = json.loads(result)
-        return TaggedReply(tag["reply"] or "", tag["rule"], tag.get("option"), "labels" in tag, tag.get("labels"))
-    except (ValueError, KeyError):
-        return TaggedReply(result)
+        return TaggedReply(NO_TEXT)
+    tag: dict[str, Any] = {"rule": None, "reply": result}
+    if result.startswith(_TAG):  # a reply of a thousand brackets is a reply, and no JSON to parse
+        with contextlib.suppress(ValueError):
+            parsed = json.loads(result)
+            tag = parsed if tag.keys() <= parsed.keys() else tag
+    text, cut = without_cut_mark(tag["reply"]) if isinstance(tag["reply"], str) else (NO_TEXT, False)
+    return TaggedReply(text, tag["rule"], tag.get("option"), "labels" in tag, tag.get("labels"), cut)
+
+
+def cut_record(entry: Any) -> Any:
+    """Return the record of a reply that the server cut: one without an answer had no room for it."""
+    if not isinstance(entry, Mapping):
+        return entry
+    return {**entry, "cut": True, **({"reason": str(Reason.TRUNCATED)} if entry.get("reason") in _UNSAID else {})}
 
 
 def read_reply(result: Any, default: str = _TEXT_DEFAULT) -> tuple[str, str]:

@@ -54,11 +54,14 @@ def score_panel(metrics: Sequence[str], pairs: Sequence[ReportPair]) -> PanelSco
 
     Args:
         metrics: Names of :data:`medtasks.metrics.report_metrics.REPORT_METRICS`.
-        pairs: Shape (n,).
+        pairs: Shape (n,). Without any, everything is NaN.
 
     Raises:
         UnknownName: There is no such metric.
     """
+    if not pairs:
+        undefined = dict.fromkeys((key for name in metrics for key in metric_info(name).keys), math.nan)
+        return PanelScores(undefined, undefined, {}, {})
     values: dict[str, float] = {}
     errors: dict[str, float] = {}
     failures: dict[str, str] = {}

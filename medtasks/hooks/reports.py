@@ -15,7 +15,7 @@ from loguru import logger
 
 from medtasks.answers.answer import Reason
 from medtasks.answers.registry import report_rule
-from medtasks.hooks.metric_list import Aggregation, metric_entry
+from medtasks.hooks.metric_list import SAMPLE_COUNTS, Aggregation, answered, metric_entry
 from medtasks.hooks.reading import read_reply
 from medtasks.hooks.report_panel import PanelScores, ReportPair, score_panel
 from medtasks.hooks.units import unit_of
@@ -73,12 +73,12 @@ def process_results(doc: Mapping[str, Any], results: Sequence[Any]) -> dict[str,
     Returns:
         The same record for every metric and standard error.
     """
-    return withhold_saved(doc, _records(doc, results, REPORT_METRICS))
+    return withhold_saved(doc, results, _records(doc, results, REPORT_METRICS))
 
 
 def multimedeval_process_results(doc: Mapping[str, Any], results: Sequence[Any]) -> dict[str, Record]:
     """Do the same for a task whose metrics are :data:`MULTIMEDEVAL_METRICS`."""
-    return withhold_saved(doc, _records(doc, results, MULTIMEDEVAL_METRICS))
+    return withhold_saved(doc, results, _records(doc, results, MULTIMEDEVAL_METRICS))
 
 
 def _records(
@@ -98,8 +98,8 @@ def _records(
     return {metric["metric"]: entry for metric in metric_list}
 
 
-def score_records(items: Iterable[Mapping[str, Any]], metrics: Sequence[str]) -> PanelScores:
-    """Score records with metrics of reports, and count the replies that hold no report.
+def score_records(items: Iterable[Record], metrics: Sequence[str]) -> PanelScores:
+    """Score records of answered samples with metrics of reports, and count the replies that hold no report.
 
     Args:
         items: Records of :func:`process_results`.
@@ -108,7 +108,7 @@ def score_records(items: Iterable[Mapping[str, Any]], metrics: Sequence[str]) ->
     Raises:
         UnknownName: There is no such metric.
     """
-    return _scored(Counter(map(_row, items)), metrics)
+    return _scored(Counter(map(_row, answered(list(items)))), metrics)
 
 
 def metrics_for(keys: Iterable[str]) -> tuple[str, ...]:
@@ -164,7 +164,7 @@ def _aggregations(keys: Sequence[str]) -> list[dict[str, Any]]:
         entries.append(metric_entry(_value(key, metrics), higher_is_better=higher))
         if key not in _WITHOUT_ERROR:
             entries.append(metric_entry(_standard_error(key, metrics), higher_is_better=False))
-    return entries
+    return [*entries, *SAMPLE_COUNTS]
 
 
 def _value(key: str, metrics: tuple[str, ...]) -> Aggregation:

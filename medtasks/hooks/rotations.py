@@ -12,7 +12,7 @@ from loguru import logger
 
 from medtasks.answers.likelihood import letter
 from medtasks.answers.registry import label_rule
-from medtasks.hooks.metric_list import Aggregation, metric_entry
+from medtasks.hooks.metric_list import SAMPLE_COUNTS, Aggregation, metric_entry
 from medtasks.hooks.reading import read_answer, read_reply
 from medtasks.hooks.units import unit_of
 from medtasks.hooks.withheld import withhold
@@ -152,4 +152,5 @@ METRIC_LIST = [
         for place, aggregation in enumerate(_named(metric))
     ),
     metric_entry(incomplete_rotations, higher_is_better=False),
+    *SAMPLE_COUNTS,
 ]

@@ -13,12 +13,13 @@ from typing import Any
 
 from loguru import logger
 
+from medtasks.answers.answer import Reason
 from medtasks.answers.likelihood import letter
 from medtasks.answers.registry import text_rule
 from medtasks.data.home import home
 from medtasks.data.store import load_documents
 from medtasks.errors import MedTasksError
-from medtasks.hooks.metric_list import metric_entry
+from medtasks.hooks.metric_list import SAMPLE_COUNTS, is_failed, metric_entry
 from medtasks.hooks.reading import read_reply
 from medtasks.hooks.units import unit_of
 from medtasks.hooks.withheld import withhold
@@ -48,7 +49,7 @@ def process_results(doc: Mapping[str, Any], results: Sequence[Any]) -> dict[str,
         "sample": doc["doc_id"],
         "dataset": doc["dataset"],
         "unit": unit_of(doc),
-        "reply": reply,
+        "reply": "" if answer.reason is Reason.ADAPTER_FAILED else reply,
         "value": answer.value,
         "reason": str(answer.reason),
         "rule": rule,
@@ -66,6 +67,8 @@ def submission_rows(items: Sequence[Record]) -> float:
     except (OSError, MedTasksError) as error:
         logger.error("The submission cannot be written ({}); mend that and use 'medtasks score' on the replies.", error)
         return math.nan
+    if failed := sum(map(is_failed, items)):
+        logger.warning("{} of {} rows of the submission are blank, because the model failed there.", failed, len(items))
     logger.info(
         "'{}' has no published key, so there is no score: send {} to the benchmark's authors.",
         items[0]["dataset"],
@@ -132,7 +135,8 @@ def _invalid(items: Sequence[Record]) -> list[float]:
 
 
 METRIC_LIST = [
-    metric_entry(submission_rows, higher_is_better=True),
+    metric_entry(submission_rows, higher_is_better=True, failed_too=True),
     metric_entry(invalid_rate, higher_is_better=False),
     metric_entry(invalid_rate_stderr, higher_is_better=False),
+    *SAMPLE_COUNTS,
 ]

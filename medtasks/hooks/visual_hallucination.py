@@ -49,7 +49,7 @@ def _judged(doc: Mapping[str, Any], results: Sequence[Any], wording: Wording) ->
         **dict.fromkeys(label_hallucination.NAMES, reply.beside(doc["report"], reply.read.labelled)),
         **dict.fromkeys(answer_texts.NAMES, reply.beside(doc["report"], reply.read.compared)),
     }
-    return withhold_saved(doc, records)
+    return withhold_saved(doc, results, records)
 
 
 def _counts(judge: Judge, wording: Wording, doc: Mapping[str, Any], report: str) -> Counts | None:

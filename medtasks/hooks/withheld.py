@@ -5,11 +5,12 @@ The harness writes each sample with its document, prompt, key and reply in clear
 """
 
 import hashlib
-from collections.abc import ItemsView, Mapping, Sequence
+from collections.abc import Callable, ItemsView, Mapping, Sequence
 from typing import Any
 
 from medtasks.data.privacy import is_private
 from medtasks.hooks.loglikelihood import FAILED, parse_loglikelihood
+from medtasks.hooks.reading import cut_record, untagged
 from medtasks.saved_replies import save_reply
 
 _DIGITS = 16
@@ -107,15 +108,19 @@ def withhold(doc: Mapping[str, Any], results: Sequence[Any], entries: Mapping[st
     in_words = _in_words(results)
     if in_words and is_private_document(doc):
         save_reply(doc, results[0])
-    return _withheld(doc, entries, likelihoods=not in_words)
+    return _withheld(doc, results, entries, likelihoods=not in_words)
 
 
-def withhold_saved(doc: Mapping[str, Any], entries: Mapping[str, Any]) -> dict[str, Any]:
+def withhold_saved(doc: Mapping[str, Any], results: Sequence[Any], entries: Mapping[str, Any]) -> dict[str, Any]:
     """Return the same as :func:`withhold` for a hook that has saved the reply, which must be text, by itself."""
-    return _withheld(doc, entries, likelihoods=False)
+    return _withheld(doc, results, entries, likelihoods=False)
 
 
-def _withheld(doc: Mapping[str, Any], entries: Mapping[str, Any], *, likelihoods: bool) -> dict[str, Any]:
+def _withheld(
+    doc: Mapping[str, Any], results: Sequence[Any], entries: Mapping[str, Any], *, likelihoods: bool
+) -> dict[str, Any]:
+    if not likelihoods and untagged(results[0]).cut:
+        entries = _changed(entries, cut_record)
     if is_private_document(doc):
         return WithheldSample(hidden_ids(entries), _overwriting(doc, likelihoods=likelihoods))
     return WithheldSample(entries, {}) if any(map(_holds_text, entries.values())) else dict(entries)
@@ -138,8 +143,7 @@ def hidden_ids(entries: Mapping[str, Any]) -> dict[str, Any]:
         >>> hidden_ids({"accuracy": {"sample": "s5", "value": "A"}})
         {'accuracy': {'sample': 'doc-3b96fc064fa874a8', 'value': 'A'}}
     """
-    made = {id(entry): _hidden(entry) for entry in entries.values()}
-    return {metric: made[id(entry)] for metric, entry in entries.items()}
+    return _changed(entries, _hidden)
 
 
 def hidden_id(kind: str, value: object) -> str:
@@ -150,6 +154,12 @@ def hidden_id(kind: str, value: object) -> str:
         'image-59ad1b2fc74287de'
     """
     return f"{kind}-{_digest(str(value))}"
+
+
+def _changed(entries: Mapping[str, Any], change: Callable[[Any], Any]) -> dict[str, Any]:
+    """Change each record once: what was one record for several metrics is one again."""
+    made = {id(entry): change(entry) for entry in entries.values()}
+    return {metric: made[id(entry)] for metric, entry in entries.items()}
 
 
 def _holds_text(record: Any) -> bool:

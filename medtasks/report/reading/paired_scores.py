@@ -1,11 +1,13 @@
 """Scores of paired questions, by medical area, and what became of the pairs."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from medtasks.answers.registry import likelihood_rule, text_rule
 from medtasks.hooks import pairs as hook
+from medtasks.hooks.metric_list import JUDGED_SAMPLE_COUNTS, SAMPLE_COUNTS, answered, is_unjudged, judged
+from medtasks.hooks.reading import cut_record
 from medtasks.metrics.pairs import (
     TOTAL,
     Counts,
@@ -16,7 +18,6 @@ from medtasks.metrics.pairs import (
     distinct_answers,
     standard_errors,
 )
-from medtasks.replies import RecordedReply
 from medtasks.report.contents import Group, PairOutcomes, Score
 from medtasks.report.reading.rule_scores import Computed, Documents, Replies, score
 from medtasks.scoring import METRICS, score_replies
@@ -44,17 +45,17 @@ def compute_pairs(task: TaskFile, documents: Documents, replies: Replies) -> dic
     found = {}
     for name, scored in score_replies(task, documents, replies).items():
         rule = scored.rule.rpartition(" v")[0]
-        found[name] = of_records(
-            scored.rule,
-            {one["doc_id"]: hook.record(one, _read(rule, one, replies[one["doc_id"]]), rule) for one in documents},
-        )
+        found[name] = of_records(scored.rule, {one["doc_id"]: _record(one, replies, rule) for one in documents})
     return found
 
 
-def _read(rule: str, document: Mapping[str, Any], reply: RecordedReply) -> Any:
+def _record(document: Mapping[str, Any], replies: Replies, rule: str) -> hook.Record:
+    reply = replies[document["doc_id"]]
     if reply.losses is not None:
-        return likelihood_rule(rule).read(list(reply.losses))
-    return text_rule(rule).read(reply.text, document["options"])
+        return hook.record(document, likelihood_rule(rule).read(list(reply.losses)), rule)
+    entry = hook.record(document, text_rule(rule).read(reply.text, document["options"]), rule)
+    found: hook.Record = cut_record(entry) if reply.cut else entry
+    return found
 
 
 def of_records(rule: str, records: Mapping[str, hook.Record]) -> Computed:
@@ -64,14 +65,15 @@ def of_records(rule: str, records: Mapping[str, hook.Record]) -> Computed:
         rule: Name and version of the rule.
         records: By document id.
     """
-    answers = distinct_answers(hook.answers(list(records.values())))
+    made = list(records.values())
+    answers = distinct_answers(hook.answers(judged(answered(made))))
     pairs = complete_pairs(answers)
     table = count(answers)
     by_category = {name: counts for name, counts in table.items() if name != TOTAL}
     ordered = sorted(by_category, key=lambda name: (-by_category[name].images, name))
     return Computed(
         rule=rule,
-        scores=_totals(table[TOTAL], answers, pairs),
+        scores=(*_totals(table[TOTAL], answers, pairs), *_sample_counts(made)),
         samples={doc_id: hook.records(record) for doc_id, record in records.items()},
         reasons=dict(Counter(str(record["reason"]) for record in records.values()).most_common()),
         groups={CATEGORIES: tuple(_category(name, by_category[name], answers, pairs) for name in ordered)},
@@ -91,6 +93,12 @@ def _totals(counts: Counts, answers: Sequence[PairedAnswer], pairs: Sequence[Sco
         "incomplete_pairs", counts.incomplete_pairs, float("nan"), None, higher_is_better=_HIGHER["incomplete_pairs"]
     )
     return (*found, incomplete)
+
+
+def _sample_counts(records: Sequence[hook.Record]) -> Iterator[Score]:
+    for one in JUDGED_SAMPLE_COUNTS if any(map(is_unjudged, records)) else SAMPLE_COUNTS:
+        value = one["aggregation"](records)
+        yield score(one["metric"], value, float("nan"), None, higher_is_better=one["higher_is_better"])
 
 
 def _category(name: str, counts: Counts, answers: Sequence[PairedAnswer], pairs: Sequence[ScoredPair]) -> Group:

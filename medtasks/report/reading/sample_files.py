@@ -113,8 +113,8 @@ def _reply(sample: Mapping[str, Any], *, likelihoods: bool) -> RecordedReply | N
         recorded = recorded[0]
     if recorded is not None and not isinstance(recorded, str):
         raise TypeError
-    text = untagged(recorded or "").reply
-    return None if is_withheld(text) else RecordedReply(text=text)
+    text = untagged(recorded).recorded
+    return None if is_withheld(text) else RecordedReply.of_text(text)
 
 
 def _keep(sample: Mapping[str, Any], doc_id: str, found: Samples) -> None:
