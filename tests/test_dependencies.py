@@ -1,5 +1,6 @@
 """What the extras bring fits what the harness brings."""
 
+import configparser
 import re
 from importlib.metadata import PackageNotFoundError, distribution, requires
 from pathlib import Path
@@ -7,9 +8,11 @@ from pathlib import Path
 import pytest
 from packaging.markers import default_environment
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-SETUP = Path(__file__).parents[1] / "setup.cfg"
+ROOT = Path(__file__).parents[1]
+SETUP = ROOT / "setup.cfg"
 # Metric packages that pull numpy below 2 or pin old versions of torch and transformers.
 BREAKING = {"radeval", "f1chexbert", "ratescore", "green-score", "medspacy", "fast-bleu", "stanza"}
 
@@ -70,3 +73,20 @@ def test_report_extra_brings_no_package_that_breaks_the_harness(report):
     assert not {re.sub(r"[-_.]+", "-", one.name).lower() for _, one in report} & BREAKING
     declared = SETUP.read_text(encoding="utf-8").split("[options.extras_require]")[1]
     assert not {line.strip().lower() for line in declared.splitlines()} & BREAKING
+
+
+def test_extras_are_called_what_the_pip_of_python_3_11_looks_for():
+    """A wheel names its extras in normal form, and pip 23.2 compares what it is asked for with them letter by letter."""
+    setup = configparser.ConfigParser()
+    setup.read(SETUP, encoding="utf-8")
+    declared = set(setup["options.extras_require"])
+    assert declared == {str(canonicalize_name(extra)) for extra in declared}
+    rooms = [ROOT / name for name in ("medtasks", "model_adapters", "tasks_yaml", "tests")]
+    pages = [ROOT / "README.md", *(page for room in rooms for page in room.rglob("*") if page.suffix in (".md", ".py"))]
+    told = {
+        extra
+        for page in pages
+        for extras in re.findall(r"""install (?:-e )?['"](?:\.|medtasks)\[([\w,.-]+)\]""", page.read_text("utf-8"))
+        for extra in extras.split(",")
+    }
+    assert {"dev", "report", "lm-eval"} <= told <= declared

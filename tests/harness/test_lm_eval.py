@@ -13,7 +13,7 @@ from medtasks.plugin import lm_eval_tasks_folder
 from medtasks.replies import RecordedReply, read_replies
 from medtasks.task_files import resolved, task_config, task_file
 
-pytest.importorskip("lm_eval", reason="lm-eval is not installed; pip install 'medtasks[lm_eval]'")
+pytest.importorskip("lm_eval", reason="lm-eval is not installed; pip install 'medtasks[lm-eval]'")
 NAMES = sorted(path.stem for path in lm_eval_tasks_folder().glob("*.yaml"))
 
 
