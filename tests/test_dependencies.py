@@ -76,7 +76,7 @@ def test_report_extra_brings_no_package_that_breaks_the_harness(report):
 
 
 def test_extras_are_called_what_the_pip_of_python_3_11_looks_for():
-    """A wheel names its extras in normal form, and pip 23.2 compares what it is asked for with them letter by letter."""
+    """A wheel names its extras in normal form, and pip 23.2 looks for what it is asked for letter by letter."""
     setup = configparser.ConfigParser()
     setup.read(SETUP, encoding="utf-8")
     declared = set(setup["options.extras_require"])
