@@ -20,7 +20,7 @@ from types import ModuleType
 from typing import Any
 
 AUTOLOAD_VARIABLE = "MEDTASKS_AUTOLOAD"
-_TASKS_MODULE = "lmms_eval.tasks"
+_TASKS_MODULE, _EVALUATOR = "lmms_eval.tasks", "lmms_eval.evaluator"
 _MARK = "_medtasks_wrapped"
 VARIANT_OF = "medtasks_variant_of"
 """Key of an entry of the harness's index that stands for a sanity variant, or for the tag of a task's variants."""
@@ -121,6 +121,7 @@ def _extend_task_search(module: ModuleType) -> None:
 
     @functools.wraps(build)
     def initialize_tasks(*args: Any, **kwargs: Any) -> Any:
+        _guard_evaluation()
         call = signature.bind(*args, **kwargs)
         call.apply_defaults()
         if not call.arguments["include_defaults"]:
@@ -149,6 +150,23 @@ def _extend_task_search(module: ModuleType) -> None:
     setattr(initialize_tasks, _MARK, True)
     manager.initialize_tasks, manager.match_tasks = initialize_tasks, match_tasks
     _withhold_without_scoring(module)
+
+
+def _guard_evaluation() -> None:
+    """Wrap the evaluation of our tasks; by now the evaluator, if there is one, has been imported whole."""
+    module = sys.modules.get(_EVALUATOR)
+    if module is None:
+        return
+    try:
+        from medtasks.harness.evaluation import guard_evaluation
+
+        guard_evaluation(module)
+    except Exception as error:  # noqa: BLE001
+        warnings.warn(
+            f"medtasks could not watch over this version of lmms-eval ({type(error).__name__}: {error}): replies that "
+            f"failed may be scored, and credentialed data may be sent to any model; use lmms-eval 0.7.3",
+            stacklevel=2,
+        )
 
 
 def _with_variants(index: Any, manager: Any) -> Any:

@@ -10,6 +10,7 @@ from medtasks.answers.failure import NO_TEXT, without_cut_mark
 from medtasks.data.home import home
 from medtasks.errors import RepliesError
 from medtasks.hooks.loglikelihood import parse_loglikelihood
+from medtasks.hooks.reading import untagged
 from medtasks.hooks.withheld import hidden_id, is_withheld
 from medtasks.saved_replies import FOLDER_NAME
 
@@ -137,7 +138,7 @@ def _reply(item: Mapping[str, Any], place: str) -> RecordedReply:
                 f"{place} holds no reply, because its dataset is credentialed; name the files of the run in "
                 f"{home() / FOLDER_NAME} instead"
             )
-        return RecordedReply.of_text(recorded)
+        return RecordedReply.of_text(untagged(recorded).recorded)  # with --reasoning_tags the harness keeps our tag
     if recorded is None and "resps" in item:
         return RecordedReply.of_text(None)
     if isinstance(recorded, list) and len(recorded) > 1:

@@ -13,7 +13,7 @@ _OF_THE_HARNESS = re.compile(
     r"\[LMMS_EVAL_(?:REQUEST_FAILED after \S+ retries|BUDGET_EXCEEDED)\]"  # openai, async_openai, litellm, gemini
     r"|\[SAFETY_BLOCKED:[^\]]*\]"  # gemini
     r"|\[GENERATION_FAILED\]"  # models that make images or video
-    r'|Error: can only concatenate str \(not "NoneType"\) to str'  # async_openai, for a reply without content
+    r'|Error: can only concatenate str \(not "\w+"\) to str'  # async_openai, for a reply whose content is no text
 )
 
 

@@ -1,0 +1,1 @@
+"""All that leans on the inside of lmms-eval: its models, its evaluation, what it gives in place of replies."""

@@ -1,0 +1,182 @@
+"""What the harness's models give in place of replies, marked as failed samples before anything reads it.
+
+The models of lmms-eval 0.7.3 turn a failure into text: one of the harness's own, an empty one, or the words of a Python
+exception. Only while a model runs can be told which; so its methods are watched for the requests of our tasks, and the
+client of one that asks a server by the openai SDK is watched, too, because the harness drops what the server says
+beside the text. Requests of other tasks are left as they are.
+"""
+
+import contextlib
+import dataclasses
+import inspect
+import re
+from collections.abc import Awaitable, Callable, Container, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from lmms_eval.api.instance import GenerationResult, Instance
+
+from medtasks.answers.failure import NO_TEXT, cut_reply, failed_reply, failure_cause, without_cut_mark
+from medtasks.hooks.loglikelihood import FAILED, parse_loglikelihood
+
+_MODELS = "lmms_eval.models."
+EMPTY_AFTER_ERRORS = frozenset(
+    f"{kind}.{name}"
+    for kind, names in {
+        "chat": "_chat_base llava_hf",
+        "simple": (
+            "aero aria audio_flamingo_3 auroracap bagel_unig2u baichuan_omni claude cogvlm2 gemini gpt4o_audio gpt4v "
+            "illume_plus kimi_audio llava llava_hf minicpm_o minicpm_v minimonkey mistral3_vl mmada ola omnivinci "
+            "openai ovis_u1 qwen2_5_omni qwen2_audio qwen3_omni qwen_image_edit qwen_vl_api reka ross slime srt_api "
+            "tinyllava video_salmonn_2 whisper xcomposer2d5"
+        ),
+    }.items()
+    for name in names.split()
+)
+"""Modules whose ``generate_until`` gives an empty text after an exception, so that an empty reply says nothing."""
+
+ERROR_TEXTS: Mapping[str, re.Pattern[str]] = MappingProxyType(
+    {
+        "simple.cosmos_wm": re.compile(r"\[ERROR\] "),
+        "simple.diffusers_wm_base": re.compile(r"\[ERROR\] "),
+        "simple.generation_api": re.compile(r"\[ERROR\] "),
+        "simple.llava_onevision_moviechat": re.compile(r"Can not infer the answer\.\Z"),
+        "simple.llava_vid": re.compile(r"Video .* can not load, check the source\Z", re.DOTALL),
+        "simple.magi1_wm": re.compile(r"\[ERROR\] "),
+        "simple.oryx": re.compile(r"Video .* (?:can not load|generate failed), check the source\Z", re.DOTALL),
+    }
+)
+"""Texts that a model gives after an exception and another could give as a reply, by module."""
+
+
+@contextlib.contextmanager
+def watched(lm: Any, tasks: Container[str]) -> Iterator[None]:
+    """Mark the failures of a model within the block.
+
+    Args:
+        lm: A model of the harness.
+        tasks: Names of the tasks whose replies are marked.
+    """
+    module = type(lm).generate_until.__module__.removeprefix(_MODELS)
+    calls = {"generate_until": _reply_checker(module), "loglikelihood": _checked_likelihood}
+    with contextlib.ExitStack() as stack:
+        for name, check in calls.items():
+            original = getattr(lm, name)
+            stack.enter_context(_replaced(lm, name, _marking(original, check, tasks)))
+        completions = getattr(getattr(getattr(lm, "client", None), "chat", None), "completions", None)
+        if callable(create := getattr(completions, "create", None)):
+            stack.enter_context(_replaced(completions, "create", _noting(create)))
+        yield
+
+
+@contextlib.contextmanager
+def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
+    own = vars(owner).get(name)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        if own is None:
+            vars(owner).pop(name, None)
+        else:
+            setattr(owner, name, own)
+
+
+# ---- replies ----
+
+
+def _marking(
+    original: Callable[[Sequence[Instance]], Sequence[Any]], check: Callable[[Any], Any], tasks: Container[str]
+) -> Callable[[Sequence[Instance]], list[Any]]:
+    def call(requests: Sequence[Instance]) -> list[Any]:
+        replies = list(original(requests))
+        if len(replies) != len(requests):  # simple.claude adds one to many after an error
+            lost = failed_reply(f"the model gave {len(replies)} replies to {len(requests)} requests")
+            replies = [lost] * len(requests)
+        return [
+            check(reply) if request.task_name in tasks else _without_marks(reply)
+            for reply, request in zip(replies, requests, strict=True)
+        ]
+
+    return call
+
+
+def _reply_checker(module: str) -> Callable[[Any], Any]:
+    pattern = ERROR_TEXTS.get(module)
+
+    def mark(text: Any) -> Any:
+        if not isinstance(text, str):
+            return NO_TEXT
+        if (cause := failure_cause(text)) is not None:
+            return failed_reply(cause)
+        if module in EMPTY_AFTER_ERRORS and not text.strip():
+            return failed_reply(f"an empty text, which {module} of lmms-eval also gives after an error")
+        return failed_reply(text) if pattern and pattern.match(text.strip()) else text
+
+    return lambda reply: _with_text(reply, mark)
+
+
+def _without_marks(reply: Any) -> Any:
+    def unmarked(text: Any) -> Any:
+        own = without_cut_mark(text)[0] if isinstance(text, str) else text
+        return "" if isinstance(own, str) and own.startswith(failed_reply("")) else own
+
+    return _with_text(reply, unmarked)
+
+
+def _with_text(reply: Any, change: Callable[[Any], Any]) -> Any:
+    """Return a reply with another text, in the form in which the model gave it."""
+    if isinstance(reply, GenerationResult):
+        return dataclasses.replace(reply, text=change(reply.text))
+    if isinstance(reply, tuple) and len(reply) == 2 and isinstance(reply[0], str):
+        return change(reply[0]), reply[1]
+    changed = change(reply)
+    return reply if changed == reply else changed  # a reply of our own adapters is a str that carries counts of tokens
+
+
+def _checked_likelihood(result: Any) -> Any:
+    return FAILED if parse_loglikelihood(result) is FAILED else result
+
+
+# ---- answers of a server ----
+
+
+def _noting(create: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap ``chat.completions.create`` of a client, so that a completion's text says what else the server said."""
+
+    def noting(*args: Any, **kwargs: Any) -> Any:
+        answer = create(*args, **kwargs)
+        tools = "tools" in kwargs
+        return _noted_later(answer, tools) if inspect.isawaitable(answer) else _noted(answer, tools)
+
+    return noting
+
+
+async def _noted_later(answer: Awaitable[Any], tools: bool) -> Any:
+    return _noted(await answer, tools)
+
+
+def _noted(completion: Any, tools: bool) -> Any:
+    """Return a completion whose text tells a failed and a cut reply.
+
+    Args:
+        completion: As the server gave it.
+        tools: Whether the model may call tools: then replies are parts of a conversation and are left as they are.
+
+    Raises:
+        ValueError: The answer has no single choice; the harness tries again.
+    """
+    choices = getattr(completion, "choices", None) or ()
+    if len(choices) != 1:
+        raise ValueError(f"the server's answer holds {len(choices)} choices instead of one")
+    message, end = choices[0].message, choices[0].finish_reason
+    content = message.content
+    if tools:
+        message.content = "" if content is None else content
+    elif end == "content_filter":
+        message.content = failed_reply("the server's content filter stopped the reply")
+    elif end == "length":
+        message.content = cut_reply(content if isinstance(content, str) else "")
+    elif content is None:
+        message.content = failed_reply(f"the server's answer has no content (finish_reason: {end})")
+    return completion

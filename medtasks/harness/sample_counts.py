@@ -1,0 +1,103 @@
+"""How many samples of a task are in no score, and how many of them may be."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from medtasks.errors import MedTasksError
+
+DEFAULT_LIMIT = "1%"
+
+
+@dataclass(frozen=True)
+class SampleCounts:
+    """Samples of one task.
+
+    Attributes:
+        scored: Those behind its scores.
+        failed: Those that the model did not answer.
+        unjudged: Those that a judge or a labeler should have read and did not.
+    """
+
+    scored: int
+    failed: int
+    unjudged: int = 0
+
+    @property
+    def lost(self) -> int:
+        """Those that are in no score."""
+        return self.failed + self.unjudged
+
+    def __str__(self) -> str:
+        parts = [f"{self.failed} failed"] * bool(self.failed) + [f"{self.unjudged} unjudged"] * bool(self.unjudged)
+        return f"{' and '.join(parts) or 'none failed'} of {self.scored + self.lost} samples"
+
+
+def counts_of(row: Mapping[str, Any]) -> SampleCounts | None:
+    """Return the counts in a task's row of a results file, of several filters the one that lost most.
+
+    Args:
+        row: Values by ``<metric>,<filter>``, as the harness writes them.
+
+    Returns:
+        None where the row has no counts: the task is not ours, or an earlier version wrote it.
+    """
+    found: dict[str, dict[str, int]] = {}
+    for key, value in row.items():
+        metric, _, name = key.rpartition(",")
+        if metric in ("scored_samples", "failed_samples", "unjudged_samples") and _is_whole(value):
+            found.setdefault(name, {})[metric.removesuffix("_samples")] = int(value)
+    counts = [SampleCounts(**one) for one in found.values() if {"scored", "failed"} <= one.keys()]
+    return max(counts, key=lambda one: one.lost) if counts else None
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
+
+
+@dataclass(frozen=True)
+class FailureLimit:
+    """How many samples of a task may be in no score.
+
+    Attributes:
+        number: Samples, or percent of them.
+        is_share: Which of the two.
+    """
+
+    number: float
+    is_share: bool
+
+    @classmethod
+    def parse(cls, text: str) -> "FailureLimit":
+        """Read ``--max-failed``: a number of samples, or a share of them with a percent sign.
+
+        Raises:
+            MedTasksError: It is neither.
+
+        Example:
+            >>> FailureLimit.parse("1%").allows(SampleCounts(scored=99, failed=1))
+            True
+            >>> FailureLimit.parse("0").allows(SampleCounts(scored=99, failed=1))
+            False
+        """
+        stripped = text.strip()
+        try:
+            number = float(stripped.removesuffix("%"))
+        except ValueError:
+            number = math.nan
+        is_share = stripped.endswith("%")
+        whole = is_share or number.is_integer()
+        if not (number >= 0 and whole and number <= (100 if is_share else math.inf)):
+            raise MedTasksError(
+                f"--max-failed {text} is neither a number of samples (such as 5) nor a share (1%)"
+            )
+        return cls(number, is_share)
+
+    def allows(self, counts: SampleCounts) -> bool:
+        """Return whether a task with these counts has its scores."""
+        total = counts.scored + counts.lost
+        return counts.lost * 100 <= self.number * total if self.is_share else counts.lost <= self.number
+
+    def __str__(self) -> str:
+        return f"{self.number:g}{'%' if self.is_share else ''}"
