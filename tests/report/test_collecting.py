@@ -13,6 +13,7 @@ from medtasks.data.schema import REPORT
 from medtasks.data.store import load_documents
 from medtasks.errors import RepliesError, UnknownName
 from medtasks.hooks import free_form, judged_choice
+from medtasks.hooks.metric_list import SAMPLE_COUNTS
 from medtasks.hooks.pairs import answers, record
 from medtasks.judges import client
 from medtasks.metric_scoring import score_metrics
@@ -77,7 +78,8 @@ def test_scores_of_pairs_are_those_of_medtasks_score(tmp_path: Path) -> None:
     for rule in task.rules:
         total = expected[rule.name].table[TOTAL]
         values = by_metric(rule)
-        assert [one.metric for one in rule.scores] == [*METRICS, "incomplete_pairs"]
+        counts = [one["metric"] for one in SAMPLE_COUNTS]
+        assert [one.metric for one in rule.scores] == [*METRICS, "incomplete_pairs", *counts]
         assert {name: values[name] for name in METRICS} == {name: getattr(total, name) for name in METRICS}
         assert {one.metric: one.error for one in rule.scores if one.metric in METRICS} == expected[rule.name].errors
         assert rule.rule == expected[rule.name].rule
@@ -479,13 +481,13 @@ def test_reports_have_the_recorded_scores_and_no_model_is_loaded(
     assert first.answers["reference"].score == 0.0
 
 
-@pytest.mark.usefixtures("sample")
-@pytest.mark.usefixtures("no_judge")
-def test_a_judge_is_never_asked(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("sample", "no_judge")
+@pytest.mark.parametrize("recorded", ["reference", "none"])  # without a filter of its own, as in earlier versions
+def test_a_judge_is_never_asked_and_its_scores_are_one_row(tmp_path: Path, recorded: str) -> None:
     documents = load_documents("mediconfusion")
     results = write_run(tmp_path, {"mediconfusion": made_up("mediconfusion")}, log_samples=False)
     content = json.loads(results.read_text())
-    row = {"alias": "ff", "individual_accuracy,none": 0.5, "judge_failed_rate,none": 1 / 32}
+    row = {"alias": "ff", f"individual_accuracy,{recorded}": 0.5, f"judge_failed_rate,{recorded}": 1 / 32}
     content["results"] = {"mediconfusion_ff": row}
     results.write_text(json.dumps(content))
     lines = []
@@ -498,13 +500,13 @@ def test_a_judge_is_never_asked(tmp_path: Path) -> None:
     report = collect_run(read_run(tmp_path))
     task = only(report)
     (rule,) = task.rules
-    assert (rule.name, rule.rule) == ("none", "gap_of_3_reference")
+    assert (rule.name, rule.rule) == ("reference", "gap_of_3_reference")
     assert rule.reasons == {"ok": 31, "judge_failed": 1}
     assert rule.pairs is not None
-    assert (rule.pairs.one_invalid, dict(rule.pairs.same)) == (1, {"A": 15})
+    assert (rule.pairs.one_invalid, rule.pairs.incomplete, dict(rule.pairs.same)) == (0, 1, {"A": 15})  # unjudged
     assert by_metric(rule)["judge_failed_rate"] == 1 / 32
-    assert (task.items[1].reply, task.items[1].answers["none"].value) == ("words 1", "A")
-    assert report.notes[0].startswith("mediconfusion_ff, none, individual_accuracy: the run recorded 0.5,")
+    assert (task.items[1].reply, task.items[1].answers["reference"].value) == ("words 1", "A")
+    assert report.notes[0].startswith("mediconfusion_ff, reference, individual_accuracy: the run recorded 0.5,")
 
 
 @pytest.mark.usefixtures("sample")
@@ -588,5 +590,5 @@ def test_gains_of_judged_tasks_are_those_of_the_recorded_scores(tmp_path: Path) 
         (tmp_path / f"{STAMP}_samples_{name}.jsonl").write_text("".join(lines))
     tasks = {task.name: task for task in collect_run(read_run(tmp_path)).tasks}
     (gain,) = tasks["mediconfusion_ff"].gains
-    assert (gain.rule, gain.metric, gain.difference, gain.samples) == ("none", "set_accuracy", 0.25, 32)
+    assert (gain.rule, gain.metric, gain.difference, gain.samples) == ("reference", "set_accuracy", 0.25, 32)
     assert math.isnan(gain.low)

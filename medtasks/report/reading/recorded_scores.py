@@ -9,12 +9,13 @@ from medtasks.errors import UnknownName
 from medtasks.metric_scoring import versioned_rule
 from medtasks.report.contents import RuleReport, Score
 from medtasks.report.reading.recorded_run import RecordedTask
-from medtasks.report.reading.rule_scores import Computed, is_computed, metric_list, score
+from medtasks.report.reading.rule_scores import FREE_FORM, Computed, is_computed, metric_list, score
 from medtasks.stats.intervals import interval
-from medtasks.task_files import TaskFile
+from medtasks.task_files import TaskFile, task_config
 
 _ERROR = "_stderr"
 _BYPASS = "bypass"  # what the harness writes with --predict_only
+_NO_FILTER = "none"  # what the harness calls the filter of a task that names none
 _SAME = 1e-9
 
 
@@ -28,6 +29,24 @@ def recorded_values(task: RecordedTask) -> dict[str, dict[str, tuple[float, floa
         error: Any = task.scores.get(f"{metric}{_ERROR},{name}")
         found.setdefault(name, {})[metric] = (value, float(error) if _is_number(error) else math.nan)
     return found
+
+
+def judged_rows(task: TaskFile) -> list[str]:
+    """Return the rows of a task whose replies a judge alone reads, named as its file and ``medtasks score`` do.
+
+    None for every other task.
+    """
+    pipelines = task_config(task.name).get("filter_list", ()) if task.process_results == FREE_FORM else ()
+    return [str(pipeline["name"]) for pipeline in pipelines]
+
+
+def _rows(recorded: RecordedTask, task: TaskFile | None) -> dict[str, dict[str, tuple[float, float]]]:
+    """Return the recorded numbers; earlier versions of judged tasks named no filter, and the harness called it none."""
+    values = recorded_values(recorded)
+    own = judged_rows(task) if task else []
+    if _NO_FILTER in values and own:
+        return {own[0] if name == _NO_FILTER else name: row for name, row in values.items()}
+    return values
 
 
 def _is_number(value: Any) -> bool:
@@ -49,7 +68,7 @@ def rule_reports(
     Returns:
         One report per rule, and sentences on what does not agree.
     """
-    values = recorded_values(recorded)
+    values = _rows(recorded, task)
     names = list(dict.fromkeys([*(task.rules if task else ()), *values, *computed]))
     notes: list[str] = []
     reports = []

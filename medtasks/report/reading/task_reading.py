@@ -18,7 +18,7 @@ from medtasks.metrics.report_metrics import REPORT_METRICS, report_metric
 from medtasks.replies import RecordedReply
 from medtasks.report.reading.paired_scores import compute_pairs, of_records
 from medtasks.report.reading.recorded_run import RecordedTask
-from medtasks.report.reading.recorded_scores import recorded_values
+from medtasks.report.reading.recorded_scores import judged_rows, recorded_values
 from medtasks.report.reading.rule_scores import (
     FREE_FORM,
     PAIRS,
@@ -208,8 +208,8 @@ def _from_records(found: TaskReading) -> dict[str, Computed]:
     """Return what the run's records say under each filter; their numbers are those of the run, its judge's included."""
     task = found.task
     rules = {name: found.recorded.rules.get(name, rule) for name, rule in task.rules.items()}
-    if not rules:  # a judge reads the replies, under the harness's one filter without a name
-        rules = dict(zip(("none",), found.samples.records, strict=False))
+    if not rules:  # a judge reads the replies, in the order of the task's filters
+        rules = dict(zip(judged_rows(task), found.samples.records, strict=False))
     result = {}
     for name, rule in rules.items():
         records = found.samples.records.get(rule, {})
