@@ -9,9 +9,12 @@ import typer
 from rich.console import Console
 
 from medtasks.errors import MedTasksError
+from medtasks.harness.sample_counts import DEFAULT_LIMIT, FailureLimit
 from medtasks.runs.guards import check
 from medtasks.runs.manifest import Notice, RunManifest, Severity, TaskOutcome
 from medtasks.runs.recording import RunRecording, first_manifest
+from medtasks.runs.redaction import redacted_arguments
+from medtasks.runs.retrying import KEPT_VARIABLE, earlier_run
 from medtasks.runs.running import run_tasks, stopping_by_signal
 from medtasks.selection import select
 
@@ -26,19 +29,31 @@ def run(
     launcher: Annotated[
         str, typer.Option(help="Command in front of '-m lmms_eval', such as 'accelerate launch --num_processes 4'.")
     ] = "",
+    max_failed: Annotated[
+        str,
+        typer.Option("--max-failed", help="Samples of a task (5), or share of them (1%), that may lack a reply."),
+    ] = DEFAULT_LIMIT,
+    only_failed: Annotated[
+        bool,
+        typer.Option(
+            "--only-failed", help="Ask only what failed in the last run of the same into --output_path; keep the rest."
+        ),
+    ] = False,
 ) -> None:
     """Run lmms_eval; all its other options (--model, --model_args, --limit ...) are passed on.
 
     Tasks whose dataset is not prepared, or damaged, are named and left out; a task that fails does not take the others
     with it. Options that would spoil the scores are refused or warned of. The exit code is 0 only if every task has
-    results. What was run on what, and with what end, is in <output_path>/<UTC time>_run.json.
+    results and no more of its samples than --max-failed lack a reply or a verdict. What was run on what, and with what
+    end, is in <output_path>/<UTC time>_run.json.
     """
     asked = [name.strip() for name in tasks.split(",") if name.strip()]
     if not asked:
         raise MedTasksError("--tasks names no task; see 'medtasks tasks'")
-    start = _words(launcher)
-    launched = ["--launcher", launcher] if launcher else []
-    command = ["medtasks", "run", "--tasks", tasks, "--output_path", str(output), *launched, *context.args]
+    start, limit = _words(launcher), FailureLimit.parse(max_failed)
+    own = ["--launcher", launcher] if launcher else []
+    own += ["--max-failed", max_failed] if max_failed != DEFAULT_LIMIT else []
+    command = ["medtasks", "run", "--tasks", tasks, "--output_path", str(output), *own, *context.args]
     selection = select(asked)
     for task, cause in selection.missing.items():
         _out.print(f"[yellow]left out[/] {task}: ", end="")
@@ -47,15 +62,27 @@ def run(
     with stopping_by_signal():
         with _out.status("Looking up versions, hardware and the model's weights ..."):
             manifest = first_manifest(command, context.args, asked, selection, notices)
-            recording = RunRecording(output, manifest, context.args, _complain)
+            earlier = earlier_run(output, manifest, context.args) if only_failed else None
+            recording = RunRecording(output, manifest, context.args, limit, _complain)
         _out.print(f"manifest: {recording.path}", markup=False)
+        if earlier is not None:
+            _out.print(f"replies that did not fail are those of: {earlier.path}", markup=False)
+        kept = {} if earlier is None else {KEPT_VARIABLE: str(earlier.path)}
         try:
             with recording.until_its_end():
                 if selection.ready:
-                    run_tasks(selection.ready, context.args, output, start, recording.note)
+                    run_tasks(selection.ready, context.args, output, start, recording.note, kept)
         finally:
             _show(recording.manifest, output)
     _conclude(recording.manifest, tasks)
+    over = recording.over_limit()
+    if over:
+        counted = "; ".join(f"{name}: {counts}" for name, counts in over.items())
+        raise MedTasksError(
+            f"more samples than --max-failed {limit} lack a reply or a verdict and are in no score ({counted}); all "
+            f"replies are kept; once the cause is mended, ask only for the missing ones: "
+            f"{shlex.join([*redacted_arguments(command), '--only-failed'])}"
+        )
 
 
 def _words(launcher: str) -> list[str]:

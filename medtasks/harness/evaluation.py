@@ -54,9 +54,10 @@ def guard_evaluation(module: ModuleType) -> None:
 @contextlib.contextmanager
 def _checked(lm: Any, tasks: Mapping[str, Any]) -> Iterator[None]:
     """Refuse what must not run before the first request is built, and mark the model's failures within the block."""
+    from medtasks.harness.kept_replies import KeptReplies
     from medtasks.harness.models import watched
 
-    with watched(lm, tasks):
+    with watched(lm, tasks, KeptReplies.from_environment(tasks)):
         yield
 
 

@@ -10,13 +10,14 @@ import contextlib
 import dataclasses
 import inspect
 import re
-from collections.abc import Awaitable, Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 from lmms_eval.api.instance import GenerationResult, Instance
 
 from medtasks.answers.failure import NO_TEXT, cut_reply, failed_reply, failure_cause, without_cut_mark
+from medtasks.harness.kept_replies import KeptReplies
 from medtasks.hooks.loglikelihood import FAILED, parse_loglikelihood
 
 _MODELS = "lmms_eval.models."
@@ -50,19 +51,20 @@ ERROR_TEXTS: Mapping[str, re.Pattern[str]] = MappingProxyType(
 
 
 @contextlib.contextmanager
-def watched(lm: Any, tasks: Container[str]) -> Iterator[None]:
+def watched(lm: Any, tasks: Container[str], kept: KeptReplies) -> Iterator[None]:
     """Mark the failures of a model within the block.
 
     Args:
         lm: A model of the harness.
         tasks: Names of the tasks whose replies are marked.
+        kept: Replies that the model is not asked for.
     """
     module = type(lm).generate_until.__module__.removeprefix(_MODELS)
     calls = {"generate_until": _reply_checker(module), "loglikelihood": _checked_likelihood}
     with contextlib.ExitStack() as stack:
         for name, check in calls.items():
             original = getattr(lm, name)
-            stack.enter_context(_replaced(lm, name, _marking(original, check, tasks)))
+            stack.enter_context(_replaced(lm, name, _marking(original, check, tasks, kept)))
         completions = getattr(getattr(getattr(lm, "client", None), "chat", None), "completions", None)
         if callable(create := getattr(completions, "create", None)):
             stack.enter_context(_replaced(completions, "create", _noting(create)))
@@ -86,19 +88,32 @@ def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
 
 
 def _marking(
-    original: Callable[[Sequence[Instance]], Sequence[Any]], check: Callable[[Any], Any], tasks: Container[str]
+    original: Callable[[Sequence[Instance]], Sequence[Any]],
+    check: Callable[[Any], Any],
+    tasks: Container[str],
+    kept: KeptReplies,
 ) -> Callable[[Sequence[Instance]], list[Any]]:
     def call(requests: Sequence[Instance]) -> list[Any]:
-        replies = list(original(requests))
-        if len(replies) != len(requests):  # simple.claude adds one to many after an error
-            lost = failed_reply(f"the model gave {len(replies)} replies to {len(requests)} requests")
-            replies = [lost] * len(requests)
+        known = [kept.of(request) for request in requests]
+        asked = [request for request, reply in zip(requests, known, strict=True) if reply is None]
+        replies = iter(_one_each(original(asked) if asked else (), len(asked)))
         return [
-            check(reply) if request.task_name in tasks else _without_marks(reply)
-            for reply, request in zip(replies, requests, strict=True)
+            earlier if earlier is not None else checked(next(replies), request)
+            for earlier, request in zip(known, requests, strict=True)
         ]
 
+    def checked(reply: Any, request: Instance) -> Any:
+        return check(reply) if request.task_name in tasks else _without_marks(reply)
+
     return call
+
+
+def _one_each(replies: Iterable[Any], requests: int) -> list[Any]:
+    found = list(replies)
+    if len(found) == requests:
+        return found
+    # simple.claude adds one too many after an error, and every later reply stands at another question.
+    return [failed_reply(f"the model gave {len(found)} replies to {requests} requests")] * requests
 
 
 def _reply_checker(module: str) -> Callable[[Any], Any]:

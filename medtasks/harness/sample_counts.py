@@ -89,9 +89,7 @@ class FailureLimit:
         is_share = stripped.endswith("%")
         whole = is_share or number.is_integer()
         if not (number >= 0 and whole and number <= (100 if is_share else math.inf)):
-            raise MedTasksError(
-                f"--max-failed {text} is neither a number of samples (such as 5) nor a share (1%)"
-            )
+            raise MedTasksError(f"--max-failed {text} is neither a number of samples (such as 5) nor a share (1%)")
         return cls(number, is_share)
 
     def allows(self, counts: SampleCounts) -> bool:

@@ -14,6 +14,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, PrivateAttr
 
 from medtasks.errors import MedTasksError
+from medtasks.harness.sample_counts import SampleCounts
 from medtasks.runs.process import RunProcess, is_running
 
 ENDING = "_run.json"
@@ -52,6 +53,9 @@ class TaskRecord(_Record):
         fingerprint: Of the dataset when the run began, see :class:`medtasks.data.manifest.Manifest`; None if not known.
         results: Its results file, relative to the folder of the manifest; None if there is none.
         samples: Its samples file, relative as well; None if there is none.
+        scored_samples: Samples behind its scores; None where the results do not count them.
+        failed_samples: Samples that the model did not answer, which are in no score; None likewise.
+        unjudged_samples: Samples that a judge or labeler should have read and did not; None likewise.
     """
 
     outcome: TaskOutcome
@@ -60,6 +64,16 @@ class TaskRecord(_Record):
     fingerprint: str | None = None
     results: str | None = None
     samples: str | None = None
+    scored_samples: int | None = None
+    failed_samples: int | None = None
+    unjudged_samples: int | None = None
+
+    @property
+    def counts(self) -> SampleCounts | None:
+        """The three numbers, if the results have them."""
+        if self.scored_samples is None or self.failed_samples is None:
+            return None
+        return SampleCounts(self.scored_samples, self.failed_samples, self.unjudged_samples or 0)
 
 
 class HarnessProcess(_Record):

@@ -4,11 +4,13 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from signal import Signals
 from typing import Any
 
+from medtasks.harness.sample_counts import FailureLimit, SampleCounts, counts_of
 from medtasks.runs.facts import commit, data_fingerprints, hardware, versions
 from medtasks.runs.harness_options import read_options, seeds
 from medtasks.runs.manifest import (
@@ -74,6 +76,7 @@ class RunRecording:
         output: Folder for results.
         manifest: What is known before the first task.
         arguments: Arguments passed on to the harness.
+        limit: How many samples of a task may fail before the run counts as one with failures.
         complain: Called with a sentence when the manifest cannot be written any more; the run goes on.
 
     Attributes:
@@ -85,9 +88,14 @@ class RunRecording:
     """
 
     def __init__(
-        self, output: Path, manifest: RunManifest, arguments: Sequence[str], complain: Callable[[str], None]
+        self,
+        output: Path,
+        manifest: RunManifest,
+        arguments: Sequence[str],
+        limit: FailureLimit,
+        complain: Callable[[str], None],
     ) -> None:
-        self._began, self._arguments, self._complain = time.monotonic(), arguments, complain
+        self._began, self._arguments, self._limit, self._complain = time.monotonic(), arguments, limit, complain
         self.path = manifest_path(output, datetime.fromisoformat(manifest.started))
         self.manifest = manifest
         manifest.write(self.path)
@@ -124,7 +132,12 @@ class RunRecording:
 
     def _end_state(self) -> RunState:
         lost = any(record.outcome is not TaskOutcome.DONE for record in self.manifest.tasks.values())
-        return RunState.WITH_FAILURES if lost else RunState.FINISHED
+        return RunState.WITH_FAILURES if lost or self.over_limit() else RunState.FINISHED
+
+    def over_limit(self) -> dict[str, SampleCounts]:
+        """Return the tasks that lost more samples than may fail, with their counts."""
+        known = {name: counts for name, record in self.manifest.tasks.items() if (counts := record.counts)}
+        return {name: counts for name, counts in known.items() if not self._limit.allows(counts)}
 
     def _model(self) -> ModelFacts:
         """Look again for a snapshot from the Hub, which the harness may have fetched or renewed."""
@@ -165,12 +178,18 @@ def _after(name: str, record: TaskRecord, outcome: Outcome, folder: Path) -> Tas
             "reason": "",
             "results": _relative(results, folder),
             "samples": _relative(samples, folder) if samples.is_file() else None,
+            **_counted(outcome.rows.get(name, {})),
         }
     elif name in outcome.failed:
         found = {"outcome": TaskOutcome.FAILED, "reason": outcome.reasons[name]}
     else:
         found = {}
     return record.model_copy(update=found)
+
+
+def _counted(row: Mapping[str, Any]) -> dict[str, int]:
+    counts = counts_of(row)
+    return {} if counts is None else {f"{name}_samples": number for name, number in asdict(counts).items()}
 
 
 def _relative(path: Path, folder: Path) -> str:

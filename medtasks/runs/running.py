@@ -2,15 +2,17 @@
 
 import contextlib
 import json
+import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from types import FrameType
+from types import FrameType, MappingProxyType
+from typing import Any
 
 from medtasks.errors import MedTasksError
 from medtasks.runs.manifest import HarnessProcess
@@ -33,6 +35,7 @@ class Outcome:
         failed: Tasks that ran, on their own where there are several, and left no results.
         results: Results files, in the order they were written.
         files: Results file by task.
+        rows: What its results file says of each task: values by ``<metric>,<filter>``.
         reasons: Why a task failed.
         processes: Processes of the harness, the one that runs included.
     """
@@ -41,6 +44,7 @@ class Outcome:
     failed: list[str] = field(default_factory=list)
     results: list[Path] = field(default_factory=list)
     files: dict[str, Path] = field(default_factory=dict)
+    rows: dict[str, dict[str, Any]] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
     processes: list[HarnessProcess] = field(default_factory=list)
 
@@ -51,6 +55,7 @@ def run_tasks(
     output: Path,
     launcher: Sequence[str] = (),
     watch: Callable[[Outcome], None] = lambda outcome: None,
+    variables: Mapping[str, str] = MappingProxyType({}),
 ) -> Outcome:
     """Run tasks in one process of the harness, and those that left no results once more, each on its own.
 
@@ -65,6 +70,7 @@ def run_tasks(
         launcher: Command in front of ``-m lmms_eval``, for several processes; empty for this Python.
         watch: Called with the outcome so far when a process of the harness begins and when it has ended, also by
             Ctrl-C or a signal, which then goes on to the caller.
+        variables: Environment variables of the harness, besides those of this process.
 
     Returns:
         The outcome by task.
@@ -72,10 +78,10 @@ def run_tasks(
     outcome = Outcome()
     wanted = wanted_tasks(names)
     command = [*(launcher or [sys.executable]), "-m", "lmms_eval", *arguments]
-    _run(names, command, output, outcome, watch)
+    _run(names, command, output, outcome, watch, variables)
     if len(wanted) > 1:
         for task in [task for task in wanted if task not in outcome.done]:
-            _run([task], command, output, outcome, watch)
+            _run([task], command, output, outcome, watch, variables)
     return outcome
 
 
@@ -113,13 +119,14 @@ def _run(
     output: Path,
     outcome: Outcome,
     watch: Callable[[Outcome], None],
+    variables: Mapping[str, str],
 ) -> None:
     """Run one process of the harness and add what it left to the outcome."""
     before, began = _results_files(output), time.monotonic()
     running = HarnessProcess(tasks=tuple(names), started=datetime.now(UTC).isoformat())
     outcome.processes.append(running)
     watch(outcome)
-    process = _start([*command, "--tasks", ",".join(names), "--output_path", str(output)])
+    process = _start([*command, "--tasks", ",".join(names), "--output_path", str(output)], variables)
     try:
         process.wait()
     except BaseException as reason:
@@ -138,9 +145,9 @@ def _run(
         watch(outcome)
 
 
-def _start(command: Sequence[str]) -> "subprocess.Popen[bytes]":
+def _start(command: Sequence[str], variables: Mapping[str, str]) -> "subprocess.Popen[bytes]":
     try:
-        return subprocess.Popen(command)
+        return subprocess.Popen(command, env={**os.environ, **variables})
     except OSError as error:
         raise MedTasksError(
             f"cannot start '{command[0]}' ({error.strerror or error}); correct --launcher, or leave it out"
@@ -182,11 +189,12 @@ def _add_results(names: Sequence[str], new: Sequence[Path], outcome: Outcome) ->
     complete = {}
     for path in new:
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            complete[path] = list(json.loads(path.read_text(encoding="utf-8"))["results"])
+            complete[path] = dict(json.loads(path.read_text(encoding="utf-8"))["results"])
     foreign = [name for name in names if not tasks_of(name)]
     for path, tasks in complete.items():
         outcome.results.append(path)
         outcome.files |= dict.fromkeys([*tasks, *foreign], path)
+        outcome.rows |= tasks
     outcome.done = list(dict.fromkeys([*outcome.done, *outcome.files]))
 
 
