@@ -35,6 +35,10 @@ class JudgeRefused(MedTasksError):
     """The judge may not see this data: credentialed text must stay on this machine."""
 
 
+class ModelRefused(MedTasksError):
+    """The model may not see this data: it would be sent to another machine."""
+
+
 class LabelerError(MedTasksError):
     """A task that needs a labeler of chest findings was selected, and none is configured or it failed."""
 

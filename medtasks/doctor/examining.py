@@ -5,7 +5,18 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 
-from medtasks.doctor import credentials, datasets, harness, judge, machine, packages, plug_ins, task_names, weights
+from medtasks.doctor import (
+    credentials,
+    datasets,
+    harness,
+    judge,
+    machine,
+    packages,
+    plug_ins,
+    remote_models,
+    task_names,
+    weights,
+)
 from medtasks.doctor import torch_stack as torch_checks
 from medtasks.doctor.child_process import Child, Told
 from medtasks.doctor.findings import (
@@ -74,6 +85,7 @@ def _checks_here(scope: Scope, *, verify: bool) -> list[tuple[str, str, Check]]:
         (MACHINE, "memory", machine.memory),
         (CREDENTIALS, "Hub token", lambda: credentials.hub_token(scope)),
         (CREDENTIALS, "replies", credentials.readable_replies),
+        (CREDENTIALS, "remote models", lambda: remote_models.remote_models(scope)),
         (DATASETS, "prepared", lambda: datasets.prepared_data(scope, verify=verify)),
         (WEIGHTS, "metrics", lambda: weights.metric_weights(scope)),
         (WEIGHTS, "labeler", lambda: weights.labeler(scope)),

@@ -1,13 +1,11 @@
 """Which judge is asked, how, and whether it may see a dataset at all."""
 
-import ipaddress
 import os
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
-from urllib.parse import urlsplit
 
+from medtasks.data import endpoints
 from medtasks.errors import JudgeNotConfigured, JudgeRefused, unknown_name
 
 BASE_URL = "MEDTASKS_JUDGE_BASE_URL"
@@ -25,10 +23,6 @@ N = TypeVar("N", int, float)
 
 _EXAMPLE = f"{BASE_URL}=https://api.openai.com/v1 {MODEL}=gpt-4o {API_KEY}=<your key>"
 _ACCESS_LEVELS = ("public", "gated", "credentialed")
-
-# Deliberately narrower than RFC 3986: a user name, a query or a backslash could carry a secret into a message, or make
-# the host checked here differ from the host the HTTP library connects to.
-_URL = re.compile(r"https?://(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?(?:/[A-Za-z0-9._~%/-]*)?", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -60,7 +54,10 @@ class JudgeSettings:
 
     def __post_init__(self) -> None:
         rules = (
-            (_is_url(self.base_url), f"{BASE_URL} must look like http(s)://host[:port]/path, without user or query"),
+            (
+                endpoints.is_url(self.base_url),
+                f"{BASE_URL} must look like http(s)://host[:port]/path, without user or query",
+            ),
             (bool(self.model), f"{MODEL} must not be empty"),
             (_is_header_value(self.api_key), f"{API_KEY} contains a character that no HTTP header may hold"),
             (0 <= self.temperature <= 2, f"{TEMPERATURE} is {self.temperature} but must lie between 0 and 2"),
@@ -79,22 +76,17 @@ class JudgeSettings:
     @property
     def host(self) -> str:
         """The endpoint's host name or address, lower case, without port and brackets."""
-        return urlsplit(self.base_url).hostname or ""
+        return endpoints.host(self.base_url)
 
     @property
     def origin(self) -> str:
         """Scheme, host and port of the endpoint: what a user who trusts it has named."""
-        return _origin(self.base_url)
+        return endpoints.origin(self.base_url)
 
     @property
     def is_local(self) -> bool:
         """Whether the endpoint's host is this machine: ``localhost``, 127.0.0.0/8 or ``::1``."""
-        if self.host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+        return endpoints.is_loopback(self.host)
 
 
 def is_configured(environ: Mapping[str, str] = os.environ) -> bool:
@@ -147,8 +139,6 @@ def check_access(settings: JudgeSettings, access: str, dataset: str, environ: Ma
     names one endpoint by its base URL, for all datasets, and ``MEDTASKS_JUDGE_ALLOW_REMOTE`` one dataset, for all
     endpoints. An endpoint is the trusted one if scheme, host and port are the same; a path may differ.
 
-    A loopback address is taken at its word: a tunnel behind it is the user's own responsibility.
-
     Args:
         settings: The judge that would be asked.
         access: The dataset's access level: ``public``, ``gated`` or ``credentialed``.
@@ -164,12 +154,12 @@ def check_access(settings: JudgeSettings, access: str, dataset: str, environ: Ma
     if access != "credentialed" or settings.is_local or environ.get(ALLOW_REMOTE, "").strip() == dataset:
         return
     trusted = environ.get(TRUSTED, "").strip()
-    if trusted and not _is_url(trusted):
+    if trusted and not endpoints.is_url(trusted):
         raise JudgeRefused(
             f"{TRUSTED} must look like http(s)://host[:port]/path, without user or query, so no judge is trusted with "
             f"'{dataset}'; write for example {TRUSTED}={settings.origin}"
         )
-    if trusted and _origin(trusted) == settings.origin:
+    if trusted and endpoints.origin(trusted) == settings.origin:
         return
     raise JudgeRefused(
         f"'{dataset}' is credentialed and the judge at {settings.base_url} is not on this machine, so its text is not "
@@ -188,22 +178,6 @@ def _number(values: Mapping[str, str], name: str, convert: Callable[[str], N], d
     except ValueError:
         kind = "a whole number" if convert is int else "a number"
         raise JudgeNotConfigured(f"{name} is '{text}' but must be {kind}, for example {name}={default}.") from None
-
-
-def _is_url(text: str) -> bool:
-    if _URL.fullmatch(text) is None:
-        return False
-    try:
-        parts = urlsplit(text)
-        return bool(parts.hostname) and (parts.port is None or parts.port > 0)
-    except ValueError:
-        return False
-
-
-def _origin(url: str) -> str:
-    parts = urlsplit(url)
-    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
-    return f"{parts.scheme}://{host}:{parts.port or {'http': 80, 'https': 443}[parts.scheme]}"
 
 
 def _is_header_value(text: str) -> bool:

@@ -10,7 +10,7 @@ from medtasks.runs.guarded_run import GuardedRun, listed, refuse, rows_of, warn
 from medtasks.runs.harness_options import read_options, seeds
 from medtasks.runs.harness_tasks import is_cut_at_blank_lines
 from medtasks.runs.manifest import Notice
-from medtasks.runs.private_guards import leaking_options, stale_caches
+from medtasks.runs.private_guards import leaking_options, remote_model, stale_caches
 from medtasks.runs.redaction import redacted
 from medtasks.runs.unit_limits import cut_units
 from medtasks.task_files import task_config, task_files
@@ -31,8 +31,9 @@ def check(tasks: Sequence[str], arguments: Sequence[str]) -> list[Notice]:
     except MedTasksError as error:
         return [refuse(str(error))]
     run = GuardedRun(tasks, options)
-    rules = (_config_file, _limit, _offset, leaking_options, _trackers, _unknown, _cuts, _until, _few_shot)
-    return [notice for rule in (*rules, _system_instruction, stale_caches, _samples) for notice in rule(run)]
+    rules = (_config_file, _limit, _offset, leaking_options, remote_model, _trackers, _unknown, _cuts, _until)
+    others = (_few_shot, _system_instruction, stale_caches, _samples)
+    return [notice for rule in (*rules, *others) for notice in rule(run)]
 
 
 def _config_file(run: GuardedRun) -> Iterator[Notice]:

@@ -85,6 +85,14 @@ class HarnessOptions:
         parts = [part.partition("=") for part in _split(self.text(name))]
         return {key.strip(): value for key, mark, value in parts if mark}
 
+    def model_arguments(self) -> dict[str, Any]:
+        """Return ``--model_args``, names as the harness reads them, also where a file has them as a mapping."""
+        given = self.given.get("model_args")
+        if isinstance(given, Mapping):
+            return dict(given)
+        parts = [part.strip().partition("=") for part in _split(self.text("model_args"))]
+        return {name: value for name, mark, value in parts if mark}
+
 
 def read_options(arguments: Sequence[str]) -> HarnessOptions:
     """Read arguments as lmms-eval does; where a ``--config`` file says something too, the command line counts.
@@ -158,10 +166,10 @@ def _is_mapping(value: object) -> bool:
 def _split(text: str) -> list[str]:
     parts, depth, quote, start = [], 0, "", 0
     for place, character in enumerate(text):
-        if quote:
-            quote = "" if character == quote else quote
-        elif character in "\"'":
-            quote = character
+        if character in "\"'" and text[max(place - 1, 0) : place] != "\\":
+            quote = character if not quote else "" if character == quote else quote
+        elif quote:
+            continue
         elif character in "{[":
             depth += 1
         elif character in "}]":

@@ -1,8 +1,13 @@
-"""Options of the harness that would carry text of patients' records out of what our hooks control."""
+"""Options and models of the harness that would carry text of patients' records out of what our hooks control."""
 
+import os
 from collections.abc import Iterator
+from string import Template
 
 from medtasks.data.privacy import LOG_TEXT_VARIABLE, is_private
+from medtasks.errors import ModelRefused
+from medtasks.harness.model_places import destinations
+from medtasks.harness.remote_models import check_model, credentialed
 from medtasks.runs.guarded_run import GuardedRun, listed, refuse, warn
 from medtasks.runs.manifest import Notice
 
@@ -20,6 +25,22 @@ def leaking_options(run: GuardedRun) -> Iterator[Notice]:
             f"{option} {does}, and text of credentialed data ({listed(private)}) must not leave what this package "
             f"controls; leave the option out, or allow it by name with {LOG_TEXT_VARIABLE}={','.join(private)}"
         )
+
+
+def remote_model(run: GuardedRun) -> Iterator[Notice]:
+    """Refuse a model that would send questions of credentialed datasets to another machine."""
+    private = credentialed(run.datasets.values())
+    if not private:
+        return
+    environment = dict(os.environ)
+    for name, value in run.options.environment.items():  # the harness replaces variables in the file's values, too
+        environment[name] = Template(value).safe_substitute(environment)
+    options, model = run.options, run.options.text("model") or "hf"
+    goes_to = destinations(model, options.model_arguments(), environment, force_simple=options.flag("force_simple"))
+    try:
+        check_model(model, goes_to, private, environment)
+    except ModelRefused as error:
+        yield refuse(str(error))
 
 
 def stale_caches(run: GuardedRun) -> Iterator[Notice]:

@@ -1,0 +1,64 @@
+"""Where a server's address leads: to this machine or away from it, and whether two addresses are one place."""
+
+import ipaddress
+import re
+from urllib.parse import urlsplit
+
+# Deliberately narrower than RFC 3986: a user name, a query or a backslash could carry a secret into a message, or make
+# the host checked here differ from the host the HTTP library connects to.
+_URL = re.compile(r"https?://(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?(?:/[A-Za-z0-9._~%/-]*)?", re.ASCII)
+
+
+def is_url(text: str) -> bool:
+    """Return whether a text is ``http(s)://host[:port]/path``, without user, query and anything else."""
+    if _URL.fullmatch(text) is None:
+        return False
+    try:
+        parts = urlsplit(text)
+        return bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        return False
+
+
+def host(url: str) -> str:
+    """Return the host name or address of a URL, lower case, without port and brackets."""
+    return urlsplit(url).hostname or ""
+
+
+def origin(url: str) -> str:
+    """Return scheme, host and port: what a user who trusts an endpoint has named.
+
+    Example:
+        >>> origin("https://API.openai.com/v1")
+        'https://api.openai.com:443'
+    """
+    parts = urlsplit(url)
+    name = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+    return f"{parts.scheme}://{name}:{parts.port or {'http': 80, 'https': 443}[parts.scheme]}"
+
+
+def is_loopback(name: str) -> bool:
+    """Return whether a host is this machine: ``localhost``, 127.0.0.0/8 or ``::1``.
+
+    A loopback address is taken at its word: a tunnel behind it is the user's own responsibility.
+    """
+    if name == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def readable(address: str) -> str:
+    """Return an address as a URL, ``http`` where it has no scheme; empty if not every library would read it alike.
+
+    Some decode percent signs before they look for the host and some do not, so an address that holds one is empty.
+
+    Example:
+        >>> [readable(text) for text in ("HTTP://127.0.0.1:8000/v1", "localhost:80", "http://127.0.0.1%2eevil.com")]
+        ['http://127.0.0.1:8000/v1', 'http://localhost:80', '']
+    """
+    scheme, mark, rest = address.strip().partition("://")
+    url = f"{scheme.lower()}://{rest}" if mark else f"http://{scheme}"
+    return url if "%" not in url and is_url(url) else ""

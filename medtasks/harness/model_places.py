@@ -1,0 +1,192 @@
+"""Where the harness's models send questions: which read an address, from what, and where they go without one.
+
+What is said here was read in lmms-eval 0.7.3; a test reads it again in what is installed.
+"""
+
+import contextlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from medtasks.data.endpoints import readable
+
+# Names of arguments that hold an address in a model nobody has read; "model_base" and "mcp_server_path" are none.
+_ADDRESS_NAME = re.compile(r"(?:^|_)(?:urls?|uri|api_base|endpoints?|hosts?|hostname|servers?)$", re.IGNORECASE)
+_ADDRESS = re.compile(r"\s*(?:https?|wss?|grpcs?)://\S+\s*", re.IGNORECASE)
+# A switch, a path, or a count: as an address a number so small is one of 0.0.0.0/8, where nothing is.
+_NO_ADDRESS = re.compile(r"true|false|none|\.?/(?!/).*|\d{1,7}", re.IGNORECASE)
+_SEPARATORS = re.compile(r"[;,\s]+")
+_HARNESS_MODELS = "lmms_eval.models."
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where one kind of a model's requests goes.
+
+    Attributes:
+        names: What is asked for the address, the first that is set counts: the model's arguments and, in capitals,
+            variables of the environment.
+        home: The address if none is set; empty where nobody can tell.
+    """
+
+    names: tuple[str, ...] = ()
+    home: str = ""
+
+
+@dataclass(frozen=True)
+class Destination:
+    """A server to which a model sends questions.
+
+    Attributes:
+        url: ``http(s)://host[:port]/path``; empty for an address nobody can tell or read.
+        source: The argument or variable that named it; empty where nobody did.
+        names: All that could have named it.
+        obeys_proxies: Whether the model's client goes by way of a proxy that the environment names.
+    """
+
+    url: str
+    source: str = ""
+    names: tuple[str, ...] = ()
+    obeys_proxies: bool = True
+
+
+_OPENAI_HOME = "https://api.openai.com/v1"
+_COMPATIBLE = Place(("base_url", "OPENAI_API_BASE", "OPENAI_BASE_URL"), _OPENAI_HOME)
+_OPENAI = Place(("OPENAI_BASE_URL",), _OPENAI_HOME)
+_COSMOS = ("COSMOS3_SERVER_URLS", "server_url")
+_COSMOS_HOME = "http://localhost:8000"
+
+PLACES: Mapping[str, tuple[Place, ...]] = {
+    "async_openai": (_COMPATIBLE,),
+    "batch_gpt4": (_OPENAI,),
+    "claude": (Place(("ANTHROPIC_BASE_URL",), "https://api.anthropic.com"),),
+    "cosmos_wm": (
+        Place(_COSMOS, _COSMOS_HOME),
+        Place(("COSMOS3_REASONER_SERVER_URLS", "reasoner_server_url", *_COSMOS), _COSMOS_HOME),
+    ),
+    "gemini": (Place(("GOOGLE_GEMINI_BASE_URL",), "https://generativelanguage.googleapis.com"),),
+    "generation_api": (Place((), "https://queue.fal.run"),),
+    "gpt4o_audio": (_OPENAI,),
+    "gpt4v": (_OPENAI,),
+    "litellm": (Place(("base_url", "OPENAI_API_BASE")),),
+    "openai": (_COMPATIBLE,),
+    "qwen_vl_api": (Place(("DASHSCOPE_HTTP_BASE_URL",), "https://dashscope.aliyuncs.com"),),
+    "reka": (Place((), "https://api.reka.ai"),),
+    "srt_api": (Place(("host",), "127.0.0.1"),),
+    "whisper_tt": (Place(("base_url", "OPENAI_API_BASE"), "http://127.0.0.1:8000"),),
+}
+"""The harness's models that send requests, by the name of their file, and where to if nothing else is said.
+
+Some of these files read OPENAI_API_URL or ANTHROPIC_API_URL, and then send nothing there.
+"""
+
+_BOUND_PROVIDERS = ("openai", "azure", "anthropic", "hosted_vllm", "ollama", "ollama_chat", "lm_studio")
+"""Providers for which LiteLLM sends everything to the address it is given."""
+
+
+def destinations(
+    model: str, arguments: Mapping[str, object], environment: Mapping[str, str], *, force_simple: bool = False
+) -> list[Destination]:
+    """Return where a model would send questions, before it is built.
+
+    Args:
+        model: Its name or alias in the harness.
+        arguments: ``--model_args`` by name.
+        environment: Variable names to values.
+        force_simple: Whether the harness is told ``--force_simple``.
+
+    Returns:
+        Servers on this machine included; empty for a model that answers by itself.
+    """
+    name = _file_of(model, force_simple=force_simple)
+    return known_destinations(name, arguments, environment) if name in PLACES else named_addresses(arguments)
+
+
+def known_destinations(name: str, arguments: Mapping[str, object], environment: Mapping[str, str]) -> list[Destination]:
+    """Return where one of the models in :data:`PLACES` sends questions; arguments are as in :func:`destinations`."""
+    obeys_proxies = name != "openai" or not _is_false(arguments.get("httpx_trust_env", True))
+    return [
+        Destination(readable(address), source, place.names, obeys_proxies)
+        for place in _places(name, arguments, environment)
+        for source, address in _named(place, arguments, environment)
+    ]
+
+
+def named_addresses(values: Mapping[str, object]) -> list[Destination]:
+    """Return the addresses among the arguments, or attributes, of a model nobody has read."""
+    return [
+        Destination(readable(address), name)
+        for name, value in values.items()
+        if _ADDRESS_NAME.search(name) or _ADDRESS.fullmatch(str(value) if isinstance(value, str) else "")
+        for address in _addresses(value)
+        if not _NO_ADDRESS.fullmatch(address)
+    ]
+
+
+def file_of_module(module: str) -> str:
+    """Return the name of the file of one of the harness's models, empty for a module of others."""
+    return module.rpartition(".")[2] if module.startswith(_HARNESS_MODELS) else ""
+
+
+def _file_of(model: str, *, force_simple: bool) -> str:
+    """Return the name of the harness's file behind a model's name or alias; of a model of others, its name."""
+    # A plug-in that cannot be imported is the harness's affair; the name itself then decides.
+    with contextlib.suppress(Exception):
+        from lmms_eval.models import MODEL_REGISTRY_V2
+
+        resolved = MODEL_REGISTRY_V2.resolve(model, force_simple)
+        return file_of_module(resolved.class_path.rpartition(".")[0]) or str(resolved.model_id)
+    return model
+
+
+def _places(name: str, arguments: Mapping[str, object], environment: Mapping[str, str]) -> tuple[Place, ...]:
+    """Return a model's places by what else it is told."""
+    usual = PLACES[name]
+    if name == "openai" and not _is_false(arguments.get("azure_openai", False)):
+        return (Place(("AZURE_OPENAI_API_BASE", "AZURE_OPENAI_ENDPOINT")),)
+    if name in ("gpt4v", "gpt4o_audio") and environment.get("API_TYPE") == "azure":
+        return (Place(("AZURE_ENDPOINT",)),)
+    if name == "gemini" and _is_vertex(arguments, environment):
+        region = str(arguments.get("location") or environment.get("GOOGLE_CLOUD_LOCATION") or "global")
+        home = f"https://{'' if region == 'global' else f'{region}-'}aiplatform.googleapis.com"
+        return (Place(("GOOGLE_VERTEX_BASE_URL",), home),)
+    if name == "cosmos_wm":
+        backend = arguments.get("backend", "local")
+        nim = (Place(("nim_base_url",), "https://ai.api.nvidia.com/v1/cv"),)
+        return () if backend in ("local", "transformers_reasoner") else nim if backend == "nim" else usual
+    if name == "generation_api" and str(arguments.get("mode")).lower() == "v2v":
+        return (*usual, Place())  # what is to be changed is left on a server that the service chooses
+    if name == "litellm" and not _is_bound(arguments, environment):
+        return (Place(),)
+    return usual
+
+
+def _is_vertex(arguments: Mapping[str, object], environment: Mapping[str, str]) -> bool:
+    by_environment = environment.get("GOOGLE_GENAI_USE_VERTEXAI", "").lower() in ("true", "1")
+    return by_environment or not _is_false(arguments.get("vertexai", False))
+
+
+def _is_bound(arguments: Mapping[str, object], environment: Mapping[str, str]) -> bool:
+    """Return whether LiteLLM sends everything to the address it is given."""
+    model = str(arguments.get("model") or arguments.get("model_version") or "openai/gpt-4o-mini")
+    return model.partition("/")[0] in _BOUND_PROVIDERS and not environment.get("USE_LITELLM_PROXY")
+
+
+def _is_false(value: object) -> bool:
+    return str(value).strip().lower() in ("false", "0", "0.0", "")
+
+
+def _named(place: Place, arguments: Mapping[str, object], environment: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return a place's addresses, each with the argument or variable that named it."""
+    for name in place.names:
+        addresses = _addresses(environment.get(name) if name.isupper() else arguments.get(name))
+        if addresses:
+            return [(name, address) for address in addresses]
+    return [("", place.home)]
+
+
+def _addresses(value: object) -> list[str]:
+    """Return the addresses in a value, which may hold several in one text."""
+    values = value if isinstance(value, list | tuple) else [value]
+    texts = [str(one) for one in values if isinstance(one, str | int | float) and not isinstance(one, bool)]
+    return [piece for text in texts for piece in _SEPARATORS.split(text) if piece]
