@@ -11,12 +11,14 @@ import pytest
 from medtasks.answers.failure import failed_reply
 from medtasks.hooks import classification
 from medtasks.hooks.filters import ChooseWith, ReadWith
+from medtasks.hooks.metric_list import COUNTS
 from medtasks.metrics.classification import MULTICLASS_METRICS, count_classes, multiclass_metrics, values_with_errors
 from medtasks.stats.standard_error import clustered_standard_error
 
 REFERENCE, NUMBERED = "multimedeval_class_v0_1_0", "{number}: {text}"
 OPTIONS = ["adipose", "background", "debris"]
 NAMES = [metric["metric"] for metric in classification.METRIC_LIST]
+SCORES = [name for name in NAMES if name not in COUNTS]
 
 
 def document(label, number=1, **more):
@@ -68,15 +70,16 @@ def computed(monkeypatch):
 
 
 def test_names():
-    own = [name for name in NAMES if not name.endswith("_stderr")]
+    assert NAMES[len(SCORES) :] == ["scored_samples", "failed_samples"]
+    own = [name for name in SCORES if not name.endswith("_stderr")]
     assert own == [*MULTICLASS_METRICS, "invalid_rate"]
-    assert not [(a, b) for a, b in itertools.permutations(own, 2) if a in b]
-    assert [name for pair in zip(own, (f"{name}_stderr" for name in own), strict=True) for name in pair] == NAMES
+    assert not [(a, b) for a, b in itertools.permutations([*own, *COUNTS], 2) if a in b]
+    assert [name for pair in zip(own, (f"{name}_stderr" for name in own), strict=True) for name in pair] == SCORES
 
 
-def test_only_the_invalid_rate_and_errors_are_better_when_lower():
+def test_only_what_is_missing_and_errors_are_better_when_lower():
     lower = {metric["metric"] for metric in classification.METRIC_LIST if not metric["higher_is_better"]}
-    assert lower == {name for name in NAMES if name.endswith("_stderr")} | {"invalid_rate"}
+    assert lower == {name for name in NAMES if name.endswith("_stderr")} | {"invalid_rate", "failed_samples"}
 
 
 def test_a_record_stands_under_every_metric_and_has_numbers_only():
@@ -107,11 +110,15 @@ def test_the_rule_is_the_filters_and_else_the_robust_one():
     assert record("No image was given.")["value"] == 0  # the reference takes the first class
 
 
-def test_a_failed_sample_is_invalid():
-    found = record(failed_reply("no memory"), label=0)
+def test_a_failed_sample_is_in_no_metric():
+    """Its class is in no mean over classes, either: here nothing else has class 2."""
+    found = record(failed_reply("no memory"), label=2)
     assert (found["value"], found["reason"]) == (None, "adapter_failed")
-    scored = values([found, record("2: background", label=1, number=2)])
-    assert (scored["balanced_accuracy"], scored["invalid_rate"]) == (0.5, 0.5)
+    rest = [record("2: background", label=1, number=2), record("2: background", label=0, number=3)]
+    scored, expected = values([found, *rest]), values(rest)
+    assert {name: scored[name] for name in SCORES} == {name: expected[name] for name in SCORES}
+    assert (scored["balanced_accuracy"], scored["invalid_rate"]) == (0.5, 0.0)
+    assert (scored["scored_samples"], scored["failed_samples"]) == (2, 1)
 
 
 def test_likelihoods_are_read_too():
@@ -130,7 +137,8 @@ def test_values_are_those_of_the_metrics():
     assert found["invalid_rate"] == sum(invalid) / len(invalid)
     units = [item["unit"] for item in items]
     assert found["invalid_rate_stderr"] == pytest.approx(clustered_standard_error(invalid, units))
-    assert all(type(value) is float for value in found.values())
+    assert all(type(found[name]) is float for name in SCORES)
+    assert (found["scored_samples"], found["failed_samples"]) == (len(items), 0)
 
 
 def test_classes_that_no_record_has_still_count():
@@ -157,7 +165,9 @@ def test_a_run_of_one_patient_has_no_error():
 
 
 def test_without_records_everything_is_nan():
-    assert all(math.isnan(value) for value in values([]).values())
+    found = values([])
+    assert all(math.isnan(found[name]) for name in SCORES)
+    assert (found["scored_samples"], found["failed_samples"]) == (0, 0)
 
 
 def test_all_metrics_of_one_filter_are_computed_at_once(computed):

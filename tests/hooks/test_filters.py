@@ -10,9 +10,10 @@ from lmms_eval.api.reasoning import strip_reasoning_tags
 from lmms_eval.filters import build_filter_ensemble
 
 from medtasks.answers.answer import Answer, Reason
+from medtasks.answers.failure import NO_TEXT, cut_reply, failed_reply
 from medtasks.errors import UnknownName
 from medtasks.hooks.filters import ChooseWith, ReadWith
-from medtasks.hooks.reading import read_answer, read_reply
+from medtasks.hooks.reading import cut_record, read_answer, read_reply, untagged
 
 DOC = {"options": ["Aortic arch", "Kidneys"]}
 TAGS = [["<think>", "</think>"], ["<analysis>", "</analysis>"]]
@@ -42,9 +43,41 @@ def test_reply_comes_through_the_harness_as_it_was(reply):
     assert read_reply(through_the_harness(result)) == ("robust_choice", reply)
 
 
-def test_reply_of_none_is_empty():
-    [result] = filtered(ReadWith, "robust_choice", [None])
-    assert read_reply(result) == ("robust_choice", "")
+@pytest.mark.parametrize("reply", [None, 3, ["A"], {}])
+def test_reply_that_is_no_text_is_a_failed_sample(reply):
+    [result] = filtered(ReadWith, "robust_choice", [reply])
+    assert read_reply(through_the_harness(result)) == ("robust_choice", NO_TEXT)
+    assert read_answer(DOC, [result]) == (Answer.invalid(Reason.ADAPTER_FAILED), "robust_choice")
+
+
+@given(reply=REPLIES)
+def test_mark_of_a_cut_reply_comes_through_the_harness_and_off_the_reply(reply):
+    [result] = filtered(ReadWith, "robust_choice", [cut_reply(reply)])
+    read = untagged(through_the_harness(result))
+    assert (read.reply, read.cut, read.recorded) == (reply, True, cut_reply(reply))
+    [result] = filtered(ReadWith, "robust_choice", [reply])
+    assert not untagged(through_the_harness(result)).cut
+
+
+def test_reply_that_was_cut_is_read_without_its_mark():
+    [result] = filtered(ReadWith, "mediconfusion_reference", [cut_reply("B")])
+    assert read_answer(DOC, [result]) == (Answer.ok("B"), "mediconfusion_reference")
+    assert untagged(cut_reply("B")).reply == "B"
+
+
+@pytest.mark.parametrize(
+    ("reason", "expected"),
+    [
+        *((reason, "truncated") for reason in ("empty", "no_match", "ambiguous", "truncated")),
+        *((reason, reason) for reason in ("ok", "refused", "adapter_failed", "judge_failed")),
+    ],
+)
+def test_record_of_a_cut_reply(reason, expected):
+    """Only what may have been said behind the cut is put down to it."""
+    entry = {"sample": "1", "value": None, "reason": reason}
+    assert cut_record(entry) == {**entry, "reason": expected, "cut": True}
+    assert entry["reason"] == reason
+    assert cut_record(0) == 0
 
 
 def test_rule_sees_reasoning_the_harness_would_cut():
@@ -93,8 +126,14 @@ def test_json_of_the_model_is_a_reply(reply):
 
 
 @pytest.mark.parametrize("result", [None, 3, ["A"], {}])
-def test_what_is_no_text_is_an_empty_reply(result):
-    assert read_reply(result) == ("robust_choice", "")
+def test_what_is_no_text_is_no_reply(result):
+    assert read_reply(result) == ("robust_choice", NO_TEXT)
+
+
+def test_no_text_is_a_failure_and_an_empty_one_is_none():
+    assert read_answer(DOC, [None])[0].reason == Reason.ADAPTER_FAILED
+    assert read_answer(DOC, [failed_reply("no memory")])[0].reason == Reason.ADAPTER_FAILED
+    assert read_answer(DOC, [""])[0].reason == Reason.EMPTY
 
 
 def test_filters_of_the_tag_are_plain_text_for_the_log():

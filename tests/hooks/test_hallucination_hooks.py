@@ -156,10 +156,7 @@ def test_rate_and_score(judge):
     assert (found["judge_failed_rate"], found["invalid_rate"]) == (0, 0)
 
 
-@pytest.mark.parametrize(
-    ("reply", "reason"),
-    [("", "empty"), (" \n\t", "empty"), (failed_reply("out of memory"), "adapter_failed"), ("<think>so", "truncated")],
-)
+@pytest.mark.parametrize(("reply", "reason"), [("", "empty"), (" \n\t", "empty"), ("<think>so", "truncated")])
 def test_a_reply_that_says_nothing_is_the_worst_without_asking(judge, reply, reason):
     scripted = judge(correctness='{"model_1": 1}', severity='{"model_1": 0}')
     silent, said = knowledge(reply, 1), knowledge("Rest.", 2)
@@ -167,6 +164,17 @@ def test_a_reply_that_says_nothing_is_the_worst_without_asking(judge, reply, rea
     assert silent["knowledge_rate"]["reason"] == reason
     found = values(knowledge_hallucination, [silent, said])
     assert (found["knowledge_rate"], found["hallucination_score"], found["invalid_rate"]) == (0.5, 2.5, 0.5)
+
+
+def test_a_failed_sample_is_in_no_metric_and_asks_nobody(judge):
+    scripted = judge(correctness='{"model_1": 1}', severity='{"model_1": 2}')
+    failed = knowledge(failed_reply("out of memory"), 1)
+    assert scripted.asked == []
+    assert {record["reason"] for _, record in failed.items()} == {"adapter_failed"}
+    found = values(knowledge_hallucination, [failed, knowledge("Rest.", 2)])
+    assert (found["knowledge_rate"], found["hallucination_score"], found["invalid_rate"]) == (0.0, 2.0, 0.0)
+    assert (found["answers_judged"], found["answers_scored"]) == (1, 1)
+    assert (found["scored_samples"], found["failed_samples"], found["unjudged_samples"]) == (1, 1, 0)
 
 
 def test_a_judge_that_fails_is_left_out_and_counted(judge):
@@ -178,6 +186,7 @@ def test_a_judge_that_fails_is_left_out_and_counted(judge):
     assert math.isnan(found["hallucination_score"])
     assert found["answers_scored"] == 0
     assert (found["judge_failed_rate"], found["invalid_rate"]) == (1.0, 0.0)
+    assert (found["scored_samples"], found["failed_samples"], found["unjudged_samples"]) == (0, 0, 3)
 
 
 def test_empty_replies_do_not_stand_for_replies_that_nobody_judged(judge):
@@ -194,6 +203,8 @@ def test_without_a_judge_the_task_runs(warned):
     assert math.isnan(found["knowledge_rate"])
     assert math.isnan(found["knowledge_rate_stderr"])
     assert found["judge_failed_rate"] == pytest.approx(2 / 3)
+    # Nobody was set up to judge, so that nobody failed; texts are compared all the same.
+    assert (found["scored_samples"], found["failed_samples"], found["unjudged_samples"]) == (3, 0, 0)
     assert [text for text in warned if "No judge is configured" in text] == [optional_judge._MISSING]
 
 

@@ -18,6 +18,7 @@ from medtasks.answers.failure import failed_reply
 from medtasks.errors import UnknownName
 from medtasks.hooks import multilabel
 from medtasks.hooks.filters import ReadWith
+from medtasks.hooks.metric_list import COUNTS
 from medtasks.hooks.reading import tagged
 from medtasks.metric_scoring import score_metrics
 from medtasks.metrics.classification import MULTILABEL_METRICS, count_labels, multilabel_metrics, values_with_errors
@@ -27,6 +28,7 @@ from medtasks.task_files import DottedName, TaskFile
 HEAD, ROBUST, LABELED = "multimedeval_labels_head", "robust_labels", "chexbert_labels"
 OPTIONS = ["Atelectasis", "Cardiomegaly", "Consolidation", "Edema", "Pleural Effusion"]
 NAMES = [metric["metric"] for metric in multilabel.METRIC_LIST]
+SCORES = [name for name in NAMES if name not in COUNTS]
 
 
 @pytest.fixture(autouse=True)
@@ -73,15 +75,17 @@ def values(items):
 
 
 def test_names():
-    own = [name for name in NAMES if not name.endswith("_stderr")]
+    assert NAMES[len(SCORES) :] == ["scored_samples", "failed_samples", "unjudged_samples"]
+    own = [name for name in SCORES if not name.endswith("_stderr")]
     assert own == [*MULTILABEL_METRICS, "invalid_rate", "judge_failed_rate"]
-    assert not [(a, b) for a, b in itertools.permutations(own, 2) if a in b]
-    assert [name for pair in zip(own, (f"{name}_stderr" for name in own), strict=True) for name in pair] == NAMES
+    assert not [(a, b) for a, b in itertools.permutations([*own, *COUNTS], 2) if a in b]
+    assert [name for pair in zip(own, (f"{name}_stderr" for name in own), strict=True) for name in pair] == SCORES
 
 
-def test_only_rates_of_failure_and_errors_are_better_when_lower():
+def test_only_what_is_missing_and_errors_are_better_when_lower():
     lower = {metric["metric"] for metric in multilabel.METRIC_LIST if not metric["higher_is_better"]}
-    assert lower == {name for name in NAMES if name.endswith("_stderr")} | {"invalid_rate", "judge_failed_rate"}
+    missing = {"invalid_rate", "judge_failed_rate", "failed_samples", "unjudged_samples"}
+    assert lower == {name for name in NAMES if name.endswith("_stderr")} | missing
 
 
 def test_a_record_stands_under_every_metric_and_has_numbers_only():
@@ -117,7 +121,8 @@ def test_values_are_those_of_the_metrics():
     assert {name: found[name] for name in MULTILABEL_METRICS} == {name: float(v) for name, v in expected.items()}
     assert found["invalid_rate"] == predicted.count(None) / len(items) > 0
     assert (found["judge_failed_rate"], found["judge_failed_rate_stderr"]) == (0.0, 0.0)
-    assert all(type(value) is float for value in found.values())
+    assert all(type(found[name]) is float for name in SCORES)
+    assert [found[name] for name in NAMES[len(SCORES) :]] == [len(items), 0, 0]
 
 
 def test_values_of_valid_replies_are_scikit_learns():
@@ -128,12 +133,15 @@ def test_values_of_valid_replies_are_scikit_learns():
     assert found["macro_accuracy"] == pytest.approx((gold == predicted).mean())
 
 
-def test_a_failed_sample_is_wrong_for_every_label():
-    found = record(failed_reply("no memory"))
+def test_a_failed_sample_is_in_no_metric():
+    found = record(failed_reply("no memory"), (1, 1, 1, 1, 1))
     assert (found["value"], found["reason"]) == (None, "adapter_failed")
-    scored = values([found, record("edema", number=2)])
+    rest = [record("edema", number=2), record("", number=3, rule=ROBUST)]
+    scored, expected = values([found, *rest]), values(rest)
+    assert [scored[name] for name in SCORES] == pytest.approx([expected[name] for name in SCORES], nan_ok=True)
     assert (scored["macro_accuracy"], scored["invalid_rate"], scored["judge_failed_rate"]) == (0.5, 0.5, 0.0)
     assert scored["present_label_f1"] == pytest.approx(2 / 3)
+    assert (scored["scored_samples"], scored["failed_samples"], scored["unjudged_samples"]) == (2, 1, 0)
 
 
 def test_errors_are_over_patients():
@@ -170,7 +178,9 @@ def test_all_metrics_of_one_filter_are_computed_at_once(monkeypatch):
 
 
 def test_without_records_everything_is_nan():
-    assert all(math.isnan(value) for value in values([]).values())
+    found = values([])
+    assert all(math.isnan(found[name]) for name in SCORES)
+    assert {found[name] for name in COUNTS} == {0}
 
 
 def test_without_a_labeler_its_filter_is_nan_and_the_other_works():
@@ -182,10 +192,8 @@ def test_without_a_labeler_its_filter_is_nan_and_the_other_works():
     )
     assert {item["reason"] for item in labeled} == {"judge_failed"}
     found = values(labeled)
-    assert {name for name, value in found.items() if not math.isnan(value)} == {
-        "judge_failed_rate",
-        "judge_failed_rate_stderr",
-    }
+    assert {name for name in SCORES if not math.isnan(found[name])} == {"judge_failed_rate", "judge_failed_rate_stderr"}
+    assert (found["scored_samples"], found["failed_samples"], found["unjudged_samples"]) == (0, 0, 3)
     assert found["judge_failed_rate"] == 1
     assert values(robust)["macro_accuracy"] == 1
     assert values(robust)["judge_failed_rate"] == 0
@@ -195,10 +203,10 @@ def test_replies_without_labels_are_left_out_and_counted():
     items = drawn(5, number=40)
     unread = [dict(item, value=None, reason=str(Reason.JUDGE_FAILED)) for item in items[:10]]
     found, rest = values(unread + items[10:]), values(items[10:])
-    assert {name: value for name, value in found.items() if not name.startswith("judge")} == {
-        name: value for name, value in rest.items() if not name.startswith("judge")
-    }
+    of_the_model = [name for name in SCORES if not name.startswith("judge")]
+    assert [found[name] for name in of_the_model] == [rest[name] for name in of_the_model]
     assert (found["judge_failed_rate"], rest["judge_failed_rate"]) == (0.25, 0.0)
+    assert (found["scored_samples"], found["unjudged_samples"]) == (rest["scored_samples"], 10) == (30, 10)
 
 
 def test_a_warning_says_how_many_are_left_out(warned):
@@ -280,5 +288,7 @@ def test_scoring_recorded_replies_labels_them_in_one_call(labeler):
     assert labeler == [["edema", "atelectasis and <b>pleural effusion", "nothing", "edema"]]
     assert scores["reference"].reasons == {"ok": 4, "empty": 1, "adapter_failed": 1}
     assert scores["reference"].values["judge_failed_rate"] == 0
-    assert scores["reference"].values["macro_accuracy"] == pytest.approx((5 + 2 + 4 + 5) / 30)
+    # Not the failed sample: two replies name edema, one names two other findings, one none, one is empty.
+    assert scores["reference"].values["macro_accuracy"] == pytest.approx((5 + 2 + 4 + 5) / 25)
+    assert (scores["reference"].values["scored_samples"], scores["reference"].values["failed_samples"]) == (5, 1)
     assert scores["robust"].reasons["ok"] >= 3

@@ -11,10 +11,12 @@ from medtasks.answers.failure import failed_reply
 from medtasks.errors import UnknownName
 from medtasks.hooks import open_questions
 from medtasks.hooks.filters import ReadWith
+from medtasks.hooks.metric_list import COUNTS
 from medtasks.stats.standard_error import mean_standard_error
 
 REFERENCE = "multimedeval_vqa_head"
 NAMES = [metric["metric"] for metric in open_questions.METRIC_LIST]
+SCORES = [name for name in NAMES if name not in COUNTS]
 
 
 def document(number=1, answer="left lower lobe", **more):
@@ -35,7 +37,8 @@ def values(items):
 
 
 def test_names():
-    own = [name for name in NAMES if not name.endswith("_stderr")]
+    assert NAMES[len(SCORES) :] == ["scored_samples", "failed_samples"]
+    own = [name for name in SCORES if not name.endswith("_stderr")]
     assert own == [
         "bleu_1",
         "token_f1",
@@ -45,13 +48,13 @@ def test_names():
         "open_accuracy",
         "invalid_rate",
     ]
-    assert not [(a, b) for a, b in itertools.permutations(own, 2) if a in b]
-    assert [name for pair in zip(own, (f"{name}_stderr" for name in own), strict=True) for name in pair] == NAMES
+    assert not [(a, b) for a, b in itertools.permutations([*own, *COUNTS], 2) if a in b]
+    assert [name for pair in zip(own, (f"{name}_stderr" for name in own), strict=True) for name in pair] == SCORES
 
 
-def test_only_the_invalid_rate_and_errors_are_better_when_lower():
+def test_only_what_is_missing_and_errors_are_better_when_lower():
     lower = {metric["metric"] for metric in open_questions.METRIC_LIST if not metric["higher_is_better"]}
-    assert lower == {name for name in NAMES if name.endswith("_stderr")} | {"invalid_rate"}
+    assert lower == {name for name in NAMES if name.endswith("_stderr")} | {"invalid_rate", "failed_samples"}
 
 
 def test_a_record_stands_under_every_metric_and_says_nothing_of_the_patient():
@@ -135,7 +138,9 @@ def test_a_patient_outweighs_an_image():
 def test_a_subset_without_samples_is_nan(reply, answer, absent):
     found = values([record(reply, answer, n) for n in range(3)])
     assert {name for name, value in found.items() if math.isnan(value)} == {n for n in NAMES if n.startswith(absent)}
-    assert all(math.isnan(value) for value in values([]).values())
+    nothing = values([])
+    assert all(math.isnan(nothing[name]) for name in SCORES)
+    assert (nothing["scored_samples"], nothing["failed_samples"]) == (0, 0)
 
 
 def test_aggregations_do_not_depend_on_order():
@@ -156,8 +161,21 @@ def test_aggregations_do_not_depend_on_order():
 
 
 @pytest.mark.parametrize("rule", [REFERENCE, "robust_vqa"])
-@pytest.mark.parametrize(("reply", "reason"), [("", "empty"), (failed_reply("no memory"), "adapter_failed")])
-def test_failed_samples_are_invalid_and_wrong(rule, reply, reason):
-    found = record(reply, "no memory", rule=rule)
-    assert (found["reason"], found["correct"], found["token_recall"]) == (reason, False, 0.0)
+def test_empty_replies_are_invalid_and_wrong(rule):
+    found = record("", "no memory", rule=rule)
+    assert (found["reason"], found["correct"], found["token_recall"]) == ("empty", False, 0.0)
     assert values([found])["invalid_rate"] == 1
+
+
+@pytest.mark.parametrize("rule", [REFERENCE, "robust_vqa"])
+def test_failed_samples_are_in_no_metric_though_their_cause_has_the_words_of_the_key(rule):
+    failed = [record(failed_reply("no memory"), answer, 1, rule) for answer in ("no memory", "no")]
+    assert [item["reason"] for item in failed] == ["adapter_failed"] * 2
+    answered = [("yes", "yes"), ("", "no"), ("left", "left lower lobe"), ("right", "left lower lobe")]
+    rest = [record(reply, answer, n, rule) for n, (reply, answer) in enumerate(answered, start=2)]
+    found, expected = values([*failed, *rest]), values(rest)
+    assert [found[name] for name in SCORES] == [expected[name] for name in SCORES]
+    assert (found["scored_samples"], found["failed_samples"]) == (4, 2)
+    alone = values(failed)
+    assert all(math.isnan(alone[name]) for name in SCORES)
+    assert (alone["scored_samples"], alone["failed_samples"]) == (0, 2)

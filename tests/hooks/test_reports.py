@@ -15,6 +15,7 @@ from medtasks.answers.failure import failed_reply
 from medtasks.errors import MedTasksError, UnknownName, WeightsMissing
 from medtasks.hooks import report_panel, reports
 from medtasks.hooks.filters import ReadWith
+from medtasks.hooks.metric_list import COUNTS
 from medtasks.hooks.reports import (
     MULTIMEDEVAL_METRICS,
     REPORT_METRICS,
@@ -103,12 +104,13 @@ def test_multimedeval_reports_what_it_prints_with_errors():
     names = [metric["metric"] for metric in MULTIMEDEVAL_METRICS]
     own = ["bleu_1", "bleu_4", "rouge_1", "rouge_l", "meteor", "idf_bertscore_f1", "chexbert_similarity"]
     own += ["radgraph_partial", "radcliq_v1_multimedeval", "invalid_rate"]
-    assert names == [name for key in own for name in (key, f"{key}_stderr")]
+    assert names == [*(name for key in own for name in (key, f"{key}_stderr")), "scored_samples", "failed_samples"]
 
 
 def test_report_metrics_have_errors_where_they_have_values_per_report():
     names = [metric["metric"] for metric in REPORT_METRICS]
-    own = [name for name in names if not name.endswith("_stderr")]
+    assert names[-2:] == ["scored_samples", "failed_samples"]
+    own = [name for name in names[:-2] if not name.endswith("_stderr")]
     assert len(own) == 17
     without = {name for name in own if f"{name}_stderr" not in names}
     assert without == {f"chexbert_{labels}_{average}_f1" for labels in (14, 5) for average in ("micro", "macro")}
@@ -121,8 +123,8 @@ def test_no_name_is_part_of_another_and_all_are_known(metric_list):
     for metric in metric_list:
         assert metric["aggregation"].__name__ == metric["metric"]
     higher = {metric["metric"] for metric in metric_list if metric["higher_is_better"]}
-    expected = {name for name in own if not name.startswith("radcliq") and name != "invalid_rate"}
-    assert higher == expected
+    expected = {name for name in own if not name.startswith("radcliq") and name not in {"invalid_rate", *COUNTS}}
+    assert higher == expected | {"scored_samples"}
     for key in expected:
         assert REGISTRY[metrics_for([key])[0]].higher_is_better
 
@@ -209,9 +211,13 @@ def many(count=40, seed=0):
     ]
 
 
-def test_empty_and_failed_replies_are_invalid(fakes):
-    items = [record("", 1), record(failed_reply("out of memory"), 2), record("left", 3), record("heart", 4)]
-    assert values(items, REPORT_METRICS)["invalid_rate"] == 0.5
+def test_empty_replies_are_invalid_and_failed_samples_in_no_metric(fakes):
+    rest = [record("", 1), record("left", 3), record("heart", 4)]
+    for metric_list in LISTS.values():
+        found, expected = values([record(failed_reply("seen"), 2), *rest], metric_list), values(rest, metric_list)
+        assert found.keys() == expected.keys()
+        assert {name: value for name, value in found.items() if value != expected[name]} == {"failed_samples": 1}
+        assert (found["invalid_rate"], found["scored_samples"]) == (pytest.approx(1 / 3), 3)
 
 
 @pytest.mark.parametrize("metric_list", LISTS.values(), ids=LISTS)
@@ -223,6 +229,7 @@ def test_values_and_errors_clustered_by_patient(fakes, metric_list):
         for i in items
     ]
     units = [item["unit"] for item in items]
+    assert (found.pop("scored_samples"), found.pop("failed_samples")) == (len(items), 0)
     for name, value in found.items():
         key = name.removesuffix("_stderr")
         cases = [float(i["reason"] != "ok") for i in items] if key == "invalid_rate" else [s + len(key) for s in shares]
@@ -247,8 +254,14 @@ def test_equal_reports_of_one_patient_count_each(fakes):
     assert values(items)["bleu_1"] == pytest.approx(6 + (1 / 3 + 1 / 3 + 0) / 3)
 
 
-def test_no_records(fakes):
-    assert all(math.isnan(value) for value in values([]).values())
+@pytest.mark.parametrize("metric_list", LISTS.values(), ids=LISTS)
+@pytest.mark.parametrize("failed", [0, 2])
+def test_no_answered_records(fakes, said, metric_list, failed):
+    found = values([record(failed_reply("seen"), n) for n in range(failed)], metric_list)
+    assert (found.pop("scored_samples"), found.pop("failed_samples")) == (0, failed)
+    assert all(math.isnan(value) for value in found.values())
+    assert fakes.calls == []  # metrics are not asked about nothing, which some cannot take
+    assert [message for level, message in said if level == "WARNING"] == []
 
 
 def test_one_record_has_values_without_errors(fakes):
@@ -314,7 +327,8 @@ def test_a_failing_metric_costs_its_own_numbers(fakes, said, error, told):
 def test_all_metrics_may_fail(fakes, said):
     fakes.broken = {name: RuntimeError("zyz") for name in REGISTRY}
     found = values(many())
-    assert {name for name, value in found.items() if not math.isnan(value)} == {"invalid_rate", "invalid_rate_stderr"}
+    kept = {"invalid_rate", "invalid_rate_stderr", "scored_samples", "failed_samples"}
+    assert {name for name, value in found.items() if not math.isnan(value)} == kept
     assert len([message for level, message in said if level == "WARNING"]) == len(
         metrics_for(reports._MULTIMEDEVAL_KEYS)
     )

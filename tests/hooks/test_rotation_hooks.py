@@ -52,6 +52,8 @@ def test_letters_are_those_of_the_published_order():
         "flip_rate": 0.0,
         "invalid_rate": 0.0,
         "incomplete_rotations": 0,
+        "scored_samples": 3,
+        "failed_samples": 0,
     }
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from medtasks.hooks import choice, free_form, pairs
 from medtasks.hooks.filters import ChooseWith, ReadWith
+from medtasks.hooks.metric_list import COUNTS
 
 LISTS = {"pairs": pairs.METRIC_LIST, "free_form": free_form.METRIC_LIST, "choice": choice.METRIC_LIST}
 
@@ -87,7 +88,7 @@ def test_each_metric_comes_before_its_error(metrics):
 
 def test_higher_is_better_where_it_is():
     better = {m["metric"] for metrics in LISTS.values() for m in metrics if m["higher_is_better"]}
-    assert better == {"set_accuracy", "individual_accuracy", "accuracy"}
+    assert better == {"set_accuracy", "individual_accuracy", "accuracy", "scored_samples"}
 
 
 def test_every_metric_has_its_record():
@@ -170,8 +171,12 @@ def test_choice_without_image_ids_takes_every_sample_for_itself():
     assert choice.accuracy_stderr(alone) == choice.accuracy_stderr(apart) == pytest.approx(0.25)
 
 
-def test_choice_of_nothing_is_nan():
-    assert all(math.isnan(metric["aggregation"]([])) for metric in choice.METRIC_LIST)
+@pytest.mark.parametrize("metrics", LISTS.values(), ids=LISTS)
+def test_metrics_of_nothing_are_nan_and_numbers_0(metrics):
+    found = {metric["metric"]: metric["aggregation"]([]) for metric in metrics}
+    numbers = {name for name, value in found.items() if not math.isnan(value)}
+    assert numbers == found.keys() & {"incomplete_pairs", *COUNTS}
+    assert {found[name] for name in numbers} == {0}
 
 
 def test_choice_record_of_a_likelihood_document():
