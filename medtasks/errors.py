@@ -6,6 +6,9 @@ Every message is a sentence that says what happened, which file or sample it con
 import difflib
 from collections.abc import Iterable
 
+_FEW = 20
+_NEAR = 5
+
 
 class MedTasksError(Exception):
     """Base of all errors raised on purpose by this package."""
@@ -57,8 +60,20 @@ def near_match(name: str, known: Iterable[str]) -> str:
     return f"; did you mean '{close[0]}'?" if close else ""
 
 
-def unknown_name(kind: str, name: str, known: Iterable[str]) -> UnknownName:
-    """Build the error for a name that is not in ``known``, with the nearest match and the full list."""
+def unknown_name(kind: str, name: str, known: Iterable[str], listing: str = "") -> UnknownName:
+    """Build the error for a name that is not in ``known``, with the nearest ones.
+
+    Args:
+        kind: What it should name, such as ``"task"``.
+        name: As given.
+        known: All names.
+        listing: Command that lists them, for names so many that the nearest are easier to read; without one all are
+            named.
+    """
     names = sorted(known)
-    hint = near_match(name, names)
-    return UnknownName(f"unknown {kind} '{name}'{hint or '.'} Known: {', '.join(names)}")
+    hint = near_match(name, names) or "."
+    if len(names) <= _FEW or not listing:
+        return UnknownName(f"unknown {kind} '{name}'{hint} Known: {', '.join(names)}")
+    also = difflib.get_close_matches(name, names, n=_NEAR, cutoff=0.6)[1:]
+    near = f" Also near: {', '.join(also)}." if also else ""
+    return UnknownName(f"unknown {kind} '{name}'{hint}{near} All {len(names)}: {listing}")

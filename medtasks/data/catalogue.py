@@ -57,5 +57,5 @@ def dataset_info(name: str) -> DatasetInfo:
         UnknownName: There is no such dataset; the message suggests the nearest name.
     """
     if name not in CATALOGUE:
-        raise unknown_name("dataset", name, CATALOGUE)
+        raise unknown_name("dataset", name, CATALOGUE, "medtasks data list")
     return CATALOGUE[name]

@@ -187,7 +187,7 @@ def metric_info(name: str) -> MetricInfo:
         UnknownName: There is no such metric.
     """
     if name not in REPORT_METRICS:
-        raise unknown_name("metric", name, REPORT_METRICS)
+        raise unknown_name("metric", name, REPORT_METRICS, "medtasks metrics")
     return REPORT_METRICS[name]
 
 

@@ -24,7 +24,7 @@ def test_catalogue(refuses):
     assert dataset_info("mediconfusion") is MEDICONFUSION
     with refuses("unknown dataset 'mediconfuson'; did you mean 'mediconfusion'?", kind=UnknownName):
         dataset_info("mediconfuson")
-    with refuses("unknown dataset 'xyz'. Known: ", ", mediconfusion, ", kind=UnknownName):
+    with refuses(f"unknown dataset 'xyz'. All {len(CATALOGUE)}: medtasks data list", kind=UnknownName):
         dataset_info("xyz")
     with refuses("did you mean 'mediconfusion'?", kind=UnknownName):
         prepare_by_name("medi_confusion", Options())
