@@ -14,6 +14,7 @@ DOCUMENTS = [
     {"doc_id": str(number), "image_id": None, "options": ["aspirin", "heparin"], "answer": answer}
     for number, answer in enumerate("ABBA")
 ]
+ALL_ANSWERED = {"scored_samples": 4, "failed_samples": 0}
 
 
 def task(output_type="generate_until", **rules):
@@ -40,12 +41,13 @@ def test_every_rule_scores_every_reply():
     assert list(scores) == ["reference", "robust"]
     reference, robust = scores.values()
     assert (reference.rule, robust.rule) == ("mediconfusion_reference v1", "robust_choice v2")
-    assert reference.values == {"accuracy": 0.5, "invalid_rate": 0.5}
-    assert robust.values == {"accuracy": 0.75, "invalid_rate": 0.25}
+    assert reference.values == {"accuracy": 0.5, "invalid_rate": 0.5, **ALL_ANSWERED}
+    assert robust.values == {"accuracy": 0.75, "invalid_rate": 0.25, **ALL_ANSWERED}
+    assert (reference.shares, robust.shares) == (True, True)  # the numbers of samples are none, and change nothing
     assert robust.errors["accuracy"] == pytest.approx(0.25)
     assert sum(robust.reasons.values()) == 4
     assert robust.reasons["ok"] == 3
-    assert robust.as_dict()["metrics"] == {"accuracy": 0.75, "invalid_rate": 0.25}
+    assert robust.as_dict()["metrics"] == {"accuracy": 0.75, "invalid_rate": 0.25, **ALL_ANSWERED}
 
 
 def test_documents_without_a_reply_are_left_out():
@@ -60,7 +62,8 @@ def test_option_form_reaches_the_rule():
         **{**vars(task(robust="robust_choice")), "option_forms": {"robust": "drug number {number}, {text}"}}
     )
     replies = texts("drug number 1, aspirin", "drug number 2, heparin", "heparin", "drug number 1, aspirin")
-    assert score_metrics(numbered, DOCUMENTS, replies)["robust"].values == {"accuracy": 0.75, "invalid_rate": 0.25}
+    found = score_metrics(numbered, DOCUMENTS, replies)["robust"]
+    assert found.values == {"accuracy": 0.75, "invalid_rate": 0.25, **ALL_ANSWERED}
 
 
 def test_likelihoods():
@@ -68,7 +71,7 @@ def test_likelihoods():
         str(number): RecordedReply(losses=losses) for number, losses in enumerate([(1, 2), (2, 1), (1, 1), (3, 4)])
     }
     scores = score_metrics(task("multiple_choice", robust="untied"), DOCUMENTS, replies)
-    assert scores["robust"].values == {"accuracy": 0.75, "invalid_rate": 0.25}
+    assert scores["robust"].values == {"accuracy": 0.75, "invalid_rate": 0.25, **ALL_ANSWERED}
     with pytest.raises(RepliesError, match="'drugs' reads log-likelihoods, and some replies are texts"):
         score_metrics(task("multiple_choice", robust="untied"), DOCUMENTS, texts("A"))
     with pytest.raises(RepliesError, match="'drugs' reads texts, and some replies are log-likelihoods"):

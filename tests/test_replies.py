@@ -5,6 +5,7 @@ import math
 
 import pytest
 
+from medtasks.answers.failure import NO_TEXT, cut_reply, failed_reply
 from medtasks.errors import RepliesError
 from medtasks.hooks.withheld import hidden_id, withhold
 from medtasks.replies import RecordedReply, read_replies
@@ -29,7 +30,7 @@ def test_short_form(read):
     replies = read({"doc_id": "10002/1", "reply": "A"}, "", {"doc_id": 1, "reply": None}, {"doc_id": "5", "reply": "B"})
     assert replies == {
         "10002/1": RecordedReply(text="A"),
-        "10001/2": RecordedReply(text=""),
+        "10001/2": RecordedReply(text=NO_TEXT),
         "10003/2": RecordedReply(text="B"),
     }
     assert list(replies) == ["10002/1", "10001/2", "10003/2"]
@@ -42,6 +43,26 @@ def test_samples_of_the_harness(read):
     assert read({"doc_id": 0, "filtered_resps": ["A"]}) == {"10001/1": RecordedReply(text="A")}
     assert read({"doc_id": 0, "resps": "A"}) == {"10001/1": RecordedReply(text="A")}
     assert read({"doc_id": 0, "resps": [["A"]], "filtered_resps": [{}]}) == {"10001/1": RecordedReply(text="A")}
+
+
+@pytest.mark.parametrize(
+    ("written", "reply"),
+    [
+        (None, RecordedReply(text=NO_TEXT)),
+        ("", RecordedReply(text="")),
+        (failed_reply("no memory"), RecordedReply(text=failed_reply("no memory"))),
+        (cut_reply("The answer"), RecordedReply(text="The answer", cut=True)),
+        (cut_reply(""), RecordedReply(text="", cut=True)),
+    ],
+)
+def test_marks_of_failed_and_cut_replies_in_every_form(read, written, reply):
+    """An empty text is a reply; no text at all is none."""
+    forms = [
+        {"doc_id": "10001/1", "reply": written},
+        {"doc_id": 0, "resps": [written], "filtered_resps": "x"},
+        {"doc_id": 0, "resps": [[written]]},
+    ]
+    assert [read(one) for one in forms] == [{"10001/1": reply}] * len(forms)
 
 
 def test_a_failed_forward_pass_is_kept_as_nan(read):

@@ -157,7 +157,7 @@ def test_cut_pairs_are_not_warned_of_again(sample):
         pairs.set_accuracy([record])
     finally:
         logger.remove(handler)
-    assert "1 pairs lack one image" in said[0]  # of a run they are
+    assert "1 pairs lack an answer to one image (cut by --limit or --offset, or failed)" in said[0]  # of a run they are
 
 
 def test_scores_of_questions_are_those_of_recorded_replies(gmai):

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from medtasks.answers.failure import NO_TEXT, cut_reply
 from medtasks.errors import RepliesError
 from medtasks.hooks.withheld import hidden_id
 from medtasks.replies import RecordedReply
@@ -32,11 +33,23 @@ def test_replies_and_prompts(tmp_path: Path) -> None:
     assert found.replies == {
         "d0": RecordedReply(text="A\u2028B"),
         "d2": RecordedReply(text="equal to resps, so that the harness left these out"),
-        "d1": RecordedReply(text=""),
+        "d1": RecordedReply(text=NO_TEXT),
     }
     assert found.prompts == {"d0": "asked"}
     assert list(found.answered) == ["d0", "d2", "d1"]
     assert (found.torn, found.contradicting) == (0, 0)
+
+
+def test_cut_and_empty_replies(tmp_path: Path) -> None:
+    filtered = json.dumps({"rule": "robust_choice", "reply": cut_reply("It is")})
+    found = read(
+        tmp_path,
+        {"doc_id": 0, "resps": [cut_reply("It is")]},
+        {"doc_id": 1, "filtered_resps": filtered},
+        {"doc_id": 2, "resps": [""]},
+    )
+    cut = RecordedReply(text="It is", cut=True)
+    assert found.replies == {"d0": cut, "d1": cut, "d2": RecordedReply(text="")}
 
 
 def test_of_repeated_replies_the_first_is_read(tmp_path: Path) -> None:
