@@ -23,18 +23,20 @@ class ReadWith(Filter):  # type: ignore[misc]
     cuts ``<think>`` blocks out of what it gets, so the JSON holds no ``<``; a rule sees the reply as the model gave it.
 
     Args:
-        rule: Name of a rule that reads text.
+        rule: Name of a rule that reads text; None where a judge alone reads it.
         option: How one option is written for the rule, see :func:`medtasks.hooks.reading.written_options`; None: its
             bare text.
+        fenced: Have a judge get the reply between marks, see :mod:`medtasks.judges.fence`.
     """
 
-    def __init__(self, rule: str, option: str | None = None) -> None:
-        self._rule, self._option = reading_rule(rule).name, option
+    def __init__(self, rule: str | None = None, option: str | None = None, *, fenced: bool = False) -> None:
+        self._rule = None if rule is None else reading_rule(rule).name
+        self._option, self._fenced = option, fenced
         written_options(option, [""])  # a form with a typing error shall stop the task before any model runs
 
     def apply(self, resps: Sequence[Sequence[Any]], docs: Any) -> list[str]:
         """Return one tagged reply per sample; of repeated replies the first is read."""
-        return tagged_replies([replies[0] for replies in resps], self._rule, self._option)
+        return tagged_replies([replies[0] for replies in resps], self._rule, self._option, fenced=self._fenced)
 
 
 class ChooseWith(Filter):  # type: ignore[misc]

@@ -8,9 +8,10 @@ from medtasks.hooks import pairs
 from medtasks.hooks.metric_list import JUDGED_SAMPLE_COUNTS, is_unjudged, judged, metric_entry, over
 from medtasks.hooks.pairs import Record, record
 from medtasks.hooks.prompts import prompt as choice_prompt
-from medtasks.hooks.reading import read_reply
+from medtasks.hooks.reading import rule_name, untagged
 from medtasks.hooks.withheld import withhold
 from medtasks.judges.client import judge_for
+from medtasks.judges.fence import addresses_judge
 from medtasks.judges.mediconfusion import RULE_NAME, judge_reply
 
 
@@ -36,10 +37,10 @@ def process_results(doc: Mapping[str, Any], results: Sequence[Any]) -> dict[str,
     Returns:
         The same record for every metric of the task.
     """
-    reply = read_reply(results[0])[1]
+    read = untagged(results[0])
     judge = judge_for(doc["dataset"], dataset_info(doc["dataset"]).access)
-    answer = judge_reply(judge, doc["question"], doc["options"], reply)
-    entry = record(doc, answer, RULE_NAME)
+    answer = judge_reply(judge, doc["question"], doc["options"], read.reply, fenced=read.fenced)
+    entry = {**record(doc, answer, rule_name(RULE_NAME, read)), "possible_injection": addresses_judge(read.reply)}
     return withhold(doc, results, {metric["metric"]: entry for metric in METRIC_LIST})
 
 

@@ -6,10 +6,11 @@ from typing import Any
 
 from PIL import Image
 
-from medtasks.data.decoding import decoded
+from medtasks.data.decoding import LINEAR, Decoding, UnclearRange, decoded
+from medtasks.data.manifest import decoding_of
 from medtasks.data.mediconfusion import DEMONSTRATIONS
 from medtasks.data.path_of import prepared_folder
-from medtasks.errors import SourceError
+from medtasks.errors import DatasetNotPrepared, SourceError, UnknownName
 from medtasks.hooks.sanity_images import shown
 from medtasks.hooks.withheld import hidden_id, is_private_document
 
@@ -21,19 +22,49 @@ def images(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Mapping[str, Any] 
         doc: A document with ``image_files``, possibly none, or with one ``image_file``: absolute paths, or paths below
             ``image_root``, or below the folder of the prepared ``dataset`` the document names.
         lmms_eval_specific_kwargs: Settings of the model family: ``image_root`` is a folder, ``demonstrations`` lists
-            files of the dataset's folder of demonstrations.
+            files of the dataset's folder of demonstrations. For documents of no prepared dataset, ``image_rule`` is
+            ``linear``, which it is if not given, or ``reference``, and ``image_range`` is ``[LOW, HIGH]``, see
+            :mod:`medtasks.data.decoding`; a prepared dataset has its own.
 
     Returns:
         RGB images, demonstrations first; those of a sanity variant as it shows them.
 
     Raises:
-        SourceError: An image is missing or broken.
+        SourceError: An image is missing, broken, or of an unclear range.
+        MedTasksError: ``image_rule`` or ``image_range`` is impossible.
     """
     settings = lmms_eval_specific_kwargs or {}
+    decoding = image_decoding(doc, settings)
     shots = [prepared_folder(doc["dataset"]) / DEMONSTRATIONS / shot for shot in settings.get("demonstrations") or ()]
     files = doc["image_files"] if "image_files" in doc else [doc["image_file"]]
-    opened = [_open(path, doc) for path in (*shots, *(_placed(file, doc, settings) for file in files))]
+    opened = [_open(path, doc, decoding) for path in (*shots, *(_placed(file, doc, settings) for file in files))]
     return [*opened[: len(shots)], *shown(doc, opened[len(shots) :])]
+
+
+def image_decoding(doc: Mapping[str, Any], settings: Mapping[str, Any]) -> Decoding:
+    """Return how the images of a document are decoded.
+
+    Args:
+        doc: A document.
+        settings: Settings of the model family.
+
+    Raises:
+        SourceError: Settings contradict the prepared dataset that the document is of.
+        MedTasksError: Settings are impossible.
+    """
+    given = Decoding.of_settings(settings)
+    try:
+        prepared = decoding_of(prepared_folder(doc["dataset"])) if "dataset" in doc else None
+    except (DatasetNotPrepared, UnknownName):
+        prepared = None
+    if prepared is None:
+        return given or LINEAR
+    if given is not None and given != prepared:
+        raise SourceError(
+            f"the images of '{doc['dataset']}' were prepared with image_rule {prepared.rule}; leave image_rule and "
+            f"image_range out of lmms_eval_specific_kwargs"
+        )
+    return prepared
 
 
 def _placed(file: str, doc: Mapping[str, Any], settings: Mapping[str, Any]) -> Path:
@@ -52,11 +83,12 @@ def _dataset_folder(file: str, doc: Mapping[str, Any]) -> Path:
     return prepared_folder(doc["dataset"])
 
 
-def _open(path: Path, doc: Mapping[str, Any]) -> Image.Image:
+def _open(path: Path, doc: Mapping[str, Any], decoding: Decoding) -> Image.Image:
     try:
-        return decoded(path)
+        return decoded(path, decoding).pixels
     except OSError as error:
         what = "is missing" if isinstance(error, FileNotFoundError) else f"is broken ({error})"
+        what = f"cannot be shown: {error}" if isinstance(error, UnclearRange) else what
         fix = f"; run 'medtasks data prepare {doc['dataset']}' again" if "dataset" in doc else ""
         if is_private_document(doc):
             # Without the cause, which names the file: whoever catches this may log both.

@@ -16,10 +16,11 @@ from medtasks.data.own_datasets import access_of
 from medtasks.hooks import grouped_choice, multimedeval_prompts
 from medtasks.hooks.grouped_choice import Record, level_of
 from medtasks.hooks.metric_list import JUDGED_SAMPLE_COUNTS, is_unjudged, judged, metric_entry, over
-from medtasks.hooks.reading import read_reply
+from medtasks.hooks.reading import rule_name, untagged
 from medtasks.hooks.units import unit_of
 from medtasks.hooks.withheld import withhold
 from medtasks.judges.client import Judge, judge_for
+from medtasks.judges.fence import addresses_judge
 from medtasks.judges.gmai import match_reply
 from medtasks.stats.standard_error import clustered_standard_error
 
@@ -70,9 +71,9 @@ def process_results(doc: Mapping[str, Any], results: Sequence[Any]) -> dict[str,
         JudgeRefused: The judge may not see this dataset.
         UnknownName: The filter names a rule that takes no judge.
     """
-    rule, reply = read_reply(results[0], _DEFAULT)
-    judge = _judge(doc)
-    matched = match_reply(judge, rule, doc["question"], doc["options"], reply)
+    read = untagged(results[0])
+    rule, judge = read.rule or _DEFAULT, _judge(doc)
+    matched = match_reply(judge, rule, doc["question"], doc["options"], read.reply, fenced=read.fenced)
     failed = matched.answer.reason is Reason.JUDGE_FAILED
     entry = {
         "sample": doc.get("doc_id"),
@@ -83,7 +84,8 @@ def process_results(doc: Mapping[str, Any], results: Sequence[Any]) -> dict[str,
         "reason": str(matched.answer.reason),
         "asked": matched.asked,
         "judge": f"{judge.settings.model}, temperature {judge.settings.temperature:g}",
-        "rule": rule,
+        "possible_injection": addresses_judge(read.reply),
+        "rule": rule_name(rule, read),
     }
     return withhold(doc, results, {metric["metric"]: entry for metric in METRIC_LIST})
 

@@ -14,13 +14,12 @@ from medtasks.hooks.metric_list import metric_entry
 from medtasks.hooks.open_answers import Record, names_of, saved_reply, with_verdict
 from medtasks.hooks.optional_judge import scoring_judge
 from medtasks.hooks.withheld import withhold_saved
-from medtasks.judges.client import Judge
 from medtasks.judges.medheval import WORST_SEVERITY, judge_correctness, judge_severity
 from medtasks.judges.medheval_prompts import WORDINGS, JudgePrompt, Wording
 from medtasks.metrics.report_scores import mean
 from medtasks.stats.standard_error import clustered_standard_error
 
-Ask = Callable[[Judge, JudgePrompt, str, str, str], Any]
+Ask = Callable[..., Any]
 
 
 def process_results(doc: Mapping[str, Any], results: Sequence[Any]) -> dict[str, Record]:
@@ -51,7 +50,7 @@ def _judged(doc: Mapping[str, Any], results: Sequence[Any], wording: Wording) ->
             return None
         if not answer:
             return unsaid
-        said: int | None = ask(judge, prompt, doc["question"], doc["answer"], answer).value
+        said: int | None = ask(judge, prompt, doc["question"], doc["answer"], answer, fenced=reply.fenced).value
         return said
 
     verdicts = {

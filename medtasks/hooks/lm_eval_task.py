@@ -13,7 +13,8 @@ from lm_eval.api.task import ConfigurableTask
 
 from medtasks.data.store import open_documents
 from medtasks.errors import MedTasksError
-from medtasks.task_files import resolved, task_config
+from medtasks.task_files import task_config
+from medtasks.task_index import resolved
 
 _SHARED = (
     "task",

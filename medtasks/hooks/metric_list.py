@@ -82,11 +82,18 @@ def unjudged_samples(items: Records) -> int:
     return sum(map(is_unjudged, items))
 
 
+def possible_injection(items: Records) -> int:
+    """Return the number of replies that seem to address the judge, see :mod:`medtasks.judges.fence`."""
+    return sum(bool(item.get("possible_injection")) for item in items)
+
+
 SAMPLE_COUNTS = [
     metric_entry(scored_samples, higher_is_better=True, failed_too=True),
     metric_entry(failed_samples, higher_is_better=False, failed_too=True),
 ]
 """What stands at the end of every metric list."""
-JUDGED_SAMPLE_COUNTS = [*SAMPLE_COUNTS, metric_entry(unjudged_samples, higher_is_better=False, failed_too=True)]
-"""The same for a task whose replies a judge or a labeler reads."""
+LABELLED_SAMPLE_COUNTS = [*SAMPLE_COUNTS, metric_entry(unjudged_samples, higher_is_better=False, failed_too=True)]
+"""The same for a task whose replies a labeler reads."""
+JUDGED_SAMPLE_COUNTS = [*LABELLED_SAMPLE_COUNTS, metric_entry(possible_injection, higher_is_better=False)]
+"""The same for a task whose replies a judge reads."""
 COUNTS = frozenset(entry["metric"] for entry in JUDGED_SAMPLE_COUNTS)

@@ -16,7 +16,7 @@ from loguru import logger
 
 from medtasks.answers.chexbert_labels import from_labels
 from medtasks.answers.registry import label_rule
-from medtasks.hooks.metric_list import JUDGED_SAMPLE_COUNTS, is_unjudged, metric_entry
+from medtasks.hooks.metric_list import LABELLED_SAMPLE_COUNTS, is_unjudged, metric_entry
 from medtasks.hooks.reading import untagged
 from medtasks.hooks.units import unit_of
 from medtasks.hooks.withheld import withhold
@@ -180,5 +180,5 @@ METRIC_LIST = [
     metric_entry(invalid_rate_stderr, higher_is_better=False),
     metric_entry(judge_failed_rate, higher_is_better=False),
     metric_entry(judge_failed_rate_stderr, higher_is_better=False),
-    *JUDGED_SAMPLE_COUNTS,
+    *LABELLED_SAMPLE_COUNTS,
 ]

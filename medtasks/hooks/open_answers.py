@@ -10,10 +10,11 @@ from medtasks.answers.answer import Reason
 from medtasks.answers.medheval_open import OpenReply
 from medtasks.answers.registry import free_text_rule
 from medtasks.hooks.metric_list import JUDGED_SAMPLE_COUNTS, metric_entry
-from medtasks.hooks.reading import read_reply
+from medtasks.hooks.reading import rule_name, untagged
 from medtasks.hooks.units import unit_of
 from medtasks.hooks.withheld import PrivateText
 from medtasks.judges.client import Judge
+from medtasks.judges.fence import addresses_judge
 from medtasks.judges.medheval_prompts import JudgePrompt
 from medtasks.metrics.report_scores import mean
 from medtasks.saved_replies import save_reply, score_command
@@ -30,14 +31,16 @@ class SavedReply:
 
     Attributes:
         doc: Its document.
-        rule: Name of the rule that read it.
+        rule: Name of the rule that read it, as records have it.
         read: The reply as each kind of metric takes it.
+        fenced: Whether a judge gets it between marks.
         saved: Its file, see :func:`medtasks.saved_replies.save_reply`.
     """
 
     doc: Mapping[str, Any]
     rule: str
     read: OpenReply
+    fenced: bool
     saved: str | None
 
     def judged(self, judge: Judge | None, prompts: Sequence[JudgePrompt], verdicts: Mapping[str, Any]) -> Record:
@@ -57,6 +60,7 @@ class SavedReply:
             "judge_failed": failed,
             "judge": None if judge is None else f"{judge.settings.model}, temperature {judge.settings.temperature:g}",
             "judge_prompts": [prompt.label for prompt in prompts],
+            "possible_injection": addresses_judge(self.read.judged),
             "reason": str(Reason.JUDGE_FAILED if failed else self.read.reason),
             "rule": self.rule,
         }
@@ -82,8 +86,10 @@ def saved_reply(doc: Mapping[str, Any], results: Sequence[Any]) -> SavedReply:
         doc: A document of one of the open tasks.
         results: One reply.
     """
-    rule, reply = read_reply(results[0], _DEFAULT)
-    return SavedReply(doc, rule, free_text_rule(rule).read(reply), save_reply(doc, results[0]))
+    reply = untagged(results[0])
+    rule = reply.rule or _DEFAULT
+    read = free_text_rule(rule).read(reply.reply)
+    return SavedReply(doc, rule_name(rule, reply), read, reply.fenced, save_reply(doc, results[0]))
 
 
 def how_to_repeat(files: Iterable[str | None]) -> str:

@@ -31,6 +31,7 @@ class TaggedReply:
         labelled: Whether the reply went to a labeler already, see :mod:`medtasks.hooks.labelling`.
         labels: What the labeler says of it, None if nothing.
         cut: Whether the server cut it at its length limit.
+        fenced: Whether a judge shall get it between marks, see :mod:`medtasks.judges.fence`.
     """
 
     reply: str
@@ -39,6 +40,7 @@ class TaggedReply:
     labelled: bool = False
     labels: Labels | None = None
     cut: bool = False
+    fenced: bool = False
 
     @property
     def recorded(self) -> str:
@@ -46,7 +48,7 @@ class TaggedReply:
         return cut_reply(self.reply) if self.cut else self.reply
 
 
-def tagged(reply: Any, rule: str, option: str | None = None, **noted: Any) -> str:
+def tagged(reply: Any, rule: str | None, option: str | None = None, **noted: Any) -> str:
     """Return a reply with the rule that shall read it, and what else is noted of it, as text without ``<``."""
     tag = {"rule": rule, **({} if option is None else {"option": option}), **noted}
     return json.dumps({**tag, "reply": reply}, ensure_ascii=False).replace("<", "\\u003c")
@@ -62,7 +64,9 @@ def untagged(result: Any) -> TaggedReply:
             parsed = json.loads(result)
             tag = parsed if tag.keys() <= parsed.keys() else tag
     text, cut = without_cut_mark(tag["reply"]) if isinstance(tag["reply"], str) else (NO_TEXT, False)
-    return TaggedReply(text, tag["rule"], tag.get("option"), "labels" in tag, tag.get("labels"), cut)
+    return TaggedReply(
+        text, tag["rule"], tag.get("option"), "labels" in tag, tag.get("labels"), cut, bool(tag.get("fenced"))
+    )
 
 
 def cut_record(entry: Any) -> Any:
@@ -70,6 +74,15 @@ def cut_record(entry: Any) -> Any:
     if not isinstance(entry, Mapping):
         return entry
     return {**entry, "cut": True, **({"reason": str(Reason.TRUNCATED)} if entry.get("reason") in _UNSAID else {})}
+
+
+FENCED = "_fenced"
+"""What stands behind a rule's name in records of replies that the judge got between marks."""
+
+
+def rule_name(rule: str, read: TaggedReply) -> str:
+    """Return the name by which records tell under which rule, and in which prompt of a judge, a reply was read."""
+    return f"{rule}{FENCED}" if read.fenced else rule
 
 
 def read_reply(result: Any, default: str = _TEXT_DEFAULT) -> tuple[str, str]:

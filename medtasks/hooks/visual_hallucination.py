@@ -11,7 +11,7 @@ from typing import Any
 
 from medtasks.hooks import answer_texts, label_hallucination, open_answers
 from medtasks.hooks.metric_list import metric_entry
-from medtasks.hooks.open_answers import Record, names_of, saved_reply, with_verdict
+from medtasks.hooks.open_answers import Record, SavedReply, names_of, saved_reply, with_verdict
 from medtasks.hooks.optional_judge import scoring_judge
 from medtasks.hooks.withheld import withhold_saved
 from medtasks.judges.client import Judge
@@ -43,7 +43,7 @@ def process_results_eleven(doc: Mapping[str, Any], results: Sequence[Any]) -> di
 def _judged(doc: Mapping[str, Any], results: Sequence[Any], wording: Wording) -> dict[str, Record]:
     reply = saved_reply(doc, results)
     judge = scoring_judge(doc)
-    counts = None if judge is None else _counts(judge, wording, doc, reply.read.judged)
+    counts = None if judge is None else _counts(judge, wording, doc, reply)
     records = {
         **dict.fromkeys(_JUDGED, reply.judged(judge, [wording.components], {"components": counts})),
         **dict.fromkeys(label_hallucination.NAMES, reply.beside(doc["report"], reply.read.labelled)),
@@ -52,10 +52,11 @@ def _judged(doc: Mapping[str, Any], results: Sequence[Any], wording: Wording) ->
     return withhold_saved(doc, results, records)
 
 
-def _counts(judge: Judge, wording: Wording, doc: Mapping[str, Any], report: str) -> Counts | None:
+def _counts(judge: Judge, wording: Wording, doc: Mapping[str, Any], reply: SavedReply) -> Counts | None:
+    report = reply.read.judged
     if not report:
         return {aspect: [0, 0] for aspect in ASPECTS}
-    found = judge_components(judge, wording.components, doc, report).value
+    found = judge_components(judge, wording.components, doc, report, fenced=reply.fenced).value
     return None if found is None else found.counts()
 
 

@@ -19,6 +19,7 @@ from medtasks.answers.likelihood import letter
 from medtasks.answers.registry import text_rule
 from medtasks.errors import unknown_name
 from medtasks.judges.client import Judge
+from medtasks.judges.fence import fence
 
 # Apart for each rule: a reply that only one rule can read must not replace, on disk, what the other one has read.
 PROMPT_VERSIONS: Mapping[str, int] = MappingProxyType({"vlmevalkit_2024_06": 1, "vlmevalkit_2026_06": 2})
@@ -55,18 +56,21 @@ class Matched:
     asked: bool
 
 
-def judge_prompt(question: str, options: Sequence[str], reply: str) -> str:
-    """Return the user message for one reply, character for character as the reference sends it.
+def judge_prompt(question: str, options: Sequence[str], reply: str, *, fenced: bool = False) -> str:
+    """Return the user message for one reply, character for character as the reference sends it unless it is fenced.
 
     Args:
         question: The question as published.
         options: Option texts in order A, B, ...; at most 26.
         reply: The model's raw reply.
+        fenced: Set the reply between marks, see :mod:`medtasks.judges.fence`.
     """
+    shown, note = fence(reply) if fenced else (reply, "")
+    note = f"{note}\n" if fenced else ""
     listed = "".join(f"{letter(index)}. {option}\n" for index, option in enumerate(options))
     return (
         f"{INSTRUCTION}Question: {question}?\nOptions: There are several options: \n{listed}\n"
-        f"Answer: {reply}\nYour output: "
+        f"Answer: {shown}\n{note}Your output: "
     )
 
 
@@ -94,7 +98,9 @@ def parse_choice(text: str, options: Sequence[str], rule: str) -> Answer | None:
     return answer if _settled(answer, text, options) else None
 
 
-def match_reply(judge: Judge, rule: str, question: str, options: Sequence[str], reply: str) -> Matched:
+def match_reply(
+    judge: Judge, rule: str, question: str, options: Sequence[str], reply: str, *, fenced: bool = False
+) -> Matched:
     """Read one reply by rule, and have it matched where the rule finds nothing; never raises for what either says.
 
     Args:
@@ -103,6 +109,7 @@ def match_reply(judge: Judge, rule: str, question: str, options: Sequence[str], 
         question: The question as published.
         options: Option texts in order A, B, ...
         reply: The model's raw reply, or the marker of a sample the adapter could not run.
+        fenced: See :func:`judge_prompt`.
 
     Returns:
         The answer. An empty reply, a refusal, the letter Z and an adapter's failure are no option without asking, as is
@@ -120,7 +127,7 @@ def match_reply(judge: Judge, rule: str, question: str, options: Sequence[str], 
     def parse(text: str) -> Answer | None:
         return parse_choice(text, options, rule)
 
-    prompt = judge_prompt(question, options, reply)
+    prompt = judge_prompt(question, options, reply, fenced=fenced)
     said = judge.ask("", prompt, parse, prompt_version=PROMPT_VERSIONS[rule]).value
     return Matched(Answer.invalid(Reason.JUDGE_FAILED) if said is None else said, asked=True)
 

@@ -15,6 +15,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError
 
 from medtasks.judges.client import Judge, Verdict
+from medtasks.judges.fence import fence
 from medtasks.judges.medheval_prompts import JudgePrompt
 
 ASPECTS = ("anatomy", "symptom", "measurement")
@@ -70,7 +71,7 @@ _R = TypeVar("_R", bound=_Exact)
 
 
 def judge_components(
-    judge: Judge, prompt: JudgePrompt, ground_truth: Mapping[str, Sequence[str]], answer: str
+    judge: Judge, prompt: JudgePrompt, ground_truth: Mapping[str, Sequence[str]], answer: str, *, fenced: bool = False
 ) -> Verdict[Components]:
     """Have the components of one report counted.
 
@@ -79,6 +80,7 @@ def judge_components(
         prompt: One of the ``components`` prompts.
         ground_truth: Components of the reference report by aspect.
         answer: The model's report, not empty.
+        fenced: Set the answer between marks, see :mod:`medtasks.judges.fence`.
 
     Returns:
         The verdict; a count above the number of the answer's characters is no count.
@@ -88,10 +90,12 @@ def judge_components(
     def parse(text: str) -> Components | None:
         return parse_components(text, most=len(answer))
 
-    return judge.ask(prompt.system, _user(prompt, pairs, answer), parse, prompt_version=prompt.version)
+    return judge.ask(prompt.system, _user(prompt, pairs, answer, fenced=fenced), parse, prompt_version=prompt.version)
 
 
-def judge_correctness(judge: Judge, prompt: JudgePrompt, question: str, key: str, answer: str) -> Verdict[int]:
+def judge_correctness(
+    judge: Judge, prompt: JudgePrompt, question: str, key: str, answer: str, *, fenced: bool = False
+) -> Verdict[int]:
     """Have one answer to a knowledge question judged right (1) or wrong (0).
 
     Args:
@@ -100,12 +104,17 @@ def judge_correctness(judge: Judge, prompt: JudgePrompt, question: str, key: str
         question: The question as published.
         key: The published answer.
         answer: The model's answer, not empty.
+        fenced: Set the answer between marks, see :mod:`medtasks.judges.fence`.
     """
     pairs = {"question": question, "ground_truth": key}
-    return judge.ask(prompt.system, _user(prompt, pairs, answer), parse_correctness, prompt_version=prompt.version)
+    return judge.ask(
+        prompt.system, _user(prompt, pairs, answer, fenced=fenced), parse_correctness, prompt_version=prompt.version
+    )
 
 
-def judge_severity(judge: Judge, prompt: JudgePrompt, question: str, key: str, answer: str) -> Verdict[int]:
+def judge_severity(
+    judge: Judge, prompt: JudgePrompt, question: str, key: str, answer: str, *, fenced: bool = False
+) -> Verdict[int]:
     """Have the hallucination in one answer to a knowledge question scored from 0 (none) to 5.
 
     Args:
@@ -114,9 +123,12 @@ def judge_severity(judge: Judge, prompt: JudgePrompt, question: str, key: str, a
         question: The question as published.
         key: The published answer.
         answer: The model's answer, not empty.
+        fenced: Set the answer between marks, see :mod:`medtasks.judges.fence`.
     """
     pairs = {"input": question, "ground_truth": key}
-    return judge.ask(prompt.system, _user(prompt, pairs, answer), parse_severity, prompt_version=prompt.version)
+    return judge.ask(
+        prompt.system, _user(prompt, pairs, answer, fenced=fenced), parse_severity, prompt_version=prompt.version
+    )
 
 
 def parse_components(text: str, most: int) -> Components | None:
@@ -157,8 +169,10 @@ def parse_severity(text: str) -> int | None:
     return None if reply is None else reply.model_1
 
 
-def _user(prompt: JudgePrompt, pairs: Mapping[str, Any], answer: str) -> str:
-    return prompt.user({**pairs, "models": {"model_1": answer}})
+def _user(prompt: JudgePrompt, pairs: Mapping[str, Any], answer: str, *, fenced: bool) -> str:
+    shown, note = fence(answer) if fenced else (answer, "")
+    asked = prompt.user({**pairs, "models": {"model_1": shown}})
+    return f"{asked}\n\n{note}" if note else asked
 
 
 def _read(text: str, form: type[_R]) -> _R | None:

@@ -11,7 +11,9 @@ from collections.abc import Sequence
 
 from medtasks.answers.answer import Answer, Reason
 from medtasks.answers.failure import failure_cause
+from medtasks.answers.own_words import without_thoughts
 from medtasks.judges.client import Judge
+from medtasks.judges.fence import fence
 
 RULE_NAME = "gap_of_3"
 RULE_VERSION = 1
@@ -31,22 +33,24 @@ INSTRUCTION = (
 )
 
 
-def judge_prompt(question: str, options: Sequence[str], reply: str) -> str:
-    """Return the user message for one reply, character for character as the reference sends it.
+def judge_prompt(question: str, options: Sequence[str], reply: str, *, fenced: bool = False) -> str:
+    """Return the user message for one reply, character for character as the reference sends it unless it is fenced.
 
     Args:
         question: The question as the model saw it.
         options: The texts of option A and option B, without letters.
         reply: The model's raw reply.
+        fenced: Set the reply between marks, see :mod:`medtasks.judges.fence`.
 
     Raises:
         ValueError: When there are not exactly two options.
     """
     if len(options) != 2:
         raise ValueError(f"MediConfusion's judge compares two options, got {len(options)}")
+    shown, note = fence(reply) if fenced else (reply, "")
     return (
         f"[Question]\n{question}\n\n[Answer A]\n{options[0]}\n\n[Answer B]\n{options[1]}\n\n"
-        f"[AI Assistant]\n{reply}\n\n[End of AI Assistant]\n\n[System]\n{INSTRUCTION}\n\n"
+        f"[AI Assistant]\n{shown}\n\n[End of AI Assistant]\n\n[System]\n{INSTRUCTION}\n\n{note}"
     )
 
 
@@ -100,7 +104,7 @@ def choose(scores: tuple[int, int], gap: int = 3) -> Answer:
     return Answer.invalid(Reason.AMBIGUOUS)
 
 
-def judge_reply(judge: Judge, question: str, options: Sequence[str], reply: str) -> Answer:
+def judge_reply(judge: Judge, question: str, options: Sequence[str], reply: str, *, fenced: bool = False) -> Answer:
     """Have one free-form reply judged; never raises for anything the reply or the judge says.
 
     A reply of white space alone is ``EMPTY`` without asking. The reference sends it to the judge as it is, which costs
@@ -111,6 +115,7 @@ def judge_reply(judge: Judge, question: str, options: Sequence[str], reply: str)
         question: The question as the model saw it.
         options: The texts of options A and B.
         reply: The model's raw reply, or the marker of a sample the adapter could not run.
+        fenced: See :func:`judge_prompt`.
 
     Returns:
         The chosen option; or ``ADAPTER_FAILED`` or ``EMPTY`` without asking, ``AMBIGUOUS`` for a gap below 3, or
@@ -118,9 +123,11 @@ def judge_reply(judge: Judge, question: str, options: Sequence[str], reply: str)
     """
     if failure_cause(reply) is not None:
         return Answer.invalid(Reason.ADAPTER_FAILED)
-    if not reply.strip():
-        return Answer.invalid(Reason.EMPTY)
-    prompt = judge_prompt(question, options, reply)
+    # The harness cuts reasoning out of what goes to the published prompt, see the task's YAML.
+    said = without_thoughts(reply) if fenced else reply
+    if said is None or not said.strip():
+        return Answer.invalid(Reason.TRUNCATED if said is None else Reason.EMPTY)
+    prompt = judge_prompt(question, options, said, fenced=fenced)
     verdict = judge.ask(SYSTEM, prompt, parse_scores, prompt_version=PROMPT_VERSION)
     return Answer.invalid(Reason.JUDGE_FAILED) if verdict.value is None else choose(verdict.value)
 

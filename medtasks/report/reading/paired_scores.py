@@ -6,7 +6,7 @@ from typing import Any
 
 from medtasks.answers.registry import likelihood_rule, text_rule
 from medtasks.hooks import pairs as hook
-from medtasks.hooks.metric_list import JUDGED_SAMPLE_COUNTS, SAMPLE_COUNTS, answered, is_unjudged, judged
+from medtasks.hooks.metric_list import LABELLED_SAMPLE_COUNTS, SAMPLE_COUNTS, answered, is_unjudged, judged
 from medtasks.hooks.reading import cut_record
 from medtasks.metrics.pairs import (
     TOTAL,
@@ -96,7 +96,7 @@ def _totals(counts: Counts, answers: Sequence[PairedAnswer], pairs: Sequence[Sco
 
 
 def _sample_counts(records: Sequence[hook.Record]) -> Iterator[Score]:
-    for one in JUDGED_SAMPLE_COUNTS if any(map(is_unjudged, records)) else SAMPLE_COUNTS:
+    for one in LABELLED_SAMPLE_COUNTS if any(map(is_unjudged, records)) else SAMPLE_COUNTS:
         value = one["aggregation"](records)
         yield score(one["metric"], value, float("nan"), None, higher_is_better=one["higher_is_better"])
 
