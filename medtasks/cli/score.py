@@ -14,6 +14,7 @@ from medtasks import __version__
 from medtasks.breakdowns import count_kinds, export_wrong_answers
 from medtasks.data.provenance_of import provenance
 from medtasks.errors import MedTasksError, RepliesError
+from medtasks.harness.sample_counts import DEFAULT_LIMIT, FailureLimit, counts_of, counts_of_reasons
 from medtasks.metric_scoring import MetricScores, score_metrics
 from medtasks.metrics.pairs import TOTAL
 from medtasks.replies import read_replies
@@ -38,9 +39,18 @@ def score(
     export_errors: Annotated[
         Path | None, typer.Option(help="CSV file for all wrong answers, for a human to judge.")
     ] = None,
+    max_failed: Annotated[
+        str,
+        typer.Option("--max-failed", help="Samples (5), or share of them (1%), that may be without reply or verdict."),
+    ] = DEFAULT_LIMIT,
     json_file: Annotated[Path | None, typer.Option("--json", help="Also write everything as JSON.")] = None,
 ) -> None:
-    """Score recorded replies under every answer rule of a task; pairs also per category, others by group."""
+    """Score recorded replies under every answer rule of a task; pairs also per category, others by group.
+
+    Samples that the model did not answer, or that a judge failed to read, are in no score; the exit code is 1 where
+    they are more than --max-failed.
+    """
+    limit = FailureLimit.parse(max_failed)
     chosen = task_file(task)
     if chosen.dataset is None:
         raise RepliesError(f"'{task}' is a group; score its member tasks one by one")
@@ -79,9 +89,27 @@ def score(
         _out.print("SAMPLE DATA: drawn pictures; these scores say nothing about a model.")
     elif not data["complete"]:
         _out.print("INCOMPLETE DATA: parts of the published set were left out; do not compare with published scores.")
+    _say_lost(by_pair, by_metric, limit)
     failures = {name: cause for rule in by_metric.values() for name, cause in rule.failures.items()}
     if failures:
         raise MedTasksError("\n".join(f"{name} could not be computed: {cause}" for name, cause in failures.items()))
+
+
+def _say_lost(by_pair: Mapping[str, RuleScore], by_metric: Mapping[str, MetricScores], limit: FailureLimit) -> None:
+    """Say how many samples are in no score; raise if these are too many."""
+    counts = {name: counts_of_reasons(rule.reasons) for name, rule in by_pair.items()}
+    rows = {
+        name: counts_of({f"{metric},": value for metric, value in rule.values.items()})
+        for name, rule in by_metric.items()
+    }
+    counts |= {name: found for name, found in rows.items() if found is not None}
+    worst = max(counts.values(), key=lambda one: one.lost, default=None)
+    if worst is None or not worst.lost:
+        return
+    _out.print(f"In no score: {worst}.")
+    if not limit.allows(worst):
+        again = "; judge them again with this command once the judge answers" if worst.unjudged else ""
+        raise MedTasksError(f"{worst}, which is more than --max-failed {limit}, and they are in no score{again}")
 
 
 def _write(path: Path, text: str) -> None:

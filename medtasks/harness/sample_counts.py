@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from medtasks.answers.answer import Reason
 from medtasks.errors import MedTasksError
 
 DEFAULT_LIMIT = "1%"
@@ -50,6 +51,12 @@ def counts_of(row: Mapping[str, Any]) -> SampleCounts | None:
             found.setdefault(name, {})[metric.removesuffix("_samples")] = int(value)
     counts = [SampleCounts(**one) for one in found.values() if {"scored", "failed"} <= one.keys()]
     return max(counts, key=lambda one: one.lost) if counts else None
+
+
+def counts_of_reasons(reasons: Mapping[str, int]) -> SampleCounts:
+    """Return the counts that follow from why replies have, or have not, a value."""
+    failed, unjudged = reasons.get(Reason.ADAPTER_FAILED, 0), reasons.get(Reason.JUDGE_FAILED, 0)
+    return SampleCounts(sum(reasons.values()) - failed - unjudged, failed, unjudged)
 
 
 def _is_whole(value: Any) -> bool:
