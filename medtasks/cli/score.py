@@ -135,10 +135,12 @@ def _print_pairs(title: str, scores: Mapping[str, RuleScore]) -> None:
 def _print_metrics(title: str, scores: Mapping[str, MetricScores]) -> None:
     first = next(iter(scores.values()))
     written = _with_error if first.shares else _number_with_error
-    cells = {
-        metric: [written(rule.values[metric], rule.errors.get(metric, math.nan)) for rule in scores.values()]
-        for metric in first.values
-    }
+
+    def cell(rule: MetricScores, metric: str) -> str:
+        value = rule.values[metric]
+        return str(value) if isinstance(value, int) else written(value, rule.errors.get(metric, math.nan))
+
+    cells = {metric: [cell(rule, metric) for rule in scores.values()] for metric in first.values}
     unit = "% ± standard error" if first.shares else "value ± standard error"
     _print_totals(title, cells, {name: rule.reasons for name, rule in scores.items()}, unit)
 
