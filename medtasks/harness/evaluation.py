@@ -56,7 +56,9 @@ def _checked(lm: Any, tasks: Mapping[str, Any]) -> Iterator[None]:
     """Refuse what must not run before the first request is built, and mark the model's failures within the block."""
     from medtasks.harness.kept_replies import KeptReplies
     from medtasks.harness.models import watched
+    from medtasks.harness.remote_models import refuse_remote_model
 
+    refuse_remote_model(lm, {name: dataset for name, task in tasks.items() if (dataset := _dataset(task))})
     with watched(lm, tasks, KeptReplies.from_environment(tasks)):
         yield
 
@@ -73,6 +75,13 @@ def _ours(task_dict: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
 
 def _hook(task: Any) -> Any:
     return getattr(getattr(task, "config", None), "process_results", None)
+
+
+def _dataset(task: Any) -> str | None:
+    """Return the dataset that a task's documents name, else its file; None where they were not prepared here."""
+    documents = task.eval_docs_no_media
+    named = documents[0].get("dataset") if len(documents) else None
+    return str(found) if (found := named or (task.config.metadata or {}).get("dataset")) else None
 
 
 def _say_last(results: Mapping[str, Mapping[str, Any]], tasks: Iterable[str]) -> None:
