@@ -11,7 +11,7 @@ from medtasks.answers.error_classes import ErrorClass, error_class
 from medtasks.data.privacy import is_private
 from medtasks.data.selecting import values
 from medtasks.errors import MedTasksError
-from medtasks.hooks.metric_list import is_failed
+from medtasks.hooks.metric_list import is_failed, scored_samples
 
 _MAIN = "accuracy"
 _EXPORTED = ("doc_id", "rule", "question", "options", "key", "value", "reason", "class", "class_by_human", "reply")
@@ -22,7 +22,7 @@ class GroupScore:
     """Accuracy of one group.
 
     Attributes:
-        questions: How many it has.
+        questions: How many of it are scored: those that were answered and, where a judge reads, judged.
         accuracy: Share of right answers.
         error: Its standard error, at the task's own unit; NaN for fewer than two units.
     """
@@ -78,7 +78,7 @@ def by_group(
         ordered = sorted(groups.items(), key=lambda group: (-len(group[1]), group[0]))
         found[column] = {
             value: GroupScore(
-                len(members),
+                scored_samples([member[_MAIN] for member in members]),
                 aggregations[_MAIN]([member[_MAIN] for member in members]),
                 aggregations[f"{_MAIN}_stderr"]([member[f"{_MAIN}_stderr"] for member in members]),
             )

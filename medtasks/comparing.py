@@ -80,14 +80,15 @@ def compare_runs(
     Args:
         task: A task, no group.
         documents: Its documents.
-        runs: Replies by document id, by name of the run; at least two.
+        runs: Replies by document id, by name of the run; at least two. Failed ones are as if they were not there.
         metrics: Names of metrics; without any, the task's main ones.
 
     Raises:
-        RepliesError: Two runs have no document in common, were read by different rules, or do not fit the task.
+        RepliesError: Two runs answered no document in common, were read by different rules, or do not fit the task.
         UnknownName: The task has no such metric, or none with a standard error.
     """
     chosen = chosen_metrics(task, documents, metrics)
+    runs = {name: {doc_id: reply for doc_id, reply in run.items() if not reply.failed} for name, run in runs.items()}
     rules: Mapping[str, str] = {}
     skipped: dict[tuple[str, str], str] = {}
     overlaps, results = {}, {}
@@ -119,7 +120,7 @@ def _shared(runs: Mapping[str, Replies], first: str, second: str) -> list[Replie
     """Return both runs without what only one answered: some metrics weigh words by how rare they are in all texts."""
     shared = runs[first].keys() & runs[second].keys()
     if not shared:
-        raise RepliesError(f"{first} and {second} have no document in common, so that there is nothing to compare")
+        raise RepliesError(f"{first} and {second} answered no document in common, so that there is nothing to compare")
     return [{doc_id: reply for doc_id, reply in runs[name].items() if doc_id in shared} for name in (first, second)]
 
 

@@ -1,12 +1,13 @@
 """Recorded replies: one JSON object per line, our own short form or a samples file of the harness."""
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from medtasks.answers.failure import NO_TEXT, without_cut_mark
+from medtasks.answers.failure import NO_TEXT, failure_cause, without_cut_mark
 from medtasks.data.home import home
 from medtasks.errors import RepliesError
 from medtasks.hooks.loglikelihood import parse_loglikelihood
@@ -31,6 +32,13 @@ class RecordedReply:
     text: str | None = None
     losses: tuple[float, ...] | None = None
     cut: bool = False
+
+    @property
+    def failed(self) -> bool:
+        """Whether the model gave no reply: it is in no score."""
+        if self.losses is not None:
+            return not self.losses or any(map(math.isnan, self.losses))
+        return self.text is None or failure_cause(self.text) is not None
 
     @classmethod
     def of_text(cls, text: str | None) -> "RecordedReply":

@@ -30,6 +30,7 @@ _PAIR_METRICS = ("set_accuracy", "individual_accuracy")
 _ERROR = "_stderr"
 _NOT_MAIN = frozenset({"invalid_rate", "yes_rate", "judge_failed_rate"})  # each more test weakens all others
 _NO_MEAN = "is no mean over samples"
+_NO_VALUE = "has no value per sample"
 RIGHT = "right_answers"
 """What single samples of a classification have; its own metrics are means over classes."""
 
@@ -179,7 +180,8 @@ def _of_metric(task: TaskFile, metric: str, samples: Sequence[Mapping[str, Any]]
     """
     if metric == RIGHT:
         answers = [next(iter(sample.items()))[1] for sample in samples]
-        return [math.nan if is_failed(one) else float(one["value"] == one["key"]) for one in answers]
+        right = [math.nan if is_failed(one) else float(one["value"] == one["key"]) for one in answers]
+        return _checked(right, mean([one for one in right if not math.isnan(one)]))
     of_classes = _process(task) in (classification.process_results, multilabel.process_results)
     if task.metric_list is None or (of_classes and metric != INVALID_RATE):
         raise _NotCompared(_NO_MEAN)
@@ -194,6 +196,8 @@ def _of_metric(task: TaskFile, metric: str, samples: Sequence[Mapping[str, Any]]
 def _of_texts(metric: str, records: Sequence[Mapping[str, Any]]) -> list[float]:
     """Do the same for a metric of :data:`medtasks.metrics.report_metrics.REPORT_METRICS`, over all texts at once."""
     said = [record for record in records if not is_failed(record)]
+    if not said:
+        raise _NotCompared(_NO_VALUE)
     if metric == INVALID_RATE:
         return _spread(records, [float(record["reason"] != Reason.OK) for record in said])
     try:
@@ -223,5 +227,5 @@ def _checked(values: Sequence[float], total: float) -> list[float]:
     if defined and not math.isclose(mean(defined), total, rel_tol=1e-9, abs_tol=1e-12):
         raise _NotCompared(_NO_MEAN)
     if not defined:
-        raise _NotCompared("has no value per sample")
+        raise _NotCompared(_NO_VALUE)
     return list(values)

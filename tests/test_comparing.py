@@ -131,7 +131,9 @@ def test_only_common_documents_are_compared(documents):
 
 def test_no_common_document(documents):
     right = list(texts(documents, lambda document: document["answer"]).items())
-    with pytest.raises(RepliesError, match="A and B have no document in common, so that there is nothing to compare"):
+    with pytest.raises(
+        RepliesError, match="A and B answered no document in common, so that there is nothing to compare"
+    ):
         compare_runs(task_file("mediconfusion"), documents, {"A": dict(right[:4]), "B": dict(right[4:])})
 
 

@@ -67,12 +67,12 @@ def process_listed(doc: Mapping[str, Any], results: Sequence[Any]) -> dict[str, 
 
 
 def incomplete_rotations(items: Sequence[Record]) -> int:
-    """Return the number of questions of which not all rotations were asked."""
+    """Return the number of questions of which not all rotations were asked, or answered."""
     number = sum(not question.complete for question in _questions(items))
     if number:
         logger.warning(
-            f"{number} questions lack a rotation of their options (--limit or --offset cut them) and are left out of "
-            f"the worst case and of flips."
+            f"{number} questions lack an answer to a rotation of their options (cut by --limit or --offset, or failed) "
+            f"and are left out of the worst case and of flips."
         )
     return number
 

@@ -78,7 +78,7 @@ class Counts:
         invalid: Replies without a valid answer [``invalid``].
         valid_pairs: Pairs with two valid answers [``valids``].
         resolved_pairs: Valid pairs that are not confused [``valid_pairs``].
-        incomplete_pairs: Pairs of which only one image was asked; in no pair count.
+        incomplete_pairs: Pairs of which only one image was asked, or answered; in no pair count.
     """
 
     images: int = 0

@@ -74,7 +74,7 @@ def test_one_metric_of_three_runs(medtasks, run_of):
 
 def test_what_cannot_be_compared(fails, run_of, tmp_path):
     first, second = run_of("first", rows=range(10)), run_of("second", rows=range(10, 20))
-    fails(["compare", "mediconfusion", first, second], "A and B have no document in common")
+    fails(["compare", "mediconfusion", first, second], "A and B answered no document in common")
     fails(["compare", "mediconfusion", first], "expected 2 to 26 runs to compare, but got 1")
     fails(["compare", "mediconfusion_all", first, second], "'mediconfusion_all' is a group")
     fails(["compare", "mediconfusion", first, tmp_path / "none.jsonl"], "cannot read replies from")

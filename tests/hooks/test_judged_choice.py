@@ -124,7 +124,10 @@ def test_recorded_replies_are_judged_under_both_rules():
     assert scores["reference"].values["accuracy"] == 1 / 2
     assert scores["reference_2026"].values["accuracy"] == 2 / 3
     assert scores["reference"].reasons == {"ok": 2, "judge_failed": 2}
-    assert scores["reference"].groups["department"]["None"].questions == 4
+    assert scores["reference"].groups["department"]["None"].questions == 2  # of which it is the accuracy
+    counts = ("scored_samples", "failed_samples", "unjudged_samples")
+    assert [scores["reference"].values[name] for name in counts] == [2, 0, 2]
+    assert [scores["reference_2026"].values[name] for name in counts] == [3, 0, 1]
 
 
 @pytest.mark.usefixtures("_told")

@@ -52,7 +52,7 @@ def gains(base: Answered, variants: Sequence[Answered]) -> tuple[Gain, ...]:
 
 
 def _paired(base: Answered, variant: Answered) -> list[Gain]:
-    shared = base.replies.keys() & variant.replies.keys()
+    shared = _said(base) & _said(variant)
     if not shared or not (is_computed(base.task) or str(base.task.process_results).startswith(_REPORTS)):
         return []
     try:
@@ -61,6 +61,10 @@ def _paired(base: Answered, variant: Answered) -> list[Gain]:
     except MedTasksError:
         return []
     return list(_compared(variant, full, reduced))
+
+
+def _said(one: Answered) -> set[str]:
+    return {doc_id for doc_id, reply in one.replies.items() if not reply.failed}
 
 
 def main_metrics(task: TaskFile, documents: Sequence[Mapping[str, Any]]) -> list[str]:
