@@ -8,6 +8,7 @@ import pytest
 
 from medtasks.cli.data import write_sample_home
 from medtasks.data.catalogue import CATALOGUE
+from medtasks.task_files import include
 from medtasks.warning import forget_warnings
 
 from . import tiny_multimedeval
@@ -53,7 +54,7 @@ def _datasets_and_tasks(home: Path) -> list[Path]:
 def _own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Point every test at an empty data folder, at no judge and at no weights."""
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path_factory.mktemp("home")))
-    ours = ("MEDTASKS_JUDGE_", "MEDTASKS_TRUSTED_JUDGE", "MEDTASKS_LABELER", "MEDTASKS_METRICS_", "MEDTASKS_WEIGHTS")
+    ours = ("MEDTASKS_JUDGE_", "MEDTASKS_TRUSTED_", "MEDTASKS_LABELER", "MEDTASKS_METRICS_", "MEDTASKS_WEIGHTS")
     for name in [name for name in os.environ if name.startswith(ours)]:
         monkeypatch.delenv(name)
 
@@ -62,6 +63,13 @@ def _own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
 def _own_warnings() -> None:
     """Let every test hear the warnings that earlier ones have heard."""
     forget_warnings()
+
+
+@pytest.fixture(autouse=True)
+def _own_tasks() -> Iterator[None]:
+    """Forget the folders of tasks that a test has included."""
+    yield
+    include(())
 
 
 @pytest.fixture

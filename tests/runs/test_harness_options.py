@@ -115,3 +115,28 @@ def test_seeds(given, expected):
 def test_seeds_that_are_none(given):
     with pytest.raises(MedTasksError, match="--seed"):
         seeds(read_options([f"--seed={given}"]))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "base_url=http://127.0.0.1:8000/v1,model=a",
+        " model=a , base_url=http://x/?a=b ,",
+        "base_url =http://x,model=a",
+        'a="x,base_url=http://y",b={"c": [1,2]},d=e',
+        'a=\\",base_url=http://x,b=\\"',
+        "a='\\',base_url=http://x,b='",
+        "a='it\"s,b',c=d",
+    ],
+)
+def test_arguments_of_the_model_are_read_as_the_harness_does(text):
+    from lmms_eval.utils import simple_parse_args_string
+
+    assert read_options(["--model_args", text]).model_arguments() == simple_parse_args_string(text)
+
+
+def test_arguments_of_the_model_in_a_file(tmp_path):
+    (tmp_path / "run.yaml").write_text("model_args: {base_url: 'http://x', azure_openai: true}\n")
+    options = read_options(["--config", str(tmp_path / "run.yaml")])
+    assert options.model_arguments() == {"base_url": "http://x", "azure_openai": True}
+    assert read_options([]).model_arguments() == {}
