@@ -15,7 +15,8 @@ from medtasks.data.multimedeval.folder import QA, VQA, OwnQuestions, read_folder
 from medtasks.data.own_datasets import own_dataset_info
 from medtasks.data.preparation import Options, prepare_recipe
 from medtasks.errors import MedTasksError, SourceError
-from medtasks.task_files import DottedName, task_config
+from medtasks.task_files import task_config
+from medtasks.task_index import DottedName
 from medtasks.task_writing import refuse_taken, write_task_file
 
 TAG = "multimedeval_own"

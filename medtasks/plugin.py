@@ -135,7 +135,7 @@ def _extend_task_search(module: ModuleType) -> None:
             index = build(*args, **kwargs)
             _warn(error)
             return index
-        return _with_variants(index, manager)
+        return _with_variants(index, manager, own)
 
     @functools.wraps(match)
     def match_tasks(self: Any, task_list: Any, *args: Any, **kwargs: Any) -> Any:
@@ -150,6 +150,21 @@ def _extend_task_search(module: ModuleType) -> None:
     setattr(initialize_tasks, _MARK, True)
     manager.initialize_tasks, manager.match_tasks = initialize_tasks, match_tasks
     _withhold_without_scoring(module)
+    _check_own_documents(module)
+
+
+def _check_own_documents(module: ModuleType) -> None:
+    """Wrap the loading of documents: a user's own are checked for the columns that our hooks need."""
+    try:
+        from medtasks.harness.columns import check_own_documents
+
+        check_own_documents(module)
+    except Exception as error:  # noqa: BLE001
+        warnings.warn(
+            f"medtasks cannot look at the documents of your own tasks with this version of lmms-eval "
+            f"({type(error).__name__}: {error}): a missing column will be a KeyError; use lmms-eval 0.7.3",
+            stacklevel=2,
+        )
 
 
 def _guard_evaluation() -> None:
@@ -169,14 +184,19 @@ def _guard_evaluation() -> None:
         )
 
 
-def _with_variants(index: Any, manager: Any) -> Any:
-    """Return the harness's index with the sanity variants of our tasks; without them, and a warning, if that fails."""
+def _with_variants(index: Any, manager: Any, folders: Sequence[str]) -> Any:
+    """Return the harness's index with the sanity variants of our tasks and of those in the user's folders.
+
+    Without them, and with a warning, if that fails.
+    """
     if not isinstance(index, dict):
         return index
     try:
         from medtasks.sanity.variants import index_entries
+        from medtasks.task_files import include
 
-        _serve_variants(manager)
+        include([Path(folder) for folder in folders if os.path.isdir(folder)])
+        _read_as_meant(manager)
         return {**index, **index_entries(index)}
     except Exception as error:  # noqa: BLE001
         warnings.warn(
@@ -187,8 +207,12 @@ def _with_variants(index: Any, manager: Any) -> Any:
         return index
 
 
-def _serve_variants(manager: Any) -> None:
-    """Wrap the reading of a task's file: a variant's name gets its base's configuration with the variant's changes."""
+def _read_as_meant(manager: Any) -> None:
+    """Wrap the reading of a task's file.
+
+    A variant's name gets its base's configuration with the variant's changes, and a relative ``image_root`` is looked
+    for beside the file.
+    """
     read = manager._get_config
     if getattr(read, _MARK, False):
         return
@@ -197,13 +221,18 @@ def _serve_variants(manager: Any) -> None:
 
     @functools.wraps(read)
     def get_config(self: Any, name: Any, *args: Any, **kwargs: Any) -> Any:
-        entry = self.task_index.get(name)
-        base = entry.get(VARIANT_OF) if isinstance(entry, dict) else None
+        from medtasks.task_index import with_image_roots
+
+        entry = self.task_index.get(name) or {}
+        base = entry.get(VARIANT_OF)
+        config = read(self, base or name, *args, **kwargs)
+        if isinstance(entry.get("yaml_path"), str):
+            config = with_image_roots(config, Path(entry["yaml_path"]).parent)
         if base is None:
-            return read(self, name, *args, **kwargs)
+            return config
         from medtasks.sanity.variants import variant_config
 
-        return variant_config(name, read(self, base, *args, **kwargs))
+        return variant_config(name, config)
 
     setattr(get_config, _MARK, True)
     manager._get_config = get_config

@@ -10,14 +10,15 @@ from typing import Any
 from tqdm import tqdm
 
 from medtasks.data.home import dataset_folder
-from medtasks.data.manifest import Manifest, pixel_sha256, pixels_fingerprint, text_fingerprint
+from medtasks.data.manifest import Manifest, counted_conversions, pixels_fingerprint, read_facts, text_fingerprint
 from medtasks.data.own_datasets import own_datasets
 from medtasks.data.path_of import prepared_folder
 from medtasks.data.schema import SPLIT, image_digests, image_key
 from medtasks.data.selecting import Criteria, choose, described
 from medtasks.data.store import load_documents, open_documents, publish_documents, work_folder
 from medtasks.errors import MedTasksError, SourceError, unknown_name
-from medtasks.task_files import DottedName, TaskFile, task_config, task_files
+from medtasks.task_files import TaskFile, task_config, task_files
+from medtasks.task_index import DottedName
 from medtasks.task_writing import refuse_taken, write_task_file
 
 _MARK = "# Written by 'medtasks data select', which overwrites changes.\n"
@@ -89,13 +90,15 @@ def _publish(dataset: str, criteria: Criteria, name: str, documents: Sequence[Ma
     whole = Manifest.read(folder)
     files = sorted({file for document in documents for file in image_digests(document)})
     shown = tqdm(files, desc="Fingerprint of the images", unit="image", leave=False, disable=None)
+    facts = {image_key(file): read_facts(folder / file, whole.decoding) for file in shown}
     manifest = whole.model_copy(
         update={
             "name": name,
             "rows": len(documents),
             "images": len(files),
             "text_sha256": text_fingerprint(documents),
-            "pixels_sha256": pixels_fingerprint({image_key(file): pixel_sha256(folder / file) for file in shown}),
+            "pixels_sha256": pixels_fingerprint(facts),
+            "image_conversions": counted_conversions(facts.values()),
             "selected_from": dataset,
             "selection": {column: tuple(values) for column, values in criteria.items() if values},
         }

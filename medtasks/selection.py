@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from medtasks.data.store import open_documents
 from medtasks.errors import MedTasksError
 from medtasks.sanity.documents import check_possible
 from medtasks.sanity.variants import tagged_tasks, variant_task
@@ -62,10 +61,7 @@ def _members(name: str) -> Iterator[TaskFile]:
 
 
 def _cause(task: TaskFile) -> str | None:
-    if task.dataset is None:
-        return None
     try:
-        open_documents(task.dataset)
         check_possible(task)
     except MedTasksError as error:
         return str(error)

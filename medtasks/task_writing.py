@@ -1,6 +1,5 @@
 """Writing task files of the user's own, below ``MEDTASKS_HOME``."""
 
-import importlib.util
 import os
 import re
 from collections.abc import Mapping
@@ -13,7 +12,8 @@ from medtasks.data.catalogue import CATALOGUE
 from medtasks.data.home import own_tasks_folder
 from medtasks.errors import MedTasksError
 from medtasks.sanity.variants import tagged_tasks, variant_of
-from medtasks.task_files import DottedName, task_files
+from medtasks.task_files import task_files
+from medtasks.task_index import DottedName, harness_folder
 
 
 def own_task_path(name: str) -> Path:
@@ -69,10 +69,9 @@ def write_task_file(name: str, config: Mapping[str, Any], mark: str) -> None:
 
 def _harness_knows(name: str) -> bool:
     """Return whether a task file of the harness names it; importing the harness would take long."""
-    found = importlib.util.find_spec("lmms_eval")
-    roots = [] if found is None else [Path(root) / "tasks" for root in found.submodule_search_locations or ()]
+    root = harness_folder()
     entry = re.compile(rb"^\s*(?:-\s|(?:-\s*)?(?:task|group|tag)\s*:)[^#\n]*\b" + name.encode() + rb"\b", re.MULTILINE)
-    return any(entry.search(path.read_bytes()) for root in roots for path in root.rglob("*.yaml"))
+    return root is not None and any(entry.search(path.read_bytes()) for path in root.rglob("*.yaml"))
 
 
 class _Dumper(yaml.SafeDumper):

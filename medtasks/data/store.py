@@ -97,7 +97,7 @@ def publish_documents(
         split: datasets.Dataset.from_list([dict(row) for row in rows], features=features)
         for split, rows in splits.items()
     }
-    with _without_progress_bars():
+    with without_progress_bars():
         datasets.DatasetDict(tables).save_to_disk(str(work))
     manifest.write(work)
     final = dataset_folder(manifest.name)
@@ -126,7 +126,8 @@ def _put_back(final: Path) -> None:
 
 
 @contextlib.contextmanager
-def _without_progress_bars() -> Iterator[None]:
+def without_progress_bars() -> Iterator[None]:
+    """Keep the ``datasets`` library from showing bars within this block."""
     import datasets
 
     shown = datasets.utils.logging.is_progress_bar_enabled()

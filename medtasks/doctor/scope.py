@@ -11,7 +11,7 @@ from medtasks.data.own_datasets import own_datasets
 from medtasks.hooks import label_hallucination
 from medtasks.metrics.report_metrics import REPORT_METRICS, MetricInfo
 from medtasks.selection import tasks_of
-from medtasks.task_files import DottedName, TaskFile, resolved, task_config, task_file, task_files
+from medtasks.task_files import TaskFile, task_config, task_file, task_files
 
 _ASK_A_JUDGE = ("medtasks.hooks.free_form.", "medtasks.hooks.judged_choice.")
 _ASK_A_JUDGE_IF_THERE = "medtasks.hooks.optional_judge."
@@ -89,6 +89,6 @@ def judge_need(task: TaskFile) -> JudgeNeed:
 
 
 def _metric_names(task: TaskFile) -> list[str]:
-    if not isinstance(task.metric_list, DottedName):  # a user's own YAML may list metrics in place
+    if task.metric_list is None or not task.metric_list.is_ours:  # nothing of the user's is imported here
         return []
-    return [entry["metric"] for entry in resolved(task.metric_list)]
+    return [entry["metric"] for entry in task.metric_list.resolve()]

@@ -7,16 +7,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from medtasks.data.home import own_tasks_folder
 from medtasks.data.schema import SPLIT
 from medtasks.data.store import open_documents
 from medtasks.errors import MedTasksError
 from medtasks.runs.harness_options import HarnessOptions
-from medtasks.runs.harness_tasks import TaskIndex, harness_folder, index_tasks
 from medtasks.runs.manifest import Notice, Severity
 from medtasks.sanity.eligibility import ROTATED
 from medtasks.selection import tasks_of
-from medtasks.task_files import DottedName, task_config, task_file
+from medtasks.task_files import included_option, task_config, task_file
+from medtasks.task_index import DottedName, TaskIndex, harness_folder, index_tasks
 
 _SHOWN = 4
 _OURS = "medtasks.data.path_of."
@@ -59,23 +58,26 @@ class GuardedRun:
 
     @cached_property
     def ours(self) -> list[str]:
-        """Names of our tasks, those of the user's own datasets included."""
+        """Names of our tasks, those of the user's own datasets and of ``--include_path`` among them."""
         return list(dict.fromkeys(task for name in self.names for task in tasks_of(name)))
+
+    @property
+    def published(self) -> list[str]:
+        """Those of :attr:`ours` that ask with a published prompt."""
+        return [name for name in self.ours if not included_option(name)]
 
     @cached_property
     def configs(self) -> dict[str, Mapping[str, Any]]:
         """What the task files that users write say, by task: ``--include_path``, named files, own datasets."""
-        own = [name for name in self.ours if task_file(name).path.is_relative_to(own_tasks_folder())]
+        own = [name for name in self.ours if not task_file(name).is_shipped]
         files = [path for path in map(Path, self._foreign) if path.is_file()]
         named = {task: config for path in files for task, config in index_tasks([path]).configs.items()}
-        chosen = [task for name in self._foreign for task in self._included.tasks_of(name)]
-        included = {task: self._included.configs[task] for task in chosen if task in self._included.configs}
-        return {**{name: task_config(name) for name in own}, **named, **included}
+        return {**{name: task_config(name) for name in own}, **named}
 
     @cached_property
     def datasets(self) -> dict[str, str]:
-        """Prepared dataset by task, where its files say so."""
-        ours = {name: dataset for name in self.ours if (dataset := task_file(name).dataset)}
+        """Dataset by task, where its files say so."""
+        ours = {name: dataset for name in self.ours if (dataset := task_file(name).guarded_as)}
         paths = {task: config.get("dataset_path") for task, config in self.configs.items()}
         theirs = {task: path.removeprefix(_OURS) for task, path in paths.items() if _is_ours(path)}
         return {**theirs, **ours}
@@ -83,7 +85,7 @@ class GuardedRun:
     def count(self) -> int:
         """Return how many tasks the harness will run, members of its own groups and tags included."""
         known = {*self.ours, *self.configs}
-        rest = [name for name in self._foreign if not self._included.tasks_of(name) and not Path(name).is_file()]
+        rest = [name for name in self._foreign if not Path(name).is_file()]
         pieces = [max(_WILD.split(name), key=len) for name in rest]
         folder = harness_folder() if rest else None
         index = index_tasks([folder], pieces if all(pieces) else ()) if folder else TaskIndex()
@@ -92,11 +94,6 @@ class GuardedRun:
     @property
     def _foreign(self) -> list[str]:
         return [name for name in self.names if not tasks_of(name)]
-
-    @cached_property
-    def _included(self) -> TaskIndex:
-        folder = self.options.text("include_path")
-        return index_tasks([Path(folder)]) if folder else TaskIndex()
 
 
 def _is_ours(path: object) -> TypeGuard[DottedName]:

@@ -10,10 +10,12 @@ from medtasks.runs.guarded_run import GuardedRun, listed, refuse, rows_of, warn
 from medtasks.runs.harness_options import read_options, seeds
 from medtasks.runs.harness_tasks import is_cut_at_blank_lines
 from medtasks.runs.manifest import Notice
+from medtasks.runs.name_guards import batch_size, foreign_names, harness_index, unknown_model, unknown_tasks
 from medtasks.runs.private_guards import leaking_options, remote_model, stale_caches
 from medtasks.runs.redaction import redacted
 from medtasks.runs.unit_limits import cut_units
-from medtasks.task_files import task_config, task_files
+from medtasks.task_files import including, task_config, task_files
+from medtasks.task_index import TaskIndex
 
 _BROKEN_WANDB = "0.7.3"
 
@@ -30,10 +32,22 @@ def check(tasks: Sequence[str], arguments: Sequence[str]) -> list[Notice]:
         seeds(options)
     except MedTasksError as error:
         return [refuse(str(error))]
-    run = GuardedRun(tasks, options)
+    try:
+        with including(options.folders()):
+            return list(_notices(GuardedRun(tasks, options)))
+    except MedTasksError as error:
+        return [refuse(str(error))]
+
+
+def _notices(run: GuardedRun) -> Iterator[Notice]:
+    unknown = [*unknown_tasks(run), *unknown_model(run)]
+    if unknown:  # nothing else about a run of something else is worth reading
+        yield from unknown
+        return
     rules = (_config_file, _limit, _offset, leaking_options, remote_model, _trackers, _unknown, _cuts, _until)
-    others = (_few_shot, _system_instruction, stale_caches, _samples)
-    return [notice for rule in (*rules, *others) for notice in rule(run)]
+    others = (_few_shot, batch_size, _system_instruction, stale_caches, _samples)
+    for rule in (*rules, *others):
+        yield from rule(run)
 
 
 def _config_file(run: GuardedRun) -> Iterator[Notice]:
@@ -109,15 +123,18 @@ def _few_shot(run: GuardedRun) -> Iterator[Notice]:
     examples = run.options.number("num_fewshot")
     if not examples or examples < 0:
         return
-    configs = {**{task: task_config(task) for task in run.ours}, **run.configs}
+    index = harness_index() if foreign_names(run) else TaskIndex()
+    foreign = [task for name in foreign_names(run) for task in index.tasks_of(name)]
+    theirs = {task: index.configs[task] for task in foreign if task in index.configs}
+    configs = {**theirs, **{task: task_config(task) for task in run.ours}, **run.configs}
     ignoring = [task for task, config in configs.items() if config.get("num_fewshot") == 0]
-    failing = [task for task, config in configs.items() if task not in ignoring and not config.get("fewshot_config")]
+    failing = [t for t, config in configs.items() if t not in ignoring and config.get("fewshot_config") is None]
     if ignoring:
         twins = [twin for task in ignoring if (twin := f"{task}_5shot") in task_files()]
         instead = f"choose {listed(twins)} instead" if twins else "leave it out"
-        yield warn(f"--num_fewshot has no effect on {listed(ignoring)}, whose files set it to 0; {instead}")
+        yield refuse(f"--num_fewshot has no effect on {listed(ignoring)}, whose files set it to 0; {instead}")
     if failing:
-        yield warn(
+        yield refuse(
             f"--num_fewshot makes {listed(failing)} fail (no attribute 'sampler'), because the task's file has no "
             f"fewshot_config; leave it out"
         )
@@ -137,9 +154,9 @@ def _system_instruction(run: GuardedRun) -> Iterator[Notice]:
             f"--system_instruction has no effect: the harness does not hand it to chat models such as "
             f"{run.options.text('model') or 'hf'}; look for an argument of the model, or leave it out"
         )
-    elif run.ours:
+    elif run.published:
         yield warn(
-            f"--system_instruction is put in front of every prompt of {listed(run.ours)} without a blank, so that "
+            f"--system_instruction is put in front of every prompt of {listed(run.published)} without a blank, so that "
             f"scores are to other prompts than the published ones; leave it out to compare"
         )
 

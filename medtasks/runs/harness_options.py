@@ -80,6 +80,11 @@ class HarnessOptions:
         except ValueError:
             return None
 
+    def folders(self) -> list[Path]:
+        """Return the folders of ``--include_path``."""
+        given = self.given.get("include_path") or []
+        return [Path(folder) for folder in ([given] if isinstance(given, str) else given)]
+
     def pairs(self, name: str) -> dict[str, str]:
         """Return ``key=value,...`` as a mapping; commas in quotes and brackets do not part."""
         parts = [part.partition("=") for part in _split(self.text(name))]

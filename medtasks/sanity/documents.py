@@ -25,13 +25,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from medtasks.answers.likelihood import letter
+from medtasks.data.own_documents import is_looked_at, own_documents
 from medtasks.data.schema import SPLIT
 from medtasks.data.store import load_documents, open_documents
 from medtasks.errors import MedTasksError
 from medtasks.sanity.components import components
 from medtasks.sanity.eligibility import BLANK, BLIND, COLUMN, ROTATED, SWAPPED
-from medtasks.sanity.swapping import swapped_pictures
-from medtasks.task_files import TaskFile
+from medtasks.sanity.swapping import Picture, swapped_pictures
+from medtasks.task_files import TaskFile, task_config
 
 Documents = Sequence[Mapping[str, Any]]
 Changed = list[dict[str, Any]]
@@ -42,39 +43,52 @@ _NEW = {COLUMN: "string", "rotation_of": "string", "rotation": "int32", "unit_id
 
 
 def task_documents(task: TaskFile) -> list[dict[str, Any]]:
-    """Return the documents that a task or a sanity variant asks, in order.
+    """Return the documents that a task or a sanity variant asks, in order; each has a ``doc_id``.
 
     Raises:
         DatasetNotPrepared: The dataset is not under ``MEDTASKS_HOME``.
         SourceError: Its files are damaged.
-        MedTasksError: The task is a group, or its images cannot be swapped.
+        MedTasksError: The task is a group, its own documents cannot be used, or its images cannot be swapped.
     """
-    if task.dataset is None:
-        raise MedTasksError(f"'{task.name}' is a group; take its member tasks one by one")
-    documents = load_documents(task.dataset)
+    documents = _base_documents(task)
     return documents if task.variant is None else _CHANGES[task.variant](documents)
 
 
 def check_possible(task: TaskFile) -> None:
-    """Check before a run that the documents of a variant can be made.
+    """Check before a run that the documents of a task or a variant can be had.
 
     Raises:
         DatasetNotPrepared: The dataset is not under ``MEDTASKS_HOME``.
         SourceError: Its files are damaged.
-        MedTasksError: Its images cannot be swapped.
+        MedTasksError: Its own documents cannot be used, or its images cannot be swapped.
     """
-    if task.variant == SWAPPED and task.dataset is not None:
-        table = open_documents(task.dataset)[SPLIT]
+    if task.dataset is None:
+        if task.variant == SWAPPED:
+            swapped_pictures(_base_documents(task))
+        elif is_looked_at(task_config(task.base or task.name)):
+            _base_documents(task)
+        return
+    table = open_documents(task.dataset)[SPLIT]
+    if task.variant == SWAPPED:
         swapped_pictures(table.select_columns([name for name in _OF_IMAGES if name in table.column_names]).to_list())
+
+
+def _base_documents(task: TaskFile) -> list[dict[str, Any]]:
+    """Return the documents of a task, or of that of which it is a variant."""
+    if task.kind == "group":
+        raise MedTasksError(f"'{task.name}' is a group; take its member tasks one by one")
+    if task.dataset is not None:
+        return load_documents(task.dataset)
+    base = task.base or task.name
+    return own_documents(base, task_config(base))
 
 
 def blind(documents: Documents) -> Changed:
     """Return documents without images."""
-    gone = {"image_file", "image_sha256"}
-    return [
-        {**{name: value for name, value in document.items() if name not in gone}, **_images(()), COLUMN: BLIND}
-        for document in documents
-    ]
+    none: dict[str, Any] = {"image_files": [], "image_sha256": []}
+    kept = [{name: value for name, value in document.items() if name != "image_file"} for document in documents]
+    known = {name: value for name, value in none.items() if name == "image_files" or name in documents[0]}
+    return [{**document, **known, COLUMN: BLIND} for document in kept]
 
 
 def blank(documents: Documents) -> Changed:
@@ -92,7 +106,7 @@ def swapped(documents: Documents) -> Changed:
         MedTasksError: There are no images of another patient or case to take.
     """
     return [
-        {**document, **(_image(*shown) if "image_file" in document else _images(shown)), COLUMN: SWAPPED}
+        {**document, **_shown(document, shown), COLUMN: SWAPPED}
         for document, shown in zip(documents, swapped_pictures(documents), strict=True)
     ]
 
@@ -169,12 +183,14 @@ def _as_table(table: Any, change: Callable[[Documents], Changed]) -> Any:
     return datasets.Dataset.from_list(rows, features=datasets.Features(features))
 
 
-def _image(picture: Any) -> dict[str, str]:
-    return {"image_file": picture.file, "image_sha256": picture.sha256}
-
-
-def _images(shown: Sequence[Any]) -> dict[str, list[str]]:
-    return {"image_files": [one.file for one in shown], "image_sha256": [one.sha256 for one in shown]}
+def _shown(document: Mapping[str, Any], images: Sequence[Picture]) -> dict[str, Any]:
+    """Return the columns of a document that shows other images; of one without digests the files alone."""
+    files, digests = [image.file for image in images], [image.sha256 for image in images]
+    if "image_file" in document:
+        columns: dict[str, Any] = {"image_file": files[0], "image_sha256": digests[0]}
+    else:
+        columns = {"image_files": files, "image_sha256": digests}
+    return {name: value for name, value in columns.items() if name in document}
 
 
 def _rotation(document: Mapping[str, Any], number: int) -> dict[str, Any]:

@@ -15,6 +15,9 @@ COLUMN = "variant"
 """Column by which hooks know the documents of a variant."""
 
 _MANIFEST = "manifest.json"
+_HOOKS = "medtasks.hooks."
+_IMAGES = "medtasks.hooks.images.images"
+_LETTERED_PROMPT = "medtasks.hooks.prompts.prompt"
 _LETTER = "medtasks.hooks.rotations.process_results"
 ROTATED_SCORING: Mapping[str, str] = {
     "medtasks.hooks.pairs.process_results": _LETTER,
@@ -31,18 +34,26 @@ of which the rules make use; it cannot be written in another order without chang
 """
 
 
-def variants_for(config: Mapping[str, Any]) -> tuple[str, ...]:
+def variants_for(config: Mapping[str, Any], dataset: str | None) -> tuple[str, ...]:
     """Return the names of a task's variants, in the order of :data:`VARIANTS`.
 
     Args:
         config: What its file and the files that it includes say, with unresolved dotted names.
+        dataset: Name of its prepared dataset; None for documents of the user's own, of which only our hooks know what a
+            variant shows.
 
     Returns:
         None for a task whose dataset holds no image; ``rotated`` only where the prompt shows the options.
     """
-    if not has_images(config["metadata"]["dataset"]):
+    if not (_opens_images(config) if dataset is None else has_images(dataset)):
         return ()
-    return VARIANTS if config["process_results"] in ROTATED_SCORING and _shows_options(config) else OF_IMAGES
+    return VARIANTS if config.get("process_results") in ROTATED_SCORING and _shows_options(config) else OF_IMAGES
+
+
+def _opens_images(config: Mapping[str, Any]) -> bool:
+    """Return whether hooks of ours open the images, in chat models' conversations, too."""
+    messages = config.get("doc_to_messages")
+    return config.get("doc_to_visual") == _IMAGES and (messages is None or str(messages).startswith(_HOOKS))
 
 
 def has_images(dataset: str) -> bool:
@@ -57,10 +68,14 @@ def has_images(dataset: str) -> bool:
 
 
 def _shows_options(config: Mapping[str, Any]) -> bool:
+    hook = str(config.get("doc_to_text"))
     settings = config.get("lmms_eval_specific_kwargs")
     families = [one for one in settings.values() if isinstance(one, Mapping)] if isinstance(settings, Mapping) else []
-    fields = {field for family in families for field in _fields(str(family.get("template", "")))}
-    return bool(fields & {"options", "option_a"})
+    templates = [str(one["template"]) for one in families if "template" in one]
+    if not templates:
+        return hook == _LETTERED_PROMPT  # whose own prompt does
+    fields = {field for template in templates for field in _fields(template)}
+    return hook.startswith(_HOOKS) and bool(fields & {"options", "option_a"})
 
 
 def _fields(template: str) -> list[str]:

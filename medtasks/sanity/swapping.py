@@ -17,7 +17,7 @@ _SEED = "medtasks swapped images"
 
 
 class Picture(NamedTuple):
-    """An image as documents list it: its file below the dataset's folder, and the digest of that file."""
+    """An image as documents list it: its file, and that file's digest, or again the file where none is known."""
 
     file: str
     sha256: str
@@ -30,8 +30,8 @@ Document = Mapping[str, Any]
 def pictures_of(document: Document) -> Shown:
     """Return the images of a question."""
     if "image_file" in document:
-        return (Picture(document["image_file"], document["image_sha256"]),)
-    return tuple(map(Picture, document["image_files"], document["image_sha256"]))
+        return (Picture(document["image_file"], document.get("image_sha256", document["image_file"])),)
+    return tuple(map(Picture, document["image_files"], document.get("image_sha256", document["image_files"])))
 
 
 def swapped_pictures(documents: Sequence[Document]) -> list[Shown]:
@@ -60,9 +60,13 @@ def _within_pairs(documents: Sequence[Document]) -> list[Shown | None]:
     at = {(document["pair_id"], document["position"]): document for document in documents}
     partners = [at.get((document["pair_id"], 3 - document["position"])) for document in documents]
     return [
-        None if partner is None or partner["image_sha256"] == document["image_sha256"] else pictures_of(partner)
+        None if partner is None or _same(partner, document) else pictures_of(partner)
         for document, partner in zip(documents, partners, strict=True)
     ]
+
+
+def _same(one: Document, other: Document) -> bool:
+    return [picture.sha256 for picture in pictures_of(one)] == [picture.sha256 for picture in pictures_of(other)]
 
 
 def _unit_keys(document: Document) -> Iterator[Hashable]:

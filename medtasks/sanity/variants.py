@@ -16,15 +16,17 @@ question. ``<task>_sanity`` is a tag: the task and all its variants.
 """
 
 import os
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from medtasks.plugin import VARIANT_OF
-from medtasks.sanity.eligibility import ROTATED, ROTATED_SCORING, VARIANTS
-from medtasks.task_files import DottedName, TaskFile, resolved, task_file, task_files
+from medtasks.sanity.eligibility import ROTATED, ROTATED_SCORING, SWAPPED, VARIANTS
+from medtasks.task_files import TaskFile, metadata_of, task_file, task_files
+from medtasks.task_index import DottedName, resolved
 
 TAG_ENDING = "_sanity"
+_LABEL = "medtasks.data.label_of."
 _MEANING = {
     "blind": "without the image",
     "blank": "grey pictures in place of the images",
@@ -78,19 +80,21 @@ def tagged_tasks(tag: str) -> list[TaskFile]:
     return [base, *variants_of(base)]
 
 
-def overrides(task: TaskFile, metadata: Mapping[str, Any]) -> dict[str, Any]:
+def overrides(task: TaskFile, config: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a variant changes in its base's configuration, with unresolved dotted names.
 
     Args:
         task: A variant.
-        metadata: The base's.
+        config: The base's, with resolved dotted names or unresolved ones.
     """
+    label = task.name if task.dataset is None else DottedName(f"{_LABEL}{task.name}")
+    about = {"description": task.description, "variant": task.variant, "base": task.base}
     changed: dict[str, Any] = {
         "task": task.name,
-        "task_alias": DottedName(f"medtasks.data.label_of.{task.name}"),
+        "task_alias": label,
         "tag": [],
         "process_docs": DottedName(f"medtasks.sanity.documents.{task.variant}_table"),
-        "metadata": {**metadata, "description": task.description, "variant": task.variant, "base": task.base},
+        "metadata": {**metadata_of(config), **about},
     }
     if task.variant == ROTATED:
         changed |= {"process_results": task.process_results, "metric_list": task.metric_list}
@@ -131,8 +135,26 @@ def variant_config(name: str, config: Mapping[str, Any]) -> dict[str, Any]:
     from medtasks.sanity.documents import check_possible
 
     task = task_file(name)
-    check_possible(task)
-    return {**config, **resolved(overrides(task, config["metadata"]))}
+    if task.variant == SWAPPED:
+        check_possible(task)
+    changed = resolved(overrides(task, config))
+    if task.dataset is None:
+        changed["process_docs"] = _OfOwnDocuments(config, changed["process_docs"])
+    return {**config, **changed}
+
+
+@dataclass(frozen=True)
+class _OfOwnDocuments:
+    """What a variant changes in a user's own documents, behind the user's own ``process_docs``."""
+
+    config: Mapping[str, Any] = field(repr=False)
+    change: Callable[[Any], Any]
+
+    def __call__(self, table: Any) -> Any:
+        from medtasks.data.own_documents import completed
+
+        own = self.config.get("process_docs")
+        return self.change(completed(own(table) if own else table, self.config, apart=True))
 
 
 def _variant(base: TaskFile, variant: str) -> TaskFile:

@@ -85,7 +85,9 @@ def tasks(monkeypatch, tmp_path):
         "two": task("two", "mediconfusion"),
         "medical": task_files.TaskFile("medical", "group", tmp_path, "", members=("one", "two")),
     }
+    possible = selection.check_possible
     monkeypatch.setattr(selection, "task_files", lambda: known)
+    monkeypatch.setattr(selection, "check_possible", lambda task: task.dataset and possible(task))
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "home"))
     return known
 
@@ -259,5 +261,5 @@ def test_a_damaged_dataset_is_left_out(tasks, sample_home, tmp_path, monkeypatch
 
 
 def test_complete_groups_keep_their_name(tasks, monkeypatch):
-    monkeypatch.setattr(selection, "open_documents", lambda name: None)
+    monkeypatch.setattr(selection, "check_possible", lambda task: None)
     assert select(["medical", "tagged", "one", "one"]) == selection.Selection(("medical", "tagged", "one"), {})

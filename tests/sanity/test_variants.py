@@ -195,7 +195,8 @@ def test_parts_and_datasets_of_the_user(sample_home, tmp_path, monkeypatch):
     manifest.write_text(manifest.read_text().replace('"images": ', '"images": 0, "x": '))
     assert task_file("mc_head_gd").variants == ()  # as if it were a set of questions without images
     (own_tasks_folder() / "foreign.yaml").write_text("task: foreign\noutput_type: generate_until\n")
-    assert "foreign" not in task_files()
+    assert task_files()["foreign"].variants == ()
+    assert "is scored by metrics of the harness alone" in task_files()["foreign"].only_harness
 
 
 @pytest.mark.parametrize("name", ["mediconfusion_blind", "mediconfusion_ps_sanity"])

@@ -1,0 +1,55 @@
+"""A user's own documents are checked as soon as the harness has loaded them, before it builds a prompt of the first.
+
+It builds that prompt while it makes the task, so that a missing column would be a ``KeyError`` of some hook.
+"""
+
+import functools
+from types import ModuleType
+from typing import Any
+
+_MARK = "_medtasks_checked"
+
+
+def check_own_documents(module: ModuleType) -> None:
+    """Wrap the loading of a task's documents in ``lmms_eval.tasks``, once.
+
+    Raises:
+        AttributeError: This version of the harness loads documents in another way.
+    """
+    task_class = getattr(module, "ConfigurableTask", None)
+    if task_class is None:
+        return
+    download = task_class.download
+    if getattr(download, _MARK, False):
+        return
+
+    @functools.wraps(download)
+    def download_and_check(self: Any, *args: Any, **kwargs: Any) -> Any:
+        found = download(self, *args, **kwargs)
+        complete_documents(self)
+        return found
+
+    setattr(download_and_check, _MARK, True)
+    task_class.download = download_and_check
+
+
+def complete_documents(task: Any) -> None:
+    """Check the documents of a live task whose hooks are ours, and add the columns that follow from others.
+
+    Documents that were prepared by us have all columns and are left as they are, as are those that are read in streams.
+
+    Raises:
+        MedTasksError: A column is missing, or a row holds something else than the task's hooks need; the file, the
+            column and who needs it are named.
+    """
+    from medtasks.data.own_columns import hook_name
+    from medtasks.data.own_documents import completed, is_prepared, split_of
+
+    config = vars(task.config)
+    hooks = [hook_name(config.get(key)) for key in ("process_results", "doc_to_text", "doc_to_visual")]
+    split = split_of(config)
+    if is_prepared(config.get("dataset_path")) or not any(hook.startswith("medtasks.") for hook in hooks):
+        return
+    for tables in (task.dataset, task.dataset_no_image):
+        if split in tables and hasattr(tables[split], "select_columns") and hasattr(tables[split], "__len__"):
+            tables[split] = completed(tables[split], config)

@@ -1,0 +1,267 @@
+"""Task files as data, without the harness: ours, the user's and the harness's own, read by one rule.
+
+What a file includes, which of two files with one name counts, and which paths are relative to the file itself is as in
+the harness (``lmms_eval.utils.load_yaml_config`` and ``TaskManager`` of 0.7.3). Nothing that a file names is imported.
+"""
+
+import importlib
+import importlib.util
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from medtasks.errors import MedTasksError
+
+SETTINGS = "lmms_eval_specific_kwargs"
+_IMAGE_ROOT = "image_root"
+LOCAL_LOADERS = frozenset({"csv", "json", "parquet", "text", "pandas", "arrow"})
+_NOT_WALKED = ("__pycache__", ".ipynb_checkpoints")
+_OURS = "medtasks."
+
+
+class DottedName(str):
+    """What stands behind ``!function`` in a task file.
+
+    Args:
+        name: Module and name in it.
+        folder: Folder of the file, in which the harness looks for the module first; None for our own files.
+    """
+
+    folder: Path | None
+
+    def __new__(cls, name: str, folder: Path | None = None) -> "DottedName":
+        """Return the name with the folder of its file."""
+        made = super().__new__(cls, name)
+        made.folder = folder
+        return made
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it names something of this package."""
+        return self.startswith(_OURS) and self._beside() is None
+
+    def resolve(self) -> Any:
+        """Import what it names, from the file beside the task's if there is one."""
+        module, _, name = self.rpartition(".")
+        beside = self._beside()
+        if beside is None:
+            return getattr(importlib.import_module(module), name)
+        spec = importlib.util.spec_from_file_location(module, beside)
+        assert spec is not None
+        assert spec.loader is not None
+        made = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(made)
+        return getattr(made, name)
+
+    def _beside(self) -> Path | None:
+        file = None if self.folder is None else self.folder / f"{self.rpartition('.')[0]}.py"
+        return file if file is not None and file.is_file() else None
+
+
+def resolved(value: Any) -> Any:
+    """Return a configuration value with every dotted name in it replaced by what it names."""
+    if isinstance(value, DottedName):
+        return value.resolve()
+    if isinstance(value, dict):
+        return {key: resolved(item) for key, item in value.items()}
+    return [resolved(item) for item in value] if isinstance(value, list) else value
+
+
+@dataclass(frozen=True)
+class TaskIndex:
+    """What task files in folders name.
+
+    Attributes:
+        configs: What a task's file and the files it includes say, by task name.
+        groups: The same of the files of groups, by name of the group.
+        paths: The file, by name of the task or group.
+        members: Tasks and groups in a group or under a tag, by its name.
+    """
+
+    configs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    groups: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    paths: Mapping[str, Path] = field(default_factory=dict)
+    members: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def tasks_of(self, name: str) -> list[str]:
+        """Return the tasks behind a task, group, tag or pattern; none for a name that is not in the folders."""
+        matching = [known for known in (*self.configs, *self.members) if fnmatchcase(known, name)]
+        return list(dict.fromkeys(task for known in matching for task in self._opened(known, ())))
+
+    def _opened(self, name: str, above: tuple[str, ...]) -> Iterator[str]:
+        if name in self.configs:
+            yield name
+        elif name not in above:
+            for member in self.members.get(name, ()):
+                yield from self._opened(member, (*above, name)) if member in self else [member]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.configs or name in self.members
+
+
+def harness_folder() -> Path | None:
+    """Return the folder of the harness's own tasks, found without importing it; None where it is not installed."""
+    found = importlib.util.find_spec("lmms_eval")
+    roots = [] if found is None else [Path(root) / "tasks" for root in found.submodule_search_locations or ()]
+    return next((root for root in roots if root.is_dir()), None)
+
+
+def index_tasks(folders: Iterable[Path], naming: Iterable[str] = (), *, strict: bool = False) -> TaskIndex:
+    """Read the task files in folders and below; of two with one name the first folder's counts.
+
+    Args:
+        folders: Folders, or task files.
+        naming: Read only files whose text holds one of these; all where there is none.
+        strict: Raise where a file cannot be read; else it is passed over, and the harness reports it.
+
+    Raises:
+        MedTasksError: ``strict``, and a file is damaged or includes what is not there.
+    """
+    configs: dict[str, Mapping[str, Any]] = {}
+    groups: dict[str, Mapping[str, Any]] = {}
+    paths: dict[str, Path] = {}
+    members: dict[str, list[str]] = {}
+    wanted = [name.encode() for name in naming]
+    for path in (path for folder in folders for path in _yaml_files(folder)):
+        config = _read(path, wanted, strict=strict)
+        task = config.get("task")
+        if isinstance(task, list) and "class" not in config:
+            name = str(config.get("group"))
+            groups.setdefault(name, config)
+            paths.setdefault(name, path)
+            members.setdefault(name, _member_names(task))
+        elif isinstance(task, str) and task not in configs:
+            configs[task] = config
+            paths.setdefault(task, path)
+            for name in (*_names(config.get("tag")), *_names(config.get("group"))):
+                members.setdefault(name, []).append(task)
+    return TaskIndex(configs, groups, paths, {name: tuple(found) for name, found in members.items()})
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """Return what a file and the files it includes say: its own keys replace included ones whole.
+
+    Raises:
+        OSError: A file is not there.
+        ValueError: A file is no text, or empty.
+        yaml.YAMLError: A file is no YAML.
+    """
+    config = dict(_parsed(path, path.stat().st_mtime_ns))
+    merged: dict[str, Any] = {}
+    for name in reversed(_names(config.pop("include", None))):  # of several, the first one wins
+        merged |= read_config(Path(name) if Path(name).is_file() else path.parent / name)
+    return _beside_the_file(merged | config, path.parent)
+
+
+def with_image_roots(config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """Return a task's configuration in which a relative ``image_root`` is the folder of that name beside the file.
+
+    Where there is none, it stays relative to the working folder: the same rule as the harness has for ``data_files``.
+
+    Args:
+        config: What the file says.
+        folder: Folder of the file.
+    """
+    settings = config.get(SETTINGS)
+    if not isinstance(settings, Mapping):
+        return dict(config)
+    placed = {family: _with_root(own, folder) for family, own in settings.items()}
+    return {**config, SETTINGS: _with_root(placed, folder)}
+
+
+def _with_root(settings: Any, folder: Path) -> Any:
+    root = settings.get(_IMAGE_ROOT) if isinstance(settings, Mapping) else None
+    if not isinstance(root, str) or os.path.isabs(os.path.expanduser(root)) or not (folder / root).is_dir():
+        return settings
+    return {**settings, _IMAGE_ROOT: str(folder.absolute() / root)}
+
+
+# With libyaml it takes a tenth of the time.
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """Leaves ``!function a.b`` unresolved; of a tag it does not know only the place is kept."""
+
+
+_Loader.add_constructor("!function", lambda _, node: DottedName(node.value))
+_Loader.add_multi_constructor("", lambda _, __, ___: None)
+
+
+@lru_cache(maxsize=512)  # many tasks include one file
+def _parsed(path: Path, modified: int) -> Mapping[str, Any]:
+    found = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)
+    if found is None:
+        raise ValueError("it is empty")
+    if not isinstance(found, dict):  # no task; the harness passes it over, too
+        return {}
+    named: Mapping[str, Any] = _with_folder(found, path.parent.absolute())
+    return named
+
+
+def _with_folder(value: Any, folder: Path) -> Any:
+    if isinstance(value, DottedName):
+        return DottedName(value, folder)
+    if isinstance(value, dict):
+        return {key: _with_folder(item, folder) for key, item in value.items()}
+    return [_with_folder(item, folder) for item in value] if isinstance(value, list) else value
+
+
+def _beside_the_file(config: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Resolve relative ``data_files`` that lie beside the file; others stay relative to the working folder."""
+    arguments = config.get("dataset_kwargs")
+    if config.get("dataset_path") not in LOCAL_LOADERS or not isinstance(arguments, dict):
+        return config
+    if "data_files" not in arguments:
+        return config
+    return {**config, "dataset_kwargs": {**arguments, "data_files": _placed(arguments["data_files"], folder)}}
+
+
+def _placed(files: Any, folder: Path) -> Any:
+    if isinstance(files, dict):
+        return {split: _placed(file, folder) for split, file in files.items()}
+    if isinstance(files, list):
+        return [_placed(file, folder) for file in files]
+    return str(folder.absolute() / files) if isinstance(files, str) and (folder / files).is_file() else files
+
+
+def _yaml_files(folder: Path) -> Iterator[Path]:
+    if not folder.is_dir():
+        yield folder
+        return
+    for root, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if name not in _NOT_WALKED)
+        yield from (Path(root, name) for name in sorted(files) if name.endswith(".yaml"))
+
+
+def _read(path: Path, wanted: Iterable[bytes], *, strict: bool) -> dict[str, Any]:
+    """Return what a file says; nothing where it does not hold what is wanted, or cannot be read."""
+    try:
+        if wanted and not any(name in path.read_bytes() for name in wanted):
+            return {}
+        return read_config(path)
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+        if strict:
+            raise MedTasksError(
+                f"the task file {path} {_damage(error)}, and the harness stops at it whatever task is chosen; mend it "
+                f"or move it away"
+            ) from error
+        return {}
+
+
+def _damage(error: Exception) -> str:
+    if isinstance(error, FileNotFoundError):
+        return f"includes {error.filename}, which is not there"
+    where = getattr(error, "problem_mark", None)
+    return f"is damaged in line {where.line + 1}" if where else "is damaged"
+
+
+def _names(value: object) -> list[str]:
+    return [str(item) for item in value] if isinstance(value, list) else [] if value is None else [str(value)]
+
+
+def _member_names(items: Iterable[object]) -> list[str]:
+    return [str(item.get("task", item.get("group"))) if isinstance(item, dict) else str(item) for item in items]
