@@ -129,13 +129,13 @@ def live_destinations(lm: object, environment: Mapping[str, str]) -> list[Destin
     attributes = dict(getattr(lm, "__dict__", {}))
     name = _file_of(lm)
     clients = [client for value in attributes.values() for client in _clients(value)]
-    addresses = {_address(client): _obeys_proxies(client) for client in clients}
-    names = tuple(name for place in PLACES.get(name, ()) for name in place.names)
-    found = [Destination(endpoints.readable(url), "", names, proxies) for url, proxies in addresses.items() if url]
+    addresses = [(address, _obeys_proxies(client)) for client in clients if (address := _address(client))]
+    names = tuple(source for place in PLACES.get(name, ()) for source in place.names)
+    found = [Destination(endpoints.readable(address), "", names, proxies) for address, proxies in addresses]
     if name in PLACES and (not found or name == "litellm"):
         # What a client or a list says goes before a single attribute, which may be the first of several.
         lists = {key[:-1]: value for key, value in attributes.items() if key.endswith("_urls")}
-        given = {"base_url": [url for url in addresses if url]} if found else {}
+        given = {"base_url": [address for address, _ in addresses]} if addresses else {}
         found = known_destinations(name, {**attributes, **lists, **given}, environment)
     if not file_of_module(type(lm).__module__):
         found += named_addresses(attributes)

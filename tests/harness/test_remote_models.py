@@ -179,6 +179,8 @@ def test_a_client_that_ignores_proxies(monkeypatch):
         refuse_remote_model(Plain(client=obeying), {"task": PRIVATE})
     direct = OpenAI(base_url=LOCAL, api_key="x", http_client=DefaultHttpxClient(trust_env=False))
     refuse_remote_model(Plain(client=direct), {"task": PRIVATE})
+    with pytest.raises(ModelRefused):
+        refuse_remote_model(Plain(a=obeying, b=direct), {"task": PRIVATE})
 
 
 @pytest.fixture
