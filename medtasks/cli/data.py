@@ -11,8 +11,9 @@ from rich.console import Console
 from medtasks.cli.medheval import MEDHEVAL, image_folders, prepare_medheval
 from medtasks.data.catalogue import CATALOGUE, dataset_info
 from medtasks.data.dataset_info import Access, DatasetInfo
+from medtasks.data.decoding import AS_STORED
 from medtasks.data.home import HOME_VARIABLE, dataset_folder, home, own_tasks_folder
-from medtasks.data.manifest import FILE_NAME, Manifest
+from medtasks.data.manifest import FILE_NAME, Manifest, described_images
 from medtasks.data.own_datasets import own_datasets
 from medtasks.errors import MedTasksError
 
@@ -47,14 +48,24 @@ def show(name: Name) -> None:
         "size": _size(info),
         "licence": info.licence,
         "source": f"{info.source} at {info.revision}",
+        "images": _images(name),
     }
     for fact, value in facts.items():
+        if not value:
+            continue
         _out.print(f"  {fact + ':':<10}{value}", markup=False)
 
 
 def _size(info: DatasetInfo) -> str:
     facts = [(info.rows, "{} questions"), (info.images, "{} images"), (info.size, "{:g} MB")]
     return ", ".join(text.format(value) for value, text in facts if value is not None) or "not stated"
+
+
+def _images(name: str) -> str:
+    try:
+        return described_images(Manifest.read(dataset_folder(name)).model_dump())
+    except (OSError, MedTasksError):
+        return ""
 
 
 def _state(name: str) -> str:
@@ -170,6 +181,8 @@ def _report(manifest: Manifest) -> None:
         f"{manifest.fingerprint}, in {dataset_folder(manifest.name)}",
         markup=False,
     )
+    if set(manifest.image_conversions) - {AS_STORED}:
+        _out.print(f"Models see its images by the rule {described_images(manifest.model_dump())}", markup=False)
 
 
 @app.command()

@@ -1,64 +1,308 @@
-"""Decoding images strictly: a cut file is an error, whatever the process is set to."""
+"""What a model sees of an image file: RGB pixels of 8 bits, by one of two rules.
+
+==========================  =======================================  ===========================================
+the file holds              ``linear``                               ``reference``
+==========================  =======================================  ===========================================
+grey or RGB of 8 bits       as it is                                 as it is
+1 bit, palette, YCbCr, LAB  black and white; its colours             the same
+CMYK                        to RGB, without its colour profile       the same
+more than 8 bits            scaled, :mod:`medtasks.data.deep_images` cut off at 255; 16-bit colours lose the low byte
+transparency                onto black                               dropped: hidden colours appear
+EXIF orientation            turned upright                           ignored, but in TIFF
+several frames              the first                                the first
+DICOM                       windowed, :mod:`medtasks.data.dicom`     not read
+==========================  =======================================  ===========================================
+
+``reference`` is Pillow's ``convert("RGB")``, with which the published toolkits read their images; the catalogue's
+datasets keep it, so that their numbers and fingerprints stay what they are. ``linear`` is for everything else.
+
+Transparency goes onto black because that is the ground of radiographs, scans and fundus images, and because most
+programs write black below it, so that both rules agree on most files. Colour profiles (ICC) are ignored by both rules.
+A strict decoder is part of both: a cut file is an error, whatever the process is set to.
+"""
 
 import contextlib
+import enum
 import re
 import struct
-import threading
 import zlib
-from collections.abc import Iterator
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import Any
 
-from PIL import Image, ImageFile
+from PIL import Image, UnidentifiedImageError
+
+from medtasks.data.strict_pillow import ON_BLACK, Range, Source, UnclearRange, UnreadableImage, strict_decoding
+from medtasks.errors import MedTasksError
+
+__all__ = [
+    "AS_STORED",
+    "LINEAR",
+    "REFERENCE",
+    "DecodedImage",
+    "Decoding",
+    "ImageRule",
+    "UnclearRange",
+    "UnreadableImage",
+    "decoded",
+    "decoded_somehow",
+    "is_dicom",
+    "is_whole_image",
+    "strict_decoding",
+]
+
+AS_STORED = "8 bits as stored"
+"""What is said of an image with which nothing was done."""
 
 _BROKEN = (OSError, EOFError, SyntaxError, ValueError, struct.error, zlib.error, Image.DecompressionBombError)
-_setting = threading.Lock()
-_strict: list[bool] = []  # what each block that is open found; blocks of several threads may overlap
+_PLAIN = ("1", "L", "RGB", "LA", "RGBA", "La", "RGBa")
+_PALETTES = ("P", "PA")
+_BITS, _ORIENTATION, _PLANAR, _FORMAT = 258, 274, 284, 339  # TIFF tags, the second of EXIF, too
+_SIGNED = 2
+_HEAD_BYTES = 132
+_TURNED = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+
+_LYING = [_TURNED[orientation] for orientation in (5, 6, 7, 8)]
 
 
-class UnreadableImage(OSError):
-    """The bytes are truncated, damaged or no image; an OSError of another kind is about the disk."""
+class ImageRule(enum.StrEnum):
+    """How the pixels of a file become what a model sees."""
+
+    REFERENCE = "reference"
+    LINEAR = "linear"
 
 
-@contextlib.contextmanager
-def strict_decoding() -> Iterator[None]:
-    """Make Pillow refuse truncated files within the block; importing the harness makes it accept them silently."""
-    with _setting:
-        _strict.append(ImageFile.LOAD_TRUNCATED_IMAGES)
-        ImageFile.LOAD_TRUNCATED_IMAGES = False
-    try:
-        yield
-    finally:
-        with _setting:
-            # The first block found the setting of the process, later ones may have found False.
-            ImageFile.LOAD_TRUNCATED_IMAGES = _strict[0] if len(_strict) == 1 else False
-            _strict.pop()
+@dataclass(frozen=True)
+class Decoding:
+    """A rule and what a user knows about the images.
+
+    Attributes:
+        rule: The rule.
+        value_range: Values that are black and white, of images with more than 8 bits; None: what their files say.
+    """
+
+    rule: ImageRule = ImageRule.LINEAR
+    value_range: Range | None = None
+
+    @classmethod
+    def of_settings(cls, settings: Mapping[str, Any]) -> "Decoding | None":
+        """Return what ``image_rule`` and ``image_range`` of a task or folder say; None where it has neither.
+
+        Raises:
+            MedTasksError: They are impossible.
+        """
+        rule, given = settings.get("image_rule"), settings.get("image_range")
+        if rule is None and given is None:
+            return None
+        if rule is not None and rule not in list(ImageRule):
+            raise MedTasksError(f"image_rule is {rule!r}; it can be {' or '.join(ImageRule)}")
+        chosen = ImageRule(rule or ImageRule.LINEAR)
+        if given is None:
+            return cls(chosen)
+        numbers = given if isinstance(given, list | tuple) else ()
+        if len(numbers) != 2 or not all(type(one) in (int, float) for one in numbers) or not numbers[0] < numbers[1]:
+            raise MedTasksError(
+                f"image_range is {given!r}; it must be [LOW, HIGH], the values that are black and white"
+            )
+        if chosen is ImageRule.REFERENCE:
+            raise MedTasksError("image_range is for the image_rule linear; reference cuts values off at 255")
+        return cls(chosen, (float(numbers[0]), float(numbers[1])))
 
 
-def decoded(source: Path | IO[bytes]) -> Image.Image:
+REFERENCE = Decoding(ImageRule.REFERENCE)
+LINEAR = Decoding()
+
+
+@dataclass(frozen=True)
+class DecodedImage:
+    """What a model sees of a file.
+
+    Attributes:
+        pixels: RGB.
+        size: Width and height of the whole image; ``pixels`` may have been asked for smaller.
+        conversions: What was done with the file's values, a few words each; empty where they are 8 bits as stored.
+    """
+
+    pixels: Image.Image
+    size: tuple[int, int]
+    conversions: tuple[str, ...] = ()
+
+
+def decoded(source: Source, decoding: Decoding, side: int | None = None) -> DecodedImage:
     """Decode an image completely.
 
-    Returns:
-        The image in RGB.
+    Args:
+        source: A file, or a stream that can be rewound.
+        decoding: By which rule.
+        side: Enough pixels per side; a JPEG is then decoded at a half, a quarter or an eighth of its size.
 
     Raises:
         FileNotFoundError: There is no such file.
-        UnreadableImage: The file is truncated, damaged or no image.
+        UnclearRange: Nothing says which values of an image with more than 8 bits are black and white.
+        UnreadableImage: The file is truncated, damaged or no image. The message names no file.
     """
     try:
-        with strict_decoding(), Image.open(source) as image:
-            return image.convert("RGB")
-    except FileNotFoundError:
+        with strict_decoding():
+            return _decoded(source, decoding, side)
+    except (FileNotFoundError, UnreadableImage):
         raise
     except _BROKEN as error:
-        # Pillow names what it was given, and a stream by its address in memory, which differs from run to run.
-        raise UnreadableImage(re.sub(r" <[^>]* object at 0x[0-9a-f]+>", "", str(error))) from error
+        raise UnreadableImage(_cause(error)) from error
 
 
-def is_whole_image(source: Path | IO[bytes]) -> bool:
+def decoded_somehow(source: Source, decoding: Decoding = LINEAR, side: int | None = None) -> DecodedImage:
+    """Decode an image to look at it or to compare it: no model would see one of an unclear range, which is stretched.
+
+    Args and errors are those of :func:`decoded`, but for :class:`UnclearRange`.
+    """
+    try:
+        return decoded(source, decoding, side)
+    except UnclearRange as unclear:
+        low, high = unclear.found
+    seen = decoded(source, Decoding(ImageRule.LINEAR, (low, high if high > low else low + 1)), side)
+    return DecodedImage(seen.pixels, seen.size, ("scaled from its least to its largest value", *seen.conversions[1:]))
+
+
+def is_whole_image(source: Source) -> bool:
     """Return whether ``source`` decodes completely."""
     try:
-        decoded(source)
+        decoded(source, REFERENCE)
     except OSError:
         return False
     return True
+
+
+def _decoded(source: Source, decoding: Decoding, side: int | None) -> DecodedImage:
+    try:
+        image = Image.open(source)
+    except UnidentifiedImageError:
+        if decoding.rule is ImageRule.REFERENCE or not is_dicom(_head(source)):
+            raise
+        from medtasks.data.dicom import windowed  # brings NumPy, which most images and commands do without
+
+        pixels, done = windowed(source, decoding.value_range)
+        return DecodedImage(pixels.convert("RGB"), pixels.size, tuple(done))
+    with image:
+        raw, size = _raw_mode(image), image.size
+        if side is not None:
+            image.draft(None, (side, side))
+        if decoding.rule is ImageRule.REFERENCE:
+            pixels, done = _as_references_do(image, raw)
+            turn = None
+        else:
+            pixels, done = _linear(image, raw, source, decoding.value_range)
+            turn = _turn(image)
+            if turn is not None:
+                done.append("EXIF orientation applied")
+                size = size[::-1] if turn in _LYING else size
+                pixels = pixels.transpose(turn)
+        return DecodedImage(pixels, size, (*done, *_whatever_the_rule(image)))
+
+
+def _linear(image: Image.Image, raw: str, source: Source, given: Range | None) -> tuple[Image.Image, list[str]]:
+    if _is_planar(image):
+        raise UnreadableImage("it has 16 bits in separate planes, which Pillow misreads; save the colours interleaved")
+    if _is_deep(image, raw):
+        from medtasks.data.deep_images import scaled
+
+        pixels, done = scaled(image, raw, source, given)
+        return pixels.convert("RGB"), done
+    if getattr(image, "tag_v2", {}).get(_FORMAT, (1,))[0] == _SIGNED:
+        raise UnreadableImage("it has signed values, which Pillow misreads; save it with unsigned ones of 8 bits")
+    if not image.has_transparency_data:
+        return image.convert("RGB"), []
+    opaque = image.convert("RGBA")
+    alpha = opaque.getchannel("A")
+    if alpha.getextrema()[0] == 255:
+        return opaque.convert("RGB"), []
+    ground = Image.new("RGB", image.size)
+    ground.paste(opaque.convert("RGB"), mask=alpha)
+    return ground, [ON_BLACK]
+
+
+def _as_references_do(image: Image.Image, raw: str) -> tuple[Image.Image, list[str]]:
+    pixels = image.convert("RGB")
+    done = []
+    if image.mode.startswith(("I", "F")):
+        done.append("more than 8 bits cut off at 255")
+    elif _is_deep(image, raw):
+        done.append("low byte of 16 bits dropped")
+    # Nothing below changes pixels, and nothing that is wrong with a file's remarks makes it unreadable.
+    with contextlib.suppress(*_BROKEN):
+        if image.has_transparency_data and image.convert("RGBA").getchannel("A").getextrema()[0] != 255:
+            done.append("transparency dropped")
+    if _turn(image) is not None:
+        done.append("EXIF orientation ignored")
+    return pixels, done
+
+
+def _whatever_the_rule(image: Image.Image) -> list[str]:
+    done = []
+    if image.mode in _PALETTES:
+        done.append("palette to its colours")
+    elif image.mode not in _PLAIN and not image.mode.startswith(("I", "F")):
+        done.append(f"{image.mode} to RGB")
+    with contextlib.suppress(*_BROKEN, AttributeError):
+        if image.is_animated and image.format != "PSD":  # whose frames are layers, and the first one all of them
+            done.append("first of several frames")
+    return done
+
+
+def _raw_mode(image: Image.Image) -> str:
+    """Return how a file that was opened, and not decoded yet, holds its values, in Pillow's words."""
+    tiles = getattr(image, "tile", None)
+    args = tiles[0].args if tiles else ""
+    return str(args[0] if isinstance(args, tuple) and args else args or "")
+
+
+def _is_deep(image: Image.Image, raw: str) -> bool:
+    """Return whether an image has more than 8 bits per value that reach Python, or could."""
+    return image.mode.startswith(("I", "F")) or (image.mode in ("RGB", "RGBA") and ";16" in raw)
+
+
+def _is_planar(image: Image.Image) -> bool:
+    tags = getattr(image, "tag_v2", {})
+    return tags.get(_PLANAR) == 2 and max(tags.get(_BITS, (8,))) > 8
+
+
+def _turn(image: Image.Image) -> Image.Transpose | None:
+    """Return how an image that was decoded stands upright; TIFF files have been turned by then."""
+    try:
+        return _TURNED.get(image.getexif().get(_ORIENTATION, 1))
+    except (*_BROKEN, LookupError, TypeError):
+        return None
+
+
+def is_dicom(head: bytes) -> bool:
+    """Return whether a file is one of DICOM, by its beginning."""
+    return head[:_HEAD_BYTES].endswith(b"DICM") and len(head) >= _HEAD_BYTES
+
+
+def _head(source: Source) -> bytes:
+    if isinstance(source, Path):
+        with source.open("rb") as stream:
+            return stream.read(_HEAD_BYTES)
+    source.seek(0)
+    head = source.read(_HEAD_BYTES)
+    source.seek(0)
+    return head
+
+
+def _cause(error: BaseException) -> str:
+    """Return what is wrong, without the file, which Pillow calls as it was given it: mostly a stream or a copy."""
+    if isinstance(error, UnidentifiedImageError):
+        return "it is no image that can be read"
+    if isinstance(error, Image.DecompressionBombError):
+        return f"it has more than {2 * (Image.MAX_IMAGE_PIXELS or 0) // 10**6} million pixels; save it smaller"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return re.sub(r" <[^>]* object at 0x[0-9a-f]+>", "", str(error)) or type(error).__name__

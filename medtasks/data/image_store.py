@@ -9,10 +9,12 @@ from pathlib import Path, PurePosixPath
 
 from PIL import Image
 
-from medtasks.data.decoding import decoded
+from medtasks.data.decoding import REFERENCE, DecodedImage, Decoding, decoded, is_dicom
 from medtasks.data.volume_files import ENDING, volume_digests
 
 FOLDER = "images"
+VOLUME = "volume"
+"""What is said of a volume, which models read as a file or as slices."""
 _DISK_BLOCK = 4096  # bytes; compressing what fits into one saves no room
 
 
@@ -34,6 +36,19 @@ class StoredImage:
         return PurePosixPath(self.file).name.partition(".")[0]
 
 
+@dataclass(frozen=True)
+class ImageFacts:
+    """What is known of an image's pixels.
+
+    Attributes:
+        sha256: Of size and RGB pixels, as a model sees them; of a volume, of its unpacked file.
+        conversions: How they came from the file, see :class:`medtasks.data.decoding.DecodedImage`.
+    """
+
+    sha256: str
+    conversions: tuple[str, ...] = ()
+
+
 class ImageStore:
     """Writes images below a folder and remembers what their pixels are.
 
@@ -44,26 +59,28 @@ class ImageStore:
 
     Args:
         folder: The dataset's work folder.
+        decoding: What models will see of the files.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, decoding: Decoding = REFERENCE) -> None:
         self.folder = folder
-        self._pixels: dict[str, str] = {}
+        self.decoding = decoding
+        self._facts: dict[str, ImageFacts] = {}
 
     @property
-    def pixel_digests(self) -> dict[str, str]:
-        """SHA-256 of size and RGB pixels, by file."""
-        return dict(self._pixels)
+    def facts(self) -> dict[str, ImageFacts]:
+        """What is known of each image, by file."""
+        return dict(self._facts)
 
     def add_bytes(self, data: bytes) -> StoredImage:
         """Store an encoded image as it is.
 
         Raises:
-            UnreadableImage: The bytes are truncated or no image.
+            UnreadableImage: The bytes are truncated, no image, or of an unclear range.
             OSError: The disk is full.
         """
         digest = hashlib.sha256(data).hexdigest()
-        file = self._store(data, digest, _ending(data), lambda: pixels_sha256(decoded(io.BytesIO(data))))
+        file = self._store(data, digest, _ending(data), lambda: image_facts(decoded(io.BytesIO(data), self.decoding)))
         return StoredImage(file, digest)
 
     def add_file(self, path: Path) -> StoredImage:
@@ -71,24 +88,28 @@ class ImageStore:
 
         Raises:
             FileNotFoundError: There is no such file.
-            UnreadableImage: It is truncated or no image.
+            UnreadableImage: It is truncated, no image, or of an unclear range.
             OSError: The disk is full, or the file may not be read.
         """
         return self.add_bytes(path.read_bytes())
 
-    def add_pixels(self, image: Image.Image) -> StoredImage:
+    def add_pixels(self, image: Image.Image, conversion: str | None = None) -> StoredImage:
         """Store an image that comes as pixels (mode L or RGB), as PNG.
+
+        Args:
+            image: The image.
+            conversion: How its pixels came from a file of another kind.
 
         Raises:
             OSError: The disk is full.
         """
-        pixels = pixels_sha256(image.convert("RGB"))
+        facts = ImageFacts(pixels_sha256(image.convert("RGB")), () if conversion is None else (conversion,))
         buffer = io.BytesIO()
         tiny = image.width * image.height * len(image.getbands()) <= _DISK_BLOCK
         image.save(buffer, "PNG", compress_level=0 if tiny else 1)
         # Named after its pixels: another build of the compression library writes other bytes for the same image.
         data = buffer.getvalue()
-        return StoredImage(self._store(data, pixels, "png", lambda: pixels), hashlib.sha256(data).hexdigest())
+        return StoredImage(self._store(data, facts.sha256, "png", lambda: facts), hashlib.sha256(data).hexdigest())
 
     def add_volume(self, path: Path) -> StoredImage:
         """Point to the file of a volume, which stays where it is.
@@ -100,21 +121,21 @@ class ImageStore:
         """
         digests = volume_digests(path)
         file = f"{FOLDER}/{digests.file[:16]}{ENDING}"
-        self._pixels[file] = digests.voxels
+        self._facts[file] = ImageFacts(digests.voxels, (VOLUME,))
         link = self.folder / file
         link.parent.mkdir(parents=True, exist_ok=True)
         link.unlink(missing_ok=True)
         link.symlink_to(path.resolve())
         return StoredImage(file, digests.file)
 
-    def _store(self, data: bytes, name: str, ending: str, pixels: Callable[[], str]) -> str:
+    def _store(self, data: bytes, name: str, ending: str, facts: Callable[[], ImageFacts]) -> str:
         """Store a file, and return its path below the dataset's folder.
 
-        ``pixels`` gives the digest of its pixels and is asked only for a file not seen before.
+        ``facts`` is asked only for a file not seen before.
         """
         file = f"{FOLDER}/{name[:16]}.{ending}"
-        if file not in self._pixels:
-            self._pixels[file] = pixels()
+        if file not in self._facts:
+            self._facts[file] = facts()
             path = os.path.join(self.folder, file)
             # A file that an interruption cut short is found here, by its content, and written again.
             if not _holds(path, data):
@@ -123,12 +144,12 @@ class ImageStore:
                     stream.write(data)
         return file
 
-    def recall(self, image: StoredImage, pixels: str) -> StoredImage:
+    def recall(self, image: StoredImage, facts: ImageFacts) -> StoredImage:
         """Take an image that an earlier attempt stored, without decoding it again.
 
         Args:
             image: What was stored.
-            pixels: SHA-256 of its size and RGB pixels, as noted then.
+            facts: What was noted of it then.
 
         Returns:
             ``image``.
@@ -140,7 +161,7 @@ class ImageStore:
         path = Path(self.folder, image.file)
         if hashlib.sha256(path.read_bytes()).hexdigest() != image.sha256:
             raise ValueError(f"{path} has changed")
-        self._pixels[image.file] = pixels
+        self._facts[image.file] = facts
         return image
 
     def keep_only(self, files: set[str]) -> None:
@@ -162,6 +183,11 @@ def _holds(path: str, data: bytes) -> bool:
         return False
 
 
+def image_facts(seen: DecodedImage) -> ImageFacts:
+    """Return what is kept of a decoded image."""
+    return ImageFacts(pixels_sha256(seen.pixels), seen.conversions)
+
+
 def pixels_sha256(pixels: Image.Image) -> str:
     """Return the SHA-256 of an RGB image's size and pixels."""
     return hashlib.sha256(f"{pixels.width}x{pixels.height}:".encode() + pixels.tobytes()).hexdigest()
@@ -170,4 +196,6 @@ def pixels_sha256(pixels: Image.Image) -> str:
 def _ending(data: bytes) -> str:
     if data.startswith(b"\xff\xd8"):
         return "jpg"
+    if is_dicom(data):
+        return "dcm"
     return "png" if data.startswith(b"\x89PNG") else "img"

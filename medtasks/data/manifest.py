@@ -1,15 +1,18 @@
 """What a prepared dataset is: where it came from, how large it is, and a fingerprint of its text and pixels."""
 
+import functools
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from medtasks.data.decoding import decoded
-from medtasks.data.image_store import pixels_sha256
+from medtasks.data.decoding import AS_STORED, LINEAR, Decoding, ImageRule, decoded
+from medtasks.data.home import dataset_folder
+from medtasks.data.image_store import VOLUME, ImageFacts, image_facts
 from medtasks.data.volume_files import is_volume, volume_digests
 from medtasks.errors import SourceError
 
@@ -33,6 +36,11 @@ class Manifest(BaseModel):
         left_out: What was left out and why, one sentence each.
         selected_from: Dataset of which this one is a part, None for a whole one. The images stay there.
         selection: Values by column that the part was chosen by.
+        image_rule: How models see the images, see :mod:`medtasks.data.decoding`; what was prepared before there was a
+            choice has the references' rule.
+        image_range: Values that its owner says are black and white, of images with more than 8 bits.
+        image_conversions: What is done with how many images; none where nobody counted. Several things may be done with
+            one image.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -50,6 +58,14 @@ class Manifest(BaseModel):
     left_out: tuple[str, ...] = ()
     selected_from: str | None = None
     selection: Mapping[str, tuple[str, ...]] = {}
+    image_rule: ImageRule = ImageRule.REFERENCE
+    image_range: tuple[float, float] | None = None
+    image_conversions: Mapping[str, int] = {}
+
+    @property
+    def decoding(self) -> Decoding:
+        """How its images are decoded."""
+        return Decoding(self.image_rule, self.image_range)
 
     @property
     def fingerprint(self) -> str:
@@ -99,16 +115,60 @@ def file_sha256(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def pixel_sha256(path: Path) -> str:
-    """Decode an image completely and return the SHA-256 of its size and RGB pixels; of a volume, of its unpacked file.
+def read_facts(path: Path, decoding: Decoding) -> ImageFacts:
+    """Decode an image or read a volume completely, and return what is known of its pixels.
 
     Raises:
         OSError: The file is missing, truncated or no image.
     """
-    return volume_digests(path).voxels if is_volume(path) else pixels_sha256(decoded(path))
+    if is_volume(path):
+        return ImageFacts(volume_digests(path).voxels, (VOLUME,))
+    return image_facts(decoded(path, decoding))
 
 
-def pixels_fingerprint(digests: Mapping[str, str]) -> str:
-    """Combine per-image pixel digests, keyed by image id, into one."""
-    lines = "".join(f"{image_id}:{digest}\n" for image_id, digest in sorted(digests.items()))
+def pixels_fingerprint(images: Mapping[str, ImageFacts]) -> str:
+    """Combine the digests of images, keyed by image id, into one."""
+    lines = "".join(f"{image_id}:{facts.sha256}\n" for image_id, facts in sorted(images.items()))
     return hashlib.sha256(lines.encode()).hexdigest()
+
+
+def counted_conversions(images: Iterable[ImageFacts]) -> dict[str, int]:
+    """Return what is done with how many images, the most frequent first."""
+    found = Counter(done for facts in images for done in facts.conversions or (AS_STORED,))
+    return dict(sorted(found.items(), key=lambda entry: (-entry[1], entry[0])))
+
+
+def described_images(data: Mapping[str, Any]) -> str:
+    """Return what a manifest, or its copy in a result, says of the images, in words; nothing where nobody counted.
+
+    Example:
+        >>> described_images({"image_rule": "linear", "image_conversions": {"8 bits as stored": 7, "P to RGB": 1}})
+        'linear: 8 bits as stored (7), P to RGB (1)'
+    """
+    counts = data.get("image_conversions") or {}
+    done = ", ".join(f"{name} ({count})" for name, count in counts.items())
+    return f"{data.get('image_rule', ImageRule.REFERENCE)}: {done}" if counts else ""
+
+
+def decoding_of(folder: Path) -> Decoding:
+    """Return how the images of a prepared dataset are decoded; its manifest is read once unless it changes.
+
+    Raises:
+        FileNotFoundError: The folder holds no manifest.
+        SourceError: The manifest is damaged.
+    """
+    return _decoding(folder, (folder / FILE_NAME).stat().st_mtime_ns)
+
+
+def decoding_of_file(file: Path) -> Decoding:
+    """Return how an image file is decoded: as the prepared dataset says in whose folder it lies, else linearly."""
+    datasets = dataset_folder("x").parent.absolute()
+    try:
+        return decoding_of(datasets / file.absolute().relative_to(datasets).parts[0])
+    except (ValueError, OSError, SourceError):
+        return LINEAR
+
+
+@functools.lru_cache(maxsize=64)
+def _decoding(folder: Path, modified: int) -> Decoding:
+    return Manifest.read(folder).decoding

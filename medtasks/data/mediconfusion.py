@@ -9,7 +9,16 @@ import requests
 from tqdm import tqdm
 
 from medtasks.data.catalogue import MEDICONFUSION
-from medtasks.data.manifest import Manifest, file_sha256, pixel_sha256, pixels_fingerprint, text_fingerprint
+from medtasks.data.decoding import REFERENCE
+from medtasks.data.image_store import ImageFacts
+from medtasks.data.manifest import (
+    Manifest,
+    counted_conversions,
+    file_sha256,
+    pixels_fingerprint,
+    read_facts,
+    text_fingerprint,
+)
 from medtasks.data.mediconfusion_source import Pair, find_question_file, read_links, read_pairs
 from medtasks.data.preparation import Options
 from medtasks.data.schema import PAIRED_CHOICE, PairedChoice
@@ -36,7 +45,7 @@ def prepare(options: Options) -> Manifest:
         question_file = question_file or _download_questions(work / SCRATCH / "source")
         pairs = read_pairs(question_file)
         revision = _revision(question_file, options)
-        digests, causes = _gather_images(pairs, question_file.parent, work, options)
+        facts, causes = _gather_images(pairs, question_file.parent, work, options)
         left_out = _left_out(pairs, causes, options)
         kept = [pair for pair in pairs if not any(image.image_id in causes for image in pair.images)]
         documents = [_document(pair, position, work / "images") for pair in kept for position in (1, 2)]
@@ -52,8 +61,9 @@ def prepare(options: Options) -> Manifest:
             rows=len(documents),
             images=len(used),
             text_sha256=text_fingerprint(dict(document) for document in documents),
-            pixels_sha256=pixels_fingerprint({name: digests[name] for name in used}),
+            pixels_sha256=pixels_fingerprint({name: facts[name] for name in used}),
             left_out=tuple(left_out),
+            image_conversions=counted_conversions(facts[name] for name in used),
         )
         publish(work, manifest, documents, PAIRED_CHOICE)
     return manifest
@@ -61,8 +71,8 @@ def prepare(options: Options) -> Manifest:
 
 def _gather_images(
     pairs: Sequence[Pair], source: Path, work: Path, options: Options
-) -> tuple[dict[str, str], dict[str, str]]:
-    """Bring all images into ``work/images``; return pixel digests by image id, and the cause for each unusable one."""
+) -> tuple[dict[str, ImageFacts], dict[str, str]]:
+    """Bring all images into ``work/images``; return what is known of each, and the cause for each unusable one."""
     wanted = sorted({image.image_id for pair in pairs for image in pair.images})
     images, fetched = work / "images", work / SCRATCH / "fetched"
     images.mkdir(exist_ok=True)
@@ -72,8 +82,8 @@ def _gather_images(
         lacking = list(causes)
         causes = _fetch_images(read_links(source / "image_dict.json"), fetched, lacking)
         causes |= _copy_images(fetched, images, [name for name in lacking if name not in causes])
-    digests, broken = _decode(images, [name for name in wanted if name not in causes])
-    return digests, causes | broken
+    facts, broken = _decode(images, [name for name in wanted if name not in causes])
+    return facts, causes | broken
 
 
 def _origin(options: Options) -> str:
@@ -142,16 +152,16 @@ def _fetch_images(links: dict[str, tuple[str, str]], images: Path, wanted: Seque
     return causes
 
 
-def _decode(images: Path, names: Iterable[str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Decode every image; return pixel digests and the causes of those that cannot be decoded."""
-    digests, causes = {}, {}
+def _decode(images: Path, names: Iterable[str]) -> tuple[dict[str, ImageFacts], dict[str, str]]:
+    """Decode every image; return what is known of each, and the causes of those that cannot be decoded."""
+    facts, causes = {}, {}
     for name in tqdm(list(names), desc="Checking images", unit="image", leave=False, disable=None):
         path = images / f"{name}.jpg"
         try:
-            digests[name] = pixel_sha256(path)
+            facts[name] = read_facts(path, REFERENCE)
         except OSError as error:
             causes[name] = f"{path.name} is broken ({error})"
-    return digests, causes
+    return facts, causes
 
 
 def _left_out(pairs: Sequence[Pair], causes: dict[str, str], options: Options) -> list[str]:

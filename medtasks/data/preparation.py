@@ -13,8 +13,9 @@ from typing import Any
 from tqdm import tqdm
 
 from medtasks.data.dataset_info import Access, DatasetInfo
+from medtasks.data.decoding import REFERENCE, Decoding
 from medtasks.data.image_store import ImageStore, StoredImage
-from medtasks.data.manifest import Manifest, pixels_fingerprint, text_fingerprint
+from medtasks.data.manifest import Manifest, counted_conversions, pixels_fingerprint, text_fingerprint
 from medtasks.data.schema import Columns, image_digests, image_key
 from medtasks.data.store import SCRATCH, publish, work_folder
 from medtasks.errors import SourceError
@@ -80,6 +81,7 @@ class Recipe:
             the files it needs gives none, with a note in the manifest.
         download: Brings the source into a folder and returns it; None where a person has to obtain it.
         revision: Tells the revision of a source folder, ``"local"`` for an unknown one; None: not told.
+        decoding: What models see of its image files; published sets are read as their references do.
     """
 
     columns: Columns
@@ -88,6 +90,7 @@ class Recipe:
     demonstrations: Reader | None = None
     download: Callable[[Path], Path] | None = None
     revision: Callable[[Path], str] | None = None
+    decoding: Decoding = REFERENCE
 
 
 def prepare_recipe(info: DatasetInfo, recipe: Recipe, options: Options) -> Manifest:
@@ -106,7 +109,7 @@ def prepare_recipe(info: DatasetInfo, recipe: Recipe, options: Options) -> Manif
         raise SourceError(_how_to_obtain(info, recipe))
     with work_folder(info.name) as work:
         source = options.source or _downloaded(recipe, work)
-        images = ImageStore(work)
+        images = ImageStore(work, recipe.decoding)
         documents, causes, outside = _gather(info, recipe.test(source, images))
         demonstrations, notes = _demonstrations(info, recipe, source, images)
         if not documents:
@@ -114,8 +117,7 @@ def prepare_recipe(info: DatasetInfo, recipe: Recipe, options: Options) -> Manif
         left_out = _left_out(info, len(documents), causes, options)
         used = _files([*documents, *demonstrations])
         images.keep_only(used)
-        pixels = {image_key(file): digest for file, digest in images.pixel_digests.items()}
-        tested = _files(documents)
+        tested = {image_key(file): images.facts[file] for file in _files(documents)}
         manifest = Manifest(
             name=info.name,
             source=str(options.source.resolve()) if options.source else info.source,
@@ -126,8 +128,11 @@ def prepare_recipe(info: DatasetInfo, recipe: Recipe, options: Options) -> Manif
             rows=len(documents),
             images=len(tested),
             text_sha256=text_fingerprint(documents),
-            pixels_sha256=pixels_fingerprint({image_key(file): pixels[image_key(file)] for file in tested}),
+            pixels_sha256=pixels_fingerprint(tested),
             left_out=(*left_out, *outside, *notes),
+            image_rule=recipe.decoding.rule,
+            image_range=recipe.decoding.value_range,
+            image_conversions=counted_conversions(tested.values()),
         )
         publish(work, manifest, documents, recipe.columns, demonstrations)
     return manifest

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from medtasks.data import mediconfusion
 from medtasks.data.catalogue import MEDICONFUSION, dataset_info
 from medtasks.data.gmai.catalogue import GMAI
-from medtasks.data.manifest import Manifest, file_sha256, pixel_sha256, pixels_fingerprint, text_fingerprint
+from medtasks.data.image_store import ImageFacts
+from medtasks.data.manifest import Manifest, file_sha256, pixels_fingerprint, read_facts, text_fingerprint
 from medtasks.data.medheval.catalogue import MEDHEVAL
 from medtasks.data.path_of import prepared_folder
 from medtasks.data.preparation import Options, prepare_recipe
@@ -51,16 +52,16 @@ def verify(name: str) -> Iterator[str]:
         yield f"the text of {folder} has changed since it was prepared"
     wanted = {file: digest for document in documents for file, digest in image_digests(document).items()}
     images = prepared_folder(manifest.selected_from) if manifest.selected_from else folder
-    digests: dict[str, str] = {}
+    found: dict[str, ImageFacts] = {}
     for file, digest in wanted.items():
         path = images / file
         try:
             if file_sha256(path) != digest:
                 yield f"{path} has changed since it was prepared"
-            digests[image_key(file)] = pixel_sha256(path)
+            found[image_key(file)] = read_facts(path, manifest.decoding)
         except FileNotFoundError:
             yield f"{path} is missing"
         except OSError as error:
             yield f"{path} is broken ({error})"
-    if len(digests) == len(wanted) and pixels_fingerprint(digests) != manifest.pixels_sha256:
+    if len(found) == len(wanted) and pixels_fingerprint(found) != manifest.pixels_sha256:
         yield f"the images of {folder} decode to other pixels than when they were prepared"

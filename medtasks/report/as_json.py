@@ -20,7 +20,7 @@ def report_as_dict(report: RunReport) -> dict[str, Any]:
 
 def _as_json(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
-        left_out = {"pictures"} if isinstance(value, TaskReport) else set()
+        left_out = {"pictures", "decoding"} if isinstance(value, TaskReport) else set()
         return {one.name: _as_json(getattr(value, one.name)) for one in fields(value) if one.name not in left_out}
     if isinstance(value, Mapping):
         return {str(key): _as_json(item) for key, item in value.items()}

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from medtasks.data.decoding import Decoding
 from medtasks.stats.calibration import Calibration
 
 
@@ -235,6 +236,8 @@ class TaskReport:
         calibration: By filter name, for likelihoods.
         items: Every question answered; empty without samples.
         pictures: File of each picture by key; empty where withheld.
+        decoding: How the task's own settings say that its images are decoded; None: as their dataset says.
+        image_conversions: How models saw how many images, in words; empty if not recorded.
         missing: What this section lacks and how to get it, one sentence each.
     """
 
@@ -256,6 +259,8 @@ class TaskReport:
     calibration: Mapping[str, Calibration] = field(default_factory=dict)
     items: tuple[Item, ...] = ()
     pictures: Mapping[str, Path] = field(default_factory=dict)
+    decoding: Decoding | None = None
+    image_conversions: str = ""
     missing: tuple[str, ...] = ()
 
 

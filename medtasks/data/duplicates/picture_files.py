@@ -8,10 +8,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
 from PIL import Image
 
-from medtasks.data.decoding import decoded
+from medtasks.data.decoding import decoded_somehow
 
 _DICOM = (".dcm", ".dicom", ".ima")
 _VOLUMES = (".nii", ".nii.gz")
@@ -81,8 +80,9 @@ def read_picture(path: Path, data: bytes | None = None) -> tuple[Image.Image, by
         data: Its bytes, if they were read already.
 
     Returns:
-        The picture, in 8 bits: the least and the largest value of one with more become black and white. And the SHA-256
-        of its pixels.
+        The picture as models see it by the rule ``linear``, whatever the rule of its dataset: what is lost by the other
+        one would hide a twin. One whose range is not clear goes from its least to its largest value. And the SHA-256 of
+        its pixels.
 
     Raises:
         FileNotFoundError: There is no such file.
@@ -94,14 +94,8 @@ def read_picture(path: Path, data: bytes | None = None) -> tuple[Image.Image, by
         picture = read_dicom(path)
         return picture, _digest(picture.convert("RGB").tobytes(), picture.size)
     data = path.read_bytes() if data is None else data
-    picture = decoded(io.BytesIO(data))
-    with Image.open(io.BytesIO(data)) as image:
-        if not image.mode.startswith(("I", "F")):
-            return picture, _digest(picture.tobytes(), picture.size)
-        values = np.nan_to_num(np.asarray(image, dtype=np.float64), posinf=0.0, neginf=0.0)
-    spread = values - values.min()
-    grey = (spread / (spread.max() or 1) * 255).round().astype(np.uint8)
-    return Image.fromarray(grey), _digest(values.tobytes(), picture.size)
+    picture = decoded_somehow(io.BytesIO(data)).pixels
+    return picture, _digest(picture.tobytes(), picture.size)
 
 
 def _digest(pixels: bytes, size: tuple[int, int]) -> bytes:

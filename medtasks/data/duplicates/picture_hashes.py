@@ -20,7 +20,7 @@ from medtasks.data.home import home
 from medtasks.warning import warn_once
 
 CACHE_NAME = "picture_hashes.sqlite"
-_VERSION = 1  # of the hashes; another one leaves the old ones unused
+_VERSION = 2  # of the hashes; another one leaves the old ones unused
 _CHUNK = 1000  # files between two writes to the cache
 _VARIABLES = 500  # below SQLite's limit in one statement
 _HASH_BYTES = 32
@@ -35,7 +35,7 @@ class PictureHash:
 
     Attributes:
         file_sha256: Of the file's bytes, 32 bytes.
-        pixels_sha256: Of size and RGB pixels, or of the values of a picture with more than 8 bits, 32 bytes.
+        pixels_sha256: Of size and RGB pixels, 32 bytes.
         size: Width and height in pixels.
         views: Perceptual hash of each of its sketches; none for a picture of a single grey.
     """

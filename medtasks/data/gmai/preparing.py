@@ -11,7 +11,7 @@ from medtasks.data.dataset_info import DatasetInfo
 from medtasks.data.gmai.catalogue import MULTI_ANSWER_SET, TEST, VALIDATION
 from medtasks.data.gmai.questions import Question, read_questions, rows_of
 from medtasks.data.gmai.tsv import TsvFile
-from medtasks.data.image_store import ImageStore, StoredImage
+from medtasks.data.image_store import ImageFacts, ImageStore, StoredImage
 from medtasks.data.manifest import Manifest
 from medtasks.data.multimedeval.hub_download import hub_download
 from medtasks.data.multimedeval.source_files import find_file, not_found
@@ -114,10 +114,10 @@ def _part(info: DatasetInfo, path: Path, images: ImageStore) -> tuple[list[Quest
         return noted
     file = TsvFile(path)
     questions = read_questions(file, images, keyed=info is not TEST, several=info is MULTI_ANSWER_SET)
-    pixels = images.pixel_digests
+    facts = images.facts
     kept = [
         dataclasses.asdict(question)
-        | ({"pixels": pixels[question.image.file]} if isinstance(question.image, StoredImage) else {})
+        | ({"facts": dataclasses.asdict(facts[question.image.file])} if isinstance(question.image, StoredImage) else {})
         for question in questions
     ]
     note.parent.mkdir(parents=True, exist_ok=True)
@@ -140,5 +140,6 @@ def _noted(note: Path, mark: str, images: ImageStore) -> tuple[list[Question], s
 def _question(entry: dict[str, Any], images: ImageStore) -> Question:
     image = entry["image"]
     if isinstance(image, dict):
-        image = images.recall(StoredImage(**image), entry["pixels"])
+        facts = ImageFacts(entry["facts"]["sha256"], tuple(entry["facts"]["conversions"]))
+        image = images.recall(StoredImage(**image), facts)
     return Question(entry["place"], entry["document"], image, entry["cause"])

@@ -1,23 +1,16 @@
-"""Mammograms from DICOM files to 8-bit grey images, as MultiMedEval shows them to models.
+"""Mammograms from DICOM files to 8-bit grey images, as MultiMedEval shows them to models."""
 
-Uncompressed and RLE-compressed files need only ``pydicom``; JPEG 2000 needs ``pylibjpeg-openjpeg`` too. The extra
-``dicom`` installs both.
-"""
-
-import importlib
-import struct
-import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from PIL import Image
 
-from medtasks.data.decoding import UnreadableImage
-from medtasks.errors import MedTasksError
+from medtasks.data.dicom import reading_dicom
+from medtasks.data.strict_pillow import UnreadableImage
 
+STRETCHED = "DICOM scaled from its least to its largest value"
 _ALLOCATED_BITS = 16
-_BROKEN = (AttributeError, EOFError, IndexError, KeyError, NotImplementedError, RuntimeError, TypeError, ValueError)
 
 
 def read_dicom(path: Path) -> Image.Image:
@@ -47,31 +40,9 @@ def read_dicom(path: Path) -> Image.Image:
 
 def _stored_values(path: Path) -> Any:
     """Return the values of all pixels, ``MONOCHROME1`` inverted."""
-    pydicom = _pydicom(path)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about header fields that do not matter here
-            dataset = pydicom.dcmread(path)
-            # Some files say 12 bits and use more.
-            dataset.BitsStored = min(_ALLOCATED_BITS, dataset.BitsAllocated)
-            values = dataset.pixel_array
-            return values.max() - values if dataset.PhotometricInterpretation == "MONOCHROME1" else values
-    except pydicom.errors.InvalidDicomError as error:
-        raise UnreadableImage("it is no DICOM file") from error
-    except (*_BROKEN, struct.error) as error:
-        raise UnreadableImage(_cause(error)) from error
-
-
-def _cause(error: Exception) -> str:
-    if isinstance(error, AttributeError | KeyError | EOFError | struct.error):
-        return "it is truncated or holds no image"
-    first = str(error).strip().split("\n")[0].rstrip(":") or type(error).__name__
-    more = "; `pip install 'medtasks[dicom]' python-gdcm` installs decoders" if "missing dependencies" in first else ""
-    return first + more
-
-
-def _pydicom(path: Path) -> Any:
-    try:
-        return importlib.import_module("pydicom")
-    except ImportError:
-        raise MedTasksError(f"{path} needs pydicom; install it with `pip install 'medtasks[dicom]'`") from None
+    with reading_dicom(str(path)) as pydicom:
+        dataset = pydicom.dcmread(path)
+        # Some files say 12 bits and use more.
+        dataset.BitsStored = min(_ALLOCATED_BITS, dataset.BitsAllocated)
+        values = dataset.pixel_array
+        return values.max() - values if dataset.PhotometricInterpretation == "MONOCHROME1" else values

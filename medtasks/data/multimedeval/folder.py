@@ -6,6 +6,8 @@ A folder holds ``dataset.json`` and the images it names (``multimedeval/dynamic_
         {"question": "Where is the lesion?", "answer": "left lung", "images": ["scan.png"]}]}
 
 ``taskType`` is ``VQA``, or ``QA`` with the texts of the ``options`` in every sample. ``images`` may be left out.
+Models see images by the rule ``linear`` of :mod:`medtasks.data.decoding`. ``"image_range": [LOW, HIGH]`` beside
+``taskType`` says which values are black and white in those with more than 8 bits; without it their files have to.
 """
 
 from collections.abc import Iterator
@@ -13,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from medtasks.data.decoding import UnreadableImage
+from medtasks.data.decoding import LINEAR, Decoding, UnreadableImage
 from medtasks.data.image_store import ImageStore, StoredImage
 from medtasks.data.multimedeval.choice_documents import choice_document
 from medtasks.data.multimedeval.source_files import SourceFile
@@ -22,7 +24,7 @@ from medtasks.data.multimedeval.tables import RecordTable, read_json
 from medtasks.data.multimedeval.visual_questions import open_question_row, shared_image_id
 from medtasks.data.preparation import Recipe, Row
 from medtasks.data.schema import CHOICE, OPEN_QUESTION
-from medtasks.errors import SourceError
+from medtasks.errors import MedTasksError, SourceError
 
 FILE_NAME = "dataset.json"
 QA, VQA = "QA", "VQA"
@@ -38,17 +40,24 @@ class OwnQuestions:
         kind: ``"QA"`` or ``"VQA"``.
         modality: As its owner calls it.
         samples: The questions.
+        decoding: What models see of the images.
     """
 
     folder: Path
     kind: str
     modality: str
     samples: RecordTable
+    decoding: Decoding
 
     @property
     def recipe(self) -> Recipe:
         """How the questions are prepared."""
-        return Recipe(CHOICE if self.kind == QA else OPEN_QUESTION, self._test, f"a folder with {FILE_NAME}")
+        return Recipe(
+            CHOICE if self.kind == QA else OPEN_QUESTION,
+            self._test,
+            f"a folder with {FILE_NAME}",
+            decoding=self.decoding,
+        )
 
     def _test(self, _source: Path, images: ImageStore) -> Iterator[Row]:
         for row in self.samples.rows():
@@ -82,7 +91,11 @@ def read_folder(folder: Path) -> OwnQuestions:
         raise whole.error("samples is not a list of questions")
     columns = ("question", "answer", *(["options"] if kind == QA else []))
     samples = ((f"{FILE_NAME} sample {number}", sample) for number, sample in enumerate(content["samples"], 1))
-    return OwnQuestions(folder, kind, whole.text("modality"), RecordTable(samples, columns))
+    try:
+        decoding = Decoding.of_settings({"image_range": content.get("image_range")}) or LINEAR
+    except MedTasksError as error:
+        raise whole.error(str(error)) from error
+    return OwnQuestions(folder, kind, whole.text("modality"), RecordTable(samples, columns), decoding)
 
 
 def _stored(row: SourceRow, folder: Path, images: ImageStore) -> tuple[list[StoredImage], str]:
@@ -94,8 +107,8 @@ def _stored(row: SourceRow, folder: Path, images: ImageStore) -> tuple[list[Stor
             stored.append(images.add_file(folder / name))
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
             return [], f"its image {name} is missing"
-        except UnreadableImage:
-            return [], f"its image {name} cannot be read"
+        except UnreadableImage as error:
+            return [], f"its image {name} cannot be read: {error}"
     return stored, ""
 
 

@@ -19,7 +19,7 @@ from PIL import Image
 from medtasks.data.decoding import UnreadableImage, strict_decoding
 from medtasks.data.image_store import ImageStore, StoredImage
 from medtasks.data.multimedeval.csv_table import CsvTable
-from medtasks.data.multimedeval.dicom import read_dicom
+from medtasks.data.multimedeval.dicom import STRETCHED, read_dicom
 from medtasks.data.multimedeval.image_rows import image_row
 from medtasks.data.multimedeval.physionet import physionet_file
 from medtasks.data.multimedeval.source_files import SourceFile
@@ -80,7 +80,7 @@ def _add(folder: Path, images: ImageStore, name: str) -> StoredImage:
     for ending in _DICOM:
         path = folder / f"{name}{ending}"
         if path.is_file():
-            return images.add_pixels(read_dicom(path))
+            return images.add_pixels(read_dicom(path), STRETCHED)
     for ending in _COPIES:
         path = folder / f"{name}{ending}"
         if path.is_file():
@@ -95,7 +95,7 @@ def _require_8_bits(path: Path) -> None:
         with strict_decoding(), Image.open(path) as image:
             mode = image.mode
     except OSError as error:
-        raise UnreadableImage(str(error)) from error
+        raise UnreadableImage("it is no image that can be read") from error
     if mode not in ("L", "RGB"):
         raise UnreadableImage(f"a copy must have 8 bits per pixel, grey or RGB, and this one is of mode {mode}")
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from medtasks.data.decoding import Decoding
 from medtasks.report.contents import Item, ReadAnswer, RunReport, Score, TaskReport
 from medtasks.report.page.pictures import Thumbnails
 from medtasks.report.page.rows import anchor
@@ -35,6 +36,11 @@ def shown_pictures(report: RunReport) -> list[Path]:
     tasks = [task for task in report.tasks if not task.withheld]
     files = (task.pictures.get(key) for task in tasks for item in task.items for key in item.images)
     return list(dict.fromkeys(file for file in files if file is not None))
+
+
+def picture_decodings(report: RunReport) -> dict[Path, Decoding]:
+    """Return how pictures are decoded whose task says so itself."""
+    return {file: task.decoding for task in report.tasks if task.decoding for file in task.pictures.values()}
 
 
 def pictures_without_file(report: RunReport) -> int:

@@ -8,7 +8,14 @@ from typing import Any
 from medtasks import __version__
 from medtasks.report.contents import RunReport
 from medtasks.report.page import rows, words
-from medtasks.report.page.items import audit_data, json_in_html, picture_uris, pictures_without_file, shown_pictures
+from medtasks.report.page.items import (
+    audit_data,
+    json_in_html,
+    picture_decodings,
+    picture_uris,
+    pictures_without_file,
+    shown_pictures,
+)
 from medtasks.report.page.pictures import thumbnails
 from medtasks.report.self_contained import content_policy, own_text, page_environment, write_whole
 
@@ -49,7 +56,7 @@ def _rendered(report: RunReport, figures: Mapping[str, str]) -> str:
 
     environment = page_environment()
     environment.filters.update({name.__name__: name for name in _FILTERS})
-    pictures = thumbnails(shown_pictures(report))
+    pictures = thumbnails(shown_pictures(report), decodings=picture_decodings(report))
     script = own_text("page.js")
     values: dict[str, Any] = {
         "report": report,

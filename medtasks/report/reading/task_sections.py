@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from medtasks.data.decoding import Decoding
+from medtasks.data.manifest import described_images
 from medtasks.data.own_datasets import access_of
 from medtasks.data.privacy import LOG_TEXT_VARIABLE, is_private
 from medtasks.errors import MedTasksError, UnknownName
@@ -111,6 +113,7 @@ def _foreign(recorded: RecordedTask) -> Section:
         fingerprint=str(recorded.data.get("fingerprint") or ""),
         sample_data=recorded.data.get("sample") is True,
         complete_data=recorded.data.get("complete") is not False,
+        image_conversions=described_images(recorded.data),
         withheld=bool(dataset) and is_private(dataset),
         documents=recorded.documents,
         answered=recorded.asked,
@@ -147,7 +150,8 @@ def _report(reading: TaskReading, rules: tuple[RuleReport, ...]) -> TaskReport:
     audited = _audited(reading)
     answered = recorded.asked or len(reading.samples.answered)
     documents = recorded.documents or len(reading.documents)
-    metadata = task_config(task.name)["metadata"]
+    config = task_config(task.name)
+    metadata = config["metadata"]
     baselines, calibration, lacking = _beside(reading)
     return TaskReport(
         name=task.name,
@@ -158,6 +162,8 @@ def _report(reading: TaskReading, rules: tuple[RuleReport, ...]) -> TaskReport:
         fingerprint=str(data.get("fingerprint") or ""),
         sample_data=data.get("sample") is True,
         complete_data=data.get("complete") is not False,
+        image_conversions=described_images(data),
+        decoding=_decoding(config),
         withheld=reading.withheld,
         documents=documents,
         answered=answered,
@@ -169,6 +175,15 @@ def _report(reading: TaskReading, rules: tuple[RuleReport, ...]) -> TaskReport:
         pictures=picture_files(audited),
         missing=(*_not_asked(answered, documents), *_not_recorded(reading, rules), *reading.missing, *lacking),
     )
+
+
+def _decoding(config: Mapping[str, Any]) -> Decoding | None:
+    """Return how a task's own settings say that images are decoded; None where they leave it to the dataset."""
+    settings = config.get("lmms_eval_specific_kwargs") or {}
+    try:
+        return Decoding.of_settings(settings.get("default", settings))
+    except MedTasksError:  # of which the run died
+        return None
 
 
 def _data(reading: TaskReading) -> Mapping[str, Any]:

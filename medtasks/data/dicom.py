@@ -1,0 +1,128 @@
+"""DICOM files as a reader of the image sees them: through the window that the file asks for.
+
+Stored values become the modality's (Hounsfield units for CT), then grey values by the file's VOI lookup table or,
+without one, by its first window (DICOM PS3.3 C.11.2); ``MONOCHROME1`` is inverted. A file with neither is scaled from
+the range of its ``BitsStored``. Colours come as they are.
+
+Uncompressed and RLE-compressed files need only ``pydicom``; JPEG 2000 needs ``pylibjpeg-openjpeg`` too. The extra
+``dicom`` installs both.
+"""
+
+import contextlib
+import importlib
+import struct
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from medtasks.data.deep_images import from_unit, refuse_if_dark, to_unit
+from medtasks.data.strict_pillow import Range, Source, UnreadableImage
+from medtasks.errors import MedTasksError
+
+_BROKEN = (AttributeError, EOFError, IndexError, KeyError, NotImplementedError, RuntimeError, TypeError, ValueError)
+
+
+@contextlib.contextmanager
+def reading_dicom(name: str) -> Iterator[Any]:
+    """Yield ``pydicom``, whose errors become :class:`UnreadableImage` within the block, and its warnings nothing.
+
+    Args:
+        name: What to call the file.
+
+    Raises:
+        UnreadableImage: The file is no DICOM file, is truncated, or is compressed in a way that no installed package
+            decodes.
+        MedTasksError: ``pydicom`` is not installed.
+    """
+    try:
+        pydicom = importlib.import_module("pydicom")
+    except ImportError:
+        raise MedTasksError(f"{name} needs pydicom; install it with `pip install 'medtasks[dicom]'`") from None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about header fields that do not matter here
+            yield pydicom
+    except pydicom.errors.InvalidDicomError as error:
+        raise UnreadableImage("it is no DICOM file") from error
+    except (*_BROKEN, struct.error) as error:
+        raise UnreadableImage(_cause(error)) from error
+
+
+def windowed(source: Source, given: Range | None) -> tuple[Image.Image, list[str]]:
+    """Read the image of a DICOM file.
+
+    Args:
+        source: The file, or a stream at its beginning.
+        given: Values of the modality that are black and white, in place of the file's own window.
+
+    Returns:
+        A grey or RGB image, and what was done.
+
+    Raises:
+        UnclearRange: It has no window, and its values use little of the range of their bits.
+        UnreadableImage: See :func:`reading_dicom`; also where it holds several frames, or ``pydicom`` is missing.
+    """
+    try:
+        with reading_dicom("a DICOM file") as pydicom:
+            dataset = pydicom.dcmread(source)
+            stored = dataset.pixel_array
+            kind = str(dataset.PhotometricInterpretation)
+            if int(dataset.get("NumberOfFrames") or 1) > 1:
+                raise UnreadableImage(f"it holds {dataset.NumberOfFrames} frames; save the one to show by itself")
+            if kind == "PALETTE COLOR":
+                stored = pydicom.pixels.apply_color_lut(stored, dataset)
+            if stored.ndim == 3:
+                return from_unit(stored / np.iinfo(stored.dtype).max), ["DICOM colours"]
+            share, done = _grey(pydicom.pixels, dataset, stored, given)
+    except MedTasksError as missing:
+        raise UnreadableImage(str(missing)) from missing
+    if kind == "MONOCHROME1":
+        return from_unit(1 - share), [done, "MONOCHROME1 inverted"]
+    return from_unit(share), [done]
+
+
+def _grey(pixels: Any, dataset: Any, stored: Any, given: Range | None) -> tuple[Any, str]:
+    """Return grey values from 0 to 1 before any inversion, and where their range comes from."""
+    values = pixels.apply_modality_lut(stored, dataset).astype(np.float64)
+    if given is not None:
+        return to_unit(values, *given), f"DICOM scaled from {given[0]:g}..{given[1]:g}, as given"
+    if dataset.get("VOILUTSequence"):
+        bits = int(dataset.VOILUTSequence[0].LUTDescriptor[2])
+        looked_up = pixels.apply_voi(np.rint(values).astype(np.int32), dataset)
+        return to_unit(looked_up, 0, 2**bits - 1), "DICOM VOI table applied"
+    if all(dataset.get(name) not in (None, "") for name in ("WindowCenter", "WindowWidth")):
+        return _in_window(values, dataset), "DICOM window applied"
+    bits, signed = int(dataset.BitsStored), int(dataset.PixelRepresentation)
+    ends = np.array([-(2 ** (bits - 1)), 2 ** (bits - 1) - 1] if signed else [0, 2**bits - 1])
+    if dataset.get("ModalityLUTSequence"):
+        ends = np.array([0, 2 ** int(dataset.ModalityLUTSequence[0].LUTDescriptor[2]) - 1])
+    else:
+        ends = np.sort(ends * float(dataset.get("RescaleSlope", 1)) + float(dataset.get("RescaleIntercept", 0)))
+    done = f"DICOM without a window scaled from the {bits} bits stored"
+    refuse_if_dark(values, *ends, done)
+    return to_unit(values, *ends), done
+
+
+def _in_window(values: Any, dataset: Any) -> Any:
+    """Return values through the first window: PS3.3 C.11.2.1.2.1, C.11.2.1.3.1 and C.11.2.1.3.2."""
+    center, width = (float(np.atleast_1d(dataset[name].value)[0]) for name in ("WindowCenter", "WindowWidth"))
+    form = str(dataset.get("VOILUTFunction") or "LINEAR").upper()
+    if form == "SIGMOID" and width > 0:
+        return 1 / (1 + np.exp(-4 * (values - center) / width))
+    if form == "LINEAR":
+        center, width = center - 0.5, width - 1
+    if form not in ("LINEAR", "LINEAR_EXACT") or width < 0:
+        raise UnreadableImage(f"its window ({form}, width {dataset.WindowWidth}) is none that DICOM knows")
+    # A width of 1 is a threshold.
+    return to_unit(values, center - width / 2, center + width / 2) if width else (values > center).astype(np.float64)
+
+
+def _cause(error: Exception) -> str:
+    if isinstance(error, AttributeError | KeyError | EOFError | struct.error):
+        return "it is truncated or holds no image"
+    first = str(error).strip().split("\n")[0].rstrip(":") or type(error).__name__
+    more = "; `pip install 'medtasks[dicom]' python-gdcm` installs decoders" if "missing dependencies" in first else ""
+    return first + more
