@@ -17,10 +17,10 @@ PUBLIC = "multimedeval_vqa_rad"
 
 @pytest.fixture
 def found(monkeypatch):
-    """Return the sentences about tasks and arguments, by severity; the samples file is asked for."""
+    """Return the sentences about tasks and arguments, by severity; a model is named, and the samples file asked for."""
 
     def run(tasks, *arguments, samples=True):
-        notices = check(tasks.split(","), [*arguments, *(["--log_samples"] if samples else [])])
+        notices = check(tasks.split(","), ["--model", "dummy", *arguments, *(["--log_samples"] if samples else [])])
         return tuple(
             [notice.sentence for notice in notices if notice.kind is kind] for kind in (Severity.REFUSE, Severity.WARN)
         )
@@ -54,7 +54,7 @@ def included(tmp_path):
 
 def test_nothing_to_say(sample, found):
     assert found("mediconfusion") == ([], [])
-    assert found("mediconfusion,general", "--limit", "4", "--batch_size=4", "--seed", "1") == ([], [])
+    assert found("mediconfusion,mmbench_en_dev", "--limit", "4", "--batch_size=4", "--seed", "1") == ([], [])
     assert found("mediconfusion", "--limit", "-1") == ([], [])
 
 
@@ -195,14 +195,17 @@ def test_our_own_tasks_all_say_where_replies_end(found):
 
 def test_examples_that_have_no_effect(one):
     severity, sentence = one(PUBLIC, "--num_fewshot", "2")
-    assert severity == "warn"
+    assert severity == "refuse"
     assert f"no effect on {PUBLIC}" in sentence
     assert f"choose {PUBLIC}_5shot instead" in sentence
     assert "leave it out" in one(f"{PUBLIC}_5shot", "--num_fewshot=2")[1]
 
 
 def test_examples_that_make_a_task_fail(sample, one, found, included):
-    assert "makes mediconfusion fail" in one("mediconfusion", "--num_fewshot", "2")[1]
+    severity, sentence = one("mediconfusion", "--num_fewshot", "2")
+    assert severity == "refuse"
+    assert "makes mediconfusion fail" in sentence
+    assert "makes mmbench_en_dev fail" in one("mmbench_en_dev", "--num_fewshot", "2")[1]
     until = "generation_kwargs: {until: []}\n"
     folder = included(mine=f"task: mine\n{until}", ready=f"task: ready\nfewshot_config: {{sampler: first_n}}\n{until}")
     assert "makes mine fail" in one("mine", "--num_fewshot", "2", *folder)[1]
@@ -218,8 +221,8 @@ def test_a_system_instruction(sample, one, found, included):
     assert "qwen2_5_vl" in chat
     assert "front" in one("mediconfusion", *instruction, "--model", "qwen2_5_vl", "--force_simple")[1]
     folder = included(mine="task: mine\ndescription: x\ngeneration_kwargs: {until: []}\n")
-    assert "makes mine fail" in one("mine", *instruction, *folder, "--model", "no_such_model")[1]
-    assert found("mmbench_en_dev", *instruction, "--model", "no_such_model") == ([], [])
+    assert "makes mine fail" in one("mine", *instruction, *folder)[1]
+    assert found("mmbench_en_dev", *instruction) == ([], [])
 
 
 LEAKS = [
@@ -302,10 +305,10 @@ def test_a_config_file_counts_as_arguments(sample, found, tmp_path):
     (tmp_path / "run.yaml").write_text("limit: 0.5\nlog_samples: true\nnum_fewshot: 1\n")
     arguments = ["--config", str(tmp_path / "run.yaml")]
     refused, warned = found("mediconfusion,mediconfusion_gd", *arguments, samples=False)
-    assert len(refused) == 1
+    assert len(refused) == 2
     assert "--limit 0.5 is a share" in refused[0]
-    assert len(warned) == 1
-    assert "--num_fewshot" in warned[0]
+    assert "--num_fewshot" in refused[1]
+    assert warned == []
     assert found("mediconfusion", *arguments, "--limit", "4", "--num_fewshot", "0", samples=False) == ([], [])
 
 
@@ -320,8 +323,8 @@ def test_a_config_file_that_asks_too_much(found, tmp_path):
 def test_every_sentence_is_one_line_that_says_what_to_do(sample, found):
     arguments = "-w -c x --num_fewshot 2 --system_instruction x --cache_requests true --limit 3 --offset 1 odd"
     refused, warned = found(f"mediconfusion,{PRIVATE}", *arguments.split(), samples=False)
-    assert len(refused) == 3
-    assert len(warned) >= 7
+    assert len(refused) == 5
+    assert len(warned) >= 5
     for sentence in [*refused, *warned]:
         assert "\n" not in sentence
         assert "{" not in sentence
