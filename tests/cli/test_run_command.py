@@ -11,8 +11,10 @@ import time
 
 import pytest
 
+from medtasks.data.home import own_tasks_folder
 from medtasks.runs.manifest import read_manifests
 
+MODEL = ["--model", "dummy"]
 MODULE = [sys.executable, "-m", "medtasks.cli.main"]
 # Tasks do what their names say; every process leaves its number.
 HARNESS = """
@@ -40,10 +42,18 @@ HARNESS = """
 """
 
 
+@pytest.fixture(autouse=True)
+def _tasks():
+    """Names have to be those of tasks."""
+    own_tasks_folder().mkdir()
+    for name in ("one", "two", "three", "fails", "killed", "hangs", "last"):
+        (own_tasks_folder() / f"{name}.yaml").write_text(f"task: {name}\ngeneration_kwargs: {{until: []}}\n")
+
+
 @pytest.fixture
 def launcher(tmp_path):
     (tmp_path / "harness.py").write_text(textwrap.dedent(HARNESS))
-    return f"--launcher={shlex.join([sys.executable, str(tmp_path / 'harness.py')])}"
+    return [f"--launcher={shlex.join([sys.executable, str(tmp_path / 'harness.py')])}", *MODEL]
 
 
 @pytest.fixture
@@ -53,7 +63,7 @@ def begin(tmp_path, launcher):
 
     def start(tasks):
         out = (tmp_path / "printed").open("w")
-        arguments = ["run", "--tasks", tasks, "--output_path", str(tmp_path / "out"), launcher]
+        arguments = ["run", "--tasks", tasks, "--output_path", str(tmp_path / "out"), *launcher]
         started.append(
             subprocess.Popen([*MODULE, *arguments], stdout=out, stderr=subprocess.STDOUT, start_new_session=True)
         )
@@ -79,7 +89,7 @@ def outcomes(manifest):
 
 def test_a_run_without_trouble(medtasks, tmp_path, launcher):
     ran = medtasks(
-        *("run", "--tasks", "one,two", "--output_path", tmp_path / "my out", launcher),
+        *("run", "--tasks", "one,two", "--output_path", tmp_path / "my out", *launcher),
         *("--log_samples", "--model", "openai", "--model_args", "model=gpt-4o,api_key=planted-secret", "--seed", "5"),
     )
     (manifest,) = read_manifests(tmp_path / "my out")
@@ -104,7 +114,7 @@ def test_the_manifest_is_there_before_the_harness_starts(medtasks, tmp_path):
     """What launches it copies the folder first."""
     copy = f"import shutil; shutil.copytree({str(tmp_path / 'out')!r}, {str(tmp_path / 'before')!r})"
     launcher = shlex.join([sys.executable, "-c", copy])
-    medtasks("run", "--tasks", "one", "--output_path", tmp_path / "out", f"--launcher={launcher}")
+    medtasks("run", "--tasks", "one", "--output_path", tmp_path / "out", f"--launcher={launcher}", *MODEL)
     written = json.loads(next((tmp_path / "before").glob("*_run.json")).read_text())
     assert written["state"] == "running"
     assert written["tasks"]["one"]["outcome"] == "not run"
@@ -113,7 +123,7 @@ def test_the_manifest_is_there_before_the_harness_starts(medtasks, tmp_path):
 
 def test_failed_killed_and_left_out_tasks_cost_themselves_alone(medtasks, tmp_path, launcher):
     tasks = "one,fails,killed,mediconfusion,last"
-    ran = medtasks("run", "--tasks", tasks, "--output_path", tmp_path / "out", launcher)
+    ran = medtasks("run", "--tasks", tasks, "--output_path", tmp_path / "out", *launcher)
     (manifest,) = read_manifests(tmp_path / "out")
     assert ran.code == 1
     assert "3 of 5 tasks without results; the others are complete" in ran.err
@@ -141,8 +151,8 @@ def test_failed_killed_and_left_out_tasks_cost_themselves_alone(medtasks, tmp_pa
 
 
 def test_earlier_results_are_not_this_runs(medtasks, tmp_path, launcher):
-    medtasks("run", "--tasks", "one", "--output_path", tmp_path / "out", launcher)
-    ran = medtasks("run", "--tasks", "one,fails", "--output_path", tmp_path / "out", launcher)
+    medtasks("run", "--tasks", "one", "--output_path", tmp_path / "out", *launcher)
+    ran = medtasks("run", "--tasks", "one,fails", "--output_path", tmp_path / "out", *launcher)
     first, second = read_manifests(tmp_path / "out")
     assert ran.code == 1
     assert (first.tasks["one"].results, second.tasks["one"].results) == ("model/0_results.json", "model/1_results.json")
@@ -150,7 +160,7 @@ def test_earlier_results_are_not_this_runs(medtasks, tmp_path, launcher):
 
 
 def test_no_task_that_can_run(fails, tmp_path, launcher):
-    arguments = ["run", "--tasks", "mediconfusion", "--output_path", tmp_path / "out", launcher]
+    arguments = ["run", "--tasks", "mediconfusion", "--output_path", tmp_path / "out", *launcher]
     fails(arguments, "none of the tasks in 'mediconfusion' can run")
     (manifest,) = read_manifests(tmp_path / "out")
     assert (manifest.standing, outcomes(manifest)) == ("finished with failures", {"mediconfusion": "left out"})
@@ -163,14 +173,14 @@ def test_nothing_named(fails, tmp_path):
 
 
 def test_what_is_refused_does_not_start(fails, tmp_path, launcher):
-    arguments = ["run", "--tasks", "one,two", "--output_path", tmp_path / "out", launcher]
+    arguments = ["run", "--tasks", "one,two", "--output_path", tmp_path / "out", *launcher]
     fails([*arguments, "--limit", "0.5"], "--limit 0.5 is a share", "all 2 tasks")
     assert not (tmp_path / "out").exists()
     assert not (tmp_path / "harness.pid").exists()
 
 
 def test_warnings_are_printed_and_recorded(medtasks, tmp_path, launcher):
-    ran = medtasks("run", "--tasks", "one", "--output_path", tmp_path / "out", launcher, "--limit=3.5")
+    ran = medtasks("run", "--tasks", "one", "--output_path", tmp_path / "out", *launcher, "--limit=3.5")
     (manifest,) = read_manifests(tmp_path / "out")
     sentences = [notice.sentence for notice in manifest.notices]
     assert any("--limit 3.5 means 3 rows" in sentence for sentence in sentences)
@@ -180,12 +190,14 @@ def test_warnings_are_printed_and_recorded(medtasks, tmp_path, launcher):
 
 def test_a_folder_that_is_a_file(fails, tmp_path, launcher):
     (tmp_path / "out").write_text("")
-    fails(["run", "--tasks", "one", "--output_path", tmp_path / "out", launcher], str(tmp_path / "out"))
+    fails(["run", "--tasks", "one", "--output_path", tmp_path / "out", *launcher], str(tmp_path / "out"))
     assert not (tmp_path / "harness.pid").exists()
 
 
 def test_a_launcher_with_an_open_quotation_mark(fails, tmp_path):
-    fails(["run", "--tasks", "one", "--output_path", tmp_path / "out", "--launcher=env 'x"], "--launcher env 'x")
+    fails(
+        ["run", "--tasks", "one", "--output_path", tmp_path / "out", "--launcher=env 'x", *MODEL], "--launcher env 'x"
+    )
     assert not (tmp_path / "out").exists()
 
 
@@ -197,7 +209,7 @@ def test_a_config_file_is_recorded_and_passed_on(medtasks, tmp_path, launcher):
         "one",
         "--output_path",
         tmp_path / "out",
-        launcher,
+        launcher[0],
         "--config",
         tmp_path / "run.yaml",
     ]
@@ -211,7 +223,7 @@ def test_a_config_file_is_recorded_and_passed_on(medtasks, tmp_path, launcher):
 
 
 def test_a_launcher_that_cannot_start(fails, tmp_path):
-    fails(["run", "--tasks", "one", "--output_path", tmp_path / "out", "--launcher=nothing-here"], "--launcher")
+    fails(["run", "--tasks", "one", "--output_path", tmp_path / "out", "--launcher=nothing-here", *MODEL], "--launcher")
     (manifest,) = read_manifests(tmp_path / "out")
     assert manifest.standing == "interrupted"
     assert "cannot start 'nothing-here'" in manifest.why
