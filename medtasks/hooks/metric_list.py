@@ -13,6 +13,8 @@ from medtasks.answers.answer import Reason
 Records = Sequence[dict[str, Any]]
 Aggregation = Callable[[Records], float]
 
+_UNASKED = frozenset({Reason.EMPTY, Reason.TRUNCATED})  # replies that say nothing, also those cut before they did
+
 
 def metric_entry(aggregation: Aggregation, *, higher_is_better: bool, failed_too: bool = False) -> dict[str, Any]:
     """Return one entry; the metric has the function's name.
@@ -61,7 +63,7 @@ def judged(items: Records) -> Records:
 
     Replies that need no judge, such as empty ones, must not stand for all the others.
     """
-    asked = [item for item in items if item.get("asked", item["reason"] != Reason.EMPTY)]
+    asked = [item for item in items if item.get("asked", item["reason"] not in _UNASKED)]
     if asked and all(map(is_unjudged, asked)):
         return []
     return [item for item in items if not is_unjudged(item)]

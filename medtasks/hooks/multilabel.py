@@ -2,8 +2,9 @@
 
 The harness asks for each metric on its own, with the same records; all of them are computed at the first one.
 
-A reply that its labeler could not read (``judge_failed``) says nothing about the model: metrics leave it out and are
-NaN where none is left, and ``judge_failed_rate`` stands beside them. Any other invalid reply is wrong.
+A reply that its labeler could not read (``judge_failed``) says nothing about the model: metrics leave it out, and
+``judge_failed_rate`` stands beside them. Any other invalid reply is wrong. Where the labeler read none, metrics are NaN:
+empty replies, which need no labeler, would stand for all.
 """
 
 import math
@@ -75,7 +76,7 @@ def _scores(replies: frozenset[tuple[Reply, int]]) -> Mapping[str, float]:
     rows = [reply for reply, number in sorted(replies, key=repr) for _ in range(number)]
     failed = _rate("judge_failed_rate", [row[3] for row in rows], [row[0] for row in rows])
     read = [row for row in rows if not row[3]]
-    if not read:
+    if len(read) < len(rows) and all(value is None for _, _, value, _ in read):
         return failed
     units = [unit for unit, *_ in read]
     gold = [list(key) for _, key, *_ in read]

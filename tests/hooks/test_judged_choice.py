@@ -120,7 +120,7 @@ def test_recorded_replies_are_judged_under_both_rules():
     replies = ["a growth", "The answer is a hole or a growth", "B", "fog"]
     recorded = {str(n): RecordedReply(text) for n, text in enumerate(replies)}
     scores = score_metrics(task_file(TASK), documents, recorded)
-    assert list(scores) == ["reference", "reference_2026"]
+    assert list(scores) == ["reference", "reference_2026", "fenced"]
     assert scores["reference"].values["accuracy"] == 1 / 2
     assert scores["reference_2026"].values["accuracy"] == 2 / 3
     assert scores["reference"].reasons == {"ok": 2, "judge_failed": 2}

@@ -14,11 +14,10 @@ from loguru import logger
 from sklearn.metrics import f1_score
 
 from medtasks.answers.answer import Reason
-from medtasks.answers.failure import failed_reply
+from medtasks.answers.failure import cut_reply, failed_reply
 from medtasks.errors import UnknownName
 from medtasks.hooks import multilabel
 from medtasks.hooks.filters import ReadWith
-from medtasks.hooks.metric_list import COUNTS
 from medtasks.hooks.reading import tagged
 from medtasks.metric_scoring import score_metrics
 from medtasks.metrics.classification import MULTILABEL_METRICS, count_labels, multilabel_metrics, values_with_errors
@@ -28,6 +27,7 @@ from medtasks.task_files import DottedName, TaskFile
 HEAD, ROBUST, LABELED = "multimedeval_labels_head", "robust_labels", "chexbert_labels"
 OPTIONS = ["Atelectasis", "Cardiomegaly", "Consolidation", "Edema", "Pleural Effusion"]
 NAMES = [metric["metric"] for metric in multilabel.METRIC_LIST]
+COUNTS = ["scored_samples", "failed_samples", "unjudged_samples"]
 SCORES = [name for name in NAMES if name not in COUNTS]
 
 
@@ -75,7 +75,7 @@ def values(items):
 
 
 def test_names():
-    assert NAMES[len(SCORES) :] == ["scored_samples", "failed_samples", "unjudged_samples"]
+    assert NAMES[len(SCORES) :] == COUNTS
     own = [name for name in SCORES if not name.endswith("_stderr")]
     assert own == [*MULTILABEL_METRICS, "invalid_rate", "judge_failed_rate"]
     assert not [(a, b) for a, b in itertools.permutations([*own, *COUNTS], 2) if a in b]
@@ -122,7 +122,7 @@ def test_values_are_those_of_the_metrics():
     assert found["invalid_rate"] == predicted.count(None) / len(items) > 0
     assert (found["judge_failed_rate"], found["judge_failed_rate_stderr"]) == (0.0, 0.0)
     assert all(type(found[name]) is float for name in SCORES)
-    assert [found[name] for name in NAMES[len(SCORES) :]] == [len(items), 0, 0]
+    assert [found[name] for name in COUNTS] == [len(items), 0, 0]
 
 
 def test_values_of_valid_replies_are_scikit_learns():
@@ -197,6 +197,18 @@ def test_without_a_labeler_its_filter_is_nan_and_the_other_works():
     assert found["judge_failed_rate"] == 1
     assert values(robust)["macro_accuracy"] == 1
     assert values(robust)["judge_failed_rate"] == 0
+
+
+@pytest.mark.parametrize("silent", ["", " \n", cut_reply("")])
+def test_empty_replies_do_not_stand_for_replies_that_no_labeler_read(silent):
+    unread, empty = record("There is edema.", rule=LABELED), record(silent, number=2, rule=LABELED)
+    assert (unread["reason"], empty["reason"]) == ("judge_failed", "truncated" if silent == cut_reply("") else "empty")
+    found = values([unread, empty])
+    assert {name for name in SCORES if not math.isnan(found[name])} == {"judge_failed_rate", "judge_failed_rate_stderr"}
+    assert (found["judge_failed_rate"], found["unjudged_samples"]) == (0.5, 1)
+    assert values([empty])["invalid_rate"] == 1
+    read = entry([0, 0, 0, 1, 0], [0, 0, 0, 1, 0], 3)
+    assert values([unread, empty, read])["invalid_rate"] == 0.5
 
 
 def test_replies_without_labels_are_left_out_and_counted():
