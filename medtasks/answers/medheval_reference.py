@@ -96,7 +96,7 @@ def read(reply: str | None, question: ClosedQuestion) -> ClosedReading:
         question: Its ``choices`` and ``gold`` are looked at, and whether it is a yes/no question.
 
     Returns:
-        The reading; a sample that the adapter could not run is wrong, because it has no reply to read.
+        The reading; a sample that the adapter could not run is ``adapter_failed``, because it has no reply to read.
 
     Example:
         >>> asked = ClosedQuestion("Is there a mass?", True, "", ("Yes", "No"), "A", "Yes")

@@ -1,9 +1,9 @@
 """MedHEval's open knowledge questions: what two judges say of the answers, and how close their words come to the key.
 
 ``knowledge_rate`` is the paper's K, the share of answers that its judge does not call right; ``hallucination_score`` is
-the repository's, from 0 to 5. For both lower is better. An empty answer, and one that the adapter could not give, is
-not right and gets 5 without asking; ``invalid_rate`` says how many there are. A judge that fails says nothing about the
-model: its metric leaves the answer out, is NaN where none is left, and ``judge_failed_rate`` stands beside it.
+the repository's, from 0 to 5. For both lower is better. An empty answer is not right and gets 5 without asking;
+``invalid_rate`` says how many there are. A judge that fails says nothing about the model: its metric leaves the answer
+out, is NaN where none is left, and ``judge_failed_rate`` stands beside it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
