@@ -26,7 +26,7 @@ ReportRule = Callable[[str | None], ReportText]
 def read(reply: str | None) -> ReportText:
     """Return the reply as a report.
 
-    An empty reply and one of white space are scored as the empty text. MultiMedEval at d9ac283 crashes on it; its v0.1.0
+    An empty reply and one of white space are scored as the empty text. MultiMedEval at d9ac283 crashes on it; v0.1.0
     scored the words "Invalid Response" instead, which share words with no report but are a text to BERTScore and
     CheXbert. A sample that the model adapter could not run has no text to score. Half of a surrogate pair, which no
     tokenizer takes, becomes the replacement character.

@@ -3,7 +3,7 @@
 The harness asks for each metric on its own, with the same records; all of them are computed at the first one.
 
 A reply that its labeler could not read (``judge_failed``) says nothing about the model: metrics leave it out, and
-``judge_failed_rate`` stands beside them. Any other invalid reply is wrong. Where the labeler read none, metrics are NaN:
+``judge_failed_rate`` stands beside them. Any other invalid reply is wrong. Where the labeler read none, they are NaN:
 empty replies, which need no labeler, would stand for all.
 """
 
