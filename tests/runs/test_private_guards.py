@@ -50,11 +50,25 @@ def test_a_server_elsewhere():
         ["--model", "openai", "--model_args", f"base_url ={LOCAL}"],
         ["--model", "claude"],
         ["--model", "gemini_api"],
-        ["--model", "somebodys", "--model_args", f"server_url={AWAY}"],
     ],
 )
 def test_other_ways_out(arguments):
     assert len(refused(PRIVATE, *arguments)) == 1
+
+
+def test_a_model_of_another_plug_in(monkeypatch):
+    from lmms_eval.models import MODEL_REGISTRY_V2, ModelManifest
+
+    for table in ("_manifests", "_alias_to_model_id"):
+        monkeypatch.setattr(MODEL_REGISTRY_V2, table, dict(getattr(MODEL_REGISTRY_V2, table)))
+    theirs = ModelManifest(model_id="somebodys", simple_class_path="somebody.Model", aliases=("somebodys_too",))
+    MODEL_REGISTRY_V2.register_manifest(theirs)
+    renamed = ModelManifest(model_id="renamed", chat_class_path="lmms_eval.models.chat.async_openai.AsyncOpenAIChat")
+    MODEL_REGISTRY_V2.register_manifest(renamed)
+    for model in ("somebodys", "somebodys_too"):
+        assert len(refused(PRIVATE, "--model", model, "--model_args", f"server_url={AWAY}")) == 1
+        assert refused(PRIVATE, "--model", model, "--model_args", f"server_url={LOCAL},model_base=org/model") == []
+    assert "api.openai.com" in refused(PRIVATE, "--model", "renamed")[0]
 
 
 def test_the_environment_of_this_command_and_of_a_file(monkeypatch, tmp_path):
