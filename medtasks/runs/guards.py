@@ -40,13 +40,10 @@ def check(tasks: Sequence[str], arguments: Sequence[str]) -> list[Notice]:
 
 
 def _notices(run: GuardedRun) -> Iterator[Notice]:
-    unknown = [*unknown_tasks(run), *unknown_model(run)]
-    if unknown:  # nothing else about a run of something else is worth reading
-        yield from unknown
-        return
     rules = (_config_file, _limit, _offset, leaking_options, remote_model, _trackers, _unknown, _cuts, _until)
     others = (_few_shot, batch_size, _system_instruction, stale_caches, _samples)
-    for rule in (*rules, *others):
+    names = (unknown_tasks, unknown_model)  # last, so that the other spelling is the last that is read
+    for rule in (*rules, *others, *names):
         yield from rule(run)
 
 

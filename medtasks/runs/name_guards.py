@@ -48,7 +48,7 @@ def unknown_model(run: GuardedRun) -> Iterator[Notice]:
 def batch_size(run: GuardedRun) -> Iterator[Notice]:
     """Warn of a batch size that most of the harness's own models cannot read."""
     registry = _registry() if run.options.text("batch_size").startswith("auto") else None
-    if registry is None:
+    if registry is None or run.options.text("model") not in registry.list_model_names():
         return
     model = registry.resolve(run.options.text("model"), run.options.flag("force_simple"))
     if not model.class_path.startswith(_OURS):

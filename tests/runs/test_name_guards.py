@@ -19,7 +19,8 @@ def refused():
 
 
 def test_a_misspelt_task_ends_with_the_hint(refused):
-    (sentence,) = refused("mediconfusio", "--model", "medtasks_tiny", "--limit", "0")
+    limit, sentence = refused("mediconfusio", "--model", "medtasks_tiny", "--limit", "0")
+    assert "--limit 0" in limit
     assert sentence.startswith("there is no task 'mediconfusio', neither here")
     assert sentence.endswith("; did you mean 'mediconfusion'?")
     (sentence,) = refused("mediconfusion,mmbench_en_de", "--model", "medtasks_tiny")
@@ -27,7 +28,7 @@ def test_a_misspelt_task_ends_with_the_hint(refused):
 
 
 def test_a_misspelt_model_ends_with_the_hint(refused):
-    (sentence,) = refused("mediconfusion", "--model", "medtasks_tny")
+    (sentence,) = refused("mediconfusion", "--model", "medtasks_tny", "--batch_size", "auto")
     assert sentence.startswith("there is no model 'medtasks_tny', neither here nor in lmms-eval")
     assert sentence.endswith("; did you mean 'medtasks_tiny'?")
     assert refused("mediconfusion", "--model=qwen2_5_v")[0].endswith("; did you mean 'qwen2_5_vl'?")
