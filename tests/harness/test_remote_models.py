@@ -15,6 +15,8 @@ from medtasks.errors import ModelRefused
 from medtasks.harness.model_places import PLACES, destinations
 from medtasks.harness.remote_models import check_model, credentialed, live_destinations, refuse_remote_model
 
+from .. import tiny_multimedeval
+
 PRIVATE, GATED, PUBLIC = "multimedeval_mimic_cxr_report", "gmai_mmbench_val", "multimedeval_vqa_rad"
 AWAY, LOCAL = "http://api.vendor.invalid/v1", "http://127.0.0.1:8000/v1"
 CANARY = "zyzzyva"
@@ -281,3 +283,31 @@ def test_our_own_models_stay_here():
 
     lm = get_model("medtasks_tiny").create_from_arg_string("", {"device": "cpu"})
     assert live_destinations(lm, {}) == []
+
+
+def test_plain_lmms_eval_asks_nothing(outside, monkeypatch, tmp_path):
+    """The harness's own evaluation of a credentialed task ends before the first request; trusted, the prompts arrive."""
+    from lmms_eval.evaluator import simple_evaluate
+    from lmms_eval.tasks import TaskManager
+
+    address, received = outside
+    monkeypatch.setenv("MEDTASKS_HOME", str(tiny_multimedeval.prepare_all(tmp_path / "home", ["mednli"])))
+    manager = TaskManager()
+
+    def run():
+        return simple_evaluate(
+            model="async_openai",
+            model_args=f"base_url={address},max_retries=1",
+            tasks=["multimedeval_mednli"],
+            task_manager=manager,
+            limit=2,
+            device="cpu",
+        )
+
+    with pytest.raises(ModelRefused, match="multimedeval_mednli"):
+        run()
+    assert received == []
+    monkeypatch.setenv("MEDTASKS_TRUSTED_MODEL", address)
+    run()
+    prompts = b"".join(received)
+    assert b"entailment" in prompts
