@@ -286,7 +286,7 @@ def test_our_own_models_stay_here():
 
 
 def test_plain_lmms_eval_asks_nothing(outside, monkeypatch, tmp_path):
-    """The harness's own evaluation of a credentialed task ends before the first request; trusted, the prompts arrive."""
+    """The harness ends before the first request of a credentialed task; with the server trusted, prompts arrive."""
     from lmms_eval.evaluator import simple_evaluate
     from lmms_eval.tasks import TaskManager
 
