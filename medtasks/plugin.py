@@ -144,7 +144,10 @@ def _extend_task_search(module: ModuleType) -> None:
         with contextlib.suppress(Exception):  # neither of these is worth a failed run
             found = _as_meant(self, wanted, found)
         with contextlib.suppress(Exception):
-            _suggest(self, wanted, found)
+            from medtasks.harness.name_hints import hint_at_models, hint_at_tasks
+
+            hint_at_tasks(self, wanted, found)
+            hint_at_models(sys.modules["lmms_eval.models"])
         return found
 
     setattr(initialize_tasks, _MARK, True)
@@ -221,6 +224,7 @@ def _read_as_meant(manager: Any) -> None:
 
     @functools.wraps(read)
     def get_config(self: Any, name: Any, *args: Any, **kwargs: Any) -> Any:
+        _guard_evaluation()  # again, for who makes the index before the evaluator is imported
         from medtasks.task_index import with_image_roots
 
         entry = self.task_index.get(name) or {}
@@ -283,14 +287,3 @@ def _users_own_tasks() -> list[str]:
 
     folder = own_tasks_folder()
     return [str(folder)] if folder.is_dir() else []
-
-
-def _suggest(manager: Any, wanted: Sequence[str], found: Sequence[str]) -> None:
-    """Print the nearest name for each unknown task before the harness refuses it."""
-    from medtasks.errors import near_match
-
-    for name in wanted:
-        if name not in found and "*" not in name and not os.path.exists(name):
-            hint = near_match(name, manager.all_tasks)
-            if hint:
-                print(f"medtasks: no task '{name}'{hint}", file=sys.stderr)  # noqa: T201

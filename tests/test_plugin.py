@@ -41,7 +41,7 @@ print(json.dumps({
 """
 
 REAL = """
-import contextlib, io, json, pathlib, sys
+import contextlib, json, pathlib, sys
 report = {}
 import lmms_eval.models
 report["tasks imported by models"] = "lmms_eval.tasks" in sys.modules
@@ -94,10 +94,9 @@ try:
     report["malformed"] = ""
 except Exception as error:
     report["malformed"] = type(error).__name__
-printed = io.StringIO()
-with contextlib.redirect_stderr(printed):
-    report["matched"] = manager.match_tasks(["mediconfusion_dg", "mediconfusion", "medi*", "xyzzy", "nowhere*"])
-report["printed"] = printed.getvalue()
+report["matched"] = manager.match_tasks(["mediconfusion_dg", "mediconfusion", "medi*", "xyzzy", "nowhere*"])
+with contextlib.suppress(ValueError):
+    lmms_eval.models.get_model("medtasks_tny")
 print(json.dumps(report))
 """
 
@@ -107,7 +106,7 @@ def in_a_fresh_process(script, *arguments):
     command = [sys.executable, "-c", script, *map(str, arguments)]
     ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=240)
     assert ran.returncode == 0, ran.stderr[-3000:]
-    return json.loads(ran.stdout.splitlines()[-1])
+    return {**json.loads(ran.stdout.splitlines()[-1]), "last words": ran.stderr.splitlines()[-2:]}
 
 
 @pytest.fixture(scope="module")
@@ -234,9 +233,12 @@ def test_malformed_yaml_of_the_user_raises_as_without_us(real):
     assert real["malformed"] == "ParserError"
 
 
-def test_nearest_name_of_an_unknown_task(real):
+def test_nearest_names_are_the_last_words_of_the_process(real):
     assert real["matched"] == OURS
-    assert real["printed"] == "medtasks: no task 'mediconfusion_dg'; did you mean 'mediconfusion_gd'?\n"
+    assert real["last words"] == [
+        "medtasks: no model 'medtasks_tny'; did you mean 'medtasks_tiny'?",
+        "medtasks: no task 'mediconfusion_dg'; did you mean 'mediconfusion_gd'?",
+    ]
 
 
 # Below: this process, with stand-ins for the harness's modules.
@@ -387,6 +389,7 @@ def test_errors_of_the_users_own_folder_are_the_harnesss(harness):
 
 @pytest.mark.usefixtures("silence")
 def test_hints(harness, capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr("atexit.register", lambda say, sentence: say(sentence))
     manager = harness(Manager)()
     assert manager.match_tasks(["mediconfusion", "mediconfusion_gt"]) == ["mediconfusion"]
     assert capsys.readouterr().err == "medtasks: no task 'mediconfusion_gt'; did you mean 'mediconfusion_gd'?\n"
@@ -396,6 +399,9 @@ def test_hints(harness, capsys, tmp_path, monkeypatch):
     assert capsys.readouterr().err == ""  # a file, a pattern, nothing near, and a known name
     manager.match_tasks("mediconfusionn")
     assert capsys.readouterr().err == "medtasks: no task 'mediconfusionn'; did you mean 'mediconfusion'?\n"
+    monkeypatch.setenv("RANK", "1")
+    manager.match_tasks("mediconfusionn")
+    assert capsys.readouterr().err == ""  # the first of several processes says it
 
 
 class NoList(Manager):
