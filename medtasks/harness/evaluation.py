@@ -54,10 +54,12 @@ def guard_evaluation(module: ModuleType) -> None:
 @contextlib.contextmanager
 def _checked(lm: Any, tasks: Mapping[str, Any]) -> Iterator[None]:
     """Refuse what must not run before the first request is built, and mark the model's failures within the block."""
+    from medtasks.harness.few_shot import refuse_examples
     from medtasks.harness.kept_replies import KeptReplies
     from medtasks.harness.models import watched
     from medtasks.harness.remote_models import refuse_remote_model
 
+    refuse_examples(tasks)
     refuse_remote_model(lm, {name: dataset for name, task in tasks.items() if (dataset := _dataset(task))})
     with watched(lm, tasks, KeptReplies.from_environment(tasks)):
         yield
@@ -90,7 +92,12 @@ def _say_last(results: Mapping[str, Mapping[str, Any]], tasks: Iterable[str]) ->
     lost = [f"{name}: {counts}" for name, counts in found.items() if counts.lost]
     if lost:
         sentence = f"medtasks: samples without a reply or a verdict are in no score. {'; '.join(lost)}."
-        atexit.register(print, sentence, file=sys.stderr, flush=True)
+        atexit.register(_print, sentence)
+
+
+def _print(sentence: str) -> None:
+    with contextlib.suppress(ValueError):  # somebody has closed the stream
+        print(sentence, file=sys.stderr, flush=True)  # noqa: T201
 
 
 def _keep_failures_out_of(module: ModuleType) -> None:
