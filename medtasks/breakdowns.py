@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from medtasks.answers.error_classes import ErrorClass, error_class
-from medtasks.data.privacy import is_private
 from medtasks.data.selecting import values
 from medtasks.errors import MedTasksError
 from medtasks.hooks.metric_list import is_failed, scored_samples
@@ -113,21 +112,22 @@ def count_kinds(wrong: Sequence[WrongAnswer]) -> dict[str, int]:
     return dict(Counter(str(one.kind) for one in wrong).most_common())
 
 
-def export_wrong_answers(path: Path, dataset: str, wrong: Mapping[str, Sequence[WrongAnswer]]) -> None:
+def export_wrong_answers(path: Path, private: Sequence[str], wrong: Mapping[str, Sequence[WrongAnswer]]) -> None:
     """Write wrong answers as CSV, with an empty column for a human's judgement.
 
     Args:
         path: The file.
-        dataset: Dataset of the questions.
+        private: Datasets of the questions whose text may not leave their folders.
         wrong: Wrong answers by filter name.
 
     Raises:
         MedTasksError: The file cannot be written, or the dataset's text may not leave its folder.
     """
-    if is_private(dataset):
+    if private:
+        names = ",".join(private)
         raise MedTasksError(
-            f"'{dataset}' is credentialed, and --export-errors writes questions and replies in clear; allow it with "
-            f"MEDTASKS_LOG_TEXT={dataset}"
+            f"'{names}' is credentialed, and --export-errors writes questions and replies in clear; allow it with "
+            f"MEDTASKS_LOG_TEXT={names}"
         )
     try:
         with path.open("w", encoding="utf-8", newline="") as stream:

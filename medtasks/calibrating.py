@@ -79,5 +79,5 @@ def _units(documents: Sequence[Mapping[str, Any]]) -> Sequence[Hashable]:
 
 
 def _note(task: TaskFile) -> str:
-    choices = task_config(task.name)["doc_to_choice"]
+    choices = str(task_config(task.name).get("doc_to_choice"))
     return _LETTERS if choices.rpartition(".")[2] == "letters" else _TEXTS

@@ -123,10 +123,10 @@ def _doc_id(item: Mapping[str, Any], documents: Sequence[Mapping[str, Any]], kno
         )
     doc_id = str(documents[row]["doc_id"])
     asked = next((entry["sample"] for entry in item.values() if isinstance(entry, dict) and "sample" in entry), doc_id)
-    if asked not in (doc_id, hidden_id("doc", doc_id)):
+    if asked is not None and str(asked) not in (doc_id, hidden_id("doc", doc_id)):
         raise RepliesError(
-            f"{place} answers document '{asked}', but row {row} of the prepared dataset is '{doc_id}'; point "
-            f"MEDTASKS_HOME to the data of that run"
+            f"{place} answers document '{asked}', but row {row} of the prepared dataset is '{doc_id}'; use "
+            f"the data of that run: point MEDTASKS_HOME to them, or name their files in the task's own file"
         )
     return doc_id
 

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from medtasks.comparing import ComparedRuns, check_fingerprints, compare_runs
-from medtasks.data.provenance_of import provenance
 from medtasks.errors import MedTasksError, RepliesError
 from medtasks.replies import read_replies
 from medtasks.report.contents import ComparedScore, RunComparison
@@ -14,7 +13,8 @@ from medtasks.report.reading.run_folder import read_run
 from medtasks.sanity.documents import task_documents
 from medtasks.sanity.variants import variant_of
 from medtasks.stats.paired import holm
-from medtasks.task_files import TaskFile, task_file, task_files
+from medtasks.task_data import task_provenance
+from medtasks.task_files import TaskFile, lost_folders, task_file, task_files
 
 _SAMPLES = "_samples_"
 _Key = TypeVar("_Key")
@@ -61,9 +61,10 @@ def compare_task(task: TaskFile, runs: Mapping[str, Source], metrics: Sequence[s
         DatasetNotPrepared: Its dataset is not there.
         UnknownName: The task has no such metric.
     """
-    if task.dataset is None:
-        raise RepliesError(f"'{task.name}' is a group; compare its member tasks one by one")
-    data, documents = provenance(task.dataset), task_documents(task)
+    if task.only_harness:
+        raise RepliesError(f"'{task.name}' {task.only_harness}")
+    documents = task_documents(task)
+    data = task_provenance(task, documents)
     files = {name: _replies_to(task.name, source) for name, source in runs.items()}
     check_fingerprints(list(files.values()), task.name, data["fingerprint"])
     replies = {name: read_replies(file, documents) for name, file in files.items()}
@@ -95,7 +96,8 @@ def compare_all(
             continue
         try:
             if task not in task_files():
-                raise RepliesError("is no task of medtasks, so that its samples cannot be scored one by one")
+                where = f" ({lost_folders()})" if lost_folders() else ""
+                raise RepliesError(f"is no task of medtasks, so that its samples cannot be scored one by one{where}")
             compared[task] = compare_task(task_file(task), having, metrics)
         except MedTasksError as error:
             causes[task] = str(error)

@@ -19,6 +19,7 @@ from typing import Any
 
 from medtasks.data.home import home
 from medtasks.hooks.reading import untagged
+from medtasks.task_files import included_option
 from medtasks.warning import warn_once
 
 FOLDER_NAME = "replies"
@@ -69,7 +70,9 @@ def score_command(saved: Iterable[str | None]) -> str:
     if not files or not all(file.is_file() and file not in unsaved for file in files):
         return "Its replies could not be saved; run the task again once that is mended."
     task = files[0].parent.name
-    return f"All replies are saved; then run: medtasks score {task} {shlex.join(map(str, files))}"
+    return (
+        f"All replies are saved; then run: medtasks score {task} {shlex.join(map(str, files))}{included_option(task)}"
+    )
 
 
 @contextlib.contextmanager

@@ -93,13 +93,15 @@ def _record(document: Mapping[str, Any], read: Reader, reply: RecordedReply, rul
 
 
 def _readers(task: TaskFile, *, likelihoods: bool) -> dict[str, tuple[str, Reader]]:
-    if task.dataset is None:
-        raise RepliesError(f"'{task.name}' is a group; score its member tasks one by one")
+    if task.kind == "group":
+        raise RepliesError(f"'{task.name}' {task.only_harness}")
     if likelihoods and task.output_type != "multiple_choice":
         raise RepliesError(
             f"the replies are log-likelihoods, but '{task.name}' reads texts; is this another task's file?"
         )
     if not task.rules:
+        if task.dataset is None:
+            raise RepliesError(f"'{task.name}' is read by a judge, which is asked about prepared datasets only")
         return {"reference": ("gap_of_3_reference v1", _judge_reader(task.dataset))}
     if likelihoods:
         return {name: _likelihood_reader(rule) for name, rule in task.rules.items()}

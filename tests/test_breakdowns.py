@@ -82,7 +82,7 @@ def test_tasks_without_accuracy_have_no_groups(documents):
 def test_export_leaves_a_column_for_the_human(documents, replies, tmp_path):
     found = score_metrics(task_file("gmai_mmbench_val"), documents, replies)["robust"]
     path = tmp_path / "errors.csv"
-    export_wrong_answers(path, "gmai_mmbench_val", {"robust": found.wrong})
+    export_wrong_answers(path, [], {"robust": found.wrong})
     with path.open(encoding="utf-8", newline="") as stream:
         rows = list(csv.DictReader(stream))
     assert len(rows) == len(found.wrong) > 0
@@ -94,10 +94,10 @@ def test_export_leaves_a_column_for_the_human(documents, replies, tmp_path):
 def test_credentialed_text_is_not_exported(documents, tmp_path, monkeypatch):
     private = next(name for name, info in CATALOGUE.items() if info.access == "credentialed")
     with pytest.raises(MedTasksError, match=f"MEDTASKS_LOG_TEXT={private}"):
-        export_wrong_answers(tmp_path / "errors.csv", private, {})
+        export_wrong_answers(tmp_path / "errors.csv", [private], {})
     assert not (tmp_path / "errors.csv").exists()
     monkeypatch.setenv("MEDTASKS_LOG_TEXT", private)
-    export_wrong_answers(tmp_path / "errors.csv", private, {})
+    export_wrong_answers(tmp_path / "errors.csv", [], {})
 
 
 def test_record_of_the_hook_has_what_is_needed(documents):

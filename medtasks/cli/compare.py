@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from medtasks import __version__
+from medtasks.cli.included import IncludePath, look_into
 from medtasks.comparing import Comparison
 from medtasks.errors import MedTasksError, RepliesError, near_match
 from medtasks.run_comparison import ComparedTask, Source, compare_all, compare_task
@@ -26,6 +27,7 @@ _out = Console(soft_wrap=True, highlight=False)
 
 
 def compare(
+    context: typer.Context,
     names: Annotated[
         list[str],
         typer.Argument(
@@ -37,11 +39,13 @@ def compare(
         list[str] | None, typer.Option(help="Compare this metric only, so that fewer tests are corrected for.")
     ] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="Also write everything as JSON.")] = None,
+    include_path: IncludePath = None,
 ) -> None:
     """Compare runs on the documents that both answered, with paired tests under every answer rule.
 
     Without TASK, all our tasks that two runs have in common are compared and corrected for as one family of tests.
     """
+    look_into(context, include_path, [Path(name) for name in names])
     task, runs = _task_and_runs(names)
     if not 2 <= len(runs) <= len(ascii_uppercase):
         raise RepliesError(f"expected 2 to {len(ascii_uppercase)} runs to compare, but got {len(runs)}")

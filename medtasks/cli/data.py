@@ -2,20 +2,25 @@
 
 import os
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
+from medtasks.cli.included import IncludePath, look_into
 from medtasks.cli.medheval import MEDHEVAL, image_folders, prepare_medheval
 from medtasks.data.catalogue import CATALOGUE, dataset_info
 from medtasks.data.dataset_info import Access, DatasetInfo
 from medtasks.data.decoding import AS_STORED
 from medtasks.data.home import HOME_VARIABLE, dataset_folder, home, own_tasks_folder
 from medtasks.data.manifest import FILE_NAME, Manifest, described_images
-from medtasks.data.own_datasets import own_datasets
+from medtasks.data.own_datasets import own_datasets, part_of, preparing_again
 from medtasks.errors import MedTasksError
+
+if TYPE_CHECKING:
+    from medtasks.task_files import TaskFile
 
 app = typer.Typer(help="List, prepare and check datasets.", no_args_is_help=True)
 _out = Console(soft_wrap=True, highlight=False)
@@ -156,21 +161,14 @@ def _prepare_own(folder: Path, name: str | None, access: Access | None, allow_in
 def _prepare_again(info: DatasetInfo, source: Path | None, allow_incomplete: bool) -> None:
     from medtasks.own_tasks import prepare_own
 
-    whole = _part_of(info.name)
+    whole = part_of(info.name)
     if whole is not None:
-        again = f"medtasks data select {whole} ... --as {info.name}"
+        again = preparing_again(info.name)
         raise MedTasksError(f"'{info.name}' is a part of '{whole}'; make it again with '{again}'")
     folder = source or Path(info.source)
     if not folder.is_dir():
         raise MedTasksError(f"'{info.name}' came from {folder}, which is not there; give its place with --source")
     _report(prepare_own(folder, info.name, info.access, allow_incomplete=allow_incomplete, again=True))
-
-
-def _part_of(name: str) -> str | None:
-    try:
-        return Manifest.read(dataset_folder(name)).selected_from
-    except MedTasksError:  # a damaged one
-        return None
 
 
 def _report(manifest: Manifest) -> None:
@@ -186,19 +184,47 @@ def _report(manifest: Manifest) -> None:
 
 
 @app.command()
-def verify(name: Name) -> None:
-    """Read a prepared dataset completely and compare it with its manifest."""
+def verify(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="Dataset name, see 'medtasks data list', or a task of your own.")],
+    include_path: IncludePath = None,
+) -> None:
+    """Read a prepared dataset completely and compare it with its manifest; of a task of your own read all there is."""
     from medtasks.data.preparers import verify as run
+    from medtasks.task_files import task_files
 
-    problems = list(run(name))
+    look_into(context, include_path)
+    task = task_files().get(name)
+    if task is not None and task.kind == "task" and task.dataset is None:
+        _verify_own(task)
+        return
+    _fail(list(run(name)), name, f"; mend it with: {preparing_again(name)}")
+    manifest = Manifest.read(dataset_folder(name))
+    kind = "drawn sample" if manifest.sample else "complete" if manifest.complete else "incomplete"
+    _out.print(f"{name} is as prepared: {manifest.rows} questions, {kind}, fingerprint {manifest.fingerprint}")
+
+
+def _verify_own(task: "TaskFile") -> None:
+    from medtasks.sanity.documents import task_documents
+    from medtasks.task_data import task_provenance, unreadable_images
+
+    documents = task_documents(task)
+    facts = task_provenance(task, documents)
+    _fail(list(unreadable_images(task, documents)), task.name, "")
+    _out.print(
+        f"{task.name} can be read: {len(documents)} questions of {facts['source']} with their images, fingerprint of "
+        f"the text {facts['fingerprint']}. medtasks did not prepare it, so that nothing tells whether it has changed.",
+        markup=False,
+    )
+
+
+def _fail(problems: Sequence[str], name: str, fix: str) -> None:
+    """Print problems and raise if there are any."""
     for problem in problems:
         _out.print(problem, markup=False)
     if problems:
         found = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
-        raise MedTasksError(f"{found} in '{name}'; mend it with: medtasks data prepare {name}")
-    manifest = Manifest.read(dataset_folder(name))
-    kind = "drawn sample" if manifest.sample else "complete" if manifest.complete else "incomplete"
-    _out.print(f"{name} is as prepared: {manifest.rows} questions, {kind}, fingerprint {manifest.fingerprint}")
+        raise MedTasksError(f"{found} in '{name}'{fix}")
 
 
 @app.command()

@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from medtasks import __version__
+from medtasks.cli.included import IncludePath, look_into
 from medtasks.doctor.findings import Finding, State
 from medtasks.errors import MedTasksError
 
@@ -22,6 +23,7 @@ _out = Console(soft_wrap=True, highlight=False)
 
 
 def doctor(
+    context: typer.Context,
     tasks: Annotated[
         list[str] | None,
         typer.Option("--task", help="Look only at what this task, group or tag needs; may be given several times."),
@@ -30,6 +32,7 @@ def doctor(
         bool, typer.Option("--verify", help="Also read prepared data completely, and start the harness for real.")
     ] = False,
     json_file: Annotated[Path | None, typer.Option("--json", help="Also write the findings as JSON.")] = None,
+    include_path: IncludePath = None,
 ) -> None:
     """Look at everything a run needs, and say of each finding what mends it.
 
@@ -39,6 +42,7 @@ def doctor(
     """
     from medtasks.doctor.examining import examine
 
+    look_into(context, include_path)
     with Console(stderr=True).status("Looking at everything, which takes some seconds ..."):
         findings = examine(tasks or (), verify=verify)
     if json_file:

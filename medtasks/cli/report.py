@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from medtasks.cli.included import IncludePath, look_into
 from medtasks.errors import MedTasksError, RepliesError
 from medtasks.report.contents import RunReport
 
@@ -17,6 +18,7 @@ _PAGE = "report.html"
 
 
 def report(
+    context: typer.Context,
     run: Annotated[
         Path, typer.Argument(help="Folder of a run (its --output_path), or with --task a file of recorded replies.")
     ],
@@ -32,6 +34,7 @@ def report(
     latex: Annotated[Path | None, typer.Option(help="Also write the tables as LaTeX (booktabs).")] = None,
     figures: Annotated[Path | None, typer.Option(help="Also write the figures into this folder, SVG and PNG.")] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="Also write everything as JSON.")] = None,
+    include_path: IncludePath = None,
 ) -> None:
     """Write a self-contained page: scores with intervals, published results, why replies are invalid, every reply.
 
@@ -51,6 +54,7 @@ def report(
         raise RepliesError(f"there is no {run}; give the folder that was named with --output_path")
     if task is None and run.is_file():
         raise RepliesError(f"{run} is a file; give the folder of the run, or say with --task which task it answers")
+    look_into(context, include_path, [run, *(against or ())])
     with _out.status("Collecting ..."):
         found = collect_run(read_run(run, model)) if task is None else collect_replies(task, [run])
         if against:

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from medtasks import __version__
 from medtasks.breakdowns import count_kinds, export_wrong_answers
-from medtasks.data.provenance_of import provenance
+from medtasks.cli.included import IncludePath, look_into
 from medtasks.errors import MedTasksError, RepliesError
 from medtasks.harness.sample_counts import DEFAULT_LIMIT, FailureLimit, counts_of, counts_of_reasons
 from medtasks.metric_scoring import MetricScores, score_metrics
@@ -20,12 +20,14 @@ from medtasks.metrics.pairs import TOTAL
 from medtasks.replies import read_replies
 from medtasks.sanity.documents import task_documents
 from medtasks.scoring import METRICS, RuleScore, score_replies
-from medtasks.task_files import task_file
+from medtasks.task_data import private_datasets, task_provenance
+from medtasks.task_files import scored_task
 
 _out = Console(soft_wrap=True, highlight=False)
 
 
 def score(
+    context: typer.Context,
     task: Annotated[str, typer.Argument(help="One of our tasks, see 'medtasks tasks'.")],
     replies: Annotated[
         list[Path],
@@ -44,6 +46,7 @@ def score(
         typer.Option("--max-failed", help="Samples (5), or share of them (1%), that may be without reply or verdict."),
     ] = DEFAULT_LIMIT,
     json_file: Annotated[Path | None, typer.Option("--json", help="Also write everything as JSON.")] = None,
+    include_path: IncludePath = None,
 ) -> None:
     """Score recorded replies under every answer rule of a task; pairs also per category, others by group.
 
@@ -51,9 +54,8 @@ def score(
     they are more than --max-failed.
     """
     limit = FailureLimit.parse(max_failed)
-    chosen = task_file(task)
-    if chosen.dataset is None:
-        raise RepliesError(f"'{task}' is a group; score its member tasks one by one")
+    look_into(context, include_path, replies)
+    chosen = scored_task(task)
     documents = task_documents(chosen)
     recorded = read_replies(replies, documents)
     paired = "pair_id" in documents[0]
@@ -62,8 +64,9 @@ def score(
     by_pair = score_replies(chosen, documents, recorded) if paired else {}
     by_metric = {} if paired else score_metrics(chosen, documents, recorded, metric or ())
     if export_errors:
-        export_wrong_answers(export_errors, chosen.dataset, {name: found.wrong for name, found in by_metric.items()})
-    data = provenance(chosen.dataset)
+        private = private_datasets(chosen, documents)
+        export_wrong_answers(export_errors, private, {name: found.wrong for name, found in by_metric.items()})
+    data = task_provenance(chosen, documents)
     missing = len(documents) - len(recorded)
     if json_file:
         rules: dict[str, RuleScore | MetricScores] = {**by_pair, **by_metric}

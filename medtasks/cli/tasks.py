@@ -4,17 +4,21 @@ from typing import Annotated
 
 import typer
 
+from medtasks.cli.included import IncludePath, look_into
 from medtasks.plugin import lm_eval_tasks_folder, tasks_folder
 from medtasks.sanity.variants import TAG_ENDING, variants_of
 from medtasks.task_files import task_files
 
 
 def list_tasks(
+    context: typer.Context,
     sanity: Annotated[
         bool, typer.Option("--sanity", help="List the sanity variants of image tasks: <task>_blind and so on.")
     ] = False,
+    include_path: IncludePath = None,
 ) -> None:
     """List our tasks and groups with one line of description each, or their sanity variants."""
+    look_into(context, include_path)
     known = task_files()
     width = max(len(name) for name in known)
     for task in known.values():

@@ -47,6 +47,20 @@ def access_of(name: str) -> Access:
         return Access.CREDENTIALED
 
 
+def part_of(name: str) -> str | None:
+    """Return the dataset of which a prepared one is a part; None for a whole one, and where nothing tells."""
+    try:
+        return Manifest.read(dataset_folder(name)).selected_from
+    except (MedTasksError, OSError):
+        return None
+
+
+def preparing_again(name: str) -> str:
+    """Return the command that prepares a dataset again."""
+    whole = part_of(name)
+    return f"medtasks data prepare {name}" if whole is None else f"medtasks data select {whole} ... --as {name}"
+
+
 @lru_cache(maxsize=64)
 def _own_access(folder: Path, modified: int) -> Access:
     return _prepared(folder).access

@@ -11,6 +11,7 @@ import filelock
 
 from medtasks.data.home import dataset_folder
 from medtasks.data.manifest import Manifest
+from medtasks.data.own_datasets import preparing_again
 from medtasks.data.schema import DEMONSTRATIONS_SPLIT, SPLIT, Columns
 from medtasks.errors import MedTasksError, SourceError
 
@@ -179,5 +180,5 @@ def _damage_named(name: str, folder: Path) -> Iterator[None]:
     except (OSError, ValueError, KeyError, TypeError) as error:  # Arrow's own errors are among these
         raise SourceError(
             f"the documents in {folder} are damaged ({type(error).__name__}); prepare the dataset again: "
-            f"medtasks data prepare {name}"
+            f"{preparing_again(name)}"
         ) from error

@@ -9,7 +9,7 @@ from PIL import Image
 from medtasks.data.decoding import LINEAR, Decoding, UnclearRange, decoded
 from medtasks.data.manifest import decoding_of
 from medtasks.data.mediconfusion import DEMONSTRATIONS
-from medtasks.data.path_of import prepared_folder
+from medtasks.data.path_of import known, prepared_folder
 from medtasks.errors import DatasetNotPrepared, SourceError, UnknownName
 from medtasks.hooks.sanity_images import shown
 from medtasks.hooks.withheld import hidden_id, is_private_document
@@ -37,7 +37,7 @@ def images(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Mapping[str, Any] 
     decoding = image_decoding(doc, settings)
     shots = [prepared_folder(doc["dataset"]) / DEMONSTRATIONS / shot for shot in settings.get("demonstrations") or ()]
     files = doc["image_files"] if "image_files" in doc else [doc["image_file"]]
-    opened = [_open(path, doc, decoding) for path in (*shots, *(_placed(file, doc, settings) for file in files))]
+    opened = [_open(path, doc, decoding) for path in (*shots, *(image_path(file, doc, settings) for file in files))]
     return [*opened[: len(shots)], *shown(doc, opened[len(shots) :])]
 
 
@@ -54,7 +54,7 @@ def image_decoding(doc: Mapping[str, Any], settings: Mapping[str, Any]) -> Decod
     """
     given = Decoding.of_settings(settings)
     try:
-        prepared = decoding_of(prepared_folder(doc["dataset"])) if "dataset" in doc else None
+        prepared = decoding_of(prepared_folder(doc["dataset"])) if doc.get("dataset") is not None else None
     except (DatasetNotPrepared, UnknownName):
         prepared = None
     if prepared is None:
@@ -67,7 +67,13 @@ def image_decoding(doc: Mapping[str, Any], settings: Mapping[str, Any]) -> Decod
     return prepared
 
 
-def _placed(file: str, doc: Mapping[str, Any], settings: Mapping[str, Any]) -> Path:
+def image_path(file: str, doc: Mapping[str, Any], settings: Mapping[str, Any]) -> Path:
+    """Return where a file of a document lies, see :func:`images`.
+
+    Raises:
+        SourceError: The path is relative, and nothing says to what.
+        DatasetNotPrepared: It is relative to a dataset that is not there.
+    """
     path, root = Path(file), settings.get("image_root")
     if path.is_absolute():
         return path
@@ -75,7 +81,7 @@ def _placed(file: str, doc: Mapping[str, Any], settings: Mapping[str, Any]) -> P
 
 
 def _dataset_folder(file: str, doc: Mapping[str, Any]) -> Path:
-    if "dataset" not in doc:
+    if doc.get("dataset") is None:
         raise SourceError(
             f"image {file} of sample {doc.get('doc_id', '?')} has a relative path; write absolute paths "
             f"or set image_root under lmms_eval_specific_kwargs"
@@ -89,7 +95,7 @@ def _open(path: Path, doc: Mapping[str, Any], decoding: Decoding) -> Image.Image
     except OSError as error:
         what = "is missing" if isinstance(error, FileNotFoundError) else f"is broken ({error})"
         what = f"cannot be shown: {error}" if isinstance(error, UnclearRange) else what
-        fix = f"; run 'medtasks data prepare {doc['dataset']}' again" if "dataset" in doc else ""
+        fix = f"; run 'medtasks data prepare {doc['dataset']}' again" if known(str(doc.get("dataset"))) else ""
         if is_private_document(doc):
             # Without the cause, which names the file: whoever catches this may log both.
             raise SourceError(f"an image of sample {hidden_id('doc', doc.get('doc_id'))} cannot be read{fix}") from None

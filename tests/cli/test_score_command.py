@@ -121,7 +121,7 @@ def test_samples_of_the_harness(medtasks, sample, write, tmp_path):
 def test_wrong_tasks(fails, constant):
     replies = constant()
     fails(["score", "mediconfusion_dg", replies], "unknown task 'mediconfusion_dg'; did you mean 'mediconfusion_gd'?")
-    fails(["score", "mediconfusion_all", replies], "'mediconfusion_all' is a group; score its member tasks")
+    fails(["score", "mediconfusion_all", replies], "'mediconfusion_all' is a group; take its member tasks")
     fails(["score", "mediconfusion_ff", replies], "needs an LLM judge", "MEDTASKS_JUDGE_BASE_URL")
 
 

@@ -9,15 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from medtasks.answers.likelihood import letter
-from medtasks.data.path_of import prepared_folder
 from medtasks.data.selecting import SELECTABLE, values
 from medtasks.data.volume_files import is_volume
+from medtasks.errors import SourceError
+from medtasks.hooks.images import image_path
 from medtasks.hooks.withheld import hidden_id
 from medtasks.replies import RecordedReply
 from medtasks.report.contents import Item, ReadAnswer
 from medtasks.report.reading.read_answers import as_logged, marked, reader_of
 from medtasks.report.reading.rule_scores import first_record
 from medtasks.sanity.eligibility import BLANK
+from medtasks.task_data import image_settings
 from medtasks.task_files import TaskFile
 
 Document = Mapping[str, Any]
@@ -63,15 +65,13 @@ def picture_files(audited: Audited) -> dict[str, Path]:
 
     A file that is gone is left out, as is a volume, which is no picture.
     """
-    folders: dict[str, Path] = {}
     found: dict[str, Path] = {}
+    settings = image_settings(audited.task)
     for document in () if audited.withheld else audited.documents:
         for key, file in zip(_image_keys(audited.task, document), _files(document), strict=False):
             if key not in found:
-                dataset = str(document["dataset"])
-                if dataset not in folders:
-                    folders[dataset] = prepared_folder(dataset)
-                found[key] = folders[dataset] / file  # an absolute file stays what it is
+                with contextlib.suppress(SourceError):  # a relative path of which nothing says what it is relative to
+                    found[key] = image_path(file, document, settings)
     return {key: path for key, path in found.items() if path.is_file()}
 
 
@@ -157,8 +157,8 @@ def _columns(task: TaskFile, documents: Sequence[Document]) -> list[str]:
 
 
 def _files(document: Document) -> list[str]:
-    files = document["image_files"] if "image_files" in document else [document["image_file"]]
-    return [file for file in files if not is_volume(Path(file))]
+    one = [document["image_file"]] if "image_file" in document else []
+    return [file for file in document.get("image_files", one) if not is_volume(Path(file))]
 
 
 def _image_keys(task: TaskFile, document: Document) -> tuple[str, ...]:

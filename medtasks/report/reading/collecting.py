@@ -7,14 +7,13 @@ from pathlib import Path
 
 from loguru import logger
 
-from medtasks.errors import RepliesError
 from medtasks.replies import read_replies
 from medtasks.report.contents import RunReport
 from medtasks.report.reading.recorded_run import RecordedRun
 from medtasks.report.reading.task_reading import given_replies
 from medtasks.report.reading.task_sections import finished, reading_section, section
 from medtasks.sanity.documents import task_documents
-from medtasks.task_files import task_file
+from medtasks.task_files import scored_task
 
 Progress = Callable[[str], None]
 _WEIGHTS = ("pretrained=", "model=", "model_path=")
@@ -62,9 +61,7 @@ def collect_replies(task_name: str, paths: Sequence[Path], *, progress: Progress
         RepliesError: The replies cannot be read, do not fit the task, or the task is a group.
         DatasetNotPrepared: Its dataset is not there.
     """
-    task = task_file(task_name)
-    if task.kind == "group":
-        raise RepliesError(f"'{task_name}' is a group; report on its member tasks one by one")
+    task = scored_task(task_name)
     if progress:
         progress(task_name)
     documents = task_documents(task)

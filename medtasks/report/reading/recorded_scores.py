@@ -11,7 +11,7 @@ from medtasks.report.contents import RuleReport, Score
 from medtasks.report.reading.recorded_run import RecordedTask
 from medtasks.report.reading.rule_scores import FREE_FORM, Computed, is_computed, metric_list, score
 from medtasks.stats.intervals import interval
-from medtasks.task_files import TaskFile, task_config
+from medtasks.task_files import TaskFile, included_option, task_config
 
 _ERROR = "_stderr"
 _BYPASS = "bypass"  # what the harness writes with --predict_only
@@ -161,5 +161,5 @@ def _why_undefined(task: TaskFile | None, metric: str) -> str:
         return "It is not defined for these replies: none of them counts for it."
     return (
         f"It was not computed in the run, as a model, its weights or a judge was missing or failed; the log of the run "
-        f"says which. To compute it now: medtasks score {task.name} REPLIES"
+        f"says which. To compute it now: medtasks score {task.name} REPLIES{included_option(task.name)}"
     )

@@ -9,6 +9,7 @@ from typing import Any
 from medtasks.runs.manifest import RunManifest, TaskOutcome, TaskRecord
 from medtasks.runs.redaction import HIDDEN, redacted, without_home
 from medtasks.saved_replies import replies_folder
+from medtasks.task_files import included_option
 
 _HARNESS_SECRET = "[REDACTED]"
 _OURS = "medtasks_"  # adapters of this package, which keep a journal
@@ -128,7 +129,8 @@ def _go_on(name: str, manifest: RunManifest) -> str:
     begun = datetime.fromisoformat(manifest.started).timestamp()
     kept = [file for file in sorted(replies_folder(name).glob("*.jsonl")) if file.stat().st_mtime >= begun]
     if kept:
-        return f"replies are kept, score them with: medtasks score {name} {shlex.join(map(str, kept))}"
+        files = f"{shlex.join(map(str, kept))}{included_option(name)}"
+        return f"replies are kept, score them with: medtasks score {name} {files}"
     again = f"go on with: {shlex.join(manifest.command)}"
     if manifest.model.name.startswith(_OURS) and _NO_JOURNAL not in manifest.model.arguments.lower():
         return f"{again} (answers in the model's journal are not computed again)"

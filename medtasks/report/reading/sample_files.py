@@ -63,7 +63,8 @@ def read_samples(
             found.torn += 1
             continue
         except IndexError as error:
-            raise RepliesError(f"{path} {_OTHER_DATA}; point MEDTASKS_HOME to the data of that run") from error
+            how = "point MEDTASKS_HOME to the data of that run" if task.dataset else "its questions have changed since"
+            raise RepliesError(f"{path} {_OTHER_DATA}; {how}") from error
         found.answered[doc_id] = None
         if reply is not None and found.replies.setdefault(doc_id, reply) != reply:
             found.contradicting += 1
@@ -94,7 +95,8 @@ def _doc_id(sample: Mapping[str, Any], documents: Sequence[Mapping[str, Any]]) -
         raise IndexError
     doc_id = str(documents[row]["doc_id"])
     records = (entry for entry in sample.values() if isinstance(entry, dict) and "sample" in entry)
-    if next(records, {"sample": doc_id})["sample"] not in (doc_id, hidden_id("doc", doc_id)):
+    asked = next(records, {"sample": doc_id})["sample"]
+    if asked is not None and str(asked) not in (doc_id, hidden_id("doc", doc_id)):
         raise IndexError
     return doc_id
 

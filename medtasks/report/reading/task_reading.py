@@ -7,12 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from medtasks.data.dataset_info import Access
-from medtasks.data.manifest import Manifest
-from medtasks.data.own_datasets import access_of
-from medtasks.data.path_of import prepared_folder
-from medtasks.data.privacy import is_private
 from medtasks.errors import MedTasksError
-from medtasks.hooks.withheld import is_private_document
 from medtasks.metric_scoring import samples_of, versioned_rule
 from medtasks.metrics.report_metrics import REPORT_METRICS, report_metric
 from medtasks.replies import RecordedReply
@@ -33,7 +28,8 @@ from medtasks.report.reading.rule_scores import (
 from medtasks.report.reading.sample_files import Samples, read_samples
 from medtasks.sanity.documents import task_documents
 from medtasks.saved_replies import replies_folder
-from medtasks.task_files import TaskFile
+from medtasks.task_data import access_of_task, is_private_task, task_provenance
+from medtasks.task_files import TaskFile, included_option
 
 Document = Mapping[str, Any]
 
@@ -51,7 +47,7 @@ class TaskReading:
         recorded: What the run recorded.
         task: The task, no group.
         withheld: Whether text and pictures may not be shown.
-        manifest: Of the prepared dataset; None if it is not there.
+        data: Which data are here, see :func:`medtasks.task_data.task_provenance`; empty if they are not.
         documents: All documents, in order; empty where they are not at hand or other than the run's.
         samples: What its samples file holds.
         computed: Scores that follow from the replies, by filter name.
@@ -62,7 +58,7 @@ class TaskReading:
     recorded: RecordedTask
     task: TaskFile
     withheld: bool
-    manifest: Manifest | None = None
+    data: Mapping[str, Any] = field(default_factory=dict)
     documents: Sequence[Document] = ()
     samples: Samples = field(default_factory=Samples)
     computed: Mapping[str, Computed] = field(default_factory=dict)
@@ -82,11 +78,11 @@ def read_task(recorded: RecordedTask, task: TaskFile) -> TaskReading:
         recorded: What the run recorded.
         task: The task, no group.
     """
-    found = TaskReading(recorded, task, withheld=is_private(str(task.dataset)))
+    found = TaskReading(recorded, task, withheld=is_private_task(task))
     _find_documents(found)
     if not found.documents:
         return found
-    found.withheld = found.withheld or is_private_document(found.documents[0])
+    found.withheld = is_private_task(task, found.documents)
     if recorded.samples is None:
         found.missing.append(
             f"The run logged no samples, so that there are no single replies, no reasons and no groups; {_RUN_AGAIN}."
@@ -110,10 +106,10 @@ def given_replies(task: TaskFile, documents: Sequence[Document], replies: Mappin
     Raises:
         MedTasksError: The replies do not fit the task.
     """
-    withheld = is_private(str(task.dataset)) or is_private_document(documents[0])
+    withheld = is_private_task(task, documents)
     samples = Samples(replies=dict(replies), answered=dict.fromkeys(replies))
-    manifest = Manifest.read(prepared_folder(str(task.dataset)))
-    found = TaskReading(RecordedTask(task.name), task, withheld, manifest, documents, samples)
+    data = task_provenance(task, documents)
+    found = TaskReading(RecordedTask(task.name), task, withheld, data, documents, samples)
     if _is_read(task):
         _read_replies(found)
     if withheld:  # values of columns that no record holds are text of the dataset
@@ -128,18 +124,18 @@ def given_replies(task: TaskFile, documents: Sequence[Document], replies: Mappin
 
 def _find_documents(found: TaskReading) -> None:
     """Look up the dataset, and keep its documents only if the run was made on the same data."""
-    dataset = str(found.task.dataset)
+    task = found.task
     try:
-        found.manifest = Manifest.read(prepared_folder(dataset))
-        recorded = found.recorded.data.get("fingerprint")
-        if recorded not in (None, found.manifest.fingerprint):
+        documents = [] if task.dataset else task_documents(task)
+        found.data = task_provenance(task, documents)
+        recorded, here = found.recorded.data.get("fingerprint"), found.data["fingerprint"]
+        if task.dataset and recorded not in (None, here):
             found.missing.append(
-                f"The run was made on data with fingerprint {recorded}, but the prepared '{dataset}' has "
-                f"{found.manifest.fingerprint}, so that replies cannot be matched to questions; point MEDTASKS_HOME to "
-                f"the data of that run."
+                f"The run was made on data with fingerprint {recorded}, but the prepared '{task.dataset}' has {here}, "
+                f"so that replies cannot be matched to questions; point MEDTASKS_HOME to the data of that run."
             )
             return
-        found.documents = task_documents(found.task)
+        found.documents = documents or task_documents(task)
     except MedTasksError as error:
         found.missing.append(f"Replies cannot be matched to questions: {str(error).rstrip('.')}.")
 
@@ -148,7 +144,7 @@ def _read_samples(found: TaskReading) -> None:
     path = found.recorded.samples
     assert path is not None
     try:
-        keep = not is_computed(found.task) or access_of(str(found.task.dataset)) is Access.CREDENTIALED
+        keep = not is_computed(found.task) or access_of_task(found.task) == Access.CREDENTIALED
         found.samples = read_samples(path, found.task, found.documents, keep_records=keep or found.withheld)
     except MedTasksError as error:
         found.missing.append(f"Replies cannot be matched to questions: {str(error).rstrip('.')}.")
@@ -174,7 +170,7 @@ def _compute(found: TaskReading) -> None:
             if not (found.withheld or found.samples.replies):
                 found.missing.append(
                     f"The run withheld prompts and replies; those that were saved are shown by: medtasks report "
-                    f"{replies_folder(found.task.name)}/FILE --task {found.task.name}"
+                    f"{replies_folder(found.task.name)}/FILE --task {found.task.name}{included_option(found.task.name)}"
                 )
         else:
             _read_replies(found)
@@ -263,4 +259,5 @@ def _value_of_each(
 def _later(found: TaskReading, cause: str) -> str:
     """Return the sentence that says how scores can be had."""
     kept = found.recorded.samples if found.samples.replies else replies_folder(found.task.name) / "FILE"
-    return f"Scores are not computed here, because {cause}; run: medtasks score {found.task.name} {kept or 'REPLIES'}"
+    again = f"medtasks score {found.task.name} {kept or 'REPLIES'}{included_option(found.task.name)}"
+    return f"Scores are not computed here, because {cause}; run: {again}"

@@ -6,7 +6,6 @@ from typing import Any
 
 from medtasks.data.decoding import Decoding
 from medtasks.data.manifest import described_images
-from medtasks.data.own_datasets import access_of
 from medtasks.data.privacy import LOG_TEXT_VARIABLE, is_private
 from medtasks.errors import MedTasksError, UnknownName
 from medtasks.report.contents import Baseline, RuleReport, TaskReport
@@ -18,7 +17,8 @@ from medtasks.report.reading.recorded_scores import recorded_values, rule_report
 from medtasks.report.reading.task_reading import TaskReading, read_task
 from medtasks.sanity.eligibility import OF_IMAGES
 from medtasks.stats.calibration import Calibration
-from medtasks.task_files import TaskFile, task_config, task_file
+from medtasks.task_data import access_of_task, private_datasets
+from medtasks.task_files import TaskFile, lost_folders, metadata_of, task_config, task_file
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,9 @@ def section(recorded: RecordedTask) -> Section:
         task = task_file(recorded.name)
     except UnknownName:
         return _foreign(recorded)
-    return _group(recorded, task) if task.kind == "group" else reading_section(read_task(recorded, task))
+    if task.kind == "group":
+        return _group(recorded, task)
+    return _foreign(recorded, task.only_harness) if task.only_harness else reading_section(read_task(recorded, task))
 
 
 def reading_section(reading: TaskReading) -> Section:
@@ -95,15 +97,17 @@ def _answered(one: Section, reading: TaskReading) -> Answered:
     return Answered(reading.task, reading.documents, reading.samples.replies, one.report.rules, one.report.answered)
 
 
-def _foreign(recorded: RecordedTask) -> Section:
-    """Return the scores of a task of the harness that is not ours, or not any more."""
+def _foreign(recorded: RecordedTask, cause: str = "") -> Section:
+    """Return the scores of a task of the harness that is not ours, or not any more, or that only it can score."""
     rules, _ = rule_reports(recorded, None, {})
     dataset = str(recorded.metadata.get("dataset") or "") if recorded.data else ""
     what = (
         f"Its task or its dataset '{dataset}' is not here any more, so that only the recorded scores are shown."
         if dataset
-        else "It is no task of medtasks: scores and standard errors are as the harness recorded them."
+        else f"It {cause or 'is no task of medtasks'}: scores and standard errors are as the harness recorded them."
     )
+    if not cause and lost_folders():
+        what = f"{what} If it is your own: {lost_folders()}."
     report = TaskReport(
         name=recorded.name,
         describes=str(recorded.metadata.get("description") or ""),
@@ -151,14 +155,14 @@ def _report(reading: TaskReading, rules: tuple[RuleReport, ...]) -> TaskReport:
     answered = recorded.asked or len(reading.samples.answered)
     documents = recorded.documents or len(reading.documents)
     config = task_config(task.name)
-    metadata = config["metadata"]
+    metadata = metadata_of(config)
     baselines, calibration, lacking = _beside(reading)
     return TaskReport(
         name=task.name,
         describes=task.description,
         protocol=str(recorded.metadata.get("protocol") or metadata.get("protocol") or ""),
-        dataset=str(task.dataset),
-        access=str(access_of(str(task.dataset))),
+        dataset=task.dataset or "",
+        access=access_of_task(task, reading.documents),
         fingerprint=str(data.get("fingerprint") or ""),
         sample_data=data.get("sample") is True,
         complete_data=data.get("complete") is not False,
@@ -169,7 +173,7 @@ def _report(reading: TaskReading, rules: tuple[RuleReport, ...]) -> TaskReport:
         answered=answered,
         rules=rules,
         baselines=baselines,
-        published=published_scores(task.name),
+        published=published_scores(task.name) if task.is_shipped else (),
         calibration=calibration,
         items=audit_items(audited),
         pictures=picture_files(audited),
@@ -188,9 +192,7 @@ def _decoding(config: Mapping[str, Any]) -> Decoding | None:
 
 def _data(reading: TaskReading) -> Mapping[str, Any]:
     """Return the provenance of the run's data; where none is recorded, of those that the replies were matched to."""
-    if reading.recorded.data or reading.manifest is None:
-        return reading.recorded.data
-    return {"fingerprint": reading.manifest.fingerprint, **reading.manifest.model_dump(mode="json")}
+    return reading.recorded.data or reading.data
 
 
 def _audited(reading: TaskReading) -> Audited:
@@ -246,8 +248,9 @@ def _not_recorded(reading: TaskReading, rules: Sequence[RuleReport]) -> list[str
     if 0 < known < asked:
         found.append(f"The samples file holds replies to only {known} of the {asked} questions that were asked.")
     if reading.withheld:
+        names = ",".join(private_datasets(reading.task, reading.documents))
         found.append(
-            f"'{reading.task.dataset}' is credentialed, so that questions, pictures and replies are withheld; "
-            f"{LOG_TEXT_VARIABLE}={reading.task.dataset} shows them to those who may see them."
+            f"'{names}' is credentialed, so that questions, pictures and replies are withheld; "
+            f"{LOG_TEXT_VARIABLE}={names} shows them to those who may see them."
         )
     return found
