@@ -5,6 +5,7 @@ as float, the rest as text) together with its own options ``batch_size``, ``max_
 """
 
 import dataclasses
+import re
 import sys
 import types
 import typing
@@ -14,6 +15,9 @@ from typing import Any, TypeVar
 from medtasks.errors import AdapterArgumentError, near_match
 
 Arguments = TypeVar("Arguments", bound="AdapterArguments")
+_AUTOMATIC = re.compile(r"auto(:\d+)?")
+LARGEST_TRIED = 64
+"""What a ``batch_size`` of ``auto`` begins with; what does not fit into memory is halved."""
 _KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
 
 
@@ -36,7 +40,7 @@ class AdapterArguments:
     """What every adapter understands; a model module extends it and may change the defaults.
 
     Attributes:
-        batch_size: Requests in one forward pass.
+        batch_size: Requests in one forward pass; ``auto`` is as many of 64 as the memory is found to hold.
         max_batch_size: Upper limit for ``batch_size``; the harness's option of the same name.
         device: ``cpu``, ``cuda`` or ``cuda:N``; by default this process's GPU where there is one, else the CPU.
         max_new_tokens: Length limit of a reply where the task sets none, in tokens.
@@ -98,8 +102,13 @@ def parse_arguments(cls: type[Arguments], given: Mapping[str, object], model: st
             hint = near_match(name, fields) or "."
             raise AdapterArgumentError(f"{model} has no argument '{name}'{hint} Known: {known}.")
         if value is not None:
-            values[name] = _checked(model, fields[name], _plain_type(declared[name]), value)
+            values[name] = _checked(model, fields[name], _plain_type(declared[name]), _size(name, value))
     return cls(**values)
+
+
+def _size(name: str, value: object) -> object:
+    """Return the number behind ``auto``, which the harness hands on as it is, and any other value unchanged."""
+    return LARGEST_TRIED if name == "batch_size" and _AUTOMATIC.fullmatch(str(value)) else value
 
 
 def _plain_type(declared: Any) -> type:
