@@ -41,6 +41,7 @@ def test_part_holds_the_chosen_questions_and_says_so(home):
     assert facts["selection"] == {"categories": ["Cerebral", "spin*"]}
     assert facts["rows"] == len(part) == manifest.rows
     assert facts["sample"] is True
+    assert facts["image_conversions"] == {"8 bits as stored": manifest.images}
     assert facts["fingerprint"] != Manifest.read(dataset_folder("mediconfusion")).fingerprint
 
 

@@ -23,6 +23,7 @@ A strict decoder is part of both: a cut file is an error, whatever the process i
 
 import contextlib
 import enum
+import math
 import re
 import struct
 import zlib
@@ -109,7 +110,7 @@ class Decoding:
         if given is None:
             return cls(chosen)
         numbers = given if isinstance(given, list | tuple) else ()
-        if len(numbers) != 2 or not all(type(one) in (int, float) for one in numbers) or not numbers[0] < numbers[1]:
+        if len(numbers) != 2 or not all(_is_number(one) for one in numbers) or not numbers[0] < numbers[1]:
             raise MedTasksError(
                 f"image_range is {given!r}; it must be [LOW, HIGH], the values that are black and white"
             )
@@ -251,8 +252,10 @@ def _whatever_the_rule(image: Image.Image) -> list[str]:
         done.append("palette to its colours")
     elif image.mode not in _PLAIN and not image.mode.startswith(("I", "F")):
         done.append(f"{image.mode} to RGB")
-    with contextlib.suppress(*_BROKEN, AttributeError):
-        if image.is_animated and image.format != "PSD":  # whose frames are layers, and the first one all of them
+    with contextlib.suppress(*_BROKEN):
+        if (
+            getattr(image, "is_animated", False) and image.format != "PSD"
+        ):  # whose frames are layers, and the first one all of them
             done.append("first of several frames")
     return done
 
@@ -267,6 +270,10 @@ def _raw_mode(image: Image.Image) -> str:
 def _is_deep(image: Image.Image, raw: str) -> bool:
     """Return whether an image has more than 8 bits per value that reach Python, or could."""
     return image.mode.startswith(("I", "F")) or (image.mode in ("RGB", "RGBA") and ";16" in raw)
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and math.isfinite(value)
 
 
 def _is_planar(image: Image.Image) -> bool:
@@ -302,7 +309,7 @@ def _cause(error: BaseException) -> str:
     if isinstance(error, UnidentifiedImageError):
         return "it is no image that can be read"
     if isinstance(error, Image.DecompressionBombError):
-        return f"it has more than {2 * (Image.MAX_IMAGE_PIXELS or 0) // 10**6} million pixels; save it smaller"
+        return f"it has more than {2 * (Image.MAX_IMAGE_PIXELS or 0):,} pixels; save it smaller"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return re.sub(r" <[^>]* object at 0x[0-9a-f]+>", "", str(error)) or type(error).__name__

@@ -17,7 +17,7 @@ black. Both are refused; the range can be given.
 Pillow itself reads 16 bits per colour as 8 by dropping the low byte. Here both bytes count.
 """
 
-import struct
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -55,10 +55,10 @@ def scaled(image: Image.Image, raw: str, source: Source, given: Range | None) ->
     if given is not None:
         (low, high), done = given, f"more than 8 bits scaled from {given[0]:g}..{given[1]:g}, as given"
     else:
-        (low, high), done = _file_range(image, raw, values, depths)
+        (low, high), done = _file_range(image, values, depths)
         refuse_if_dark(values, low, high, done)
     share = to_unit(values, low, high)
-    if image.format == "TIFF" and image.tag_v2.get(_WHITE_IS_ZERO) == 0:  # type: ignore[attr-defined]
+    if getattr(image, "tag_v2", {}).get(_WHITE_IS_ZERO) == 0:
         share = 1 - share
     conversions = [done]
     if alpha is not None:
@@ -121,26 +121,26 @@ def _samples(image: Image.Image, raw: str, source: Source) -> tuple[Any, Any]:
 
 
 def _big_endian(raw: str) -> bool:
-    return raw.endswith("B") or (raw.endswith("N") and struct.pack("=H", 1) == struct.pack(">H", 1))
+    return raw.endswith("B") or (raw.endswith("N") and sys.byteorder == "big")
 
 
 def _decoded_as(source: Source, raw: str) -> Any:
     with Image.open(source) as image:
-        image.tile = [  # type: ignore[attr-defined]
-            tile._replace(args=raw if isinstance(tile.args, str) else (raw, *tile.args[1:]))
-            for tile in image.tile  # type: ignore[attr-defined]
+        file: Any = image
+        file.tile = [
+            tile._replace(args=raw if isinstance(tile.args, str) else (raw, *tile.args[1:])) for tile in file.tile
         ]
         return np.array(image)
 
 
-def _file_range(image: Image.Image, raw: str, values: Any, depths: tuple[int, ...]) -> tuple[Range, str]:
+def _file_range(image: Any, values: Any, depths: tuple[int, ...]) -> tuple[Range, str]:
     """Return what is black and white by the file's own words, and these words.
 
     Raises:
         UnclearRange: It has none.
     """
     if image.format == "TIFF":
-        return _tiff_range(image.tag_v2, values)  # type: ignore[attr-defined]
+        return _tiff_range(image.tag_v2, values)
     if image.format == "PNG":
         return _of_bits(_used_bits(values, depths[:3] if values.ndim == 3 else depths[:1]))
     if image.format in ("JPEG2000", "PPM") and image.mode.startswith("I"):

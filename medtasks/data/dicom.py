@@ -90,20 +90,35 @@ def _grey(pixels: Any, dataset: Any, stored: Any, given: Range | None) -> tuple[
     if given is not None:
         return to_unit(values, *given), f"DICOM scaled from {given[0]:g}..{given[1]:g}, as given"
     if dataset.get("VOILUTSequence"):
-        bits = int(dataset.VOILUTSequence[0].LUTDescriptor[2])
-        looked_up = pixels.apply_voi(np.rint(values).astype(np.int32), dataset)
-        return to_unit(looked_up, 0, 2**bits - 1), "DICOM VOI table applied"
+        return _in_table(values, dataset), "DICOM VOI table applied"
     if all(dataset.get(name) not in (None, "") for name in ("WindowCenter", "WindowWidth")):
         return _in_window(values, dataset), "DICOM window applied"
-    bits, signed = int(dataset.BitsStored), int(dataset.PixelRepresentation)
-    ends = np.array([-(2 ** (bits - 1)), 2 ** (bits - 1) - 1] if signed else [0, 2**bits - 1])
+    low, high = _stored_range(dataset)
+    done = f"DICOM without a window scaled from the {dataset.BitsStored} bits stored"
+    refuse_if_dark(values, low, high, done)
+    return to_unit(values, low, high), done
+
+
+def _stored_range(dataset: Any) -> Range:
+    """Return the modality's values of the least and the largest value that the stored bits can have."""
     if dataset.get("ModalityLUTSequence"):
-        ends = np.array([0, 2 ** int(dataset.ModalityLUTSequence[0].LUTDescriptor[2]) - 1])
-    else:
-        ends = np.sort(ends * float(dataset.get("RescaleSlope", 1)) + float(dataset.get("RescaleIntercept", 0)))
-    done = f"DICOM without a window scaled from the {bits} bits stored"
-    refuse_if_dark(values, *ends, done)
-    return to_unit(values, *ends), done
+        return 0, 2 ** int(dataset.ModalityLUTSequence[0].LUTDescriptor[2]) - 1
+    bits, signed = int(dataset.BitsStored), int(dataset.PixelRepresentation)
+    ends = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)
+    slope, intercept = float(dataset.get("RescaleSlope", 1)), float(dataset.get("RescaleIntercept", 0))
+    low, high = sorted(end * slope + intercept for end in ends)
+    return low, high
+
+
+def _in_table(values: Any, dataset: Any) -> Any:
+    """Return values by the first VOI lookup table; pydicom's own takes 8-bit tables to have 256 entries."""
+    table = dataset.VOILUTSequence[0]
+    entries, first, bits = (int(number) for number in table.LUTDescriptor)
+    order = "<" if dataset.file_meta.TransferSyntaxUID.is_little_endian else ">"
+    packed = isinstance(table.LUTData, bytes)
+    greys = np.frombuffer(table.LUTData, f"{order}u2") if packed else np.asarray(table.LUTData)
+    at = np.clip(np.rint(values).astype(np.int64) - first, 0, min(entries or 2**16, len(greys)) - 1)
+    return to_unit(greys[at], 0, 2**bits - 1)
 
 
 def _in_window(values: Any, dataset: Any) -> Any:

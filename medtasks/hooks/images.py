@@ -1,9 +1,11 @@
 """Images of a document, for ``doc_to_visual``."""
 
+import functools
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from loguru import logger
 from PIL import Image
 
 from medtasks.data.decoding import LINEAR, Decoding, UnclearRange, decoded
@@ -39,6 +41,11 @@ def images(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Mapping[str, Any] 
     files = doc["image_files"] if "image_files" in doc else [doc["image_file"]]
     opened = [_open(path, doc, decoding) for path in (*shots, *(image_path(file, doc, settings) for file in files))]
     return [*opened[: len(shots)], *shown(doc, opened[len(shots) :])]
+
+
+def no_images(doc: Mapping[str, Any]) -> list[Image.Image]:
+    """Return no image, for tasks without any: many models of the harness call ``doc_to_visual`` unseen."""
+    return []
 
 
 def image_decoding(doc: Mapping[str, Any], settings: Mapping[str, Any]) -> Decoding:
@@ -91,7 +98,7 @@ def _dataset_folder(file: str, doc: Mapping[str, Any]) -> Path:
 
 def _open(path: Path, doc: Mapping[str, Any], decoding: Decoding) -> Image.Image:
     try:
-        return decoded(path, decoding).pixels
+        seen = decoded(path, decoding)
     except OSError as error:
         what = "is missing" if isinstance(error, FileNotFoundError) else f"is broken ({error})"
         what = f"cannot be shown: {error}" if isinstance(error, UnclearRange) else what
@@ -100,3 +107,12 @@ def _open(path: Path, doc: Mapping[str, Any], decoding: Decoding) -> Image.Image
             # Without the cause, which names the file: whoever catches this may log both.
             raise SourceError(f"an image of sample {hidden_id('doc', doc.get('doc_id'))} cannot be read{fix}") from None
         raise SourceError(f"image {path} of sample {doc.get('doc_id', '?')} {what}{fix}") from error
+    for done in seen.conversions:
+        _tell_once(done, decoding.rule)
+    return seen.pixels
+
+
+@functools.cache
+def _tell_once(done: str, rule: str) -> None:
+    """Say what is done with images: those of a task of one's own are in no manifest."""
+    logger.info(f"Some images are not shown to the model as they are stored (image_rule {rule}): {done}.")

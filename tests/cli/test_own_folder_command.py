@@ -4,6 +4,7 @@ import json
 import shutil
 
 import pytest
+from PIL import Image
 
 from medtasks.data.home import dataset_folder, own_tasks_folder
 from medtasks.data.manifest import Manifest
@@ -37,6 +38,19 @@ def test_from_folder(medtasks, folder):
     assert f"source:   {folder} at local" in shown
     assert "licence:  of its owner" in shown
     assert medtasks("data", "verify", NAME).out.startswith(f"{NAME} is as prepared: 3 questions, complete")
+
+
+def test_what_is_done_with_images_is_said(medtasks, folder):
+    for name, mode in (("a.png", "I;16"), ("b.png", "L"), ("c.png", "L")):
+        Image.linear_gradient("L").convert("I;16").point(lambda value: value * 257).save(folder / name)
+        if mode == "L":
+            Image.new("L", (6, 4), ord(name[0])).save(folder / name)
+    samples = [{"question": "?", "answer": "!", "images": [name]} for name in ("a.png", "b.png", "c.png")]
+    (folder / "dataset.json").write_text(json.dumps({"taskType": "VQA", "modality": "X", "samples": samples}))
+    said = "linear: 8 bits as stored (2), 16 bits scaled from 0..65535 (1)"
+    ran = medtasks("data", "prepare", "--from-folder", folder, "--access", "public")
+    assert ran.out.splitlines()[1] == f"Models see its images by the rule {said}"
+    assert f"  images:   {said}" in medtasks("data", "show", NAME).out.splitlines()
 
 
 def test_name_and_access(medtasks, folder):

@@ -5,7 +5,9 @@ import json
 import pytest
 from PIL import Image
 
-from medtasks.data.manifest import FILE_NAME, Manifest, pixel_sha256, pixels_fingerprint, text_fingerprint
+from medtasks.data.decoding import REFERENCE
+from medtasks.data.image_store import ImageFacts
+from medtasks.data.manifest import FILE_NAME, Manifest, pixels_fingerprint, read_facts, text_fingerprint
 from medtasks.errors import SourceError
 
 FACTS = {
@@ -27,7 +29,8 @@ def test_written_and_read_again(tmp_path):
     manifest = Manifest(**FACTS)
     manifest.write(tmp_path)
     assert Manifest.read(tmp_path) == manifest
-    whole = {"selected_from": None, "selection": {}}
+    images = {"image_rule": "reference", "image_range": None, "image_conversions": {}}
+    whole = {"selected_from": None, "selection": {}, **images}
     assert json.loads((tmp_path / FILE_NAME).read_text(encoding="utf-8")) == FACTS | whole
 
 
@@ -69,11 +72,13 @@ def test_pixel_digest_is_of_the_picture_and_not_of_the_file(tmp_path):
     pixels = Image.frombytes("L", (6, 4), bytes(range(24)))
     pixels.save(tmp_path / "a.png")
     pixels.convert("RGB").save(tmp_path / "a.bmp")
-    assert pixel_sha256(tmp_path / "a.png") == pixel_sha256(tmp_path / "a.bmp")
+    first = read_facts(tmp_path / "a.png", REFERENCE)
+    assert first == read_facts(tmp_path / "a.bmp", REFERENCE)
     Image.frombytes("L", (4, 6), bytes(range(24))).save(tmp_path / "turned.png")
-    assert pixel_sha256(tmp_path / "turned.png") != pixel_sha256(tmp_path / "a.png")
+    assert read_facts(tmp_path / "turned.png", REFERENCE).sha256 != first.sha256
 
 
 def test_pixels_fingerprint_knows_which_picture_is_whose():
-    assert pixels_fingerprint({"1": "a", "2": "b"}) == pixels_fingerprint({"2": "b", "1": "a"})
-    assert pixels_fingerprint({"1": "a", "2": "b"}) != pixels_fingerprint({"1": "b", "2": "a"})
+    first, second = ImageFacts("a"), ImageFacts("b", ("CMYK to RGB",))
+    assert pixels_fingerprint({"1": first, "2": second}) == pixels_fingerprint({"2": second, "1": first})
+    assert pixels_fingerprint({"1": first, "2": second}) != pixels_fingerprint({"1": second, "2": first})

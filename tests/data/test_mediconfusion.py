@@ -81,6 +81,9 @@ def test_documents_and_manifest(options, source, home, final, work):
         "left_out": (),
         "selected_from": None,
         "selection": {},
+        "image_rule": "reference",
+        "image_range": None,
+        "image_conversions": {"8 bits as stored": 27},
     }
     documents = load_documents("mediconfusion")
     assert documents[0] == {

@@ -193,7 +193,7 @@ def test_images_are_stored_once_and_as_they_are(tmp_path):
     assert first.file.endswith(".jpg")
     assert (tmp_path / first.file).read_bytes() == data
     assert store.add_pixels(picture(90)).file.endswith(".png")
-    assert len(store.pixel_digests) == 2
+    assert len(store.facts) == 2
     with pytest.raises(OSError, match=r"(?i)truncated"):
         store.add_bytes(data[:200])
     with pytest.raises(OSError):

@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 
 from medtasks import __version__
+from medtasks.data.decoding import REFERENCE
 from medtasks.errors import MedTasksError
 from medtasks.report.page import pictures, writing
 from medtasks.report.page.items import json_in_html, named_options
@@ -273,9 +274,26 @@ def test_missing_and_broken_pictures_are_counted_and_named(tmp_path):
     assert remarks[2] == ""
 
 
+def test_the_page_says_how_models_saw_the_images(tmp_path):
+    said = "linear: 8 bits as stored (11), 16 bits scaled from 0..65535 (1)"
+    task = replace(made_up.paired_task(tmp_path), image_conversions=said)
+    assert f"Images as models see them {said}" in Structure(written(made_up.report_of(task), tmp_path)).text
+    without = Structure(written(made_up.report_of(made_up.paired_task(tmp_path)), tmp_path)).text
+    assert "Images as models see them" not in without
+
+
+def test_a_task_with_a_rule_of_its_own_shows_its_pictures_by_it(tmp_path):
+    task = made_up.paired_task(tmp_path)
+    file = next(iter(task.pictures.values()))
+    Image.linear_gradient("L").convert("I;16").point(lambda value: value * 257).save(file)
+    for decoding, remark in ((None, "16 bits scaled from 0..65535"), (REFERENCE, "more than 8 bits cut off at 255")):
+        page = written(made_up.report_of(replace(task, decoding=decoding)), tmp_path)
+        assert remark in [shown[2] for shown in data_of(page)["pictures"]]
+
+
 def test_pictures_without_room_are_counted(tmp_path, monkeypatch):
     task = made_up.paired_task(tmp_path)
-    monkeypatch.setattr(writing, "thumbnails", lambda files: pictures.thumbnails(files, budget=6000))
+    monkeypatch.setattr(writing, "thumbnails", lambda files, **how: pictures.thumbnails(files, 6000, **how))
     text = Structure(written(made_up.report_of(task), tmp_path)).text
     assert re.search(r"\d+ pictures of 12 left out to keep this file small; the others are 96 pixels at most", text)
 

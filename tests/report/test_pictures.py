@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image, ImageFile
 
+from medtasks.data.decoding import LINEAR, REFERENCE, decoded
+from medtasks.data.manifest import Manifest
 from medtasks.report.page import pictures
 from medtasks.report.page.pictures import LEFT_OUT, SIDES, thumbnails
 
@@ -51,14 +53,37 @@ def test_a_small_picture_is_not_enlarged(tmp_path):
 
 
 @pytest.mark.parametrize("kind", [np.uint16, np.int32, np.float32])
-def test_deep_grey_values_are_spread_over_all_shades_and_not_cut_off(tmp_path, kind):
+def test_deep_grey_values_that_no_model_would_see_are_spread_over_all_shades(tmp_path, kind):
     values = np.tile(np.linspace(1000, 4000, 256).astype(kind), (64, 1))
     made = only(saved(Image.fromarray(values), tmp_path / "deep.tif"))
     row = np.asarray(opened(made), dtype=int)[30]
     assert row[2] < 10
     assert row[-3] > 245
     assert abs(row[128] - 128) < 6
-    assert "8 bits" in made.remark
+    assert made.remark == "scaled from its least to its largest value"
+
+
+def test_a_picture_is_shown_as_models_see_it(tmp_path, monkeypatch):
+    """By the rule of its dataset, by that of its task, or by the careful one; never by one of the page's own."""
+    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
+    values = np.tile(np.linspace(0, 65535, 256).astype(np.uint16), (64, 1))
+    exif = Image.Exif()
+    exif[274] = 6
+    folder = tmp_path / "datasets" / "published"
+    folder.mkdir(parents=True)
+    facts = dict.fromkeys(("source", "revision", "access", "text_sha256", "pixels_sha256"), "")
+    Manifest(name="published", sample=False, complete=True, rows=1, images=1, **facts).write(folder)
+    for place in (folder, tmp_path):
+        saved(Image.fromarray(values), place / "deep.png", exif=exif)
+    published, own = (thumbnails([place / "deep.png"]).by_file[place / "deep.png"] for place in (folder, tmp_path))
+    given = thumbnails([tmp_path / "deep.png"], decodings={tmp_path / "deep.png": REFERENCE})
+    for made, decoding in ((published, REFERENCE), (own, LINEAR), (given.by_file[tmp_path / "deep.png"], REFERENCE)):
+        seen = decoded(tmp_path / "deep.png", decoding)
+        assert (made.width, made.height) == seen.pixels.size
+        assert made.remark == "; ".join(seen.conversions)
+        assert np.abs(np.asarray(opened(made), dtype=int) - np.asarray(seen.pixels, dtype=int)[..., 0]).max() < 8
+    assert published.remark == "more than 8 bits cut off at 255; EXIF orientation ignored"
+    assert own.remark == "16 bits scaled from 0..65535; EXIF orientation applied"
 
 
 def test_a_deep_picture_of_one_value_is_shown_all_the_same(tmp_path):
@@ -83,14 +108,14 @@ def test_other_modes_look_as_they_should(tmp_path, mode, name):
     assert shown.getpixel((80, 30)) > 215
 
 
-@pytest.mark.parametrize(("ink", "hidden"), [(0, 0), (255, 255)])
-def test_what_a_picture_shows_on_a_transparent_ground_stands_out(tmp_path, ink, hidden):
-    image = Image.new("LA", (90, 60), (hidden, 0))  # without its transparency a picture of one shade
-    image.paste((ink, 255), (0, 0, 45, 60))
+def test_what_is_transparent_is_black_as_for_a_model(tmp_path):
+    image = Image.new("LA", (90, 60), (200, 0))
+    image.paste((255, 255), (0, 0, 45, 60))
     made = only(saved(image, tmp_path / "transparent.png"))
     shown = opened(made).convert("L")
-    assert abs(shown.getpixel((10, 30)) - shown.getpixel((80, 30))) > 200
-    assert "transparent" in made.remark
+    assert shown.getpixel((10, 30)) > 240
+    assert shown.getpixel((80, 30)) < 15
+    assert made.remark == "transparency onto black"
 
 
 def test_a_palette_with_a_transparent_colour_is_no_error(tmp_path):

@@ -167,9 +167,9 @@ def test_an_image_of_many_questions_is_decoded_once(source, prepared, monkeypatc
     """PathVQA asks 6,719 questions on fewer than a thousand images."""
     calls = []
 
-    def counted(stream):
+    def counted(stream, decoding):
         calls.append(stream)
-        return decoded(stream)
+        return decoded(stream, decoding)
 
     monkeypatch.setattr(image_store, "decoded", counted)
     prepared("path_vqa", source)

@@ -1,0 +1,347 @@
+"""What a model sees of image files of every mode, through a folder of one's own and through a YAML of one's own."""
+
+import json
+import logging
+import threading
+import warnings
+from collections import Counter
+
+import numpy as np
+import pytest
+from loguru import logger
+from PIL import Image, ImageFile
+
+from medtasks.data.dataset_info import Access
+from medtasks.data.decoding import LINEAR, REFERENCE, Decoding, ImageRule, UnreadableImage, decoded, strict_decoding
+from medtasks.data.home import HOME_VARIABLE
+from medtasks.data.manifest import Manifest, described_images
+from medtasks.data.path_of import prepared_folder
+from medtasks.data.preparers import verify
+from medtasks.data.provenance_of import provenance
+from medtasks.data.store import load_documents
+from medtasks.errors import MedTasksError, SourceError
+from medtasks.hooks.images import _tell_once, images
+from medtasks.own_tasks import prepare_own
+from medtasks.sanity.eligibility import BLANK, COLUMN
+
+from ..image_modes import WIDTH, image_cases, png, ramp, saved, tiff, turned
+
+CASES = image_cases()
+FLOATS = tiff((ramp(4000) - 1000).astype("<f4"), 32)
+UNCLEAR = {
+    "12 of 16 bits.png": (png(ramp(4095), 16, 0), "from 0 to 4095 only, so that a model would see it almost black"),
+    "14 of 16 bits.tif": (tiff(ramp(16383).astype("<u2"), 16), "from 0 to 16383 only"),
+    "statistic.tif": (tiff(ramp(3187).astype("<u2"), 16, tags={281: ("H", [3187])}), "from 0 to 3187 only"),
+    "dark.tif": (tiff((ramp(100) / 1000).astype("<f4"), 32), "from 0 to 0.1 only"),
+    "floats.tif": (FLOATS, "its floats go from -1000 to 3000, and no bit depth gives their range"),
+    "signed.tif": (tiff((ramp(4000) - 1000).astype("<i2"), 16), "its signed or 32-bit values go from -1000 to 3000"),
+    "long.tif": (tiff(ramp(4000).astype("<u4"), 32), "its signed or 32-bit values go from 0 to 4000"),
+    "colours.png": (png(np.dstack([ramp(4095)] * 3), 16, 2), "from 0 to 4095 only"),
+}
+
+
+def put(folder, files, **settings):
+    """Write files and the questions on them, as ``--from-folder`` takes them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, data in files.items():
+        (folder / name).write_bytes(data)
+    samples = [{"question": "Which side?", "answer": "left", "images": [name]} for name in files]
+    content = {"taskType": "VQA", "modality": "Radiology", "samples": samples, **settings}
+    (folder / "dataset.json").write_text(json.dumps(content))
+    return folder
+
+
+def pixels(image):
+    assert image.mode == "RGB"
+    return np.asarray(image).astype(int)
+
+
+@pytest.fixture(scope="module")
+def every_mode(tmp_path_factory):
+    """A prepared folder with all files, and the folder itself."""
+    folder = put(tmp_path_factory.mktemp("own") / "modes", {name: case.data for name, case in CASES.items()})
+    home = tmp_path_factory.mktemp("home")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(HOME_VARIABLE, str(home))
+        return folder, home, prepare_own(folder, access=Access.PUBLIC)
+
+
+@pytest.fixture
+def prepared(every_mode, monkeypatch):
+    folder, home, manifest = every_mode
+    monkeypatch.setenv(HOME_VARIABLE, str(home))
+    return folder, manifest
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_mode_through_a_folder_and_through_a_yaml(prepared, name):
+    folder, manifest = prepared
+    document = load_documents(manifest.name)[list(CASES).index(name)]
+    (from_folder,) = images(document)
+    (from_yaml,) = images({"doc_id": "q", "image_file": name}, {"image_root": str(folder)})
+    for seen in (from_folder, from_yaml):
+        assert pixels(seen).shape == CASES[name].seen.shape
+        assert np.abs(pixels(seen) - CASES[name].seen.astype(int)).max() <= CASES[name].tolerance
+
+
+def test_manifest_and_results_say_what_was_done_with_how_many_images(prepared):
+    _, manifest = prepared
+    done = Counter(one for case in CASES.values() for one in case.conversions or ("8 bits as stored",))
+    assert (manifest.image_rule, dict(manifest.image_conversions)) == (ImageRule.LINEAR, dict(done))
+    assert Manifest.read(prepared_folder(manifest.name)) == manifest
+    facts = provenance(manifest.name)
+    assert (facts["image_rule"], facts["image_conversions"]) == ("linear", dict(done))
+    assert f"CMYK to RGB ({done['CMYK to RGB']}), " in described_images(facts)
+    assert list(verify(manifest.name)) == []
+
+
+@pytest.mark.filterwarnings("ignore")  # of Pillow, which is asked here without us
+@pytest.mark.parametrize("name", CASES)
+def test_the_rule_of_published_sets_is_what_pillow_does(prepared, name):
+    folder, _ = prepared
+    with Image.open(folder / name) as image:
+        expected = image.convert("RGB")
+    (seen,) = images({"doc_id": "q", "image_file": str(folder / name)}, {"image_rule": "reference"})
+    assert (seen.size, seen.tobytes()) == (expected.size, expected.tobytes())
+
+
+@pytest.mark.parametrize(
+    ("name", "done"),
+    [
+        ("L.png", ()),
+        ("RGBA opaque.png", ()),
+        ("I;16.png", ("more than 8 bits cut off at 255",)),
+        ("F.tif", ("more than 8 bits cut off at 255",)),
+        ("RGBA 16 bits.png", ("low byte of 16 bits dropped", "transparency dropped")),
+        ("PA.tif", ("transparency dropped", "palette to its colours")),
+        ("CMYK Adobe.jpg", ("CMYK to RGB",)),
+        ("EXIF 6.jpg", ("EXIF orientation ignored",)),
+        ("EXIF 6.tif", ()),
+    ],
+)
+def test_what_is_said_of_published_sets(prepared, name, done):
+    assert decoded(prepared[0] / name, REFERENCE).conversions == done
+
+
+def test_a_dataset_prepared_before_there_was_a_choice_keeps_its_pixels(prepared, tmp_path, monkeypatch):
+    folder = put(tmp_path / "old", {"deep.png": CASES["I;16.png"].data})
+    manifest = prepare_own(folder, access=Access.PUBLIC)
+    place = prepared_folder(manifest.name)
+    written = json.loads((place / "manifest.json").read_text())
+    for field in ("image_rule", "image_range", "image_conversions"):
+        del written[field]
+    (place / "manifest.json").write_text(json.dumps(written))
+    old = Manifest.read(place)
+    assert (old.image_rule, old.image_range, old.image_conversions) == (ImageRule.REFERENCE, None, {})
+    assert described_images(old.model_dump()) == ""
+    (seen,) = images(load_documents(manifest.name)[0])
+    assert np.mean(pixels(seen) == 255) > 0.98
+
+
+@pytest.mark.parametrize("name", UNCLEAR)
+def test_an_unclear_range_is_refused_and_can_be_given(tmp_path, name):
+    data, complaint = UNCLEAR[name]
+    mend = "say which values are black and white with image_range: [LOW, HIGH], or save it with 8 bits"
+    folder = put(tmp_path / "scans", {name: data})
+    with pytest.raises(SourceError) as refused:
+        prepare_own(folder)
+    assert f"dataset.json sample 1: its image {name} cannot be read: " in str(refused.value)
+    assert all(part in str(refused.value) for part in (complaint, mend))
+    document = {"doc_id": "q", "image_file": name}
+    with pytest.raises(SourceError) as refused:
+        images(document, {"image_root": str(folder)})
+    assert str(refused.value).startswith(f"image {folder / name} of sample q cannot be shown: ")
+    assert all(part in str(refused.value) for part in (complaint, mend))
+
+    manifest = prepare_own(put(folder, {name: data}, image_range=[-100, 2000]))
+    assert (manifest.image_range, manifest.image_conversions) == (
+        (-100, 2000),
+        {"more than 8 bits scaled from -100..2000, as given": 1},
+    )
+    (from_folder,) = images(load_documents(manifest.name)[0])
+    (from_yaml,) = images(document, {"image_root": str(folder), "image_range": [-100, 2000]})
+    with Image.open(folder / name) as image:
+        values = np.dstack([ramp(4095)] * 3) if name == "colours.png" else np.asarray(image)
+    expected = np.floor(np.clip((values + 100.0) / 2100, 0, 1) * 255 + 0.5).astype(int)
+    expected = expected if expected.ndim == 3 else expected[..., None]
+    assert (pixels(from_folder) == expected).all()
+    assert (pixels(from_yaml) == expected).all()
+    assert list(verify(manifest.name)) == []
+
+
+def test_values_that_are_no_numbers_are_black_and_a_flat_image_is_no_dark_one(tmp_path):
+    values = (ramp(1000) / 1000).astype("<f4")
+    values[0, 0], values[0, 1], values[0, 2] = np.nan, np.inf, -np.inf
+    (tmp_path / "nan.tif").write_bytes(tiff(values, 32))
+    assert pixels(decoded(tmp_path / "nan.tif", LINEAR).pixels)[0, :3, 0].tolist() == [0, 255, 0]
+    for value in (0, 7):
+        (tmp_path / "flat.png").write_bytes(png(np.full((4, 5), value), 16, 0))
+        assert decoded(tmp_path / "flat.png", LINEAR).pixels.getextrema() == ((0, 0),) * 3
+
+
+def test_what_pillow_misreads_is_refused(tmp_path):
+    signed = tiff((ramp() - 128).astype("i1"), 8)
+    planar = tiff(np.dstack([ramp(65535)] * 3).astype("<u2"), 16, 2, {284: ("H", [2])})
+    for data, complaint in ((signed, "signed values, which Pillow misreads"), (planar, "in separate planes")):
+        (tmp_path / "a.tif").write_bytes(data)
+        with pytest.raises(SourceError, match=rf"image {tmp_path}/a.tif of sample q is broken \(it has .*{complaint}"):
+            images({"doc_id": "q", "image_file": str(tmp_path / "a.tif")})
+
+
+def test_the_first_of_several_frames_is_shown_and_said_to_be(tmp_path):
+    frames = [Image.new("L", (5, 4), shade) for shade in (50, 100, 150)]
+    for kind in ("GIF", "TIFF", "PNG"):
+        (tmp_path / "a").write_bytes(saved(frames[0], kind, save_all=True, append_images=frames[1:]))
+        for decoding in (LINEAR, REFERENCE):
+            seen = decoded(tmp_path / "a", decoding)
+            assert seen.pixels.getextrema() == ((50, 50),) * 3
+            assert seen.conversions[-1:] == ("first of several frames",)
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        ({"image_rule": "careful"}, "image_rule is 'careful'; it can be reference or linear"),
+        ({"image_rule": ["linear"]}, r"image_rule is \['linear'\]"),
+        ({"image_range": 4095}, r"image_range is 4095; it must be \[LOW, HIGH\]"),
+        ({"image_range": [4095, 0]}, r"image_range is \[4095, 0\]"),
+        ({"image_range": ["0", "1"]}, "image_range is"),
+        ({"image_range": [float("nan"), 1]}, "image_range is"),
+        ({"image_range": [0, float("inf")]}, "image_range is"),
+        ({"image_rule": "reference", "image_range": [0, 4095]}, "image_range is for the image_rule linear"),
+    ],
+)
+def test_impossible_settings(prepared, tmp_path, settings, complaint):
+    with pytest.raises(MedTasksError, match=complaint):
+        images({"doc_id": "q", "image_file": str(prepared[0] / "L.png")}, settings)
+    if "image_rule" not in settings:
+        with pytest.raises(SourceError, match=f"dataset.json: .*{complaint}|dataset.json.*{complaint}"):
+            prepare_own(put(tmp_path / "scans", {}, samples=[{"question": "?", "answer": "!"}], **settings))
+
+
+def test_settings_do_not_change_what_a_prepared_dataset_shows(prepared):
+    document = load_documents(prepared[1].name)[0]
+    assert images(document, {"image_rule": "linear"})
+    with pytest.raises(SourceError, match="were prepared with image_rule linear; leave image_rule and image_range out"):
+        images(document, {"image_rule": "reference"})
+
+
+def test_a_task_of_ones_own_is_told_once_what_is_done_with_its_images(prepared):
+    told = []
+    handler = logger.add(told.append, format="{message}")
+    _tell_once.cache_clear()
+    for name in ("EXIF 6.png", "EXIF 8.png", "L.png", "I;16.png", "EXIF 6.png"):
+        images({"doc_id": "q", "image_file": name}, {"image_root": str(prepared[0])})
+    logger.remove(handler)
+    told = [line.strip().partition(": ") for line in told]
+    assert {before for before, _, _ in told} == {
+        "Some images are not shown to the model as they are stored (image_rule linear)"
+    }
+    assert [done for _, _, done in told] == ["EXIF orientation applied.", "16 bits scaled from 0..65535."]
+
+
+def test_the_grey_stand_in_is_as_large_as_what_the_model_sees(tmp_path):
+    (tmp_path / "a.jpg").write_bytes(turned(6, "JPEG"))
+    document = {"doc_id": "q", "image_file": str(tmp_path / "a.jpg")}
+    (seen,) = images(document)
+    (blank,) = images({**document, COLUMN: BLANK})
+    assert blank.size == seen.size == decoded(tmp_path / "a.jpg", LINEAR).size
+    assert seen.size[1] == WIDTH
+
+
+def test_a_smaller_copy_of_a_jpeg_is_the_same_image(tmp_path):
+    exif = Image.Exif()
+    exif[274] = 6
+    large = Image.fromarray(ramp().astype(np.uint8)).resize((1600, 800))
+    (tmp_path / "a.jpg").write_bytes(saved(large, "JPEG", exif=exif, quality=95))
+    whole, small = (decoded(tmp_path / "a.jpg", LINEAR, side) for side in (None, 200))
+    assert whole.size == small.size == whole.pixels.size == (800, 1600)
+    assert small.pixels.size == (200, 400)
+    assert np.abs(pixels(whole.pixels.resize((200, 400))) - pixels(small.pixels)).max() < 12
+
+
+WARNING = {
+    "palette.png": saved(Image.new("P", (5, 4)), "PNG", transparency=bytes([9, 99, 199])),
+    "large.png": saved(Image.new("L", (50, 30)), "PNG"),
+    "exif.jpg": saved(Image.new("L", (5, 4)), "JPEG", exif=b"Exif\0\0II*\0\x08\0\0\0\xff\xff" + bytes(40)),
+    "tags.tif": tiff(ramp().astype("u1"), 8, tags={33434: ("L", [1, 2, 3, 4])})[:-20],
+    "samples.tif": tiff(ramp().astype("u1"), 8, tags={277: ("H", [99])}),
+}
+
+
+@pytest.mark.parametrize("decoding", [LINEAR, REFERENCE])
+def test_pillow_keeps_its_remarks_to_itself(tmp_path, monkeypatch, capfd, caplog, decoding):
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1000)
+    caplog.set_level(logging.WARNING)
+    for name, data in WARNING.items():
+        (tmp_path / name).write_bytes(data)
+
+    def read():
+        for name in WARNING:
+            try:
+                decoded(tmp_path / name, decoding)
+            except UnreadableImage:
+                assert name in ("tags.tif", "samples.tif")
+
+    with warnings.catch_warnings(record=True) as given:
+        warnings.simplefilter("always")
+        read()
+        assert [str(one.message) for one in given] == []
+        warnings.warn("ours", UserWarning, stacklevel=1)
+        for name in WARNING:  # and that there was something to keep
+            try:
+                with Image.open(tmp_path / name) as image:
+                    image.getexif()
+                    image.convert("RGB")
+            except OSError:
+                continue
+        assert len(given) >= 4
+    assert [record.name for record in caplog.records] == ["PIL.TiffImagePlugin"]
+    assert capfd.readouterr().err == ""
+
+
+def test_a_bomb_is_an_error_of_one_sentence(tmp_path, monkeypatch):
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 10)
+    (tmp_path / "a.png").write_bytes(png(np.zeros((4, 6)), 8, 0))
+    with pytest.raises(SourceError) as refused:
+        images({"doc_id": "q", "image_file": str(tmp_path / "a.png")})
+    assert str(refused.value).endswith("is broken (it has more than 20 pixels; save it smaller)")
+
+
+@pytest.mark.parametrize("data", [b"", b"nonsense", CASES["RGB.png"].data[:200], b"\xff\xd8\xff\xe0nonsense"])
+def test_messages_name_the_users_file(tmp_path, data):
+    folder = put(tmp_path / "scans", {"scan.png": data})
+    with pytest.raises(SourceError) as refused:
+        prepare_own(folder)
+    assert "its image scan.png cannot be read: " in str(refused.value)
+    with pytest.raises(SourceError) as shown:
+        images({"doc_id": "q", "image_file": "scan.png"}, {"image_root": str(folder)})
+    assert str(shown.value).count(str(folder / "scan.png")) == 1
+    for error in (refused, shown):
+        assert not any(part in str(error.value) for part in ("BytesIO", "0x", "identify", "preparing"))
+
+
+def test_the_settings_of_the_process_come_back_whatever_blocks_overlap(monkeypatch):
+    monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", True)
+    before, pillows = warnings.showwarning, logging.getLogger("PIL.TiffImagePlugin")
+    opened, close = threading.Event(), threading.Event()
+
+    def other():
+        with strict_decoding():
+            opened.set()
+            close.wait(10)
+
+    thread = threading.Thread(target=other)
+    with strict_decoding():
+        thread.start()
+        assert opened.wait(10)
+    assert (ImageFile.LOAD_TRUNCATED_IMAGES, pillows.disabled) == (False, True)
+    close.set()
+    thread.join()
+    assert (ImageFile.LOAD_TRUNCATED_IMAGES, pillows.disabled, warnings.showwarning) == (True, False, before)
+
+
+def test_a_rule_and_a_range_are_read_from_settings():
+    assert Decoding.of_settings({"template": "x"}) is None
+    assert Decoding.of_settings({"image_rule": "reference"}) == REFERENCE
+    assert Decoding.of_settings({"image_range": [0, 4095]}) == Decoding(ImageRule.LINEAR, (0.0, 4095.0))

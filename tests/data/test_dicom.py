@@ -1,0 +1,138 @@
+"""DICOM files through their window; values and expectations are made here, files with pydicom."""
+
+import sys
+
+import numpy as np
+import pytest
+
+pydicom = pytest.importorskip("pydicom")
+
+from medtasks.data.dataset_info import Access  # noqa: E402
+from medtasks.data.decoding import LINEAR, REFERENCE, Decoding, ImageRule, UnclearRange, decoded  # noqa: E402
+from medtasks.data.store import load_documents  # noqa: E402
+from medtasks.errors import SourceError  # noqa: E402
+from medtasks.hooks.images import images  # noqa: E402
+from medtasks.own_tasks import prepare_own  # noqa: E402
+
+from ..image_modes import colours, in_8_bits, ramp  # noqa: E402
+from .multimedeval.test_dicom import write_dicom  # noqa: E402
+from .test_decoding import put  # noqa: E402
+
+CT = {"RescaleSlope": 1, "RescaleIntercept": -1024}
+STORED = ramp(4095).astype(np.uint16)
+UNITS = STORED.astype(float) - 1024
+
+
+def write(path, values=STORED, kind="MONOCHROME2", stored=12, **fields):
+    dataset = pydicom.dcmread(write_dicom(path, values, kind, stored))
+    for name, value in fields.items():
+        setattr(dataset, name, value)
+    dataset.save_as(path, enforce_file_format=True)
+    return path
+
+
+def seen(path, decoding=LINEAR):
+    found = decoded(path, decoding)
+    return np.asarray(found.pixels).astype(int), found.conversions
+
+
+def window(center, width, values=UNITS):
+    """DICOM PS3.3 C.11.2.1.2.1, to the letter, for grey values from 0 to 255."""
+    grey = ((values - (center - 0.5)) / (width - 1) + 0.5) * 255
+    grey[values <= center - 0.5 - (width - 1) / 2] = 0
+    grey[values > center - 0.5 + (width - 1) / 2] = 255
+    return np.repeat(np.floor(grey + 0.5).astype(int)[..., None], 3, axis=2)
+
+
+@pytest.mark.parametrize(("center", "width"), [(40, 400), (-600, 1500), (40.5, 1)])
+def test_a_window(tmp_path, center, width):
+    grey, done = seen(write(tmp_path / "a.dcm", **CT, WindowCenter=center, WindowWidth=width))
+    expected = window(center, width) if width > 1 else np.where(UNITS > 40, 255, 0)[..., None]
+    assert (grey == expected).all()
+    assert done == ("DICOM window applied",)
+
+
+def test_the_first_of_several_windows(tmp_path):
+    grey, _ = seen(write(tmp_path / "a.dcm", **CT, WindowCenter=[40, -600], WindowWidth=[400, 1500]))
+    assert (grey == window(40, 400)).all()
+
+
+def test_other_forms_of_windows(tmp_path):
+    path = write(tmp_path / "a.dcm", **CT, WindowCenter=40, WindowWidth=400, VOILUTFunction="LINEAR_EXACT")
+    assert (seen(path)[0] == in_8_bits(UNITS, -160, 240)).all()
+    path = write(path, **CT, WindowCenter=40, WindowWidth=400, VOILUTFunction="SIGMOID")
+    expected = np.floor(255 / (1 + np.exp(-4 * (UNITS - 40) / 400)) + 0.5)
+    assert (seen(path)[0] == expected[..., None]).all()
+    path = write(path, **CT, WindowCenter=40, WindowWidth=400, VOILUTFunction="CUBIC")
+    with pytest.raises(OSError, match=r"its window \(CUBIC, width 400.0\) is none that DICOM knows"):
+        seen(path)
+
+
+def test_an_inverted_image(tmp_path):
+    path = write(tmp_path / "a.dcm", kind="MONOCHROME1", WindowCenter=2048, WindowWidth=4096)
+    grey, done = seen(path)
+    assert np.abs(grey - (255 - in_8_bits(STORED, 0, 4095).astype(int))).max() <= 1
+    assert done == ("DICOM window applied", "MONOCHROME1 inverted")
+
+
+def test_a_lookup_table_goes_before_a_window(tmp_path):
+    table = pydicom.Dataset()
+    table.LUTDescriptor = [4096, 0, 8]
+    table.LUTData = ((np.arange(4096) // 16) ^ 255).astype("<u2").tobytes()
+    path = write(tmp_path / "a.dcm", WindowCenter=40, WindowWidth=400, VOILUTSequence=pydicom.Sequence([table]))
+    grey, done = seen(path)
+    assert (grey == ((STORED // 16) ^ 255)[..., None]).all()
+    assert done == ("DICOM VOI table applied",)
+
+
+def test_without_a_window_the_bits_stored_are_the_range(tmp_path):
+    grey, done = seen(write(tmp_path / "a.dcm", **CT, WindowCenter=None, WindowWidth=None))
+    assert (grey == in_8_bits(STORED, 0, 4095)).all()
+    assert done == ("DICOM without a window scaled from the 12 bits stored",)
+    with pytest.raises(UnclearRange, match="from 0 to 4095 only, so that a model would see it almost black"):
+        seen(write(tmp_path / "a.dcm", stored=16))
+
+
+def test_a_range_of_ones_own_goes_before_the_window(tmp_path):
+    path = write(tmp_path / "a.dcm", **CT, WindowCenter=40, WindowWidth=400)
+    grey, done = seen(path, Decoding(ImageRule.LINEAR, (-160.0, 240.0)))
+    assert (grey == in_8_bits(UNITS, -160, 240)).all()
+    assert done == ("DICOM scaled from -160..240, as given",)
+
+
+def test_colours(tmp_path):
+    rgb = colours().astype(np.uint8)
+    path = write(tmp_path / "a.dcm", ramp().astype(np.uint8), stored=8)
+    dataset = pydicom.dcmread(path)
+    dataset.SamplesPerPixel, dataset.PhotometricInterpretation, dataset.PlanarConfiguration = 3, "RGB", 0
+    dataset.PixelData = rgb.tobytes()
+    dataset.save_as(path)
+    grey, done = seen(path)
+    assert (grey == rgb).all()
+    assert done == ("DICOM colours",)
+
+
+def test_through_a_folder_and_through_a_yaml(tmp_path):
+    data = write(tmp_path / "a.dcm", **CT, WindowCenter=40, WindowWidth=400).read_bytes()
+    folder = put(tmp_path / "scans", {"scan.dcm": data, "cut": data[:-40]})
+    with pytest.raises(SourceError, match=r"sample 2: its image cut cannot be read: .*"):
+        prepare_own(folder, access=Access.PUBLIC)
+    manifest = prepare_own(folder, access=Access.PUBLIC, allow_incomplete=True)
+    assert manifest.image_conversions == {"DICOM window applied": 1}
+    (document,) = load_documents(manifest.name)
+    assert document["image_files"][0].endswith(".dcm")
+    (from_folder,) = images(document)
+    (from_yaml,) = images({"doc_id": "q", "image_file": "scan.dcm"}, {"image_root": str(folder)})
+    assert (np.asarray(from_folder) == window(40, 400)).all()
+    assert from_yaml.tobytes() == from_folder.tobytes()
+
+
+def test_what_is_refused(tmp_path, monkeypatch):
+    path = write(tmp_path / "a.dcm", np.stack([STORED, STORED]))
+    with pytest.raises(OSError, match="it holds 2 frames; save the one to show by itself"):
+        seen(path)
+    with pytest.raises(OSError, match="it is no image that can be read"):
+        seen(path, REFERENCE)
+    monkeypatch.setitem(sys.modules, "pydicom", None)
+    with pytest.raises(SourceError, match=r"a\.dcm of sample q is broken \(a DICOM file needs pydicom; install it"):
+        images({"doc_id": "q", "image_file": str(path)})

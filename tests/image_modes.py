@@ -1,0 +1,366 @@
+"""Image files of every mode, and what a model has to see of each, computed with NumPy alone.
+
+Files are written by hand where Pillow cannot write them, and where it could write and read with the same mistake.
+"""
+
+import io
+import struct
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from PIL import Image, TiffImagePlugin
+
+HEIGHT, WIDTH = 24, 36
+ORIENTATIONS: Mapping[int, Callable[[Any], Any]] = {
+    1: lambda seen: seen,
+    2: np.fliplr,
+    3: lambda seen: np.rot90(seen, 2),
+    4: np.flipud,
+    5: lambda seen: seen.swapaxes(0, 1),
+    6: lambda seen: np.rot90(seen, -1),
+    7: lambda seen: np.rot90(seen, 2).swapaxes(0, 1),
+    8: lambda seen: np.rot90(seen, 1),
+}
+"""What turns the stored pixels upright, by EXIF orientation (EXIF 2.32, 4.6.4)."""
+
+
+@dataclass(frozen=True)
+class ImageCase:
+    """A file and what the rule ``linear`` makes of it.
+
+    Attributes:
+        name: Of the file.
+        data: Its bytes.
+        seen: RGB pixels, rows x columns x 3.
+        conversions: What the dataset's manifest says.
+        tolerance: By how many of 256 levels a pixel may differ.
+    """
+
+    name: str
+    data: bytes
+    seen: Any
+    conversions: tuple[str, ...] = ()
+    tolerance: int = 0
+
+
+def ramp(largest: int = 255) -> Any:
+    """Return values from 0 to ``largest`` that grow to the right and more so downwards; no symmetry maps them."""
+    rows, columns = np.mgrid[0:HEIGHT, 0:WIDTH]
+    return np.rint((columns / (WIDTH - 1) + rows**2 / (HEIGHT - 1) ** 2) / 2 * largest).astype(np.int64)
+
+
+def colours(largest: int = 255) -> Any:
+    """Return three different ramps."""
+    return np.stack([ramp(largest), ramp(largest)[::-1], ramp(largest)[:, ::-1] // 2], axis=2)
+
+
+def in_8_bits(values: Any, low: float, high: float) -> Any:
+    """Return RGB pixels of values scaled from a range."""
+    grey = np.floor(np.clip((values - low) / (high - low), 0, 1) * 255 + 0.5).astype(np.uint8)
+    return grey if grey.ndim == 3 else np.repeat(grey[..., None], 3, axis=2)
+
+
+def on_black(seen: Any, opacity: Any) -> Any:
+    """Return RGB pixels on a black ground; opacity is from 0 to 1."""
+    return np.floor(seen * opacity[..., None] + 0.5).astype(np.uint8)
+
+
+def png(values: Any, depth: int, colour_type: int, chunks: Sequence[tuple[bytes, bytes]] = ()) -> bytes:
+    """Return a PNG file of samples of 8 or 16 bits, with more chunks before the pixels."""
+    rows = values.astype(">u2" if depth == 16 else "u1").reshape(len(values), -1)
+    head = struct.pack(">IIBBBBB", values.shape[1], values.shape[0], depth, colour_type, 0, 0, 0)
+    pixels = zlib.compress(b"".join(b"\0" + row.tobytes() for row in rows))
+    parts = [(b"IHDR", head), *chunks, (b"IDAT", pixels), (b"IEND", b"")]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body)) for name, body in parts
+    )
+
+
+def tiff(
+    values: Any, bits: int, photometric: int = 1, tags: Mapping[int, tuple[str, Sequence[float]]] | None = None
+) -> bytes:
+    """Return an uncompressed TIFF file in the byte order of ``values``; 12 bits are packed.
+
+    Args:
+        values: Rows x columns (x samples), of the type to write.
+        bits: Per sample.
+        photometric: 0: white is zero; 1: black is zero; 2: RGB; 3: palette; 5: CMYK; 6: YCbCr; 8: LAB.
+        tags: More tags: number, and type as :mod:`struct` has it with the values.
+    """
+    order = ">" if values.dtype.byteorder == ">" else "<"
+    height, width, *more = values.shape
+    samples = more[0] if more else 1
+    data = _packed_12_bits(values) if bits == 12 else values.tobytes()
+    kind = {"u": 1, "i": 2, "f": 3}[values.dtype.kind]
+    entries: dict[int, tuple[str, Sequence[float]]] = {
+        256: ("L", [width]),
+        257: ("L", [height]),
+        258: ("H", [bits] * samples),
+        259: ("H", [1]),
+        262: ("H", [photometric]),
+        273: ("L", [8]),
+        277: ("H", [samples]),
+        278: ("L", [height]),
+        279: ("L", [len(data)]),
+        284: ("H", [1]),
+        339: ("H", [kind] * samples),
+        **(tags or {}),
+    }
+    data += b"\0" * (len(data) % 2)
+    start, behind = 8 + len(data), b""
+    listed = struct.pack(f"{order}H", len(entries))
+    for tag, (form, numbers) in sorted(entries.items()):
+        packed = struct.pack(f"{order}{len(numbers)}{form}", *numbers)
+        if len(packed) > 4:
+            at = start + 2 + 12 * len(entries) + 4 + len(behind)
+            behind += packed + b"\0" * (len(packed) % 2)
+            packed = struct.pack(f"{order}L", at)
+        code = {"B": 1, "H": 3, "L": 4, "f": 11, "d": 12}[form]
+        listed += struct.pack(f"{order}HHL", tag, code, len(numbers)) + packed.ljust(4, b"\0")
+    head = (b"MM" if order == ">" else b"II") + struct.pack(f"{order}HL", 42, start)
+    return head + data + listed + bytes(4) + behind
+
+
+def _packed_12_bits(values: Any) -> bytes:
+    rows = ("".join(f"{value:012b}" for value in row) for row in values)
+    return b"".join(int(row, 2).to_bytes(len(row) // 8, "big") for row in rows)
+
+
+def saved(image: Image.Image, kind: str, **options: Any) -> bytes:
+    """Return an image as Pillow writes it."""
+    buffer = io.BytesIO()
+    image.save(buffer, kind, **options)
+    return buffer.getvalue()
+
+
+def turned(orientation: int, kind: str = "PNG") -> bytes:
+    """Return a file of :func:`colours` with an EXIF orientation."""
+    exif = Image.Exif()
+    exif[274] = orientation
+    options = {} if kind == "PNG" else {"quality": 100, "subsampling": 0}
+    return saved(Image.fromarray(colours().astype(np.uint8)), kind, exif=exif, **options)
+
+
+def image_cases() -> dict[str, ImageCase]:
+    """Return a case for every mode, by a name."""
+    cases = [*_of_8_bits(), *_transparent(), *_other_colours(), *_deep_grey(), *_deep_colours(), *_turned()]
+    return {case.name: case for case in cases}
+
+
+def _grey(values: Any) -> Any:
+    return np.repeat(values.astype(np.uint8)[..., None], 3, axis=2)
+
+
+def _palette() -> tuple[Image.Image, Any]:
+    """Return a palette image of 8 colours, and these."""
+    table = np.array([(0, 0, 0), (255, 0, 0), (0, 255, 0), (0, 0, 255), (9, 99, 199), (255,) * 3, (77,) * 3, (1, 2, 3)])
+    image = Image.frombytes("P", (WIDTH, HEIGHT), (ramp() % 8).astype(np.uint8).tobytes())
+    image.putpalette(table.astype(np.uint8).tobytes())
+    return image, table.astype(np.uint8)[ramp() % 8]
+
+
+def _of_8_bits() -> list[ImageCase]:
+    grey, rgb = ramp().astype(np.uint8), colours().astype(np.uint8)
+    palette, seen = _palette()
+    bits = (ramp() > 100).astype(np.uint8) * 255
+    return [
+        ImageCase("L.png", png(grey, 8, 0), _grey(grey)),
+        ImageCase("L white is zero.tif", tiff(255 - grey, 8, 0), _grey(grey)),
+        ImageCase("RGB.png", png(rgb, 8, 2), rgb),
+        ImageCase("1.png", saved(Image.fromarray(bits).convert("1"), "PNG"), _grey(bits)),
+        ImageCase("P.png", saved(palette, "PNG"), seen, ("palette to its colours",)),
+    ]
+
+
+def _transparent() -> list[ImageCase]:
+    grey, rgb, alpha = ramp(), colours(), ramp()[:, ::-1]
+    share, black = alpha / 255, ("transparency onto black",)
+    palette, seen = _palette()
+    palette_black = (*black, "palette to its colours")
+    one, several = np.where(ramp() % 8 == 5, 0, 1), np.array([0, 40, 80, 120, 160, 200, 240, 255])[ramp() % 8] / 255
+    colormap = [*range(0, 65536, 256), *range(65535, 0, -256), *[257 * 200] * 256]
+    table = np.stack([np.arange(256), 255 - np.arange(256), np.full(256, 200)], axis=1).astype(np.uint8)
+    pa_tags = {320: ("H", colormap), 338: ("H", [2])}
+    opaque = np.concatenate([rgb, np.full_like(rgb[..., :1], 255)], axis=2)
+    return [
+        ImageCase("LA.png", png(np.stack([grey, alpha], 2), 8, 4), on_black(_grey(grey), share), black),
+        ImageCase("RGBA.png", png(np.dstack([rgb, alpha]), 8, 6), on_black(rgb, share), black),
+        ImageCase("RGBA opaque.png", png(opaque, 8, 6), rgb.astype(np.uint8)),
+        ImageCase("L tRNS.png", png(grey, 8, 0, [(b"tRNS", b"\0\x80")]), on_black(_grey(grey), grey != 128), black),
+        ImageCase(
+            "RGB tRNS.png",
+            png(rgb, 8, 2, [(b"tRNS", struct.pack(">3H", *rgb[-1, -1]))]),
+            on_black(rgb, (rgb != rgb[-1, -1]).any(axis=2)),
+            black,
+        ),
+        ImageCase("P one clear.png", saved(palette, "PNG", transparency=5), on_black(seen, one), palette_black),
+        ImageCase(
+            "P many clear.png",
+            saved(palette, "PNG", transparency=bytes([0, 40, 80, 120, 160, 200, 240, 255])),
+            on_black(seen, several),
+            palette_black,
+        ),
+        ImageCase("P clear.gif", saved(palette, "GIF", transparency=5), on_black(seen, one), palette_black),
+        ImageCase(
+            "PA.tif",
+            tiff(np.stack([grey, alpha], 2).astype(np.uint8), 8, 3, pa_tags),
+            on_black(table[grey], share),
+            palette_black,
+        ),
+    ]
+
+
+def _other_colours() -> list[ImageCase]:
+    inks = np.dstack([colours(), ramp()[::-1, ::-1] // 2]).astype(np.uint8)
+    cmyk = (255 - inks[..., :3].astype(int)) * (255 - inks[..., 3:].astype(int)) / 255
+    light, blue, red = (colours()[..., channel].astype(float) for channel in range(3))
+    full = np.stack(
+        [
+            light + 1.402 * (red - 128),
+            light - 0.344136 * (blue - 128) - 0.714136 * (red - 128),
+            light + 1.772 * (blue - 128),
+        ],
+        2,
+    )
+    lab = np.dstack([ramp(), np.zeros_like(ramp()), np.zeros_like(ramp())]).astype(np.uint8)
+    star = ramp() / 255 * 100
+    linear = np.where(star > 8, ((star + 16) / 116) ** 3, star / 903.3)
+    grey = np.where(linear > 0.0031308, 1.055 * linear ** (1 / 2.4) - 0.055, 12.92 * linear) * 255
+    flat = np.zeros((16, 16, 4), np.uint8)
+    flat[:, 8:] = (200, 30, 90, 40)
+    inverted = Image.fromarray(flat, "CMYK")  # Pillow writes the JPEG as Adobe does, with inverted inks
+    flat_seen = (255 - flat[..., :3].astype(int)) * (255 - flat[..., 3:].astype(int)) / 255
+    return [
+        ImageCase("CMYK.tif", tiff(inks, 8, 5), np.rint(cmyk).astype(np.uint8), ("CMYK to RGB",), 1),
+        ImageCase(
+            "CMYK Adobe.jpg",
+            saved(inverted, "JPEG", quality=100),
+            np.rint(flat_seen).astype(np.uint8),
+            ("CMYK to RGB",),
+            4,
+        ),
+        ImageCase(
+            "YCbCr.tif",
+            saved(Image.fromarray(colours().astype(np.uint8), "YCbCr"), "TIFF"),
+            np.clip(np.rint(full), 0, 255).astype(np.uint8),
+            ("YCbCr to RGB",),
+            2,
+        ),
+        ImageCase("LAB.tif", tiff(lab, 8, 8), _grey(np.rint(grey)), ("LAB to RGB",), 3),
+    ]
+
+
+def _deep_grey() -> list[ImageCase]:
+    deep, twelve = ramp(65535), ramp(4095)
+    of_16, of_12 = ("16 bits scaled from 0..65535",), ("12 bits scaled from 0..4095",)
+    stated = ("scaled from the SMinSampleValue..SMaxSampleValue of its file",)
+    signed, hounsfield = (ramp(4000) - 1000).astype("<i2"), {340: ("f", [-1000]), 341: ("f", [3000])}
+    clear = deep == deep[5, 5]
+    return [
+        ImageCase("I;16.png", png(deep, 16, 0), in_8_bits(deep, 0, 65535), of_16),
+        ImageCase("I;16.tif", tiff(deep.astype("<u2"), 16), in_8_bits(deep, 0, 65535), of_16),
+        ImageCase("I;16B.tif", tiff(deep.astype(">u2"), 16), in_8_bits(deep, 0, 65535), of_16),
+        ImageCase(
+            "I;16 white is zero.tif", tiff((65535 - deep).astype("<u2"), 16, 0), in_8_bits(deep, 0, 65535), of_16, 1
+        ),
+        ImageCase("I;16 packed.tif", _lzw(deep), in_8_bits(deep, 0, 65535), of_16),
+        ImageCase(
+            "I;16 tRNS.png",
+            png(deep, 16, 0, [(b"tRNS", struct.pack(">H", deep[5, 5]))]),
+            on_black(in_8_bits(deep, 0, 65535), ~clear),
+            (*of_16, "transparency onto black"),
+        ),
+        ImageCase(
+            "I;16.jp2", saved(Image.fromarray(deep.astype(np.uint16)), "JPEG2000"), in_8_bits(deep, 0, 65535), of_16
+        ),
+        ImageCase("12 bits.tif", tiff(twelve.astype("<u2"), 12), in_8_bits(twelve, 0, 4095), of_12),
+        ImageCase(
+            "12 of 16 bits, sBIT.png", png(twelve, 16, 0, [(b"sBIT", b"\x0c")]), in_8_bits(twelve, 0, 4095), of_12
+        ),
+        ImageCase("stretched, sBIT.png", png(deep, 16, 0, [(b"sBIT", b"\x0c")]), in_8_bits(deep, 0, 65535), of_16),
+        ImageCase(
+            "12 of 16 bits, MaxSampleValue.tif",
+            tiff(twelve.astype("<u2"), 16, tags={281: ("H", [4095])}),
+            in_8_bits(twelve, 0, 4095),
+            of_12,
+        ),
+        ImageCase(
+            "I signed.tif", tiff(signed, 16, tags=hounsfield), in_8_bits(signed.astype(float), -1000, 3000), stated
+        ),
+        ImageCase(
+            "I.tif",
+            tiff((ramp(4000) - 1000).astype("<i4"), 32, tags=hounsfield),
+            in_8_bits(ramp(4000) - 1000, -1000, 3000),
+            stated,
+        ),
+        ImageCase(
+            "I unsigned.tif",
+            tiff(ramp(2**32 - 1).astype("<u4"), 32, tags={341: ("d", [2**32 - 1])}),
+            in_8_bits(ramp(2**32 - 1), 0, 2**32 - 1),
+            stated,
+        ),
+        ImageCase(
+            "I.pgm",
+            f"P5 {WIDTH} {HEIGHT} 4095\n".encode() + twelve.astype(">u2").tobytes(),
+            in_8_bits(twelve, 0, 4095),
+            of_16,
+            1,
+        ),
+        ImageCase(
+            "F.tif",
+            tiff((ramp(1000) / 1000).astype("<f4"), 32),
+            in_8_bits(ramp(1000), 0, 1000),
+            ("floats scaled from 0..1",),
+            1,
+        ),
+        ImageCase(
+            "F stated.tif",
+            tiff((ramp(4000) - 1000).astype("<f4"), 32, tags=hounsfield),
+            in_8_bits(ramp(4000) - 1000, -1000, 3000),
+            stated,
+        ),
+    ]
+
+
+def _lzw(deep: Any) -> bytes:
+    return saved(Image.fromarray(deep.astype(np.uint16)), "TIFF", compression="tiff_lzw")
+
+
+def _deep_colours() -> list[ImageCase]:
+    deep, alpha, twelve = colours(65535), ramp(65535)[:, ::-1], colours(4095)
+    seen, share = in_8_bits(deep, 0, 65535), alpha / 65535
+    of_16, clear = ("16 bits scaled from 0..65535",), ("16 bits scaled from 0..65535", "transparency onto black")
+    rounded_once = np.floor(deep / 65535 * share[..., None] * 255 + 0.5).astype(np.uint8)
+    grey_once = np.floor(ramp(65535) / 65535 * share * 255 + 0.5).astype(np.uint8)
+    with_alpha = np.dstack([deep, alpha])
+    return [
+        ImageCase("RGB 16 bits.png", png(deep, 16, 2), seen, of_16),
+        ImageCase("RGBA 16 bits.png", png(with_alpha, 16, 6), rounded_once, clear),
+        ImageCase("LA 16 bits.png", png(np.dstack([ramp(65535), alpha]), 16, 4), _grey(grey_once), clear),
+        ImageCase(
+            "RGB 12 of 16 bits, sBIT.png",
+            png(twelve, 16, 2, [(b"sBIT", b"\x0c\x0c\x0c")]),
+            in_8_bits(twelve, 0, 4095),
+            ("12 bits scaled from 0..4095",),
+        ),
+        ImageCase("RGB 16 bits.tif", tiff(deep.astype("<u2"), 16, 2), seen, of_16),
+        ImageCase("RGB 16 bits big-endian.tif", tiff(deep.astype(">u2"), 16, 2), seen, of_16),
+        ImageCase("RGBA 16 bits.tif", tiff(with_alpha.astype("<u2"), 16, 2, {338: ("H", [2])}), rounded_once, clear),
+    ]
+
+
+def _turned() -> list[ImageCase]:
+    rgb = colours().astype(np.uint8)
+    applied = ("EXIF orientation applied",)
+    cases = [
+        ImageCase(f"EXIF {number}.png", turned(number), turn(rgb), applied if number > 1 else ())
+        for number, turn in ORIENTATIONS.items()
+    ]
+    jpeg = ImageCase("EXIF 6.jpg", turned(6, "JPEG"), ORIENTATIONS[6](rgb), applied, 6)
+    tags = TiffImagePlugin.ImageFileDirectory_v2()
+    tags[274] = 6
+    in_tiff = saved(Image.fromarray(rgb), "TIFF", tiffinfo=tags)  # which Pillow itself turns, and says nothing
+    return [*cases, jpeg, ImageCase("EXIF 6.tif", in_tiff, ORIENTATIONS[6](rgb))]
