@@ -19,9 +19,10 @@ from medtasks.comparing import Comparison
 from medtasks.errors import MedTasksError, RepliesError, near_match
 from medtasks.run_comparison import ComparedTask, Source, compare_all, compare_task
 from medtasks.sanity.variants import variant_of
+from medtasks.score_text import difference, is_share, number
 from medtasks.stats.paired import ALPHA, POWER, SIGN_FLIP
 from medtasks.stats.sign_flip import DRAWS, SEED
-from medtasks.task_files import task_file, task_files
+from medtasks.task_files import lost_folders, task_file, task_files
 
 _out = Console(soft_wrap=True, highlight=False)
 
@@ -64,6 +65,8 @@ def compare(
     _print_family([test for one in found.values() for test in one.found.comparisons])
     for name, cause in causes.items():
         _out.print(f"Not compared: {name}: {cause}", markup=False)
+    if causes and lost_folders():
+        _out.print(f"Of tasks of your own {lost_folders()}.", markup=False)
     _print_state_of_data({name: one.data for name, one in found.items()})
 
 
@@ -106,18 +109,21 @@ def _table(metric: str, comparisons: Sequence[Comparison]) -> Table:
     """Return the table of one metric and two runs; rules are columns."""
     first, second = comparisons[0].first, comparisons[0].second
     results = [one.result for one in comparisons]
+    share = all(is_share(metric, value) for found in results for value in (found.first, found.second))
     table = Table(f"{second} compared with {first}", title=metric)
     for one in comparisons:
         table.add_column(one.rule, justify="right")
     table.add_row("samples (independent units)", *(f"{found.samples} ({found.units})" for found in results))
-    table.add_row(first, *(_number(found.first) for found in results))
-    table.add_row(second, *(_number(found.second) for found in results))
-    table.add_row(f"{second} - {first}", *(_number(found.difference, "+") for found in results))
-    table.add_row("95 % interval", *(f"{_number(found.low, '+')} to {_number(found.high, '+')}" for found in results))
+    table.add_row(first, *(number(found.first, share=share) for found in results))
+    table.add_row(second, *(number(found.second, share=share) for found in results))
+    table.add_row(f"{second} - {first}", *(difference(found.difference, share=share) for found in results))
+    ends = ([difference(end, share=share) for end in (found.low, found.high)] for found in results)
+    table.add_row("95 % interval", *(f"{low.removesuffix(' pts')} to {high}" for low, high in ends))
     table.add_row("test", *(found.test for found in results))
     table.add_row("p", *(_p_value(found.p) for found in results))
     table.add_row("p, Holm", *(_p_value(one.holm) for one in comparisons))
-    table.add_row("detectable difference", *(_number(found.detectable) for found in results))
+    detectable = (difference(found.detectable, share=share).removeprefix("+") for found in results)
+    table.add_row("detectable difference", *detectable)
     return table
 
 
@@ -193,10 +199,6 @@ def _write(path: Path, summary: Mapping[str, Any]) -> None:
 
 def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _number(value: float, sign: str = "") -> str:
-    return "n/a" if math.isnan(value) else f"{value:{sign}.4f}"
 
 
 def _p_value(p: float) -> str:

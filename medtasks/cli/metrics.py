@@ -23,6 +23,7 @@ from medtasks.metrics.report_scores import ReportScores
 from medtasks.metrics.report_texts import ReportPairs, pair_texts, read_report_texts
 from medtasks.metrics.weights import weights_path
 from medtasks.metrics.wordnet import load_wordnet
+from medtasks.score_text import is_share, number
 
 _ALL = "all"
 _PACKAGES = ("numpy", "torch", "transformers", "nltk", "sacrebleu", "scikit-learn")
@@ -139,15 +140,12 @@ def _print(pairs: ReportPairs, scores: Mapping[str, ReportScores]) -> None:
         for name, result in scores.items():
             better = "higher" if metric_info(name).higher_is_better else "lower"
             for key in metric_info(name).keys:
-                table.add_row(key, _number(result.totals[key]), better)
+                value = result.totals[key]
+                table.add_row(key, number(value, share=is_share(key, value)), better)
         _out.print(table)
     rough = [name for name, result in scores.items() if "bfloat16" in result.settings.values()]
     if rough:
         _out.print(f"Computed in bfloat16, which moves scores a little: {', '.join(rough)}.", markup=False)
-
-
-def _number(value: float) -> str:
-    return "n/a" if math.isnan(value) else f"{value:.4f}"
 
 
 def _as_json(pairs: ReportPairs, scores: Mapping[str, ReportScores], failures: Failures) -> str:

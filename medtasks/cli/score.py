@@ -19,6 +19,7 @@ from medtasks.metric_scoring import MetricScores, score_metrics
 from medtasks.metrics.pairs import TOTAL
 from medtasks.replies import read_replies
 from medtasks.sanity.documents import task_documents
+from medtasks.score_text import is_share, number, with_error
 from medtasks.scoring import METRICS, RuleScore, score_replies
 from medtasks.task_data import private_datasets, task_provenance
 from medtasks.task_files import scored_task
@@ -92,6 +93,10 @@ def score(
         _out.print("SAMPLE DATA: drawn pictures; these scores say nothing about a model.")
     elif not data["complete"]:
         _out.print("INCOMPLETE DATA: parts of the published set were left out; do not compare with published scores.")
+    injections = [rule.possible_injection or 0 for rule in by_pair.values()]
+    injections += [int(rule.values.get("possible_injection", 0)) for rule in by_metric.values()]
+    if any(injections):
+        _out.print(f"Replies that seem to address the judge: {max(injections)} of {len(recorded)}; compare 'fenced'.")
     _say_lost(by_pair, by_metric, limit)
     failures = {name: cause for rule in by_metric.values() for name, cause in rule.failures.items()}
     if failures:
@@ -124,7 +129,9 @@ def _write(path: Path, text: str) -> None:
 
 def _print_pairs(title: str, scores: Mapping[str, RuleScore]) -> None:
     cells = {
-        metric: [_with_error(getattr(rule.table[TOTAL], metric), rule.errors[metric]) for rule in scores.values()]
+        metric: [
+            with_error(getattr(rule.table[TOTAL], metric), rule.errors[metric], share=True) for rule in scores.values()
+        ]
         for metric in METRICS
     }
     _print_totals(title, cells, {name: rule.reasons for name, rule in scores.items()})
@@ -137,26 +144,26 @@ def _print_pairs(title: str, scores: Mapping[str, RuleScore]) -> None:
 
 def _print_metrics(title: str, scores: Mapping[str, MetricScores]) -> None:
     first = next(iter(scores.values()))
-    written = _with_error if first.shares else _number_with_error
-
-    def cell(rule: MetricScores, metric: str) -> str:
-        value = rule.values[metric]
-        return str(value) if isinstance(value, int) else written(value, rule.errors.get(metric, math.nan))
-
-    cells = {metric: [cell(rule, metric) for rule in scores.values()] for metric in first.values}
-    unit = "% ± standard error" if first.shares else "value ± standard error"
-    _print_totals(title, cells, {name: rule.reasons for name, rule in scores.items()}, unit)
+    shares = {metric: all(is_share(metric, rule.values[metric]) for rule in scores.values()) for metric in first.values}
+    cells = {
+        metric: [
+            with_error(rule.values[metric], rule.errors.get(metric, math.nan), share=share) for rule in scores.values()
+        ]
+        for metric, share in shares.items()
+    }
+    _print_totals(title, cells, {name: rule.reasons for name, rule in scores.items()})
 
 
 def _print_groups(scores: Mapping[str, MetricScores]) -> None:
     for column, groups in next(iter(scores.values())).groups.items():
-        table = Table(column, title=f"accuracy by {column.replace('_', ' ')}, % ± standard error")
+        table = Table(column, title=f"accuracy by {column.replace('_', ' ')} ± standard error")
         table.add_column("questions", justify="right")
         for name in scores:
             table.add_column(name, justify="right")
         for value, first in groups.items():
             found = [rule.groups[column][value] for rule in scores.values()]
-            table.add_row(value, str(first.questions), *(_with_error(one.accuracy, one.error) for one in found))
+            accuracies = (with_error(one.accuracy, one.error, share=True) for one in found)
+            table.add_row(value, str(first.questions), *accuracies)
         _out.print(table)
 
 
@@ -172,13 +179,8 @@ def _print_wrong(scores: Mapping[str, MetricScores]) -> None:
     _out.print(table)
 
 
-def _print_totals(
-    title: str,
-    cells: Mapping[str, Sequence[str]],
-    reasons: Mapping[str, Mapping[str, int]],
-    unit: str = "% ± standard error",
-) -> None:
-    totals = Table(unit, title=title)
+def _print_totals(title: str, cells: Mapping[str, Sequence[str]], reasons: Mapping[str, Mapping[str, int]]) -> None:
+    totals = Table("score ± standard error", title=title)
     for name in reasons:
         totals.add_column(name, justify="right")
     for metric, row in cells.items():
@@ -189,23 +191,12 @@ def _print_totals(
 
 
 def _categories(name: str, rule: RuleScore) -> Table:
-    table = Table("category", title=f"{name} ({rule.rule}), %")
+    table = Table("category", title=f"{name} ({rule.rule})")
     for column in ("images", "set", "individual", "confusion", "invalid"):
         table.add_column(column, justify="right")
     for category, counts in rule.table.items():
         if category == TOTAL:
             table.add_section()
-        table.add_row(category, str(counts.images), *(_percent(getattr(counts, metric)) for metric in METRICS))
+        shares = (number(getattr(counts, metric), share=True) for metric in METRICS)
+        table.add_row(category, str(counts.images), *shares)
     return table
-
-
-def _with_error(value: float, error: float) -> str:
-    return f"{_percent(value)} ± {_percent(error)}"
-
-
-def _number_with_error(value: float, error: float) -> str:
-    return " ± ".join("n/a" if math.isnan(number) else f"{number:.4f}" for number in (value, error))
-
-
-def _percent(value: float) -> str:
-    return "n/a" if math.isnan(value) else f"{100 * value:.2f}"

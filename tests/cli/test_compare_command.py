@@ -49,7 +49,8 @@ def test_table_and_json(medtasks, run_of, tmp_path):
     assert sets["p"] == pytest.approx(2 / 2**8)
     assert sets["p_holm"] == pytest.approx(4 * sets["p"])
     assert f"{sets['p']:.4f}" in ran.out
-    assert f"+{sets['difference']:.4f}" in ran.out
+    assert f"+{100 * sets['difference']:.2f} pts" in ran.out
+    assert "46.67%" in ran.out
 
 
 def test_identical_runs_and_json_without_nan(medtasks, run_of, tmp_path):

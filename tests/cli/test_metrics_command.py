@@ -80,7 +80,8 @@ def test_lexical_scores(medtasks, files, tmp_path):
     for metric in written["metrics"].values():
         assert metric["higher_is_better"] is True
         for key, value in metric["totals"].items():
-            assert rows[key] == (f"{value:.4f}", "higher")
+            shown = f"{value:.4f}" if key.startswith("radcliq") else f"{100 * value:.2f}%"
+            assert rows[key] == (shown, "higher")
             assert value == pytest.approx(sum(metric["samples"][key]) / 4)
     assert written["metrics"]["bleu"]["samples"]["bleu_1"] == pytest.approx([0.6065306597, 0.3678794412, 0, 0])
     assert no_texts_in(ran.out + (tmp_path / "out.json").read_text())

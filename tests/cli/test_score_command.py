@@ -55,15 +55,15 @@ def test_constant_replies(medtasks, constant):
     assert (ran.code, ran.err) == (0, "")
     totals = table(ran.out, "mediconfusion: 32 of 32 questions answered")
     assert totals.keys() == {"set_accuracy", "individual_accuracy", "confusion", "invalid_rate", "replies: ok"}
-    assert [cell.split(" ± ")[0] for cell in totals["set_accuracy"]] == ["0.00", "0.00"]
-    assert [cell.split(" ± ")[0] for cell in totals["individual_accuracy"]] == ["50.00", "50.00"]
-    assert totals["confusion"] == ["100.00 ± 0.00", "100.00 ± 0.00"]
-    assert totals["invalid_rate"] == ["0.00 ± 0.00", "0.00 ± 0.00"]
+    assert [cell.split(" ± ")[0] for cell in totals["set_accuracy"]] == ["0.00%", "0.00%"]
+    assert [cell.split(" ± ")[0] for cell in totals["individual_accuracy"]] == ["50.00%", "50.00%"]
+    assert totals["confusion"] == ["100.00% ± 0.00%", "100.00% ± 0.00%"]
+    assert totals["invalid_rate"] == ["0.00% ± 0.00%", "0.00% ± 0.00%"]
     assert totals["replies: ok"] == ["32", "32"]
-    for title in ("reference (mediconfusion_reference v1), %", "robust (robust_choice v"):
+    for title in ("reference (mediconfusion_reference v1)", "robust (robust_choice v"):
         categories = table(ran.out, title)
         assert len(categories) == 10
-        assert categories["total"] == ["32", "0.00", "50.00", "100.00", "0.00"]
+        assert categories["total"] == ["32", "0.00%", "50.00%", "100.00%", "0.00%"]
     assert ran.out.splitlines()[-1] == "SAMPLE DATA: drawn pictures; these scores say nothing about a model."
     assert "Questions without a reply" not in ran.out
     assert max(map(len, ran.out.splitlines())) <= 80
@@ -105,7 +105,7 @@ def test_samples_of_the_harness(medtasks, sample, write, tmp_path):
     documents = load_documents("mediconfusion")
     texts = [{"doc_id": row, "resps": [d["answer"]], "filtered_resps": d["answer"]} for row, d in enumerate(documents)]
     ran = medtasks("score", "mediconfusion", write(*texts, *texts))
-    assert table(ran.out, "mediconfusion: 32 of 32")["set_accuracy"] == ["100.00 ± 0.00"] * 2
+    assert table(ran.out, "mediconfusion: 32 of 32")["set_accuracy"] == ["100.00% ± 0.00%"] * 2
 
     def losses(answer):
         return [[f"({0.5 if letter == answer else 2.25}, False)"] for letter in "AB"]
@@ -113,9 +113,9 @@ def test_samples_of_the_harness(medtasks, sample, write, tmp_path):
     likelihoods = [{"doc_id": row, "resps": losses(d["answer"])} for row, d in enumerate(documents)]
     for task, rule in (("mediconfusion_gd", "greedy_reference"), ("mediconfusion_ps", "prefix_reference")):
         ran = medtasks("score", task, write(*likelihoods))
-        assert table(ran.out, f"{task}: 32 of 32")["individual_accuracy"] == ["100.00 ± 0.00"] * 2
-        assert f"reference ({rule} v1), %" in ran.out
-        assert "robust (untied v1), %" in ran.out
+        assert table(ran.out, f"{task}: 32 of 32")["individual_accuracy"] == ["100.00% ± 0.00%"] * 2
+        assert f"reference ({rule} v1)" in ran.out
+        assert "robust (untied v1)" in ran.out
 
 
 def test_wrong_tasks(fails, constant):
@@ -163,12 +163,12 @@ def test_golden_mediconfusion_score_command(medtasks, test_data, tmp_path, monke
     ran = medtasks("score", "mediconfusion", replies, "--json", tmp_path / "scores.json")
     totals = table(ran.out, "mediconfusion: 352 of 352 questions answered")
     for metric, value in {"set_accuracy": 0, "individual_accuracy": 50, "confusion": 100, "invalid_rate": 0}.items():
-        assert [cell.split(" ± ")[0] for cell in totals[metric]] == [f"{value}.00"] * 2
-    for title in ("reference (mediconfusion_reference v1), %", "robust (robust_choice v"):
+        assert [cell.split(" ± ")[0] for cell in totals[metric]] == [f"{value}.00%"] * 2
+    for title in ("reference (mediconfusion_reference v1)", "robust (robust_choice v"):
         rows = table(ran.out, title)
-        assert rows.pop("total") == ["352", "0.00", "50.00", "100.00", "0.00"]
+        assert rows.pop("total") == ["352", "0.00%", "50.00%", "100.00%", "0.00%"]
         assert {category: int(cells[0]) for category, cells in rows.items()} == CATEGORIES
-        assert all(cells[1:] == ["0.00", cells[2], "100.00", "0.00"] for cells in rows.values())
+        assert all(cells[1:] == ["0.00%", cells[2], "100.00%", "0.00%"] for cells in rows.values())
     summary = json.loads((tmp_path / "scores.json").read_text())
     assert summary["data"]["complete"]
     assert summary["data"]["revision"].startswith("a3045b0")

@@ -57,9 +57,9 @@ def test_raw_numbers(medtasks, ranks, tmp_path):
     assert (ran.code, ran.err) == (0, "")
     shown = rows(ran.out)
     assert "4 of 4 questions answered" in ran.out
-    assert "value ± standard error" in ran.out
+    assert "score ± standard error" in ran.out
     assert shown["bleu_1"].startswith("-15.0000 ± ")
-    assert shown["invalid_rate"].startswith("0.2500 ± ")
+    assert shown["invalid_rate"].startswith("25.00% ± ")
     assert (shown["replies: ok"], shown["replies: empty"]) == ("3", "1")
     summary = json.loads((tmp_path / "scores.json").read_text())["rules"]["reference"]
     assert summary["rule"] == "report_text v1"
@@ -84,7 +84,7 @@ def test_a_failing_metric_leaves_the_others_and_exit_code_1(medtasks, ranks, tmp
     ran = medtasks("score", TASK, *ranks, "--metric", "f1_chexbert", "--json", tmp_path / "scores.json")
     assert ran.code == 1
     shown = rows(ran.out)
-    assert shown["chexbert_similarity"] == "n/a ± n/a"
+    assert shown["chexbert_similarity"] == "n/a"
     assert shown["bleu_1"].startswith("-15.0000")
     assert ran.err.strip() == f"medtasks: chexbert could not be computed: {MISSING['chexbert']}"
     summary = json.loads((tmp_path / "scores.json").read_text(), parse_constant=pytest.fail)["rules"]["reference"]

@@ -4,7 +4,6 @@ What would load a model, ask a judge or write a file is never computed again.
 """
 
 import math
-import re
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,6 +15,7 @@ from medtasks.data.selecting import values as values_in
 from medtasks.metric_scoring import check_kinds, samples_of, versioned_rule
 from medtasks.replies import RecordedReply
 from medtasks.report.contents import Group, PairOutcomes, Score
+from medtasks.score_text import is_share
 from medtasks.stats.intervals import interval
 from medtasks.task_files import TaskFile
 
@@ -35,7 +35,6 @@ _OF_LETTERS = (*ROTATED, *_OF_CLASSES, *_ONE_BY_ONE)  # their records hold lette
 _JUDGED = "medtasks.hooks.judged_choice.process_results"
 _ERROR = "_stderr"
 _MAIN = "accuracy"
-_NO_SHARE = re.compile(r"radcliq|bertscore|roberta_large|similarity|hallucination_score|submission_rows")
 
 
 @dataclass(frozen=True)
@@ -149,7 +148,7 @@ def score(metric: str, value: float, error: float, units: int | None, *, higher_
         units: Number of independent units behind the error; None if not known.
         higher_is_better: Direction.
     """
-    share = isinstance(value, float) and not _NO_SHARE.search(metric) and not (value < 0 or value > 1)
+    share = is_share(metric, value)
     low, high = interval(value, error, units, share)
     return Score(metric, value, error, low, high, share, higher_is_better)
 
