@@ -13,6 +13,7 @@ from medtasks.errors import RepliesError
 from medtasks.hooks import reports
 from medtasks.hooks.labelling import tagged_replies
 from medtasks.hooks.metric_list import COUNTS
+from medtasks.hooks.reading import FENCED
 from medtasks.metrics.report_metrics import metric_info
 from medtasks.replies import RecordedReply
 from medtasks.saved_replies import nothing_saved
@@ -143,7 +144,7 @@ def versioned_rule(task: TaskFile, name: str) -> str:
     """Return name and version of the rule that a task's filter reads with."""
     rule = task.rules[name]
     known = likelihood_rule(rule) if task.output_type == "multiple_choice" else reading_rule(rule)
-    return f"{rule} v{known.version}"
+    return f"{rule}{FENCED if name in task.fenced else ''} v{known.version}"
 
 
 def samples_of(
@@ -164,7 +165,7 @@ def samples_of(
         raise RepliesError(f"'{task.name}' is a group; take its member tasks one by one")
     process = task.process_results.resolve()
     with nothing_saved():
-        results = _results(replies, task.rules[name], task.option_forms.get(name))
+        results = _results(task, name, replies)
         return [process(document, given) for document, given in zip(documents, results, strict=True)]
 
 
@@ -200,11 +201,13 @@ def _of_reports(
     )
 
 
-def _results(replies: Sequence[RecordedReply], rule: str, form: str | None) -> list[list[Any]]:
+def _results(task: TaskFile, name: str, replies: Sequence[RecordedReply]) -> list[list[Any]]:
     """Return what the harness would hand to ``process_results`` for each reply; all are texts, or none is."""
     if all(reply.losses is None for reply in replies):
         recorded = [cut_reply(reply.text or "") if reply.cut else reply.text for reply in replies]
-        return [[text] for text in tagged_replies(recorded, rule, form)]
+        form, fenced = task.option_forms.get(name), name in task.fenced
+        return [[text] for text in tagged_replies(recorded, task.rules[name], form, fenced=fenced)]
+    rule = task.rules[name]
     return [[{"rule": rule, "loss": loss, "is_greedy": False} for loss in reply.losses or ()] for reply in replies]
 
 

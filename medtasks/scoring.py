@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from medtasks.answers.answer import Answer
@@ -13,6 +13,7 @@ from medtasks.errors import RepliesError
 from medtasks.hooks import pairs
 from medtasks.hooks.metric_list import answered, judged
 from medtasks.hooks.reading import cut_record
+from medtasks.judges.fence import addresses_judge
 from medtasks.metrics.pairs import Counts, count, standard_errors
 from medtasks.replies import RecordedReply
 from medtasks.task_files import TaskFile
@@ -32,12 +33,14 @@ class RuleScore:
         table: Counts by category, ``"total"`` last.
         errors: Standard errors of the totals, as fractions.
         reasons: How many replies were valid, ambiguous, refused, ...
+        possible_injection: How many replies seem to address the judge; None where none reads them.
     """
 
     rule: str
     table: Mapping[str, Counts]
     errors: Mapping[str, float]
     reasons: Mapping[str, int]
+    possible_injection: int | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything as JSON values; NaN becomes None."""
@@ -45,6 +48,7 @@ class RuleScore:
             "rule": self.rule,
             "standard_errors": {name: _finite(value) for name, value in self.errors.items()},
             "reasons": dict(self.reasons),
+            **({} if self.possible_injection is None else {"possible_injection": self.possible_injection}),
             "categories": {
                 name: {**{metric: _finite(getattr(counts, metric)) for metric in METRICS}, **counts.as_dict()}
                 for name, counts in self.table.items()
@@ -74,7 +78,11 @@ def score_replies(
         raise RepliesError("some replies are texts and some are log-likelihoods; keep one run per file")
     readers = _readers(task, likelihoods=kinds.pop())
     asked = [document for document in documents if document["doc_id"] in replies]
-    return {name: _score(rule, read, asked, replies) for name, (rule, read) in readers.items()}
+    scores = {name: _score(rule, read, asked, replies) for name, (rule, read) in readers.items()}
+    if task.rules:
+        return scores
+    injections = sum(addresses_judge(replies[document["doc_id"]].text or "") for document in asked)
+    return {name: replace(score, possible_injection=injections) for name, score in scores.items()}
 
 
 def _score(
@@ -102,7 +110,10 @@ def _readers(task: TaskFile, *, likelihoods: bool) -> dict[str, tuple[str, Reade
     if not task.rules:
         if task.dataset is None:
             raise RepliesError(f"'{task.name}' is read by a judge, which is asked about prepared datasets only")
-        return {"reference": ("gap_of_3_reference v1", _judge_reader(task.dataset))}
+        published = {"reference": ("gap_of_3_reference v1", _judge_reader(task.dataset, fenced=False))}
+        return published | {
+            name: ("gap_of_3_fenced v1", _judge_reader(task.dataset, fenced=True)) for name in task.fenced
+        }
     if likelihoods:
         return {name: _likelihood_reader(rule) for name, rule in task.rules.items()}
     rules = _LETTER_RULES if task.output_type == "multiple_choice" else task.rules
@@ -119,12 +130,14 @@ def _likelihood_reader(name: str) -> tuple[str, Reader]:
     return f"{rule.name} v{rule.version}", lambda document, reply: rule.read(list(reply.losses or ()))
 
 
-def _judge_reader(dataset: str) -> Reader:
+def _judge_reader(dataset: str, *, fenced: bool) -> Reader:
     from medtasks.judges.client import judge_for
     from medtasks.judges.mediconfusion import judge_reply
 
     judge = judge_for(dataset, dataset_info(dataset).access)
-    return lambda document, reply: judge_reply(judge, document["question"], document["options"], reply.text or "")
+    return lambda document, reply: judge_reply(
+        judge, document["question"], document["options"], reply.text or "", fenced=fenced
+    )
 
 
 def _finite(value: float) -> float | None:

@@ -57,6 +57,7 @@ class TaskFile:
         output_type: ``"generate_until"`` or ``"multiple_choice"``, or None for a group.
         rules: Answer rule by filter name; empty where a judge reads the replies.
         option_forms: How options are written for the rule, by filter name, where the task says so.
+        fenced: Names of filters whose replies a judge gets between marks (:mod:`medtasks.judges.fence`).
         process_results: The scoring hook; None for a group, and where the harness scores by itself.
         metric_list: Its metrics; None likewise.
         members: Names of a group's tasks and groups.
@@ -76,6 +77,7 @@ class TaskFile:
     output_type: str | None = None
     rules: Mapping[str, str] = field(default_factory=dict)
     option_forms: Mapping[str, str] = field(default_factory=dict)
+    fenced: tuple[str, ...] = ()
     process_results: DottedName | None = None
     metric_list: DottedName | ListedMetrics | None = None
     members: tuple[str, ...] = ()
@@ -262,6 +264,7 @@ def _task(name: str, config: Mapping[str, Any], path: Path) -> TaskFile:
         output_type=str(config.get("output_type", "generate_until")),
         rules={name: str(step["rule"]) for name, step in steps.items()},
         option_forms={name: step["option"] for name, step in steps.items() if "option" in step},
+        fenced=tuple(_fenced(config)),
         process_results=hook if isinstance(hook := config.get("process_results"), DottedName) else None,
         metric_list=ListedMetrics(metrics) if isinstance(metrics, list) else metrics,
         tags=tuple([tags] if isinstance(tags, str) else tags),
@@ -294,6 +297,12 @@ def _reading_steps(config: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str
             yield str(pipeline["name"]), named
         elif own and all(step.get("function") == _AS_IT_IS for step in steps):
             yield str(pipeline["name"]), {"rule": own}
+
+
+def _fenced(config: Mapping[str, Any]) -> Iterator[str]:
+    for pipeline in config.get("filter_list") or ():
+        if any(step.get("fenced") for step in pipeline.get("filter") or ()):
+            yield str(pipeline["name"])
 
 
 def _own_rule(config: Mapping[str, Any]) -> str | None:

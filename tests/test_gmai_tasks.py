@@ -201,7 +201,7 @@ def test_submission_that_cannot_be_written_is_nan(val, tmp_path, monkeypatch):
 def test_every_task_names_its_data_and_prompt():
     for name in ("val", "val_paper", "val_ll", "test", "mcls"):
         config = task_config(f"gmai_mmbench_{name}")
-        assert config["metadata"]["version"] == 1
+        assert config["metadata"]["version"] == 2
         assert config["metadata"]["prompt"] in ("vlmevalkit", "paper")
         metrics = [
             entry["metric"] for entry in resolved(config["metric_list"]) if not entry["metric"].endswith("_stderr")

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from medtasks.data.decoding import Decoding
+from medtasks.harness.sample_counts import SampleCounts, counts_of, counts_of_reasons
 from medtasks.stats.calibration import Calibration
 
 
@@ -96,6 +97,12 @@ class RuleReport:
     pairs: PairOutcomes | None = None
     wrong_kinds: Mapping[str, int] = field(default_factory=dict)
     failures: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def counts(self) -> SampleCounts:
+        """How many samples are behind the scores; runs of earlier versions tell it by the replies' reasons alone."""
+        recorded = counts_of({f"{score.metric},": score.value for score in self.scores})
+        return counts_of_reasons(self.reasons) if recorded is None else recorded
 
 
 @dataclass(frozen=True)
@@ -262,6 +269,13 @@ class TaskReport:
     decoding: Decoding | None = None
     image_conversions: str = ""
     missing: tuple[str, ...] = ()
+
+    @property
+    def lost(self) -> SampleCounts | None:
+        """How many samples are in no score, under the rule that lost most; None if none is."""
+        found = [rule.counts for rule in self.rules]
+        worst = max(found, key=lambda counts: counts.lost, default=None)
+        return worst if worst is not None and worst.lost else None
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """MediConfusion's free-form mode against a judge on loopback."""
 
 import json
+import math
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -36,7 +37,7 @@ class Handler(BaseHTTPRequestHandler):
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         prompt = request["messages"][-1]["content"]
         self.server.prompts.append(prompt)
-        reply = prompt.split("[AI Assistant]\n")[1].split("\n")[0]
+        reply = prompt.split("[AI Assistant]\n")[1].split("\n\n[End of AI Assistant]")[0]
         option_a = prompt.split("[Answer A]\n")[1].split("\n")[0]
         scores = "A: 9\nB: 2" if option_a in reply else "A: 5\nB: 5"
         message = {"role": "assistant", "content": f"{scores}\nYour explanation: because"}
@@ -92,7 +93,8 @@ def test_judge_reads_every_reply_once_and_a_rerun_is_free(judge, parrot, sample)
     assert results["individual_accuracy,reference"] == 0.5
     assert results["judge_failed_rate,reference"] == 0.0
     asked = len(judge.prompts)
-    assert 0 < asked <= 32
+    assert 0 < asked <= 64  # once with the published prompt, once with the reply between marks
+    assert results["confusion,fenced"] == 1.0
     evaluate(parrot)
     assert len(judge.prompts) == asked
 
@@ -104,8 +106,9 @@ def test_unreachable_judge_loses_nothing(parrot, sample, monkeypatch, tmp_path):
     found = evaluate(parrot)
     results = found["results"]["mediconfusion_ff"]
     assert results["judge_failed_rate,reference"] == 1.0
-    assert results["invalid_rate,reference"] == 1.0
-    assert results["set_accuracy,reference"] == 0.0
+    assert results["unjudged_samples,reference"] == 32
+    for metric in ("invalid_rate", "set_accuracy", "individual_accuracy", "confusion"):
+        assert math.isnan(results[f"{metric},reference"])
     samples = found["samples"]["mediconfusion_ff"]
     assert {sample["confusion"]["reason"] for sample in samples} == {"judge_failed"}
     assert all("I see this" in str(sample["resps"]) for sample in samples)

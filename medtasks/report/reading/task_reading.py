@@ -8,6 +8,7 @@ from typing import Any
 
 from medtasks.data.dataset_info import Access
 from medtasks.errors import MedTasksError
+from medtasks.hooks.reading import FENCED
 from medtasks.metric_scoring import samples_of, versioned_rule
 from medtasks.metrics.report_metrics import REPORT_METRICS, report_metric
 from medtasks.replies import RecordedReply
@@ -203,7 +204,9 @@ def _read_replies(found: TaskReading) -> None:
 def _from_records(found: TaskReading) -> dict[str, Computed]:
     """Return what the run's records say under each filter; their numbers are those of the run, its judge's included."""
     task = found.task
-    rules = {name: found.recorded.rules.get(name, rule) for name, rule in task.rules.items()}
+    rules = {
+        name: found.recorded.rules.get(name, rule) + FENCED * (name in task.fenced) for name, rule in task.rules.items()
+    }
     if not rules:  # a judge reads the replies, in the order of the task's filters
         rules = dict(zip(judged_rows(task), found.samples.records, strict=False))
     result = {}
