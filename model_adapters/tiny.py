@@ -3,8 +3,11 @@
 For tests and for trying a task or an installation without a download. Its scores mean nothing.
 """
 
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import takewhile
+from string import ascii_uppercase
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,9 +17,13 @@ from PIL import Image
 from .arguments import AdapterArguments, argument
 from .base import MedicalAdapter
 from .batching import Encoded, PaddedBatch
+from .generation import GenerationSettings, Reply
+from .scoring import Continuation
 from .shared_beginnings import Spans
 from .tiny_network import IMAGE_SIZE, IMAGE_TOKENS, TinyNetwork
 from .tiny_tokenizer import BEGIN_ID, END_ID, IMAGE_ID, PAD_ID, ids_to_text, text_to_ids
+
+_OPTION = re.compile(r"^\W*([A-Z])\W?[:.)]", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -62,9 +69,41 @@ class MedTasksTiny(MedicalAdapter):
         """Return embeddings with the image features in their slots."""
         return batch.inputs(inputs_embeds=self.network.embed(batch.ids, self.cached_features(batch.pixels)))
 
+    def generate_batch(self, prompts: Sequence[Encoded], settings: GenerationSettings, seed: int) -> list[str]:
+        """Generate replies; one to a prompt that lists options begins with the letter the network likes best.
+
+        Random weights spell no answers, and a task of which every reply is invalid shows nobody what its scores are.
+        Where the network ends a reply before its first character, it stays empty.
+        """
+        replies = super().generate_batch(prompts, settings, seed)
+        return [self._begun(prompt, reply, settings) for prompt, reply in zip(prompts, replies, strict=True)]
+
+    def _begun(self, prompt: Encoded, reply: str, settings: GenerationSettings) -> str:
+        letters = _letters(ids_to_text(prompt.ids))
+        if not (letters and reply):
+            return reply
+        sequences = [replace(prompt, ids=[*prompt.ids, *text_to_ids(letter)]) for letter in letters]
+        losses = [found.mean for found in self.score_batch([Continuation(sequence, 1) for sequence in sequences])]
+        begun = f"{letters[losses.index(min(losses))]}. {reply[3:]}"[: len(reply)]  # as long as what was decoded
+        for stop in settings.until:
+            begun = begun.partition(stop)[0]
+        return Reply(begun.strip(), getattr(reply, "input_tokens", None), getattr(reply, "output_tokens", None))
+
     def decode(self, ids: Sequence[int]) -> str:
         """Return the characters."""
         return ids_to_text(ids)
+
+
+def _letters(prompt: str) -> list[str]:
+    r"""Return the letters of the options that a prompt lists one per line, from A on; none where there is no second.
+
+    Example:
+        >>> _letters("Which side?\nA. left\n(B) right\nI. e."), _letters("A: x")
+        (['A', 'B'], [])
+    """
+    listed = set(_OPTION.findall(prompt))
+    found = list(takewhile(listed.__contains__, ascii_uppercase))
+    return found if len(found) > 1 else []
 
 
 def _pixels(images: Sequence[Image.Image]) -> torch.Tensor | None:

@@ -106,3 +106,38 @@ def test_the_preference_between_two_options_depends_on_the_image(bench, docs):
         got = bench.adapter.loglikelihood(bench.scoring(options, [0, 1, 2], lambda _, image=image: [image]))
         minds.append(tuple(np.array([loss for loss, _ in got]).reshape(3, 4).argmin(1)))
     assert len(set(minds)) > 1
+
+
+OPTIONS = '\n("A": on the left)\n("B": on the right)\nAnswer with a letter.'
+
+
+@pytest.fixture
+def asked(new_bench, docs):
+    """A model asked for the letter of an option."""
+    return new_bench(docs=[{**doc, "question": doc["question"] + OPTIONS} for doc in docs], batch_size=5)
+
+
+def test_a_reply_to_listed_options_begins_with_the_letter_that_is_most_likely(asked):
+    replies = asked.adapter.generate_until(asked.generation())
+    losses = [loss for loss, _ in asked.adapter.loglikelihood(asked.scoring(("A", "B")))]
+    preferred = ["AB"[int(second < first)] for first, second in zip(losses[::2], losses[1::2], strict=True)]
+    said = [(reply, letter) for reply, letter in zip(replies, preferred, strict=True) if reply]
+    assert len(said) > len(replies) / 2
+    assert all(reply[0] == letter for reply, letter in said)
+    assert {reply[0] for reply, _ in said} == {"A", "B"}
+
+
+def test_the_letter_depends_on_the_image(asked, docs):
+    letters = set()
+    for image in [doc["image"] for doc in docs]:
+        replies = asked.adapter.generate_until(asked.generation([0], lambda _, image=image: [image]))
+        letters.update(reply[:1] for reply in replies)
+    assert {"A", "B"} <= letters
+
+
+def test_letters_keep_the_length_and_end_before_a_stop(asked, bench):
+    full = asked.adapter.generate_until(asked.generation())
+    assert max(map(len, full)) <= 12
+    assert asked.adapter.generate_until(asked.generation(until=["."])) == [reply.partition(".")[0] for reply in full]
+    assert {reply[:1] for reply in asked.adapter.generate_until(asked.generation(max_new_tokens=1))} <= {"A", "B", ""}
+    assert not all(reply[:1] in "AB" for reply in bench.adapter.generate_until(bench.generation()))  # no options
