@@ -1,0 +1,248 @@
+"""One made-up task of every family, and stand-ins for what its scoring asks: judge, labeler and metrics of texts."""
+
+import json
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from medtasks import sample_values
+from medtasks.answers import labeler
+from medtasks.answers.failure import failed_reply
+from medtasks.answers.labeler import CONDITIONS, Finding
+from medtasks.answers.registry import CLOSED_RULES, FREE_TEXT_RULES, LABEL_RULES, OPEN_RULES, REPORT_RULES, TEXT_RULES
+from medtasks.hooks import (
+    answer_texts,
+    choice,
+    classification,
+    closed_questions,
+    free_form,
+    grouped_choice,
+    judged_choice,
+    knowledge_hallucination,
+    label_hallucination,
+    multi_answer,
+    multilabel,
+    open_questions,
+    pairs,
+    report_panel,
+    reports,
+    rotations,
+    submission,
+    visual_hallucination,
+)
+from medtasks.judges.client import Judge, Verdict
+from medtasks.metrics.report_metrics import metric_info
+from medtasks.metrics.report_scores import ReportScores, mean
+from medtasks.sanity.documents import rotated
+from medtasks.task_files import DottedName, TaskFile
+
+FAILURES = {
+    "marked": failed_reply("out of memory, the answer is B"),
+    "request": "[LMMS_EVAL_REQUEST_FAILED after 5 retries] Connection error. The answer is B",
+    "budget": "[LMMS_EVAL_BUDGET_EXCEEDED]",
+    "no_content": 'Error: can only concatenate str (not "NoneType") to str',
+    "safety": "[SAFETY_BLOCKED:OTHER]",
+    "no_text": None,
+}
+"""What may stand where a reply should, by what happened."""
+LOST = (1, 4, 5, 9)
+"""Which of twelve samples tests let fail: of pairs once both and twice one, of rotations some of three questions."""
+UNREADABLE = "mumble mumble"
+"""A reply for which the stand-ins of judge and labeler fail."""
+
+
+@dataclass(frozen=True)
+class Family:
+    """Hooks of a task, names of rules for it, twelve documents, and what a model said to each."""
+
+    process: Callable[..., Mapping[str, Any]]
+    metrics: Sequence[Mapping[str, Any]]
+    rules: Sequence[str | None]
+    documents: Sequence[Mapping[str, Any]]
+    replies: Sequence[str]
+    metrics_name: str = "METRIC_LIST"
+
+    def task(self, rule: str, output_type: str = "generate_until") -> TaskFile:
+        """Return the task that reads with one rule."""
+        return TaskFile(
+            name="made_up",
+            kind="task",
+            path=Path("made_up.yaml"),
+            description="",
+            dataset="mediconfusion",
+            output_type=output_type,
+            rules={"rule": rule},
+            process_results=DottedName(f"{self.process.__module__}.{self.process.__name__}"),
+            metric_list=DottedName(f"{self.process.__module__}.{self.metrics_name}"),
+            breakdown=("department",),
+        )
+
+
+def document(n: int, **columns: Any) -> dict[str, Any]:
+    """Return a document of a single choice."""
+    return {
+        "doc_id": f"d{n:02}",
+        "dataset": "mediconfusion",  # any that is open
+        "image_id": f"scan{n}",
+        "patient_id": f"patient{n // 2}",
+        "image_files": [],
+        "question": "Is there a mass?",
+        "options": ["aspirin", "heparin", "insulin"],
+        "answer": "ABC"[n % 3],
+        **dict.fromkeys(("keyword", "clinical_task", "modality", "original_task")),
+        "department": ("Urology", "Surgery")[n % 2],
+        "granularity": "Image Level",
+        **columns,
+    }
+
+
+def family(hook: Any, rules: Sequence[str | None], replies: Sequence[str], **columns: Callable[[int], Any]) -> Family:
+    """Return the family of a hook; ``columns`` say what its documents have besides those of a single choice."""
+    documents = [document(n, **{name: of(n) for name, of in columns.items()}) for n in range(12)]
+    return Family(hook.process_results, hook.METRIC_LIST, rules, documents, replies)
+
+
+def rotations_of(process: Any, rule: str, **columns: Any) -> Family:
+    """Return the family of four questions in three rotations each."""
+    return Family(process, rotations.METRIC_LIST, [rule], rotated([document(n, **columns) for n in range(4)]), LETTERS)
+
+
+def reports_of(process: Any, metrics_name: str) -> Family:
+    """Return a family of reports with one of the two metric lists."""
+    documents = [document(n, **{name: of(n) for name, of in REPORT.items()}) for n in range(12)]
+    return Family(process, getattr(reports, metrics_name), list(REPORT_RULES), documents, SAID, metrics_name)
+
+
+LETTERS = ["A", "B", "C", "(b)", "I cannot tell.", "C", "", "A", "heparin", "A", "B", "C"]
+SAID = ["A growth.", "yes", "mass in the lung", "no", "Rest.", "", "No mass.", "B", "", "Edema.", "yes, a mass", "A"]
+NAMED = ["Atelectasis", "Edema, Consolidation", "", "none of them", "Cardiomegaly", *SAID[5:]]
+WORDS = ["yes", "no", "maybe", "entailment", "contradiction", "", "neutral", "It is yes.", "no", "maybe", "yes", "no"]
+OF_WORDS = [rule for rule in TEXT_RULES if "yes_no_maybe" in rule or "nli" in rule]
+PAIRED: dict[str, Callable[[int], Any]] = {
+    "doc_id": lambda n: f"{n // 2}/{n % 2 + 1}",
+    "pair_id": lambda n: str(n // 2),
+    "position": lambda n: n % 2 + 1,
+    "options": lambda n: ["aspirin", "heparin"],
+    "answer": lambda n: "AB"[n % 2],
+    "categories": lambda n: ["Cardiac"],
+}
+CLOSED: dict[str, Callable[[int], Any]] = {
+    "kind": lambda n: ("binary", "multi-choice")[n % 2],
+    "choices": lambda n: ("", "A. aspirin, B. heparin, C. insulin")[n % 2],
+    "options": lambda n: (["Yes", "No"], ["aspirin", "heparin", "insulin"])[n % 2],
+    "answer": lambda n: "AB"[n // 2 % 2],
+    "gold": lambda n: (("Yes", "No"), ("aspirin", "heparin"))[n % 2][n // 2 % 2],
+    "hallucination": lambda n: "symptom",
+    "source": lambda n: "slake",
+}
+REPORT: dict[str, Callable[[int], Any]] = {"report": lambda n: ("No mass.", "Edema and a mass in the lung.")[n % 2]}
+COMPONENTS: dict[str, Callable[[int], Any]] = {
+    "anatomy": lambda n: ["lung"],
+    "measurement": lambda n: [],
+    "symptom": lambda n: ["edema"],
+}
+OPEN: dict[str, Callable[[int], Any]] = {"answer": lambda n: ("yes", "no", "a mass in the lung")[n % 3]}
+FINDINGS: dict[str, Callable[[int], Any]] = {
+    "options": lambda n: list(CONDITIONS[:5]),
+    "labels": lambda n: [int(n % part == 0) for part in (2, 3, 4, 5, 7)],
+}
+FAMILIES = {
+    "choice": family(choice, [rule for rule in TEXT_RULES if rule not in OF_WORDS], LETTERS),
+    "choice_of_words": family(
+        choice, OF_WORDS, WORDS, options=lambda n: (["yes", "no", "maybe"], [*WORDS[3:5], "neutral"])[n % 2]
+    ),
+    "pairs": family(pairs, ["mediconfusion_reference", "robust_choice"], LETTERS, **PAIRED),
+    "free_form": family(free_form, [None], SAID, **PAIRED),
+    "grouped_choice": family(grouped_choice, ["vlmevalkit_2026_06", "robust_choice"], LETTERS),
+    "judged_choice": family(judged_choice, ["vlmevalkit_2024_06", "vlmevalkit_2026_06"], SAID),
+    "classification": family(
+        classification, ["multimedeval_class_v0_1_0", "robust_class"], LETTERS, label=lambda n: n % 3
+    ),
+    "multilabel": family(multilabel, [rule for rule in LABEL_RULES if rule != "listed_options"], NAMED, **FINDINGS),
+    "closed_questions": family(closed_questions, list(CLOSED_RULES), SAID, **CLOSED),
+    "multi_answer": family(multi_answer, ["listed_options"], LETTERS, answers=lambda n: ["A", "C"]),
+    "open_questions": family(open_questions, list(OPEN_RULES), SAID, **OPEN),
+    "reports": reports_of(reports.process_results, "REPORT_METRICS"),
+    "multimedeval_reports": reports_of(reports.multimedeval_process_results, "MULTIMEDEVAL_METRICS"),
+    "knowledge_hallucination": family(knowledge_hallucination, list(FREE_TEXT_RULES), SAID, **OPEN),
+    "visual_hallucination": family(visual_hallucination, list(FREE_TEXT_RULES), SAID, **REPORT, **COMPONENTS),
+    "rotations": rotations_of(rotations.process_results, "robust_choice"),
+    "rotations_listed": rotations_of(rotations.process_listed, "listed_options", answers=["A", "C"]),
+    "submission": family(submission, ["robust_choice"], LETTERS),
+}
+CASES = {f"{name}-{rule}": (one, rule) for name, one in FAMILIES.items() for rule in one.rules}
+"""Every family under each of its rules."""
+WITH_LIKELIHOODS = ("choice", "pairs", "grouped_choice", "classification", "closed_questions", "rotations")
+
+
+def losses(one: Family) -> list[list[float]]:
+    """Return losses of the options of each document, all different."""
+    return [[1.0 + (n * 7 + k * 5) % 11 for k in range(len(doc["options"]))] for n, doc in enumerate(one.documents)]
+
+
+def kept(whole: Sequence[Any]) -> list[Any]:
+    """Return what belongs to the samples that did not fail."""
+    return [one for n, one in enumerate(whole) if n not in LOST]
+
+
+def with_lost(replies: Sequence[Any], *instead: Any) -> list[Any]:
+    """Return replies of which the lost ones are replaced, by turns with each of ``instead``."""
+    return [instead[LOST.index(n) % len(instead)] if n in LOST else reply for n, reply in enumerate(replies)]
+
+
+def install_stand_ins(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Put stand-ins in the place of judge, labeler and text metrics, and return the texts that they are given.
+
+    What they say depends on the text alone; for :data:`UNREADABLE` judge and labeler fail.
+    """
+    asked: list[str] = []
+
+    def ask(self: Judge, system: str, user: str, parse: Any, *, prompt_version: int = 1) -> Verdict[Any]:
+        asked.append(user)
+        text = "" if UNREADABLE in user else _verdict(system, zlib.crc32(user.encode()))
+        value = parse(text)
+        return Verdict(value, "no verdict" if value is None else None, False, text)
+
+    def labels(texts: Sequence[str]) -> list[dict[str, Finding]]:
+        asked.extend(texts)
+        if UNREADABLE in texts:
+            raise ValueError("mumbled")
+        said = [text.casefold() for text in texts]
+        return [{name: Finding(int(name.casefold() in text)) for name in CONDITIONS} for text in said]
+
+    def shared_words(name: str) -> Callable[..., ReportScores]:
+        def metric(*, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
+            asked.extend(hypotheses)
+            both = zip(references, hypotheses, strict=True)
+            shares = [len({*key.split()} & {*said.split()}) / len(key.split()) for key, said in both]
+            keys = metric_info(name).keys
+            return ReportScores(dict.fromkeys(keys, shares), dict.fromkeys(keys, mean(shares)), {})
+
+        return metric
+
+    monkeypatch.setenv("MEDTASKS_JUDGE_BASE_URL", "http://127.0.0.1:9/v1")
+    monkeypatch.setenv("MEDTASKS_JUDGE_MODEL", "scripted")
+    monkeypatch.setattr(Judge, "ask", ask)
+    monkeypatch.setattr(labeler, "labeler", lambda: labels)
+    monkeypatch.setattr(report_panel, "report_metric", shared_words)
+    monkeypatch.setattr(sample_values, "report_metric", shared_words)
+    monkeypatch.setattr(submission, "load_documents", lambda name: FAMILIES["submission"].documents)
+    for module in (answer_texts, label_hallucination, reports):
+        module._scores.cache_clear()
+    return asked
+
+
+def _verdict(system: str, number: int) -> str:
+    """Return what the scripted judge says, in the form that each prompt asks for."""
+    if not system:
+        return "ABCZ"[number % 4]
+    if "recall_number" in system:
+        counts = {"recall_number": number % 2, "wrong_number": number % 3 // 2}
+        return json.dumps({"model_1": dict.fromkeys(("anatomy", "symptom", "measurement"), counts)})
+    if "model_1" in system:
+        return json.dumps({"model_1": number % (6 if "range[0, 5]" in system else 2)})
+    return ("A: 9\nB: 2", "A: 2\nB: 9", "A: 5\nB: 5")[number % 3]
