@@ -2,6 +2,7 @@
 
 import pytest
 
+from medtasks.harness.sample_counts import FailureLimit, SampleCounts
 from medtasks.runs.manifest import HarnessProcess, Notice, RunManifest, Severity
 from medtasks.runs.recording import RunRecording, first_manifest
 from medtasks.runs.running import Outcome
@@ -16,16 +17,18 @@ def begin(tmp_path):
         selection = Selection(tuple(asked), dict(missing))
         notices = [Notice(kind=Severity.WARN, sentence="mind the gap")]
         manifest = first_manifest(["medtasks", "run", *ARGUMENTS], ARGUMENTS, asked, selection, notices)
-        return RunRecording(tmp_path / "out", manifest, ARGUMENTS, complain)
+        return RunRecording(tmp_path / "out", manifest, ARGUMENTS, FailureLimit.parse("10%"), complain)
 
     return build
 
 
-def finished(tmp_path, *tasks, failed=()):
+def finished(tmp_path, *tasks, failed=(), row=None):
     results = tmp_path / "out" / "m" / "1_results.json"
     process = HarnessProcess(tasks=tasks, started="", seconds=1.5, exit_code=0)
     reasons = dict.fromkeys(failed, "it broke")
-    return Outcome(list(tasks), list(failed), [results], dict.fromkeys(tasks, results), reasons, [process])
+    rows = dict.fromkeys(tasks, row or {})
+    files = dict.fromkeys(tasks, results)
+    return Outcome(list(tasks), list(failed), [results], files, rows=rows, reasons=reasons, processes=[process])
 
 
 def test_before_the_first_task(begin):
@@ -55,6 +58,22 @@ def test_the_end(begin, tmp_path):
     assert (read.state, read.why) == ("finished", "")
     assert read.seconds >= 0
     assert read == recording.manifest
+
+
+@pytest.mark.parametrize(
+    ("failed", "unjudged", "state"),
+    [(1, 0, "finished"), (2, 0, "finished_with_failures"), (0, 2, "finished_with_failures")],
+)
+def test_samples_in_no_score_are_counted_and_too_many_are_a_failure(begin, tmp_path, failed, unjudged, state):
+    recording = begin(asked=("one",))
+    scored = 10 - failed - unjudged
+    row = {"accuracy,reference": 0.5, "scored_samples,reference": scored, "failed_samples,reference": failed}
+    with recording.until_its_end():
+        recording.note(finished(tmp_path, "one", row={**row, "unjudged_samples,reference": unjudged}))
+    read = RunManifest.read(recording.path)
+    assert read.state == state
+    assert read.tasks["one"].counts == SampleCounts(scored, failed, unjudged)
+    assert list(recording.over_limit()) == ([] if state == "finished" else ["one"])
 
 
 def test_failures(begin, tmp_path):
