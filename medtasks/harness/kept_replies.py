@@ -1,6 +1,7 @@
 """Replies of an earlier run that need not be asked for again: all but the failed ones (``--only-failed``)."""
 
 import json
+import math
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from lmms_eval.api.instance import Instance
 
 from medtasks.answers.failure import failure_cause
 from medtasks.errors import MedTasksError
-from medtasks.hooks.loglikelihood import FAILED, parse_loglikelihood
+from medtasks.hooks.loglikelihood import parse_loglikelihood
 from medtasks.hooks.withheld import is_withheld
 from medtasks.runs.manifest import RunManifest, TaskRecord
 from medtasks.runs.retrying import KEPT_VARIABLE
@@ -64,7 +65,7 @@ class KeptReplies:
 
 
 def _failed(reply: Any) -> bool:
-    return reply is FAILED or (isinstance(reply, str) and failure_cause(reply) is not None)
+    return failure_cause(reply) is not None if isinstance(reply, str) else math.isnan(reply[0])
 
 
 def _rows(manifest: RunManifest, name: str, record: TaskRecord, task: Any) -> Iterator[tuple[int, list[Any]]]:

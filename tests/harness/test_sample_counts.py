@@ -1,0 +1,60 @@
+"""How many samples are in no score, and how many may be."""
+
+import pytest
+
+from medtasks.errors import MedTasksError
+from medtasks.harness.sample_counts import FailureLimit, SampleCounts, counts_of, counts_of_reasons
+
+
+def test_the_filter_that_lost_most_counts():
+    row = {
+        "alias": "ours",
+        "accuracy,reference": 0.5,
+        **{f"{name}_samples,reference": value for name, value in (("scored", 8.0), ("failed", 1), ("unjudged", 3))},
+        **{f"{name}_samples,robust": value for name, value in (("scored", 11), ("failed", 1))},
+        "failed_samples_stderr,reference": "N/A",
+    }
+    assert counts_of(row) == SampleCounts(scored=8, failed=1, unjudged=3)
+    assert counts_of(row).lost == 4
+
+
+def test_results_of_others_and_of_earlier_versions_have_none():
+    assert counts_of({"accuracy,none": 0.5}) is None
+    assert counts_of({"scored_samples,none": 5}) is None
+    assert counts_of({"scored_samples,none": float("nan"), "failed_samples,none": 0}) is None
+
+
+def test_reasons_tell_it_too():
+    reasons = {"ok": 5, "ambiguous": 1, "adapter_failed": 2, "judge_failed": 3}
+    assert counts_of_reasons(reasons) == SampleCounts(6, 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("limit", "counts", "allowed"),
+    [
+        ("1%", SampleCounts(99, 1), True),
+        ("1%", SampleCounts(98, 2), False),
+        ("1%", SampleCounts(197, 2, 1), False),
+        ("1%", SampleCounts(0, 0), True),
+        ("0", SampleCounts(1000, 1), False),
+        ("2", SampleCounts(1, 1, 1), True),
+        ("2", SampleCounts(1, 1, 2), False),
+        ("0.5 %", SampleCounts(199, 1), True),
+        ("100%", SampleCounts(0, 9), True),
+    ],
+)
+def test_limits(limit, counts, allowed):
+    assert FailureLimit.parse(limit).allows(counts) is allowed
+
+
+@pytest.mark.parametrize("text", ["", "%", "x", "-1", "1.5", "101%", "nan", "nan%", "inf%", "1%%"])
+def test_what_is_no_limit(text):
+    with pytest.raises(MedTasksError, match="neither a number of samples"):
+        FailureLimit.parse(text)
+
+
+def test_words():
+    assert str(SampleCounts(5, 1)) == "1 failed of 6 samples"
+    assert str(SampleCounts(5, 1, 2)) == "1 failed and 2 unjudged of 8 samples"
+    assert str(FailureLimit.parse("2.5%")) == "2.5%"
+    assert str(FailureLimit.parse("7")) == "7"
