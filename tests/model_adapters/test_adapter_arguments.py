@@ -34,7 +34,7 @@ def test_an_argument_unlike_any_is_answered_with_the_known_ones():
     [
         ("batch_size", 0, "a whole number of at least 1"),
         ("batch_size", "abc", "a whole number of at least 1"),
-        ("batch_size", "auto", "a whole number of at least 1"),
+        ("max_batch_size", "auto", "a whole number of at least 1"),
         ("batch_size", True, "a whole number of at least 1"),
         ("batch_size", 2.5, "a whole number of at least 1"),
         ("batch_size", float("inf"), "a whole number of at least 1"),
@@ -46,6 +46,14 @@ def test_an_argument_unlike_any_is_answered_with_the_known_ones():
 )
 def test_an_impossible_value_is_named_with_what_is_wanted(name, value, wanted):
     assert refusal(**{name: value}) == f"medtasks_tiny: argument '{name}' must be {wanted}, not '{value}'."
+
+
+@pytest.mark.parametrize("given", ["auto", "auto:4"])
+def test_an_automatic_batch_size_is_a_large_one_within_the_limits(given):
+    assert parse_arguments(AdapterArguments, {"batch_size": given}, "m").requests_per_batch == 64
+    assert parse_arguments(AdapterArguments, {"batch_size": given, "max_batch_size": 8}, "m").requests_per_batch == 8
+    with pytest.raises(AdapterArgumentError):
+        parse_arguments(AdapterArguments, {"batch_size": f"{given}x"}, "m")
 
 
 def test_a_text_that_is_no_choice_is_answered_with_the_choices():
