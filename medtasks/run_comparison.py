@@ -96,15 +96,14 @@ def compare_all(
             continue
         try:
             if task not in task_files():
-                where = f" ({lost_folders()})" if lost_folders() else ""
-                raise RepliesError(f"is no task of medtasks, so that its samples cannot be scored one by one{where}")
+                raise RepliesError("is no task of medtasks, so that its samples cannot be scored one by one")
             compared[task] = compare_task(task_file(task), having, metrics)
         except MedTasksError as error:
             causes[task] = str(error)
     if not compared:
         whys = "; ".join(f"{task}: {cause}" for task, cause in causes.items())
         raise RepliesError(
-            f"no task could be compared ({whys})"
+            f"no task could be compared ({whys}){f'; {lost_folders()}' if lost_folders() else ''}"
             if whys
             else "the runs have no task with a samples file in common; run the harness with --log_samples, or name "
             "the task of recorded replies: medtasks compare TASK RUN RUN"

@@ -11,12 +11,14 @@ from rich.console import Console
 from medtasks.errors import MedTasksError
 from medtasks.harness.sample_counts import DEFAULT_LIMIT, FailureLimit
 from medtasks.runs.guards import check
+from medtasks.runs.harness_options import read_options
 from medtasks.runs.manifest import Notice, RunManifest, Severity, TaskOutcome
 from medtasks.runs.recording import RunRecording, first_manifest
 from medtasks.runs.redaction import redacted_arguments
 from medtasks.runs.retrying import KEPT_VARIABLE, earlier_run
 from medtasks.runs.running import run_tasks, stopping_by_signal
 from medtasks.selection import select
+from medtasks.task_files import including
 
 _out = Console(soft_wrap=True, highlight=False)
 PASSES_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
@@ -54,6 +56,7 @@ def run(
     own = ["--launcher", launcher] if launcher else []
     own += ["--max-failed", max_failed] if max_failed != DEFAULT_LIMIT else []
     command = ["medtasks", "run", "--tasks", tasks, "--output_path", str(output), *own, *context.args]
+    context.with_resource(including(read_options(context.args).folders()))
     selection = select(asked)
     for task, cause in selection.missing.items():
         _out.print(f"[yellow]left out[/] {task}: ", end="")

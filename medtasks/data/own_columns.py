@@ -94,8 +94,8 @@ def check(config: Mapping[str, Any], columns: Columns, known: Sequence[str], whe
         for name in needed:
             if name not in known:
                 raise MedTasksError(
-                    f"{where} has no column '{name}', which {who} needs (it needs {', '.join(needed)}); its columns "
-                    f"are {', '.join(known)}"
+                    f"{where} has no column '{name}', which {who} needs (it needs {', '.join(needed)}); add it to "
+                    f"{', '.join(known)}"
                 )
         for name, kind in needed.items():
             _check_rows(columns, name, kind, who, where)

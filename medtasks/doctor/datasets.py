@@ -16,6 +16,8 @@ from medtasks.doctor.credentials import HUB
 from medtasks.doctor.findings import DATASETS, Finding, State, findings_of, of_error
 from medtasks.doctor.scope import Scope
 from medtasks.errors import MedTasksError
+from medtasks.sanity.documents import task_documents
+from medtasks.task_files import TaskFile
 
 _SHOWN = 2
 
@@ -31,11 +33,23 @@ def prepared_data(scope: Scope, *, verify: bool) -> Iterator[Finding]:
     for name in scope.datasets if scope.chosen else here:
         check = partial(_dataset, name, verify=verify) if name in here else partial(_missing, name)
         yield from findings_of(DATASETS, name, check)
+    for task in scope.tasks:
+        if task.kind == "task" and task.dataset is None and not task.only_harness:
+            yield from findings_of(DATASETS, task.name, partial(_own_documents, task))
     if not scope.chosen:
         lacking = [name for name in scope.datasets if name not in here]
         found = f"of {len(scope.datasets)} datasets {len(lacking)} are not prepared in {dataset_folder('x').parent}"
         fix = "medtasks data prepare NAME, with a name of medtasks data list" if lacking else ""
         yield Finding(DATASETS, "not prepared", State.NOTE if lacking else State.OK, found, fix)
+
+
+def _own_documents(task: TaskFile) -> Iterator[Finding]:
+    try:
+        count = len(task_documents(task))
+    except MedTasksError as error:
+        yield of_error(DATASETS, task.name, State.PROBLEM, error)
+        return
+    yield Finding(DATASETS, task.name, State.OK, f"the documents of '{task.name}', {count}, have all columns it needs")
 
 
 def _missing(name: str) -> Iterator[Finding]:

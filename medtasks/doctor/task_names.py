@@ -32,7 +32,7 @@ def collisions(scope: Scope) -> Iterator[Finding]:
     shipped, own = _named(tasks_folder()), _named(own_tasks_folder())
     ours = {*shipped, *own}
     if scope.chosen:
-        ours &= {*scope.names, *(task.name for task in scope.tasks)}
+        ours = (ours & {*scope.names}) | {task.name for task in scope.tasks}
     harness = harness_folder() / "tasks"
     if not harness.is_dir():
         fix = "pip install --force-reinstall lmms_eval"

@@ -69,5 +69,5 @@ def _listed(value: Any) -> list[str]:
 
 def _place(recorded: str, run: Path) -> Path | None:
     folder = Path(os.path.expanduser(recorded))
-    above = run.absolute().parents if not folder.is_absolute() else ()
+    above = (run.absolute(), *run.absolute().parents) if not folder.is_absolute() else ()
     return next((place for place in (folder, *(one / folder for one in above)) if place.is_dir()), None)

@@ -1,0 +1,205 @@
+"""Commands on tasks from a folder of the user's, with replies of which the right scores are known."""
+
+import json
+import re
+import sys
+
+import pytest
+from PIL import Image
+
+from medtasks.errors import MedTasksError
+from medtasks.task_files import included_option, including, scored_task, task_config, task_files
+
+YAML = """task: sides
+dataset_path: json
+dataset_kwargs: {data_files: {test: sides.jsonl}}
+test_split: test
+lmms_eval_specific_kwargs: {default: {image_root: images, template: "{question} {options}"}}
+doc_to_visual: !function medtasks.hooks.images.images
+doc_to_text: !function medtasks.hooks.prompts.prompt
+doc_to_target: !function medtasks.hooks.prompts.target
+process_results: !function medtasks.hooks.choice.process_results
+metric_list: !function medtasks.hooks.choice.METRIC_LIST
+"""
+ANSWERS = ["A", "B", "B", "A"]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder with one task, written as shortly as the harness allows: no filter, no metadata."""
+    made = tmp_path / "own"
+    (made / "images").mkdir(parents=True)
+    for number, answer in enumerate(ANSWERS):
+        Image.new("RGB", (4, 4), (60 * number, 0, 0)).save(made / "images" / f"{number}.png")
+        row = {"question": f"{number}?", "options": ["left", "right"], "answer": answer, "image_file": f"{number}.png"}
+        with (made / "sides.jsonl").open("a") as stream:
+            stream.write(json.dumps(row) + "\n")
+    (made / "sides.yaml").write_text(YAML)
+    return made
+
+
+@pytest.fixture
+def replies(tmp_path):
+    def write(texts, name="replies.jsonl"):
+        lines = [json.dumps({"doc_id": str(row), "reply": text}) for row, text in enumerate(texts)]
+        (tmp_path / name).write_text("\n".join(lines))
+        return tmp_path / name
+
+    return write
+
+
+def change(folder, old, new):
+    text = (folder / "sides.yaml").read_text()
+    assert old in text
+    (folder / "sides.yaml").write_text(text.replace(old, new))
+
+
+def test_score(medtasks, folder, replies, tmp_path):
+    found = medtasks(
+        "score", "sides", replies(["A", "B", "right", "(b)"]), "--include_path", folder, "--json", tmp_path / "s.json"
+    )
+    assert found.code == 0, found.err
+    scores = json.loads((tmp_path / "s.json").read_text())
+    assert scores["rules"]["none"]["metrics"]["accuracy"] == 0.75
+    assert scores["rules"]["none"]["rule"].startswith("robust_choice v")
+    data = scores["data"]
+    assert (data["prepared"], data["rows"], data["source"]) == (False, 4, str(folder / "sides.jsonl"))
+
+
+def test_a_variant_is_scored_by_its_own_documents(medtasks, folder, tmp_path):
+    lines = [{"doc_id": f"{row}~r{turn}", "reply": "left"} for row in range(4) for turn in range(2)]
+    (tmp_path / "r.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    found = medtasks("score", "sides_rotated", tmp_path / "r.jsonl", "--include_path", folder, "--json", tmp_path / "s")
+    assert found.code == 0, found.err
+    metrics = json.loads((tmp_path / "s").read_text())["rules"]["none"]["metrics"]
+    assert (metrics["mean_accuracy"], metrics["published_order"], metrics["flip_rate"]) == (0.5, 0.5, 0)
+
+
+def test_compare_and_report(medtasks, folder, replies, tmp_path):
+    runs = [replies(ANSWERS, "a.jsonl"), replies(["A"] * 4, "b.jsonl")]
+    found = medtasks("compare", "sides", *runs, "--include-path", folder, "--json", tmp_path / "c.json")
+    assert found.code == 0, found.err
+    (test,) = json.loads((tmp_path / "c.json").read_text())["comparisons"]
+    assert (test["metric"], test["first"], test["second"]) == ("accuracy", 1.0, 0.5)
+    page = tmp_path / "page.html"
+    found = medtasks("report", runs[1], "--task", "sides", "--include_path", folder, "--html", page)
+    assert found.code == 0, found.err
+    assert "data prepare" not in found.out
+    text = page.read_text()
+    assert "3?" in text
+    assert text.count("data:image") >= 4
+
+
+def test_without_the_folder(fails, medtasks, folder, replies):
+    fails(["score", "sides", replies(ANSWERS)], "unknown task 'sides'", "needs --include_path FOLDER")
+    fails(["score", "sides", replies(ANSWERS), "--include_path", folder / "gone"], "there is no folder")
+    assert "sides" not in medtasks("tasks").out
+    listed = medtasks("tasks", "--sanity", "--include_path", folder).out
+    assert re.search(r"^sides +_blind _blank _swapped _rotated _sanity$", listed, re.MULTILINE)
+    assert "sides" not in task_files()  # nothing remains
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "complaint"),
+    [
+        (
+            "medtasks.hooks.choice.process_results",
+            "mine.process_results",
+            "is scored by mine.process_results, which is",
+        ),
+        ("medtasks.hooks.choice.METRIC_LIST", "mine.METRICS", "has metrics that are not those of medtasks"),
+        ("process_results: !function medtasks.hooks.choice.process_results\n", "", "metrics of the harness alone"),
+        (
+            "metric_list:",
+            "filter_list: [{name: x, filter: [{function: regex}]}]\nmetric_list:",
+            "has no filter that names",
+        ),
+    ],
+)
+def test_what_only_the_harness_can_score(fails, folder, replies, old, new, complaint):
+    change(folder, old, new)
+    for command in (["score", "sides", replies(ANSWERS)], ["report", replies(ANSWERS), "--task", "sides"]):
+        fails([*command, "--include_path", folder], "'sides'", complaint)
+    fails(["compare", "sides", replies(ANSWERS), replies(ANSWERS), "--include_path", folder], complaint)
+
+
+def test_functions_and_metrics_of_the_users_own_file(medtasks, folder, replies):
+    (folder / "mine.py").write_text("def halves(rows):\n    return rows.select([0, 1])\n")
+    listed = "[{metric: accuracy, aggregation: !function medtasks.hooks.choice.accuracy, higher_is_better: true}]"
+    change(folder, "!function medtasks.hooks.choice.METRIC_LIST", f"{listed}\nprocess_docs: !function mine.halves")
+    found = medtasks("score", "sides", replies(["A", "A"]), "--include_path", folder)
+    assert "2 of 2 questions answered" in found.out
+    assert re.search(r"accuracy .*50\.00", found.out), found.out
+
+
+def test_a_damaged_file_in_the_folder(fails, folder, replies):
+    (folder / "other.yaml").write_text("task: [\n")
+    fails(["score", "sides", replies(ANSWERS), "--include_path", folder], "other.yaml is damaged in line 2")
+
+
+def test_verify(medtasks, fails, folder):
+    found = medtasks("data", "verify", "sides", "--include_path", folder)
+    assert found.out.startswith(f"sides can be read: 4 questions of {folder / 'sides.jsonl'} with their images")
+    (folder / "images" / "2.png").unlink()
+    ran = fails(["data", "verify", "sides", "--include_path", folder], "1 problem in 'sides'")
+    assert f"image {folder / 'images' / '2.png'} of sample 2 is missing" in ran.out
+    assert "data prepare" not in ran.out + ran.err
+    (folder / "sides.jsonl").write_text('{"question": "?", "answer": "A"}\n')
+    complaint = f"{folder / 'sides.jsonl'} has no column 'options', which the family 'single choice' needs"
+    fails(["data", "verify", "sides", "--include_path", folder], complaint)
+    (folder / "sides.jsonl").unlink()
+    fails(
+        ["data", "verify", "sides", "--include_path", folder], "the documents of 'sides' (sides.jsonl) cannot be loaded"
+    )
+
+
+def test_run_leaves_out_what_cannot_be_asked(fails, folder, tmp_path):
+    (folder / "sides.jsonl").write_text('{"question": "?", "answer": "A"}\n')
+    options = ["--model", "medtasks_tiny", "--log_samples", "--output_path", tmp_path / "out"]
+    ran = fails(["run", "--tasks", "sides", "--include_path", folder, *options], "none of the tasks in 'sides' can run")
+    assert "left out sides: " in ran.out
+    assert "has no column 'options', which the family 'single choice' needs" in ran.out
+
+
+def test_data_that_name_a_credentialed_dataset(medtasks, fails, folder, replies, tmp_path):
+    rows = [json.loads(line) for line in (folder / "sides.jsonl").read_text().splitlines()]
+    private = [{**row, "dataset": "multimedeval_mimic_cxr_report"} for row in rows]
+    (folder / "sides.jsonl").write_text("\n".join(map(json.dumps, private)))
+    page, scores = tmp_path / "page.html", tmp_path / "s.json"
+    arguments = ["--include_path", folder]
+    assert medtasks("report", replies(ANSWERS), "--task", "sides", "--html", page, *arguments).code == 0
+    assert "3?" not in page.read_text()
+    assert medtasks("score", "sides", replies(ANSWERS), "--json", scores, *arguments).code == 0
+    assert json.loads(scores.read_text())["data"]["source"] == "withheld"
+    errors = ["--export-errors", tmp_path / "errors.csv"]
+    fails(["score", "sides", replies(ANSWERS), *errors, *arguments], "'multimedeval_mimic_cxr_report' is credentialed")
+
+
+def test_the_harness_names_the_column_before_any_prompt(folder, monkeypatch):
+    pytest.importorskip("lmms_eval.tasks")
+    from lmms_eval.tasks import ConfigurableTask
+    from lmms_eval.utils import load_yaml_config
+
+    def load():
+        return ConfigurableTask(config=load_yaml_config(str(folder / "sides.yaml")), model_name="medtasks_tiny")
+
+    monkeypatch.setattr(sys, "stdout", sys.stderr)
+    task = load()
+    assert task.test_docs()[3]["doc_id"] == task.test_docs_no_media()[3]["doc_id"] == "3"
+    (folder / "sides.jsonl").write_text('{"question": "?", "answer": "A", "image_file": "1.png"}\n')
+    with pytest.raises(
+        MedTasksError, match=r"sides\.jsonl has no column 'options', which the family 'single choice' needs"
+    ):
+        load()
+
+
+def test_including_is_for_a_while(folder):
+    with including([folder]):
+        assert scored_task("sides_blind").base == "sides"
+        assert included_option("sides") == included_option("sides_blind") == f" --include_path {folder}"
+        root = task_config("sides")["lmms_eval_specific_kwargs"]["default"]["image_root"]
+        assert root == str(folder / "images")
+        with including([]):
+            assert "sides" in task_files()
+    assert "sides" not in task_files()
+    assert included_option("mediconfusion") == ""

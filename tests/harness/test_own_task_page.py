@@ -1,0 +1,192 @@
+"""Every YAML of the page on own tasks, as it is printed there: one run, then all that reads its results."""
+
+import json
+import math
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from PIL import Image
+
+from medtasks.sanity.eligibility import OF_IMAGES, VARIANTS
+from medtasks.task_files import including, task_file
+
+from ..cli.conftest import fails, medtasks  # noqa: F401  # fixtures
+from ..conftest import SHARED
+from .test_report_runs import WEIGHTS
+
+pytestmark = pytest.mark.slow
+
+PAGE = Path(__file__).parents[2] / "tasks_yaml" / "README.md"
+COPIES = 3
+BLOCKS = re.findall(r"```yaml\n(.*?)```\n.*?```json\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+NAMES = [re.match(r"task: (\w+)\n", text)[1] for text, _ in BLOCKS]
+ASKED = [*NAMES, *(f"own_choice_{one}" for one in VARIANTS), "own_pairs_swapped", "own_pairs_rotated"]
+ASKED += ["own_classes_rotated", "own_several_rotated", "own_yes_no_blind", "own_reports_swapped"]
+GOLDEN = Path(os.environ.get("MEDTASKS_GOLDEN") or SHARED / "golden") / "metrics"
+
+
+def rows(printed: str) -> Iterator[dict[str, Any]]:
+    """Repeat the printed rows, each time with other images and other pairs."""
+    for copy in range(COPIES):
+        for line in printed.splitlines():
+            row = json.loads(line)
+            if "pair_id" in row:
+                row["pair_id"] += f"-{copy}"
+            if "image_file" in row:
+                row["image_file"] = f"{copy}{row['image_file']}"
+            if "image_files" in row:
+                row["image_files"] = [f"{copy}{name}" for name in row["image_files"]]
+            yield row
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with everything that the page says, and what the test adds: images."""
+    project = tmp_path_factory.mktemp("project")
+    folder = project / "my_tasks"
+    (folder / "images").mkdir(parents=True)
+    for number, (text, printed) in enumerate(BLOCKS):
+        (folder / f"{NAMES[number]}.yaml").write_text(text)
+        lines = list(rows(printed))
+        (folder / f"{NAMES[number]}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in lines))
+    for copy in range(COPIES):
+        for name in range(1, 5):
+            Image.new("RGB", (40, 30), (80 * copy, 50 * name, 0)).save(folder / "images" / f"{copy}{name}.png")
+    weights = project / "weights"
+    for name, path in WEIGHTS.items() if GOLDEN.is_dir() else ():
+        origin, target = GOLDEN / path, weights / name
+        target.mkdir(parents=True)
+        for file in sorted(origin.iterdir()) if origin.is_dir() else [origin]:
+            shutil.copyfile(file, target / file.name)
+    return project
+
+
+@pytest.fixture(scope="module")
+def ran(project: Path, run_in: Any) -> Path:
+    """The results of one process of the harness, started in the project's folder."""
+    command = ["python", "-m", "lmms_eval", "--model", "medtasks_tiny", "--tasks", ",".join(ASKED), "--log_samples"]
+    options = ["--include_path", "my_tasks", "--output_path", "results"]
+    variables = {"MEDTASKS_HOME": str(project / "home"), "MEDTASKS_WEIGHTS": str(project / "weights")}
+    process = run_in(project)([*command, *options], MEDTASKS_METRICS_DEVICE="cpu", **variables)
+    assert process.returncode == 0, process.stderr[-4000:]
+    found = list((project / "results").rglob("*_results.json"))
+    assert len(found) == 1, (process.stdout + process.stderr)[-6000:]
+    return found[0]
+
+
+def samples_of(ran: Path, task: str) -> Path:
+    return next(ran.parent.glob(f"*_samples_{task}.jsonl"))
+
+
+def test_the_page_has_every_family() -> None:
+    assert len(NAMES) == len(set(NAMES)) == 8
+    assert all(10 <= text.count("\n") <= 20 for text, _ in BLOCKS)
+
+
+def test_every_block_runs_as_printed(ran: Path) -> None:
+    content = json.loads(ran.read_text())
+    assert set(ASKED) <= set(content["results"])
+    for name, (text, printed) in zip(NAMES, BLOCKS, strict=True):
+        assert content["n-samples"][name]["original"] == len(list(rows(printed)))
+        config = yaml.load(text.replace("!function", ""), Loader=yaml.SafeLoader)
+        filters = {one["name"] for one in config["filter_list"]}
+        scores = content["results"][name]
+        assert {key.partition(",")[2] for key in scores if "," in key} == filters
+        main = [value for key, value in scores.items() if key.endswith(f",{min(filters)}") and "_stderr" not in key]
+        assert any(isinstance(value, float) and math.isfinite(value) for value in main)
+    if GOLDEN.is_dir():
+        assert math.isfinite(content["results"]["own_reports"]["radcliq_v1,reference"])
+
+
+def test_score(ran: Path, medtasks: Any, tmp_path: Path) -> None:  # noqa: F811
+    recorded = json.loads(ran.read_text())["results"]
+    for name in (name for name in ASKED if not name.startswith("own_reports")):
+        found = medtasks(
+            "score", name, samples_of(ran, name), "--json", tmp_path / "scores.json", "--max-failed", "100%"
+        )
+        assert (found.code, found.err) == (0, ""), name
+        scores = json.loads((tmp_path / "scores.json").read_text())
+        assert scores["missing"] == 0
+        assert re.fullmatch("[0-9a-f]{12}", scores["data"]["fingerprint"])
+        for rule, one in scores["rules"].items():
+            for metric, value in one.get("metrics", {}).items():
+                key = f"{metric},{rule}"
+                assert value is None or value == pytest.approx(recorded[name][key]), (name, key)
+
+
+def test_score_of_reports(ran: Path, medtasks: Any, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    if not GOLDEN.is_dir():
+        pytest.skip("no tiny weights")
+    monkeypatch.setenv("MEDTASKS_WEIGHTS", str(ran.parents[1] / "weights"))
+    monkeypatch.setenv("MEDTASKS_METRICS_DEVICE", "cpu")
+    found = medtasks("score", "own_reports", samples_of(ran, "own_reports"))
+    assert "radcliq_v1" in found.out
+    assert "meteor could not be computed" in found.err  # WordNet is no tiny weight
+
+
+RIGHT = {
+    "own_choice": ("accuracy", lambda row: f"The answer is {row['answer']}."),
+    "own_pairs": ("set", lambda row: row["answer"]),
+    "own_bleu": ("accuracy", lambda row: row["options"]["ABC".index(row["answer"])]),
+    "own_yes_no": ("accuracy", lambda row: row["answer"]),
+    "own_open": ("token_recall", lambda row: row["answer"]),
+    "own_several": ("mcls_accuracy", lambda row: ",".join(row["answers"])),
+    "own_classes": ("macro_f1", lambda row: row["options"][row["label"]]),
+}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+@pytest.mark.parametrize("wrong", [False, True])
+def test_right_replies_are_right(name: str, wrong: bool, project: Path, medtasks: Any, tmp_path: Path) -> None:  # noqa: F811
+    metric, answer = RIGHT[name]
+    lines = [json.loads(line) for line in (project / "my_tasks" / f"{name}.jsonl").read_text().splitlines()]
+    texts = ["I cannot say." if wrong else answer(row) for row in lines]
+    recorded = [json.dumps({"doc_id": row, "reply": text}) for row, text in enumerate(texts)]
+    (tmp_path / "replies.jsonl").write_text("\n".join(recorded))
+    options = ["--include_path", project / "my_tasks", "--json", tmp_path / "scores.json"]
+    assert medtasks("score", name, tmp_path / "replies.jsonl", *options).code == 0
+    for rule, found in json.loads((tmp_path / "scores.json").read_text())["rules"].items():
+        scores = found.get("metrics") or {"set": found["categories"]["total"]["set_accuracy"]}
+        assert wrong == (scores[metric] != 1), (rule, scores)
+
+
+def test_compare(ran: Path, medtasks: Any) -> None:  # noqa: F811
+    results = ran.parent
+    found = medtasks("compare", results, results)
+    assert found.code == 0, found.err
+    for name in NAMES:
+        assert re.search(rf"^{name}$", found.out, re.MULTILINE), name
+    assert "is no task of medtasks" not in found.out
+
+
+def test_report(ran: Path, medtasks: Any, tmp_path: Path) -> None:  # noqa: F811
+    page, data = tmp_path / "report.html", tmp_path / "report.json"
+    found = medtasks("report", ran.parent, "--html", page, "--json", data)
+    assert found.code == 0, found.err
+    assert "is no task of medtasks" not in found.out
+    assert "data prepare" not in found.out
+    tasks = {one["name"]: one for one in json.loads(data.read_text())["tasks"]}
+    assert set(ASKED) == set(tasks)
+    choice = tasks["own_choice"]
+    assert {gain["variant"] for gain in choice["gains"]} == set(OF_IMAGES)
+    assert not [sentence for one in tasks.values() for sentence in one["missing"] if "cannot be" in sentence]
+    text = page.read_text()
+    assert "On which side is the effusion?" in text
+    assert text.count("data:image") >= 4 * COPIES
+
+
+def test_a_folder_that_has_moved_is_named(ran: Path, project: Path, medtasks: Any, fails: Any, tmp_path: Path) -> None:  # noqa: F811
+    results = shutil.copytree(project / "results", tmp_path / "elsewhere" / "results")
+    samples = next(results.rglob("*_samples_own_choice.jsonl"))
+    fails(["score", "own_choice", samples], "the run took tasks from my_tasks", "--include_path")
+    assert medtasks("score", "own_choice", samples, "--include_path", project / "my_tasks").code == 0
+    with including([project / "my_tasks"]):
+        assert task_file("own_choice").variants == VARIANTS
+    shutil.copytree(project / "my_tasks", tmp_path / "elsewhere" / "my_tasks")
+    assert medtasks("score", "own_choice", samples).code == 0  # beside the results again
