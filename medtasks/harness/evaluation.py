@@ -47,7 +47,7 @@ def guard_evaluation(module: ModuleType) -> None:
         return results
 
     setattr(guarded, _MARK, True)
-    module.evaluate = guarded
+    vars(module)["evaluate"] = guarded
     _keep_failures_out_of(module)
 
 

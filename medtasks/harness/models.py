@@ -181,7 +181,7 @@ def _noted(completion: Any, tools: bool) -> Any:
     Raises:
         ValueError: The answer has no single choice; the harness tries again.
     """
-    choices = getattr(completion, "choices", None) or ()
+    choices: Sequence[Any] = getattr(completion, "choices", None) or ()
     if len(choices) != 1:
         raise ValueError(f"the server's answer holds {len(choices)} choices instead of one")
     message, end = choices[0].message, choices[0].finish_reason

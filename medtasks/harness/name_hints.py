@@ -44,7 +44,7 @@ def hint_at_models(models: ModuleType) -> None:
         return get_model(model_name, *args, **kwargs)
 
     setattr(found_model, _MARK, True)
-    models.get_model = found_model
+    vars(models)["get_model"] = found_model
 
 
 def _hint(kind: str, name: str, known: Sequence[str]) -> None:

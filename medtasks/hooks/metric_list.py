@@ -6,12 +6,13 @@ beside all of them.
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from medtasks.answers.answer import Reason
 
 Records = Sequence[dict[str, Any]]
 Aggregation = Callable[[Records], float]
+R = TypeVar("R", bound=Mapping[str, Any])
 
 _UNASKED = frozenset({Reason.EMPTY, Reason.TRUNCATED})  # replies that say nothing, also those cut before they did
 
@@ -43,7 +44,7 @@ def over(chosen: Callable[[Records], Records], aggregation: Aggregation) -> Aggr
     return over_chosen
 
 
-def answered(items: Records) -> Records:
+def answered(items: Sequence[R]) -> list[R]:
     """Return the records of samples that the model answered."""
     return [item for item in items if not is_failed(item)]
 

@@ -98,7 +98,7 @@ def _records(
     return {metric["metric"]: entry for metric in metric_list}
 
 
-def score_records(items: Iterable[Record], metrics: Sequence[str]) -> PanelScores:
+def score_records(items: Iterable[Mapping[str, Any]], metrics: Sequence[str]) -> PanelScores:
     """Score records of answered samples with metrics of reports, and count the replies that hold no report.
 
     Args:

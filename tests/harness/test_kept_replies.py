@@ -152,7 +152,7 @@ def test_how_requests_are_sent_may_differ(out):
 def test_what_is_asked_must_be_the_same(out, arguments):
     write(out, second=1)
     current = write(out, arguments, samples=False, second=2)
-    with pytest.raises(MedTasksError, match="--only-failed found no run in .* leave the option out"):
+    with pytest.raises(MedTasksError, match=r"--only-failed found no run in .* leave the option out"):
         earlier_run(out, current, arguments)
 
 
