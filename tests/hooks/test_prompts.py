@@ -7,7 +7,7 @@ import yaml
 
 from medtasks.hooks.prompts import letters, option_texts, prompt, target
 from medtasks.plugin import tasks_folder
-from medtasks.task_files import _Loader
+from medtasks.task_index import _Loader
 
 DOC = {"question": "Which {side}?", "options": ["70% left", "Right, {maybe} "], "answer": "B"}
 
