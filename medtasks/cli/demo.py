@@ -1,11 +1,13 @@
 """``medtasks demo``: the real harness command on the drawn sample with the built-in model."""
 
 import json
+import math
 import os
 import shlex
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,6 +19,8 @@ from rich.text import Text
 from medtasks.cli.data import write_sample_home
 from medtasks.data.home import HOME_VARIABLE
 from medtasks.errors import MedTasksError
+from medtasks.metric_order import main_first
+from medtasks.score_text import is_share, with_error
 
 _TASKS = ("mediconfusion", "mediconfusion_gd", "mediconfusion_ps")
 _out = Console(soft_wrap=True, highlight=False)
@@ -79,21 +83,19 @@ def _report(results: Path, home: Path) -> Path:
 
 
 def _show(results: dict[str, Any]) -> None:
-    for scores in results["results"].values():
+    for task, scores in results["results"].items():
         metrics = [key.split(",") for key in scores if "," in key and "_stderr" not in key]
         filters = sorted({name for _, name in metrics})
-        table = Table("value ± standard error", title=Text(scores["alias"]))
+        table = Table("score ± standard error", title=Text(scores["alias"]))
         for name in filters:
             table.add_column(name, justify="right")
-        for metric in sorted({metric for metric, _ in metrics}):
-            table.add_row(metric, *(_value(scores, metric, name) for name in filters))
+        for metric in main_first(task, (metric for metric, _ in metrics)):
+            table.add_row(metric, *(_cell(scores, metric, name) for name in filters))
         _out.print(table, markup=False)
 
 
-def _value(scores: dict[str, Any], metric: str, name: str) -> str:
-    value, error = _number(scores.get(f"{metric},{name}")), _number(scores.get(f"{metric}_stderr,{name}"))
-    return f"{value} ± {error}" if error else value
-
-
-def _number(value: Any) -> str:
-    return f"{value:.4f}" if isinstance(value, float) else "" if value in (None, "N/A") else str(value)
+def _cell(scores: Mapping[str, Any], metric: str, name: str) -> str:
+    value, error = scores.get(f"{metric},{name}"), scores.get(f"{metric}_stderr,{name}")
+    if value is None:
+        return ""
+    return with_error(value, error if isinstance(error, float) else math.nan, share=is_share(metric, value))

@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from medtasks.answers.failure import failure_cause
+from medtasks.harness.result_table import order_table
 from medtasks.harness.sample_counts import counts_of
 
 _MARK = "_medtasks_guarded"
@@ -49,6 +50,8 @@ def guard_evaluation(module: ModuleType) -> None:
     setattr(guarded, _MARK, True)
     vars(module)["evaluate"] = guarded
     _keep_failures_out_of(module)
+    with contextlib.suppress(AttributeError):  # its order is not worth a warning
+        order_table(module)
 
 
 @contextlib.contextmanager

@@ -18,6 +18,8 @@ RESULTS = {
             "confusion_stderr,robust": "N/A",
             "incomplete_pairs,reference": 0,
             "incomplete_pairs_stderr,reference": "N/A",
+            "set_accuracy,reference": 0.25,
+            "set_accuracy_stderr,reference": 0.125,
         }
     }
 }
@@ -58,8 +60,9 @@ def test_demo(medtasks, harness, tmp_path):
     assert (tmp_path / "out/home/datasets/mediconfusion/manifest.json").is_file()
     assert "mediconfusion [SAMPLE DATA]\n" in ran.out
     rows = {line.split("│")[1].strip(): line.split("│")[2:4] for line in ran.out.splitlines() if line[:1] == "│"}
-    assert [cell.strip() for cell in rows["confusion"]] == ["0.8125 ± 0.1008", "nan"]
+    assert [cell.strip() for cell in rows["confusion"]] == ["81.25% ± 10.08%", "n/a"]
     assert [cell.strip() for cell in rows["incomplete_pairs"]] == ["0", ""]
+    assert list(rows) == ["set_accuracy", "confusion", "incomplete_pairs"]  # the main metric first
     assert f"MEDTASKS_HOME={tmp_path / 'out/home'} lmms_eval --model medtasks_tiny --tasks mediconfusion," in ran.out
     assert str(tmp_path / "out/results/20260101_results.json") in ran.out
     assert seen["reported"] == str(tmp_path / "out/results")
