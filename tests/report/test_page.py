@@ -383,3 +383,21 @@ def test_text_has_the_contrast_that_wcag_asks_for(full, block):
     for ink, ground in wanted:
         bright, dark = sorted((luminance(colours[ink]), luminance(colours[ground])), reverse=True)
         assert (bright + 0.05) / (dark + 0.05) >= 4.5, (ink, ground)
+
+
+def test_a_section_opens_with_what_is_in_no_score(tmp_path):
+    task = made_up.paired_task_without_items("made_up_pairs")
+    rule = replace(task.rules[0], reasons={"ok": 2, "judge_failed": 3, "adapter_failed": 1})
+    lost = replace(task, rules=(rule,))
+    assert (str(lost.lost), task.lost) == ("1 failed and 3 unjudged of 6 samples", None)
+    page = Structure(written(made_up.report_of(lost), tmp_path)).text
+    assert "1 failed and 3 unjudged of 6 samples: they are in no score here" in page
+    assert "medtasks score made_up_pairs SAMPLES_FILE" in page
+    assert "--only-failed" in page
+    assert "in no score here" not in Structure(written(made_up.report_of(task), tmp_path)).text
+
+
+def test_counts_of_the_run_go_before_reasons():
+    rule = made_up.paired_rule("reference", 0.5)
+    counted = [made_up.score("scored_samples", 4), made_up.score("failed_samples", 2)]
+    assert replace(rule, scores=(*rule.scores, *counted)).counts.failed == 2
