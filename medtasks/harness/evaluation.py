@@ -8,11 +8,13 @@ import contextlib
 import functools
 import inspect
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from medtasks.answers.failure import failure_cause
+from medtasks.data.home import dataset_folder
 from medtasks.harness.result_table import order_table
 from medtasks.harness.sample_counts import counts_of
 
@@ -21,7 +23,7 @@ MODULE = "lmms_eval.evaluator"
 
 
 def guard_evaluation(module: ModuleType) -> None:
-    """Wrap ``evaluate`` of :data:`MODULE`, once.
+    """Wrap ``evaluate`` of :data:`MODULE`, or of lm-eval's evaluator, once.
 
     Raises:
         AttributeError: This version of the harness has no such function.
@@ -33,18 +35,20 @@ def guard_evaluation(module: ModuleType) -> None:
     signature = inspect.signature(evaluate)
     missing = {"lm", "task_dict"} - signature.parameters.keys()
     if missing:
-        raise TypeError(f"lmms_eval.evaluator.evaluate lacks {' and '.join(sorted(missing))}")
+        raise TypeError(f"{module.__name__}.evaluate lacks {' and '.join(sorted(missing))}")
 
     @functools.wraps(evaluate)
     def guarded(*args: Any, **kwargs: Any) -> Any:
         call = signature.bind(*args, **kwargs)
-        tasks = dict(_ours(call.arguments["task_dict"]))
-        if not tasks:
+        lm, tasks = call.arguments["lm"], dict(_tasks(call.arguments["task_dict"]))
+        ours = {name: task for name, task in tasks.items() if _is_ours(task)}
+        _refuse(lm, tasks, ours)
+        if not ours:
             return evaluate(*args, **kwargs)
-        with _checked(call.arguments["lm"], tasks):
+        with _watched(lm, ours):
             results = evaluate(*args, **kwargs)
         if results is not None:  # only the first of several processes has them
-            _say_last(results.get("results") or {}, tasks)
+            _say_last(results.get("results") or {}, ours)
         return results
 
     setattr(guarded, _MARK, True)
@@ -54,39 +58,55 @@ def guard_evaluation(module: ModuleType) -> None:
         order_table(module)
 
 
+def _refuse(lm: Any, tasks: Mapping[str, Any], ours: Mapping[str, Any]) -> None:
+    """Refuse what must not run before the first request is built.
+
+    Raises:
+        ModelRefused: Credentialed data would go to another machine, in tasks of others on our data, too.
+    """
+    datasets = {name: _prepared(task) or (name in ours and _named(task)) for name, task in tasks.items()}
+    if known := {name: str(dataset) for name, dataset in datasets.items() if dataset}:
+        from medtasks.harness.remote_models import refuse_remote_model
+
+        refuse_remote_model(lm, known)
+
+
 @contextlib.contextmanager
-def _checked(lm: Any, tasks: Mapping[str, Any]) -> Iterator[None]:
-    """Refuse what must not run before the first request is built, and mark the model's failures within the block."""
-    from medtasks.harness.few_shot import refuse_examples
+def _watched(lm: Any, tasks: Mapping[str, Any]) -> Iterator[None]:
     from medtasks.harness.kept_replies import KeptReplies
     from medtasks.harness.models import watched
-    from medtasks.harness.remote_models import refuse_remote_model
 
-    refuse_examples(tasks)
-    refuse_remote_model(lm, {name: dataset for name, task in tasks.items() if (dataset := _dataset(task))})
     with watched(lm, tasks, KeptReplies.from_environment(tasks)):
         yield
 
 
-def _ours(task_dict: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the tasks that are scored by our hooks, those in groups included."""
+def _tasks(task_dict: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield all tasks, those in groups included."""
     for name, task in task_dict.items():
         found = task[1] if isinstance(task, tuple) else task
         if isinstance(found, Mapping):
-            yield from _ours(found)
-        elif str(getattr(_hook(found), "__module__", "")).startswith("medtasks."):
+            yield from _tasks(found)
+        elif getattr(found, "config", None) is not None:
             yield str(name), found
 
 
-def _hook(task: Any) -> Any:
-    return getattr(getattr(task, "config", None), "process_results", None)
+def _is_ours(task: Any) -> bool:
+    """Return whether our hooks score a task."""
+    return str(getattr(getattr(task.config, "process_results", None), "__module__", "")).startswith("medtasks.")
 
 
-def _dataset(task: Any) -> str | None:
-    """Return the dataset that a task's documents name, else its file; None where they were not prepared here."""
-    documents = task.eval_docs_no_media
+def _prepared(task: Any) -> str | None:
+    """Return the dataset of ours that a task reads, whoever wrote the task."""
+    path = getattr(task.config, "dataset_path", None)
+    inside = isinstance(path, str) and Path(path).is_relative_to(dataset_folder("x").parent)
+    return Path(str(path)).relative_to(dataset_folder("x").parent).parts[0] if inside else None
+
+
+def _named(task: Any) -> str | None:
+    """Return the dataset that the documents of a task of ours name, else its file."""
+    documents: Sequence[Any] = getattr(task, "eval_docs_no_media", ())
     named = documents[0].get("dataset") if len(documents) else None
-    return str(found) if (found := named or (task.config.metadata or {}).get("dataset")) else None
+    return named or (getattr(task.config, "metadata", None) or {}).get("dataset")
 
 
 def _say_last(results: Mapping[str, Mapping[str, Any]], tasks: Iterable[str]) -> None:

@@ -6,6 +6,7 @@ below ``tasks_yaml``.
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -13,6 +14,7 @@ from lm_eval.api.task import ConfigurableTask
 
 from medtasks.data.store import open_documents
 from medtasks.errors import MedTasksError
+from medtasks.harness.evaluation import guard_evaluation
 from medtasks.task_files import task_config
 from medtasks.task_index import resolved
 
@@ -46,6 +48,8 @@ class TextTask(ConfigurableTask):  # type: ignore[misc]
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         super().__init__(config=lm_eval_config(str(config["task"])))
+        if evaluator := sys.modules.get("lm_eval.evaluator"):
+            guard_evaluation(evaluator)
 
     def download(self, dataset_kwargs: dict[str, Any] | None = None, **kwargs: Any) -> None:
         """Open the prepared documents."""
