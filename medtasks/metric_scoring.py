@@ -14,7 +14,7 @@ from medtasks.hooks import reports
 from medtasks.hooks.labelling import tagged_replies
 from medtasks.hooks.metric_list import COUNTS
 from medtasks.hooks.reading import FENCED
-from medtasks.metrics.report_metrics import metric_info
+from medtasks.metrics.report_metrics import keys_of, metric_info
 from medtasks.replies import RecordedReply
 from medtasks.saved_replies import nothing_saved
 from medtasks.task_files import TaskFile
@@ -87,8 +87,8 @@ def score_metrics(
         task: A task, no group.
         documents: Its documents; those without a reply are left out.
         replies: Replies by document id.
-        report_metrics: For a task that compares reports, metrics besides its own:
-            names of :data:`medtasks.metrics.report_metrics.REPORT_METRICS`.
+        report_metrics: For a task that compares reports, metrics besides its own: names of
+            :data:`medtasks.metrics.report_metrics.REPORT_METRICS`, or keys of their scores.
 
     Returns:
         Scores by filter name (``reference``, ``robust``).
@@ -187,8 +187,8 @@ def _of_reports(
 ) -> MetricScores:
     counts = {one["metric"]: one["aggregation"](records) for one in metrics if one["metric"] in COUNTS}
     own = [name for one in metrics if not (name := one["metric"]).endswith(_ERROR) and name not in COUNTS]
-    panel = dict.fromkeys([*reports.metrics_for(own), *further])
-    keys = dict.fromkeys([*own, *(key for name in further for key in metric_info(name).keys)])
+    panel = dict.fromkeys([*reports.metrics_for(own), *(metric_info(name).name for name in further)])
+    keys = dict.fromkeys([*own, *(key for name in further for key in keys_of(name))])
     found = reports.score_records(records, tuple(panel))
     return MetricScores(
         "",

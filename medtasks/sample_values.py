@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from medtasks.answers.answer import Reason
-from medtasks.errors import MedTasksError, RepliesError, unknown_name
+from medtasks.errors import MedTasksError, RepliesError, UnknownName, unknown_name
 from medtasks.hooks import classification, multilabel
 from medtasks.hooks.metric_list import is_failed
 from medtasks.hooks.reports import INVALID_RATE, metrics_for
@@ -15,7 +15,7 @@ from medtasks.hooks.units import unit_of
 from medtasks.hooks.withheld import PrivateText
 from medtasks.metric_scoring import check_kinds, samples_of, versioned_rule
 from medtasks.metrics.pairs import TOTAL
-from medtasks.metrics.report_metrics import report_metric
+from medtasks.metrics.report_metrics import REPORT_METRICS, keys_of, report_metric
 from medtasks.metrics.report_scores import mean
 from medtasks.replies import RecordedReply
 from medtasks.scoring import score_replies
@@ -69,13 +69,21 @@ def chosen_metrics(task: TaskFile, documents: Documents, metrics: Sequence[str])
         known = list(_PAIR_METRICS)
     elif _process(task) is classification.process_results:
         known.insert(0, RIGHT)
-    for metric in metrics:
-        if metric not in known:
-            raise unknown_name("metric", metric, known)
-    chosen = [name for name in known if name in metrics or (not metrics and name not in _NOT_MAIN)]
+    asked = {key for metric in metrics for key in _asked(metric, names, known)}
+    chosen = [name for name in known if name in asked or (not metrics and name not in _NOT_MAIN)]
     if not chosen:
         raise RepliesError(f"'{task.name}' scores nothing, so that there is nothing to compare")
     return chosen
+
+
+def _asked(metric: str, names: Sequence[str], known: Sequence[str]) -> Sequence[str]:
+    """Return what a metric of reports stands for, which has several scores, or the score that is named itself."""
+    found = [key for key in keys_of(metric) if key in known] if metric in REPORT_METRICS else []
+    if metric in known or found:
+        return found or [metric]
+    if metric in names:
+        raise UnknownName(f"'{metric}' has no value per sample; those that can be compared: {', '.join(known)}")
+    raise unknown_name("metric", metric, known)
 
 
 def run_values(task: TaskFile, documents: Documents, replies: Replies, metrics: Sequence[str]) -> RunValues:

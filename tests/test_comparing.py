@@ -273,6 +273,14 @@ def test_reports(reports):
     }
 
 
+def test_a_metric_of_reports_stands_for_its_scores(reports):
+    runs = {"A": texts(reports, lambda _: "clear lungs"), "B": texts(reports, lambda _: "the lungs are clear")}
+    found = compare_runs(task_file("multimedeval_mimic_cxr_report"), reports, runs, ["bleu"])
+    assert {one.metric for one in found.comparisons} | {metric for _, metric in found.skipped} == {"bleu_1", "bleu_4"}
+    with pytest.raises(UnknownName, match="unknown metric 'corpus_bleu'"):  # not of this task
+        compare_runs(task_file("multimedeval_mimic_cxr_report"), reports, runs, ["corpus_bleu"])
+
+
 def test_runs_of_different_kinds(documents):
     task = task_file("mediconfusion_gd")
     letters = texts(documents, lambda document: document["answer"])

@@ -5,7 +5,7 @@ import json
 import math
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -18,11 +18,12 @@ from rich.table import Table
 from medtasks import __version__
 from medtasks.errors import MedTasksError
 from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.report_metrics import REPORT_METRICS, MetricInfo, metric_info, report_metric
+from medtasks.metrics.report_metrics import REPORT_METRICS, MetricInfo, keys_of, metric_info, report_metric
 from medtasks.metrics.report_scores import ReportScores
 from medtasks.metrics.report_texts import ReportPairs, pair_texts, read_report_texts
 from medtasks.metrics.weights import weights_path
 from medtasks.metrics.wordnet import load_wordnet
+from medtasks.runs.guarded_run import listed
 from medtasks.score_text import is_share, number
 
 _ALL = "all"
@@ -38,7 +39,10 @@ def metrics(
     ] = None,
     hyps: Annotated[Path | None, typer.Option(help="What a model wrote, in any of these forms.")] = None,
     metric: Annotated[
-        list[str] | None, typer.Option(help="Metric, several with commas or by repeating; 'all'. Without: list them.")
+        list[str] | None,
+        typer.Option(
+            help="Metric, or one of its scores, several with commas or by repeating; 'all'. Without: list them."
+        ),
     ] = None,
     column: Annotated[
         str | None, typer.Option(help="Column or field that holds the text, if not text or report.")
@@ -65,7 +69,7 @@ def metrics(
     pairs = pair_texts(read_report_texts(refs, column), read_report_texts(hyps, column))
     with _cached(settings, cache) as how:
         scores, failures = _score(chosen, pairs, how)
-    _print(pairs, scores)
+    _print(pairs, scores, chosen)
     if json_file:
         _write(json_file, _as_json(pairs, scores, failures))
     if failures:
@@ -89,13 +93,17 @@ def _settings(weights: Sequence[str], device: str | None, dtype: str | None, bat
     return settings
 
 
-def _chosen(given: Sequence[str]) -> tuple[str, ...]:
+def _chosen(given: Sequence[str]) -> Mapping[str, Sequence[str]]:
+    """Return the keys to print, by metric."""
     names = [name.strip() for part in given for name in part.split(",") if name.strip()]
     if _ALL in names:
-        return tuple(REPORT_METRICS)
+        names = list(REPORT_METRICS)
     if not names:
         raise typer.BadParameter("--metric names no metric; without it they are listed")
-    return tuple(dict.fromkeys(metric_info(name).name for name in names))
+    chosen: dict[str, dict[str, None]] = {}
+    for name in names:
+        chosen.setdefault(metric_info(name).name, {}).update(dict.fromkeys(keys_of(name)))
+    return {name: list(keys) for name, keys in chosen.items()}
 
 
 @contextmanager
@@ -109,7 +117,7 @@ def _cached(settings: ModelSettings, keep: bool) -> Iterator[ModelSettings]:
 
 
 def _score(
-    names: Sequence[str], pairs: ReportPairs, settings: ModelSettings
+    names: Iterable[str], pairs: ReportPairs, settings: ModelSettings
 ) -> tuple[dict[str, ReportScores], dict[str, str]]:
     scores: dict[str, ReportScores] = {}
     failures: dict[str, str] = {}
@@ -130,7 +138,7 @@ def _sentences(failures: Failures) -> list[str]:
     return [f"{', '.join(names)}: {cause}" for cause, names in causes.items()]
 
 
-def _print(pairs: ReportPairs, scores: Mapping[str, ReportScores]) -> None:
+def _print(pairs: ReportPairs, scores: Mapping[str, ReportScores], chosen: Mapping[str, Sequence[str]]) -> None:
     if scores:
         replies, references = (sum(not text.strip() for text in side) for side in (pairs.hypotheses, pairs.references))
         count = len(pairs.references)
@@ -139,7 +147,7 @@ def _print(pairs: ReportPairs, scores: Mapping[str, ReportScores]) -> None:
         table.add_column("better")
         for name, result in scores.items():
             better = "higher" if metric_info(name).higher_is_better else "lower"
-            for key in metric_info(name).keys:
+            for key in chosen[name]:
                 value = result.totals[key]
                 table.add_row(key, number(value, share=is_share(key, value)), better)
         _out.print(table)
@@ -193,13 +201,17 @@ def _list_metrics() -> None:
         missing = _missing(info)
         lacking.update(dict.fromkeys(missing))
         better = "higher" if info.higher_is_better else "lower"
-        rows.append((info.name, better, "no" if missing else "yes", info.description))
+        rows.append((info.name, better, "no" if missing else "yes", f"{info.description}{_keys(info)}"))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         _out.print(line.rstrip(), markup=False)
     if lacking:
         _out.print(f"Fetch what is missing with: medtasks weights fetch {' '.join(lacking)}", markup=False)
+
+
+def _keys(info: MetricInfo) -> str:
+    return "" if info.keys == (info.name,) else f": {listed(info.keys)}"
 
 
 def _missing(info: MetricInfo) -> list[str]:

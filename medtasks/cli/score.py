@@ -60,10 +60,12 @@ def score(
     documents = task_documents(chosen)
     recorded = read_replies(replies, documents)
     paired = "pair_id" in documents[0]
-    if paired and metric:
+    own = chosen.metric_list.resolve() if chosen.metric_list else ()
+    further = [name for name in metric or () if name not in {entry["metric"] for entry in own}]
+    if paired and further:
         raise RepliesError(f"'{task}' compares no reports, so that it has no metrics but its own; leave out --metric")
     by_pair = score_replies(chosen, documents, recorded) if paired else {}
-    by_metric = {} if paired else score_metrics(chosen, documents, recorded, metric or ())
+    by_metric = {} if paired else score_metrics(chosen, documents, recorded, further)
     if export_errors:
         private = private_datasets(chosen, documents)
         export_wrong_answers(export_errors, private, {name: found.wrong for name, found in by_metric.items()})

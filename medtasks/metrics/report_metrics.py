@@ -3,6 +3,7 @@
 import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from types import MappingProxyType
 
 from medtasks.errors import unknown_name
@@ -181,14 +182,34 @@ REPORT_METRICS: Mapping[str, MetricInfo] = MappingProxyType(
 
 
 def metric_info(name: str) -> MetricInfo:
-    """Look up one entry.
+    """Look up one entry, by its name or by the key of one of its scores.
 
     Raises:
         UnknownName: There is no such metric.
     """
-    if name not in REPORT_METRICS:
-        raise unknown_name("metric", name, REPORT_METRICS, "medtasks metrics")
-    return REPORT_METRICS[name]
+    found = REPORT_METRICS.get(name) or _owners().get(name)
+    if found is None:
+        raise unknown_name("metric", name, {*REPORT_METRICS, *_owners()}, "medtasks metrics")
+    return found
+
+
+def keys_of(name: str) -> tuple[str, ...]:
+    """Return the keys that a name asks for: all of a metric, or the one that it is.
+
+    Raises:
+        UnknownName: There is no such metric.
+
+    Example:
+        >>> keys_of("rouge"), keys_of("rouge_l")
+        (('rouge_1', 'rouge_2', 'rouge_l'), ('rouge_l',))
+    """
+    found = metric_info(name)
+    return found.keys if found.name == name else (name,)
+
+
+@cache
+def _owners() -> Mapping[str, MetricInfo]:
+    return {key: info for info in REPORT_METRICS.values() for key in info.keys}
 
 
 def report_metric(name: str, settings: ModelSettings | None = None) -> ReportMetric:

@@ -80,6 +80,8 @@ def test_what_cannot_be_compared(fails, run_of, tmp_path):
     fails(["compare", "mediconfusion_all", first, second], "'mediconfusion_all' is a group")
     fails(["compare", "mediconfusion", first, tmp_path / "none.jsonl"], "cannot read replies from")
     fails(["compare", "mediconfusion", first, first, "--metric", "set"], "unknown metric 'set'")
+    counted = ["--metric", "scored_samples"]
+    fails(["compare", "mediconfusion", first, first, *counted], "'scored_samples' has no value per sample", "can be")
     fails(["compare", "mediconfusion", first, first, "--json", tmp_path], f"cannot write {tmp_path}")
 
 

@@ -87,6 +87,18 @@ def test_lexical_scores(medtasks, files, tmp_path):
     assert no_texts_in(ran.out + (tmp_path / "out.json").read_text())
 
 
+def test_a_metric_can_be_named_as_the_table_names_its_score(medtasks, files, tmp_path):
+    ran = medtasks(*files, "--metric", "rouge_l,bleu_1", "--metric", "bleu_4", "--json", tmp_path / "out.json")
+    assert (ran.code, ran.err) == (0, "")
+    assert list(table(ran)) == ["rouge_l", "bleu_1", "bleu_4"]
+    written = json.loads((tmp_path / "out.json").read_text())["metrics"]
+    assert {name: list(one["totals"]) for name, one in written.items()} == {
+        "rouge": ["rouge_1", "rouge_2", "rouge_l"],
+        "bleu": ["bleu_1", "bleu_2", "bleu_4"],
+    }
+    assert list(table(medtasks(*files, "--metric", "bleu_1,bleu"))) == ["bleu_1", "bleu_2", "bleu_4"]
+
+
 def test_golden_radcliq_with_weights_by_name(medtasks, files, weights, tmp_path):
     home = tmp_path / "home"
     chosen = "radcliq_v0,radcliq_v1,bertscore,radgraph_combined,chexbert,radcliq_bleu"

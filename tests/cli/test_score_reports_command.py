@@ -99,10 +99,19 @@ def test_scoring_saves_no_replies(medtasks, ranks):
     assert not replies_folder(TASK).parent.exists()
 
 
-def test_wrong_metrics(fails, ranks, sample):
+def test_wrong_metrics(fails, medtasks, ranks, sample):
     constant = ranks[0].with_name("constant.jsonl")
     constant.write_text(json.dumps({"doc_id": 0, "reply": "A"}) + "\n")
     fails(["score", "mediconfusion", constant, "--metric", "bleu"], "'mediconfusion' compares no reports", "leave out")
+    assert medtasks("score", "mediconfusion", constant, "--metric", "set_accuracy").code == 0  # one of its own
+
+
+def test_metrics_as_the_table_names_their_scores(medtasks, ranks):
+    usual = set(rows(medtasks("score", TASK, *ranks).out))
+    ran = medtasks("score", TASK, *ranks, "--metric", "chexbert_5_micro_f1", "--metric", "bleu_1")
+    assert (ran.code, ran.err) == (0, "")
+    assert set(rows(ran.out)) - usual == {"chexbert_5_micro_f1"}
+    assert rows(ran.out)["chexbert_5_micro_f1"].startswith("-15.0000")
 
 
 def test_an_unknown_metric(fails, ranks):
