@@ -33,7 +33,6 @@ class MetricScores:
         reasons: How many replies were valid, ambiguous, refused, ...
         failures: By metric of reports, why it failed; its values are NaN.
         settings: By metric of reports, what its values depend on.
-        shares: Whether the values are shares, which may be shown as percentages.
         groups: Accuracy by column and value, for the columns that the task names.
         wrong: Wrong answers, where the task's records tell.
     """
@@ -44,7 +43,6 @@ class MetricScores:
     reasons: Mapping[str, int]
     failures: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    shares: bool = True
     groups: Mapping[str, Mapping[str, GroupScore]] = field(default_factory=dict)
     wrong: Sequence[WrongAnswer] = ()
 
@@ -178,7 +176,6 @@ def _of_answers(samples: Sequence[Mapping[str, Any]], metrics: Sequence[Mapping[
         {metric: value for metric, value in computed.items() if not metric.endswith(_ERROR)},
         {metric.removesuffix(_ERROR): value for metric, value in computed.items() if metric.endswith(_ERROR)},
         {},
-        shares=not any(value > 1 for value in computed.values() if isinstance(value, float)),  # a judge's score is none
     )
 
 
@@ -197,7 +194,6 @@ def _of_reports(
         {},
         found.failures,
         found.settings,
-        shares=False,
     )
 
 

@@ -322,7 +322,6 @@ def test_replies_are_judged_later(evaluate, home, parrot, judge, monkeypatch):
     assert scores.values["knowledge_rate"] == pytest.approx(1 / 6)
     assert scores.values["stemmed_rouge_l"] == first["stemmed_rouge_l"]
     assert scores.reasons == {"ok": ROWS}
-    assert not scores.shares  # counts and a score from 0 to 5 are no percentages
 
 
 def test_a_judge_elsewhere_is_refused_before_the_model_runs(evaluate, home, parrot, monkeypatch):
