@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from medtasks.hooks.metric_list import COUNTS
 from medtasks.hooks.multimedeval_prompts import target
 from medtasks.metrics.report_metrics import REPORT_METRICS
 from medtasks.task_files import resolved, task_config, task_file, task_files
@@ -98,7 +99,11 @@ def test_a_real_model_runs_every_task(evaluate, home):
         # The numbers of demonstrations, which the harness shows beside the scores.
         assert results["n-shot"][task] == (5 if task.endswith("_5shot") else 0)
         for (metric, row), value in found.items():
-            if (task.removesuffix("_5shot"), row) == LABELER and not metric.startswith("judge_failed_rate"):
+            unlabelled = (task.removesuffix("_5shot"), row) == LABELER
+            if metric in COUNTS:
+                of_all = "unjudged_samples" if unlabelled else "scored_samples"
+                assert value == (tiny_multimedeval.TEST_ROWS if metric == of_all else 0), (task, metric, row)
+            elif unlabelled and not metric.startswith("judge_failed_rate"):
                 assert math.isnan(value), (task, metric, row)
             elif metric.removesuffix("_stderr") not in WEIGHED:
                 assert 0 <= value <= 1, (task, metric, row)

@@ -16,6 +16,7 @@ from medtasks.data.manifest import Manifest
 from medtasks.data.multimedeval.catalogue import MULTIMEDEVAL
 from medtasks.data.schema import DEMONSTRATIONS_SPLIT
 from medtasks.data.store import load_documents
+from medtasks.hooks.metric_list import COUNTS
 from medtasks.metrics.report_metrics import REPORT_METRICS
 from medtasks.saved_replies import replies_folder
 from medtasks.task_files import resolved, task_config, task_file
@@ -118,7 +119,9 @@ def test_all_in_one_command_but_the_missing_one(prepared, group_run):
         assert scores.keys() == {f"{metric},{row}" for metric in metrics for row in task_file(task).rules}
         for key, value in scores.items():
             metric, _, row = key.partition(",")
-            if (task, row) == LABELER and not metric.startswith("judge_failed_rate"):
+            if metric in COUNTS:
+                assert value == int(value) >= 0, (task, key)
+            elif (task, row) == LABELER and not metric.startswith("judge_failed_rate"):
                 assert math.isnan(value), (task, key)
             elif metric.removesuffix("_stderr") not in WEIGHED:
                 assert math.isfinite(value), (task, key)

@@ -92,7 +92,8 @@ def saved() -> list[Path]:
 
 def test_without_weights_lexical_metrics_remain_and_replies_are_saved():
     found = values(evaluate())
-    assert found.keys() == LEXICAL | MODELS | {"meteor", "invalid_rate"}
+    assert found.keys() == LEXICAL | MODELS | {"meteor", "invalid_rate", "scored_samples", "failed_samples"}
+    assert (found["scored_samples"], found["failed_samples"]) == (len(load_documents(TASK)), 0)
     assert {name for name, value in found.items() if math.isnan(value)} == MODELS | {"meteor"}
     (file,) = saved()
     assert {json.loads(line)["doc_id"] for line in file.read_text().splitlines()} == {
@@ -130,7 +131,9 @@ def test_golden_weights_odd_replies_score_without_a_crash(tiny_weights, replies)
     results = evaluate(saying(replies))
     found = values(results)
     assert {name for name, value in found.items() if math.isnan(value)} == {"meteor"}  # no WordNet here
-    assert found["invalid_rate"] == (0.75 if replies[0] == "" else 0)
+    failed = sum(reply.startswith(failed_reply("")) for reply in replies)
+    assert (found["scored_samples"], found["failed_samples"]) == (4 - failed, failed)
+    assert found["invalid_rate"] == (pytest.approx(2 / 3) if replies[0] == "" else 0)
     assert results["results"][TASK]["radcliq_v1_multimedeval_stderr,reference"] >= 0
     for row in results["samples"][TASK]:
         assert "cardiomediastinal" not in str(row)
