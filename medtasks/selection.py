@@ -47,15 +47,16 @@ def tasks_of(name: str) -> list[str]:
     return list(dict.fromkeys(task.name for task in _members(name)))
 
 
-def _members(name: str) -> Iterator[TaskFile]:
+def _members(name: str, above: tuple[str, ...] = ()) -> Iterator[TaskFile]:
     known = task_files()
     if name not in known:
         variant = variant_task(name)
         yield from [variant] if variant else tagged_tasks(name)
         yield from (task for task in known.values() if name in task.tags)
     elif known[name].kind == "group":
-        for member in known[name].members:
-            yield from _members(member)
+        inside = [list(_members(one, (*above, name))) for one in known[name].members if one not in above]
+        # A user's group with tasks of the harness is the harness's to open, or those would be forgotten.
+        yield from (task for tasks in inside for task in tasks if all(inside))
     else:
         yield known[name]
 

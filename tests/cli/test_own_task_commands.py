@@ -8,6 +8,9 @@ import pytest
 from PIL import Image
 
 from medtasks.errors import MedTasksError
+from medtasks.report.reading.recorded_run import RecordedTask
+from medtasks.report.reading.task_sections import section
+from medtasks.selection import select, tasks_of
 from medtasks.task_files import included_option, including, scored_task, task_config, task_files
 
 YAML = """task: sides
@@ -191,6 +194,20 @@ def test_the_harness_names_the_column_before_any_prompt(folder, monkeypatch):
         MedTasksError, match=r"sides\.jsonl has no column 'options', which the family 'single choice' needs"
     ):
         load()
+
+
+def test_groups_of_the_user(folder):
+    (folder / "ours.yaml").write_text("group: ours\ntask: [sides, ours]\n")
+    (folder / "mixed.yaml").write_text("group: mixed\ntask: [sides, somebody_elses]\n")
+    with including([folder]):
+        assert tasks_of("ours") == ["sides"]
+        assert tasks_of("mixed") == []  # the harness opens it
+        assert select(["mixed", "ours", "sides_sanity"]).ready == ("mixed", "ours", "sides_sanity")
+    section_of = RecordedTask("mixed", scores={"accuracy,none": 0.5}, members=("sides", "somebody_elses"))
+    with including([folder]):
+        report = section(section_of).report
+    assert report.rules[0].scores[0].value == 0.5
+    assert report.missing == ("It is a group: its scores summarise sides, somebody_elses.",)
 
 
 def test_including_is_for_a_while(folder):

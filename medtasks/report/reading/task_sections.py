@@ -18,7 +18,7 @@ from medtasks.report.reading.task_reading import TaskReading, read_task
 from medtasks.sanity.eligibility import OF_IMAGES
 from medtasks.stats.calibration import Calibration
 from medtasks.task_data import access_of_task, private_datasets
-from medtasks.task_files import TaskFile, lost_folders, metadata_of, task_config, task_file
+from medtasks.task_files import TaskFile, lost_folders, metadata_of, task_config, task_file, task_files
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,10 @@ def _foreign(recorded: RecordedTask, cause: str = "") -> Section:
 
 def _group(recorded: RecordedTask, task: TaskFile) -> Section:
     members = recorded.members or task.members
-    ordered, _ = rule_reports(recorded, task_file(task.members[0]), {})  # as its members order rules and metrics
+    known = task_files()
+    ours = (known[name] for name in task.members if name in known and not known[name].only_harness)
+    first = next(ours, None)
+    ordered, _ = rule_reports(recorded, first, {})  # as its members order rules and metrics
     rules = tuple(replace(one, rule="", describes="", failures={}) for one in ordered)
     report = TaskReport(
         name=recorded.name,
