@@ -142,7 +142,7 @@ _lock = threading.Lock()  # the harness scores several documents at once
 def _free_name(folder: Path) -> Path:
     rank, ranks = os.environ.get("RANK", "0"), os.environ.get("WORLD_SIZE", "1")
     of_ranks = "" if ranks == "1" else f"-rank{rank}of{ranks}"
-    return folder / f"{datetime.datetime.now(datetime.UTC):%Y%m%dT%H%M%S_%f}-{os.getpid()}{of_ranks}.jsonl"
+    return folder / f"{datetime.datetime.now(datetime.UTC):%Y%m%dT%H%M%S_%fZ}-{os.getpid()}{of_ranks}.jsonl"
 
 
 def _task_being_scored() -> str | None:

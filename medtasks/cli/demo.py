@@ -38,7 +38,7 @@ def demo(
     write_sample_home(home)
     arguments = [
         *("--model", "medtasks_tiny", "--tasks", ",".join(_TASKS), "--device", device),
-        *("--output_path", str(results), "--log_samples"),
+        *("--output_path", str(results), "--log_samples", "--timezone", "UTC"),
     ]
     _out.print(f"\n{HOME_VARIABLE}={shlex.quote(str(home))} lmms_eval {shlex.join(arguments)}\n", markup=False)
     _run(arguments, home, folder / "lmms_eval.log", known=_result_files(results))

@@ -116,7 +116,7 @@ def write_submission(items: Sequence[Record]) -> Path:
         texts = [*options, *[""] * (len(letters) - len(options)), *(document[group] for group in _GROUPS)]
         cells = [document["doc_id"], document["question"], *texts, record["reply"], record["value"]]
         sheet.append([_cell(text) for text in cells])
-    path = folder / f"{datetime.datetime.now(datetime.UTC):%Y%m%dT%H%M%S_%f}-{os.getpid()}.xlsx"
+    path = folder / f"{datetime.datetime.now(datetime.UTC):%Y%m%dT%H%M%S_%fZ}-{os.getpid()}.xlsx"
     partial = path.with_suffix(".part")
     book.save(partial)
     partial.replace(path)

@@ -270,7 +270,7 @@ class RunManifest(_Record):
 
 def manifest_path(output: Path, started: datetime) -> Path:
     """Return where the manifest of a run lies that began then."""
-    return output / f"{started.astimezone(UTC):%Y%m%d_%H%M%S_%f}{ENDING}"
+    return output / f"{started.astimezone(UTC):%Y%m%d_%H%M%S_%fZ}{ENDING}"
 
 
 def manifest_files(folder: Path) -> list[Path]:

@@ -15,12 +15,14 @@ from types import FrameType, MappingProxyType
 from typing import Any
 
 from medtasks.errors import MedTasksError
+from medtasks.runs.harness_options import read_options
 from medtasks.runs.manifest import HarnessProcess
 from medtasks.runs.process import RunProcess, descendants, is_running, send
 from medtasks.selection import tasks_of
 
 RESULTS = "_results.json"
 SAMPLES = "_samples_{task}.jsonl"
+_ZONE = ["--timezone", "UTC"]  # for the names of its files, as in ours; its default is that of Singapore
 _PATIENCE = 10
 _STEP = 0.05
 _BY_SIGNAL = 128
@@ -77,7 +79,8 @@ def run_tasks(
     """
     outcome = Outcome()
     wanted = wanted_tasks(names)
-    command = [*(launcher or [sys.executable]), "-m", "lmms_eval", *arguments]
+    zone = [] if read_options(arguments).text("timezone") else _ZONE
+    command = [*(launcher or [sys.executable]), "-m", "lmms_eval", *arguments, *zone]
     _run(names, command, output, outcome, watch, variables)
     if len(wanted) > 1:
         for task in [task for task in wanted if task not in outcome.done]:

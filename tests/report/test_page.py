@@ -101,8 +101,8 @@ def test_the_head_says_what_of_which_model_and_when(full):
     text = Structure(full).text
     for part in (
         "made_up_model: size=<small> & cheap",
-        "2026-01-01T00:00:00",
-        "2026-01-02T03:04:05",
+        "2026-01-01 00:00:00 UTC",
+        "2026-01-02 03:04:05 UTC",
         f"medtasks {__version__}",
     ):
         assert part in text

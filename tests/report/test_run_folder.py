@@ -62,7 +62,7 @@ def test_what_a_run_recorded(tmp_path: Path) -> None:
     results(tmp_path / "org__weights", "one", zone="Asia/Singapore", model="m", args="pretrained=org/weights")
     (tmp_path / "org__weights" / "20260301_101500_samples_one.jsonl").write_text("{}\n")
     run = read_run(tmp_path)
-    assert (run.model, run.run_at) == ("m pretrained=org/weights", "2026-03-01T10:15:00+08:00")
+    assert (run.model, run.run_at) == ("m pretrained=org/weights", "2026-03-01T02:15:00+00:00")
     task = run.tasks["one"]
     assert (task.documents, task.asked, task.version, task.data["fingerprint"]) == (10, 10, "2", "f00d")
     assert task.samples is not None
@@ -199,7 +199,7 @@ def test_a_run_that_was_killed_says_what_is_missing_and_how_to_go_on(tmp_path: P
         "three": f"Failed: it ran out of memory; go on with: {command}.",
     }
     assert run.notes == (
-        "The run of 2026-03-01T10:00:00+00:00 did not come to its end: it is interrupted (terminated by a signal).",
+        "The run of 2026-03-01 10:00:00 UTC did not come to its end: it is interrupted (terminated by a signal).",
     )
     assert run.facts["command"] == command
     assert run.facts["versions"] == "torch 2.15"
@@ -236,7 +236,7 @@ def test_results_that_are_gone_and_results_that_are_older(tmp_path: Path) -> Non
     run = read_run(tmp_path)
     assert "gone or damaged" in run.missing["one"]
     assert run.notes == (
-        "In the run of 2026-03-01T10:00:00+00:00 these tasks left no results; what is shown of them is older: two.",
+        "In the run of 2026-03-01 10:00:00 UTC these tasks left no results; what is shown of them is older: two.",
     )
 
 

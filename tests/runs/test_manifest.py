@@ -65,7 +65,7 @@ def test_read_back(tmp_path):
 
 def test_the_name_is_the_time_in_utc(tmp_path):
     elsewhere = NOON.astimezone(timezone(timedelta(hours=8)))
-    assert manifest_path(tmp_path, elsewhere).name == "20310506_120000_000250_run.json"
+    assert manifest_path(tmp_path, elsewhere).name == "20310506_120000_000250Z_run.json"
 
 
 def test_the_newest_is_last(tmp_path):

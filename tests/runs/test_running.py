@@ -263,3 +263,12 @@ def test_a_damaged_dataset_is_left_out(tasks, sample_home, tmp_path, monkeypatch
 def test_complete_groups_keep_their_name(tasks, monkeypatch):
     monkeypatch.setattr(selection, "check_possible", lambda task: None)
     assert select(["medical", "tagged", "one", "one"]) == selection.Selection(("medical", "tagged", "one"), {})
+
+
+def test_the_harness_names_its_files_by_the_zone_that_ours_have(tmp_path, script):
+    seen = tmp_path / "seen"
+    body = f"pathlib.Path({str(seen)!r}).write_text(json.dumps(sys.argv))"
+    for arguments, zones in (([], ["UTC"]), (["--timezone=Asia/Tokyo"], []), (["--timez", "Asia/Tokyo"], [])):
+        run_tasks(["one"], arguments, tmp_path / "out", script(body))
+        given = json.loads(seen.read_text())
+        assert [given[place + 1] for place, one in enumerate(given) if one == "--timezone"] == zones

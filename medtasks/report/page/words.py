@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from decimal import ROUND_HALF_UP, Decimal
 
 from medtasks.answers.answer import Reason
@@ -146,6 +147,20 @@ def counted(value: int, what: str) -> str:
         ('1 pair', '4,550 questions')
     """
     return f"{count(value)} {what}{'' if value == 1 else 's'}"
+
+
+def moment(recorded: str) -> str:
+    """Return a recorded time to the second in UTC, as in the names of our files; what tells no zone stays as it is.
+
+    Example:
+        >>> moment("2026-03-01T10:15:00.25+08:00"), moment("20260301_101500"), moment("yesterday")
+        ('2026-03-01 02:15:00 UTC', '20260301_101500', 'yesterday')
+    """
+    try:
+        read = datetime.fromisoformat(recorded)
+    except ValueError:
+        return recorded
+    return f"{read.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC" if read.tzinfo else recorded
 
 
 def _rounded(value: Decimal, digits: int) -> str:

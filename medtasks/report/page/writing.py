@@ -29,6 +29,7 @@ _FILTERS = (
     words.p_value,
     words.count,
     words.counted,
+    words.moment,
     rows.anchor,
 )
 

@@ -211,7 +211,7 @@ def _samples_only(
 def _run_at(results: Sequence[_Results], manifests: Sequence[RunManifest]) -> str:
     if results:
         made = results[-1].made
-        return made.isoformat() if made else str(results[-1].content.get("date") or "")
+        return made.astimezone(UTC).isoformat() if made else str(results[-1].content.get("date") or "")
     return manifests[-1].started if manifests else ""
 
 

@@ -6,6 +6,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from medtasks.report.page.words import moment
 from medtasks.runs.manifest import RunManifest, TaskOutcome, TaskRecord
 from medtasks.runs.redaction import HIDDEN, redacted, without_home
 from medtasks.saved_replies import replies_folder
@@ -17,7 +18,6 @@ _NO_JOURNAL = "journal=false"
 _NOTHING = (None, "", "unknown@unknown")  # the last is what an installed harness records of itself
 _ENDED = ("finished", "finished with failures")
 _SETTINGS = {
-    "date": "date",
     "harness": "lmms_eval_version",
     "harness commit": "git_hash",
     "wall time of the harness, s": "total_evaluation_time_seconds",
@@ -87,8 +87,8 @@ def _of_manifest(manifest: RunManifest) -> dict[str, Any]:
     seeds = manifest.seeds.model_dump()
     return {
         "command": shlex.join(manifest.command),
-        "started": manifest.started,
-        "ended": manifest.ended or f"not recorded: {manifest.standing}",
+        "started": moment(manifest.started),
+        "ended": moment(manifest.ended) if manifest.ended else f"not recorded: {manifest.standing}",
         "wall time, s": manifest.seconds,
         "weights": manifest.model.weights,
         "fingerprint of the weights": manifest.model.fingerprint or manifest.model.unknown,
@@ -151,13 +151,13 @@ def run_notes(manifests: Sequence[RunManifest], scored: Container[str], sampled:
     notes = [f"Before the run: {notice.sentence.rstrip('.')}." for notice in last.notices]
     if last.standing not in _ENDED:
         cause = f" ({last.why.rstrip('.')})" if last.why else ""
-        notes.append(f"The run of {last.started} did not come to its end: it is {last.standing}{cause}.")
+        notes.append(f"The run of {moment(last.started)} did not come to its end: it is {last.standing}{cause}.")
     lost = {name: record for name, record in last.tasks.items() if record.outcome is not TaskOutcome.DONE}
     notes += [f"{name}: {_why(name, last, record)}" for name, record in lost.items() if name in sampled]
     stale = [name for name in lost if name in scored]
     if stale:
         notes.append(
-            f"In the run of {last.started} these tasks left no results; what is shown of them is older: "
+            f"In the run of {moment(last.started)} these tasks left no results; what is shown of them is older: "
             f"{', '.join(stale)}."
         )
     return notes

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from medtasks.report.contents import RunComparison, RunReport, TaskReport
 from medtasks.report.page.rows import is_share, summary, task_named
-from medtasks.report.page.words import NOT_DEFINED, count, number, p_value
+from medtasks.report.page.words import NOT_DEFINED, count, moment, number, p_value
 from medtasks.report.tables.cells import (
     INTERVALS,
     Cell,
@@ -134,7 +134,7 @@ def _comparison(report: RunReport, other: RunComparison, position: int) -> Table
 
 
 def _facts(report: RunReport) -> Table:
-    times = {"model": report.model, "run": report.run_at, "report": report.created}
+    times = {"model": report.model, "run": moment(report.run_at), "report": moment(report.created)}
     facts = {**{name: value for name, value in times.items() if value}, **report.facts}
     rows = tuple(cells(name, value) for name, value in facts.items())
     return Table(label("run"), "What is recorded about the run.", "lp", cells("Fact", "Value"), rows)
