@@ -8,7 +8,7 @@ import contextlib
 import functools
 import inspect
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -64,11 +64,12 @@ def _refuse(lm: Any, tasks: Mapping[str, Any], ours: Mapping[str, Any]) -> None:
     Raises:
         ModelRefused: Credentialed data would go to another machine, in tasks of others on our data, too.
     """
-    datasets = {name: _prepared(task) or (name in ours and _named(task)) for name, task in tasks.items()}
-    if known := {name: str(dataset) for name, dataset in datasets.items() if dataset}:
+    datasets = {name for task in tasks.values() if (name := _prepared(task))}
+    datasets |= {str(name) for task in ours.values() for name in _named(task) if name}
+    if datasets:
         from medtasks.harness.remote_models import refuse_remote_model
 
-        refuse_remote_model(lm, known)
+        refuse_remote_model(lm, datasets)
 
 
 @contextlib.contextmanager
@@ -102,11 +103,14 @@ def _prepared(task: Any) -> str | None:
     return Path(str(path)).relative_to(dataset_folder("x").parent).parts[0] if inside else None
 
 
-def _named(task: Any) -> str | None:
-    """Return the dataset that the documents of a task of ours name, else its file."""
-    documents: Sequence[Any] = getattr(task, "eval_docs_no_media", ())
-    named = documents[0].get("dataset") if len(documents) else None
-    return named or (getattr(task.config, "metadata", None) or {}).get("dataset")
+def _named(task: Any) -> set[Any]:
+    """Return the datasets that the documents of a task of ours name, and the one in its file."""
+    documents: Any = getattr(task, "eval_docs_no_media", ())
+    if hasattr(documents, "unique"):  # of the datasets library, which need not read a row to tell
+        named = set(documents.unique("dataset")) if "dataset" in documents.column_names else set()
+    else:
+        named = {document.get("dataset") for document in documents}
+    return named | {(getattr(task.config, "metadata", None) or {}).get("dataset")}
 
 
 def _say_last(results: Mapping[str, Mapping[str, Any]], tasks: Iterable[str]) -> None:

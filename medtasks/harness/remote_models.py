@@ -35,18 +35,18 @@ _CLIENTS = (
 """Packages whose objects a model holds in order to send something."""
 
 
-def refuse_remote_model(lm: object, datasets: Mapping[str, str]) -> None:
+def refuse_remote_model(lm: object, datasets: Iterable[str]) -> None:
     """Refuse to ask a model about credentialed data if it would send the questions to another machine.
 
     Args:
         lm: The harness's model, built: what it holds tells its addresses better than how it was started.
-        datasets: Dataset by task.
+        datasets: Names of the datasets that its tasks read.
 
     Raises:
         ModelRefused: A dataset is credentialed and the model goes to a server that is neither on this machine nor the
             one in ``MEDTASKS_TRUSTED_MODEL``. What the user lets logs show makes no difference.
     """
-    private = credentialed(datasets.values())
+    private = credentialed(datasets)
     if private:
         check_model(_file_of(lm) or type(lm).__name__, live_destinations(lm, os.environ), private)
 

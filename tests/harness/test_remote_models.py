@@ -126,12 +126,12 @@ def test_a_proxy_cannot_read_what_is_encrypted():
 
 def test_only_what_is_credentialed_is_held_back(monkeypatch):
     lm = SimpleNamespace(client=OpenAI(base_url=AWAY))
-    refuse_remote_model(lm, {"a": PUBLIC, "b": GATED})
-    refuse_remote_model(lm, {})
+    refuse_remote_model(lm, [PUBLIC, GATED])
+    refuse_remote_model(lm, [])
     monkeypatch.setenv("MEDTASKS_LOG_TEXT", PRIVATE)  # shows text here, and sends it nowhere
     assert credentialed([PUBLIC, PRIVATE, "nobody_knows", PRIVATE]) == [PRIVATE, "nobody_knows"]
     with pytest.raises(ModelRefused, match=re.escape(f"({PRIVATE}) is not sent with model 'SimpleNamespace'")):
-        refuse_remote_model(lm, {"a": PUBLIC, "b": PRIVATE})
+        refuse_remote_model(lm, [PUBLIC, PRIVATE])
 
 
 class Plain:
@@ -158,7 +158,7 @@ class Plain:
 )
 def test_what_a_built_model_holds_tells_where_it_goes(attributes):
     with pytest.raises(ModelRefused):
-        refuse_remote_model(Plain(**attributes), {"task": PRIVATE})
+        refuse_remote_model(Plain(**attributes), [PRIVATE])
 
 
 @pytest.mark.parametrize(
@@ -171,18 +171,18 @@ def test_what_a_built_model_holds_tells_where_it_goes(attributes):
     ],
 )
 def test_a_built_model_that_stays_here(attributes):
-    refuse_remote_model(Plain(**attributes), {"task": PRIVATE})
+    refuse_remote_model(Plain(**attributes), [PRIVATE])
 
 
 def test_a_client_that_ignores_proxies(monkeypatch):
     monkeypatch.setenv("HTTP_PROXY", "http://proxy.invalid:3128")
     obeying = OpenAI(base_url=LOCAL, api_key="x")
     with pytest.raises(ModelRefused, match="by way of the proxy that HTTP_PROXY names"):
-        refuse_remote_model(Plain(client=obeying), {"task": PRIVATE})
+        refuse_remote_model(Plain(client=obeying), [PRIVATE])
     direct = OpenAI(base_url=LOCAL, api_key="x", http_client=DefaultHttpxClient(trust_env=False))
-    refuse_remote_model(Plain(client=direct), {"task": PRIVATE})
+    refuse_remote_model(Plain(client=direct), [PRIVATE])
     with pytest.raises(ModelRefused):
-        refuse_remote_model(Plain(a=obeying, b=direct), {"task": PRIVATE})
+        refuse_remote_model(Plain(a=obeying, b=direct), [PRIVATE])
 
 
 @pytest.fixture
@@ -255,7 +255,7 @@ def test_not_one_byte_arrives_outside(outside, monkeypatch, model, arguments, va
     lm = get_model(model).create_from_arg_string(arguments.replace("ADDRESS", address), {"device": "cpu"})
 
     def ask():
-        refuse_remote_model(lm, {"task": PRIVATE})
+        refuse_remote_model(lm, [PRIVATE])
         return lm.generate_until([request_of(lm, not lm.is_simple)])
 
     with pytest.raises(ModelRefused, match=re.escape(f"{PRIVATE}) is not sent with model '{model}' to http://127")):
@@ -311,3 +311,18 @@ def test_plain_lmms_eval_asks_nothing(outside, monkeypatch, tmp_path):
     run()
     prompts = b"".join(received)
     assert b"entailment" in prompts
+
+
+def test_a_dataset_that_only_a_later_row_names_counts():
+    from types import SimpleNamespace
+
+    from datasets import Dataset
+
+    from medtasks.harness.evaluation import _named
+
+    rows = [{"dataset": PUBLIC}, {"dataset": None}, {"dataset": PRIVATE}]
+    config = SimpleNamespace(metadata={"dataset": GATED})
+    for documents in (rows, Dataset.from_list(rows)):
+        assert _named(SimpleNamespace(eval_docs_no_media=documents, config=config)) == {PUBLIC, None, PRIVATE, GATED}
+    without = SimpleNamespace(eval_docs_no_media=Dataset.from_list([{"a": 1}]), config=SimpleNamespace(metadata=None))
+    assert _named(without) == {None}
