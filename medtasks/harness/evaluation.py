@@ -15,7 +15,8 @@ from typing import Any
 
 from medtasks.answers.failure import failure_cause
 from medtasks.data.home import dataset_folder
-from medtasks.harness.result_table import order_table
+from medtasks.harness.few_shot import refuse_examples
+from medtasks.harness.result_table import put_main_metrics_first
 from medtasks.harness.sample_counts import counts_of
 
 _MARK = "_medtasks_guarded"
@@ -49,13 +50,12 @@ def guard_evaluation(module: ModuleType) -> None:
             results = evaluate(*args, **kwargs)
         if results is not None:  # only the first of several processes has them
             _say_last(results.get("results") or {}, ours)
+            put_main_metrics_first(results)
         return results
 
     setattr(guarded, _MARK, True)
     vars(module)["evaluate"] = guarded
     _keep_failures_out_of(module)
-    with contextlib.suppress(AttributeError):  # its order is not worth a warning
-        order_table(module)
 
 
 def _refuse(lm: Any, tasks: Mapping[str, Any], ours: Mapping[str, Any]) -> None:
@@ -63,7 +63,9 @@ def _refuse(lm: Any, tasks: Mapping[str, Any], ours: Mapping[str, Any]) -> None:
 
     Raises:
         ModelRefused: Credentialed data would go to another machine, in tasks of others on our data, too.
+        MedTasksError: A task of ours is to show examples that it cannot choose.
     """
+    refuse_examples(ours)
     datasets = {name for task in tasks.values() if (name := _prepared(task))}
     datasets |= {str(name) for task in ours.values() for name in _named(task) if name}
     if datasets:

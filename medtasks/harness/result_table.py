@@ -1,36 +1,26 @@
-"""The table that the harness prints, with the main metric of our tasks first; it sorts metrics by the alphabet."""
+"""The main metric of our tasks first in the table that the harness prints, which it sorts by the alphabet."""
 
-import functools
-from collections.abc import Mapping
-from types import ModuleType
+from collections.abc import Mapping, MutableMapping
 from typing import Any
 
 from medtasks.metric_order import main_first
 
-_MARK = "_medtasks_ordered"
 
+def put_main_metrics_first(results: MutableMapping[str, Any]) -> None:
+    """Let the keys of rows sort by the place of their metric in the task's list.
 
-def order_table(module: ModuleType) -> None:
-    """Wrap ``make_table`` of ``lmms_eval.evaluator``, once; values and rows stay what they are.
+    Only a key's order changes: what is written, and what finds a value, is the same text.
 
-    Raises:
-        AttributeError: This version of the harness has no such function.
+    Args:
+        results: What the harness's ``evaluate`` gives.
     """
-    make_table = module.make_table
-    if getattr(make_table, _MARK, False):
-        return
-
-    @functools.wraps(make_table)
-    def ordered(result_dict: Mapping[str, Any], column: str = "results", *args: Any, **kwargs: Any) -> Any:
-        rows = {name: _placed(name, row) for name, row in result_dict[column].items()}
-        return make_table({**result_dict, column: rows}, column, *args, **kwargs)
-
-    setattr(ordered, _MARK, True)
-    module.make_table = ordered
+    for column in ("results", "groups"):
+        if column in results:
+            results[column] = {task: _placed(task, row) for task, row in results[column].items()}
 
 
 class _Key(str):
-    """A key that is sorted by its metric's place in the task's list."""
+    """A key that is sorted by its metric's place."""
 
     __slots__ = ("place",)
     place: int
