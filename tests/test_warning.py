@@ -6,6 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from loguru import logger
 
+from medtasks.answers.answer import Answer
+from medtasks.hooks import pairs
 from medtasks.warning import forget_warnings, warn_once
 
 
@@ -36,3 +38,13 @@ def test_threads_give_it_once(records):
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda _: warn_once("the judge is down"), range(200)))
     assert len(records) == 1
+
+
+def test_the_same_of_two_filters_is_said_once(records):
+    def cut(rule):
+        document = {"doc_id": "1/1", "pair_id": "1", "position": 1, "image_id": "i", "answer": "A", "categories": ["C"]}
+        return [pairs.record(document, Answer.ok("A"), rule)]
+
+    for rule in ("mediconfusion_reference", "robust_choice"):
+        pairs.set_accuracy(cut(rule))
+    assert [str(record["message"])[:26] for record in records] == ["1 pairs lack one image (--"]

@@ -33,7 +33,7 @@ class _Key(str):
 def _placed(task: str, row: Mapping[str, Any]) -> dict[str, Any]:
     metrics = sorted({key.partition(",")[0] for key in row})
     places = {metric: place for place, metric in enumerate(main_first(task, metrics))}
-    placed = {}
+    placed: dict[str, Any] = {}
     for name, value in row.items():
         key = _Key(name)
         key.place = places[name.partition(",")[0]]

@@ -9,13 +9,12 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from loguru import logger
-
 from medtasks.hooks.metric_list import metric_entry
 from medtasks.hooks.open_answers import Record, how_to_repeat, names_of
 from medtasks.hooks.report_panel import PanelScores, ReportPair, score_panel
 from medtasks.hooks.withheld import PrivateText
 from medtasks.metrics.report_metrics import metric_info
+from medtasks.warning import warn_once
 
 Row = tuple[str, PrivateText, PrivateText, str | None]  # unit, key, reply, file of the saved reply
 
@@ -34,7 +33,7 @@ def _scores(rows: frozenset[tuple[Row, int]]) -> PanelScores:
     found = score_panel(METRICS, pairs)
     again = how_to_repeat(row[3] for row, _ in rows)
     for name, cause in found.failures.items():
-        logger.warning("{} could not be computed: {}.{}", name, cause, again)
+        warn_once(f"{name} could not be computed: {cause}.{again}")
     return found
 
 

@@ -9,8 +9,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from loguru import logger
-
 from medtasks.answers.answer import Reason
 from medtasks.data.own_datasets import access_of
 from medtasks.hooks import grouped_choice, multimedeval_prompts
@@ -23,6 +21,7 @@ from medtasks.judges.client import Judge, judge_for
 from medtasks.judges.fence import addresses_judge
 from medtasks.judges.gmai import match_reply
 from medtasks.stats.standard_error import clustered_standard_error
+from medtasks.warning import warn_once
 
 _DEFAULT = "vlmevalkit_2024_06"  # for a user's YAML that names no rule
 Settings = Mapping[str, Any]
@@ -104,11 +103,9 @@ def judge_failed_rate(items: Sequence[Record]) -> float:
     """Return the share of replies that lack the judge's verdict; the other metrics leave them out."""
     failed = _failed(items)
     if any(failed):
-        logger.warning(
-            "The judge failed for {:.0f} of {} replies; accuracies leave them out and are too high if they would be "
-            "wrong. The replies can be judged later with 'medtasks score'.",
-            sum(failed),
-            len(items),
+        warn_once(
+            f"The judge failed for {sum(failed):.0f} of {len(items)} replies; accuracies leave them out and are too "
+            f"high if they would be wrong. The replies can be judged later with 'medtasks score'."
         )
     return _share(failed)
 

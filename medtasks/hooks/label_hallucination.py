@@ -9,8 +9,6 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from loguru import logger
-
 from medtasks.answers.labeler import CONDITIONS, Finding, chosen_findings, label_texts
 from medtasks.errors import LabelerError, MedTasksError
 from medtasks.hooks.metric_list import metric_entry
@@ -19,6 +17,7 @@ from medtasks.hooks.open_answers import Record, how_to_repeat, names_of
 from medtasks.hooks.withheld import PrivateText
 from medtasks.metrics.chair import LABEL_CELLS, label_cells, label_ratios, ratios_with_errors
 from medtasks.metrics.model_settings import ModelSettings
+from medtasks.warning import warn_once
 
 Row = tuple[str, PrivateText, PrivateText, str | None]  # unit, reference, report, file of the saved reply
 
@@ -50,7 +49,7 @@ def _scores(rows: frozenset[tuple[Row, int]]) -> Mapping[str, float]:
         left_out = sum(number for _, number in rows) - len(read)
         again = how_to_repeat(row[3] for row, _ in rows)
         of_all = f"{left_out} of {left_out + len(read)} reports"
-        logger.warning("The metrics of labels leave out {}: {}.{}", of_all, cause, again)
+        warn_once(f"The metrics of labels leave out {of_all}: {cause}.{again}")
     if not read:
         return dict.fromkeys(("reports_labelled", *_NUMBERS), 0)
     cells = [counts for _, counts in read]

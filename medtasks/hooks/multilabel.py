@@ -13,8 +13,6 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from loguru import logger
-
 from medtasks.answers.chexbert_labels import from_labels
 from medtasks.answers.registry import label_rule
 from medtasks.hooks.metric_list import LABELLED_SAMPLE_COUNTS, is_unjudged, metric_entry
@@ -23,6 +21,7 @@ from medtasks.hooks.units import unit_of
 from medtasks.hooks.withheld import withhold
 from medtasks.metrics.classification import count_labels, multilabel_metrics, values_with_errors
 from medtasks.stats.standard_error import clustered_standard_error
+from medtasks.warning import warn_once
 
 Record = dict[str, Any]
 Reply = tuple[str, bytes, bytes | None, bool]  # unit, key, value, whether its labeler failed
@@ -155,9 +154,7 @@ def judge_failed_rate(items: Sequence[Record]) -> float:
     """Return the share of replies that no labeler read; the other metrics leave them out."""
     rate = _score(items, "judge_failed_rate")
     if 0 < rate < 1:
-        logger.warning(
-            f"The labeler failed for {rate:.1%} of {len(items)} replies; they are left out of the other metrics."
-        )
+        warn_once(f"The labeler failed for {rate:.1%} of {len(items)} replies; they are left out of the other metrics.")
     return rate
 
 

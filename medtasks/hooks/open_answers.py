@@ -4,8 +4,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from loguru import logger
-
 from medtasks.answers.answer import Reason
 from medtasks.answers.medheval_open import OpenReply
 from medtasks.answers.registry import free_text_rule
@@ -19,6 +17,7 @@ from medtasks.judges.medheval_prompts import JudgePrompt
 from medtasks.metrics.report_scores import mean
 from medtasks.saved_replies import save_reply, score_command
 from medtasks.stats.standard_error import clustered_standard_error
+from medtasks.warning import warn_once
 
 Record = dict[str, Any]
 
@@ -145,7 +144,7 @@ def judge_failed_rate(items: Sequence[Record]) -> float:
     """Return the share of replies that lack a verdict of a judge; the metric that needs it leaves them out."""
     failed = sum(bool(item["judge_failed"]) for item in items)
     if 0 < failed < len(items):
-        logger.warning(f"The judge failed for {failed} of {len(items)} replies; the metrics that need it omit them.")
+        warn_once(f"The judge failed for {failed} of {len(items)} replies; the metrics that need it omit them.")
     return mean([_judge_failed(item) for item in items])
 
 

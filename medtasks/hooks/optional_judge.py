@@ -5,16 +5,14 @@ judge stops anything: its metrics are NaN, and the replies can be judged later.
 """
 
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any
-
-from loguru import logger
 
 from medtasks.data.own_datasets import access_of
 from medtasks.errors import MedTasksError
 from medtasks.hooks import multimedeval_prompts
 from medtasks.judges.client import Judge, judge_if_configured
 from medtasks.judges.settings import BASE_URL, MODEL
+from medtasks.warning import warn_once
 
 Settings = Mapping[str, Any]
 
@@ -56,23 +54,18 @@ def scoring_judge(doc: Mapping[str, Any]) -> Judge | None:
     try:
         judge = _judge(doc)
     except MedTasksError as error:
-        _warn_once(f"The judge cannot be asked, so the metrics that need it are NaN: {str(error).rstrip('.')}.")
+        warn_once(f"The judge cannot be asked, so the metrics that need it are NaN: {str(error).rstrip('.')}.")
         return None
     if judge is None:
-        _warn_once(_MISSING)
+        warn_once(_MISSING)
     return judge
 
 
 def _check(doc: Mapping[str, Any]) -> None:
     if _judge(doc) is None:
-        _warn_once(_MISSING)
+        warn_once(_MISSING)
 
 
 def _judge(doc: Mapping[str, Any]) -> Judge | None:
     dataset = str(doc["dataset"])
     return judge_if_configured(dataset, str(access_of(dataset)))
-
-
-@lru_cache(maxsize=64)
-def _warn_once(sentence: str) -> None:
-    logger.warning(sentence)

@@ -6,13 +6,12 @@ A pair's two samples may be answered on different ranks, so nothing is decided a
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from loguru import logger
-
 from medtasks.answers.answer import Answer
 from medtasks.hooks.metric_list import SAMPLE_COUNTS, metric_entry
 from medtasks.hooks.reading import read_answer
 from medtasks.hooks.withheld import withhold
 from medtasks.metrics.pairs import TOTAL, Counts, PairedAnswer, count, standard_errors
+from medtasks.warning import warn_once
 
 Record = dict[str, Any]
 
@@ -67,7 +66,7 @@ def set_accuracy(items: Sequence[Record]) -> float:
     """Return the share of complete pairs with both answers right."""
     total = _total(items)
     if total.incomplete_pairs:
-        logger.warning(
+        warn_once(
             f"{total.incomplete_pairs} pairs lack an answer to one image (cut by --limit or --offset, or failed) and "
             f"are left out of set accuracy and confusion; {total.pairs} complete pairs remain."
         )

@@ -23,6 +23,7 @@ from medtasks.hooks.withheld import PrivateText, withhold_saved
 from medtasks.metrics import report_metrics
 from medtasks.saved_replies import save_reply, score_command
 from medtasks.stats.standard_error import clustered_standard_error
+from medtasks.warning import warn_once
 
 Record = dict[str, Any]
 Row = tuple[str, PrivateText, PrivateText, str, str | None]  # unit, reference, reply, reason, file
@@ -138,7 +139,7 @@ def _scores(metrics: tuple[str, ...], rows: frozenset[tuple[Row, int]]) -> Panel
             logger.info("{}: {}", name, ", ".join(f"{key} {value}" for key, value in settings.items()))
     again = score_command({row[4] for row, _ in rows})
     for name, cause in found.failures.items():
-        logger.warning("{} could not be computed: {}. {}", name, cause, again)
+        warn_once(f"{name} could not be computed: {cause}. {again}")
     return found
 
 

@@ -8,8 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from loguru import logger
-
 from medtasks.answers.likelihood import letter
 from medtasks.answers.registry import label_rule
 from medtasks.hooks.metric_list import SAMPLE_COUNTS, Aggregation, metric_entry
@@ -19,6 +17,7 @@ from medtasks.hooks.withheld import withhold
 from medtasks.metrics.multi_answer import multi_answer_accuracy
 from medtasks.metrics.rotations import METRICS, RotatedQuestion, RotatedReply, mean_and_error, rotated_questions
 from medtasks.sanity.documents import published_position
+from medtasks.warning import warn_once
 
 Record = dict[str, Any]
 
@@ -70,7 +69,7 @@ def incomplete_rotations(items: Sequence[Record]) -> int:
     """Return the number of questions of which not all rotations were asked, or answered."""
     number = sum(not question.complete for question in _questions(items))
     if number:
-        logger.warning(
+        warn_once(
             f"{number} questions lack an answer to a rotation of their options (cut by --limit or --offset, or failed) "
             f"and are left out of the worst case and of flips."
         )

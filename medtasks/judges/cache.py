@@ -4,11 +4,11 @@ import hashlib
 import json
 import os
 import tempfile
-import threading
 from pathlib import Path
 
 import platformdirs
-from loguru import logger
+
+from medtasks.warning import warn_once
 
 
 def default_cache_folder() -> Path:
@@ -43,8 +43,6 @@ class VerdictCache:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._warned = False
-        self._lock = threading.Lock()
 
     def path_of(self, key: str) -> Path:
         """Return the file of a key: ``ab/cd/abcd....json`` below the folder."""
@@ -73,17 +71,10 @@ class VerdictCache:
         try:
             _write_atomically(self.path_of(key), record)
         except OSError as error:
-            self._warn_once(error)
-
-    def _warn_once(self, error: OSError) -> None:
-        with self._lock:
-            first, self._warned = not self._warned, True
-        if first:
-            logger.warning(
-                "Judge verdicts cannot be kept under {} ({}); the run goes on, but a rerun will ask the judge again. "
-                "Free some space or set MEDTASKS_HOME to another folder.",
-                self.folder,
-                error.strerror or type(error).__name__,
+            warn_once(
+                f"Judge verdicts cannot be kept under {self.folder} ({error.strerror or type(error).__name__}); the "
+                f"run goes on, but a rerun will ask the judge again. Free some space or set MEDTASKS_HOME to another "
+                f"folder."
             )
 
 

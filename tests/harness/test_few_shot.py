@@ -13,7 +13,7 @@ def task(shots, **more):
 
 
 def test_a_task_without_anything_to_choose_examples_with():
-    with pytest.raises(MedTasksError, match="asks one and two for solved examples.*leave it out"):
+    with pytest.raises(MedTasksError, match=r"asks one and two for solved examples.*leave it out"):
         refuse_examples({"one": task(2), "none": task(0), "two": task(1), "able": task(5, sampler=object())})
 
 

@@ -20,11 +20,12 @@ from medtasks.data.preparation import Options
 from medtasks.data.preparers import prepare
 from medtasks.data.store import load_documents
 from medtasks.errors import JudgeRefused
-from medtasks.hooks import answer_texts, label_hallucination, optional_judge
+from medtasks.hooks import answer_texts, label_hallucination
 from medtasks.judges import client
 from medtasks.metric_scoring import score_metrics
 from medtasks.replies import read_replies
 from medtasks.task_files import resolved, task_config, task_file
+from medtasks.warning import forget_warnings
 
 from .. import medheval_sources as sources
 
@@ -120,7 +121,7 @@ def asked(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> Judge:
 @pytest.fixture(autouse=True)
 def _fresh() -> None:
     client._judge.cache_clear()
-    optional_judge._warn_once.cache_clear()
+    forget_warnings()
     answer_texts._scores.cache_clear()
     label_hallucination._scores.cache_clear()
 

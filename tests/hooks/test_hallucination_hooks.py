@@ -61,7 +61,6 @@ class ScriptedJudge:
 @pytest.fixture
 def warned():
     messages = []
-    optional_judge._warn_once.cache_clear()
     sink = logger.add(lambda message: messages.append(message.record["message"]), level="WARNING")
     yield messages
     logger.remove(sink)
