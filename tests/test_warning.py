@@ -47,4 +47,4 @@ def test_the_same_of_two_filters_is_said_once(records):
 
     for rule in ("mediconfusion_reference", "robust_choice"):
         pairs.set_accuracy(cut(rule))
-    assert [str(record["message"])[:26] for record in records] == ["1 pairs lack one image (--"]
+    assert ["1 pairs lack" in str(record["message"]) for record in records] == [True]
