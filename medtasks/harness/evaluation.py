@@ -3,11 +3,10 @@
 The harness has no hooks for either, so its ``evaluate`` is wrapped. A run without any task of ours is left as it is.
 """
 
-import atexit
 import contextlib
 import functools
 import inspect
-import sys
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
@@ -16,8 +15,10 @@ from typing import Any
 from medtasks.answers.failure import failure_cause
 from medtasks.data.home import dataset_folder
 from medtasks.harness.few_shot import refuse_examples
+from medtasks.harness.last_words import say_last
 from medtasks.harness.result_table import put_main_metrics_first
 from medtasks.harness.sample_counts import counts_of
+from medtasks.hooks.loglikelihood import parse_loglikelihood
 
 _MARK = "_medtasks_guarded"
 MODULE = "lmms_eval.evaluator"
@@ -49,7 +50,7 @@ def guard_evaluation(module: ModuleType) -> None:
         with _watched(lm, ours):
             results = evaluate(*args, **kwargs)
         if results is not None:  # only the first of several processes has them
-            _say_last(results.get("results") or {}, ours)
+            _say_what_was_lost(results.get("results") or {}, ours)
             put_main_metrics_first(results)
         return results
 
@@ -115,18 +116,12 @@ def _named(task: Any) -> set[Any]:
     return named | {(getattr(task.config, "metadata", None) or {}).get("dataset")}
 
 
-def _say_last(results: Mapping[str, Mapping[str, Any]], tasks: Iterable[str]) -> None:
+def _say_what_was_lost(results: Mapping[str, Mapping[str, Any]], tasks: Iterable[str]) -> None:
     """Print which tasks lost samples when the process ends: behind the harness's tables, where it is read."""
     found = {name: counts for name in tasks if name in results and (counts := counts_of(results[name]))}
     lost = [f"{name}: {counts}" for name, counts in found.items() if counts.lost]
     if lost:
-        sentence = f"medtasks: samples without a reply or a verdict are in no score. {'; '.join(lost)}."
-        atexit.register(_print, sentence)
-
-
-def _print(sentence: str) -> None:
-    with contextlib.suppress(ValueError):  # somebody has closed the stream
-        print(sentence, file=sys.stderr, flush=True)  # noqa: T201
+        say_last(f"samples without a reply or a verdict are in no score. {'; '.join(lost)}.")
 
 
 def _keep_failures_out_of(module: ModuleType) -> None:
@@ -139,6 +134,8 @@ def _keep_failures_out_of(module: ModuleType) -> None:
     def is_valid_reply(response: Any, request_type: str) -> bool:
         text = getattr(response, "text", response)
         failed = isinstance(text, str) and failure_cause(text) is not None
+        if request_type == "loglikelihood":
+            failed = math.isnan(parse_loglikelihood(response)[0])
         return not failed and bool(is_valid(response, request_type))
 
     cache._is_valid_response = staticmethod(is_valid_reply)

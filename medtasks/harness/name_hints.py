@@ -3,16 +3,14 @@
 Before it the harness prints a traceback, and of models a list of two hundred names.
 """
 
-import atexit
-import contextlib
 import functools
 import os
-import sys
 from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
 from medtasks.errors import near_match
+from medtasks.harness.last_words import say_last
 
 _MARK = "_medtasks_hints"
 
@@ -49,10 +47,5 @@ def hint_at_models(models: ModuleType) -> None:
 
 def _hint(kind: str, name: str, known: Sequence[str]) -> None:
     hint = near_match(name, known)
-    if hint and os.environ.get("RANK", "0") == "0":
-        atexit.register(_say, f"medtasks: no {kind} '{name}'{hint}")
-
-
-def _say(sentence: str) -> None:
-    with contextlib.suppress(ValueError):  # somebody has closed the stream
-        print(sentence, file=sys.stderr, flush=True)  # noqa: T201
+    if hint:
+        say_last(f"no {kind} '{name}'{hint}")

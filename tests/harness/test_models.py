@@ -287,3 +287,4 @@ def test_the_harness_cache_keeps_no_failure():
     assert not valid(failed_reply("no"), "generate_until")
     assert not valid(GenerationResult("[LMMS_EVAL_REQUEST_FAILED after 5 retries] no"), "generate_until")
     assert valid((1.5, False), "loglikelihood")
+    assert not valid((float("nan"), False), "loglikelihood")
