@@ -146,4 +146,4 @@ def test_a_damaged_file_of_the_users_is_named():
     with pytest.raises(MedTasksError, match=r"mine\.yaml is damaged in line 3.*move it away"):
         task_files()
     (folder / "mine.yaml").write_text("task: mine\n")  # a task of the harness's own kind
-    assert "mine" not in task_files()
+    assert "metrics of the harness alone" in task_files()["mine"].only_harness
