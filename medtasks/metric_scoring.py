@@ -10,6 +10,7 @@ from medtasks.answers.failure import cut_reply
 from medtasks.answers.registry import likelihood_rule, reading_rule
 from medtasks.breakdowns import GroupScore, WrongAnswer, by_group, count_kinds, wrong_answers
 from medtasks.errors import RepliesError
+from medtasks.harness.sample_counts import SampleCounts, counts_of, counts_of_reasons
 from medtasks.hooks import reports
 from medtasks.hooks.labelling import tagged_replies
 from medtasks.hooks.metric_list import COUNTS
@@ -45,6 +46,17 @@ class MetricScores:
     settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     groups: Mapping[str, Mapping[str, GroupScore]] = field(default_factory=dict)
     wrong: Sequence[WrongAnswer] = ()
+
+    @property
+    def counts(self) -> SampleCounts:
+        """How many samples are behind the values, and how many are in none."""
+        return counts_of({f"{name},": value for name, value in self.values.items()}) or counts_of_reasons(self.reasons)
+
+    @property
+    def possible_injection(self) -> int | None:
+        """How many replies seem to address the judge; None where none reads them."""
+        found = self.values.get("possible_injection")
+        return None if found is None else int(found)
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything as JSON values; NaN becomes None."""

@@ -10,6 +10,7 @@ from medtasks.answers.answer import Answer
 from medtasks.answers.registry import likelihood_rule, text_rule
 from medtasks.data.catalogue import dataset_info
 from medtasks.errors import RepliesError
+from medtasks.harness.sample_counts import SampleCounts, counts_of_reasons
 from medtasks.hooks import pairs
 from medtasks.hooks.metric_list import answered, judged
 from medtasks.hooks.reading import cut_record
@@ -41,6 +42,11 @@ class RuleScore:
     errors: Mapping[str, float]
     reasons: Mapping[str, int]
     possible_injection: int | None = None
+
+    @property
+    def counts(self) -> SampleCounts:
+        """How many samples are behind the scores, and how many are in none."""
+        return counts_of_reasons(self.reasons)
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything as JSON values; NaN becomes None."""

@@ -17,7 +17,7 @@ from medtasks.runs.recording import RunRecording, first_manifest
 from medtasks.runs.redaction import redacted_arguments
 from medtasks.runs.retrying import KEPT_VARIABLE, earlier_run
 from medtasks.runs.running import run_tasks, stopping_by_signal
-from medtasks.selection import select
+from medtasks.selection import Selection, select
 from medtasks.task_files import including
 
 _out = Console(soft_wrap=True, highlight=False)
@@ -57,10 +57,7 @@ def run(
     own += ["--max-failed", max_failed] if max_failed != DEFAULT_LIMIT else []
     command = ["medtasks", "run", "--tasks", tasks, "--output_path", str(output), *own, *context.args]
     context.with_resource(including(read_options(context.args).folders()))
-    selection = select(asked)
-    for task, cause in selection.missing.items():
-        _out.print(f"[yellow]left out[/] {task}: ", end="")
-        _out.print(cause, markup=False)
+    selection = _selected(asked)
     notices = _checked(selection.ready or asked, context.args)
     with stopping_by_signal():
         with _out.status("Looking up versions, hardware and the model's weights ..."):
@@ -78,14 +75,27 @@ def run(
         finally:
             _show(recording.manifest, output)
     _conclude(recording.manifest, tasks)
-    over = recording.over_limit()
-    if over:
-        counted = "; ".join(f"{name}: {counts}" for name, counts in over.items())
+    _refuse_lost(recording, command, limit)
+
+
+def _refuse_lost(recording: RunRecording, command: Sequence[str], limit: FailureLimit) -> None:
+    """Raise if a task lost more samples than may fail."""
+    counted = "; ".join(f"{name}: {counts}" for name, counts in recording.over_limit().items())
+    if counted:
         raise MedTasksError(
             f"more samples than --max-failed {limit} lack a reply or a verdict and are in no score ({counted}); all "
             f"replies are kept; once the cause is mended, ask only for the missing ones: "
             f"{shlex.join([*redacted_arguments(command), '--only-failed'])}"
         )
+
+
+def _selected(asked: Sequence[str]) -> Selection:
+    """Return what can run, and print what cannot."""
+    selection = select(asked)
+    for task, cause in selection.missing.items():
+        _out.print(f"[yellow]left out[/] {task}: ", end="")
+        _out.print(cause, markup=False)
+    return selection
 
 
 def _words(launcher: str) -> list[str]:

@@ -2,9 +2,9 @@
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -14,7 +14,7 @@ from medtasks import __version__
 from medtasks.breakdowns import count_kinds, export_wrong_answers
 from medtasks.cli.included import IncludePath, look_into
 from medtasks.errors import MedTasksError, RepliesError
-from medtasks.harness.sample_counts import DEFAULT_LIMIT, FailureLimit, counts_of, counts_of_reasons
+from medtasks.harness.sample_counts import DEFAULT_LIMIT, FailureLimit, SampleCounts
 from medtasks.metric_scoring import MetricScores, score_metrics
 from medtasks.metrics.pairs import TOTAL
 from medtasks.replies import read_replies
@@ -24,6 +24,7 @@ from medtasks.scoring import METRICS, RuleScore, score_replies
 from medtasks.task_data import private_datasets, task_provenance
 from medtasks.task_files import scored_task
 
+Scores = RuleScore | MetricScores
 _out = Console(soft_wrap=True, highlight=False)
 
 
@@ -70,17 +71,11 @@ def score(
         private = private_datasets(chosen, documents)
         export_wrong_answers(export_errors, private, {name: found.wrong for name, found in by_metric.items()})
     data = task_provenance(chosen, documents)
-    missing = len(documents) - len(recorded)
+    rules: dict[str, Scores] = {**by_pair, **by_metric}
     if json_file:
-        rules: dict[str, RuleScore | MetricScores] = {**by_pair, **by_metric}
-        summary = {
-            "task": task,
-            "medtasks": __version__,
-            "data": data,
-            "replies": len(recorded),
-            "missing": missing,
-            "rules": {name: rule.as_dict() for name, rule in rules.items()},
-        }
+        counted = {"replies": len(recorded), "missing": len(documents) - len(recorded)}
+        summary = {"task": task, "medtasks": __version__, "data": data, **counted}
+        summary["rules"] = {name: rule.as_dict() for name, rule in rules.items()}
         _write(json_file, json.dumps(summary, indent=2) + "\n")
     title = f"{task}: {len(recorded)} of {len(documents)} questions answered"
     if paired:
@@ -89,37 +84,40 @@ def score(
         _print_metrics(title, by_metric)
         _print_groups(by_metric)
         _print_wrong(by_metric)
-    if missing:
-        _out.print(f"Questions without a reply, left out and not counted as wrong: {missing}.")
+    _print_notes(rules, data, len(recorded), len(documents))
+    problems = [*_too_many_lost(rules, limit), *_not_computed(by_metric)]
+    if problems:
+        raise MedTasksError("\n".join(problems))
+
+
+def _not_computed(scores: Mapping[str, MetricScores]) -> list[str]:
+    failures = {name: cause for rule in scores.values() for name, cause in rule.failures.items()}
+    return [f"{name} could not be computed: {cause}" for name, cause in failures.items()]
+
+
+def _print_notes(rules: Mapping[str, Scores], data: Mapping[str, Any], replies: int, documents: int) -> None:
+    """Say what the scores are of, and what is in none."""
+    if replies < documents:
+        _out.print(f"Questions without a reply, left out and not counted as wrong: {documents - replies}.")
     if data["sample"]:
         _out.print("SAMPLE DATA: drawn pictures; these scores say nothing about a model.")
     elif not data["complete"]:
         _out.print("INCOMPLETE DATA: parts of the published set were left out; do not compare with published scores.")
-    injections = [rule.possible_injection or 0 for rule in by_pair.values()]
-    injections += [int(rule.values.get("possible_injection", 0)) for rule in by_metric.values()]
-    if any(injections):
-        _out.print(f"Replies that seem to address the judge: {max(injections)} of {len(recorded)}; compare 'fenced'.")
-    _say_lost(by_pair, by_metric, limit)
-    failures = {name: cause for rule in by_metric.values() for name, cause in rule.failures.items()}
-    if failures:
-        raise MedTasksError("\n".join(f"{name} could not be computed: {cause}" for name, cause in failures.items()))
+    if injections := max((rule.possible_injection or 0 for rule in rules.values()), default=0):
+        _out.print(f"Replies that seem to address the judge: {injections} of {replies}; compare 'fenced'.")
+    if (worst := _worst(rules)).lost:
+        _out.print(f"In no score: {worst}.")
 
 
-def _say_lost(by_pair: Mapping[str, RuleScore], by_metric: Mapping[str, MetricScores], limit: FailureLimit) -> None:
-    """Say how many samples are in no score; raise if these are too many."""
-    counts = {name: counts_of_reasons(rule.reasons) for name, rule in by_pair.items()}
-    rows = {
-        name: counts_of({f"{metric},": value for metric, value in rule.values.items()})
-        for name, rule in by_metric.items()
-    }
-    counts |= {name: found for name, found in rows.items() if found is not None}
-    worst = max(counts.values(), key=lambda one: one.lost, default=None)
-    if worst is None or not worst.lost:
-        return
-    _out.print(f"In no score: {worst}.")
+def _too_many_lost(rules: Mapping[str, Scores], limit: FailureLimit) -> Iterator[str]:
+    worst = _worst(rules)
     if not limit.allows(worst):
         again = "; judge them again with this command once the judge answers" if worst.unjudged else ""
-        raise MedTasksError(f"{worst}, which is more than --max-failed {limit}, and they are in no score{again}")
+        yield f"{worst}, which is more than --max-failed {limit}, and they are in no score{again}"
+
+
+def _worst(rules: Mapping[str, Scores]) -> SampleCounts:
+    return max((rule.counts for rule in rules.values()), key=lambda one: one.lost, default=SampleCounts(0, 0))
 
 
 def _write(path: Path, text: str) -> None:
