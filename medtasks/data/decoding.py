@@ -71,7 +71,6 @@ _TURNED = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
-
 _LYING = [_TURNED[orientation] for orientation in (5, 6, 7, 8)]
 
 
@@ -253,9 +252,8 @@ def _whatever_the_rule(image: Image.Image) -> list[str]:
     elif image.mode not in _PLAIN and not image.mode.startswith(("I", "F")):
         done.append(f"{image.mode} to RGB")
     with contextlib.suppress(*_BROKEN):
-        if (
-            getattr(image, "is_animated", False) and image.format != "PSD"
-        ):  # whose frames are layers, and the first one all of them
+        # The frames of a PSD file are its layers, of which the first one shows all.
+        if getattr(image, "is_animated", False) and image.format != "PSD":
             done.append("first of several frames")
     return done
 
