@@ -56,14 +56,17 @@ def run(
     own = ["--launcher", launcher] if launcher else []
     own += ["--max-failed", max_failed] if max_failed != DEFAULT_LIMIT else []
     command = ["medtasks", "run", "--tasks", tasks, "--output_path", str(output), *own, *context.args]
-    context.with_resource(including(read_options(context.args).folders()))
+    options = read_options(context.args)
+    # Without samples nobody can tell later which replies failed, or read them again.
+    arguments = [*context.args, *([] if options.flag("log_samples") else ["--log_samples"])]
+    context.with_resource(including(options.folders()))
     selection = _selected(asked)
-    notices = _checked(selection.ready or asked, context.args)
+    notices = _checked(selection.ready or asked, arguments)
     with stopping_by_signal():
         with _out.status("Looking up versions, hardware and the model's weights ..."):
-            manifest = first_manifest(command, context.args, asked, selection, notices)
-            earlier = earlier_run(output, manifest, context.args) if only_failed else None
-            recording = RunRecording(output, manifest, context.args, limit, _complain)
+            manifest = first_manifest(command, arguments, asked, selection, notices)
+            earlier = earlier_run(output, manifest, arguments) if only_failed else None
+            recording = RunRecording(output, manifest, arguments, limit, _complain)
         _out.print(f"manifest: {recording.path}", markup=False)
         if earlier is not None:
             _out.print(f"replies that did not fail are those of: {earlier.path}", markup=False)
@@ -71,7 +74,7 @@ def run(
         try:
             with recording.until_its_end():
                 if selection.ready:
-                    run_tasks(selection.ready, context.args, output, start, recording.note, kept)
+                    run_tasks(selection.ready, arguments, output, start, recording.note, kept)
         finally:
             _show(recording.manifest, output)
     _conclude(recording.manifest, tasks)

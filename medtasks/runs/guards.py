@@ -41,7 +41,7 @@ def check(tasks: Sequence[str], arguments: Sequence[str]) -> list[Notice]:
 
 def _notices(run: GuardedRun) -> Iterator[Notice]:
     rules = (_config_file, _limit, _offset, leaking_options, remote_model, _trackers, _unknown, _cuts, _until)
-    others = (_few_shot, batch_size, _system_instruction, stale_caches, _samples)
+    others = (_few_shot, batch_size, _system_instruction, stale_caches, _predict_only)
     names = (unknown_tasks, unknown_model)  # last, so that the other spelling is the last that is read
     for rule in (*rules, *others, *names):
         yield from rule(run)
@@ -190,13 +190,8 @@ def _unknown(run: GuardedRun) -> Iterator[Notice]:
         )
 
 
-def _samples(run: GuardedRun) -> Iterator[Notice]:
+def _predict_only(run: GuardedRun) -> Iterator[Notice]:
     if run.options.flag("predict_only"):
         yield warn(
             "--predict_only gives no scores; score the replies afterwards with: medtasks score TASK SAMPLES_FILE"
-        )
-    elif not run.options.flag("log_samples"):
-        yield warn(
-            "without --log_samples the harness keeps totals only: a report will have no audit, no validity panel and "
-            "no comparison; add --log_samples"
         )

@@ -143,7 +143,7 @@ def test_failed_killed_and_left_out_tasks_cost_themselves_alone(medtasks, tmp_pa
     assert left_out.dataset == "mediconfusion"
     assert os.environ["MEDTASKS_HOME"] not in manifest.path.read_text()
     assert manifest.tasks["one"].reason == ""
-    assert manifest.tasks["one"].samples is None
+    assert manifest.tasks["one"].samples == "model/0_samples_one.jsonl"  # kept whether or not it was asked for
     assert [list(process.tasks) for process in manifest.processes] == [
         *[["one", "fails", "killed", "last"], ["one"], ["fails"], ["killed"], ["last"]]
     ]
@@ -184,7 +184,6 @@ def test_warnings_are_printed_and_recorded(medtasks, tmp_path, launcher):
     (manifest,) = read_manifests(tmp_path / "out")
     sentences = [notice.sentence for notice in manifest.notices]
     assert any("--limit 3.5 means 3 rows" in sentence for sentence in sentences)
-    assert any("without --log_samples" in sentence for sentence in sentences)
     assert all(f"warning {sentence}" in ran.out for sentence in sentences)
 
 

@@ -51,6 +51,8 @@ def test_a_failing_task_and_no_samples(run, reported, sample_home, tmp_path):
     ran = run([*command, *chosen], MEDTASKS_HOME=str(sample_home))
     assert ran.returncode == 1
     assert "1 of 2 tasks without results; the others are complete" in ran.stderr
+    (samples,) = (tmp_path / "results").rglob("*_samples_*.jsonl")
+    samples.unlink()
     printed, found = reported()
     assert list(found["missing"]) == ["failing"]
     assert "missing: failing: " in printed

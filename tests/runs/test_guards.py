@@ -17,10 +17,10 @@ PUBLIC = "multimedeval_vqa_rad"
 
 @pytest.fixture
 def found(monkeypatch):
-    """Return the sentences about tasks and arguments, by severity; a model is named, and the samples file asked for."""
+    """Return the sentences about tasks and arguments, by severity; a model is named."""
 
-    def run(tasks, *arguments, samples=True):
-        notices = check(tasks.split(","), ["--model", "dummy", *arguments, *(["--log_samples"] if samples else [])])
+    def run(tasks, *arguments):
+        notices = check(tasks.split(","), ["--model", "dummy", *arguments])
         return tuple(
             [notice.sentence for notice in notices if notice.kind is kind] for kind in (Severity.REFUSE, Severity.WARN)
         )
@@ -32,8 +32,8 @@ def found(monkeypatch):
 def one(found):
     """The only sentence, with its severity."""
 
-    def run(tasks, *arguments, samples=True):
-        refused, warned = found(tasks, *arguments, samples=samples)
+    def run(tasks, *arguments):
+        refused, warned = found(tasks, *arguments)
         assert len(refused) + len(warned) == 1, (refused, warned)
         return ("refuse" if refused else "warn"), (refused + warned)[0]
 
@@ -283,9 +283,8 @@ def test_caches_that_do_not_see_pictures(one):
     assert "cache_requests refresh" in one(PUBLIC, "--cache_requests", "true")[1]
 
 
-def test_samples_and_scores_that_will_lack(one, found):
-    assert "--log_samples" in one(PUBLIC, samples=False)[1]
-    severity, sentence = one(PUBLIC, "--predict_only", samples=False)
+def test_scores_that_will_lack(one):
+    severity, sentence = one(PUBLIC, "--predict_only")
     assert (severity, "medtasks score" in sentence) == ("warn", True)
 
 
@@ -298,18 +297,18 @@ def test_arguments_the_harness_does_not_know(one):
 
 @pytest.mark.parametrize("arguments", [["--limit"], ["--seed", "x"], ["--config", "missing.yaml"]])
 def test_arguments_the_harness_refuses(one, arguments):
-    assert one(PUBLIC, *arguments, samples=False)[0] == "refuse"
+    assert one(PUBLIC, *arguments)[0] == "refuse"
 
 
 def test_a_config_file_counts_as_arguments(sample, found, tmp_path):
     (tmp_path / "run.yaml").write_text("limit: 0.5\nlog_samples: true\nnum_fewshot: 1\n")
     arguments = ["--config", str(tmp_path / "run.yaml")]
-    refused, warned = found("mediconfusion,mediconfusion_gd", *arguments, samples=False)
+    refused, warned = found("mediconfusion,mediconfusion_gd", *arguments)
     assert len(refused) == 2
     assert "--limit 0.5 is a share" in refused[0]
     assert "--num_fewshot" in refused[1]
     assert warned == []
-    assert found("mediconfusion", *arguments, "--limit", "4", "--num_fewshot", "0", samples=False) == ([], [])
+    assert found("mediconfusion", *arguments, "--limit", "4", "--num_fewshot", "0") == ([], [])
 
 
 def test_a_config_file_that_asks_too_much(found, tmp_path):
@@ -322,7 +321,7 @@ def test_a_config_file_that_asks_too_much(found, tmp_path):
 
 def test_every_sentence_is_one_line_that_says_what_to_do(sample, found):
     arguments = "-w -c x --num_fewshot 2 --system_instruction x --cache_requests true --limit 3 --offset 1 odd"
-    refused, warned = found(f"mediconfusion,{PRIVATE}", *arguments.split(), samples=False)
+    refused, warned = found(f"mediconfusion,{PRIVATE}", *arguments.split())
     assert len(refused) == 5
     assert len(warned) >= 5
     for sentence in [*refused, *warned]:
