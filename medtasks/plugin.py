@@ -62,10 +62,13 @@ def model_manifests() -> list[Any]:
         return []
 
 
-def _warn(error: Exception) -> None:
+def _warn(
+    error: Exception,
+    lost: str = "register itself with",
+    instead: str = 'name its tasks with --include_path "$(medtasks path)"',
+) -> None:
     warnings.warn(
-        f"medtasks could not register itself with this version of lmms-eval ({type(error).__name__}: {error}); "
-        f'name its tasks with --include_path "$(medtasks path)"',
+        f"medtasks could not {lost} this version of lmms-eval ({type(error).__name__}: {error}); {instead}",
         stacklevel=2,
     )
 
@@ -163,10 +166,10 @@ def _check_own_documents(module: ModuleType) -> None:
 
         check_own_documents(module)
     except Exception as error:  # noqa: BLE001
-        warnings.warn(
-            f"medtasks cannot look at the documents of your own tasks with this version of lmms-eval "
-            f"({type(error).__name__}: {error}): a missing column will be a KeyError; use lmms-eval 0.7.3",
-            stacklevel=2,
+        _warn(
+            error,
+            "check the documents of your own tasks with",
+            "a missing column will be a KeyError; use lmms-eval 0.7.3",
         )
 
 
@@ -180,10 +183,10 @@ def _guard_evaluation() -> None:
 
         guard_evaluation(module)
     except Exception as error:  # noqa: BLE001
-        warnings.warn(
-            f"medtasks could not watch over this version of lmms-eval ({type(error).__name__}: {error}): replies that "
-            f"failed may be scored, and credentialed data may be sent to any model; use lmms-eval 0.7.3",
-            stacklevel=2,
+        _warn(
+            error,
+            "watch over",
+            "replies that failed may be scored, and credentialed data may be sent to any model; use lmms-eval 0.7.3",
         )
 
 
@@ -202,10 +205,10 @@ def _with_variants(index: Any, manager: Any, folders: Sequence[str]) -> Any:
         _read_as_meant(manager)
         return {**index, **index_entries(index)}
     except Exception as error:  # noqa: BLE001
-        warnings.warn(
-            f"medtasks could not add the sanity variants of its tasks (_blind, _blank, _swapped, _rotated) to this "
-            f"version of lmms-eval ({type(error).__name__}: {error}); all other tasks are there",
-            stacklevel=2,
+        _warn(
+            error,
+            "add the sanity variants of its tasks (_blind, _blank, _swapped, _rotated) to",
+            "all other tasks are there",
         )
         return index
 
@@ -273,7 +276,9 @@ def _withhold_without_scoring(module: ModuleType) -> None:
     def override_metric(self: Any, *args: Any, **kwargs: Any) -> None:
         hook = self.config.process_results
         override(self, *args, **kwargs)
-        if str(getattr(hook, "__module__", "")).startswith("medtasks."):
+        from medtasks.data.own_columns import is_our_hook
+
+        if is_our_hook(hook):
             from medtasks.hooks.withheld import without_scoring
 
             self.config.process_results = without_scoring

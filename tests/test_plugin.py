@@ -421,9 +421,18 @@ def test_a_harness_that_cannot_be_kept_from_logging_text_says_so(monkeypatch):
     module.TaskManager = type("TaskManager", (Manager,), dict(vars(Manager)))
     module.ConfigurableTask = type("ConfigurableTask", (), {})
     monkeypatch.setitem(sys.modules, "lmms_eval.tasks", module)
-    with pytest.warns(UserWarning, match="with --predict_only, text of credentialed datasets would reach"):
+    with pytest.warns(UserWarning, match="lmms-eval") as warned:
         plugin.model_manifests()
+    text, columns = (str(warning.message) for warning in warned)
+    assert "with --predict_only, text of credentialed datasets would reach" in text
+    assert "could not check the documents of your own tasks with this version" in columns
     assert module.TaskManager().paths == ["defaults", str(plugin.tasks_folder())]
+
+
+def test_a_harness_that_cannot_be_watched_says_so(harness, monkeypatch):
+    monkeypatch.setitem(sys.modules, "lmms_eval.evaluator", ModuleType("lmms_eval.evaluator"))
+    with pytest.warns(UserWarning, match="could not watch over this version .*evaluate.*; replies that failed may be"):
+        assert harness(Manager)().paths
 
 
 def test_no_registry(monkeypatch):

@@ -14,9 +14,21 @@ def home() -> Path:
     return Path(chosen).expanduser().absolute() if chosen else platformdirs.user_cache_path("medtasks")
 
 
+def datasets_folder() -> Path:
+    """Return the folder of all prepared datasets, whether or not it exists."""
+    return home() / "datasets"
+
+
 def dataset_folder(name: str) -> Path:
     """Return the folder of one prepared dataset, whether or not it exists."""
-    return home() / "datasets" / name
+    return datasets_folder() / name
+
+
+def dataset_holding(path: Path) -> str | None:
+    """Return the name of the prepared dataset in whose folder an absolute path lies; None for one elsewhere."""
+    if not path.is_relative_to(datasets_folder()):
+        return None
+    return next(iter(path.relative_to(datasets_folder()).parts), None)
 
 
 def own_tasks_folder() -> Path:

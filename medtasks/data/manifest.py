@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from medtasks.data.decoding import AS_STORED, LINEAR, Decoding, ImageRule, decoded
-from medtasks.data.home import dataset_folder
+from medtasks.data.home import dataset_folder, dataset_holding
 from medtasks.data.image_store import VOLUME, ImageFacts, image_facts
 from medtasks.data.volume_files import is_volume, volume_digests
 from medtasks.errors import SourceError
@@ -162,10 +162,10 @@ def decoding_of(folder: Path) -> Decoding:
 
 def decoding_of_file(file: Path) -> Decoding:
     """Return how an image file is decoded: as the prepared dataset says in whose folder it lies, else linearly."""
-    datasets = dataset_folder("x").parent.absolute()
+    name = dataset_holding(file.absolute())
     try:
-        return decoding_of(datasets / file.absolute().relative_to(datasets).parts[0])
-    except (ValueError, OSError, SourceError):
+        return decoding_of(dataset_folder(name)) if name else LINEAR
+    except (OSError, SourceError):
         return LINEAR
 
 

@@ -78,6 +78,11 @@ def hook_name(hook: object) -> str:
     return f"{getattr(hook, '__module__', '')}.{getattr(hook, '__qualname__', '')}"
 
 
+def is_our_hook(hook: object) -> bool:
+    """Return whether a hook, a function or its dotted name, is one of this package."""
+    return hook_name(hook).startswith("medtasks.")
+
+
 def check(config: Mapping[str, Any], columns: Columns, known: Sequence[str], where: str) -> None:
     """Check that documents hold what the hooks of their task need.
 

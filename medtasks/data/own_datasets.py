@@ -6,7 +6,7 @@ from pathlib import Path
 
 from medtasks.data.catalogue import CATALOGUE
 from medtasks.data.dataset_info import Access, DatasetInfo
-from medtasks.data.home import dataset_folder
+from medtasks.data.home import dataset_folder, datasets_folder
 from medtasks.data.manifest import FILE_NAME, Manifest
 from medtasks.errors import MedTasksError
 
@@ -30,7 +30,7 @@ def own_datasets() -> Mapping[str, DatasetInfo]:
 
     One with a damaged manifest counts as credentialed, because nobody can say that it is not.
     """
-    folders = sorted(path.parent for path in dataset_folder("x").parent.glob(f"[!.]*/{FILE_NAME}"))
+    folders = sorted(path.parent for path in datasets_folder().glob(f"[!.]*/{FILE_NAME}"))
     return {folder.name: _prepared(folder) for folder in folders if folder.name not in CATALOGUE}
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from medtasks.data.home import home
+from medtasks.data.home import dataset_holding
 from medtasks.data.own_columns import check, following, looked_at, needed_columns, other_families
 from medtasks.data.store import without_progress_bars
 from medtasks.errors import MedTasksError
@@ -101,7 +101,7 @@ def place_of(config: Mapping[str, Any]) -> str:
 
 def is_prepared(path: object) -> bool:
     """Return whether a task's ``dataset_path``, resolved, is the folder of a prepared dataset."""
-    return isinstance(path, str) and Path(path).is_relative_to(home() / "datasets")
+    return isinstance(path, str) and dataset_holding(Path(path)) is not None
 
 
 def _loaded(task: str, config: Mapping[str, Any]) -> Any:

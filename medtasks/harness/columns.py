@@ -42,13 +42,13 @@ def complete_documents(task: Any) -> None:
         MedTasksError: A column is missing, or a row holds something else than the task's hooks need; the file, the
             column and who needs it are named.
     """
-    from medtasks.data.own_columns import hook_name
+    from medtasks.data.own_columns import is_our_hook
     from medtasks.data.own_documents import completed, is_prepared, split_of
 
     config = vars(task.config)
-    hooks = [hook_name(config.get(key)) for key in ("process_results", "doc_to_text", "doc_to_visual")]
+    hooks = [config.get(key) for key in ("process_results", "doc_to_text", "doc_to_visual")]
     split = split_of(config)
-    if is_prepared(config.get("dataset_path")) or not any(hook.startswith("medtasks.") for hook in hooks):
+    if is_prepared(config.get("dataset_path")) or not any(map(is_our_hook, hooks)):
         return
     for tables in (task.dataset, task.dataset_no_image):
         if split in tables and hasattr(tables[split], "select_columns") and hasattr(tables[split], "__len__"):

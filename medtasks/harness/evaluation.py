@@ -13,7 +13,8 @@ from types import ModuleType
 from typing import Any
 
 from medtasks.answers.failure import failure_cause
-from medtasks.data.home import dataset_folder
+from medtasks.data.home import dataset_holding
+from medtasks.data.own_columns import is_our_hook
 from medtasks.harness.few_shot import refuse_examples
 from medtasks.harness.last_words import say_last
 from medtasks.harness.result_table import put_main_metrics_first
@@ -96,14 +97,13 @@ def _tasks(task_dict: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
 
 def _is_ours(task: Any) -> bool:
     """Return whether our hooks score a task."""
-    return str(getattr(getattr(task.config, "process_results", None), "__module__", "")).startswith("medtasks.")
+    return is_our_hook(getattr(task.config, "process_results", None))
 
 
 def _prepared(task: Any) -> str | None:
     """Return the dataset of ours that a task reads, whoever wrote the task."""
     path = getattr(task.config, "dataset_path", None)
-    inside = isinstance(path, str) and Path(path).is_relative_to(dataset_folder("x").parent)
-    return Path(str(path)).relative_to(dataset_folder("x").parent).parts[0] if inside else None
+    return dataset_holding(Path(path)) if isinstance(path, str) else None
 
 
 def _named(task: Any) -> set[Any]:
