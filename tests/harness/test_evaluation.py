@@ -3,8 +3,10 @@
 from types import ModuleType, SimpleNamespace
 
 import pytest
+from openai import OpenAI
 
-from medtasks.errors import MedTasksError
+from medtasks.errors import MedTasksError, ModelRefused
+from medtasks.harness import evaluation
 from medtasks.harness.evaluation import guard_evaluation
 from medtasks.hooks import choice
 
@@ -19,19 +21,22 @@ class Model:
 def evaluate():
     """Evaluate one task of ours with a model that nobody asks."""
     module = ModuleType("evaluator")
-    calls = []
+    calls, failed = [], []
 
     def stand_in(lm, task_dict):
         calls.append(task_dict)
-        return {"results": {"mediconfusion": {"confusion,robust": 0.5, "set_accuracy,robust": 0.25}}}
+        scores = {"confusion,robust": 0.5, "set_accuracy,robust": 0.25, "scored_samples,robust": 4}
+        return {"results": {"mediconfusion": {**scores, "failed_samples,robust": failed.pop() if failed else 0}}}
 
     module.evaluate = stand_in
     guard_evaluation(module)
     guard_evaluation(module)
 
-    def run(shots):
+    def run(shots=0, lost=0, documents=(), lm=None):
+        failed.append(lost)
         config = SimpleNamespace(process_results=choice.process_results, num_fewshot=shots, metadata={})
-        return module.evaluate(Model(), {"mediconfusion": SimpleNamespace(config=config)}), calls
+        task = SimpleNamespace(config=config, eval_docs_no_media=documents)
+        return module.evaluate(lm or Model(), {"mediconfusion": task}), calls
 
     return run
 
@@ -42,6 +47,24 @@ def test_examples_that_cannot_be_chosen_stop_it_before_the_first_request(evaluat
 
 
 def test_the_main_metric_sorts_first(evaluate):
-    results, calls = evaluate(0)
+    results, calls = evaluate()
     assert len(calls) == 1
-    assert sorted(results["results"]["mediconfusion"]) == ["set_accuracy,robust", "confusion,robust"]
+    assert sorted(results["results"]["mediconfusion"])[:2] == ["set_accuracy,robust", "confusion,robust"]
+
+
+@pytest.mark.parametrize(("lost", "words"), [(0, []), (1, ["mediconfusion: 1 failed of 5 samples"])])
+def test_the_last_word_is_of_failures_if_there_are_any(evaluate, monkeypatch, lost, words):
+    said = []
+    monkeypatch.setattr(evaluation, "say_last", said.append)
+    evaluate(lost=lost)
+    assert said == [f"samples without a reply or a verdict are in no score. {word}." for word in words]
+
+
+def test_a_row_of_credentialed_data_is_enough_to_keep_a_run_here(evaluate):
+    """The task reads no prepared dataset, and only its second document says where it comes from."""
+    lm = Model()
+    lm.client = OpenAI(base_url="http://api.vendor.invalid/v1", api_key="none")
+    documents = [{"dataset": "multimedeval_vqa_rad"}, {"dataset": "multimedeval_mimic_cxr_report"}]
+    assert len(evaluate(documents=documents[:1], lm=lm)[1]) == 1
+    with pytest.raises(ModelRefused, match="multimedeval_mimic_cxr_report"):
+        evaluate(documents=documents, lm=lm)
