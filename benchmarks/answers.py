@@ -16,9 +16,9 @@ from typing import Any
 import torch
 from torchmetrics.text import BLEUScore
 
-from medtasks.answers.multimedeval_cleaning import clean_head, clean_v0_1_0
-from medtasks.answers.multimedeval_option import multimedeval_class_v0_1_0
-from medtasks.answers.open_text import OpenRule, multimedeval_vqa_head, robust_vqa
+from medtasks.extract.multimedeval_cleaning import clean_head, clean_v0_1_0
+from medtasks.extract.multimedeval_option import multimedeval_class_v0_1_0
+from medtasks.extract.open_text import OpenRule, multimedeval_vqa_head, robust_vqa
 from medtasks.metrics.bleu import option_scores
 from medtasks.metrics.open_questions import token_overlap
 

@@ -4,6 +4,7 @@ Every message is a sentence that says what happened, which file or sample it con
 """
 
 import difflib
+import threading
 from collections.abc import Iterable
 
 _FEW = 20
@@ -77,3 +78,28 @@ def unknown_name(kind: str, name: str, known: Iterable[str], listing: str = "") 
     also = difflib.get_close_matches(name, names, n=_NEAR, cutoff=0.6)[1:]
     near = f" Also near: {', '.join(also)}." if also else ""
     return UnknownName(f"unknown {kind} '{name}'{hint}{near} All {len(names)}: {listing}")
+
+
+_warned: set[str] = set()
+_warning = threading.Lock()  # judges and the harness's scoring work in several threads
+
+
+def warn_once(sentence: str) -> None:
+    """Log a warning, unless this process has given the same sentence before.
+
+    The harness asks every metric under every filter, each time about one thing. What tells one event from another, such
+    as task and counts, belongs into the sentence; the filter does not.
+    """
+    from loguru import logger
+
+    with _warning:
+        if sentence in _warned:
+            return
+        _warned.add(sentence)
+    logger.opt(depth=1).warning(sentence)
+
+
+def forget_warnings() -> None:
+    """Let every warning be given again, as in a new process."""
+    with _warning:
+        _warned.clear()

@@ -33,7 +33,7 @@ class Family:
         name: As people call it.
         columns: Columns that its documents need, besides those of its prompt.
         rule: Rule by which its hook reads texts where the task's file names none; None where a judge reads them.
-        short: Columns that are enough in their place, see :mod:`medtasks.data.own_columns`.
+        short: Columns that are enough in their place, see :mod:`medtasks.harness.own_columns`.
     """
 
     name: str

@@ -198,8 +198,8 @@ def _with_variants(index: Any, manager: Any, folders: Sequence[str]) -> Any:
     if not isinstance(index, dict):
         return index
     try:
-        from medtasks.sanity.variants import index_entries
-        from medtasks.task_files import include
+        from medtasks.harness.task_files import include
+        from medtasks.harness.variants import index_entries
 
         include([Path(folder) for folder in folders if os.path.isdir(folder)])
         _read_as_meant(manager)
@@ -228,7 +228,7 @@ def _read_as_meant(manager: Any) -> None:
     @functools.wraps(read)
     def get_config(self: Any, name: Any, *args: Any, **kwargs: Any) -> Any:
         _guard_evaluation()  # again, for who makes the index before the evaluator is imported
-        from medtasks.task_index import with_image_roots
+        from medtasks.harness.task_index import with_image_roots
 
         entry = self.task_index.get(name) or {}
         base = entry.get(VARIANT_OF)
@@ -237,7 +237,7 @@ def _read_as_meant(manager: Any) -> None:
             config = with_image_roots(config, Path(entry["yaml_path"]).parent)
         if base is None:
             return config
-        from medtasks.sanity.variants import variant_config
+        from medtasks.harness.variants import variant_config
 
         return variant_config(name, config)
 
@@ -276,7 +276,7 @@ def _withhold_without_scoring(module: ModuleType) -> None:
     def override_metric(self: Any, *args: Any, **kwargs: Any) -> None:
         hook = self.config.process_results
         override(self, *args, **kwargs)
-        from medtasks.data.own_columns import is_our_hook
+        from medtasks.harness.own_columns import is_our_hook
 
         if is_our_hook(hook):
             from medtasks.hooks.withheld import without_scoring

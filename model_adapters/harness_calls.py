@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from loguru import logger
 from tqdm import tqdm
 
-from medtasks.answers.failure import failed_reply
+from medtasks.extract.failure import failed_reply
 
 from .batching import BatchRoom, plan_streams, unnamed
 from .failures import FailureLedger

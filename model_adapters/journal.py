@@ -14,7 +14,7 @@ from typing import Any
 from loguru import logger
 
 from medtasks.data.home import home
-from medtasks.warning import warn_once
+from medtasks.errors import warn_once
 
 FOLDER_NAME = "journal"
 

@@ -8,8 +8,8 @@ import pytest
 
 from medtasks.cli.data import write_sample_home
 from medtasks.data.catalogue import CATALOGUE
-from medtasks.task_files import include
-from medtasks.warning import forget_warnings
+from medtasks.errors import forget_warnings
+from medtasks.harness.task_files import include
 
 from . import tiny_multimedeval
 

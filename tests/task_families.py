@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
-from medtasks import sample_values
-from medtasks.answers import labeler
-from medtasks.answers.failure import failed_reply
-from medtasks.answers.labeler import CONDITIONS, Finding
-from medtasks.answers.registry import CLOSED_RULES, FREE_TEXT_RULES, LABEL_RULES, OPEN_RULES, REPORT_RULES, TEXT_RULES
+from medtasks.audit import sample_values
+from medtasks.extract import labeler
+from medtasks.extract.failure import failed_reply
+from medtasks.extract.labeler import CONDITIONS, Finding
+from medtasks.extract.registry import CLOSED_RULES, FREE_TEXT_RULES, LABEL_RULES, OPEN_RULES, REPORT_RULES, TEXT_RULES
+from medtasks.harness.task_files import DottedName, TaskFile
+from medtasks.harness.variant_documents import rotated
 from medtasks.hooks import (
     answer_texts,
     choice,
@@ -37,8 +39,6 @@ from medtasks.hooks import (
 from medtasks.judges.client import Judge, Verdict
 from medtasks.metrics.report_metrics import metric_info
 from medtasks.metrics.report_scores import ReportScores, mean
-from medtasks.sanity.documents import rotated
-from medtasks.task_files import DottedName, TaskFile
 
 FAILURES = {
     "marked": failed_reply("out of memory, the answer is B"),

@@ -5,18 +5,18 @@ import math
 
 import pytest
 
-from medtasks.answers.failure import cut_reply
-from medtasks.answers.registry import LIKELIHOOD_RULES
-from medtasks.comparing import compare_runs
+from medtasks.audit.comparing import compare_runs
+from medtasks.audit.pair_scoring import score_replies
+from medtasks.audit.sample_values import chosen_metrics, run_values
+from medtasks.audit.scoring import score_metrics
 from medtasks.data.home import home
+from medtasks.extract.failure import cut_reply
+from medtasks.extract.registry import LIKELIHOOD_RULES
+from medtasks.harness.replies import RecordedReply, read_replies
+from medtasks.harness.task_files import task_file
 from medtasks.hooks import choice
 from medtasks.hooks.filters import ReadWith
-from medtasks.metric_scoring import score_metrics
 from medtasks.metrics.pairs import TOTAL
-from medtasks.replies import RecordedReply, read_replies
-from medtasks.sample_values import chosen_metrics, run_values
-from medtasks.scoring import score_replies
-from medtasks.task_files import task_file
 
 from .task_families import CASES, FAILURES, FAMILIES, LOST, WITH_LIKELIHOODS, install_stand_ins, losses, with_lost
 

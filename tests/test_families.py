@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from medtasks.answers.registry import reading_rule
+from medtasks.extract.registry import reading_rule
 from medtasks.families import FAMILIES, Kind
+from medtasks.harness.task_files import task_files
+from medtasks.harness.task_index import DottedName
 from medtasks.hooks import reading
-from medtasks.task_files import task_files
-from medtasks.task_index import DottedName
 
 PAGE = (Path(__file__).parents[1] / "tasks_yaml" / "README.md").read_text(encoding="utf-8")
 

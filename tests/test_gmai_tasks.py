@@ -13,11 +13,11 @@ from medtasks.data.gmai.preparing import prepare
 from medtasks.data.home import home
 from medtasks.data.preparation import Options
 from medtasks.data.store import load_documents
+from medtasks.harness.task_files import resolved, task_config, task_file
 from medtasks.hooks import grouped_choice, multi_answer, submission
 from medtasks.hooks.multimedeval_prompts import prompt, target
 from medtasks.hooks.reading import tagged
 from medtasks.metrics.multi_answer import multi_answer_accuracy, multi_answer_recall
-from medtasks.task_files import resolved, task_config, task_file
 
 from . import tiny_gmai
 

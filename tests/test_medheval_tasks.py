@@ -6,8 +6,8 @@ import pytest
 
 from medtasks.data.catalogue import CATALOGUE
 from medtasks.errors import DatasetNotPrepared
+from medtasks.harness.task_files import resolved, task_config, task_file, task_files
 from medtasks.plugin import tasks_folder
-from medtasks.task_files import resolved, task_config, task_file, task_files
 
 from . import medheval_sources as sources
 

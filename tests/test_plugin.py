@@ -487,7 +487,7 @@ def test_a_harness_that_cannot_serve_variants_keeps_everything_else(harness, man
 
 
 def test_an_index_that_cannot_be_made_sense_of(harness, monkeypatch):
-    from medtasks.sanity import variants as module
+    from medtasks.harness import variants as module
 
     def fail(index):
         raise KeyError("yaml_path")

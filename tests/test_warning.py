@@ -6,9 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from loguru import logger
 
-from medtasks.answers.answer import Answer
+from medtasks.errors import forget_warnings, warn_once
+from medtasks.extract.answer import Answer
 from medtasks.hooks import pairs
-from medtasks.warning import forget_warnings, warn_once
 
 
 @pytest.fixture

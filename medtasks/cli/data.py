@@ -20,7 +20,7 @@ from medtasks.data.own_datasets import own_datasets, part_of, preparing_again
 from medtasks.errors import MedTasksError
 
 if TYPE_CHECKING:
-    from medtasks.task_files import TaskFile
+    from medtasks.harness.task_files import TaskFile
 
 app = typer.Typer(help="List, prepare and check datasets.", no_args_is_help=True)
 _out = Console(soft_wrap=True, highlight=False)
@@ -146,7 +146,7 @@ def prepare(
 
 
 def _prepare_own(folder: Path, name: str | None, access: Access | None, allow_incomplete: bool) -> None:
-    from medtasks.own_tasks import prepare_own
+    from medtasks.tasks.own_tasks import prepare_own
 
     manifest = prepare_own(folder, name, access or Access.CREDENTIALED, allow_incomplete=allow_incomplete)
     _report(manifest)
@@ -159,7 +159,7 @@ def _prepare_own(folder: Path, name: str | None, access: Access | None, allow_in
 
 
 def _prepare_again(info: DatasetInfo, source: Path | None, allow_incomplete: bool) -> None:
-    from medtasks.own_tasks import prepare_own
+    from medtasks.tasks.own_tasks import prepare_own
 
     whole = part_of(info.name)
     if whole is not None:
@@ -191,7 +191,7 @@ def verify(
 ) -> None:
     """Read a prepared dataset completely and compare it with its manifest; of a task of your own read all there is."""
     from medtasks.data.preparers import verify as run
-    from medtasks.task_files import task_files
+    from medtasks.harness.task_files import task_files
 
     look_into(context, include_path)
     task = task_files().get(name)
@@ -205,8 +205,8 @@ def verify(
 
 
 def _verify_own(task: "TaskFile") -> None:
-    from medtasks.sanity.documents import task_documents
-    from medtasks.task_data import task_provenance, unreadable_images
+    from medtasks.harness.task_data import task_provenance, unreadable_images
+    from medtasks.harness.variant_documents import task_documents
 
     documents = task_documents(task)
     facts = task_provenance(task, documents)

@@ -19,8 +19,8 @@ from rich.text import Text
 from medtasks.cli.data import write_sample_home
 from medtasks.data.home import HOME_VARIABLE
 from medtasks.errors import MedTasksError
-from medtasks.metric_order import main_first
-from medtasks.score_text import is_share, with_error
+from medtasks.harness.metric_order import main_first
+from medtasks.stats.score_text import is_share, with_error
 
 _TASKS = ("mediconfusion", "mediconfusion_gd", "mediconfusion_ps")
 _out = Console(soft_wrap=True, highlight=False)

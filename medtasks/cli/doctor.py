@@ -14,8 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from medtasks import __version__
+from medtasks.audit.doctor.findings import Finding, State
 from medtasks.cli.included import IncludePath, look_into
-from medtasks.doctor.findings import Finding, State
 from medtasks.errors import MedTasksError
 
 _STYLES = {State.OK: "green", State.NOTE: "cyan", State.WARNING: "yellow", State.PROBLEM: "bold red"}
@@ -40,7 +40,7 @@ def doctor(
     prepared data, weights of metrics and the judge, the only one of these that is looked for in the network. The exit
     code is 1 if there is a problem; warnings do not count.
     """
-    from medtasks.doctor.examining import examine
+    from medtasks.audit.doctor.examining import examine
 
     look_into(context, include_path)
     with Console(stderr=True).status("Looking at everything, which takes some seconds ..."):

@@ -52,10 +52,10 @@ def duplicates(
     Copies are found that were re-encoded, resized, brightened, windowed, or given a border or a line of text. Several
     questions on one picture are no finding. Other files than images (archives, tables, volumes) are not looked into.
     """
+    from medtasks.audit.report.duplicates.contents import Names, Settings, duplicates_as_dict
+    from medtasks.audit.report.duplicates.page import write_duplicates_page
     from medtasks.data.duplicates.benchmark_pictures import dataset_pictures, other_pictures
     from medtasks.data.duplicates.finding import find_duplicates
-    from medtasks.report.duplicates.contents import Names, Settings, duplicates_as_dict
-    from medtasks.report.duplicates.page import write_duplicates_page
 
     if against == name:
         raise MedTasksError(f"'{name}' is compared with itself in any case; leave out --against")
@@ -86,7 +86,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def _print_tables(contents: Mapping[str, Any]) -> None:
-    from medtasks.report.duplicates.contents import counted
+    from medtasks.audit.report.duplicates.contents import counted
 
     name, total, against = contents["dataset"], contents["questions"], contents["against"]
     _out.print(
@@ -126,7 +126,7 @@ def _outside_table(counts: Sequence[Mapping[str, Any]], total: int) -> Table:
 
 
 def _print_notes(contents: Mapping[str, Any], *, hidden: bool) -> None:
-    from medtasks.report.duplicates.contents import counted, not_compared
+    from medtasks.audit.report.duplicates.contents import counted, not_compared
 
     settings, groups, left_out = contents["settings"], contents["groups"], contents["left_out"]
     for sentence in not_compared(contents):

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from medtasks.runs.recorded_folders import recorded_folders
-from medtasks.task_files import INCLUDE, including
+from medtasks.harness.recorded_folders import recorded_folders
+from medtasks.harness.task_files import INCLUDE, including
 
 IncludePath = Annotated[
     list[Path] | None,

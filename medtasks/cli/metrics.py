@@ -17,14 +17,14 @@ from rich.table import Table
 
 from medtasks import __version__
 from medtasks.errors import MedTasksError
+from medtasks.harness.guarded_run import listed
 from medtasks.metrics.model_settings import ModelSettings
 from medtasks.metrics.report_metrics import REPORT_METRICS, MetricInfo, keys_of, metric_info, report_metric
 from medtasks.metrics.report_scores import ReportScores
 from medtasks.metrics.report_texts import ReportPairs, pair_texts, read_report_texts
 from medtasks.metrics.weights import weights_path
 from medtasks.metrics.wordnet import load_wordnet
-from medtasks.runs.guarded_run import listed
-from medtasks.score_text import is_share, number
+from medtasks.stats.score_text import is_share, number
 
 _ALL = "all"
 _PACKAGES = ("numpy", "torch", "transformers", "nltk", "sacrebleu", "scikit-learn")

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from medtasks.answers.registry import TEXT_RULES, text_rule
 from medtasks.errors import RepliesError
+from medtasks.extract.registry import TEXT_RULES, text_rule
 
 
 def parse(rule: Annotated[str, typer.Argument(help=f"One of: {', '.join(TEXT_RULES)}.")]) -> None:

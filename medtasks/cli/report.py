@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from medtasks.audit.report.contents import RunReport
 from medtasks.cli.included import IncludePath, look_into
 from medtasks.errors import MedTasksError, RepliesError
-from medtasks.report.contents import RunReport
 
 _out = Console(soft_wrap=True, highlight=False)
 _PAGE = "report.html"
@@ -40,15 +40,15 @@ def report(
 
     The page needs no server and no network. Of credentialed data it holds scores and hashed ids only.
     """
-    from medtasks.report.as_json import report_as_dict
-    from medtasks.report.figures.drawing import figures as drawn
-    from medtasks.report.figures.drawing import write_figures
-    from medtasks.report.page.writing import write_page
-    from medtasks.report.reading.collecting import collect_replies, collect_run
-    from medtasks.report.reading.run_folder import read_run
-    from medtasks.report.tables.writing import latex as latex_tables
-    from medtasks.report.tables.writing import markdown as markdown_tables
-    from medtasks.run_comparison import Source, compare_with
+    from medtasks.audit.report.as_json import report_as_dict
+    from medtasks.audit.report.figures.drawing import figures as drawn
+    from medtasks.audit.report.figures.drawing import write_figures
+    from medtasks.audit.report.page.writing import write_page
+    from medtasks.audit.report.reading.collecting import collect_replies, collect_run
+    from medtasks.audit.report.reading.run_folder import read_run
+    from medtasks.audit.report.tables.writing import latex as latex_tables
+    from medtasks.audit.report.tables.writing import markdown as markdown_tables
+    from medtasks.audit.run_comparison import Source, compare_with
 
     if not run.exists():
         raise RepliesError(f"there is no {run}; give the folder that was named with --output_path")

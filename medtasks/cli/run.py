@@ -8,17 +8,17 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from medtasks.audit.recording import RunRecording, first_manifest
 from medtasks.errors import MedTasksError
+from medtasks.harness.guards import check
+from medtasks.harness.harness_options import read_options
+from medtasks.harness.manifest import Notice, RunManifest, Severity, TaskOutcome
+from medtasks.harness.redaction import redacted_arguments
+from medtasks.harness.retrying import KEPT_VARIABLE, earlier_run
+from medtasks.harness.running import run_tasks, stopping_by_signal
 from medtasks.harness.sample_counts import DEFAULT_LIMIT, FailureLimit
-from medtasks.runs.guards import check
-from medtasks.runs.harness_options import read_options
-from medtasks.runs.manifest import Notice, RunManifest, Severity, TaskOutcome
-from medtasks.runs.recording import RunRecording, first_manifest
-from medtasks.runs.redaction import redacted_arguments
-from medtasks.runs.retrying import KEPT_VARIABLE, earlier_run
-from medtasks.runs.running import run_tasks, stopping_by_signal
-from medtasks.selection import Selection, select
-from medtasks.task_files import including
+from medtasks.harness.selection import Selection, select
+from medtasks.harness.task_files import including
 
 _out = Console(soft_wrap=True, highlight=False)
 PASSES_ON = {"allow_extra_args": True, "ignore_unknown_options": True}

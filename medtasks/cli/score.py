@@ -11,18 +11,18 @@ from rich.console import Console
 from rich.table import Table
 
 from medtasks import __version__
-from medtasks.breakdowns import count_kinds, export_wrong_answers
+from medtasks.audit.breakdowns import count_kinds, export_wrong_answers
+from medtasks.audit.pair_scoring import METRICS, RuleScore, score_replies
+from medtasks.audit.scoring import MetricScores, score_metrics
 from medtasks.cli.included import IncludePath, look_into
 from medtasks.errors import MedTasksError, RepliesError
+from medtasks.harness.replies import read_replies
 from medtasks.harness.sample_counts import DEFAULT_LIMIT, FailureLimit, SampleCounts
-from medtasks.metric_scoring import MetricScores, score_metrics
+from medtasks.harness.task_data import private_datasets, task_provenance
+from medtasks.harness.task_files import scored_task
+from medtasks.harness.variant_documents import task_documents
 from medtasks.metrics.pairs import TOTAL
-from medtasks.replies import read_replies
-from medtasks.sanity.documents import task_documents
-from medtasks.score_text import is_share, number, with_error
-from medtasks.scoring import METRICS, RuleScore, score_replies
-from medtasks.task_data import private_datasets, task_provenance
-from medtasks.task_files import scored_task
+from medtasks.stats.score_text import is_share, number, with_error
 
 Scores = RuleScore | MetricScores
 _out = Console(soft_wrap=True, highlight=False)

@@ -10,7 +10,7 @@ from rich.table import Table
 from medtasks.data.home import dataset_folder
 from medtasks.data.selecting import Criteria, choose, described, selectable
 from medtasks.data.store import load_documents
-from medtasks.selected_tasks import select_as, whole_dataset
+from medtasks.tasks.selected_tasks import select_as, whole_dataset
 
 _out = Console(soft_wrap=True, highlight=False)
 Values = Annotated[list[str] | None, typer.Option()]

@@ -5,9 +5,9 @@ from typing import Annotated
 import typer
 
 from medtasks.cli.included import IncludePath, look_into
+from medtasks.harness.task_files import task_files
+from medtasks.harness.variants import TAG_ENDING, variants_of
 from medtasks.plugin import lm_eval_tasks_folder, tasks_folder
-from medtasks.sanity.variants import TAG_ENDING, variants_of
-from medtasks.task_files import task_files
 
 
 def list_tasks(

@@ -42,8 +42,8 @@ def complete_documents(task: Any) -> None:
         MedTasksError: A column is missing, or a row holds something else than the task's hooks need; the file, the
             column and who needs it are named.
     """
-    from medtasks.data.own_columns import is_our_hook
-    from medtasks.data.own_documents import completed, is_prepared, split_of
+    from medtasks.harness.own_columns import is_our_hook
+    from medtasks.harness.own_documents import completed, is_prepared, split_of
 
     config = vars(task.config)
     hooks = [config.get(key) for key in ("process_results", "doc_to_text", "doc_to_visual")]

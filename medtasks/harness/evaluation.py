@@ -12,11 +12,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from medtasks.answers.failure import failure_cause
 from medtasks.data.home import dataset_holding
-from medtasks.data.own_columns import is_our_hook
+from medtasks.extract.failure import failure_cause
 from medtasks.harness.few_shot import refuse_examples
 from medtasks.harness.last_words import say_last
+from medtasks.harness.own_columns import is_our_hook
 from medtasks.harness.result_table import put_main_metrics_first
 from medtasks.harness.sample_counts import counts_of
 from medtasks.hooks.loglikelihood import parse_loglikelihood

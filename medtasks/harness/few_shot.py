@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from medtasks.errors import MedTasksError
-from medtasks.runs.guarded_run import listed
+from medtasks.harness.guarded_run import listed
 
 
 def refuse_examples(tasks: Mapping[str, Any]) -> None:

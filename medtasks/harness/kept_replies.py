@@ -11,13 +11,13 @@ from typing import Any
 
 from lmms_eval.api.instance import Instance
 
-from medtasks.answers.failure import failure_cause
 from medtasks.errors import MedTasksError
+from medtasks.extract.failure import failure_cause
+from medtasks.harness.manifest import RunManifest, TaskRecord
+from medtasks.harness.retrying import KEPT_VARIABLE
+from medtasks.harness.saved_replies import replies_folder
 from medtasks.hooks.loglikelihood import parse_loglikelihood
 from medtasks.hooks.withheld import is_withheld
-from medtasks.runs.manifest import RunManifest, TaskRecord
-from medtasks.runs.retrying import KEPT_VARIABLE
-from medtasks.saved_replies import replies_folder
 
 Place = tuple[str, int, int]  # task, row of its data, number of the request
 
@@ -34,7 +34,7 @@ class KeptReplies:
 
     @classmethod
     def from_environment(cls, tasks: Mapping[str, Any]) -> "KeptReplies":
-        """Read the replies of the run that :data:`~medtasks.runs.retrying.KEPT_VARIABLE` names, if it is set.
+        """Read the replies of the run that :data:`~medtasks.harness.retrying.KEPT_VARIABLE` names, if it is set.
 
         Args:
             tasks: The harness's tasks by name.

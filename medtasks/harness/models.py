@@ -16,7 +16,7 @@ from typing import Any
 
 from lmms_eval.api.instance import GenerationResult, Instance
 
-from medtasks.answers.failure import NO_TEXT, cut_reply, failed_reply, failure_cause, without_cut_mark
+from medtasks.extract.failure import NO_TEXT, cut_reply, failed_reply, failure_cause, without_cut_mark
 from medtasks.harness.kept_replies import KeptReplies
 from medtasks.hooks.loglikelihood import FAILED, parse_loglikelihood
 

@@ -9,13 +9,7 @@ from medtasks.data import endpoints
 from medtasks.data.dataset_info import Access
 from medtasks.data.own_datasets import access_of
 from medtasks.errors import ModelRefused
-from medtasks.harness.model_places import (
-    PLACES,
-    Destination,
-    file_of_module,
-    known_destinations,
-    named_addresses,
-)
+from medtasks.harness.model_places import PLACES, Destination, file_of_module, known_destinations, named_addresses
 
 TRUSTED = "MEDTASKS_TRUSTED_MODEL"
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, MutableMapping
 from typing import Any
 
-from medtasks.metric_order import main_first
+from medtasks.harness.metric_order import main_first
 
 
 def put_main_metrics_first(results: MutableMapping[str, Any]) -> None:

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from medtasks.answers.answer import Reason
 from medtasks.errors import MedTasksError
+from medtasks.extract.answer import Reason
 
 DEFAULT_LIMIT = "1%"
 

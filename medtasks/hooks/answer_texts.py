@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
+from medtasks.errors import warn_once
 from medtasks.hooks.metric_list import metric_entry
 from medtasks.hooks.open_answers import Record, how_to_repeat, names_of
 from medtasks.hooks.report_panel import PanelScores, ReportPair, score_panel
 from medtasks.hooks.withheld import PrivateText
 from medtasks.metrics.report_metrics import metric_info
-from medtasks.warning import warn_once
 
 Row = tuple[str, PrivateText, PrivateText, str | None]  # unit, key, reply, file of the saved reply
 

@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from medtasks.answers.likelihood import letter
-from medtasks.answers.medheval_question import YES, ClosedQuestion, ClosedReading, Counted
-from medtasks.answers.medheval_strict import judged
-from medtasks.answers.registry import closed_rule
+from medtasks.extract.likelihood import letter
+from medtasks.extract.medheval_question import YES, ClosedQuestion, ClosedReading, Counted
+from medtasks.extract.medheval_strict import judged
+from medtasks.extract.registry import closed_rule
 from medtasks.hooks.metric_list import SAMPLE_COUNTS, metric_entry
 from medtasks.hooks.reading import read_answer, read_reply
 from medtasks.hooks.units import unit_of

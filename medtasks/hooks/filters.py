@@ -10,7 +10,7 @@ from typing import Any
 
 from lmms_eval.api.filter import Filter
 
-from medtasks.answers.registry import likelihood_rule, reading_rule
+from medtasks.extract.registry import likelihood_rule, reading_rule
 from medtasks.hooks.labelling import tagged_replies
 from medtasks.hooks.loglikelihood import parse_loglikelihood
 from medtasks.hooks.reading import written_options

@@ -9,8 +9,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from medtasks.answers.answer import Reason
 from medtasks.data.own_datasets import access_of
+from medtasks.errors import warn_once
+from medtasks.extract.answer import Reason
 from medtasks.hooks import grouped_choice, multimedeval_prompts
 from medtasks.hooks.grouped_choice import Record, level_of
 from medtasks.hooks.metric_list import JUDGED_SAMPLE_COUNTS, is_unjudged, judged, metric_entry, over
@@ -21,7 +22,6 @@ from medtasks.judges.client import Judge, judge_for
 from medtasks.judges.fence import addresses_judge
 from medtasks.judges.gmai import match_reply
 from medtasks.stats.standard_error import clustered_standard_error
-from medtasks.warning import warn_once
 
 _DEFAULT = "vlmevalkit_2024_06"  # for a user's YAML that names no rule
 Settings = Mapping[str, Any]

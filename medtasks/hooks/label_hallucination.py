@@ -1,6 +1,6 @@
 """CHAIR from labels of chest findings: both reports of every study are labelled once, after all replies are there.
 
-The labeler is CheXbert, or the one the user names (:mod:`medtasks.answers.labeler`). One that is missing or fails costs
+The labeler is CheXbert, or the one the user names (:mod:`medtasks.extract.labeler`). One that is missing or fails costs
 these metrics, which are NaN and say why, and nothing else.
 """
 
@@ -9,15 +9,14 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from medtasks.answers.labeler import CONDITIONS, Finding, chosen_findings, label_texts
-from medtasks.errors import LabelerError, MedTasksError
+from medtasks.errors import LabelerError, MedTasksError, warn_once
+from medtasks.extract.labeler import CONDITIONS, Finding, chosen_findings, label_texts
 from medtasks.hooks.metric_list import metric_entry
 from medtasks.hooks.model_offloading import evaluated_models_on_cpu
 from medtasks.hooks.open_answers import Record, how_to_repeat, names_of
 from medtasks.hooks.withheld import PrivateText
 from medtasks.metrics.chair import LABEL_CELLS, label_cells, label_ratios, ratios_with_errors
 from medtasks.metrics.model_settings import ModelSettings
-from medtasks.warning import warn_once
 
 Row = tuple[str, PrivateText, PrivateText, str | None]  # unit, reference, report, file of the saved reply
 

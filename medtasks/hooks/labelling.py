@@ -8,7 +8,7 @@ records and samples hold what was read, on every rank.
 from collections.abc import Sequence
 from typing import Any
 
-from medtasks.answers import chexbert_labels
+from medtasks.extract import chexbert_labels
 from medtasks.hooks.reading import tagged, untagged
 
 

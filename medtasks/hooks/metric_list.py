@@ -8,7 +8,7 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from medtasks.answers.answer import Reason
+from medtasks.extract.answer import Reason
 
 Records = Sequence[dict[str, Any]]
 Aggregation = Callable[[Records], float]

@@ -4,8 +4,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from medtasks.answers.likelihood import letter
-from medtasks.answers.registry import label_rule
+from medtasks.extract.likelihood import letter
+from medtasks.extract.registry import label_rule
 from medtasks.hooks.metric_list import SAMPLE_COUNTS, metric_entry
 from medtasks.hooks.reading import read_reply
 from medtasks.hooks.units import unit_of

@@ -13,15 +13,15 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from medtasks.answers.chexbert_labels import from_labels
-from medtasks.answers.registry import label_rule
+from medtasks.errors import warn_once
+from medtasks.extract.chexbert_labels import from_labels
+from medtasks.extract.registry import label_rule
 from medtasks.hooks.metric_list import LABELLED_SAMPLE_COUNTS, is_unjudged, metric_entry
 from medtasks.hooks.reading import untagged
 from medtasks.hooks.units import unit_of
 from medtasks.hooks.withheld import withhold
 from medtasks.metrics.classification import count_labels, multilabel_metrics, values_with_errors
 from medtasks.stats.standard_error import clustered_standard_error
-from medtasks.warning import warn_once
 
 Record = dict[str, Any]
 Reply = tuple[str, bytes, bytes | None, bool]  # unit, key, value, whether its labeler failed

@@ -4,9 +4,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from medtasks.answers.answer import Reason
-from medtasks.answers.medheval_open import OpenReply
-from medtasks.answers.registry import free_text_rule
+from medtasks.errors import warn_once
+from medtasks.extract.answer import Reason
+from medtasks.extract.medheval_open import OpenReply
+from medtasks.extract.registry import free_text_rule
+from medtasks.harness.saved_replies import save_reply, score_command
 from medtasks.hooks.metric_list import JUDGED_SAMPLE_COUNTS, metric_entry
 from medtasks.hooks.reading import rule_name, untagged
 from medtasks.hooks.units import unit_of
@@ -15,9 +17,7 @@ from medtasks.judges.client import Judge
 from medtasks.judges.fence import addresses_judge
 from medtasks.judges.medheval_prompts import JudgePrompt
 from medtasks.metrics.report_scores import mean
-from medtasks.saved_replies import save_reply, score_command
 from medtasks.stats.standard_error import clustered_standard_error
-from medtasks.warning import warn_once
 
 Record = dict[str, Any]
 
@@ -33,7 +33,7 @@ class SavedReply:
         rule: Name of the rule that read it, as records have it.
         read: The reply as each kind of metric takes it.
         fenced: Whether a judge gets it between marks.
-        saved: Its file, see :func:`medtasks.saved_replies.save_reply`.
+        saved: Its file, see :func:`medtasks.harness.saved_replies.save_reply`.
     """
 
     doc: Mapping[str, Any]

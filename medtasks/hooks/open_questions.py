@@ -7,8 +7,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from medtasks.answers.answer import Reason
-from medtasks.answers.registry import open_rule
+from medtasks.extract.answer import Reason
+from medtasks.extract.registry import open_rule
 from medtasks.hooks.metric_list import SAMPLE_COUNTS, metric_entry
 from medtasks.hooks.reading import read_reply
 from medtasks.hooks.units import unit_of

@@ -8,11 +8,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from medtasks.data.own_datasets import access_of
-from medtasks.errors import MedTasksError
+from medtasks.errors import MedTasksError, warn_once
 from medtasks.hooks import multimedeval_prompts
 from medtasks.judges.client import Judge, judge_if_configured
 from medtasks.judges.settings import BASE_URL, MODEL
-from medtasks.warning import warn_once
 
 Settings = Mapping[str, Any]
 

@@ -6,12 +6,12 @@ A pair's two samples may be answered on different ranks, so nothing is decided a
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from medtasks.answers.answer import Answer
+from medtasks.errors import warn_once
+from medtasks.extract.answer import Answer
 from medtasks.hooks.metric_list import SAMPLE_COUNTS, metric_entry
 from medtasks.hooks.reading import read_answer
 from medtasks.hooks.withheld import withhold
 from medtasks.metrics.pairs import TOTAL, Counts, PairedAnswer, count, standard_errors
-from medtasks.warning import warn_once
 
 Record = dict[str, Any]
 

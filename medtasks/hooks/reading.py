@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from medtasks.answers.answer import Answer, Reason
-from medtasks.answers.failure import NO_TEXT, cut_reply, without_cut_mark
-from medtasks.answers.labeler import Labels
-from medtasks.answers.likelihood import letter
-from medtasks.answers.registry import likelihood_rule, text_rule
 from medtasks.errors import MedTasksError
+from medtasks.extract.answer import Answer, Reason
+from medtasks.extract.failure import NO_TEXT, cut_reply, without_cut_mark
+from medtasks.extract.labeler import Labels
+from medtasks.extract.likelihood import letter
+from medtasks.extract.registry import likelihood_rule, text_rule
 from medtasks.hooks.loglikelihood import parse_loglikelihood
 
 # Rules for a user's YAML that names none.
@@ -25,7 +25,7 @@ class TaggedReply:
     """A reply that went through :class:`medtasks.hooks.filters.ReadWith`, or did not.
 
     Attributes:
-        reply: As the model gave it; :data:`~medtasks.answers.failure.NO_TEXT` where that is no text.
+        reply: As the model gave it; :data:`~medtasks.extract.failure.NO_TEXT` where that is no text.
         rule: Rule to read it with, None if no filter named one.
         option: How options are written for the rule, None for their bare text.
         labelled: Whether the reply went to a labeler already, see :mod:`medtasks.hooks.labelling`.

@@ -13,17 +13,17 @@ from typing import Any
 
 from loguru import logger
 
-from medtasks.answers.answer import Reason
-from medtasks.answers.registry import report_rule
+from medtasks.errors import warn_once
+from medtasks.extract.answer import Reason
+from medtasks.extract.registry import report_rule
+from medtasks.harness.saved_replies import save_reply, score_command
 from medtasks.hooks.metric_list import SAMPLE_COUNTS, Aggregation, answered, metric_entry
 from medtasks.hooks.reading import read_reply
 from medtasks.hooks.report_panel import PanelScores, ReportPair, score_panel
 from medtasks.hooks.units import unit_of
 from medtasks.hooks.withheld import PrivateText, withhold_saved
 from medtasks.metrics import report_metrics
-from medtasks.saved_replies import save_reply, score_command
 from medtasks.stats.standard_error import clustered_standard_error
-from medtasks.warning import warn_once
 
 Record = dict[str, Any]
 Row = tuple[str, PrivateText, PrivateText, str, str | None]  # unit, reference, reply, reason, file

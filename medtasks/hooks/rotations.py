@@ -8,16 +8,16 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from medtasks.answers.likelihood import letter
-from medtasks.answers.registry import label_rule
+from medtasks.errors import warn_once
+from medtasks.extract.likelihood import letter
+from medtasks.extract.registry import label_rule
+from medtasks.harness.variant_documents import published_position
 from medtasks.hooks.metric_list import SAMPLE_COUNTS, Aggregation, metric_entry
 from medtasks.hooks.reading import read_answer, read_reply
 from medtasks.hooks.units import unit_of
 from medtasks.hooks.withheld import withhold
 from medtasks.metrics.multi_answer import multi_answer_accuracy
 from medtasks.metrics.rotations import METRICS, RotatedQuestion, RotatedReply, mean_and_error, rotated_questions
-from medtasks.sanity.documents import published_position
-from medtasks.warning import warn_once
 
 Record = dict[str, Any]
 
@@ -29,7 +29,7 @@ def process_results(doc: Mapping[str, Any], results: Sequence[Any]) -> dict[str,
     """Read which option one reply chose.
 
     Args:
-        doc: A rotated document (:mod:`medtasks.sanity.documents`) with one right option, in ``answer`` or ``label``.
+        doc: A rotated document (:mod:`medtasks.harness.variant_documents`) with one right option.
         results: One reply, or one log-likelihood per option.
 
     Returns:

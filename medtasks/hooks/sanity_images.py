@@ -1,4 +1,4 @@
-"""What a question of a sanity variant shows in place of its images, see :mod:`medtasks.sanity.documents`."""
+"""What a question of a sanity variant shows in place of its images, see :mod:`medtasks.harness.variant_documents`."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -6,8 +6,8 @@ from typing import Any
 
 from PIL import Image
 
-from medtasks.sanity.blanks import blank_picture, blank_volume
-from medtasks.sanity.eligibility import BLANK, BLIND, COLUMN
+from medtasks.data.blanks import blank_picture, blank_volume
+from medtasks.harness.eligibility import BLANK, BLIND, COLUMN
 
 _MARK = "<image>"
 

@@ -13,17 +13,17 @@ from typing import Any
 
 from loguru import logger
 
-from medtasks.answers.answer import Reason
-from medtasks.answers.likelihood import letter
-from medtasks.answers.registry import text_rule
 from medtasks.data.home import home
 from medtasks.data.store import load_documents
 from medtasks.errors import MedTasksError
+from medtasks.extract.answer import Reason
+from medtasks.extract.likelihood import letter
+from medtasks.extract.registry import text_rule
+from medtasks.harness.eligibility import COLUMN
 from medtasks.hooks.metric_list import SAMPLE_COUNTS, is_failed, metric_entry
 from medtasks.hooks.reading import read_reply
 from medtasks.hooks.units import unit_of
 from medtasks.hooks.withheld import withhold
-from medtasks.sanity.eligibility import COLUMN
 from medtasks.stats.standard_error import clustered_standard_error
 
 Record = dict[str, Any]

@@ -9,9 +9,9 @@ from collections.abc import Callable, ItemsView, Mapping, Sequence
 from typing import Any
 
 from medtasks.data.privacy import is_private
+from medtasks.harness.saved_replies import save_reply
 from medtasks.hooks.loglikelihood import FAILED, parse_loglikelihood
 from medtasks.hooks.reading import cut_record, untagged
-from medtasks.saved_replies import save_reply
 
 _DIGITS = 16
 _NOTE = "[[medtasks:withheld]] "
@@ -96,8 +96,8 @@ def withhold(doc: Mapping[str, Any], results: Sequence[Any], entries: Mapping[st
     """Return what ``process_results`` hands to the harness for one document.
 
     For an open dataset these are the records. For a credentialed one ids in the records are hashed, clear text of the
-    sample is overwritten, and a reply in words is saved under ``MEDTASKS_HOME`` (:mod:`medtasks.saved_replies`), where
-    ``medtasks score`` finds it. Every hook calls this once, last.
+    sample is overwritten, and a reply in words is saved under ``MEDTASKS_HOME``, where ``medtasks score`` finds it.
+    Every hook calls this once, last.
 
     Args:
         doc: The document.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import platformdirs
 
-from medtasks.warning import warn_once
+from medtasks.errors import warn_once
 
 
 def default_cache_folder() -> Path:

@@ -9,9 +9,9 @@ samples its judge at temperature 0.7 without a seed; ours follows ``JudgeSetting
 
 from collections.abc import Sequence
 
-from medtasks.answers.answer import Answer, Reason
-from medtasks.answers.failure import failure_cause
-from medtasks.answers.own_words import without_thoughts
+from medtasks.extract.answer import Answer, Reason
+from medtasks.extract.failure import failure_cause
+from medtasks.extract.own_words import without_thoughts
 from medtasks.judges.client import Judge
 from medtasks.judges.fence import fence
 

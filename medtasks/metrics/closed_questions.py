@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
-from medtasks.answers.medheval_question import Counted
+from medtasks.extract.medheval_question import Counted
 from medtasks.stats.standard_error import clustered_standard_error
 
 

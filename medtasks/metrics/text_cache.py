@@ -12,7 +12,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from medtasks.data.home import home
-from medtasks.warning import warn_once
+from medtasks.errors import warn_once
 
 _CHUNK = 500  # below SQLite's limit of variables in one statement
 

@@ -10,8 +10,8 @@ import typer
 from typer.testing import CliRunner
 
 from medtasks import __version__
+from medtasks.audit.doctor.findings import Finding, State
 from medtasks.cli import doctor as command
-from medtasks.doctor.findings import Finding, State
 
 app = typer.Typer()
 app.command("doctor")(command.doctor)
@@ -34,7 +34,7 @@ def doctor(monkeypatch):
             asked.append((list(names), verify))
             return list(findings)
 
-        monkeypatch.setattr("medtasks.doctor.examining.examine", examine)
+        monkeypatch.setattr("medtasks.audit.doctor.examining.examine", examine)
         return CliRunner().invoke(app, ["doctor", *map(str, arguments)]), asked
 
     return run

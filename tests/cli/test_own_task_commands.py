@@ -7,11 +7,11 @@ import sys
 import pytest
 from PIL import Image
 
+from medtasks.audit.report.reading.recorded_run import RecordedTask
+from medtasks.audit.report.reading.task_sections import section
 from medtasks.errors import MedTasksError
-from medtasks.report.reading.recorded_run import RecordedTask
-from medtasks.report.reading.task_sections import section
-from medtasks.selection import select, tasks_of
-from medtasks.task_files import included_option, including, scored_task, task_config, task_files
+from medtasks.harness.selection import select, tasks_of
+from medtasks.harness.task_files import included_option, including, scored_task, task_config, task_files
 
 YAML = """task: sides
 dataset_path: json

@@ -12,7 +12,7 @@ import time
 import pytest
 
 from medtasks.data.home import own_tasks_folder
-from medtasks.runs.manifest import read_manifests
+from medtasks.harness.manifest import read_manifests
 
 MODEL = ["--model", "dummy"]
 MODULE = [sys.executable, "-m", "medtasks.cli.main"]

@@ -20,9 +20,9 @@ from medtasks.data.preparers import verify
 from medtasks.data.provenance_of import provenance
 from medtasks.data.store import load_documents
 from medtasks.errors import MedTasksError, SourceError
+from medtasks.harness.eligibility import BLANK, COLUMN
 from medtasks.hooks.images import _tell_once, images
-from medtasks.own_tasks import prepare_own
-from medtasks.sanity.eligibility import BLANK, COLUMN
+from medtasks.tasks.own_tasks import prepare_own
 
 from ..image_modes import WIDTH, image_cases, png, ramp, saved, tiff, turned
 

@@ -12,7 +12,7 @@ from medtasks.data.decoding import LINEAR, REFERENCE, Decoding, ImageRule, Uncle
 from medtasks.data.store import load_documents  # noqa: E402
 from medtasks.errors import SourceError  # noqa: E402
 from medtasks.hooks.images import images  # noqa: E402
-from medtasks.own_tasks import prepare_own  # noqa: E402
+from medtasks.tasks.own_tasks import prepare_own  # noqa: E402
 
 from ..image_modes import colours, in_8_bits, ramp  # noqa: E402
 from .multimedeval.test_dicom import write_dicom  # noqa: E402

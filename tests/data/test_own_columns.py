@@ -2,8 +2,8 @@
 
 import pytest
 
-from medtasks.data.own_columns import check, following, looked_at, other_families
 from medtasks.errors import MedTasksError
+from medtasks.harness.own_columns import check, following, looked_at, other_families
 from medtasks.hooks import choice, images, prompts
 
 CHOICE = {

@@ -11,14 +11,14 @@ from subprocess import CompletedProcess
 import pytest
 from PIL import Image
 
+from medtasks.audit.scoring import score_metrics
 from medtasks.data.image_store import ImageStore
 from medtasks.data.manifest import Manifest
 from medtasks.data.schema import CHOICE, OPEN_QUESTION, REPORT, Columns
 from medtasks.data.store import load_documents, publish, work_folder
 from medtasks.errors import RepliesError
-from medtasks.metric_scoring import score_metrics
-from medtasks.replies import read_replies
-from medtasks.task_files import task_file
+from medtasks.harness.replies import read_replies
+from medtasks.harness.task_files import task_file
 
 pytestmark = pytest.mark.slow
 

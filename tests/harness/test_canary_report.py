@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from medtasks.report.as_json import report_as_dict
-from medtasks.report.reading.collecting import collect_run
-from medtasks.report.reading.run_folder import read_run
+from medtasks.audit.report.as_json import report_as_dict
+from medtasks.audit.report.reading.collecting import collect_run
+from medtasks.audit.report.reading.run_folder import read_run
 
 from .test_canary import CANARY, DOCUMENTS, TASKS, execute, found_in, outside, planted_home
 

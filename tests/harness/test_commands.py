@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from medtasks.harness.task_files import task_files
 from medtasks.plugin import tasks_folder
-from medtasks.task_files import task_files
 
 from .conftest import REPOSITORY
 
@@ -132,8 +132,8 @@ def test_wheel_holds_everything(wheel):
     assert {str(path.relative_to(REPOSITORY)) for path in package if path.suffix != ".pyc"} <= files
     assert {
         "medtasks/py.typed",
-        "medtasks/report/templates/page.css",
-        "medtasks/report/published_results/mediconfusion_table1.csv",
+        "medtasks/audit/report/templates/page.css",
+        "medtasks/audit/report/published_results/mediconfusion_table1.csv",
         "medtasks/tasks_yaml/mediconfusion/_paired_choice_yaml",
         "medtasks/tasks_yaml/multimedeval/multimedeval.yaml",
         "medtasks/model_adapters/tiny.py",

@@ -10,19 +10,19 @@ from typing import Any
 
 import pytest
 
-from medtasks.answers.answer import Reason
-from medtasks.answers.failure import failure_cause
+from medtasks.audit.pair_scoring import METRICS, score_replies
+from medtasks.audit.scoring import score_metrics
 from medtasks.cli.data import write_sample_home
 from medtasks.data.catalogue import CATALOGUE
 from medtasks.data.gmai.preparing import prepare as prepare_gmai
 from medtasks.data.preparation import Options
+from medtasks.extract.answer import Reason
+from medtasks.extract.failure import failure_cause
 from medtasks.harness.kept_replies import KeptReplies
+from medtasks.harness.replies import RecordedReply
 from medtasks.harness.sample_counts import counts_of
-from medtasks.metric_scoring import score_metrics
-from medtasks.replies import RecordedReply
-from medtasks.sanity.documents import task_documents
-from medtasks.scoring import METRICS, score_replies
-from medtasks.task_files import task_file
+from medtasks.harness.task_files import task_file
+from medtasks.harness.variant_documents import task_documents
 
 from .. import medheval_sources, tiny_gmai, tiny_multimedeval
 from ..scripted_server import Endpoint

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from medtasks.replies import read_replies
-from medtasks.scoring import score_replies
-from medtasks.task_files import task_file
+from medtasks.audit.pair_scoring import score_replies
+from medtasks.harness.replies import read_replies
+from medtasks.harness.task_files import task_file
 
 pytestmark = pytest.mark.slow
 

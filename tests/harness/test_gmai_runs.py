@@ -18,10 +18,10 @@ from medtasks.data.manifest import Manifest
 from medtasks.data.preparation import Options
 from medtasks.data.store import load_documents
 from medtasks.errors import JudgeNotConfigured
+from medtasks.harness.task_files import resolved, task_config, task_file
 from medtasks.hooks.metric_list import COUNTS
 from medtasks.plugin import tasks_folder
-from medtasks.selected_tasks import select_as
-from medtasks.task_files import resolved, task_config, task_file
+from medtasks.tasks.selected_tasks import select_as
 
 from .. import tiny_gmai
 from ..model_adapters.test_two_processes import LEAVE, on_two_processes

@@ -7,14 +7,14 @@ from types import SimpleNamespace
 import pytest
 from lmms_eval.api.instance import Instance
 
-from medtasks.answers.failure import failed_reply
+from medtasks.audit.recording import first_manifest
 from medtasks.data.home import home
 from medtasks.errors import MedTasksError
+from medtasks.extract.failure import failed_reply
 from medtasks.harness.kept_replies import KeptReplies
-from medtasks.runs.manifest import RunManifest, TaskOutcome, TaskRecord
-from medtasks.runs.recording import first_manifest
-from medtasks.runs.retrying import KEPT_VARIABLE, earlier_run
-from medtasks.selection import Selection
+from medtasks.harness.manifest import RunManifest, TaskOutcome, TaskRecord
+from medtasks.harness.retrying import KEPT_VARIABLE, earlier_run
+from medtasks.harness.selection import Selection
 
 ARGUMENTS = [
     "--model",

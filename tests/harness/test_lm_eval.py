@@ -7,13 +7,13 @@ import sys
 
 import pytest
 
+from medtasks.audit.scoring import score_metrics
 from medtasks.data.store import load_documents
 from medtasks.errors import ModelRefused
+from medtasks.harness.replies import RecordedReply, read_replies
+from medtasks.harness.task_files import resolved, task_config, task_file
 from medtasks.hooks.metric_list import COUNTS
-from medtasks.metric_scoring import score_metrics
 from medtasks.plugin import lm_eval_tasks_folder
-from medtasks.replies import RecordedReply, read_replies
-from medtasks.task_files import resolved, task_config, task_file
 
 pytest.importorskip("lm_eval", reason="lm-eval is not installed; pip install 'medtasks[lm-eval]'")
 NAMES = sorted(path.stem for path in lm_eval_tasks_folder().glob("*.yaml"))

@@ -16,16 +16,15 @@ from typing import Any
 
 import pytest
 
+from medtasks.audit.scoring import score_metrics
 from medtasks.data.preparation import Options
 from medtasks.data.preparers import prepare
 from medtasks.data.store import load_documents
-from medtasks.errors import JudgeRefused
+from medtasks.errors import JudgeRefused, forget_warnings
+from medtasks.harness.replies import read_replies
+from medtasks.harness.task_files import resolved, task_config, task_file
 from medtasks.hooks import answer_texts, label_hallucination
 from medtasks.judges import client
-from medtasks.metric_scoring import score_metrics
-from medtasks.replies import read_replies
-from medtasks.task_files import resolved, task_config, task_file
-from medtasks.warning import forget_warnings
 
 from .. import medheval_sources as sources
 

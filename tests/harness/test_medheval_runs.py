@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from medtasks.harness.task_files import resolved, task_config, task_file
 from medtasks.hooks.metric_list import COUNTS
 from medtasks.plugin import tasks_folder
-from medtasks.task_files import resolved, task_config, task_file
 
 from .. import medheval_sources as sources
 from ..model_adapters.test_two_processes import LEAVE, on_two_processes

@@ -6,8 +6,8 @@ import math
 import pytest
 from typer.testing import CliRunner
 
-from medtasks.answers.labeler import findings_of
 from medtasks.cli.main import app
+from medtasks.extract.labeler import findings_of
 from medtasks.metrics.chexbert import network as network_module
 
 from .. import tiny_chexbert, tiny_multimedeval

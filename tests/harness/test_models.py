@@ -12,7 +12,7 @@ import lmms_eval.models
 import pytest
 from lmms_eval.api.instance import GenerationResult, Instance, TokenCounts, unwrap_generation_output
 
-from medtasks.answers.failure import failed_reply, failure_cause
+from medtasks.extract.failure import failed_reply, failure_cause
 from medtasks.harness.kept_replies import KeptReplies
 from medtasks.harness.models import EMPTY_AFTER_ERRORS, ERROR_TEXTS, watched
 from medtasks.hooks.loglikelihood import parse_loglikelihood

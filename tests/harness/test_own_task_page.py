@@ -13,8 +13,8 @@ import pytest
 import yaml
 from PIL import Image
 
-from medtasks.sanity.eligibility import OF_IMAGES, VARIANTS
-from medtasks.task_files import including, task_file
+from medtasks.harness.eligibility import OF_IMAGES, VARIANTS
+from medtasks.harness.task_files import including, task_file
 
 from ..cli.conftest import fails, medtasks  # noqa: F401  # fixtures
 from ..conftest import SHARED

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from medtasks.answers.failure import failed_reply
+from medtasks.audit.scoring import score_metrics
 from medtasks.data.home import home
 from medtasks.data.store import load_documents
+from medtasks.extract.failure import failed_reply
+from medtasks.harness.replies import read_replies
+from medtasks.harness.task_files import task_file
 from medtasks.hooks import reports
-from medtasks.metric_scoring import score_metrics
-from medtasks.replies import read_replies
-from medtasks.task_files import task_file
 
 from .. import tiny_multimedeval
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from medtasks.answers.failure import failure_cause
 from medtasks.data.store import load_documents
+from medtasks.extract.failure import failure_cause
 
 from .. import tiny_multimedeval
 from ..model_adapters.radfm_toy import SIDE, adapter, write_toy

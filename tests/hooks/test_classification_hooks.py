@@ -8,7 +8,7 @@ import random
 
 import pytest
 
-from medtasks.answers.failure import failed_reply
+from medtasks.extract.failure import failed_reply
 from medtasks.hooks import classification
 from medtasks.hooks.filters import ChooseWith, ReadWith
 from medtasks.hooks.metric_list import COUNTS

@@ -5,12 +5,12 @@ import math
 
 import pytest
 
-from medtasks.answers.medheval_reference import listed_options
 from medtasks.errors import MedTasksError
+from medtasks.extract.medheval_reference import listed_options
+from medtasks.harness.task_files import task_config
 from medtasks.hooks import closed_prompts, closed_questions
 from medtasks.hooks.closed_questions import METRIC_LIST, YES_NO_METRIC_LIST, process_results
 from medtasks.hooks.reading import tagged
-from medtasks.task_files import task_config
 
 CONSTANTS = {
     "Yes": (0.471, 0.346, 0.369, 0.218, 0.361),

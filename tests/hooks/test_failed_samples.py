@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from openpyxl import load_workbook
 
-from medtasks import saved_replies
-from medtasks.answers.failure import cut_reply
-from medtasks.answers.registry import LIKELIHOOD_RULES
 from medtasks.data.home import home
+from medtasks.extract.failure import cut_reply
+from medtasks.extract.registry import LIKELIHOOD_RULES
+from medtasks.harness import saved_replies
 from medtasks.hooks import answer_texts, label_hallucination
 from medtasks.hooks.filters import ChooseWith, ReadWith
 

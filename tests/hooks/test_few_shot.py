@@ -6,9 +6,9 @@ from medtasks.data.manifest import Manifest
 from medtasks.data.path_of import prepared_folder
 from medtasks.data.store import load_documents
 from medtasks.errors import DatasetNotPrepared, SourceError
+from medtasks.harness.task_files import task_config
 from medtasks.hooks import few_shot, multimedeval_prompts
 from medtasks.hooks.few_shot import images, messages, prompt
-from medtasks.task_files import task_config
 
 from .. import tiny_multimedeval
 

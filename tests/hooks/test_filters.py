@@ -9,9 +9,9 @@ from lmms_eval.api.instance import Instance
 from lmms_eval.api.reasoning import strip_reasoning_tags
 from lmms_eval.filters import build_filter_ensemble
 
-from medtasks.answers.answer import Answer, Reason
-from medtasks.answers.failure import NO_TEXT, cut_reply, failed_reply
 from medtasks.errors import UnknownName
+from medtasks.extract.answer import Answer, Reason
+from medtasks.extract.failure import NO_TEXT, cut_reply, failed_reply
 from medtasks.hooks.filters import ChooseWith, ReadWith
 from medtasks.hooks.reading import cut_record, read_answer, read_reply, untagged
 

@@ -10,9 +10,9 @@ from types import SimpleNamespace
 import pytest
 from loguru import logger
 
-from medtasks.answers.failure import failed_reply
-from medtasks.answers.labeler import CONDITIONS, Finding
 from medtasks.errors import JudgeNotConfigured, JudgeRefused, LabelerError
+from medtasks.extract.failure import failed_reply
+from medtasks.extract.labeler import CONDITIONS, Finding
 from medtasks.hooks import (
     answer_texts,
     knowledge_hallucination,

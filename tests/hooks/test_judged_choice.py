@@ -5,15 +5,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from medtasks.answers.answer import Reason
-from medtasks.breakdowns import wrong_answers
+from medtasks.audit.breakdowns import wrong_answers
+from medtasks.audit.scoring import score_metrics
 from medtasks.errors import JudgeNotConfigured, UnknownName
+from medtasks.extract.answer import Reason
+from medtasks.harness.replies import RecordedReply
+from medtasks.harness.task_files import resolved, task_config, task_file
 from medtasks.hooks import grouped_choice, judged_choice
 from medtasks.hooks.reading import tagged
 from medtasks.judges import client
-from medtasks.metric_scoring import score_metrics
-from medtasks.replies import RecordedReply
-from medtasks.task_files import resolved, task_config, task_file
 
 TASK = "gmai_mmbench_val_judged"
 DOC = {

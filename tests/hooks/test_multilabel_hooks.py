@@ -13,16 +13,16 @@ import pytest
 from loguru import logger
 from sklearn.metrics import f1_score
 
-from medtasks.answers.answer import Reason
-from medtasks.answers.failure import cut_reply, failed_reply
+from medtasks.audit.scoring import score_metrics
 from medtasks.errors import UnknownName
+from medtasks.extract.answer import Reason
+from medtasks.extract.failure import cut_reply, failed_reply
+from medtasks.harness.replies import RecordedReply
+from medtasks.harness.task_files import DottedName, TaskFile
 from medtasks.hooks import multilabel
 from medtasks.hooks.filters import ReadWith
 from medtasks.hooks.reading import tagged
-from medtasks.metric_scoring import score_metrics
 from medtasks.metrics.classification import MULTILABEL_METRICS, count_labels, multilabel_metrics, values_with_errors
-from medtasks.replies import RecordedReply
-from medtasks.task_files import DottedName, TaskFile
 
 HEAD, ROBUST, LABELED = "multimedeval_labels_head", "robust_labels", "chexbert_labels"
 OPTIONS = ["Atelectasis", "Cardiomegaly", "Consolidation", "Edema", "Pleural Effusion"]

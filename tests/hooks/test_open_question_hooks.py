@@ -7,8 +7,8 @@ import random
 
 import pytest
 
-from medtasks.answers.failure import failed_reply
 from medtasks.errors import UnknownName
+from medtasks.extract.failure import failed_reply
 from medtasks.hooks import open_questions
 from medtasks.hooks.filters import ReadWith
 from medtasks.hooks.metric_list import COUNTS

@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 import pytest
 from loguru import logger
 
-from medtasks import saved_replies
-from medtasks.answers.failure import failed_reply
 from medtasks.errors import MedTasksError, UnknownName, WeightsMissing
+from medtasks.extract.failure import failed_reply
+from medtasks.harness import saved_replies
 from medtasks.hooks import report_panel, reports
 from medtasks.hooks.filters import ReadWith
 from medtasks.hooks.metric_list import COUNTS

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medtasks.answers.answer import Answer, Reason
-from medtasks.answers.failure import failed_reply
 from medtasks.errors import UnknownName
+from medtasks.extract.answer import Answer, Reason
+from medtasks.extract.failure import failed_reply
 from medtasks.judges.cache import VerdictCache
 from medtasks.judges.client import CORRECTION, Judge
 from medtasks.judges.gmai import PROMPT_VERSIONS, judge_prompt, match_reply, parse_choice

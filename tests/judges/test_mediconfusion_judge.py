@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medtasks.answers.answer import Answer, Reason
-from medtasks.answers.failure import failed_reply
+from medtasks.extract.answer import Answer, Reason
+from medtasks.extract.failure import failed_reply
 from medtasks.judges.cache import VerdictCache
 from medtasks.judges.client import Judge
 from medtasks.judges.mediconfusion import (

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medtasks.answers.labeler import Finding
+from medtasks.extract.labeler import Finding
 from medtasks.metrics.chair import LABEL_CELLS, component_ratio, label_cells, label_ratios, ratios_with_errors
 
 B, P, N, U = Finding.BLANK, Finding.POSITIVE, Finding.NEGATIVE, Finding.UNCERTAIN

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from medtasks.answers.medheval_question import Counted
+from medtasks.extract.medheval_question import Counted
 from medtasks.metrics.closed_questions import (
     ScoredQuestion,
     accuracy,

@@ -5,8 +5,8 @@ import math
 import pytest
 from medtasks.model_adapters.failures import FailureLedger
 
-from medtasks.answers.failure import failure_cause
 from medtasks.errors import MedTasksError
+from medtasks.extract.failure import failure_cause
 
 SECRET = "patient Jane Doe"
 

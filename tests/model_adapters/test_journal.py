@@ -9,7 +9,7 @@ import pytest
 from lmms_eval.caching.response_cache import ResponseCache
 from medtasks.model_adapters import journal as journal_module
 
-from medtasks.answers.failure import failure_cause
+from medtasks.extract.failure import failure_cause
 
 from .counting_tiny import Counting
 

@@ -8,7 +8,7 @@ from medtasks.model_adapters.batching import BatchRoom, plan_streams
 from medtasks.model_adapters.failures import is_out_of_memory
 from medtasks.model_adapters.requests import read_requests
 
-from medtasks.answers.failure import failure_cause
+from medtasks.extract.failure import failure_cause
 
 
 class Memory:

@@ -10,8 +10,8 @@ from medtasks.model_adapters.generation import GenerationSettings
 from medtasks.model_adapters.radfm import place_images
 from medtasks.model_adapters.radfm_network import axis_positions
 
-from medtasks.answers.failure import failure_cause
 from medtasks.errors import MedTasksError
+from medtasks.extract.failure import failure_cause
 
 from .radfm_toy import LATENTS, SIDE, WIDTH, V, adapter, photo, plain_features, put, write_changed, write_toy
 

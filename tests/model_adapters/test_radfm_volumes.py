@@ -9,8 +9,8 @@ from medtasks.model_adapters.radfm import RadFM
 from medtasks.model_adapters.requests import VOLUMES, Request
 from medtasks.model_adapters.samples import SampleReader
 
-from medtasks.answers.failure import failure_cause
 from medtasks.errors import MedTasksError
+from medtasks.extract.failure import failure_cause
 
 from .radfm_toy import adapter, photo, write_toy
 

@@ -7,7 +7,7 @@ import pytest
 from lmms_eval.api.instance import GenerationResult, unwrap_generation_output
 from lmms_eval.caching.response_cache import ResponseCache
 
-from medtasks.answers.failure import failure_cause
+from medtasks.extract.failure import failure_cause
 from medtasks.hooks.loglikelihood import parse_loglikelihood
 
 

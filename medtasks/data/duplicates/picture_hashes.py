@@ -17,7 +17,7 @@ from medtasks.data.decoding import UnreadableImage
 from medtasks.data.duplicates.perceptual_hash import perceptual_hash, sketches
 from medtasks.data.duplicates.picture_files import read_picture
 from medtasks.data.home import home
-from medtasks.warning import warn_once
+from medtasks.errors import warn_once
 
 CACHE_NAME = "picture_hashes.sqlite"
 _VERSION = 2  # of the hashes; another one leaves the old ones unused

@@ -9,11 +9,11 @@ import enum
 import re
 from collections.abc import Sequence
 
-from medtasks.answers import robust_choice
-from medtasks.answers.likelihood import letter as letter_of
-from medtasks.answers.option_text import normalised
-from medtasks.answers.robust_open import yes_no
 from medtasks.data.medheval.options import parsed_options
+from medtasks.extract import robust_choice
+from medtasks.extract.likelihood import letter as letter_of
+from medtasks.extract.option_text import normalised
+from medtasks.extract.robust_open import yes_no
 
 YES_NO = ("Yes", "No")
 

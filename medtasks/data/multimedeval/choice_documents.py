@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from medtasks.answers.likelihood import letter
 from medtasks.data.multimedeval.source_rows import SourceRow
+from medtasks.extract.likelihood import letter
 
 
 def choice_document(

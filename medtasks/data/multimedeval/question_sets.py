@@ -8,7 +8,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from medtasks.answers.likelihood import letter
 from medtasks.data.catalogue import dataset_info
 from medtasks.data.image_store import ImageStore
 from medtasks.data.multimedeval.choice_documents import answer_index, choice_document
@@ -19,6 +18,7 @@ from medtasks.data.multimedeval.tables import JsonLinesTable, RecordTable, Table
 from medtasks.data.preparation import Reader, Recipe, Row
 from medtasks.data.schema import CHOICE
 from medtasks.errors import SourceError
+from medtasks.extract.likelihood import letter
 
 YES_NO_MAYBE = ("yes", "no", "maybe")
 MMLU_SUBJECTS = frozenset(

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from medtasks.answers.chexbert_labels import chexbert_labels, from_labels, label_replies
+from medtasks.extract.chexbert_labels import chexbert_labels, from_labels, label_replies
 from medtasks.metrics.chexbert.checkpoint import convert, find_files
 from medtasks.metrics.chexbert.conditions import CONDITIONS, FIVE_CONDITIONS, Finding
 from medtasks.metrics.chexbert.encoder import Chexbert, _tokenise, prepare

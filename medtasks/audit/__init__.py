@@ -1,0 +1,1 @@
+"""On top of scores: reports, comparisons, baselines, calibration, duplicates, and what a run was made with."""

@@ -1,0 +1,172 @@
+"""Comparing runs of one task on the documents that both answered, sample by sample and under every answer rule."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+from medtasks.audit.sample_values import Documents, Replies, Values, chosen_metrics, run_values
+from medtasks.errors import RepliesError
+from medtasks.harness.task_files import TaskFile
+from medtasks.stats.paired import PairedResult, compare_paired, holm
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One test: two runs, one rule, one metric.
+
+    Attributes:
+        first: Name of the first run.
+        second: Name of the second run.
+        rule: Filter name of the rule.
+        metric: Name of the metric.
+        result: Values, difference, interval and p-value.
+        holm: The p-value corrected for all tests of the call.
+    """
+
+    first: str
+    second: str
+    rule: str
+    metric: str
+    result: PairedResult
+    holm: float
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """How many documents two runs have in common.
+
+    Attributes:
+        both: Answered in both runs; only these are compared.
+        only_first: Answered in the first run only.
+        only_second: Answered in the second run only.
+        neither: Answered in none of them.
+    """
+
+    both: int
+    only_first: int
+    only_second: int
+    neither: int
+
+
+@dataclass(frozen=True)
+class ComparedRuns:
+    """All comparisons of a call.
+
+    Attributes:
+        comparisons: In order of runs, rules and metrics.
+        overlaps: By the names of two runs.
+        rules: Name and version of each answer rule by filter name.
+        skipped: Why a metric was not compared, by filter name and metric.
+    """
+
+    comparisons: Sequence[Comparison]
+    overlaps: Mapping[tuple[str, str], Overlap]
+    rules: Mapping[str, str]
+    skipped: Mapping[tuple[str, str], str]
+
+
+def compare_runs(
+    task: TaskFile, documents: Documents, runs: Mapping[str, Replies], metrics: Sequence[str] = ()
+) -> ComparedRuns:
+    """Compare every two runs of a task.
+
+    The value of a sample is the metric of that sample alone. A metric that is not the mean of these values, such as
+    macro F1 or BLEU-4 of a corpus, is not compared. Units are patients, else images, else documents; for paired
+    questions the pair for set accuracy, and for individual accuracy all pairs that are connected by shared pictures.
+
+    Args:
+        task: A task, no group.
+        documents: Its documents.
+        runs: Replies by document id, by name of the run; at least two. Failed ones are as if they were not there.
+        metrics: Names of metrics; without any, the task's main ones.
+
+    Raises:
+        RepliesError: Two runs answered no document in common, were read by different rules, or do not fit the task.
+        UnknownName: The task has no such metric, or none with a standard error.
+    """
+    chosen = chosen_metrics(task, documents, metrics)
+    runs = {name: {doc_id: reply for doc_id, reply in run.items() if not reply.failed} for name, run in runs.items()}
+    rules: Mapping[str, str] = {}
+    skipped: dict[tuple[str, str], str] = {}
+    overlaps, results = {}, {}
+    for first, second in combinations(runs, 2):
+        overlaps[first, second] = _overlap(documents, runs[first], runs[second])
+        before, after = (run_values(task, documents, run, chosen) for run in _shared(runs, first, second))
+        rules = before.rules
+        if rules != after.rules:
+            raise RepliesError(
+                f"{first} and {second} hold replies of different kinds, texts and log-likelihoods, which different "
+                f"rules read; compare runs of one kind"
+            )
+        left_out = {**before.skipped, **after.skipped}
+        for rule, metric in before.values:
+            if (rule, metric) in left_out:
+                continue
+            result = _compared(before.values[rule, metric], after.values[rule, metric])
+            if result is None:
+                left_out[rule, metric] = f"has no sample with a value in both {first} and {second}"
+            else:
+                results[first, second, rule, metric] = result
+        skipped |= left_out
+    corrected = holm([result.p for result in results.values()])
+    comparisons = [Comparison(*key, result, p) for (key, result), p in zip(results.items(), corrected, strict=True)]
+    return ComparedRuns(comparisons, overlaps, rules, skipped)
+
+
+def _shared(runs: Mapping[str, Replies], first: str, second: str) -> list[Replies]:
+    """Return both runs without what only one answered: some metrics weigh words by how rare they are in all texts."""
+    shared = runs[first].keys() & runs[second].keys()
+    if not shared:
+        raise RepliesError(f"{first} and {second} answered no document in common, so that there is nothing to compare")
+    return [{doc_id: reply for doc_id, reply in runs[name].items() if doc_id in shared} for name in (first, second)]
+
+
+def _overlap(documents: Documents, first: Replies, second: Replies) -> Overlap:
+    both, either = len(first.keys() & second.keys()), len(first.keys() | second.keys())
+    return Overlap(both, len(first) - both, len(second) - both, len(documents) - either)
+
+
+def _compared(first: Values, second: Values) -> PairedResult | None:
+    """Compare two runs on the samples that have a value in both."""
+    shared = [sample for sample in first if sample in second]
+    if not shared:
+        return None
+    before, after = [first[sample][1] for sample in shared], [second[sample][1] for sample in shared]
+    return compare_paired(before, after, [first[sample][0] for sample in shared])
+
+
+def check_fingerprints(paths: Sequence[Path], task: str, fingerprint: str) -> None:
+    """Check that runs of the harness were made on the prepared dataset.
+
+    Its samples files carry no fingerprint of the data, but the results file beside them does. Recorded replies without
+    one are matched by document id alone.
+
+    Args:
+        paths: Files of replies, or folders of them.
+        task: Name of the task.
+        fingerprint: Of the prepared dataset.
+
+    Raises:
+        RepliesError: A results file names another fingerprint.
+    """
+    for samples in [file for path in paths for file in (sorted(path.glob("*.jsonl")) if path.is_dir() else [path])]:
+        beside = samples.with_name(f"{samples.name.split('_samples_')[0]}_results.json")
+        recorded = _recorded_fingerprint(beside, task) if "_samples_" in samples.name else None
+        if recorded not in (None, fingerprint):
+            raise RepliesError(
+                f"{samples} was made on data with fingerprint {recorded}, but the prepared dataset has {fingerprint}; "
+                f"point MEDTASKS_HOME to the data of that run"
+            )
+
+
+def _recorded_fingerprint(results: Path, task: str) -> str | None:
+    try:
+        found: Any = json.loads(results.read_text(encoding="utf-8"))
+        for key in ("configs", task, "metadata", "data", "fingerprint"):
+            found = found[key]
+    except (OSError, ValueError, KeyError, TypeError):  # deleted, cut off, or of a task without our metadata
+        return None
+    return str(found)

@@ -1,0 +1,100 @@
+"""Starting :mod:`medtasks.audit.doctor.child`, and reading what it told before it ended."""
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from medtasks.errors import MedTasksError
+
+TIMEOUT_S = 180.0
+"""Seconds after which a child is given up; importing torch from a network disk may take a minute."""
+
+_SCRIPT = Path(__file__).with_name("child.py")
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a child told.
+
+    Attributes:
+        steps: Fields by key of the steps that ended.
+        broken_off: Fields of the step in which the child ended too early, or None.
+        how: How it ended too early, in words; empty if it did not.
+    """
+
+    steps: dict[str, dict[str, Any]] = field(default_factory=dict)
+    broken_off: dict[str, Any] | None = None
+    how: str = ""
+
+    def step(self, key: str) -> dict[str, Any]:
+        """Return the fields of a step.
+
+        Raises:
+            MedTasksError: The child ended before it.
+        """
+        if key not in self.steps:
+            raise MedTasksError(f"the process that looks at it ended too early ({self.how}); run the command again")
+        return self.steps[key]
+
+
+class Child:
+    """One child process; leaving its ``with`` block ends it.
+
+    Args:
+        subject: ``"plug_ins"``, ``"torch"`` or ``"harness"``.
+        names: Further words for it.
+    """
+
+    def __init__(self, subject: str, names: Sequence[str] = ()) -> None:
+        # -P: the harness's command does not have the working folder on its path, either.
+        command = [sys.executable, "-P", str(_SCRIPT), subject, *names]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+
+    def __enter__(self) -> "Child":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+    def told(self) -> Told:
+        """Wait for the child and return what it told."""
+        how = ""
+        try:
+            output, _ = self._process.communicate(timeout=TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            output, _ = self._process.communicate()
+            how = f"no end within {TIMEOUT_S:g} s"
+        return _read(output, how or _end(self._process.returncode))
+
+
+def _end(code: int) -> str:
+    if code < 0:
+        return f"signal {signal.Signals(-code).name}"
+    return f"exit code {code}" if code else ""
+
+
+def _read(output: str, how: str) -> Told:
+    steps: dict[str, dict[str, Any]] = {}
+    begun: dict[str, Any] | None = None
+    for line in output.splitlines():
+        try:
+            fields = json.loads(line)
+        except ValueError:  # the line at which it was killed
+            continue
+        if "done" in fields:
+            steps[fields.pop("done")], begun = fields, None
+        else:
+            begun = fields
+    return Told(steps, begun, how)

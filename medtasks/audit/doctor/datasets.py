@@ -1,0 +1,131 @@
+"""Prepared data: by default what a look at the manifest and the number of rows tells, on request everything."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+
+from medtasks.audit.doctor.credentials import HUB
+from medtasks.audit.doctor.findings import DATASETS, Finding, State, findings_of, of_error
+from medtasks.audit.doctor.scope import Scope
+from medtasks.data.catalogue import CATALOGUE
+from medtasks.data.dataset_info import Access
+from medtasks.data.home import dataset_folder
+from medtasks.data.manifest import FILE_NAME, Manifest
+from medtasks.data.path_of import prepared_folder
+from medtasks.data.privacy import is_private
+from medtasks.data.schema import SPLIT
+from medtasks.data.store import open_documents
+from medtasks.errors import MedTasksError
+from medtasks.harness.task_files import TaskFile
+from medtasks.harness.variant_documents import task_documents
+
+_SHOWN = 2
+
+
+def prepared_data(scope: Scope, *, verify: bool) -> Iterator[Finding]:
+    """Look at the datasets of the chosen tasks; without tasks, at those that are prepared.
+
+    Args:
+        scope: What is looked at.
+        verify: Read everything and compare it with the manifest, as ``medtasks data verify`` does.
+    """
+    here = [name for name in scope.datasets if (dataset_folder(name) / FILE_NAME).is_file()]
+    for name in scope.datasets if scope.chosen else here:
+        check = partial(_dataset, name, verify=verify) if name in here else partial(_missing, name)
+        yield from findings_of(DATASETS, name, check)
+    for task in scope.tasks:
+        if task.kind == "task" and task.dataset is None and not task.only_harness:
+            yield from findings_of(DATASETS, task.name, partial(_own_documents, task))
+    if not scope.chosen:
+        lacking = [name for name in scope.datasets if name not in here]
+        found = f"of {len(scope.datasets)} datasets {len(lacking)} are not prepared in {dataset_folder('x').parent}"
+        fix = "medtasks data prepare NAME, with a name of medtasks data list" if lacking else ""
+        yield Finding(DATASETS, "not prepared", State.NOTE if lacking else State.OK, found, fix)
+
+
+def _own_documents(task: TaskFile) -> Iterator[Finding]:
+    try:
+        count = len(task_documents(task))
+    except MedTasksError as error:
+        yield of_error(DATASETS, task.name, State.PROBLEM, error)
+        return
+    yield Finding(DATASETS, task.name, State.OK, f"the documents of '{task.name}', {count}, have all columns it needs")
+
+
+def _missing(name: str) -> Iterator[Finding]:
+    try:
+        prepared_folder(name)
+    except MedTasksError as error:
+        finding = of_error(DATASETS, name, State.PROBLEM, error)
+        yield replace(finding, fix=_command(name)) if name in CATALOGUE else finding
+
+
+def _command(name: str) -> str:
+    """Return the command that prepares a dataset again, as far as it can be known."""
+    info = CATALOGUE.get(name)
+    if info is None or info.access is Access.PUBLIC:
+        return f"medtasks data prepare {name}"
+    if info.access is Access.GATED and info.source.startswith(HUB):
+        return (
+            f"accept the terms on {info.source}, then: medtasks data prepare {name} (--source DIR if you have a copy)"
+        )
+    return f"medtasks data prepare {name} --source DIR, with the data from {info.source}"
+
+
+def _dataset(name: str, *, verify: bool) -> Iterator[Finding]:
+    try:
+        manifest = Manifest.read(dataset_folder(name))
+        again = _again(name, manifest)
+        if manifest.selected_from:
+            prepared_folder(manifest.selected_from)  # where the images are
+        rows = len(open_documents(name)[SPLIT])
+    except MedTasksError as error:
+        yield of_error(DATASETS, name, State.PROBLEM, error, _command(name))
+        return
+    if rows != manifest.rows:
+        found = f"'{name}' holds {rows} questions, and its manifest says {manifest.rows}"
+        yield Finding(DATASETS, name, State.PROBLEM, found, again)
+        return
+    problems = list(_verified(name)) if verify else []
+    if problems:
+        yield Finding(DATASETS, name, State.PROBLEM, _damage(name, problems), again)
+        return
+    yield _intact(name, manifest, again, "verified" if verify else "prepared")
+
+
+def _intact(name: str, manifest: Manifest, again: str, how: str) -> Finding:
+    what = f"'{name}' is {how}: {manifest.rows} questions, {manifest.images} images, fingerprint {manifest.fingerprint}"
+    if manifest.sample:
+        found = f"'{name}' is the drawn sample, on which scores say nothing about a model"
+        return Finding(DATASETS, name, State.WARNING, found, again)
+    if not manifest.complete:
+        found = f"{what}, but incomplete{_left_out(name, manifest.left_out)}"
+        return Finding(DATASETS, name, State.WARNING, found, again)
+    return Finding(DATASETS, name, State.OK, what)
+
+
+def _again(name: str, manifest: Manifest) -> str:
+    if manifest.selected_from:
+        return f"medtasks data select {manifest.selected_from} ... --as {name}"
+    return _command(name)
+
+
+def _verified(name: str) -> Iterator[str]:
+    from medtasks.data.preparers import verify
+
+    yield from verify(name)
+
+
+def _damage(name: str, problems: Sequence[str]) -> str:
+    count = "1 difference" if len(problems) == 1 else f"{len(problems)} differences"
+    found = f"'{name}' is damaged, {count} from what was prepared"
+    if is_private(name):
+        return found  # file names may be patients'
+    return f"{found}: {'; '.join(problems[:_SHOWN])}{' ...' if len(problems) > _SHOWN else ''}"
+
+
+def _left_out(name: str, notes: Sequence[str]) -> str:
+    """Return what was left out in words, of a private dataset only that something was."""
+    if not notes or is_private(name):
+        return ""
+    return f" ({'; '.join(notes[:_SHOWN])}{' ...' if len(notes) > _SHOWN else ''})"

@@ -1,0 +1,124 @@
+"""All checks, one after the other, while child processes import what takes long."""
+
+import os
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+
+from medtasks.audit.doctor import (
+    credentials,
+    datasets,
+    harness,
+    judge,
+    machine,
+    packages,
+    plug_ins,
+    remote_models,
+    task_names,
+    weights,
+)
+from medtasks.audit.doctor import torch_stack as torch_checks
+from medtasks.audit.doctor.child_process import Child, Told
+from medtasks.audit.doctor.findings import (
+    AREAS,
+    CREDENTIALS,
+    DATASETS,
+    HARNESS,
+    JUDGE,
+    MACHINE,
+    PACKAGES,
+    PLUG_INS,
+    TASKS,
+    TORCH,
+    WEIGHTS,
+    Check,
+    Finding,
+    findings_of,
+)
+from medtasks.audit.doctor.scope import Scope, scope_of
+from medtasks.harness.redaction import redacted
+from medtasks.plugin import AUTOLOAD_VARIABLE
+
+
+def examine(names: Sequence[str] = (), *, verify: bool = False) -> list[Finding]:
+    """Look at everything, or at what some tasks need.
+
+    Args:
+        names: Tasks, groups and tags; none for everything.
+        verify: Also read prepared data completely, and start the harness for real.
+
+    Returns:
+        Findings by area, without secrets. A check that fails is one of them.
+    """
+    with ExitStack() as children:
+        plug_ins_told, torch_told = _child(children, "plug_ins"), _child(children, "torch")
+        found, scope = _scope(names)
+        checks = [*_checks_here(scope, verify=verify)]
+        if verify:
+            checks.append((HARNESS, "start", _start(children)))
+        checks += [
+            (PLUG_INS, "loading", lambda: plug_ins.plug_ins(plug_ins_told(), autoload=_autoload())),
+            (TORCH, "imports", lambda: torch_checks.torch_stack(torch_told())),
+        ]
+        for area, name, check in checks:
+            found += findings_of(area, name, check)
+    found.sort(key=lambda finding: AREAS.index(finding.area))
+    return [replace(one, found=redacted(one.found), fix=redacted(one.fix)) for one in found]
+
+
+def _checks_here(scope: Scope, *, verify: bool) -> list[tuple[str, str, Check]]:
+    """Return the checks of this process, by area and name."""
+    return [
+        (HARNESS, "Python", harness.python_version),
+        (HARNESS, "medtasks", harness.own_version),
+        (HARNESS, "version", harness.harness_version),
+        (HARNESS, "seams", harness.seams),
+        (HARNESS, f"command {harness.COMMAND}", harness.command),
+        (HARNESS, AUTOLOAD_VARIABLE, harness.autoload),
+        (TASKS, "own files", task_names.own_files),
+        (TASKS, "names", lambda: task_names.collisions(scope)),
+        (TASKS, "names", lambda: task_names.foreign_names(scope)),
+        (PACKAGES, "required", packages.required_packages),
+        (PACKAGES, "harness", packages.harness_packages),
+        (PACKAGES, "extras", lambda: packages.extra_packages(scope)),
+        (MACHINE, "disk", machine.disks),
+        (MACHINE, "memory", machine.memory),
+        (CREDENTIALS, "Hub token", lambda: credentials.hub_token(scope)),
+        (CREDENTIALS, "replies", credentials.readable_replies),
+        (CREDENTIALS, "remote models", lambda: remote_models.remote_models(scope)),
+        (DATASETS, "prepared", lambda: datasets.prepared_data(scope, verify=verify)),
+        (WEIGHTS, "metrics", lambda: weights.metric_weights(scope)),
+        (WEIGHTS, "labeler", lambda: weights.labeler(scope)),
+        (WEIGHTS, "settings", lambda: weights.model_settings(scope)),
+        (JUDGE, "judge", lambda: judge.judge(scope)),
+    ]
+
+
+def _scope(names: Sequence[str]) -> tuple[list[Finding], Scope]:
+    """Find what is chosen; where our task files cannot be read, nothing that depends on tasks is looked at."""
+    scopes: list[Scope] = []
+
+    def find() -> list[Finding]:
+        scopes.append(scope_of(names))
+        return []
+
+    found = findings_of(TASKS, "task files", find)
+    return found, scopes[0] if scopes else Scope(tuple(names), ())
+
+
+def _child(children: ExitStack, subject: str, names: Sequence[str] = ()) -> Callable[[], Told]:
+    try:
+        return children.enter_context(Child(subject, names)).told
+    except OSError as error:
+        told = Told(how=f"it could not be started: {error.strerror or error}")
+        return lambda: told
+
+
+def _start(children: ExitStack) -> Check:
+    names = sorted(task_names.own_names()) if _autoload() else []
+    told = _child(children, "harness", names)
+    return lambda: harness.started(told(), len(names))
+
+
+def _autoload() -> bool:
+    return os.environ.get(AUTOLOAD_VARIABLE, "1") != "0"

@@ -1,0 +1,146 @@
+"""Installed packages against what this package's own metadata asks for."""
+
+import importlib.metadata
+from collections.abc import Iterator, Sequence
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from medtasks.audit.doctor.findings import PACKAGES, Finding, State
+from medtasks.audit.doctor.scope import Scope
+from medtasks.data.path_of import known, prepared_folder
+from medtasks.errors import DatasetNotPrepared
+
+HARNESS_PACKAGE = "lmms_eval"
+_OWN = "medtasks"
+_REPORT = "report"
+_DICOM = "dicom"
+_READ_FROM_DICOM = ("multimedeval_vindr_mammo",)
+_PURPOSES = {
+    _REPORT: "metrics of reports and summaries",
+    _DICOM: "preparing datasets from DICOM files",
+    "radfm": "reading volumes with RadFM",
+    "lm-eval": "the text-only tasks in lm-evaluation-harness",
+    "dev": "developing medtasks",
+}
+
+
+def requirements(extra: str | None = None) -> list[Requirement]:
+    """Return what this package needs on this machine; of an extra, only what that adds.
+
+    Returns:
+        Nothing where the package is not installed.
+    """
+    try:
+        lines = importlib.metadata.requires(_OWN) or []
+    except importlib.metadata.PackageNotFoundError:
+        return []
+    found = [Requirement(line) for line in lines]
+    plain = [one for one in found if one.marker is None or one.marker.evaluate({"extra": ""})]
+    if extra is None:
+        return plain
+    return [
+        one for one in found if one not in plain and one.marker is not None and one.marker.evaluate({"extra": extra})
+    ]
+
+
+def requires_python() -> str:
+    """Return the versions of Python that this package needs, such as ``>=3.11``; empty where it is not installed."""
+    try:
+        stated = importlib.metadata.metadata(_OWN).get_all("Requires-Python")
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+    return str(stated[0]) if stated else ""
+
+
+def harness_requirement() -> Requirement:
+    """Return the range of the harness's versions that this package needs."""
+    wanted = canonicalize_name(HARNESS_PACKAGE)
+    found = [one for one in requirements() if canonicalize_name(one.name) == wanted]
+    return found[0] if found else Requirement(HARNESS_PACKAGE)
+
+
+def extras() -> list[str]:
+    """Return the names of this package's extras, as ``pip`` takes them."""
+    try:
+        names = importlib.metadata.metadata(_OWN).get_all("Provides-Extra")
+    except importlib.metadata.PackageNotFoundError:
+        return []
+    return [canonicalize_name(name) for name in names or []]
+
+
+def required_packages() -> Iterator[Finding]:
+    """Look at the packages without which nothing runs, and at those the harness itself asks for."""
+    harness = canonicalize_name(HARNESS_PACKAGE)  # looked at where the harness is
+    needed = [one for one in requirements() if canonicalize_name(one.name) != harness]
+    wrong = [(one, words) for one in needed if (words := _trouble(one))]
+    for one, words in wrong:
+        found = f"medtasks needs {_shown(one)}, {words}"
+        yield Finding(PACKAGES, one.name, State.PROBLEM, found, f"pip install '{_shown(one)}'")
+    if needed and not wrong:
+        yield Finding(PACKAGES, "required", State.OK, f"all {len(needed)} packages medtasks needs are installed")
+
+
+def harness_packages() -> Iterator[Finding]:
+    """Look for packages the harness asks for; their versions are the harness's own affair."""
+    try:
+        lines = importlib.metadata.requires(HARNESS_PACKAGE) or []
+    except importlib.metadata.PackageNotFoundError:
+        return  # said where the harness's version is looked at
+    needed = [one for one in map(Requirement, lines) if one.marker is None or one.marker.evaluate({"extra": ""})]
+    missing = [one for one in needed if _version(one) is None]
+    if missing:
+        names = ", ".join(one.name for one in missing)
+        fix = "pip install " + " ".join(f"'{_shown(one)}'" for one in missing)
+        yield Finding(PACKAGES, "harness", State.WARNING, f"lmms-eval needs {names}, not installed", fix)
+    else:
+        yield Finding(PACKAGES, "harness", State.OK, f"all {len(needed)} packages lmms-eval needs are installed")
+
+
+def extra_packages(scope: Scope) -> Iterator[Finding]:
+    """Look at the extras: all of them, or those that the chosen tasks need."""
+    needed = _needed(scope)
+    for extra in needed if scope.chosen else extras():
+        wrong = [f"{_shown(one)} ({words})" for one in requirements(extra) if (words := _trouble(one))]
+        purpose = _PURPOSES.get(extra)
+        what = f"extra '{extra}'" + (f", for {purpose}," if purpose else "")
+        if not wrong:
+            yield Finding(PACKAGES, f"extra {extra}", State.OK, f"the {what} is installed")
+            continue
+        found = f"the {what} lacks {', '.join(wrong)}"
+        state = State.WARNING if scope.chosen else State.NOTE
+        yield Finding(PACKAGES, f"extra {extra}", state, found, f"pip install 'medtasks[{extra}]'")
+
+
+def _needed(scope: Scope) -> Sequence[str]:
+    """Return the extras without which a chosen task loses metrics, or its data cannot be prepared."""
+    needed = [_REPORT] if scope.metrics else []
+    if any(name in _READ_FROM_DICOM and not _is_prepared(name) for name in scope.datasets):
+        needed.append(_DICOM)
+    return needed
+
+
+def _is_prepared(name: str) -> bool:
+    try:
+        return known(name) and prepared_folder(name).is_dir()
+    except DatasetNotPrepared:
+        return False
+
+
+def _trouble(requirement: Requirement) -> str:
+    """Return in words what is wrong with an installed package; empty if nothing."""
+    version = _version(requirement)
+    if version is None:
+        return "not installed"
+    return "" if requirement.specifier.contains(version, prereleases=True) else f"installed is {version}"
+
+
+def _version(requirement: Requirement) -> str | None:
+    try:
+        return importlib.metadata.version(requirement.name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _shown(requirement: Requirement) -> str:
+    return f"{requirement.name}{requirement.specifier}"

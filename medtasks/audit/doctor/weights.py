@@ -1,0 +1,82 @@
+"""Weights of the metrics that are models, WordNet, and the labeler of chest findings."""
+
+import os
+from collections.abc import Iterator
+
+from medtasks.audit.doctor.findings import WEIGHTS as AREA
+from medtasks.audit.doctor.findings import Finding, State, of_error
+from medtasks.audit.doctor.scope import Scope
+from medtasks.errors import MedTasksError
+from medtasks.extract.labeler import VARIABLE as LABELER
+from medtasks.metrics.model_settings import ModelSettings
+from medtasks.metrics.weights import WEIGHTS, weights_path
+from medtasks.metrics.wordnet import load_wordnet
+
+_WORDNET = "wordnet"
+_CHEXBERT = ("chexbert", "bert-base-uncased")
+
+
+def metric_weights(scope: Scope) -> Iterator[Finding]:
+    """Look for the weights of the chosen tasks' metrics; without tasks, sum up what is here.
+
+    Missing weights cost their own metrics, which can be computed later from saved replies.
+    """
+    if not scope.chosen:
+        missing = [name for name in (*WEIGHTS, _WORDNET) if _trouble(name)]
+        here = len(WEIGHTS) + 1 - len(missing)
+        found = f"{here} of {len(WEIGHTS) + 1} sets of weights are here" + (
+            f"; missing {', '.join(missing)}" if missing else ""
+        )
+        fix = f"medtasks weights fetch {' '.join(missing)}" if missing else ""
+        yield Finding(AREA, "metrics", State.NOTE if missing else State.OK, found, fix)
+        return
+    for name in _needed(scope):
+        error = _trouble(name)
+        if error is None:
+            yield Finding(AREA, name, State.OK, f"{name} is here")
+            continue
+        fix = f"medtasks weights fetch {name}"
+        yield Finding(AREA, name, State.WARNING, of_error(AREA, name, State.WARNING, error).found, fix)
+
+
+def labeler(scope: Scope) -> Iterator[Finding]:
+    """Look at the labeler that the user names in place of CheXbert; its code is not run."""
+    name = os.environ.get(LABELER, "").strip()
+    if not name or not scope.needs_labeler:
+        return
+    module, _, factory = name.partition(":")
+    if module and factory:
+        yield Finding(AREA, LABELER, State.OK, f"findings of chests are read by {name}, which was not tried")
+    else:
+        found = f"{LABELER}={name} is not of the form module:factory, so that no reply is labelled"
+        yield Finding(AREA, LABELER, State.PROBLEM, found, f"export {LABELER}=module:factory, or unset {LABELER}")
+
+
+def model_settings(scope: Scope) -> Iterator[Finding]:
+    """Look at the variables that say how metrics' models are run."""
+    if scope.chosen and not _needed(scope):
+        return
+    try:
+        settings = ModelSettings.from_environment()
+    except MedTasksError as error:
+        yield of_error(AREA, "settings", State.PROBLEM, error)
+        return
+    found = f"metrics' models run on '{settings.device}' with {settings.dtype}"
+    yield Finding(AREA, "settings", State.OK, found)
+
+
+def _needed(scope: Scope) -> list[str]:
+    names = [name for metric in scope.metrics for name in metric.weights]
+    if scope.needs_labeler and not os.environ.get(LABELER, "").strip():
+        names += _CHEXBERT
+    if any(metric.wordnet for metric in scope.metrics):
+        names.append(_WORDNET)
+    return list(dict.fromkeys(names))
+
+
+def _trouble(name: str) -> MedTasksError | None:
+    try:
+        _ = load_wordnet() if name == _WORDNET else weights_path(name)
+    except MedTasksError as error:
+        return error
+    return None

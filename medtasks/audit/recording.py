@@ -1,0 +1,201 @@
+"""Writing a run's manifest while it goes on."""
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from signal import Signals
+from typing import Any
+
+from medtasks.audit.facts import commit, data_fingerprints, hardware, versions
+from medtasks.audit.model_weights import model_facts
+from medtasks.harness.harness_options import read_options, seeds
+from medtasks.harness.manifest import (
+    ModelFacts,
+    Notice,
+    RunManifest,
+    RunState,
+    Seeds,
+    TaskOutcome,
+    TaskRecord,
+    manifest_path,
+)
+from medtasks.harness.process import this_process
+from medtasks.harness.redaction import redacted, redacted_arguments, redacted_options, settings, without_home
+from medtasks.harness.running import Outcome, samples_file, wanted_tasks
+from medtasks.harness.sample_counts import FailureLimit, SampleCounts, counts_of
+from medtasks.harness.selection import Selection, tasks_of
+from medtasks.harness.task_files import task_file
+
+_NOT_YET = "the run has not left results of it"
+
+
+def first_manifest(
+    command: Sequence[str],
+    arguments: Sequence[str],
+    asked: Sequence[str],
+    selection: Selection,
+    notices: Sequence[Notice],
+) -> RunManifest:
+    """Return what is known about a run before its first task.
+
+    Args:
+        command: The command as given.
+        arguments: Arguments passed on to the harness.
+        asked: Names given to ``--tasks``.
+        selection: Which of them can run.
+        notices: Warnings given before the run.
+    """
+    options = read_options(arguments)
+    return RunManifest(
+        state=RunState.RUNNING,
+        started=datetime.now(UTC).isoformat(),
+        process=this_process(),
+        command=redacted_arguments(command),
+        arguments=redacted_arguments(arguments),
+        options=redacted_options(options.given),
+        asked=tuple(asked),
+        tasks=_before(asked, selection),
+        notices=tuple(notices),
+        seeds=Seeds(**dict(zip(Seeds.model_fields, seeds(options), strict=True))),
+        versions=versions(),
+        commit=commit(),
+        model=model_facts(options),
+        hardware=hardware(),
+        settings=settings({**os.environ, **options.environment}),
+    )
+
+
+class RunRecording:
+    """The manifest of a run, rewritten whenever something has changed.
+
+    Args:
+        output: Folder for results.
+        manifest: What is known before the first task.
+        arguments: Arguments passed on to the harness.
+        limit: How many samples of a task may fail before the run counts as one with failures.
+        complain: Called with a sentence when the manifest cannot be written any more; the run goes on.
+
+    Attributes:
+        path: The file.
+        manifest: What it says.
+
+    Raises:
+        OSError: It cannot be written before the run begins.
+    """
+
+    def __init__(
+        self,
+        output: Path,
+        manifest: RunManifest,
+        arguments: Sequence[str],
+        limit: FailureLimit,
+        complain: Callable[[str], None],
+    ) -> None:
+        self._began, self._arguments, self._limit, self._complain = time.monotonic(), arguments, limit, complain
+        self.path = manifest_path(output, datetime.fromisoformat(manifest.started))
+        self.manifest = manifest
+        manifest.write(self.path)
+
+    @contextmanager
+    def until_its_end(self) -> Iterator[None]:
+        """Write the end of the run, however the block within ends."""
+        why = ""
+        try:
+            yield
+        except KeyboardInterrupt:
+            why = "Ctrl-C"
+            raise
+        except SystemExit as leaving:
+            why = _signal_name(leaving.code)
+            raise
+        except BaseException as error:
+            why = f"{type(error).__name__}: {without_home(redacted(str(error)))}"
+            raise
+        finally:
+            self._change(
+                state=RunState.INTERRUPTED if why else self._end_state(),
+                why=why,
+                ended=datetime.now(UTC).isoformat(),
+                seconds=round(time.monotonic() - self._began, 3),
+                model=self._model(),
+            )
+
+    def note(self, outcome: Outcome) -> None:
+        """Write down what has become of the tasks so far."""
+        folder = self.path.parent
+        tasks = {name: _after(name, record, outcome, folder) for name, record in self.manifest.tasks.items()}
+        self._change(tasks=tasks, processes=tuple(outcome.processes))
+
+    def _end_state(self) -> RunState:
+        lost = any(record.outcome is not TaskOutcome.DONE for record in self.manifest.tasks.values())
+        return RunState.WITH_FAILURES if lost or self.over_limit() else RunState.FINISHED
+
+    def over_limit(self) -> dict[str, SampleCounts]:
+        """Return the tasks that lost more samples than may fail, with their counts."""
+        known = {name: counts for name, record in self.manifest.tasks.items() if (counts := record.counts)}
+        return {name: counts for name, counts in known.items() if not self._limit.allows(counts)}
+
+    def _model(self) -> ModelFacts:
+        """Look again for a snapshot from the Hub, which the harness may have fetched or renewed."""
+        model = self.manifest.model
+        local = model.fingerprint is not None and "commit:" not in model.fingerprint
+        return model if local else model_facts(read_options(self._arguments))
+
+    def _change(self, **changes: Any) -> None:
+        self.manifest = self.manifest.model_copy(update=changes)
+        try:
+            self.manifest.write(self.path)
+        except OSError as error:
+            self._complain(f"cannot write {self.path}: {error.strerror or error}; the run goes on without")
+
+
+def _before(asked: Sequence[str], selection: Selection) -> Mapping[str, TaskRecord]:
+    """Return the records of all tasks before the first one runs, in the order asked."""
+    names = wanted_tasks(asked)
+    datasets = {name: task_file(name).dataset if tasks_of(name) else None for name in names}
+    fingerprints = data_fingerprints({dataset for dataset in datasets.values() if dataset})
+    return {
+        name: TaskRecord(
+            outcome=TaskOutcome.LEFT_OUT if name in selection.missing else TaskOutcome.NOT_RUN,
+            reason=without_home(selection.missing.get(name, _NOT_YET)),
+            dataset=dataset,
+            fingerprint=fingerprints.get(dataset or ""),
+        )
+        for name, dataset in datasets.items()
+    }
+
+
+def _after(name: str, record: TaskRecord, outcome: Outcome, folder: Path) -> TaskRecord:
+    if name in outcome.files:
+        results = outcome.files[name]
+        samples = samples_file(results, name)
+        found: dict[str, Any] = {
+            "outcome": TaskOutcome.DONE,
+            "reason": "",
+            "results": _relative(results, folder),
+            "samples": _relative(samples, folder) if samples.is_file() else None,
+            **_counted(outcome.rows.get(name, {})),
+        }
+    elif name in outcome.failed:
+        found = {"outcome": TaskOutcome.FAILED, "reason": outcome.reasons[name]}
+    else:
+        found = {}
+    return record.model_copy(update=found)
+
+
+def _counted(row: Mapping[str, Any]) -> dict[str, int]:
+    counts = counts_of(row)
+    return {} if counts is None else {f"{name}_samples": number for name, number in asdict(counts).items()}
+
+
+def _relative(path: Path, folder: Path) -> str:
+    return path.relative_to(folder).as_posix()
+
+
+def _signal_name(code: Any) -> str:
+    number = code - 128 if isinstance(code, int) else 0
+    return Signals(number).name if number in set(Signals) else f"it left with {code}"

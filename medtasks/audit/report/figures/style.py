@@ -1,0 +1,157 @@
+"""How the figures of a report look: size, headings, legends, and colours that colour-blind readers tell apart.
+
+Colours are Okabe and Ito's. Hatches and marks tell the same apart once more, for print without colours.
+"""
+
+import math
+import textwrap
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from medtasks.audit.report.contents import RunReport
+from medtasks.audit.report.figures.svg import shown_text
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_SIZE = 8  # points
+RC_PARAMS: dict[Any, Any] = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "medtasks",
+    "text.parse_math": False,  # a name with two dollar signs is no formula
+    "font.family": "DejaVu Sans",  # comes with matplotlib, so that figures are the same everywhere
+    "font.size": _SIZE,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.6,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "hatch.linewidth": 0.6,
+    "legend.frameon": False,
+    "legend.fontsize": _SIZE,
+}
+"""Settings of matplotlib under which figures are drawn and written."""
+
+WIDTH = 7.0  # inches, a page's text
+AXIS, LINE = 0.45, 0.14  # inches: an axis with its label; a line of text
+GREY, RED, GRID = "#444444", "#A00000", "#DDDDDD"
+_EDGE = 0.1
+_POINTS = 72
+_TITLE_CHARACTERS, _LEGEND_CHARACTERS = 76, 70
+_LEGEND_LINE, _LEGEND_HANDLE = 0.19, 0.6
+_MOST_COLUMNS = 4
+_FIRST = ("reference", "robust", "strict")
+
+
+@dataclass(frozen=True)
+class Look:
+    """How one of several series is drawn."""
+
+    colour: str
+    hatch: str
+    marker: str
+
+
+LOOKS = (
+    Look("#0072B2", "", "o"),
+    Look("#E69F00", "////", "s"),
+    Look("#009E73", "\\\\\\\\", "D"),
+    Look("#CC79A7", "xxxx", "^"),
+    Look("#56B4E9", "||||", "v"),
+    Look("#D55E00", "++++", "P"),
+)
+
+
+def rule_looks(report: RunReport) -> dict[str, Look]:
+    """Return how each rule is drawn, the same in all figures of a report; after six looks repeat."""
+    names = dict.fromkeys(rule.name for task in report.tasks for rule in task.rules)
+    ordered = sorted(names, key=lambda name: _FIRST.index(name) if name in _FIRST else len(_FIRST))
+    return {name: LOOKS[position % len(LOOKS)] for position, name in enumerate(ordered)}
+
+
+def new_figure(
+    title: str, warnings: Sequence[str], *, height: float, left: float, bottom: float, right: float = 0.3
+) -> tuple["Figure", "Axes"]:
+    """Return a figure of the usual width with a heading and one pair of axes.
+
+    Args:
+        title: Heading.
+        warnings: What must not be overlooked, a line each below the heading.
+        height: Of the axes in inches, as are all margins.
+        left: Margin.
+        bottom: Margin.
+        right: Margin.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    heading = textwrap.wrap(shown_text(title), _TITLE_CHARACTERS, max_lines=3, placeholder=" …")
+    top = _EDGE + LINE * (len(heading) * 1.15 + len(warnings)) + 0.12
+    whole = top + height + bottom
+    figure = Figure(figsize=(WIDTH, whole))
+    FigureCanvasAgg(figure)
+    at = 1 - _EDGE / whole
+    figure.text(_EDGE / WIDTH, at, "\n".join(heading), va="top", fontsize=9, fontweight="bold", linespacing=1.15)
+    at -= 1.15 * LINE * len(heading) / whole
+    figure.text(_EDGE / WIDTH, at, "\n".join(map(shown_text, warnings)), va="top", color=RED, linespacing=1.15)
+    box = (left / WIDTH, bottom / whole, (WIDTH - left - right) / WIDTH, height / whole)
+    return figure, figure.add_axes(box)
+
+
+def text_width(text: str) -> float:
+    """Return how wide a text is, in inches; the widest line counts."""
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.textpath import TextToPath
+
+    font = FontProperties(family="DejaVu Sans", size=_SIZE)
+    measure = TextToPath().get_text_width_height_descent
+    return max(float(measure(line, font, ismath=False)[0]) for line in text.split("\n")) / _POINTS
+
+
+def name_margin(names: Iterable[str]) -> float:
+    """Return the margin that names of rows need at the left, in inches."""
+    return max(map(text_width, names)) + 0.25
+
+
+def legend_text(text: str) -> str:
+    """Return a text short enough for a legend."""
+    return textwrap.shorten(shown_text(text), _LEGEND_CHARACTERS, placeholder=" …") or "…"
+
+
+def legend_height(texts: Sequence[str]) -> float:
+    """Return how much room a legend below the axes takes, in inches."""
+    return _LEGEND_LINE * math.ceil(len(texts) / _columns(texts)) + 0.1
+
+
+def add_legend(figure: "Figure", handles: Sequence["Artist"]) -> None:
+    """Write a legend at the bottom of a figure, whose margin has room for it: :func:`legend_height`."""
+    texts = [str(handle.get_label()) for handle in handles]
+    figure.legend(handles=list(handles), loc="lower center", ncols=_columns(texts), borderaxespad=0.2)
+
+
+def _columns(texts: Sequence[str]) -> int:
+    """Return the most columns of a legend that are not wider than the figure; columns are filled one by one."""
+    for columns in range(min(_MOST_COLUMNS, len(texts)), 1, -1):
+        lines = math.ceil(len(texts) / columns)
+        widest = [max(map(text_width, texts[start : start + lines])) for start in range(0, len(texts), lines)]
+        if sum(widest) + _LEGEND_HANDLE * columns <= WIDTH - 2 * _EDGE:
+            return columns
+    return 1
+
+
+def in_percent(axes: "Axes", directions: str) -> None:
+    """Write the numbers at one or both axes in percent.
+
+    Args:
+        axes: Whose values are shares.
+        directions: ``"x"``, ``"y"`` or ``"xy"``.
+    """
+    from matplotlib.ticker import PercentFormatter
+
+    if "x" in directions:
+        axes.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    if "y" in directions:
+        axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))

@@ -1,0 +1,269 @@
+"""Rows of the page's tables that are more than a list of what a report says."""
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from medtasks.audit.report.contents import (
+    Baseline,
+    ComparedScore,
+    Gain,
+    PairOutcomes,
+    RuleReport,
+    RunReport,
+    Score,
+    TaskReport,
+)
+from medtasks.audit.sample_values import RIGHT
+from medtasks.stats.calibration import Calibration, CoveragePoint
+
+INVALID_RATE = "invalid_rate"
+_LEVEL = 0.05
+_COVERAGE_ROWS = 10
+
+
+@dataclass(frozen=True)
+class SummaryRow:
+    """One reading of one task in the summary.
+
+    Attributes:
+        task: The task.
+        rule: The reading.
+        score: Main metric; None where nothing is scored.
+        invalid: Share of invalid replies; NaN where it is not known.
+        baseline: The best of those that do not look, and its value.
+        gain: What the pictures add; None without a blind variant.
+    """
+
+    task: TaskReport
+    rule: RuleReport
+    score: Score | None
+    invalid: float
+    baseline: tuple[Baseline, float] | None
+    gain: Gain | None
+
+
+@dataclass(frozen=True)
+class PublishedRow:
+    """One row of a list of results; of this run if ``score`` is given."""
+
+    model: str
+    value: float
+    printed: str
+    source: str
+    footnote: int
+    score: Score | None
+
+
+@dataclass(frozen=True)
+class PublishedList:
+    """Results of one metric, best first."""
+
+    metric: str
+    share: bool
+    higher_is_better: bool
+    rows: tuple[PublishedRow, ...]
+
+
+def summary(report: RunReport) -> list[SummaryRow]:
+    """Return a row per task and reading."""
+    return [_summary_row(task, rule) for task in report.tasks for rule in task.rules]
+
+
+def _summary_row(task: TaskReport, rule: RuleReport) -> SummaryRow:
+    score = rule.scores[0] if rule.scores else None
+    gains = [
+        one for one in task.gains if score and (one.variant, one.rule, one.metric) == ("blind", rule.name, score.metric)
+    ]
+    return SummaryRow(
+        task, rule, score, _invalid(rule), best_baseline(task, rule) if score else None, gains[0] if gains else None
+    )
+
+
+def _invalid(rule: RuleReport) -> float:
+    for score in rule.scores:
+        if score.metric == INVALID_RATE:
+            return score.value
+    replies = sum(rule.reasons.values())
+    return 1 - rule.reasons.get("ok", 0) / replies if replies else math.nan
+
+
+def best_baseline(task: TaskReport, rule: RuleReport) -> tuple[Baseline, float] | None:
+    """Return which baseline does best at the main metric of a reading, and its value."""
+    main = rule.scores[0]
+    found = [(one, one.scores.get(rule.name, {}).get(main.metric, math.nan)) for one in task.baselines]
+    defined = [entry for entry in found if not math.isnan(entry[1])]
+    sign = 1 if main.higher_is_better else -1
+    return max(defined, key=lambda entry: sign * entry[1], default=None)
+
+
+def metrics_of(task: TaskReport) -> list[str]:
+    """Return the names of a task's metrics, in the order in which the readings have them."""
+    return list(dict.fromkeys(score.metric for rule in task.rules for score in rule.scores))
+
+
+def score_of(rule: RuleReport, metric: str) -> Score | None:
+    """Return one metric under one reading."""
+    return next((score for score in rule.scores if score.metric == metric), None)
+
+
+def is_share(task: TaskReport | None, metric: str) -> bool:
+    """Return whether a metric of a task is known to be a fraction."""
+    scores = [score_of(rule, metric) for rule in task.rules] if task else []
+    return metric == RIGHT or any(score.share for score in scores if score)
+
+
+def task_named(report: RunReport, name: str) -> TaskReport | None:
+    """Return a task of the report."""
+    return next((task for task in report.tasks if task.name == name), None)
+
+
+def baseline_metrics(task: TaskReport) -> list[str]:
+    """Return the metrics that any baseline has."""
+    known = {metric for one in task.baselines for scores in one.scores.values() for metric in scores}
+    return [metric for metric in metrics_of(task) if metric in known]
+
+
+def baseline_rows(task: TaskReport, baseline: Baseline) -> list[tuple[str, Mapping[str, float]]]:
+    """Return the scores of a baseline with the readings that they belong to; readings with equal scores share a row."""
+    found: list[tuple[list[str], Mapping[str, float]]] = []
+    for rule in task.rules:
+        scores = baseline.scores.get(rule.name, {})
+        same = next((names for names, known in found if str(dict(known)) == str(dict(scores))), None)  # NaN equals NaN
+        if same is not None:
+            same.append(rule.name)
+        elif scores:
+            found.append(([rule.name], scores))
+    return [("all" if len(names) == len(task.rules) > 1 else ", ".join(names), scores) for names, scores in found]
+
+
+def footnotes(task: TaskReport) -> list[str]:
+    """Return the distinct remarks on published results."""
+    return list(dict.fromkeys(one.remark for one in task.published if one.remark))
+
+
+def published_lists(task: TaskReport) -> list[PublishedList]:
+    """Return published results with those of this run among them, a list per metric."""
+    remarks = footnotes(task)
+    found = []
+    for metric in dict.fromkeys(one.metric for one in task.published):
+        rows = [
+            PublishedRow(one.model, one.value, one.printed, one.source, _number(remarks, one.remark), None)
+            for one in task.published
+            if one.metric == metric
+        ]
+        ours = [(rule, score) for rule in task.rules if (score := score_of(rule, metric))]
+        rows += [PublishedRow(f"This run, {rule.name}", one.value, "", "", 0, one) for rule, one in ours]
+        upward = ours[0][1].higher_is_better if ours else True
+        rows.sort(key=lambda row: _rank(row, upward))
+        found.append(PublishedList(metric, is_share(task, metric), upward, tuple(rows)))
+    return found
+
+
+def _number(remarks: Sequence[str], remark: str) -> int:
+    return remarks.index(remark) + 1 if remark else 0
+
+
+def _rank(row: PublishedRow, upward: bool) -> tuple[bool, float]:
+    return math.isnan(row.value), 0.0 if math.isnan(row.value) else -row.value if upward else row.value
+
+
+def group_columns(task: TaskReport) -> dict[str, list[str]]:
+    """Return the names of all groups by column, in the order in which the readings have them."""
+    found: dict[str, dict[str, None]] = {}
+    for rule in task.rules:
+        for column, groups in rule.groups.items():
+            found.setdefault(column, {}).update(dict.fromkeys(group.name for group in groups))
+    return {column: list(names) for column, names in found.items()}
+
+
+def group_metrics(task: TaskReport, column: str) -> list[str]:
+    """Return the metrics that the groups of a column have."""
+    groups = [group for rule in task.rules for group in rule.groups.get(column, ())]
+    return list(dict.fromkeys(score.metric for group in groups for score in group.scores))
+
+
+def group_questions(task: TaskReport, column: str, name: str) -> int:
+    """Return how many questions of a group were answered."""
+    return max(
+        (group.questions for rule in task.rules for group in rule.groups.get(column, ()) if group.name == name),
+        default=0,
+    )
+
+
+def group_score(rule: RuleReport, column: str, name: str, metric: str) -> Score | None:
+    """Return one metric of one group under one reading."""
+    groups = [group for group in rule.groups.get(column, ()) if group.name == name]
+    return next((score for group in groups for score in group.scores if score.metric == metric), None)
+
+
+def names_in(mappings: Iterable[Mapping[str, int]]) -> list[str]:
+    """Return the keys that are counted in any of several mappings, the most frequent first."""
+    counts: dict[str, int] = {}
+    for mapping in mappings:
+        for name, number in mapping.items():
+            counts[name] = counts.get(name, 0) + number
+    return sorted((name for name in counts if counts[name]), key=lambda name: (-counts[name], name))
+
+
+def pair_rows(outcomes: Sequence[PairOutcomes]) -> list[tuple[str, str, list[int]]]:
+    """Return what can become of a pair: its name, what it means, and how often under each reading."""
+    rows = [("Both right", "Both images answered rightly.", [one.both_right for one in outcomes])]
+    rows += [
+        (
+            f"Both answered {letter}",
+            "The two images were not told apart.",
+            [one.same.get(letter, 0) for one in outcomes],
+        )
+        for letter in sorted({letter for one in outcomes for letter in one.same})
+    ]
+    return [
+        *rows,
+        ("Swapped", "Each image got the answer of the other.", [one.swapped for one in outcomes]),
+        ("One invalid", "One of the two replies has no valid answer.", [one.one_invalid for one in outcomes]),
+        ("Both invalid", "Neither reply has a valid answer.", [one.both_invalid for one in outcomes]),
+    ]
+
+
+def calibrations(task: TaskReport) -> list[tuple[list[str], Calibration]]:
+    """Return the calibrations of a task with the readings that they belong to; equal ones come once."""
+    found: dict[str, tuple[list[str], Calibration]] = {}
+    for name, calibration in task.calibration.items():
+        found.setdefault(repr(calibration), ([], calibration))[0].append(name)  # NaN equals NaN
+    return list(found.values())
+
+
+def complete_pairs(outcomes: PairOutcomes) -> int:
+    """Return how many pairs are in the scores."""
+    same = sum(outcomes.same.values())
+    return outcomes.both_right + outcomes.swapped + same + outcomes.one_invalid + outcomes.both_invalid
+
+
+def thinned(calibration: Calibration) -> list[CoveragePoint]:
+    """Return about ten points of accuracy against coverage, from full coverage down."""
+    points = calibration.coverage
+    if len(points) <= _COVERAGE_ROWS:
+        return list(points)
+    wanted = [1 - step / _COVERAGE_ROWS for step in range(_COVERAGE_ROWS)]
+    nearest = [min(points, key=lambda point: abs(point.coverage - share)) for share in wanted]
+    return list(dict.fromkeys(nearest))
+
+
+def finding(score: ComparedScore) -> str:
+    """Return what a test says at a level of 5 %, corrected for all tests."""
+    if math.isnan(score.p_holm):
+        return "no test"
+    if score.p_holm >= _LEVEL:
+        return "no difference shown"
+    return "the other run is higher" if score.difference > 0 else "this run is higher"
+
+
+def anchor(name: str) -> str:
+    """Return the name of a task as an id in the page.
+
+    Example:
+        >>> anchor("my task/1")
+        'task-my-20task-2f1'
+    """
+    return "task-" + re.sub(r"[^A-Za-z0-9_]", lambda found: f"-{ord(found.group()):x}", name)

@@ -1,0 +1,169 @@
+"""Numbers and names of a report in the words of its page."""
+
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from decimal import ROUND_HALF_UP, Decimal
+
+from medtasks.extract.answer import Reason
+from medtasks.extract.error_classes import ErrorClass
+
+NOT_DEFINED = "n/a"
+_MINUS = "−"
+_HUGE = 1e15
+
+REASONS: Mapping[str, tuple[str, str]] = {
+    Reason.OK: ("answer found", "The reply has one answer; it may be right or wrong."),
+    Reason.EMPTY: ("empty", "The reply has no text, or nothing is left of it without its own thoughts and markup."),
+    Reason.AMBIGUOUS: ("ambiguous", "The reply points to more than one answer, and it is not clear which is meant."),
+    Reason.REFUSED: ("refused", "The model said that it cannot or will not answer."),
+    Reason.NO_MATCH: ("no match", "The reply has text, but none of the possible answers is found in it."),
+    Reason.TRUNCATED: ("cut off", "The reply ended, mostly at its length limit, before an answer was given."),
+    Reason.ADAPTER_FAILED: ("model failed", "The program that runs the model failed here; the model gave no reply."),
+    Reason.JUDGE_FAILED: ("judge failed", "The judge or labeler that reads such replies failed, so nobody read it."),
+}
+"""Name of a reason and what it means."""
+
+METRICS: Mapping[str, str] = {
+    "accuracy": "Share of questions answered rightly.",
+    "set_accuracy": "Share of pairs with both images answered rightly.",
+    "individual_accuracy": "Share of images answered rightly; an invalid reply is wrong.",
+    "confusion": "Share of pairs in which both images got the same answer, of pairs with two valid replies.",
+    "invalid_rate": "Share of replies without a valid answer.",
+    "incomplete_pairs": "Pairs of which only one image was asked; in no score of pairs.",
+}
+"""What a metric is, for those whose name says too little."""
+
+WRONG_KINDS: Mapping[str, str] = {
+    ErrorClass.REFUSAL: "The model said that it cannot or will not answer.",
+    ErrorClass.IRRELEVANT: "The reply has nothing to do with the options, or repeats itself.",
+    ErrorClass.MISUNDERSTOOD: "The reply does not answer what was asked, for example by naming several options.",
+    ErrorClass.FAILED: "The program that runs the model failed here; the model gave no reply.",
+    ErrorClass.FOR_A_HUMAN: "The reply names a wrong option. Whether the model saw or knew too little takes a human.",
+}
+"""What a kind of wrong answer is."""
+
+VARIANTS: Mapping[str, str] = {
+    "blind": "no picture at all",
+    "blank": "an empty picture",
+    "swapped": "a picture that belongs to another question",
+}
+"""What a model got in place of the picture."""
+
+
+def number(value: float, share: bool = True) -> str:
+    """Return a score: a share in percent with one decimal, anything else with three; whole numbers stay whole.
+
+    Example:
+        >>> number(0.2955), number(12.3456, share=False), number(3.0, share=False), number(float("nan"))
+        ('29.6%', '12.346', '3', 'n/a')
+    """
+    if not math.isfinite(value):
+        return NOT_DEFINED
+    if abs(value) >= _HUGE:
+        return f"{value:.3e}".replace("-", _MINUS)
+    if share:
+        return f"{_rounded(100 * Decimal(repr(float(value))), 1)}%"
+    return count(int(value)).replace("-", _MINUS) if value == int(value) else _rounded(Decimal(repr(float(value))), 3)
+
+
+def interval(low: float, high: float, share: bool = True) -> str:
+    """Return the two ends of an interval.
+
+    Example:
+        >>> interval(0.352, 0.526), interval(-0.02, 0.0, share=False), interval(float("nan"), float("nan"))
+        ('35.2% to 52.6%', '−0.020 to 0.000', 'n/a')
+    """
+    if not (math.isfinite(low) and math.isfinite(high)):
+        return NOT_DEFINED
+    return f"{_end(low, share)} to {_end(high, share)}"
+
+
+def _end(value: float, share: bool) -> str:
+    return number(value, share) if share or abs(value) >= _HUGE else _rounded(Decimal(repr(float(value))), 3)
+
+
+def points(value: float, share: bool = True) -> str:
+    """Return a width: of a share in percentage points.
+
+    Example:
+        >>> points(0.0438), points(0.25, share=False)
+        ('4.4 pts', '0.250')
+    """
+    shown = number(value, share)
+    return f"{shown[:-1]} pts" if shown.endswith("%") else shown
+
+
+def signed(value: float, share: bool = True) -> str:
+    """Return a difference with its sign.
+
+    Example:
+        >>> signed(0.0438), signed(-0.02), signed(0.0)
+        ('+4.4 pts', '−2.0 pts', '0.0 pts')
+    """
+    shown = points(value, share)
+    return f"+{shown}" if value > 0 and any(digit in shown for digit in "123456789") else shown
+
+
+def difference_interval(low: float, high: float, share: bool = True) -> str:
+    """Return the two ends of the interval of a difference.
+
+    Example:
+        >>> difference_interval(-0.012, 0.1)
+        '−1.2 to +10.0 pts'
+    """
+    if not (math.isfinite(low) and math.isfinite(high)):
+        return NOT_DEFINED
+    return f"{signed(low, share).removesuffix(' pts')} to {signed(high, share)}"
+
+
+def p_value(p: float) -> str:
+    """Return a p-value, no smaller than anybody should quote it.
+
+    Example:
+        >>> p_value(0.03126), p_value(1e-9), p_value(1.0)
+        ('0.0313', '<0.0001', '1.0000')
+    """
+    if not math.isfinite(p):
+        return NOT_DEFINED
+    return "<0.0001" if p < 0.0001 else f"{p:.4f}"
+
+
+def count(value: int) -> str:
+    """Return a whole number with its thousands apart.
+
+    Example:
+        >>> count(25000)
+        '25,000'
+    """
+    return f"{value:,}"
+
+
+def counted(value: int, what: str) -> str:
+    """Return a number of things.
+
+    Example:
+        >>> counted(1, "pair"), counted(4550, "question")
+        ('1 pair', '4,550 questions')
+    """
+    return f"{count(value)} {what}{'' if value == 1 else 's'}"
+
+
+def moment(recorded: str) -> str:
+    """Return a recorded time to the second in UTC, as in the names of our files; what tells no zone stays as it is.
+
+    Example:
+        >>> moment("2026-03-01T10:15:00.25+08:00"), moment("20260301_101500"), moment("yesterday")
+        ('2026-03-01 02:15:00 UTC', '20260301_101500', 'yesterday')
+    """
+    try:
+        read = datetime.fromisoformat(recorded)
+    except ValueError:
+        return recorded
+    return f"{read.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC" if read.tzinfo else recorded
+
+
+def _rounded(value: Decimal, digits: int) -> str:
+    # Halves upwards as people round: 29.55, as printed in a paper, is 29.6 and not what its binary neighbour is.
+    text = str(value.quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP))
+    return text.lstrip("-") if not text.strip("-0.") else text.replace("-", _MINUS)

@@ -1,0 +1,132 @@
+"""What a task's score owes to the image: the task against its sanity variants in the same run, question by question."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from medtasks.audit.report.contents import Gain, RuleReport
+from medtasks.audit.report.reading.rule_scores import is_computed
+from medtasks.audit.sample_values import RunValues, chosen_metrics, run_values
+from medtasks.errors import MedTasksError
+from medtasks.harness.replies import RecordedReply
+from medtasks.harness.task_files import TaskFile
+from medtasks.stats.paired import compare_paired
+
+_REPORTS = "medtasks.hooks.reports."
+# Of the metrics that can be compared, those that say how good the answers are as a whole.
+_MAIN = ("set_accuracy", "individual_accuracy", "accuracy", "right_answers", "closed_accuracy", "open_recall")
+
+
+@dataclass(frozen=True)
+class Answered:
+    """One task with what a run says of it.
+
+    Attributes:
+        task: The task or a sanity variant.
+        documents: Its documents, in order; empty where they are not at hand.
+        replies: By document id; empty where they are not recorded.
+        rules: Its scores.
+        asked: How many questions were asked.
+    """
+
+    task: TaskFile
+    documents: Sequence[Mapping[str, Any]]
+    replies: Mapping[str, RecordedReply]
+    rules: tuple[RuleReport, ...]
+    asked: int
+
+
+def gains(base: Answered, variants: Sequence[Answered]) -> tuple[Gain, ...]:
+    """Return how a task differs from its variants, main metrics only.
+
+    Where the replies of both are at hand, they are compared sample by sample on the questions that both answered. Else
+    the difference of the recorded scores stands without interval and p-value, if both were asked the same number of
+    questions.
+
+    Args:
+        base: The task.
+        variants: Its variants ``blind``, ``blank`` and ``swapped`` in the same run.
+    """
+    return tuple(gain for variant in variants for gain in (_paired(base, variant) or _recorded(base, variant)))
+
+
+def _paired(base: Answered, variant: Answered) -> list[Gain]:
+    shared = _said(base) & _said(variant)
+    if not shared or not (is_computed(base.task) or str(base.task.process_results).startswith(_REPORTS)):
+        return []
+    try:
+        metrics = main_metrics(base.task, base.documents)
+        full, reduced = (_values(one, shared, metrics) for one in (base, variant))
+    except MedTasksError:
+        return []
+    return list(_compared(variant, full, reduced))
+
+
+def _said(one: Answered) -> set[str]:
+    return {doc_id for doc_id, reply in one.replies.items() if not reply.failed}
+
+
+def main_metrics(task: TaskFile, documents: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the metrics of a task that say how good its answers are, of those that have a value per sample.
+
+    Raises:
+        RepliesError: The task has no such metric.
+    """
+    known = chosen_metrics(task, documents, ())
+    return [name for name in known if name in _MAIN] or known[:1]
+
+
+def _values(one: Answered, shared: set[str], metrics: Sequence[str]) -> RunValues:
+    replies = {doc_id: reply for doc_id, reply in one.replies.items() if doc_id in shared}
+    return run_values(one.task, one.documents, replies, metrics)
+
+
+def _compared(variant: Answered, full: RunValues, reduced: RunValues) -> Iterator[Gain]:
+    for (rule, metric), values in full.values.items():
+        others = reduced.values.get((rule, metric), {})
+        both = [sample for sample in values if sample in others]
+        if not both:
+            continue
+        found = compare_paired(
+            [others[sample][1] for sample in both],
+            [values[sample][1] for sample in both],
+            [values[sample][0] for sample in both],
+        )
+        yield Gain(
+            variant=str(variant.task.variant),
+            task=variant.task.name,
+            rule=rule,
+            metric=metric,
+            score=found.second,
+            variant_score=found.first,
+            difference=found.difference,
+            low=found.low,
+            high=found.high,
+            p=found.p,
+            samples=found.samples,
+        )
+
+
+def _recorded(base: Answered, variant: Answered) -> Iterator[Gain]:
+    if not base.asked or base.asked != variant.asked:
+        return
+    reduced = {rule.name: {score.metric: score.value for score in rule.scores} for rule in variant.rules}
+    for rule in base.rules:
+        others = reduced.get(rule.name, {})
+        known = [score for score in rule.scores if score.metric in others]
+        for score in [one for one in known if one.metric in _MAIN] or known[:1]:
+            value = others[score.metric]
+            yield Gain(
+                variant=str(variant.task.variant),
+                task=variant.task.name,
+                rule=rule.name,
+                metric=score.metric,
+                score=score.value,
+                variant_score=value,
+                difference=score.value - value,
+                low=math.nan,
+                high=math.nan,
+                p=math.nan,
+                samples=base.asked,
+            )

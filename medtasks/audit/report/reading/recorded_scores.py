@@ -1,0 +1,165 @@
+"""Scores as the harness wrote them into its results file, and beside them what the replies give."""
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from medtasks.audit.report.contents import RuleReport, Score
+from medtasks.audit.report.reading.recorded_run import RecordedTask
+from medtasks.audit.report.reading.rule_scores import FREE_FORM, Computed, is_computed, metric_list, score
+from medtasks.audit.scoring import versioned_rule
+from medtasks.errors import UnknownName
+from medtasks.extract.registry import LIKELIHOOD_RULES, reading_rule
+from medtasks.harness.task_files import TaskFile, included_option, task_config
+from medtasks.stats.intervals import interval
+
+_ERROR = "_stderr"
+_BYPASS = "bypass"  # what the harness writes with --predict_only
+_NO_FILTER = "none"  # what the harness calls the filter of a task that names none
+_SAME = 1e-9
+
+
+def recorded_values(task: RecordedTask) -> dict[str, dict[str, tuple[float, float]]]:
+    """Return the numbers of a row of the results file; what the harness itself adds to a metric is left out."""
+    found: dict[str, dict[str, tuple[float, float]]] = {}
+    for key, value in task.scores.items():
+        metric, _, name = key.rpartition(",")
+        if not metric or _ERROR in metric or metric == _BYPASS or not _is_number(value):
+            continue
+        error: Any = task.scores.get(f"{metric}{_ERROR},{name}")
+        found.setdefault(name, {})[metric] = (value, float(error) if _is_number(error) else math.nan)
+    return found
+
+
+def judged_rows(task: TaskFile) -> list[str]:
+    """Return the rows of a task whose replies a judge alone reads, named as its file and ``medtasks score`` do.
+
+    None for every other task.
+    """
+    pipelines = task_config(task.name).get("filter_list", ()) if task.process_results == FREE_FORM else ()
+    return [str(pipeline["name"]) for pipeline in pipelines]
+
+
+def _rows(recorded: RecordedTask, task: TaskFile | None) -> dict[str, dict[str, tuple[float, float]]]:
+    """Return the recorded numbers; earlier versions of judged tasks named no filter, and the harness called it none."""
+    values = recorded_values(recorded)
+    own = judged_rows(task) if task else []
+    if _NO_FILTER in values and own:
+        return {own[0] if name == _NO_FILTER else name: row for name, row in values.items()}
+    return values
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def rule_reports(
+    recorded: RecordedTask, task: TaskFile | None, computed: Mapping[str, Computed]
+) -> tuple[tuple[RuleReport, ...], list[str]]:
+    """Return the scores of a task under each of its rules.
+
+    Recorded values count. Where they differ from those computed from the recorded replies, a sentence says so.
+
+    Args:
+        recorded: What the run recorded; may hold no scores.
+        task: The task; None for one that is not ours.
+        computed: By filter name; empty where nothing is computed again.
+
+    Returns:
+        One report per rule, and sentences on what does not agree.
+    """
+    values = _rows(recorded, task)
+    names = list(dict.fromkeys([*(task.rules if task else ()), *values, *computed]))
+    notes: list[str] = []
+    reports = []
+    for name in names:
+        again = computed.get(name)
+        if name in values or again is not None:
+            scores = tuple(_scores(recorded, task, values.get(name, {}), again))
+            notes += _disagreements(recorded, name, values.get(name, {}), again)
+            reports.append(_report(recorded, task, name, scores, again))
+    return tuple(reports), notes
+
+
+def _report(
+    recorded: RecordedTask, task: TaskFile | None, name: str, scores: tuple[Score, ...], again: Computed | None
+) -> RuleReport:
+    rule, describes = _rule(recorded, task, name)
+    return RuleReport(
+        name=name,
+        rule=again.rule if again else rule,
+        describes=describes,
+        scores=scores,
+        reasons=again.reasons if again else {},
+        groups=again.groups if again else {},
+        pairs=again.pairs if again else None,
+        wrong_kinds=again.wrong_kinds if again else {},
+        failures={one.metric: _why_undefined(task, one.metric) for one in scores if math.isnan(one.value)},
+    )
+
+
+def _rule(recorded: RecordedTask, task: TaskFile | None, name: str) -> tuple[str, str]:
+    """Return the rule that the run names, whose version it does not tell, else the task's; and what it does."""
+    own = task.rules.get(name) if task else None
+    rule = recorded.rules.get(name) or own or ""
+    shown = versioned_rule(task, name) if task and own and not recorded.rules else rule
+    try:
+        return shown, (LIKELIHOOD_RULES[rule] if rule in LIKELIHOOD_RULES else reading_rule(rule)).summary
+    except UnknownName:
+        return shown, ""
+
+
+def _scores(
+    recorded: RecordedTask, task: TaskFile | None, values: Mapping[str, tuple[float, float]], again: Computed | None
+) -> Iterator[Score]:
+    """Yield the recorded values; one that the replies confirm has an interval that knows its number of units."""
+    computed = {one.metric: one for one in again.scores} if again else {}
+    own = {one["metric"]: one["higher_is_better"] for one in metric_list(task)} if task else {}
+    for metric in dict.fromkeys([*(name for name in own if _ERROR not in name), *values, *computed]):
+        known = computed.get(metric)
+        if known is not None and (metric not in values or _agrees(values[metric], known)):
+            yield known
+        elif metric in values:
+            higher = bool(own.get(metric, recorded.higher_is_better.get(metric) is not False))
+            yield _as_recorded(metric, *values[metric], ours=task is not None, higher_is_better=higher)
+
+
+def _as_recorded(metric: str, value: float, error: float, *, ours: bool, higher_is_better: bool) -> Score:
+    if ours:
+        return score(metric, value, error, None, higher_is_better=higher_is_better)
+    low, high = interval(value, error, None, share=False)  # nobody knows the scale of another harness task's metric
+    return Score(metric, value, error, low, high, share=False, higher_is_better=higher_is_better)
+
+
+def _agrees(recorded: tuple[float, float], computed: Score) -> bool:
+    value, error = recorded
+    return _same(value, computed.value) and (math.isnan(error) or _same(error, computed.error))
+
+
+def _same(first: float, second: float) -> bool:
+    return (math.isnan(first) and math.isnan(second)) or math.isclose(first, second, rel_tol=_SAME, abs_tol=_SAME)
+
+
+def _disagreements(
+    recorded: RecordedTask, name: str, values: Mapping[str, tuple[float, float]], again: Computed | None
+) -> list[str]:
+    computed = [one for one in again.scores if one.metric in values] if again else []
+    return [
+        f"{recorded.name}, {name}, {one.metric}: the run recorded {_number(*values[one.metric])}, its recorded replies "
+        f"give {_number(one.value, one.error)} under today's rule; the recorded score is shown."
+        for one in computed
+        if not _agrees(values[one.metric], one)
+    ]
+
+
+def _number(value: float, error: float) -> str:
+    return f"{value:.12g}" if math.isnan(error) else f"{value:.12g} (standard error {error:.12g})"
+
+
+def _why_undefined(task: TaskFile | None, metric: str) -> str:
+    if task is None or is_computed(task):
+        return "It is not defined for these replies: none of them counts for it."
+    return (
+        f"It was not computed in the run, as a model, its weights or a judge was missing or failed; the log of the run "
+        f"says which. To compute it now: medtasks score {task.name} REPLIES{included_option(task.name)}"
+    )

@@ -1,0 +1,229 @@
+"""Reading what runs of the harness left in a folder, finished or not, into one structure."""
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from medtasks.audit.report.reading.recorded_run import RecordedRun, RecordedTask
+from medtasks.audit.report.reading.run_summary import facts, label_of, missing_tasks, model_label, run_notes
+from medtasks.errors import MedTasksError, unknown_name
+from medtasks.harness.manifest import RunManifest, manifest_files
+
+_RESULTS = "_results.json"
+_SAMPLES = "_samples_"
+_STAMP = "%Y%m%d_%H%M%S"  # of the harness, in the time zone of its option --timezone
+
+
+@dataclass(frozen=True)
+class _Results:
+    """A results file of the harness."""
+
+    path: Path
+    content: Mapping[str, Any]
+
+    @property
+    def model(self) -> str:
+        config = _mapping(self.content.get("config"))
+        return model_label(config.get("model"), config.get("model_args"))
+
+    @property
+    def made(self) -> datetime | None:
+        """When, as recorded; None if it is not a time."""
+        zone = _mapping(_mapping(self.content.get("config")).get("resolved_cli_args")).get("timezone")
+        try:
+            read = datetime.strptime(str(self.content.get("date")), _STAMP)
+            return read.replace(tzinfo=ZoneInfo(zone)) if zone else read.replace(tzinfo=UTC)
+        except (ValueError, TypeError, OSError, KeyError):  # ZoneInfoNotFoundError is a KeyError
+            return None
+
+    @property
+    def order(self) -> tuple[float, str]:
+        made = self.made
+        return (made.timestamp() if made else self.path.stat().st_mtime, str(self.path))
+
+    def tasks(self) -> Iterator[RecordedTask]:
+        """Yield the rows that hold a score; a group without aggregates has none."""
+        for name, row in _mapping(self.content["results"]).items():
+            if any("," in key for key in _mapping(row)):
+                yield self._task(name, row)
+
+    def _task(self, name: str, row: Mapping[str, Any]) -> RecordedTask:
+        def of(key: str) -> Any:
+            return _mapping(self.content.get(key)).get(name)
+
+        counts, config = _mapping(of("n-samples")), _mapping(self.content.get("config"))
+        total = _whole(counts.get("original"))
+        beside = self.path.with_name(f"{_stamp(self.path)}{_SAMPLES}{name}.jsonl")
+        return RecordedTask(
+            name=name,
+            scores=row,
+            config=_mapping(of("configs")),
+            higher_is_better=_mapping(of("higher_is_better")),
+            documents=total,
+            asked=max(0, min(_whole(counts.get("effective")), total - _whole(config.get("offset")))),
+            samples=beside if beside.is_file() else None,
+            version=str(of("versions") or ""),
+            members=tuple(of("group_subtasks") or ()),
+        )
+
+
+def read_run(folder: Path, model: str | None = None) -> RecordedRun:
+    """Read the results files, samples files and manifests in a folder; the harness puts some into sub-folders.
+
+    Of several results of a task the newest count, and a note names the others.
+
+    Args:
+        folder: What was given to the harness as ``--output_path``.
+        model: Where the folder holds runs of several models: the one with this name, or with this in its name and
+            arguments.
+
+    Raises:
+        MedTasksError: There is no such folder, it holds no run, or runs of several models and none was chosen.
+        UnknownName: It holds no run of that model.
+    """
+    if not folder.is_dir():
+        raise MedTasksError(f"there is no folder {folder}; give the one that was named with --output_path")
+    notes: list[str] = []
+    results = sorted(_results(folder, notes), key=lambda one: one.order)
+    manifests = _manifests(folder, notes)
+    samples = sorted(path for path in folder.rglob(f"*{_SAMPLES}*.jsonl") if path.is_file())
+    if not (results or manifests or samples):
+        damaged = f" that can be read ({' '.join(notes).rstrip('.')})" if notes else ""
+        raise MedTasksError(
+            f"{folder} holds no results of a run{damaged}; give the folder that was named with --output_path"
+        )
+    by_path = {one.path: one.model for one in results}
+    labels = {id(one): label_of(one, by_path) for one in manifests}
+    models = {*by_path.values(), *labels.values()} or {""}
+    chosen = _chosen(sorted(models), model, folder)
+    owners = {path: _owner(path, results, models) for path in samples}
+    results = [one for one in results if one.model == chosen]
+    manifests = [one for one in manifests if labels[id(one)] == chosen]
+    tasks = _newest(results, notes)
+    sampled = _samples_only(tasks, owners, results, chosen, notes)
+    return RecordedRun(
+        folder=folder,
+        model=chosen,
+        run_at=_run_at(results, manifests),
+        facts=facts(results[-1].content if results else {}, manifests[-1] if manifests else None),
+        tasks=dict(sorted({**tasks, **sampled}.items())),
+        missing=missing_tasks(manifests, {**tasks, **sampled}),
+        notes=(*notes, *run_notes(manifests, tasks, sampled)),
+    )
+
+
+def _results(folder: Path, notes: list[str]) -> Iterator[_Results]:
+    for path in sorted(folder.rglob(f"*{_RESULTS}")):
+        try:
+            content: Any = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            notes.append(f"{path} cannot be read and is left out: {_cause(error)}.")
+            continue
+        if isinstance(content, dict) and isinstance(content.get("results"), dict):
+            yield _Results(path, content)
+        else:
+            notes.append(f"{path} is no results file of the harness and is left out.")
+
+
+def _cause(error: OSError | ValueError) -> str:
+    if isinstance(error, OSError):
+        return error.strerror or type(error).__name__
+    return "it is cut off or damaged"
+
+
+def _manifests(folder: Path, notes: list[str]) -> list[RunManifest]:
+    found = []
+    for path in manifest_files(folder):
+        try:
+            found.append(RunManifest.read(path))
+        except MedTasksError as error:
+            notes.append(f"{str(error).rstrip('.')}.")
+    return sorted(found, key=lambda manifest: manifest.started)
+
+
+def _chosen(models: Sequence[str], wanted: str | None, folder: Path) -> str:
+    named = "; ".join(f"'{label}'" for label in models)
+    if wanted is None:
+        if len(models) > 1:
+            raise MedTasksError(f"{folder} holds runs of several models: {named}; choose one with --model")
+        return models[0]
+    fitting = [label for label in models if wanted in (label, label.split(" ")[0])]
+    fitting = fitting or [label for label in models if wanted in label]
+    if not fitting:
+        raise unknown_name("model", wanted, models)
+    if len(fitting) > 1:
+        named = "; ".join(f"'{label}'" for label in fitting)
+        raise MedTasksError(f"--model '{wanted}' fits several runs in {folder}: {named}; give more of its arguments")
+    return fitting[0]
+
+
+def _owner(samples: Path, results: Sequence[_Results], models: set[str]) -> str | None:
+    """Return the model that a samples file is of; None if nothing tells."""
+    beside = {one.model for one in results if one.path.parent == samples.parent}
+    same_run = {
+        one.model for one in results if one.path.parent == samples.parent and _stamp(one.path) == _stamp(samples)
+    }
+    (label,) = next((found for found in (same_run, beside, models) if len(found) == 1), {None})
+    return label
+
+
+def _newest(results: Sequence[_Results], notes: list[str]) -> dict[str, RecordedTask]:
+    tasks: dict[str, RecordedTask] = {}
+    older: dict[Path, list[str]] = {}
+    of_task: dict[str, Path] = {}
+    for one in results:
+        for task in one.tasks():
+            if task.name in tasks:
+                older.setdefault(of_task[task.name], []).append(task.name)
+            tasks[task.name], of_task[task.name] = task, one.path
+    notes += [f"{path} holds older results of {', '.join(names)}, which are left out." for path, names in older.items()]
+    return tasks
+
+
+def _samples_only(
+    tasks: Mapping[str, RecordedTask],
+    owners: Mapping[Path, str | None],
+    results: Sequence[_Results],
+    model: str,
+    notes: list[str],
+) -> dict[str, RecordedTask]:
+    """Return the tasks of which there are samples but no results; the newest by name count."""
+    with_results = {(one.path.parent, _stamp(one.path), task.name) for one in results for task in one.tasks()}
+    found: dict[str, RecordedTask] = {}
+    for path, owner in sorted(owners.items(), key=lambda item: (_stamp(item[0]), item[0])):
+        task = path.stem.split(_SAMPLES, 1)[1]
+        if (path.parent, _stamp(path), task) in with_results or owner not in (model, None):
+            continue
+        if owner is None:
+            notes.append(f"{path} has no results beside it that say which model it is of, and is left out.")
+        elif task in tasks:
+            notes.append(f"{path} has no results beside it and is left out; the results of {task} are of another run.")
+        else:
+            found[task] = RecordedTask(task, samples=path)
+    return found
+
+
+def _run_at(results: Sequence[_Results], manifests: Sequence[RunManifest]) -> str:
+    if results:
+        made = results[-1].made
+        return made.astimezone(UTC).isoformat() if made else str(results[-1].content.get("date") or "")
+    return manifests[-1].started if manifests else ""
+
+
+def _stamp(path: Path) -> str:
+    """Return the beginning that the files of one run share."""
+    return path.name.split(_SAMPLES, 1)[0].removesuffix(_RESULTS)
+
+
+def _whole(value: Any) -> int:
+    """Return a count; 0 for anything else, such as the fraction that ``--limit 0.5`` leaves."""
+    return int(value) if isinstance(value, int | float) and math.isfinite(value) and value >= 1 else 0
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

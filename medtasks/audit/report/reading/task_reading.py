@@ -1,0 +1,266 @@
+"""What one task of a run left behind: its questions, its replies, and the scores that follow from them."""
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from medtasks.audit.report.reading.paired_scores import compute_pairs, of_records
+from medtasks.audit.report.reading.recorded_run import RecordedTask
+from medtasks.audit.report.reading.recorded_scores import judged_rows, recorded_values
+from medtasks.audit.report.reading.rule_scores import (
+    FREE_FORM,
+    PAIRS,
+    Computed,
+    compute,
+    first_record,
+    is_aggregated,
+    is_computed,
+    metric_list,
+    of_samples,
+)
+from medtasks.audit.report.reading.sample_files import Samples, read_samples
+from medtasks.audit.scoring import samples_of, versioned_rule
+from medtasks.data.dataset_info import Access
+from medtasks.errors import MedTasksError
+from medtasks.harness.replies import RecordedReply
+from medtasks.harness.saved_replies import replies_folder
+from medtasks.harness.task_data import access_of_task, is_private_task, task_provenance
+from medtasks.harness.task_files import TaskFile, included_option
+from medtasks.harness.variant_documents import task_documents
+from medtasks.hooks.reading import FENCED
+from medtasks.metrics.report_metrics import REPORT_METRICS, report_metric
+
+Document = Mapping[str, Any]
+
+_REPORTS = "medtasks.hooks.reports."
+_RUN_AGAIN = "run it again with --log_samples"
+_NEEDS = "its metrics need a judge, a labeler or another model"
+_OF_RECORDS = (KeyError, TypeError, ValueError, IndexError, AttributeError)  # of records that another version wrote
+
+
+@dataclass
+class TaskReading:
+    """What is known of one task of ours.
+
+    Attributes:
+        recorded: What the run recorded.
+        task: The task, no group.
+        withheld: Whether text and pictures may not be shown.
+        data: Which data are here, see :func:`medtasks.harness.task_data.task_provenance`; empty if they are not.
+        documents: All documents, in order; empty where they are not at hand or other than the run's.
+        samples: What its samples file holds.
+        computed: Scores that follow from the replies, by filter name.
+        values: Value of single samples where a metric is neither right nor wrong, by filter name and document id.
+        missing: What is lacking and how to get it, one sentence each.
+    """
+
+    recorded: RecordedTask
+    task: TaskFile
+    withheld: bool
+    data: Mapping[str, Any] = field(default_factory=dict)
+    documents: Sequence[Document] = ()
+    samples: Samples = field(default_factory=Samples)
+    computed: Mapping[str, Computed] = field(default_factory=dict)
+    values: dict[str, dict[str, float]] = field(default_factory=dict)
+    missing: list[str] = field(default_factory=list)
+
+    @property
+    def answered(self) -> list[Document]:
+        """The documents that were answered, in order."""
+        return [one for one in self.documents if one["doc_id"] in self.samples.answered]
+
+
+def read_task(recorded: RecordedTask, task: TaskFile) -> TaskReading:
+    """Read what a run recorded of one of our tasks; what cannot be read is said in :attr:`TaskReading.missing`.
+
+    Args:
+        recorded: What the run recorded.
+        task: The task, no group.
+    """
+    found = TaskReading(recorded, task, withheld=is_private_task(task))
+    _find_documents(found)
+    if not found.documents:
+        return found
+    found.withheld = is_private_task(task, found.documents)
+    if recorded.samples is None:
+        found.missing.append(
+            f"The run logged no samples, so that there are no single replies, no reasons and no groups; {_RUN_AGAIN}."
+        )
+        return found
+    _read_samples(found)
+    _compute(found)
+    if found.computed and not (is_computed(task) or recorded_values(recorded)):
+        found.missing.append(_later(found, _NEEDS))
+    return found
+
+
+def given_replies(task: TaskFile, documents: Sequence[Document], replies: Mapping[str, RecordedReply]) -> TaskReading:
+    """Return the same for recorded replies without a run.
+
+    Args:
+        task: A task, no group.
+        documents: Its documents.
+        replies: By document id, at least one.
+
+    Raises:
+        MedTasksError: The replies do not fit the task.
+    """
+    withheld = is_private_task(task, documents)
+    samples = Samples(replies=dict(replies), answered=dict.fromkeys(replies))
+    data = task_provenance(task, documents)
+    found = TaskReading(RecordedTask(task.name), task, withheld, data, documents, samples)
+    if _is_read(task):
+        _read_replies(found)
+    if withheld:  # values of columns that no record holds are text of the dataset
+        found.computed = {
+            name: replace(one, groups=_aggregated(task, one.rule, (), one.samples).groups)
+            for name, one in found.computed.items()
+        }
+    if not is_computed(task):
+        found.missing.append(_later(found, _NEEDS))
+    return found
+
+
+def _find_documents(found: TaskReading) -> None:
+    """Look up the dataset, and keep its documents only if the run was made on the same data."""
+    task = found.task
+    try:
+        documents = [] if task.dataset else task_documents(task)
+        found.data = task_provenance(task, documents)
+        recorded, here = found.recorded.data.get("fingerprint"), found.data["fingerprint"]
+        if task.dataset and recorded not in (None, here):
+            found.missing.append(
+                f"The run was made on data with fingerprint {recorded}, but the prepared '{task.dataset}' has {here}, "
+                f"so that replies cannot be matched to questions; point MEDTASKS_HOME to the data of that run."
+            )
+            return
+        found.documents = documents or task_documents(task)
+    except MedTasksError as error:
+        found.missing.append(f"Replies cannot be matched to questions: {str(error).rstrip('.')}.")
+
+
+def _read_samples(found: TaskReading) -> None:
+    path = found.recorded.samples
+    assert path is not None
+    try:
+        keep = not is_computed(found.task) or access_of_task(found.task) == Access.CREDENTIALED
+        found.samples = read_samples(path, found.task, found.documents, keep_records=keep or found.withheld)
+    except MedTasksError as error:
+        found.missing.append(f"Replies cannot be matched to questions: {str(error).rstrip('.')}.")
+        return
+    if found.samples.torn:
+        found.missing.append(f"Torn lines, left out: {found.samples.torn} of {path}.")
+    if found.samples.contradicting:
+        found.missing.append(
+            f"Lines that give a question another reply, left out: {found.samples.contradicting} of {path}, into which "
+            f"two runs wrote."
+        )
+    if not found.samples.answered:
+        found.missing.append(f"{path} holds no replies; {_RUN_AGAIN}.")
+
+
+def _compute(found: TaskReading) -> None:
+    """Compute what follows from the replies, or from the run's own records where these hold no reply."""
+    if not found.samples.answered:
+        return
+    try:
+        if found.withheld or not (found.samples.replies and _is_read(found.task)):
+            found.computed = _from_records(found)
+            if not (found.withheld or found.samples.replies):
+                found.missing.append(
+                    f"The run withheld prompts and replies; those that were saved are shown by: medtasks report "
+                    f"{replies_folder(found.task.name)}/FILE --task {found.task.name}{included_option(found.task.name)}"
+                )
+        else:
+            _read_replies(found)
+    except (MedTasksError, *_OF_RECORDS) as error:
+        cause = str(error).rstrip(".") if isinstance(error, MedTasksError) else type(error).__name__
+        found.missing.append(f"Its samples cannot be read by this version of medtasks: {cause}.")
+        return
+    if not found.computed:
+        found.missing.append(_later(found, "the samples file holds neither replies nor what was read from them"))
+
+
+def _is_read(task: TaskFile) -> bool:
+    """Return whether replies can be read without a judge or a labeler."""
+    return is_computed(task) or str(task.process_results).startswith(_REPORTS)
+
+
+def _read_replies(found: TaskReading) -> None:
+    replies = found.samples.replies
+    known = [one for one in found.documents if one["doc_id"] in replies]
+    if not known:
+        return
+    if not is_computed(found.task):
+        _read_reports(found, known)
+    elif found.task.process_results == PAIRS:
+        found.computed = compute_pairs(found.task, known, replies)
+    else:
+        found.computed = compute(found.task, known, replies)
+
+
+def _from_records(found: TaskReading) -> dict[str, Computed]:
+    """Return what the run's records say under each filter; their numbers are those of the run, its judge's included."""
+    task = found.task
+    rules = {
+        name: found.recorded.rules.get(name, rule) + FENCED * (name in task.fenced) for name, rule in task.rules.items()
+    }
+    if not rules:  # a judge reads the replies, in the order of the task's filters
+        rules = dict(zip(judged_rows(task), found.samples.records, strict=False))
+    result = {}
+    for name, rule in rules.items():
+        records = found.samples.records.get(rule, {})
+        known = [one for one in found.answered if one["doc_id"] in records]
+        if known:
+            samples = {str(one["doc_id"]): records[one["doc_id"]] for one in known}
+            result[name] = _aggregated(task, rule, () if found.withheld else known, samples)
+    return result
+
+
+def _aggregated(
+    task: TaskFile, rule: str, documents: Sequence[Document], samples: Mapping[str, Mapping[str, Any]]
+) -> Computed:
+    """Return the scores of recorded samples; without documents they are grouped by what the records hold."""
+    firsts = {doc_id: dict(first_record(sample)) for doc_id, sample in samples.items()}
+    if task.process_results in (PAIRS, FREE_FORM):
+        return of_records(rule, firsts)
+    if is_aggregated(task):
+        return of_samples(task, rule, samples, documents or list(firsts.values()))
+    reasons = Counter(str(record["reason"]) for record in firsts.values() if "reason" in record)
+    return Computed(rule, (), samples, dict(reasons.most_common()))
+
+
+def _read_reports(found: TaskReading, documents: Sequence[Document]) -> None:
+    """Read reports without their metrics, which may load models, but for the task's main one if it loads none."""
+    task = found.task
+    given = [found.samples.replies[one["doc_id"]] for one in documents]
+    main = metric_list(task)[0]["metric"]
+    owner = next((info.name for info in REPORT_METRICS.values() if main in info.keys and not info.weights), None)
+    read = {}
+    for name in task.rules:
+        samples = samples_of(task, name, documents, given)
+        records = [first_record(sample) for sample in samples]
+        reasons = dict(Counter(str(record["reason"]) for record in records).most_common())
+        by_id = {str(one["doc_id"]): sample for one, sample in zip(documents, samples, strict=True)}
+        read[name] = Computed(versioned_rule(task, name), (), by_id, reasons)
+        if owner is not None:
+            found.values[name] = _value_of_each(owner, main, documents, records)
+    found.computed = read
+
+
+def _value_of_each(
+    metric: str, key: str, documents: Sequence[Document], records: Sequence[Mapping[str, Any]]
+) -> dict[str, float]:
+    references = [record["reference"].text for record in records]
+    found = report_metric(metric)(references=references, hypotheses=[record["reply"].text for record in records])
+    each = found.samples.get(key, [math.nan] * len(records))
+    return {str(one["doc_id"]): value for one, value in zip(documents, each, strict=True)}
+
+
+def _later(found: TaskReading, cause: str) -> str:
+    """Return the sentence that says how scores can be had."""
+    kept = found.recorded.samples if found.samples.replies else replies_folder(found.task.name) / "FILE"
+    again = f"medtasks score {found.task.name} {kept or 'REPLIES'}{included_option(found.task.name)}"
+    return f"Scores are not computed here, because {cause}; run: {again}"

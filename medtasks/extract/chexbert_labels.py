@@ -1,0 +1,92 @@
+"""Findings of a chest X-ray, read from the reply by a labeler: MultiMedEval's rule for MIMIC-CXR.
+
+Source: ``MIMIC_CXR_ImageClassification.getPredictedAnswer`` in ``multimedeval/imageClassification.py`` of v0.1.0 of
+https://github.com/corentin-ryr/MultiMedEval; at d9ac283 it cannot run.
+"""
+
+from collections.abc import Sequence
+
+from medtasks.errors import LabelerError, warn_once
+from medtasks.extract.answer import Reason
+from medtasks.extract.failure import failure_cause
+from medtasks.extract.label_answer import LabelAnswer
+from medtasks.extract.labeler import Finding, Labels, chosen_findings, label_texts
+
+NAME = "chexbert_labels"
+
+
+def chexbert_labels(reply: str | None, names: Sequence[str]) -> LabelAnswer:
+    """Read which conditions are present: those that the labeler calls positive. Uncertain counts as absent.
+
+    The reference labels the text of an empty reply, too, as that of a report without words, and scores what comes out.
+    Here an empty reply is invalid, for it says nothing of any condition.
+
+    Args:
+        reply: Raw reply.
+        names: Condition names as in :data:`medtasks.extract.labeler.CONDITIONS`, in the order of the document's labels.
+
+    Returns:
+        1 or 0 per condition; ``judge_failed`` when there is no labeler or it failed, with its cause logged once per
+        process.
+    """
+    return from_labels(reply, label_replies([reply])[0], names)
+
+
+def label_replies(replies: Sequence[str | None]) -> list[Labels | None]:
+    """Let the labeler read replies, all in one call: the part of the rule that is slow one by one.
+
+    Args:
+        replies: Raw replies, shape (replies,).
+
+    Returns:
+        What the labeler says of each, shape (replies,). None for one that it is not shown, because it is invalid, and
+        for one that it did not read, with the cause logged once per process.
+    """
+    shown = [position for position, reply in enumerate(replies) if _unreadable(reply) is None]
+    found: list[Labels | None] = [None] * len(replies)
+    try:
+        results = label_texts([replies[position] or "" for position in shown])
+    except LabelerError as error:
+        _report_once(str(error))
+        return found
+    for position, labels in zip(shown, results, strict=True):
+        if isinstance(labels, LabelerError):
+            _report_once(str(labels))
+        else:
+            found[position] = labels
+    return found
+
+
+def from_labels(reply: str | None, labels: Labels | None, names: Sequence[str]) -> LabelAnswer:
+    """Read which conditions are present from what :func:`label_replies` gave for a reply.
+
+    Args:
+        reply: Raw reply.
+        labels: What the labeler says of it.
+        names: Condition names, in the order of the document's labels.
+    """
+    reason = _unreadable(reply)
+    if reason is not None:
+        return LabelAnswer.invalid(reason)
+    if labels is None:
+        return LabelAnswer.invalid(Reason.JUDGE_FAILED)
+    try:
+        found = chosen_findings(labels, names)
+    except LabelerError as error:
+        _report_once(str(error))
+        return LabelAnswer.invalid(Reason.JUDGE_FAILED)
+    return LabelAnswer.ok(tuple(int(finding is Finding.POSITIVE) for finding in found))
+
+
+def _unreadable(reply: str | None) -> Reason | None:
+    """Return why a reply is invalid before any labeler sees it."""
+    if reply is None or not reply.strip():
+        return Reason.EMPTY
+    return None if failure_cause(reply) is None else Reason.ADAPTER_FAILED
+
+
+def _report_once(cause: str) -> None:
+    warn_once(
+        f"A reply got no labels: {cause}. Such samples are judge_failed and left out of the metrics; further ones of "
+        f"this kind are not reported."
+    )

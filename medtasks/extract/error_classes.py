@@ -1,0 +1,70 @@
+"""Kinds of wrong answers that can be told without looking at the image, after GMAI-MMBench's case study.
+
+The paper sorted 53 answers by hand into question misunderstanding, perceptual error, lack of knowledge, irrelevant
+response and refusal. A rule can tell three of them; a wrong answer that names one option may be an error of perception
+or of knowledge, which takes a human. Source: Chen et al., "GMAI-MMBench", 2024, supplement.
+"""
+
+import enum
+import re
+
+from medtasks.extract.answer import Reason
+from medtasks.extract.failure import failure_cause
+from medtasks.extract.own_words import own_words
+from medtasks.extract.refusal import refuses
+
+_LETTER = re.compile(r"\b[A-Z]\b")
+_WORD = re.compile(r"[^\W\d_]{2,}")
+_FEW_KINDS = 0.2  # distinct words of all words; broken models repeat themselves
+_LONG = 30  # words
+
+
+class ErrorClass(enum.StrEnum):
+    """Why an answer is wrong, as far as a rule can tell."""
+
+    REFUSAL = "refusal"
+    IRRELEVANT = "irrelevant response"
+    MISUNDERSTOOD = "question misunderstanding"
+    FAILED = "adapter failed"
+    FOR_A_HUMAN = "perception or knowledge, for a human to tell"
+
+
+def error_class(reply: str | None, value: str | None) -> ErrorClass:
+    """Return the kind of a wrong answer.
+
+    Args:
+        reply: Raw reply; ``None`` is read as empty.
+        value: The letter that was read from the reply, if any.
+
+    Returns:
+        A refusal; an irrelevant response, which is empty, unreadable or repeats itself; a misunderstood question, whose
+        answer is several options, a letter that is no option, or something else than an option; otherwise one for a
+        human to tell.
+
+    Example:
+        >>> error_class("A and B", None).value
+        'question misunderstanding'
+    """
+    if reply is not None and failure_cause(reply) is not None:
+        return ErrorClass.FAILED
+    if value is not None:
+        return ErrorClass.FOR_A_HUMAN
+    text = own_words(reply)
+    if isinstance(text, Reason) or not readable(text):
+        return ErrorClass.IRRELEVANT
+    if refuses(text):
+        return ErrorClass.REFUSAL
+    return ErrorClass.MISUNDERSTOOD
+
+
+def readable(text: str) -> bool:
+    """Return whether a text has words, or is a letter, and does not repeat the same few words.
+
+    Example:
+        >>> readable("#### 1.2.3"), readable("polyp polyp " * 40), readable("B")
+        (False, False, True)
+    """
+    words = [word.casefold() for word in _WORD.findall(text)]
+    if not words:
+        return _LETTER.search(text) is not None
+    return len(words) < _LONG or len(set(words)) / len(words) >= _FEW_KINDS

@@ -1,0 +1,98 @@
+"""Which options a reply lists, for questions with several right ones.
+
+GMAI-MMBench asks for letters separated by commas and does not say how replies were read, so this is our own reading:
+
+1. the whole reply, or its declared answer ("the correct answers are A and C", "Answer: A,C"), is a list of letters;
+2. lines that begin with a letter; where they repeat every option they are not read;
+3. named or bracketed letters ("options A and D", "(A), (D)");
+4. the texts of options, unless denied.
+
+A refusal, and a reply in which nothing of this is found, lists nothing.
+"""
+
+import re
+from collections.abc import Sequence
+
+from medtasks.extract.answer import Reason
+from medtasks.extract.label_answer import LabelAnswer
+from medtasks.extract.likelihood import letter
+from medtasks.extract.option_text import equal_option, options_named
+from medtasks.extract.own_words import own_words
+from medtasks.extract.refusal import refuses
+
+_LETTER = r"[\"'(\[]*(?<![A-Za-z])[A-Za-z](?![A-Za-z'])[\"')\].:]*"
+_BETWEEN = r"\s*(?:,?\s*(?:and|&)\s+|[,;/+]\s*|\s+)"
+_LIST = rf"{_LETTER}(?:{_BETWEEN}{_LETTER})*"
+_WHOLE = re.compile(rf"\s*(?:(?:options?|answers?|choices?)\s*:?\s*)?({_LIST})\s*\.?\s*", re.IGNORECASE)
+_TOGETHER = re.compile(r"\s*([A-Z]{2,})\s*\.?\s*")
+_DECLARED = re.compile(
+    r"\b(?:answers?|options?|choices?|letters?)\s*(?:\([^)]*\)\s*)?(?:is|are|would be|:|=)+\s*(?:options?\s+)?"
+    rf"({_LIST})(?=\s*(?:$|[.\n,;]))",
+    re.IGNORECASE,
+)
+_LINE = re.compile(r"^\s*[-*•]?\s*[\"'(\[]*([A-Za-z])[)\].:]+(?=\s|$)", re.MULTILINE)
+_NAMED = re.compile(rf"\b(?:options?|choices?|letters?)\s+({_LIST})", re.IGNORECASE)
+_BRACKETED = re.compile(r"[(\[]([A-Za-z])[)\]]")
+_SINGLE = re.compile(r"(?<![A-Za-z])[A-Za-z](?![A-Za-z])")
+
+
+def listed_options(reply: str | None, options: Sequence[str]) -> LabelAnswer:
+    """Read which options a reply lists.
+
+    Args:
+        reply: Raw reply; ``None`` is read as empty.
+        options: Option texts in order A, B, ...
+
+    Returns:
+        1 or 0 per option, at least one of them 1; or no value with the reason why.
+
+    Example:
+        >>> listed_options("The correct answers are A and C.", ["cytosol", "actin", "vesicles"]).values
+        (1, 0, 1)
+    """
+    text = own_words(reply)
+    if isinstance(text, Reason):
+        return LabelAnswer.invalid(text)
+    letters = [letter(index) for index in range(len(options))]
+    lines = {mark.upper() for mark in _LINE.findall(text)}
+    repeated = lines == set(letters)
+    for found in (_listed(text), _declared(text), set() if repeated else lines):
+        if found:
+            return _answer(found, letters)
+    if repeated:
+        text = "\n".join(line for line in text.splitlines() if not _LINE.match(line))
+    if refuses(text):
+        return LabelAnswer.invalid(Reason.REFUSED)
+    named = _letters(" ".join([*_NAMED.findall(text), *_BRACKETED.findall(text)]))
+    return _answer(named & set(letters) or _texts(text, options), letters)
+
+
+def _listed(text: str) -> set[str]:
+    together = _TOGETHER.fullmatch(text)
+    if together:
+        return set(together[1])
+    whole = _WHOLE.fullmatch(text)
+    return _letters(whole[1]) if whole else set()
+
+
+def _declared(text: str) -> set[str]:
+    found = _DECLARED.findall(text)
+    return _letters(found[-1]) if found else set()
+
+
+def _letters(listed: str) -> set[str]:
+    return {one.upper() for one in _SINGLE.findall(re.sub(r"\b(?:and|options?)\b", " ", listed, flags=re.IGNORECASE))}
+
+
+def _texts(text: str, options: Sequence[str]) -> set[str]:
+    parts = re.split(r"[,;\n]|\band\b", text)
+    equal = {index for part in parts if (index := equal_option(part, options)) is not None}
+    return {letter(index) for index in equal | options_named(text, options)}
+
+
+def _answer(found: set[str], letters: Sequence[str]) -> LabelAnswer:
+    if not found:
+        return LabelAnswer.invalid(Reason.NO_MATCH)
+    if not found <= set(letters):
+        return LabelAnswer.invalid(Reason.NO_MATCH if not found & set(letters) else Reason.AMBIGUOUS)
+    return LabelAnswer.ok(tuple(int(one in found) for one in letters))

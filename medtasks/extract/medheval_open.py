@@ -1,0 +1,88 @@
+"""What of a free reply to one of MedHEval's open questions is judged, labelled and compared.
+
+Sources, all in ``code/evaluation`` of https://github.com/Aofei-Chang/MedHEval at 7f7d980: ``report_eval/run_chair.py``
+(labels), ``open_ended_evaluation/generation_metrics.py`` and ``report_eval/run_all_metrics.py`` (text metrics),
+``open_ended_evaluation/knowledge_hallucination_score.py`` (judge).
+
+Before labels and text metrics the reference calls ``strip("Assistant:")``, which was meant to remove a label and
+removes all characters of it from both ends: "Atelectasis" becomes "elec" and "stable" becomes "ble".
+"""
+
+import re
+from dataclasses import dataclass
+
+from medtasks.extract.answer import Reason
+from medtasks.extract.failure import failure_cause
+from medtasks.extract.own_words import without_thoughts
+
+NO_REPORT = "No report generated."
+"""What the reference labels in place of a report of fewer than ten characters."""
+
+_SHORTEST_REPORT = 10
+_LABEL = re.compile(r"\A\s*assistant\s*:", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class OpenReply:
+    """One reply, as each kind of metric takes it.
+
+    Attributes:
+        judged: What a judge reads; empty for a reply that is none, about which no judge is asked.
+        labelled: What the labeler of chest findings reads.
+        compared: What text metrics compare with the key.
+        reason: ``ok``, or why there is no reply: ``empty``, ``adapter_failed`` or ``truncated``.
+    """
+
+    judged: str
+    labelled: str
+    compared: str
+    reason: Reason
+
+
+def medheval_open_reference(reply: str | None) -> OpenReply:
+    """Read a reply as the released code does: whole for the judge, stripped of characters for all else.
+
+    For labels, a reply of which nothing is left is taken unstripped, and what is then shorter than ten characters is
+    replaced by "No report generated.".
+
+    Args:
+        reply: Raw reply; ``None`` is read as empty.
+
+    Example:
+        >>> medheval_open_reference("Assistant: no effusion.").compared
+        ' no effusion.'
+        >>> read = medheval_open_reference("Atelectasis")
+        >>> read.judged, read.labelled, read.compared
+        ('Atelectasis', 'No report generated.', 'elec')
+    """
+    text = "" if reply is None or failure_cause(reply) is not None else reply
+    stripped = text.strip("Assistant:")  # noqa: B005 - this is the published behaviour
+    labelled = stripped or text
+    return OpenReply(
+        judged=text.strip(),  # as strict has it for most replies, so that one verdict serves both
+        labelled=labelled if len(labelled) >= _SHORTEST_REPORT else NO_REPORT,
+        compared=stripped,
+        reason=_reason(reply, text),
+    )
+
+
+def medheval_open_strict(reply: str | None) -> OpenReply:
+    """Read a reply without reasoning and without a leading "Assistant:", the same text for every metric.
+
+    Args:
+        reply: Raw reply; ``None`` is read as empty.
+
+    Example:
+        >>> medheval_open_strict("<think>A shadow?</think>Assistant: Atelectasis, stable").judged
+        'Atelectasis, stable'
+    """
+    text = "" if reply is None or failure_cause(reply) is not None else reply
+    said = without_thoughts(text)
+    own = "" if said is None else _LABEL.sub("", said).strip()
+    return OpenReply(own, own, own, Reason.TRUNCATED if said is None else _reason(reply, own))
+
+
+def _reason(reply: str | None, text: str) -> Reason:
+    if text.strip():
+        return Reason.OK
+    return Reason.ADAPTER_FAILED if reply is not None and failure_cause(reply) is not None else Reason.EMPTY

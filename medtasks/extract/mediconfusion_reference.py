@@ -1,0 +1,53 @@
+"""MediConfusion's reply parser, exactly as published.
+
+Source: ``clean_up_manual`` of https://github.com/AIF4S/MediConfusion at a3045b0. It also reads the letters that greedy
+decoding and prefix scoring produce.
+"""
+
+from collections.abc import Sequence
+
+from medtasks.extract.answer import Answer, Reason
+from medtasks.extract.failure import failure_cause
+
+LETTERS = ("A", "B")
+
+
+def _accepted_tokens(letter: str) -> frozenset[str]:
+    return frozenset(
+        pattern.replace("L", letter) for pattern in ("L", "L:", ".L", ".L:", "L.", 'L")', '("L":', '("L")', '("L").')
+    )
+
+
+_TOKENS = {letter: _accepted_tokens(letter) for letter in LETTERS}
+
+
+def read(reply: str | None, options: Sequence[str]) -> Answer:
+    """Read a letter from a reply to a two-option question.
+
+    Newlines become spaces, the reply is cut at single spaces, and a letter counts when one of the pieces is the letter
+    in one of nine exact spellings. Exactly one of A and B must count. Case matters; ``(A)``, ``**A**`` and ``a`` are
+    invalid, and the article of ``A normal brain`` is read as the letter.
+
+    Args:
+        reply: Raw reply; ``None`` is read as empty.
+        options: Not used; the published rule does not look at them.
+
+    Returns:
+        ``A`` or ``B``, or no value with reason ``ambiguous`` (both letters), ``empty``, ``no_match`` or
+        ``adapter_failed``.
+
+    Example:
+        >>> read("The answer is A.", ["yes", "no"]).value
+        'A'
+        >>> read("(A)", ["yes", "no"]).reason.value
+        'no_match'
+    """
+    if reply is None or not reply.strip():
+        return Answer.invalid(Reason.EMPTY)
+    if failure_cause(reply) is not None:
+        return Answer.invalid(Reason.ADAPTER_FAILED)
+    pieces = set(reply.replace("\n", " ").split(" "))
+    found = [letter for letter in LETTERS if pieces & _TOKENS[letter]]
+    if len(found) == 1:
+        return Answer.ok(found[0])
+    return Answer.invalid(Reason.AMBIGUOUS if found else Reason.NO_MATCH)

@@ -1,0 +1,174 @@
+"""What a careful reader accepts where the options are fixed words: yes/no/maybe, and the relations of two sentences.
+
+``robust_yes_no_maybe`` takes the verdict that a reply begins with ("Yes, ..."), declares ("the answer is no") or gives
+in a sentence of its own ("So, yes."); a declared *final* answer overrules the others. Words of an explanation never
+count: "no significant difference" is no verdict, because it means "no" to one question and "yes" to another. As
+verdicts, "perhaps", "possibly", "uncertain", "unclear" and "inconclusive" are maybe: they speak of the evidence. "Not
+sure" and "I don't know" speak of the writer and are refusals. "Maybe not", "maybe yes" and "yes and no" are ambiguous.
+
+``robust_nli`` takes a declared relation ("the relationship is neutral") or a leading one ("Contradiction: ..."), else
+the one relation that the text affirms, whatever the case and the form of the word ("entailed", "contradicts"). "Neither
+entailment nor contradiction" and "no clear logical relationship", the task's own words, are neutral; "not entailment"
+alone names no relation. The question's own list of the three words does not count.
+"""
+
+import re
+from collections.abc import Sequence
+
+from medtasks.extract.answer import Answer, Reason
+from medtasks.extract.likelihood import letter as letter_of
+from medtasks.extract.negation import Stance, clauses, stance
+from medtasks.extract.option_text import normalised
+from medtasks.extract.own_words import own_words
+from medtasks.extract.refusal import is_unable
+from medtasks.extract.verdict import is_unsure, own_part, verdicts
+
+_FORMS = {
+    "entailment": r"entail(?:s|ed|ing|ments?)?",
+    "contradiction": r"contradict(?:s|ed|ing|ions?|ory)?",
+    "neutral": r"neutral(?:ity)?",
+}
+_RELATION = re.compile("|".join(rf"(?P<{name}>\b{form}\b)" for name, form in _FORMS.items()), re.IGNORECASE)
+_ANY = rf"[\"'(]*(?:{'|'.join(_FORMS.values())})[\"')]*"
+_OR = r"(?:\s*[,/|]\s*(?:(?:or|and)\s+)?|\s+or\s+)(?:an?\s+)?"
+_LIST = re.compile(rf"\b(?:an?\s+)?{_ANY}{_OR}{_ANY}{_OR}{_ANY}", re.IGNORECASE)
+_QUESTION = re.compile(
+    r"(?:determine the logical relationship[^.?]*\.\s*)?"
+    r"does the second sentence logically follow.{0,250}?\(neutral\)\W*",
+    re.IGNORECASE | re.DOTALL,
+)
+_NEXT = re.compile(r"\n\s*Sentence 1\s*:")
+_FOLLOWS = re.compile(r"\bfollows?\s+(?:logically\s+)?from\b", re.IGNORECASE)
+_WORDS = r"(?:\s+[\w'-]+){0,4}?"
+_POSITIVE = r"(?:entail\w*|follows?|support\w*|confirm\w*|impl(?:y|ies|ied))"
+_NOR = rf",?\s+(?:nor|or|and (?:also )?(?:not|neither|does not|doesn't|is not|isn't))\b{_WORDS}"
+_NEITHER = re.compile(
+    rf"(?:\b(?:neither|not|nor|no)|n't)\b{_WORDS}\s+(?:{_POSITIVE}{_WORDS}{_NOR}\s+contradict\w*|"
+    rf"contradict\w*{_WORDS}{_NOR}\s+{_POSITIVE})|"
+    r"\bno (?:clear |direct |obvious )?(?:logical )?(?:relationship|relation|connection)\b",
+    re.IGNORECASE,
+)
+_NOUN = r"(?:relationship|relation|answer|label|inference|classification|verdict|conclusion|category|prediction)"
+_LINK = r"[\"']?(?:\s+between [^.:;\n]{0,100}?)?\s*(?:(?:is|are|was|would be|should be|can be|must be)\b|:|=|->|→)"
+_WAY = (
+    r"[\s\"'(]*(?:(?:best|most likely|likely|probably|described as|classified as|characterized as|one of|that of|of|"
+    r"an?|the|thus)\b[\s\"'(]*)*"
+)
+_LEADS = tuple(
+    re.compile(rf"{lead}{_WAY}(?={_RELATION.pattern})", re.IGNORECASE)
+    for lead in (rf"\bfinal\s+{_NOUN}{_LINK}", rf"\b{_NOUN}{_LINK}", rf"\b(?:it|this|sentences){_LINK}")
+)
+_OPENING = re.compile(rf"{_WAY}", re.IGNORECASE)
+_OPENED = re.compile(r"[\"')\]]*\s*(?:$|[.,;:!?(\n]|[-–—]\s|(?:because|since|as|for|given)\b)", re.IGNORECASE)
+_BESIDE = re.compile(
+    rf"[\"')]*\s*(?:,|/|\bor\b|\band\b)\s*(?:or\s+)?(?:an?\s+)?(?={_ANY}\W*(?:$|[.,;\n]))", re.IGNORECASE
+)
+
+
+def read_yes_no_maybe(reply: str | None, options: Sequence[str]) -> Answer:
+    """Read the verdict of a reply to a question that asks for yes, no or maybe (PubMedQA).
+
+    Args:
+        reply: Raw reply; ``None`` is read as empty.
+        options: The words "yes", "no" and "maybe" in the order of the letters.
+
+    Returns:
+        The letter of the verdict, or no value with the reason why; ``no_match`` also for a verdict that is no option.
+
+    Example:
+        >>> read_yes_no_maybe("No. Yes-men were not asked.", ["yes", "no", "maybe"]).value
+        'B'
+        >>> read_yes_no_maybe("No significant difference was seen.", ["yes", "no", "maybe"]).reason.value
+        'no_match'
+    """
+    text = own_words(reply)
+    if isinstance(text, Reason):
+        return Answer.invalid(text)
+    text = own_part(text)
+    if not text:  # nothing but the instruction
+        return Answer.invalid(Reason.AMBIGUOUS)
+    return _answer(verdicts(text), options) or Answer.invalid(Reason.REFUSED if is_unsure(text) else Reason.NO_MATCH)
+
+
+def _answer(found: set[str], options: Sequence[str]) -> Answer | None:
+    """Turn words into the letter of the one option that is this word, or into nothing where no word was found."""
+    if len(found) > 1:
+        return Answer.invalid(Reason.AMBIGUOUS)
+    letters = [letter_of(index) for index, option in enumerate(options) if normalised(option) in found]
+    if found and len(letters) != 1:
+        return Answer.invalid(Reason.AMBIGUOUS if letters else Reason.NO_MATCH)
+    return Answer.ok(letters[0]) if found else None
+
+
+def read_nli(reply: str | None, options: Sequence[str]) -> Answer:
+    """Read the logical relation of two sentences (MedNLI).
+
+    Args:
+        reply: Raw reply; ``None`` is read as empty.
+        options: The words "entailment", "contradiction" and "neutral" in the order of the letters.
+
+    Returns:
+        The letter of the relation, or no value with the reason why; ``no_match`` also for a relation that is no option.
+
+    Example:
+        >>> read_nli("The second sentence is neither entailed nor contradicted.", ["entailment", "neutral"]).value
+        'B'
+        >>> read_nli("Not entailment.", ["entailment", "neutral"]).reason.value
+        'no_match'
+    """
+    text = own_words(reply)
+    if isinstance(text, Reason):
+        return Answer.invalid(text)
+    rest = _without_question(text)
+    if rest != text and not re.search(r"\w", rest):
+        return Answer.invalid(Reason.AMBIGUOUS)
+    text = _FOLLOWS.sub("entailed by", _NEITHER.sub("neutral", rest))
+    for found in (*(_declared(lead, text) for lead in _LEADS), _opening(text)):
+        if found:
+            return _answer(found, options) or Answer.invalid(Reason.NO_MATCH)
+    if is_unable(text):
+        return Answer.invalid(Reason.REFUSED)
+    return _answer(_affirmed(text), options) or Answer.invalid(Reason.NO_MATCH)
+
+
+def _without_question(text: str) -> str:
+    following = _NEXT.search(text, 1)
+    own = _QUESTION.sub(" ", text[: following.start()] if following else text)
+    return _LIST.sub(lambda match: " " if len(_relations(match[0])) == len(_FORMS) else match[0], own).strip()
+
+
+def _relations(text: str) -> set[str]:
+    return {match.lastgroup or "" for match in _RELATION.finditer(text)}
+
+
+def _declared(lead: re.Pattern[str], text: str) -> set[str]:
+    return {word for match in lead.finditer(text) for word in _from(text, match.end())}
+
+
+def _opening(text: str) -> set[str]:
+    match = _OPENING.match(text)
+    start = match.end() if match else 0
+    word = _RELATION.match(text, start)
+    return (
+        _from(text, start) if word and (_OPENED.match(text, word.end()) or _BESIDE.match(text, word.end())) else set()
+    )
+
+
+def _from(text: str, start: int) -> set[str]:
+    """Return the relation named at ``start`` and those set beside it with "or"."""
+    found: set[str] = set()
+    while word := _RELATION.match(text, start):
+        found.add(word.lastgroup or "")
+        beside = _BESIDE.match(text, word.end())
+        if beside is None:
+            break
+        start = beside.end()
+    return found
+
+
+def _affirmed(text: str) -> set[str]:
+    found: dict[Stance, set[str]] = {kind: set() for kind in Stance}
+    for clause in clauses(text):
+        for match in _RELATION.finditer(clause):
+            found[stance(clause, *match.span())].add(match.lastgroup or "")
+    return found[Stance.AFFIRMED] or found[Stance.HEDGED]

@@ -1,0 +1,88 @@
+"""How VLMEvalKit finds the chosen option in a reply, by rule, in two of its versions.
+
+An option's letter is looked for first, then an option's text. The judge that the reference asks next, and the random
+choice after three judges' failures, are not part of these rules: what they do not find is no answer, as in the
+benchmark's paper.
+
+Source: ``vlmeval/utils/matching_util.py`` of https://github.com/open-compass/VLMEvalKit at c6bdffd (2024-03-19, in use
+until 2025-04) and 2cf2a36 (2026-06-25). Differences: since 2025 a lone letter counts only among the last four words,
+and a text only in a reply at most twice as long as all options together; since 2026-06-17 ``answer is`` followed by one
+of a, b, c, d counts, whatever follows, so that "the answer is cardiomegaly" is read as C.
+"""
+
+import re
+from collections.abc import Sequence
+
+from medtasks.extract.answer import Answer, Reason
+from medtasks.extract.failure import failure_cause
+from medtasks.extract.likelihood import letter
+
+_NO_REPLY = "Failed to obtain answer via API"
+_REFUSALS = (
+    "Sorry, I can't help with images of people yet.",
+    "I can't process this file.",
+    "I'm sorry, but without the image provided",
+    "Cannot determine the answer",
+)
+_TO_BLANKS = str.maketrans(dict.fromkeys(".()[],:;!*#{}", " "))
+_LAST_WORDS = 4
+_NO_OPTION = "Z"  # what a judge answers for "none of them", and models imitate
+_ANSWER_IS = re.compile(r"answer\s+is\s+\**([ABCD])", re.IGNORECASE)
+
+
+def vlmevalkit_2024_06(reply: str | None, options: Sequence[str]) -> Answer:
+    """Read an option as the version behind the published GMAI-MMBench numbers.
+
+    Args:
+        reply: Raw reply; ``None`` is read as empty.
+        options: Option texts in order A, B, ...; at most 26.
+
+    Returns:
+        An option's letter; or no value, which the reference counts as wrong.
+
+    Example:
+        >>> vlmevalkit_2024_06("B is what the image shows, I would say", ["polyp", "ulcer"]).value
+        'B'
+    """
+    return _read(reply, options, newest=False)
+
+
+def vlmevalkit_2026_06(reply: str | None, options: Sequence[str]) -> Answer:
+    """Read an option as the newest version does; arguments and result are those of :func:`vlmevalkit_2024_06`.
+
+    Example:
+        >>> vlmevalkit_2026_06("The answer is cardiomegaly", ["cardiomegaly", "edema", "nodule"]).value
+        'C'
+    """
+    return _read(reply, options, newest=True)
+
+
+def _read(reply: str | None, options: Sequence[str], *, newest: bool) -> Answer:
+    if reply is None or not reply.strip():
+        return Answer.invalid(Reason.EMPTY)
+    if failure_cause(reply) is not None:
+        return Answer.invalid(Reason.ADAPTER_FAILED)
+    letters = [letter(index) for index in range(len(options))]
+    if _NO_REPLY in reply:  # the reference does not stop here: the option whose text the message holds is chosen
+        return _by_text(reply.lower(), options, letters, newest=newest)
+    if any(refusal in reply for refusal in _REFUSALS):
+        return Answer.invalid(Reason.REFUSED)
+    words = reply.translate(_TO_BLANKS).split()
+    found = [one for one in letters if one in words]
+    if len(found) == 1 and (not newest or words.index(found[0]) >= len(words) - _LAST_WORDS):
+        return Answer.ok(found[0])
+    if not found and _NO_OPTION in words:
+        return Answer.invalid(Reason.NO_MATCH)
+    declared = _ANSWER_IS.search(reply) if newest else None
+    if declared and declared[1].upper() in letters:
+        return Answer.ok(declared[1].upper())
+    return _by_text(reply.lower(), options, letters, newest=newest)
+
+
+def _by_text(reply: str, options: Sequence[str], letters: Sequence[str], *, newest: bool) -> Answer:
+    if newest and len(reply) > 2 * sum(len(option) for option in options):
+        return Answer.invalid(Reason.NO_MATCH)
+    found = [one for one, option in zip(letters, options, strict=True) if option.lower() in reply]
+    if len(found) == 1:
+        return Answer.ok(found[0])
+    return Answer.invalid(Reason.AMBIGUOUS if found else Reason.NO_MATCH)

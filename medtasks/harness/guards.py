@@ -1,0 +1,197 @@
+"""What goes wrong with a run before it begins: known traps of the harness, found in its arguments and task files."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import metadata
+from typing import Any
+
+from medtasks.errors import MedTasksError
+from medtasks.harness.guarded_run import GuardedRun, listed, refuse, rows_of, warn
+from medtasks.harness.harness_options import read_options, seeds
+from medtasks.harness.harness_tasks import is_cut_at_blank_lines
+from medtasks.harness.manifest import Notice
+from medtasks.harness.name_guards import batch_size, foreign_names, harness_index, unknown_model, unknown_tasks
+from medtasks.harness.private_guards import leaking_options, remote_model, stale_caches
+from medtasks.harness.redaction import redacted
+from medtasks.harness.task_files import including, task_config, task_files
+from medtasks.harness.task_index import TaskIndex
+from medtasks.harness.unit_limits import cut_units
+
+_BROKEN_WANDB = "0.7.3"
+
+
+def check(tasks: Sequence[str], arguments: Sequence[str]) -> list[Notice]:
+    """Return what a user has to know before tasks are run; nothing is printed, changed or downloaded.
+
+    Args:
+        tasks: Names for ``--tasks``: tasks, groups and tags, ours or not.
+        arguments: The harness's other arguments, in every spelling it takes; a ``--config`` file among them is read.
+    """
+    try:
+        options = read_options(arguments)
+        seeds(options)
+    except MedTasksError as error:
+        return [refuse(str(error))]
+    try:
+        with including(options.folders()):
+            return list(_notices(GuardedRun(tasks, options)))
+    except MedTasksError as error:
+        return [refuse(str(error))]
+
+
+def _notices(run: GuardedRun) -> Iterator[Notice]:
+    rules = (_config_file, _limit, _offset, leaking_options, remote_model, _trackers, _unknown, _cuts, _until)
+    others = (_few_shot, batch_size, _system_instruction, stale_caches, _predict_only)
+    names = (unknown_tasks, unknown_model)  # last, so that the other spelling is the last that is read
+    for rule in (*rules, *others, *names):
+        yield from rule(run)
+
+
+def _config_file(run: GuardedRun) -> Iterator[Notice]:
+    if run.options.evaluations > 1:
+        yield refuse(
+            f"--config asks for {run.options.evaluations} evaluations, and a manifest describes one; put each into "
+            f"a file of its own and run them one by one"
+        )
+    ours = sorted(name for name in run.options.environment if name.startswith("MEDTASKS_"))
+    if ours:
+        yield refuse(
+            f"--config sets {listed(ours)} under 'env', too late for what medtasks looks up before the harness starts; "
+            f"set it in the environment of this command"
+        )
+
+
+def _limit(run: GuardedRun) -> Iterator[Notice]:
+    limit = run.options.number("limit")
+    if limit is None or limit == -1:
+        return
+    if not 0 < limit < math.inf:
+        yield refuse(f"--limit {limit:g} asks no row of the data at all; leave it out (or give -1) for all of them")
+    elif limit < 1:
+        count = run.count()
+        if count > 1:
+            yield refuse(
+                f"--limit {limit:g} is a share, and the harness applies the first task's number of rows to all {count} "
+                f"tasks; run them one by one, or give a number of rows such as --limit 8"
+            )
+    elif "." in run.options.text("limit"):
+        yield warn(
+            f"--limit {limit} means {int(limit)} rows of each task, not a share; give a whole number, or one below 1"
+        )
+
+
+def _offset(run: GuardedRun) -> Iterator[Notice]:
+    offset = run.options.number("offset")
+    if offset is not None and offset < 0:
+        yield refuse(f"--offset {offset:g} lies before the first row; give the number of rows to skip")
+
+
+def _cuts(run: GuardedRun) -> Iterator[Notice]:
+    """Name pairs and rotated questions that are cut; rows are counted as the harness counts them."""
+    limit, offset = run.options.number("limit"), int(run.options.number("offset") or 0)
+    if offset < 0 or (limit is not None and limit != -1 and not 0 < limit < math.inf):
+        return
+    given = " ".join(f"--{name} {run.options.text(name)}" for name in ("offset", "limit") if run.options.text(name))
+    for task, dataset in run.datasets.items() if given else ():
+        rows = rows_of(task, dataset)
+        count = None if limit is None or limit == -1 else math.ceil(rows.count * limit) if limit < 1 else int(limit)
+        if rows.count and offset >= rows.count:
+            yield warn(f"--offset {offset} skips all {rows.count} rows of {task}, which then fails; give a smaller one")
+        elif rows.units and (found := cut_units(rows.units, offset, count)).cut:
+            yield warn(
+                f"{given} cuts {found.cut} of {found.units} {rows.kind} of {task}, which {rows.loss}: it counts "
+                f"consecutive rows of the data, {rows.parts}; give {' or '.join(found.better)}"
+            )
+
+
+def _until(run: GuardedRun) -> Iterator[Notice]:
+    if "until" in run.options.pairs("gen_kwargs"):
+        return
+    model = run.options.text("model") or "hf"
+    cut = [task for task, config in run.configs.items() if is_cut_at_blank_lines(config, model)]
+    if cut:
+        yield warn(
+            f"replies of {listed(cut)} end at the first blank line, the harness's default, which leaves one paragraph "
+            f"of a report; write 'until: []' under generation_kwargs in the task's file"
+        )
+
+
+def _few_shot(run: GuardedRun) -> Iterator[Notice]:
+    examples = run.options.number("num_fewshot")
+    if not examples or examples < 0:
+        return
+    index = harness_index() if foreign_names(run) else TaskIndex()
+    foreign = [task for name in foreign_names(run) for task in index.tasks_of(name)]
+    theirs = {task: index.configs[task] for task in foreign if task in index.configs}
+    configs = {**theirs, **{task: task_config(task) for task in run.ours}, **run.configs}
+    ignoring = [task for task, config in configs.items() if config.get("num_fewshot") == 0]
+    failing = [t for t, config in configs.items() if t not in ignoring and config.get("fewshot_config") is None]
+    if ignoring:
+        twins = [twin for task in ignoring if (twin := f"{task}_5shot") in task_files()]
+        instead = f"choose {listed(twins)} instead" if twins else "leave it out"
+        yield refuse(f"--num_fewshot has no effect on {listed(ignoring)}, whose files set it to 0; {instead}")
+    if failing:
+        yield refuse(
+            f"--num_fewshot makes {listed(failing)} fail (no attribute 'sampler'), because the task's file has no "
+            f"fewshot_config; leave it out"
+        )
+
+
+def _system_instruction(run: GuardedRun) -> Iterator[Notice]:
+    if not run.options.text("system_instruction"):
+        return
+    failing = [task for task, config in run.configs.items() if _crashes(config)]
+    if failing:
+        yield warn(
+            f"--system_instruction makes {listed(failing)} fail (no attribute 'sampler'), because its file has a "
+            f"description and no fewshot_config; leave it out, or put it into the description"
+        )
+    if _is_chat(run):
+        yield warn(
+            f"--system_instruction has no effect: the harness does not hand it to chat models such as "
+            f"{run.options.text('model') or 'hf'}; look for an argument of the model, or leave it out"
+        )
+    elif run.published:
+        yield warn(
+            f"--system_instruction is put in front of every prompt of {listed(run.published)} without a blank, so that "
+            f"scores are to other prompts than the published ones; leave it out to compare"
+        )
+
+
+def _crashes(config: Mapping[str, Any]) -> bool:
+    return bool(config.get("description")) and not config.get("fewshot_config")
+
+
+def _is_chat(run: GuardedRun) -> bool:
+    """Return whether the model is of the harness's chat type; one it does not know is none."""
+    from lmms_eval.models import MODEL_REGISTRY_V2
+
+    try:
+        model = MODEL_REGISTRY_V2.resolve(run.options.text("model") or "hf", run.options.flag("force_simple"))
+    except ValueError:
+        return False
+    return str(model.model_type) == "chat"
+
+
+def _trackers(run: GuardedRun) -> Iterator[Notice]:
+    if run.options.flag("wandb_log_samples") and metadata.version("lmms_eval") == _BROKEN_WANDB:
+        yield refuse(
+            f"--wandb_log_samples uploads nothing in lmms-eval {_BROKEN_WANDB}: it fails over samples that the harness "
+            f"has already emptied; leave it out, and upload the samples files of the results folder yourself"
+        )
+
+
+def _unknown(run: GuardedRun) -> Iterator[Notice]:
+    if run.options.unknown:
+        first = redacted(run.options.unknown[0])
+        yield warn(
+            f"lmms-eval 0.7.3 has no argument '{first}' and ends before the first task; see lmms_eval --help, and mind "
+            f"that a value with blanks needs quotes"
+        )
+
+
+def _predict_only(run: GuardedRun) -> Iterator[Notice]:
+    if run.options.flag("predict_only"):
+        yield warn(
+            "--predict_only gives no scores; score the replies afterwards with: medtasks score TASK SAMPLES_FILE"
+        )

@@ -1,0 +1,250 @@
+"""Columns of documents that a user wrote: whether they hold what hooks need, and those that follow from others.
+
+Nobody has to write what follows:
+
+==============  ======================================================================================================
+column          where it is missing
+==============  ======================================================================================================
+``doc_id``      the row's number, counted from 0; of pairs ``<pair_id>/<position>``
+``image_id``    the image's file, so that questions on one file are one unit of errors
+``categories``  of pairs: none
+``kind`` ...    of yes/no questions: ``answer`` is yes or no then, and becomes ``kind``, ``choices``, ``options``,
+                ``gold`` and the letter in ``answer``, see ``CLOSED_QUESTION`` in :mod:`medtasks.data.schema`
+==============  ======================================================================================================
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from string import Formatter
+from typing import Any
+
+from medtasks.data.privacy import is_private
+from medtasks.errors import MedTasksError
+from medtasks.extract.likelihood import letter
+from medtasks.families import FAMILIES, Kind
+
+Columns = Mapping[str, Sequence[Any]]
+
+PAIRS = frozenset({"medtasks.hooks.pairs.process_results", "medtasks.hooks.free_form.process_results"})
+_CLOSED = "medtasks.hooks.closed_questions.process_results"
+_IMAGES = "medtasks.hooks.images.images"
+_LETTERED = {"question": Kind.TEXT, "options": Kind.OPTIONS}
+_PROMPTS: Mapping[str, Mapping[str, Kind]] = {
+    "medtasks.hooks.prompts.prompt": _LETTERED,
+    "medtasks.hooks.free_form.prompt": _LETTERED,
+    "medtasks.hooks.closed_prompts.prompt": {"question": Kind.TEXT},
+    "medtasks.hooks.prompts.letters": {"options": Kind.OPTIONS},
+    "medtasks.hooks.prompts.option_texts": {"options": Kind.OPTIONS},
+}
+_WITH_TEMPLATE = tuple(
+    f"medtasks.hooks.{room}.{hook}"
+    for room in ("multimedeval_prompts", "judged_choice", "optional_judge", "volumes")
+    for hook in ("prompt", "messages")
+)
+_FIELDS = {"question": Kind.TEXT, "options": Kind.OPTIONS} | dict.fromkeys(
+    ("context", "details", "indication", "hint"), Kind.ANYTHING
+)
+_TELLING = frozenset({name for family in FAMILIES.values() for name in family.columns} - {"question", "dataset"})
+_SHOWN = 24  # characters
+
+
+def needed_columns(config: Mapping[str, Any], known: Sequence[str]) -> Iterator[tuple[str, Mapping[str, Kind]]]:
+    """Yield who needs which columns.
+
+    Args:
+        config: A task's configuration; hooks as functions or as their dotted names.
+        known: The columns that there are.
+    """
+    family = FAMILIES.get(hook_name(config.get("process_results")))
+    if family is not None:
+        columns = family.short if family.short is not None and "kind" not in known else family.columns
+        yield f"the family '{family.name}'", columns
+    who = f"the prompt of the family '{family.name}'" if family else ""
+    for key in ("doc_to_text", "doc_to_messages", "doc_to_choice"):
+        hook = hook_name(config.get(key))
+        if hook in _PROMPTS:
+            yield who or hook, _PROMPTS[hook]
+        elif hook in _WITH_TEMPLATE:
+            fields = _template_fields(config.get("lmms_eval_specific_kwargs"))
+            yield who or hook, {name: kind for name, kind in _FIELDS.items() if name in fields}
+    if hook_name(config.get("doc_to_visual")) == _IMAGES:
+        several = {"image_files": Kind.TEXTS}
+        yield who or _IMAGES, several if "image_files" in known else {"image_file": Kind.TEXT}
+
+
+def hook_name(hook: object) -> str:
+    """Return the dotted name of a hook that is a function, or is named by a text."""
+    if isinstance(hook, str):
+        return hook
+    return f"{getattr(hook, '__module__', '')}.{getattr(hook, '__qualname__', '')}"
+
+
+def is_our_hook(hook: object) -> bool:
+    """Return whether a hook, a function or its dotted name, is one of this package."""
+    return hook_name(hook).startswith("medtasks.")
+
+
+def check(config: Mapping[str, Any], columns: Columns, known: Sequence[str], where: str) -> None:
+    """Check that documents hold what the hooks of their task need.
+
+    Args:
+        config: The task's configuration; hooks as functions or as their dotted names.
+        columns: Values by column, each of shape (documents,): at least the needed ones that are there.
+        known: Names of all columns.
+        where: The documents' file, for the message.
+
+    Raises:
+        MedTasksError: A column is missing, or a row holds something else; the first one is named.
+    """
+    for who, needed in needed_columns(config, known):
+        for name in needed:
+            if name not in known:
+                raise MedTasksError(
+                    f"{where} has no column '{name}', which {who} needs (it needs {', '.join(needed)}); add it to "
+                    f"{', '.join(known)}"
+                )
+        for name, kind in needed.items():
+            _check_rows(columns, name, kind, who, where)
+    keys = ("pair_id", "position") if hook_name(config.get("process_results")) in PAIRS else ("doc_id",)
+    if set(keys) <= set(known):
+        _check_unique(columns, keys, where)
+
+
+def _check_rows(columns: Columns, name: str, kind: Kind, who: str, where: str) -> None:
+    options = columns.get("options")
+    holds = _HOLDS[kind]
+    for row, value in enumerate(columns[name]):
+        if not holds(value, options[row] if options is not None else ()):
+            found = "something else" if _hidden(columns, row) else _shown(value)
+            raise MedTasksError(f"{where}, row {row + 1}: '{name}' is {found}, and {who} needs {kind.value}")
+
+
+def _check_unique(columns: Columns, keys: Sequence[str], where: str) -> None:
+    seen: dict[tuple[Any, ...], int] = {}
+    for row, key in enumerate(zip(*(columns[name] for name in keys), strict=True)):
+        first = seen.setdefault(key, row)
+        if first != row:
+            raise MedTasksError(
+                f"{where}: rows {first + 1} and {row + 1} have the same {' and '.join(keys)}, so that replies cannot "
+                f"be told apart"
+            )
+
+
+def _hidden(columns: Columns, row: int) -> bool:
+    datasets = columns.get("dataset")
+    return datasets is not None and datasets[row] is not None and is_private(str(datasets[row]))
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return "empty"
+    if isinstance(value, list):
+        return f"a list of {len(value)}" + (f" ({value!r})" if len(repr(value)) <= _SHOWN else "")
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
+def _texts(value: Any, _: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(one, str) for one in value)
+
+
+def _is_letter(value: Any, options: Any) -> bool:
+    return isinstance(value, str) and value in [letter(place) for place in range(len(options or ()))]
+
+
+def _is_number(value: Any, least: int, most: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+
+
+_HOLDS: Mapping[Kind, Callable[[Any, Any], bool]] = {
+    Kind.ANYTHING: lambda value, _: True,
+    Kind.ID: lambda value, _: value is not None,
+    Kind.TEXT: lambda value, _: isinstance(value, str),
+    Kind.TEXTS: _texts,
+    Kind.OPTIONS: lambda value, _: _texts(value, _) and len(value) > 1,
+    Kind.LETTER: _is_letter,
+    Kind.LETTERS: lambda value, options: (
+        isinstance(value, list) and bool(value) and all(_is_letter(one, options) for one in value)
+    ),
+    Kind.LABEL: lambda value, options: _is_number(value, 0, len(options or ()) - 1),
+    Kind.LABELS: lambda value, options: (
+        isinstance(value, list) and len(value) == len(options or ()) and all(_is_number(one, 0, 1) for one in value)
+    ),
+    Kind.POSITION: lambda value, _: _is_number(value, 1, 2),
+    Kind.YES_NO: lambda value, _: isinstance(value, str) and value.strip().casefold() in ("yes", "no"),
+}
+
+
+def _template_fields(settings: Any) -> set[str]:
+    """Return the fields of all templates in the settings of a task."""
+    if not isinstance(settings, Mapping):
+        return set()
+    templates = [str(one["template"]) for one in (settings, *settings.values()) if _has_template(one)]
+    return {field for template in templates for field in _fields(template)}
+
+
+def _has_template(settings: object) -> bool:
+    return isinstance(settings, Mapping) and "template" in settings
+
+
+def _fields(template: str) -> list[str]:
+    try:
+        return [field for _, field, _, _ in Formatter().parse(template) if field]
+    except ValueError:  # a brace of the user's that is no field; asking the question says so
+        return []
+
+
+def looked_at(config: Mapping[str, Any], known: Sequence[str]) -> list[str]:
+    """Return the columns that :func:`check` and :func:`following` look at, of those that there are."""
+    needed = [name for _, columns in needed_columns(config, known) for name in columns]
+    wanted = {*needed, "doc_id", "pair_id", "position", "dataset", "options", "image_file", "image_files"}
+    return [name for name in known if name in wanted]
+
+
+def other_families(config: Mapping[str, Any], known: Sequence[str]) -> list[str]:
+    """Return the columns by which families are known and that this task's hooks do not need."""
+    needed = {name for _, columns in needed_columns(config, known) for name in columns}
+    return [name for name in known if name in _TELLING and name not in needed]
+
+
+def following(process_results: object, columns: Columns, known: Sequence[str], count: int) -> dict[str, list[Any]]:
+    """Return the columns that follow from others, see the table above.
+
+    Args:
+        process_results: The hook that scores.
+        columns: Values by column, of :func:`looked_at`.
+        known: Names of all columns.
+        count: Number of documents.
+
+    Returns:
+        New columns, and those that replace others; each of shape (documents,).
+    """
+    hook = hook_name(process_results)
+    found: dict[str, list[Any]] = {}
+    if "doc_id" in known:
+        if not all(isinstance(one, str) for one in columns["doc_id"]):
+            found["doc_id"] = [str(one) for one in columns["doc_id"]]
+    elif hook in PAIRS:
+        found["doc_id"] = [f"{pair}/{at}" for pair, at in zip(columns["pair_id"], columns["position"], strict=True)]
+    else:
+        found["doc_id"] = [str(row) for row in range(count)]
+    if "image_id" not in known and "image_files" in known:
+        found["image_id"] = [" ".join(files) or None for files in columns["image_files"]]
+    elif "image_id" not in known and "image_file" in known:
+        found["image_id"] = list(columns["image_file"])
+    if hook in PAIRS and "categories" not in known:
+        found["categories"] = [[] for _ in range(count)]
+    return found | (_closed(columns, known, count) if hook == _CLOSED else {})
+
+
+def _closed(columns: Columns, known: Sequence[str], count: int) -> dict[str, list[Any]]:
+    found: dict[str, list[Any]] = {name: [None] * count for name in ("source", "hallucination") if name not in known}
+    if "kind" in known:
+        return found
+    yes = [answer.strip().casefold() == "yes" for answer in columns["answer"]]
+    return found | {
+        "kind": ["binary"] * count,
+        "choices": [""] * count,
+        "options": [["Yes", "No"] for _ in range(count)],
+        "gold": ["Yes" if one else "No" for one in yes],
+        "answer": ["A" if one else "B" for one in yes],
+    }

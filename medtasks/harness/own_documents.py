@@ -1,0 +1,129 @@
+"""Documents that the harness loads itself, for tasks in a user's own folder: read here as it reads them there."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from medtasks.data.home import dataset_holding
+from medtasks.data.store import without_progress_bars
+from medtasks.errors import MedTasksError
+from medtasks.harness.own_columns import check, following, looked_at, needed_columns, other_families
+from medtasks.harness.task_index import LOCAL_LOADERS, resolved
+
+_OF_THE_HARNESS = ("From_YouTube", "video", "builder_script")
+_NOT_PASSED_ON = ("local_files_only", "create_link", "force_download", "force_unzip", "load_from_disk")
+
+
+def own_documents(task: str, config: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the documents of a task that were not prepared by us, in order, without pictures that a column holds.
+
+    Args:
+        task: Its name, for messages.
+        config: What its file says, with unresolved dotted names.
+
+    Returns:
+        Documents with the columns that follow from others, see :mod:`medtasks.harness.own_columns`.
+
+    Raises:
+        MedTasksError: They cannot be loaded, or lack what the task's hooks need.
+    """
+    rows: list[dict[str, Any]] = completed(own_table(task, config), config, apart=True).to_list()
+    return rows
+
+
+def completed(table: Any, config: Mapping[str, Any], *, apart: bool = False) -> Any:
+    """Check a table of a user's own documents, and add the columns that follow from others.
+
+    Args:
+        table: Of the ``datasets`` library.
+        config: The task's configuration; hooks as functions or as their dotted names.
+        apart: Leave out columns by which other families of tasks are known, so that nothing takes it for one of these.
+
+    Raises:
+        MedTasksError: A column is missing, or a row holds something else than the task's hooks need.
+    """
+    known = list(table.column_names)
+    columns = table.select_columns(looked_at(config, known)).to_dict()
+    check(config, columns, known, place_of(config))
+    further = following(config.get("process_results"), columns, known, len(table))
+    replaced = [name for name in further if name in known]
+    table = table.remove_columns([*replaced, *(other_families(config, known) if apart else ())])
+    for name, values in further.items():
+        table = table.add_column(name, values)
+    return table
+
+
+def own_table(task: str, config: Mapping[str, Any]) -> Any:
+    """Return the table of the ``datasets`` library that the harness asks, without columns of pictures and sound.
+
+    Raises:
+        MedTasksError: It cannot be loaded, or is empty.
+    """
+    import datasets
+
+    split = split_of(config)
+    try:
+        with without_progress_bars():
+            table = _loaded(task, config)[split]
+            table = resolved(config["process_docs"])(table) if config.get("process_docs") else table
+    except MedTasksError:
+        raise
+    except Exception as error:
+        cause = f"there is no split '{split}'" if isinstance(error, KeyError) else _first_line(error)
+        raise MedTasksError(f"the documents of '{task}' ({place_of(config)}) cannot be loaded: {cause}") from error
+    if not len(table):
+        raise MedTasksError(f"the documents of '{task}' ({place_of(config)}) are none: the file is empty")
+    media = [name for name, feature in table.features.items() if _is_media(feature)]
+    kept: datasets.Dataset = table.remove_columns(media) if media else table
+    return kept
+
+
+def is_looked_at(config: Mapping[str, Any]) -> bool:
+    """Return whether a task's documents are files on this machine, of which its hooks are known to need columns."""
+    return config.get("dataset_path") in LOCAL_LOADERS and any(True for _ in needed_columns(config, ()))
+
+
+def split_of(config: Mapping[str, Any]) -> str:
+    """Return the split that the harness asks."""
+    return str(config.get("test_split") or config.get("validation_split") or "test")
+
+
+def place_of(config: Mapping[str, Any]) -> str:
+    """Return where documents come from, for messages: their files, or the dataset's name."""
+    arguments = config.get("dataset_kwargs")
+    files = arguments.get("data_files") if isinstance(arguments, Mapping) else None
+    if isinstance(files, Mapping):
+        files = files.get(split_of(config), files)
+    if isinstance(files, list):
+        return ", ".join(map(str, files))
+    return str(files or config.get("dataset_path"))
+
+
+def is_prepared(path: object) -> bool:
+    """Return whether a task's ``dataset_path``, resolved, is the folder of a prepared dataset."""
+    return isinstance(path, str) and dataset_holding(Path(path)) is not None
+
+
+def _loaded(task: str, config: Mapping[str, Any]) -> Any:
+    import datasets
+
+    given = dict(config.get("dataset_kwargs") or {})
+    path = resolved(config.get("dataset_path"))
+    if path is None or any(name in given for name in _OF_THE_HARNESS):
+        raise MedTasksError(f"only the harness can load the documents of '{task}', so that they are not looked at here")
+    if given.get("load_from_disk"):
+        return datasets.load_from_disk(path)
+    kept = {name: value for name, value in given.items() if name not in _NOT_PASSED_ON}
+    return datasets.load_dataset(path, config.get("dataset_name"), **kept)
+
+
+def _is_media(feature: Any) -> bool:
+    import datasets
+
+    inner = getattr(feature, "feature", feature)
+    return isinstance(inner, datasets.Image | datasets.Audio)
+
+
+def _first_line(error: Exception) -> str:
+    cause = error.__cause__ or error
+    return f"{type(cause).__name__}: {str(cause).strip().splitlines()[0] if str(cause).strip() else 'no reason given'}"

@@ -1,0 +1,155 @@
+"""Recorded replies: one JSON object per line, our own short form or a samples file of the harness."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from medtasks.data.home import home
+from medtasks.errors import RepliesError
+from medtasks.extract.failure import NO_TEXT, failure_cause, without_cut_mark
+from medtasks.harness.saved_replies import FOLDER_NAME
+from medtasks.hooks.loglikelihood import parse_loglikelihood
+from medtasks.hooks.reading import untagged
+from medtasks.hooks.withheld import hidden_id, is_withheld
+
+_LONGEST_ROW_NUMBER = 12
+_FORM = '{"doc_id": "10001/1", "reply": "A"}'
+
+
+@dataclass(frozen=True)
+class RecordedReply:
+    """What a model answered to one document: a text, or one loss per option.
+
+    Attributes:
+        text: As the model gave it, or the mark of a failed sample (:mod:`medtasks.extract.failure`).
+        losses: Mean negative log-likelihoods; NaN for a failed one.
+        cut: Whether the server cut the text at its length limit.
+    """
+
+    text: str | None = None
+    losses: tuple[float, ...] | None = None
+    cut: bool = False
+
+    @property
+    def failed(self) -> bool:
+        """Whether the model gave no reply: it is in no score."""
+        if self.losses is not None:
+            return not self.losses or any(map(math.isnan, self.losses))
+        return self.text is None or failure_cause(self.text) is not None
+
+    @classmethod
+    def of_text(cls, text: str | None) -> "RecordedReply":
+        """Return the reply that a file has as text, with its marks; without any text the sample failed."""
+        own, cut = without_cut_mark(NO_TEXT if text is None else text)
+        return cls(text=own, cut=cut)
+
+
+def read_replies(paths: Path | Sequence[Path], documents: Sequence[Mapping[str, Any]]) -> dict[str, RecordedReply]:
+    """Read recorded replies and match them to documents.
+
+    Args:
+        paths: A file, or the files of one run; a folder stands for the ``.jsonl`` files in it. Lines of ``{"doc_id",
+            "reply"}``, or a samples file written by lmms-eval or lm-eval. A ``doc_id`` is the document's own id, or its
+            row number counted from 0.
+        documents: The dataset the replies belong to, in order.
+
+    Returns:
+        Replies by document id, in file order. A samples file holds each reply once per filter; they must agree.
+
+    Raises:
+        RepliesError: A line is malformed, names an unknown document, or contradicts an earlier one.
+    """
+    known = {document["doc_id"] for document in documents}
+    given = [paths] if isinstance(paths, Path) else paths
+    replies: dict[str, RecordedReply] = {}
+    for path in _files(given):
+        for number, line in enumerate(_lines(path), start=1):
+            if not line.strip():
+                continue
+            place = f"{path} line {number}"
+            item = _object(line, place)
+            doc_id = _doc_id(item, documents, known, place)
+            reply = _reply(item, place)
+            if replies.setdefault(doc_id, reply) != reply:
+                raise RepliesError(
+                    f"{place}: document {doc_id} has two different replies; keep one run per file, and name the files "
+                    f"of one run only"
+                )
+    if not replies:
+        raise RepliesError(f"{', '.join(map(str, given))} holds no replies; expected lines like {_FORM}")
+    return replies
+
+
+def _files(paths: Sequence[Path]) -> list[Path]:
+    files = []
+    for path in paths:
+        inside = sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
+        if not inside:
+            raise RepliesError(f"cannot read replies from {path}: the folder holds no replies (no .jsonl file)")
+        files += inside
+    return files
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8-sig").split("\n")  # replies may hold other line separators
+    except (OSError, UnicodeDecodeError) as error:
+        raise RepliesError(f"cannot read replies from {path}: {error}") from error
+
+
+def _object(line: str, place: str) -> dict[str, Any]:
+    try:
+        item = json.loads(line)
+    except ValueError as error:
+        raise RepliesError(f"{place} is not valid JSON ({error}); expected lines like {_FORM}") from error
+    if not isinstance(item, dict) or "doc_id" not in item:
+        raise RepliesError(f"{place} has no 'doc_id'; expected lines like {_FORM}")
+    return item
+
+
+def _doc_id(item: Mapping[str, Any], documents: Sequence[Mapping[str, Any]], known: set[str], place: str) -> str:
+    given = item["doc_id"]
+    if isinstance(given, str) and given in known:
+        return given
+    number = str(given)
+    row = int(number) if number.isascii() and number.isdecimal() and len(number) < _LONGEST_ROW_NUMBER else -1
+    if not 0 <= row < len(documents):
+        raise RepliesError(
+            f"{place}: no document '{given}' in the prepared dataset; its ids run from '{documents[0]['doc_id']}' to "
+            f"'{documents[-1]['doc_id']}'"
+        )
+    doc_id = str(documents[row]["doc_id"])
+    asked = next((entry["sample"] for entry in item.values() if isinstance(entry, dict) and "sample" in entry), doc_id)
+    if asked is not None and str(asked) not in (doc_id, hidden_id("doc", doc_id)):
+        raise RepliesError(
+            f"{place} answers document '{asked}', but row {row} of the prepared dataset is '{doc_id}'; use "
+            f"the data of that run: point MEDTASKS_HOME to them, or name their files in the task's own file"
+        )
+    return doc_id
+
+
+def _reply(item: Mapping[str, Any], place: str) -> RecordedReply:
+    if "reply" in item:
+        if not (item["reply"] is None or isinstance(item["reply"], str)):
+            raise RepliesError(f"{place}: 'reply' must be text or null")
+        return RecordedReply.of_text(item["reply"])
+    recorded = item.get("resps", item.get("filtered_resps"))
+    # One list around the reply in lmms-eval's files, two in lm-eval's.
+    while isinstance(recorded, list) and len(recorded) == 1:
+        recorded = recorded[0]
+    if isinstance(recorded, str):
+        if is_withheld(recorded):
+            raise RepliesError(
+                f"{place} holds no reply, because its dataset is credentialed; name the files of the run in "
+                f"{home() / FOLDER_NAME} instead"
+            )
+        return RecordedReply.of_text(untagged(recorded).recorded)  # with --reasoning_tags the harness keeps our tag
+    if recorded is None and "resps" in item:
+        return RecordedReply.of_text(None)
+    if isinstance(recorded, list) and len(recorded) > 1:
+        per_option = [option[0] if isinstance(option, list) and len(option) == 1 else option for option in recorded]
+        return RecordedReply(losses=tuple(parse_loglikelihood(option)[0] for option in per_option))
+    raise RepliesError(f"{place} has neither 'reply' nor 'resps'; expected lines like {_FORM}")

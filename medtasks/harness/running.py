@@ -1,0 +1,219 @@
+"""Running the harness so that one task's failure costs that task alone."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from types import FrameType, MappingProxyType
+from typing import Any
+
+from medtasks.errors import MedTasksError
+from medtasks.harness.harness_options import read_options
+from medtasks.harness.manifest import HarnessProcess
+from medtasks.harness.process import RunProcess, descendants, is_running, send
+from medtasks.harness.selection import tasks_of
+
+RESULTS = "_results.json"
+SAMPLES = "_samples_{task}.jsonl"
+_ZONE = ["--timezone", "UTC"]  # for the names of its files, as in ours; its default is that of Singapore
+_PATIENCE = 10
+_STEP = 0.05
+_BY_SIGNAL = 128
+
+
+@dataclass
+class Outcome:
+    """What became of the tasks.
+
+    Attributes:
+        done: Tasks whose results are on disk.
+        failed: Tasks that ran, on their own where there are several, and left no results.
+        results: Results files, in the order they were written.
+        files: Results file by task.
+        rows: What its results file says of each task: values by ``<metric>,<filter>``.
+        reasons: Why a task failed.
+        processes: Processes of the harness, the one that runs included.
+    """
+
+    done: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+    results: list[Path] = field(default_factory=list)
+    files: dict[str, Path] = field(default_factory=dict)
+    rows: dict[str, dict[str, Any]] = field(default_factory=dict)
+    reasons: dict[str, str] = field(default_factory=dict)
+    processes: list[HarnessProcess] = field(default_factory=list)
+
+
+def run_tasks(
+    names: Sequence[str],
+    arguments: Sequence[str],
+    output: Path,
+    launcher: Sequence[str] = (),
+    watch: Callable[[Outcome], None] = lambda outcome: None,
+    variables: Mapping[str, str] = MappingProxyType({}),
+) -> Outcome:
+    """Run tasks in one process of the harness, and those that left no results once more, each on its own.
+
+    The harness writes results only after the last task and exits with code 0 after an error, so what it has done is
+    read from its results files. In the second round a model with a journal answers from it.
+
+    Args:
+        names: Tasks, groups and tags. What is behind a name that is not ours only the harness knows: it counts as done
+            when its run left results.
+        arguments: Further arguments of the harness.
+        output: Folder for results.
+        launcher: Command in front of ``-m lmms_eval``, for several processes; empty for this Python.
+        watch: Called with the outcome so far when a process of the harness begins and when it has ended, also by
+            Ctrl-C or a signal, which then goes on to the caller.
+        variables: Environment variables of the harness, besides those of this process.
+
+    Returns:
+        The outcome by task.
+    """
+    outcome = Outcome()
+    wanted = wanted_tasks(names)
+    zone = [] if read_options(arguments).text("timezone") else _ZONE
+    command = [*(launcher or [sys.executable]), "-m", "lmms_eval", *arguments, *zone]
+    _run(names, command, output, outcome, watch, variables)
+    if len(wanted) > 1:
+        for task in [task for task in wanted if task not in outcome.done]:
+            _run([task], command, output, outcome, watch, variables)
+    return outcome
+
+
+def wanted_tasks(names: Sequence[str]) -> list[str]:
+    """Return the tasks behind names in their order; a name that is not ours stands for itself."""
+    return list(dict.fromkeys(task for name in names for task in tasks_of(name) or [name]))
+
+
+def samples_file(results: Path, task: str) -> Path:
+    """Return where the harness writes a task's samples, given the results file of the same process."""
+    return results.with_name(results.name.removesuffix(RESULTS) + SAMPLES.format(task=task))
+
+
+@contextlib.contextmanager
+def stopping_by_signal() -> Iterator[None]:
+    """Let a request to end (SIGTERM, or SIGHUP where it is not ignored) raise ``SystemExit`` with 128 + its number."""
+
+    def stop(number: int, _: FrameType | None) -> None:
+        raise SystemExit(_BY_SIGNAL + number)
+
+    wanted = (signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.getsignal(number) for number in wanted if signal.getsignal(number) is signal.SIG_DFL}
+    for number in before:
+        signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _run(
+    names: Sequence[str],
+    command: Sequence[str],
+    output: Path,
+    outcome: Outcome,
+    watch: Callable[[Outcome], None],
+    variables: Mapping[str, str],
+) -> None:
+    """Run one process of the harness and add what it left to the outcome."""
+    before, began = _results_files(output), time.monotonic()
+    running = HarnessProcess(tasks=tuple(names), started=datetime.now(UTC).isoformat())
+    outcome.processes.append(running)
+    watch(outcome)
+    process = _start([*command, "--tasks", ",".join(names), "--output_path", str(output)], variables)
+    try:
+        process.wait()
+    except BaseException as reason:
+        _end(process, told=isinstance(reason, KeyboardInterrupt))
+        raise
+    finally:
+        facts = {"seconds": round(time.monotonic() - began, 3), "exit_code": process.returncode}
+        outcome.processes[-1] = running.model_copy(update=facts)
+        new = [path for path, state in _results_files(output).items() if before.get(path) != state]
+        _add_results(names, new, outcome)
+        watch(outcome)
+    wanted = wanted_tasks(names)
+    if len(wanted) == 1 and wanted[0] not in outcome.done:
+        outcome.failed.append(wanted[0])
+        outcome.reasons[wanted[0]] = _reason(process.returncode)
+        watch(outcome)
+
+
+def _start(command: Sequence[str], variables: Mapping[str, str]) -> "subprocess.Popen[bytes]":
+    try:
+        return subprocess.Popen(command, env={**os.environ, **variables})
+    except OSError as error:
+        raise MedTasksError(
+            f"cannot start '{command[0]}' ({error.strerror or error}); correct --launcher, or leave it out"
+        ) from error
+
+
+def _end(process: "subprocess.Popen[bytes]", *, told: bool) -> None:
+    """End a process and what it has started with growing force; a launcher may leave its own processes behind.
+
+    Ctrl-C in a terminal has told all of them already. A second one spares them no time.
+    """
+    below = descendants(process.pid)
+    with contextlib.suppress(KeyboardInterrupt, SystemExit):
+        if told and _have_ended(process, below):
+            return
+        process.terminate()
+        for one in below:
+            send(one, signal.SIGTERM)
+        if _have_ended(process, below):
+            return
+    process.kill()
+    for one in below:
+        send(one, signal.SIGKILL)
+    process.wait()
+
+
+def _have_ended(process: "subprocess.Popen[bytes]", below: Sequence[RunProcess]) -> bool:
+    """Wait for processes, but not for long."""
+    deadline = time.monotonic() + _PATIENCE
+    while process.poll() is None or any(map(is_running, below)):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_STEP)
+    return True
+
+
+def _add_results(names: Sequence[str], new: Sequence[Path], outcome: Outcome) -> None:
+    """Add the tasks of new results files; a file that cannot be read is the half of one that was being written."""
+    complete = {}
+    for path in new:
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            complete[path] = dict(json.loads(path.read_text(encoding="utf-8"))["results"])
+    foreign = [name for name in names if not tasks_of(name)]
+    for path, tasks in complete.items():
+        outcome.results.append(path)
+        outcome.files |= dict.fromkeys([*tasks, *foreign], path)
+        outcome.rows |= tasks
+    outcome.done = list(dict.fromkeys([*outcome.done, *outcome.files]))
+
+
+def _reason(code: int) -> str:
+    if code >= 0:
+        return f"the harness ended with exit code {code} and left no results"
+    name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
+    memory = ", as the system does when memory is short" if name == "SIGKILL" else ""
+    return f"the harness was ended by {name}{memory} and left no results"
+
+
+def _results_files(output: Path) -> dict[Path, tuple[int, int]]:
+    """Return time and size of each results file, to tell new ones from those of earlier runs."""
+    found = {}
+    for path in sorted(output.rglob(f"*{RESULTS.lstrip('_')}")):
+        with contextlib.suppress(OSError):
+            facts = path.stat()
+            found[path] = (facts.st_mtime_ns, facts.st_size)
+    return found

@@ -1,0 +1,152 @@
+"""Replies on disk before anything is computed from them, so that a failing metric loses nothing.
+
+Each process of a run appends to a file of its own, ``$MEDTASKS_HOME/replies/<task>/<time>-<process>.jsonl``, in the
+form that ``medtasks score`` reads. Replies may quote a patient's record: files are readable by their owner only.
+"""
+
+import contextlib
+import datetime
+import json
+import os
+import re
+import shlex
+import sys
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any
+
+from medtasks.data.home import home
+from medtasks.errors import warn_once
+from medtasks.harness.task_files import included_option
+from medtasks.hooks.reading import untagged
+
+FOLDER_NAME = "replies"
+_CONTEXT_MODULE = "lmms_eval.models.model_utils.usage_metrics"
+
+_saving: ContextVar[bool] = ContextVar("saving", default=True)
+
+
+def replies_folder(task: str) -> Path:
+    """Return the folder of a task's saved replies, whether or not it exists."""
+    return home() / FOLDER_NAME / re.sub(r"[^\w-]", "_", task)
+
+
+def save_reply(doc: Mapping[str, Any], result: Any) -> str | None:
+    """Append one reply to this process's file of the task that the harness is scoring.
+
+    A reply that was read with the same rule before belongs to another run, which gets a file of its own; under another
+    rule of the same run it is not written again. A disk that is full or read-only costs the file, not the run.
+
+    Args:
+        doc: The document; one without ``doc_id`` cannot be found again, so that nothing is saved.
+        result: What the harness gave to ``process_results`` for it, with or without the name of a rule.
+
+    Returns:
+        ``<task>/<file>`` below the folder of saved replies; None if nothing was to be saved.
+    """
+    if not _saving.get() or doc.get("doc_id") is None:
+        return None
+    read = untagged(result)
+    task = _task_being_scored() or str(doc.get("dataset") or "unknown")
+    with _lock:
+        place = (replies_folder(task), os.getpid())
+        run = _runs.get(place)
+        if run is None or (doc["doc_id"], read.rule) in run.read:
+            run = _runs[place] = _Run(place[0])
+        run.add(doc["doc_id"], read.rule, read.recorded)
+        return f"{run.path.parent.name}/{run.path.name}"
+
+
+def score_command(saved: Iterable[str | None]) -> str:
+    """Return the sentence that says how to score saved replies again.
+
+    Args:
+        saved: What :func:`save_reply` gave for the replies, of all ranks.
+    """
+    files = [home() / FOLDER_NAME / name for name in sorted({name for name in saved if name})]
+    unsaved = {run.path for run in _runs.values() if run.pending}
+    if not files or not all(file.is_file() and file not in unsaved for file in files):
+        return "Its replies could not be saved; run the task again once that is mended."
+    task = files[0].parent.name
+    return (
+        f"All replies are saved; then run: medtasks score {task} {shlex.join(map(str, files))}{included_option(task)}"
+    )
+
+
+@contextlib.contextmanager
+def nothing_saved() -> Iterator[None]:
+    """Save no replies within this block: they come from a file."""
+    token = _saving.set(False)
+    try:
+        yield
+    finally:
+        _saving.reset(token)
+
+
+class _Run:
+    """The file of one process in one run of a task.
+
+    Attributes:
+        path: The file.
+        read: Which documents were read with which rule.
+        pending: Lines that the disk has not taken.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.path = _free_name(folder)
+        self.read: set[tuple[str, str | None]] = set()
+        self._replies: dict[str, str] = {}
+        self.pending = b""
+
+    def add(self, doc_id: str, rule: str | None, reply: str) -> None:
+        """Write one reply unless it is there."""
+        self.read.add((doc_id, rule))
+        if self._replies.get(doc_id) == reply:
+            return
+        self._replies[doc_id] = reply
+        line = json.dumps({"doc_id": doc_id, "reply": reply}, ensure_ascii=True)
+        self.pending += line.encode("ascii") + b"\n"
+        try:
+            self._write()
+        except OSError as error:
+            warn_once(
+                f"replies cannot be saved in {self.path.parent} ({error.strerror or type(error).__name__}); the run "
+                f"goes on, but they cannot be scored again later. Free some space, or set MEDTASKS_HOME to another "
+                f"folder."
+            )
+
+    def _write(self) -> None:
+        for folder in (self.path.parent.parent, self.path.parent):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        try:
+            size = os.fstat(file).st_size
+            left = self.pending
+            try:
+                while left:
+                    left = left[os.write(file, left) :]
+            except OSError:
+                os.ftruncate(file, size)  # half a line would make the whole file unreadable
+                raise
+            self.pending = b""
+        finally:
+            os.close(file)
+
+
+_runs: dict[tuple[Path, int], _Run] = {}
+_lock = threading.Lock()  # the harness scores several documents at once
+
+
+def _free_name(folder: Path) -> Path:
+    rank, ranks = os.environ.get("RANK", "0"), os.environ.get("WORLD_SIZE", "1")
+    of_ranks = "" if ranks == "1" else f"-rank{rank}of{ranks}"
+    return folder / f"{datetime.datetime.now(datetime.UTC):%Y%m%dT%H%M%S_%fZ}-{os.getpid()}{of_ranks}.jsonl"
+
+
+def _task_being_scored() -> str | None:
+    """Return the task's name as the harness notes it for judges' token counts; older harnesses do not."""
+    module = sys.modules.get(_CONTEXT_MODULE)
+    name = getattr(module, "_CURRENT_TASK_CONTEXT", None)
+    return name if isinstance(name, str) and name else None

@@ -1,1 +1,0 @@
-"""Sanity variants of image tasks: what a score is worth without the image, and whether the order of options decides."""

@@ -1,0 +1,1 @@
+"""Writing task YAML: a user's own datasets, and parts of prepared ones."""

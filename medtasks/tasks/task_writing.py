@@ -1,0 +1,84 @@
+"""Writing task files of the user's own, below ``MEDTASKS_HOME``."""
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from medtasks.data.catalogue import CATALOGUE
+from medtasks.data.home import own_tasks_folder
+from medtasks.errors import MedTasksError
+from medtasks.harness.task_files import task_files
+from medtasks.harness.task_index import DottedName, harness_folder
+from medtasks.harness.variants import tagged_tasks, variant_of
+
+
+def own_task_path(name: str) -> Path:
+    """Return the file of a task of the user's own, whether or not it exists."""
+    return own_tasks_folder() / f"{name}.yaml"
+
+
+def refuse_taken(name: str, mark: str, option: str) -> None:
+    """Refuse a name that a task or dataset has already.
+
+    Args:
+        name: Name of the new dataset and task.
+        mark: First line of the files that may be overwritten.
+        option: The option that gives another name, for the message.
+
+    Raises:
+        MedTasksError: It is taken, by the harness, by this package or by a file of the user's.
+    """
+    path = own_task_path(name)
+    ours = {task.name: task.path for task in task_files().values()}
+    tags = {tag for task in task_files().values() if task.path != path for tag in task.tags}
+    taken = name in CATALOGUE or name in tags or variant_of(name) or tagged_tasks(name)
+    if taken or ours.get(name, path) != path or _harness_knows(name):
+        raise MedTasksError(f"there is a task or dataset '{name}' already; choose another name with {option}")
+    if path.exists() and not path.read_text(encoding="utf-8").startswith(mark):
+        raise MedTasksError(f"{path} was not written by this command; move it away, or choose another {option}")
+
+
+def write_task_file(name: str, config: Mapping[str, Any], mark: str) -> None:
+    """Write a task file that stands alone, in one step.
+
+    Args:
+        name: Name of the task, and of the file.
+        config: What :func:`medtasks.harness.task_files.task_config` gives, with changes.
+        mark: First line of the file.
+
+    Raises:
+        MedTasksError: It cannot be written.
+    """
+    path = own_task_path(name)
+    text = yaml.dump(dict(config), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_suffix(".part")
+        partial.write_text(mark + text, encoding="utf-8")
+        os.replace(partial, path)
+    except OSError as error:
+        raise MedTasksError(
+            f"cannot write the task file {path}: {error.strerror or error}; the dataset is prepared, make room and run "
+            f"the same command again"
+        ) from error
+
+
+def _harness_knows(name: str) -> bool:
+    """Return whether a task file of the harness names it; importing the harness would take long."""
+    root = harness_folder()
+    entry = re.compile(rb"^\s*(?:-\s|(?:-\s*)?(?:task|group|tag)\s*:)[^#\n]*\b" + name.encode() + rb"\b", re.MULTILINE)
+    return root is not None and any(entry.search(path.read_bytes()) for path in root.rglob("*.yaml"))
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes dotted names as ``!function``, and every value where it stands."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+_Dumper.add_representer(DottedName, lambda dumper, name: dumper.represent_scalar("!function", str(name)))

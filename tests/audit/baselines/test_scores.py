@@ -1,0 +1,400 @@
+"""Baselines: that every rule of every task reads them as meant, and that their scores are those of a run."""
+
+import dataclasses
+import json
+import math
+from collections import Counter
+
+import pytest
+from loguru import logger
+
+from medtasks.audit.baselines.scores import baselines
+from medtasks.audit.pair_scoring import score_replies
+from medtasks.audit.scoring import score_metrics
+from medtasks.data.preparation import Options
+from medtasks.data.preparers import prepare
+from medtasks.data.store import load_documents
+from medtasks.extract import chexbert_labels
+from medtasks.harness.replies import RecordedReply
+from medtasks.harness.saved_replies import FOLDER_NAME
+from medtasks.harness.task_files import task_file, task_files
+from medtasks.harness.variant_documents import blind, rotated
+from medtasks.hooks import pairs
+from medtasks.metrics.report_metrics import report_metric
+
+from ... import medheval_sources, tiny_gmai
+
+JUDGED = ("mediconfusion_ff", "gmai_mmbench_val_judged")
+OPEN_MEDHEVAL = ("medheval_knowledge_open", "medheval_visual_report")
+TASKS = [name for name, task in task_files().items() if task.kind == "task"]
+MULTIMEDEVAL = [name for name in TASKS if name.startswith("multimedeval_")]
+MEDHEVAL = [name for name in TASKS if name.startswith("medheval_")]
+
+
+def by_name(task, documents):
+    made = baselines(task_file(task), documents)
+    found = {one.name: one for one in made}
+    assert len(found) == len(made)
+    return found
+
+
+def texts(documents, reply):
+    return {document["doc_id"]: RecordedReply(text=reply(document)) for document in documents}
+
+
+def choice(number, answer, options=4, **further):
+    names = ["liver", "left kidney", "spleen", "bladder", "heart"][:options]
+    return {
+        "doc_id": str(number),
+        "image_id": f"i{number}",
+        "granularity": "Image Level",
+        "options": [f"{name} {number}" for name in names],
+        "answer": answer,
+        **further,
+    }
+
+
+def no_score(baseline):
+    """The rules under which a baseline has no score."""
+    return {name for name, scores in baseline.scores.items() if all(map(math.isnan, scores.values()))}
+
+
+@pytest.fixture(scope="module")
+def medheval(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("medheval")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MEDTASKS_HOME", str(folder / "home"))
+        medheval_sources.prepare_all(folder)
+    return folder / "home"
+
+
+@pytest.fixture
+def gmai(tmp_path):
+    tiny_gmai.write(tmp_path / "GMAI-MMBench_VAL.tsv", tiny_gmai.rows(60))
+    prepare("gmai_mmbench_val", Options(tmp_path, allow_changed=True))
+    return load_documents("gmai_mmbench_val")
+
+
+def check_tasks(names):
+    """Every rule reads every constant reply as meant: no invalid one, and what the keys say."""
+    for name in names:
+        task = task_file(name)
+        documents = load_documents(task.dataset)
+        for one in baselines(task, documents):
+            missing = {rule for rule, known in task.rules.items() if known == chexbert_labels.NAME}
+            if name.startswith("multimedeval_chestxray14") and one.name == "all findings":
+                missing = {"reference"}  # a reply of several labels is none of them for the reference
+            assert no_score(one) == missing, (name, one)
+            assert set(one.scores) == set(task.rules)
+            assert all(f"No score under {rule}: " in one.describes for rule in missing)
+            for rule in set(task.rules) - missing:
+                invalid = one.scores[rule].get("invalid_rate", 0.0)
+                assert invalid == 0 or name.startswith("medheval_"), (name, one)
+                if name.startswith("multimedeval_") and "answer" in documents[0] and "options" in documents[0]:
+                    assert one.scores[rule]["accuracy"] == pytest.approx(expected(one.name, documents)), (name, one)
+
+
+def expected(name, documents):
+    """Accuracy of a constant letter or text, counted from the keys."""
+    keys = Counter(document["answer"] for document in documents)
+    if name == "most frequent answer":
+        return max(keys.values()) / len(documents)
+    if name == "random answer":
+        return sum(1 / len(document["options"]) for document in documents) / len(documents)
+    said = name.removeprefix("always ")
+    letters = dict(zip(documents[0]["options"], "ABCDE", strict=False))
+    return keys[letters.get(said, said)] / len(documents)
+
+
+def test_every_rule_of_multimedeval_reads_them(multimedeval_home, monkeypatch):
+    monkeypatch.setenv("MEDTASKS_HOME", str(multimedeval_home))
+    check_tasks(name for name in MULTIMEDEVAL if not name.endswith("_5shot"))
+
+
+def test_every_rule_of_medheval_reads_them(medheval, monkeypatch):
+    monkeypatch.setenv("MEDTASKS_HOME", str(medheval))
+    check_tasks(MEDHEVAL)
+
+
+@pytest.mark.parametrize("task", ["mediconfusion", "mediconfusion_gd", "mediconfusion_ps"])
+def test_pairs(sample, task):
+    documents = load_documents("mediconfusion")
+    found = by_name(task, documents)
+    assert list(found) == ["always A", "always B", "most frequent answer", "random answer"]
+    for rule in task_file(task).rules:
+        for name in ("always A", "always B", "most frequent answer"):
+            assert found[name].scores[rule] == {
+                "set_accuracy": 0,
+                "individual_accuracy": 0.5,
+                "confusion": 1,
+                "invalid_rate": 0,
+            }
+        assert found["random answer"].scores[rule] == {
+            "set_accuracy": 0.25,
+            "individual_accuracy": 0.5,
+            "confusion": 0.5,
+            "invalid_rate": 0,
+        }
+
+
+def test_scores_of_pairs_are_those_of_recorded_replies(sample):
+    documents = load_documents("mediconfusion")[:21]  # the last pair is incomplete
+    task = task_file("mediconfusion")
+    scored = score_replies(task, documents, texts(documents, lambda _: "B"))
+    for rule, scores in by_name("mediconfusion", documents)["always B"].scores.items():
+        total = scored[rule].table["total"]
+        assert scores == {name: getattr(total, name) for name in scores}
+
+
+def test_cut_pairs_are_not_warned_of_again(sample):
+    said = []
+    handler = logger.add(said.append)
+    documents = load_documents("mediconfusion")[:21]
+    try:
+        by_name("mediconfusion", documents)
+        assert said == []
+        record = {"pair_id": "1", "position": 1, "image_id": "i", "key": "A", "value": "A", "categories": []}
+        pairs.set_accuracy([record])
+    finally:
+        logger.remove(handler)
+    assert "1 pairs lack an answer to one image (cut by --limit or --offset, or failed)" in said[0]  # of a run they are
+
+
+def test_scores_of_questions_are_those_of_recorded_replies(gmai):
+    scored = score_metrics(task_file("gmai_mmbench_val"), gmai, texts(gmai, lambda _: "B"))
+    found = by_name("gmai_mmbench_val", gmai)
+    assert list(found) == ["always A", "always B", "most frequent answer", "random answer"]  # all have two options
+    for rule, scores in found["always B"].scores.items():
+        assert scores == pytest.approx({name: scored[rule].values[name] for name in scores}, nan_ok=True)
+    assert found["always B"].scores["robust"]["accuracy"] == sum(one["answer"] == "B" for one in gmai) / len(gmai)
+
+
+def test_most_frequent_among_questions_with_as_many_options(gmai):
+    groups = {}
+    for document in gmai:
+        groups.setdefault(len(document["options"]), Counter())[document["answer"]] += 1
+    right = sum(max(counts.values()) for counts in groups.values())
+    for task in ("gmai_mmbench_val", "gmai_mmbench_val_ll"):
+        for scores in by_name(task, gmai)["most frequent answer"].scores.values():
+            assert scores["accuracy"] == pytest.approx(right / len(gmai))
+
+
+def test_of_equally_frequent_answers_the_first():
+    documents = [choice(n, "CBCBA"[n]) for n in range(5)]
+    assert by_name("gmai_mmbench_val", documents)["most frequent answer"].scores["robust"]["accuracy"] == 0.4
+    assert by_name("gmai_mmbench_val", documents) == by_name("gmai_mmbench_val", documents[::-1])
+
+
+def test_an_option_that_a_rule_cannot_read_has_no_score():
+    """Of option A, "a", the reference's cleaner leaves no word: both are articles."""
+    documents = [choice(n, "AB"[n % 2], options=2) for n in range(9)] + [{**choice(9, "A"), "options": ["a", "the"]}]
+    found = by_name("multimedeval_mmlu", documents)
+    assert no_score(found["always A"]) == {"reference"}
+    assert found["always A"].describes.endswith(
+        "No score under reference: it reads no reply as this answer for 1 of 10 questions."
+    )
+    assert found["always A"].scores["robust"]["accuracy"] == 0.6
+    assert no_score(found["always B"]) == set()
+    assert found["always B"].scores["reference"]["accuracy"] == 0.4
+
+
+def test_several_right_options():
+    documents = [
+        {**choice(1, None), "answers": ["A", "C"]},
+        {**choice(2, None), "answers": ["C"]},
+        {**choice(3, None, options=2), "answers": ["B"]},
+    ]
+    found = by_name("gmai_mmbench_mcls", documents)
+    scores = {name: one.scores["robust"] for name, one in found.items()}
+    assert scores["all options"] == {"mcls_accuracy": pytest.approx(1.25 / 3), "mcls_recall": 1, "invalid_rate": 0}
+    assert scores["most frequent answer"]["mcls_accuracy"] == 1
+    assert scores["most frequent answer"]["mcls_recall"] == pytest.approx(2.5 / 3)
+    assert scores["random answer"]["mcls_accuracy"] == pytest.approx(1.25 / 3)
+
+
+def test_findings():
+    documents = [
+        {"doc_id": str(n), "image_id": str(n), "options": ["Mass", "Nodule", "Edema"], "labels": labels}
+        for n, labels in enumerate([[1, 0, 0], [0, 0, 0], [1, 1, 0], [0, 0, 0]])
+    ]
+    found = by_name("multimedeval_chestxray14", documents)
+    assert found["no finding"].scores["reference"]["macro_accuracy"] == 0.75
+    assert found["all findings"].scores["robust"]["macro_accuracy"] == 0.25
+    assert no_score(found["all findings"]) == {"reference"}
+    assert found["all findings"].describes.endswith(
+        "No score under reference: it reads no reply as this answer for 4 of 4 questions."
+    )
+
+
+def test_no_labeler_is_asked(monkeypatch):
+    def load(*_):
+        raise AssertionError("a labeler was asked")
+
+    monkeypatch.setattr(chexbert_labels, "label_replies", load)
+    documents = [
+        {"doc_id": "1", "options": ["Edema"], "labels": [1]},
+        {"doc_id": "2", "options": ["Edema"], "labels": [0]},
+    ]
+    found = by_name("multimedeval_mimic_cxr_classification", documents)
+    assert no_score(found["no finding"]) == {"reference"}
+    assert found["no finding"].scores["robust"]["macro_accuracy"] == 0.5
+    assert "it needs a labeler" in found["no finding"].describes
+
+
+def test_classes():
+    documents = [
+        {"doc_id": str(n), "image_id": str(n), "options": ["cyst", "stone", "tumor"], "label": label}
+        for n, label in enumerate([1, 1, 2, 1])
+    ]
+    found = by_name("multimedeval_bloodmnist", documents)
+    assert list(found) == ["most frequent class", "random answer"]
+    for scores in found["most frequent class"].scores.values():
+        assert scores["balanced_accuracy"] == 0.5
+        assert scores["macro_f1"] == pytest.approx((6 / 7) / 2)
+    assert "macro_f1" not in found["random answer"].scores["robust"]  # its expectation has no formula
+
+
+def open_questions(*answers):
+    asked = {"yes": "Is there a mass?", "no": "Is there a stone?"}
+    return [
+        {"doc_id": str(n), "image_id": str(n), "question": asked.get(answer.lower(), "What is it?"), "answer": answer}
+        for n, answer in enumerate(answers)
+    ]
+
+
+def test_open_questions():
+    documents = open_questions("Yes", "no", "no", "The left lung", "left lung", "left lung", "CT")
+    found = by_name("multimedeval_vqa_rad", documents)
+    assert list(found) == ["always yes", "always no", "most frequent answer"]
+    for rule in ("reference", "robust"):
+        assert found["always yes"].scores[rule]["closed_accuracy"] == pytest.approx(1 / 3)
+        assert found["always no"].scores[rule]["closed_accuracy"] == pytest.approx(2 / 3)
+        assert found["always no"].scores[rule]["open_accuracy"] == 0
+        assert found["most frequent answer"].scores[rule]["closed_accuracy"] == pytest.approx(2 / 3)
+        assert found["most frequent answer"].scores[rule]["open_accuracy"] == 0.75
+    assert list(by_name("multimedeval_vqa_rad", documents[3:])) == ["most frequent answer"]
+
+
+def test_an_answer_that_a_rule_takes_for_a_refusal_has_no_score():
+    found = by_name("multimedeval_vqa_rad", open_questions("I cannot tell", "I cannot tell", "CT"))
+    assert no_score(found["most frequent answer"]) == {"robust"}
+    assert "No score under robust: it reads no reply as this answer for 2 of 3 questions." in (
+        found["most frequent answer"].describes
+    )
+    assert found["most frequent answer"].scores["reference"]["open_accuracy"] == pytest.approx(2 / 3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task", ["medheval_visual_mm", "medheval_visual_mm_ll"])
+def test_golden_closed_questions_of_medheval(test_data, task):
+    folder = test_data / "medheval"
+    if not folder.is_dir():
+        pytest.skip(f"no published files in {folder}")
+    prepare("medheval_visual_mm", Options(folder))
+    documents = load_documents("medheval_visual_mm")
+    assert len(documents) == 3610
+    found = by_name(task, documents)
+    assert not any(map(no_score, found.values()))
+    reply = RecordedReply(losses=(1.0, 2.0)) if task.endswith("_ll") else RecordedReply(text="")
+    scored = score_metrics(task_file(task), documents, {one["doc_id"]: reply for one in documents})
+    same = {"always yes": "always_yes", "always no": "always_no", "random answer": "random_choice"}
+    for rule, recorded in scored.items():
+        accuracies = {name: one.scores[rule]["accuracy"] for name, one in found.items()}
+        for name, metric in same.items():
+            assert accuracies[name] == pytest.approx(recorded.values[metric])
+        assert (found["always yes"].scores[rule]["yes_rate"], found["always no"].scores[rule]["yes_rate"]) == (1, 0)
+        assert max(accuracies, key=accuracies.get) == "most frequent answer"
+    if "reference" in scored:
+        published = [found[name].scores["reference"]["accuracy"] for name in ("always yes", "always no")]
+        assert published == pytest.approx([0.3614, 0.4664], abs=5e-5)
+
+
+def test_closed_questions_in_every_dialect(medheval, monkeypatch):
+    monkeypatch.setenv("MEDTASKS_HOME", str(medheval))
+    documents = load_documents("medheval_visual_mm")
+    for task in ("medheval_visual_mm", "medheval_visual_mm_ll"):
+        found = by_name(task, documents)
+        assert list(found) == ["always yes", "always no", "most frequent answer", "random answer"]
+        for one in found.values():
+            assert not {"always_yes", "always_no", "random_choice", "unscored_rate"} & set(one.scores["strict"])
+    keyed = [one for one in documents if one["answer"] is not None]
+    best = Counter((one["kind"], len(one["options"]), one["answer"]) for one in keyed)
+    right = {}
+    for (kind, number, _), count in best.items():
+        right[kind, number] = max(right.get((kind, number), 0), count)
+    assert found["most frequent answer"].scores["strict"]["accuracy"] == sum(right.values()) / len(keyed)
+
+
+def report(number, text):
+    return {"doc_id": str(number), "image_id": str(number), "report": text, "indication": None, "context": None}
+
+
+def test_the_most_frequent_report_by_metrics_that_count_words():
+    normal = "The heart is normal . No effusion ."
+    documents = [report(1, "Large mass ."), report(2, normal), report(3, normal), report(4, "Old rib fracture .")]
+    found = by_name("iu_xray_report", documents)
+    assert list(found) == ["most frequent report"]
+    scores = found["most frequent report"].scores["reference"]
+    assert set(scores) == {"bleu_1", "bleu_4", "rouge_l"}
+    texts_of = {"references": [one["report"] for one in documents], "hypotheses": [normal] * 4}
+    counted = {**report_metric("bleu")(**texts_of).totals, **report_metric("rouge")(**texts_of).totals}
+    assert scores == {name: pytest.approx(counted[name]) for name in scores}
+    assert normal not in str(found)
+    assert by_name("iu_xray_report", documents[:2]) == {}
+
+
+@pytest.mark.parametrize("task", [*JUDGED, *OPEN_MEDHEVAL])
+def test_what_a_judge_reads_has_none(task):
+    document = {"doc_id": "1", "question": "?", "answer": "A", "options": ["x", "y"], "report": "Normal."}
+    assert baselines(task_file(task), [document, {**document, "doc_id": "2"}]) == ()
+
+
+def test_without_a_published_key_or_documents():
+    documents = [choice(1, None), choice(2, None)]
+    assert baselines(task_file("gmai_mmbench_test"), documents) == ()
+    assert baselines(task_file("gmai_mmbench_val"), []) == ()
+
+
+def test_groups_have_none():
+    assert baselines(task_file("medheval"), [choice(1, "A")]) == ()
+
+
+def test_rotated_questions_keep_no_letter_right(sample):
+    documents = rotated(load_documents("mediconfusion"))
+    for task in ("mediconfusion_rotated", "mediconfusion_gd_rotated"):
+        found = by_name(task, documents)
+        assert list(found) == ["always A", "always B", "random answer"]
+        for scores in found["always A"].scores.values():
+            assert (scores["mean_accuracy"], scores["worst_case"], scores["flip_rate"]) == (0.5, 0, 1)
+            assert scores["invalid_rate"] == 0
+
+
+def test_other_variants_have_those_of_their_task(sample):
+    documents = load_documents("mediconfusion")
+    assert by_name("mediconfusion_blind", blind(documents)) == by_name("mediconfusion", documents)
+
+
+def test_nothing_of_a_credentialed_set_is_told_or_saved(tmp_path, monkeypatch):
+    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
+    secret = "Zanzibar"
+    documents = [
+        {**one, "dataset": "multimedeval_diff_vqa", "answer": one["answer"].replace("CT", secret)}
+        for one in open_questions("yes", "CT", "CT", "MRI")
+    ]
+    found = baselines(task_file("multimedeval_diff_vqa"), documents)
+    assert found[-1].scores["robust"]["open_accuracy"] == pytest.approx(2 / 3)
+    nli = [
+        {"doc_id": str(n), "image_id": None, "dataset": "multimedeval_mednli", "options": [secret, "y"], "answer": "A"}
+        for n in range(3)
+    ]
+    told = json.dumps([dataclasses.asdict(one) for one in [*found, *baselines(task_file("multimedeval_mmlu"), nli)]])
+    assert secret not in told
+    assert "always A" in told
+    assert not (tmp_path / FOLDER_NAME).exists()
+
+
+def test_short_public_options_that_never_change_are_named():
+    documents = [{**choice(n, "A"), "dataset": "mediconfusion", "options": ["yes", "no", "maybe"]} for n in range(3)]
+    assert list(by_name("multimedeval_pubmedqa", documents))[:3] == ["always yes", "always no", "always maybe"]
+    same = [{**one, "options": ["yes", "yes", "maybe"]} for one in documents]
+    assert list(by_name("gmai_mmbench_val", same))[:3] == ["always A", "always B", "always C"]

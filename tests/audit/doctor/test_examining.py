@@ -1,0 +1,130 @@
+"""All checks together: order, one failing check, what is chosen, and secrets."""
+
+import pytest
+
+from medtasks.audit.doctor import datasets, examining, harness, machine
+from medtasks.audit.doctor.child_process import Told
+from medtasks.audit.doctor.examining import examine
+from medtasks.audit.doctor.findings import AREAS, Finding, State
+from medtasks.data.home import own_tasks_folder
+
+KEY = "sk-canary-0123456789"
+STACK = {
+    name: {"installed": True, "error": "", "warnings": [], "version": "1", "uses_torch": True}
+    for name in ("torch", "torchvision", "transformers")
+}
+OURS = {"name": "medtasks", "distribution": "medtasks", "version": "0.1.0", "models": ["radfm"], "error": ""}
+TOLD = {
+    "plug_ins": Told(
+        {
+            "registry": {"error": "", "built_in": []},
+            "plug-in 0": OURS,
+            "together": {"classes": {"radfm": "medtasks.model_adapters.radfm.RadFM"}},
+        }
+    ),
+    "torch": Told({**STACK, "devices": {"error": "", "warnings": [], "built_for": "CPU", "devices": []}}),
+    "harness": Told({"index": {"error": "", "missing": []}}),
+}
+
+
+@pytest.fixture
+def children(monkeypatch):
+    """Child processes that tell at once that all is well; returns what they were started for."""
+    started = []
+
+    class Child:
+        def __init__(self, subject, names=()):
+            started.append((subject, list(names)))
+            self.told = lambda: TOLD[subject]
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *error):
+            return None
+
+    monkeypatch.setattr(examining, "Child", Child)
+    return started
+
+
+def areas(findings):
+    return list(dict.fromkeys(finding.area for finding in findings))
+
+
+def test_all_areas_in_order(children):
+    found = examine()
+    wanted = [area for area in AREAS if area in areas(found)]
+    assert areas(found) == wanted
+    assert set(AREAS) == set(wanted)
+    assert [one for one in found if not isinstance(one, Finding) or (one.state is State.OK) != (one.fix == "")] == []
+    assert children == [("plug_ins", []), ("torch", [])]
+
+
+def test_a_task_without_extras_weights_and_judge(children):
+    found = examine(["mediconfusion"])
+    assert "judge" not in areas(found)
+    assert "weights" not in areas(found)
+    assert [one.name for one in found if one.area == "datasets"] == ["mediconfusion"]
+    assert [one.name for one in found if one.area == "packages"] == ["required", "harness"]
+
+
+def test_verifying_starts_the_harness_with_all_our_names(children):
+    found = examine(verify=True)
+    (subject, names) = children[-1]
+    assert subject == "harness"
+    assert {"mediconfusion", "multimedeval", "multimedeval_qa"} <= set(names)
+    assert [one.state for one in found if (one.area, one.name) == ("harness", "start")] == [State.OK]
+
+
+def test_switched_off_plug_in_is_not_looked_for_in_the_index(children, monkeypatch):
+    monkeypatch.setenv("MEDTASKS_AUTOLOAD", "0")
+    examine(verify=True)
+    assert children[-1] == ("harness", [])
+
+
+def test_failing_check_costs_nothing_else(children, monkeypatch):
+    usual = examine()
+
+    def fail(*arguments, **rest):
+        raise RuntimeError("canary of a record")
+
+    monkeypatch.setattr(machine.shutil, "disk_usage", fail)
+    monkeypatch.setattr(datasets, "prepared_data", fail)
+    monkeypatch.setattr(harness, "seams", fail)
+    found = examine()
+    assert {"disk", "prepared", "seams"} <= {one.name for one in found if "could not be checked" in one.found}
+    assert "canary" not in str(found)
+    kept = [one for one in usual if one.area not in ("machine", "datasets") and one.name != "seams"]
+    assert [one for one in kept if one not in found] == []
+
+
+def test_child_that_cannot_be_started(monkeypatch):
+    def fail(*arguments):
+        raise OSError(12, "Cannot allocate memory")
+
+    monkeypatch.setattr(examining, "Child", fail)
+    found = [one for one in examine() if one.area in ("plug-ins", "torch")]
+    assert len(found) == 2
+    assert all("Cannot allocate memory" in one.found and one.state is State.PROBLEM for one in found)
+
+
+def test_malformed_own_file_is_named_and_costs_only_what_depends_on_tasks(children):
+    own_tasks_folder().mkdir(parents=True)
+    (own_tasks_folder() / "mine.yaml").write_text("task: [")
+    found = examine()
+    assert "mine.yaml" in next(one.found for one in found if (one.area, one.name) == ("tasks", "mine"))
+    assert set(areas(found)) == set(AREAS)
+    assert next(one for one in found if (one.area, one.name) == ("tasks", "names")).state is State.OK
+
+
+def test_no_secret_in_any_finding(children, monkeypatch):
+    """Whatever a package, a driver or a user's variable says: keys in the environment are not repeated."""
+    for name in ("MEDTASKS_JUDGE_API_KEY", "HF_TOKEN", "MY_SERVICE_TOKEN"):
+        monkeypatch.setenv(name, f"{KEY}-{name.lower()}")
+    monkeypatch.setenv("MEDTASKS_JUDGE_BASE_URL", "http://127.0.0.1:9/v1")
+    monkeypatch.setenv("MEDTASKS_JUDGE_MODEL", "judge")
+    loud = {**OURS, "error": f"ValueError: sent {KEY}-hf_token with api_key={KEY}", "models": []}
+    monkeypatch.setitem(TOLD, "plug_ins", Told({"registry": {"error": "", "built_in": []}, "plug-in 0": loud}))
+    found = examine()
+    assert "ValueError: sent ***" in str(found)
+    assert KEY not in str(found)

@@ -1,0 +1,287 @@
+"""The judge, against a real server on this machine that misbehaves in every way."""
+
+import json
+import socket
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from medtasks.audit.doctor import judge as checks
+from medtasks.audit.doctor.findings import State
+from medtasks.audit.doctor.judge import judge
+
+from .conftest import only
+
+KEY = "sk-canary-0123456789"
+MODEL = "judge-7b"
+MODELS = "/v1/models"
+
+
+class Endpoint(ThreadingHTTPServer):
+    """Answers each path with a status and a text; records every request."""
+
+    daemon_threads = True
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.answers, self.requests, self.over = {}, [], threading.Event()
+
+    def offer(self, *names):
+        listed = [{"id": name, "object": "model", "created": 0, "owned_by": "x"} for name in names]
+        self.answers[MODELS] = (200, json.dumps({"object": "list", "data": listed}))
+
+    def handle_error(self, request, client_address):
+        pass
+
+
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.server.requests.append(
+            (self.command, self.path, {name.lower(): value for name, value in self.headers.items()})
+        )
+        status, text = self.server.answers.get(self.path, (404, '{"error": {"message": "not found"}}'))
+        if text is None:
+            self.server.over.wait(10)
+            return
+        self.send_response(status)
+        self.send_header("Content-Type", "text/html" if text.startswith("<") else "application/json")
+        self.send_header("Content-Length", str(len(text.encode())))
+        if 300 <= status < 400:
+            self.send_header("Location", "/elsewhere")
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    do_POST = do_GET
+
+    def log_message(self, *arguments):
+        pass
+
+
+@pytest.fixture
+def endpoint():
+    server = Endpoint()
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server
+    server.over.set()
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def configured(endpoint, monkeypatch):
+    """The endpoint above as judge, with a key that must never be seen."""
+    monkeypatch.setenv("MEDTASKS_JUDGE_BASE_URL", f"http://127.0.0.1:{endpoint.server_port}/v1")
+    monkeypatch.setenv("MEDTASKS_JUDGE_MODEL", MODEL)
+    monkeypatch.setenv("MEDTASKS_JUDGE_API_KEY", KEY)
+    return endpoint
+
+
+def asked(scope):
+    """The one finding on what the endpoint answered."""
+    settings, answer = judge(scope)
+    assert settings.state is State.OK
+    assert MODEL in settings.found
+    assert KEY not in str((settings, answer))
+    return only([answer])
+
+
+def test_no_judge(scope, everything):
+    assert only(judge(everything)).state is State.NOTE
+    assert list(judge(scope("mediconfusion"))) == []
+    found = only(judge(scope("mediconfusion_all", "mediconfusion_ff")))
+    assert (found.state, "mediconfusion_ff cannot run" in found.found) == (State.PROBLEM, True)
+    assert only(judge(scope("medheval_visual_report"))).state is State.WARNING
+
+
+def test_judge_that_no_chosen_task_asks_is_not_reached_for(configured, scope):
+    assert list(judge(scope("mediconfusion"))) == []
+    assert configured.requests == []
+
+
+@pytest.mark.parametrize("listed", [MODEL, f"models/{MODEL}", f"{MODEL}:latest"])
+def test_judge_that_answers(configured, everything, listed):
+    configured.offer("other", listed)
+    found = asked(everything)
+    assert (found.state, MODEL in found.found) == (State.OK, True)
+    ((method, path, headers),) = configured.requests
+    assert (method, path, headers["authorization"]) == ("GET", MODELS, f"Bearer {KEY}")
+
+
+def test_wrong_model(configured, everything):
+    configured.offer("judge-70b", "other", f"{KEY} judge-7b")
+    found = asked(everything)
+    assert (found.state, found.name) == (State.PROBLEM, "model")
+    assert f"no model '{MODEL}' among its 3; did you mean 'judge-70b'?" in found.found
+    assert "MEDTASKS_JUDGE_MODEL" in found.fix
+
+
+def test_what_an_endpoint_calls_its_models_is_not_trusted(configured, everything):
+    configured.offer(f"{MODEL}\x1b[2J", f"{MODEL} {KEY}", f"{MODEL}\n")
+    assert asked(everything).found.endswith("among its 3")
+
+
+def test_no_models_listed(configured, everything):
+    configured.offer()
+    assert (asked(everything).state, asked(everything).name) == (State.NOTE, "model")
+
+
+@pytest.mark.parametrize(
+    ("status", "state", "name", "word", "fix"),
+    [
+        (401, State.PROBLEM, "key", "HTTP 401", "MEDTASKS_JUDGE_API_KEY"),
+        (403, State.WARNING, "key", "HTTP 403", "MEDTASKS_JUDGE_API_KEY"),
+        (307, State.PROBLEM, "reply", "redirects", "MEDTASKS_JUDGE_BASE_URL"),
+        (429, State.WARNING, "reply", "limits the rate", "later"),
+        (500, State.PROBLEM, "reply", "HTTP 500", "later"),
+        (400, State.PROBLEM, "reply", "HTTP 400", "later"),
+    ],
+)
+def test_status(configured, everything, status, state, name, word, fix):
+    configured.answers[MODELS] = (status, json.dumps({"error": {"message": f"bad key {KEY}", "code": None}}))
+    found = asked(everything)
+    assert (found.state, found.name) == (state, name)
+    assert word in found.found
+    assert fix in found.fix
+    assert len(configured.requests) == 1  # neither repeated nor redirected
+
+
+def test_used_up_quota(configured, everything):
+    configured.answers[MODELS] = (429, '{"error": {"message": "no", "code": "insufficient_quota"}}')
+    assert (asked(everything).state, "quota" in asked(everything).found) == (State.PROBLEM, True)
+
+
+def test_wrong_address(configured, everything):
+    found = asked(everything)
+    assert (found.state, found.name) == (State.PROBLEM, "address")
+    assert "HTTP 404" in found.found
+    assert "/v1" in found.fix
+
+
+@pytest.mark.parametrize("status", [200, 400, 401, 405])
+def test_endpoint_without_a_list_of_models(configured, everything, status):
+    configured.answers["/v1/chat/completions"] = (status, "{}")
+    found = asked(everything)
+    assert (found.state, found.name) == (State.NOTE, "model")
+    assert "no list of models" in found.found
+    assert {method for method, *_ in configured.requests} == {"GET"}
+
+
+@pytest.mark.parametrize("text", ["<html>a page for people</html>", '"text"', "[]", "null", "{}", "{"])
+def test_what_is_no_judge(configured, everything, text):
+    configured.answers[MODELS] = (200, text)
+    found = asked(everything)
+    assert (found.state, found.name) == (State.PROBLEM, "reply")
+    assert "no list of models" in found.found
+
+
+def test_slow_judge(configured, everything, monkeypatch):
+    monkeypatch.setattr(checks, "TIMEOUT_S", 0.3)
+    configured.answers[MODELS] = (200, None)
+    found = asked(everything)
+    assert (found.state, found.name) == (State.PROBLEM, "connection")
+    assert "did not answer within 0.3 s" in found.found
+
+
+def test_users_shorter_time_counts(configured, everything, monkeypatch):
+    monkeypatch.setenv("MEDTASKS_JUDGE_TIMEOUT", "0.2")
+    configured.answers[MODELS] = (200, None)
+    assert "within 0.2 s" in asked(everything).found
+
+
+def test_nothing_listens(configured, everything, monkeypatch):
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("MEDTASKS_JUDGE_BASE_URL", f"http://127.0.0.1:{unused.getsockname()[1]}/v1")
+        found = asked(everything)
+    assert (found.state, "connection refused" in found.found) == (State.PROBLEM, True)
+
+
+def test_https_where_http_is_spoken(configured, everything, monkeypatch):
+    monkeypatch.setenv("MEDTASKS_JUDGE_BASE_URL", f"https://127.0.0.1:{configured.server_port}/v1")
+    found = asked(everything)
+    assert (found.state, found.name) == (State.PROBLEM, "TLS")
+    assert "MEDTASKS_JUDGE_BASE_URL" in found.fix
+
+
+def test_unknown_host(configured, everything, monkeypatch):
+    def unknown(*arguments, **rest):
+        raise socket.gaierror(-2, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    monkeypatch.setenv("MEDTASKS_JUDGE_BASE_URL", "https://judge.invalid/v1")
+    found = next(one for one in judge(everything) if one.area == "judge" and one.name == "address")
+    assert (found.state, "'judge.invalid'" in found.found) == (State.PROBLEM, True)
+    assert KEY not in str(found)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("MEDTASKS_JUDGE_BASE_URL", "127.0.0.1:8000"),
+        ("MEDTASKS_JUDGE_BASE_URL", f"https://user:{KEY}@host/v1"),
+        ("MEDTASKS_JUDGE_BASE_URL", ""),
+        ("MEDTASKS_JUDGE_MODEL", ""),
+        ("MEDTASKS_JUDGE_API_KEY", f"{KEY}\u20ac"),
+        ("MEDTASKS_JUDGE_TEMPERATURE", "warm"),
+        ("MEDTASKS_JUDGE_CONCURRENCY", "0"),
+    ],
+)
+def test_impossible_settings(configured, everything, monkeypatch, name, value):
+    monkeypatch.setenv(name, value)
+    found = only(judge(everything))
+    assert (found.state, found.name) == (State.PROBLEM, "settings")
+    assert name in found.found
+    assert KEY not in str(found)
+    assert configured.requests == []
+
+
+REMOTE = "https://judge.example/v1"
+
+
+@pytest.fixture
+def remote(configured, monkeypatch):
+    """A judge on another machine; what it answers is not looked at."""
+    monkeypatch.setenv("MEDTASKS_JUDGE_BASE_URL", REMOTE)
+    answered = []
+
+    def answer(settings):
+        answered.append(settings)
+        return checks.Finding("judge", "reply", State.OK, "it answers")
+
+    monkeypatch.setattr(checks, "_answer", answer)
+    return answered
+
+
+def test_remote_judge_may_not_see_credentialed_data(remote, scope):
+    found = list(judge(scope("medheval_visual_report")))
+    refused = only(found, "access")
+    assert refused.state is State.PROBLEM
+    assert "'medheval_visual_report' is credentialed" in refused.found
+    assert "MEDTASKS_TRUSTED_JUDGE=https://judge.example:443" in refused.fix
+    assert remote == []  # a judge that no chosen task may ask is left alone
+
+
+def test_remote_judge_may_see_public_data(remote, scope):
+    assert [one.state for one in judge(scope("mediconfusion_ff"))] == [State.OK, State.OK]
+    assert len(remote) == 1
+
+
+def test_remote_judge_without_tasks(remote, everything):
+    from medtasks.audit.doctor.scope import scope_of
+
+    found = list(judge(scope_of([])))
+    assert only(found, "access").state is State.NOTE
+    assert "medheval_knowledge_open" in only(found, "access").found
+    assert only(found, "reply").state is State.OK
+
+
+def test_trusted_judge(remote, scope, monkeypatch):
+    monkeypatch.setenv("MEDTASKS_TRUSTED_JUDGE", REMOTE)
+    assert [one.state for one in judge(scope("medheval_visual_report"))] == [State.OK, State.OK]
+
+
+def test_malformed_trust(remote, scope, monkeypatch):
+    monkeypatch.setenv("MEDTASKS_TRUSTED_JUDGE", "judge.example")
+    found = only(judge(scope("medheval_visual_report")), "access")
+    assert (found.state, "MEDTASKS_TRUSTED_JUDGE" in found.found) == (State.PROBLEM, True)

@@ -1,0 +1,80 @@
+"""What the chosen tasks need."""
+
+import pytest
+
+from medtasks.audit.doctor.scope import JudgeNeed, judge_need, scope_of
+from medtasks.data.catalogue import CATALOGUE
+from medtasks.harness.task_files import task_file, task_files
+
+
+def test_without_names_everything():
+    found = scope_of([])
+    assert not found.chosen
+    assert found.datasets == tuple(CATALOGUE)
+    assert {task.name for task in found.tasks} == {task.name for task in task_files().values() if task.kind == "task"}
+
+
+@pytest.mark.parametrize(
+    ("names", "datasets"),
+    [
+        (["mediconfusion"], ["mediconfusion"]),
+        (["mediconfusion_all"], ["mediconfusion"]),
+        (["mediconfusion_gd_blind"], ["mediconfusion"]),
+        (["multimedeval_nli", "mediconfusion"], ["multimedeval_mednli", "mediconfusion"]),
+        (["mme"], []),
+    ],
+)
+def test_datasets(names, datasets):
+    found = scope_of(names)
+    assert found.chosen
+    assert list(found.datasets) == datasets
+
+
+def test_foreign_names():
+    assert scope_of(["mediconfusion", "mme", "multimedeval_nli", "x"]).foreign == ("mme", "x")
+
+
+def test_report_task_needs_metrics_that_are_models():
+    metrics = {metric.name for metric in scope_of(["multimedeval_mimic_cxr_report"]).metrics}
+    assert {"bleu", "meteor", "bertscore_multimedeval", "chexbert", "radgraph", "radcliq_v1_multimedeval"} <= metrics
+    assert scope_of(["mediconfusion"]).metrics == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "needed"),
+    [
+        ("multimedeval_mimic_cxr_classification", True),
+        ("medheval_visual_report", True),
+        ("multimedeval_mimic_cxr_report", False),
+        ("mediconfusion", False),
+    ],
+)
+def test_labeler(name, needed):
+    assert scope_of([name]).needs_labeler is needed
+
+
+@pytest.mark.parametrize(
+    ("name", "need"),
+    [
+        ("mediconfusion", JudgeNeed.NONE),
+        ("mediconfusion_ff", JudgeNeed.REQUIRED),
+        ("gmai_mmbench_val_judged", JudgeNeed.REQUIRED),
+        ("medheval_visual_report", JudgeNeed.OPTIONAL),
+        ("medheval_knowledge_open", JudgeNeed.OPTIONAL),
+        ("mediconfusion_all", JudgeNeed.NONE),
+    ],
+)
+def test_judge(name, need):
+    assert judge_need(task_file(name)) is need
+
+
+def test_no_task_that_imports_the_judge_is_overlooked():
+    """The hooks are told by their names; this looks into the modules."""
+    import importlib
+
+    for task in task_files().values():
+        if task.process_results is None:
+            continue
+        module = importlib.import_module(task.process_results.rpartition(".")[0])
+        asks = hasattr(module, "judge_for") or hasattr(module, "scoring_judge")
+        assert asks == (judge_need(task) is not JudgeNeed.NONE), task.name

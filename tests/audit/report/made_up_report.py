@@ -1,0 +1,332 @@
+"""Reports of all shapes, with invented text, for tests of what they look like."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+from PIL import Image, ImageDraw
+
+from medtasks.audit.report.contents import (
+    Baseline,
+    ComparedScore,
+    Gain,
+    Group,
+    Item,
+    PairOutcomes,
+    PublishedScore,
+    ReadAnswer,
+    RuleReport,
+    RunComparison,
+    RunReport,
+    Score,
+    TaskReport,
+)
+from medtasks.stats.calibration import Bin, Calibration, CoveragePoint, Measure
+
+NAN = math.nan
+HOSTILE = (
+    "<script>document.title = 'taken over'</script></script><!--"
+    "<img src=x onerror=\"document.title='taken over'\">\u2028\ud800 A"
+)
+AREAS = ("Imaginary heart", "Invented lung")
+
+# What the two images of a pair got: reply, then value and reason by reading. The keys are A and B.
+PAIRS = (
+    (("A", ("A", "ok"), ("A", "ok")), ("B", ("B", "ok"), ("B", "ok"))),  # both right
+    (("A", ("A", "ok"), ("A", "ok")), ("A", ("A", "ok"), ("A", "ok"))),  # not told apart
+    (("**A**", (None, "no_match"), ("A", "ok")), ("**B**", (None, "no_match"), ("B", "ok"))),  # the readings differ
+    (("", (None, "empty"), (None, "empty")), ("B", ("B", "ok"), ("B", "ok"))),
+    (
+        ("A or  B\n\tboth", (None, "ambiguous"), (None, "ambiguous")),
+        ("I cannot say.", (None, "no_match"), (None, "refused")),
+    ),
+    (("B", ("B", "ok"), ("B", "ok")), (HOSTILE, ("A", "ok"), ("A", "ok"))),  # swapped
+)
+
+
+def score(metric, value, half=0.1, *, share=True, higher=True):
+    if math.isnan(value):
+        return Score(metric, NAN, NAN, NAN, NAN, share, higher)
+    low, high = value - half, value + half
+    return Score(
+        metric, value, half / 2, max(0.0, low) if share else low, min(1.0, high) if share else high, share, higher
+    )
+
+
+def draw(path, text, size=(320, 240)):
+    image = Image.new("L", size, 20)
+    pen = ImageDraw.Draw(image)
+    pen.ellipse((size[0] // 5, 20, size[0] * 4 // 5, size[1] - 20), fill=120, outline=230)
+    pen.text((10, 10), text, fill=255)
+    image.save(path)
+    return path
+
+
+def paired_items(pictures=True):
+    items = []
+    for number, pair in enumerate(PAIRS, start=1):
+        for position, (reply, *read) in enumerate(pair, start=1):
+            key = "AB"[position - 1]
+            answers = {
+                rule: ReadAnswer(value, reason, value == key)
+                for rule, (value, reason) in zip(("reference", "robust"), read, strict=True)
+            }
+            items.append(
+                Item(
+                    doc_id=f"p{number}/{position}",
+                    unit=f"p{number}",
+                    images=(f"picture{number}{position}",) if pictures else (),
+                    question=f"Made-up question {number}: which half is bright?",
+                    options=("The upper half", "The lower half"),
+                    prompt=f"Look & answer with a letter: made-up question {number}?",
+                    key=key,
+                    reply=reply,
+                    losses=(),
+                    answers=answers,
+                    groups={"area": (AREAS[number % 2],)},
+                )
+            )
+    return tuple(items)
+
+
+def paired_rule(name, value):
+    groups = tuple(Group(area, 6, (score("set_accuracy", value, 0.3),)) for area in AREAS)
+    invalid = {
+        "reference": {"no_match": 3, "empty": 1, "ambiguous": 1},
+        "robust": {"refused": 1, "empty": 1, "ambiguous": 1},
+    }
+    return RuleReport(
+        name=name,
+        rule=f"made_up_{name} v1",
+        describes="Reads a letter.",
+        scores=(
+            score("set_accuracy", value),
+            score("individual_accuracy", 0.5),
+            score("confusion", NAN, higher=False),
+            score("invalid_rate", sum(invalid[name].values()) / 12, higher=False),
+            Score("incomplete_pairs", 0.0, NAN, NAN, NAN, False, False),
+        ),
+        reasons={"ok": 12 - sum(invalid[name].values()), **invalid[name]},
+        groups={"area": groups},
+        pairs=PairOutcomes(1, 1, {"A": 1, "B": 0}, 1, 2, 0),
+        wrong_kinds={"refusal": 1},
+        failures={"confusion": "none of them counts."},
+    )
+
+
+def paired_task(folder, name="made_up_pairs"):
+    """Twelve images in six pairs, of which every one is another case of the audit browser."""
+    folder.mkdir(parents=True, exist_ok=True)
+    items = paired_items()
+    pictures = {key: draw(folder / f"{key}.png", key) for item in items for key in item.images}
+    return TaskReport(
+        name=name,
+        describes="Pairs of drawn pictures that nobody ever saw.",
+        protocol="made-up protocol",
+        dataset="made_up",
+        access="public",
+        fingerprint="0123456789ab",
+        sample_data=False,
+        complete_data=True,
+        withheld=False,
+        documents=12,
+        answered=12,
+        rules=(paired_rule("reference", 1 / 6), paired_rule("robust", 2 / 6)),
+        baselines=(
+            Baseline(
+                "always A",
+                "Answers A to everything.",
+                {n: {"set_accuracy": 0.0, "individual_accuracy": 0.5} for n in ("reference", "robust")},
+            ),
+            Baseline(
+                "a coin", "Throws a coin.", {"reference": {"set_accuracy": 0.25}, "robust": {"set_accuracy": 0.26}}
+            ),
+        ),
+        published=(
+            PublishedScore("Made-up Model", "set_accuracy", 0.2955, "29.55", "Nobody et al., Table 1"),
+            PublishedScore(
+                "Other Model", "set_accuracy", 0.05, "5.00", "Nobody et al., Table 1", "Misprint: should be 50.00."
+            ),
+            PublishedScore("Third Model", "confusion", 0.9, "90.0", "Nobody et al., Table 1"),
+        ),
+        gains=(
+            Gain("blind", f"{name}_blind", "reference", "set_accuracy", 1 / 6, 0.0, 1 / 6, -0.05, 0.38, 0.25, 12),
+            Gain("swapped", f"{name}_swapped", "robust", "set_accuracy", 2 / 6, 0.0, 2 / 6, NAN, NAN, 0.00001, 12),
+        ),
+        items=items,
+        pictures=pictures,
+        missing=(),
+    )
+
+
+def likelihood_task(name="made_up_likelihoods"):
+    """Four questions answered by likelihood, with calibration."""
+    rules = tuple(
+        RuleReport(rule, "made_up_greedy v1", "", (score("accuracy", 0.5),), {"ok": 4}) for rule in ("reference",)
+    )
+    items = tuple(
+        Item(
+            f"q{number}", f"q{number}", (), f"Which option, number {number}?", ("One", "Two", "Three"), "", "B", "",
+            (1.5, NAN if number == 3 else 0.5, 2.5),
+            {"reference": ReadAnswer("B", "ok", True) if number % 2 else ReadAnswer("A", "ok", False)}, {},
+        )
+        for number in range(4)
+    )  # fmt: skip
+    calibration = Calibration(
+        samples=3,
+        left_out=1,
+        accuracy=Measure(0.5, 0.1, 0.9),
+        confidence=0.7,
+        ece=Measure(0.2, 0.05, 0.5),
+        brier=Measure(0.41, NAN, NAN),
+        bins=(Bin(0.0, 0.5, 0, NAN, NAN), Bin(0.5, 1.0, 3, 0.7, 0.5)),
+        coverage=tuple(CoveragePoint(1 - step / 40, 0.5 + step / 100, 0.3 + step / 100) for step in range(40)),
+        aurc=Measure(0.3, 0.1, 0.6),
+        note="Probabilities are made up.",
+    )
+    base = paired_task_without_items(name)
+    return replace(base, rules=rules, items=items, calibration={"reference": calibration}, documents=4, answered=4)
+
+
+def paired_task_without_items(name):
+    return TaskReport(name, "", "", "", "", "", False, True, False, 12, 12, (paired_rule("reference", 0.5),))
+
+
+def scored_task(name="made_up_reports"):
+    """Two replies that are neither right nor wrong but have a score, and one that nobody read."""
+    rules = (
+        RuleReport(
+            "reference",
+            "made_up_overlap v2",
+            "",
+            (score("overlap", 12.5, 3, share=False),),
+            {"ok": 2, "judge_failed": 1},
+        ),
+    )
+    read = (
+        ReadAnswer("some words", "ok", None, 0.125),
+        ReadAnswer(None, "ok", None, NAN),
+        ReadAnswer(None, "judge_failed", None),
+    )
+    items = tuple(
+        Item(
+            f"r{number}",
+            f"r{number}",
+            (),
+            "Describe the drawn picture.",
+            (),
+            "Describe it.",
+            "A long invented description.",
+            f"Reply {number}.",
+            (),
+            {"reference": answer},
+            {"kind": ("drawn",)},
+        )
+        for number, answer in enumerate(read)
+    )
+    base = paired_task_without_items(name)
+    return replace(base, rules=rules, items=items, documents=3, answered=3)
+
+
+def withheld_task(name="made_up_secrets"):
+    """A credentialed task whose collector forgot to leave the text out: the page must not show it."""
+    items = tuple(
+        replace(
+            item,
+            doc_id=f"doc-{number:016x}",
+            unit=f"pair-{item.unit}",
+            question="CANARY",
+            prompt="CANARY",
+            reply="CANARY",
+            options=("CANARY", "CANARY"),
+            key="CANARY",
+            groups={},
+        )
+        for number, item in enumerate(paired_items())
+    )
+    base = paired_task_without_items(name)
+    pictures = {"picture11": Path("CANARY.png")}
+    return replace(base, access="credentialed", withheld=True, items=items, pictures=pictures)
+
+
+def comparison():
+    shared = {"samples": 12, "units": 6, "test": "exact McNemar"}
+    return RunComparison(
+        "other-model",
+        "runs/other",
+        (
+            ComparedScore(
+                "made_up_pairs",
+                "reference",
+                "set_accuracy",
+                **shared,
+                first=1 / 6,
+                second=0.9,
+                difference=0.9 - 1 / 6,
+                low=0.4,
+                high=0.9,
+                p=0.00002,
+                p_holm=0.00004,
+                detectable=0.3,
+            ),
+            ComparedScore(
+                "made_up_pairs",
+                "robust",
+                "set_accuracy",
+                **shared,
+                first=0.5,
+                second=0.4,
+                difference=-0.1,
+                low=NAN,
+                high=NAN,
+                p=0.7,
+                p_holm=0.7,
+                detectable=NAN,
+            ),
+        ),
+        ("made_up_reports is in one of the runs only.",),
+    )
+
+
+def report_of(*tasks, **others):
+    contents = {
+        "title": "Made-up model on made-up tasks",
+        "model": "made_up_model: size=<small> & cheap",
+        "created": "2026-01-02T03:04:05+00:00",
+        "run_at": "2026-01-01T00:00:00+00:00",
+        "facts": {"medtasks": "0", "command": "lmms_eval --tasks 'a&b' <x>"},
+        "missing": {},
+        **others,
+    }
+    return RunReport(tasks=tuple(tasks), **contents)
+
+
+def full_report(folder):
+    """A report with something in every section."""
+    return report_of(
+        paired_task(folder),
+        likelihood_task(),
+        scored_task(),
+        withheld_task(),
+        missing={"made_up_failure": "it raised an error after 10 minutes."},
+        notes=("The run was killed half-way.",),
+        comparisons=(comparison(),),
+    )
+
+
+def many_items(number):
+    """A task of many questions in pairs, without pictures."""
+    base = paired_items(pictures=False)
+    items = tuple(
+        replace(item, doc_id=f"{copy}/{item.doc_id}", unit=f"{copy}/{item.unit}")
+        for copy in range(math.ceil(number / len(base)))
+        for item in base
+    )[:number]
+    task = paired_task_without_items("made_up_crowd")
+    return replace(
+        task,
+        rules=(paired_rule("reference", 0.2), paired_rule("robust", 0.3)),
+        items=items,
+        documents=number,
+        answered=number,
+    )

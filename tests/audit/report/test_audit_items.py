@@ -1,0 +1,369 @@
+"""What the audit shows of one question, family by family."""
+
+import json
+import random
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from medtasks.audit.report.as_json import report_as_dict
+from medtasks.audit.report.contents import Item, TaskReport
+from medtasks.audit.report.reading.collecting import collect_replies, collect_run
+from medtasks.audit.report.reading.read_answers import NO_OPTION
+from medtasks.audit.report.reading.run_folder import read_run
+from medtasks.data.schema import CHOICE, CLASSIFICATION, MULTI_ANSWER, MULTILABEL, OPEN_QUESTION, Columns
+from medtasks.data.store import load_documents
+from medtasks.harness.replies import RecordedReply
+from medtasks.harness.task_files import task_file
+from medtasks.harness.variant_documents import task_documents
+from medtasks.hooks.withheld import hidden_id
+
+from .harness_output import texts, write_run
+from .own_tasks import publish_own, write_task
+
+CANARY = "zyzzyva"
+
+
+def task_of(folder: Path, task_name: str, replies: Mapping[str, RecordedReply]) -> TaskReport:
+    write_run(folder, {task_name: replies})
+    (task,) = collect_run(read_run(folder)).tasks
+    return task
+
+
+def items_of(folder: Path, task_name: str, say: Callable[[dict[str, Any]], str]) -> dict[str, Item]:
+    documents = task_documents(task_file(task_name))
+    task = task_of(folder, task_name, texts({one["doc_id"]: say(one) for one in documents}))
+    return {item.doc_id: item for item in task.items}
+
+
+@pytest.fixture
+def multimedeval(multimedeval_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEDTASKS_HOME", str(multimedeval_home))
+
+
+def test_a_pair(sample: Path, tmp_path: Path) -> None:
+    documents = load_documents("mediconfusion")
+    items = items_of(tmp_path, "mediconfusion", lambda one: "A")
+    first = items[documents[0]["doc_id"]]
+    assert (first.unit, first.question, first.reply) == (documents[0]["pair_id"], documents[0]["question"], "A")
+    assert first.options == tuple(documents[0]["options"])
+    assert (first.key, first.prompt) == (documents[0]["answer"], f"Asked: {documents[0]['question']}")
+    assert first.groups == {"categories": tuple(documents[0]["categories"])}
+    for item in items.values():
+        for answer in item.answers.values():
+            assert (answer.value, answer.reason, answer.right, answer.score) == ("A", "ok", item.key == "A", None)
+    assert list(first.answers) == ["reference", "robust"]
+
+
+def test_pictures_lie_below_the_dataset(sample: Path, tmp_path: Path) -> None:
+    documents = load_documents("mediconfusion")
+    task = task_of(tmp_path, "mediconfusion", texts({one["doc_id"]: "A" for one in documents}))
+    assert task.pictures == {
+        one["image_file"]: sample / "datasets" / "mediconfusion" / one["image_file"] for one in documents
+    }
+    assert task.items[0].images == (documents[0]["image_file"],)
+
+
+@pytest.mark.usefixtures("multimedeval")
+def test_classes_have_letters(tmp_path: Path) -> None:
+    items = items_of(tmp_path, "multimedeval_octmnist", lambda one: one["options"][1])
+    for one in load_documents("multimedeval_octmnist"):
+        item = items[one["doc_id"]]
+        answer = item.answers["robust"]
+        assert item.key == "ABCDEFGH"[one["label"]]
+        assert (answer.value, answer.right) == ("B", one["label"] == 1)
+        assert item.options[1] == one["options"][1]
+
+
+@pytest.mark.usefixtures("multimedeval")
+def test_findings_have_the_share_of_right_decisions(tmp_path: Path) -> None:
+    documents = load_documents("multimedeval_chestxray14")
+    items = items_of(tmp_path, "multimedeval_chestxray14", lambda one: f"There is {one['options'][0].lower()}.")
+    keys = set()
+    for one in documents:
+        item = items[one["doc_id"]]
+        marked = [letter for letter, label in zip("ABCDEFGHIJKLMN", one["labels"], strict=False) if label]
+        assert item.key == (", ".join(marked) or NO_OPTION)
+        keys.add(item.key)
+        answer = item.answers["robust"]
+        said = [1, *[0] * (len(one["labels"]) - 1)]
+        assert (answer.value, answer.right) == ("A", None)
+        assert answer.score == sum(a == b for a, b in zip(said, one["labels"], strict=True)) / len(said)
+    assert len(keys) > 1
+
+
+@pytest.mark.usefixtures("multimedeval")
+def test_open_questions_are_right_or_wrong_where_they_ask_yes_or_no(tmp_path: Path) -> None:
+    documents = load_documents("multimedeval_vqa_rad")
+    items = items_of(tmp_path, "multimedeval_vqa_rad", lambda one: f"  {one['answer']}\n")
+    closed = [one for one in documents if one["answer"].lower() in ("yes", "no")]
+    assert 0 < len(closed) < len(documents)
+    for one in documents:
+        item = items[one["doc_id"]]
+        answer = item.answers["reference"]
+        assert (item.key, answer.value, item.reply) == (one["answer"], one["answer"], f"  {one['answer']}\n")
+        assert (answer.right, answer.score) == ((True, None) if one in closed else (None, 1.0))
+        assert item.groups.get("question_type") == ((one["question_type"],) if one["question_type"] else None)
+
+
+@pytest.mark.usefixtures("multimedeval")
+def test_context_is_part_of_the_question(tmp_path: Path) -> None:
+    (one, *_) = load_documents("multimedeval_pubmedqa")
+    item = items_of(tmp_path, "multimedeval_pubmedqa", lambda _: "yes")[one["doc_id"]]
+    assert item.question == f"{one['context']}\n\n{one['question']}"
+    assert item.images == ()
+
+
+@pytest.mark.usefixtures("multimedeval")
+def test_a_volume_is_no_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    documents = load_documents("multimedeval_ct_rate_report")
+    assert documents[0]["image_files"]
+    monkeypatch.setenv("MEDTASKS_LOG_TEXT", "multimedeval_ct_rate_report")
+    replies = texts({one["doc_id"]: one["report"] for one in documents})
+    task = task_of(tmp_path, "multimedeval_ct_rate_report", replies)
+    assert (task.items[0].images, task.pictures) == ((), {})
+
+
+@pytest.mark.usefixtures("multimedeval")
+def test_rotated_classes_have_the_letters_that_the_model_was_shown(tmp_path: Path) -> None:
+    documents = {one["doc_id"]: one for one in task_documents(task_file("multimedeval_octmnist_rotated"))}
+    items = items_of(tmp_path, "multimedeval_octmnist_rotated", lambda one: one["options"][1])
+    assert len(items) == sum(len(one["options"]) for one in load_documents("multimedeval_octmnist"))
+    for doc_id, item in items.items():
+        assert item.answers["robust"].value == "B"
+        assert item.answers["robust"].right == (item.key == "B") == (documents[doc_id]["label"] == 1)
+
+
+@pytest.mark.usefixtures("multimedeval")
+def test_a_blank_picture_is_not_the_one_of_the_question(tmp_path: Path) -> None:
+    items = items_of(tmp_path, "multimedeval_octmnist_blank", lambda one: one["options"][0])
+    assert {item.images for item in items.values()} == {()}
+
+
+def test_rotated_options_have_the_letters_that_the_model_was_shown(sample: Path, tmp_path: Path) -> None:
+    documents = {one["doc_id"]: one for one in task_documents(task_file("mediconfusion_rotated"))}
+    items = items_of(tmp_path, "mediconfusion_rotated", lambda one: "B" if one["rotation"] else one["answer"])
+    assert len(items) == 64
+    for doc_id, item in items.items():
+        assert item.key == documents[doc_id]["answer"]
+        assert item.options == tuple(documents[doc_id]["options"])
+        expected = "B" if documents[doc_id]["rotation"] else item.key
+        assert item.answers["robust"].value == expected
+        assert item.answers["robust"].right == (expected == item.key)
+        assert item.unit == documents[doc_id]["rotation_of"]
+
+
+# Datasets of one's own, with a task file each
+
+
+def test_several_right_options(tmp_path: Path) -> None:
+    rows = [{"question": "Which?", "options": ["one", "two", "three"], "answers": ["A", "C"], "department": "Eyes"}]
+    publish_own("own_lists", MULTI_ANSWER, rows * 2)
+    write_task("own_lists", "multi_answer", {"robust": "listed_options"})
+    items = items_of(tmp_path, "own_lists", lambda one: "A, B" if one["doc_id"] == "d0" else "nothing at all")
+    assert items["d0"].key == "A, C"
+    assert items["d0"].answers["robust"].value == "A, B"
+    assert (items["d0"].answers["robust"].right, items["d0"].answers["robust"].score) == (None, 0.5)
+    assert items["d1"].answers["robust"].value is None
+    assert items["d0"].groups == {"department": ("Eyes",)}
+
+
+def test_columns_with_too_many_values_are_no_groups(tmp_path: Path) -> None:
+    rows = [
+        {"question": "?", "options": ["a", "b"], "answer": "A", "subject": f"subject {n % 7}", "context": str(n)}
+        for n in range(70)
+    ]
+    publish_own("own_few", CHOICE, rows)
+    publish_own("own_many", CHOICE, [{**row, "subject": f"subject {n}"} for n, row in enumerate(rows)])
+    for name in ("own_few", "own_many"):
+        write_task(name, "choice", {"robust": "robust_choice"})
+    assert items_of(tmp_path / "few", "own_few", lambda _: "A")["d3"].groups == {"subject": ("subject 3",)}
+    assert items_of(tmp_path / "many", "own_many", lambda _: "A")["d3"].groups == {}
+
+
+def test_a_picture_with_an_absolute_path_is_found_and_its_path_is_not_told(tmp_path: Path) -> None:
+    picture = tmp_path / "elsewhere" / "scan.png"
+    picture.parent.mkdir()
+    Image.new("L", (4, 4)).save(picture)
+    row = {"question": "?", "options": ["a", "b"], "answer": "A"}
+    publish_own("own_absolute", CHOICE, [{**row, "image_files": [str(picture)], "image_sha256": ["0"]}])
+    write_task("own_absolute", "choice", {"robust": "robust_choice"})
+    task = task_of(tmp_path / "run", "own_absolute", texts({"d0": "A"}))
+    (key,) = task.items[0].images
+    assert task.pictures == {key: picture}
+    assert str(tmp_path) not in json.dumps(report_as_dict(collect_run(read_run(tmp_path / "run")))["tasks"][0]["items"])
+    picture.unlink()
+    (task,) = collect_run(read_run(tmp_path / "run")).tasks
+    assert task.pictures == {}
+
+
+def test_groups_of_the_task_have_accuracy_with_its_own_units(tmp_path: Path) -> None:
+    rows = [
+        {
+            "question": f"{n}?",
+            "options": ["a", "b"],
+            "answer": "A",
+            "subject": "x" if n < 6 else "y",
+            "image_id": f"i{n // 2}",
+        }
+        for n in range(20)
+    ]
+    publish_own("own_groups", CHOICE, rows)
+    write_task("own_groups", "choice", {"robust": "robust_choice"}, breakdown=["subject"])
+    replies = texts({f"d{n}": "A" if n < 6 or n % 3 else "B" for n in range(20)})
+    task = task_of(tmp_path, "own_groups", replies)
+    y, x = task.rules[0].groups["subject"]
+    assert (y.name, y.questions, x.name, x.questions) == ("y", 14, "x", 6)
+    assert (x.scores[0].value, x.scores[0].error) == (1.0, 0.0)
+    assert x.scores[0].low == pytest.approx(1 / (1 + 4.302653**2 / 3), abs=1e-6)
+    assert y.scores[0].low < y.scores[0].value < y.scores[0].high
+    kinds = task.rules[0].wrong_kinds
+    assert kinds == {"perception or knowledge, for a human to tell": sum(n >= 6 and n % 3 == 0 for n in range(20))}
+
+
+def test_a_score_of_few_questions_has_the_interval_of_few_questions(tmp_path: Path) -> None:
+    rows = [{"question": f"{n}?", "answer": "yes" if n < 3 else f"word{n}", "image_id": f"i{n}"} for n in range(60)]
+    publish_own("own_open", OPEN_QUESTION, rows)
+    write_task("own_open", "open_questions", {"robust": "robust_vqa"})
+    task = task_of(tmp_path, "own_open", texts({f"d{n}": row["answer"] for n, row in enumerate(rows)}))
+    low = {score.metric: score.low for score in task.rules[0].scores}
+    assert low["closed_accuracy"] == pytest.approx(1 / (1 + 4.302653**2 / 3), abs=1e-6)
+    assert low["open_accuracy"] > 0.9
+
+
+def test_answers_that_a_judge_called_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [{"question": f"{n}?", "answer": "a mass", "image_id": f"i{n}"} for n in range(4)]
+    publish_own("own_judged", OPEN_QUESTION, rows)
+    write_task("own_judged", "knowledge_hallucination", {"strict": "medheval_open_strict"})
+    said = texts({"d0": "Assistant: a mass", "d1": "a cyst", "d2": "", "d3": "a scar"})
+    row = {"knowledge_rate,strict": 0.5, "knowledge_rate_stderr,strict": 0.25, "meteor,strict": float("nan")}
+    write_run(tmp_path, {"own_judged": said}, rows={"own_judged": row})
+    samples = next(tmp_path.glob("*_samples_*"))
+    lines = [json.loads(line) for line in samples.read_text().splitlines()]
+    for line, verdict, reason in zip(lines, [1, 0, 0, None], ["ok", "ok", "empty", "judge_failed"], strict=True):
+        line["knowledge_rate"] |= {"correct": verdict, "reason": reason}
+    samples.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    monkeypatch.setattr("medtasks.hooks.optional_judge._judge", lambda *_: pytest.fail("a judge was asked"))
+    (task,) = collect_run(read_run(tmp_path)).tasks
+    answers = [item.answers["strict"] for item in task.items]
+    assert [one.value for one in answers] == ["a mass", "a cyst", None, "a scar"]
+    assert [one.right for one in answers] == [True, False, False, None]
+    assert task.rules[0].reasons == {"ok": 2, "empty": 1, "judge_failed": 1}
+    rate = task.rules[0].scores[0]
+    assert (rate.metric, rate.value, rate.error, rate.higher_is_better) == ("knowledge_rate", 0.5, 0.25, False)
+    assert list(task.rules[0].failures) == ["meteor"]
+    assert task.items[0].reply == "Assistant: a mass"
+    samples.write_text(samples.read_text().replace('"rule": "medheval_open_strict"', '"rule": "of_another_version"', 2))
+    (task,) = collect_run(read_run(tmp_path)).tasks
+    assert len(task.items) == 4
+
+
+# Nothing of a credentialed record
+
+
+def strings(value: Any) -> Iterator[str]:
+    if is_dataclass(value) and not isinstance(value, type):
+        for field in fields(value):
+            yield from strings(getattr(value, field.name))
+    elif isinstance(value, Mapping):
+        for key, one in value.items():
+            yield from (*strings(key), *strings(one))
+    elif isinstance(value, list | tuple | set):
+        for one in value:
+            yield from strings(one)
+    else:
+        yield str(value)
+
+
+def planted(columns: Columns, row: int) -> dict[str, Any]:
+    made = {name: f"{CANARY} {name} {row}" for name, kind in columns.items() if kind == "string" and name != "dataset"}
+    options = [f"{CANARY} effusion {row // 9}", f"{CANARY} no effusion {row // 9}"]
+    key: dict[str, Any] = {"options": options} if "options" in columns else {}
+    if columns is CHOICE:
+        key["answer"] = "A"
+    if "label" in columns:
+        key["label"] = row % 2
+    if "labels" in columns:
+        key["labels"] = [1, row % 2]
+    return {**made, **key}
+
+
+FAMILIES = {
+    "secret_choice": (CHOICE, "choice", "robust_choice"),
+    "secret_open": (OPEN_QUESTION, "open_questions", "robust_vqa"),
+    "secret_class": (CLASSIFICATION, "classification", "robust_class"),
+    "secret_labels": (MULTILABEL, "multilabel", "robust_labels"),
+}
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("logged_in_clear", [False, True])
+def test_no_word_of_a_credentialed_record(
+    name: str, logged_in_clear: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    columns, hook, rule = FAMILIES[name]
+    publish_own(name, columns, [planted(columns, row) for row in range(8)], "credentialed")
+    write_task(name, hook, {"robust": rule}, breakdown=["subject"])
+    documents = load_documents(name)
+    draw = random.Random(1)
+    said = texts({one["doc_id"]: draw.choice(["A", "B", f"a reply on {CANARY}", "1", "yes"]) for one in documents})
+    if logged_in_clear:  # by a user who allows it for the run, and not for the report
+        monkeypatch.setenv("MEDTASKS_LOG_TEXT", name)
+    write_run(tmp_path, {name: said})
+    assert any(CANARY in path.read_text() for path in tmp_path.iterdir()) == logged_in_clear
+    monkeypatch.delenv("MEDTASKS_LOG_TEXT", raising=False)
+    report = collect_run(read_run(tmp_path))
+    (task,) = report.tasks
+    assert [text for text in strings(report) if CANARY in text] == []
+    assert CANARY not in json.dumps(report_as_dict(report))
+    assert (task.withheld, task.pictures, len(task.items)) == (True, {}, 8)
+    assert [item.doc_id for item in task.items] == [hidden_id("doc", one["doc_id"]) for one in documents]
+    shown = {(item.question, item.prompt, item.reply, item.key, item.options) for item in task.items}
+    assert shown == {("", "", "", "", ())}
+    assert report.notes == ()
+    assert task.rules[0].reasons
+    assert sum(task.rules[0].reasons.values()) == 8
+    if hook == "choice":
+        right = [item.answers["robust"].right for item in task.items]
+        score = next(one for one in task.rules[0].scores if one.metric == "accuracy")
+        assert score.value == right.count(True) / 8
+        assert {item.answers["robust"].value for item in task.items} <= {"A", "B", None}
+
+    replies = tmp_path / "replies.jsonl"
+    replies.write_text("".join(json.dumps({"doc_id": one["doc_id"], "reply": CANARY}) + "\n" for one in documents))
+    again = collect_replies(name, [replies])
+    assert [text for text in strings(again) if CANARY in text] == []
+    assert again.tasks[0].withheld
+
+
+def test_the_user_may_ask_for_text_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEDTASKS_LOG_TEXT", "secret_choice")
+    publish_own("secret_choice", CHOICE, [planted(CHOICE, row) for row in range(4)], "credentialed")
+    write_task("secret_choice", "choice", {"robust": "robust_choice"})
+    documents = load_documents("secret_choice")
+    task = task_of(tmp_path, "secret_choice", texts({one["doc_id"]: f"A {CANARY}" for one in documents}))
+    assert not task.withheld
+    assert task.items[0].doc_id == documents[0]["doc_id"]
+    assert CANARY in task.items[0].question
+    assert task.items[0].reply == f"A {CANARY}"
+    assert len(task.pictures) == 4
+
+
+def test_text_that_a_run_withheld_is_not_there_when_it_is_asked_for_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish_own("secret_choice", CHOICE, [planted(CHOICE, row) for row in range(4)], "credentialed")
+    write_task("secret_choice", "choice", {"robust": "robust_choice"})
+    documents = load_documents("secret_choice")
+    write_run(tmp_path, {"secret_choice": texts({one["doc_id"]: "A" for one in documents})})
+    monkeypatch.setenv("MEDTASKS_LOG_TEXT", "secret_choice")
+    (task,) = collect_run(read_run(tmp_path)).tasks
+    assert not task.withheld
+    assert CANARY in task.items[0].question
+    assert (task.items[0].reply, task.items[0].prompt) == ("", "")
+    assert task.items[0].answers["robust"].value == "A"
+    assert any("withheld" in sentence for sentence in task.missing)

@@ -1,0 +1,594 @@
+import json
+import math
+import random
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from medtasks.audit.pair_scoring import METRICS, score_replies
+from medtasks.audit.report.as_json import report_as_dict
+from medtasks.audit.report.contents import RuleReport, RunReport, TaskReport
+from medtasks.audit.report.reading.collecting import collect_replies, collect_run
+from medtasks.audit.report.reading.gains import main_metrics
+from medtasks.audit.report.reading.paired_scores import of_records
+from medtasks.audit.report.reading.run_folder import read_run
+from medtasks.audit.scoring import score_metrics
+from medtasks.data.mediconfusion import Options, prepare
+from medtasks.data.schema import REPORT
+from medtasks.data.store import load_documents
+from medtasks.errors import RepliesError, UnknownName
+from medtasks.extract.answer import Answer, Reason
+from medtasks.harness.replies import RecordedReply
+from medtasks.harness.task_files import task_file
+from medtasks.hooks import free_form, judged_choice
+from medtasks.hooks.metric_list import SAMPLE_COUNTS
+from medtasks.hooks.pairs import answers, record
+from medtasks.judges import client
+from medtasks.metrics.pairs import TOTAL, standard_errors
+from medtasks.stats.intervals import interval
+
+from .harness_output import STAMP, texts, write_run
+from .own_tasks import publish_own, write_task
+
+WAYS = ("A", "B", "The answer is (B)", "I cannot tell", "", "both A and B")
+
+
+@pytest.fixture
+def no_judge(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fail a test that asks a judge, in every module that could."""
+    for module in (client, free_form, judged_choice):
+        monkeypatch.setattr(module, "judge_for", lambda *_: pytest.fail("a judge was asked"))
+
+
+def made_up(dataset: str, seed: int = 1) -> dict[str, RecordedReply]:
+    """Return replies of a model that answers in many ways, mostly by letters."""
+    draw = random.Random(seed)
+    return texts({one["doc_id"]: draw.choice(WAYS) for one in load_documents(dataset)})
+
+
+def collected(folder: Path, **replies: Mapping[str, RecordedReply]) -> RunReport:
+    write_run(folder, replies)
+    return collect_run(read_run(folder))
+
+
+def only(report: RunReport) -> TaskReport:
+    (task,) = report.tasks
+    return task
+
+
+def by_metric(rule: RuleReport) -> dict[str, float]:
+    return {one.metric: one.value for one in rule.scores}
+
+
+def edit_row(results: Path, task: str, **changes: Any) -> None:
+    content = json.loads(results.read_text())
+    content["results"][task] |= {key.replace("__", ","): value for key, value in changes.items()}
+    results.write_text(json.dumps(content))
+
+
+@pytest.mark.usefixtures("sample")
+def test_scores_of_pairs_are_those_of_medtasks_score(tmp_path: Path) -> None:
+    replies = made_up("mediconfusion")
+    report = collected(tmp_path, mediconfusion=replies)
+    task = only(report)
+    expected = score_replies(task_file("mediconfusion"), load_documents("mediconfusion"), replies)
+    assert [rule.name for rule in task.rules] == ["reference", "robust"]
+    for rule in task.rules:
+        total = expected[rule.name].table[TOTAL]
+        values = by_metric(rule)
+        counts = [one["metric"] for one in SAMPLE_COUNTS]
+        assert [one.metric for one in rule.scores] == [*METRICS, "incomplete_pairs", *counts]
+        assert {name: values[name] for name in METRICS} == {name: getattr(total, name) for name in METRICS}
+        assert {one.metric: one.error for one in rule.scores if one.metric in METRICS} == expected[rule.name].errors
+        assert rule.rule == expected[rule.name].rule
+        assert rule.reasons == expected[rule.name].reasons
+        assert rule.describes
+        assert rule.scores[0].share
+        assert not rule.scores[-1].share  # a count
+        valid = total.valid_pairs
+        for score, units in zip(rule.scores, (total.pairs, total.pairs, valid, total.pairs), strict=False):
+            ends = interval(score.value, score.error, units, share=True)
+            assert (score.low, score.high) == pytest.approx(ends, nan_ok=True)
+    assert report.notes == ()
+    assert task.missing == ()
+    assert (task.documents, task.answered, task.sample_data, task.withheld) == (32, 32, True, False)
+    assert (task.access, task.protocol) == ("public", "MC")
+    assert task.baselines
+    assert task.published
+    json.dumps(report_as_dict(report), allow_nan=False)
+
+
+@pytest.mark.usefixtures("sample")
+def test_outcomes_and_areas_of_pairs(tmp_path: Path) -> None:
+    documents = load_documents("mediconfusion")
+    pairs = list(dict.fromkeys(one["pair_id"] for one in documents))
+    keys = {one["doc_id"]: one["answer"] for one in documents}
+    other = {"A": "B", "B": "A"}
+    said = dict(keys)
+    ways = [lambda key: other[key], lambda _: "A", lambda _: "B", lambda _: "B", lambda _: ""]
+    for pair, way in zip(pairs, ways, strict=False):
+        said |= {doc_id: way(keys[doc_id]) for doc_id in keys if doc_id.startswith(f"{pair}/")}
+    said[f"{pairs[5]}/1"] = "no idea"
+    del said[f"{pairs[6]}/1"]
+    write_run(tmp_path, {"mediconfusion": texts(said)}, limit=31)
+    task = only(collect_run(read_run(tmp_path)))
+    outcomes = task.rules[1].pairs
+    assert outcomes is not None
+    right = len(pairs) - 7
+    assert (outcomes.both_right, outcomes.swapped, dict(outcomes.same)) == (right, 1, {"A": 1, "B": 2})
+    assert (outcomes.one_invalid, outcomes.both_invalid, outcomes.incomplete) == (1, 1, 1)
+    assert task.missing == ("Only 31 of 32 questions were answered; the others are in no score.",)
+    areas = {group.name: group for group in task.rules[1].groups["categories"]}
+    table = score_replies(task_file("mediconfusion"), documents, texts(said))["robust"].table
+    assert areas.keys() | {TOTAL} == table.keys()
+    for name, group in areas.items():
+        of_set, of_images = group.scores
+        assert group.questions == table[name].images
+        assert (of_set.metric, of_images.metric) == ("set_accuracy", "individual_accuracy")
+        assert of_images.value == table[name].individual_accuracy
+        assert math.isnan(of_set.value) == math.isnan(table[name].set_accuracy)
+    sizes = [group.questions for group in task.rules[1].groups["categories"]]
+    assert sizes == sorted(sizes, reverse=True)
+
+
+@pytest.mark.usefixtures("sample")
+def test_an_area_with_every_pair_in_it_has_the_errors_of_the_total(tmp_path: Path) -> None:
+    draw = random.Random(3)
+    records = {
+        f"{pair}/{position}": {
+            "pair_id": str(pair),
+            "position": position,
+            "image_id": f"i{draw.randrange(30)}",
+            "key": "AB"[position - 1],
+            "value": draw.choice("AB"),
+            "reason": "ok",
+            "categories": ["one", *(["two"] if pair < 9 else [])],
+        }
+        for pair in range(25)
+        for position in (1, 2)
+    }
+    found = of_records("rule v1", records)
+    expected = standard_errors(answers(list(records.values())))
+    one, two = found.groups["categories"]
+    assert one.scores[1].error == expected["individual_accuracy"]
+    # Each pair is in the area twice: the same mean over the same units.
+    assert one.scores[0].error == pytest.approx(expected["set_accuracy"], rel=1e-12)
+    assert (one.questions, two.questions) == (50, 18)
+    assert (one.scores[0].low, one.scores[0].high) == interval(one.scores[0].value, one.scores[0].error, 25, True)
+
+
+def test_a_pair_with_the_same_right_answer_twice_is_no_confusion() -> None:
+    records = {
+        f"{pair}/{position}": {
+            "pair_id": pair,
+            "position": position,
+            "image_id": f"{pair}{position}",
+            "key": "A",
+            "value": said[position - 1],
+            "reason": "ok",
+            "categories": [],
+        }
+        for pair, said in {"p": "AA", "q": "BB", "r": "AB"}.items()
+        for position in (1, 2)
+    }
+    outcomes = of_records("rule v1", records).pairs
+    assert outcomes is not None
+    assert (outcomes.both_right, dict(outcomes.same), outcomes.swapped) == (1, {"B": 1}, 0)
+
+
+def test_352_real_questions(test_data: Path, tmp_path: Path) -> None:
+    prepare(Options(test_data / "mediconfusion"))
+    replies = made_up("mediconfusion", 7)
+    report = collected(tmp_path, mediconfusion=replies)
+    task = only(report)
+    documents = load_documents("mediconfusion")
+    expected = score_replies(task_file("mediconfusion"), documents, replies)
+    for rule in task.rules:
+        total = expected[rule.name].table[TOTAL]
+        assert {name: by_metric(rule)[name] for name in METRICS} == {name: getattr(total, name) for name in METRICS}
+        assert rule.pairs is not None
+        pairs = rule.pairs
+        assert pairs.both_right == total.set_score
+        assert sum(pairs.same.values()) == total.confused
+        assert pairs.one_invalid + pairs.both_invalid == total.pairs - total.valid_pairs
+        assert pairs.both_right + pairs.swapped == total.resolved_pairs
+        right = [item.answers[rule.name].right for item in task.items]
+        assert right.count(True) == total.individual_score
+    assert report.notes == ()
+    assert (task.documents, len(task.items), len(task.pictures), task.sample_data) == (352, 352, 228, False)
+    assert [item.doc_id for item in task.items] == [one["doc_id"] for one in documents]
+    assert all(path.is_file() for path in task.pictures.values())
+
+
+@pytest.mark.usefixtures("sample")
+def test_a_score_that_the_replies_do_not_give_is_shown_as_recorded_and_said(tmp_path: Path) -> None:
+    results = write_run(tmp_path, {"mediconfusion": made_up("mediconfusion")})
+    honest = by_metric(only(collect_run(read_run(tmp_path))).rules[0])["individual_accuracy"]
+    edit_row(results, "mediconfusion", individual_accuracy__reference=honest + 1e-6)
+    report = collect_run(read_run(tmp_path))
+    (note,) = report.notes
+    assert note.startswith("mediconfusion, reference, individual_accuracy: the run recorded")
+    assert f"{honest + 1e-6:.12g}" in note
+    assert f"{honest:.12g}" in note
+    assert by_metric(only(report).rules[0])["individual_accuracy"] == honest + 1e-6
+    edit_row(results, "mediconfusion", individual_accuracy__reference=honest + 1e-12)
+    assert collect_run(read_run(tmp_path)).notes == ()
+
+
+@pytest.mark.usefixtures("sample")
+def test_a_run_without_samples(tmp_path: Path) -> None:
+    write_run(tmp_path, {"mediconfusion": made_up("mediconfusion")}, log_samples=False)
+    task = only(collect_run(read_run(tmp_path)))
+    assert "--log_samples" in task.missing[0]
+    assert (task.items, task.rules[0].reasons, task.rules[0].groups) == ((), {}, {})
+    score = task.rules[1].scores[1]
+    assert score.metric == "individual_accuracy"
+    assert (score.low, score.high) == interval(score.value, score.error, None, True)
+    assert task.rules[0].rule == "mediconfusion_reference"  # its version at that time is not known
+    assert (task.answered, len(task.baselines)) == (32, 4)
+
+
+@pytest.mark.usefixtures("sample")
+def test_a_limited_run(tmp_path: Path) -> None:
+    first = dict(list(made_up("mediconfusion").items())[:7])
+    write_run(tmp_path / "logged", {"mediconfusion": first}, limit=7)
+    write_run(tmp_path / "unlogged", {"mediconfusion": first}, limit=7, log_samples=False)
+    logged, unlogged = (only(collect_run(read_run(tmp_path / name))) for name in ("logged", "unlogged"))
+    said = "Only 7 of 32 questions were answered; the others are in no score."
+    assert logged.missing == (said,)
+    assert unlogged.missing[0] == said
+    assert "baselines are those of all questions" in unlogged.missing[-1]
+    for task in (logged, unlogged):
+        assert (task.answered, task.documents) == (7, 32)
+    assert logged.rules[0].pairs is not None
+    assert logged.rules[0].pairs.incomplete == 1
+    keys = [one["answer"] for one in load_documents("mediconfusion")]
+    for task, asked in ((logged, keys[:7]), (unlogged, keys)):
+        always = next(one for one in task.baselines if one.name == "always A")
+        assert always.scores["reference"]["individual_accuracy"] == asked.count("A") / len(asked)
+
+
+def test_reports_that_were_only_collected_say_how_to_score_them(tmp_path: Path) -> None:
+    rows = [{"report": "A mass.", "indication": "cough"} for _ in range(3)]
+    publish_own("own_reports", REPORT, rows)
+    write_task("own_reports", "reports", {"reference": "report_text"}, metrics="REPORT_METRICS")
+    write_run(tmp_path, {"own_reports": texts({f"d{n}": "a mass" for n in range(3)})}, predict_only=True)
+    task = only(collect_run(read_run(tmp_path)))
+    samples = tmp_path / f"{STAMP}_samples_own_reports.jsonl"
+    assert task.missing == (
+        "The run only collected replies (--predict_only).",
+        "Scores are not computed here, because its metrics need a judge, a labeler or another model; run: medtasks "
+        f"score own_reports {samples}",
+    )
+    assert task.rules[0].scores == ()
+    assert task.rules[0].reasons == {"ok": 3}
+    assert task.items[0].question == "cough"
+
+
+@pytest.mark.usefixtures("sample")
+def test_torn_lines_are_counted_and_the_recorded_scores_stand(tmp_path: Path) -> None:
+    write_run(tmp_path, {"mediconfusion": made_up("mediconfusion")})
+    whole = only(collect_run(read_run(tmp_path)))
+    samples = tmp_path / f"{STAMP}_samples_mediconfusion.jsonl"
+    lines = samples.read_text().splitlines(keepends=True)
+    samples.write_text("".join([*lines[:20], lines[20][:80]]))
+    report = collect_run(read_run(tmp_path))
+    task = only(report)
+    assert task.missing[0] == "The samples file holds replies to only 20 of the 32 questions that were asked."
+    assert task.missing[1] == f"Torn lines, left out: 1 of {samples}."
+    assert [by_metric(rule) for rule in task.rules] == [by_metric(rule) for rule in whole.rules]
+    assert report.notes == ("mediconfusion: torn lines are missing, so that its scores cannot be checked.",)
+    assert (len(task.items), task.answered) == (20, 32)
+
+
+@pytest.mark.usefixtures("sample")
+def test_replies_that_contradict_each_other(tmp_path: Path) -> None:
+    write_run(tmp_path, {"mediconfusion": made_up("mediconfusion")})
+    samples = tmp_path / f"{STAMP}_samples_mediconfusion.jsonl"
+    first = json.loads(samples.read_text().splitlines()[0])
+    with samples.open("a") as stream:
+        stream.write(json.dumps({**first, "resps": ["something else"]}) + "\n")
+    assert any(
+        "another reply, left out: 1 of" in sentence for sentence in only(collect_run(read_run(tmp_path))).missing
+    )
+
+
+def test_data_that_are_other_or_gone(tmp_path: Path, sample: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    results = write_run(tmp_path / "run", {"mediconfusion": made_up("mediconfusion")})
+    recorded = by_metric(only(collect_run(read_run(tmp_path / "run"))).rules[1])
+    content = json.loads(results.read_text())
+    content["configs"]["mediconfusion"]["metadata"]["data"]["fingerprint"] = "000000000000"
+    results.write_text(json.dumps(content))
+    other = only(collect_run(read_run(tmp_path / "run")))
+    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "empty"))
+    gone = only(collect_run(read_run(tmp_path / "run")))
+    assert "fingerprint 000000000000" in other.missing[0]
+    assert "medtasks data prepare mediconfusion" in gone.missing[0]
+    for task in (other, gone):
+        assert task.items == ()
+        assert by_metric(task.rules[1]) == pytest.approx(recorded, nan_ok=True)
+        assert task.fingerprint == "000000000000"
+        assert task.sample_data
+
+
+def test_samples_of_other_documents_are_not_matched(tmp_path: Path, sample: Path) -> None:
+    results = write_run(tmp_path, {"mediconfusion": made_up("mediconfusion")})
+    samples = tmp_path / f"{STAMP}_samples_mediconfusion.jsonl"
+    samples.write_text(samples.read_text().replace('"doc_id": 3,', '"doc_id": 30,'))
+    assert results.exists()
+    task = only(collect_run(read_run(tmp_path)))
+    assert "made on other data" in task.missing[0]
+    assert task.items == ()
+    assert task.rules
+
+
+@pytest.mark.usefixtures("sample")
+def test_samples_that_no_results_file_names(tmp_path: Path) -> None:
+    replies = made_up("mediconfusion")
+    results = write_run(tmp_path, {"mediconfusion": replies})
+    whole = only(collect_run(read_run(tmp_path)))
+    results.write_text(results.read_text()[:100])
+    report = collect_run(read_run(tmp_path))
+    task = only(report)
+    assert task.missing == (
+        "The run left samples without results, as it was stopped or failed before it wrote them; its scores are "
+        "computed from them here.",
+    )
+    assert "cut off" in report.notes[0]
+    assert [by_metric(rule) for rule in task.rules] == [by_metric(rule) for rule in whole.rules]
+    assert len(task.items) == 32
+
+
+@pytest.mark.usefixtures("sample")
+def test_replies_that_were_only_collected(tmp_path: Path) -> None:
+    replies = made_up("mediconfusion")
+    write_run(tmp_path, {"mediconfusion": replies}, predict_only=True)
+    task = only(collect_run(read_run(tmp_path)))
+    assert "--predict_only" in task.missing[0]
+    expected = score_replies(task_file("mediconfusion"), load_documents("mediconfusion"), replies)
+    assert task.rules[1].scores[1].value == expected["robust"].table[TOTAL].individual_accuracy
+
+
+@pytest.mark.usefixtures("sample")
+def test_tasks_of_others_and_groups(tmp_path: Path) -> None:
+    results = write_run(tmp_path, {"mediconfusion": made_up("mediconfusion")})
+    content = json.loads(results.read_text())
+    content["results"]["mme"] = {"alias": "mme", "score,none": 1400.0, "score_stderr,none": 12.5, "words,none": "many"}
+    best = {"confusion,robust": 0.25, "confusion_stderr,robust": math.nan, "set_accuracy,reference": 0.5}
+    content["results"]["mediconfusion_all"] = {"alias": "all", **best, "set_accuracy,robust": 0.75}
+    content["group_subtasks"]["mediconfusion_all"] = ["mediconfusion", "mediconfusion_gd"]
+    content["higher_is_better"]["mediconfusion_all"] = {"confusion": False}
+    results.write_text(json.dumps(content))
+    (tmp_path / f"{STAMP}_samples_mme.jsonl").write_text('{"doc_id": 0, "resps": ["yes"]}\n')
+    tasks = {task.name: task for task in collect_run(read_run(tmp_path)).tasks}
+    (score,) = tasks["mme"].rules[0].scores
+    assert (score.metric, score.value, score.error, score.share) == ("score", 1400.0, 12.5, False)
+    assert score.low == pytest.approx(1400 - 1.959964 * 12.5, abs=1e-4)
+    assert "no task of medtasks" in tasks["mme"].missing[0]
+    assert (tasks["mme"].items, tasks["mme"].dataset, tasks["mme"].baselines) == ((), "", ())
+    reference, robust = tasks["mediconfusion_all"].rules
+    assert (reference.name, by_metric(reference)) == ("reference", {"set_accuracy": 0.5})
+    assert list(by_metric(robust).items()) == [("set_accuracy", 0.75), ("confusion", 0.25)]
+    assert (robust.rule, robust.scores[1].share, robust.scores[1].higher_is_better) == ("", True, False)
+    assert tasks["mediconfusion_all"].missing[0].endswith("mediconfusion, mediconfusion_gd.")
+    assert tasks["mediconfusion_all"].sample_data
+    assert (tasks["mediconfusion_all"].documents, tasks["mediconfusion_all"].answered) == (32, 32)
+
+
+@pytest.mark.usefixtures("sample")
+def test_likelihoods_have_calibration_and_losses(tmp_path: Path) -> None:
+    draw = random.Random(5)
+    documents = load_documents("mediconfusion")
+    replies = {one["doc_id"]: RecordedReply(losses=(draw.random(), draw.random())) for one in documents}
+    report = collected(tmp_path, mediconfusion_gd=replies)
+    task = only(report)
+    assert set(task.calibration) == {"reference", "robust"}
+    assert task.calibration["reference"].samples == 32
+    assert task.items[0].losses == replies[documents[0]["doc_id"]].losses
+    assert task.items[0].reply == ""
+    json.dumps(report_as_dict(report), allow_nan=False)
+
+
+@pytest.mark.usefixtures("sample")
+def test_gains_over_the_variants_of_the_same_run(tmp_path: Path) -> None:
+    documents = load_documents("mediconfusion")
+    right = texts({one["doc_id"]: one["answer"] for one in documents})
+    always = texts({one["doc_id"]: "A" for one in documents})
+    report = collected(
+        tmp_path, mediconfusion=right, mediconfusion_blind=always, mediconfusion_swapped=made_up("mediconfusion")
+    )
+    tasks = {task.name: task for task in report.tasks}
+    assert [gain.variant for gain in tasks["mediconfusion"].gains] == ["blind"] * 4 + ["swapped"] * 4
+    gains = {(gain.variant, gain.rule, gain.metric): gain for gain in tasks["mediconfusion"].gains}
+    of_set, of_images = (gains["blind", "robust", metric] for metric in ("set_accuracy", "individual_accuracy"))
+    assert (of_set.score, of_set.variant_score, of_set.difference, of_set.samples) == (1.0, 0.0, 1.0, 16)
+    assert (of_images.score, of_images.variant_score, of_images.difference, of_images.samples) == (1.0, 0.5, 0.5, 32)
+    assert 0 < of_set.p < 0.001
+    assert of_set.low > 0.5
+    assert of_set.task == "mediconfusion_blind"
+    assert tasks["mediconfusion_blind"].gains == ()
+    assert tasks["mediconfusion_blind"].items[0].images == ()
+    assert tasks["mediconfusion_swapped"].items[0].images != tasks["mediconfusion"].items[0].images
+
+
+@pytest.mark.usefixtures("sample")
+def test_gains_without_samples_are_the_differences_of_the_recorded_scores(tmp_path: Path) -> None:
+    replies = {"mediconfusion": made_up("mediconfusion"), "mediconfusion_blind": made_up("mediconfusion", 2)}
+    write_run(tmp_path, replies, log_samples=False)
+    base, blind = collect_run(read_run(tmp_path)).tasks
+    gain = next(one for one in base.gains if (one.rule, one.metric) == ("robust", "individual_accuracy"))
+    assert gain.difference == by_metric(base.rules[1])[gain.metric] - by_metric(blind.rules[1])[gain.metric]
+    assert math.isnan(gain.low)
+    assert math.isnan(gain.p)
+    assert gain.samples == 32
+
+
+@pytest.mark.usefixtures("sample")
+def test_variants_of_another_size_are_not_compared_by_recorded_scores(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", {"mediconfusion": made_up("mediconfusion")}, log_samples=False)
+    write_run(tmp_path / "b", {"mediconfusion_blind": made_up("mediconfusion", 2)}, log_samples=False, limit=8)
+    base, _ = collect_run(read_run(tmp_path)).tasks
+    assert base.gains == ()
+
+
+def test_scores_of_other_families_are_those_of_medtasks_score(
+    multimedeval_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MEDTASKS_HOME", str(multimedeval_home))
+    tasks = [f"multimedeval_{name}" for name in ("medqa", "path_vqa", "octmnist", "chestxray14", "octmnist_blank")]
+    replies = {name: made_up(str(task_file(name).dataset), number) for number, name in enumerate(tasks)}
+    report = collected(tmp_path, **replies)
+    assert report.notes == ()
+    for task in report.tasks:
+        name = task.name
+        expected = score_metrics(task_file(name), load_documents(task.dataset), replies[name])
+        assert [rule.name for rule in task.rules] == list(expected)
+        for rule in task.rules:
+            assert by_metric(rule) == pytest.approx(dict(expected[rule.name].values), nan_ok=True)
+            errors = {one.metric: one.error for one in rule.scores if one.metric in expected[rule.name].errors}
+            assert errors == pytest.approx(dict(expected[rule.name].errors), nan_ok=True)
+            assert rule.reasons == expected[rule.name].reasons
+    json.dumps(report_as_dict(report), allow_nan=False)
+
+
+def test_reports_have_the_recorded_scores_and_no_model_is_loaded(
+    multimedeval_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MEDTASKS_HOME", str(multimedeval_home))
+    monkeypatch.setenv("MEDTASKS_LOG_TEXT", "multimedeval_mimic_cxr_report")
+    task_name = "multimedeval_mimic_cxr_report"
+    documents = load_documents("multimedeval_mimic_cxr_report")
+    replies = texts({one["doc_id"]: one["report"] if row % 2 else "" for row, one in enumerate(documents)})
+    row = {"bleu_1,reference": 0.5, "bleu_4,reference": math.nan, "chexbert_similarity,reference": 0.75}
+    row |= {"chexbert_similarity_stderr,reference": 0.125}
+    write_run(tmp_path, {task_name: replies}, rows={task_name: row})
+    monkeypatch.setattr("medtasks.hooks.reports.score_panel", lambda *_: pytest.fail("metrics were computed again"))
+    task = only(collect_run(read_run(tmp_path)))
+    (rule,) = task.rules
+    score = next(one for one in rule.scores if one.metric == "chexbert_similarity")
+    assert (score.value, score.error, score.share) == (0.75, 0.125, False)
+    assert rule.reasons == {"empty": len(documents) - len(documents) // 2, "ok": len(documents) // 2}
+    assert [one.metric for one in rule.scores] == ["bleu_1", "bleu_4", "chexbert_similarity"]
+    assert list(rule.failures) == ["bleu_4"]
+    assert "medtasks score multimedeval_mimic_cxr_report" in rule.failures["bleu_4"]
+    first, second = task.items[:2]
+    assert (first.answers["reference"].reason, first.answers["reference"].value) == ("empty", None)
+    assert second.answers["reference"].value == second.key == documents[1]["report"]
+    assert second.answers["reference"].right is None
+    assert second.answers["reference"].score == pytest.approx(1.0)
+    assert first.answers["reference"].score == 0.0
+
+
+@pytest.mark.usefixtures("sample", "no_judge")
+@pytest.mark.parametrize("recorded", ["reference", "none"])  # without a filter of its own, as in earlier versions
+def test_a_judge_is_never_asked_and_its_scores_are_one_row(tmp_path: Path, recorded: str) -> None:
+    documents = load_documents("mediconfusion")
+    results = write_run(tmp_path, {"mediconfusion": made_up("mediconfusion")}, log_samples=False)
+    content = json.loads(results.read_text())
+    row = {"alias": "ff", f"individual_accuracy,{recorded}": 0.5, f"judge_failed_rate,{recorded}": 1 / 32}
+    content["results"] = {"mediconfusion_ff": row}
+    results.write_text(json.dumps(content))
+    lines = []
+    for number, one in enumerate(documents):
+        answer = Answer.ok("A") if number else Answer.invalid(Reason.JUDGE_FAILED)
+        entry = record(one, answer, "gap_of_3_reference")
+        lines.append({"doc_id": number, "resps": [f"words {number}"], "input": "?", "set_accuracy": entry})
+    samples = tmp_path / f"{STAMP}_samples_mediconfusion_ff.jsonl"
+    samples.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    report = collect_run(read_run(tmp_path))
+    task = only(report)
+    (rule,) = task.rules
+    assert (rule.name, rule.rule) == ("reference", "gap_of_3_reference")
+    assert rule.reasons == {"ok": 31, "judge_failed": 1}
+    assert rule.pairs is not None
+    assert (rule.pairs.one_invalid, rule.pairs.incomplete, dict(rule.pairs.same)) == (0, 1, {"A": 15})  # unjudged
+    assert by_metric(rule)["judge_failed_rate"] == 1 / 32
+    assert (task.items[1].reply, task.items[1].answers["reference"].value) == ("words 1", "A")
+    assert report.notes[0].startswith("mediconfusion_ff, reference, individual_accuracy: the run recorded 0.5,")
+
+
+@pytest.mark.usefixtures("sample")
+def test_recorded_replies_without_a_run(tmp_path: Path) -> None:
+    replies = made_up("mediconfusion")
+    file = tmp_path / "replies.jsonl"
+    lines = [json.dumps({"doc_id": doc_id, "reply": reply.text}) for doc_id, reply in replies.items()]
+    file.write_text("\n".join(lines[:30]) + "\n")
+    report = collect_replies("mediconfusion", [file])
+    task = only(report)
+    expected = score_replies(
+        task_file("mediconfusion"), load_documents("mediconfusion"), dict(list(replies.items())[:30])
+    )
+    assert task.rules[0].scores[0].value == expected["reference"].table[TOTAL].set_accuracy
+    assert (task.answered, len(task.items), report.model) == (30, 30, "")
+    assert task.missing == ("Only 30 of 32 questions were answered; the others are in no score.",)
+    assert task.fingerprint
+    with pytest.raises(RepliesError, match="is a group"):
+        collect_replies("mediconfusion_all", [file])
+    with pytest.raises(UnknownName):
+        collect_replies("mediconfusio", [file])
+
+
+@pytest.mark.usefixtures("sample")
+def test_letters_recorded_for_a_task_of_likelihoods(tmp_path: Path) -> None:
+    file = tmp_path / "letters.jsonl"
+    documents = load_documents("mediconfusion")
+    file.write_text("".join(json.dumps({"doc_id": one["doc_id"], "reply": one["answer"]}) + "\n" for one in documents))
+    task = only(collect_replies("mediconfusion_gd", [file]))
+    assert [rule.rule.split(" ")[0] for rule in task.rules] == ["mediconfusion_reference", "robust_choice"]
+    assert task.rules[0].scores[0].value == 1.0
+    assert all(item.answers["reference"].right for item in task.items)
+
+
+@pytest.mark.usefixtures("sample")
+def test_progress_names_each_task(tmp_path: Path) -> None:
+    write_run(tmp_path, {"mediconfusion": made_up("mediconfusion"), "mediconfusion_blind": made_up("mediconfusion")})
+    named: list[str] = []
+    collect_run(read_run(tmp_path), progress=named.append)
+    assert named == ["mediconfusion", "mediconfusion_blind"]
+
+
+def test_gains_of_classes_are_paired_by_right_answers(
+    multimedeval_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MEDTASKS_HOME", str(multimedeval_home))
+    documents = load_documents("multimedeval_octmnist")
+    right = texts({one["doc_id"]: one["options"][one["label"]] for one in documents})
+    wrong = texts({one["doc_id"]: one["options"][one["label"] - 1] for one in documents})
+    report = collected(tmp_path, multimedeval_octmnist=right, multimedeval_octmnist_blank=wrong)
+    gains = {gain.rule: gain for gain in report.tasks[0].gains}
+    assert set(gains) == {"reference", "reference_head", "robust"}
+    robust = gains["robust"]
+    assert (robust.variant, robust.metric, robust.samples) == ("blank", "right_answers", len(documents))
+    assert (robust.score, robust.variant_score, robust.difference) == (1.0, 0.0, 1.0)
+
+
+def test_main_metrics_say_how_good_the_answers_are_as_a_whole(
+    multimedeval_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MEDTASKS_HOME", str(multimedeval_home))
+
+    def of(name: str) -> list[str]:
+        return main_metrics(task_file(name), load_documents(str(task_file(name).dataset)))
+
+    assert of("multimedeval_vqa_rad") == ["closed_accuracy", "open_recall"]
+    assert of("multimedeval_medqa") == ["accuracy"]
+    assert of("multimedeval_mimic_cxr_report") == ["bleu_1"]
+
+
+@pytest.mark.usefixtures("sample", "no_judge")
+def test_gains_of_judged_tasks_are_those_of_the_recorded_scores(tmp_path: Path) -> None:
+    results = write_run(tmp_path, {"mediconfusion": made_up("mediconfusion")}, log_samples=False)
+    content = json.loads(results.read_text())
+    for name, value in (("mediconfusion_ff", 0.75), ("mediconfusion_ff_blind", 0.5)):
+        content["results"][name] = {"set_accuracy,none": value}
+        content["n-samples"][name] = {"original": 32, "effective": 32}
+    results.write_text(json.dumps(content))
+    lines = [json.dumps({"doc_id": row, "resps": ["words"], "input": "?"}) + "\n" for row in range(32)]
+    for name in ("mediconfusion_ff", "mediconfusion_ff_blind"):
+        (tmp_path / f"{STAMP}_samples_{name}.jsonl").write_text("".join(lines))
+    tasks = {task.name: task for task in collect_run(read_run(tmp_path)).tasks}
+    (gain,) = tasks["mediconfusion_ff"].gains
+    assert (gain.rule, gain.metric, gain.difference, gain.samples) == ("reference", "set_accuracy", 0.25, 32)
+    assert math.isnan(gain.low)

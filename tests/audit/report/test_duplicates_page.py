@@ -1,0 +1,156 @@
+"""The page of duplicates: complete, loads nothing, and shows markup of names as text."""
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from medtasks.audit.report.duplicates import page as duplicates_page
+from medtasks.audit.report.duplicates.contents import Names, Settings, counted, duplicates_as_dict
+from medtasks.data.duplicates.benchmark_pictures import dataset_pictures, other_pictures
+from medtasks.data.duplicates.finding import find_duplicates
+from medtasks.errors import MedTasksError
+
+from ...picture_sets import jpeg_bytes, prepare_set, texture, write_folder
+
+
+class Page(HTMLParser):
+    """What a page holds: tags with their attributes, and text."""
+
+    def __init__(self, source):
+        super().__init__()
+        self.tags = []
+        self.texts = []
+        self.feed(source)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+
+    def handle_data(self, data):
+        self.texts.append(data)
+
+    def all(self, tag, **attributes):
+        return [found for name, found in self.tags if name == tag and attributes.items() <= found.items()]
+
+    @property
+    def text(self):
+        return " ".join(" ".join(self.texts).split())
+
+
+def written(name, path, other=None, sample=False):
+    shown = dataset_pictures(name)
+    found = find_duplicates(shown, other and other_pictures(str(other)), 40, turned=False)
+    names = Names(name, found)
+    contents = duplicates_as_dict(name, found, names, Settings(40, turned=False))
+    duplicates_page.write_duplicates_page(contents, found, names, path, sample=sample)
+    return Page(path.read_text(encoding="utf-8"))
+
+
+@pytest.fixture
+def training(tmp_path):
+    """A set with a leak and copies of its pictures, in files with names that look like markup."""
+    rows = [{"doc_id": f"q{number} <b>&", "pictures": [texture(number)]} for number in range(4)]
+    examples = [{"doc_id": "e1", "pictures": [jpeg_bytes(texture(3), 80)]}]
+    prepare_set("bench", rows, examples)
+    return write_folder(
+        tmp_path / "training",
+        {"<img src=x onerror=alert(1)>.png": texture(0), '"quoted".jpg': texture(1), "inverted.png": texture(9)},
+    )
+
+
+def test_each_finding_is_shown_side_by_side(training, tmp_path):
+    page = written("bench", tmp_path / "p.html", training)
+
+    findings = page.all("article")
+    assert [(one["data-kind"], one["data-concern"]) for one in findings] == [
+        ("same pixels", ""),
+        ("looks the same", ""),
+        ("looks the same", "solved example"),
+    ]
+    pictures = page.all("img")
+    assert len(pictures) == 6
+    assert all(one["src"].startswith("data:image/jpeg;base64,") for one in pictures)
+    assert "q0 <b>&" in page.text
+    assert "<img src=x onerror=alert(1)>.png" in page.text
+    assert "bits differ, details correlate by 0.9" in page.text
+    assert "4 questions on 4 distinct pictures, 1 more picture in solved examples only." in page.text
+
+
+def test_the_page_loads_nothing_and_runs_only_its_own_script(training, tmp_path):
+    page = written("bench", tmp_path / "p.html", training)
+    source = (tmp_path / "p.html").read_text(encoding="utf-8")
+
+    assert re.findall(r"""(?:https?:)?//[\w-]+\.\w""", re.sub(r"data:image/jpeg;base64,[\w+/=]+", "", source)) == []
+    assert [attributes for _, attributes in page.tags if "onerror" in attributes or "onclick" in attributes] == []
+    allowed = policy_of(page)
+    assert (allowed["default-src"], allowed["img-src"]) == ("'none'", "data:")
+    assert "unsafe-inline" not in allowed["script-src"]
+    assert len(page.all("script")) == 1
+
+
+def test_the_policy_allows_the_script_that_is_there(training, tmp_path):
+    import base64
+    import hashlib
+
+    page = written("bench", tmp_path / "p.html", training)
+    source = (tmp_path / "p.html").read_text(encoding="utf-8")
+    (script,) = re.findall(r"<script>(.*?)</script>", source, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+
+    assert policy_of(page)["script-src"] == f"'sha256-{digest}'"
+
+
+def policy_of(page):
+    (policy,) = page.all("meta", **{"http-equiv": "Content-Security-Policy"})
+    return dict(rule.strip().split(" ", 1) for rule in policy["content"].split(";"))
+
+
+def test_only_the_surest_are_shown_and_it_says_so(tmp_path, monkeypatch):
+    monkeypatch.setattr(duplicates_page, "MOST_SHOWN", 2)
+    prepare_set("bench", [{"doc_id": f"q{number}", "pictures": [texture(number)]} for number in range(5)])
+    folder = write_folder(
+        tmp_path / "training",
+        {f"{number}.jpg": jpeg_bytes(texture(number), 60) for number in range(4)} | {"same.bmp": texture(4)},
+    )
+    page = written("bench", tmp_path / "p.html", folder)
+
+    assert [one["data-kind"] for one in page.all("article")] == ["same pixels", "looks the same"]
+    assert len(page.all("img")) == 4
+    assert "The 2 surest of 5 findings are shown" in page.text
+    assert "any of these 5 5 100.0 %" in page.text
+
+
+def test_a_set_without_findings_says_so(tmp_path):
+    prepare_set("clean", [{"doc_id": "q1", "pictures": [texture(1)]}])
+    page = written("clean", tmp_path / "p.html")
+
+    assert "Within clean no picture is there twice." in page.text
+    assert page.all("article") == page.all("form") == []
+    assert "Compared with" not in page.text
+    assert "Sample data" not in page.text
+    assert "Sample data" in written("clean", tmp_path / "p.html", sample=True).text
+
+
+def test_many_questions_on_one_picture_do_not_flood_the_page(tmp_path):
+    rows = [{"doc_id": f"q{number}", "pictures": [texture(1)], "image_id": f"i{number}"} for number in range(40)]
+    prepare_set("bench", rows)
+    page = written("bench", tmp_path / "p.html")
+
+    assert len(page.all("article")) == 1
+    assert "34 more" in page.text
+
+
+def test_a_page_appears_complete_or_not_at_all(training, tmp_path, monkeypatch):
+    page = tmp_path / "p.html"
+    page.write_text("the old one")
+    monkeypatch.setattr(Path, "replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+
+    with pytest.raises(MedTasksError, match=r"cannot write the page .*p.html: No space left"):
+        written("bench", page, training)
+    assert page.read_text() == "the old one"
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["p.html"]
+
+
+def test_numbers_have_their_nouns():
+    assert [counted(number, "pair") for number in (0, 1, 2, 1234)] == ["0 pairs", "1 pair", "2 pairs", "1,234 pairs"]

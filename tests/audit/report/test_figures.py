@@ -1,0 +1,316 @@
+import re
+import warnings
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from dataclasses import replace
+
+import matplotlib
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from medtasks.audit.report.figures.drawing import figures, write_figures
+from medtasks.audit.report.figures.outcome_figures import coverage_figure, pair_figure, reliability_figure
+from medtasks.audit.report.figures.score_figures import gain_figure, group_figures, summary_figure
+from medtasks.audit.report.figures.style import LOOKS, RC_PARAMS, rule_looks
+from medtasks.errors import MedTasksError
+
+from . import small_reports
+from .small_reports import NAN, SECRET, full_report, nasty
+
+SVG = "{http://www.w3.org/2000/svg}"
+KEYS = [
+    "summary",
+    "gmai_mmbench_val/groups/department",
+    "gmai_mmbench_val/groups/modality",
+    "mediconfusion/groups/categories",
+    "mediconfusion/pairs",
+    "mediconfusion/gains",
+    "mediconfusion_gd/groups/categories",
+    "mediconfusion_gd/pairs",
+    "mediconfusion_gd/reliability/reference",
+    "mediconfusion_gd/coverage/reference",
+]
+REPORT = full_report()
+TASKS = {task.name: task for task in REPORT.tasks}
+SIZED = re.compile(r"(.*) \(n = ([\d,]+)\)", re.DOTALL)
+
+
+@pytest.fixture
+def style() -> Iterator[None]:
+    with matplotlib.rc_context(RC_PARAMS):
+        yield
+
+
+@pytest.fixture(scope="module")
+def drawn() -> dict[str, str]:
+    return figures(REPORT)
+
+
+def texts(svg: str) -> list[str]:
+    return ["".join(element.itertext()) for element in ET.fromstring(svg).iter(f"{SVG}text")]
+
+
+def test_keys_are_as_documented_and_empty_figures_are_left_out(drawn):
+    assert list(drawn) == KEYS  # and no groups/empty, in which nothing is defined
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_a_figure_is_one_element_for_a_page(drawn, key):
+    svg = drawn[key]
+    root = ET.fromstring(svg)
+    assert svg.startswith("<svg ")
+    assert root.tag == f"{SVG}svg"
+    assert root.get("role") == "img"
+    assert [child.tag for child in root[:2]] == [f"{SVG}title", f"{SVG}desc"]
+    assert root.get("aria-labelledby").split() == [root[0].get("id"), root[1].get("id")]
+    assert key.partition("/")[0] in root[0].text or key == "summary"
+    assert len(root[1].text) > 40
+    assert not re.search(r"<style|style=|<script|<!DOCTYPE|<\?xml|<metadata", svg)
+    assert not re.search(r"https?://(?!www\.w3\.org/)", svg)
+
+
+def test_figures_do_not_share_ids_and_refer_to_their_own(drawn):
+    seen: set[str] = set()
+    for svg in drawn.values():
+        ids = re.findall(r' id="([^"]*)"', svg)
+        assert len(set(ids)) == len(ids)
+        assert not seen & set(ids)
+        seen |= set(ids)
+        assert set(re.findall(r'href="#([^"]*)"|url\(#([^)]*)\)', svg)) <= {(one, "") for one in ids} | {
+            ("", one) for one in ids
+        }
+    assert len(seen) > 100
+
+
+def test_texts_are_texts(drawn):
+    words = texts(drawn["mediconfusion/groups/categories"])
+    assert {"Cerebral (n = 100)", "Head and Neck (n = 60)", "Nuclear Medicine (n = 20)"} <= set(words)
+    assert {"reference", "robust", "guessing, all questions: 25.0%"} <= set(words)
+    assert "set_accuracy with its 95 % interval" in words
+
+
+def test_the_same_report_gives_the_same_figures(drawn, tmp_path):
+    report = replace(REPORT, tasks=(TASKS["mediconfusion_gd"],))
+    first = write_figures(report, tmp_path / "a", ("svg", "png", "pdf"))
+    second = write_figures(report, tmp_path / "b", ("pdf", "png", "svg"))
+    assert len(first) == 3 * 5
+    assert {file.name: file.read_bytes() for file in first} == {file.name: file.read_bytes() for file in second}
+    key = "mediconfusion_gd/reliability/reference"
+    assert (tmp_path / "a" / "mediconfusion_gd.reliability.reference.svg").read_text() == drawn[key]
+
+
+def test_files_are_called_after_keys(tmp_path):
+    task = replace(TASKS["mediconfusion"], name="a task/../b")
+    files = write_figures(replace(REPORT, tasks=(task,)), tmp_path / "new" / "folder")
+    assert [file.name for file in files[:4]] == [
+        "summary.svg",
+        "summary.png",
+        "a-20-task.-2e--2e-.b.groups.categories.svg",
+        "a-20-task.-2e--2e-.b.groups.categories.png",
+    ]
+    assert all(file.parent == tmp_path / "new" / "folder" and file.stat().st_size for file in files)
+    with Image.open(files[1]) as picture:
+        assert picture.width == 1400
+        assert picture.info["dpi"] == pytest.approx((200, 200), abs=0.1)
+
+
+def test_unknown_formats_and_folders_that_cannot_be_written_are_named(tmp_path):
+    with pytest.raises(MedTasksError, match="'pgn'; did you mean 'png'\\?; choose from svg, png, pdf"):
+        write_figures(REPORT, tmp_path, ("pgn",))
+    (tmp_path / "file").write_text("")
+    with pytest.raises(MedTasksError, match=r"cannot write figures into .*file"):
+        write_figures(REPORT, tmp_path / "file", ("svg",))
+
+
+def test_settings_of_matplotlib_are_left_alone():
+    before = dict(matplotlib.rcParams)
+    figures(replace(REPORT, tasks=(TASKS["mediconfusion"],)))
+    assert dict(matplotlib.rcParams) == before
+
+
+def test_no_figure_shows_a_withheld_item(drawn):
+    assert TASKS["multimedeval_mimic_cxr_report"].withheld
+    assert SECRET not in "".join(drawn.values())
+
+
+def test_bars_are_as_long_as_scores_with_the_largest_group_on_top():
+    task = TASKS["gmai_mmbench_val"]
+    axes = group_figures(task, rule_looks(REPORT))["department"].figure.axes[0]
+    sizes = [int(SIZED.fullmatch(label.get_text()).group(2).replace(",", "")) for label in axes.get_yticklabels()]
+    assert sizes == sorted(sizes, reverse=True)
+    assert len(sizes) == 18
+    for position, rule in enumerate(task.rules):
+        bars = axes.patches[18 * position : 18 * (position + 1)]
+        assert [bar.get_width() for bar in bars] == [group.scores[0].value for group in rule.groups["department"]]
+        ends = [lines.get_segments()[0][:, 0] for lines in axes.collections[18 * position : 18 * (position + 1)]]
+        for (low, high), group in zip(ends, rule.groups["department"], strict=True):
+            assert (low, high) == pytest.approx((group.scores[0].low, group.scores[0].high))
+    (line,) = [line for line in axes.lines if "all questions" in str(line.get_label())]
+    assert line.get_xdata()[0] == 0.3
+    assert axes.get_xlim() == (0, 1)
+
+
+def test_a_score_of_zero_is_not_taken_for_none():
+    none = replace(small_reports.share("accuracy", 0.0), low=NAN, high=NAN)
+    groups = tuple(
+        replace(group, scores=(score,))
+        for group, score in zip(
+            small_reports.groups(["zero", "n/a", "more"], 30, 0.1),
+            (none, replace(none, value=NAN), replace(none, value=0.5)),
+            strict=True,
+        )
+    )
+    rule = replace(TASKS["mediconfusion"].rules[0], groups={"x": groups})
+    axes = group_figures(replace(TASKS["mediconfusion"], rules=(rule,)), rule_looks(REPORT))["x"].figure.axes[0]
+    assert [(text.get_text().strip(), text.get_position()[1]) for text in axes.texts] == [("0", 0), ("n/a", 1)]
+    assert not axes.collections
+
+
+def test_many_groups_are_points_on_less_than_a_page():
+    drawing = group_figures(TASKS["gmai_mmbench_val"], rule_looks(REPORT))["modality"]
+    axes = drawing.figure.axes[0]
+    assert not axes.patches
+    assert len(axes.get_yticklabels()) == 38
+    assert sum(line.get_marker() in {look.marker for look in LOOKS} for line in axes.lines) == 3 * 38
+    assert drawing.figure.get_size_inches()[1] < 11
+
+
+@pytest.mark.usefixtures("style")
+def test_names_do_not_leave_the_figure():
+    name = "An invented " + "department with a name beyond all measure " * 5
+    group = replace(small_reports.groups([name, name + "!", ""], 30, 0.1)[0], name=name)
+    rule = replace(TASKS["mediconfusion"].rules[0], groups={"x": (group, replace(group, name=""))})
+    drawing = group_figures(replace(TASKS["mediconfusion"], rules=(rule,)), rule_looks(REPORT))["x"]
+    axes = drawing.figure.axes[0]
+    drawing.figure.draw_without_rendering()
+    for label in axes.get_yticklabels():
+        assert label.get_window_extent().x0 >= 0
+    assert axes.get_yticklabels()[0].get_text().count("\n") <= 2
+    assert "…" in axes.get_yticklabels()[0].get_text()
+    assert axes.get_yticklabels()[1].get_text() == "(empty) (n = 30)"
+    assert name.strip() in drawing.describes
+
+
+@pytest.mark.usefixtures("style")
+@pytest.mark.parametrize("key", KEYS)
+def test_all_words_are_inside_the_picture(key):
+    looks = rule_looks(REPORT)
+    task = TASKS.get(key.partition("/")[0])
+    drawings = {
+        "summary": lambda: summary_figure(REPORT, looks),
+        "groups": lambda: group_figures(task, looks)[key.rpartition("/")[2]],
+        "pairs": lambda: pair_figure(task),
+        "gains": lambda: gain_figure(task, looks),
+        "reliability": lambda: reliability_figure(task, "reference"),
+        "coverage": lambda: coverage_figure(task, "reference"),
+    }
+    figure = drawings[(key + "/").split("/")[1] or "summary"]().figure
+    words = figure.get_tightbbox()
+    width, height = figure.get_size_inches()
+    assert words.x0 >= -0.01
+    assert words.y0 >= -0.01
+    assert words.x1 <= width + 0.01
+    assert words.y1 <= height + 0.01
+
+
+def test_rules_look_the_same_in_all_figures():
+    looks = rule_looks(REPORT)
+    assert [looks[name] for name in ("reference", "robust", "reference_2026")] == list(LOOKS[:3])
+    bars = group_figures(TASKS["mediconfusion"], looks)["categories"].figure.axes[0].patches
+    assert [bar.get_hatch() or "" for bar in bars] == [""] * 3 + [LOOKS[1].hatch] * 3
+    assert len({(look.colour, look.hatch, look.marker) for look in LOOKS}) == 6
+    assert len({look.hatch for look in LOOKS}) == len({look.marker for look in LOOKS}) == 6
+
+
+def test_the_summary_has_all_shares_and_names_what_it_leaves_out():
+    other = replace(TASKS["mediconfusion"], name="no_share")
+    score = replace(other.rules[0].scores[0], share=False)
+    other = replace(other, rules=(replace(other.rules[0], scores=(score,)),))
+    drawing = summary_figure(replace(REPORT, tasks=(*REPORT.tasks, other)), rule_looks(REPORT))
+    axes = drawing.figure.axes[0]
+    labels = [label.get_text() for label in axes.get_yticklabels()]
+    assert labels[0] == "gmai_mmbench_val\naccuracy\nPARTIAL RUN"
+    assert labels[2] == "mediconfusion_gd\nset_accuracy\nSAMPLE DATA"
+    assert len(labels) == 4
+    points = sorted(line.get_xdata()[0] for line in axes.lines if len(line.get_xdata()) == 1)
+    assert points == pytest.approx(sorted([0.31, 0.33, 0.38, 0.125, 0.225, 0.125, 0.225, 0.127]))
+    assert "Not shown, because their main metric is no share: no_share." in drawing.describes
+    assert summary_figure(replace(REPORT, tasks=(other,)), rule_looks(REPORT)) is None
+    assert figures(replace(REPORT, tasks=())) == {}
+
+
+def test_parts_of_a_bar_are_the_outcomes_of_pairs():
+    drawing = pair_figure(TASKS["mediconfusion"])
+    axes = drawing.figure.axes[0]
+    widths = [bar.get_width() for bar in axes.patches[::2]]
+    assert widths == [22, 80, 40, 17, 12, 5]
+    assert [bar.get_x() for bar in axes.patches[::2]] == [0, 22, 102, 142, 159, 171]
+    assert "reference: both right 22, both answered a 80" in drawing.describes
+    assert axes.get_xlim() == (0, 176)
+    none = replace(
+        TASKS["mediconfusion"].rules[0].pairs, both_right=0, swapped=0, same={}, one_invalid=0, both_invalid=0
+    )
+    rule = replace(TASKS["mediconfusion"].rules[0], pairs=none)
+    assert pair_figure(replace(TASKS["mediconfusion"], rules=(rule,))) is None
+
+
+def test_gains_are_those_of_the_main_metric():
+    task = TASKS["mediconfusion"]
+    other = replace(task.gains[0], metric="confusion", difference=0.9)
+    undefined = replace(task.gains[0], variant="lost", difference=NAN)
+    drawing = gain_figure(replace(task, gains=(*task.gains, other, undefined)), rule_looks(REPORT))
+    axes = drawing.figure.axes[0]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["blind", "blank", "swapped"]
+    assert [bar.get_width() for bar in axes.patches] == [gain.difference for gain in task.gains]
+    assert axes.get_xlim()[1] < 0.3
+    assert "percentage points" in axes.get_xlabel()
+    assert gain_figure(replace(task, gains=(undefined,)), rule_looks(REPORT)) is None
+    alone = gain_figure(replace(task, gains=(other,)), rule_looks(REPORT)).figure.axes[0]
+    assert alone.get_xlabel().startswith("confusion minus that of the variant")
+    assert [bar.get_width() for bar in alone.patches] == [0.9]
+
+
+def test_reliability_and_coverage_show_what_was_measured():
+    task = TASKS["mediconfusion_gd"]
+    found = task.calibration["reference"]
+    axes, below = reliability_figure(task, "reference").figure.axes
+    line = next(line for line in axes.lines if line.get_label() == "this model")
+    filled = [one for one in found.bins if one.samples]
+    assert list(line.get_xdata()) == [one.confidence for one in filled]
+    assert list(line.get_ydata()) == [one.accuracy for one in filled]
+    assert [bar.get_height() for bar in below.patches] == [one.samples for one in filled]
+    assert "0.200 [0.150 to 0.260]" in " ".join(text.get_text() for text in axes.texts)
+    axes = coverage_figure(task, "reference").figure.axes[0]
+    level, curve = axes.lines
+    assert list(level.get_ydata()) == [0.5, 0.5]
+    assert list(curve.get_xdata()) == sorted(point.coverage for point in found.coverage)
+    assert curve.get_ydata()[-1] == found.coverage[0].accuracy
+
+
+def test_figures_of_sample_data_and_parts_of_a_run_say_so(drawn):
+    for key, svg in drawn.items():
+        said = {"SAMPLE DATA": "SAMPLE DATA: drawn pictures, no score of a model" in texts(svg)}
+        said["PARTIAL RUN"] = "PARTIAL RUN: 1,000 of 4,550 questions answered" in texts(svg)
+        assert said["SAMPLE DATA"] == key.startswith("mediconfusion_gd/")
+        assert said["PARTIAL RUN"] == key.startswith("gmai_mmbench_val/")
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.text(st.characters(exclude_categories=("Cs",)), max_size=60))
+def test_no_name_breaks_a_figure(text):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = figures(nasty(text))
+    assert len(found) == 3
+    for svg in found.values():
+        ET.fromstring(svg)
+
+
+def test_a_name_is_no_formula_and_no_markup():
+    name = '<b>$x_1$</b> & "style="'
+    found = figures(nasty(name))
+    assert name in texts(found["summary"])
+    assert [ET.fromstring(svg)[0].text.startswith(name) for svg in found.values()] == [False, True, True]
+    assert all(name in ET.fromstring(svg)[1].text for svg in found.values())

@@ -1,0 +1,403 @@
+import html
+import json
+import os
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from medtasks import __version__
+from medtasks.audit.report.page import pictures, writing
+from medtasks.audit.report.page.items import json_in_html, named_options
+from medtasks.audit.report.page.words import REASONS
+from medtasks.audit.report.page.writing import write_page
+from medtasks.data.decoding import REFERENCE
+from medtasks.errors import MedTasksError
+
+from . import made_up_report as made_up
+
+LOADING = {"src", "href", "srcset", "data", "action", "poster", "xlink:href", "background", "formaction"}
+
+
+class Structure(HTMLParser):
+    """Collects the elements of a page, and the text outside of scripts and styles."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.elements, self.ids, self.spoken, self._skipped = [], [], [], 0
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        found = dict(attrs)
+        self.elements.append((tag, found))
+        self.ids += [found["id"]] if "id" in found else []
+        self._skipped += tag in ("script", "style")
+
+    def handle_endtag(self, tag):
+        self._skipped -= tag in ("script", "style")
+
+    def handle_data(self, data):
+        if not self._skipped:
+            self.spoken.append(data)
+
+    @property
+    def text(self):
+        return " ".join(" ".join(self.spoken).split())
+
+
+def data_of(text, name="audit-data"):
+    (found,) = re.findall(rf'<script type="application/json" id="{name}">(.*?)</script>', text, flags=re.DOTALL)
+    return json.loads(found)
+
+
+def written(report, folder, **options):
+    path = folder / "page.html"
+    write_page(report, path, **options)
+    return path.read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def full(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("full")
+    return written(made_up.full_report(folder / "pictures"), folder)
+
+
+def test_nothing_is_loaded_from_anywhere(full):
+    for tag, attributes in Structure(full).elements:
+        for name in LOADING & attributes.keys():
+            assert attributes[name].startswith(("#", "data:")), (tag, name, attributes[name])
+    outside_of_data = re.sub(r'<script type="application/json".*?</script>', "", full, flags=re.DOTALL)
+    assert "http:" not in outside_of_data
+    assert "https:" not in outside_of_data
+    assert not re.search(r"@import|url\(", outside_of_data)
+
+
+def test_the_policy_of_the_page_allows_its_own_script_only(full):
+    (policy,) = [a["content"] for t, a in Structure(full).elements if a.get("http-equiv") == "Content-Security-Policy"]
+    assert policy.startswith("default-src 'none'; script-src 'sha256-")
+    assert policy.count("'unsafe-inline'") == 1
+    assert "style-src 'unsafe-inline'" in policy
+
+
+def test_ids_are_unique_and_links_within_the_page_lead_somewhere(full):
+    structure = Structure(full)
+    assert len(structure.ids) == len(set(structure.ids))
+    links = {a["href"] for t, a in structure.elements if t == "a" and "=" not in a["href"]}
+    assert {link.removeprefix("#") for link in links} <= set(structure.ids)
+
+
+def test_every_table_has_a_caption_and_headings_with_a_scope(full):
+    tables = re.findall(r"<table.*?</table>", full, flags=re.DOTALL)
+    assert len(tables) > 20
+    for table in tables:
+        assert re.search(r"<caption[^>]*>\s*\S", table)
+        assert all("scope=" in heading for heading in re.findall(r"<th\b[^>]*>", table))
+
+
+def test_the_head_says_what_of_which_model_and_when(full):
+    text = Structure(full).text
+    for part in (
+        "made_up_model: size=<small> & cheap",
+        "2026-01-01 00:00:00 UTC",
+        "2026-01-02 03:04:05 UTC",
+        f"medtasks {__version__}",
+    ):
+        assert part in text
+    assert "<title>Made-up model on made-up tasks</title>" in full
+
+
+def test_a_reader_is_told_what_is_missing(full):
+    text = Structure(full).text
+    for part in ("made_up_failure", "it raised an error after 10 minutes.", "The run was killed half-way."):
+        assert part in text
+
+
+@pytest.mark.parametrize(
+    ("part", "why"),
+    [
+        ("16.7% 6.7% to 26.7%", "score and interval in the summary"),
+        ("25.0% a coin", "the best baseline, which is not the first one"),
+        ("+16.7 pts −5.0 to +38.0 pts", "image gain"),
+        ("n/a none of them counts.", "a value that is not defined, and why"),
+        ("5.0 pts", "standard error"),
+        ("lower is better", "direction"),
+        ("Other Model 1 5.0% 5.00", "a published result with its footnote"),
+        ("Misprint: should be 50.00.", "the footnote"),
+        ("Nobody et al., Table 1", "the source"),
+        ("3 25.0%", "how many replies had no match"),
+        (REASONS["no_match"][1], "what no match means"),
+        ("Both answered A The two images were not told apart. 1 16.7%", "outcomes of pairs"),
+        ("refusal The model said that it cannot or will not answer. 1", "kinds of wrong answers"),
+        ("&lt;0.0001", "a tiny p-value"),
+        ("0.200 0.050 to 0.500", "calibration error"),
+        ("Brier score lower is better 0.410 n/a", "an interval that is not known"),
+        ("1 question had no likelihoods", "what was left out"),
+        ("the other run is higher", "a difference that was found"),
+        ("no difference shown", "a difference that was not"),
+        ("12 6 independent", "units of a comparison"),
+        ("lmms_eval --tasks 'a&amp;b' &lt;x&gt;", "the command"),
+        ("12.500 9.500 to 15.500", "a score that is no share"),
+    ],
+)  # fmt: skip
+def test_numbers_and_words_are_on_the_page(full, part, why):
+    assert html.unescape(part) in Structure(full).text, why
+
+
+def test_published_results_and_ours_are_sorted_best_first(full):
+    (table,) = re.findall(r'<table class="published">(?:(?!</table>).)*set_accuracy.*?</table>', full, flags=re.DOTALL)
+    rows = re.findall(r'<th scope="row">.*?</th>', table)
+    names = [re.sub(r"<sup>.*?</sup>|<.*?>|▸ ", "", row) for row in rows]
+    assert names == ["This run, robust", "Made-up Model", "This run, reference", "Other Model"]
+
+
+def test_a_value_that_is_not_defined_says_so_everywhere(full):
+    assert "nan" not in Structure(full).text.casefold()
+
+
+def test_a_sample_has_a_banner_and_an_incomplete_set_another_one(tmp_path):
+    task = made_up.paired_task(tmp_path)
+    whole = Structure(written(made_up.report_of(task), tmp_path)).text
+    assert "SAMPLE DATA" not in whole
+    assert "Incomplete data" not in whole
+    sample = Structure(written(made_up.report_of(replace(task, sample_data=True)), tmp_path)).text
+    assert "SAMPLE DATA: drawn pictures; these scores say nothing about a model." in sample
+    partial = Structure(written(made_up.report_of(replace(task, complete_data=False)), tmp_path)).text
+    assert "Incomplete data: a part of the published set is not there." in partial
+    assert "the two must not be compared" in partial
+    cut = Structure(written(made_up.report_of(replace(task, documents=20)), tmp_path)).text
+    assert "12 of 20 not all" in cut
+    assert "the two must not be compared" in cut
+
+
+def test_a_report_without_anything_is_still_a_page(tmp_path):
+    text = Structure(written(made_up.report_of(facts={}, model="", run_at=""), tmp_path)).text
+    assert "No task of this run has a result." in text
+    assert "No single replies can be shown" in text
+    assert "Nothing is recorded about how this run was made." in text
+
+
+def test_a_task_without_rules_samples_or_data_is_still_a_section(tmp_path):
+    bare = replace(
+        made_up.paired_task_without_items("bare"), rules=(), missing=("There are no samples; add --log_samples.",)
+    )
+    text = Structure(written(made_up.report_of(bare), tmp_path)).text
+    assert "There are no samples; add --log_samples." in text
+    assert "no score: see its section" in text
+
+
+def test_text_of_a_withheld_task_is_nowhere_even_if_the_report_holds_it(full):
+    assert "CANARY" not in full
+    items = [item for item in data_of(full)["items"] if item["t"] == 3]
+    assert len(items) == 12
+    assert all(item.keys() == {"t", "id", "u", "l", "a", "g"} for item in items)
+
+
+def test_pictures_of_a_withheld_task_are_nowhere_even_if_the_report_names_them(tmp_path):
+    task = replace(made_up.paired_task(tmp_path), withheld=True)
+    text = written(made_up.report_of(task), tmp_path)
+    assert data_of(text, "audit-pictures") == []
+    assert "picture11" not in text
+    assert "missing or not readable" not in text
+
+
+def test_items_survive_the_way_into_the_page_whatever_is_in_them(full):
+    data = data_of(full)
+    replies = [data["texts"][item["r"]] for item in data["items"] if "r" in item]
+    assert made_up.HOSTILE in replies
+    (block,) = re.findall(r'id="audit-data">(.*?)</script>', full, flags=re.DOTALL)
+    assert not set("<>&\u2028") & set(block)
+
+
+def test_scores_are_in_the_data_as_fractions_and_undefined_ones_as_null(full):
+    scores = {score["metric"]: score for score in data_of(full)["tasks"][0]["scores"]["reference"]}
+    assert scores["set_accuracy"]["value"] == pytest.approx(1 / 6)
+    assert scores["set_accuracy"]["high"] == pytest.approx(1 / 6 + 0.1)
+    assert scores["confusion"]["value"] is None
+
+
+def test_names_of_tasks_and_groups_are_escaped(tmp_path):
+    name = "<b>bold</b> & 'quoted' \ud800"
+    rule = made_up.paired_rule("reference", 0.5)
+    groups = {name: tuple(replace(group, name=name) for group in rule.groups["area"])}
+    task = replace(made_up.paired_task_without_items(name), rules=(replace(rule, groups=groups),), describes=name)
+    report = made_up.report_of(task, title=name, missing={name: name}, notes=(name,))
+    text = written(report, tmp_path)
+    assert "<b>bold" not in text
+    assert text.count("&lt;b&gt;bold&lt;/b&gt; &amp; &#39;quoted&#39; ?") > 8
+
+
+def test_figures_stand_where_they_belong_and_tables_beside_them(tmp_path):
+    task = made_up.paired_task(tmp_path)
+    keys = ("summary", "made_up_pairs/groups/area", "made_up_pairs/pairs", "made_up_pairs/gains")
+    figures = {key: f'<svg role="img"><title>{key}</title></svg>' for key in keys}
+    text = written(made_up.report_of(task, made_up.likelihood_task()), tmp_path, figures=figures)
+    for figure in figures.values():
+        assert text.count(figure) == 1
+    assert (
+        text.index(figures["summary"])
+        < text.index('id="task-made_up_pairs"')
+        < text.index(figures["made_up_pairs/pairs"])
+    )
+    assert "Imaginary heart" in Structure(text).text
+
+
+def test_each_picture_is_there_once_however_many_tasks_show_it(tmp_path):
+    first = made_up.paired_task(tmp_path)
+    second = replace(first, name="again")
+    text = written(made_up.report_of(first, second), tmp_path)
+    data, uris = data_of(text), data_of(text, "audit-pictures")
+    assert len(uris) == 12
+    assert [item["i"] for item in data["items"][:12]] == [item["i"] for item in data["items"][12:]]
+    assert data["pictures"][0][:2] == [320, 240]
+
+
+def test_equal_keys_of_two_tasks_are_not_the_same_picture(tmp_path):
+    first, second = made_up.paired_task(tmp_path / "a"), made_up.paired_task(tmp_path / "b", "other")
+    text = written(made_up.report_of(first, second), tmp_path)
+    assert len(data_of(text, "audit-pictures")) == 24
+
+
+def test_missing_and_broken_pictures_are_counted_and_named(tmp_path):
+    task = made_up.paired_task(tmp_path)
+    files = dict(task.pictures)
+    files["picture11"].write_bytes(b"no picture")
+    del files["picture12"]
+    text = written(made_up.report_of(replace(task, pictures=files)), tmp_path)
+    assert "2 picture files missing or not readable" in Structure(text).text
+    data = data_of(text)
+    remarks = [data["pictures"][item["i"][0]][2] for item in data["items"]]
+    assert "cannot be read" in remarks[0]
+    assert "missing" in remarks[1]
+    assert remarks[2] == ""
+
+
+def test_the_page_says_how_models_saw_the_images(tmp_path):
+    said = "linear: 8 bits as stored (11), 16 bits scaled from 0..65535 (1)"
+    task = replace(made_up.paired_task(tmp_path), image_conversions=said)
+    assert f"Images as models see them {said}" in Structure(written(made_up.report_of(task), tmp_path)).text
+    without = Structure(written(made_up.report_of(made_up.paired_task(tmp_path)), tmp_path)).text
+    assert "Images as models see them" not in without
+
+
+def test_a_task_with_a_rule_of_its_own_shows_its_pictures_by_it(tmp_path):
+    task = made_up.paired_task(tmp_path)
+    file = next(iter(task.pictures.values()))
+    Image.linear_gradient("L").convert("I;16").point(lambda value: value * 257).save(file)
+    for decoding, remark in ((None, "16 bits scaled from 0..65535"), (REFERENCE, "more than 8 bits cut off at 255")):
+        page = written(made_up.report_of(replace(task, decoding=decoding)), tmp_path)
+        assert remark in [shown[2] for shown in data_of(page)["pictures"]]
+
+
+def test_pictures_without_room_are_counted(tmp_path, monkeypatch):
+    task = made_up.paired_task(tmp_path)
+    monkeypatch.setattr(writing, "thumbnails", lambda files, **how: pictures.thumbnails(files, 6000, **how))
+    text = Structure(written(made_up.report_of(task), tmp_path)).text
+    assert re.search(r"\d+ pictures of 12 left out to keep this file small; the others are 96 pixels at most", text)
+
+
+def test_a_page_of_real_size_stays_below_25_megabytes(tmp_path):
+    noise = [tmp_path / f"{number}.jpg" for number in range(352)]
+    Image.effect_noise((700, 700), 90).save(noise[0], quality=90)
+    for file in noise[1:]:
+        os.link(noise[0], file)
+    task = made_up.many_items(352)
+    items = tuple(replace(item, images=(str(number),)) for number, item in enumerate(task.items))
+    files = {str(number): file for number, file in enumerate(noise)}
+    path = tmp_path / "page.html"
+    write_page(made_up.report_of(replace(task, items=items, pictures=files)), path)
+    assert 5e6 < path.stat().st_size < 25e6
+
+
+def test_the_page_appears_whole_or_not_at_all(tmp_path, monkeypatch):
+    report = made_up.report_of()
+    path = tmp_path / "page.html"
+    path.write_text("the former page")
+
+    def cut(self, text, **options):
+        with self.open("w") as file:
+            file.write("half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", cut)
+    with pytest.raises(MedTasksError, match=r"cannot write the page .*page.html: No space left on device"):
+        write_page(report, path)
+    assert path.read_text() == "the former page"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_folder_that_is_not_there_is_an_error_with_its_name(tmp_path):
+    with pytest.raises(MedTasksError, match="nowhere"):
+        write_page(made_up.report_of(), tmp_path / "nowhere" / "page.html")
+
+
+@pytest.mark.parametrize(
+    ("answer", "options", "expected"),
+    [
+        ("A, C", ["x", "y", "z"], [0, 2]),
+        ("D", ["x", "y", "z"], []),
+        ("A B", ["A B", "other"], [0, 1]),
+        ("Yes", ["yes", "no"], [0]),
+        ("", ["", "x"], [0]),
+        ("none", ["x"], []),
+    ],
+)
+def test_options_that_an_answer_names(answer, options, expected):
+    assert named_options(answer, options) == expected
+
+
+def test_json_in_html_reads_back():
+    value = {"a": ["</script><!--", "\u2028", "\ud800", "é", 0.1, None, True]}
+    assert json.loads(json_in_html(value)) == value
+    with pytest.raises(ValueError):
+        json_in_html(float("nan"))
+
+
+def channel(value):
+    value /= 255
+    return value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4
+
+
+def luminance(colour):
+    red, green, blue = (channel(int(colour[at : at + 2], 16)) for at in (1, 3, 5))
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+@pytest.mark.parametrize("block", [0, 1], ids=["light", "dark"])
+def test_text_has_the_contrast_that_wcag_asks_for(full, block):
+    colours = dict(
+        re.findall(r"--([a-z-]+): (#[0-9a-f]{6});", re.findall(r":root \{.*?\}", full, flags=re.DOTALL)[block])
+    )
+    grounds = ("paper", "ground", "band", "accent-ground", "caution-ground")
+    wanted = [(ink, ground) for ink in ("ink", "soft") for ground in grounds]
+    wanted += [
+        ("faint", "paper"),
+        ("faint", "ground"),
+        ("accent", "paper"),
+        ("accent", "accent-ground"),
+        ("paper", "accent"),
+    ]
+    wanted += [(name, f"{name}-ground") for name in ("right", "wrong", "invalid", "caution")]
+    for ink, ground in wanted:
+        bright, dark = sorted((luminance(colours[ink]), luminance(colours[ground])), reverse=True)
+        assert (bright + 0.05) / (dark + 0.05) >= 4.5, (ink, ground)
+
+
+def test_a_section_opens_with_what_is_in_no_score(tmp_path):
+    task = made_up.paired_task_without_items("made_up_pairs")
+    rule = replace(task.rules[0], reasons={"ok": 2, "judge_failed": 3, "adapter_failed": 1})
+    lost = replace(task, rules=(rule,))
+    assert (str(lost.lost), task.lost) == ("1 failed and 3 unjudged of 6 samples", None)
+    page = Structure(written(made_up.report_of(lost), tmp_path)).text
+    assert "1 failed and 3 unjudged of 6 samples: they are in no score here" in page
+    assert "medtasks score made_up_pairs SAMPLES_FILE" in page
+    assert "--only-failed" in page
+    assert "in no score here" not in Structure(written(made_up.report_of(task), tmp_path)).text
+
+
+def test_counts_of_the_run_go_before_reasons():
+    rule = made_up.paired_rule("reference", 0.5)
+    counted = [made_up.score("scored_samples", 4), made_up.score("failed_samples", 2)]
+    assert replace(rule, scores=(*rule.scores, *counted)).counts.failed == 2

@@ -1,0 +1,530 @@
+"""The page in a real browser, opened from disk as a reader opens it."""
+
+import base64
+import json
+import shutil
+import subprocess
+from dataclasses import replace
+from urllib.parse import quote, urlencode
+
+import pytest
+
+from medtasks.audit.report.page.writing import write_page
+
+from . import made_up_report as made_up
+
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+DRIVER = shutil.which("chromedriver")
+WIDE, NARROW = (1280, 900), (400, 800)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed: pip install selenium")
+    if not (BROWSER and DRIVER):
+        pytest.skip("chromium and chromedriver are not installed: apt-get install chromium chromium-driver")
+    options = webdriver.ChromeOptions()
+    options.binary_location = BROWSER
+    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    found = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
+    yield found
+    found.quit()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("pages")
+
+
+@pytest.fixture(scope="module")
+def report(folder):
+    return made_up.full_report(folder / "pictures")
+
+
+@pytest.fixture(scope="module")
+def full(folder, report):
+    write_page(report, folder / "full.html")
+    return folder / "full.html"
+
+
+@pytest.fixture(scope="module")
+def pairs(folder, report):
+    """A page with the pairs only."""
+    write_page(made_up.report_of(report.tasks[0]), folder / "pairs.html")
+    return folder / "pairs.html"
+
+
+@pytest.fixture(scope="module")
+def crowd(folder):
+    write_page(made_up.report_of(made_up.many_items(25_000)), folder / "crowd.html")
+    return folder / "crowd.html"
+
+
+class Reader:
+    """Somebody who reads a page."""
+
+    def __init__(self, browser):
+        self.browser = browser
+
+    def open(self, path, address="", size=WIDE):
+        metrics = {"width": size[0], "height": size[1], "deviceScaleFactor": 1, "mobile": False}
+        self.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+        self.browser.get("about:blank")
+        for log in ("browser", "performance"):
+            self.browser.get_log(log)
+        self.browser.get(f"file://{quote(str(path))}{address}")
+        return self
+
+    def run(self, script, *arguments):
+        return self.browser.execute_script(f"return {script}", *arguments)
+
+    def all(self, css):
+        return self.browser.find_elements("css selector", css)
+
+    def one(self, css):
+        return self.browser.find_element("css selector", css)
+
+    def press(self, *keys):
+        """Press keys where the focus is."""
+        from selenium.webdriver import ActionChains
+
+        for key in keys:
+            ActionChains(self.browser).send_keys(key).perform()
+
+    def choose(self, field, label):
+        from selenium.webdriver.support.select import Select
+
+        found = Select(self.one(f"#{field}"))
+        (text,) = [o.text for o in found.options if o.text == label or o.text.startswith(f"{label} (")]
+        found.select_by_visible_text(text)
+
+    def type(self, text):
+        self.one("#search").clear()
+        self.one("#search").send_keys(text)
+
+    @property
+    def units(self):
+        """Ids in the list, which is short enough to be drawn whole."""
+        self.run("document.getElementById('list').style.height = '4000px'")
+        self.run("window.dispatchEvent(new Event('resize'))")
+        self.browser.execute_async_script("requestAnimationFrame(() => requestAnimationFrame(arguments[0]))")
+        return [row.get_attribute("title") for row in self.all(".row .id")]
+
+    @property
+    def tally(self):
+        return self.one("#tally").text
+
+    @property
+    def at(self):
+        """What the detail shows."""
+        return self.one(".detail h3").text
+
+    @property
+    def texts(self):
+        return self.one("#detail").text
+
+    @property
+    def state(self):
+        return self.run("location.hash")
+
+    def errors(self):
+        return [entry for entry in self.browser.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")]
+
+    def requests(self):
+        events = [json.loads(entry["message"])["message"] for entry in self.browser.get_log("performance")]
+        urls = [e["params"]["request"]["url"] for e in events if e["method"] == "Network.requestWillBeSent"]
+        return [url for url in urls if not url.startswith("data:")]
+
+
+@pytest.fixture
+def reader(browser):
+    return Reader(browser)
+
+
+def units_of(task, fits):
+    return list(dict.fromkeys(item.unit for item in task.items if fits(item)))
+
+
+def outcome(answer):
+    return "invalid" if answer.reason != "ok" else "right" if answer.right else "wrong"
+
+
+def test_the_page_opens_without_an_error_and_asks_for_nothing_but_itself(reader, full):
+    reader.open(full)
+    assert reader.one("h1").text == "Made-up model on made-up tasks"
+    assert "Made-up question 1" in reader.texts
+    for button in reader.all(".shot img"):
+        assert reader.run("arguments[0].naturalWidth", button) == 320
+    assert reader.errors() == []
+    assert reader.requests() == [f"file://{full}"]
+
+
+@pytest.mark.parametrize("size", [WIDE, NARROW])
+def test_nothing_sticks_out_of_the_window(reader, full, size):
+    reader.open(full, size=size)
+    assert reader.run("document.documentElement.scrollWidth") <= size[0]
+    assert reader.run("innerWidth") == size[0]
+
+
+def test_all_items_are_in_the_list_with_pairs_together(reader, pairs, report):
+    reader.open(pairs, "#audit")
+    assert reader.units == [f"p{number}" for number in range(1, 7)]
+    assert reader.tally == "12 of 12 questions, in 6 of 6 pairs"
+    assert [card.get_attribute("data-id") for card in reader.all(".card")] == ["p1/1", "p1/2"]
+
+
+@pytest.mark.parametrize("rule", ["reference", "robust"])
+@pytest.mark.parametrize("shown", [("wrong",), ("right",), ("invalid",), ("wrong", "invalid")])
+def test_results_are_filtered_as_the_chosen_reading_has_them(reader, pairs, report, rule, shown):
+    reader.open(pairs, "#audit")
+    reader.choose("rule", rule)
+    for one in shown:
+        reader.one(f'[data-outcome="{one}"]').click()
+    task = report.tasks[0]
+    expected = units_of(task, lambda item: outcome(item.answers[rule]) in shown)
+    number = sum(outcome(item.answers[rule]) in shown for item in task.items)
+    assert reader.units == expected
+    assert reader.tally == f"{number} of 12 questions, in {len(expected)} of 6 pairs"
+    assert 0 < len(expected) < 6
+
+
+def test_an_answer_without_a_verdict_is_scored_and_not_invalid(reader, full):
+    reader.open(full, "#task=made_up_reports")
+    reader.one('[data-outcome="scored"]').click()
+    assert reader.units == ["r0", "r1"]
+    reader.one('[data-outcome="scored"]').click()
+    reader.one('[data-outcome="invalid"]').click()
+    assert reader.units == ["r2"]
+
+
+def test_a_single_click_is_in_the_address_and_opening_the_page_is_not(reader, pairs):
+    reader.open(pairs)
+    assert reader.state == ""
+    reader.one("#disagree").click()
+    assert reader.state == "#disagree=1&id=p3"
+
+
+def test_the_reason_of_an_invalid_reply_is_a_filter(reader, pairs):
+    reader.open(pairs, "#audit")
+    reader.choose("rule", "robust")
+    reader.choose("reason", "refused")
+    assert reader.units == ["p5"]
+    assert reader.tally.startswith("1 of 12 questions")
+
+
+def test_a_group_is_a_filter(reader, pairs, report):
+    reader.open(pairs, "#audit")
+    reader.choose("group", made_up.AREAS[0])
+    assert reader.units == units_of(report.tasks[0], lambda item: item.groups["area"] == (made_up.AREAS[0],))
+    assert reader.units == ["p2", "p4", "p6"]
+
+
+def test_disagreement_of_the_readings_is_a_filter(reader, pairs):
+    reader.open(pairs, "#audit")
+    reader.one("#disagree").click()
+    assert reader.units == ["p3"]  # of p5 both find no answer, if for different reasons
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("question 4", ["p4"]),
+        ("LOWER HALF", ["p1", "p2", "p3", "p4", "p5", "p6"]),
+        ("**a", ["p3"]),
+        ("onerror=", ["p6"]),
+        ("p2/2", ["p2"]),
+        ("A or  B", ["p5"]),
+        ("A or B", []),
+    ],
+)
+def test_search_finds_text_of_question_option_reply_and_id(reader, pairs, text, expected):
+    reader.open(pairs, "#audit")
+    reader.type(text)
+    assert reader.units == expected
+
+
+def test_filters_are_combined_for_single_questions_and_cleared_together(reader, pairs, report):
+    reader.open(pairs, "#audit")
+    reader.one('[data-outcome="right"]').click()
+    reader.choose("group", made_up.AREAS[0])
+    reader.type("question")
+    expected = [
+        i.doc_id
+        for i in report.tasks[0].items
+        if i.groups["area"] == (made_up.AREAS[0],) and i.answers["reference"].right
+    ]
+    assert reader.tally == f"{len(expected)} of 12 questions, in 2 of 6 pairs"
+    assert reader.units == ["p2", "p4"]
+    assert "(not in the filter)" in reader.one('.card[data-id="p2/2"]').text
+    reader.one("#clear").click()
+    assert reader.units == [f"p{number}" for number in range(1, 7)]
+
+
+def test_a_task_is_a_filter_and_has_its_own_readings_and_groups(reader, full):
+    reader.open(full, "#audit")
+    assert reader.tally.startswith("31 of 31 questions, in ")
+    reader.choose("task", "made_up_likelihoods")
+    assert reader.units == ["q0", "q1", "q2", "q3"]
+    assert reader.tally == "4 of 4 questions"
+    assert not reader.one("#rule").is_displayed()
+    assert not reader.one("#group").is_displayed()
+
+
+def test_numbers_on_the_buttons_are_what_a_click_would_show(reader, pairs):
+    reader.open(pairs, "#audit")
+    for button in reader.all("#outcomes button"):
+        if button.is_displayed():
+            number = button.find_element("css selector", ".tally").text
+            button.click()
+            assert reader.tally.startswith(f"{number} of 12 ")
+            button.click()
+
+
+def test_keys_move_filter_and_search(reader, pairs):
+    from selenium.webdriver.common.keys import Keys
+
+    reader.open(pairs, "#audit")
+    reader.press("j", "j")
+    assert "p3" in reader.at
+    reader.press("k")
+    assert "p2" in reader.at
+    reader.press(Keys.ARROW_DOWN)
+    assert "p3" in reader.at
+    reader.press(Keys.ARROW_UP, Keys.ARROW_UP, Keys.ARROW_UP)
+    assert "p1" in reader.at
+    reader.press("i")
+    assert reader.units == ["p3", "p4", "p5"]
+    assert "p3" in reader.at
+    reader.press("w")
+    assert reader.units == ["p2", "p6"]
+    reader.press("w", "d")
+    assert reader.units == ["p3"]
+    reader.press("d", "/")
+    assert reader.run("document.activeElement.id") == "search"
+    reader.press(*"jwd")
+    assert reader.one("#search").get_attribute("value") == "jwd"
+    assert reader.units == []
+    reader.press(*([Keys.BACKSPACE] * 3), Keys.ESCAPE)
+    assert reader.run("document.activeElement.id") == "list"
+    reader.press(Keys.END)
+    assert "p6" in reader.at
+    assert reader.one("#list").get_attribute("aria-activedescendant") == reader.one(
+        '[aria-selected="true"]'
+    ).get_attribute("id")
+
+
+def test_help_opens_and_closes_by_key_and_keys_rest_meanwhile(reader, pairs):
+    from selenium.webdriver.common.keys import Keys
+
+    reader.open(pairs, "#audit")
+    reader.press("?")
+    assert "only wrong answers" in reader.one("#help").text
+    reader.press("j")
+    assert "p1" in reader.at
+    reader.press(Keys.ESCAPE)
+    assert not reader.one("#help").is_displayed()
+
+
+def test_the_address_restores_the_view(reader, full):
+    reader.open(full, "#audit")
+    reader.choose("task", "made_up_pairs")
+    reader.choose("rule", "robust")
+    reader.one('[data-outcome="right"]').click()
+    reader.choose("group", made_up.AREAS[1])
+    reader.type("question")
+    reader.run("document.activeElement.blur()")
+    reader.press("j")
+    before = reader.state, reader.units, reader.at
+    assert before[1:] == (["p1", "p3"], "Pair p3 · made_up_pairs · 2 of 2")
+    reader.open(full, before[0])
+    assert (reader.state, reader.units, reader.at) == before
+    assert reader.run("document.getElementById('audit').getBoundingClientRect().top < innerHeight")
+
+
+@pytest.mark.parametrize("chosen", ["p4", "p4/2"])
+def test_an_address_with_an_id_shows_it_even_outside_of_the_filters(reader, full, chosen):
+    reader.open(full, "#" + urlencode({"task": "made_up_pairs", "id": chosen, "show": "wrong"}))
+    assert reader.at == "Pair p4 · made_up_pairs · not in the filtered list"
+    assert reader.units == ["p2", "p6"]
+
+
+def test_an_address_of_nonsense_does_no_harm(reader, pairs):
+    reader.open(pairs, "#task=<b>&rule=x&show=constructor,toString&column=x&group=y&id=z&reason=q")
+    assert reader.errors() == []
+    assert reader.units == []  # no reply has the reason q
+    reader.one("#clear").click()
+    assert len(reader.units) == 6
+
+
+def test_numbers_of_the_validity_table_and_names_of_groups_lead_to_their_questions(reader, full):
+    reader.open(full)
+    (link,) = [
+        a
+        for a in reader.all("#task-made_up_pairs .counts a")
+        if "rule=robust&reason=refused" in a.get_attribute("href")
+    ]
+    assert link.text == "1"
+    link.click()
+    assert reader.units == ["p5"]
+    reader.open(full)
+    reader.browser.find_element("link text", made_up.AREAS[0]).click()
+    assert reader.units == ["p2", "p4", "p6"]
+
+
+def test_a_hostile_reply_is_text(reader, pairs):
+    reader.open(pairs, "#id=p6")
+    title = reader.run("document.title")
+    reply = reader.run("JSON.stringify(document.querySelectorAll('.card')[1].querySelector('pre').textContent)")
+    assert json.loads(reply) == made_up.HOSTILE
+    reader.one("#whitespace").click()
+    assert title == reader.run("document.title") == "Made-up model on made-up tasks"
+    assert reader.all("#detail script, #detail img[onerror]") == []
+    assert reader.errors() == []
+
+
+def test_whitespace_of_a_reply_can_be_seen(reader, pairs):
+    reader.open(pairs, "#id=p5")
+    text = "document.querySelector('.card pre').textContent"
+    assert reader.run(text) == "A or  B\n\tboth"
+    reader.one("#whitespace").click()
+    assert reader.run(text) == "A·or··B↵\n⇥\tboth"
+    reader.one("#whitespace").click()
+    assert reader.run(text) == "A or  B\n\tboth"
+
+
+def test_a_detail_says_what_was_asked_said_and_read(reader, pairs):
+    reader.open(pairs, "#id=p3")
+    card = reader.one('.card[data-id="p3/1"]')
+    words = card.text.split("\n")
+    assert "The upper half" in words
+    assert "✓ right answer ● model's answer (robust)" in " ".join(words)
+    assert "**A**" in words
+    rows = [row.text.replace("\n", " ") for row in card.find_elements("css selector", ".readout tbody tr")]
+    assert rows[0].startswith("reference none: no match The reply has text")
+    assert rows[0].endswith("∅ invalid")
+    assert rows[1] == "robust A ✓ right"
+    assert "area: Invented lung" in card.text
+    card.find_element("css selector", "summary").click()
+    assert "Look & answer with a letter: made-up question 3?" in card.text
+    assert "(nothing: the reply is empty)" in reader.open(pairs, "#id=p4").texts
+
+
+def test_likelihoods_and_scores_are_shown(reader, full):
+    reader.open(full, "#task=made_up_likelihoods&id=q3")
+    lines = [line.text for line in reader.all(".losses span")]
+    assert lines == ["A", "1.5000", "B", "n/a", "C", "2.5000"]
+    widths = [reader.run("parseFloat(arguments[0].style.width)", fill) for fill in reader.all(".losses .fill")]
+    assert widths == pytest.approx([100, 0, 36.79], abs=0.01)
+    reader.open(full, "#task=made_up_reports&id=r0")
+    assert "• score 0.125" in reader.texts
+    assert "A long invented description." in reader.texts
+    assert "none: judge failed" in reader.open(full, "#task=made_up_reports&id=r2").texts
+
+
+def test_a_withheld_question_says_why_there_is_nothing(reader, full):
+    reader.open(full, "#task=made_up_secrets")
+    assert "Withheld: this dataset holds patients' data" in reader.texts
+    assert len(reader.units) == 6
+    assert "CANARY" not in reader.run("document.documentElement.outerHTML")
+    assert reader.all("#detail img, #detail pre, #detail .options") == []
+
+
+def test_a_picture_that_is_missing_leaves_a_placeholder(reader, folder, report):
+    task = report.tasks[0]
+    files = {key: file for key, file in task.pictures.items() if key != "picture12"}
+    write_page(made_up.report_of(replace(task, pictures=files)), folder / "gap.html")
+    reader.open(folder / "gap.html", "#audit")
+    assert "No picture: its file is missing." in reader.texts
+    assert len(reader.all(".shot")) == 1
+
+
+def test_pictures_are_enlarged_and_turned_by_key(reader, pairs):
+    from selenium.webdriver.common.keys import Keys
+
+    reader.open(pairs, "#audit")
+    first, second = reader.all(".shot")
+    second.click()
+    assert "Picture of p1/2 · 320 × 240 pixels · 2 of 2" in reader.one("#zoom-caption").text
+    assert reader.one("#zoom-picture").size["width"] > 900
+    reader.press(Keys.ARROW_RIGHT)
+    assert "Picture of p1/1" in reader.one("#zoom-caption").text
+    assert reader.one("#zoom-picture").get_attribute("src") == first.find_element("css selector", "img").get_attribute(
+        "src"
+    )
+    reader.press(Keys.ESCAPE)
+    assert not reader.one("#zoom").is_displayed()
+    assert "p1" in reader.at
+
+
+def test_many_questions_are_drawn_a_few_at_a_time(reader, crowd):
+    from selenium.webdriver.common.keys import Keys
+
+    reader.open(crowd, "#audit")
+    assert reader.tally.startswith("25,000 of 25,000 questions, in 12,500 of 12,500 pairs")
+    assert 0 < len(reader.all(".row")) < 60
+    reader.one("#list").click()
+    reader.press(Keys.END)
+    assert "2083/p2 " in reader.at
+    assert 0 < len(reader.all(".row")) < 60
+    reader.press("d")
+    assert reader.tally.startswith("4,166 of 25,000 questions, in 2,083 of 12,500 pairs")
+    reader.type("77/p3/2")
+    assert reader.one(".row .id").get_attribute("title") == "77/p3"
+    assert reader.errors() == []
+
+
+def printed(reader):
+    options = {"preferCSSPageSize": True, "printBackground": True}
+    return base64.b64decode(reader.browser.execute_cdp_cmd("Page.printToPDF", options)["data"])
+
+
+def text_of(pdf, folder):
+    if shutil.which("pdftotext") is None:
+        pytest.skip("pdftotext is not installed: apt-get install poppler-utils")
+    path = folder / "printed.pdf"
+    path.write_bytes(pdf)
+    command = ["pdftotext", "-layout", str(path), "-"]
+    return " ".join(subprocess.run(command, capture_output=True, check=True, text=True).stdout.split())
+
+
+def test_the_page_prints_its_tables_on_a4_without_the_browser_of_questions(reader, full, tmp_path):
+    pdf = printed(reader.open(full))
+    assert pdf.startswith(b"%PDF")
+    text = text_of(pdf, tmp_path)
+    for part in (
+        "Made-up model on made-up tasks",
+        "Both answered A",
+        "lmms_eval --tasks",
+        "Misprint: should be 50.00.",
+    ):
+        assert part in text
+    assert "Clear filters" not in text
+    assert "Made-up question" not in text
+    size = subprocess.run(["pdfinfo", str(tmp_path / "printed.pdf")], capture_output=True, text=True, check=True).stdout
+    assert "(A4)" in size
+    assert not reader.run("document.querySelector('#facts details').open")
+
+
+def test_the_selected_question_can_be_printed_alone(reader, pairs, tmp_path):
+    reader.open(pairs, "#id=p3")
+    reader.run("window.print = () => {}")
+    (button,) = [one for one in reader.all(".detail .plain") if one.text == "Print this"]
+    button.click()
+    text = text_of(printed(reader), tmp_path)
+    assert "Made-up question 3" in text
+    assert "**A**" in text
+    assert "Made-up question 2" not in text
+    assert "Summary" not in text
+    assert not reader.run("document.body.classList.contains('print-item')")
+
+
+def test_small_screens_fold_the_filters_and_bring_the_question_into_view(reader, pairs):
+    reader.open(pairs, "#audit", size=NARROW)
+    assert not reader.one("#rule").is_displayed()
+    reader.one("#unfold").click()
+    assert reader.one("#rule").is_displayed()
+    reader.all(".row")[1].click()
+    assert "p2" in reader.at
+    assert 0 <= reader.run("document.getElementById('detail').getBoundingClientRect().top") < 400

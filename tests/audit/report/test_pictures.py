@@ -1,0 +1,193 @@
+import base64
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image, ImageFile
+
+from medtasks.audit.report.page import pictures
+from medtasks.audit.report.page.pictures import LEFT_OUT, SIDES, thumbnails
+from medtasks.data.decoding import LINEAR, REFERENCE, decoded
+from medtasks.data.manifest import Manifest
+
+
+def opened(thumbnail):
+    head, _, data = thumbnail.uri.partition(",")
+    assert head == "data:image/jpeg;base64"
+    return Image.open(io.BytesIO(base64.b64decode(data)))
+
+
+def only(path, **options):
+    return thumbnails([path], **options).by_file[path]
+
+
+def saved(image, path, **options):
+    image.save(path, **options)
+    return path
+
+
+@pytest.fixture
+def ramp():
+    """Grey values from dark on the left to bright on the right."""
+    return Image.fromarray(np.tile(np.arange(256, dtype=np.uint8), (64, 1)))
+
+
+def test_a_large_picture_becomes_small_and_keeps_its_proportions_and_its_size_is_told(tmp_path):
+    made = only(saved(Image.new("RGB", (2000, 1000), "red"), tmp_path / "large.png"))
+    assert opened(made).size == (SIDES[0], SIDES[0] // 2)
+    assert (made.width, made.height, made.remark) == (2000, 1000, "")
+
+
+@pytest.mark.parametrize("name", ["large.jpg", "large.png"])
+def test_shades_survive_whether_or_not_the_decoder_reduces(tmp_path, ramp, name):
+    made = only(saved(ramp.resize((2048, 512), Image.Resampling.BICUBIC), tmp_path / name))
+    row = np.asarray(opened(made), dtype=int)[60]
+    expected = np.linspace(0, 255, len(row))
+    assert opened(made).mode == "L"
+    assert np.abs(row - expected).max() < 6
+
+
+def test_a_small_picture_is_not_enlarged(tmp_path):
+    assert opened(only(saved(Image.new("L", (40, 30), 99), tmp_path / "small.png"))).size == (40, 30)
+
+
+@pytest.mark.parametrize("kind", [np.uint16, np.int32, np.float32])
+def test_deep_grey_values_that_no_model_would_see_are_spread_over_all_shades(tmp_path, kind):
+    values = np.tile(np.linspace(1000, 4000, 256).astype(kind), (64, 1))
+    made = only(saved(Image.fromarray(values), tmp_path / "deep.tif"))
+    row = np.asarray(opened(made), dtype=int)[30]
+    assert row[2] < 10
+    assert row[-3] > 245
+    assert abs(row[128] - 128) < 6
+    assert made.remark == "scaled from its least to its largest value"
+
+
+def test_a_picture_is_shown_as_models_see_it(tmp_path, monkeypatch):
+    """By the rule of its dataset, by that of its task, or by the careful one; never by one of the page's own."""
+    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
+    values = np.tile(np.linspace(0, 65535, 256).astype(np.uint16), (64, 1))
+    exif = Image.Exif()
+    exif[274] = 6
+    folder = tmp_path / "datasets" / "published"
+    folder.mkdir(parents=True)
+    facts = dict.fromkeys(("source", "revision", "access", "text_sha256", "pixels_sha256"), "")
+    Manifest(name="published", sample=False, complete=True, rows=1, images=1, **facts).write(folder)
+    for place in (folder, tmp_path):
+        saved(Image.fromarray(values), place / "deep.png", exif=exif)
+    published, own = (thumbnails([place / "deep.png"]).by_file[place / "deep.png"] for place in (folder, tmp_path))
+    given = thumbnails([tmp_path / "deep.png"], decodings={tmp_path / "deep.png": REFERENCE})
+    for made, decoding in ((published, REFERENCE), (own, LINEAR), (given.by_file[tmp_path / "deep.png"], REFERENCE)):
+        seen = decoded(tmp_path / "deep.png", decoding)
+        assert (made.width, made.height) == seen.pixels.size
+        assert made.remark == "; ".join(seen.conversions)
+        assert np.abs(np.asarray(opened(made), dtype=int) - np.asarray(seen.pixels, dtype=int)[..., 0]).max() < 8
+    assert published.remark == "more than 8 bits cut off at 255; EXIF orientation ignored"
+    assert own.remark == "16 bits scaled from 0..65535; EXIF orientation applied"
+
+
+def test_a_deep_picture_of_one_value_is_shown_all_the_same(tmp_path):
+    made = only(saved(Image.fromarray(np.full((20, 20), 3000, dtype=np.uint16)), tmp_path / "flat.png"))
+    assert opened(made).size == (20, 20)
+
+
+def test_values_that_are_no_numbers_do_not_break_a_picture(tmp_path):
+    values = np.linspace(0, 1, 400, dtype=np.float32).reshape(20, 20)
+    values[0, 0] = np.nan
+    assert only(saved(Image.fromarray(values), tmp_path / "nan.tif")).uri
+
+
+@pytest.mark.parametrize(
+    ("mode", "name"), [("CMYK", "c.jpg"), ("P", "p.png"), ("1", "b.png"), ("LA", "a.png"), ("RGBA", "t.png")]
+)
+def test_other_modes_look_as_they_should(tmp_path, mode, name):
+    image = Image.new("RGB", (90, 60), "white")
+    image.paste("black", (0, 0, 45, 60))
+    shown = opened(only(saved(image.convert(mode), tmp_path / name, quality=95))).convert("L")
+    assert shown.getpixel((10, 30)) < 40
+    assert shown.getpixel((80, 30)) > 215
+
+
+def test_what_is_transparent_is_black_as_for_a_model(tmp_path):
+    image = Image.new("LA", (90, 60), (200, 0))
+    image.paste((255, 255), (0, 0, 45, 60))
+    made = only(saved(image, tmp_path / "transparent.png"))
+    shown = opened(made).convert("L")
+    assert shown.getpixel((10, 30)) > 240
+    assert shown.getpixel((80, 30)) < 15
+    assert made.remark == "transparency onto black"
+
+
+def test_a_palette_with_a_transparent_colour_is_no_error(tmp_path):
+    image = Image.new("P", (30, 20), 1)
+    image.putpalette([255, 0, 0, 0, 0, 255])
+    made = only(saved(image, tmp_path / "palette.png", transparency=0))
+    red, _, blue = opened(made).convert("RGB").getpixel((15, 10))
+    assert blue > 200 > 50 > red
+
+
+def test_missing_and_broken_files_have_a_remark_and_no_picture(tmp_path, monkeypatch):
+    monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", True)  # as the harness leaves it
+    whole = saved(Image.effect_noise((200, 200), 80), tmp_path / "whole.png")
+    cut = tmp_path / "cut.png"
+    cut.write_bytes(whole.read_bytes()[:-4000])
+    text = tmp_path / "text.jpg"
+    text.write_text("no picture")
+    made = thumbnails([whole, cut, text, tmp_path, tmp_path / "gone.jpg"])
+    assert [bool(one.uri) for one in made.by_file.values()] == [True, False, False, False, False]
+    assert "cannot be read" in made.by_file[cut].remark
+    assert "missing" in made.by_file[tmp_path / "gone.jpg"].remark
+    assert made.unreadable == 4
+    assert ImageFile.LOAD_TRUNCATED_IMAGES is True
+
+
+def noisy_files(folder, number):
+    files = [folder / f"{index:03}.png" for index in range(number)]
+    for index, file in enumerate(files):
+        saved(Image.effect_noise((400, 300), 40 + index), file)
+    return files
+
+
+def test_many_pictures_are_made_smaller_until_all_fit(tmp_path):
+    files = noisy_files(tmp_path, 40)
+    assert thumbnails(files).side == SIDES[0]
+    for budget in (1_500_000, 700_000):
+        made = thumbnails(files, budget=budget)
+        assert SIDES[-1] < made.side < 400
+        assert sum(len(one.uri) for one in made.by_file.values()) <= budget
+        assert made.left_out == made.unreadable == 0
+        assert max(opened(one).width for one in made.by_file.values()) == made.side
+
+
+def test_what_does_not_fit_at_the_smallest_size_is_left_out_from_the_end(tmp_path):
+    files = noisy_files(tmp_path, 30)
+    made = thumbnails(files, budget=60_000)
+    shown = [bool(made.by_file[file].uri) for file in files]
+    assert made.side == SIDES[-1]
+    assert 0 < sum(shown) < 30
+    assert shown == sorted(shown, reverse=True)
+    assert made.by_file[files[-1]].remark == LEFT_OUT
+    assert made.left_out == 30 - sum(shown)
+    assert sum(len(one.uri) for one in made.by_file.values()) <= 60_000
+
+
+def test_simple_pictures_among_those_probed_do_not_let_the_rest_overflow(tmp_path):
+    files = [saved(Image.new("L", (400, 300), 9), tmp_path / f"plain{index}.png") for index in range(24)]
+    mixed = [file for pair in zip(files, noisy_files(tmp_path, 24), strict=True) for file in pair]
+    made = thumbnails(mixed, budget=500_000)  # every second file is probed: only plain ones
+    assert made.left_out == 0
+    assert SIDES[-1] < made.side < SIDES[0]
+    assert sum(len(one.uri) for one in made.by_file.values()) <= 500_000
+
+
+def test_a_file_named_twice_is_read_once(tmp_path, monkeypatch):
+    path = saved(Image.new("L", (30, 20)), tmp_path / "one.png")
+    read = []
+    real = Image.open
+    monkeypatch.setattr(pictures.Image, "open", lambda file: read.append(file) or real(file))
+    assert list(thumbnails([path, Path(path), path]).by_file) == [path]
+    assert read == [path]
+
+
+def test_no_picture_at_all_is_fine():
+    assert thumbnails([]).by_file == {}

@@ -1,0 +1,268 @@
+import csv
+from collections import Counter
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import pytest
+import yaml
+
+import medtasks.audit.report
+from medtasks.audit.report.contents import PublishedScore
+from medtasks.audit.report.published import published_groups, published_scores
+from medtasks.harness.task_files import task_files
+
+from ...conftest import reference_folder
+
+FOLDER = Path(medtasks.audit.report.__file__).parent / "published_results"
+MAPPING = yaml.safe_load((FOLDER / "mapping.yaml").read_text())
+FILES = sorted(file.name for file in FOLDER.glob("*.csv"))
+PAIRS, QUESTIONS = 176, 352
+
+
+def rows(file: str) -> list[dict[str, str]]:
+    with (FOLDER / file).open(newline="") as lines:
+        return list(csv.DictReader(lines))
+
+
+def fits(entry: dict, file: str, row: dict[str, str]) -> bool:
+    def one_of(value: str, patterns: str | list[str]) -> bool:
+        return any(fnmatchcase(value, pattern) for pattern in ([patterns] if isinstance(patterns, str) else patterns))
+
+    where = entry.get("where", {})
+    return entry["file"] == file and all(one_of(row[column], patterns) for column, patterns in where.items())
+
+
+def one(task: str, model: str, metric: str) -> PublishedScore:
+    (score,) = [score for score in published_scores(task) if (score.model, score.metric) == (model, metric)]
+    return score
+
+
+@pytest.fixture(scope="module")
+def everything() -> dict[str, list[PublishedScore]]:
+    """All published scores of each task, those by group among them."""
+    return {
+        task: [score for scores in (published_scores(task), *published_groups(task).values()) for score in scores]
+        for task in task_files()
+    }
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_the_figures_are_those_that_were_handed_over(file):
+    handed_over = reference_folder("MEDTASKS_PUBLISHED", "published")
+    assert (FOLDER / file).read_bytes() == (handed_over / file).read_bytes()
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_every_row_is_of_a_task_or_left_out_with_a_reason(file):
+    uses: Counter[tuple[str, ...]] = Counter()
+    for entry in MAPPING["tables"]:
+        for row in rows(file) if entry["file"] == file else ():
+            if row[entry["by"]] in entry["tasks"] and row[entry["metric"]] in entry["metrics"]:
+                uses[tuple(row.values())] += 1
+    for row in rows(file):
+        left_out = [entry for entry in MAPPING["left_out"] if fits(entry, file, row)]
+        assert uses[tuple(row.values())] == 1 or left_out, row
+        assert uses[tuple(row.values())] <= 1, row
+        assert all(entry["why"].endswith(".") for entry in left_out)
+
+
+def test_every_used_row_is_shown_once_for_each_of_its_tasks():
+    shown = Counter(
+        (name, score.source, score.model, score.metric, score.printed, group)
+        for name in task_files()
+        for group, scores in [("", published_scores(name)), *published_groups(name).items()]
+        for score in scores
+    )
+    expected: Counter[tuple[str, ...]] = Counter()
+    for entry in MAPPING["tables"]:
+        for row in rows(entry["file"]):
+            if any(fits(out, entry["file"], row) for out in MAPPING["left_out"]):
+                continue
+            if row[entry["metric"]] in entry["metrics"]:
+                for task in entry["tasks"].get(row[entry["by"]], ()):
+                    metric, group = (
+                        entry["metrics"][row[entry["metric"]]],
+                        row[entry["groups"]] if "groups" in entry else "",
+                    )
+                    expected[task, entry["source"], row["model"], metric, row[entry["value"]], group] += 1
+    assert shown == expected
+    assert max(shown.values()) == 1
+    assert sum(shown.values()) > 1000
+
+
+@pytest.mark.parametrize(
+    "task", sorted({name for entry in MAPPING["tables"] for names in entry["tasks"].values() for name in names})
+)
+def test_metrics_are_the_tasks_own_and_values_are_on_its_scale_best_first(task):
+    entries = {entry["metric"]: entry for entry in task_files()[task].metric_list.resolve()}
+    scores = published_scores(task)
+    assert scores
+    order = list(entries)
+    assert [order.index(score.metric) for score in scores] == sorted(order.index(score.metric) for score in scores)
+    for metric in {score.metric for score in scores}:
+        values = [score.value for score in scores if score.metric == metric]
+        assert values == sorted(values, reverse=entries[metric]["higher_is_better"])
+        assert metric.startswith("radcliq") or all(0 <= value <= 1 for value in values)
+    for score in scores:
+        assert float(score.printed) in (pytest.approx(score.value), pytest.approx(100 * score.value))
+
+
+def test_values_are_exactly_the_printed_ones():
+    assert one("mediconfusion_ps", "Llama 3.2", "confusion").value == 0.8239
+    assert one("medheval_knowledge_open", "GPT-4o", "knowledge_rate").value == 0.051
+    assert one("multimedeval_mimic_cxr_report", "RadFM", "radcliq_v1_multimedeval").value == 1.994
+    assert one("gmai_mmbench_val", "GPT-4o", "accuracy").printed == "53.53"
+
+
+@pytest.mark.parametrize("entry", MAPPING["remarks"], ids=lambda entry: entry["remark"][:60])
+def test_every_remark_is_one_sentence_and_is_shown(entry, everything):
+    assert entry["remark"].endswith(".")
+    assert "\n" not in entry["remark"]
+    shown = [
+        score
+        for task, scores in everything.items()
+        for score in scores
+        if entry["remark"] in score.remark and entry.get("task", task) == task
+    ]
+    fitting = [row for row in rows(entry["file"]) if fits(entry, entry["file"], row)]
+    assert {score.model for score in shown} >= {row["model"] for row in fitting if any(row.values())} - {
+        model for out in MAPPING["left_out"] for model in out["where"].get("model", ())
+    }
+    assert shown
+
+
+@pytest.mark.parametrize(
+    ("task", "model", "metric", "says"),
+    [
+        ("mediconfusion", "RadFM", "individual_accuracy", "Misprint for 35.80"),
+        ("mediconfusion_gd", "LLaVA", "individual_accuracy", "Misprint by one answer"),
+        ("mediconfusion_ff", "Med-Flamingo", "confusion", "Misprint, swapped with PS; 98.30"),
+        ("mediconfusion_ps", "Med-Flamingo", "confusion", "Misprint, swapped with FF; 94.89"),
+        ("mediconfusion", "Claude 3 Opus", "confusion", "44 pairs"),
+        ("mediconfusion", "Gemini 1.5 Pro", "set_accuracy", "41 pairs"),
+        ("multimedeval_mimic_cxr_report", "MAIRA-1 (reported)", "radcliq_v1_multimedeval", "RadCliQ-v0"),
+        ("multimedeval_pneumoniamnist", "RadFM", "macro_f1", "0.2727"),
+        ("multimedeval_pad_ufes_20", "LLaVA-Med", "macro_auroc", "0.857"),
+        ("multimedeval_vindr_mammo", "RadFM", "macro_auroc", "0.600"),
+        ("multimedeval_bloodmnist", "BiomedGPT (reported)", "macro_accuracy", "mean over classes"),
+        ("multimedeval_vqa_rad", "BiomedGPT (reported)", "open_accuracy", "same figure"),
+        ("medheval_visual_mm", "GPT-4o", "accuracy", "0.744"),
+        ("medheval_visual_cxr", "CheXagent", "acc_symptom", "scorer is not known"),
+        ("medheval_visual_report", "GPT-4o", "chair_judge_measurement", "not defined"),
+        ("medheval_knowledge_open", "GPT-4o", "roberta_large_f1", "BERTScore"),
+        ("gmai_mmbench_val", "GPT-4o", "accuracy", "1/4405"),
+        ("gmai_mmbench_val_judged", "Random", "accuracy", "Guessing"),
+    ],
+)
+def test_known_misprints_and_what_is_not_comparable_are_marked(task, model, metric, says):
+    assert says in one(task, model, metric).remark
+
+
+@pytest.mark.parametrize(
+    "entry", [entry for entry in MAPPING["remarks"] if "task" in entry], ids=lambda one: one["task"]
+)
+def test_a_remark_on_one_task_is_not_shown_at_another(entry, everything):
+    named = {other["task"] for other in MAPPING["remarks"] if other["remark"] == entry["remark"]}
+    for task, scores in everything.items():
+        assert (task in named) == any(entry["remark"] in score.remark for score in scores)
+
+
+def test_every_figure_taken_over_from_another_paper_is_called_not_comparable():
+    reported = [score for task in task_files() for score in published_scores(task) if "(reported)" in score.model]
+    assert len(reported) > 60
+    assert all("Not comparable" in score.remark for score in reported)
+
+
+def test_headings_are_no_models():
+    models = {score.model for score in published_scores("gmai_mmbench_val")}
+    assert len(models) == 51
+    assert not models & {"Medical Special Model", "Open-Source LVLMs", "Proprietary LVLMs"}
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        "mediconfusion_blind",
+        "mediconfusion_all",
+        "multimedeval_octmnist_5shot",
+        "multimedeval_pad_ufes_20_head",
+        "multimedeval_pad_ufes_20_disjoint",
+        "multimedeval_mimic_iii_summary_head",
+        "gmai_mmbench_val_ll",
+        "gmai_mmbench_test",
+        "gmai_mmbench_mcls",
+        "medheval_visual_mm_ll",
+        "medheval_knowledge_closed",
+        "iu_xray_report",
+        "mmmu_val",
+        "",
+    ],
+)
+def test_variants_other_protocols_and_foreign_tasks_have_none(task):
+    assert published_scores(task) == ()
+    assert published_groups(task) == {}
+
+
+def test_groups_are_the_medical_areas():
+    groups = published_groups("mediconfusion")
+    assert len(groups) == 9
+    assert {len(scores) for scores in groups.values()} == {24}
+    (score,) = [
+        score for score in groups["Vascular"] if (score.model, score.metric) == ("Llama 3.2", "individual_accuracy")
+    ]
+    assert (score.value, score.printed) == (0.5809, "58.09")
+    assert "57.53" in score.remark
+    assert all("mode" in score.remark for scores in groups.values() for score in scores)
+    assert published_groups("mediconfusion_gd") == {}
+
+
+def counts(printed: str, total: int) -> list[int]:
+    """Whole numbers out of ``total`` that a percentage can stand for."""
+    digits = len(printed.partition(".")[2])
+    return [count for count in range(total + 1) if f"{100 * count / total:.{digits}f}" == printed]
+
+
+@pytest.mark.parametrize("task", ["mediconfusion", "mediconfusion_gd", "mediconfusion_ff", "mediconfusion_ps"])
+def test_no_misprint_of_mediconfusion_is_missed(task):
+    """Right answers are pairs confused, twice the pairs solved, and at most one of each pair with an invalid answer."""
+    cells: dict[str, dict[str, PublishedScore]] = {}
+    for score in published_scores(task):
+        cells.setdefault(score.model, {})[score.metric] = score
+    for model, scores in cells.items():
+        possible = any(
+            solved + confused <= valid and 0 <= right - confused - 2 * solved <= PAIRS - valid
+            for valid in ([PAIRS] if task in ("mediconfusion_gd", "mediconfusion_ps") else range(1, PAIRS + 1))
+            for solved in counts(scores["set_accuracy"].printed, PAIRS)
+            for right in counts(scores["individual_accuracy"].printed, QUESTIONS)
+            for confused in counts(scores["confusion"].printed, valid)
+        )
+        marked = any("Misprint" in score.remark for score in scores.values())
+        assert possible != marked, model
+
+
+def test_the_validation_set_of_gmai_mmbench_is_not_the_released_one():
+    printed = [score.printed for score in published_scores("gmai_mmbench_val") if score.model != "Random"]
+    assert len(printed) == 50
+    assert sum(bool(counts(text, 4405)) for text in printed) == 48
+    assert sum(bool(counts(text, 4550)) for text in printed) < 30
+
+
+def test_box_level_figures_of_gmai_mmbench_are_over_validation_and_test_together():
+    printed = [
+        row["percent"]
+        for row in rows("gmai_mmbench_table12.csv")
+        if row["column"] == "box (2D Det)" and row["percent"] and row["model"] != "Random"
+    ]
+    assert all(counts(text, 1715) for text in printed)
+
+
+def test_totals_of_medheval_follow_from_their_types_but_where_remarked():
+    sizes = {"medheval_visual_mm": (833, 872, 1297, 608), "medheval_visual_cxr": (972, 611, 3493, 511)}
+    for task, questions in sizes.items():
+        for model in {score.model for score in published_scores(task)}:
+            types = [
+                one(task, model, f"acc_{kind}").value for kind in ("anatomy", "measurement", "symptom", "technique")
+            ]
+            mean = sum(value * n for value, n in zip(types, questions, strict=True)) / sum(questions)
+            total = one(task, model, "accuracy")
+            assert (abs(mean - total.value) > 0.001) == ("from its four types" in total.remark), model

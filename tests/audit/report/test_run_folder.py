@@ -1,0 +1,268 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from medtasks.audit.report.reading.run_folder import read_run
+from medtasks.errors import MedTasksError, UnknownName
+from medtasks.harness.manifest import RunManifest
+from medtasks.harness.process import RunProcess
+from medtasks.harness.saved_replies import replies_folder
+
+ROW = {"alias": "t", "accuracy,robust": 0.5, "accuracy_stderr,robust": 0.1}
+
+
+def results(
+    folder: Path,
+    *tasks: str,
+    stamp: str = "20260301_101500",
+    model: str = "m",
+    args: str = "",
+    zone: str | None = "UTC",
+    limit: float | None = None,
+    **more: Any,
+) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{stamp}_results.json"
+    content = {
+        "results": dict.fromkeys(tasks, ROW),
+        "configs": {task: {"task": task, "metadata": {"data": {"fingerprint": "f00d"}}} for task in tasks},
+        "versions": dict.fromkeys(tasks, 2),
+        "n-samples": {task: {"original": 10, "effective": limit or 10} for task in tasks},
+        "config": {"model": model, "model_args": args, "limit": limit, "resolved_cli_args": {"timezone": zone}},
+        "date": stamp,
+        **more,
+    }
+    path.write_text(json.dumps(content))
+    return path
+
+
+def manifest(folder: Path, outcomes: dict[str, tuple[str, str]], state: str = "interrupted", **more: Any) -> Path:
+    content: dict[str, Any] = {
+        "state": state,
+        "started": "2026-03-01T10:00:00+00:00",
+        "process": RunProcess(pid=1, began=None, place=None),
+        "command": ["medtasks", "run", "--tasks", "one,two words", "--model", "m"],
+        "arguments": ["--model", "m"],
+        "asked": list(outcomes),
+        "tasks": {name: {"outcome": outcome, "reason": reason} for name, (outcome, reason) in outcomes.items()},
+        "seeds": {"python": 0, "numpy": 1, "torch": 2, "fewshot": 3},
+        "versions": {"torch": "2.15", "flash_attn": None},
+        "model": {"name": "m", "arguments": ""},
+        "hardware": {"system": "Linux x86_64", "cpu": "a processor", "cores": 2, "memory": None},
+        **more,
+    }
+    path = folder / f"{content['started'][:10].replace('-', '')}_{len(list(folder.iterdir()))}_run.json"
+    RunManifest.model_validate(content).write(path)
+    return path
+
+
+def test_what_a_run_recorded(tmp_path: Path) -> None:
+    results(tmp_path / "org__weights", "one", zone="Asia/Singapore", model="m", args="pretrained=org/weights")
+    (tmp_path / "org__weights" / "20260301_101500_samples_one.jsonl").write_text("{}\n")
+    run = read_run(tmp_path)
+    assert (run.model, run.run_at) == ("m pretrained=org/weights", "2026-03-01T02:15:00+00:00")
+    task = run.tasks["one"]
+    assert (task.documents, task.asked, task.version, task.data["fingerprint"]) == (10, 10, "2", "f00d")
+    assert task.samples is not None
+    assert task.samples.name == "20260301_101500_samples_one.jsonl"
+    assert run.notes == ()
+    assert run.missing == {}
+
+
+@pytest.mark.parametrize(
+    ("limit", "config", "asked"),
+    [(4, {"offset": 0}, 4), (None, {"offset": 7}, 3), (0.25, {}, 0), (4, {"offset": 8}, 2)],
+)
+def test_how_many_questions_were_asked(tmp_path: Path, limit: float | None, config: dict[str, int], asked: int) -> None:
+    results(tmp_path, "one", limit=limit, config={"model": "m", **config})
+    assert read_run(tmp_path).tasks["one"].asked == asked
+
+
+def test_the_newest_results_of_a_task_count_in_whatever_time_zone(tmp_path: Path) -> None:
+    older = results(tmp_path, "one", "two", stamp="20260301_120000", zone="Asia/Singapore")  # 4:00 UTC
+    results(tmp_path, "one", stamp="20260301_100000", zone="UTC", versions={"one": 3})
+    run = read_run(tmp_path)
+    assert (run.tasks["one"].version, run.tasks["two"].version) == ("3", "2")
+    assert run.notes == (f"{older} holds older results of one, which are left out.",)
+    assert run.run_at == "2026-03-01T10:00:00+00:00"
+
+
+def test_runs_of_several_models_are_told_apart(tmp_path: Path) -> None:
+    results(tmp_path / "a", "one", args="pretrained=a", stamp="20260301_100000")
+    results(tmp_path / "b", "two", args="pretrained=b", stamp="20260301_110000")
+    with pytest.raises(MedTasksError, match="'m pretrained=a'; 'm pretrained=b'; choose one with --model"):
+        read_run(tmp_path)
+    assert list(read_run(tmp_path, "m pretrained=a").tasks) == ["one"]
+    assert list(read_run(tmp_path, "pretrained=b").tasks) == ["two"]
+    with pytest.raises(MedTasksError, match="--model 'm' fits several runs"):
+        read_run(tmp_path, "m")
+    with pytest.raises(UnknownName, match="unknown model 'llava'"):
+        read_run(tmp_path, "llava")
+
+
+def test_a_model_is_chosen_by_its_whole_name_first(tmp_path: Path) -> None:
+    results(tmp_path, "one", model="vlm", stamp="20260301_100000")
+    results(tmp_path, "two", model="vlm_large", stamp="20260301_110000")
+    assert list(read_run(tmp_path, "vlm").tasks) == ["one"]
+
+
+def test_secrets_that_the_harness_and_our_run_replaced_are_one_model(tmp_path: Path) -> None:
+    results(tmp_path, "one", args="api_key=[REDACTED]")
+    manifest(tmp_path, {"one": ("done", "")}, "finished", model={"name": "m", "arguments": "api_key=***"})
+    assert read_run(tmp_path).model == "m api_key=***"
+
+
+def test_a_manifest_is_of_the_model_that_its_results_files_name(tmp_path: Path) -> None:
+    path = results(tmp_path / "sub", "one", args="pretrained=weights,url=http://localhost")
+    record = {"outcome": "done", "results": f"sub/{path.name}"}
+    manifest(
+        tmp_path, {}, "finished", tasks={"one": record}, model={"name": "m", "arguments": "pretrained=weights,url=***"}
+    )
+    assert read_run(tmp_path).model == "m pretrained=weights,url=http://localhost"
+
+
+def test_a_secret_that_the_harness_overlooked_is_not_shown(tmp_path: Path) -> None:
+    results(tmp_path, "one", args="base_url=http://me:hush-hush@host,apikey=hush-hush")
+    run = read_run(tmp_path)
+    assert "hush" not in f"{run.model} {run.facts}"
+
+
+def test_damaged_files_are_named_and_the_rest_goes_on(tmp_path: Path) -> None:
+    results(tmp_path, "one")
+    cut = results(tmp_path, "two", stamp="20260301_110000")
+    cut.write_text(cut.read_text()[:200])
+    (tmp_path / "my_results.json").write_text("[1, 2]")
+    (tmp_path / "x_run.json").write_text("{")
+    run = read_run(tmp_path)
+    assert list(run.tasks) == ["one"]
+    assert len(run.notes) == 3
+    assert any(str(cut) in note and "cut off" in note for note in run.notes)
+    assert any("my_results.json is no results file" in note for note in run.notes)
+    assert any("x_run.json is damaged" in note for note in run.notes)
+
+
+def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(MedTasksError, match="there is no folder"):
+        read_run(tmp_path / "nowhere")
+    with pytest.raises(MedTasksError, match="holds no results of a run; give the folder"):
+        read_run(tmp_path)
+    (tmp_path / "20260301_101500_results.json").write_text("")
+    with pytest.raises(MedTasksError, match=r"holds no results of a run that can be read \(.*cut off or damaged\)"):
+        read_run(tmp_path)
+
+
+def test_a_group_without_aggregates_is_no_task(tmp_path: Path) -> None:
+    results(tmp_path, "one", results={"one": ROW, "medheval": {"alias": "medheval"}, "both": {"x,none": 1.0}})
+    assert list(read_run(tmp_path).tasks) == ["both", "one"]
+
+
+def test_samples_without_results(tmp_path: Path) -> None:
+    (tmp_path / "20260301_101500_samples_one.jsonl").write_text("{}\n")
+    run = read_run(tmp_path)
+    assert (run.model, run.run_at) == ("", "")
+    assert (run.tasks["one"].scores, run.tasks["one"].samples) == ({}, tmp_path / "20260301_101500_samples_one.jsonl")
+
+    results(tmp_path, "one", stamp="20260302_101500")  # another run of the same task counts
+    run = read_run(tmp_path)
+    assert run.tasks["one"].scores
+    assert run.tasks["one"].samples is None
+    assert "20260301_101500_samples_one.jsonl has no results beside it and is left out" in run.notes[0]
+
+
+def test_samples_without_results_beside_runs_of_two_models(tmp_path: Path) -> None:
+    results(tmp_path / "a", "one", model="a")
+    results(tmp_path / "b", "one", model="b")
+    for folder in ("a", "c"):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        (tmp_path / folder / "20260401_101500_samples_two.jsonl").write_text("{}\n")
+    of_a, of_b = read_run(tmp_path, "a"), read_run(tmp_path, "b")
+    assert of_a.tasks["two"].samples == tmp_path / "a" / "20260401_101500_samples_two.jsonl"
+    assert list(of_b.tasks) == ["one"]
+    for run in (of_a, of_b):
+        assert any("c/20260401_101500_samples_two.jsonl has no results" in note for note in run.notes)
+
+
+def test_a_run_that_was_killed_says_what_is_missing_and_how_to_go_on(tmp_path: Path) -> None:
+    manifest(
+        tmp_path,
+        {"one": ("done", ""), "two": ("not run", ""), "three": ("failed", "it ran out of memory.")},
+        why="terminated by a signal.",
+    )
+    results(tmp_path, "one")
+    run = read_run(tmp_path)
+    assert list(run.tasks) == ["one"]
+    command = "medtasks run --tasks 'one,two words' --model m"
+    assert run.missing == {
+        "two": f"Not run: the run is interrupted; go on with: {command}.",
+        "three": f"Failed: it ran out of memory; go on with: {command}.",
+    }
+    assert run.notes == (
+        "The run of 2026-03-01 10:00:00 UTC did not come to its end: it is interrupted (terminated by a signal).",
+    )
+    assert run.facts["command"] == command
+    assert run.facts["versions"] == "torch 2.15"
+    assert run.facts["seeds"] == "python 0, numpy 1, torch 2, fewshot 3"
+
+
+def test_a_manifest_alone_is_a_run(tmp_path: Path) -> None:
+    manifest(tmp_path, {"one": ("not run", "")}, "running")
+    run = read_run(tmp_path)
+    assert (run.tasks, run.model, run.run_at) == ({}, "m", "2026-03-01T10:00:00+00:00")
+    assert run.missing["one"].startswith("Not run: the run is killed or still running; go on with: medtasks run")
+
+
+def test_answers_in_a_journal_are_mentioned_where_there_is_one(tmp_path: Path) -> None:
+    model = {"name": "medtasks_hf_vlm", "arguments": "pretrained=x"}
+    manifest(tmp_path, {"one": ("failed", "why")}, model=model)
+    assert "journal" in read_run(tmp_path).missing["one"]
+    manifest(tmp_path, {"one": ("failed", "why")}, model={**model, "arguments": "pretrained=x,journal=False"})
+    assert "journal" not in read_run(tmp_path, "journal=False").missing["one"]
+
+
+def test_replies_that_were_kept_can_be_scored(tmp_path: Path) -> None:
+    manifest(tmp_path, {"one": ("failed", "a metric broke")})
+    kept = replies_folder("one") / "20260301T100500-1.jsonl"
+    kept.parent.mkdir(parents=True)
+    kept.write_text("{}\n")
+    (message,) = read_run(tmp_path).missing.values()
+    assert message == f"Failed: a metric broke; replies are kept, score them with: medtasks score one {kept}."
+
+
+def test_results_that_are_gone_and_results_that_are_older(tmp_path: Path) -> None:
+    manifest(tmp_path, {"one": ("done", ""), "two": ("failed", "why")}, "finished_with_failures")
+    results(tmp_path, "two")  # of an earlier run into the same folder
+    run = read_run(tmp_path)
+    assert "gone or damaged" in run.missing["one"]
+    assert run.notes == (
+        "In the run of 2026-03-01 10:00:00 UTC these tasks left no results; what is shown of them is older: two.",
+    )
+
+
+def test_samples_without_results_have_the_reason_of_the_manifest(tmp_path: Path) -> None:
+    manifest(tmp_path, {"one": ("failed", "a metric broke")}, "finished_with_failures")
+    (tmp_path / "20260301_101500_samples_one.jsonl").write_text("{}\n")
+    run = read_run(tmp_path)
+    assert (list(run.tasks), run.missing) == (["one"], {})
+    (note,) = run.notes
+    assert note.startswith("one: Failed: a metric broke; go on with: medtasks run")
+
+
+def test_of_several_runs_into_a_folder_the_newest_says_what_is_missing(tmp_path: Path) -> None:
+    manifest(tmp_path, {"one": ("failed", "first")}, started="2026-03-01T10:00:00+00:00")
+    manifest(tmp_path, {"one": ("failed", "second")}, started="2026-03-02T10:00:00+00:00")
+    assert "second" in read_run(tmp_path).missing["one"]
+
+
+def test_warnings_before_the_run_are_notes(tmp_path: Path) -> None:
+    notice = {"kind": "warn", "sentence": "--limit cuts pairs."}
+    manifest(tmp_path, {"one": ("done", "")}, "finished", notices=[notice])
+    assert read_run(tmp_path).notes == ("Before the run: --limit cuts pairs.",)
+
+
+def test_a_date_that_is_none_is_shown_as_recorded(tmp_path: Path) -> None:
+    results(tmp_path, "one", date="yesterday")
+    assert read_run(tmp_path).run_at == "yesterday"
+    results(tmp_path, "one", zone="Nowhere/Land")
+    assert read_run(tmp_path).run_at == "20260301_101500"

@@ -1,0 +1,120 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from medtasks.audit.report.reading.sample_files import Samples, read_samples
+from medtasks.errors import RepliesError
+from medtasks.extract.failure import NO_TEXT, cut_reply
+from medtasks.harness.replies import RecordedReply
+from medtasks.harness.task_files import task_file
+from medtasks.hooks.withheld import hidden_id
+
+DOCUMENTS = [{"doc_id": f"d{row}"} for row in range(3)]
+
+
+def read(folder: Path, *lines: Any, task: str = "mediconfusion", keep: bool = False) -> Samples:
+    path = folder / "samples.jsonl"
+    written = [line if isinstance(line, str) else json.dumps(line, ensure_ascii=False) for line in lines]
+    path.write_text("\n".join(written) + "\n", encoding="utf-8")
+    return read_samples(path, task_file(task), DOCUMENTS, keep_records=keep)
+
+
+def test_replies_and_prompts(tmp_path: Path) -> None:
+    found = read(
+        tmp_path,
+        {"doc_id": 0, "resps": ["A\u2028B"], "filtered_resps": "x", "input": "asked"},
+        {"doc_id": 2, "filtered_resps": "equal to resps, so that the harness left these out"},
+        {"doc_id": 1, "resps": [None], "filtered_resps": json.dumps({"rule": "robust_choice", "reply": None})},
+    )
+    assert found.replies == {
+        "d0": RecordedReply(text="A\u2028B"),
+        "d2": RecordedReply(text="equal to resps, so that the harness left these out"),
+        "d1": RecordedReply(text=NO_TEXT),
+    }
+    assert found.prompts == {"d0": "asked"}
+    assert list(found.answered) == ["d0", "d2", "d1"]
+    assert (found.torn, found.contradicting) == (0, 0)
+
+
+def test_cut_and_empty_replies(tmp_path: Path) -> None:
+    filtered = json.dumps({"rule": "robust_choice", "reply": cut_reply("It is")})
+    found = read(
+        tmp_path,
+        {"doc_id": 0, "resps": [cut_reply("It is")]},
+        {"doc_id": 1, "filtered_resps": filtered},
+        {"doc_id": 2, "resps": [""]},
+    )
+    cut = RecordedReply(text="It is", cut=True)
+    assert found.replies == {"d0": cut, "d1": cut, "d2": RecordedReply(text="")}
+
+
+def test_of_repeated_replies_the_first_is_read(tmp_path: Path) -> None:
+    assert read(tmp_path, {"doc_id": 0, "resps": ["first", "second"]}).replies["d0"].text == "first"
+
+
+def test_likelihoods(tmp_path: Path) -> None:
+    line = {"doc_id": 0, "resps": [["(1.5, False)"], ["(0.5, True)"]]}
+    assert read(tmp_path, line, task="mediconfusion_gd").replies["d0"].losses == (1.5, 0.5)
+
+
+def test_withheld_replies(tmp_path: Path) -> None:
+    note = "[[medtasks:withheld]] 'x' is credentialed"
+    record = {"sample": hidden_id("doc", "d1"), "rule": "r", "value": "A"}
+    line = {"doc_id": 1, "resps": [note], "input": note, "accuracy": record, "accuracy_stderr": record}
+    found = read(tmp_path, line, keep=True)
+    assert (found.replies, found.prompts, list(found.answered)) == ({}, {}, ["d1"])
+    assert found.records == {"r": {"d1": {"accuracy": record, "accuracy_stderr": record}}}
+    kept = found.records["r"]["d1"]
+    assert kept["accuracy"] is kept["accuracy_stderr"]  # of many metrics the record is kept once
+    assert read(tmp_path, line).records == {}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "{",
+        "[]",
+        "7",
+        '"x"',
+        "null",
+        "{}",
+        '{"doc_id": 0}',
+        '{"doc_id": "x", "resps": ["A"]}',
+        '{"doc_id": 0, "resps": [7]}',
+    ],
+)
+def test_lines_that_say_nothing_are_torn(line: str, tmp_path: Path) -> None:
+    found = read(tmp_path, line, {"doc_id": 1, "resps": ["A"]})
+    assert (found.torn, list(found.replies)) == (1, ["d1"])
+
+
+@pytest.mark.parametrize("line", [{"doc_id": 3, "resps": ["A"]}, {"doc_id": -1, "resps": ["A"]}])
+def test_rows_that_there_are_not(line: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(RepliesError, match="made on other data"):
+        read(tmp_path, line)
+
+
+def test_records_of_other_documents(tmp_path: Path) -> None:
+    with pytest.raises(RepliesError, match="made on other data"):
+        read(tmp_path, {"doc_id": 1, "resps": ["A"], "accuracy": {"sample": "d2"}})
+
+
+def test_a_file_that_is_gone(tmp_path: Path) -> None:
+    with pytest.raises(RepliesError, match="cannot be read"):
+        read_samples(tmp_path / "none.jsonl", task_file("mediconfusion"), DOCUMENTS)
+
+
+@given(st.integers(0, 200))
+def test_whatever_is_cut_off_costs_one_line(tmp_path_factory: pytest.TempPathFactory, length: int) -> None:
+    path = tmp_path_factory.mktemp("cut") / "samples.jsonl"
+    lines = [json.dumps({"doc_id": row, "resps": [f"é{row}"], "input": "p" * 20}).encode() for row in range(3)]
+    whole = b"\n".join(lines)
+    path.write_bytes(whole[: len(whole) - min(length, len(whole))])
+    left = [line for line in path.read_bytes().split(b"\n") if line]
+    found = read_samples(path, task_file("mediconfusion"), DOCUMENTS)
+    assert len(found.replies) == sum(line in lines for line in left)
+    assert found.torn == sum(line not in lines for line in left)

@@ -1,0 +1,297 @@
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from medtasks.audit.report.tables.latex_text import latex_text
+from medtasks.audit.report.tables.writing import latex, markdown
+
+from . import small_reports
+from .small_reports import NAN, SECRET, full_report, nasty
+
+REPORT = full_report()
+TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=40)
+SPECIAL = r"a_b\c{d}$e%f&g#h^i~j<k>l|m`n\"o [x] *y* -- é ł ą 肺 α − \end{table} /path/to/x"
+DOCUMENT = r"\documentclass{article}\usepackage{booktabs,graphicx}\begin{document}\input{tables}\end{document}"
+
+
+def markdown_cells(line: str) -> list[str]:
+    return [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+
+
+def markdown_tables(text: str) -> list[list[list[str]]]:
+    """Rows of every table, its headings first."""
+    blocks = re.findall(r"(?:^\|.*\n?)+", text, re.MULTILINE)
+    return [[markdown_cells(line) for line in block.splitlines()] for block in blocks]
+
+
+def latex_tables(text: str) -> list[str]:
+    return re.findall(r"\\begin\{table\}.*?\\end\{table\}", text, re.DOTALL)
+
+
+def check_latex(text: str) -> None:
+    """Environments and braces are balanced, every special character is escaped, every row has all its cells."""
+    text = "\n".join(line for line in text.splitlines() if not line.startswith("%"))
+    assert text.isascii()
+    opened, depth = [], 0
+    for kind, name in re.findall(r"\\(begin|end)\{(\w+)\}", text):
+        if kind == "begin":
+            opened.append(name)
+        else:
+            assert opened.pop() == name
+    assert not opened
+    bare = re.sub(r"\\label\{[^{}]*\}|\\ifdim.*?\\fi|\\[A-Za-z]+|\\.|(?<=\{)%$", "", text, flags=re.MULTILINE)
+    for character in bare:
+        depth += (character == "{") - (character == "}")
+        assert depth >= 0
+    assert depth == 0
+    assert not re.search(r"[#~\\]|%", re.sub("% no wider.*", "", bare))
+    assert not re.search(r"[_^]", re.sub(r"\$[^$]*\$", "", bare))
+    assert bare.count("$") % 2 == 0
+    for table in latex_tables(text):
+        (columns,) = re.findall(r"\\begin\{tabular\}\{((?:[lr]|p\{[^{}]*\})+)\}", table)
+        expected = len(re.findall(r"[lr]|p\{[^{}]*\}", columns))
+        for row in re.findall(r"^    (?!\\multicolumn)(.*) \\\\$", table, re.MULTILINE):
+            assert len(re.findall(r"(?<!\\)&", row)) == expected - 1, row
+            assert not row.startswith(("[", "*"))
+
+
+def test_markdown_tables_have_as_many_cells_in_every_row():
+    tables = markdown_tables(markdown(REPORT))
+    assert len(tables) > 20
+    for table in tables:
+        assert {len(row) for row in table} == {len(table[0])}
+        assert all(re.fullmatch(":--|--:", cell) for cell in table[1])
+
+
+def test_latex_is_balanced_and_escaped():
+    check_latex(latex(REPORT))
+
+
+@settings(max_examples=60, deadline=None)
+@given(TEXT)
+def test_no_name_breaks_a_table(text):
+    report = nasty(text)
+    check_latex(latex(report))
+    for table in markdown_tables(markdown(report)):
+        assert {len(row) for row in table} == {len(table[0])}
+
+
+@given(TEXT)
+def test_letters_and_digits_are_kept_in_order(text):
+    plain = re.sub(
+        r"\\[A-Za-z]+(\{\})?|[^A-Za-z0-9]", "", latex_text(re.sub("[^ -~]", "", text)).replace(r"\char", "\x00")
+    )
+    assert re.sub("34|96", "", plain) == re.sub("34|96", "", re.sub("[^A-Za-z0-9]", "", re.sub("[^ -~]", "", text)))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("50 % & more_", r"50 \% \& more\_"),
+        ("--limit", "-{}-limit"),
+        ("−1.0 – 2", "$-$1.0 -- 2"),
+        ("Wałęsa Müller", r"Wa{\l}esa M\"{u}ller"),
+        ("肺\x00\u200b", r"\texttt{U+80BA}"),
+        ("a\nb\tc", "a b c"),
+        (r"\input{x}", r"\textbackslash{}input\{x\}"),
+    ],
+)
+def test_text_becomes_latex(text, expected):
+    assert latex_text(text) == expected
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no LaTeX on this machine")
+@pytest.mark.parametrize("report", [REPORT, nasty(SPECIAL)], ids=["full", "nasty"])
+def test_latex_compiles(report, tmp_path):
+    (tmp_path / "tables.tex").write_text(latex(report))
+    (tmp_path / "paper.tex").write_text(DOCUMENT)
+    command = ["pdflatex", "-halt-on-error", "-interaction=nonstopmode", "paper.tex"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-2000:]
+    assert (tmp_path / "paper.pdf").stat().st_size > 10_000
+
+
+def row(text: str, *starts: str) -> list[str]:
+    """The one row of all Markdown tables that starts with some cells."""
+    found = [row for table in markdown_tables(text) for row in table if tuple(row[: len(starts)]) == starts]
+    assert len(found) == 1, found
+    return found[0]
+
+
+def test_scores_stand_with_their_intervals_rules_baselines_and_gains():
+    text = markdown(replace(REPORT, tasks=tuple(task for task in REPORT.tasks if task.name == "mediconfusion")))
+    assert row(text, "`set_accuracy`", r"12.5% \[7.5 to 17.5\]") == [
+        "`set_accuracy`",
+        r"12.5% \[7.5 to 17.5\]",
+        r"22.5% \[17.5 to 27.5\]",
+    ]
+    assert row(text, "questions") == ["questions", "352 of 352", "352 of 352"]
+    assert row(text, "`invalid_rate`")[1] == r"25.0% \[23.0 to 27.0\]"
+    assert row(text, "`incomplete_pairs`") == ["`incomplete_pairs`", "3", "3"]
+    assert row(text, "`confusion`", "`robust`")[3:] == ["100.0%", "50.0%"]
+    assert row(text, "swapped", "`robust`")[3:] == ["352", "12.5%", "0.0%", r"+12.5 pts \[−2.0 to +20.0\]", "0.0033"]
+    assert row(text, "Head and Neck", "60", r"10.0% \[5.0 to 15.0\]")[3] == r"20.0% \[15.0 to 25.0\]"
+    assert row(text, "Both answered A") == ["Both answered A", "80", "80"]
+    assert "Of 3 more pairs only one image was asked; they are in no score of pairs." in text
+    assert row(text, "`mediconfusion`", "`robust`")[5:7] == ["25.0% (guessing)", r"+2.5 pts \[−2.0 to +10.0\]"]
+    assert "Model: medtasks_radfm" in text
+    assert "fingerprint 0123456789ab." in text
+    assert "Versions: medtasks 0.8.0, lmms_eval 0.7.3." in text
+    assert "reference: reference_rule v1. Reads the letter of an option." in text
+
+
+def test_published_results_are_below_ours_with_their_remarks():
+    text = markdown(REPORT)
+    radfm = row(text, "RadFM", "0.57%<sup>4</sup>")
+    assert radfm[2] == "35.90%<sup>5</sup>"
+    assert "- <sup>5</sup> Misprint for 35.80, which is 126 of 352 answers; no count gives 35.90." in text
+    assert row(text, "GPT-4o", "18.75%") == ["GPT-4o", "18.75%", "56.25%", "75.00%"]
+    assert "Published results (Sepehri et al., MediConfusion, arXiv 2409.15477, Table 1) and this run." in text
+    (table,) = [
+        table for table in markdown_tables(text) if table[0] == ["Model", "`bleu_1`", "`radcliq_v1_multimedeval`"]
+    ]
+    assert table[3] == ["This run, reference", r"12.7% \[10.7 to 14.7\]", "1.994"]
+    assert [line[0] for line in table[4:]] == [
+        "MAIRA-1 (reported)",
+        "Med-PaLM M (reported)",
+        "RadFM (reported)",
+        "RadFM",
+        "LLaVA-Med",
+    ]
+    assert table[4][1:] == ["39.2%<sup>1</sup>", "3.100<sup>5</sup>"]
+    assert "RadCliQ-v0" in text
+
+
+def test_comparisons_have_corrected_p_values():
+    assert row(markdown(REPORT), "`mediconfusion`", "`reference`", "`set_accuracy`", "352 (176)")[4:] == [
+        "12.5%",
+        "20.0%",
+        r"+7.5 pts \[+1.0 to +14.0\]",
+        "exact McNemar",
+        "0.0123",
+        "0.0246",
+        "8.0%",
+    ]
+    assert "mmmu_val has no samples." in markdown(REPORT)
+
+
+def test_nothing_to_compare_is_said():
+    empty = replace(REPORT.comparisons[0], scores=())
+    text = markdown(replace(REPORT, comparisons=(empty,)))
+    assert "nothing could be compared" in text
+    assert "mmmu_val has no samples." in text
+
+
+def test_what_is_not_defined_is_said():
+    assert row(markdown(REPORT), "`mmmu_val`")[8:] == ["n/a", "n/a", "n/a"]
+    assert row(markdown(REPORT), "`acc_box_level`") == ["`acc_box_level`", "n/a", "n/a", "n/a"]
+    assert re.search(r"\\texttt\{acc\\_box\\_level\} & -- & -- & -- \\\\", latex(REPORT))
+    assert "nan" not in (markdown(REPORT) + latex(REPORT)).lower()
+
+
+@pytest.mark.parametrize(
+    ("task", "warning"),
+    [
+        ("mediconfusion_gd", "SAMPLE DATA: drawn pictures, no score of a model"),
+        ("gmai_mmbench_val", "PARTIAL RUN: 1,000 of 4,550 questions answered"),
+        ("multimedeval_mimic_cxr_report", "INCOMPLETE DATA: not comparable with published scores"),
+    ],
+)
+def test_every_table_of_a_doubtful_task_says_so_in_its_first_row(task, warning):
+    section = re.search(rf"^## {task}\n(.*?)^## ", markdown(REPORT), re.MULTILINE | re.DOTALL)
+    tables = markdown_tables(section.group(1))
+    assert tables
+    assert all(table[2][0] == f"**{warning}**" for table in tables)
+    assert row(markdown(REPORT), f"**{task}: {warning}**")
+    of_task = [table for table in latex_tables(latex(REPORT)) if f"\\label{{tab:{task}." in table]
+    assert len(of_task) >= len(tables)
+    for table in of_task:
+        assert re.search(rf"\\midrule\n +\\multicolumn\{{\d+\}}\{{l\}}\{{\\textbf\{{{warning}\}}\}}", table)
+
+
+def test_a_task_that_is_complete_has_no_warning():
+    section = re.search(r"^## mediconfusion\n(.*?)^## ", markdown(REPORT), re.MULTILINE | re.DOTALL).group(1)
+    assert not re.search("SAMPLE|INCOMPLETE|PARTIAL", section)
+
+
+def test_nothing_of_a_withheld_item_is_in_a_table():
+    assert any(task.withheld for task in REPORT.tasks)
+    assert SECRET not in markdown(REPORT) + latex(REPORT)
+    assert "Credentialed data: only scores are shown." in markdown(REPORT)
+
+
+def test_long_tables_are_split_and_labels_are_unique():
+    tables = latex_tables(latex(REPORT))
+    labels = [re.search(r"\\label\{(.*?)\}", table).group(1) for table in tables]
+    assert len(set(labels)) == len(labels)
+    parts = [
+        table for table in tables if "tab:gmai\\_mmbench" not in table and "tab:gmai_mmbench_val.published" in table
+    ]
+    assert len(parts) == 2
+    assert "Part 2 of 2." in parts[1]
+    assert sum(table.count("\\textsuperscript{1} \\\\") for table in parts) == 50
+    assert parts[0].count("\\midrule") == parts[1].count("\\midrule") + 1
+    assert max(table.count(" \\\\\n") for table in tables) <= 42
+
+
+def test_failures_missing_tasks_and_facts_are_told():
+    text = markdown(REPORT)
+    assert "acc_box_level under robust has no value: no question of this level." in text
+    assert "There is no blind variant of this run; run it with: medtasks run --sanity." in text
+    assert row(text, "`medheval_visual_mm`")[1] == "Failed: the dataset is not prepared."
+    assert row(text, "command")[1] == "lmms_eval --model x --tasks a,b"
+    assert "- The run was stopped once and went on." in text
+
+
+@pytest.mark.parametrize(
+    ("note", "shown"),
+    [
+        ("# no heading", r"\# no heading"),
+        ("1. no list", r"1\. no list"),
+        ("- no list", r"\- no list"),
+        ("1 run", "1 run"),
+    ],
+)
+def test_a_note_is_no_markup(note, shown):
+    assert f"\n- {shown}\n" in markdown(replace(REPORT, notes=(note,)))
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [("a_b", "`a_b`"), ("a|b", r"`a\|b`"), ("a`b", "``a`b``"), ("`", "`` ` ``"), ("a\nb", "`a b`")],
+)
+def test_names_are_code(name, shown):
+    assert shown in markdown(replace(REPORT, missing={name: "why"}))
+
+
+def test_words_are_no_markup():
+    text = markdown(replace(REPORT, missing={"x": "<b> *a* _b_ c_d [e](f) &lt; g|h ~i~ $j$"}))
+    assert row(text, "`x`")[1] == r"&lt;b&gt; \*a\* \_b\_ c_d \[e\](f) &amp;lt; g\|h \~i\~ \$j\$"
+
+
+def test_a_report_without_results_says_why():
+    text = markdown(replace(REPORT, tasks=(), comparisons=()))
+    assert "dataset is not prepared" in text
+    assert "## Summary" not in text
+    check_latex(latex(replace(REPORT, tasks=(), comparisons=())))
+
+
+def test_a_task_without_scores_keeps_what_is_said_about_it():
+    task = replace(small_reports.grouped_task(), rules=(), baselines=(), published=())
+    report = replace(REPORT, tasks=(task,), comparisons=())
+    assert "There is no blind variant" in markdown(report)
+    assert row(markdown(report), "questions") == ["questions", "1,000 of 4,550"]
+    check_latex(latex(report))
+
+
+def test_a_score_without_an_interval_stands_alone():
+    score = replace(small_reports.share("accuracy", 0.25), low=NAN)
+    task = small_reports.grouped_task()
+    task = replace(task, rules=(replace(task.rules[0], scores=(score,)),), published=(), baselines=())
+    assert row(markdown(replace(REPORT, tasks=(task,))), "`accuracy`") == ["`accuracy`", "25.0%"]

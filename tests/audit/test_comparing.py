@@ -1,0 +1,318 @@
+"""Comparing runs: which samples are paired, by which unit, and which metrics can be compared."""
+
+import json
+import math
+import random
+
+import pytest
+import scipy.stats
+
+from medtasks.audit.comparing import check_fingerprints, compare_runs
+from medtasks.audit.pair_scoring import score_replies
+from medtasks.data.mediconfusion import Options, prepare
+from medtasks.data.store import load_documents
+from medtasks.errors import RepliesError, UnknownName, WeightsMissing
+from medtasks.harness.replies import RecordedReply
+from medtasks.harness.task_files import DottedName, TaskFile, task_file
+from medtasks.metrics.pairs import TOTAL
+from medtasks.metrics.report_scores import ReportScores, mean
+from medtasks.stats.paired import MCNEMAR, SIGN_FLIP
+
+from .. import tiny_multimedeval
+
+
+def texts(documents, reply):
+    return {document["doc_id"]: RecordedReply(text=reply(document)) for document in documents}
+
+
+def model(documents, accuracy, seed):
+    """A model that gives the right letter with this probability."""
+    chance = random.Random(seed)
+    other = {"A": "B", "B": "A"}
+    return texts(documents, lambda d: d["answer"] if chance.random() < accuracy else other[d["answer"]])
+
+
+def by_metric(found, rule="robust"):
+    return {one.metric: one for one in found.comparisons if one.rule == rule}
+
+
+def choice_task(hook="choice", **rules):
+    return TaskFile(
+        name="invented",
+        kind="task",
+        path=None,
+        description="",
+        dataset="invented",
+        output_type="generate_until",
+        rules=rules or {"robust": "robust_choice"},
+        process_results=DottedName(f"medtasks.hooks.{hook}.process_results"),
+        metric_list=DottedName(f"medtasks.hooks.{hook}.METRIC_LIST"),
+    )
+
+
+@pytest.fixture
+def documents(sample):
+    return load_documents("mediconfusion")
+
+
+@pytest.fixture
+def questions():
+    """Sixty questions, three of each image."""
+    return [
+        {"doc_id": str(n), "image_id": f"i{n // 3}", "options": ["red", "blue"], "answer": "AB"[n % 2]}
+        for n in range(60)
+    ]
+
+
+def test_pairs_by_mcnemar_and_answers_by_connected_pairs(documents):
+    task = task_file("mediconfusion")
+    runs = {"A": model(documents, 0.6, 1), "B": model(documents, 0.85, 2)}
+    found = by_metric(compare_runs(task, documents, runs))
+    assert list(found) == ["set_accuracy", "individual_accuracy"]
+    pairs, answers = found["set_accuracy"].result, found["individual_accuracy"].result
+    assert (pairs.samples, pairs.units, pairs.test) == (16, 16, MCNEMAR)
+    assert (answers.samples, answers.test) == (32, SIGN_FLIP)
+    for name, run in runs.items():
+        total = score_replies(task, documents, run)["robust"].table[TOTAL]
+        assert (pairs.first if name == "A" else pairs.second) == total.set_accuracy
+        assert (answers.first if name == "A" else answers.second) == total.individual_accuracy
+
+
+def test_pairs_that_share_a_picture_are_one_unit(documents):
+    runs = {"A": model(documents, 0.5, 1), "B": model(documents, 0.8, 2)}
+
+    def units(shared):
+        linked = [{**d, "image_id": shared.get(d["doc_id"], d["doc_id"])} for d in documents]
+        return by_metric(compare_runs(task_file("mediconfusion"), linked, runs))["individual_accuracy"].result.units
+
+    assert units({}) == 16
+    assert units({"90001/1": "x", "90002/2": "x"}) == 15
+    assert units({"90001/1": "x", "90002/2": "x", "90002/1": "y", "90009/1": "y"}) == 14  # a chain
+
+
+def test_golden_mediconfusion_two_models_of_known_difference(test_data):
+    prepare(Options(test_data / "mediconfusion"))
+    documents = load_documents("mediconfusion")
+    runs = {"A": model(documents, 0.55, 3), "B": model(documents, 0.7, 4)}
+    found = compare_runs(task_file("mediconfusion"), documents, runs)
+    keys = {d["doc_id"]: d["answer"] for d in documents}
+    right = {name: {doc: reply.text == keys[doc] for doc, reply in run.items()} for name, run in runs.items()}
+    pairs = sorted({d["pair_id"] for d in documents})
+    solved = {name: {p: run[f"{p}/1"] and run[f"{p}/2"] for p in pairs} for name, run in right.items()}
+    gained = sum(solved["B"][p] and not solved["A"][p] for p in pairs)
+    lost = sum(solved["A"][p] and not solved["B"][p] for p in pairs)
+    for rule in ("reference", "robust"):
+        sets, answers = by_metric(found, rule).values()
+        assert sets.result.samples == 176
+        assert sets.result.p == scipy.stats.binomtest(gained, gained + lost).pvalue
+        assert sets.result.p < 0.01
+        assert sets.result.difference == pytest.approx((gained - lost) / 176)
+        assert answers.result.samples == 352
+        better = sum(right["B"][doc] and not right["A"][doc] for doc in keys)
+        worse = sum(right["A"][doc] and not right["B"][doc] for doc in keys)
+        assert answers.result.mcnemar == scipy.stats.binomtest(better, better + worse).pvalue
+        assert answers.result.difference == pytest.approx((better - worse) / 352)
+    # Four tests of which two are twins: Holm multiplies the smallest by four.
+    smallest = min(one.result.p for one in found.comparisons)
+    assert min(one.holm for one in found.comparisons) == 4 * smallest
+
+
+def test_only_common_documents_are_compared(documents):
+    right = texts(documents, lambda document: document["answer"])
+    first = dict(list(right.items())[:20])
+    second = dict(list(right.items())[5:30])
+    found = compare_runs(task_file("mediconfusion"), documents, {"A": first, "B": second})
+    overlap = found.overlaps["A", "B"]
+    assert (overlap.both, overlap.only_first, overlap.only_second, overlap.neither) == (15, 5, 10, 2)
+    compared = by_metric(found)
+    assert compared["individual_accuracy"].result.samples == 15
+    assert compared["set_accuracy"].result.samples == 7  # row 5 is the second of its pair
+
+
+def test_no_common_document(documents):
+    right = list(texts(documents, lambda document: document["answer"]).items())
+    with pytest.raises(
+        RepliesError, match="A and B answered no document in common, so that there is nothing to compare"
+    ):
+        compare_runs(task_file("mediconfusion"), documents, {"A": dict(right[:4]), "B": dict(right[4:])})
+
+
+def test_no_complete_pair_in_common(documents):
+    right = texts(documents, lambda document: document["answer"])
+    first = {doc_id: reply for doc_id, reply in right.items() if doc_id.endswith("/1")}
+    found = compare_runs(task_file("mediconfusion"), documents, {"A": first, "B": right})
+    assert list(by_metric(found)) == ["individual_accuracy"]
+    assert found.skipped["robust", "set_accuracy"] == "has no sample with a value in both A and B"
+
+
+def test_identical_runs(documents):
+    run = model(documents, 0.6, 1)
+    for one in compare_runs(task_file("mediconfusion"), documents, {"A": run, "B": dict(run)}).comparisons:
+        assert (one.result.difference, one.result.p, one.holm) == (0, 1, 1)
+
+
+def test_order_of_documents_and_replies_does_not_matter(documents):
+    runs = {"A": model(documents, 0.6, 1), "B": model(documents, 0.85, 2)}
+    backwards = {name: dict(reversed(run.items())) for name, run in runs.items()}
+    found = compare_runs(task_file("mediconfusion"), documents, runs)
+    assert repr(found) == repr(compare_runs(task_file("mediconfusion"), documents[::-1], backwards))
+
+
+def test_three_runs_are_one_family(questions):
+    runs = {name: model(questions, 0.5 + 0.2 * index, index) for index, name in enumerate("ABC")}
+    found = compare_runs(choice_task(), questions, runs)
+    assert [(one.first, one.second) for one in found.comparisons] == [("A", "B"), ("A", "C"), ("B", "C")]
+    smallest = min(found.comparisons, key=lambda one: one.result.p)
+    assert smallest.holm == pytest.approx(3 * smallest.result.p)
+
+
+def test_questions_on_one_image_are_one_unit(questions):
+    runs = {"A": model(questions, 0.5, 1), "B": model(questions, 0.9, 2)}
+    result = by_metric(compare_runs(choice_task(), questions, runs))["accuracy"].result
+    assert (result.samples, result.units, result.test) == (60, 20, SIGN_FLIP)
+    single = [{**question, "image_id": question["doc_id"]} for question in questions]
+    result = by_metric(compare_runs(choice_task(), single, runs))["accuracy"].result
+    assert (result.units, result.test, result.p) == (60, MCNEMAR, result.mcnemar)
+
+
+def test_metrics_asked_for(questions):
+    runs = {"A": model(questions, 0.5, 1), "B": texts(questions, lambda _: "I cannot tell.")}
+    found = by_metric(compare_runs(choice_task(), questions, runs, ["invalid_rate"]))
+    assert list(found) == ["invalid_rate"]
+    assert found["invalid_rate"].result.difference == 1
+    with pytest.raises(UnknownName, match="unknown metric 'acuracy'; did you mean 'accuracy'"):
+        compare_runs(choice_task(), questions, runs, ["acuracy"])
+
+
+def test_open_questions_by_subset():
+    questions = [
+        {
+            "doc_id": str(n),
+            "image_id": f"i{n}",
+            "question": "Is there an effusion?" if n % 2 else "What is shown?",
+            "answer": "yes" if n % 2 else "left lung",
+        }
+        for n in range(20)
+    ]
+    task = choice_task("open_questions", robust="robust_vqa")
+    runs = {"A": texts(questions, lambda _: "yes"), "B": texts(questions, lambda d: d["answer"])}
+    found = by_metric(compare_runs(task, questions, runs))
+    assert found["closed_accuracy"].result.samples == found["open_recall"].result.samples == 10
+    assert found["closed_accuracy"].result.difference == 0
+    assert found["open_recall"].result.difference == 1
+    assert found["open_recall"].result.p == 2 / 2**10
+    assert found["token_f1"].result.samples == 20
+    assert "invalid_rate" not in found
+
+
+def test_means_over_labels_are_skipped_with_a_reason():
+    tiny_multimedeval.prepare("chestxray14")
+    questions = load_documents("multimedeval_chestxray14")
+    runs = {"A": texts(questions, lambda _: "edema"), "B": texts(questions, lambda _: "no finding")}
+    found = compare_runs(task_file("multimedeval_chestxray14"), questions, runs)
+    assert found.comparisons == []
+    assert found.skipped["robust", "macro_f1"] == "is no mean over samples"
+
+
+def test_classes_are_compared_by_right_answers():
+    images = [
+        {
+            "doc_id": str(n),
+            "image_id": f"i{n}",
+            "options": ["red", "blue", "green"],
+            "answer": "ABC"[n % 3],
+            "label": n % 3,
+        }
+        for n in range(30)
+    ]
+    task = choice_task("classification", robust="robust_class")
+    runs = {"A": texts(images, lambda _: "red"), "B": texts(images, lambda d: d["options"][d["label"]])}
+    found = compare_runs(task, images, runs)
+    (one,) = found.comparisons
+    assert (one.metric, one.result.first, one.result.second) == ("right_answers", pytest.approx(1 / 3), 1)
+    assert one.result.p == scipy.stats.binomtest(20, 20).pvalue
+    assert found.skipped["robust", "macro_f1"] == "is no mean over samples"
+
+
+@pytest.fixture
+def reports(monkeypatch):
+    """Four reports, and metrics that give the length of the reply in words."""
+
+    def report_metric(name):
+        def metric(*, references, hypotheses):
+            if name == "chexbert":
+                raise WeightsMissing("the weights of CheXbert are missing")
+            if name == "meteor":
+                raise ZeroDivisionError("patient Doe")
+            lengths = [float(len(hypothesis.split())) for hypothesis in hypotheses]
+            keys = ("bleu_1", "bleu_4") if name == "bleu" else ("rouge_l", "rouge_1")
+            totals = {key: mean(lengths) for key in keys} | ({"bleu_4": 0.1} if name == "bleu" else {})
+            return ReportScores(dict.fromkeys(keys, lengths), totals)
+
+        return metric
+
+    monkeypatch.setattr("medtasks.audit.sample_values.report_metric", report_metric)
+    tiny_multimedeval.prepare("mimic_cxr_report")
+    return load_documents("multimedeval_mimic_cxr_report")
+
+
+def test_reports(reports):
+    runs = {"A": texts(reports, lambda _: "clear lungs"), "B": texts(reports, lambda _: "the lungs are clear")}
+    asked = ["bleu_1", "bleu_4", "meteor", "chexbert_similarity"]
+    found = compare_runs(task_file("multimedeval_mimic_cxr_report"), reports, runs, asked)
+    assert {one.metric for one in found.comparisons} == {"bleu_1"}
+    for one in found.comparisons:
+        assert (one.result.first, one.result.second, one.result.difference) == (2, 4, 2)
+        assert one.result.p == 2 / 2**one.result.units
+        assert math.isnan(one.result.detectable)
+    why = {metric: reason for (_, metric), reason in found.skipped.items()}
+    assert why == {
+        "bleu_4": "is no mean over samples",
+        "meteor": "could not be computed: ZeroDivisionError",  # without the words, which may quote a report
+        "chexbert_similarity": "could not be computed: the weights of CheXbert are missing",
+    }
+
+
+def test_a_metric_of_reports_stands_for_its_scores(reports):
+    runs = {"A": texts(reports, lambda _: "clear lungs"), "B": texts(reports, lambda _: "the lungs are clear")}
+    found = compare_runs(task_file("multimedeval_mimic_cxr_report"), reports, runs, ["bleu"])
+    assert {one.metric for one in found.comparisons} | {metric for _, metric in found.skipped} == {"bleu_1", "bleu_4"}
+    with pytest.raises(UnknownName, match="unknown metric 'corpus_bleu'"):  # not of this task
+        compare_runs(task_file("multimedeval_mimic_cxr_report"), reports, runs, ["corpus_bleu"])
+
+
+def test_runs_of_different_kinds(documents):
+    task = task_file("mediconfusion_gd")
+    letters = texts(documents, lambda document: document["answer"])
+    losses = {document["doc_id"]: RecordedReply(losses=(0.5, 1.0)) for document in documents}
+    with pytest.raises(RepliesError, match="A and B hold replies of different kinds"):
+        compare_runs(task, documents, {"A": letters, "B": losses})
+    with pytest.raises(RepliesError, match="reads texts, and some replies are log-likelihoods"):
+        compare_runs(choice_task(), [{**d} for d in documents if d.pop("pair_id")], {"A": losses, "B": losses})
+
+
+def test_likelihoods(questions):
+    task = TaskFile(
+        **{**vars(choice_task(robust="untied")), "output_type": "multiple_choice"},
+    )
+    right = {q["doc_id"]: RecordedReply(losses=(0.5, 1.0) if q["answer"] == "A" else (1.0, 0.5)) for q in questions}
+    always_a = {q["doc_id"]: RecordedReply(losses=(0.5, 1.0)) for q in questions}
+    (one,) = compare_runs(task, questions, {"A": always_a, "B": right}).comparisons
+    assert (one.result.first, one.result.second) == (0.5, 1.0)
+
+
+def test_fingerprints(tmp_path):
+    samples = tmp_path / "20260101_000000_samples_mediconfusion.jsonl"
+    results = tmp_path / "20260101_000000_results.json"
+    samples.write_text("{}\n")
+    check_fingerprints([samples, tmp_path], "mediconfusion", "aaaa")  # without a results file there is none
+    results.write_text(json.dumps({"configs": {"mediconfusion": {"metadata": {"data": {"fingerprint": "aaaa"}}}}}))
+    check_fingerprints([samples, tmp_path], "mediconfusion", "aaaa")
+    check_fingerprints([samples], "mediconfusion_gd", "bbbb")  # not in that run
+    for path in (samples, tmp_path):
+        with pytest.raises(
+            RepliesError, match="fingerprint aaaa, but the prepared dataset has bbbb; point MEDTASKS_HO"
+        ):
+            check_fingerprints([path], "mediconfusion", "bbbb")
+    results.write_text("{")
+    check_fingerprints([samples], "mediconfusion", "bbbb")

@@ -1,0 +1,353 @@
+"""Findings read by CheXbert or by a user's labeler, and what its absence and its faults come to."""
+
+import importlib
+import textwrap
+
+import pytest
+from loguru import logger
+
+from medtasks.errors import LabelerError
+from medtasks.extract import labeler as labeler_module
+from medtasks.extract.answer import Reason
+from medtasks.extract.chexbert_labels import chexbert_labels, from_labels, label_replies
+from medtasks.extract.failure import failed_reply
+from medtasks.extract.labeler import CONDITIONS, Finding, findings, findings_of, label_texts, labeler
+from medtasks.extract.registry import label_rule
+from medtasks.metrics.chexbert import network as network_module
+from medtasks.metrics.chexbert.encoder import Chexbert
+from medtasks.metrics.model_settings import ModelSettings
+
+from .. import tiny_chexbert
+
+NAMES = ["Atelectasis", "Cardiomegaly", "Consolidation", "Edema", "Pleural Effusion"]
+KEYWORDS = """
+    from medtasks.extract.labeler import CONDITIONS, Finding
+
+    built = []
+
+    def factory():
+        built.append(1)
+        return label
+
+    def label(texts):
+        return [{name: finding(text, name) for name in CONDITIONS} for text in texts]
+
+    def finding(text, name):
+        text, name = text.lower(), name.lower()
+        if name not in text:
+            return Finding.BLANK
+        if "no " + name in text:
+            return Finding.NEGATIVE
+        return Finding.UNCERTAIN if "possible " + name in text else Finding.POSITIVE
+"""
+REPLY = "Mr. Doe has edema, possible consolidation, no cardiomegaly."
+
+
+@pytest.fixture
+def warned():
+    messages = []
+    sink = logger.add(lambda message: messages.append(message.record["message"]), level="WARNING")
+    yield messages
+    logger.remove(sink)
+
+
+@pytest.fixture(autouse=True)
+def _fresh_process(monkeypatch):
+    monkeypatch.delenv("MEDTASKS_LABELER", raising=False)
+    monkeypatch.delenv("MEDTASKS_WEIGHTS", raising=False)
+    labeler_module._built.cache_clear()
+
+
+@pytest.fixture
+def install(tmp_path, monkeypatch):
+    """Write a module that belongs to this test alone, and name its factory in the environment."""
+    name = f"labeler_of_{tmp_path.name}"
+
+    def write(source, factory="factory"):
+        (tmp_path / f"{name}.py").write_text(textwrap.dedent(source), encoding="utf-8")
+        monkeypatch.syspath_prepend(tmp_path)
+        monkeypatch.setenv("MEDTASKS_LABELER", f"{name}:{factory}")
+        return name
+
+    return write
+
+
+def test_findings_are_numbered_as_chexberts_classes():
+    assert [(finding.name, finding.value) for finding in Finding] == [
+        ("BLANK", 0),
+        ("POSITIVE", 1),
+        ("NEGATIVE", 2),
+        ("UNCERTAIN", 3),
+    ]
+    assert len(CONDITIONS) == 14
+    assert (CONDITIONS[0], CONDITIONS[7], CONDITIONS[-1]) == ("Enlarged Cardiomediastinum", "Atelectasis", "No Finding")
+    assert set(NAMES) < set(CONDITIONS)
+
+
+def test_only_positive_findings_are_present(install):
+    install(KEYWORDS)
+    assert findings(REPLY, NAMES) == (
+        Finding.BLANK,
+        Finding.NEGATIVE,
+        Finding.UNCERTAIN,
+        Finding.POSITIVE,
+        Finding.BLANK,
+    )
+    assert chexbert_labels(REPLY, NAMES).values == (0, 0, 0, 1, 0)
+    assert chexbert_labels(REPLY, NAMES[::-1]).values == (0, 1, 0, 0, 0)
+    assert label_rule("chexbert_labels").read("Atelectasis and pleural effusion", NAMES).values == (1, 0, 0, 0, 1)
+
+
+def test_the_labeler_is_built_once(install):
+    name = install(KEYWORDS)
+    assert labeler() is labeler()
+    chexbert_labels(REPLY, NAMES)
+    assert importlib.import_module(name).built == [1]
+
+
+@pytest.mark.parametrize(
+    ("reply", "reason"),
+    [
+        (None, Reason.EMPTY),
+        ("", Reason.EMPTY),
+        (" \n", Reason.EMPTY),
+        (failed_reply("edema"), Reason.ADAPTER_FAILED),
+    ],
+)
+def test_without_a_reply_the_labeler_is_not_asked(install, warned, reply, reason):
+    install("def factory():\n    raise AssertionError")
+    answer = chexbert_labels(reply, NAMES)
+    assert (answer.values, answer.reason, warned) == (None, reason, [])
+
+
+def test_without_a_labeler_one_warning_says_what_to_do(warned):
+    answers = [chexbert_labels(reply, NAMES) for reply in (REPLY, "edema", "no edema")]
+    assert {(answer.values, answer.reason) for answer in answers} == {(None, Reason.JUDGE_FAILED)}
+    assert len(warned) == 1
+    assert "MEDTASKS_LABELER=module:factory" in warned[0]
+    with pytest.raises(LabelerError, match="none is configured"):
+        labeler()
+
+
+@pytest.mark.parametrize(
+    ("named", "cause"),
+    [
+        ("no_such_module_at_all:factory", "cannot be built: ModuleNotFoundError: No module named"),
+        ("medtasks.extract.labeler:chexbert", "cannot be built: AttributeError"),
+        ("medtasks.extract.labeler", "not of the form module:factory"),
+        (":factory", "not of the form module:factory"),
+        ("medtasks.extract.labeler:_origin", "cannot be built: TypeError"),
+        ("builtins:list", "returned a list"),
+    ],
+)
+def test_a_labeler_that_cannot_be_built_is_reported_once(monkeypatch, warned, named, cause):
+    monkeypatch.setenv("MEDTASKS_LABELER", named)
+    for _ in range(3):
+        assert chexbert_labels(REPLY, NAMES).reason is Reason.JUDGE_FAILED
+    assert len(warned) == 1
+    assert cause in warned[0]
+    assert named in warned[0]
+
+
+def test_a_factory_that_fails_is_not_called_for_every_reply(install, warned):
+    name = install("calls = []\n\ndef factory():\n    calls.append(1)\n    raise OSError('no weights')")
+    for _ in range(3):
+        chexbert_labels(REPLY, NAMES)
+    assert importlib.import_module(name).calls == [1]
+    assert "OSError: no weights" in warned[0]
+
+
+def test_an_error_costs_its_sample_alone_and_is_logged_without_the_text(install, warned):
+    install(
+        KEYWORDS
+        + """
+    def choosy():
+        return lambda texts: label(texts) if "Doe" not in texts[0] else strict(texts)
+
+    def strict(texts):
+        raise RuntimeError(f"cannot tokenise {texts[0]}")
+    """,
+        factory="choosy",
+    )
+    answers = [chexbert_labels(reply, NAMES) for reply in (REPLY, "edema", REPLY)]
+    assert [answer.reason for answer in answers] == [Reason.JUDGE_FAILED, Reason.OK, Reason.JUDGE_FAILED]
+    assert len(warned) == 1
+    assert "the labeler raised RuntimeError in labeler_of_" in warned[0]
+    assert "(strict)" in warned[0]
+    assert not [word for word in ("Doe", "edema", "tokenise") if word in warned[0]]
+
+
+@pytest.mark.parametrize(
+    ("given", "cause"),
+    [
+        ("[]", "gave 0 results"),
+        ("[{}, {}]", "gave 2 results"),
+        ("[[1] * 14]", "1 results (list) for 1 text"),
+        ("None", "raised TypeError"),
+        ("[{'Edema': 1}]", "says nothing of 'Atelectasis'"),
+        ("[dict.fromkeys(CONDITIONS, -1)]", "value for 'Atelectasis' is none of 0 blank"),
+        ("[dict.fromkeys(CONDITIONS, 'positive')]", "value for 'Atelectasis' is none of"),
+        ("[dict.fromkeys(CONDITIONS, [1])]", "value for 'Atelectasis' is none of"),
+        ("[dict.fromkeys(CONDITIONS, float('nan'))]", "value for 'Atelectasis' is none of"),
+    ],
+)
+def test_a_result_that_does_not_fit_is_no_label(install, warned, given, cause):
+    install(f"from medtasks.extract.labeler import CONDITIONS\n\ndef factory():\n    return lambda texts: {given}")
+    assert chexbert_labels(REPLY, NAMES).reason is Reason.JUDGE_FAILED
+    assert len(warned) == 1
+    assert cause in warned[0]
+
+
+def test_a_condition_the_labeler_does_not_know_is_no_label(install, warned):
+    install(KEYWORDS)
+    assert chexbert_labels("hernia", ["Edema", "Hernia"]).reason is Reason.JUDGE_FAILED
+    assert "says nothing of 'Hernia'" in warned[0]
+
+
+def test_numbers_are_findings(install):
+    install("import numpy\n\ndef factory():\n    return lambda texts: [{'Edema': numpy.int64(1), 'Fracture': 3}]")
+    assert findings("text", ["Edema", "Fracture"]) == (Finding.POSITIVE, Finding.UNCERTAIN)
+
+
+REPLIES = ["There is edema.", "", "no cardiomegaly", None, failed_reply("edema"), "possible consolidation", "edema"]
+COUNTING = (
+    KEYWORDS
+    + """
+    calls = []
+
+    def counting():
+        return counted
+
+    def counted(texts):
+        calls.append(list(texts))
+        return label(texts)
+    """
+)
+
+
+def values(replies, names=NAMES):
+    return [
+        from_labels(reply, labels, names).values for reply, labels in zip(replies, label_replies(replies), strict=True)
+    ]
+
+
+def test_all_replies_are_labelled_in_one_call(install):
+    name = install(COUNTING, factory="counting")
+    assert values(REPLIES) == [chexbert_labels(reply, NAMES).values for reply in REPLIES]
+    calls = importlib.import_module(name).calls
+    # One for all that say something, then one for each of these.
+    assert calls == [
+        ["There is edema.", "no cardiomegaly", "possible consolidation", "edema"],
+        *([t] for t in calls[0]),
+    ]
+
+
+def test_nothing_to_label_asks_nobody(install, warned):
+    install("def factory():\n    raise AssertionError")
+    assert label_replies(["", None, failed_reply("edema")]) == [None] * 3
+    assert label_replies([]) == label_texts([]) == findings_of([], NAMES) == warned == []
+
+
+def test_in_a_batch_an_error_costs_its_text_alone(install, warned):
+    install(
+        KEYWORDS
+        + """
+    def choosy():
+        return picky
+
+    def picky(texts):
+        if any("Doe" in text for text in texts):
+            raise RuntimeError(f"cannot tokenise {texts}")
+        return label(texts)
+    """,
+        factory="choosy",
+    )
+    assert values(["edema", REPLY, "cardiomegaly"]) == [(0, 0, 0, 1, 0), None, (0, 1, 0, 0, 0)]
+    assert len(warned) == 1
+    assert not [word for word in ("Doe", "edema", "tokenise") if word in warned[0]]
+    with pytest.raises(LabelerError, match="the labeler raised RuntimeError"):
+        findings_of(["edema", REPLY], NAMES)
+
+
+def test_a_labeler_for_one_text_at_a_time_is_asked_one_by_one(install):
+    install(KEYWORDS + "\n    def single():\n        return lambda texts: label(texts[:1])", factory="single")
+    assert findings_of(["edema", "no edema"], ["Edema"]) == [(Finding.POSITIVE,), (Finding.NEGATIVE,)]
+
+
+@pytest.fixture
+def chexbert(tmp_path, monkeypatch):
+    """CheXbert in miniature where 'medtasks weights fetch' puts it, and how often it is loaded."""
+    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
+    monkeypatch.setenv("MEDTASKS_METRICS_DEVICE", "cpu")
+    tiny_chexbert.write_fetched(tmp_path / "weights")
+    loads = []
+    original = network_module.load_network
+    monkeypatch.setattr(network_module, "load_network", lambda *files: loads.append(files) or original(*files))
+    return loads
+
+
+def test_without_another_labeler_chexbert_labels(chexbert):
+    texts = ["There is edema.", "no effusion", "heart 12", "clear"]
+    readings = Chexbert(ModelSettings(device="cpu", cache=None, progress=False))(texts)
+    wanted = [tuple(Finding(number) for number in reading.classes) for reading in readings]
+    assert findings_of(texts, CONDITIONS) == wanted
+    assert len(set(wanted)) > 1
+    places = [CONDITIONS.index(name) for name in NAMES]
+    assert values(texts) == [tuple(int(row[place] == 1) for place in places) for row in wanted]
+    assert {value for row in values(texts) for value in row} == {0, 1}
+    assert labeler() is labeler()
+
+
+def test_chexbert_is_loaded_once_for_all_replies_and_not_again_for_known_ones(chexbert):
+    replies = [f"edema {number}" for number in range(40)]
+    label_replies(replies)
+    assert len(chexbert) == 1
+    assert chexbert_labels(replies[7], NAMES).reason is Reason.OK
+    label_replies(replies[::-1])
+    assert len(chexbert) == 1
+
+
+def test_damaged_weights_are_tried_once_for_all_replies(chexbert, warned, tmp_path):
+    checkpoint = tmp_path / "weights" / "chexbert" / "chexbert.pth"
+    checkpoint.write_bytes(checkpoint.read_bytes()[:1000])
+    assert label_replies(["edema", "no edema", "heart"]) == [None] * 3
+    assert len(chexbert) == 1
+    assert len(warned) == 1
+    assert "chexbert.pth is damaged" in warned[0]
+
+
+@pytest.mark.parametrize("missing", ["chexbert", "bert-base-uncased"])
+def test_without_weights_one_sentence_names_both_ways_out(chexbert, tmp_path, missing):
+    (tmp_path / "weights" / missing).rename(tmp_path / "elsewhere")
+    with pytest.raises(LabelerError) as caught:
+        labeler()
+    message = str(caught.value)
+    assert "none is configured; run 'medtasks weights fetch chexbert bert-base-uncased'" in message
+    assert "MEDTASKS_LABELER=module:factory" in message
+    assert str(tmp_path / "weights" / missing) in message
+    (tmp_path / "elsewhere").rename(tmp_path / "weights" / missing)
+    assert findings("edema", NAMES)  # fetched meanwhile
+
+
+def test_a_labeler_that_is_named_goes_before_chexbert(chexbert, install):
+    install(KEYWORDS)
+    assert findings("possible edema", ["Edema"]) == (Finding.UNCERTAIN,)
+    assert chexbert == []
+
+
+def test_settings_that_are_not_known_are_the_cause(chexbert, monkeypatch, warned):
+    monkeypatch.setenv("MEDTASKS_METRICS_DTYPE", "float8")
+    assert chexbert_labels("edema", NAMES).reason is Reason.JUDGE_FAILED
+    assert "MEDTASKS_METRICS_DTYPE=float8 is not known" in warned[0]
+
+
+def test_a_failing_network_is_loaded_once_and_not_for_every_reply(chexbert, monkeypatch, warned):
+    def fail(self, ids, mask):
+        raise RuntimeError("the driver does not like 'edema'")
+
+    monkeypatch.setattr(network_module.ChexbertNetwork, "forward", fail)
+    assert label_replies(["edema", "no edema", "heart"]) == [None] * 3
+    assert len(chexbert) == 1
+    assert len(warned) == 1
+    assert "CheXbert raised RuntimeError in test_labeler.py" in warned[0]
+    assert "driver" not in warned[0]

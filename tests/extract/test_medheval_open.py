@@ -1,0 +1,86 @@
+"""What of a free reply is judged, labelled and compared, under the released behaviour and under ours."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from medtasks.errors import UnknownName
+from medtasks.extract.answer import Reason
+from medtasks.extract.failure import failed_reply
+from medtasks.extract.medheval_open import NO_REPORT, medheval_open_reference, medheval_open_strict
+from medtasks.extract.registry import free_text_rule, reading_rule
+
+
+@pytest.mark.parametrize(
+    ("reply", "compared", "labelled"),
+    [
+        ("Atelectasis", "elec", NO_REPORT),
+        ("stable", "ble", NO_REPORT),
+        ("Assistant: no effusion is seen", " no effusion is see", " no effusion is see"),
+        ("No effusion.", "No effusion.", "No effusion."),
+        ("Assistant", "", NO_REPORT),
+        ("satisfaction insists::", "faction ", NO_REPORT),
+        ("assistant assistant:", " ", NO_REPORT),
+        ("Assistant:" * 3, "", "Assistant:" * 3),
+        ("ten chars.", "en chars.", NO_REPORT),
+        ("Ten chars.", "Ten chars.", "Ten chars."),
+        ("", "", NO_REPORT),
+        (None, "", NO_REPORT),
+    ],
+)
+def test_reference(reply, compared, labelled):
+    read = medheval_open_reference(reply)
+    assert (read.compared, read.labelled) == (compared, labelled)
+    assert read.judged == (reply or "").strip()
+
+
+@given(st.text())
+def test_reference_is_python_s_strip(reply):
+    if reply.startswith("[["):
+        return
+    read = medheval_open_reference(reply)
+    assert read.compared == reply.strip("".join({*"Assistant:"}))
+    assert len(read.labelled) >= 10
+    assert read.judged == reply.strip()
+
+
+@pytest.mark.parametrize(
+    ("reply", "own"),
+    [
+        ("Atelectasis is stable", "Atelectasis is stable"),
+        ("Assistant: Atelectasis", "Atelectasis"),
+        (" ASSISTANT :  Atelectasis\n", "Atelectasis"),
+        ("Assistant: Assistant: twice", "Assistant: twice"),
+        ("The assistant: none", "The assistant: none"),
+        ("Assistants: none", "Assistants: none"),
+        ("<think>Assistant: x</think>\nAssistant: Mass.", "Mass."),
+        ("Findings:\n\nMass.\n\nImpression:\nMass.", "Findings:\n\nMass.\n\nImpression:\nMass."),
+        ("Assistant:", ""),
+        ("  \n", ""),
+        (None, ""),
+    ],
+)
+def test_strict(reply, own):
+    read = medheval_open_strict(reply)
+    assert (read.judged, read.labelled, read.compared) == (own, own, own)
+    assert read.reason is (Reason.OK if own else Reason.EMPTY)
+
+
+@pytest.mark.parametrize("read", [medheval_open_reference, medheval_open_strict])
+def test_a_sample_that_failed_is_no_reply(read):
+    failed = read(failed_reply("out of memory"))
+    assert (failed.judged, failed.compared, failed.reason) == ("", "", Reason.ADAPTER_FAILED)
+
+
+def test_a_reply_cut_off_while_reasoning():
+    assert medheval_open_strict("<think>It may be").reason is Reason.TRUNCATED
+    assert medheval_open_strict("<think>It may be").judged == ""
+    assert medheval_open_reference("<think>It may be").judged == "<think>It may be"
+
+
+def test_rules_are_known_by_name():
+    for name in ("medheval_open_reference", "medheval_open_strict"):
+        assert free_text_rule(name) is reading_rule(name)
+        assert free_text_rule(name).version == 1
+    with pytest.raises(UnknownName, match="did you mean 'medheval_open_strict'"):
+        free_text_rule("medheval_open_strikt")

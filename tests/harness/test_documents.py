@@ -1,0 +1,178 @@
+"""The documents of sanity variants."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from medtasks.data.store import load_documents, open_documents
+from medtasks.errors import MedTasksError
+from medtasks.harness import variant_documents as made
+from medtasks.harness.task_files import task_file, task_files
+from medtasks.harness.variant_documents import published_position, rotated, task_documents
+from medtasks.harness.variants import variants_of
+from medtasks.hooks.units import unit_of
+
+IMAGE_TASKS = [name for name, task in task_files().items() if task.variants]
+ONE_PER_DATASET = {task_file(name).dataset: name for name in reversed(IMAGE_TASKS)}.values()
+KEPT = ("doc_id", "image_id", "patient_id", "pair_id", "position", "question", "options", "answer", "answers", "label")
+
+
+def images(document):
+    return [document["image_file"]] if "image_file" in document else document["image_files"]
+
+
+@pytest.mark.parametrize("name", ONE_PER_DATASET)
+def test_every_dataset_in_every_variant(prepared, name):
+    task = task_file(name)
+    before = load_documents(task.dataset)
+    for variant in variants_of(task):
+        after = task_documents(variant)
+        assert {document["variant"] for document in after} == {variant.variant}
+        if variant.variant == "rotated":
+            assert [document["rotation_of"] for document in after] == [
+                document["doc_id"] for document in before for _ in document["options"]
+            ]
+            continue
+        assert len(after) == len(before)
+        for old, new in zip(before, after, strict=True):
+            assert {key: old.get(key) for key in KEPT} == {key: new.get(key) for key in KEPT}
+            if variant.variant == "blind":
+                assert images(new) == []
+                assert "image_file" not in new
+            elif variant.variant == "blank":
+                assert new == {**old, "variant": "blank"}
+            else:
+                assert len(images(new)) == len(images(old))
+                assert not set(images(new)) & set(images(old))
+                assert new.keys() == {*old, "variant"}
+
+
+@pytest.mark.parametrize("name", ONE_PER_DATASET)
+def test_the_harness_gets_the_same_documents(prepared, name):
+    splits = open_documents(task_file(name).dataset)
+    for variant in variants_of(task_file(name)):
+        table = getattr(made, f"{variant.variant}_table")(splits["test"])
+        assert table.to_list() == task_documents(variant)
+        kept = set(table.features) & set(splits["test"].features) - {"image_sha256"}
+        assert {column: table.features[column] for column in kept} == {
+            column: splits["test"].features[column] for column in kept
+        }
+
+
+def test_demonstrations_are_not_touched(prepared):
+    task = task_file("multimedeval_pathmnist_rotated")
+    before = load_documents(task.dataset, "demonstrations")
+    assert before
+    task_documents(task)
+    assert load_documents(task.dataset, "demonstrations") == before
+
+
+def test_a_task_without_variant_and_a_group(prepared):
+    assert task_documents(task_file("mediconfusion")) == load_documents("mediconfusion")
+    with pytest.raises(MedTasksError, match="'mediconfusion_all' is a group"):
+        task_documents(task_file("mediconfusion_all"))
+
+
+KEYS = st.integers(1, 7).flatmap(
+    lambda number: st.tuples(
+        st.lists(st.text(max_size=3), min_size=number, max_size=number),
+        st.sampled_from(["answer", "label", "answers"]),
+        st.sets(st.integers(0, number - 1), min_size=1),
+    )
+)
+
+
+def question(options, kind, right):
+    first = min(right)
+    key = {"answer": "ABCDEFG"[first], "label": first, "answers": ["ABCDEFG"[place] for place in sorted(right)]}[kind]
+    return {"doc_id": "7", "image_files": [], "image_id": None, "patient_id": None, "options": options, kind: key}
+
+
+def positions(document):
+    if "label" in document:
+        return {document["label"]}
+    return {"ABCDEFG".index(letter) for letter in document.get("answers", document.get("answer"))}
+
+
+@given(KEYS)
+def test_rotations_keep_every_option_and_the_right_ones(key):
+    options, kind, right = key
+    document = question(*key)
+    rotations = rotated([document])
+    assert [one["doc_id"] for one in rotations] == [f"7~r{number}" for number in range(len(options))]
+    assert [one["rotation"] for one in rotations] == list(range(len(options)))
+    wanted = right if kind == "answers" else {min(right)}
+    for number, one in enumerate(rotations):
+        order = [published_position(place, number, len(options)) for place in range(len(options))]
+        assert sorted(order) == list(range(len(options)))
+        assert one["options"] == [options[place] for place in order]
+        assert {order[place] for place in positions(one)} == wanted
+    assert rotations[0]["options"] == options
+    assert positions(rotations[0]) == wanted
+    for place in range(len(options)):  # every option stands in every place once
+        assert {published_position(place, number, len(options)) for number in range(len(options))} == set(
+            range(len(options))
+        )
+
+
+@given(KEYS)
+def test_as_many_single_steps_as_options_lead_back(key):
+    document = question(*key)
+    turned = document
+    for _ in document["options"]:
+        *_, turned = rotated([{**turned, "options": turned["options"][:]}])[1:2] or [turned]
+        turned = {name: turned[name] for name in document} | {"doc_id": document["doc_id"]}
+    assert turned == document
+
+
+def test_units_of_rotations(prepared):
+    asked = task_documents(task_file("gmai_mmbench_val_rotated"))
+    cases = {}
+    for document in asked:
+        cases.setdefault(document["image_id"], set()).add(unit_of(document))
+    assert all(len(units) == 1 for units in cases.values())
+    assert len(set.union(*cases.values())) == len(cases)
+
+    pairs = load_documents("mediconfusion")
+    for document in task_documents(task_file("mediconfusion_rotated")):
+        assert not {"pair_id", "position"} & document.keys()
+    units = {one["rotation_of"]: unit_of(one) for one in task_documents(task_file("mediconfusion_rotated"))}
+    for one in pairs:
+        for other in pairs:
+            if one["pair_id"] == other["pair_id"] or one["image_id"] == other["image_id"]:
+                assert units[one["doc_id"]] == units[other["doc_id"]]
+    assert len(set(units.values())) > 1
+
+    alone = [{**question(["a", "b"], "label", {0}), "doc_id": str(number)} for number in range(3)]
+    assert len({unit_of(one) for one in rotated(alone)}) == 3
+
+
+def test_a_large_table_stays_typed():
+    import datasets
+
+    rows = [
+        {
+            "doc_id": str(number),
+            "dataset": "large",
+            "image_id": f"i{number}",
+            "patient_id": None,
+            "image_files": [f"{number}.png"],
+            "image_sha256": [f"{number}"],
+            "options": list("abcd"),
+            "label": number % 4,
+        }
+        for number in range(25_000)
+    ]
+    features = datasets.Features(
+        {
+            **{name: datasets.Value("string") for name in ("doc_id", "dataset", "image_id", "patient_id")},
+            **{name: datasets.List(datasets.Value("string")) for name in ("image_files", "image_sha256", "options")},
+            "label": datasets.Value("int32"),
+        }
+    )
+    table = datasets.Dataset.from_list(rows, features=features)
+    turned = made.rotated_table(table)
+    assert len(turned) == 100_000
+    assert turned.features["label"] == features["label"]
+    assert turned[99_999]["doc_id"] == "24999~r3"
+    assert len(made.swapped_table(table)) == 25_000

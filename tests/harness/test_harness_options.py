@@ -1,0 +1,142 @@
+"""The harness's command line, read as the installed harness reads it."""
+
+import ast
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from medtasks.errors import MedTasksError
+from medtasks.harness.harness_options import FLAGS, VALUES, HarnessOptions, read_options, seeds
+
+
+def test_the_options_are_those_of_the_installed_harness():
+    (root,) = importlib.util.find_spec("lmms_eval").submodule_search_locations
+    flags, values = set(), set()
+    for node in ast.walk(ast.parse((Path(root) / "__main__.py").read_text())):
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "add_argument":
+            names = frozenset(argument.value for argument in node.args)
+            flag = any(word.arg == "action" and word.value.value == "store_true" for word in node.keywords)
+            (flags if flag else values).add(names)
+    assert set(map(frozenset, FLAGS)) == flags
+    assert set(map(frozenset, VALUES)) == values
+
+
+@pytest.mark.parametrize("arguments", [["--limit", "5"], ["--limit=5"], ["--lim", "5"], ["--lim=5"]])
+def test_spellings(arguments):
+    assert read_options(arguments).number("limit") == 5
+
+
+def test_short_names_and_aliases():
+    options = read_options(["-b", "4", "-c", "cache", "-w", "-x", "-n3", "--process-docs-parallel", "2"])
+    assert options.given == {
+        "batch_size": "4",
+        "use_cache": "cache",
+        "write_out": True,
+        "predict_only": True,
+        "repeats": "3",
+        "process_docs_parallel": "2",
+    }
+    assert options.flag("write_out")
+    assert not options.flag("log_samples")
+    assert read_options(["--process_docs_parallel=2"]).given == {"process_docs_parallel": "2"}
+
+
+def test_the_last_one_counts_and_negative_numbers_are_values():
+    assert read_options(["--limit", "3", "--limit", "-1"]).number("limit") == -1
+
+
+def test_unknown_arguments_are_kept():
+    assert read_options(["--model_args", "a=1", "b=2", "--log-samples"]).unknown == ("b=2", "--log-samples")
+
+
+@pytest.mark.parametrize("arguments", [["--limit"], ["--log_s"], ["--write_out=yes"]])
+def test_what_the_harness_refuses(arguments):
+    with pytest.raises(MedTasksError, match=r"lmms-eval does not accept these arguments: .*lmms_eval --help"):
+        read_options(arguments)
+
+
+def test_numbers_that_are_none():
+    options = read_options(["--limit", "many"])
+    assert options.number("limit") is None
+    assert options.number("offset") is None
+
+
+def test_pairs():
+    options = HarnessOptions({"model_args": 'pretrained=a/b=c,h={"x": 1, "y": 2},q=\'1,2\',flag'})
+    assert options.pairs("model_args") == {"pretrained": "a/b=c", "h": '{"x": 1, "y": 2}', "q": "'1,2'"}
+    assert options.pairs("wandb_args") == {}
+
+
+def test_a_config_file(tmp_path):
+    path = tmp_path / "run.yaml"
+    path.write_text("model: hf_vlm\nlimit: 0.5\nlog_samples: true\nseed: [1, 2, 3, 4]\nenv: {A: 1, HF_TOKEN: x}\n")
+    options = read_options(["--config", str(path), "--limit", "3"])
+    assert (options.text("model"), options.number("limit"), options.flag("log_samples")) == ("hf_vlm", 3, True)
+    assert options.environment == {"A": "1", "HF_TOKEN": "x"}
+    assert options.evaluations == 1
+    assert seeds(options) == (1, 2, 3, 4)
+
+
+def test_a_config_file_of_several(tmp_path):
+    path = tmp_path / "run.yaml"
+    path.write_text("- limit: 1\n- limit: 2\n")
+    assert read_options([f"--config={path}"]).evaluations == 2
+
+
+@pytest.mark.parametrize("content", ["", "[]", "just text", "a: [", "- 1", "env: [1]\n"])
+def test_a_config_file_that_is_none(tmp_path, content):
+    path = tmp_path / "run.yaml"
+    path.write_text(content)
+    with pytest.raises(MedTasksError, match=r"run\.yaml"):
+        read_options(["--config", str(path)])
+
+
+def test_a_config_file_that_is_missing(tmp_path):
+    with pytest.raises(MedTasksError, match=r"missing\.yaml"):
+        read_options(["--config", str(tmp_path / "missing.yaml")])
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ([], (0, 1234, 1234, 1234)),
+        (["--seed", "7"], (7, 7, 7, 7)),
+        (["--seed", "None"], (None,) * 4),
+        (["--seed", "1,2,3"], (1, 2, 3, 1234)),
+        (["--seed", "0, none ,8,52"], (0, None, 8, 52)),
+    ],
+)
+def test_seeds(given, expected):
+    assert seeds(read_options(given)) == expected
+
+
+@pytest.mark.parametrize("given", ["1,2", "x", "1,2,3,4,5", "1.5", ""])
+def test_seeds_that_are_none(given):
+    with pytest.raises(MedTasksError, match="--seed"):
+        seeds(read_options([f"--seed={given}"]))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "base_url=http://127.0.0.1:8000/v1,model=a",
+        " model=a , base_url=http://x/?a=b ,",
+        "base_url =http://x,model=a",
+        'a="x,base_url=http://y",b={"c": [1,2]},d=e',
+        'a=\\",base_url=http://x,b=\\"',
+        "a='\\',base_url=http://x,b='",
+        "a='it\"s,b',c=d",
+    ],
+)
+def test_arguments_of_the_model_are_read_as_the_harness_does(text):
+    from lmms_eval.utils import simple_parse_args_string
+
+    assert read_options(["--model_args", text]).model_arguments() == simple_parse_args_string(text)
+
+
+def test_arguments_of_the_model_in_a_file(tmp_path):
+    (tmp_path / "run.yaml").write_text("model_args: {base_url: 'http://x', azure_openai: true}\n")
+    options = read_options(["--config", str(tmp_path / "run.yaml")])
+    assert options.model_arguments() == {"base_url": "http://x", "azure_openai": True}
+    assert read_options([]).model_arguments() == {}

@@ -1,0 +1,177 @@
+"""The manifest of a run: written whole, read back, and truthful about whether the run still goes on."""
+
+import json
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+
+from medtasks.errors import MedTasksError
+from medtasks.harness import process as run_process
+from medtasks.harness.manifest import (
+    Hardware,
+    ModelFacts,
+    RunManifest,
+    RunState,
+    Seeds,
+    TaskOutcome,
+    TaskRecord,
+    manifest_files,
+    manifest_path,
+    read_manifests,
+)
+from medtasks.harness.process import RunProcess, is_running, this_process
+
+NOON = datetime(2031, 5, 6, 12, 0, 0, 250, tzinfo=UTC)
+
+
+@pytest.fixture
+def sleeper():
+    """Another process and what it says of itself."""
+    code = "from medtasks.harness.process import this_process as t; print(t().model_dump_json(), flush=True); input()"
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        yield process, RunProcess.model_validate_json(process.stdout.readline())
+        process.kill()
+
+
+def manifest(state=RunState.FINISHED, started=NOON, process=None, **others):
+    return RunManifest(
+        state=state,
+        started=started.isoformat(),
+        process=process or this_process(),
+        command=("medtasks", "run"),
+        arguments=(),
+        asked=("one",),
+        tasks={"one": TaskRecord(outcome=TaskOutcome.DONE, results="x_results.json")},
+        seeds=Seeds(python=0, numpy=1, torch=None, fewshot=3),
+        versions={"python": "3.11", "vllm": None},
+        model=ModelFacts(name="hf", arguments="", unknown="no weights"),
+        hardware=Hardware(system="Linux x86_64", cpu="", cores=2, memory=None),
+        **others,
+    )
+
+
+def test_read_back(tmp_path):
+    path = manifest_path(tmp_path / "out", NOON)
+    written = manifest()
+    written.write(path)
+    (read,) = read_manifests(tmp_path / "out")
+    assert read == written
+    assert read.path == written.path == path
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+def test_the_name_is_the_time_in_utc(tmp_path):
+    elsewhere = NOON.astimezone(timezone(timedelta(hours=8)))
+    assert manifest_path(tmp_path, elsewhere).name == "20310506_120000_000250Z_run.json"
+
+
+def test_the_newest_is_last(tmp_path):
+    times = [NOON, NOON - timedelta(days=40), NOON + timedelta(microseconds=1)]
+    for time in times:
+        manifest(started=time).write(manifest_path(tmp_path, time))
+    (tmp_path / "x_results.json").write_text("{}")
+    assert [one.started for one in read_manifests(tmp_path)] == [time.isoformat() for time in sorted(times)]
+    assert read_manifests(tmp_path / "nowhere") == []
+
+
+@pytest.mark.parametrize("damage", ["", "{", '{"schema_version": 2}', "[]", '{"state": "finished"}'])
+def test_a_damaged_file_is_named(tmp_path, damage):
+    manifest().write(manifest_path(tmp_path, NOON))
+    later = manifest_path(tmp_path, NOON + timedelta(1))
+    later.write_text(damage)
+    with pytest.raises(MedTasksError, match=later.name):
+        read_manifests(tmp_path)
+    assert [path.name for path in manifest_files(tmp_path)][1] == later.name
+
+
+def test_bytes_that_are_no_text(tmp_path):
+    (tmp_path / "a_run.json").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(MedTasksError, match=r"a_run\.json is damaged"):
+        read_manifests(tmp_path)
+
+
+def test_an_unknown_field_is_not_dropped_silently(tmp_path):
+    path = manifest_path(tmp_path, NOON)
+    manifest().write(path)
+    path.write_text(json.dumps({**json.loads(path.read_text()), "surprise": 1}))
+    with pytest.raises(MedTasksError):
+        RunManifest.read(path)
+
+
+@pytest.mark.parametrize(
+    ("state", "standing"),
+    [
+        (RunState.FINISHED, "finished"),
+        (RunState.WITH_FAILURES, "finished with failures"),
+        (RunState.INTERRUPTED, "interrupted"),
+    ],
+)
+def test_a_run_that_wrote_its_end(state, standing):
+    gone = this_process().model_copy(update={"began": 1})
+    assert manifest(state, process=gone).standing == standing
+
+
+def test_a_run_that_goes_on_and_is_killed(sleeper):
+    process, facts = sleeper
+    going = manifest(RunState.RUNNING, process=facts)
+    assert going.standing == "still running"
+    process.kill()
+    process.wait()
+    assert going.standing == "killed"
+
+
+def test_a_dead_child_that_nobody_collected_does_not_run(sleeper):
+    process, facts = sleeper
+    process.kill()
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # it has ended, and stays in the list of processes
+    assert is_running(facts) is False
+
+
+def test_another_process_with_the_same_number():
+    before = this_process()
+    assert is_running(before) is True
+    assert is_running(before.model_copy(update={"began": before.began - 1})) is False
+
+
+def test_what_cannot_be_seen_from_here():
+    here = this_process()
+    for elsewhere in ({"place": "0123456789abcdef"}, {"place": None}, {"began": None}):
+        process = here.model_copy(update=elsewhere)
+        assert manifest(RunState.RUNNING, process=process).standing == "killed or still running"
+
+
+def test_another_start_of_the_machine_is_another_place(monkeypatch, tmp_path):
+    here = this_process()
+    fake = tmp_path / "proc"
+    (fake / "self" / "ns").mkdir(parents=True)
+    (fake / "sys" / "kernel" / "random").mkdir(parents=True)
+    (fake / "sys" / "kernel" / "random" / "boot_id").write_text("another\n")
+    (fake / "self" / "ns" / "pid").symlink_to("pid:[1]")
+    monkeypatch.setattr(run_process, "_PROC", fake)
+    assert is_running(here) is None
+
+
+def test_a_process_that_is_kept_out_of_sight(monkeypatch, tmp_path):
+    """A machine may show a user only the own processes; one of another user then neither runs nor does not."""
+    place = run_process._place()
+    monkeypatch.setattr(run_process, "_place", lambda: place)
+    monkeypatch.setattr(run_process, "_PROC", tmp_path)
+
+    def refuse(pid, number):
+        raise PermissionError
+
+    here = RunProcess(pid=12345, began=1, place=place)
+    monkeypatch.setattr(run_process.os, "kill", refuse)
+    assert is_running(here) is None
+    monkeypatch.undo()
+
+
+def test_a_name_with_blanks_and_brackets_is_no_trouble(monkeypatch, tmp_path):
+    (tmp_path / "7").mkdir()
+    fields = " ".join(str(number) for number in range(4, 30))
+    (tmp_path / "7" / "stat").write_text(f"7 (a) b (c) S {fields}\n")
+    monkeypatch.setattr(run_process, "_PROC", tmp_path)
+    assert run_process._began(7) == 22

@@ -1,0 +1,115 @@
+"""No secret in what a run writes about itself, and nothing else lost."""
+
+import pytest
+
+from medtasks.harness.redaction import (
+    is_secret_name,
+    redacted,
+    redacted_arguments,
+    redacted_options,
+    settings,
+    without_home,
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "model=m,api_key=PLANTED,max_new_tokens=8",
+        "openai_api_key='PLANTED and more',x=1",
+        'headers={"Authorization": "Bearer PLANTED.more", "x": 1}',
+        "token=Bearer PLANTED",
+        "hub_results_org=me,token=PLANTED",
+        "base_url=https://user:PLANTED@host/v1",
+        "base_url=https://host/v1?api_key=PLANTED&x=1",
+        "--wandb-secret=PLANTED",
+        "db_password=PLANTED,a=b",
+        "x=sk-proj-PLANTED0123456789abc",
+        "hf_PLANTED0123456789",
+        "ghp_PLANTED0123456789012345",
+        "AIzaPLANTED0123456789012345678",
+    ],
+)
+def test_secrets(text):
+    assert "PLANTED" not in redacted(text)
+    assert "***" in redacted(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "pretrained=org/name,max_new_tokens=8,token_counts=true,tokenizer=org/t,batch_tokens=100",
+        "pretrained=/models/sk-medical-assistant,device_map=auto",
+        "base_url=http://127.0.0.1:8000/v1,model=gpt-4o",
+        "project=medical,job_type=eval,name=keyless run",
+        "revision=0123456789012345678901234567890123456789",
+    ],
+)
+def test_everything_else_stays(text):
+    assert redacted(text) == text
+
+
+def test_twice_is_once():
+    text = "model=m,api_key=PLANTED,headers={'X-Token': 'b c'}"
+    assert redacted(redacted(text)) == redacted(text)
+
+
+def test_secrets_of_the_environment_wherever_they_stand(monkeypatch):
+    monkeypatch.setenv("SOME_API_KEY", "PLANTED-VALUE")
+    monkeypatch.setenv("SHORT_TOKEN", "a")
+    assert redacted("run=PLANTED-VALUE-a") == "run=***-a"
+
+
+def test_the_working_folder_is_no_password(monkeypatch):
+    monkeypatch.setenv("PWD", "/work/here")
+    assert redacted("pretrained=/work/here/model") == "pretrained=/work/here/model"
+
+
+def test_a_secret_as_an_argument_of_its_own():
+    given = ["--api-key", "PLANTED", "--model", "m", "--hf_token", "PLANTED", "--seed", "1", "--key=PLANTED"]
+    assert redacted_arguments(given) == (
+        *("--api-key", "***", "--model", "m", "--hf_token", "***", "--seed", "1", "--key=***"),
+    )
+
+
+def test_the_data_folder(monkeypatch):
+    monkeypatch.setenv("MEDTASKS_HOME", "/clinic/patients")
+    assert without_home("/clinic/patients/datasets/x is damaged") == "$MEDTASKS_HOME/datasets/x is damaged"
+    assert redacted_arguments(["--output_path", "/clinic/patients/out"]) == ("--output_path", "$MEDTASKS_HOME/out")
+
+
+def test_settings(tmp_path):
+    environment = {
+        "MEDTASKS_HOME": "/clinic/patients",
+        "MEDTASKS_WEIGHTS": str(tmp_path),
+        "MEDTASKS_JUDGE_API_KEY": "PLANTED",
+        "MEDTASKS_JUDGE_MODEL": "gpt-4o",
+        "MEDTASKS_JUDGE_BASE_URL": "http://127.0.0.1:1/v1",
+        "MEDTASKS_LOG_TEXT": "mimic",
+        "HF_TOKEN": "PLANTED",
+    }
+    assert settings(environment) == {
+        "MEDTASKS_HOME": "***",
+        "MEDTASKS_JUDGE_API_KEY": "***",
+        "MEDTASKS_JUDGE_BASE_URL": "http://127.0.0.1:1/v1",
+        "MEDTASKS_JUDGE_MODEL": "gpt-4o",
+        "MEDTASKS_LOG_TEXT": "mimic",
+        "MEDTASKS_WEIGHTS": "***",
+    }
+
+
+def test_options():
+    given = {"limit": 0.5, "log_samples": True, "wandb_args": "api_key=PLANTED,project=x", "hf_token": "PLANTED"}
+    assert redacted_options(given) == {
+        "limit": "0.5",
+        "log_samples": "True",
+        "wandb_args": "api_key=***,project=x",
+        "hf_token": "***",
+    }
+
+
+def test_names():
+    secret = ("HF_TOKEN", "api-key", "apiKey", "MEDTASKS_JUDGE_API_KEY", "password", "Authorization")
+    plain = ("max_tokens", "tokenizer", "token_counts", "keys", "MEDTASKS_HOME")
+    assert [name for name in secret if not is_secret_name(name)] == []
+    assert [name for name in plain if is_secret_name(name)] == []

@@ -1,0 +1,181 @@
+"""Recorded replies: our short form, the harness's two forms, and every line that is neither."""
+
+import json
+import math
+
+import pytest
+
+from medtasks.errors import RepliesError
+from medtasks.extract.failure import NO_TEXT, cut_reply, failed_reply
+from medtasks.harness.replies import RecordedReply, read_replies
+from medtasks.hooks.withheld import hidden_id, withhold
+
+DOCUMENTS = [{"doc_id": f"{pair}/{position}"} for pair in (10001, 10002, 10003) for position in (1, 2)]
+GREEDY = {"doc_id": 0, "target": "A", "resps": [["(3.43, False)"], ["(4.52, False)"]], "doc_hash": "74"}
+TEXT = {"doc_id": 3, "target": "A", "resps": ["The answer is B"], "filtered_resps": '{"rule": "x", "reply": "B"}'}
+
+
+@pytest.fixture
+def read(tmp_path):
+    def run(*lines):
+        path = tmp_path / "replies.jsonl"
+        whole = [line if isinstance(line, str) else json.dumps(line, ensure_ascii=False) for line in lines]
+        path.write_text("\n".join(whole) + "\n", encoding="utf-8")
+        return read_replies(path, DOCUMENTS)
+
+    return run
+
+
+def test_short_form(read):
+    replies = read({"doc_id": "10002/1", "reply": "A"}, "", {"doc_id": 1, "reply": None}, {"doc_id": "5", "reply": "B"})
+    assert replies == {
+        "10002/1": RecordedReply(text="A"),
+        "10001/2": RecordedReply(text=NO_TEXT),
+        "10003/2": RecordedReply(text="B"),
+    }
+    assert list(replies) == ["10002/1", "10001/2", "10003/2"]
+
+
+def test_samples_of_the_harness(read):
+    assert read(TEXT) == {"10002/2": RecordedReply(text="The answer is B")}
+    assert read(GREEDY) == {"10001/1": RecordedReply(losses=(3.43, 4.52))}
+    assert read(GREEDY | {"resps": ["(3.43, False)", [4.52, True]]}) == {"10001/1": RecordedReply(losses=(3.43, 4.52))}
+    assert read({"doc_id": 0, "filtered_resps": ["A"]}) == {"10001/1": RecordedReply(text="A")}
+    assert read({"doc_id": 0, "resps": "A"}) == {"10001/1": RecordedReply(text="A")}
+    assert read({"doc_id": 0, "resps": [["A"]], "filtered_resps": [{}]}) == {"10001/1": RecordedReply(text="A")}
+
+
+@pytest.mark.parametrize(
+    ("written", "reply"),
+    [
+        (None, RecordedReply(text=NO_TEXT)),
+        ("", RecordedReply(text="")),
+        (failed_reply("no memory"), RecordedReply(text=failed_reply("no memory"))),
+        (cut_reply("The answer"), RecordedReply(text="The answer", cut=True)),
+        (cut_reply(""), RecordedReply(text="", cut=True)),
+    ],
+)
+def test_marks_of_failed_and_cut_replies_in_every_form(read, written, reply):
+    """An empty text is a reply; no text at all is none."""
+    forms = [
+        {"doc_id": "10001/1", "reply": written},
+        {"doc_id": 0, "resps": [written], "filtered_resps": "x"},
+        {"doc_id": 0, "resps": [[written]]},
+    ]
+    assert [read(one) for one in forms] == [{"10001/1": reply}] * len(forms)
+
+
+def test_a_failed_forward_pass_is_kept_as_nan(read):
+    losses = read(GREEDY | {"resps": [["[LMMS_EVAL_REQUEST_FAILED]"], ["(4.52, False)"]]})["10001/1"].losses
+    assert math.isnan(losses[0])
+    assert losses[1] == 4.52
+
+
+def test_one_reply_per_filter_must_agree(read):
+    assert read(TEXT, TEXT | {"filtered_resps": "else"}) == {"10002/2": RecordedReply(text="The answer is B")}
+    with pytest.raises(RepliesError, match=r"replies.jsonl line 3: document 10002/2 has two different replies"):
+        read(TEXT, TEXT, TEXT | {"resps": ["A"]})
+    with pytest.raises(RepliesError, match="two different replies"):
+        read({"doc_id": "10001/1", "reply": "A"}, {"doc_id": 0, "reply": "B"})
+
+
+@pytest.mark.parametrize("separator", ["\u2028", "\u2029", "\x85"])
+def test_replies_may_hold_what_python_calls_a_line_end(read, tmp_path, separator):
+    path = tmp_path / "replies.jsonl"
+    lines = [f'{{"doc_id": 0, "reply": "A{separator}B"}}', '{"doc_id": 1, "reply": "B"}']
+    path.write_text("\r\n".join(lines), encoding="utf-8", newline="")
+    assert read_replies(path, DOCUMENTS)["10001/1"].text == f"A{separator}B"
+
+
+def test_byte_order_mark(tmp_path):
+    path = tmp_path / "replies.jsonl"
+    path.write_text('{"doc_id": 0, "reply": "A"}', encoding="utf-8-sig")
+    assert read_replies(path, DOCUMENTS)["10001/1"].text == "A"
+
+
+@pytest.mark.parametrize(
+    ("line", "part"),
+    [
+        ("nonsense", r"line 2 is not valid JSON \("),
+        ('{"doc_id": 0, "reply": "A"', r"line 2 is not valid JSON \("),
+        ("[1, 2]", "line 2 has no 'doc_id'; expected lines like"),
+        ('{"reply": "A"}', "line 2 has no 'doc_id'; expected lines like"),
+        ('{"doc_id": 1}', "line 2 has neither 'reply' nor 'resps'"),
+        ('{"doc_id": 1, "resps": []}', "line 2 has neither 'reply' nor 'resps'"),
+        ('{"doc_id": 1, "resps": [[]]}', "line 2 has neither 'reply' nor 'resps'"),
+        ('{"doc_id": 1, "resps": {"a": 1}}', "line 2 has neither 'reply' nor 'resps'"),
+        ('{"doc_id": 1, "reply": 5}', "line 2: 'reply' must be text or null"),
+        ('{"doc_id": 1, "reply": ["A"]}', "line 2: 'reply' must be text or null"),
+        ('{"doc_id": "10009/1", "reply": "A"}', "no document '10009/1' .* run from '10001/1' to '10003/2'"),
+        ('{"doc_id": 6, "reply": "A"}', "line 2: no document '6' in the prepared dataset"),
+        ('{"doc_id": -1, "reply": "A"}', "line 2: no document '-1'"),
+        ('{"doc_id": "²", "reply": "A"}', "line 2: no document '²'"),
+        ('{"doc_id": 1.0, "reply": "A"}', "line 2: no document '1.0'"),
+        ('{"doc_id": true, "reply": "A"}', "line 2: no document 'True'"),
+        ('{"doc_id": null, "reply": "A"}', "line 2: no document 'None'"),
+        ('{"doc_id": ["1"], "reply": "A"}', "line 2: no document"),
+        ('{"doc_id": "' + "9" * 5000 + '", "reply": "A"}', "line 2: no document"),
+    ],
+)
+def test_malformed_line(read, line, part):
+    with pytest.raises(RepliesError, match=part) as caught:
+        read({"doc_id": 0, "reply": "A"}, line)
+    assert "\n" not in str(caught.value)
+
+
+def test_replies_to_other_data_are_noticed(read):
+    asked = {"set_accuracy": {"sample": "10001/2", "value": "A"}}
+    assert read({"doc_id": 1, "resps": ["A"]} | asked)["10001/2"].text == "A"
+    with pytest.raises(RepliesError, match=r"answers document '10001/2', but row 0 .* is '10001/1'.*MEDTASKS_HOME"):
+        read({"doc_id": 0, "resps": ["A"]} | asked)
+
+
+def test_files_that_cannot_be_read(tmp_path):
+    for path, contents in [
+        ("none", None),
+        ("folder", ...),
+        ("empty", b""),
+        ("blank", b" \n\n"),
+        ("binary", b"\xff\xfe"),
+    ]:
+        target = tmp_path / path
+        if contents is ...:
+            target.mkdir()
+        elif contents is not None:
+            target.write_bytes(contents)
+        with pytest.raises(RepliesError, match=f"{path}.*(holds no replies|No such file|Is a dir|can't decode)"):
+            read_replies(target, DOCUMENTS)
+
+
+def test_files_of_several_ranks_and_folders(tmp_path):
+    (tmp_path / "run").mkdir()
+    files = [tmp_path / "run" / f"rank{rank}.jsonl" for rank in range(2)]
+    for rank, file in enumerate(files):
+        file.write_text(json.dumps({"doc_id": rank, "reply": f"reply {rank}"}) + "\n")
+    (tmp_path / "run" / "notes.txt").write_text("no replies")
+    expected = {DOCUMENTS[rank]["doc_id"]: RecordedReply(text=f"reply {rank}") for rank in range(2)}
+    assert read_replies(files, DOCUMENTS) == read_replies(tmp_path / "run", DOCUMENTS) == expected
+    assert read_replies([tmp_path / "run", files[0]], DOCUMENTS) == expected
+    files[1].write_text(json.dumps({"doc_id": 0, "reply": "another run"}) + "\n")
+    with pytest.raises(RepliesError, match=r"rank1\.jsonl line 1: document .* two different replies.*of one run only"):
+        read_replies(files, DOCUMENTS)
+
+
+def test_samples_of_credentialed_data(tmp_path, monkeypatch):
+    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
+    note = withhold({"dataset": "multimedeval_mednli", "doc_id": "1"}, ["secret"], {})["resps"][0][0]
+    file = tmp_path / "samples.jsonl"
+    file.write_text(json.dumps({"doc_id": 0, "resps": [note], "filtered_resps": note}) + "\n")
+    with pytest.raises(RepliesError, match=r"line 1 holds no reply, because .* credentialed; .*/replies instead"):
+        read_replies(file, DOCUMENTS)
+    doc_id = DOCUMENTS[0]["doc_id"]
+    losses = {
+        "doc_id": 0,
+        "resps": [["(1.0, True)"], ["(2.0, False)"]],
+        "accuracy": {"sample": hidden_id("doc", doc_id)},
+    }
+    file.write_text(json.dumps(losses) + "\n")
+    assert read_replies(file, DOCUMENTS) == {doc_id: RecordedReply(losses=(1.0, 2.0))}
+    file.write_text(json.dumps(losses | {"accuracy": {"sample": hidden_id("doc", "another")}}) + "\n")
+    with pytest.raises(RepliesError, match="answers document 'doc-"):
+        read_replies(file, DOCUMENTS)

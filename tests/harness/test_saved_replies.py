@@ -1,0 +1,175 @@
+"""Replies on disk: one file per process and run, for their owner only, whatever the disk does."""
+
+import errno
+import json
+import os
+import sys
+import types
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from loguru import logger
+
+from medtasks.harness import saved_replies
+from medtasks.harness.replies import read_replies
+from medtasks.harness.saved_replies import nothing_saved, replies_folder, save_reply, score_command
+from medtasks.hooks.reading import tagged
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
+    monkeypatch.setattr(saved_replies, "_runs", {})
+    monkeypatch.delitem(sys.modules, "lmms_eval.models.model_utils.usage_metrics", raising=False)
+    return tmp_path
+
+
+@pytest.fixture
+def warnings():
+    said: list[str] = []
+    sink = logger.add(lambda message: said.append(str(message)), level="WARNING", format="{message}")
+    yield said
+    logger.remove(sink)
+
+
+def save(number: int, reply: str, rule: str = "report_text", dataset: str = "reports") -> str | None:
+    return save_reply({"doc_id": f"d{number}", "dataset": dataset}, tagged(reply, rule))
+
+
+def saved(home: Path) -> dict[str, list[dict[str, str]]]:
+    files = sorted((home / "replies").rglob("*.jsonl"))
+    return {
+        path.relative_to(home / "replies").as_posix(): [json.loads(line) for line in path.read_text().splitlines()]
+        for path in files
+    }
+
+
+def lines(*replies: str) -> list[dict[str, str]]:
+    return [{"doc_id": f"d{number}", "reply": reply} for number, reply in enumerate(replies)]
+
+
+def test_replies_are_written_as_they_come(home):
+    names = {save(0, "No effusion.\n\nNormal.")}
+    assert list(saved(home).values()) == [lines("No effusion.\n\nNormal.")]
+    names |= {save(1, "é \u2028 \ud800 <b>"), save(2, "")}
+    (name,) = names
+    assert saved(home) == {name: lines("No effusion.\n\nNormal.", "é \u2028 \ud800 <b>", "")}
+
+
+def test_files_and_folders_are_for_their_owner(home):
+    before = os.umask(0)
+    try:
+        name = save(0, "reply")
+    finally:
+        os.umask(before)
+    assert (home / "replies" / name).stat().st_mode & 0o777 == 0o600
+    for folder in (home / "replies", home / "replies" / "reports"):
+        assert folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_what_is_read_with_another_rule_is_the_same_run(home):
+    names = {save(number, f"reply {number}", rule) for rule in ("reference", "robust") for number in (0, 1)}
+    (name,) = names
+    assert saved(home) == {name: lines("reply 0", "reply 1")}
+
+
+def test_another_run_has_another_file(home):
+    first = [save(number, "the same") for number in (0, 1)]
+    second = [save(number, reply) for number, reply in ((1, "other"), (0, "the same"))]
+    assert (len(set(first)), len(set(second)), set(first) & set(second)) == (1, 1, set())
+    assert sorted(map(len, saved(home).values())) == [2, 2]
+    assert saved(home)[second[0]] == lines("the same", "other")[::-1]
+
+
+def test_the_task_comes_from_the_harness_else_the_dataset(home, monkeypatch):
+    module = types.ModuleType("usage_metrics")
+    module._CURRENT_TASK_CONTEXT = "reports_indication"  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "lmms_eval.models.model_utils.usage_metrics", module)
+    assert save(0, "a").split("/")[0] == "reports_indication"
+    module._CURRENT_TASK_CONTEXT = None  # type: ignore[attr-defined]
+    assert save(0, "a").split("/")[0] == "reports"
+    assert save_reply({"doc_id": "d0"}, "a").split("/")[0] == "unknown"
+    assert replies_folder("../../odd task").parent == home / "replies"
+
+
+def test_the_harness_still_notes_the_task():
+    from lmms_eval.models.model_utils import usage_metrics
+
+    usage_metrics.set_task_context("noted")
+    try:
+        sys.modules[usage_metrics.__name__] = usage_metrics
+        assert save(0, "a").split("/")[0] == "noted"
+    finally:
+        usage_metrics.set_task_context(None)
+
+
+def test_ranks_do_not_share_a_file(home, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    monkeypatch.setenv("RANK", "3")
+    assert save(0, "a").endswith(f"-{os.getpid()}-rank3of4.jsonl")
+
+
+def test_nothing_is_saved_while_saved_replies_are_scored(home):
+    with nothing_saved():
+        assert save(0, "a") is None
+    assert save_reply({"dataset": "reports"}, "a") is None
+    assert saved(home) == {}
+    assert save(0, "a") is not None
+
+
+def test_threads(home):
+    with ThreadPoolExecutor(8) as pool:
+        names = set(pool.map(lambda number: save(number, f"reply {number} " + "x" * 5000), range(200)))
+    (name,) = names
+    assert sorted(int(line["doc_id"][1:]) for line in saved(home)[name]) == list(range(200))
+
+
+def test_read_replies_reads_them(home):
+    documents = [{"doc_id": f"d{number}"} for number in range(3)]
+    for number, reply in enumerate(("", "é\u2028\u0085x", "a\nb")):
+        name = save(number, reply)
+    read = read_replies(home / "replies" / name, documents)
+    assert [read[f"d{number}"].text for number in range(3)] == ["", "é\u2028\u0085x", "a\nb"]
+
+
+def test_a_full_disk_costs_one_warning_and_is_tried_again(home, monkeypatch, warnings):
+    full = [True]
+    write = os.write
+
+    def limited(file: int, data: bytes) -> int:
+        if full[0] and len(data) > 10:
+            write(file, data[:10])  # some of it gets there
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(file, data)
+
+    monkeypatch.setattr(saved_replies.os, "write", limited)
+    names = {save(0, "zyz first"), save(1, "zyz second")}
+    assert len(warnings) == 1
+    assert "No space left on device" in warnings[0]
+    assert "zyz" not in warnings[0]
+    assert "could not be saved" in score_command(names)
+    full[0] = False
+    names |= {save(2, "zyz third")}
+    (name,) = names
+    assert saved(home) == {name: lines("zyz first", "zyz second", "zyz third")}
+    assert "All replies are saved" in score_command(names)
+
+
+def test_a_folder_that_cannot_be_made_costs_one_warning(home, warnings):
+    (home / "replies").write_text("in the way")
+    for number in range(3):
+        save(number, "reply")
+    assert len(warnings) == 1
+    assert "could not be saved" in score_command([save(9, "reply")])
+
+
+def test_the_command_names_the_files_of_all_ranks(home):
+    folder = home / "replies" / "mimic"
+    folder.mkdir(parents=True)
+    for rank in range(2):
+        (folder / f"r {rank}.jsonl").write_text("")
+    sentence = score_command(["mimic/r 1.jsonl", "mimic/r 0.jsonl", "mimic/r 1.jsonl"])
+    assert sentence.endswith(f"run: medtasks score mimic '{folder}/r 0.jsonl' '{folder}/r 1.jsonl'")
+    assert "could not be saved" in score_command(["mimic/r 0.jsonl", "mimic/gone.jsonl"])
+    assert "could not be saved" in score_command([None])

@@ -1,0 +1,149 @@
+"""Our task YAML: complete, consistent, and every ``!function`` exists."""
+
+import importlib
+import re
+
+import pytest
+import yaml
+
+from medtasks.data.catalogue import CATALOGUE
+from medtasks.data.home import own_tasks_folder
+from medtasks.errors import MedTasksError, UnknownName
+from medtasks.extract.registry import likelihood_rule, reading_rule
+from medtasks.harness.task_files import task_file, task_files
+from medtasks.plugin import tasks_folder
+
+MEDICONFUSION = ["mediconfusion", "mediconfusion_all", "mediconfusion_ff", "mediconfusion_gd", "mediconfusion_ps"]
+PROTOCOLS = {
+    "mediconfusion": {"MC", "GD", "PS", "FF"},
+    "multimedeval": {"zero-shot", "5-shot"},
+    "iu_xray": {"zero-shot"},
+    "medheval": {"closed", "closed, by likelihood", "open"},
+    "gmai_mmbench": {
+        *("log-likelihood", "multiple answers, equations 2 and 3"),
+        *("single choice", "single choice, judged", "single choice, submission"),
+    },
+}
+FILES = sorted(path for path in tasks_folder().rglob("*") if path.suffix == ".yaml" or path.name.endswith("_yaml"))
+TASKS = [path for path in FILES if path.suffix == ".yaml"]
+IN_FOLDER = {"ids": lambda path: path.name}
+
+
+class Loader(yaml.SafeLoader):
+    """Collects the targets of ``!function``, as text."""
+
+
+Loader.add_constructor("!function", lambda loader, node: f"!function {loader.construct_scalar(node)}")
+
+
+def read(path):
+    return yaml.load(path.read_text(encoding="utf-8"), Loader=Loader)
+
+
+def with_included(path):
+    config = read(path)
+    return {**(with_included(path.parent / config["include"]) if "include" in config else {}), **config}
+
+
+def test_names():
+    assert list(task_files()) == sorted(path.stem for path in TASKS)
+    assert [path.stem for path in TASKS if path.parent.name == "mediconfusion"] == MEDICONFUSION
+    assert {task.kind for task in task_files().values()} == {"task", "group"}
+
+
+def test_one_task(monkeypatch):
+    task = task_file("mediconfusion_gd")
+    assert (task.kind, task.dataset, task.output_type) == ("task", "mediconfusion", "multiple_choice")
+    assert task.rules == {"reference": "greedy_reference", "robust": "untied"}
+    assert task_file("mediconfusion_ff").rules == {}
+    group = task_file("mediconfusion_all")
+    assert (group.kind, group.dataset, group.output_type) == ("group", None, None)
+    with pytest.raises(UnknownName, match=r"unknown task 'medconfusion_gd'; did you mean 'mediconfusion_gd'\?"):
+        task_file("medconfusion_gd")
+
+
+@pytest.mark.parametrize("path", FILES, **IN_FOLDER)
+def test_functions_exist(path):
+    text = path.read_text(encoding="utf-8")
+    targets = re.findall(r"!function ([\w.]+)", text)
+    assert len(targets) == text.count("!function")
+    assert targets or text.startswith("group: ")
+    for target in targets:
+        module, _, name = target.rpartition(".")
+        found = getattr(importlib.import_module(module), name)
+        # A path has no truth before its dataset is prepared; everything else must be something.
+        assert found is not None
+        assert callable(found) or isinstance(found, str | list | dict), target
+
+
+@pytest.mark.parametrize("path", FILES, **IN_FOLDER)
+def test_no_tab_and_known_hooks_only(path):
+    text = path.read_text(encoding="utf-8")
+    assert "\t" not in text
+    assert text.endswith("\n")
+    assert all(target.startswith("medtasks.") for target in re.findall(r"!function ([\w.]+)", text))
+
+
+@pytest.mark.parametrize("path", TASKS, **IN_FOLDER)
+def test_every_task_says_what_it_is(path):
+    config = with_included(path)
+    assert config.get("group", config["task"]) == path.stem
+    metadata = config["metadata"]
+    assert isinstance(metadata["version"], int)
+    assert len(metadata["description"]) > 20
+    assert "\n" not in metadata["description"]
+    if "group" in config:
+        assert set(config["task"]) <= set(task_files()) - {path.stem}
+        return
+    assert metadata["protocol"] in PROTOCOLS[path.parent.name]
+    assert re.fullmatch(
+        r"https://\S+ at [0-9a-f]{7,40}|https://arxiv\.org/abs/\d{4}\.\d{5}", metadata["checked_against"]
+    )
+    assert metadata["dataset"] in CATALOGUE
+    assert metadata["data"] == f"!function medtasks.data.provenance_of.{metadata['dataset']}"
+    assert config["task_alias"] == f"!function medtasks.data.label_of.{path.stem}"
+    assert config["dataset_path"] == f"!function medtasks.data.path_of.{metadata['dataset']}"
+    if path.parent.name != "mediconfusion":
+        return
+    info = CATALOGUE[metadata["dataset"]]
+    assert metadata["checked_against"].split(" at ")[0] == info.source
+    assert info.revision.startswith(metadata["checked_against"].split(" at ")[1])
+
+
+@pytest.mark.parametrize("path", TASKS, **IN_FOLDER)
+def test_rules_and_includes_exist(path):
+    config = read(path)
+    if "include" in config:
+        assert (path.parent / config["include"]).is_file()
+    task = task_file(path.stem)
+    find = likelihood_rule if task.output_type == "multiple_choice" else reading_rule
+    for rule in task.rules.values():
+        assert find(rule).name == rule
+
+
+def test_shared_templates_are_no_tasks():
+    for path in sorted(set(FILES) - set(TASKS)):
+        assert path.suffix == ""
+        assert path.name.startswith("_")
+        assert not {"task", "group", "metadata"} & read(path).keys()
+        assert any(f"include: {path.name}\n" in task.read_text() for task in path.parent.iterdir())
+
+
+def test_templates_name_known_fields_only():
+    for path in TASKS:
+        if path.parent.name != "mediconfusion":
+            continue
+        for family in read(path).get("lmms_eval_specific_kwargs", {}).values():
+            fields = set(re.findall(r"{(\w*)}", family["template"]))
+            assert fields <= {"question", "option_a", "option_b", "options"}
+            assert "question" in fields
+
+
+def test_a_damaged_file_of_the_users_is_named():
+    folder = own_tasks_folder()
+    folder.mkdir(parents=True)
+    (folder / "mine.yaml").write_text("task: mine\noutput_type: [generate_until\n")
+    with pytest.raises(MedTasksError, match=r"mine\.yaml is damaged in line 3.*move it away"):
+        task_files()
+    (folder / "mine.yaml").write_text("task: mine\n")  # a task of the harness's own kind
+    assert "metrics of the harness alone" in task_files()["mine"].only_harness

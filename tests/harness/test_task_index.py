@@ -1,0 +1,131 @@
+"""Task files of anybody, read as the harness reads them."""
+
+import pytest
+
+from medtasks.errors import MedTasksError
+from medtasks.harness.task_index import DottedName, harness_folder, index_tasks, read_config, resolved, with_image_roots
+
+
+@pytest.fixture
+def folder(tmp_path):
+    files = {
+        "base_yaml": "output_type: generate_until\ntag: [shared, second]\ngeneration_kwargs: {until: []}\n",
+        "late_yaml": "dataset_path: late\noutput_type: multiple_choice\n",
+        "one.yaml": "include: base_yaml\ntask: one\ndoc_to_text: !function some.hook\ngeneration_kwargs: {}\n",
+        "deep/two.yaml": "include: [../base_yaml, ../late_yaml]\ntask: two\n",
+        "three.yaml": "task: three\ntag: shared\nother: !unknown [1]\n",
+        "group.yaml": "group: all\ntask: [one, {task: two}, inner, elsewhere]\n",
+        "inner.yaml": "group: inner\ntask: [three, all]\n",
+        "python.yaml": "task: coded\nclass: !function some.Class\n",
+        "broken.yaml": "task: [\n",
+        "list.yaml": "- 1\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def test_names(folder):
+    index = index_tasks([folder])
+    assert set(index.configs) == {"one", "two", "three", "coded"}
+    assert index.tasks_of("one") == ["one"]
+    assert sorted(index.tasks_of("shared")) == ["one", "three", "two"]
+    assert index.tasks_of("all") == ["one", "two", "three", "elsewhere"]
+    assert index.tasks_of("t*") == ["three", "two"] or index.tasks_of("t*") == ["two", "three"]
+    assert index.tasks_of("nothing") == []
+
+
+def test_includes(folder):
+    configs = index_tasks([folder]).configs
+    assert configs["one"]["generation_kwargs"] == {}
+    assert configs["two"]["output_type"] == "generate_until"
+    assert configs["two"]["dataset_path"] == "late"
+
+
+def test_files_are_chosen_by_text(folder):
+    assert set(index_tasks([folder], ["two"]).configs) == {"two"}
+    assert index_tasks([folder], ["two"]).members["all"] == ("one", "two", "inner", "elsewhere")
+
+
+def test_one_file(folder):
+    assert set(index_tasks([folder / "three.yaml"]).configs) == {"three"}
+    assert index_tasks([folder / "missing.yaml"]).configs == {}
+
+
+def test_the_first_folder_counts(folder, tmp_path_factory):
+    other = tmp_path_factory.mktemp("other")
+    (other / "one.yaml").write_text("task: one\ndescription: other\n")
+    assert "description" not in index_tasks([folder, other]).configs["one"]
+    assert index_tasks([other, folder]).configs["one"]["description"] == "other"
+
+
+def test_the_harness_has_a_folder():
+    index = index_tasks([harness_folder()], ["mmbench"])
+    assert len(index.tasks_of("mmbench")) > 2
+    assert index.tasks_of("mmbench_en_dev") == ["mmbench_en_dev"]
+
+
+def test_a_group_has_its_file(folder):
+    index = index_tasks([folder])
+    assert index.groups["all"]["group"] == "all"
+    assert index.paths["all"] == folder / "group.yaml"
+    assert index.paths["two"] == folder / "deep" / "two.yaml"
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("task: [\n", r"broken.yaml is damaged in line 2, and the harness stops at it whatever task is chosen"),
+        ("", "broken.yaml is damaged, and"),
+        ("include: gone_yaml\n", r"broken.yaml includes .*gone_yaml, which is not there, and"),
+        ("include: broken.yaml\n", "broken.yaml is damaged, and"),
+    ],
+)
+def test_a_damaged_file_is_named_where_it_matters(tmp_path, text, complaint):
+    (tmp_path / "broken.yaml").write_text(text)
+    (tmp_path / "list.yaml").write_text("- 1\n")
+    assert index_tasks([tmp_path]).configs == {}
+    with pytest.raises(MedTasksError, match=complaint):
+        index_tasks([tmp_path], strict=True)
+
+
+HARNESS_PATHS = """
+dataset_path: json
+dataset_kwargs: {data_files: {test: rows.jsonl, train: [rows.jsonl, gone.jsonl], other: https://a.b/rows.jsonl}}
+process_docs: !function sibling.only_first
+doc_to_text: !function medtasks.hooks.prompts.prompt
+"""
+
+
+def test_paths_and_functions_beside_the_file_are_those_of_the_harness(tmp_path):
+    from lmms_eval.utils import load_yaml_config
+
+    deep = tmp_path / "deep"
+    deep.mkdir()
+    (deep / "base_yaml").write_text(HARNESS_PATHS)
+    (deep / "rows.jsonl").write_text("{}\n")
+    (deep / "sibling.py").write_text("def only_first(rows):\n    return rows[:1]\n")
+    (tmp_path / "task.yaml").write_text("include: deep/base_yaml\ntask: one\n")
+    theirs = load_yaml_config(str(tmp_path / "task.yaml"), mode="full")
+    ours = read_config(tmp_path / "task.yaml")
+    assert ours["dataset_kwargs"] == theirs["dataset_kwargs"]
+    assert ours["dataset_kwargs"]["data_files"]["test"] == str(deep / "rows.jsonl")
+    made = resolved(ours)
+    assert made["process_docs"]([1, 2]) == theirs["process_docs"]([1, 2]) == [1]
+    assert made["doc_to_text"] is theirs["doc_to_text"]
+    assert ours["doc_to_text"].is_ours
+    assert not ours["process_docs"].is_ours
+    assert not DottedName("medtasks_more.hooks.x").is_ours
+
+
+def test_an_image_root_beside_the_file(tmp_path, monkeypatch):
+    (tmp_path / "images").mkdir()
+    settings = {"default": {"image_root": "images", "template": "x"}, "llava": {"image_root": "gone"}, "blip": {}}
+    placed = with_image_roots({"task": "one", "lmms_eval_specific_kwargs": settings}, tmp_path)
+    found = placed["lmms_eval_specific_kwargs"]
+    assert found == {**settings, "default": {"image_root": str(tmp_path / "images"), "template": "x"}}
+    monkeypatch.chdir(tmp_path)
+    absolute = {"lmms_eval_specific_kwargs": {"image_root": "/somewhere/images"}}
+    assert with_image_roots(absolute, tmp_path) == absolute
+    assert with_image_roots({"lmms_eval_specific_kwargs": None}, tmp_path) == {"lmms_eval_specific_kwargs": None}

@@ -1,0 +1,207 @@
+"""From a user's folder to a task of the harness."""
+
+import io
+import json
+import shutil
+
+import pytest
+from PIL import Image
+
+from medtasks.data.dataset_info import Access
+from medtasks.data.home import dataset_folder, own_tasks_folder
+from medtasks.data.manifest import Manifest
+from medtasks.data.store import load_documents
+from medtasks.errors import MedTasksError, SourceError
+from medtasks.harness.task_files import task_file, task_files
+from medtasks.hooks.multimedeval_prompts import messages, prompt
+from medtasks.tasks import own_tasks
+from medtasks.tasks.own_tasks import own_name, prepare_own
+
+VQA = [
+    {"question": "Which side?", "answer": "left", "images": ["a.png", "b.png"]},
+    {"question": "Is it normal?", "answer": "no", "images": ["a.png"]},
+    {"question": "Which organ?", "answer": "the heart"},
+]
+QA = [
+    {"question": "Which drug?", "answer": "Aspirin", "options": ["Insulin", "Aspirin"]},
+    {"question": "Which view?", "answer": "lateral", "options": ["Frontal", "Lateral"], "images": ["b.png", "a.png"]},
+]
+
+
+@pytest.fixture
+def own(tmp_path):
+    def write(name, kind, samples):
+        folder = tmp_path / name
+        folder.mkdir(parents=True, exist_ok=True)
+        for file, shade in (("a.png", 10), ("b.png", 200)):
+            buffer = io.BytesIO()
+            Image.new("L", (6, 4), shade).save(buffer, "PNG")
+            (folder / file).write_bytes(buffer.getvalue())
+        content = {"taskType": kind, "modality": "Radiology", "samples": samples}
+        (folder / "dataset.json").write_text(json.dumps(content))
+        return folder
+
+    return write
+
+
+@pytest.fixture
+def config():
+    """What the harness reads from a task's file."""
+    from lmms_eval.utils import load_yaml_config
+
+    def read(name):
+        return load_yaml_config(str(own_tasks_folder() / f"{name}.yaml"), mode="full")
+
+    return read
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("chest", "multimedeval_chest"),
+        ("Chest X-rays (2024)", "multimedeval_chest_x_rays_2024"),
+        ("MultiMedEval_Chest", "multimedeval_chest"),
+        ("__a__", "multimedeval_a"),
+    ],
+)
+def test_names(text, name):
+    assert own_name(text) == name
+    assert own_name(name) == name
+
+
+def test_a_name_without_letters(own):
+    with pytest.raises(MedTasksError, match="'肝' gives no task name; choose one of letters and digits with --name"):
+        prepare_own(own("肝", "VQA", VQA))
+
+
+def test_dataset_and_task(own):
+    manifest = prepare_own(own("My scans", "VQA", VQA))
+    assert (manifest.name, manifest.access, manifest.rows) == ("multimedeval_my_scans", "credentialed", 3)
+    assert (manifest.images, manifest.complete, manifest.sample) == (2, True, False)
+    assert [document["dataset"] for document in load_documents(manifest.name)] == [manifest.name] * 3
+    task = task_file(manifest.name)
+    assert (task.kind, task.dataset, task.output_type) == ("task", manifest.name, "generate_until")
+    assert task.rules == task_file("multimedeval_vqa_rad").rules
+    assert task.tags == ("multimedeval_own",)
+    assert task.description == "Own VQA questions, Radiology"
+    assert list(own_tasks_folder().iterdir()) == [task.path]
+
+
+def test_the_harness_finds_everything_in_the_file(own, config):
+    manifest = prepare_own(own("scans", "VQA", VQA))
+    # An included file that has moved would keep the harness from listing any task at all.
+    assert "include" not in task_file(manifest.name).path.read_text()
+    read, like = config(manifest.name), task_file("multimedeval_vqa_rad")
+    assert read["dataset_path"] == str(dataset_folder(manifest.name))
+    assert read["task_alias"] == manifest.name
+    assert read["metadata"]["data"]["fingerprint"] == manifest.fingerprint
+    assert read["process_results"] == like.process_results.resolve()
+    assert read["metric_list"] == like.metric_list.resolve()
+
+
+def test_prompts_are_the_references(own, config):
+    """``<img> <img> {question}``, then the options without letters: ``multimedeval/dynamic_datasets.py``."""
+    name = prepare_own(own("scans", "VQA", VQA)).name
+    settings = config(name)["lmms_eval_specific_kwargs"]
+    two, one, none = load_documents(name)
+    assert prompt(two, settings["llava"]) == "<image> <image> Which side?"
+    # Own questions with the answer "no" get no hint that they are closed ones.
+    assert prompt(one, settings["llava"]) == "<image> Is it normal?"
+    assert prompt(none, settings["llava"]) == " Which organ?"
+    assert prompt(two, settings["default"]) == "Which side?"
+    (turn,) = messages(two, settings["default"])
+    assert [part["type"] for part in turn["content"]] == ["image", "text", "image", "text"]
+    name = prepare_own(own("choices", "QA", QA)).name
+    settings = config(name)["lmms_eval_specific_kwargs"]
+    text, pictured = load_documents(name)
+    assert prompt(text, settings["default"]) == " Which drug? Insulin Aspirin"
+    assert prompt(pictured, settings["llava_hf"]) == "<image> <image> Which view? Frontal Lateral"
+
+
+@pytest.mark.parametrize(
+    ("reply", "reference"), [("aspirin", "B"), ("It is Aspirin.", "B"), ("Insulin", "A"), ("no idea", None)]
+)
+def test_options_are_read_as_the_reference_does(own, config, reply, reference):
+    """The option with the highest BLEU-1, none if all are 0."""
+    name = prepare_own(own("choices", "QA", QA)).name
+    read = config(name)
+    (pipeline,) = [pipeline for pipeline in read["filter_list"] if pipeline["name"] == "reference"]
+    (step,) = [dict(step) for step in pipeline["filter"]]
+    (tagged,) = step.pop("function")(**step).apply([[reply]], None)
+    record = read["process_results"](load_documents(name)[0], [tagged])["accuracy"]
+    assert (record["value"], record["key"]) == (reference, "B")
+
+
+def test_preparing_again_overwrites_its_own(own, config):
+    folder = own("scans", "VQA", VQA)
+    first = prepare_own(folder, access=Access.PUBLIC)
+    assert first.access == "public"
+    own("scans", "QA", QA)
+    second = prepare_own(folder)
+    assert (second.name, second.rows, second.access) == (first.name, 2, "credentialed")
+    assert task_file(first.name).rules["reference"] == "multimedeval_option_head"
+    assert len([name for name in task_files() if "scans" in name]) == 1
+
+
+def test_incomplete_folders_are_refused(own):
+    folder = own("scans", "VQA", [*VQA, {"question": "?", "answer": "!", "images": ["c.png"]}])
+    with pytest.raises(SourceError, match=r"dataset.json sample 4: its image c.png is missing.*--allow-incomplete"):
+        prepare_own(folder)
+    assert not own_tasks_folder().exists()
+    manifest = prepare_own(folder, allow_incomplete=True)
+    assert (manifest.rows, manifest.complete) == (3, False)
+
+
+@pytest.mark.parametrize("name", ["medqa", "multimedeval_vqa_rad", "vqa-rad 5shot", "own", "vqa", "pad_ufes_20"])
+def test_names_of_ours_are_taken(own, name):
+    with pytest.raises(MedTasksError, match=f"there is a task or dataset '{own_name(name)}' already; .*--name"):
+        prepare_own(own("scans", "VQA", VQA), name)
+    assert not own_tasks_folder().exists()
+
+
+def test_names_of_the_harness_are_taken(own, monkeypatch):
+    monkeypatch.setattr(own_tasks, "_PREFIX", "videomme_")  # it has no task with ours
+    with pytest.raises(MedTasksError, match="there is a task or dataset 'videomme_long' already"):
+        prepare_own(own("scans", "VQA", VQA), "long")
+
+
+def test_another_folder_does_not_replace_a_dataset(own, tmp_path):
+    first = prepare_own(own("one/scans", "VQA", VQA))
+    other = own("two/scans", "QA", QA)
+    with pytest.raises(MedTasksError, match=r"from .*one/scans already; .* --name, or replace it: medtasks"):
+        prepare_own(other)
+    assert Manifest.read(dataset_folder(first.name)) == first
+    assert prepare_own(other, first.name, again=True).source == str(other)
+    (dataset_folder(first.name) / "manifest.json").write_text("{")
+    assert prepare_own(tmp_path / "one" / "scans").rows == 3
+
+
+def test_a_file_of_somebody_else_is_not_overwritten(own):
+    own_tasks_folder().mkdir(parents=True)
+    path = own_tasks_folder() / "multimedeval_scans.yaml"
+    prepare_own(own("scans", "VQA", VQA))
+    theirs = path.read_text().replace("#", "# Mine.", 1)
+    path.write_text(theirs)
+    with pytest.raises(MedTasksError, match=f"{path} was not written by this command"):
+        prepare_own(own("scans", "VQA", VQA))
+    assert path.read_text() == theirs
+
+
+def test_a_name_defined_in_another_file_of_the_folder_is_taken(own):
+    name = prepare_own(own("scans", "VQA", VQA)).name
+    path = own_tasks_folder() / f"{name}.yaml"
+    path.rename(path.with_name("renamed.yaml"))
+    with pytest.raises(MedTasksError, match=f"there is a task or dataset '{name}' already"):
+        prepare_own(own("scans", "VQA", VQA))
+
+
+def test_a_dataset_that_was_deleted(own, config):
+    from medtasks.data.path_of import prepared_folder
+
+    name = prepare_own(own("scans", "VQA", VQA)).name
+    shutil.rmtree(dataset_folder(name))
+    with pytest.raises(MedTasksError, match=rf"own dataset '{name}' is not in .* --from-folder DIR --name {name}'"):
+        prepared_folder(name)
+    read = config(name)  # selecting it raises the same sentence, at the first look at the path
+    with pytest.raises(MedTasksError, match="your own dataset"):
+        bool(read["dataset_path"])

@@ -1,0 +1,120 @@
+"""From a choice of questions to tasks of the harness."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from medtasks.cli.main import app
+from medtasks.data.home import dataset_folder, own_tasks_folder
+from medtasks.data.label_of import label
+from medtasks.data.manifest import Manifest
+from medtasks.data.preparers import verify
+from medtasks.data.provenance_of import provenance
+from medtasks.data.store import load_documents
+from medtasks.errors import DatasetNotPrepared, MedTasksError, UnknownName
+from medtasks.harness.task_files import task_file
+from medtasks.tasks.selected_tasks import select_as, whole_dataset
+
+
+@pytest.fixture
+def home(sample_home, tmp_path, monkeypatch):
+    """A data folder of this test's own, with the drawn sample."""
+    import shutil
+
+    shutil.copytree(sample_home / "datasets", tmp_path / "datasets")
+    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
+    return tmp_path
+
+
+def test_part_holds_the_chosen_questions_and_says_so(home):
+    manifest, tasks = select_as("mediconfusion", {"categories": ["Cerebral", "spin*"]}, "head_and_spine")
+    assert tasks == ["head_and_spine", "head_and_spine_ff", "head_and_spine_gd", "head_and_spine_ps"]
+    whole = load_documents("mediconfusion")
+    part = load_documents("head_and_spine")
+    pairs = {one["pair_id"] for one in whole if {"Cerebral", "Spinal"} & set(one["categories"])}
+    assert part == [one for one in whole if one["pair_id"] in pairs]
+    assert 0 < len(part) < len(whole)
+    assert list(verify("head_and_spine")) == []
+    facts = provenance("head_and_spine")
+    assert facts["selected_from"] == "mediconfusion"
+    assert facts["selection"] == {"categories": ["Cerebral", "spin*"]}
+    assert facts["rows"] == len(part) == manifest.rows
+    assert facts["sample"] is True
+    assert facts["image_conversions"] == {"8 bits as stored": manifest.images}
+    assert facts["fingerprint"] != Manifest.read(dataset_folder("mediconfusion")).fingerprint
+
+
+def test_harness_reads_its_task_file(home):
+    from lmms_eval.utils import load_yaml_config
+
+    select_as("mediconfusion", {"categories": ["Cerebral"]}, "mc_head")
+    config = load_yaml_config(str(own_tasks_folder() / "mc_head_gd.yaml"), mode="full")
+    assert config["dataset_path"] == str(dataset_folder("mc_head"))
+    assert config["task_alias"] == "mc_head_gd [SAMPLE DATA]"
+    assert config["metadata"]["data"]["selection"] == {"categories": ["Cerebral"]}
+    assert "tag" in config
+    assert not config["tag"]
+    assert task_file("mc_head_gd").dataset == "mc_head"
+    assert label("mc_head_gd", "mc_head") == "mc_head_gd [SAMPLE DATA]"
+
+
+def test_two_choices_live_side_by_side_and_can_be_made_again(home):
+    select_as("mediconfusion", {"categories": ["Cerebral"]}, "mc_head")
+    select_as("mediconfusion", {"categories": ["Spinal"]}, "mc_spine")
+    before = Manifest.read(dataset_folder("mc_spine"))
+    select_as("mediconfusion", {"categories": ["Cerebral", "Cardiac"]}, "mc_head")
+    assert Manifest.read(dataset_folder("mc_spine")) == before
+    assert {c for one in load_documents("mc_head") for c in one["categories"]} >= {"Cerebral", "Cardiac"}
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("mediconfusion", "there is a task or dataset 'mediconfusion' already; .*--as"),
+        ("mme", "there is a task or dataset 'mme' already"),
+        ("My part", "'My part' cannot be a task's name"),
+        ("../part", "cannot be a task's name"),
+    ],
+)
+def test_refused_names(home, name, message):
+    with pytest.raises(MedTasksError, match=message):
+        select_as("mediconfusion", {"categories": ["Cerebral"]}, name)
+    assert not own_tasks_folder().exists()
+
+
+def test_parts_of_parts_and_unprepared_sets_are_refused(home):
+    select_as("mediconfusion", {"categories": ["Cerebral"]}, "mc_head")
+    with pytest.raises(MedTasksError, match="'mc_head' is itself a part of 'mediconfusion'"):
+        whole_dataset("mc_head")
+    with pytest.raises(DatasetNotPrepared, match="multimedeval_slake"):
+        whole_dataset("multimedeval_slake")
+    with pytest.raises(UnknownName, match="did you mean 'mediconfusion'"):
+        whole_dataset("mediconfusoin")
+
+
+def test_command_shows_counts_and_makes_the_task(home):
+    runner = CliRunner()
+    shown = runner.invoke(app, ["data", "select", "mediconfusion"])
+    assert shown.exit_code == 0, shown.output
+    assert "32 of 32 questions" in shown.output
+    assert "Musculoskeletal" in shown.output
+    assert not own_tasks_folder().exists()
+    made = runner.invoke(app, ["data", "select", "mediconfusion", "--where", "categories=cerebral", "--as", "mc_head"])
+    assert made.exit_code == 0, made.output
+    assert "6 of 32 questions with categories=cerebral" in made.output
+    assert "lmms_eval --tasks mc_head,mc_head_ff,mc_head_gd,mc_head_ps" in made.output
+    assert json.loads((dataset_folder("mc_head") / "manifest.json").read_text())["selection"] == {
+        "categories": ["cerebral"]
+    }
+
+
+def test_malformed_condition_is_a_usage_error(home):
+    assert CliRunner().invoke(app, ["data", "select", "mediconfusion", "--where", "Cerebral"]).exit_code == 2
+
+
+def test_preparing_a_part_names_the_command_that_makes_it(home):
+    select_as("mediconfusion", {"categories": ["Cerebral"]}, "mc_head")
+    ran = CliRunner().invoke(app, ["data", "prepare", "mc_head"])
+    assert ran.exit_code == 1
+    assert "'mc_head' is a part of 'mediconfusion'; make it again with 'medtasks data select" in str(ran.exception)
