@@ -7,6 +7,7 @@ score is the geometric mean of the token probabilities, so the smaller mean loss
 import math
 from collections.abc import Callable, Sequence
 
+from medtasks.data.samples import letter
 from medtasks.extract.answer import Answer, Reason
 
 
@@ -66,11 +67,6 @@ def untied(losses: Sequence[float]) -> Answer:
     if list(losses).count(best) > 1:
         return Answer.invalid(Reason.AMBIGUOUS)
     return Answer.ok(letter(list(losses).index(best)))
-
-
-def letter(index: int) -> str:
-    """Return the letter of option ``index``, counted from 0."""
-    return chr(ord("A") + index)
 
 
 LikelihoodRule = Callable[[Sequence[float]], Answer]

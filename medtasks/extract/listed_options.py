@@ -13,9 +13,9 @@ A refusal, and a reply in which nothing of this is found, lists nothing.
 import re
 from collections.abc import Sequence
 
+from medtasks.data.samples import letter
 from medtasks.extract.answer import Reason
 from medtasks.extract.label_answer import LabelAnswer
-from medtasks.extract.likelihood import letter
 from medtasks.extract.option_text import equal_option, options_named
 from medtasks.extract.own_words import own_words
 from medtasks.extract.refusal import refuses

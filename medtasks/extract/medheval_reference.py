@@ -25,9 +25,9 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
+from medtasks.data.samples import letter
 from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.failure import failure_cause
-from medtasks.extract.likelihood import letter
 from medtasks.extract.medheval_question import NO, YES, ClosedQuestion, ClosedReading, Counted
 
 _LETTERS = "ABCDEF"

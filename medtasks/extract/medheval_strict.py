@@ -6,9 +6,9 @@ on both sides and empty replies are invalid, and invalid is wrong. A question wh
 option is left out of the accuracies.
 """
 
+from medtasks.data.samples import letter
 from medtasks.extract import robust_choice
 from medtasks.extract.answer import Answer
-from medtasks.extract.likelihood import letter
 from medtasks.extract.medheval_question import NO, YES, ClosedQuestion, ClosedReading, Counted
 from medtasks.extract.robust_open import yes_no
 

@@ -9,9 +9,9 @@ word in common with the reply: a question has no valid answer then, an image get
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
+from medtasks.data.samples import letter
 from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.failure import failure_cause
-from medtasks.extract.likelihood import letter
 from medtasks.extract.multimedeval_cleaning import clean_head, clean_v0_1_0
 from medtasks.metrics.bleu import References
 

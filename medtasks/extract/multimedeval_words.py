@@ -6,9 +6,9 @@ Source: ``PubMedQA.get_predicted_answer`` in ``multimedeval/qa.py`` and ``MedNLI
 
 from collections.abc import Sequence
 
+from medtasks.data.samples import letter
 from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.failure import failure_cause
-from medtasks.extract.likelihood import letter
 from medtasks.extract.multimedeval_cleaning import clean_head, clean_v0_1_0
 from medtasks.extract.multimedeval_option import Cleaner
 

@@ -23,8 +23,8 @@ from behind ("warfarin is contraindicated") do not count.
 import re
 from collections.abc import Sequence
 
+from medtasks.data.samples import letter as letter_of
 from medtasks.extract.answer import Answer, Reason
-from medtasks.extract.likelihood import letter as letter_of
 from medtasks.extract.option_letters import (
     bare_letters,
     declared_letters,

@@ -22,9 +22,9 @@ with the positions ("1: 0", "2: 1", ...), the prompt asks for an option, so a ba
 import re
 from collections.abc import Sequence
 
+from medtasks.data.samples import letter as letter_of
 from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.class_choices import NO_OPTION, ClassChoices, class_choices
-from medtasks.extract.likelihood import letter as letter_of
 from medtasks.extract.negation import Stance, clauses, stance
 from medtasks.extract.option_numbers import grades_called, numbers_called, only_numbers
 from medtasks.extract.own_words import own_words

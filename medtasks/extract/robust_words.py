@@ -15,8 +15,8 @@ alone names no relation. The question's own list of the three words does not cou
 import re
 from collections.abc import Sequence
 
+from medtasks.data.samples import letter as letter_of
 from medtasks.extract.answer import Answer, Reason
-from medtasks.extract.likelihood import letter as letter_of
 from medtasks.extract.negation import Stance, clauses, stance
 from medtasks.extract.option_text import normalised
 from medtasks.extract.own_words import own_words

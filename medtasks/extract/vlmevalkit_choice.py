@@ -13,9 +13,9 @@ of a, b, c, d counts, whatever follows, so that "the answer is cardiomegaly" is 
 import re
 from collections.abc import Sequence
 
+from medtasks.data.samples import letter
 from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.failure import failure_cause
-from medtasks.extract.likelihood import letter
 
 _NO_REPLY = "Failed to obtain answer via API"
 _REFUSALS = (

@@ -18,8 +18,8 @@ from string import Formatter
 from typing import Any
 
 from medtasks.data.privacy import is_private
+from medtasks.data.samples import letter
 from medtasks.errors import MedTasksError
-from medtasks.extract.likelihood import letter
 from medtasks.families import FAMILIES, Kind
 
 Columns = Mapping[str, Sequence[Any]]

@@ -24,11 +24,11 @@ and documents of ``rotated`` have further columns:
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from medtasks.data.samples import letter
 from medtasks.data.schema import SPLIT
 from medtasks.data.store import load_documents, open_documents
 from medtasks.data.swapping import Picture, swapped_pictures
 from medtasks.errors import MedTasksError
-from medtasks.extract.likelihood import letter
 from medtasks.harness.eligibility import BLANK, BLIND, COLUMN, ROTATED, SWAPPED
 from medtasks.harness.own_documents import is_looked_at, own_documents
 from medtasks.harness.task_files import TaskFile, task_config

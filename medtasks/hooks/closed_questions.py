@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from medtasks.extract.likelihood import letter
+from medtasks.data.samples import letter
 from medtasks.extract.medheval_question import YES, ClosedQuestion, ClosedReading, Counted
 from medtasks.extract.medheval_strict import judged
 from medtasks.extract.registry import closed_rule

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from medtasks.extract.likelihood import letter
+from medtasks.data.samples import letter
 from medtasks.extract.registry import label_rule
 from medtasks.hooks.metric_list import SAMPLE_COUNTS, metric_entry
 from medtasks.hooks.reading import read_reply

@@ -20,8 +20,8 @@ setting                meaning
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from medtasks.data.samples import letter
 from medtasks.errors import MedTasksError, SourceError
-from medtasks.extract.likelihood import letter
 from medtasks.hooks.images import images
 from medtasks.hooks.reading import written_options
 from medtasks.hooks.sanity_images import is_blind

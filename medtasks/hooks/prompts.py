@@ -7,7 +7,7 @@ The texts live in the task YAML, under ``lmms_eval_specific_kwargs``, one ``temp
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from medtasks.extract.likelihood import letter
+from medtasks.data.samples import letter
 from medtasks.hooks.sanity_images import is_blind, own_marks_removed
 
 _DEFAULT = "{question}\n{options}\nAnswer with the option's letter from the given choices directly."

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from medtasks.data.samples import letter
 from medtasks.errors import MedTasksError
 from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.failure import NO_TEXT, cut_reply, without_cut_mark
 from medtasks.extract.labeler import Labels
-from medtasks.extract.likelihood import letter
 from medtasks.extract.registry import likelihood_rule, text_rule
 from medtasks.hooks.loglikelihood import parse_loglikelihood
 

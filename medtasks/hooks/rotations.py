@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+from medtasks.data.samples import letter
 from medtasks.errors import warn_once
-from medtasks.extract.likelihood import letter
 from medtasks.extract.registry import label_rule
 from medtasks.harness.variant_documents import published_position
 from medtasks.hooks.metric_list import SAMPLE_COUNTS, Aggregation, metric_entry

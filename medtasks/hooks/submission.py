@@ -14,10 +14,10 @@ from typing import Any
 from loguru import logger
 
 from medtasks.data.home import home
+from medtasks.data.samples import letter
 from medtasks.data.store import load_documents
 from medtasks.errors import MedTasksError
 from medtasks.extract.answer import Reason
-from medtasks.extract.likelihood import letter
 from medtasks.extract.registry import text_rule
 from medtasks.harness.eligibility import COLUMN
 from medtasks.hooks.metric_list import SAMPLE_COUNTS, is_failed, metric_entry

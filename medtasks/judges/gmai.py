@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from medtasks.data.samples import letter
 from medtasks.errors import unknown_name
 from medtasks.extract.answer import Answer, Reason
-from medtasks.extract.likelihood import letter
 from medtasks.extract.registry import text_rule
 from medtasks.judges.client import Judge
 from medtasks.judges.fence import fence

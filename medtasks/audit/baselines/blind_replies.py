@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from medtasks.data.privacy import is_private
-from medtasks.extract.likelihood import letter
+from medtasks.data.samples import letter
 from medtasks.extract.medheval_reference import listed_options
 from medtasks.extract.medheval_strict import read as read_strictly
 from medtasks.extract.multimedeval_cleaning import clean_head

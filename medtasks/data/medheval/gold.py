@@ -10,8 +10,8 @@ import re
 from collections.abc import Sequence
 
 from medtasks.data.medheval.options import parsed_options
+from medtasks.data.samples import letter as letter_of
 from medtasks.extract import robust_choice
-from medtasks.extract.likelihood import letter as letter_of
 from medtasks.extract.option_text import normalised
 from medtasks.extract.robust_open import yes_no
 

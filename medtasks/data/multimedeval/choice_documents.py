@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from medtasks.data.multimedeval.source_rows import SourceRow
-from medtasks.extract.likelihood import letter
+from medtasks.data.samples import letter
 
 
 def choice_document(

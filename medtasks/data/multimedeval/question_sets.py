@@ -16,9 +16,9 @@ from medtasks.data.multimedeval.source_files import find_file, not_found
 from medtasks.data.multimedeval.source_rows import SourceRow
 from medtasks.data.multimedeval.tables import JsonLinesTable, RecordTable, Table, hub_table, read_json
 from medtasks.data.preparation import Reader, Recipe, Row
+from medtasks.data.samples import letter
 from medtasks.data.schema import CHOICE
 from medtasks.errors import SourceError
-from medtasks.extract.likelihood import letter
 
 YES_NO_MAYBE = ("yes", "no", "maybe")
 MMLU_SUBJECTS = frozenset(

@@ -11,10 +11,10 @@ from typing import Any
 from medtasks.audit.report.contents import Item, ReadAnswer
 from medtasks.audit.report.reading.read_answers import as_logged, marked, reader_of
 from medtasks.audit.report.reading.rule_scores import first_record
+from medtasks.data.samples import letter
 from medtasks.data.selecting import SELECTABLE, values
 from medtasks.data.volume_files import is_volume
 from medtasks.errors import SourceError
-from medtasks.extract.likelihood import letter
 from medtasks.harness.eligibility import BLANK
 from medtasks.harness.replies import RecordedReply
 from medtasks.harness.task_data import image_settings

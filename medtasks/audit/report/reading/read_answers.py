@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from medtasks.audit.report.contents import ReadAnswer
+from medtasks.data.samples import letter
 from medtasks.extract.answer import Reason
-from medtasks.extract.likelihood import letter
 from medtasks.extract.medheval_question import Counted
 from medtasks.extract.registry import FREE_TEXT_RULES, REPORT_RULES
 from medtasks.harness.replies import RecordedReply

@@ -1,0 +1,93 @@
+"""A document as extractors, families and prompts see it: typed, whatever columns its family has."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Document = Mapping[str, Any]
+
+_CLUSTERS = ("unit", "patient", "image", "doc")
+
+
+def letter(index: int) -> str:
+    """Return the letter of option ``index``, counted from 0."""
+    return chr(ord("A") + index)
+
+
+def option_index(name: str) -> int:
+    """Return the index, from 0, of the option with a letter."""
+    return ord(name) - ord("A")
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Typed view of a document in the canonical columns (:mod:`medtasks.data.schema`).
+
+    Attributes:
+        document: The document. What it lacks is empty or None here.
+        written_options: Options in the form in which an extractor compares them; None for their bare texts.
+
+    Example:
+        >>> sample = Sample({"doc_id": "7", "image_file": "a.png", "options": ["yes", "no"], "answer": "B"})
+        >>> sample.images, sample.target, sample.options
+        (('a.png',), 1, ('yes', 'no'))
+    """
+
+    document: Document
+    written_options: Sequence[str] | None = None
+
+    @property
+    def doc_id(self) -> Any:
+        """Unique in the dataset; None where the document has none."""
+        return self.document.get("doc_id")
+
+    @property
+    def dataset(self) -> str | None:
+        """Name of the prepared dataset; None for documents that were not prepared here."""
+        name = self.document.get("dataset")
+        return None if name is None else str(name)
+
+    @property
+    def question(self) -> str:
+        """The question as published, without options."""
+        return str(self.document.get("question") or "")
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """Option texts in order A, B, ..., in the form in which they are compared."""
+        return tuple(self.document.get("options") or () if self.written_options is None else self.written_options)
+
+    @property
+    def target(self) -> int | None:
+        """Index of the one right option; None where it is not known, or there is none."""
+        if "label" in self.document:
+            return int(self.document["label"])
+        answer = self.document.get("answer")
+        return None if answer is None else option_index(answer)
+
+    @property
+    def images(self) -> tuple[str, ...]:
+        """Files of the images, in the order they are shown; none for a document without images."""
+        if "image_files" in self.document:
+            return tuple(self.document["image_files"])
+        return (self.document["image_file"],) if "image_file" in self.document else ()
+
+    @property
+    def cluster_id(self) -> str:
+        """What errors are clustered by: the patient, else the image, else the document itself.
+
+        A document that stands for a question several times says itself what it belongs to, in ``unit_id``. Scores end
+        up in the harness's samples file, so what identifies a patient is hashed.
+
+        Example:
+            >>> Sample({"doc_id": "7", "patient_id": "p9"}).cluster_id == Sample({"patient_id": "p9"}).cluster_id
+            True
+            >>> Sample({"doc_id": "7", "image_id": "scan", "patient_id": None}).cluster_id
+            'image-59ad1b2fc74287de'
+        """
+        for kind in _CLUSTERS:
+            value = self.document.get(f"{kind}_id")
+            if value is not None:
+                return f"{kind}-{hashlib.sha256(str(value).encode()).hexdigest()[:16]}"
+        return "unknown"
