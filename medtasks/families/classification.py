@@ -1,0 +1,202 @@
+"""One class per image, or several findings: counts over all scores, with errors from the bootstrap over patients."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from medtasks.data.samples import Sample, letter, option_index
+from medtasks.extract.answer import Answer, Reason
+from medtasks.extract.chexbert_labels import from_labels
+from medtasks.extract.registry import Kind
+from medtasks.families.constant_replies import Meant, Strategy, class_strategies
+from medtasks.families.counts import (
+    INVALID_RATE,
+    LABELLED_SAMPLE_COUNTS,
+    SAMPLE_COUNTS,
+    answered,
+    is_unjudged,
+    judged,
+)
+from medtasks.families.family import NO_OPTION, Column, ReadAnswer, Reply, Row, TaskFamily
+from medtasks.families.multi_select import letters_of
+from medtasks.families.single_choice import is_right
+from medtasks.metrics.class_counts import Counts
+from medtasks.metrics.classification import (
+    MULTICLASS_METRICS,
+    MULTILABEL_METRICS,
+    count_classes,
+    count_labels,
+    multiclass_metrics,
+    multilabel_metrics,
+    values_with_errors,
+)
+from medtasks.metrics.metric import (
+    STDERR,
+    AnyMetric,
+    CorpusMetric,
+    Estimate,
+    Metric,
+    Panel,
+    PanelResult,
+    Role,
+    Score,
+    Scores,
+)
+
+_NO_FINDING = ("No finding", "Normal chest, no abnormality.")
+ClassRow = tuple[str, int, int | None, int]  # cluster, target, value, number of classes
+LabelRow = tuple[str, bytes, bytes | None]  # cluster, target, value: bytes are cheaper to hash than tuples
+
+
+def _estimates(counts: Counts, clusters: Sequence[str], metrics: Callable[[Counts], Mapping[str, Any]]) -> PanelResult:
+    found = values_with_errors(counts, clusters, metrics)
+    return PanelResult(
+        {name: Estimate(value, found[f"{name}{STDERR}"]) for name, value in found.items() if not name.endswith(STDERR)}
+    )
+
+
+def _of_classes(rows: Sequence[ClassRow]) -> PanelResult:
+    if not rows:
+        return PanelResult()
+    clusters, targets, values, classes = zip(*rows, strict=True)
+    return _estimates(count_classes(targets, values, max(classes)), clusters, multiclass_metrics)
+
+
+def _of_labels(rows: Sequence[LabelRow]) -> PanelResult:
+    if not rows:
+        return PanelResult()
+    targets = [list(target) for _, target, _ in rows]
+    values = [None if value is None else list(value) for *_, value in rows]
+    return _estimates(count_labels(targets, values, len(targets[0])), [row[0] for row in rows], multilabel_metrics)
+
+
+_CLASSES = Panel(lambda one: (one["cluster_id"], one["target"], one["value"], one["classes"]), _of_classes)
+_LABELS = Panel(
+    lambda one: (one["cluster_id"], bytes(one["target"]), None if one["value"] is None else bytes(one["value"])),
+    _of_labels,
+)
+
+
+class Classification(TaskFamily):
+    """One class per image; scores hold class numbers from 0."""
+
+    name = "classification"
+    columns: ClassVar[Mapping[str, Column]] = {"options": Column.OPTIONS, "label": Column.LABEL}
+    extractor = "robust_class"
+    metrics: Sequence[AnyMetric] = (
+        *(CorpusMetric(name, selection=answered, panel=_CLASSES) for name in MULTICLASS_METRICS),
+        replace(INVALID_RATE, all_clusters=True),
+        *SAMPLE_COUNTS,
+    )
+    # What single samples have; the metrics above are means over classes.
+    compared_only: ClassVar[tuple[Metric[Score], ...]] = (
+        Metric("right_answers", selection=answered, role=Role.MAIN, of=is_right),
+    )
+
+    def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:
+        answer, rule = self.read(sample, reply, row)
+        return {
+            "classes": len(sample.options),
+            "target": int(sample.document["label"]),
+            "value": None if answer.value is None else option_index(answer.value),
+            "reason": answer.reason,
+            "rule": rule,
+        }
+
+    def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
+        """Return the letter of the class that was read."""
+        given = score["value"]
+        return ReadAnswer(None if given is None else letter(given), score["reason"], given == score["target"])
+
+    def target_text(self, sample: Sample) -> str:
+        """Return the letter of the right class."""
+        return letter(sample.document["label"])
+
+    def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
+        """Return the most frequent class."""
+        return class_strategies(samples, lambda sample, index: Meant((sample.options[index],), index, index))
+
+    def expected_by_chance(self, samples: Sequence[Sample]) -> Mapping[str, float]:
+        """Of k classes each recall is 1 / k and each AUROC 1/2; a class that is absent, or alone, has an AUROC of 0."""
+        classes = max(len(sample.options) for sample in samples)
+        present = len({sample.target for sample in samples})
+        scored = present if present > 1 else 0
+        found = {"invalid_rate": 0.0, "balanced_accuracy": 1 / classes, "macro_auroc": scored / classes / 2}
+        return {**found, "present_class_auroc": 0.5} if scored else found
+
+
+def _unlabelled_warning(scores: Scores) -> str:
+    known = answered(scores)
+    failed = sum(map(is_unjudged, known))
+    if not 0 < failed < len(known):
+        return ""
+    return f"The labeler failed for {failed / len(known):.1%} of {len(known)} replies; they are left out of the other metrics."
+
+
+class MultiLabel(TaskFamily):
+    """Several findings per image; scores hold 0 or 1 per finding.
+
+    A reply that its labeler could not read (``judge_failed``) says nothing about the model: metrics leave it out, and
+    ``judge_failed_rate`` stands beside them. Any other invalid reply is wrong. Where the labeler read none, metrics are
+    NaN: empty replies, which need no labeler, would stand for all.
+    """
+
+    name = "several findings"
+    columns: ClassVar[Mapping[str, Column]] = {"options": Column.OPTIONS, "labels": Column.LABELS}
+    kind = Kind.LABELS
+    extractor = "robust_labels"
+    metrics: Sequence[AnyMetric] = (
+        *(CorpusMetric(name, selection=judged, panel=_LABELS) for name in MULTILABEL_METRICS),
+        replace(INVALID_RATE, selection=judged, all_clusters=True),
+        Metric(
+            "judge_failed_rate",
+            False,
+            answered,
+            role=Role.RATE,
+            warning=_unlabelled_warning,
+            of=lambda score: float(is_unjudged(score)),
+            all_clusters=True,
+        ),
+        *LABELLED_SAMPLE_COUNTS,
+    )
+
+    def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:
+        answer, rule = self.read(sample, reply, row)
+        return {
+            "target": list(sample.document["labels"]),
+            "value": None if answer.value is None else list(answer.value),
+            "reason": answer.reason,
+            "rule": rule,
+        }
+
+    def read(self, sample: Sample, reply: Reply, row: Row) -> tuple[Answer, str]:
+        """Return what a rule, or what a labeler said before, reads from a reply, and the rule's name."""
+        if not reply.labelled:
+            return super().read(sample, reply, row)
+        return from_labels(reply.text, reply.labels, sample.options), row.extractor or ""
+
+    def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
+        """Return the letters of the findings that were read, and the share of right decisions."""
+        given, target, reason = score["value"], score["target"], score["reason"]
+        if reason == Reason.JUDGE_FAILED:
+            return ReadAnswer(None, reason, None)
+        right = 0 if given is None else sum(one == other for one, other in zip(given, target, strict=True))
+        said = None if given is None else ", ".join(letters_of(given)) or NO_OPTION
+        return ReadAnswer(said, reason, None, right / len(target))
+
+    def target_text(self, sample: Sample) -> str:
+        """Return the letters of the findings."""
+        return ", ".join(letters_of(sample.document["labels"])) or NO_OPTION
+
+    def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
+        """Return no finding at all, and all of them."""
+        options = samples[0].options
+        none = Meant(_NO_FINDING, (0,) * len(options), whole=True)
+        every = Meant((", ".join(options),), (1,) * len(options), whole=True)
+        return [
+            Strategy("no finding", "Calls every image normal.", (none,) * len(samples)),
+            Strategy("all findings", "Lists every finding for every image.", (every,) * len(samples)),
+        ]
+
+
+CLASSIFICATION, MULTI_LABEL = Classification(), MultiLabel()

@@ -1,0 +1,211 @@
+"""MedHEval's closed questions: yes/no and options mixed.
+
+Beside the model's scores stand those of three blind models under the same rule and on the same questions: one that always
+says "Yes", one that always says "No", and the expected score of one that names an option at random.
+
+MedHEval's released evaluator averages per source of images and type of hallucination, and weights each average by all its
+questions, also by those it had to skip. So a skipped question counts like the average one of its cell, which is a cell of
+source, type and kind of question. The defensible way is to leave it out. Both are weighted means.
+"""
+
+import json
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any, ClassVar
+
+from medtasks.data.samples import Sample, letter, option_index
+from medtasks.extract.answer import Answer
+from medtasks.extract.medheval_reference import listed_options
+from medtasks.extract.medheval_strict import judged
+from medtasks.extract.registry import Kind, extractor_of
+from medtasks.families.constant_replies import Meant, Strategy, most_frequent
+from medtasks.families.counts import INVALID_RATE, SAMPLE_COUNTS, answered
+from medtasks.families.family import Column, ReadAnswer, Reply, Row, TaskFamily
+from medtasks.metrics.closed_questions import Counted
+from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, Scores
+
+YES = "A"
+"""Letter of the option Yes."""
+
+_BINARY = "binary"
+_STRICT = "medheval_strict"  # reads likelihoods, too
+_BLIND = ("always_yes", "always_no", "random_choice")
+_TYPES = ("anatomy", "measurement", "symptom", "technique")
+
+
+def _cell(score: Score) -> tuple[Any, ...]:
+    return score["source"], score["hallucination"], score["kind"]
+
+
+def _weights(scores: Scores) -> list[float]:
+    """Return how often each question counts: 0 for one without a score, else 1 and its part of the averaged ones.
+
+    Averaged questions of a cell without any scored one do not count.
+    """
+    scored = Counter(_cell(one) for one in scores if one["counted"] == Counted.SCORED)
+    averaged = Counter(_cell(one) for one in scores if one["counted"] == Counted.AVERAGED)
+    return [1.0 + averaged[_cell(one)] / scored[_cell(one)] if one["counted"] == Counted.SCORED else 0.0 for one in scores]
+
+
+def _scored(field: str, about: str | None = None) -> Callable[[Score], float | None]:
+    """Return what gives a field of the questions that have a score, of one type of hallucination or of all."""
+
+    def of(score: Score) -> float | None:
+        counts = score["counted"] == Counted.SCORED and about in (None, score["hallucination"])
+        return float(score[field]) if counts else None
+
+    return of
+
+
+def _accuracy(name: str, about: str | None = None, role: Role = Role.PART) -> Metric[Score]:
+    return Metric(name, selection=answered, role=role, of=_scored("correct", about), weights=_weights)
+
+
+_ACCURACY = (_accuracy("accuracy", role=Role.MAIN),)
+_BY_TYPE = tuple(_accuracy(f"acc_{about}", about) for about in _TYPES)
+_RATES: tuple[AnyMetric, ...] = (
+    INVALID_RATE,
+    Metric(
+        "yes_rate",
+        False,
+        answered,
+        role=Role.RATE,
+        of=lambda score: float(score["value"] == YES) if score["kind"] == _BINARY else None,
+    ),
+    *(
+        Metric(name, True, answered, False, Role.ASIDE, of_questions=True, of=_scored(name), weights=_weights)
+        for name in _BLIND
+    ),
+    Metric(
+        "unscored_rate",
+        False,
+        answered,
+        False,
+        Role.ASIDE,
+        of_questions=True,
+        of=lambda score: float(score["counted"] != Counted.SCORED),
+    ),
+    *SAMPLE_COUNTS,
+)
+YES_NO_METRICS = (*_ACCURACY, *_RATES)
+"""Metrics of sets that have no types of hallucination."""
+
+
+class ClosedQuestions(TaskFamily):
+    """Yes/no questions and questions whose options are one published text; errors are clustered by patient or image.
+
+    The options are published in several dialects, of which the rules make use, so that they cannot be written in another
+    order without changing anything else.
+    """
+
+    name = "yes/no"
+    columns: ClassVar[Mapping[str, Column]] = {
+        "question": Column.TEXT,
+        "kind": Column.TEXT,
+        "choices": Column.TEXT,
+        "options": Column.TEXTS,
+        "gold": Column.TEXT,
+    }
+    short: ClassVar[Mapping[str, Column]] = {"question": Column.TEXT, "answer": Column.YES_NO}
+    kind = Kind.CLOSED
+    extractor = _STRICT
+    metrics: Sequence[AnyMetric] = (*_ACCURACY, *_BY_TYPE, *_RATES)
+
+    def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:
+        answer, rule = self.read(sample, reply, row)
+        document = sample.document
+        return {
+            "source": document["source"],
+            "hallucination": document["hallucination"],
+            "kind": document["kind"],
+            "target": answer.facts["target"],
+            "value": answer.value,
+            "reason": answer.reason,
+            "correct": float(answer.facts["correct"]),
+            "counted": str(answer.facts["counted"]),
+            **_blind_scores(_STRICT if reply.losses is not None else rule, _key(sample)),
+            "rule": rule,
+        }
+
+    def read(self, sample: Sample, reply: Reply, row: Row) -> tuple[Answer, str]:
+        """Return what a rule reads from a reply, compared with the target, and its name."""
+        answer, rule = super().read(sample, reply, row)
+        return (answer if reply.losses is None else judged(answer, sample)), rule
+
+    def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
+        """Return the letter that was read; right or wrong only where the question has a score of its own."""
+        scored = score["counted"] == Counted.SCORED
+        return ReadAnswer(score["value"], score["reason"], bool(score["correct"]) if scored else None)
+
+    def target_text(self, sample: Sample) -> str:
+        """Return the letter of the right option, or the answer as published."""
+        return str(sample.document.get("answer") or sample.document.get("gold") or "")
+
+    def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
+        """Mean "Yes" or "No", also to questions with options, as ``always_yes`` and ``always_no`` do."""
+        keyed = [sample for sample in samples if sample.target is not None]
+        frequent = most_frequent((_form(sample), sample.document["answer"]) for sample in keyed)
+        found = [
+            Strategy(
+                f"always {word.lower()}",
+                f"Answers {word} to every question, also where options are asked for.",
+                tuple(_verdict(sample, word) for sample in samples),
+            )
+            for word in ("Yes", "No")
+            if any(sample.document["kind"] == _BINARY for sample in samples)
+        ]
+        most = tuple(_listed_option(sample, frequent.get(_form(sample), YES)) for sample in samples)
+        describes = "Answers what is most often right: yes or no, and the letter of the questions with as many options."
+        return [*found, Strategy("most frequent answer", describes, most)]
+
+
+def _key(sample: Sample) -> str:
+    """Return what of a question its blind scores depend on."""
+    known = ("question", "kind", "choices", "options", "answer", "gold")
+    return json.dumps({name: sample.document.get(name) for name in known})
+
+
+@lru_cache(maxsize=16384)
+def _blind_scores(rule: str, question: str) -> Mapping[str, float]:
+    """Return what models without eyes score on one question: always "Yes", always "No", and an option at random.
+
+    The last is the mean over the replies "Yes" and "No", or "A. text" for every option.
+    """
+    sample = Sample(json.loads(question))
+    read = extractor_of(rule, Kind.CLOSED).extract
+    random = ["Yes", "No"]
+    if sample.document["kind"] != _BINARY:
+        random = [f"{letter(index)}. {text}" for index, text in enumerate(sample.options)]
+    right = {reply: float(read(reply, sample).facts["correct"]) for reply in {"Yes", "No", *random}}
+    return {
+        "always_yes": right["Yes"],
+        "always_no": right["No"],
+        "random_choice": math.fsum(right[reply] for reply in random) / len(random) if random else 0.0,
+    }
+
+
+def _form(sample: Sample) -> tuple[str, int]:
+    return sample.document["kind"], len(sample.options)
+
+
+def _listed_option(sample: Sample, name: str) -> Meant:
+    """Mean an option; what is read where no option can be told or none is the target is without consequence."""
+    if not sample.options:
+        return Meant((name,), whole=True)
+    index, binary = option_index(name), sample.document["kind"] == _BINARY
+    text = sample.options[index]
+    meant = Meant((text,) if binary else (f"{name}. {text}", name, text), name, index)
+    told = binary or listed_options(sample.document["choices"])
+    return meant if told and sample.target is not None else replace(meant, value=None)
+
+
+def _verdict(sample: Sample, word: str) -> Meant:
+    read = extractor_of(_STRICT).extract(word, sample).value
+    value = letter(("Yes", "No").index(word)) if sample.document["kind"] == _BINARY else None
+    return Meant((word,), value, None if read is None else option_index(read), whole=True)
+
+
+CLOSED_QUESTIONS = ClosedQuestions()

@@ -1,0 +1,140 @@
+"""What models would say that do not look at the image: the same to every question, or what is most often right.
+
+A strategy says which *answer* is meant to each sample; the words that a rule reads as this answer differ from rule to
+rule and are found by :mod:`medtasks.audit.baselines`. What is most frequent is counted in the targets of these samples,
+so that its accuracy is the best that the same answer to every question can have.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from medtasks.data.privacy import is_private
+from medtasks.data.samples import Sample, letter
+
+_LONGEST_NAME = 20
+_MOST_CONSTANTS = 6  # of more options, only the most frequent is of interest
+
+
+@dataclass(frozen=True)
+class Meant:
+    """The answer that is meant to one sample.
+
+    Attributes:
+        said: Replies that may say it, the likeliest first.
+        value: What the family must make of the reply: ``value`` of its score, or ``correct`` if that has no ``value``.
+            None where any reading will do.
+        option: Index of the option for tasks that compare likelihoods; None for all options alike.
+        whole: Whether ``said`` must be taken as it is, and no other way to write the option is tried.
+    """
+
+    said: tuple[str, ...]
+    value: object = None
+    option: int | None = None
+    whole: bool = False
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """A way to answer without looking.
+
+    Attributes:
+        name: Such as ``always A``.
+        describes: One sentence.
+        meant: Shape (samples,).
+    """
+
+    name: str
+    describes: str
+    meant: tuple[Meant, ...]
+
+
+MeaningOf = Callable[[Sample, int], Meant]
+
+
+def lettered(sample: Sample, index: int) -> Meant:
+    """Mean the option of an index, which is called by its letter."""
+    name, text = letter(index), sample.options[index]
+    return Meant((name, f"{name}. {text}", text), name, index)
+
+
+def option_strategies(samples: Sequence[Sample], mean: MeaningOf) -> list[Strategy]:
+    """Return each letter that every question has, of at most six, and the most frequent answer.
+
+    Args:
+        samples: Samples with options and one right one.
+        mean: Says how an option is meant.
+
+    Returns:
+        None where a target is not known.
+    """
+    targets = _targets(samples)
+    if targets is None:
+        return []
+    fewest = min(len(sample.options) for sample in samples)
+    same = len({len(sample.options) for sample in samples}) == 1
+    among = "of these questions" if same else "of the questions with as many options"
+    frequent = "most frequent answer", f"Answers the letter that is most often right {among}."
+    return [
+        *each_option(samples, 0 if fewest > _MOST_CONSTANTS else fewest, mean),
+        Strategy(*frequent, _frequent(samples, targets, mean)),
+    ]
+
+
+def class_strategies(samples: Sequence[Sample], mean: MeaningOf) -> list[Strategy]:
+    """Return the most frequent class; the same arguments as :func:`option_strategies`."""
+    targets = _targets(samples)
+    if targets is None:
+        return []
+    name, describes = "most frequent class", "Gives every image the class that most of them have."
+    return [Strategy(name, describes, _frequent(samples, targets, mean))]
+
+
+def each_option(samples: Sequence[Sample], number: int, mean: MeaningOf) -> list[Strategy]:
+    """Return the strategies that always choose the first, the second ... of a number of options."""
+    return [
+        Strategy(
+            f"always {name}", f"Answers {name} to every question.", tuple(mean(sample, index) for sample in samples)
+        )
+        for index, name in enumerate(_names(samples, number))
+    ]
+
+
+def fewest_options(samples: Sequence[Sample]) -> int:
+    """Return how many options every question has, 0 for more than are of interest."""
+    fewest = min(len(sample.options) for sample in samples)
+    return 0 if fewest > _MOST_CONSTANTS else fewest
+
+
+def _targets(samples: Sequence[Sample]) -> list[int] | None:
+    known = [sample.target for sample in samples]
+    return None if None in known else [target for target in known if target is not None]
+
+
+def _frequent(samples: Sequence[Sample], targets: Sequence[int], mean: MeaningOf) -> tuple[Meant, ...]:
+    sizes = [len(sample.options) for sample in samples]
+    frequent = most_frequent(zip(sizes, targets, strict=True))
+    return tuple(mean(sample, frequent[size]) for sample, size in zip(samples, sizes, strict=True))
+
+
+def _names(samples: Sequence[Sample], number: int) -> list[str]:
+    """Return what the first options are called: their texts where these are short, public and always the same."""
+    letters = [letter(index) for index in range(number)]
+    texts = {sample.options for sample in samples}
+    options = next(iter(texts))
+    plain = len(texts) == 1 and len({*options}) == len(options) and max(map(len, options)) <= _LONGEST_NAME
+    return list(options[:number]) if plain and not is_private(str(samples[0].dataset)) else letters
+
+
+def most_frequent(targets: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:
+    """Return the most frequent target of each group, of equally frequent ones the least.
+
+    Example:
+        >>> most_frequent([("yes/no", "A"), ("yes/no", "B"), ("other", "C")])
+        {'yes/no': 'A', 'other': 'C'}
+    """
+    counts: dict[Any, Counter[Any]] = defaultdict(Counter)
+    for group, target in targets:
+        counts[group][target] += 1
+    return {group: min(found, key=lambda target: (-found[target], target)) for group, found in counts.items()}

@@ -1,0 +1,71 @@
+"""Which scores count: those of samples that were answered and, where a judge reads, judged; the others are counted.
+
+A sample that the model could not answer is neither right nor wrong nor invalid: it is in no metric, and is counted beside
+all of them.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from medtasks.extract.answer import Reason
+from medtasks.metrics.metric import Metric, Role, Scores, counting
+
+_UNASKED = frozenset({Reason.EMPTY, Reason.TRUNCATED})  # replies that say nothing, also those cut before they did
+
+
+def is_failed(score: Mapping[str, Any]) -> bool:
+    """Return whether the model gave no reply that could be read."""
+    return score.get("reason") == Reason.ADAPTER_FAILED
+
+
+def is_unjudged(score: Mapping[str, Any]) -> bool:
+    """Return whether a judge or a labeler failed to read the reply; one that nobody set up has not failed."""
+    return score.get("reason") == Reason.JUDGE_FAILED and score.get("judge", "") is not None
+
+
+def answered(scores: Scores) -> Scores:
+    """Return the scores of samples that the model answered."""
+    return [score for score in scores if not is_failed(score)]
+
+
+def judged(scores: Scores) -> Scores:
+    """Return the scores of answered samples without those that a judge failed to read, and none if it read nothing.
+
+    Replies that need no judge, such as empty ones, must not stand for all the others that it was asked about.
+    """
+    known = answered(scores)
+    asked = [score for score in known if score.get("asked", score["reason"] not in _UNASKED)]
+    if asked and all(map(is_unjudged, asked)):
+        return []
+    return [score for score in known if not is_unjudged(score)]
+
+
+def is_invalid(score: Mapping[str, Any]) -> float:
+    """Return 1 for a reply without a valid answer, else 0."""
+    return float(score["reason"] != Reason.OK)
+
+
+INVALID_RATE: Metric[dict[str, Any]] = Metric("invalid_rate", False, answered, role=Role.RATE, of=is_invalid)
+"""The share of replies without a valid answer."""
+
+SAMPLE_COUNTS = (
+    counting("scored_samples", lambda scores: sum(not is_failed(one) and not is_unjudged(one) for one in scores)),
+    counting("failed_samples", lambda scores: sum(map(is_failed, scores)), higher_is_better=False),
+)
+"""What stands at the end of every task's metrics; those that no score holds."""
+LABELLED_SAMPLE_COUNTS = (
+    *SAMPLE_COUNTS,
+    counting("unjudged_samples", lambda scores: sum(map(is_unjudged, scores)), higher_is_better=False),
+)
+"""The same for a task whose replies a labeler reads."""
+JUDGED_SAMPLE_COUNTS = (
+    *LABELLED_SAMPLE_COUNTS,
+    counting(
+        "possible_injection",
+        lambda scores: sum(bool(one.get("possible_injection")) for one in scores),
+        higher_is_better=False,
+        selection=answered,
+    ),
+)
+"""The same for a task whose replies a judge reads; the last are replies that seem to address it."""
+COUNTS = frozenset(metric.name for metric in JUDGED_SAMPLE_COUNTS)

@@ -1,0 +1,265 @@
+"""What a task family is: the one object that knows what a sample, a reply and a score mean in its tasks.
+
+The harness's hooks, ``medtasks score``, ``compare`` and ``report``, the sanity variants, baselines and the doctor all ask
+this object; nothing else looks at what columns a document has.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any, ClassVar
+
+from medtasks.data.samples import Sample, letter
+from medtasks.errors import MedTasksError
+from medtasks.extract.answer import Answer, Reason
+from medtasks.extract.failure import NO_TEXT, cut_reply, failure_cause, without_cut_mark
+from medtasks.extract.labeler import Labels
+from medtasks.extract.registry import Kind, extractor_of
+from medtasks.families.constant_replies import Strategy
+from medtasks.metrics.metric import AnyMetric, Metric, Score
+
+FENCED = "_fenced"
+"""What stands behind a rule's name in scores of replies that the judge got between marks."""
+LIKELIHOOD_EXTRACTOR = "untied"
+"""Reads likelihoods where a task's file names no rule."""
+NO_OPTION = "none"
+"""A list of options without any."""
+
+_UNSAID = frozenset({Reason.EMPTY, Reason.NO_MATCH, Reason.AMBIGUOUS})
+
+
+class Column(Enum):
+    """What a column holds in every row."""
+
+    TEXT = "a text"
+    TEXTS = "a list of texts"
+    OPTIONS = "a list of at least two texts"
+    LETTER = "the letter of one of the options"
+    LETTERS = "a list of letters of the options"
+    LABEL = "the number of one of the options, counted from 0"
+    LABELS = "a list with 0 or 1 for each of the options"
+    POSITION = "1 or 2"
+    YES_NO = "yes or no"
+    ID = "a text or a number"
+    ANYTHING = "anything"
+
+
+class Asks(Enum):
+    """Whom scoring asks besides the rules."""
+
+    NOBODY = auto()
+    JUDGE = auto()
+    JUDGE_IF_THERE = auto()  # some metrics need one
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What a model gave to one sample: a text, or one loss per option.
+
+    Attributes:
+        text: As the model gave it, or the mark of a failed sample (:mod:`medtasks.extract.failure`).
+        losses: Mean negative log-likelihood per token of each option; NaN for a failed one.
+        cut: Whether the server cut the text at its length limit.
+        labelled: Whether a labeler was asked about the text already.
+        labels: What it said, None if nothing.
+    """
+
+    text: str | None = None
+    losses: tuple[float, ...] | None = None
+    cut: bool = False
+    labelled: bool = False
+    labels: Labels | None = None
+
+    @property
+    def failed(self) -> bool:
+        """Whether the model gave no reply: it is in no score."""
+        if self.losses is not None:
+            return not self.losses or any(map(math.isnan, self.losses))
+        return self.text is None or failure_cause(self.text) is not None
+
+    @property
+    def recorded(self) -> str:
+        """The text as it is kept in files, which says whether it was cut."""
+        return cut_reply(self.text or "") if self.cut else self.text or ""
+
+    @classmethod
+    def of_text(cls, text: object) -> "Reply":
+        """Return the reply that a file or a model has as text, with its marks; without any text the sample failed."""
+        own, cut = without_cut_mark(text if isinstance(text, str) else NO_TEXT)
+        return cls(text=own, cut=cut)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of a task's results: how replies are read there.
+
+    Attributes:
+        extractor: Name of the rule; None where a judge alone reads them, or the family's own is meant.
+        option_form: How one option is written for the rule, see :func:`written_options`; None: its bare text.
+        fenced: Whether a judge gets replies between marks, see :mod:`medtasks.judges.fence`.
+    """
+
+    extractor: str | None = None
+    option_form: str | None = None
+    fenced: bool = False
+
+
+@dataclass(frozen=True)
+class ReadAnswer:
+    """What was read from a reply, for a person who looks at single samples.
+
+    Attributes:
+        value: In words or letters; None where there is no answer.
+        reason: ``ok``, or why there is none.
+        right: Whether it is right; None where it is neither right nor wrong.
+        score: A value between right and wrong; None where there is none.
+    """
+
+    value: str | None
+    reason: str
+    right: bool | None
+    score: float | None = None
+
+
+class TaskFamily(ABC):
+    """Tasks whose samples are scored in one way.
+
+    Attributes:
+        name: As people call it.
+        columns: What its documents need, besides the columns of its prompt.
+        short: Columns that are enough in their place; None where there are none.
+        kind: Which extractors read its replies.
+        extractor: The one that does where a task's file names none; None where a judge reads them.
+        asks: Whom scoring asks besides the rules.
+        scores_suffice: Whether metrics follow from scores alone, as they are recorded; else they need texts.
+        saves_replies: Whether each reply is on disk before anything is computed from it.
+        metrics: All that its tasks may have, in the order of tables.
+        compared_only: Metrics by which runs are compared and that are in no table.
+        paired: Whether samples come in pairs, with scores by category.
+        letter_rows: Of tasks that compare likelihoods, how replies are read that are letters; none where they are not.
+    """
+
+    name: ClassVar[str]
+    columns: ClassVar[Mapping[str, Column]]
+    short: ClassVar[Mapping[str, Column] | None] = None
+    kind: ClassVar[Kind | None] = Kind.CHOICE
+    extractor: ClassVar[str | None]
+    asks: ClassVar[Asks] = Asks.NOBODY
+    scores_suffice: ClassVar[bool] = True
+    saves_replies: ClassVar[bool] = False
+    metrics: Sequence[AnyMetric]
+    compared_only: ClassVar[tuple[Metric[Any], ...]] = ()
+    paired: ClassVar[bool] = False
+    letter_rows: ClassVar[Mapping[str, Row]] = {}
+
+    def score(self, sample: Sample, reply: Reply, row: Row) -> Score:
+        """Return the score of one sample; never raises for what the reply says.
+
+        Args:
+            sample: The sample.
+            reply: What the model gave.
+            row: How it is read.
+
+        Returns:
+            A flat record: ``sample``, ``cluster_id``, ``rule``, ``reason`` and what the family's metrics look at. It
+            holds ids, letters, labels and numbers, and text only as :class:`~medtasks.data.privacy.PrivateText`.
+        """
+        found = self._score(sample, reply, row)
+        made = {"sample": sample.doc_id, "cluster_id": self.cluster_id(sample), **found}
+        made["rule"] = f"{made['rule']}{FENCED}" if row.fenced else made["rule"]
+        made["reason"] = str(made["reason"])
+        if reply.cut:
+            made["cut"] = True  # one without an answer had no room for it
+            made["reason"] = str(Reason.TRUNCATED) if made["reason"] in _UNSAID else made["reason"]
+        return made
+
+    @abstractmethod
+    def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:
+        """Return what the family adds to a score: ``rule``, ``reason`` and its own fields."""
+
+    def cluster_id(self, sample: Sample) -> str | None:
+        """Return what errors are clustered by; None for a sample that belongs to no cluster."""
+        return sample.cluster_id
+
+    def read(self, sample: Sample, reply: Reply, row: Row) -> tuple[Answer, str]:
+        """Return what a rule reads from a reply, and its name."""
+        if reply.losses is not None:
+            rule = row.extractor or LIKELIHOOD_EXTRACTOR
+            return extractor_of(rule, Kind.LIKELIHOODS).extract(reply.losses, sample), rule
+        rule = row.extractor or self.extractor or ""
+        written = Sample(sample.document, written_options(row.option_form, sample.options))
+        return extractor_of(rule, self.kind).extract(reply.text, written), rule
+
+    def metric(self, name: str) -> AnyMetric | None:
+        """Return a metric by its name, None if the family has none of that name."""
+        return next((metric for metric in self.metrics if metric.name == name), None)
+
+    def versioned(self, row: Row) -> str:
+        """Return name and version of the rule that reads the replies in a row."""
+        rule = extractor_of(row.extractor or self.extractor or "")
+        return f"{rule.name}{FENCED * row.fenced} v{rule.version}"
+
+    def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
+        """Return what was read from a reply, for a person.
+
+        Args:
+            score: Its score, perhaps of an earlier version.
+            reply: The reply.
+            value: Its value where a metric of texts has one and the score does not tell.
+        """
+        given, target = score.get("value"), score.get("target")
+        right = None if target is None or "value" not in score else given == target  # without a verdict is no value
+        return ReadAnswer(None if given is None else str(given), str(score.get("reason", "")), right, value)
+
+    def target_text(self, sample: Sample) -> str:
+        """Return the target in words or letters, empty where it is not known."""
+        return str(sample.document.get("answer") or "")
+
+    def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
+        """Return ways to answer without looking at the image; none where targets are not known.
+
+        Args:
+            samples: At least one.
+        """
+        return []
+
+    def expected_by_chance(self, samples: Sequence[Sample]) -> Mapping[str, float]:
+        """Return the exact expectation of metrics, by name, for an option drawn at random; without those that have none.
+
+        Only metrics that are means over questions, pairs or classes of what one guess is worth have such a formula; the
+        others, such as macro F1, are left out rather than simulated.
+
+        Args:
+            samples: At least one.
+        """
+        return {}
+
+
+def written_options(form: str | None, options: Sequence[str]) -> list[str]:
+    """Write options the way a rule compares them.
+
+    Args:
+        form: Text with the fields ``{text}``, ``{letter}`` (A, B, ...), ``{lower}`` (a, b, ...) and ``{number}`` (from
+            1); None: the bare texts.
+        options: Option texts.
+
+    Raises:
+        MedTasksError: The form has another field.
+
+    Example:
+        >>> written_options("{number}: {text}", ["adipose", "background"])
+        ['1: adipose', '2: background']
+    """
+    if form is None:
+        return list(options)
+    try:
+        return [
+            form.format(text=text, letter=letter(index), lower=letter(index).lower(), number=index + 1)
+            for index, text in enumerate(options)
+        ]
+    except (KeyError, IndexError, ValueError) as error:
+        raise MedTasksError(
+            f"option form {form!r} is not usable ({error}); its fields are {{text}}, {{letter}}, {{lower}}, {{number}}"
+        ) from error

@@ -1,0 +1,334 @@
+"""MedHEval's open tasks: what judges and a labeler of chest findings say of answers and reports, and how close words come.
+
+Knowledge questions: ``knowledge_rate`` is the paper's K, the share of answers that its judge does not call right;
+``hallucination_score`` is the repository's, from 0 to 5. An empty answer is not right and gets 5 without asking.
+
+Reports: ``chair_judge_*`` is the paper's CHAIR, from the components that a judge counts; ``chair_label`` the
+repository's, from labels (:mod:`medtasks.metrics.chair`). A model that says nothing mentions nothing wrong: read them
+beside ``mentions_*``. A report without text mentions nothing, without asking.
+
+For all of these lower is better. A judge that fails says nothing about the model: its metric leaves the reply out, is NaN
+where none is left, and ``judge_failed_rate`` stands beside it. A labeler that is missing or fails costs its own metrics.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+from medtasks.data.privacy import PrivateText
+from medtasks.data.samples import Sample
+from medtasks.errors import LabelerError, MedTasksError
+from medtasks.extract.answer import Answer, Reason
+from medtasks.extract.labeler import CONDITIONS, Finding, chosen_findings, label_texts
+from medtasks.extract.registry import Kind, extractor_of
+from medtasks.families.counts import JUDGED_SAMPLE_COUNTS, answered
+from medtasks.families.family import Asks, Column, ReadAnswer, Reply, Row, TaskFamily
+from medtasks.families.texts import TextRow, text_metrics
+from medtasks.judges.client import Judge, scoring_judge
+from medtasks.judges.fence import addresses_judge
+from medtasks.judges.medheval import ASPECTS, WORST_SEVERITY, judge_components, judge_correctness, judge_severity
+from medtasks.judges.medheval_prompts import WORDINGS, JudgePrompt
+from medtasks.metrics.chair import LABEL_CELLS, component_ratio, label_cells, label_ratios, ratios_with_errors
+from medtasks.metrics.metric import (
+    STDERR,
+    AnyMetric,
+    CorpusMetric,
+    Estimate,
+    Metric,
+    Panel,
+    PanelResult,
+    Role,
+    Score,
+    Scores,
+    counting,
+)
+from medtasks.metrics.report_metrics import metric_info
+
+_TEXT_METRICS = ("medheval_bleu", "rouge_stemmed", "meteor", "medheval_bertscore")
+_TEXTS = text_metrics([key for name in _TEXT_METRICS for key in metric_info(name).keys], "compared")
+
+
+def _with_verdict(name: str) -> Callable[[Scores], Scores]:
+    """Return what chooses the scores that hold a verdict.
+
+    Replies about which nobody is asked, such as empty ones, have theirs without a judge. They must not stand for all
+    replies when the judge read none of the others: then there is no verdict at all.
+    """
+
+    def chosen(scores: Scores) -> Scores:
+        known = answered(scores)
+        asked = [one for one in known if one["asked"]]
+        if asked and all(one[name] is None for one in asked):
+            return []
+        return [one for one in known if one[name] is not None]
+
+    return chosen
+
+
+def _failed_warning(scores: Scores) -> str:
+    known = answered(scores)
+    failed = sum(bool(one["judge_failed"]) for one in known)
+    if not 0 < failed < len(known):
+        return ""
+    return f"The judge failed for {failed} of {len(known)} replies; the metrics that need it omit them."
+
+
+_RATES: tuple[AnyMetric, ...] = (
+    Metric(
+        "judge_failed_rate",
+        False,
+        answered,
+        role=Role.RATE,
+        warning=_failed_warning,
+        of=lambda score: float(score["judge_failed"]),
+    ),
+    # replies that say nothing: empty, or cut off while reasoning
+    Metric(
+        "invalid_rate",
+        False,
+        answered,
+        role=Role.RATE,
+        of=lambda score: float(score["reason"] not in (Reason.OK, Reason.JUDGE_FAILED)),
+    ),
+    *JUDGED_SAMPLE_COUNTS,
+)
+
+
+class JudgedText(TaskFamily):
+    """A free reply of which some metrics need a judge; the others are there without one.
+
+    Args:
+        wording: Prompts for one model (``single``), or the reference's for eleven (``eleven``).
+    """
+
+    kind = Kind.FREE_TEXT
+    extractor = "medheval_open_strict"
+    asks = Asks.JUDGE_IF_THERE
+    scores_suffice = False
+    saves_replies = True
+
+    def __init__(self, wording: str) -> None:
+        self._wording = WORDINGS[wording]
+
+    def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:
+        answer, rule = self.read(sample, reply, row)
+        said, judge = answer.facts["judged"], scoring_judge(str(sample.dataset))
+        prompts, verdicts = self._verdicts(judge, sample, said, fenced=row.fenced)
+        asked = bool(said)
+        failed = asked and None in verdicts.values()
+        return {
+            **verdicts,
+            **self._texts(sample, answer),
+            "asked": asked,  # there is nothing to ask about an empty reply
+            "judge_failed": failed,
+            "judge": None if judge is None else f"{judge.settings.model}, temperature {judge.settings.temperature:g}",
+            "judge_prompts": [prompt.label for prompt in prompts],
+            "possible_injection": addresses_judge(said),
+            "reason": Reason.JUDGE_FAILED if failed else answer.reason,
+            "rule": rule,
+        }
+
+    @abstractmethod
+    def _verdicts(
+        self, judge: Judge | None, sample: Sample, said: str, *, fenced: bool
+    ) -> tuple[list[JudgePrompt], dict[str, Any]]:
+        """Return what the judge is told, and what it says by field of the score; None where there is no verdict."""
+
+    @abstractmethod
+    def _texts(self, sample: Sample, answer: Answer) -> dict[str, PrivateText]:
+        """Return the texts that are compared once all replies are there."""
+
+    def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
+        """Return the text that the judge read."""
+        rule = str(score["rule"]).removesuffix("_fenced")
+        said = extractor_of(rule, Kind.FREE_TEXT).extract(reply.text, Sample({})).facts["judged"]
+        verdict = score.get("correct")
+        valid = score["reason"] in (Reason.OK, Reason.JUDGE_FAILED)
+        return ReadAnswer(said if valid else None, score["reason"], None if verdict is None else bool(verdict))
+
+
+class KnowledgeQuestions(JudgedText):
+    """Open knowledge questions."""
+
+    name = "open questions with a judge"
+    columns: ClassVar[Mapping[str, Column]] = {"question": Column.TEXT, "answer": Column.TEXT}
+    metrics: Sequence[AnyMetric] = (
+        Metric("knowledge_rate", False, _with_verdict("correct"), of=lambda score: 1.0 - score["correct"]),
+        counting("answers_judged", len, selection=_with_verdict("correct")),
+        Metric("hallucination_score", False, _with_verdict("severity"), of=lambda score: float(score["severity"])),
+        counting("answers_scored", len, selection=_with_verdict("severity")),
+        *_TEXTS,
+        *_RATES,
+    )
+
+    def _verdicts(
+        self, judge: Judge | None, sample: Sample, said: str, *, fenced: bool
+    ) -> tuple[list[JudgePrompt], dict[str, Any]]:
+        def verdict(ask: Callable[..., Any], prompt: JudgePrompt, unsaid: int) -> int | None:
+            if judge is None or not said:
+                return None if judge is None else unsaid
+            value: int | None = ask(
+                judge, prompt, sample.question, sample.document["answer"], said, fenced=fenced
+            ).value
+            return value
+
+        correctness, severity = self._wording.correctness, self._wording.severity
+        return [correctness, severity], {
+            "correct": verdict(judge_correctness, correctness, 0),
+            "severity": verdict(judge_severity, severity, WORST_SEVERITY),
+        }
+
+    def _texts(self, sample: Sample, answer: Answer) -> dict[str, PrivateText]:
+        return {
+            "reference": PrivateText(sample.document["answer"]),
+            "compared": PrivateText(answer.facts["compared"]),
+        }
+
+
+def _judged_panel(aspect: str) -> Panel[tuple[str, tuple[int, ...]]]:
+    name = f"chair_judge_{aspect}"
+
+    def compute(rows: Sequence[tuple[str, tuple[int, ...]]]) -> PanelResult:
+        found = ratios_with_errors(
+            [counts for _, counts in rows], [cluster for cluster, _ in rows], lambda cells: {name: component_ratio(cells)}
+        )
+        return PanelResult({name: Estimate(found[name], found[f"{name}{STDERR}"])} if found else {})
+
+    return Panel(lambda one: (one["cluster_id"], tuple(one["components"][aspect])), compute)
+
+
+def _judged_ratio(aspect: str) -> Callable[[Score], float | None]:
+    """Return what gives the share of a report's components that are wrong; None for a report without any."""
+
+    def of(score: Score) -> float | None:
+        right, wrong = score["components"][aspect]
+        return wrong / (right + wrong) if right + wrong else None
+
+    return of
+
+
+def _chair(aspect: str) -> tuple[AnyMetric, ...]:
+    """Return CHAIR of one aspect, and the number of mentions behind it."""
+    chosen = _with_verdict("components")
+    return (
+        CorpusMetric(
+            f"chair_judge_{aspect}", False, chosen, panel=_judged_panel(aspect), of=_judged_ratio(aspect)
+        ),
+        counting(
+            f"mentions_{aspect}",
+            lambda scores: sum(sum(one["components"][aspect]) for one in scores),
+            selection=chosen,
+        ),
+    )
+
+
+_NOTHING = (Finding.BLANK,) * len(CONDITIONS)  # what a report without text says, without a model
+# Each ratio's lower sum, which stands beside it: the names of counts in LABEL_CELLS that it adds up.
+_SUMS = {
+    "mentions_label": ("mentions",),
+    "positives_label": ("positives",),
+    "negatives_decided": ("true_negatives", "false_positives"),
+    "labels_decided": ("true_positives", "true_negatives", "false_positives", "false_negatives"),
+}
+
+
+def _label_panel(rows: Sequence[TextRow]) -> PanelResult:
+    """Label both reports of every study once, and count how they agree."""
+    labels, cause = _labels({text.text for _, reference, report in rows for text in (reference, report)})
+    read = [
+        (cluster, label_cells(labels[reference.text], labels[report.text]))
+        for cluster, reference, report in rows
+        if reference.text in labels and report.text in labels
+    ]
+    of_all = f"{len(rows) - len(read)} of {len(rows)} reports"
+    warnings = (f"The metrics of labels leave out {of_all}: {cause}",) if cause else ()
+    if not read:
+        return PanelResult({name: Estimate(0) for name in ("reports_labelled", *_SUMS)}, warnings=warnings)
+    cells = [counts for _, counts in read]
+    totals = dict(zip(LABEL_CELLS, map(sum, zip(*cells, strict=True)), strict=True))
+    found = ratios_with_errors(cells, [cluster for cluster, _ in read], label_ratios)
+    ratios = {name: Estimate(found[name], found[f"{name}{STDERR}"]) for name in found if not name.endswith(STDERR)}
+    counts = {name: Estimate(sum(totals[part] for part in parts)) for name, parts in _SUMS.items()}
+    return PanelResult({**ratios, **counts, "reports_labelled": Estimate(len(read))}, warnings=warnings)
+
+
+def _labels(texts: set[str]) -> tuple[dict[str, tuple[Finding, ...]], str]:
+    """Return the findings of each text that could be labelled, and why others could not."""
+    said = sorted(text for text in texts if text.strip())
+    found = dict.fromkeys(texts - set(said), _NOTHING)
+    failures: list[Exception] = []
+    try:
+        labels = label_texts(said) if said else []
+    except Exception as error:  # noqa: BLE001 - inference is done; a labeler may cost its own metrics only
+        failures, labels = [error], []
+    for text, of_text in zip(said, labels, strict=False):
+        try:
+            found[text] = chosen_findings(of_text, CONDITIONS)
+        except LabelerError as error:
+            failures.append(error)
+    if not failures:
+        return found, ""
+    # Words that are not our own may quote a report.
+    return found, str(failures[0]).rstrip(".") if isinstance(failures[0], MedTasksError) else type(failures[0]).__name__
+
+
+_BY_LABELS = Panel(
+    lambda one: (one["cluster_id"], one["reference"], one["labelled"]), _label_panel, uses_models=True
+)
+
+
+def _labelled(name: str, *, higher_is_better: bool, has_error: bool = True) -> CorpusMetric:
+    role = Role.PART if has_error else Role.ASIDE
+    return CorpusMetric(name, higher_is_better, answered, has_error, role, panel=_BY_LABELS)
+
+
+_LABEL_METRICS = (
+    _labelled("reports_labelled", higher_is_better=True, has_error=False),
+    _labelled("chair_label", higher_is_better=False),
+    _labelled("mentions_label", higher_is_better=True, has_error=False),
+    _labelled("label_recall", higher_is_better=True),
+    _labelled("positives_label", higher_is_better=True, has_error=False),
+    _labelled("label_specificity", higher_is_better=True),
+    _labelled("negatives_decided", higher_is_better=True, has_error=False),
+    _labelled("label_accuracy", higher_is_better=True),
+    _labelled("labels_decided", higher_is_better=True, has_error=False),
+)
+
+
+class ComponentReports(JudgedText):
+    """Reports of chest images."""
+
+    name = "reports with a judge"
+    columns: ClassVar[Mapping[str, Column]] = {"report": Column.TEXT}
+    metrics: Sequence[AnyMetric] = (
+        *(metric for aspect in ASPECTS for metric in _chair(aspect)),
+        *_LABEL_METRICS,
+        *_TEXTS,
+        *_RATES,
+    )
+
+    def _verdicts(
+        self, judge: Judge | None, sample: Sample, said: str, *, fenced: bool
+    ) -> tuple[list[JudgePrompt], dict[str, Any]]:
+        prompt = self._wording.components
+        if judge is None:
+            return [prompt], {"components": None}
+        if not said:
+            return [prompt], {"components": {aspect: [0, 0] for aspect in ASPECTS}}
+        counts = judge_components(judge, prompt, sample.document, said, fenced=fenced).value
+        return [prompt], {"components": None if counts is None else counts.counts()}
+
+    def _texts(self, sample: Sample, answer: Answer) -> dict[str, PrivateText]:
+        return {
+            "reference": PrivateText(sample.document["report"]),
+            "compared": PrivateText(answer.facts["compared"]),
+            "labelled": PrivateText(answer.facts["labelled"]),
+        }
+
+    def target_text(self, sample: Sample) -> str:
+        """Return what a radiologist wrote."""
+        return str(sample.document["report"])
+
+
+KNOWLEDGE_QUESTIONS, KNOWLEDGE_QUESTIONS_ELEVEN = KnowledgeQuestions("single"), KnowledgeQuestions("eleven")
+COMPONENT_REPORTS, COMPONENT_REPORTS_ELEVEN = ComponentReports("single"), ComponentReports("eleven")

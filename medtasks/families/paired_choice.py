@@ -1,0 +1,175 @@
+"""Paired questions: one question asked of two images with opposite answers (MediConfusion).
+
+A pair's two samples may be answered on different ranks, so nothing is decided about a pair before its scores are
+together. In free-form mode the model answers without options, and a judge says which option it comes close to.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from medtasks.data.own_datasets import access_of
+from medtasks.data.samples import Sample
+from medtasks.extract.answer import Answer
+from medtasks.families.constant_replies import Strategy, lettered, option_strategies
+from medtasks.families.counts import JUDGED_SAMPLE_COUNTS, SAMPLE_COUNTS, answered, is_unjudged, judged
+from medtasks.families.family import FENCED, Asks, Column, Reply, Row, TaskFamily
+from medtasks.judges.client import judge_for
+from medtasks.judges.fence import addresses_judge
+from medtasks.judges.mediconfusion import RULE_NAME, RULE_VERSION, judge_reply
+from medtasks.metrics.metric import AnyMetric, CorpusMetric, Metric, Role, Score, Scores, Selection, counting
+from medtasks.metrics.pairs import PairedAnswer, ScoredPair, complete_pairs, distinct_answers
+from medtasks.metrics.report_scores import mean
+
+
+def paired_answers(scores: Scores) -> list[PairedAnswer]:
+    """Return scores as answers to images of pairs, one for each image, sorted."""
+    return distinct_answers(
+        PairedAnswer(
+            one["pair_id"],
+            one["position"],
+            one["image_id"],
+            one["target"],
+            one["value"],
+            tuple(one["categories"]),
+        )
+        for one in scores
+    )
+
+
+def _pairs(scores: Scores) -> Sequence[ScoredPair]:
+    return complete_pairs(paired_answers(scores))
+
+
+def _incomplete(scores: Scores) -> int:
+    answers = paired_answers(scores)
+    return len({one.pair_id for one in answers}) - len(complete_pairs(answers))
+
+
+def _incomplete_warning(scores: Scores) -> str:
+    known = answered(scores)
+    cut = _incomplete(known)
+    return cut and (
+        f"{cut} pairs lack an answer to one image (cut by --limit or --offset, or failed) and "
+        f"are left out of set accuracy and confusion; {len(_pairs(known))} complete pairs remain."
+    ) or ""
+
+
+def _metrics(selection: Selection) -> tuple[AnyMetric, ...]:
+    """Set accuracy and confusion are means over pairs; the others over answers that share a pair or an image."""
+    of_pairs: dict[str, Any] = {"selection": selection, "units": _pairs, "clusters": (lambda pair: pair.first.pair_id,)}
+    of_answers: dict[str, Any] = {
+        "selection": selection,
+        "units": paired_answers,
+        "clusters": (lambda answer: answer.pair_id, lambda answer: answer.image_id),
+    }
+    return (
+        Metric(
+            "set_accuracy",
+            role=Role.MAIN,
+            warning=_incomplete_warning,
+            of=lambda pair: float(pair.solved),
+            **of_pairs,
+        ),
+        Metric("individual_accuracy", role=Role.MAIN, of=lambda answer: float(answer.correct), **of_answers),
+        # Without a valid pair it is NaN. The reference guards its division by printing 0 there, which would make a model
+        # that never gives a valid answer look like the least confused one; no published row has that case.
+        Metric(
+            "confusion",
+            False,
+            role=Role.ASIDE,
+            of=lambda pair: float(pair.confused) if pair.valid else None,
+            **of_pairs,
+        ),
+        Metric("invalid_rate", False, role=Role.ASIDE, of=lambda answer: float(answer.value is None), **of_answers),
+        counting("incomplete_pairs", _incomplete, higher_is_better=False, selection=selection),
+    )
+
+
+class PairedChoice(TaskFamily):
+    """Two questions to a pair, each with the letter of an option."""
+
+    name = "pairs"
+    columns: ClassVar[Mapping[str, Column]] = {
+        "pair_id": Column.ID,
+        "position": Column.POSITION,
+        "options": Column.OPTIONS,
+        "answer": Column.LETTER,
+    }
+    extractor = "robust_choice"
+    paired = True
+    # Replies of modes that compare likelihoods, recorded as letters, are read as the reference reads them: by the parser
+    # of its multiple choice.
+    letter_rows: ClassVar[Mapping[str, Row]] = {
+        "reference": Row("mediconfusion_reference"),
+        "robust": Row("robust_choice"),
+    }
+    metrics: Sequence[AnyMetric] = (*_metrics(answered), *SAMPLE_COUNTS)
+
+    def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:
+        answer, rule = self.read(sample, reply, row)
+        return _score(sample, answer, rule)
+
+    def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
+        """Return each letter, and the most frequent answer."""
+        return option_strategies(samples, lettered)
+
+    def expected_by_chance(self, samples: Sequence[Sample]) -> Mapping[str, float]:
+        """Return what it is worth to guess both images of a pair independently of each other."""
+        pairs: dict[str, list[int]] = {}
+        for sample in samples:
+            pairs.setdefault(sample.document["pair_id"], []).append(len(sample.options))
+        complete = [sizes for sizes in pairs.values() if len(sizes) == 2]
+        found = {"invalid_rate": 0.0, "individual_accuracy": mean([1 / len(sample.options) for sample in samples])}
+        if complete:
+            found["set_accuracy"] = mean([(1 / one) * (1 / other) for one, other in complete])
+            found["confusion"] = mean([1 / max(sizes) for sizes in complete])
+        return found
+
+
+def _score(sample: Sample, answer: Answer, rule: str) -> Score:
+    document = sample.document
+    return {
+        "pair_id": document["pair_id"],
+        "position": document["position"],
+        "image_id": document["image_id"],
+        "target": document["answer"],
+        "value": answer.value,
+        "reason": answer.reason,
+        "rule": rule,
+        "categories": list(document["categories"]),
+    }
+
+
+class FreeForm(PairedChoice):
+    """MediConfusion's free-form mode; what the judge did not score can be judged again and is in no metric."""
+
+    name = "pairs with a judge"
+    columns: ClassVar[Mapping[str, Column]] = {**PairedChoice.columns, "question": Column.TEXT}
+    kind = None
+    extractor = None
+    asks = Asks.JUDGE
+    letter_rows: ClassVar[Mapping[str, Row]] = {}
+    metrics = (
+        *_metrics(judged),
+        CorpusMetric(
+            "judge_failed_rate",
+            False,
+            answered,
+            has_error=False,
+            role=Role.ASIDE,
+            count=lambda scores: mean([float(is_unjudged(one)) for one in scores]),
+        ),
+        *JUDGED_SAMPLE_COUNTS,
+    )
+
+    def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:
+        judge, text = judge_for(str(sample.dataset), str(access_of(str(sample.dataset)))), reply.text or ""
+        answer = judge_reply(judge, sample.question, sample.options, text, fenced=row.fenced)
+        return {**_score(sample, answer, RULE_NAME), "possible_injection": addresses_judge(text)}
+
+    def versioned(self, row: Row) -> str:
+        """Return the rule that turns the judge's scores into an option."""
+        return f"{RULE_NAME}{FENCED if row.fenced else '_reference'} v{RULE_VERSION}"
+
+
+PAIRED_CHOICE, FREE_FORM = PairedChoice(), FreeForm()

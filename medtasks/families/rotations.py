@@ -1,0 +1,199 @@
+"""Questions that are asked once for each rotation of their options (sanity variant ``_rotated``).
+
+Letters in scores are those of the published order, so that scores of one question can be compared. Rotations of a
+question may be answered on different ranks, so nothing is decided about a question before its scores are together.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from medtasks.data.samples import Sample, letter, option_index
+from medtasks.extract.registry import Kind
+from medtasks.families.constant_replies import Meant, Strategy, each_option, fewest_options, lettered
+from medtasks.families.counts import SAMPLE_COUNTS, answered
+from medtasks.families.family import NO_OPTION, Column, ReadAnswer, Reply, Row, TaskFamily
+from medtasks.families.multi_select import letters_of, list_strategies
+from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, Scores, counting
+from medtasks.metrics.multi_answer import multi_answer_accuracy
+from medtasks.metrics.report_scores import mean
+from medtasks.metrics.rotations import RotatedQuestion, RotatedReply, rotated_questions
+
+
+def published_position(position: int, rotation: int, options: int) -> int:
+    """Return where an option stands in the published order.
+
+    Args:
+        position: Where it stands in a rotation, from 0.
+        rotation: The rotation.
+        options: How many options there are.
+
+    Example:
+        >>> [published_position(place, 1, 3) for place in range(3)]
+        [1, 2, 0]
+    """
+    return (position + rotation) % options
+
+
+def _published(sample: Sample, indices: Sequence[int]) -> list[str]:
+    """Return the letters that options have in the published order."""
+    rotation, options = sample.document["rotation"], len(sample.options)
+    return sorted(letter(published_position(index, rotation, options)) for index in indices)
+
+
+def _questions(scores: Scores) -> list[RotatedQuestion]:
+    replies = {
+        RotatedReply(
+            question=str(one["rotation_of"]),
+            unit=one["cluster_id"],
+            rotation=one["rotation"],
+            rotations=one["rotations"],
+            score=float(one["right"]),
+            choice=tuple(one["value"]) if isinstance(one["value"], list) else one["value"],
+        )
+        for one in scores
+    }
+    return rotated_questions(list(replies))
+
+
+def _incomplete(scores: Scores) -> int:
+    return sum(not question.complete for question in _questions(scores))
+
+
+def _incomplete_warning(scores: Scores) -> str:
+    number = _incomplete(answered(scores))
+    return number and (
+        f"{number} questions lack an answer to a rotation of their options (cut by --limit or --offset, or failed) "
+        f"and are left out of the worst case and of flips."
+    ) or ""
+
+
+def _mean_over_questions(name: str, *, higher_is_better: bool) -> Metric[RotatedQuestion]:
+    return Metric(
+        name,
+        higher_is_better,
+        answered,
+        role=Role.RATE if name == "invalid_rate" else Role.PART,
+        of=lambda question: question.values.get(name),
+        units=_questions,
+        clusters=(lambda question: question.unit,),
+        all_clusters=True,
+    )
+
+
+class RotatedChoice(TaskFamily):
+    """One right option, whatever its place."""
+
+    name = "rotated options"
+    columns: ClassVar[Mapping[str, Column]] = {"options": Column.OPTIONS, "answer": Column.LETTER}
+    extractor = "robust_choice"
+    metrics: Sequence[AnyMetric] = (
+        _mean_over_questions("mean_accuracy", higher_is_better=True),
+        _mean_over_questions("published_order", higher_is_better=True),
+        _mean_over_questions("worst_case", higher_is_better=True),
+        _mean_over_questions("flip_rate", higher_is_better=False),
+        _mean_over_questions("invalid_rate", higher_is_better=False),
+        counting("incomplete_rotations", _incomplete, higher_is_better=False, selection=answered),
+        *SAMPLE_COUNTS,
+    )
+
+    def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:
+        answer, rule = self.read(sample, reply, row)
+        assert sample.target is not None
+        target = _published(sample, [sample.target])[0]
+        value = None if answer.value is None else _published(sample, [option_index(answer.value)])[0]
+        scored = {"target": target, "value": value, "right": float(value == target)}
+        return {**_rotation(sample), **scored, "reason": answer.reason, "rule": rule}
+
+    def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
+        """Return what was read in the order that the model was shown."""
+        given = score["value"]
+        if given is None:
+            return ReadAnswer(None, score["reason"], False if isinstance(score["target"], str) else None)
+        places = [(option_index(one) - score["rotation"]) % score["rotations"] for one in given]
+        shown = ", ".join(sorted(map(letter, places))) or NO_OPTION
+        if isinstance(given, str):
+            return ReadAnswer(shown, score["reason"], score["right"] == 1.0)
+        return ReadAnswer(shown, score["reason"], None, score["right"])
+
+    def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
+        """Return each letter that every question has; every letter is right equally often."""
+        return each_option(samples, fewest_options(samples), _mean_published)
+
+    def expected_by_chance(self, samples: Sequence[Sample]) -> Mapping[str, float]:
+        """Return what it is worth to guess each rotation of a question independently of the others."""
+        questions: dict[str, list[Sample]] = {}
+        for sample in samples:
+            questions.setdefault(sample.document["rotation_of"], []).append(sample)
+        complete = [asked[0] for asked in questions.values() if len(asked) == len(asked[0].options)]
+        published = [sample for sample in samples if sample.document["rotation"] == 0]
+        found = {"invalid_rate": 0.0, "mean_accuracy": mean([_chance(asked[0]) for asked in questions.values()])}
+        if published:
+            found["published_order"] = mean([_chance(sample) for sample in published])
+        if complete:
+            sizes = [len(sample.options) for sample in complete]
+            found["worst_case"] = mean([_chance(one) ** size for one, size in zip(complete, sizes, strict=True)])
+            found["flip_rate"] = mean([1 - size ** (1 - size) for size in sizes])
+        return found
+
+
+def _rotation(sample: Sample) -> dict[str, Any]:
+    document = sample.document
+    return {
+        "rotation_of": document["rotation_of"],
+        "rotation": document["rotation"],
+        "rotations": len(sample.options),
+    }
+
+
+def _chance(sample: Sample) -> float:
+    return len(sample.document.get("answers", "?")) / len(sample.options)
+
+
+def _mean_published(sample: Sample, index: int) -> Meant:
+    meant = lettered(sample, index)
+    return Meant(meant.said, _published(sample, [index])[0], index)
+
+
+class RotatedClasses(RotatedChoice):
+    """One class per image."""
+
+    columns: ClassVar[Mapping[str, Column]] = {"options": Column.OPTIONS, "label": Column.LABEL}
+    extractor = "robust_class"
+
+    def target_text(self, sample: Sample) -> str:
+        """Return the letter of the right class."""
+        return letter(sample.document["label"])
+
+    def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
+        """Return nothing: each class is right equally often, and has many names."""
+        return []
+
+
+class RotatedMultiSelect(RotatedChoice):
+    """Several right options; the score is the share of listed options that are right."""
+
+    columns: ClassVar[Mapping[str, Column]] = {"options": Column.OPTIONS, "answers": Column.LETTERS}
+    kind = Kind.LABELS
+    extractor = "listed_options"
+
+    def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:
+        answer, rule = self.read(sample, reply, row)
+        listed = _published(sample, [option_index(one) for one in letters_of(answer.value)])
+        target = _published(sample, [option_index(one) for one in sample.document["answers"]])
+        scored = {
+            "target": target,
+            "value": None if answer.value is None else listed,
+            "right": multi_answer_accuracy(set(listed), set(target)),
+        }
+        return {**_rotation(sample), **scored, "reason": answer.reason, "rule": rule}
+
+    def target_text(self, sample: Sample) -> str:
+        """Return the letters of the right options."""
+        return ", ".join(sample.document["answers"])
+
+    def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
+        """List all options, or the one that is most often right."""
+        return list_strategies(samples, _published)
+
+
+ROTATED_CHOICE, ROTATED_CLASSES, ROTATED_MULTI_SELECT = RotatedChoice(), RotatedClasses(), RotatedMultiSelect()

@@ -1,0 +1,172 @@
+"""Single questions with lettered options: alone, in groups (GMAI-MMBench), and with a judge for what no rule reads."""
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar
+
+from medtasks.data.own_datasets import access_of
+from medtasks.data.samples import Sample
+from medtasks.extract.answer import Reason
+from medtasks.families.constant_replies import Strategy, lettered, option_strategies
+from medtasks.families.counts import (
+    INVALID_RATE,
+    JUDGED_SAMPLE_COUNTS,
+    SAMPLE_COUNTS,
+    answered,
+    is_invalid,
+    is_unjudged,
+    judged,
+)
+from medtasks.families.family import Asks, Column, Reply, Row, TaskFamily
+from medtasks.judges.client import judge_for
+from medtasks.judges.fence import addresses_judge
+from medtasks.judges.gmai import match_reply
+from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, Scores, Selection
+from medtasks.metrics.report_scores import mean
+
+LEVELS = ("image", "box", "mask", "contour")
+"""What a question is about. Their spelling in the file is not documented; the word decides."""
+
+
+def is_right(score: Score) -> float:
+    """Return 1 for a right answer, else 0; an invalid reply is wrong."""
+    return float(score["value"] == score["target"])
+
+
+class SingleChoice(TaskFamily):
+    """One right option; errors are clustered by image."""
+
+    name = "single choice"
+    columns: ClassVar[Mapping[str, Column]] = {"options": Column.OPTIONS, "answer": Column.LETTER}
+    extractor = "robust_choice"
+    metrics: Sequence[AnyMetric] = (
+        Metric("accuracy", selection=answered, role=Role.MAIN, of=is_right),
+        INVALID_RATE,
+        *SAMPLE_COUNTS,
+    )
+
+    def cluster_id(self, sample: Sample) -> str | None:
+        """Return the image, whoever's it is; None for a question without."""
+        return Sample({"image_id": sample.document.get("image_id")}).cluster_id if _has_image(sample) else None
+
+    def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:
+        answer, rule = self.read(sample, reply, row)
+        return {"target": sample.document["answer"], "value": answer.value, "reason": answer.reason, "rule": rule}
+
+    def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
+        """Return each letter that every question has, of at most six, and the most frequent answer."""
+        return option_strategies(samples, lettered)
+
+    def expected_by_chance(self, samples: Sequence[Sample]) -> Mapping[str, float]:
+        """Return the expected accuracy of one guess, over all questions and over those of each level.
+
+        Example:
+            >>> questions = [Sample({"options": options, "answer": "A"}) for options in (["a", "b"], ["a", "b", "c", "d"])]
+            >>> SINGLE_CHOICE.expected_by_chance(questions)
+            {'invalid_rate': 0.0, 'accuracy': 0.375}
+        """
+        if any(sample.target is None for sample in samples):
+            return {}
+        parts: dict[str, list[float]] = defaultdict(list)
+        for sample in samples:
+            parts["accuracy"].append(1 / len(sample.options))
+            if level := level_of(sample):
+                parts[f"acc_{level}_level"].append(1 / len(sample.options))
+        return {"invalid_rate": 0.0, **{name: mean(values) for name, values in parts.items()}}
+
+
+def _has_image(sample: Sample) -> bool:
+    return sample.document.get("image_id") is not None
+
+
+def level_of(sample: Sample) -> str | None:
+    """Return which of :data:`LEVELS` a question's granularity names.
+
+    Example:
+        >>> level_of(Sample({"granularity": "Contour Level"})), level_of(Sample({}))
+        ('contour', None)
+    """
+    words = str(sample.document.get("granularity") or "").casefold()
+    return next((level for level in LEVELS if level in words), None)
+
+
+def _at(level: str) -> Callable[[Score], float | None]:
+    return lambda score: is_right(score) if score["level"] == level else None
+
+
+def _by_level(selection: Selection) -> tuple[AnyMetric, ...]:
+    """Every question counts once, as in the benchmark: the accuracy is the mean over questions, not over groups."""
+    return (
+        Metric("accuracy", selection=selection, role=Role.MAIN, of=is_right),
+        *(Metric(f"acc_{level}_level", selection=selection, of=_at(level)) for level in LEVELS),
+        Metric("invalid_rate", False, selection, role=Role.RATE, of=is_invalid),
+    )
+
+
+class GroupedChoice(SingleChoice):
+    """GMAI-MMBench: accuracy over all and by granularity; a case drawn as a mask and as a contour is one cluster."""
+
+    name = "single choice in groups"
+    metrics = (*_by_level(answered), *SAMPLE_COUNTS)
+
+    def cluster_id(self, sample: Sample) -> str | None:
+        """Return patient, case or question."""
+        return sample.cluster_id
+
+    def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:
+        return {**super()._score(sample, reply, row), "level": level_of(sample)}
+
+
+def _unjudged_warning(scores: Scores) -> str:
+    known = answered(scores)
+    failed = sum(map(is_unjudged, known))
+    return failed and (
+        f"The judge failed for {failed} of {len(known)} replies; accuracies leave them out and are too "
+        f"high if they would be wrong. The replies can be judged later with 'medtasks score'."
+    ) or ""
+
+
+class JudgedChoice(GroupedChoice):
+    """GMAI-MMBench with its toolkit's judge: what no rule reads from a reply, a judge matches to the options.
+
+    A reply that the judge calls none of the options is wrong. A judge that fails says nothing about the model: such
+    replies are left out of all metrics but ``judge_failed_rate``. Where it failed for every reply it was asked about,
+    there is no score at all, since the replies that a rule can read would stand for all.
+    """
+
+    name = "single choice with a judge"
+    columns: ClassVar[Mapping[str, Column]] = {"question": Column.TEXT, **SingleChoice.columns}
+    extractor = "vlmevalkit_2024_06"
+    asks = Asks.JUDGE
+    metrics = (
+        *_by_level(judged),
+        Metric("judge_asked_rate", False, answered, of=lambda score: float(score["asked"])),
+        Metric(
+            "judge_failed_rate",
+            False,
+            answered,
+            role=Role.RATE,
+            warning=_unjudged_warning,
+            of=lambda score: float(is_unjudged(score)),
+        ),
+        *JUDGED_SAMPLE_COUNTS,
+    )
+
+    def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:
+        rule, text = row.extractor or self.extractor, reply.text or ""
+        judge = judge_for(str(sample.dataset), str(access_of(str(sample.dataset))))
+        matched = match_reply(judge, rule, sample, text, fenced=row.fenced)
+        failed = matched.answer.reason is Reason.JUDGE_FAILED
+        return {
+            "level": level_of(sample),
+            "target": sample.document["answer"],
+            **({} if failed else {"value": matched.answer.value}),  # the reply is neither right nor wrong
+            "reason": matched.answer.reason,
+            "asked": matched.asked,
+            "judge": f"{judge.settings.model}, temperature {judge.settings.temperature:g}",
+            "possible_injection": addresses_judge(text),
+            "rule": rule,
+        }
+
+
+SINGLE_CHOICE, GROUPED_CHOICE, JUDGED_CHOICE = SingleChoice(), GroupedChoice(), JudgedChoice()

@@ -1,0 +1,134 @@
+"""Metrics that compare texts with targets, all of a task computed at once; one that fails costs its own numbers only."""
+
+import math
+import traceback
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+from medtasks.data.privacy import PrivateText
+from medtasks.errors import MedTasksError
+from medtasks.families.counts import answered
+from medtasks.metrics.metric import CorpusMetric, Estimate, Panel, PanelResult, Score, Scores
+from medtasks.metrics.model_settings import DEVICE_VARIABLE
+from medtasks.metrics.report_metrics import metric_info, report_metric
+from medtasks.metrics.report_scores import ReportScores, mean
+from medtasks.stats.standard_error import clustered_standard_error
+
+TextRow = tuple[str, PrivateText, PrivateText]  # cluster, target, reply
+
+_OUT_OF_MEMORY = ("OutOfMemoryError", "MemoryError")  # torch's own is not worth an import here
+
+
+class NotComparable(Exception):
+    """A metric has no value per sample; the message goes behind its name."""
+
+
+def text_metrics(
+    keys: Iterable[str], reply: str = "reply", *, without_error: Callable[[str], bool] = lambda key: False
+) -> tuple[CorpusMetric, ...]:
+    """Return the metrics of some keys, which share one computation.
+
+    Args:
+        keys: Keys of :data:`medtasks.metrics.report_metrics.REPORT_METRICS`.
+        reply: Field of scores that holds the reply; that of the target is ``reference``.
+        without_error: Which keys are known to have no standard error.
+
+    Raises:
+        UnknownName: No metric gives a key.
+    """
+    wanted = tuple(keys)
+    names = tuple(dict.fromkeys(metric_info(key).name for key in wanted))
+
+    def row(score: Mapping[str, object]) -> TextRow:
+        return score["cluster_id"], score["reference"], score[reply]  # type: ignore[return-value] # what the family wrote
+
+    def compute(rows: Sequence[TextRow]) -> PanelResult:
+        return compare_texts(names, rows)
+
+    panel = Panel(row, compute, lambda one: (one[0], one[1].text, one[2].text), uses_models=_use_models(names))
+    return tuple(
+        CorpusMetric(
+            key,
+            metric_info(key).higher_is_better,
+            answered,
+            has_error=not without_error(key),
+            panel=panel,
+            text_field=reply,
+        )
+        for key in wanted
+    )
+
+
+def _use_models(names: Iterable[str]) -> bool:
+    return any(metric_info(name).weights for name in names)
+
+
+def compare_texts(names: Sequence[str], rows: Sequence[TextRow]) -> PanelResult:
+    """Score texts with several metrics.
+
+    Args:
+        names: Names of :data:`medtasks.metrics.report_metrics.REPORT_METRICS`.
+        rows: Shape (n,). Without any, everything is NaN.
+
+    Raises:
+        UnknownName: There is no such metric.
+    """
+    estimates: dict[str, Estimate] = {}
+    failures: dict[str, str] = {}
+    settings: dict[str, Mapping[str, str]] = {}
+    for name in names if rows else ():
+        keys = metric_info(name).keys
+        try:
+            scores = _scores(name, rows)
+            found = {key: Estimate(scores.totals[key], _error(scores, key, rows)) for key in keys}
+            settings[name] = dict(scores.settings)
+        except Exception as error:  # noqa: BLE001  # inference is done; whatever this is may cost one metric only
+            failures[name] = _cause(error)
+            found = dict.fromkeys(keys, Estimate(math.nan))
+        estimates |= found
+    return PanelResult(estimates, failures, settings)
+
+
+def text_values(metric: CorpusMetric, scores: Scores) -> list[tuple[Score, float]]:
+    """Return the value of each sample under a metric of :func:`text_metrics`; none where it has none.
+
+    Raises:
+        NotComparable: It cannot be computed.
+    """
+    assert metric.text_field is not None
+    said = list(metric.selection(scores))
+    rows = [(one["cluster_id"], one["reference"], one[metric.text_field]) for one in said]
+    if not rows:
+        return []
+    try:
+        found = _scores(metric_info(metric.name).name, rows).samples.get(metric.name, ())
+    except (MedTasksError, ImportError) as error:
+        how = "; run: pip install 'medtasks[report]'" if isinstance(error, ImportError) else ""
+        raise NotComparable(f"could not be computed: {error}{how}") from error
+    except Exception as error:  # noqa: BLE001  # a message that is not our own may quote a patient's report
+        raise NotComparable(f"could not be computed: {type(error).__name__}") from None
+    return [(score, value) for score, value in zip(said, found, strict=False) if not math.isnan(value)]
+
+
+def _scores(name: str, rows: Sequence[TextRow]) -> ReportScores:
+    return report_metric(name)(references=[row[1].text for row in rows], hypotheses=[row[2].text for row in rows])
+
+
+def _error(scores: ReportScores, key: str, rows: Sequence[TextRow]) -> float:
+    values = scores.samples.get(key)
+    if not values or not math.isclose(mean(values), scores.totals[key], rel_tol=1e-9, abs_tol=1e-12):
+        return math.nan
+    return clustered_standard_error(values, [row[0] for row in rows])
+
+
+def _cause(error: Exception) -> str:
+    """Say what happened. Messages that are not our own may quote a report, so that only their place is told."""
+    if isinstance(error, MedTasksError):
+        return str(error).rstrip(".")
+    if isinstance(error, ImportError):
+        return f"{error}; run: pip install 'medtasks[report]'"
+    if type(error).__name__ in _OUT_OF_MEMORY:
+        return f"the memory did not suffice; free the GPU, or set {DEVICE_VARIABLE}=cpu"
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno} in {frames[-1].name}" if frames else ""
+    return f"{type(error).__name__}{place}"

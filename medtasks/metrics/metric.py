@@ -1,0 +1,262 @@
+"""A metric is declared once: its value, error, groups, values of single samples and tests follow from the declaration.
+
+A *score* is the flat record of one sample that its task family makes of the reply (:mod:`medtasks.families`). A
+:class:`Metric` is a mean over samples, or over what several samples make together, such as a pair. A
+:class:`CorpusMetric` is what only all scores together give. Nothing here depends on the order of the scores.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from functools import lru_cache
+from typing import Any, Generic, TypeVar
+
+from medtasks.metrics.report_scores import mean
+from medtasks.stats.standard_error import clustered_standard_error, two_way_standard_error
+
+Score = dict[str, Any]
+Scores = Sequence[Score]
+Selection = Callable[[Scores], Scores]
+U = TypeVar("U")
+R = TypeVar("R", bound=Hashable)
+
+class Role(Enum):
+    """What a metric is for, where runs are compared."""
+
+    MAIN = auto()  # how good the answers are as a whole
+    PART = auto()  # one side of that
+    RATE = auto()  # of unusable replies: compared only where it is asked for, since each more test weakens all others
+    ASIDE = auto()  # never compared
+
+
+STDERR = "_stderr"
+"""Ending of the name under which a metric's standard error stands in the harness's results."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a metric gives for some scores.
+
+    Attributes:
+        value: Its value; a whole number is a count. NaN where it is not defined.
+        error: Its standard error; NaN where there is none.
+        clusters: Number of independent clusters behind the error; None for a metric that has no error.
+    """
+
+    value: float
+    error: float = math.nan
+    clusters: int | None = None
+
+
+@dataclass(frozen=True)
+class _Declared:
+    """What every metric says of itself.
+
+    Attributes:
+        name: Name in results; no part of another name in the same task.
+        higher_is_better: Direction.
+        selection: Which scores count; by default all that are handed over.
+        has_error: Whether it has a standard error.
+        role: What it is for, where runs are compared.
+        of_questions: Whether it says something about the questions, whatever the replies.
+        warning: What a user has to know of these scores, one sentence; empty if nothing.
+    """
+
+    name: str
+    higher_is_better: bool = True
+    selection: Selection = list
+    has_error: bool = True
+    role: Role = Role.PART
+    of_questions: bool = False
+    warning: Callable[[Scores], str] | None = None
+
+    @property
+    def is_compared(self) -> bool:
+        """Whether runs can be compared by it."""
+        return self.has_error and self.role is not Role.ASIDE
+
+
+def cluster_of(score: Mapping[str, Any]) -> Hashable:
+    """Return what a score is not independent of: its patient or image."""
+    found: Hashable = score["cluster_id"]
+    return found
+
+
+@dataclass(frozen=True)
+class Metric(_Declared, Generic[U]):
+    """A mean over samples, or over units that several samples make together.
+
+    Attributes:
+        of: Value of one unit; None where the metric says nothing about it.
+        units: From scores to units; by default each score is one.
+        clusters: What a unit shares with others that are not independent of it; of two kinds, errors are clustered
+            by both.
+        weights: How often each unit counts, by all units; None for once. A unit without value does not count.
+        all_clusters: Whether an interval counts the clusters of all scores, also of those without a value.
+    """
+
+    of: Callable[[U], float | None] = field(kw_only=True)
+    units: Callable[[Scores], Sequence[U]] = field(default=list, kw_only=True)
+    clusters: tuple[Callable[[U], Hashable], ...] = field(default=(cluster_of,), kw_only=True)
+    weights: Callable[[Sequence[U]], Sequence[float]] | None = field(default=None, kw_only=True)
+    all_clusters: bool = field(default=False, kw_only=True)
+
+    def values(self, scores: Scores) -> list[tuple[U, float]]:
+        """Return the units that have a value, with it."""
+        return [
+            (unit, value) for unit in self.units(self.selection(scores)) if (value := self.of(unit)) is not None
+        ]
+
+    def estimate(self, scores: Scores) -> Estimate:
+        """Return value and standard error."""
+        units = self.units(self.selection(scores))
+        weights = [1.0] * len(units) if self.weights is None else self.weights(units)
+        valued = [
+            (value, weight, unit)
+            for unit, weight in zip(units, weights, strict=True)
+            if (value := self.of(unit)) is not None and weight
+        ]
+        values, by = [value for value, *_ in valued], [weight for _, weight, _ in valued]
+        clusters = [[_known(key(unit), place) for place, (*_, unit) in enumerate(valued)] for key in self.clusters]
+        value = mean(values) if self.weights is None else weighted_mean(values, by)
+        if not self.has_error:
+            return Estimate(value)
+        if self.weights is not None:
+            values = _weighted_deviations(values, by, value)
+        error = two_way_standard_error(values, *clusters) if len(clusters) > 1 else clustered_standard_error(values, *clusters)
+        counted = {_known(score.get("cluster_id"), place) for place, score in enumerate(scores)} if self.all_clusters else set(clusters[0])
+        return Estimate(value, error, len(counted))
+
+
+def _known(cluster: Hashable, place: int) -> Hashable:
+    """Return a cluster; what belongs to none is one of its own."""
+    return ("sample", place) if cluster is None else cluster
+
+
+def weighted_mean(values: Sequence[float], by: Sequence[float]) -> float:
+    """Return the weighted mean, the same in any order; NaN where all weights are 0.
+
+    Example:
+        >>> weighted_mean([1.0, 0.0], [3.0, 1.0])
+        0.75
+    """
+    total = math.fsum(by)
+    return math.fsum(value * weight for value, weight in zip(values, by, strict=True)) / total if total else math.nan
+
+
+def _weighted_deviations(values: Sequence[float], by: Sequence[float], around: float) -> list[float]:
+    """Return values whose mean has the standard error of the weighted mean.
+
+    That mean is a ratio; its error is that of the weighted deviations from it (Liang and Zeger, 1986, as in
+    :func:`~medtasks.stats.standard_error.clustered_standard_error`).
+    """
+    scale = len(by) / math.fsum(by) if by else 0.0
+    return [(value - around) * weight * scale for value, weight in zip(values, by, strict=True)]
+
+
+@dataclass(frozen=True)
+class PanelResult:
+    """What metrics give that are computed together.
+
+    Attributes:
+        estimates: By name, of those that could be computed; ``clusters`` are counted by whoever asks.
+        failures: By name of what failed, why and what mends it; without any text of a sample.
+        settings: By name, what the numbers depend on.
+        warnings: What else a user has to know, one sentence each without its end.
+    """
+
+    estimates: Mapping[str, Estimate] = field(default_factory=dict)
+    failures: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Panel(Generic[R]):
+    """Metrics that are computed together, from what they need of each score.
+
+    The harness asks for each metric on its own, under each filter, with copies of the scores from other processes: what
+    was computed last is known by its content.
+
+    Attributes:
+        row: What is needed of a score.
+        compute: From rows in a fixed order to results.
+        order: By what rows are sorted; results may depend on it in the last digits.
+        uses_models: Whether models with weights may be loaded.
+    """
+
+    row: Callable[[Mapping[str, Any]], R]
+    compute: Callable[[Sequence[R]], PanelResult]
+    order: Callable[[R], Any] = repr
+    uses_models: bool = False
+
+    def of(self, scores: Scores) -> PanelResult:
+        """Return the results for some scores."""
+        return _computed(self, frozenset(Counter(map(self.row, scores)).items()))
+
+
+@lru_cache(maxsize=8)
+def _computed(panel: Panel[Any], rows: frozenset[tuple[Any, int]]) -> PanelResult:
+    repeated = [row for row, number in rows for _ in range(number)]
+    return panel.compute(sorted(repeated, key=panel.order))
+
+
+@dataclass(frozen=True)
+class CorpusMetric(_Declared):
+    """What only all scores together give: macro F1, AUROC, a count.
+
+    Attributes:
+        panel: What computes it, with others; None for a count.
+        count: From scores to a whole number; None for what a panel computes.
+        of: Value of one score where it has one of its own, of which the metric need not be the mean.
+        text_field: Field of the text that it compares with the target's; None for one that compares no texts.
+    """
+
+    panel: Panel[Any] | None = field(default=None, kw_only=True)
+    count: Callable[[Scores], float] | None = field(default=None, kw_only=True)
+    of: Callable[[Score], float | None] | None = field(default=None, kw_only=True)
+    text_field: str | None = field(default=None, kw_only=True)
+
+    def values(self, scores: Scores) -> list[tuple[Score, float]]:
+        """Return the scores that have a value of their own, with it."""
+        return [
+            (score, value)
+            for score in self.selection(scores)
+            if self.of is not None and (value := self.of(score)) is not None
+        ]
+
+    def estimate(self, scores: Scores) -> Estimate:
+        """Return value and standard error."""
+        chosen = self.selection(scores)
+        if self.count is not None:
+            return Estimate(self.count(chosen))
+        assert self.panel is not None
+        found = self.panel.of(chosen).estimates.get(self.name, Estimate(math.nan))
+        if not self.has_error:
+            return Estimate(found.value)
+        clusters = {_known(score.get("cluster_id"), place) for place, score in enumerate(scores)}
+        return Estimate(found.value, found.error, len(clusters))
+
+
+AnyMetric = Metric[Any] | CorpusMetric
+
+
+def evaluate(metrics: Sequence[AnyMetric], scores: Scores) -> dict[str, Estimate]:
+    """Return the estimate of each metric by its name, in the order of the metrics.
+
+    Example:
+        >>> right = Metric("accuracy", of=lambda score: float(score["value"] == score["target"]))
+        >>> scores = [{"cluster_id": n, "value": "A", "target": target} for n, target in enumerate("AAB")]
+        >>> round(evaluate([right], scores)["accuracy"].value, 3)
+        0.667
+    """
+    return {metric.name: metric.estimate(scores) for metric in metrics}
+
+
+def counting(
+    name: str, count: Callable[[Scores], float], *, higher_is_better: bool = True, selection: Selection = list
+) -> CorpusMetric:
+    """Return the metric that counts something: it has no error and is not compared."""
+    return CorpusMetric(name, higher_is_better, selection, has_error=False, role=Role.ASIDE, count=count)
