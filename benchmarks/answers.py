@@ -16,9 +16,11 @@ from typing import Any
 import torch
 from torchmetrics.text import BLEUScore
 
+from medtasks.data.samples import Sample
+from medtasks.extract.extractor import Extract
 from medtasks.extract.multimedeval_cleaning import clean_head, clean_v0_1_0
 from medtasks.extract.multimedeval_option import multimedeval_class_v0_1_0
-from medtasks.extract.open_text import OpenRule, multimedeval_vqa_head, robust_vqa
+from medtasks.extract.open_text import multimedeval_vqa_head, robust_vqa
 from medtasks.metrics.bleu import option_scores
 from medtasks.metrics.open_questions import token_overlap
 
@@ -110,7 +112,8 @@ def option_matching(few: int) -> bool:
         return [first_best(scores) for scores in option_scores(cleaned, cleaned_options)]
 
     def one_by_one(replies: Sequence[str]) -> list[int]:
-        return ["ABCDEFGHIJK".index(str(multimedeval_class_v0_1_0(reply, OPTIONS).value)) for reply in replies]
+        sample = Sample({"options": OPTIONS})
+        return ["ABCDEFGHIJK".index(multimedeval_class_v0_1_0(reply, sample).value) for reply in replies]
 
     replies = organ_replies()
     ratio = compare("scores of 11 options", batched, by_torchmetrics, [clean_v0_1_0(reply) for reply in replies], few)
@@ -133,9 +136,9 @@ def visual_question_answering(few: int) -> bool:
             found.append(rounded(overlap.f1, overlap.recall, score([said], [[wanted]]).item()))
         return found
 
-    def by(rule: OpenRule, pairs: Sequence[tuple[str, str]]) -> list[tuple[float, ...]]:
-        scores = [rule(reply, key) for reply, key in pairs]
-        return [rounded(found.token_f1, found.token_recall, found.bleu_1) for found in scores]
+    def by(rule: Extract, pairs: Sequence[tuple[str, str]]) -> list[tuple[float, ...]]:
+        scores = [rule(reply, Sample({"answer": key})).facts for reply, key in pairs]
+        return [rounded(facts["token_f1"], facts["token_recall"], facts["bleu_1"]) for facts in scores]
 
     pairs = visual_answers()
     compare("scores of visual questions", lambda some: by(multimedeval_vqa_head, some), by_torchmetrics, pairs, few)

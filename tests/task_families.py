@@ -13,7 +13,7 @@ from medtasks.audit import sample_values
 from medtasks.extract import labeler
 from medtasks.extract.failure import failed_reply
 from medtasks.extract.labeler import CONDITIONS, Finding
-from medtasks.extract.registry import CLOSED_RULES, FREE_TEXT_RULES, LABEL_RULES, OPEN_RULES, REPORT_RULES, TEXT_RULES
+from medtasks.extract.registry import Kind, extractors
 from medtasks.harness.task_files import DottedName, TaskFile
 from medtasks.harness.variant_documents import rotated
 from medtasks.hooks import (
@@ -114,14 +114,14 @@ def rotations_of(process: Any, rule: str, **columns: Any) -> Family:
 def reports_of(process: Any, metrics_name: str) -> Family:
     """Return a family of reports with one of the two metric lists."""
     documents = [document(n, **{name: of(n) for name, of in REPORT.items()}) for n in range(12)]
-    return Family(process, getattr(reports, metrics_name), list(REPORT_RULES), documents, SAID, metrics_name)
+    return Family(process, getattr(reports, metrics_name), list(extractors(Kind.REPORT)), documents, SAID, metrics_name)
 
 
 LETTERS = ["A", "B", "C", "(b)", "I cannot tell.", "C", "", "A", "heparin", "A", "B", "C"]
 SAID = ["A growth.", "yes", "mass in the lung", "no", "Rest.", "", "No mass.", "B", "", "Edema.", "yes, a mass", "A"]
 NAMED = ["Atelectasis", "Edema, Consolidation", "", "none of them", "Cardiomegaly", *SAID[5:]]
 WORDS = ["yes", "no", "maybe", "entailment", "contradiction", "", "neutral", "It is yes.", "no", "maybe", "yes", "no"]
-OF_WORDS = [rule for rule in TEXT_RULES if "yes_no_maybe" in rule or "nli" in rule]
+OF_WORDS = [rule for rule in extractors(Kind.CHOICE) if "yes_no_maybe" in rule or "nli" in rule]
 PAIRED: dict[str, Callable[[int], Any]] = {
     "doc_id": lambda n: f"{n // 2}/{n % 2 + 1}",
     "pair_id": lambda n: str(n // 2),
@@ -151,7 +151,7 @@ FINDINGS: dict[str, Callable[[int], Any]] = {
     "labels": lambda n: [int(n % part == 0) for part in (2, 3, 4, 5, 7)],
 }
 FAMILIES = {
-    "choice": family(choice, [rule for rule in TEXT_RULES if rule not in OF_WORDS], LETTERS),
+    "choice": family(choice, [rule for rule in extractors(Kind.CHOICE) if rule not in OF_WORDS], LETTERS),
     "choice_of_words": family(
         choice, OF_WORDS, WORDS, options=lambda n: (["yes", "no", "maybe"], [*WORDS[3:5], "neutral"])[n % 2]
     ),
@@ -162,14 +162,18 @@ FAMILIES = {
     "classification": family(
         classification, ["multimedeval_class_v0_1_0", "robust_class"], LETTERS, label=lambda n: n % 3
     ),
-    "multilabel": family(multilabel, [rule for rule in LABEL_RULES if rule != "listed_options"], NAMED, **FINDINGS),
-    "closed_questions": family(closed_questions, list(CLOSED_RULES), SAID, **CLOSED),
+    "multilabel": family(
+        multilabel, [rule for rule in extractors(Kind.LABELS) if rule != "listed_options"], NAMED, **FINDINGS
+    ),
+    "closed_questions": family(closed_questions, list(extractors(Kind.CLOSED)), SAID, **CLOSED),
     "multi_answer": family(multi_answer, ["listed_options"], LETTERS, answers=lambda n: ["A", "C"]),
-    "open_questions": family(open_questions, list(OPEN_RULES), SAID, **OPEN),
+    "open_questions": family(open_questions, list(extractors(Kind.OPEN)), SAID, **OPEN),
     "reports": reports_of(reports.process_results, "REPORT_METRICS"),
     "multimedeval_reports": reports_of(reports.multimedeval_process_results, "MULTIMEDEVAL_METRICS"),
-    "knowledge_hallucination": family(knowledge_hallucination, list(FREE_TEXT_RULES), SAID, **OPEN),
-    "visual_hallucination": family(visual_hallucination, list(FREE_TEXT_RULES), SAID, **REPORT, **COMPONENTS),
+    "knowledge_hallucination": family(knowledge_hallucination, list(extractors(Kind.FREE_TEXT)), SAID, **OPEN),
+    "visual_hallucination": family(
+        visual_hallucination, list(extractors(Kind.FREE_TEXT)), SAID, **REPORT, **COMPONENTS
+    ),
     "rotations": rotations_of(rotations.process_results, "robust_choice"),
     "rotations_listed": rotations_of(rotations.process_listed, "listed_options", answers=["A", "C"]),
     "submission": family(submission, ["robust_choice"], LETTERS),

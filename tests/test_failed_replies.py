@@ -11,7 +11,7 @@ from medtasks.audit.sample_values import chosen_metrics, run_values
 from medtasks.audit.scoring import score_metrics
 from medtasks.data.home import home
 from medtasks.extract.failure import cut_reply
-from medtasks.extract.registry import LIKELIHOOD_RULES
+from medtasks.extract.registry import Kind, extractors
 from medtasks.harness.replies import RecordedReply, read_replies
 from medtasks.harness.task_files import task_file
 from medtasks.hooks import choice
@@ -25,7 +25,7 @@ of_pairs = {name: case for name, case in CASES.items() if "pair_id" in case[0].d
 of_samples = {name: case for name, case in CASES.items() if name not in of_pairs}
 every_sample_case = pytest.mark.parametrize(("one", "rule"), of_samples.values(), ids=of_samples)
 both_turns = pytest.mark.parametrize("failures", [list(FAILURES.values())[:4], list(FAILURES.values())[2:]])
-with_likelihoods = pytest.mark.parametrize("rule", LIKELIHOOD_RULES)
+with_likelihoods = pytest.mark.parametrize("rule", extractors(Kind.LIKELIHOODS))
 
 
 @pytest.fixture(autouse=True)

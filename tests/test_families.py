@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from medtasks.extract.registry import reading_rule
+from medtasks.extract.registry import extractor_of
 from medtasks.families import FAMILIES, Kind
 from medtasks.harness.task_files import task_files
 from medtasks.harness.task_index import DottedName
@@ -30,7 +30,7 @@ def test_the_default_rule_is_that_of_the_hook(hook):
         assert rule is None
     else:
         assert rule == default_of(hook)
-        assert reading_rule(rule).name == rule
+        assert extractor_of(rule).name == rule
 
 
 def test_every_hook_of_our_tasks_is_in_a_family():

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from medtasks.data.catalogue import dataset_info
+from medtasks.data.samples import Sample
 from medtasks.errors import RepliesError
 from medtasks.extract.answer import Answer
-from medtasks.extract.registry import likelihood_rule, text_rule
+from medtasks.extract.registry import Kind, extractor_of
 from medtasks.harness.replies import RecordedReply
 from medtasks.harness.sample_counts import SampleCounts, counts_of_reasons
 from medtasks.harness.task_files import TaskFile
@@ -127,13 +128,15 @@ def _readers(task: TaskFile, *, likelihoods: bool) -> dict[str, tuple[str, Reade
 
 
 def _text_reader(name: str) -> tuple[str, Reader]:
-    rule = text_rule(name)
-    return f"{rule.name} v{rule.version}", lambda document, reply: rule.read(reply.text, document["options"])
+    rule = extractor_of(name, Kind.CHOICE)
+    return f"{rule.name} v{rule.version}", lambda document, reply: rule.extract(reply.text, Sample(document))
 
 
 def _likelihood_reader(name: str) -> tuple[str, Reader]:
-    rule = likelihood_rule(name)
-    return f"{rule.name} v{rule.version}", lambda document, reply: rule.read(list(reply.losses or ()))
+    rule = extractor_of(name, Kind.LIKELIHOODS)
+    return f"{rule.name} v{rule.version}", lambda document, reply: rule.extract(
+        list(reply.losses or ()), Sample(document)
+    )
 
 
 def _judge_reader(dataset: str, *, fenced: bool) -> Reader:

@@ -9,7 +9,7 @@ from typing import Any
 from medtasks.audit.breakdowns import GroupScore, WrongAnswer, by_group, count_kinds, wrong_answers
 from medtasks.errors import RepliesError
 from medtasks.extract.failure import cut_reply
-from medtasks.extract.registry import likelihood_rule, reading_rule
+from medtasks.extract.registry import extractor_of
 from medtasks.harness.replies import RecordedReply
 from medtasks.harness.sample_counts import SampleCounts, counts_of, counts_of_reasons
 from medtasks.harness.saved_replies import nothing_saved
@@ -153,8 +153,7 @@ def check_kinds(task: TaskFile, replies: Mapping[str, RecordedReply]) -> None:
 def versioned_rule(task: TaskFile, name: str) -> str:
     """Return name and version of the rule that a task's filter reads with."""
     rule = task.rules[name]
-    known = likelihood_rule(rule) if task.output_type == "multiple_choice" else reading_rule(rule)
-    return f"{rule}{FENCED if name in task.fenced else ''} v{known.version}"
+    return f"{rule}{FENCED if name in task.fenced else ''} v{extractor_of(rule).version}"
 
 
 def samples_of(

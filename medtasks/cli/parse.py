@@ -7,18 +7,19 @@ from typing import Annotated, Any
 
 import typer
 
+from medtasks.data.samples import Sample
 from medtasks.errors import RepliesError
-from medtasks.extract.registry import TEXT_RULES, text_rule
+from medtasks.extract.registry import Kind, extractor_of, extractors
 
 
-def parse(rule: Annotated[str, typer.Argument(help=f"One of: {', '.join(TEXT_RULES)}.")]) -> None:
+def parse(rule: Annotated[str, typer.Argument(help=f"One of: {', '.join(extractors(Kind.CHOICE))}.")]) -> None:
     """Read {"reply", "options"} per line from standard input; print value and reason per line."""
-    read = text_rule(rule).read
+    extract = extractor_of(rule, Kind.CHOICE).extract
     for number, line in enumerate(_lines(), start=1):
         if not line.strip():
             continue
         reply, options = _fields(line, number)
-        answer = read(reply, options)
+        answer = extract(reply, Sample({"options": options}))
         print(json.dumps({"value": answer.value, "reason": str(answer.reason)}))  # noqa: T201
 
 

@@ -1,7 +1,9 @@
 """The result of reading one raw reply."""
 
 import enum
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 
 class Reason(enum.StrEnum):
@@ -19,26 +21,31 @@ class Reason(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Answer:
-    """What an answer rule read from a reply.
+    """What an extractor read from a reply.
 
     Attributes:
-        value: The option's letter, or ``None`` when the reply has no valid answer. ``None`` is not the same as wrong.
+        value: What the extractor's kind says (:class:`medtasks.extract.extractor.Kind`), or ``None`` when the reply has
+            no valid answer. ``None`` is not the same as wrong, nor as no label at all. Labels are a tuple of 0 and 1.
         reason: ``Reason.OK`` exactly when ``value`` is not ``None``.
+        facts: What else the kind says, also of a reply without a valid answer.
     """
 
-    value: str | None
+    value: Any
     reason: Reason
+    facts: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         if (self.value is None) == (self.reason is Reason.OK):
             raise ValueError(f"an answer has a value exactly when its reason is ok, got {self.value!r}, {self.reason}")
+        if isinstance(self.value, tuple) and not set(self.value) <= {0, 1}:
+            raise ValueError(f"label values are 0 or 1, got {self.value!r}")
 
     @classmethod
-    def ok(cls, value: str) -> "Answer":
+    def ok(cls, value: Any, **facts: Any) -> "Answer":
         """Return a valid answer."""
-        return cls(value, Reason.OK)
+        return cls(value, Reason.OK, facts)
 
     @classmethod
-    def invalid(cls, reason: Reason) -> "Answer":
+    def invalid(cls, reason: Reason, **facts: Any) -> "Answer":
         """Return an answer without a value."""
-        return cls(None, reason)
+        return cls(None, reason, facts)

@@ -6,16 +6,23 @@ https://github.com/corentin-ryr/MultiMedEval; at d9ac283 it cannot run.
 
 from collections.abc import Sequence
 
+from medtasks.data.samples import Sample
 from medtasks.errors import LabelerError, warn_once
-from medtasks.extract.answer import Reason
+from medtasks.extract.answer import Answer, Reason
+from medtasks.extract.extractor import Kind, extractor
 from medtasks.extract.failure import failure_cause
-from medtasks.extract.label_answer import LabelAnswer
 from medtasks.extract.labeler import Finding, Labels, chosen_findings, label_texts
 
 NAME = "chexbert_labels"
 
 
-def chexbert_labels(reply: str | None, names: Sequence[str]) -> LabelAnswer:
+@extractor(
+    NAME,
+    kind=Kind.LABELS,
+    version=1,
+    summary="MultiMedEval, MIMIC-CXR: conditions that CheXbert, or the labeler in MEDTASKS_LABELER, calls positive",
+)
+def chexbert_labels(reply: str | None, sample: Sample) -> Answer:
     """Read which conditions are present: those that the labeler calls positive. Uncertain counts as absent.
 
     The reference labels the text of an empty reply, too, as that of a report without words, and scores what comes out.
@@ -23,13 +30,13 @@ def chexbert_labels(reply: str | None, names: Sequence[str]) -> LabelAnswer:
 
     Args:
         reply: Raw reply.
-        names: Condition names as in :data:`medtasks.extract.labeler.CONDITIONS`, in the order of the document's labels.
+        sample: Its options are names of :data:`medtasks.extract.labeler.CONDITIONS`.
 
     Returns:
         1 or 0 per condition; ``judge_failed`` when there is no labeler or it failed, with its cause logged once per
         process.
     """
-    return from_labels(reply, label_replies([reply])[0], names)
+    return from_labels(reply, label_replies([reply])[0], sample.options)
 
 
 def label_replies(replies: Sequence[str | None]) -> list[Labels | None]:
@@ -57,7 +64,7 @@ def label_replies(replies: Sequence[str | None]) -> list[Labels | None]:
     return found
 
 
-def from_labels(reply: str | None, labels: Labels | None, names: Sequence[str]) -> LabelAnswer:
+def from_labels(reply: str | None, labels: Labels | None, names: Sequence[str]) -> Answer:
     """Read which conditions are present from what :func:`label_replies` gave for a reply.
 
     Args:
@@ -67,15 +74,15 @@ def from_labels(reply: str | None, labels: Labels | None, names: Sequence[str]) 
     """
     reason = _unreadable(reply)
     if reason is not None:
-        return LabelAnswer.invalid(reason)
+        return Answer.invalid(reason)
     if labels is None:
-        return LabelAnswer.invalid(Reason.JUDGE_FAILED)
+        return Answer.invalid(Reason.JUDGE_FAILED)
     try:
         found = chosen_findings(labels, names)
     except LabelerError as error:
         _report_once(str(error))
-        return LabelAnswer.invalid(Reason.JUDGE_FAILED)
-    return LabelAnswer.ok(tuple(int(finding is Finding.POSITIVE) for finding in found))
+        return Answer.invalid(Reason.JUDGE_FAILED)
+    return Answer.ok(tuple(int(finding is Finding.POSITIVE) for finding in found))
 
 
 def _unreadable(reply: str | None) -> Reason | None:

@@ -13,9 +13,9 @@ A refusal, and a reply in which nothing of this is found, lists nothing.
 import re
 from collections.abc import Sequence
 
-from medtasks.data.samples import letter
-from medtasks.extract.answer import Reason
-from medtasks.extract.label_answer import LabelAnswer
+from medtasks.data.samples import Sample, letter
+from medtasks.extract.answer import Answer, Reason
+from medtasks.extract.extractor import Kind, extractor
 from medtasks.extract.option_text import equal_option, options_named
 from medtasks.extract.own_words import own_words
 from medtasks.extract.refusal import refuses
@@ -36,24 +36,28 @@ _BRACKETED = re.compile(r"[(\[]([A-Za-z])[)\]]")
 _SINGLE = re.compile(r"(?<![A-Za-z])[A-Za-z](?![A-Za-z])")
 
 
-def listed_options(reply: str | None, options: Sequence[str]) -> LabelAnswer:
+@extractor(
+    "listed_options", kind=Kind.LABELS, version=1, summary="all letters, else option texts, that the reply lists"
+)
+def listed_options(reply: str | None, sample: Sample) -> Answer:
     """Read which options a reply lists.
 
     Args:
         reply: Raw reply; ``None`` is read as empty.
-        options: Option texts in order A, B, ...
+        sample: Its options are looked at.
 
     Returns:
         1 or 0 per option, at least one of them 1; or no value with the reason why.
 
     Example:
-        >>> listed_options("The correct answers are A and C.", ["cytosol", "actin", "vesicles"]).values
+        >>> sample = Sample({"options": ["cytosol", "actin", "vesicles"]})
+        >>> listed_options("The correct answers are A and C.", sample).value
         (1, 0, 1)
     """
     text = own_words(reply)
     if isinstance(text, Reason):
-        return LabelAnswer.invalid(text)
-    letters = [letter(index) for index in range(len(options))]
+        return Answer.invalid(text)
+    letters = [letter(index) for index in range(len(sample.options))]
     lines = {mark.upper() for mark in _LINE.findall(text)}
     repeated = lines == set(letters)
     for found in (_listed(text), _declared(text), set() if repeated else lines):
@@ -62,9 +66,9 @@ def listed_options(reply: str | None, options: Sequence[str]) -> LabelAnswer:
     if repeated:
         text = "\n".join(line for line in text.splitlines() if not _LINE.match(line))
     if refuses(text):
-        return LabelAnswer.invalid(Reason.REFUSED)
+        return Answer.invalid(Reason.REFUSED)
     named = _letters(" ".join([*_NAMED.findall(text), *_BRACKETED.findall(text)]))
-    return _answer(named & set(letters) or _texts(text, options), letters)
+    return _answer(named & set(letters) or _texts(text, sample.options), letters)
 
 
 def _listed(text: str) -> set[str]:
@@ -90,9 +94,9 @@ def _texts(text: str, options: Sequence[str]) -> set[str]:
     return {letter(index) for index in equal | options_named(text, options)}
 
 
-def _answer(found: set[str], letters: Sequence[str]) -> LabelAnswer:
+def _answer(found: set[str], letters: Sequence[str]) -> Answer:
     if not found:
-        return LabelAnswer.invalid(Reason.NO_MATCH)
+        return Answer.invalid(Reason.NO_MATCH)
     if not found <= set(letters):
-        return LabelAnswer.invalid(Reason.NO_MATCH if not found & set(letters) else Reason.AMBIGUOUS)
-    return LabelAnswer.ok(tuple(int(one in found) for one in letters))
+        return Answer.invalid(Reason.NO_MATCH if not found & set(letters) else Reason.AMBIGUOUS)
+    return Answer.ok(tuple(int(one in found) for one in letters))

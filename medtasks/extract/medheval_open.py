@@ -9,9 +9,10 @@ removes all characters of it from both ends: "Atelectasis" becomes "elec" and "s
 """
 
 import re
-from dataclasses import dataclass
 
-from medtasks.extract.answer import Reason
+from medtasks.data.samples import Sample
+from medtasks.extract.answer import Answer, Reason
+from medtasks.extract.extractor import Kind, extractor
 from medtasks.extract.failure import failure_cause
 from medtasks.extract.own_words import without_thoughts
 
@@ -22,24 +23,13 @@ _SHORTEST_REPORT = 10
 _LABEL = re.compile(r"\A\s*assistant\s*:", re.IGNORECASE)
 
 
-@dataclass(frozen=True)
-class OpenReply:
-    """One reply, as each kind of metric takes it.
-
-    Attributes:
-        judged: What a judge reads; empty for a reply that is none, about which no judge is asked.
-        labelled: What the labeler of chest findings reads.
-        compared: What text metrics compare with the key.
-        reason: ``ok``, or why there is no reply: ``empty``, ``adapter_failed`` or ``truncated``.
-    """
-
-    judged: str
-    labelled: str
-    compared: str
-    reason: Reason
-
-
-def medheval_open_reference(reply: str | None) -> OpenReply:
+@extractor(
+    "medheval_open_reference",
+    kind=Kind.FREE_TEXT,
+    version=1,
+    summary="MedHEval, open answers at 7f7d980: characters of 'Assistant:' cut from both ends, short reports replaced",
+)
+def medheval_open_reference(reply: str | None, sample: Sample) -> Answer:
     """Read a reply as the released code does: whole for the judge, stripped of characters for all else.
 
     For labels, a reply of which nothing is left is taken unstripped, and what is then shorter than ten characters is
@@ -47,39 +37,56 @@ def medheval_open_reference(reply: str | None) -> OpenReply:
 
     Args:
         reply: Raw reply; ``None`` is read as empty.
+        sample: Not looked at.
 
     Example:
-        >>> medheval_open_reference("Assistant: no effusion.").compared
+        >>> medheval_open_reference("Assistant: no effusion.", Sample({})).facts["compared"]
         ' no effusion.'
-        >>> read = medheval_open_reference("Atelectasis")
-        >>> read.judged, read.labelled, read.compared
-        ('Atelectasis', 'No report generated.', 'elec')
+        >>> medheval_open_reference("Atelectasis", Sample({})).facts
+        {'judged': 'Atelectasis', 'labelled': 'No report generated.', 'compared': 'elec'}
     """
     text = "" if reply is None or failure_cause(reply) is not None else reply
     stripped = text.strip("Assistant:")  # noqa: B005 - this is the published behaviour
     labelled = stripped or text
-    return OpenReply(
+    return _answer(
+        _reason(reply, text),
         judged=text.strip(),  # as strict has it for most replies, so that one verdict serves both
         labelled=labelled if len(labelled) >= _SHORTEST_REPORT else NO_REPORT,
         compared=stripped,
-        reason=_reason(reply, text),
     )
 
 
-def medheval_open_strict(reply: str | None) -> OpenReply:
+@extractor(
+    "medheval_open_strict",
+    kind=Kind.FREE_TEXT,
+    version=1,
+    summary="MedHEval, open answers without reasoning and without a leading 'Assistant:'",
+)
+def medheval_open_strict(reply: str | None, sample: Sample) -> Answer:
     """Read a reply without reasoning and without a leading "Assistant:", the same text for every metric.
 
     Args:
         reply: Raw reply; ``None`` is read as empty.
+        sample: Not looked at.
 
     Example:
-        >>> medheval_open_strict("<think>A shadow?</think>Assistant: Atelectasis, stable").judged
+        >>> medheval_open_strict("<think>A shadow?</think>Assistant: Atelectasis, stable", Sample({})).value
         'Atelectasis, stable'
     """
     text = "" if reply is None or failure_cause(reply) is not None else reply
     said = without_thoughts(text)
     own = "" if said is None else _LABEL.sub("", said).strip()
-    return OpenReply(own, own, own, Reason.TRUNCATED if said is None else _reason(reply, own))
+    reason = Reason.TRUNCATED if said is None else _reason(reply, own)
+    return _answer(reason, judged=own, labelled=own, compared=own)
+
+
+def _answer(reason: Reason, *, judged: str, labelled: str, compared: str) -> Answer:
+    """Return what a judge reads, what the labeler of chest findings reads, and what text metrics compare.
+
+    No judge is asked about a reply that is none, whose text is empty.
+    """
+    texts = {"judged": judged, "labelled": labelled, "compared": compared}
+    return Answer(judged if reason is Reason.OK else None, reason, texts)
 
 
 def _reason(reply: str | None, text: str) -> Reason:

@@ -18,17 +18,22 @@ place of each one. If that is empty all replies are wrong, else an empty reply s
 order of the questions cannot be aggregated over processes, so every reply is read as if the last one were not empty.
 """
 
-import dataclasses
 import difflib
 import itertools
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
-from medtasks.data.samples import letter
+from medtasks.data.samples import Sample, letter
 from medtasks.extract.answer import Answer, Reason
+from medtasks.extract.extractor import Kind, extractor
 from medtasks.extract.failure import failure_cause
-from medtasks.extract.medheval_question import NO, YES, ClosedQuestion, ClosedReading, Counted
+from medtasks.metrics.closed_questions import Counted
+
+BINARY = "binary"
+"""Kind of a yes/no question; others have options."""
+YES, NO = "A", "B"
+"""Letters of the options Yes and No."""
 
 _LETTERS = "ABCDEF"
 _LABEL = re.compile(r"(?<!\w)[A-Z][:.]|[A-Z]\)")
@@ -88,38 +93,50 @@ def most_similar(options: Sequence[str], text: str) -> int | None:
     return ratios.index(best) if best > 0 else None
 
 
-def read(reply: str | None, question: ClosedQuestion) -> ClosedReading:
+@extractor(
+    "medheval_reference",
+    kind=Kind.CLOSED,
+    version=1,
+    summary=(
+        "MedHEval, closed questions at 7f7d980: what does not say no says yes; the option most similar to the reply"
+    ),
+)
+def medheval_reference(reply: str | None, sample: Sample) -> Answer:
     """Read a reply as the released evaluator does.
 
     Args:
         reply: Raw reply; ``None`` is read as empty.
-        question: Its ``choices`` and ``gold`` are looked at, and whether it is a yes/no question.
+        sample: Its ``choices`` and ``gold`` are looked at, and whether its ``kind`` is ``binary``.
 
     Returns:
-        The reading; a sample that the adapter could not run is ``adapter_failed``, because it has no reply to read.
+        The answer with the facts ``target``, the letter that the published answer is read as; ``correct``, which also
+        an invalid answer may be; and ``counted``. A sample that the adapter could not run is ``adapter_failed``,
+        because it has no reply to read.
 
     Example:
-        >>> asked = ClosedQuestion("Is there a mass?", True, "", ("Yes", "No"), "A", "Yes")
-        >>> read("I'm sorry, I can't help with that.", asked).correct
+        >>> asked = Sample({"kind": "binary", "choices": "", "gold": "Yes"})
+        >>> medheval_reference("I'm sorry, I can't help with that.", asked).facts["correct"]
         True
     """
-    said = reply or ""
-    reading = _yes_no(said, question.gold) if question.binary else _option(said, question)
-    if failure_cause(said) is not None:
-        return dataclasses.replace(reading, answer=Answer.invalid(Reason.ADAPTER_FAILED), correct=False)
-    return reading
+    said, document = reply or "", sample.document
+    target: str | None
+    if document["kind"] == BINARY:
+        answer, target = Answer.ok(_yes_no(said)), _yes_no(document["gold"])
+        counted = Counted.SCORED
+    else:
+        options = listed_options(document["choices"])
+        answer, target = _chosen(options, said), _index_letter(_gold_index(options, document["gold"]))
+        counted = Counted.SCORED if "B" in _labelled(document["choices"]) else Counted.AVERAGED
+    failed = failure_cause(said) is not None
+    return Answer(
+        None if failed else answer.value,
+        Reason.ADAPTER_FAILED if failed else answer.reason,
+        {"target": target, "correct": not failed and answer.value == target, "counted": counted},
+    )
 
 
-def _yes_no(reply: str, gold: str) -> ClosedReading:
-    value, key = (YES if says_yes(text) else NO for text in (reply, gold))
-    return ClosedReading(Answer.ok(value), key, value == key)
-
-
-def _option(reply: str, question: ClosedQuestion) -> ClosedReading:
-    options = listed_options(question.choices)
-    answer, key = _chosen(options, reply), _index_letter(_gold_index(options, question.gold))
-    counted = Counted.SCORED if "B" in _labelled(question.choices) else Counted.AVERAGED
-    return ClosedReading(answer, key, answer.value == key, counted)
+def _yes_no(text: str) -> str:
+    return YES if says_yes(text) else NO
 
 
 _gold_index = lru_cache(maxsize=8192)(most_similar)

@@ -6,48 +6,60 @@ on both sides and empty replies are invalid, and invalid is wrong. A question wh
 option is left out of the accuracies.
 """
 
-from medtasks.data.samples import letter
-from medtasks.extract import robust_choice
+from dataclasses import replace
+
+from medtasks.data.samples import Sample, letter
 from medtasks.extract.answer import Answer
-from medtasks.extract.medheval_question import NO, YES, ClosedQuestion, ClosedReading, Counted
+from medtasks.extract.extractor import Kind, extractor
+from medtasks.extract.medheval_reference import BINARY, NO, YES
+from medtasks.extract.robust_choice import robust_choice
 from medtasks.extract.robust_open import yes_no
+from medtasks.metrics.closed_questions import Counted
 
 _UNKNOWN_OPTIONS = ("",) * 6  # MedHEval has at most six
 
 
-def read(reply: str | None, question: ClosedQuestion) -> ClosedReading:
+@extractor(
+    "medheval_strict",
+    kind=Kind.CLOSED,
+    version=1,
+    summary="MedHEval, closed questions as a careful reader would score them",
+)
+def medheval_strict(reply: str | None, sample: Sample) -> Answer:
     """Read a reply.
 
     Args:
         reply: Raw reply; ``None`` is read as empty.
-        question: Its ``options`` and ``answer`` are compared; a yes/no question's text helps to understand statements.
+        sample: Its options and ``answer`` are compared; a yes/no question's text helps to understand statements.
 
     Example:
-        >>> asked = ClosedQuestion("Is there a mass?", True, "", ("Yes", "No"), "A", "Yes")
-        >>> read("I'm sorry, I can't help with that.", asked).answer.reason.value
+        >>> asked = Sample({"kind": "binary", "question": "Is there a mass?", "options": ["Yes", "No"], "answer": "A"})
+        >>> medheval_strict("I'm sorry, I can't help with that.", asked).reason.value
         'refused'
-        >>> read("Yes, in the left lobe.", asked).correct
+        >>> medheval_strict("Yes, in the left lobe.", asked).facts["correct"]
         True
     """
-    return judged(_yes_no(reply, question) if question.binary else _chosen(reply, question), question)
+    binary = sample.document["kind"] == BINARY
+    return judged(_yes_no(reply, sample) if binary else _chosen(reply, sample), sample)
 
 
-def judged(answer: Answer, question: ClosedQuestion) -> ClosedReading:
-    """Compare an answer, however it was read, with the question's key."""
-    keyed = question.answer is not None
-    correct = keyed and answer.value == question.answer
-    return ClosedReading(answer, question.answer, correct, Counted.SCORED if keyed else Counted.LEFT_OUT)
+def judged(answer: Answer, sample: Sample) -> Answer:
+    """Compare an answer, however it was read, with the target: add ``target``, ``correct`` and ``counted``."""
+    target = sample.document["answer"]
+    counted = Counted.LEFT_OUT if target is None else Counted.SCORED
+    correct = target is not None and answer.value == target
+    return replace(answer, facts={**answer.facts, "target": target, "correct": correct, "counted": counted})
 
 
-def _chosen(reply: str | None, question: ClosedQuestion) -> Answer:
+def _chosen(reply: str | None, sample: Sample) -> Answer:
     # Options such as T2 and T2*, or < 5 mm and > 5 mm, are the same without their punctuation.
     said = (reply or "").strip().casefold()
-    same = [index for index, option in enumerate(question.options) if said and option.casefold() == said]
+    same = [index for index, option in enumerate(sample.options) if said and option.casefold() == said]
     if len(same) == 1:
         return Answer.ok(letter(same[0]))
-    return robust_choice.read(reply, question.options or _UNKNOWN_OPTIONS)
+    return robust_choice(reply, replace(sample, written_options=sample.options or _UNKNOWN_OPTIONS))
 
 
-def _yes_no(reply: str | None, question: ClosedQuestion) -> Answer:
-    answer = yes_no(reply, question.question)
+def _yes_no(reply: str | None, sample: Sample) -> Answer:
+    answer = yes_no(reply, sample.question)
     return Answer.ok({"yes": YES, "no": NO}[answer.value]) if answer.value else answer

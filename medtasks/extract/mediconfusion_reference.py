@@ -4,9 +4,9 @@ Source: ``clean_up_manual`` of https://github.com/AIF4S/MediConfusion at a3045b0
 decoding and prefix scoring produce.
 """
 
-from collections.abc import Sequence
-
+from medtasks.data.samples import Sample
 from medtasks.extract.answer import Answer, Reason
+from medtasks.extract.extractor import Kind, extractor
 from medtasks.extract.failure import failure_cause
 
 LETTERS = ("A", "B")
@@ -21,7 +21,8 @@ def _accepted_tokens(letter: str) -> frozenset[str]:
 _TOKENS = {letter: _accepted_tokens(letter) for letter in LETTERS}
 
 
-def read(reply: str | None, options: Sequence[str]) -> Answer:
+@extractor("mediconfusion_reference", kind=Kind.CHOICE, version=1, summary="MediConfusion's published parser, exactly")
+def mediconfusion_reference(reply: str | None, sample: Sample) -> Answer:
     """Read a letter from a reply to a two-option question.
 
     Newlines become spaces, the reply is cut at single spaces, and a letter counts when one of the pieces is the letter
@@ -30,16 +31,16 @@ def read(reply: str | None, options: Sequence[str]) -> Answer:
 
     Args:
         reply: Raw reply; ``None`` is read as empty.
-        options: Not used; the published rule does not look at them.
+        sample: Not used; the published rule does not look at the options.
 
     Returns:
         ``A`` or ``B``, or no value with reason ``ambiguous`` (both letters), ``empty``, ``no_match`` or
         ``adapter_failed``.
 
     Example:
-        >>> read("The answer is A.", ["yes", "no"]).value
+        >>> mediconfusion_reference("The answer is A.", Sample({})).value
         'A'
-        >>> read("(A)", ["yes", "no"]).reason.value
+        >>> mediconfusion_reference("(A)", Sample({})).reason.value
         'no_match'
     """
     if reply is None or not reply.strip():

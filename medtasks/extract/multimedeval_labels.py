@@ -11,9 +11,10 @@ word: "Edema" names one, and "Edema, Mass" has two words and names none.
 from collections.abc import Sequence
 from functools import lru_cache
 
-from medtasks.extract.answer import Reason
+from medtasks.data.samples import Sample
+from medtasks.extract.answer import Answer, Reason
+from medtasks.extract.extractor import Kind, extractor
 from medtasks.extract.failure import failure_cause
-from medtasks.extract.label_answer import LabelAnswer
 from medtasks.extract.multimedeval_cleaning import clean_head, clean_v0_1_0
 from medtasks.extract.multimedeval_option import Cleaner
 from medtasks.metrics.bleu import References
@@ -26,43 +27,57 @@ def _references(clean: Cleaner, names: tuple[str, ...]) -> References:
     return References.of([clean(name) for name in names])
 
 
-def _close(reply: str | None, names: Sequence[str], clean: Cleaner) -> LabelAnswer:
+def _close(reply: str | None, names: Sequence[str], clean: Cleaner) -> Answer:
     if reply is not None and failure_cause(reply) is not None:
-        return LabelAnswer.invalid(Reason.ADAPTER_FAILED)
+        return Answer.invalid(Reason.ADAPTER_FAILED)
     scores = _references(clean, tuple(names)).scores(clean(reply or ""))
-    return LabelAnswer.ok(tuple(int(score > _THRESHOLD) for score in scores))
+    return Answer.ok(tuple(int(score > _THRESHOLD) for score in scores))
 
 
-def multimedeval_labels_head(reply: str | None, names: Sequence[str]) -> LabelAnswer:
+@extractor(
+    "multimedeval_labels_head",
+    kind=Kind.LABELS,
+    version=1,
+    summary="MultiMedEval, ChestX-ray14, cleaner at d9ac283: labels with a BLEU-1 above one half",
+)
+def multimedeval_labels_head(reply: str | None, sample: Sample) -> Answer:
     """Read which labels the reply names, with the cleaner at d9ac283.
 
     Args:
         reply: Raw reply; ``None`` is read as empty.
-        names: Label names as published, in order.
+        sample: Its options are the label names as published.
 
     Returns:
         1 or 0 per label; all 0 for a reply that is close to none of them, even for an empty one. A sample that the
         adapter could not run is ``adapter_failed``.
 
     Example:
-        >>> [multimedeval_labels_head(reply, ["Edema", "Mass"]).values for reply in ("A mass.", "Edema, mass")]
+        >>> labels = Sample({"options": ["Edema", "Mass"]})
+        >>> [multimedeval_labels_head(reply, labels).value for reply in ("A mass.", "Edema, mass")]
         [(0, 1), (0, 0)]
     """
-    return _close(reply, names, clean_head)
+    return _close(reply, sample.options, clean_head)
 
 
-def multimedeval_labels_v0_1_0(reply: str | None, names: Sequence[str]) -> LabelAnswer:
+@extractor(
+    "multimedeval_labels_v0_1_0",
+    kind=Kind.LABELS,
+    version=1,
+    summary="MultiMedEval, ChestX-ray14, cleaner of v0.1.0: labels with a BLEU-1 above one half",
+)
+def multimedeval_labels_v0_1_0(reply: str | None, sample: Sample) -> Answer:
     """Read which labels the reply names, with the cleaner of v0.1.0.
 
     Args:
         reply: Raw reply; ``None`` is read as empty.
-        names: Label names as published, in order.
+        sample: Its options are the label names as published.
 
     Returns:
         As for :func:`multimedeval_labels_head`.
 
     Example:
-        >>> [multimedeval_labels_v0_1_0(reply, ["Edema", "Mass"]).values for reply in ("(Mass)", "A mass.")]
+        >>> labels = Sample({"options": ["Edema", "Mass"]})
+        >>> [multimedeval_labels_v0_1_0(reply, labels).value for reply in ("(Mass)", "A mass.")]
         [(0, 1), (0, 0)]
     """
-    return _close(reply, names, clean_v0_1_0)
+    return _close(reply, sample.options, clean_v0_1_0)

@@ -23,8 +23,10 @@ from behind ("warfarin is contraindicated") do not count.
 import re
 from collections.abc import Sequence
 
+from medtasks.data.samples import Sample
 from medtasks.data.samples import letter as letter_of
 from medtasks.extract.answer import Answer, Reason
+from medtasks.extract.extractor import Kind, extractor
 from medtasks.extract.option_letters import (
     bare_letters,
     declared_letters,
@@ -46,28 +48,32 @@ _FINAL = re.compile(r"\bfinal\s+(?:answer|choice|option)", re.IGNORECASE)
 _LABELLED = re.compile(r"[\s\"'(\[]*([a-z])[)\]\"']*\s*[:.)]\s*(.+)", re.IGNORECASE | re.DOTALL)
 
 
-def read(reply: str | None, options: Sequence[str]) -> Answer:
+@extractor(
+    "robust_choice", kind=Kind.CHOICE, version=2, summary="letters, option texts and refusals as a careful reader would"
+)
+def robust_choice(reply: str | None, sample: Sample) -> Answer:
     """Read the chosen option from a free-text reply.
 
     Args:
         reply: Raw reply; ``None`` is read as empty.
-        options: Option texts in order A, B, ...; at most 26. An empty list stands for A and B with unknown texts.
+        sample: Its options are looked at; at most 26. None at all stand for A and B with unknown texts.
 
     Returns:
         An option's letter, or no value with the reason why.
 
     Example:
-        >>> read("**(b)**", ["Aortic arch", "Kidneys"]).value
+        >>> sample = Sample({"options": ["Aortic arch", "Kidneys"]})
+        >>> robust_choice("**(b)**", sample).value
         'B'
-        >>> read("A normal brain", ["Oedema", "Infarct"]).reason.value
+        >>> robust_choice("A normal brain", sample).reason.value
         'no_match'
-        >>> read("The image shows an aortic arch.", ["Aortic arch", "Kidneys"]).value
+        >>> robust_choice("The image shows an aortic arch.", sample).value
         'A'
     """
     text = own_words(reply)
     if isinstance(text, Reason):
         return Answer.invalid(text)
-    options = options or ("", "")
+    options = sample.options or ("", "")
     letters = [letter_of(index) for index in range(len(options))]
     text = without_echo(text, letters, options)
     if not text:

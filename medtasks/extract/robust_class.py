@@ -20,11 +20,12 @@ with the positions ("1: 0", "2: 1", ...), the prompt asks for an option, so a ba
 """
 
 import re
-from collections.abc import Sequence
 
+from medtasks.data.samples import Sample
 from medtasks.data.samples import letter as letter_of
 from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.class_choices import NO_OPTION, ClassChoices, class_choices
+from medtasks.extract.extractor import Kind, extractor
 from medtasks.extract.negation import Stance, clauses, stance
 from medtasks.extract.option_numbers import grades_called, numbers_called, only_numbers
 from medtasks.extract.own_words import own_words
@@ -56,30 +57,37 @@ _BOTH_SIDES = re.compile(
 )
 
 
-def read(reply: str | None, options: Sequence[str]) -> Answer:
+@extractor(
+    "robust_class",
+    kind=Kind.CHOICE,
+    version=1,
+    summary="option numbers, grades and class names as a careful reader would",
+)
+def robust_class(reply: str | None, sample: Sample) -> Answer:
     """Read the class of an image from a free-text reply.
 
     Args:
         reply: Raw reply; ``None`` is read as empty.
-        options: Class names in order, without numbers; an empty list stands for two classes with unknown names.
+        sample: Its options are class names without numbers; none at all stand for two classes with unknown names.
 
     Returns:
         The letter of a class (A for the first), or no value with the reason why.
 
     Example:
-        >>> read("2: background", ["adipose", "background"]).value
+        >>> masses = Sample({"options": ["benign", "malignant", "benign without callback"]})
+        >>> robust_class("2: malignant", masses).value
         'B'
-        >>> read("Benign without a callback.", ["benign", "malignant", "benign without callback"]).value
+        >>> robust_class("Benign without a callback.", masses).value
         'C'
-        >>> read("It is not malignant.", ["malignant", "normal, benign"]).reason.value
+        >>> robust_class("It is not malignant.", masses).reason.value
         'no_match'
-        >>> read("BI-RADS category 4", ["1", "2", "3", "4", "5"]).value
+        >>> robust_class("BI-RADS category 4", Sample({"options": ["1", "2", "3", "4", "5"]})).value
         'D'
     """
     text = own_words(reply, split_names=True)
     if isinstance(text, Reason):
         return Answer.invalid(text)
-    classes = class_choices(tuple(options) or ("", ""))
+    classes = class_choices(sample.options or ("", ""))
     text = classes.without_echo(text)
     if not text:
         return Answer.invalid(Reason.AMBIGUOUS)

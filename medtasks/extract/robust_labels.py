@@ -13,9 +13,10 @@ of the chest. Otherwise it is a refusal, or no match. "No findings" beside an af
 import re
 from collections.abc import Sequence
 
-from medtasks.extract.answer import Reason
+from medtasks.data.samples import Sample
+from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.chest_findings import findings_named, names_any_finding
-from medtasks.extract.label_answer import LabelAnswer
+from medtasks.extract.extractor import Kind, extractor
 from medtasks.extract.negation import Stance, clauses, stance
 from medtasks.extract.own_words import own_words
 from medtasks.extract.refusal import is_unable
@@ -44,40 +45,41 @@ _ALL_NORMAL = re.compile(
 _NO_FINDING = "nofinding"
 
 
-def read_labels(reply: str | None, names: Sequence[str]) -> LabelAnswer:
+@extractor("robust_labels", kind=Kind.LABELS, version=1, summary="findings as a careful reader would")
+def robust_labels(reply: str | None, sample: Sample) -> Answer:
     """Read which of the labels a reply gives to a chest image.
 
     Args:
         reply: Raw reply; ``None`` is read as empty.
-        names: Label names in order, such as "Pleural Effusion" or "Pleural_Thickening". A label "No Finding" is present
-            where the reply calls the image normal and affirms no other label.
+        sample: Its options are label names, such as "Pleural Effusion" or "Pleural_Thickening". A label "No Finding" is
+            present where the reply calls the image normal and affirms no other label.
 
     Returns:
         One value per label, or none with the reason why.
 
     Example:
-        >>> names = ["Cardiomegaly", "Edema", "Pleural Effusion"]
-        >>> read_labels("The heart is enlarged. No effusion, possible edema.", names).values
+        >>> sample = Sample({"options": ["Cardiomegaly", "Edema", "Pleural Effusion"]})
+        >>> robust_labels("The heart is enlarged. No effusion, possible edema.", sample).value
         (1, 0, 0)
-        >>> read_labels("A chest X-ray of an adult.", names).reason.value
+        >>> robust_labels("A chest X-ray of an adult.", sample).reason.value
         'no_match'
     """
     text = own_words(reply, split_names=True)
     if isinstance(text, Reason):
-        return LabelAnswer.invalid(text)
+        return Answer.invalid(text)
     text = _NO_FINDING_ITEM.sub("normal. ", _own_list(text))  # the name of a label, not the denial of what follows
-    findings = [_NO_FINDING if _plain(name) == _NO_FINDING else name for name in names]
+    findings = [_NO_FINDING if _plain(name) == _NO_FINDING else name for name in sample.options]
     found = _stances(text, ["" if name == _NO_FINDING else name for name in findings])
     affirmed, normal = found[Stance.AFFIRMED], _is_normal(text)
     if affirmed:
         if any(_ALL_NORMAL.fullmatch(clause.strip(" .,:-•*\"'()[]")) for clause in clauses(text)):
-            return LabelAnswer.invalid(Reason.AMBIGUOUS)
+            return Answer.invalid(Reason.AMBIGUOUS)
     elif is_unable(text) and not normal:
-        return LabelAnswer.invalid(Reason.REFUSED)
+        return Answer.invalid(Reason.REFUSED)
     elif not (any(found.values()) or normal or names_any_finding(text)):
-        return LabelAnswer.invalid(Reason.NO_MATCH)
+        return Answer.invalid(Reason.NO_MATCH)
     empty = normal and not affirmed
-    return LabelAnswer.ok(
+    return Answer.ok(
         tuple(int(empty if name == _NO_FINDING else label in affirmed) for label, name in enumerate(findings))
     )
 

@@ -15,8 +15,10 @@ alone names no relation. The question's own list of the three words does not cou
 import re
 from collections.abc import Sequence
 
+from medtasks.data.samples import Sample
 from medtasks.data.samples import letter as letter_of
 from medtasks.extract.answer import Answer, Reason
+from medtasks.extract.extractor import Kind, extractor
 from medtasks.extract.negation import Stance, clauses, stance
 from medtasks.extract.option_text import normalised
 from medtasks.extract.own_words import own_words
@@ -65,20 +67,24 @@ _BESIDE = re.compile(
 )
 
 
-def read_yes_no_maybe(reply: str | None, options: Sequence[str]) -> Answer:
+@extractor(
+    "robust_yes_no_maybe", kind=Kind.CHOICE, version=1, summary="the verdict on a question as a careful reader would"
+)
+def robust_yes_no_maybe(reply: str | None, sample: Sample) -> Answer:
     """Read the verdict of a reply to a question that asks for yes, no or maybe (PubMedQA).
 
     Args:
         reply: Raw reply; ``None`` is read as empty.
-        options: The words "yes", "no" and "maybe" in the order of the letters.
+        sample: Its options are the words "yes", "no" and "maybe" in the order of the letters.
 
     Returns:
         The letter of the verdict, or no value with the reason why; ``no_match`` also for a verdict that is no option.
 
     Example:
-        >>> read_yes_no_maybe("No. Yes-men were not asked.", ["yes", "no", "maybe"]).value
+        >>> sample = Sample({"options": ["yes", "no", "maybe"]})
+        >>> robust_yes_no_maybe("No. Yes-men were not asked.", sample).value
         'B'
-        >>> read_yes_no_maybe("No significant difference was seen.", ["yes", "no", "maybe"]).reason.value
+        >>> robust_yes_no_maybe("No significant difference was seen.", sample).reason.value
         'no_match'
     """
     text = own_words(reply)
@@ -87,7 +93,9 @@ def read_yes_no_maybe(reply: str | None, options: Sequence[str]) -> Answer:
     text = own_part(text)
     if not text:  # nothing but the instruction
         return Answer.invalid(Reason.AMBIGUOUS)
-    return _answer(verdicts(text), options) or Answer.invalid(Reason.REFUSED if is_unsure(text) else Reason.NO_MATCH)
+    return _answer(verdicts(text), sample.options) or Answer.invalid(
+        Reason.REFUSED if is_unsure(text) else Reason.NO_MATCH
+    )
 
 
 def _answer(found: set[str], options: Sequence[str]) -> Answer | None:
@@ -100,20 +108,22 @@ def _answer(found: set[str], options: Sequence[str]) -> Answer | None:
     return Answer.ok(letters[0]) if found else None
 
 
-def read_nli(reply: str | None, options: Sequence[str]) -> Answer:
+@extractor("robust_nli", kind=Kind.CHOICE, version=1, summary="the relation of two sentences as a careful reader would")
+def robust_nli(reply: str | None, sample: Sample) -> Answer:
     """Read the logical relation of two sentences (MedNLI).
 
     Args:
         reply: Raw reply; ``None`` is read as empty.
-        options: The words "entailment", "contradiction" and "neutral" in the order of the letters.
+        sample: Its options are the words "entailment", "contradiction" and "neutral" in the order of the letters.
 
     Returns:
         The letter of the relation, or no value with the reason why; ``no_match`` also for a relation that is no option.
 
     Example:
-        >>> read_nli("The second sentence is neither entailed nor contradicted.", ["entailment", "neutral"]).value
+        >>> sample = Sample({"options": ["entailment", "neutral"]})
+        >>> robust_nli("The second sentence is neither entailed nor contradicted.", sample).value
         'B'
-        >>> read_nli("Not entailment.", ["entailment", "neutral"]).reason.value
+        >>> robust_nli("Not entailment.", sample).reason.value
         'no_match'
     """
     text = own_words(reply)
@@ -125,10 +135,10 @@ def read_nli(reply: str | None, options: Sequence[str]) -> Answer:
     text = _FOLLOWS.sub("entailed by", _NEITHER.sub("neutral", rest))
     for found in (*(_declared(lead, text) for lead in _LEADS), _opening(text)):
         if found:
-            return _answer(found, options) or Answer.invalid(Reason.NO_MATCH)
+            return _answer(found, sample.options) or Answer.invalid(Reason.NO_MATCH)
     if is_unable(text):
         return Answer.invalid(Reason.REFUSED)
-    return _answer(_affirmed(text), options) or Answer.invalid(Reason.NO_MATCH)
+    return _answer(_affirmed(text), sample.options) or Answer.invalid(Reason.NO_MATCH)
 
 
 def _without_question(text: str) -> str:

@@ -13,8 +13,9 @@ of a, b, c, d counts, whatever follows, so that "the answer is cardiomegaly" is 
 import re
 from collections.abc import Sequence
 
-from medtasks.data.samples import letter
+from medtasks.data.samples import Sample, letter
 from medtasks.extract.answer import Answer, Reason
+from medtasks.extract.extractor import Kind, extractor
 from medtasks.extract.failure import failure_cause
 
 _NO_REPLY = "Failed to obtain answer via API"
@@ -30,31 +31,45 @@ _NO_OPTION = "Z"  # what a judge answers for "none of them", and models imitate
 _ANSWER_IS = re.compile(r"answer\s+is\s+\**([ABCD])", re.IGNORECASE)
 
 
-def vlmevalkit_2024_06(reply: str | None, options: Sequence[str]) -> Answer:
+@extractor(
+    "vlmevalkit_2024_06",
+    kind=Kind.CHOICE,
+    version=1,
+    summary="VLMEvalKit of the published GMAI-MMBench numbers: a lone letter, else an option's text",
+)
+def vlmevalkit_2024_06(reply: str | None, sample: Sample) -> Answer:
     """Read an option as the version behind the published GMAI-MMBench numbers.
 
     Args:
         reply: Raw reply; ``None`` is read as empty.
-        options: Option texts in order A, B, ...; at most 26.
+        sample: Its options are looked at; at most 26.
 
     Returns:
         An option's letter; or no value, which the reference counts as wrong.
 
     Example:
-        >>> vlmevalkit_2024_06("B is what the image shows, I would say", ["polyp", "ulcer"]).value
+        >>> sample = Sample({"options": ["polyp", "ulcer"]})
+        >>> vlmevalkit_2024_06("B is what the image shows, I would say", sample).value
         'B'
     """
-    return _read(reply, options, newest=False)
+    return _read(reply, sample.options, newest=False)
 
 
-def vlmevalkit_2026_06(reply: str | None, options: Sequence[str]) -> Answer:
+@extractor(
+    "vlmevalkit_2026_06",
+    kind=Kind.CHOICE,
+    version=1,
+    summary="VLMEvalKit at 2cf2a36: a letter among the last four words, 'answer is c...', else an option's text",
+)
+def vlmevalkit_2026_06(reply: str | None, sample: Sample) -> Answer:
     """Read an option as the newest version does; arguments and result are those of :func:`vlmevalkit_2024_06`.
 
     Example:
-        >>> vlmevalkit_2026_06("The answer is cardiomegaly", ["cardiomegaly", "edema", "nodule"]).value
+        >>> sample = Sample({"options": ["cardiomegaly", "edema", "nodule"]})
+        >>> vlmevalkit_2026_06("The answer is cardiomegaly", sample).value
         'C'
     """
-    return _read(reply, options, newest=True)
+    return _read(reply, sample.options, newest=True)
 
 
 def _read(reply: str | None, options: Sequence[str], *, newest: bool) -> Answer:

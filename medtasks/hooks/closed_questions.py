@@ -9,21 +9,21 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from medtasks.data.samples import letter
-from medtasks.extract.medheval_question import YES, ClosedQuestion, ClosedReading, Counted
+from medtasks.data.samples import Sample, letter
+from medtasks.extract.answer import Answer
+from medtasks.extract.medheval_reference import BINARY, YES
 from medtasks.extract.medheval_strict import judged
-from medtasks.extract.registry import closed_rule
+from medtasks.extract.registry import Kind, extractor_of
 from medtasks.hooks.metric_list import SAMPLE_COUNTS, metric_entry
 from medtasks.hooks.reading import read_answer, read_reply
 from medtasks.hooks.units import unit_of
 from medtasks.hooks.withheld import withhold
-from medtasks.metrics.closed_questions import ScoredQuestion, accuracy_error
+from medtasks.metrics.closed_questions import Counted, ScoredQuestion, accuracy_error
 from medtasks.metrics.closed_questions import accuracy as accuracy_of
 from medtasks.stats.standard_error import clustered_standard_error
 
 Record = dict[str, Any]
 
-_BINARY = "binary"
 _STRICT = "medheval_strict"  # also for a user's YAML that names no rule, and for likelihoods
 _SCORES = ("correct", "always_yes", "always_no", "random_choice")
 
@@ -38,63 +38,57 @@ def process_results(doc: Mapping[str, Any], results: Sequence[Any]) -> dict[str,
     Returns:
         The same record for every metric and standard error.
     """
-    question = question_of(doc)
+    sample = Sample(doc)
     if len(results) > 1 or isinstance(results[0], dict):
         answer, name = read_answer(doc, results)
-        judge, reading = _STRICT, judged(answer, question)
+        judge, answer = _STRICT, judged(answer, sample)
     else:
         name, reply = read_reply(results[0], _STRICT)
-        judge, reading = name, closed_rule(name).read(reply, question)
+        judge, answer = name, extractor_of(name, Kind.CLOSED).extract(reply, sample)
     entry = {
         "sample": doc.get("doc_id"),
         "unit": unit_of(doc),
         "source": doc["source"],
         "hallucination": doc["hallucination"],
         "kind": doc["kind"],
-        **_judgement(reading),
-        **blind_scores(judge, question),
+        **_judgement(answer),
+        **blind_scores(judge, sample),
         "rule": name,
     }
     return withhold(doc, results, {metric["metric"]: entry for metric in METRIC_LIST})
 
 
-def question_of(doc: Mapping[str, Any]) -> ClosedQuestion:
-    """Return what the rules look at."""
-    return ClosedQuestion(
-        question=doc["question"],
-        binary=doc["kind"] == _BINARY,
-        choices=doc["choices"],
-        options=tuple(doc["options"]),
-        answer=doc["answer"],
-        gold=doc["gold"],
-    )
-
-
-def _judgement(reading: ClosedReading) -> Record:
+def _judgement(answer: Answer) -> Record:
     return {
-        "key": reading.key,
-        "value": reading.answer.value,
-        "reason": str(reading.answer.reason),
-        "correct": float(reading.correct),
-        "counted": str(reading.counted),
+        "key": answer.facts["target"],
+        "value": answer.value,
+        "reason": str(answer.reason),
+        "correct": float(answer.facts["correct"]),
+        "counted": str(answer.facts["counted"]),
     }
 
 
-@lru_cache(maxsize=16384)
-def blind_scores(rule: str, question: ClosedQuestion) -> Mapping[str, float]:
+def blind_scores(rule: str, sample: Sample) -> Mapping[str, float]:
     """Return what models without eyes score on one question: always "Yes", always "No", and an option at random.
 
     The last is the mean over the replies "Yes" and "No", or "A. text" for every option.
 
     Args:
         rule: Name of the rule that reads them.
-        question: The question.
+        sample: A sample of the family ``CLOSED_QUESTION``.
     """
-    read = closed_rule(rule).read
+    looked_at = ("kind", "question", "choices", "answer", "gold")
+    return _blind_scores(rule, tuple((name, sample.document[name]) for name in looked_at), sample.options)
+
+
+@lru_cache(maxsize=16384)
+def _blind_scores(rule: str, columns: tuple[tuple[str, Any], ...], options: tuple[str, ...]) -> Mapping[str, float]:
+    sample = Sample({**dict(columns), "options": options})
+    extract = extractor_of(rule, Kind.CLOSED).extract
     random = ["Yes", "No"]
-    if not question.binary:
-        random = [f"{letter(index)}. {text}" for index, text in enumerate(question.options)]
-    right = {reply: float(read(reply, question).correct) for reply in {"Yes", "No", *random}}
+    if sample.document["kind"] != BINARY:
+        random = [f"{letter(index)}. {text}" for index, text in enumerate(options)]
+    right = {reply: float(extract(reply, sample).facts["correct"]) for reply in {"Yes", "No", *random}}
     return {
         "always_yes": right["Yes"],
         "always_no": right["No"],
@@ -207,7 +201,7 @@ def unscored_rate(items: Sequence[Record]) -> float:
 
 
 def _yes_no(items: Sequence[Record]) -> list[Record]:
-    return [item for item in items if item["kind"] == _BINARY]
+    return [item for item in items if item["kind"] == BINARY]
 
 
 def _share(items: Sequence[Record], holds: Callable[[Record], bool]) -> float:

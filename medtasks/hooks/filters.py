@@ -10,7 +10,8 @@ from typing import Any
 
 from lmms_eval.api.filter import Filter
 
-from medtasks.extract.registry import likelihood_rule, reading_rule
+from medtasks.errors import unknown_name
+from medtasks.extract.registry import Kind, extractor_of, extractors
 from medtasks.hooks.labelling import tagged_replies
 from medtasks.hooks.loglikelihood import parse_loglikelihood
 from medtasks.hooks.reading import written_options
@@ -30,7 +31,9 @@ class ReadWith(Filter):  # type: ignore[misc]
     """
 
     def __init__(self, rule: str | None = None, option: str | None = None, *, fenced: bool = False) -> None:
-        self._rule = None if rule is None else reading_rule(rule).name
+        if rule is not None and rule in extractors(Kind.LIKELIHOODS):
+            raise unknown_name("answer rule", rule, extractors())
+        self._rule = None if rule is None else extractor_of(rule).name
         self._option, self._fenced = option, fenced
         written_options(option, [""])  # a form with a typing error shall stop the task before any model runs
 
@@ -43,7 +46,7 @@ class ChooseWith(Filter):  # type: ignore[misc]
     """Repair log-likelihoods that the harness turned into text, and attach the name of a likelihood rule."""
 
     def __init__(self, rule: str) -> None:
-        self._rule = likelihood_rule(rule).name
+        self._rule = extractor_of(rule, Kind.LIKELIHOODS).name
 
     def apply(self, resps: Sequence[Sequence[Any]], docs: Any) -> list[dict[str, Any]]:
         """Return rule, loss and greedy flag per option."""

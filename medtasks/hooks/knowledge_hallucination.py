@@ -43,7 +43,7 @@ def process_results_eleven(doc: Mapping[str, Any], results: Sequence[Any]) -> di
 def _judged(doc: Mapping[str, Any], results: Sequence[Any], wording: Wording) -> dict[str, Record]:
     reply = saved_reply(doc, results)
     judge = scoring_judge(doc)
-    answer = reply.read.judged
+    answer = reply.read.facts["judged"]
 
     def verdict(ask: Ask, prompt: JudgePrompt, unsaid: int) -> int | None:
         if judge is None:
@@ -58,7 +58,7 @@ def _judged(doc: Mapping[str, Any], results: Sequence[Any], wording: Wording) ->
         "severity": verdict(judge_severity, wording.severity, WORST_SEVERITY),
     }
     judged = reply.judged(judge, [wording.correctness, wording.severity], verdicts)
-    texts = reply.beside(doc["answer"], reply.read.compared)
+    texts = reply.beside(doc["answer"], reply.read.facts["compared"])
     return withhold_saved(doc, results, {**dict.fromkeys(_JUDGED, judged), **dict.fromkeys(answer_texts.NAMES, texts)})
 
 

@@ -4,8 +4,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from medtasks.data.samples import letter
-from medtasks.extract.registry import label_rule
+from medtasks.data.samples import Sample, letter
+from medtasks.extract.registry import Kind, extractor_of
 from medtasks.hooks.metric_list import SAMPLE_COUNTS, metric_entry
 from medtasks.hooks.reading import read_reply
 from medtasks.hooks.units import unit_of
@@ -28,13 +28,13 @@ def process_results(doc: Mapping[str, Any], results: Sequence[Any]) -> dict[str,
         The same record for every metric and standard error.
     """
     rule, reply = read_reply(results[0], _DEFAULT)
-    answer = label_rule(rule).read(reply, doc["options"])
-    listed = [letter(index) for index, one in enumerate(answer.values or ()) if one]
+    answer = extractor_of(rule, Kind.LABELS).extract(reply, Sample(doc))
+    listed = [letter(index) for index, one in enumerate(answer.value or ()) if one]
     entry = {
         "sample": doc.get("doc_id"),
         "unit": unit_of(doc),
         "key": list(doc["answers"]),
-        "value": listed if answer.values is not None else None,
+        "value": listed if answer.value is not None else None,
         "accuracy": multi_answer_accuracy(set(listed), set(doc["answers"])),
         "recall": multi_answer_recall(set(listed), set(doc["answers"])),
         "reason": str(answer.reason),

@@ -13,9 +13,10 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+from medtasks.data.samples import Sample
 from medtasks.errors import warn_once
 from medtasks.extract.chexbert_labels import from_labels
-from medtasks.extract.registry import label_rule
+from medtasks.extract.registry import Kind, extractor_of
 from medtasks.hooks.metric_list import LABELLED_SAMPLE_COUNTS, is_unjudged, metric_entry
 from medtasks.hooks.reading import untagged
 from medtasks.hooks.units import unit_of
@@ -44,13 +45,13 @@ def process_results(doc: Mapping[str, Any], results: Sequence[Any]) -> dict[str,
     answer = (
         from_labels(read.reply, read.labels, doc["options"])
         if read.labelled
-        else label_rule(rule).read(read.reply, doc["options"])
+        else extractor_of(rule, Kind.LABELS).extract(read.reply, Sample(doc))
     )
     entry = {
         "sample": doc.get("doc_id"),
         "unit": unit_of(doc),
         "key": list(doc["labels"]),
-        "value": None if answer.values is None else list(answer.values),
+        "value": None if answer.value is None else list(answer.value),
         "reason": str(answer.reason),
         "rule": rule,
     }

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from medtasks.data.samples import Sample
 from medtasks.errors import warn_once
-from medtasks.extract.answer import Reason
-from medtasks.extract.medheval_open import OpenReply
-from medtasks.extract.registry import free_text_rule
+from medtasks.extract.answer import Answer, Reason
+from medtasks.extract.registry import Kind, extractor_of
 from medtasks.harness.saved_replies import save_reply, score_command
 from medtasks.hooks.metric_list import JUDGED_SAMPLE_COUNTS, metric_entry
 from medtasks.hooks.reading import rule_name, untagged
@@ -38,7 +38,7 @@ class SavedReply:
 
     doc: Mapping[str, Any]
     rule: str
-    read: OpenReply
+    read: Answer
     fenced: bool
     saved: str | None
 
@@ -50,7 +50,7 @@ class SavedReply:
             prompts: What it was told.
             verdicts: What it said, by field of the record; None where there is no verdict.
         """
-        asked = bool(self.read.judged)
+        asked = bool(self.read.facts["judged"])
         failed = asked and None in verdicts.values()
         return {
             **self._identity(),
@@ -59,7 +59,7 @@ class SavedReply:
             "judge_failed": failed,
             "judge": None if judge is None else f"{judge.settings.model}, temperature {judge.settings.temperature:g}",
             "judge_prompts": [prompt.label for prompt in prompts],
-            "possible_injection": addresses_judge(self.read.judged),
+            "possible_injection": addresses_judge(self.read.facts["judged"]),
             "reason": str(Reason.JUDGE_FAILED if failed else self.read.reason),
             "rule": self.rule,
         }
@@ -87,7 +87,7 @@ def saved_reply(doc: Mapping[str, Any], results: Sequence[Any]) -> SavedReply:
     """
     reply = untagged(results[0])
     rule = reply.rule or _DEFAULT
-    read = free_text_rule(rule).read(reply.reply)
+    read = extractor_of(rule, Kind.FREE_TEXT).extract(reply.reply, Sample(doc))
     return SavedReply(doc, rule_name(rule, reply), read, reply.fenced, save_reply(doc, results[0]))
 
 

@@ -7,8 +7,9 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from medtasks.data.samples import Sample
 from medtasks.extract.answer import Reason
-from medtasks.extract.registry import open_rule
+from medtasks.extract.registry import Kind, extractor_of
 from medtasks.hooks.metric_list import SAMPLE_COUNTS, metric_entry
 from medtasks.hooks.reading import read_reply
 from medtasks.hooks.units import unit_of
@@ -33,16 +34,12 @@ def process_results(doc: Mapping[str, Any], results: Sequence[Any]) -> dict[str,
         a patient's record.
     """
     rule, reply = read_reply(results[0], _DEFAULT)
-    score = open_rule(rule).read(reply, doc["answer"], doc["question"])
+    answer = extractor_of(rule, Kind.OPEN).extract(reply, Sample(doc))
     entry = {
         "sample": doc.get("doc_id"),
         "unit": unit_of(doc),
-        "closed": score.closed,
-        "correct": score.correct,
-        "bleu_1": score.bleu_1,
-        "token_f1": score.token_f1,
-        "token_recall": score.token_recall,
-        "reason": str(score.reason),
+        **{name: answer.facts[name] for name in ("closed", "correct", "bleu_1", "token_f1", "token_recall")},
+        "reason": str(answer.reason),
         "rule": rule,
     }
     return withhold(doc, results, {metric["metric"]: entry for metric in METRIC_LIST})

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from medtasks.data.samples import letter
+from medtasks.data.samples import Sample, letter
 from medtasks.errors import MedTasksError
 from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.failure import NO_TEXT, cut_reply, without_cut_mark
 from medtasks.extract.labeler import Labels
-from medtasks.extract.registry import likelihood_rule, text_rule
+from medtasks.extract.registry import Kind, extractor_of
 from medtasks.hooks.loglikelihood import parse_loglikelihood
 
 # Rules for a user's YAML that names none.
@@ -133,9 +133,11 @@ def read_answer(doc: Mapping[str, Any], results: Sequence[Any], default: str = _
     if len(results) == 1 and not isinstance(results[0], dict):
         read = untagged(results[0])
         rule = read.rule or default
-        return text_rule(rule).read(read.reply, written_options(read.option, doc["options"])), rule
+        sample = Sample(doc, written_options(read.option, doc["options"]))
+        return extractor_of(rule, Kind.CHOICE).extract(read.reply, sample), rule
     if all(isinstance(result, dict) for result in results):
         rule = results[0]["rule"]
-        return likelihood_rule(rule).read([result["loss"] for result in results]), rule
+        losses = [result["loss"] for result in results]
+        return extractor_of(rule, Kind.LIKELIHOODS).extract(losses, Sample(doc)), rule
     losses = [parse_loglikelihood(result)[0] for result in results]
-    return likelihood_rule(_LIKELIHOOD_DEFAULT).read(losses), _LIKELIHOOD_DEFAULT
+    return extractor_of(_LIKELIHOOD_DEFAULT, Kind.LIKELIHOODS).extract(losses, Sample(doc)), _LIKELIHOOD_DEFAULT

@@ -13,9 +13,10 @@ from typing import Any
 
 from loguru import logger
 
+from medtasks.data.samples import Sample
 from medtasks.errors import warn_once
 from medtasks.extract.answer import Reason
-from medtasks.extract.registry import report_rule
+from medtasks.extract.registry import Kind, extractor_of
 from medtasks.harness.saved_replies import save_reply, score_command
 from medtasks.hooks.metric_list import SAMPLE_COUNTS, Aggregation, answered, metric_entry
 from medtasks.hooks.reading import read_reply
@@ -86,13 +87,13 @@ def _records(
     doc: Mapping[str, Any], results: Sequence[Any], metric_list: Sequence[Mapping[str, Any]]
 ) -> dict[str, Record]:
     rule, reply = read_reply(results[0], _DEFAULT)
-    read = report_rule(rule).read(reply)
+    answer = extractor_of(rule, Kind.REPORT).extract(reply, Sample(doc))
     entry = {
         "sample": doc.get("doc_id"),
         "unit": unit_of(doc),
         "reference": PrivateText(doc["report"]),
-        "reply": PrivateText(read.text),
-        "reason": str(read.reason),
+        "reply": PrivateText(answer.value or ""),
+        "reason": str(answer.reason),
         "rule": rule,
         "saved": save_reply(doc, results[0]),
     }

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from medtasks.data.samples import letter
+from medtasks.data.samples import Sample, letter
 from medtasks.errors import warn_once
-from medtasks.extract.registry import label_rule
+from medtasks.extract.registry import Kind, extractor_of
 from medtasks.harness.variant_documents import published_position
 from medtasks.hooks.metric_list import SAMPLE_COUNTS, Aggregation, metric_entry
 from medtasks.hooks.reading import read_answer, read_reply
@@ -54,12 +54,12 @@ def process_listed(doc: Mapping[str, Any], results: Sequence[Any]) -> dict[str, 
         The same record for every metric and standard error; the score is the share of listed options that are right.
     """
     rule, reply = read_reply(results[0], _LISTED_DEFAULT)
-    answer = label_rule(rule).read(reply, doc["options"])
-    listed = _published(doc, [letter(index) for index, one in enumerate(answer.values or ()) if one])
+    answer = extractor_of(rule, Kind.LABELS).extract(reply, Sample(doc))
+    listed = _published(doc, [letter(index) for index, one in enumerate(answer.value or ()) if one])
     key = _published(doc, doc["answers"])
     scored = {
         "key": key,
-        "value": None if answer.values is None else listed,
+        "value": None if answer.value is None else listed,
         "right": multi_answer_accuracy(set(listed), set(key)),
     }
     return _entries(doc, results, scored, answer.reason, rule)

@@ -14,11 +14,11 @@ from typing import Any
 from loguru import logger
 
 from medtasks.data.home import home
-from medtasks.data.samples import letter
+from medtasks.data.samples import Sample, letter
 from medtasks.data.store import load_documents
 from medtasks.errors import MedTasksError
 from medtasks.extract.answer import Reason
-from medtasks.extract.registry import text_rule
+from medtasks.extract.registry import Kind, extractor_of
 from medtasks.harness.eligibility import COLUMN
 from medtasks.hooks.metric_list import SAMPLE_COUNTS, is_failed, metric_entry
 from medtasks.hooks.reading import read_reply
@@ -44,7 +44,7 @@ def process_results(doc: Mapping[str, Any], results: Sequence[Any]) -> dict[str,
         The same record for every metric.
     """
     rule, reply = read_reply(results[0], _DEFAULT)
-    answer = text_rule(rule).read(reply, doc["options"])
+    answer = extractor_of(rule, Kind.CHOICE).extract(reply, Sample(doc))
     entry = {
         "sample": doc["doc_id"],
         "dataset": doc["dataset"],

@@ -46,14 +46,14 @@ def _judged(doc: Mapping[str, Any], results: Sequence[Any], wording: Wording) ->
     counts = None if judge is None else _counts(judge, wording, doc, reply)
     records = {
         **dict.fromkeys(_JUDGED, reply.judged(judge, [wording.components], {"components": counts})),
-        **dict.fromkeys(label_hallucination.NAMES, reply.beside(doc["report"], reply.read.labelled)),
-        **dict.fromkeys(answer_texts.NAMES, reply.beside(doc["report"], reply.read.compared)),
+        **dict.fromkeys(label_hallucination.NAMES, reply.beside(doc["report"], reply.read.facts["labelled"])),
+        **dict.fromkeys(answer_texts.NAMES, reply.beside(doc["report"], reply.read.facts["compared"])),
     }
     return withhold_saved(doc, results, records)
 
 
 def _counts(judge: Judge, wording: Wording, doc: Mapping[str, Any], reply: SavedReply) -> Counts | None:
-    report = reply.read.judged
+    report = reply.read.facts["judged"]
     if not report:
         return {aspect: [0, 0] for aspect in ASPECTS}
     found = judge_components(judge, wording.components, doc, report, fenced=reply.fenced).value

@@ -14,10 +14,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from medtasks.data.samples import letter
+from medtasks.data.samples import Sample, letter
 from medtasks.errors import unknown_name
 from medtasks.extract.answer import Answer, Reason
-from medtasks.extract.registry import text_rule
+from medtasks.extract.registry import Kind, extractor_of
 from medtasks.judges.client import Judge
 from medtasks.judges.fence import fence
 
@@ -94,7 +94,7 @@ def parse_choice(text: str, options: Sequence[str], rule: str) -> Answer | None:
     """
     if _NO_REPLY in text:
         return None
-    answer = text_rule(rule).read(text, options)
+    answer = extractor_of(rule, Kind.CHOICE).extract(text, Sample({"options": options}))
     return answer if _settled(answer, text, options) else None
 
 
@@ -120,7 +120,7 @@ def match_reply(
     """
     if rule not in PROMPT_VERSIONS:
         raise unknown_name("rule with a judge", rule, PROMPT_VERSIONS)
-    answer = text_rule(rule).read(reply, options)
+    answer = extractor_of(rule, Kind.CHOICE).extract(reply, Sample({"options": options}))
     if answer.reason in (Reason.EMPTY, Reason.ADAPTER_FAILED) or _settled(answer, reply, options):
         return Matched(answer, asked=False)
 

@@ -5,13 +5,21 @@ its questions, also by those it had to skip. So a skipped question counts like t
 cell of source, type and kind of question. The defensible way is to leave it out. Both are weighted means.
 """
 
+import enum
 import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
-from medtasks.extract.medheval_question import Counted
 from medtasks.stats.standard_error import clustered_standard_error
+
+
+class Counted(enum.StrEnum):
+    """How a question enters the accuracies."""
+
+    SCORED = "scored"
+    LEFT_OUT = "left_out"
+    AVERAGED = "averaged"  # not scored, but it counts as many times as the average question of its cell
 
 
 @dataclass(frozen=True, slots=True)

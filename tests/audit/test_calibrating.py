@@ -7,8 +7,9 @@ import pytest
 
 from medtasks.audit.pair_scoring import score_replies
 from medtasks.audit.task_calibration import task_calibration
+from medtasks.data.samples import Sample
 from medtasks.data.store import load_documents
-from medtasks.extract.registry import likelihood_rule
+from medtasks.extract.registry import extractor_of
 from medtasks.harness.replies import RecordedReply, read_replies
 from medtasks.harness.task_files import task_file, task_files
 from medtasks.harness.variant_documents import rotated
@@ -147,7 +148,10 @@ def test_a_tie_is_between_the_rules(sample):
     documents = load_documents("mediconfusion")
     replies = {one["doc_id"]: losses(1.0, 1.0) for one in documents}
     found = only(task_calibration(task_file("mediconfusion_gd"), documents, replies))
-    values = {name: likelihood_rule(name).read([1.0, 1.0]).value for name in ("greedy_reference", "prefix_reference")}
+    values = {
+        name: extractor_of(name).extract([1.0, 1.0], Sample({})).value
+        for name in ("greedy_reference", "prefix_reference")
+    }
     assert values == {"greedy_reference": "A", "prefix_reference": "B"}
     assert (found.accuracy.value, found.ece.value) == (0.5, 0.0)
 

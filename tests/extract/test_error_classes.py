@@ -4,7 +4,10 @@ from hypothesis import strategies as st
 
 from medtasks.extract.error_classes import ErrorClass, error_class
 from medtasks.extract.failure import failed_reply
-from medtasks.extract.robust_choice import read
+
+from .reading import reading
+
+read = reading("robust_choice")
 
 OPTIONS = ("polyp", "ulcer", "normal mucosa")
 

@@ -9,15 +9,17 @@ from loguru import logger
 from medtasks.errors import LabelerError
 from medtasks.extract import labeler as labeler_module
 from medtasks.extract.answer import Reason
-from medtasks.extract.chexbert_labels import chexbert_labels, from_labels, label_replies
+from medtasks.extract.chexbert_labels import from_labels, label_replies
 from medtasks.extract.failure import failed_reply
 from medtasks.extract.labeler import CONDITIONS, Finding, findings, findings_of, label_texts, labeler
-from medtasks.extract.registry import label_rule
 from medtasks.metrics.chexbert import network as network_module
 from medtasks.metrics.chexbert.encoder import Chexbert
 from medtasks.metrics.model_settings import ModelSettings
 
 from .. import tiny_chexbert
+from .reading import reading
+
+chexbert_labels = reading("chexbert_labels")
 
 NAMES = ["Atelectasis", "Cardiomegaly", "Consolidation", "Edema", "Pleural Effusion"]
 KEYWORDS = """
@@ -93,9 +95,9 @@ def test_only_positive_findings_are_present(install):
         Finding.POSITIVE,
         Finding.BLANK,
     )
-    assert chexbert_labels(REPLY, NAMES).values == (0, 0, 0, 1, 0)
-    assert chexbert_labels(REPLY, NAMES[::-1]).values == (0, 1, 0, 0, 0)
-    assert label_rule("chexbert_labels").read("Atelectasis and pleural effusion", NAMES).values == (1, 0, 0, 0, 1)
+    assert chexbert_labels(REPLY, NAMES).value == (0, 0, 0, 1, 0)
+    assert chexbert_labels(REPLY, NAMES[::-1]).value == (0, 1, 0, 0, 0)
+    assert chexbert_labels("Atelectasis and pleural effusion", NAMES).value == (1, 0, 0, 0, 1)
 
 
 def test_the_labeler_is_built_once(install):
@@ -117,12 +119,12 @@ def test_the_labeler_is_built_once(install):
 def test_without_a_reply_the_labeler_is_not_asked(install, warned, reply, reason):
     install("def factory():\n    raise AssertionError")
     answer = chexbert_labels(reply, NAMES)
-    assert (answer.values, answer.reason, warned) == (None, reason, [])
+    assert (answer.value, answer.reason, warned) == (None, reason, [])
 
 
 def test_without_a_labeler_one_warning_says_what_to_do(warned):
     answers = [chexbert_labels(reply, NAMES) for reply in (REPLY, "edema", "no edema")]
-    assert {(answer.values, answer.reason) for answer in answers} == {(None, Reason.JUDGE_FAILED)}
+    assert {(answer.value, answer.reason) for answer in answers} == {(None, Reason.JUDGE_FAILED)}
     assert len(warned) == 1
     assert "MEDTASKS_LABELER=module:factory" in warned[0]
     with pytest.raises(LabelerError, match="none is configured"):
@@ -227,13 +229,13 @@ COUNTING = (
 
 def values(replies, names=NAMES):
     return [
-        from_labels(reply, labels, names).values for reply, labels in zip(replies, label_replies(replies), strict=True)
+        from_labels(reply, labels, names).value for reply, labels in zip(replies, label_replies(replies), strict=True)
     ]
 
 
 def test_all_replies_are_labelled_in_one_call(install):
     name = install(COUNTING, factory="counting")
-    assert values(REPLIES) == [chexbert_labels(reply, NAMES).values for reply in REPLIES]
+    assert values(REPLIES) == [chexbert_labels(reply, NAMES).value for reply in REPLIES]
     calls = importlib.import_module(name).calls
     # One for all that say something, then one for each of these.
     assert calls == [

@@ -6,9 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medtasks.extract.answer import Answer, Reason
 from medtasks.data.samples import letter
-from medtasks.extract.likelihood import greedy_reference, prefix_reference, untied
+from medtasks.extract.answer import Answer, Reason
+
+from .reading import reading
+
+greedy_reference, prefix_reference, untied = map(reading, ("greedy_reference", "prefix_reference", "untied"))
 
 RULES = pytest.mark.parametrize("rule", [greedy_reference, prefix_reference, untied])
 LOSSES = st.lists(st.floats(allow_nan=False), min_size=1, max_size=26)

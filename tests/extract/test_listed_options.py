@@ -3,7 +3,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medtasks.extract.answer import Reason
-from medtasks.extract.listed_options import listed_options
+
+from .reading import reading
+
+listed_options = reading("listed_options")
 
 OPTIONS = ("cytosol", "actin filaments", "vesicles", "microtubules", "plasma membrane", "nuclear membrane")
 
@@ -35,7 +38,7 @@ OPTIONS = ("cytosol", "actin filaments", "vesicles", "microtubules", "plasma mem
 )
 def test_lists(reply, letters):
     answer = listed_options(reply, OPTIONS)
-    assert answer.values == tuple(int(one in letters) for one in "ABCDEF"), answer
+    assert answer.value == tuple(int(one in letters) for one in "ABCDEF"), answer
 
 
 @pytest.mark.parametrize(
@@ -52,23 +55,23 @@ def test_lists(reply, letters):
 )
 def test_lists_nothing(reply, reason):
     answer = listed_options(reply, OPTIONS)
-    assert (answer.values, answer.reason) == (None, reason)
+    assert (answer.value, answer.reason) == (None, reason)
 
 
 def test_a_repeated_option_list_is_no_answer():
     lines = "".join(f"{mark}. {text}\n" for mark, text in zip("ABCDEF", OPTIONS, strict=True))
-    assert listed_options(f"Options:\n{lines}The answers are A and B", OPTIONS).values == (1, 1, 0, 0, 0, 0)
-    assert listed_options(f"{lines}I see actin filaments.", OPTIONS).values == (0, 1, 0, 0, 0, 0)
-    assert listed_options(lines, OPTIONS).values is None
+    assert listed_options(f"Options:\n{lines}The answers are A and B", OPTIONS).value == (1, 1, 0, 0, 0, 0)
+    assert listed_options(f"{lines}I see actin filaments.", OPTIONS).value == (0, 1, 0, 0, 0, 0)
+    assert listed_options(lines, OPTIONS).value is None
 
 
 @given(st.text(), st.lists(st.text(), min_size=1, max_size=8))
 def test_never_raises(reply, options):
     answer = listed_options(reply, options)
-    assert answer.values is None or (len(answer.values) == len(options) and any(answer.values))
+    assert answer.value is None or (len(answer.value) == len(options) and any(answer.value))
 
 
 @given(st.sets(st.sampled_from("ABCDEF"), min_size=1), st.sampled_from([",", ", ", " and ", "; "]))
 def test_reads_what_the_prompt_asks_for(chosen, between):
     answer = listed_options(between.join(sorted(chosen)), OPTIONS)
-    assert answer.values == tuple(int(one in chosen) for one in "ABCDEF")
+    assert answer.value == tuple(int(one in chosen) for one in "ABCDEF")

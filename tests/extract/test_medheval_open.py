@@ -7,8 +7,12 @@ from hypothesis import strategies as st
 from medtasks.errors import UnknownName
 from medtasks.extract.answer import Reason
 from medtasks.extract.failure import failed_reply
-from medtasks.extract.medheval_open import NO_REPORT, medheval_open_reference, medheval_open_strict
-from medtasks.extract.registry import free_text_rule, reading_rule
+from medtasks.extract.medheval_open import NO_REPORT
+from medtasks.extract.registry import Kind, extractor_of
+
+from .reading import reading
+
+medheval_open_reference, medheval_open_strict = map(reading, ("medheval_open_reference", "medheval_open_strict"))
 
 
 @pytest.mark.parametrize(
@@ -29,9 +33,9 @@ from medtasks.extract.registry import free_text_rule, reading_rule
     ],
 )
 def test_reference(reply, compared, labelled):
-    read = medheval_open_reference(reply)
-    assert (read.compared, read.labelled) == (compared, labelled)
-    assert read.judged == (reply or "").strip()
+    facts = medheval_open_reference(reply).facts
+    assert (facts["compared"], facts["labelled"]) == (compared, labelled)
+    assert facts["judged"] == (reply or "").strip()
 
 
 @given(st.text())
@@ -39,9 +43,10 @@ def test_reference_is_python_s_strip(reply):
     if reply.startswith("[["):
         return
     read = medheval_open_reference(reply)
-    assert read.compared == reply.strip("".join({*"Assistant:"}))
-    assert len(read.labelled) >= 10
-    assert read.judged == reply.strip()
+    assert read.facts["compared"] == reply.strip("".join({*"Assistant:"}))
+    assert len(read.facts["labelled"]) >= 10
+    assert read.facts["judged"] == reply.strip()
+    assert (read.value or "") == reply.strip()
 
 
 @pytest.mark.parametrize(
@@ -62,25 +67,27 @@ def test_reference_is_python_s_strip(reply):
 )
 def test_strict(reply, own):
     read = medheval_open_strict(reply)
-    assert (read.judged, read.labelled, read.compared) == (own, own, own)
+    assert read.facts == {"judged": own, "labelled": own, "compared": own}
+    assert read.value == (own or None)
     assert read.reason is (Reason.OK if own else Reason.EMPTY)
 
 
 @pytest.mark.parametrize("read", [medheval_open_reference, medheval_open_strict])
 def test_a_sample_that_failed_is_no_reply(read):
     failed = read(failed_reply("out of memory"))
-    assert (failed.judged, failed.compared, failed.reason) == ("", "", Reason.ADAPTER_FAILED)
+    assert (failed.facts["judged"], failed.facts["compared"]) == ("", "")
+    assert (failed.value, failed.reason) == (None, Reason.ADAPTER_FAILED)
 
 
 def test_a_reply_cut_off_while_reasoning():
     assert medheval_open_strict("<think>It may be").reason is Reason.TRUNCATED
-    assert medheval_open_strict("<think>It may be").judged == ""
-    assert medheval_open_reference("<think>It may be").judged == "<think>It may be"
+    assert medheval_open_strict("<think>It may be").facts["judged"] == ""
+    assert medheval_open_reference("<think>It may be").facts["judged"] == "<think>It may be"
 
 
 def test_rules_are_known_by_name():
     for name in ("medheval_open_reference", "medheval_open_strict"):
-        assert free_text_rule(name) is reading_rule(name)
-        assert free_text_rule(name).version == 1
+        assert extractor_of(name, Kind.FREE_TEXT) is extractor_of(name)
+        assert extractor_of(name).version == 1
     with pytest.raises(UnknownName, match="did you mean 'medheval_open_strict'"):
-        free_text_rule("medheval_open_strikt")
+        extractor_of("medheval_open_strikt", Kind.FREE_TEXT)

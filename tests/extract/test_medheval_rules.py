@@ -7,32 +7,38 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from medtasks.data.samples import Sample
 from medtasks.errors import UnknownName
-from medtasks.extract import medheval_reference, medheval_strict
 from medtasks.extract.answer import Reason
 from medtasks.extract.failure import failed_reply
-from medtasks.extract.medheval_question import ClosedQuestion, Counted
-from medtasks.extract.medheval_reference import listed_options, most_similar, says_yes
-from medtasks.extract.registry import CLOSED_RULES, closed_rule, reading_rule
+from medtasks.extract.medheval_reference import listed_options, medheval_reference, most_similar, says_yes
+from medtasks.extract.medheval_strict import medheval_strict
+from medtasks.extract.registry import Kind, extractor_of, extractors
+from medtasks.metrics.closed_questions import Counted
 
 ORGANS = ("Liver", "Heart", "Lung")
 
 
+def asked(kind, question, choices, options, answer, gold):
+    columns = {"kind": kind, "question": question, "choices": choices, "options": options}
+    return Sample({**columns, "answer": answer, "gold": gold})
+
+
 def yes_no(gold="Yes", question="Is there a mass?"):
     answer = {"Yes": "A", "No": "B"}.get(gold)
-    return ClosedQuestion(question, True, "", ("Yes", "No"), answer, gold)
+    return asked("binary", question, "", ("Yes", "No"), answer, gold)
 
 
 def choice(gold, options=ORGANS, answer=None, choices=None):
     written = ", ".join(f"{letter}. {text}" for letter, text in zip("ABCDEF", options, strict=False))
-    return ClosedQuestion("Which organ?", False, written if choices is None else choices, options, answer, gold)
+    return asked("multi-choice", "Which organ?", written if choices is None else choices, options, answer, gold)
 
 
 def test_registered():
-    assert list(CLOSED_RULES) == ["medheval_reference", "medheval_strict"]
-    assert reading_rule("medheval_strict") is closed_rule("medheval_strict")
+    assert list(extractors(Kind.CLOSED)) == ["medheval_reference", "medheval_strict"]
+    assert extractor_of("medheval_strict") is extractor_of("medheval_strict", Kind.CLOSED)
     with pytest.raises(UnknownName, match="did you mean 'medheval_strict'"):
-        closed_rule("medheval_strct")
+        extractor_of("medheval_strct", Kind.CLOSED)
 
 
 def test_golden_medheval_closed(golden):
@@ -40,22 +46,22 @@ def test_golden_medheval_closed(golden):
     cases = [json.loads(line) for line in lines]
     for case in cases:
         binary = case["kind"] == "binary"
-        question = ClosedQuestion("", binary, case.get("choices", ""), (), None, case["gold"])
-        reading = medheval_reference.read(case["reply"], question)
+        question = asked(case["kind"], "", case.get("choices", ""), (), None, case["gold"])
+        reading = medheval_reference(case["reply"], question)
         if binary:
-            assert reading.correct == case["correct"], case
+            assert reading.facts["correct"] == case["correct"], case
         elif case["result"] is None:
-            assert reading.counted is Counted.AVERAGED, case
+            assert reading.facts["counted"] is Counted.AVERAGED, case
         else:
             assert list(listed_options(case["choices"])) == case["result"]["options"]
             index = {None: None, **{letter: number for number, letter in enumerate("ABCDEF")}}
             found = {
-                "pred": index[reading.answer.value],
-                "gold": index[reading.key],
-                "correct": reading.correct,
+                "pred": index[reading.value],
+                "gold": index[reading.facts["target"]],
+                "correct": reading.facts["correct"],
             }
             assert found == {key: case["result"][key] for key in found}, case
-            assert reading.counted is Counted.SCORED
+            assert reading.facts["counted"] is Counted.SCORED
     assert len(cases) > 300
 
 
@@ -109,63 +115,62 @@ def test_most_similar_option():
 def test_letters_go_through_the_same_rule():
     # The letter C is likest to the shortest option that holds a capital C.
     question = choice("C", ("Ultrasound", "CT", "X-ray", "MRI"))
-    reading = medheval_reference.read("C", question)
-    assert (reading.answer.value, reading.key, reading.correct) == ("B", "B", True)
-    assert not medheval_reference.read("C. X-ray", question).correct
+    reading = medheval_reference("C", question)
+    assert (reading.value, reading.facts["target"], reading.facts["correct"]) == ("B", "B", True)
+    assert not medheval_reference("C. X-ray", question).facts["correct"]
 
 
 def test_nothing_like_nothing_is_right():
-    reading = medheval_reference.read("777", choice("888"))
-    assert (reading.answer.value, reading.key, reading.correct) == (None, None, True)
-    assert reading.answer.reason is Reason.NO_MATCH
+    reading = medheval_reference("777", choice("888"))
+    assert (reading.value, reading.facts["target"], reading.facts["correct"]) == (None, None, True)
+    assert reading.reason is Reason.NO_MATCH
 
 
 def test_questions_without_option_b_have_no_score():
-    assert medheval_reference.read("A", choice("A", choices="A, B, C")).counted is Counted.AVERAGED
-    assert medheval_reference.read("A", choice("A", choices="A. X, C. Y")).counted is Counted.AVERAGED
+    assert medheval_reference("A", choice("A", choices="A, B, C")).facts["counted"] is Counted.AVERAGED
+    assert medheval_reference("A", choice("A", choices="A. X, C. Y")).facts["counted"] is Counted.AVERAGED
     # Options without A are an empty list, with which everything agrees.
-    odd = medheval_reference.read("X", choice("Y", choices="B. X, C. Y"))
-    assert (odd.counted, odd.correct) == (Counted.SCORED, True)
+    odd = medheval_reference("X", choice("Y", choices="B. X, C. Y"))
+    assert (odd.facts["counted"], odd.facts["correct"]) == (Counted.SCORED, True)
 
 
 @pytest.mark.parametrize("reply", ["", None])
 def test_empty_replies_as_released(reply):
-    assert medheval_reference.read(reply, yes_no("Yes")).correct
-    assert not medheval_reference.read(reply, yes_no("No")).correct
-    assert medheval_reference.read(reply, choice("Heart")).answer.reason is Reason.EMPTY
+    assert medheval_reference(reply, yes_no("Yes")).facts["correct"]
+    assert not medheval_reference(reply, yes_no("No")).facts["correct"]
+    assert medheval_reference(reply, choice("Heart")).reason is Reason.EMPTY
 
 
-@pytest.mark.parametrize("rule", [medheval_reference.read, medheval_strict.read])
+@pytest.mark.parametrize("rule", [medheval_reference, medheval_strict])
 @pytest.mark.parametrize("question", [yes_no("Yes"), choice("777"), choice("Heart", answer="B")])
 def test_a_sample_that_could_not_be_run_is_wrong(rule, question):
     reading = rule(failed_reply("no memory"), question)
-    assert (reading.correct, reading.answer.reason) == (False, Reason.ADAPTER_FAILED)
+    assert (reading.facts["correct"], reading.reason) == (False, Reason.ADAPTER_FAILED)
 
 
-@pytest.mark.parametrize("rule", [medheval_reference.read, medheval_strict.read])
+@pytest.mark.parametrize("rule", [medheval_reference, medheval_strict])
 @given(reply=st.one_of(st.none(), st.text()), gold=st.text(), choices=st.text(), binary=st.booleans())
 def test_rules_never_raise(rule, reply, gold, choices, binary):
-    question = ClosedQuestion("Is it?", binary, choices, () if not binary else ("Yes", "No"), None, gold)
+    kind, options = ("binary", ("Yes", "No")) if binary else ("multi-choice", ())
+    question = asked(kind, "Is it?", choices, options, None, gold)
     reading = rule(reply, question)
-    assert (reading.answer.value is None) == (reading.answer.reason is not Reason.OK)
-    if rule is medheval_strict.read:
-        assert reading.counted is Counted.LEFT_OUT
-        assert not reading.correct
+    assert (reading.value is None) == (reading.reason is not Reason.OK)
+    if rule is medheval_strict:
+        assert reading.facts["counted"] is Counted.LEFT_OUT
+        assert not reading.facts["correct"]
 
 
 @pytest.mark.parametrize("reply", ["no " * 5000, "Heart " * 5000, "é" * 20000, "A" * 20000])
 def test_long_replies(reply):
-    for rule, question in itertools.product(
-        (medheval_reference.read, medheval_strict.read), (yes_no(), choice("Heart"))
-    ):
-        assert rule(reply, question).answer.reason in (Reason.OK, Reason.NO_MATCH, Reason.AMBIGUOUS)
+    for rule, question in itertools.product((medheval_reference, medheval_strict), (yes_no(), choice("Heart"))):
+        assert rule(reply, question).reason in (Reason.OK, Reason.NO_MATCH, Reason.AMBIGUOUS)
 
 
 @pytest.mark.parametrize(
     "reply", ["B", "b", "(B)", "B.", "**B**", "B. Heart", "b) heart", "Heart", "heart.", "It is the heart."]
 )
 def test_strict_reads_letters_and_texts(reply):
-    assert medheval_strict.read(reply, choice("The heart", answer="B")).correct
+    assert medheval_strict(reply, choice("The heart", answer="B")).facts["correct"]
 
 
 @pytest.mark.parametrize(
@@ -179,19 +184,19 @@ def test_strict_reads_letters_and_texts(reply):
     ],
 )
 def test_strict_invalid_choices(reply, reason):
-    reading = medheval_strict.read(reply, choice("Heart", answer="B"))
-    assert (reading.answer.value, reading.answer.reason, reading.correct) == (None, reason, False)
+    reading = medheval_strict(reply, choice("Heart", answer="B"))
+    assert (reading.value, reading.reason, reading.facts["correct"]) == (None, reason, False)
 
 
 def test_strict_tells_options_apart_that_differ_in_punctuation():
     question = choice("T2", ("T1", "T2", "T2*"), "B")
-    assert [medheval_strict.read(reply, question).answer.value for reply in ("T2", "t2*", " T1\n")] == ["B", "C", "A"]
+    assert [medheval_strict(reply, question).value for reply in ("T2", "t2*", " T1\n")] == ["B", "C", "A"]
 
 
 def test_strict_reads_letters_where_the_texts_are_unknown():
     for options in ((), ("A", "B", "C")):
-        reading = medheval_strict.read("C", choice("C", options, choices="A, B, C"))
-        assert (reading.answer.value, reading.counted) == ("C", Counted.LEFT_OUT)
+        reading = medheval_strict("C", choice("C", options, choices="A, B, C"))
+        assert (reading.value, reading.facts["counted"]) == ("C", Counted.LEFT_OUT)
 
 
 @pytest.mark.parametrize(
@@ -199,9 +204,9 @@ def test_strict_reads_letters_where_the_texts_are_unknown():
 )
 def test_strict_verdicts(reply, value):
     for gold in ("Yes", "No"):
-        reading = medheval_strict.read(reply, yes_no(gold))
-        assert reading.answer.value == value
-        assert reading.correct == (value == reading.key)
+        reading = medheval_strict(reply, yes_no(gold))
+        assert reading.value == value
+        assert reading.facts["correct"] == (value == reading.facts["target"])
 
 
 @pytest.mark.parametrize(
@@ -216,10 +221,15 @@ def test_strict_verdicts(reply, value):
     ],
 )
 def test_strict_invalid_verdicts(reply, reason):
-    reading = medheval_strict.read(reply, yes_no())
-    assert (reading.answer.value, reading.answer.reason, reading.correct) == (None, reason, False)
+    reading = medheval_strict(reply, yes_no())
+    assert (reading.value, reading.reason, reading.facts["correct"]) == (None, reason, False)
 
 
 def test_strict_leaves_out_questions_without_a_key():
-    reading = medheval_strict.read("Yes", yes_no("Cannot be determined"))
-    assert (reading.answer.value, reading.key, reading.correct, reading.counted) == ("A", None, False, Counted.LEFT_OUT)
+    reading = medheval_strict("Yes", yes_no("Cannot be determined"))
+    assert (reading.value, reading.facts["target"], reading.facts["correct"], reading.facts["counted"]) == (
+        "A",
+        None,
+        False,
+        Counted.LEFT_OUT,
+    )

@@ -6,7 +6,10 @@ import pytest
 
 from medtasks.extract.answer import Reason
 from medtasks.extract.failure import failed_reply
-from medtasks.extract.mediconfusion_reference import read
+
+from .reading import reading
+
+read = reading("mediconfusion_reference")
 
 OPTIONS = ("Aortic arch", "Kidneys")
 SPELLINGS = ["L", "L:", ".L", ".L:", "L.", 'L")', '("L":', '("L")', '("L").']

@@ -8,8 +8,12 @@ from medtasks.errors import UnknownName
 from medtasks.extract.answer import Reason
 from medtasks.extract.failure import failed_reply
 from medtasks.extract.multimedeval_cleaning import clean_head, clean_v0_1_0
-from medtasks.extract.multimedeval_labels import multimedeval_labels_head, multimedeval_labels_v0_1_0
-from medtasks.extract.registry import label_rule
+from medtasks.extract.registry import Kind, extractor_of
+
+from .reading import reading
+
+multimedeval_labels_head = reading("multimedeval_labels_head")
+multimedeval_labels_v0_1_0 = reading("multimedeval_labels_v0_1_0")
 
 NAMES = [
     *("Atelectasis", "Cardiomegaly", "Effusion", "Infiltration", "Mass", "Nodule", "Pneumonia", "Pneumothorax"),
@@ -21,7 +25,7 @@ RULES = [(multimedeval_labels_head, clean_head), (multimedeval_labels_v0_1_0, cl
 
 
 def named(reply, rule=multimedeval_labels_head):
-    return [name for name, value in zip(NAMES, rule(reply, NAMES).values, strict=True) if value]
+    return [name for name, value in zip(NAMES, rule(reply, NAMES).value, strict=True) if value]
 
 
 @pytest.mark.parametrize(
@@ -54,7 +58,7 @@ def test_labels_with_more_than_half_of_the_words(reply, head, older):
 @given(reply=REPLIES)
 def test_a_label_needs_more_than_half_of_the_replys_words(rule, clean, reply):
     """With labels of one word, BLEU-1 is above one half exactly when the reply is that word."""
-    assert rule(reply, ["Mass", "Edema"]).values == tuple(
+    assert rule(reply, ["Mass", "Edema"]).value == tuple(
         int(clean(reply).split() == [name]) for name in ("mass", "edema")
     )
 
@@ -66,15 +70,15 @@ def test_values_are_those_of_torchmetrics(rule, clean, reply):
     text = pytest.importorskip("torchmetrics.text")
     bleu = text.BLEUScore(n_gram=1)
     expected = tuple(int(bleu([clean(reply)], [[clean(name)]]) > 0.5) for name in NAMES[-3:])
-    assert rule(reply, NAMES[-3:]).values == expected
+    assert rule(reply, NAMES[-3:]).value == expected
 
 
 @pytest.mark.parametrize("name", ["multimedeval_labels_head", "multimedeval_labels_v0_1_0"])
 def test_a_failed_sample_has_no_labels(name):
-    answer = label_rule(name).read(failed_reply("mass"), NAMES)
-    assert (answer.values, answer.reason) == (None, Reason.ADAPTER_FAILED)
+    answer = reading(name)(failed_reply("mass"), NAMES)
+    assert (answer.value, answer.reason) == (None, Reason.ADAPTER_FAILED)
 
 
 def test_unknown_label_rule():
     with pytest.raises(UnknownName, match="did you mean 'chexbert_labels'"):
-        label_rule("chexpert_labels")
+        extractor_of("chexpert_labels", Kind.LABELS)

@@ -8,24 +8,19 @@ from hypothesis import strategies as st
 
 from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.failure import failed_reply
-from medtasks.extract.multimedeval_option import (
-    multimedeval_class_head,
-    multimedeval_class_v0_1_0,
-    multimedeval_option_head,
-    multimedeval_option_v0_1_0,
-)
-from medtasks.extract.multimedeval_words import (
-    multimedeval_nli,
-    multimedeval_yes_no_maybe_head,
-    multimedeval_yes_no_maybe_v0_1_0,
-)
-from medtasks.extract.registry import TEXT_RULES
 from medtasks.hooks.reading import written_options
 
+from .reading import reading
+
 RULES = {
-    "head": (multimedeval_option_head, multimedeval_class_head),
-    "v0_1_0": (multimedeval_option_v0_1_0, multimedeval_class_v0_1_0),
+    version: (reading(f"multimedeval_option_{version}"), reading(f"multimedeval_class_{version}"))
+    for version in ("head", "v0_1_0")
 }
+multimedeval_option_head, multimedeval_class_head = RULES["head"]
+_, multimedeval_class_v0_1_0 = RULES["v0_1_0"]
+multimedeval_yes_no_maybe_head = reading("multimedeval_yes_no_maybe_head")
+multimedeval_yes_no_maybe_v0_1_0 = reading("multimedeval_yes_no_maybe_v0_1_0")
+multimedeval_nli = reading("multimedeval_nli")
 VERSIONS = pytest.mark.parametrize("version", RULES)
 ORGANS = ["aortic arch", "bladder", "femur left", "femur right", "kidney left"]
 MEDQA = written_options("{letter} {text}", ORGANS)
@@ -172,16 +167,3 @@ def test_image_always_gets_a_class_and_a_question_only_with_a_match(reply, optio
         assert (classified.value is None) == (not options)
         assert found.value is None or found == classified
         assert found.reason in (Reason.OK, Reason.EMPTY, Reason.NO_MATCH)
-
-
-@pytest.mark.parametrize(
-    "read",
-    [
-        *(rule for pair in RULES.values() for rule in pair),
-        multimedeval_yes_no_maybe_head,
-        multimedeval_yes_no_maybe_v0_1_0,
-        multimedeval_nli,
-    ],
-)
-def test_rules_are_registered_under_their_own_names(read):
-    assert TEXT_RULES[read.__name__].read is read

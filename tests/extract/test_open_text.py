@@ -3,16 +3,29 @@
 import dataclasses
 import json
 import math
+from types import SimpleNamespace
 
 import pytest
 
+from medtasks.data.samples import Sample
 from medtasks.errors import UnknownName
 from medtasks.extract.answer import Reason
 from medtasks.extract.failure import failed_reply
 from medtasks.extract.multimedeval_cleaning import clean_head
-from medtasks.extract.open_text import OpenScore, multimedeval_vqa_head, robust_vqa
-from medtasks.extract.registry import open_rule, reading_rule
+from medtasks.extract.registry import Kind, extractor_of
 from medtasks.metrics.open_questions import token_overlap
+
+
+def scoring(rule):
+    def score(reply, target):
+        answer = extractor_of(rule, Kind.OPEN).extract(reply, Sample({"answer": target}))
+        return SimpleNamespace(**answer.facts, reason=answer.reason)
+
+    return score
+
+
+multimedeval_vqa_head, robust_vqa = scoring("multimedeval_vqa_head"), scoring("robust_vqa")
+NOTHING = {"bleu_1": 0, "token_f1": 0, "token_recall": 0, "correct": False}
 
 
 def test_golden_multimedeval_vqa(golden):
@@ -36,19 +49,33 @@ def test_golden_multimedeval_vqa(golden):
 
 @pytest.mark.parametrize("name", ["multimedeval_vqa_head", "robust_vqa"])
 def test_rules_are_registered(name):
-    assert open_rule(name) is reading_rule(name)
-    assert open_rule(name).read("left", "left").correct
-    assert open_rule(name).version == 1
+    assert extractor_of(name, Kind.OPEN) is extractor_of(name)
+    assert extractor_of(name).extract("left", Sample({"answer": "left"})).value == "left"
+    assert extractor_of(name).version == 1
 
 
 def test_an_unknown_rule_gets_the_nearest_name():
     with pytest.raises(UnknownName, match="multimedeval_vqa_head"):
-        open_rule("multimedeval_vqa")
+        extractor_of("multimedeval_vqa", Kind.OPEN)
 
 
-def test_a_score_cannot_be_changed():
+def test_an_answer_cannot_be_changed():
     with pytest.raises(dataclasses.FrozenInstanceError):
-        robust_vqa("left", "left").correct = False
+        extractor_of("robust_vqa").extract("left", Sample({"answer": "left"})).value = None
+
+
+@pytest.mark.parametrize(
+    ("reply", "target", "reference", "robust"),
+    [
+        ("The image shows No", "No", "image shows no", None),
+        ("Yes, it is.", "yes", "yes it is", "yes"),
+        ("The left lobe.", "lobe", "left lobe", "left lobe"),
+    ],
+)
+def test_value_is_what_was_compared(reply, target, reference, robust):
+    sample = Sample({"answer": target})
+    assert extractor_of("multimedeval_vqa_head").extract(reply, sample).value == reference
+    assert extractor_of("robust_vqa").extract(reply, sample).value == robust
 
 
 @pytest.mark.parametrize(
@@ -109,7 +136,7 @@ def test_reference_penalises_short_replies_in_bleu():
     ],
 )
 def test_no_reply_is_invalid(rule, key, reply, reason):
-    assert rule(reply, key) == OpenScore(0, 0, 0, closed=key == "yes", correct=False, reason=reason)
+    assert vars(rule(reply, key)) == {**NOTHING, "closed": key == "yes", "reason": reason}
 
 
 @pytest.mark.parametrize(
@@ -139,7 +166,7 @@ def test_robust_closed_without_a_reading_is_invalid_and_wrong(reply, key):
     "reply", ["I cannot tell which lobe it is.", "As an AI, I am unable to interpret the left lobe."]
 )
 def test_robust_open_refusals_are_invalid(reply):
-    assert robust_vqa(reply, "left lobe") == OpenScore(0, 0, 0, closed=False, correct=False, reason=Reason.REFUSED)
+    assert vars(robust_vqa(reply, "left lobe")) == {**NOTHING, "closed": False, "reason": Reason.REFUSED}
 
 
 @pytest.mark.parametrize(

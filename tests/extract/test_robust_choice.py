@@ -8,7 +8,10 @@ from hypothesis import strategies as st
 
 from medtasks.extract.answer import Reason
 from medtasks.extract.failure import failed_reply
-from medtasks.extract.robust_choice import read
+
+from .reading import reading
+
+read = reading("robust_choice")
 
 AB = ("Aortic arch", "Kidneys")
 FOUR = ("Oedema", "Infarct", "Abscess", "Glioma")

@@ -6,7 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medtasks.extract.robust_choice import read
+from .reading import reading
+
+read = reading("robust_choice")
+
 
 STEM = (
     "Placing the infant supine on a firm mattress while sleeping",

@@ -8,7 +8,10 @@ from hypothesis import strategies as st
 
 from medtasks.extract.answer import Reason
 from medtasks.extract.failure import failed_reply
-from medtasks.extract.robust_class import read
+
+from .reading import reading
+
+read = reading("robust_class")
 
 # The label sets of MedMNIST 3.0.2 (OrganS has the names of OrganC), in option order.
 PATH = (

@@ -8,7 +8,10 @@ from hypothesis import strategies as st
 
 from medtasks.extract.answer import Reason
 from medtasks.extract.failure import failed_reply
-from medtasks.extract.robust_words import read_nli, read_yes_no_maybe
+
+from .reading import reading
+
+read_yes_no_maybe, read_nli = reading("robust_yes_no_maybe"), reading("robust_nli")
 
 YES_NO_MAYBE = ("yes", "no", "maybe")
 RELATIONS = ("entailment", "contradiction", "neutral")

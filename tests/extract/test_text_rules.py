@@ -4,10 +4,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from medtasks.data.samples import Sample
 from medtasks.errors import UnknownName
 from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.failure import failed_reply, failure_cause
-from medtasks.extract.registry import LIKELIHOOD_RULES, TEXT_RULES, likelihood_rule, text_rule
+from medtasks.extract.registry import Kind, extractor_of, extractors
 
 PIECES = st.sampled_from(
     [
@@ -21,7 +22,8 @@ OPTIONS = st.lists(
     st.text(max_size=12) | st.sampled_from(["", "A", "B", "Yes", "No", "(", "[", "\\", "\n"]), max_size=26
 )
 LETTER_RULES = ("mediconfusion_reference", "robust_choice")  # the others compare words: a letter is one word of many
-RULES = pytest.mark.parametrize("rule", TEXT_RULES.values(), ids=TEXT_RULES)
+CHOICES = extractors(Kind.CHOICE)
+RULES = pytest.mark.parametrize("rule", CHOICES.values(), ids=CHOICES)
 
 
 @RULES
@@ -31,19 +33,21 @@ RULES = pytest.mark.parametrize("rule", TEXT_RULES.values(), ids=TEXT_RULES)
 @example(reply="A", options=["B", "A"])
 @example(reply="\ud800", options=["\ud800", ""])
 def test_any_reply_becomes_one_of_the_letters_or_none(rule, reply, options):
-    answer = rule.read(reply, options)
+    sample = Sample({"options": options})
+    answer = rule.extract(reply, sample)
     count = 2 if rule.name == "mediconfusion_reference" else len(options) or 2
     letters = [chr(ord("A") + n) for n in range(count)]
     assert answer.value is None or answer.value in letters
     assert (answer.value is not None) == (answer.reason is Reason.OK)
     if answer.value is not None and rule.name in LETTER_RULES:
-        assert rule.read(answer.value, options) == answer
+        assert rule.extract(answer.value, sample) == answer
 
 
 @RULES
 @given(reply=REPLIES, options=OPTIONS)
 def test_same_reply_gives_the_same_answer(rule, reply, options):
-    assert rule.read(reply, options) == rule.read(reply, tuple(options))
+    as_list, as_tuple = Sample({"options": options}), Sample({"options": tuple(options)})
+    assert rule.extract(reply, as_list) == rule.extract(reply, as_tuple)
 
 
 @given(cause=st.text())
@@ -51,8 +55,8 @@ def test_failed_reply_is_recognised_by_every_rule(cause):
     reply = failed_reply(cause)
     assert failure_cause(reply) == " ".join(cause.split())
     assert "\n" not in reply
-    for rule in TEXT_RULES.values():
-        assert rule.read(f" {reply}\n", ["A", "B"]) == Answer.invalid(Reason.ADAPTER_FAILED)
+    for rule in CHOICES.values():
+        assert rule.extract(f" {reply}\n", Sample({"options": ["A", "B"]})) == Answer.invalid(Reason.ADAPTER_FAILED)
 
 
 def test_failed_reply_survives_the_stripping_of_blanks():
@@ -60,19 +64,36 @@ def test_failed_reply_survives_the_stripping_of_blanks():
     assert failure_cause("A") is None
 
 
-@pytest.mark.parametrize(("value", "reason"), [(None, Reason.OK), ("A", Reason.EMPTY)])
-def test_answer_has_a_value_exactly_when_it_is_ok(value, reason):
-    with pytest.raises(ValueError, match="exactly when"):
+@pytest.mark.parametrize(
+    ("value", "reason", "message"),
+    [
+        (None, Reason.OK, "exactly when"),
+        ("A", Reason.EMPTY, "exactly when"),
+        ((1, 0), Reason.EMPTY, "exactly when"),
+        ((2,), Reason.OK, "0 or 1"),
+    ],
+)
+def test_answer_has_a_value_exactly_when_it_is_ok_and_labels_are_0_or_1(value, reason, message):
+    with pytest.raises(ValueError, match=message):
         Answer(value, reason)
 
 
 def test_unknown_rules_are_named_with_the_nearest():
     with pytest.raises(UnknownName, match="did you mean 'robust_choice'"):
-        text_rule("robust_choise")
+        extractor_of("robust_choise", Kind.CHOICE)
     with pytest.raises(UnknownName, match="did you mean 'untied'"):
-        likelihood_rule("untide")
+        extractor_of("untide", Kind.LIKELIHOODS)
 
 
 def test_rules_are_registered_under_their_names():
-    for rules in (TEXT_RULES, LIKELIHOOD_RULES):
-        assert all(rule.name == name and rule.version >= 1 and rule.summary for name, rule in rules.items())
+    for name, rule in extractors().items():
+        assert rule.name == name == rule.extract.__name__
+        assert rule.version >= 1
+        assert rule.summary
+    assert sum(len(extractors(kind)) for kind in Kind) == len(extractors())
+
+
+def test_a_kind_knows_its_own_extractors_only():
+    with pytest.raises(UnknownName, match="unknown label rule 'robust_choice'"):
+        extractor_of("robust_choice", Kind.LABELS)
+    assert extractor_of("robust_choice") is extractor_of("robust_choice", Kind.CHOICE)

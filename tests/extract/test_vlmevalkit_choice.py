@@ -5,9 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medtasks.extract.answer import Reason
-from medtasks.extract.vlmevalkit_choice import vlmevalkit_2024_06, vlmevalkit_2026_06
 
-OLD, NEW = vlmevalkit_2024_06, vlmevalkit_2026_06
+from .reading import reading
+
+OLD, NEW = reading("vlmevalkit_2024_06"), reading("vlmevalkit_2026_06")
 OPTIONS = ("polyp", "gastric ulcer", "normal mucosa", "erosion", "varices")
 
 

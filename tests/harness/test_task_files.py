@@ -9,7 +9,7 @@ import yaml
 from medtasks.data.catalogue import CATALOGUE
 from medtasks.data.home import own_tasks_folder
 from medtasks.errors import MedTasksError, UnknownName
-from medtasks.extract.registry import likelihood_rule, reading_rule
+from medtasks.extract.registry import Kind, extractor_of
 from medtasks.harness.task_files import task_file, task_files
 from medtasks.plugin import tasks_folder
 
@@ -116,9 +116,9 @@ def test_rules_and_includes_exist(path):
     if "include" in config:
         assert (path.parent / config["include"]).is_file()
     task = task_file(path.stem)
-    find = likelihood_rule if task.output_type == "multiple_choice" else reading_rule
     for rule in task.rules.values():
-        assert find(rule).name == rule
+        of_likelihoods = extractor_of(rule).kind is Kind.LIKELIHOODS
+        assert of_likelihoods == (task.output_type == "multiple_choice")
 
 
 def test_shared_templates_are_no_tasks():

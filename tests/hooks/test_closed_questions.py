@@ -8,7 +8,7 @@ import pytest
 from medtasks.errors import MedTasksError
 from medtasks.extract.medheval_reference import listed_options
 from medtasks.harness.task_files import task_config
-from medtasks.hooks import closed_prompts, closed_questions
+from medtasks.hooks import closed_prompts
 from medtasks.hooks.closed_questions import METRIC_LIST, YES_NO_METRIC_LIST, process_results
 from medtasks.hooks.reading import tagged
 
@@ -300,8 +300,3 @@ def test_golden_medheval_texts_are_right_too(published):
     assert scored(docs, [reply.lower() for reply in replies], "medheval_strict")["accuracy"] == 1.0
     said = scored(docs, [f"The answer is {reply}." for reply in replies], "medheval_strict")
     assert said["accuracy"] >= 922 / 923  # in a sentence, T2 and T2* cannot be told apart
-
-
-def test_question_of_a_document():
-    question = closed_questions.question_of(organs())
-    assert (question.binary, question.options, question.gold) == (False, ("Liver", "Heart", "Lung"), "Heart")

@@ -9,7 +9,7 @@ from openpyxl import load_workbook
 
 from medtasks.data.home import home
 from medtasks.extract.failure import cut_reply
-from medtasks.extract.registry import LIKELIHOOD_RULES
+from medtasks.extract.registry import Kind, extractors
 from medtasks.harness import saved_replies
 from medtasks.hooks import answer_texts, label_hallucination
 from medtasks.hooks.filters import ChooseWith, ReadWith
@@ -137,7 +137,7 @@ def test_failed_rows_of_a_submission_are_blank():
 
 
 @pytest.mark.parametrize("bad", BAD_LIKELIHOODS.values(), ids=BAD_LIKELIHOODS)
-@pytest.mark.parametrize("rule", [None, *LIKELIHOOD_RULES])
+@pytest.mark.parametrize("rule", [None, *extractors(Kind.LIKELIHOODS)])
 @with_likelihoods
 def test_failed_likelihoods_are_in_no_metric(one, rule, bad):
     given = [[(loss, False) for loss in options] for options in losses(one)]

@@ -5,8 +5,8 @@ import random
 
 import pytest
 
-from medtasks.extract.medheval_question import Counted
 from medtasks.metrics.closed_questions import (
+    Counted,
     ScoredQuestion,
     accuracy,
     accuracy_error,

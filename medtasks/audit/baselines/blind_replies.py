@@ -11,12 +11,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from medtasks.data.privacy import is_private
-from medtasks.data.samples import letter
+from medtasks.data.samples import Sample, letter
 from medtasks.extract.medheval_reference import listed_options
-from medtasks.extract.medheval_strict import read as read_strictly
+from medtasks.extract.medheval_strict import medheval_strict
 from medtasks.extract.multimedeval_cleaning import clean_head
 from medtasks.harness.variant_documents import published_position
-from medtasks.hooks.closed_questions import question_of
 from medtasks.metrics.open_questions import is_closed
 
 Document = Mapping[str, Any]
@@ -205,7 +204,7 @@ def _listed_option(document: Document, name: str) -> Meant:
 
 
 def _verdict(document: Document, word: str) -> Meant:
-    read = read_strictly(word, question_of(document)).answer.value
+    read = medheval_strict(word, Sample(document)).value
     option = None if read is None else ord(read) - ord("A")
     value = letter(("Yes", "No").index(word)) if document["kind"] == "binary" else None
     return Meant((word,), value, option, whole=True)

@@ -23,7 +23,7 @@ from medtasks.audit.baselines.chance import expected_scores
 from medtasks.audit.report.contents import Baseline
 from medtasks.audit.scoring import samples_of
 from medtasks.extract import chexbert_labels
-from medtasks.extract.registry import FREE_TEXT_RULES
+from medtasks.extract.registry import Kind, extractors
 from medtasks.harness.replies import RecordedReply
 from medtasks.harness.task_files import TaskFile
 from medtasks.hooks.metric_list import COUNTS
@@ -82,7 +82,8 @@ def _quiet_hooks() -> Iterator[None]:
 
 def _has_rules(task: TaskFile) -> bool:
     """Return whether rules alone read the replies."""
-    return bool(task.rules) and task.process_results != _JUDGED and not FREE_TEXT_RULES.keys() & task.rules.values()
+    free_text = extractors(Kind.FREE_TEXT).keys() & task.rules.values()
+    return bool(task.rules) and task.process_results != _JUDGED and not free_text
 
 
 def _constants(task: TaskFile, documents: Sequence[Document], known: Sequence[Strategy]) -> list[Baseline]:

@@ -10,9 +10,10 @@ import re
 from collections.abc import Sequence
 
 from medtasks.data.medheval.options import parsed_options
+from medtasks.data.samples import Sample
 from medtasks.data.samples import letter as letter_of
-from medtasks.extract import robust_choice
 from medtasks.extract.option_text import normalised
+from medtasks.extract.robust_choice import robust_choice
 from medtasks.extract.robust_open import yes_no
 
 YES_NO = ("Yes", "No")
@@ -101,7 +102,7 @@ def resolve_choice(gold: str, options: Sequence[str]) -> Resolved:
         return _resolve_labelled(labelled[1], labelled[2], options)
     if _names_several(text, options):
         return None, (Flag.GOLD_SEVERAL,)
-    value = robust_choice.read(text, options).value
+    value = robust_choice(text, Sample({"options": options})).value
     return (value, (Flag.GOLD_INTERPRETED,)) if value else (None, (Flag.GOLD_UNRESOLVED,))
 
 

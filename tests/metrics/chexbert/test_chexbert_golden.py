@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from medtasks.data.samples import Sample
 from medtasks.extract.chexbert_labels import chexbert_labels, from_labels, label_replies
 from medtasks.metrics.chexbert.checkpoint import convert, find_files
 from medtasks.metrics.chexbert.conditions import CONDITIONS, FIVE_CONDITIONS, Finding
@@ -115,5 +116,5 @@ def test_golden_chexbert_labeler_of_the_classification(folder, expected, tmp_pat
     texts = [side["text"] for side in wanted]
     names = expected["mimic_cxr_5_labels"]
     answers = [from_labels(text, labels, names) for text, labels in zip(texts, label_replies(texts), strict=True)]
-    assert [list(answer.values) for answer in answers] == [side["mimic_cxr_5"] for side in wanted]
-    assert list(chexbert_labels(texts[0], names).values) == wanted[0]["mimic_cxr_5"]
+    assert [list(answer.value) for answer in answers] == [side["mimic_cxr_5"] for side in wanted]
+    assert list(chexbert_labels(texts[0], Sample({"options": names})).value) == wanted[0]["mimic_cxr_5"]

@@ -7,7 +7,8 @@ from typing import Any
 from medtasks.audit.pair_scoring import METRICS, score_replies
 from medtasks.audit.report.contents import Group, PairOutcomes, Score
 from medtasks.audit.report.reading.rule_scores import Computed, Documents, Replies, score
-from medtasks.extract.registry import likelihood_rule, text_rule
+from medtasks.data.samples import Sample
+from medtasks.extract.registry import Kind, extractor_of
 from medtasks.harness.task_files import TaskFile
 from medtasks.hooks import pairs as hook
 from medtasks.hooks.metric_list import LABELLED_SAMPLE_COUNTS, SAMPLE_COUNTS, answered, is_unjudged, judged
@@ -52,8 +53,9 @@ def compute_pairs(task: TaskFile, documents: Documents, replies: Replies) -> dic
 def _record(document: Mapping[str, Any], replies: Replies, rule: str) -> hook.Record:
     reply = replies[document["doc_id"]]
     if reply.losses is not None:
-        return hook.record(document, likelihood_rule(rule).read(list(reply.losses)), rule)
-    entry = hook.record(document, text_rule(rule).read(reply.text, document["options"]), rule)
+        answer = extractor_of(rule, Kind.LIKELIHOODS).extract(list(reply.losses), Sample(document))
+        return hook.record(document, answer, rule)
+    entry = hook.record(document, extractor_of(rule, Kind.CHOICE).extract(reply.text, Sample(document)), rule)
     found: hook.Record = cut_record(entry) if reply.cut else entry
     return found
 

@@ -5,12 +5,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from medtasks.audit.report.contents import ReadAnswer
-from medtasks.data.samples import letter
+from medtasks.data.samples import Sample, letter
 from medtasks.extract.answer import Reason
-from medtasks.extract.medheval_question import Counted
-from medtasks.extract.registry import FREE_TEXT_RULES, REPORT_RULES
+from medtasks.extract.registry import extractor_of
 from medtasks.harness.replies import RecordedReply
 from medtasks.harness.task_files import TaskFile
+from medtasks.metrics.closed_questions import Counted
 
 Record = Mapping[str, Any]
 Reader = Callable[[Record, RecordedReply, float | None], ReadAnswer]
@@ -83,12 +83,12 @@ def _open(record: Record, reply: RecordedReply, value: float | None) -> ReadAnsw
 
 
 def _report(record: Record, reply: RecordedReply, value: float | None) -> ReadAnswer:
-    said = REPORT_RULES[record["rule"]].read(reply.text).text
+    said = extractor_of(record["rule"]).extract(reply.text, Sample({})).value or ""
     return ReadAnswer(said if record["reason"] == Reason.OK else None, record["reason"], None, value)
 
 
 def _judged(record: Record, reply: RecordedReply, value: float | None) -> ReadAnswer:
-    said = FREE_TEXT_RULES[record["rule"]].read(reply.text).judged
+    said = extractor_of(record["rule"]).extract(reply.text, Sample({})).facts["judged"]
     verdict = record.get("correct")
     right = None if verdict is None else bool(verdict)
     valid = record["reason"] in (Reason.OK, Reason.JUDGE_FAILED)

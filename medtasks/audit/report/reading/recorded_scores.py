@@ -9,7 +9,7 @@ from medtasks.audit.report.reading.recorded_run import RecordedTask
 from medtasks.audit.report.reading.rule_scores import FREE_FORM, Computed, is_computed, metric_list, score
 from medtasks.audit.scoring import versioned_rule
 from medtasks.errors import UnknownName
-from medtasks.extract.registry import LIKELIHOOD_RULES, reading_rule
+from medtasks.extract.registry import extractor_of
 from medtasks.harness.task_files import TaskFile, included_option, task_config
 from medtasks.stats.intervals import interval
 
@@ -104,7 +104,7 @@ def _rule(recorded: RecordedTask, task: TaskFile | None, name: str) -> tuple[str
     rule = recorded.rules.get(name) or own or ""
     shown = versioned_rule(task, name) if task and own and not recorded.rules else rule
     try:
-        return shown, (LIKELIHOOD_RULES[rule] if rule in LIKELIHOOD_RULES else reading_rule(rule)).summary
+        return shown, extractor_of(rule).summary
     except UnknownName:
         return shown, ""
 
