@@ -84,7 +84,7 @@ _warned: set[str] = set()
 _warning = threading.Lock()  # judges and the harness's scoring work in several threads
 
 
-def warn_once(sentence: str) -> None:
+def warn_once(sentence: str, level: str = "WARNING") -> None:
     """Log a warning, unless this process has given the same sentence before.
 
     The harness asks every metric under every filter, each time about one thing. What tells one event from another, such
@@ -96,7 +96,7 @@ def warn_once(sentence: str) -> None:
         if sentence in _warned:
             return
         _warned.add(sentence)
-    logger.opt(depth=1).warning(sentence)
+    logger.opt(depth=1).log(level, sentence)
 
 
 def forget_warnings() -> None:

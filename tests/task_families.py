@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from medtasks.audit import sample_values
+from medtasks.data.variants import rotated
 from medtasks.extract import labeler
 from medtasks.extract.failure import failed_reply
 from medtasks.extract.labeler import CONDITIONS, Finding
 from medtasks.extract.registry import Kind, extractors
-from medtasks.harness.task_files import DottedName, TaskFile
-from medtasks.harness.variant_documents import rotated
+from medtasks.harness.task_file import TaskFile
+from medtasks.harness.task_files import DottedName
 from medtasks.hooks import (
     answer_texts,
     choice,

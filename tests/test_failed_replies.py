@@ -4,18 +4,19 @@ import json
 import math
 
 import pytest
-
-from medtasks.audit.comparing import compare_runs
 from medtasks.audit.pair_scoring import score_replies
 from medtasks.audit.sample_values import chosen_metrics, run_values
+
+from medtasks.audit.comparing import compare_runs
 from medtasks.audit.scoring import score_metrics
 from medtasks.data.home import home
 from medtasks.extract.failure import cut_reply
 from medtasks.extract.registry import Kind, extractors
-from medtasks.harness.replies import RecordedReply, read_replies
+from medtasks.families.family import Reply
+from medtasks.harness.filters import ReadWith
+from medtasks.harness.replies import read_replies
 from medtasks.harness.task_files import task_file
 from medtasks.hooks import choice
-from medtasks.hooks.filters import ReadWith
 from medtasks.metrics.pairs import TOTAL
 
 from .task_families import CASES, FAILURES, FAMILIES, LOST, WITH_LIKELIHOODS, install_stand_ins, losses, with_lost
@@ -55,7 +56,7 @@ def with_failed_passes(one):
     """Losses of which those of the lost samples have a NaN."""
     given = [[*options[:-1], math.nan] if n in LOST else options for n, options in enumerate(losses(one))]
     both = zip(one.documents, given, strict=True)
-    return {doc["doc_id"]: RecordedReply(losses=tuple(options)) for doc, options in both}
+    return {doc["doc_id"]: Reply(losses=tuple(options)) for doc, options in both}
 
 
 def check_scores(task, one, replies):
@@ -196,4 +197,4 @@ def test_what_a_credentialed_run_saves_can_be_scored_later():
     (file,) = (home() / "replies").rglob("*.jsonl")
     replies = list(read_replies(file, documents).values())
     assert [reply.failed for reply in replies] == [True] * 6 + [False] * 2
-    assert replies[6:] == [RecordedReply(text="B", cut=True), RecordedReply(text="")]
+    assert replies[6:] == [Reply(text="B", cut=True), Reply(text="")]

@@ -7,6 +7,7 @@ import random
 from pathlib import Path
 
 import pytest
+from medtasks.hooks.reading import tagged
 
 from medtasks.data.catalogue import CATALOGUE
 from medtasks.data.gmai.preparing import prepare
@@ -15,9 +16,8 @@ from medtasks.data.preparation import Options
 from medtasks.data.store import load_documents
 from medtasks.harness.task_files import resolved, task_config, task_file
 from medtasks.hooks import grouped_choice, multi_answer, submission
-from medtasks.hooks.multimedeval_prompts import prompt, target
-from medtasks.hooks.reading import tagged
 from medtasks.metrics.multi_answer import multi_answer_accuracy, multi_answer_recall
+from medtasks.prompts.template import prompt, target
 
 from . import tiny_gmai
 

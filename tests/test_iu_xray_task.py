@@ -9,9 +9,9 @@ from medtasks.data.preparation import Options
 from medtasks.data.preparers import prepare
 from medtasks.data.store import load_documents
 from medtasks.harness.task_files import resolved, task_config, task_file
-from medtasks.hooks.multimedeval_prompts import messages, prompt
+from medtasks.harness.task_index import tasks_folder
 from medtasks.metrics.report_metrics import REPORT_METRICS
-from medtasks.plugin import tasks_folder
+from medtasks.prompts.template import messages, prompt
 
 from . import iu_xray_sources
 

@@ -7,7 +7,7 @@ import pytest
 from medtasks.data.catalogue import CATALOGUE
 from medtasks.errors import DatasetNotPrepared
 from medtasks.harness.task_files import resolved, task_config, task_file, task_files
-from medtasks.plugin import tasks_folder
+from medtasks.harness.task_index import tasks_folder
 
 from . import medheval_sources as sources
 

@@ -86,7 +86,7 @@ for name, include in {"text": user, "list": [user]}.items():
         if not task.startswith(("multimedeval", "medheval", "gmai_mmbench", "iu_xray"))
     ]
 report["no defaults"] = tasks.TaskManager(include_path=user, include_defaults=False).all_tasks
-from medtasks.plugin import tasks_folder
+from medtasks.harness.task_index import tasks_folder
 alone = tasks.TaskManager(include_path=str(tasks_folder()), include_defaults=False).all_tasks
 report["our folder alone"] = [name for name in alone if name.startswith("mediconfusion")]
 try:

@@ -1,16 +1,28 @@
 """Comparing runs of one task on the documents that both answered, sample by sample and under every answer rule."""
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from medtasks.audit.sample_values import Documents, Replies, Values, chosen_metrics, run_values
-from medtasks.errors import RepliesError
-from medtasks.harness.task_files import TaskFile
+from medtasks.audit.scoring import Documents, Replies, rows_of
+from medtasks.data.samples import Sample
+from medtasks.errors import RepliesError, UnknownName, unknown_name
+from medtasks.families.texts import NotComparable
+from medtasks.harness.task_file import TaskFile
+from medtasks.metrics.metric import AnyMetric, CorpusMetric, Role, Score
+from medtasks.metrics.report_metrics import REPORT_METRICS, keys_of
+from medtasks.metrics.report_scores import mean
 from medtasks.stats.paired import PairedResult, compare_paired, holm
+
+Values = Mapping[str, tuple[str, float]]
+"""By sample its cluster and its value."""
+
+_NO_MEAN = "is no mean over samples"
+_NO_VALUE = "has no value per sample"
 
 
 @dataclass(frozen=True)
@@ -20,7 +32,7 @@ class Comparison:
     Attributes:
         first: Name of the first run.
         second: Name of the second run.
-        rule: Filter name of the rule.
+        rule: Name of the row.
         metric: Name of the metric.
         result: Values, difference, interval and p-value.
         holm: The p-value corrected for all tests of the call.
@@ -58,13 +70,28 @@ class ComparedRuns:
     Attributes:
         comparisons: In order of runs, rules and metrics.
         overlaps: By the names of two runs.
-        rules: Name and version of each answer rule by filter name.
-        skipped: Why a metric was not compared, by filter name and metric.
+        rules: Name and version of each answer rule by name of the row.
+        skipped: Why a metric was not compared, by name of the row and metric.
     """
 
     comparisons: Sequence[Comparison]
     overlaps: Mapping[tuple[str, str], Overlap]
     rules: Mapping[str, str]
+    skipped: Mapping[tuple[str, str], str]
+
+
+@dataclass(frozen=True)
+class RunValues:
+    """Values of one run.
+
+    Attributes:
+        rules: Name and version of each answer rule by name of the row.
+        values: By name of the row and metric.
+        skipped: Why a metric has no values, by name of the row and metric.
+    """
+
+    rules: Mapping[str, str]
+    values: Mapping[tuple[str, str], Values]
     skipped: Mapping[tuple[str, str], str]
 
 
@@ -74,8 +101,8 @@ def compare_runs(
     """Compare every two runs of a task.
 
     The value of a sample is the metric of that sample alone. A metric that is not the mean of these values, such as
-    macro F1 or BLEU-4 of a corpus, is not compared. Units are patients, else images, else documents; for paired
-    questions the pair for set accuracy, and for individual accuracy all pairs that are connected by shared pictures.
+    macro F1 or BLEU-4 of a corpus, is not compared. Clusters are patients, else images, else documents; for paired
+    questions the pair for set accuracy, and for individual accuracy all pairs that are connected by shared images.
 
     Args:
         task: A task, no group.
@@ -87,7 +114,7 @@ def compare_runs(
         RepliesError: Two runs answered no document in common, were read by different rules, or do not fit the task.
         UnknownName: The task has no such metric, or none with a standard error.
     """
-    chosen = chosen_metrics(task, documents, metrics)
+    chosen = chosen_metrics(task, metrics)
     runs = {name: {doc_id: reply for doc_id, reply in run.items() if not reply.failed} for name, run in runs.items()}
     rules: Mapping[str, str] = {}
     skipped: dict[tuple[str, str], str] = {}
@@ -114,6 +141,88 @@ def compare_runs(
     corrected = holm([result.p for result in results.values()])
     comparisons = [Comparison(*key, result, p) for (key, result), p in zip(results.items(), corrected, strict=True)]
     return ComparedRuns(comparisons, overlaps, rules, skipped)
+
+
+def chosen_metrics(task: TaskFile, names: Sequence[str] = ()) -> list[AnyMetric]:
+    """Return the metrics to compare: those asked for, or all with a standard error but the rates of unusable replies.
+
+    Raises:
+        RepliesError: The task has no such metric at all.
+        UnknownName: The task has no such metric, or none with a standard error.
+    """
+    known = [*task.family.compared_only, *(metric for metric in task.metrics if metric.is_compared)]
+    asked = {key for name in names for key in _asked(name, task, [metric.name for metric in known])}
+    chosen = [one for one in known if one.name in asked or (not names and one.role is not Role.RATE)]
+    if not chosen:
+        raise RepliesError(f"'{task.name}' scores nothing, so that there is nothing to compare")
+    return chosen
+
+
+def main_metrics(task: TaskFile) -> list[AnyMetric]:
+    """Return the metrics of a task that say how good its answers are as a whole, of those that can be compared.
+
+    Raises:
+        RepliesError: The task has no such metric.
+    """
+    known = chosen_metrics(task)
+    return [metric for metric in known if metric.role is Role.MAIN] or known[:1]
+
+
+def _asked(name: str, task: TaskFile, known: Sequence[str]) -> Sequence[str]:
+    """Return what a metric of reports stands for, which has several scores, or the score that is named itself."""
+    found = [key for key in keys_of(name) if key in known] if name in REPORT_METRICS else []
+    if name in known or found:
+        return found or [name]
+    if any(metric.name == name for metric in task.metrics):
+        raise UnknownName(f"'{name}' has no value per sample; those that can be compared: {', '.join(known)}")
+    raise unknown_name("metric", name, known)
+
+
+def run_values(task: TaskFile, documents: Documents, replies: Replies, metrics: Sequence[AnyMetric]) -> RunValues:
+    """Return the values of one run's samples under every rule; a metric that is not their mean is skipped.
+
+    Args:
+        task: A task, no group.
+        documents: Its documents; those without a reply are left out.
+        replies: Replies by document id.
+        metrics: From :func:`chosen_metrics`.
+
+    Raises:
+        RepliesError: The replies do not fit the task.
+        JudgeNotConfigured: The task needs a judge and none is configured.
+    """
+    asked = [document for document in documents if document["doc_id"] in replies]
+    clusters = task.family.independent_clusters([Sample(document) for document in documents])
+    samples = [
+        (document["doc_id"], cluster)
+        for document, cluster in zip(documents, clusters, strict=True)
+        if document["doc_id"] in replies
+    ]
+    rules: dict[str, str] = {}
+    values: dict[tuple[str, str], Values] = {}
+    skipped: dict[tuple[str, str], str] = {}
+    for name, (rule, scores) in rows_of(task, asked, replies).items():
+        rules[name] = rule
+        for metric in metrics:
+            try:
+                values[name, metric.name] = _values(task, metric, scores, samples)
+            except NotComparable as why:
+                skipped[name, metric.name], values[name, metric.name] = str(why), {}
+    return RunValues(rules, values, skipped)
+
+
+def _values(task: TaskFile, metric: AnyMetric, scores: Sequence[Score], samples: Sequence[tuple[str, str]]) -> Values:
+    found = task.family.sample_values(metric, scores, samples)
+    total = metric.estimate(scores).value
+    if not found:
+        raise NotComparable(_NO_MEAN if _is_of_corpus(metric) else _NO_VALUE)
+    if not math.isclose(mean([value for _, value in found.values()]), total, rel_tol=1e-9, abs_tol=1e-12):
+        raise NotComparable(_NO_MEAN)
+    return found
+
+
+def _is_of_corpus(metric: AnyMetric) -> bool:
+    return isinstance(metric, CorpusMetric) and metric.of is None and metric.text_field is None
 
 
 def _shared(runs: Mapping[str, Replies], first: str, second: str) -> list[Replies]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from medtasks.audit.facts import commit, data_fingerprints, hardware, versions
 from medtasks.audit.model_weights import model_facts
+from medtasks.harness.documents import Selection
 from medtasks.harness.harness_options import read_options, seeds
 from medtasks.harness.manifest import (
     ModelFacts,
@@ -27,8 +28,7 @@ from medtasks.harness.process import this_process
 from medtasks.harness.redaction import redacted, redacted_arguments, redacted_options, settings, without_home
 from medtasks.harness.running import Outcome, samples_file, wanted_tasks
 from medtasks.harness.sample_counts import FailureLimit, SampleCounts, counts_of
-from medtasks.harness.selection import Selection, tasks_of
-from medtasks.harness.task_files import task_file
+from medtasks.harness.task_files import task_file, tasks_of
 
 _NOT_YET = "the run has not left results of it"
 

@@ -1,96 +1,147 @@
-"""Scoring recorded replies of any task without a model, through the task's own hooks."""
+"""Scores of recorded replies without a model, under every rule of a task, by its family."""
 
+import csv
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from medtasks.audit.breakdowns import GroupScore, WrongAnswer, by_group, count_kinds, wrong_answers
-from medtasks.errors import RepliesError
-from medtasks.extract.failure import cut_reply
-from medtasks.extract.registry import extractor_of
-from medtasks.harness.replies import RecordedReply
-from medtasks.harness.sample_counts import SampleCounts, counts_of, counts_of_reasons
-from medtasks.harness.saved_replies import nothing_saved
-from medtasks.harness.task_files import TaskFile
-from medtasks.hooks import reports
-from medtasks.hooks.labelling import tagged_replies
-from medtasks.hooks.metric_list import COUNTS
-from medtasks.hooks.reading import FENCED
-from medtasks.metrics.report_metrics import keys_of, metric_info
+from medtasks.data.samples import Sample
+from medtasks.data.selecting import values
+from medtasks.errors import MedTasksError, RepliesError, warn_once
+from medtasks.extract.error_classes import ErrorClass, error_class
+from medtasks.extract.registry import Kind
+from medtasks.families.counts import COUNTS, is_failed, is_unjudged
+from medtasks.families.family import Reply, Row, labelled
+from medtasks.families.paired_choice import paired_answers
+from medtasks.families.texts import text_metrics
+from medtasks.harness.sample_counts import SampleCounts, counts_of
+from medtasks.harness.task_file import TaskFile
+from medtasks.metrics.metric import AnyMetric, CorpusMetric, Estimate, PanelResult, Score, Scores, evaluate
+from medtasks.metrics.pairs import Counts, count
+from medtasks.metrics.report_metrics import keys_of
 
-_ERROR = "_stderr"
+Documents = Sequence[Mapping[str, Any]]
+Replies = Mapping[str, Reply]
+
+PAIR_METRICS = ("set_accuracy", "individual_accuracy", "confusion", "invalid_rate")
+_MAIN = "accuracy"
+_EXPORTED = ("doc_id", "rule", "question", "options", "key", "value", "reason", "class", "class_by_human", "reply")
 
 
 @dataclass(frozen=True)
-class MetricScores:
-    """Scores under one answer rule.
+class GroupScore:
+    """Accuracy of one group.
+
+    Attributes:
+        questions: How many of it are scored: those that were answered and, where a judge reads, judged.
+        accuracy: Share of right answers, with its error at the task's own cluster.
+    """
+
+    questions: int
+    accuracy: Estimate
+
+
+@dataclass(frozen=True)
+class WrongAnswer:
+    """One wrong answer.
+
+    Attributes:
+        document: Its document.
+        score: What the task's family made of the reply.
+        reply: The reply as the model gave it; empty for likelihoods.
+        kind: Why it is wrong, as far as a rule can tell.
+    """
+
+    document: Mapping[str, Any]
+    score: Score
+    reply: str
+    kind: ErrorClass
+
+
+@dataclass(frozen=True)
+class RowScores:
+    """Scores under one rule.
 
     Attributes:
         rule: Name and version of the rule.
-        values: Metric values by name, as the harness would show them; NaN where a metric is not defined.
-        errors: Standard errors by metric, where the task has them.
+        estimates: By metric, as the harness would show them.
         reasons: How many replies were valid, ambiguous, refused, ...
-        failures: By metric of reports, why it failed; its values are NaN.
-        settings: By metric of reports, what its values depend on.
+        failures: By metric of reports, why it failed; its value is NaN.
+        settings: By metric of reports, what its value depends on.
         groups: Accuracy by column and value, for the columns that the task names.
-        wrong: Wrong answers, where the task's records tell.
+        wrong: Wrong answers, where the task's scores tell.
+        categories: Of paired questions, counts by category, ``"total"`` last.
+        all_errors: Whether metrics without a standard error are listed as having none.
     """
 
     rule: str
-    values: Mapping[str, float]
-    errors: Mapping[str, float]
+    estimates: Mapping[str, Estimate]
     reasons: Mapping[str, int]
     failures: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     groups: Mapping[str, Mapping[str, GroupScore]] = field(default_factory=dict)
     wrong: Sequence[WrongAnswer] = ()
+    categories: Mapping[str, Counts] = field(default_factory=dict)
+    all_errors: bool = False
 
     @property
     def counts(self) -> SampleCounts:
         """How many samples are behind the values, and how many are in none."""
-        return counts_of({f"{name},": value for name, value in self.values.items()}) or counts_of_reasons(self.reasons)
+        found = counts_of({f"{name},": one.value for name, one in self.estimates.items()})
+        return found or SampleCounts(sum(self.reasons.values()), 0)
 
     @property
     def possible_injection(self) -> int | None:
         """How many replies seem to address the judge; None where none reads them."""
-        found = self.values.get("possible_injection")
-        return None if found is None else int(found)
+        found = self.estimates.get("possible_injection")
+        return None if found is None else int(found.value)
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything as JSON values; NaN becomes None."""
+        errors = {
+            name: _finite(one.error)
+            for name, one in self.estimates.items()
+            if one.clusters is not None or (self.all_errors and name not in COUNTS)
+        }
+        head = {"rule": self.rule, "standard_errors": errors, "reasons": dict(self.reasons)}
+        if self.categories:
+            injections = {} if self.possible_injection is None else {"possible_injection": self.possible_injection}
+            return {**head, **injections, "categories": self._categories()}
         return {
-            "rule": self.rule,
-            "metrics": {name: _finite(value) for name, value in self.values.items()},
-            "standard_errors": {name: _finite(value) for name, value in self.errors.items()},
-            "reasons": dict(self.reasons),
+            **head,
+            "metrics": {name: _finite(one.value) for name, one in self.estimates.items()},
             **({"settings": {name: dict(found) for name, found in self.settings.items()}} if self.settings else {}),
             **({"failures": dict(self.failures)} if self.failures else {}),
             **({"groups": self._groups()} if self.groups else {}),
             **({"wrong_answers": count_kinds(self.wrong)} if self.wrong else {}),
         }
 
+    def _categories(self) -> dict[str, Any]:
+        return {
+            name: {**{metric: _finite(getattr(counts, metric)) for metric in PAIR_METRICS}, **counts.as_dict()}
+            for name, counts in self.categories.items()
+        }
+
     def _groups(self) -> dict[str, Any]:
         return {
             column: {
                 value: {
-                    "questions": score.questions,
-                    "accuracy": _finite(score.accuracy),
-                    "standard_error": _finite(score.error),
+                    "questions": group.questions,
+                    "accuracy": _finite(group.accuracy.value),
+                    "standard_error": _finite(group.accuracy.error),
                 }
-                for value, score in found.items()
+                for value, group in found.items()
             }
             for column, found in self.groups.items()
         }
 
 
-def score_metrics(
-    task: TaskFile,
-    documents: Sequence[Mapping[str, Any]],
-    replies: Mapping[str, RecordedReply],
-    report_metrics: Sequence[str] = (),
-) -> dict[str, MetricScores]:
+def score_replies(
+    task: TaskFile, documents: Documents, replies: Replies, report_metrics: Sequence[str] = ()
+) -> dict[str, RowScores]:
     """Score replies under every rule of a task.
 
     Args:
@@ -101,121 +152,206 @@ def score_metrics(
             :data:`medtasks.metrics.report_metrics.REPORT_METRICS`, or keys of their scores.
 
     Returns:
-        Scores by filter name (``reference``, ``robust``).
+        By name of the row (``reference``, ``robust``).
 
     Raises:
         RepliesError: The task is a group, or the replies are likelihoods and it reads texts, or the other way round; or
             ``report_metrics`` are asked of a task without reports.
+        JudgeNotConfigured: The task needs a judge and none is configured.
         UnknownName: There is no such metric.
     """
-    check_kinds(task, replies)
-    if task.process_results is None or task.metric_list is None:
-        raise RepliesError(f"'{task.name}' is a group; score its member tasks one by one")
-    process, metrics = task.process_results.resolve(), task.metric_list.resolve()
-    compares_reports = process in (reports.process_results, reports.multimedeval_process_results)
+    compares_reports = task.family.kind is Kind.REPORT
     if report_metrics and not compares_reports:
         raise RepliesError(
             f"'{task.name}' compares no reports, so that it has no metrics but its own; leave out --metric"
         )
     asked = [document for document in documents if document["doc_id"] in replies]
-    scores = {}
-    for name in task.rules:
-        samples = samples_of(task, name, asked, [replies[doc["doc_id"]] for doc in asked])
-        first = metrics[0]["metric"]
-        reasons = dict(Counter(sample[first]["reason"] for sample in samples).most_common())
-        found = (
-            _of_reports([sample[first] for sample in samples], metrics, report_metrics)
-            if compares_reports
-            else _of_answers(samples, metrics)
-        )
-        scores[name] = replace(
-            found,
-            rule=versioned_rule(task, name),
-            reasons=reasons,
-            groups=by_group(asked, samples, metrics, task.breakdown),
-            wrong=wrong_answers(asked, samples, [replies[doc["doc_id"]].text for doc in asked]),
-        )
-    return scores
+    metrics = _with_further(task.metrics, report_metrics)
+    return {
+        name: _row_scores(task, rule, asked, scores, replies, metrics)
+        for name, (rule, scores) in rows_of(task, asked, replies).items()
+    }
 
 
-def check_kinds(task: TaskFile, replies: Mapping[str, RecordedReply]) -> None:
-    """Refuse log-likelihoods for a task that reads texts, and texts for one that compares likelihoods.
-
-    Raises:
-        RepliesError: Some replies are of the other kind.
-    """
-    wanted = task.output_type == "multiple_choice"
-    if any((reply.losses is not None) != wanted for reply in replies.values()):
-        kinds = ("log-likelihoods", "texts") if wanted else ("texts", "log-likelihoods")
-        raise RepliesError(f"'{task.name}' reads {kinds[0]}, and some replies are {kinds[1]}; is this its own file?")
-
-
-def versioned_rule(task: TaskFile, name: str) -> str:
-    """Return name and version of the rule that a task's filter reads with."""
-    rule = task.rules[name]
-    return f"{rule}{FENCED if name in task.fenced else ''} v{extractor_of(rule).version}"
-
-
-def samples_of(
-    task: TaskFile, name: str, documents: Sequence[Mapping[str, Any]], replies: Sequence[RecordedReply]
-) -> list[Mapping[str, Any]]:
-    """Return what the task's hook makes of recorded replies under one filter; nothing is saved again.
+def rows_of(task: TaskFile, documents: Documents, replies: Replies) -> dict[str, tuple[str, list[Score]]]:
+    """Return the scores of replies in every row of a task's results.
 
     Args:
         task: A task, no group.
-        name: Name of the filter.
-        documents: Shape (samples,).
-        replies: Shape (samples,).
+        documents: Those that have a reply, shape (samples,).
+        replies: Replies by document id.
+
+    Returns:
+        Name and version of the rule, and scores of shape (samples,), by name of the row.
 
     Raises:
-        RepliesError: The task is a group.
+        RepliesError: Some replies are of the other kind, texts and likelihoods.
     """
-    if task.process_results is None:
-        raise RepliesError(f"'{task.name}' is a group; take its member tasks one by one")
-    process = task.process_results.resolve()
-    with nothing_saved():
-        results = _results(task, name, replies)
-        return [process(document, given) for document, given in zip(documents, results, strict=True)]
-
-
-def _of_answers(samples: Sequence[Mapping[str, Any]], metrics: Sequence[Mapping[str, Any]]) -> MetricScores:
-    computed = {
-        entry["metric"]: entry["aggregation"]([sample[entry["metric"]] for sample in samples]) for entry in metrics
+    given = [replies[document["doc_id"]] for document in documents]
+    return {
+        name: (_versioned(task, row, given), scores_of(task, row, documents, given))
+        for name, row in _rows(task, replies).items()
     }
-    return MetricScores(
-        "",
-        {metric: value for metric, value in computed.items() if not metric.endswith(_ERROR)},
-        {metric.removesuffix(_ERROR): value for metric, value in computed.items() if metric.endswith(_ERROR)},
-        {},
+
+
+def scores_of(task: TaskFile, row: Row, documents: Documents, replies: Sequence[Reply]) -> list[Score]:
+    """Return the scores of replies in one row, shape (samples,).
+
+    Args:
+        task: A task, no group.
+        row: How replies are read.
+        documents: Shape (samples,).
+        replies: Shape (samples,).
+    """
+    given = labelled(replies, row)
+    return [task.family.score(Sample(one), reply, row) for one, reply in zip(documents, given, strict=True)]
+
+
+def _rows(task: TaskFile, replies: Replies) -> Mapping[str, Row]:
+    likelihoods = {reply.losses is not None for reply in replies.values()}
+    if likelihoods <= {task.compares_likelihoods}:
+        return task.rows
+    if likelihoods == {False} and task.family.letter_rows:
+        return task.family.letter_rows
+    kinds = ("log-likelihoods", "texts") if task.compares_likelihoods else ("texts", "log-likelihoods")
+    raise RepliesError(f"'{task.name}' reads {kinds[0]}, and some replies are {kinds[1]}; is this its own file?")
+
+
+def _versioned(task: TaskFile, row: Row, replies: Sequence[Reply]) -> str:
+    as_letters = task.compares_likelihoods and any(reply.losses is None for reply in replies)
+    return task.family.versioned(row) if as_letters else task.versioned_rule(row)
+
+
+def _with_further(own: Sequence[AnyMetric], names: Sequence[str]) -> tuple[AnyMetric, ...]:
+    known = {metric.name for metric in own}
+    keys = dict.fromkeys(key for name in names for key in keys_of(name) if key not in known)
+    counts = [metric for metric in own if metric.name in COUNTS]
+    return (*(metric for metric in own if metric not in counts), *text_metrics(keys), *counts)
+
+
+def _row_scores(
+    task: TaskFile,
+    rule: str,
+    documents: Documents,
+    scores: list[Score],
+    replies: Replies,
+    metrics: Sequence[AnyMetric],
+) -> RowScores:
+    family = task.family
+    compares_reports = family.kind is Kind.REPORT
+    found = evaluate(metrics, scores)
+    panels = _panels(metrics, scores)
+    if not family.paired:
+        _warn(metrics, scores, () if compares_reports else panels)
+    failures = {name: cause for panel in panels for name, cause in panel.failures.items()}
+    settings = {name: one for panel in panels for name, one in panel.settings.items()}
+    return RowScores(
+        rule,
+        found,
+        dict(Counter(score["reason"] for score in scores).most_common()),
+        failures if compares_reports else {},
+        settings if compares_reports else {},
+        by_group(task, documents, scores),
+        () if family.paired else wrong_answers(task, documents, scores, replies),
+        count(paired_answers(metrics[0].selection(scores))) if family.paired else {},
+        compares_reports,
     )
 
 
-def _of_reports(
-    records: Sequence[dict[str, Any]], metrics: Sequence[Mapping[str, Any]], further: Sequence[str]
-) -> MetricScores:
-    counts = {one["metric"]: one["aggregation"](records) for one in metrics if one["metric"] in COUNTS}
-    own = [name for one in metrics if not (name := one["metric"]).endswith(_ERROR) and name not in COUNTS]
-    panel = dict.fromkeys([*reports.metrics_for(own), *(metric_info(name).name for name in further)])
-    keys = dict.fromkeys([*own, *(key for name in further for key in keys_of(name))])
-    found = reports.score_records(records, tuple(panel))
-    return MetricScores(
-        "",
-        {**{key: found.values[key] for key in keys}, **counts},
-        {key: found.errors[key] for key in keys},
-        {},
-        found.failures,
-        found.settings,
-    )
+def _panels(metrics: Sequence[AnyMetric], scores: Scores) -> list[PanelResult]:
+    panels = {id(one.panel): one for one in metrics if isinstance(one, CorpusMetric) and one.panel is not None}
+    return [one.panel.of(one.selection(scores)) for one in panels.values() if one.panel is not None]
 
 
-def _results(task: TaskFile, name: str, replies: Sequence[RecordedReply]) -> list[list[Any]]:
-    """Return what the harness would hand to ``process_results`` for each reply; all are texts, or none is."""
-    if all(reply.losses is None for reply in replies):
-        recorded = [cut_reply(reply.text or "") if reply.cut else reply.text for reply in replies]
-        form, fenced = task.option_forms.get(name), name in task.fenced
-        return [[text] for text in tagged_replies(recorded, task.rules[name], form, fenced=fenced)]
-    rule = task.rules[name]
-    return [[{"rule": rule, "loss": loss, "is_greedy": False} for loss in reply.losses or ()] for reply in replies]
+def _warn(metrics: Sequence[AnyMetric], scores: Scores, panels: Sequence[PanelResult]) -> None:
+    for metric in metrics:
+        if metric.warning and (sentence := metric.warning(scores)):
+            warn_once(sentence)
+    for panel in panels:
+        for sentence in (
+            *(f"{name} could not be computed: {cause}" for name, cause in panel.failures.items()),
+            *panel.warnings,
+        ):
+            warn_once(f"{sentence}.")
+
+
+def by_group(task: TaskFile, documents: Documents, scores: Sequence[Score]) -> dict[str, dict[str, GroupScore]]:
+    """Return the accuracy of each group of the columns that a task names.
+
+    Args:
+        task: A task, no group.
+        documents: What groups the scores, shape (samples,): documents, or scores with the same columns.
+        scores: Shape (samples,).
+
+    Returns:
+        By column and value, the largest group first; a document with several values counts in each of their groups.
+        Nothing for a task without accuracy.
+    """
+    accuracy = next((metric for metric in task.metrics if metric.name == _MAIN), None)
+    found: dict[str, dict[str, GroupScore]] = {}
+    for column in task.breakdown if accuracy else ():
+        groups: dict[str, list[Score]] = {}
+        for document, score in zip(documents, scores, strict=True):
+            for value in () if is_failed(score) else values(document, column):
+                groups.setdefault(value, []).append(score)
+        ordered = sorted(groups.items(), key=lambda group: (-len(group[1]), group[0]))
+        found[column] = {value: _group(accuracy, members) for value, members in ordered if accuracy}
+    return found
+
+
+def _group(accuracy: AnyMetric, scores: Scores) -> GroupScore:
+    return GroupScore(sum(not is_unjudged(score) for score in scores), accuracy.estimate(scores))
+
+
+def wrong_answers(task: TaskFile, documents: Documents, scores: Sequence[Score], replies: Replies) -> list[WrongAnswer]:
+    """Return the wrong answers of a task whose scores have an accuracy, a target and a value; of another task none."""
+    if not any(metric.name == _MAIN for metric in task.metrics):
+        return []
+    found = []
+    for document, score in zip(documents, scores, strict=True):
+        if is_failed(score) or "value" not in score or score["target"] == score["value"]:
+            continue
+        reply = replies[document["doc_id"]].text
+        kind = ErrorClass.FOR_A_HUMAN if reply is None else error_class(reply, score["value"])
+        found.append(WrongAnswer(document, score, reply or "", kind))
+    return found
+
+
+def count_kinds(wrong: Sequence[WrongAnswer]) -> dict[str, int]:
+    """Return how many wrong answers are of which kind, the most frequent first."""
+    return dict(Counter(str(one.kind) for one in wrong).most_common())
+
+
+def export_wrong_answers(path: Path, private: Sequence[str], wrong: Mapping[str, Sequence[WrongAnswer]]) -> None:
+    """Write wrong answers as CSV, with an empty column for a human's judgement.
+
+    Args:
+        path: The file.
+        private: Datasets of the questions whose text may not leave their folders.
+        wrong: Wrong answers by name of the row.
+
+    Raises:
+        MedTasksError: The file cannot be written, or the dataset's text may not leave its folder.
+    """
+    if private:
+        names = ",".join(private)
+        raise MedTasksError(
+            f"'{names}' is credentialed, and --export-errors writes questions and replies in clear; allow it with "
+            f"MEDTASKS_LOG_TEXT={names}"
+        )
+    try:
+        with path.open("w", encoding="utf-8", newline="") as stream:
+            table = csv.writer(stream)
+            table.writerow(_EXPORTED)
+            for name, answers in wrong.items():
+                for one in answers:
+                    options = " | ".join(one.document.get("options") or ())
+                    kind = "" if one.kind is ErrorClass.FOR_A_HUMAN else str(one.kind)
+                    cells = [one.document["doc_id"], name, one.document.get("question"), options]
+                    read = (one.score["target"], one.score["value"], one.score["reason"])
+                    table.writerow([*cells, *read, kind, "", one.reply])
+    except OSError as error:
+        raise MedTasksError(f"cannot write {path}: {error.strerror or error}") from error
 
 
 def _finite(value: float) -> float | None:

@@ -12,15 +12,14 @@ calibration.
 """
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from medtasks.audit.baselines.blind_replies import key_of
-from medtasks.harness.replies import RecordedReply
-from medtasks.harness.task_files import TaskFile, task_config
-from medtasks.hooks.units import unit_of
+from medtasks.data.samples import Sample
+from medtasks.families.family import Reply
+from medtasks.harness.task_file import TaskFile
+from medtasks.harness.task_files import task_config
 from medtasks.stats.calibration import Calibration, calibration
-from medtasks.stats.connected_components import components
 
 _LETTERS = (
     "The probability of a letter is exp(-loss), renormalised over the question's letters; the recorded loss is the "
@@ -33,7 +32,7 @@ _TEXTS = (
 
 
 def task_calibration(
-    task: TaskFile, documents: Sequence[Mapping[str, Any]], replies: Mapping[str, RecordedReply]
+    task: TaskFile, documents: Sequence[Mapping[str, Any]], replies: Mapping[str, Reply]
 ) -> Mapping[str, Calibration]:
     """Return the calibration of recorded likelihoods.
 
@@ -47,21 +46,20 @@ def task_calibration(
         By filter name, the same for each; empty for a task that does not compare likelihoods, and where all replies are
         texts.
     """
-    answered = [document for document in documents if document["doc_id"] in replies]
-    texts = all(replies[document["doc_id"]].losses is None for document in answered)
-    if task.output_type != "multiple_choice" or texts:
+    answered = [Sample(document) for document in documents if document["doc_id"] in replies]
+    if not task.compares_likelihoods or all(replies[one.doc_id].losses is None for one in answered):
         return {}
-    units = _units(answered)
-    probabilities, keys, used = [], [], []
-    for document, unit in zip(answered, units, strict=True):
-        losses, key = replies[document["doc_id"]].losses or (), key_of(document)
-        if key is None or len(losses) != len(document["options"]) or not all(map(math.isfinite, losses)):
+    clusters = task.family.independent_clusters(answered)
+    probabilities, targets, used = [], [], []
+    for sample, cluster in zip(answered, clusters, strict=True):
+        losses, target = replies[sample.doc_id].losses or (), sample.target
+        if target is None or len(losses) != len(sample.options) or not all(map(math.isfinite, losses)):
             continue
         probabilities.append(_softmax(losses))
-        keys.append(key)
-        used.append(unit)
-    found = calibration(probabilities, keys, used, _note(task), len(answered) - len(used))
-    return dict.fromkeys(task.rules, found)
+        targets.append(target)
+        used.append(cluster)
+    found = calibration(probabilities, targets, used, _note(task), len(answered) - len(used))
+    return dict.fromkeys(task.rows, found)
 
 
 def _softmax(losses: Sequence[float]) -> list[float]:
@@ -69,13 +67,6 @@ def _softmax(losses: Sequence[float]) -> list[float]:
     weights = [math.exp(least - loss) for loss in losses]
     total = math.fsum(weights)
     return [weight / total for weight in weights]
-
-
-def _units(documents: Sequence[Mapping[str, Any]]) -> Sequence[Hashable]:
-    """Return what is independent: of paired questions all pairs that shared pictures connect."""
-    if "pair_id" in documents[0]:
-        return components([[("pair", one["pair_id"]), ("image", one["image_id"])] for one in documents])
-    return [unit_of(document) for document in documents]
 
 
 def _note(task: TaskFile) -> str:

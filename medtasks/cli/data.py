@@ -20,7 +20,7 @@ from medtasks.data.own_datasets import own_datasets, part_of, preparing_again
 from medtasks.errors import MedTasksError
 
 if TYPE_CHECKING:
-    from medtasks.harness.task_files import TaskFile
+    from medtasks.harness.task_file import TaskFile
 
 app = typer.Typer(help="List, prepare and check datasets.", no_args_is_help=True)
 _out = Console(soft_wrap=True, highlight=False)
@@ -205,8 +205,8 @@ def verify(
 
 
 def _verify_own(task: "TaskFile") -> None:
+    from medtasks.harness.documents import task_documents
     from medtasks.harness.task_data import task_provenance, unreadable_images
-    from medtasks.harness.variant_documents import task_documents
 
     documents = task_documents(task)
     facts = task_provenance(task, documents)

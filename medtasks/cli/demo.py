@@ -19,7 +19,7 @@ from rich.text import Text
 from medtasks.cli.data import write_sample_home
 from medtasks.data.home import HOME_VARIABLE
 from medtasks.errors import MedTasksError
-from medtasks.harness.metric_order import main_first
+from medtasks.harness.task_files import main_metrics_first
 from medtasks.stats.score_text import is_share, with_error
 
 _TASKS = ("mediconfusion", "mediconfusion_gd", "mediconfusion_ps")
@@ -89,7 +89,7 @@ def _show(results: dict[str, Any]) -> None:
         table = Table("score ± standard error", title=Text(scores["alias"]))
         for name in filters:
             table.add_column(name, justify="right")
-        for metric in main_first(task, (metric for metric, _ in metrics)):
+        for metric in main_metrics_first(task, (metric for metric, _ in metrics)):
             table.add_row(metric, *(_cell(scores, metric, name) for name in filters))
         _out.print(table, markup=False)
 

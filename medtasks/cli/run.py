@@ -10,6 +10,7 @@ from rich.console import Console
 
 from medtasks.audit.recording import RunRecording, first_manifest
 from medtasks.errors import MedTasksError
+from medtasks.harness.documents import Selection, select
 from medtasks.harness.guards import check
 from medtasks.harness.harness_options import read_options
 from medtasks.harness.manifest import Notice, RunManifest, Severity, TaskOutcome
@@ -17,7 +18,6 @@ from medtasks.harness.redaction import redacted_arguments
 from medtasks.harness.retrying import KEPT_VARIABLE, earlier_run
 from medtasks.harness.running import run_tasks, stopping_by_signal
 from medtasks.harness.sample_counts import DEFAULT_LIMIT, FailureLimit
-from medtasks.harness.selection import Selection, select
 from medtasks.harness.task_files import including
 
 _out = Console(soft_wrap=True, highlight=False)

@@ -1,7 +1,6 @@
 """``medtasks score``: score recorded replies again, without a model."""
 
 import json
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,20 +10,18 @@ from rich.console import Console
 from rich.table import Table
 
 from medtasks import __version__
-from medtasks.audit.breakdowns import count_kinds, export_wrong_answers
-from medtasks.audit.pair_scoring import METRICS, RuleScore, score_replies
-from medtasks.audit.scoring import MetricScores, score_metrics
+from medtasks.audit.scoring import PAIR_METRICS, RowScores, count_kinds, export_wrong_answers, score_replies
 from medtasks.cli.included import IncludePath, look_into
-from medtasks.errors import MedTasksError, RepliesError
+from medtasks.errors import MedTasksError
+from medtasks.harness.documents import task_documents
 from medtasks.harness.replies import read_replies
 from medtasks.harness.sample_counts import DEFAULT_LIMIT, FailureLimit, SampleCounts
 from medtasks.harness.task_data import private_datasets, task_provenance
 from medtasks.harness.task_files import scored_task
-from medtasks.harness.variant_documents import task_documents
+from medtasks.metrics.metric import Estimate
 from medtasks.metrics.pairs import TOTAL
 from medtasks.stats.score_text import is_share, number, with_error
 
-Scores = RuleScore | MetricScores
 _out = Console(soft_wrap=True, highlight=False)
 
 
@@ -60,42 +57,36 @@ def score(
     chosen = scored_task(task)
     documents = task_documents(chosen)
     recorded = read_replies(replies, documents)
-    paired = "pair_id" in documents[0]
-    own = chosen.metric_list.resolve() if chosen.metric_list else ()
-    further = [name for name in metric or () if name not in {entry["metric"] for entry in own}]
-    if paired and further:
-        raise RepliesError(f"'{task}' compares no reports, so that it has no metrics but its own; leave out --metric")
-    by_pair = score_replies(chosen, documents, recorded) if paired else {}
-    by_metric = {} if paired else score_metrics(chosen, documents, recorded, further)
+    further = [name for name in metric or () if name not in {one.name for one in chosen.metrics}]
+    rules = score_replies(chosen, documents, recorded, further)
     if export_errors:
         private = private_datasets(chosen, documents)
-        export_wrong_answers(export_errors, private, {name: found.wrong for name, found in by_metric.items()})
+        export_wrong_answers(export_errors, private, {name: found.wrong for name, found in rules.items()})
     data = task_provenance(chosen, documents)
-    rules: dict[str, Scores] = {**by_pair, **by_metric}
     if json_file:
         counted = {"replies": len(recorded), "missing": len(documents) - len(recorded)}
         summary = {"task": task, "medtasks": __version__, "data": data, **counted}
         summary["rules"] = {name: rule.as_dict() for name, rule in rules.items()}
         _write(json_file, json.dumps(summary, indent=2) + "\n")
     title = f"{task}: {len(recorded)} of {len(documents)} questions answered"
-    if paired:
-        _print_pairs(title, by_pair)
+    if chosen.family.paired:
+        _print_pairs(title, rules)
     else:
-        _print_metrics(title, by_metric)
-        _print_groups(by_metric)
-        _print_wrong(by_metric)
+        _print_metrics(title, rules)
+        _print_groups(rules)
+        _print_wrong(rules)
     _print_notes(rules, data, len(recorded), len(documents))
-    problems = [*_too_many_lost(rules, limit), *_not_computed(by_metric)]
+    problems = [*_too_many_lost(rules, limit), *_not_computed(rules)]
     if problems:
         raise MedTasksError("\n".join(problems))
 
 
-def _not_computed(scores: Mapping[str, MetricScores]) -> list[str]:
+def _not_computed(scores: Mapping[str, RowScores]) -> list[str]:
     failures = {name: cause for rule in scores.values() for name, cause in rule.failures.items()}
     return [f"{name} could not be computed: {cause}" for name, cause in failures.items()]
 
 
-def _print_notes(rules: Mapping[str, Scores], data: Mapping[str, Any], replies: int, documents: int) -> None:
+def _print_notes(rules: Mapping[str, RowScores], data: Mapping[str, Any], replies: int, documents: int) -> None:
     """Say what the scores are of, and what is in none."""
     if replies < documents:
         _out.print(f"Questions without a reply, left out and not counted as wrong: {documents - replies}.")
@@ -109,14 +100,14 @@ def _print_notes(rules: Mapping[str, Scores], data: Mapping[str, Any], replies: 
         _out.print(f"In no score: {worst}.")
 
 
-def _too_many_lost(rules: Mapping[str, Scores], limit: FailureLimit) -> Iterator[str]:
+def _too_many_lost(rules: Mapping[str, RowScores], limit: FailureLimit) -> Iterator[str]:
     worst = _worst(rules)
     if not limit.allows(worst):
         again = "; judge them again with this command once the judge answers" if worst.unjudged else ""
         yield f"{worst}, which is more than --max-failed {limit}, and they are in no score{again}"
 
 
-def _worst(rules: Mapping[str, Scores]) -> SampleCounts:
+def _worst(rules: Mapping[str, RowScores]) -> SampleCounts:
     return max((rule.counts for rule in rules.values()), key=lambda one: one.lost, default=SampleCounts(0, 0))
 
 
@@ -127,34 +118,31 @@ def _write(path: Path, text: str) -> None:
         raise MedTasksError(f"cannot write {path}: {error.strerror or error}") from error
 
 
-def _print_pairs(title: str, scores: Mapping[str, RuleScore]) -> None:
-    cells = {
-        metric: [
-            with_error(getattr(rule.table[TOTAL], metric), rule.errors[metric], share=True) for rule in scores.values()
-        ]
-        for metric in METRICS
-    }
-    _print_totals(title, cells, {name: rule.reasons for name, rule in scores.items()})
-    cut = next(iter(scores.values())).table[TOTAL].incomplete_pairs
+def _print_pairs(title: str, rules: Mapping[str, RowScores]) -> None:
+    cells = {name: [_with_error(rule.estimates[name], share=True) for rule in rules.values()] for name in PAIR_METRICS}
+    _print_totals(title, cells, {name: rule.reasons for name, rule in rules.items()})
+    cut = next(iter(rules.values())).categories[TOTAL].incomplete_pairs
     if cut:
         _out.print(f"Pairs with one reply only, left out of set accuracy and confusion: {cut}.")
-    for name, rule in scores.items():
+    for name, rule in rules.items():
         _out.print(_categories(name, rule))
 
 
-def _print_metrics(title: str, scores: Mapping[str, MetricScores]) -> None:
-    first = next(iter(scores.values()))
-    shares = {metric: all(is_share(metric, rule.values[metric]) for rule in scores.values()) for metric in first.values}
-    cells = {
-        metric: [
-            with_error(rule.values[metric], rule.errors.get(metric, math.nan), share=share) for rule in scores.values()
-        ]
-        for metric, share in shares.items()
-    }
-    _print_totals(title, cells, {name: rule.reasons for name, rule in scores.items()})
+def _print_metrics(title: str, rules: Mapping[str, RowScores]) -> None:
+    first = next(iter(rules.values()))
+    cells = {}
+    for name in first.estimates:
+        found = [rule.estimates[name] for rule in rules.values()]
+        share = all(is_share(name, one.value) for one in found)
+        cells[name] = [_with_error(one, share=share) for one in found]
+    _print_totals(title, cells, {name: rule.reasons for name, rule in rules.items()})
 
 
-def _print_groups(scores: Mapping[str, MetricScores]) -> None:
+def _with_error(estimate: Estimate, *, share: bool) -> str:
+    return with_error(estimate.value, estimate.error, share=share)
+
+
+def _print_groups(scores: Mapping[str, RowScores]) -> None:
     for column, groups in next(iter(scores.values())).groups.items():
         table = Table(column, title=f"accuracy by {column.replace('_', ' ')} ± standard error")
         table.add_column("questions", justify="right")
@@ -162,12 +150,12 @@ def _print_groups(scores: Mapping[str, MetricScores]) -> None:
             table.add_column(name, justify="right")
         for value, first in groups.items():
             found = [rule.groups[column][value] for rule in scores.values()]
-            accuracies = (with_error(one.accuracy, one.error, share=True) for one in found)
+            accuracies = (_with_error(one.accuracy, share=True) for one in found)
             table.add_row(value, str(first.questions), *accuracies)
         _out.print(table)
 
 
-def _print_wrong(scores: Mapping[str, MetricScores]) -> None:
+def _print_wrong(scores: Mapping[str, RowScores]) -> None:
     kinds = {name: count_kinds(rule.wrong) for name, rule in scores.items()}
     if not any(kinds.values()):
         return
@@ -190,13 +178,13 @@ def _print_totals(title: str, cells: Mapping[str, Sequence[str]], reasons: Mappi
     _out.print(totals)
 
 
-def _categories(name: str, rule: RuleScore) -> Table:
+def _categories(name: str, rule: RowScores) -> Table:
     table = Table("category", title=f"{name} ({rule.rule})")
     for column in ("images", "set", "individual", "confusion", "invalid"):
         table.add_column(column, justify="right")
-    for category, counts in rule.table.items():
+    for category, counts in rule.categories.items():
         if category == TOTAL:
             table.add_section()
-        shares = (number(getattr(counts, metric), share=True) for metric in METRICS)
+        shares = (number(getattr(counts, metric), share=True) for metric in PAIR_METRICS)
         table.add_row(category, str(counts.images), *shares)
     return table

@@ -1,11 +1,13 @@
-"""Which datasets' text and paths stay out of logs and results."""
+"""Which datasets' text and paths stay out of logs and results, and text that no log may show."""
 
+import hashlib
 import os
 
 from medtasks.data.dataset_info import Access
 from medtasks.data.own_datasets import access_of
 
 LOG_TEXT_VARIABLE = "MEDTASKS_LOG_TEXT"
+_DIGITS = 16
 
 
 def is_private(dataset: str) -> bool:
@@ -16,3 +18,55 @@ def is_private(dataset: str) -> bool:
     """
     shown = {name.strip() for name in os.environ.get(LOG_TEXT_VARIABLE, "").split(",")} - {""}
     return dataset not in shown and access_of(dataset) is Access.CREDENTIALED
+
+
+class PrivateText:
+    """Text that scoring needs and no log may show.
+
+    It goes from rank to rank by pickle and compares by content; whatever turns it into text, JSON's ``default=str``
+    included, gets a digest. It is no ``str``, so nothing shows it by accident.
+
+    Args:
+        text: The text.
+
+    Example:
+        >>> PrivateText("No effusion.")
+        withheld (sha256 32aedc5eb10c8955)
+    """
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    @property
+    def text(self) -> str:
+        """The text itself."""
+        return self._text
+
+    def __repr__(self) -> str:
+        return f"withheld (sha256 {digest(self._text)})"
+
+    def __format__(self, spec: str) -> str:
+        return format(repr(self), spec)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PrivateText) and self._text == other._text
+
+    def __hash__(self) -> int:
+        return hash((PrivateText, self._text))
+
+
+def hidden_id(kind: str, value: object) -> str:
+    """Return the digest that stands for an id; ``kind`` says of what.
+
+    Example:
+        >>> hidden_id("image", "scan")
+        'image-59ad1b2fc74287de'
+    """
+    return f"{kind}-{digest(str(value))}"
+
+
+def digest(text: str) -> str:
+    """Return the first 16 hexadecimal digits of a text's SHA-256."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGITS]

@@ -43,6 +43,8 @@ from medtasks.metrics.metric import (
     Scores,
 )
 
+RIGHT = "right_answers"
+"""What single samples of a classification have; its own metrics are means over classes."""
 _NO_FINDING = ("No finding", "Normal chest, no abnormality.")
 ClassRow = tuple[str, int, int | None, int]  # cluster, target, value, number of classes
 LabelRow = tuple[str, bytes, bytes | None]  # cluster, target, value: bytes are cheaper to hash than tuples
@@ -90,7 +92,7 @@ class Classification(TaskFamily):
     )
     # What single samples have; the metrics above are means over classes.
     compared_only: ClassVar[tuple[Metric[Score], ...]] = (
-        Metric("right_answers", selection=answered, role=Role.MAIN, of=is_right),
+        Metric(RIGHT, selection=answered, role=Role.MAIN, of=is_right),
     )
 
     def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:
@@ -130,7 +132,8 @@ def _unlabelled_warning(scores: Scores) -> str:
     failed = sum(map(is_unjudged, known))
     if not 0 < failed < len(known):
         return ""
-    return f"The labeler failed for {failed / len(known):.1%} of {len(known)} replies; they are left out of the other metrics."
+    rate = failed / len(known)
+    return f"The labeler failed for {rate:.1%} of {len(known)} replies; they are left out of the other metrics."
 
 
 class MultiLabel(TaskFamily):

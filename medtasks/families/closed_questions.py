@@ -1,11 +1,11 @@
 """MedHEval's closed questions: yes/no and options mixed.
 
-Beside the model's scores stand those of three blind models under the same rule and on the same questions: one that always
-says "Yes", one that always says "No", and the expected score of one that names an option at random.
+Beside the model's scores stand those of three blind models under the same rule and on the same questions: one that
+always says "Yes", one that always says "No", and the expected score of one that names an option at random.
 
-MedHEval's released evaluator averages per source of images and type of hallucination, and weights each average by all its
-questions, also by those it had to skip. So a skipped question counts like the average one of its cell, which is a cell of
-source, type and kind of question. The defensible way is to leave it out. Both are weighted means.
+MedHEval's released evaluator averages per source of images and type of hallucination, and weights each average by all
+its questions, also by those it had to skip. So a skipped question counts like the average one of its cell, which is a
+cell of source, type and kind of question. The defensible way is to leave it out. Both are weighted means.
 """
 
 import json
@@ -47,7 +47,9 @@ def _weights(scores: Scores) -> list[float]:
     """
     scored = Counter(_cell(one) for one in scores if one["counted"] == Counted.SCORED)
     averaged = Counter(_cell(one) for one in scores if one["counted"] == Counted.AVERAGED)
-    return [1.0 + averaged[_cell(one)] / scored[_cell(one)] if one["counted"] == Counted.SCORED else 0.0 for one in scores]
+    return [
+        1.0 + averaged[_cell(one)] / scored[_cell(one)] if one["counted"] == Counted.SCORED else 0.0 for one in scores
+    ]
 
 
 def _scored(field: str, about: str | None = None) -> Callable[[Score], float | None]:
@@ -97,8 +99,8 @@ YES_NO_METRICS = (*_ACCURACY, *_RATES)
 class ClosedQuestions(TaskFamily):
     """Yes/no questions and questions whose options are one published text; errors are clustered by patient or image.
 
-    The options are published in several dialects, of which the rules make use, so that they cannot be written in another
-    order without changing anything else.
+    The options are published in several dialects, of which the rules make use, so that they cannot be written in
+    another order without changing anything else.
     """
 
     name = "yes/no"

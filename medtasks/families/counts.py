@@ -1,7 +1,7 @@
 """Which scores count: those of samples that were answered and, where a judge reads, judged; the others are counted.
 
-A sample that the model could not answer is neither right nor wrong nor invalid: it is in no metric, and is counted beside
-all of them.
+A sample that the model could not answer is neither right nor wrong nor invalid: it is in no metric, and is counted
+beside all of them.
 """
 
 from collections.abc import Mapping

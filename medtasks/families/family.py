@@ -1,24 +1,27 @@
 """What a task family is: the one object that knows what a sample, a reply and a score mean in its tasks.
 
-The harness's hooks, ``medtasks score``, ``compare`` and ``report``, the sanity variants, baselines and the doctor all ask
-this object; nothing else looks at what columns a document has.
+The harness's hooks, ``medtasks score``, ``compare`` and ``report``, the sanity variants, baselines and the doctor all
+ask this object; nothing else looks at what columns a document has.
 """
 
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeGuard
 
 from medtasks.data.samples import Sample, letter
 from medtasks.errors import MedTasksError
 from medtasks.extract.answer import Answer, Reason
+from medtasks.extract.chexbert_labels import NAME as CHEXBERT_LABELS
+from medtasks.extract.chexbert_labels import label_replies
 from medtasks.extract.failure import NO_TEXT, cut_reply, failure_cause, without_cut_mark
 from medtasks.extract.labeler import Labels
 from medtasks.extract.registry import Kind, extractor_of
 from medtasks.families.constant_replies import Strategy
-from medtasks.metrics.metric import AnyMetric, Metric, Score
+from medtasks.families.texts import text_values
+from medtasks.metrics.metric import AnyMetric, CorpusMetric, Metric, Score
 
 FENCED = "_fenced"
 """What stands behind a rule's name in scores of replies that the judge got between marks."""
@@ -123,6 +126,23 @@ class ReadAnswer:
     score: float | None = None
 
 
+def _compares_texts(metric: AnyMetric) -> TypeGuard[CorpusMetric]:
+    return isinstance(metric, CorpusMetric) and metric.text_field is not None
+
+
+def needs_labeler(row: Row) -> bool:
+    """Return whether the replies in a row are read by a labeler of chest findings."""
+    return row.extractor == CHEXBERT_LABELS
+
+
+def labelled(replies: Sequence[Reply], row: Row) -> list[Reply]:
+    """Return replies with what the labeler says of them, all asked at once, if the row's rule asks one."""
+    if not needs_labeler(row):
+        return list(replies)
+    found = label_replies([reply.text for reply in replies])
+    return [replace(reply, labelled=True, labels=labels) for reply, labels in zip(replies, found, strict=True)]
+
+
 class TaskFamily(ABC):
     """Tasks whose samples are scored in one way.
 
@@ -135,6 +155,7 @@ class TaskFamily(ABC):
         asks: Whom scoring asks besides the rules.
         scores_suffice: Whether metrics follow from scores alone, as they are recorded; else they need texts.
         saves_replies: Whether each reply is on disk before anything is computed from it.
+        labels_texts: Whether a labeler reads texts for its metrics.
         metrics: All that its tasks may have, in the order of tables.
         compared_only: Metrics by which runs are compared and that are in no table.
         paired: Whether samples come in pairs, with scores by category.
@@ -149,6 +170,7 @@ class TaskFamily(ABC):
     asks: ClassVar[Asks] = Asks.NOBODY
     scores_suffice: ClassVar[bool] = True
     saves_replies: ClassVar[bool] = False
+    labels_texts: ClassVar[bool] = False
     metrics: Sequence[AnyMetric]
     compared_only: ClassVar[tuple[Metric[Any], ...]] = ()
     paired: ClassVar[bool] = False
@@ -182,6 +204,31 @@ class TaskFamily(ABC):
     def cluster_id(self, sample: Sample) -> str | None:
         """Return what errors are clustered by; None for a sample that belongs to no cluster."""
         return sample.cluster_id
+
+    def independent_clusters(self, samples: Sequence[Sample]) -> list[str]:
+        """Return what makes samples independent of one another, shape (samples,)."""
+        return [sample.cluster_id for sample in samples]
+
+    def sample_values(
+        self, metric: AnyMetric, scores: Sequence[Score], samples: Sequence[tuple[str, str]]
+    ) -> dict[str, tuple[str, float]]:
+        """Return what single samples are worth under a metric, for tests that pair the samples of two runs.
+
+        Args:
+            metric: One of the family's.
+            scores: Scores of the samples, shape (samples,).
+            samples: Id of each and its cluster of :meth:`independent_clusters`, shape (samples,).
+
+        Returns:
+            Cluster and value by sample, or by what several samples make together; without those that have no value.
+
+        Raises:
+            NotComparable: The values cannot be computed.
+        """
+        known = {id(score): sample for score, sample in zip(scores, samples, strict=True)}
+        valued = text_values(metric, scores) if _compares_texts(metric) else metric.values(scores)
+        found = ((known[id(score)], value) for score, value in valued)
+        return {doc_id: (cluster, value) for (doc_id, cluster), value in found}
 
     def read(self, sample: Sample, reply: Reply, row: Row) -> tuple[Answer, str]:
         """Return what a rule reads from a reply, and its name."""
@@ -226,7 +273,7 @@ class TaskFamily(ABC):
         return []
 
     def expected_by_chance(self, samples: Sequence[Sample]) -> Mapping[str, float]:
-        """Return the exact expectation of metrics, by name, for an option drawn at random; without those that have none.
+        """Return the exact expectation of metrics, by name, for an option drawn at random.
 
         Only metrics that are means over questions, pairs or classes of what one guess is worth have such a formula; the
         others, such as macro F1, are left out rather than simulated.

@@ -1,4 +1,4 @@
-"""MedHEval's open tasks: what judges and a labeler of chest findings say of answers and reports, and how close words come.
+"""MedHEval's open tasks: what judges and a labeler say of answers and reports, and how close their words come.
 
 Knowledge questions: ``knowledge_rate`` is the paper's K, the share of answers that its judge does not call right;
 ``hallucination_score`` is the repository's, from 0 to 5. An empty answer is not right and gets 5 without asking.
@@ -7,8 +7,9 @@ Reports: ``chair_judge_*`` is the paper's CHAIR, from the components that a judg
 repository's, from labels (:mod:`medtasks.metrics.chair`). A model that says nothing mentions nothing wrong: read them
 beside ``mentions_*``. A report without text mentions nothing, without asking.
 
-For all of these lower is better. A judge that fails says nothing about the model: its metric leaves the reply out, is NaN
-where none is left, and ``judge_failed_rate`` stands beside it. A labeler that is missing or fails costs its own metrics.
+For all of these lower is better. A judge that fails says nothing about the model: its metric leaves the reply out, is
+NaN where none is left, and ``judge_failed_rate`` stands beside it. A labeler that is missing or fails costs its own
+metrics.
 """
 
 from abc import abstractmethod
@@ -190,7 +191,9 @@ def _judged_panel(aspect: str) -> Panel[tuple[str, tuple[int, ...]]]:
 
     def compute(rows: Sequence[tuple[str, tuple[int, ...]]]) -> PanelResult:
         found = ratios_with_errors(
-            [counts for _, counts in rows], [cluster for cluster, _ in rows], lambda cells: {name: component_ratio(cells)}
+            [counts for _, counts in rows],
+            [cluster for cluster, _ in rows],
+            lambda cells: {name: component_ratio(cells)},
         )
         return PanelResult({name: Estimate(found[name], found[f"{name}{STDERR}"])} if found else {})
 
@@ -211,9 +214,7 @@ def _chair(aspect: str) -> tuple[AnyMetric, ...]:
     """Return CHAIR of one aspect, and the number of mentions behind it."""
     chosen = _with_verdict("components")
     return (
-        CorpusMetric(
-            f"chair_judge_{aspect}", False, chosen, panel=_judged_panel(aspect), of=_judged_ratio(aspect)
-        ),
+        CorpusMetric(f"chair_judge_{aspect}", False, chosen, panel=_judged_panel(aspect), of=_judged_ratio(aspect)),
         counting(
             f"mentions_{aspect}",
             lambda scores: sum(sum(one["components"][aspect]) for one in scores),
@@ -272,9 +273,7 @@ def _labels(texts: set[str]) -> tuple[dict[str, tuple[Finding, ...]], str]:
     return found, str(failures[0]).rstrip(".") if isinstance(failures[0], MedTasksError) else type(failures[0]).__name__
 
 
-_BY_LABELS = Panel(
-    lambda one: (one["cluster_id"], one["reference"], one["labelled"]), _label_panel, uses_models=True
-)
+_BY_LABELS = Panel(lambda one: (one["cluster_id"], one["reference"], one["labelled"]), _label_panel, uses_models=True)
 
 
 def _labelled(name: str, *, higher_is_better: bool, has_error: bool = True) -> CorpusMetric:
@@ -299,6 +298,7 @@ class ComponentReports(JudgedText):
     """Reports of chest images."""
 
     name = "reports with a judge"
+    labels_texts = True
     columns: ClassVar[Mapping[str, Column]] = {"report": Column.TEXT}
     metrics: Sequence[AnyMetric] = (
         *(metric for aspect in ASPECTS for metric in _chair(aspect)),

@@ -12,7 +12,6 @@ from medtasks.metrics.metric import AnyMetric, Metric, Score
 from medtasks.metrics.multi_answer import multi_answer_accuracy, multi_answer_recall
 from medtasks.metrics.report_scores import mean
 
-
 ValueOf = Callable[[Sample, Sequence[int]], Sequence[str]]
 
 

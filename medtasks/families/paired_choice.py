@@ -19,6 +19,7 @@ from medtasks.judges.mediconfusion import RULE_NAME, RULE_VERSION, judge_reply
 from medtasks.metrics.metric import AnyMetric, CorpusMetric, Metric, Role, Score, Scores, Selection, counting
 from medtasks.metrics.pairs import PairedAnswer, ScoredPair, complete_pairs, distinct_answers
 from medtasks.metrics.report_scores import mean
+from medtasks.stats.connected_components import components as connected_components
 
 
 def paired_answers(scores: Scores) -> list[PairedAnswer]:
@@ -48,9 +49,12 @@ def _incomplete(scores: Scores) -> int:
 def _incomplete_warning(scores: Scores) -> str:
     known = answered(scores)
     cut = _incomplete(known)
-    return cut and (
-        f"{cut} pairs lack an answer to one image (cut by --limit or --offset, or failed) and "
-        f"are left out of set accuracy and confusion; {len(_pairs(known))} complete pairs remain."
+    return (
+        cut
+        and (
+            f"{cut} pairs lack an answer to one image (cut by --limit or --offset, or failed) and "
+            f"are left out of set accuracy and confusion; {len(_pairs(known))} complete pairs remain."
+        )
     ) or ""
 
 
@@ -71,8 +75,8 @@ def _metrics(selection: Selection) -> tuple[AnyMetric, ...]:
             **of_pairs,
         ),
         Metric("individual_accuracy", role=Role.MAIN, of=lambda answer: float(answer.correct), **of_answers),
-        # Without a valid pair it is NaN. The reference guards its division by printing 0 there, which would make a model
-        # that never gives a valid answer look like the least confused one; no published row has that case.
+        # Without a valid pair it is NaN. The reference guards its division by printing 0 there, which would make a
+        # model that never gives a valid answer look like the least confused one; no published row has that case.
         Metric(
             "confusion",
             False,
@@ -95,10 +99,10 @@ class PairedChoice(TaskFamily):
         "options": Column.OPTIONS,
         "answer": Column.LETTER,
     }
-    extractor = "robust_choice"
+    extractor: ClassVar[str | None] = "robust_choice"
     paired = True
-    # Replies of modes that compare likelihoods, recorded as letters, are read as the reference reads them: by the parser
-    # of its multiple choice.
+    # Replies of modes that compare likelihoods, recorded as letters, are read as the reference reads them: by the
+    # parser of its multiple choice.
     letter_rows: ClassVar[Mapping[str, Row]] = {
         "reference": Row("mediconfusion_reference"),
         "robust": Row("robust_choice"),
@@ -108,6 +112,23 @@ class PairedChoice(TaskFamily):
     def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:
         answer, rule = self.read(sample, reply, row)
         return _score(sample, answer, rule)
+
+    def independent_clusters(self, samples: Sequence[Sample]) -> list[str]:
+        """Return for each sample the first of all pairs that are connected with its own by shared images."""
+        keys = [[("pair", one.document["pair_id"]), ("image", one.document["image_id"])] for one in samples]
+        return [f"pair {samples[first].document['pair_id']}" for first in connected_components(keys)]
+
+    def sample_values(
+        self, metric: AnyMetric, scores: Sequence[Score], samples: Sequence[tuple[str, str]]
+    ) -> dict[str, tuple[str, float]]:
+        """Return what pairs are worth under set accuracy, and single samples under everything else."""
+        if metric.name == "set_accuracy":
+            pairs: Sequence[tuple[Any, float]] = metric.values(scores)
+            return {pair.first.pair_id: (pair.first.pair_id, value) for pair, value in pairs}
+        known = {(one["pair_id"], one["position"]): sample for one, sample in zip(scores, samples, strict=True)}
+        answers: Sequence[tuple[Any, float]] = metric.values(scores)
+        valued = ((known[one.pair_id, one.position], value) for one, value in answers)
+        return {doc_id: (cluster, value) for (doc_id, cluster), value in valued}
 
     def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
         """Return each letter, and the most frequent answer."""

@@ -74,7 +74,7 @@ class Reports(TaskFamily):
 
     def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
         """Return the text that was compared."""
-        said = extractor_of(score["rule"], Kind.REPORT).extract(reply.text, Sample({})).value
+        said = extractor_of(score["rule"], Kind.REPORT).extract(reply.text, Sample({})).value or ""
         return ReadAnswer(said if score["reason"] == Reason.OK else None, score["reason"], None, value)
 
     def target_text(self, sample: Sample) -> str:

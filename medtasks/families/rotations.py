@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from medtasks.data.samples import Sample, letter, option_index
+from medtasks.data.variants import published_position
 from medtasks.extract.registry import Kind
 from medtasks.families.constant_replies import Meant, Strategy, each_option, fewest_options, lettered
 from medtasks.families.counts import SAMPLE_COUNTS, answered
@@ -17,21 +18,6 @@ from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, Scores, coun
 from medtasks.metrics.multi_answer import multi_answer_accuracy
 from medtasks.metrics.report_scores import mean
 from medtasks.metrics.rotations import RotatedQuestion, RotatedReply, rotated_questions
-
-
-def published_position(position: int, rotation: int, options: int) -> int:
-    """Return where an option stands in the published order.
-
-    Args:
-        position: Where it stands in a rotation, from 0.
-        rotation: The rotation.
-        options: How many options there are.
-
-    Example:
-        >>> [published_position(place, 1, 3) for place in range(3)]
-        [1, 2, 0]
-    """
-    return (position + rotation) % options
 
 
 def _published(sample: Sample, indices: Sequence[int]) -> list[str]:
@@ -61,9 +47,12 @@ def _incomplete(scores: Scores) -> int:
 
 def _incomplete_warning(scores: Scores) -> str:
     number = _incomplete(answered(scores))
-    return number and (
-        f"{number} questions lack an answer to a rotation of their options (cut by --limit or --offset, or failed) "
-        f"and are left out of the worst case and of flips."
+    return (
+        number
+        and (
+            f"{number} questions lack an answer to a rotation of their options (cut by --limit or --offset, or failed) "
+            f"and are left out of the worst case and of flips."
+        )
     ) or ""
 
 
@@ -103,6 +92,16 @@ class RotatedChoice(TaskFamily):
         value = None if answer.value is None else _published(sample, [option_index(answer.value)])[0]
         scored = {"target": target, "value": value, "right": float(value == target)}
         return {**_rotation(sample), **scored, "reason": answer.reason, "rule": rule}
+
+    def sample_values(
+        self, metric: AnyMetric, scores: Sequence[Score], samples: Sequence[tuple[str, str]]
+    ) -> dict[str, tuple[str, float]]:
+        """Return what single rotations are worth, each as if its question was asked in no other."""
+        return {
+            doc_id: (cluster, value)
+            for score, (doc_id, cluster) in zip(scores, samples, strict=True)
+            for _, value in metric.values([score])
+        }
 
     def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
         """Return what was read in the order that the model was shown."""

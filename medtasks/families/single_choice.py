@@ -61,7 +61,7 @@ class SingleChoice(TaskFamily):
         """Return the expected accuracy of one guess, over all questions and over those of each level.
 
         Example:
-            >>> questions = [Sample({"options": options, "answer": "A"}) for options in (["a", "b"], ["a", "b", "c", "d"])]
+            >>> questions = [Sample({"options": list(options), "answer": "A"}) for options in ("ab", "abcd")]
             >>> SINGLE_CHOICE.expected_by_chance(questions)
             {'invalid_rate': 0.0, 'accuracy': 0.375}
         """
@@ -120,9 +120,12 @@ class GroupedChoice(SingleChoice):
 def _unjudged_warning(scores: Scores) -> str:
     known = answered(scores)
     failed = sum(map(is_unjudged, known))
-    return failed and (
-        f"The judge failed for {failed} of {len(known)} replies; accuracies leave them out and are too "
-        f"high if they would be wrong. The replies can be judged later with 'medtasks score'."
+    return (
+        failed
+        and (
+            f"The judge failed for {failed} of {len(known)} replies; accuracies leave them out and are too "
+            f"high if they would be wrong. The replies can be judged later with 'medtasks score'."
+        )
     ) or ""
 
 
@@ -153,9 +156,9 @@ class JudgedChoice(GroupedChoice):
     )
 
     def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:
-        rule, text = row.extractor or self.extractor, reply.text or ""
+        rule, text = row.extractor or str(self.extractor), reply.text or ""
         judge = judge_for(str(sample.dataset), str(access_of(str(sample.dataset))))
-        matched = match_reply(judge, rule, sample, text, fenced=row.fenced)
+        matched = match_reply(judge, rule, sample.question, sample.options, text, fenced=row.fenced)
         failed = matched.answer.reason is Reason.JUDGE_FAILED
         return {
             "level": level_of(sample),

@@ -37,7 +37,9 @@ def submission_rows(scores: Scores) -> float:
         logger.error("The submission cannot be written ({}); mend that and use 'medtasks score' on the replies.", error)
         return math.nan
     if failed := sum(map(is_failed, scores)):
-        logger.warning("{} of {} rows of the submission are blank, because the model failed there.", failed, len(scores))
+        logger.warning(
+            "{} of {} rows of the submission are blank, because the model failed there.", failed, len(scores)
+        )
     dataset = scores[0]["dataset"]
     logger.info("'{}' has no published key, so there is no score: send {} to the benchmark's authors.", dataset, path)
     return float(len(scores))

@@ -1,4 +1,4 @@
-"""Metrics that compare texts with targets, all of a task computed at once; one that fails costs its own numbers only."""
+"""Metrics that compare texts with targets, all of a task at once; one that fails costs its own numbers only."""
 
 import math
 import traceback

@@ -26,7 +26,9 @@ def check_own_documents(module: ModuleType) -> None:
     @functools.wraps(download)
     def download_and_check(self: Any, *args: Any, **kwargs: Any) -> Any:
         found = download(self, *args, **kwargs)
-        complete_documents(self)
+        if _has_hooks_of_ours(self):
+            _find_image_root(self)
+            complete_documents(self)
         return found
 
     setattr(download_and_check, _MARK, True)
@@ -42,14 +44,29 @@ def complete_documents(task: Any) -> None:
         MedTasksError: A column is missing, or a row holds something else than the task's hooks need; the file, the
             column and who needs it are named.
     """
-    from medtasks.harness.own_columns import is_our_hook
     from medtasks.harness.own_documents import completed, is_prepared, split_of
 
     config = vars(task.config)
-    hooks = [config.get(key) for key in ("process_results", "doc_to_text", "doc_to_visual")]
     split = split_of(config)
-    if is_prepared(config.get("dataset_path")) or not any(map(is_our_hook, hooks)):
+    if is_prepared(config.get("dataset_path")):
         return
     for tables in (task.dataset, task.dataset_no_image):
         if split in tables and hasattr(tables[split], "select_columns") and hasattr(tables[split], "__len__"):
             tables[split] = completed(tables[split], config)
+
+
+def _has_hooks_of_ours(task: Any) -> bool:
+    from medtasks.harness.own_columns import is_our_hook
+
+    config = vars(task.config)
+    return any(is_our_hook(config.get(key)) for key in ("process_results", "doc_to_text", "doc_to_visual"))
+
+
+def _find_image_root(task: Any) -> None:
+    """Look for a relative ``image_root`` beside the task's file, as the harness does for ``data_files``."""
+    from medtasks.harness.task_files import task_files
+    from medtasks.harness.task_index import SETTINGS, with_image_roots
+
+    known = task_files().get(str(task.config.task))
+    if known is not None and getattr(task.config, SETTINGS, None) is not None:
+        setattr(task.config, SETTINGS, with_image_roots(vars(task.config), known.path.parent)[SETTINGS])

@@ -16,10 +16,10 @@ from medtasks.data.home import dataset_holding
 from medtasks.extract.failure import failure_cause
 from medtasks.harness.few_shot import refuse_examples
 from medtasks.harness.last_words import say_last
+from medtasks.harness.loglikelihood import parse_loglikelihood
 from medtasks.harness.own_columns import is_our_hook
 from medtasks.harness.result_table import put_main_metrics_first
 from medtasks.harness.sample_counts import counts_of
-from medtasks.hooks.loglikelihood import parse_loglikelihood
 
 _MARK = "_medtasks_guarded"
 MODULE = "lmms_eval.evaluator"
@@ -133,9 +133,10 @@ def _keep_failures_out_of(module: ModuleType) -> None:
 
     def is_valid_reply(response: Any, request_type: str) -> bool:
         text = getattr(response, "text", response)
+        text = text[0] if isinstance(text, tuple) and text and isinstance(text[0], str) else text  # with token counts
         failed = isinstance(text, str) and failure_cause(text) is not None
         if request_type == "loglikelihood":
-            failed = math.isnan(parse_loglikelihood(response)[0])
+            failed = math.isnan(parse_loglikelihood(text)[0])
         return not failed and bool(is_valid(response, request_type))
 
     cache._is_valid_response = staticmethod(is_valid_reply)

@@ -9,12 +9,11 @@ from typing import Any, TypeGuard
 
 from medtasks.data.schema import SPLIT
 from medtasks.data.store import open_documents
+from medtasks.data.variants import ROTATED
 from medtasks.errors import MedTasksError
-from medtasks.harness.eligibility import ROTATED
 from medtasks.harness.harness_options import HarnessOptions
 from medtasks.harness.manifest import Notice, Severity
-from medtasks.harness.selection import tasks_of
-from medtasks.harness.task_files import included_option, task_config, task_file
+from medtasks.harness.task_files import included_option, task_config, task_file, tasks_of
 from medtasks.harness.task_index import DottedName, TaskIndex, harness_folder, index_tasks
 
 _SHOWN = 4

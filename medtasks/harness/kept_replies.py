@@ -13,11 +13,11 @@ from lmms_eval.api.instance import Instance
 
 from medtasks.errors import MedTasksError
 from medtasks.extract.failure import failure_cause
+from medtasks.harness.logged_samples import is_withheld
+from medtasks.harness.loglikelihood import parse_loglikelihood
 from medtasks.harness.manifest import RunManifest, TaskRecord
 from medtasks.harness.retrying import KEPT_VARIABLE
 from medtasks.harness.saved_replies import replies_folder
-from medtasks.hooks.loglikelihood import parse_loglikelihood
-from medtasks.hooks.withheld import is_withheld
 
 Place = tuple[str, int, int]  # task, row of its data, number of the request
 

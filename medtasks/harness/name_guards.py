@@ -11,10 +11,8 @@ from typing import Any
 from medtasks.errors import near_match
 from medtasks.harness.guarded_run import GuardedRun, refuse, warn
 from medtasks.harness.manifest import Notice
-from medtasks.harness.selection import tasks_of
-from medtasks.harness.task_files import task_files
+from medtasks.harness.task_files import TAG_ENDING, task_files, tasks_of, variants_of
 from medtasks.harness.task_index import TaskIndex, harness_folder, index_tasks
-from medtasks.harness.variants import TAG_ENDING, variants_of
 
 _PLUGINS = "LMMS_EVAL_PLUGINS"
 _OURS = "medtasks."

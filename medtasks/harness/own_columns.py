@@ -14,47 +14,42 @@ column          where it is missing
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from string import Formatter
 from typing import Any
 
 from medtasks.data.privacy import is_private
 from medtasks.data.samples import letter
 from medtasks.errors import MedTasksError
-from medtasks.families import FAMILIES, Kind
+from medtasks.families.family import Column
+from medtasks.families.registry import FAMILIES, family_of
+from medtasks.harness.published_names import place_of
+from medtasks.harness.task_file import template_fields
 
 Columns = Mapping[str, Sequence[Any]]
 
-PAIRS = frozenset({"medtasks.hooks.pairs.process_results", "medtasks.hooks.free_form.process_results"})
-_CLOSED = "medtasks.hooks.closed_questions.process_results"
-_IMAGES = "medtasks.hooks.images.images"
-_LETTERED = {"question": Kind.TEXT, "options": Kind.OPTIONS}
-_PROMPTS: Mapping[str, Mapping[str, Kind]] = {
-    "medtasks.hooks.prompts.prompt": _LETTERED,
-    "medtasks.hooks.free_form.prompt": _LETTERED,
-    "medtasks.hooks.closed_prompts.prompt": {"question": Kind.TEXT},
-    "medtasks.hooks.prompts.letters": {"options": Kind.OPTIONS},
-    "medtasks.hooks.prompts.option_texts": {"options": Kind.OPTIONS},
+_LETTERED = {"question": Column.TEXT, "options": Column.OPTIONS}
+_PROMPTS: Mapping[str, Mapping[str, Column]] = {
+    "medtasks.prompts.lettered.prompt": _LETTERED,
+    "medtasks.prompts.judged.paired_prompt": _LETTERED,
+    "medtasks.prompts.closed.prompt": {"question": Column.TEXT},
+    "medtasks.prompts.lettered.letters": {"options": Column.OPTIONS},
+    "medtasks.prompts.lettered.option_texts": {"options": Column.OPTIONS},
 }
-_WITH_TEMPLATE = tuple(
-    f"medtasks.hooks.{room}.{hook}"
-    for room in ("multimedeval_prompts", "judged_choice", "optional_judge", "volumes")
-    for hook in ("prompt", "messages")
+_WITH_TEMPLATE = ("medtasks.prompts.template.", "medtasks.prompts.judged.", "medtasks.prompts.volumes.")
+_IMAGES = "medtasks.prompts.images.images"
+_FIELDS = {"question": Column.TEXT, "options": Column.OPTIONS} | dict.fromkeys(
+    ("context", "details", "indication", "hint"), Column.ANYTHING
 )
-_FIELDS = {"question": Kind.TEXT, "options": Kind.OPTIONS} | dict.fromkeys(
-    ("context", "details", "indication", "hint"), Kind.ANYTHING
-)
-_TELLING = frozenset({name for family in FAMILIES.values() for name in family.columns} - {"question", "dataset"})
 _SHOWN = 24  # characters
 
 
-def needed_columns(config: Mapping[str, Any], known: Sequence[str]) -> Iterator[tuple[str, Mapping[str, Kind]]]:
+def needed_columns(config: Mapping[str, Any], known: Sequence[str]) -> Iterator[tuple[str, Mapping[str, Column]]]:
     """Yield who needs which columns.
 
     Args:
         config: A task's configuration; hooks as functions or as their dotted names.
         known: The columns that there are.
     """
-    family = FAMILIES.get(hook_name(config.get("process_results")))
+    family = family_of(hook_name(config.get("process_results")))
     if family is not None:
         columns = family.short if family.short is not None and "kind" not in known else family.columns
         yield f"the family '{family.name}'", columns
@@ -63,18 +58,18 @@ def needed_columns(config: Mapping[str, Any], known: Sequence[str]) -> Iterator[
         hook = hook_name(config.get(key))
         if hook in _PROMPTS:
             yield who or hook, _PROMPTS[hook]
-        elif hook in _WITH_TEMPLATE:
+        elif hook.startswith(_WITH_TEMPLATE):
             fields = _template_fields(config.get("lmms_eval_specific_kwargs"))
             yield who or hook, {name: kind for name, kind in _FIELDS.items() if name in fields}
     if hook_name(config.get("doc_to_visual")) == _IMAGES:
-        several = {"image_files": Kind.TEXTS}
-        yield who or _IMAGES, several if "image_files" in known else {"image_file": Kind.TEXT}
+        several = {"image_files": Column.TEXTS}
+        yield who or _IMAGES, several if "image_files" in known else {"image_file": Column.TEXT}
 
 
 def hook_name(hook: object) -> str:
-    """Return the dotted name of a hook that is a function, or is named by a text."""
+    """Return the dotted name of a hook that is a function, or is named by a text: of prompts where their code is."""
     if isinstance(hook, str):
-        return hook
+        return place_of(hook)
     return f"{getattr(hook, '__module__', '')}.{getattr(hook, '__qualname__', '')}"
 
 
@@ -104,12 +99,13 @@ def check(config: Mapping[str, Any], columns: Columns, known: Sequence[str], whe
                 )
         for name, kind in needed.items():
             _check_rows(columns, name, kind, who, where)
-    keys = ("pair_id", "position") if hook_name(config.get("process_results")) in PAIRS else ("doc_id",)
+    family = family_of(hook_name(config.get("process_results")))
+    keys = ("pair_id", "position") if family is not None and family.paired else ("doc_id",)
     if set(keys) <= set(known):
         _check_unique(columns, keys, where)
 
 
-def _check_rows(columns: Columns, name: str, kind: Kind, who: str, where: str) -> None:
+def _check_rows(columns: Columns, name: str, kind: Column, who: str, where: str) -> None:
     options = columns.get("options")
     holds = _HOLDS[kind]
     for row, value in enumerate(columns[name]):
@@ -155,22 +151,22 @@ def _is_number(value: Any, least: int, most: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
 
-_HOLDS: Mapping[Kind, Callable[[Any, Any], bool]] = {
-    Kind.ANYTHING: lambda value, _: True,
-    Kind.ID: lambda value, _: value is not None,
-    Kind.TEXT: lambda value, _: isinstance(value, str),
-    Kind.TEXTS: _texts,
-    Kind.OPTIONS: lambda value, _: _texts(value, _) and len(value) > 1,
-    Kind.LETTER: _is_letter,
-    Kind.LETTERS: lambda value, options: (
+_HOLDS: Mapping[Column, Callable[[Any, Any], bool]] = {
+    Column.ANYTHING: lambda value, _: True,
+    Column.ID: lambda value, _: value is not None,
+    Column.TEXT: lambda value, _: isinstance(value, str),
+    Column.TEXTS: _texts,
+    Column.OPTIONS: lambda value, _: _texts(value, _) and len(value) > 1,
+    Column.LETTER: _is_letter,
+    Column.LETTERS: lambda value, options: (
         isinstance(value, list) and bool(value) and all(_is_letter(one, options) for one in value)
     ),
-    Kind.LABEL: lambda value, options: _is_number(value, 0, len(options or ()) - 1),
-    Kind.LABELS: lambda value, options: (
+    Column.LABEL: lambda value, options: _is_number(value, 0, len(options or ()) - 1),
+    Column.LABELS: lambda value, options: (
         isinstance(value, list) and len(value) == len(options or ()) and all(_is_number(one, 0, 1) for one in value)
     ),
-    Kind.POSITION: lambda value, _: _is_number(value, 1, 2),
-    Kind.YES_NO: lambda value, _: isinstance(value, str) and value.strip().casefold() in ("yes", "no"),
+    Column.POSITION: lambda value, _: _is_number(value, 1, 2),
+    Column.YES_NO: lambda value, _: isinstance(value, str) and value.strip().casefold() in ("yes", "no"),
 }
 
 
@@ -179,18 +175,11 @@ def _template_fields(settings: Any) -> set[str]:
     if not isinstance(settings, Mapping):
         return set()
     templates = [str(one["template"]) for one in (settings, *settings.values()) if _has_template(one)]
-    return {field for template in templates for field in _fields(template)}
+    return {field for template in templates for field in template_fields(template)}
 
 
 def _has_template(settings: object) -> bool:
     return isinstance(settings, Mapping) and "template" in settings
-
-
-def _fields(template: str) -> list[str]:
-    try:
-        return [field for _, field, _, _ in Formatter().parse(template) if field]
-    except ValueError:  # a brace of the user's that is no field; asking the question says so
-        return []
 
 
 def looked_at(config: Mapping[str, Any], known: Sequence[str]) -> list[str]:
@@ -203,7 +192,8 @@ def looked_at(config: Mapping[str, Any], known: Sequence[str]) -> list[str]:
 def other_families(config: Mapping[str, Any], known: Sequence[str]) -> list[str]:
     """Return the columns by which families are known and that this task's hooks do not need."""
     needed = {name for _, columns in needed_columns(config, known) for name in columns}
-    return [name for name in known if name in _TELLING and name not in needed]
+    telling = {name for hook in FAMILIES if (family := family_of(hook)) for name in family.columns}
+    return [name for name in known if name in telling - {"question", "dataset"} and name not in needed]
 
 
 def following(process_results: object, columns: Columns, known: Sequence[str], count: int) -> dict[str, list[Any]]:
@@ -218,12 +208,13 @@ def following(process_results: object, columns: Columns, known: Sequence[str], c
     Returns:
         New columns, and those that replace others; each of shape (documents,).
     """
-    hook = hook_name(process_results)
+    family = family_of(hook_name(process_results))
+    paired = family is not None and family.paired
     found: dict[str, list[Any]] = {}
     if "doc_id" in known:
         if not all(isinstance(one, str) for one in columns["doc_id"]):
             found["doc_id"] = [str(one) for one in columns["doc_id"]]
-    elif hook in PAIRS:
+    elif paired:
         found["doc_id"] = [f"{pair}/{at}" for pair, at in zip(columns["pair_id"], columns["position"], strict=True)]
     else:
         found["doc_id"] = [str(row) for row in range(count)]
@@ -231,9 +222,9 @@ def following(process_results: object, columns: Columns, known: Sequence[str], c
         found["image_id"] = [" ".join(files) or None for files in columns["image_files"]]
     elif "image_id" not in known and "image_file" in known:
         found["image_id"] = list(columns["image_file"])
-    if hook in PAIRS and "categories" not in known:
+    if paired and "categories" not in known:
         found["categories"] = [[] for _ in range(count)]
-    return found | (_closed(columns, known, count) if hook == _CLOSED else {})
+    return found | (_closed(columns, known, count) if family is not None and family.short is not None else {})
 
 
 def _closed(columns: Columns, known: Sequence[str], count: int) -> dict[str, list[Any]]:

@@ -1,53 +1,23 @@
 """Recorded replies: one JSON object per line, our own short form or a samples file of the harness."""
 
 import json
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from medtasks.data.home import home
 from medtasks.errors import RepliesError
-from medtasks.extract.failure import NO_TEXT, failure_cause, without_cut_mark
+from medtasks.families.family import Reply
+from medtasks.harness.logged_samples import answers_another, is_withheld
+from medtasks.harness.loglikelihood import parse_loglikelihood
+from medtasks.harness.reply_envelope import opened
 from medtasks.harness.saved_replies import FOLDER_NAME
-from medtasks.hooks.loglikelihood import parse_loglikelihood
-from medtasks.hooks.reading import untagged
-from medtasks.hooks.withheld import hidden_id, is_withheld
 
 _LONGEST_ROW_NUMBER = 12
 _FORM = '{"doc_id": "10001/1", "reply": "A"}'
 
 
-@dataclass(frozen=True)
-class RecordedReply:
-    """What a model answered to one document: a text, or one loss per option.
-
-    Attributes:
-        text: As the model gave it, or the mark of a failed sample (:mod:`medtasks.extract.failure`).
-        losses: Mean negative log-likelihoods; NaN for a failed one.
-        cut: Whether the server cut the text at its length limit.
-    """
-
-    text: str | None = None
-    losses: tuple[float, ...] | None = None
-    cut: bool = False
-
-    @property
-    def failed(self) -> bool:
-        """Whether the model gave no reply: it is in no score."""
-        if self.losses is not None:
-            return not self.losses or any(map(math.isnan, self.losses))
-        return self.text is None or failure_cause(self.text) is not None
-
-    @classmethod
-    def of_text(cls, text: str | None) -> "RecordedReply":
-        """Return the reply that a file has as text, with its marks; without any text the sample failed."""
-        own, cut = without_cut_mark(NO_TEXT if text is None else text)
-        return cls(text=own, cut=cut)
-
-
-def read_replies(paths: Path | Sequence[Path], documents: Sequence[Mapping[str, Any]]) -> dict[str, RecordedReply]:
+def read_replies(paths: Path | Sequence[Path], documents: Sequence[Mapping[str, Any]]) -> dict[str, Reply]:
     """Read recorded replies and match them to documents.
 
     Args:
@@ -64,7 +34,7 @@ def read_replies(paths: Path | Sequence[Path], documents: Sequence[Mapping[str, 
     """
     known = {document["doc_id"] for document in documents}
     given = [paths] if isinstance(paths, Path) else paths
-    replies: dict[str, RecordedReply] = {}
+    replies: dict[str, Reply] = {}
     for path in _files(given):
         for number, line in enumerate(_lines(path), start=1):
             if not line.strip():
@@ -122,8 +92,8 @@ def _doc_id(item: Mapping[str, Any], documents: Sequence[Mapping[str, Any]], kno
             f"'{documents[-1]['doc_id']}'"
         )
     doc_id = str(documents[row]["doc_id"])
-    asked = next((entry["sample"] for entry in item.values() if isinstance(entry, dict) and "sample" in entry), doc_id)
-    if asked is not None and str(asked) not in (doc_id, hidden_id("doc", doc_id)):
+    asked = answers_another(item, doc_id)
+    if asked is not None:
         raise RepliesError(
             f"{place} answers document '{asked}', but row {row} of the prepared dataset is '{doc_id}'; use "
             f"the data of that run: point MEDTASKS_HOME to them, or name their files in the task's own file"
@@ -131,25 +101,49 @@ def _doc_id(item: Mapping[str, Any], documents: Sequence[Mapping[str, Any]], kno
     return doc_id
 
 
-def _reply(item: Mapping[str, Any], place: str) -> RecordedReply:
+def _reply(item: Mapping[str, Any], place: str) -> Reply:
     if "reply" in item:
         if not (item["reply"] is None or isinstance(item["reply"], str)):
             raise RepliesError(f"{place}: 'reply' must be text or null")
-        return RecordedReply.of_text(item["reply"])
-    recorded = item.get("resps", item.get("filtered_resps"))
-    # One list around the reply in lmms-eval's files, two in lm-eval's.
-    while isinstance(recorded, list) and len(recorded) == 1:
+        return Reply.of_text(item["reply"])
+    try:
+        found = recorded_reply(item)
+    except (KeyError, TypeError) as error:
+        raise RepliesError(f"{place} has neither 'reply' nor 'resps'; expected lines like {_FORM}") from error
+    if found is None:
+        raise RepliesError(
+            f"{place} holds no reply, because its dataset is credentialed; name the files of the run in "
+            f"{home() / FOLDER_NAME} instead"
+        )
+    return found
+
+
+def recorded_reply(sample: Mapping[str, Any], *, likelihoods: bool | None = None) -> Reply | None:
+    """Return what the model gave, from a line of a samples file; None where the file withholds it.
+
+    There is one list around a reply in lmms-eval's files, two in lm-eval's. Several lists are one per option.
+
+    Args:
+        sample: The line.
+        likelihoods: Whether it holds likelihoods; False takes the first of repeated texts. None: as it looks.
+
+    Raises:
+        KeyError: The line holds no reply.
+        TypeError: It holds something else in a reply's place.
+    """
+    recorded = sample["resps"] if "resps" in sample else sample["filtered_resps"]
+    while (
+        not likelihoods and isinstance(recorded, list) and (len(recorded) == 1 or (recorded and likelihoods is False))
+    ):
         recorded = recorded[0]
+    if isinstance(recorded, list) and recorded:
+        options = [option[0] if isinstance(option, list) and len(option) == 1 else option for option in recorded]
+        if any(isinstance(option, str) and is_withheld(option) for option in options):
+            return None
+        return Reply(losses=tuple(parse_loglikelihood(option)[0] for option in options))
     if isinstance(recorded, str):
-        if is_withheld(recorded):
-            raise RepliesError(
-                f"{place} holds no reply, because its dataset is credentialed; name the files of the run in "
-                f"{home() / FOLDER_NAME} instead"
-            )
-        return RecordedReply.of_text(untagged(recorded).recorded)  # with --reasoning_tags the harness keeps our tag
-    if recorded is None and "resps" in item:
-        return RecordedReply.of_text(None)
-    if isinstance(recorded, list) and len(recorded) > 1:
-        per_option = [option[0] if isinstance(option, list) and len(option) == 1 else option for option in recorded]
-        return RecordedReply(losses=tuple(parse_loglikelihood(option)[0] for option in per_option))
-    raise RepliesError(f"{place} has neither 'reply' nor 'resps'; expected lines like {_FORM}")
+        reply, _ = opened(recorded)  # with --reasoning_tags the harness keeps our envelope
+        return None if is_withheld(recorded) or is_withheld(reply.text or "") else Reply.of_text(reply.recorded)
+    if recorded is None and "resps" in sample:
+        return Reply.of_text(None)
+    raise TypeError

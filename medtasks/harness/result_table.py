@@ -3,7 +3,7 @@
 from collections.abc import Mapping, MutableMapping
 from typing import Any
 
-from medtasks.harness.metric_order import main_first
+from medtasks.harness.task_files import main_metrics_first
 
 
 def put_main_metrics_first(results: MutableMapping[str, Any]) -> None:
@@ -32,7 +32,7 @@ class _Key(str):
 
 def _placed(task: str, row: Mapping[str, Any]) -> dict[str, Any]:
     metrics = sorted({key.partition(",")[0] for key in row})
-    places = {metric: place for place, metric in enumerate(main_first(task, metrics))}
+    places = {metric: place for place, metric in enumerate(main_metrics_first(task, metrics))}
     placed: dict[str, Any] = {}
     for name, value in row.items():
         key = _Key(name)

@@ -18,7 +18,7 @@ from medtasks.errors import MedTasksError
 from medtasks.harness.harness_options import read_options
 from medtasks.harness.manifest import HarnessProcess
 from medtasks.harness.process import RunProcess, descendants, is_running, send
-from medtasks.harness.selection import tasks_of
+from medtasks.harness.task_files import tasks_of
 
 RESULTS = "_results.json"
 SAMPLES = "_samples_{task}.jsonl"

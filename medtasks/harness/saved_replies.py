@@ -4,7 +4,6 @@ Each process of a run appends to a file of its own, ``$MEDTASKS_HOME/replies/<ta
 form that ``medtasks score`` reads. Replies may quote a patient's record: files are readable by their owner only.
 """
 
-import contextlib
 import datetime
 import json
 import os
@@ -12,20 +11,17 @@ import re
 import shlex
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Mapping
-from contextvars import ContextVar
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from medtasks.data.home import home
 from medtasks.errors import warn_once
+from medtasks.harness.reply_envelope import opened
 from medtasks.harness.task_files import included_option
-from medtasks.hooks.reading import untagged
 
 FOLDER_NAME = "replies"
 _CONTEXT_MODULE = "lmms_eval.models.model_utils.usage_metrics"
-
-_saving: ContextVar[bool] = ContextVar("saving", default=True)
 
 
 def replies_folder(task: str) -> Path:
@@ -46,16 +42,16 @@ def save_reply(doc: Mapping[str, Any], result: Any) -> str | None:
     Returns:
         ``<task>/<file>`` below the folder of saved replies; None if nothing was to be saved.
     """
-    if not _saving.get() or doc.get("doc_id") is None:
+    if doc.get("doc_id") is None:
         return None
-    read = untagged(result)
+    reply, row = opened(result)
     task = _task_being_scored() or str(doc.get("dataset") or "unknown")
     with _lock:
         place = (replies_folder(task), os.getpid())
         run = _runs.get(place)
-        if run is None or (doc["doc_id"], read.rule) in run.read:
+        if run is None or (doc["doc_id"], row.extractor) in run.read:
             run = _runs[place] = _Run(place[0])
-        run.add(doc["doc_id"], read.rule, read.recorded)
+        run.add(doc["doc_id"], row.extractor, reply.recorded)
         return f"{run.path.parent.name}/{run.path.name}"
 
 
@@ -73,16 +69,6 @@ def score_command(saved: Iterable[str | None]) -> str:
     return (
         f"All replies are saved; then run: medtasks score {task} {shlex.join(map(str, files))}{included_option(task)}"
     )
-
-
-@contextlib.contextmanager
-def nothing_saved() -> Iterator[None]:
-    """Save no replies within this block: they come from a file."""
-    token = _saving.set(False)
-    try:
-        yield
-    finally:
-        _saving.reset(token)
 
 
 class _Run:

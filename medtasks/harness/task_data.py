@@ -10,9 +10,10 @@ from medtasks.data.privacy import is_private
 from medtasks.data.provenance_of import provenance
 from medtasks.errors import MedTasksError
 from medtasks.harness.own_documents import place_of
-from medtasks.harness.task_files import TaskFile, task_config
+from medtasks.harness.task_file import TaskFile
+from medtasks.harness.task_files import task_config
 from medtasks.harness.task_index import SETTINGS
-from medtasks.hooks.images import images
+from medtasks.prompts.images import images
 
 Document = Mapping[str, Any]
 

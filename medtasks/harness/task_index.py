@@ -105,6 +105,18 @@ class TaskIndex:
         return name in self.configs or name in self.members
 
 
+def tasks_folder() -> Path:
+    """Return the folder with our task YAML."""
+    import medtasks.tasks_yaml
+
+    return Path(next(iter(medtasks.tasks_yaml.__path__)))
+
+
+def lm_eval_tasks_folder() -> Path:
+    """Return the folder with the files by which lm-eval finds our text-only tasks."""
+    return Path(__file__).parents[1] / "lm_eval_tasks"
+
+
 def harness_folder() -> Path | None:
     """Return the folder of the harness's own tasks, found without importing it; None where it is not installed."""
     found = importlib.util.find_spec("lmms_eval")
@@ -189,6 +201,21 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
 
 _Loader.add_constructor("!function", lambda _, node: DottedName(node.value))
 _Loader.add_multi_constructor("", lambda _, __, ___: None)
+
+
+class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]  # which of the two, yaml knows
+    """Writes dotted names as ``!function``, and every value where it stands."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+_Dumper.add_representer(DottedName, lambda dumper, name: dumper.represent_scalar("!function", str(name)))
+
+
+def dumped(config: Mapping[str, Any]) -> str:
+    """Return a configuration as the text of a task file."""
+    return str(yaml.dump(dict(config), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120))
 
 
 @lru_cache(maxsize=512)  # many tasks include one file

@@ -19,8 +19,17 @@ from tenacity import (
     wait_exponential_jitter,
 )
 
+from medtasks.data.own_datasets import access_of
+from medtasks.errors import MedTasksError, warn_once
 from medtasks.judges.cache import VerdictCache, default_cache_folder, verdict_key
-from medtasks.judges.settings import JudgeSettings, check_access, is_configured, settings_from_environment
+from medtasks.judges.settings import (
+    BASE_URL,
+    MODEL,
+    JudgeSettings,
+    check_access,
+    is_configured,
+    settings_from_environment,
+)
 from medtasks.judges.trouble import CircuitBreaker, RemoteTrouble, trouble_of, unreadable
 
 if TYPE_CHECKING:
@@ -36,6 +45,10 @@ CORRECTION = (
 )
 _LONGEST_BACKOFF_S = 60.0
 _LONGEST_QUOTE = 2000
+_MISSING = (
+    f"No judge is configured, so the metrics that need one are NaN; set {BASE_URL} and {MODEL}, for credentialed data "
+    "to an endpoint on this machine, and judge the replies later with 'medtasks score'."
+)
 _building = threading.Lock()
 
 
@@ -211,13 +224,25 @@ def judge_for(dataset: str, access: str) -> Judge:
         return _judge(settings, default_cache_folder())
 
 
-def judge_if_configured(dataset: str, access: str) -> Judge | None:
-    """Return the same as :func:`judge_for`, or ``None`` where the environment names no judge at all.
+def judge_if_there(dataset: str) -> Judge | None:
+    """Return the judge for one dataset, or None with one warning where the environment names no judge at all.
 
     For tasks of which only some metrics need a judge. Errors are those of :func:`judge_for`: a judge that is named, but
     wrongly or one that may not see the dataset, is a mistake to mend and not a judge that is missing.
     """
-    return judge_for(dataset, access) if is_configured() else None
+    if is_configured():
+        return judge_for(dataset, str(access_of(dataset)))
+    warn_once(_MISSING)
+    return None
+
+
+def scoring_judge(dataset: str) -> Judge | None:
+    """Return the same once replies are there: whatever is wrong with a judge is one warning per cause, and None."""
+    try:
+        return judge_if_there(dataset)
+    except MedTasksError as error:
+        warn_once(f"The judge cannot be asked, so the metrics that need it are NaN: {str(error).rstrip('.')}.")
+        return None
 
 
 @functools.cache

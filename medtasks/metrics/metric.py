@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import lru_cache
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from medtasks.metrics.report_scores import mean
 from medtasks.stats.standard_error import clustered_standard_error, two_way_standard_error
@@ -21,6 +21,7 @@ Scores = Sequence[Score]
 Selection = Callable[[Scores], Scores]
 U = TypeVar("U")
 R = TypeVar("R", bound=Hashable)
+
 
 class Role(Enum):
     """What a metric is for, where runs are compared."""
@@ -98,16 +99,14 @@ class Metric(_Declared, Generic[U]):
     """
 
     of: Callable[[U], float | None] = field(kw_only=True)
-    units: Callable[[Scores], Sequence[U]] = field(default=list, kw_only=True)
-    clusters: tuple[Callable[[U], Hashable], ...] = field(default=(cluster_of,), kw_only=True)
+    units: Callable[[Scores], Sequence[U]] = field(default=cast(Any, list), kw_only=True)
+    clusters: tuple[Callable[[U], Hashable], ...] = field(default=cast(Any, (cluster_of,)), kw_only=True)
     weights: Callable[[Sequence[U]], Sequence[float]] | None = field(default=None, kw_only=True)
     all_clusters: bool = field(default=False, kw_only=True)
 
     def values(self, scores: Scores) -> list[tuple[U, float]]:
         """Return the units that have a value, with it."""
-        return [
-            (unit, value) for unit in self.units(self.selection(scores)) if (value := self.of(unit)) is not None
-        ]
+        return [(unit, value) for unit in self.units(self.selection(scores)) if (value := self.of(unit)) is not None]
 
     def estimate(self, scores: Scores) -> Estimate:
         """Return value and standard error."""
@@ -125,8 +124,16 @@ class Metric(_Declared, Generic[U]):
             return Estimate(value)
         if self.weights is not None:
             values = _weighted_deviations(values, by, value)
-        error = two_way_standard_error(values, *clusters) if len(clusters) > 1 else clustered_standard_error(values, *clusters)
-        counted = {_known(score.get("cluster_id"), place) for place, score in enumerate(scores)} if self.all_clusters else set(clusters[0])
+        error = (
+            two_way_standard_error(values, *clusters)
+            if len(clusters) > 1
+            else clustered_standard_error(values, *clusters)
+        )
+        counted = (
+            {_known(score.get("cluster_id"), place) for place, score in enumerate(scores)}
+            if self.all_clusters
+            else set(clusters[0])
+        )
         return Estimate(value, error, len(counted))
 
 

@@ -17,7 +17,8 @@ from medtasks.data.schema import SPLIT, image_digests, image_key
 from medtasks.data.selecting import Criteria, choose, described
 from medtasks.data.store import load_documents, open_documents, publish_documents, work_folder
 from medtasks.errors import MedTasksError, SourceError, unknown_name
-from medtasks.harness.task_files import TaskFile, task_config, task_files
+from medtasks.harness.task_file import TaskFile
+from medtasks.harness.task_files import task_config, task_files
 from medtasks.harness.task_index import DottedName
 from medtasks.tasks.task_writing import refuse_taken, write_task_file
 

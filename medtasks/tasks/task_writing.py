@@ -6,14 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from medtasks.data.catalogue import CATALOGUE
 from medtasks.data.home import own_tasks_folder
 from medtasks.errors import MedTasksError
-from medtasks.harness.task_files import task_files
-from medtasks.harness.task_index import DottedName, harness_folder
-from medtasks.harness.variants import tagged_tasks, variant_of
+from medtasks.harness.task_files import tagged_tasks, task_files, variant_of
+from medtasks.harness.task_index import dumped, harness_folder
 
 
 def own_task_path(name: str) -> Path:
@@ -54,7 +51,7 @@ def write_task_file(name: str, config: Mapping[str, Any], mark: str) -> None:
         MedTasksError: It cannot be written.
     """
     path = own_task_path(name)
-    text = yaml.dump(dict(config), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
+    text = dumped(config)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_suffix(".part")
@@ -72,13 +69,3 @@ def _harness_knows(name: str) -> bool:
     root = harness_folder()
     entry = re.compile(rb"^\s*(?:-\s|(?:-\s*)?(?:task|group|tag)\s*:)[^#\n]*\b" + name.encode() + rb"\b", re.MULTILINE)
     return root is not None and any(entry.search(path.read_bytes()) for path in root.rglob("*.yaml"))
-
-
-class _Dumper(yaml.SafeDumper):
-    """Writes dotted names as ``!function``, and every value where it stands."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
-
-
-_Dumper.add_representer(DottedName, lambda dumper, name: dumper.represent_scalar("!function", str(name)))

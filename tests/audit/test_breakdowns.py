@@ -4,13 +4,13 @@ import csv
 import random
 
 import pytest
-
 from medtasks.audit.breakdowns import by_group, count_kinds, export_wrong_answers, wrong_answers
+
 from medtasks.audit.scoring import score_metrics
 from medtasks.data.catalogue import CATALOGUE
 from medtasks.errors import MedTasksError
 from medtasks.extract.error_classes import ErrorClass
-from medtasks.harness.replies import RecordedReply
+from medtasks.families.family import Reply
 from medtasks.harness.task_files import task_file
 from medtasks.hooks import grouped_choice
 
@@ -41,7 +41,7 @@ def documents():
 def replies(documents):
     rng = random.Random(4)
     words = ["A", "B", "C", "I cannot tell.", "A and B", "", "...."]
-    return {document["doc_id"]: RecordedReply(text=rng.choice(words)) for document in documents}
+    return {document["doc_id"]: Reply(text=rng.choice(words)) for document in documents}
 
 
 def test_groups_equal_a_plain_mean(documents, replies):

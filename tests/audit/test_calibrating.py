@@ -4,15 +4,16 @@ import json
 import math
 
 import pytest
-
 from medtasks.audit.pair_scoring import score_replies
+
 from medtasks.audit.task_calibration import task_calibration
 from medtasks.data.samples import Sample
 from medtasks.data.store import load_documents
+from medtasks.data.variants import rotated
 from medtasks.extract.registry import extractor_of
-from medtasks.harness.replies import RecordedReply, read_replies
+from medtasks.families.family import Reply
+from medtasks.harness.replies import read_replies
 from medtasks.harness.task_files import task_file, task_files
-from medtasks.harness.variant_documents import rotated
 
 LIKELIHOODS = [name for name, task in task_files().items() if task.output_type == "multiple_choice"]
 
@@ -22,7 +23,7 @@ def question(number, answer="A", options=2, **further):
 
 
 def losses(*values):
-    return RecordedReply(losses=values)
+    return Reply(losses=values)
 
 
 def only(found):
@@ -65,7 +66,7 @@ def test_large_losses_do_not_underflow(gmai):
         losses(1.0),
         losses(1.0, 2.0, 3.0),
         losses(),
-        RecordedReply(text="A"),
+        Reply(text="A"),
     ],
 )
 def test_what_cannot_be_read_is_left_out_and_counted(gmai, bad):
@@ -89,11 +90,11 @@ def test_keys_of_classes(gmai):
 
 @pytest.mark.parametrize("task", ["mediconfusion", "mediconfusion_ff", "medheval_visual_mm"])
 def test_texts_have_no_calibration(task):
-    assert task_calibration(task_file(task), [question(1)], {"q1": RecordedReply(text="A")}) == {}
+    assert task_calibration(task_file(task), [question(1)], {"q1": Reply(text="A")}) == {}
 
 
 def test_letters_recorded_for_a_likelihood_task_have_none(gmai):
-    assert task_calibration(gmai, [question(1)], {"q1": RecordedReply(text="A")}) == {}
+    assert task_calibration(gmai, [question(1)], {"q1": Reply(text="A")}) == {}
     assert task_calibration(gmai, [question(1)], {}) == {}
 
 

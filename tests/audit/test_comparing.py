@@ -6,14 +6,15 @@ import random
 
 import pytest
 import scipy.stats
+from medtasks.audit.pair_scoring import score_replies
 
 from medtasks.audit.comparing import check_fingerprints, compare_runs
-from medtasks.audit.pair_scoring import score_replies
 from medtasks.data.mediconfusion import Options, prepare
 from medtasks.data.store import load_documents
 from medtasks.errors import RepliesError, UnknownName, WeightsMissing
-from medtasks.harness.replies import RecordedReply
-from medtasks.harness.task_files import DottedName, TaskFile, task_file
+from medtasks.families.family import Reply
+from medtasks.harness.task_file import TaskFile
+from medtasks.harness.task_files import DottedName, task_file
 from medtasks.metrics.pairs import TOTAL
 from medtasks.metrics.report_scores import ReportScores, mean
 from medtasks.stats.paired import MCNEMAR, SIGN_FLIP
@@ -22,7 +23,7 @@ from .. import tiny_multimedeval
 
 
 def texts(documents, reply):
-    return {document["doc_id"]: RecordedReply(text=reply(document)) for document in documents}
+    return {document["doc_id"]: Reply(text=reply(document)) for document in documents}
 
 
 def model(documents, accuracy, seed):
@@ -284,7 +285,7 @@ def test_a_metric_of_reports_stands_for_its_scores(reports):
 def test_runs_of_different_kinds(documents):
     task = task_file("mediconfusion_gd")
     letters = texts(documents, lambda document: document["answer"])
-    losses = {document["doc_id"]: RecordedReply(losses=(0.5, 1.0)) for document in documents}
+    losses = {document["doc_id"]: Reply(losses=(0.5, 1.0)) for document in documents}
     with pytest.raises(RepliesError, match="A and B hold replies of different kinds"):
         compare_runs(task, documents, {"A": letters, "B": losses})
     with pytest.raises(RepliesError, match="reads texts, and some replies are log-likelihoods"):
@@ -295,8 +296,8 @@ def test_likelihoods(questions):
     task = TaskFile(
         **{**vars(choice_task(robust="untied")), "output_type": "multiple_choice"},
     )
-    right = {q["doc_id"]: RecordedReply(losses=(0.5, 1.0) if q["answer"] == "A" else (1.0, 0.5)) for q in questions}
-    always_a = {q["doc_id"]: RecordedReply(losses=(0.5, 1.0)) for q in questions}
+    right = {q["doc_id"]: Reply(losses=(0.5, 1.0) if q["answer"] == "A" else (1.0, 0.5)) for q in questions}
+    always_a = {q["doc_id"]: Reply(losses=(0.5, 1.0)) for q in questions}
     (one,) = compare_runs(task, questions, {"A": always_a, "B": right}).comparisons
     assert (one.result.first, one.result.second) == (0.5, 1.0)
 

@@ -7,8 +7,9 @@ import pytest
 
 from medtasks.audit.scoring import score_metrics
 from medtasks.errors import RepliesError
-from medtasks.harness.replies import RecordedReply
-from medtasks.harness.task_files import DottedName, TaskFile
+from medtasks.families.family import Reply
+from medtasks.harness.task_file import TaskFile
+from medtasks.harness.task_files import DottedName
 
 DOCUMENTS = [
     {"doc_id": str(number), "image_id": None, "options": ["aspirin", "heparin"], "answer": answer}
@@ -32,7 +33,7 @@ def task(output_type="generate_until", **rules):
 
 
 def texts(*replies):
-    return {str(number): RecordedReply(text=reply) for number, reply in enumerate(replies)}
+    return {str(number): Reply(text=reply) for number, reply in enumerate(replies)}
 
 
 def test_every_rule_scores_every_reply():
@@ -66,9 +67,7 @@ def test_option_form_reaches_the_rule():
 
 
 def test_likelihoods():
-    replies = {
-        str(number): RecordedReply(losses=losses) for number, losses in enumerate([(1, 2), (2, 1), (1, 1), (3, 4)])
-    }
+    replies = {str(number): Reply(losses=losses) for number, losses in enumerate([(1, 2), (2, 1), (1, 1), (3, 4)])}
     scores = score_metrics(task("multiple_choice", robust="untied"), DOCUMENTS, replies)
     assert scores["robust"].values == {"accuracy": 0.75, "invalid_rate": 0.25, **ALL_ANSWERED}
     with pytest.raises(RepliesError, match="'drugs' reads log-likelihoods, and some replies are texts"):

@@ -3,11 +3,11 @@
 import json
 
 import pytest
-
 from medtasks.audit.pair_scoring import score_replies
+
 from medtasks.data.store import load_documents
 from medtasks.errors import JudgeNotConfigured, RepliesError
-from medtasks.harness.replies import RecordedReply
+from medtasks.families.family import Reply
 from medtasks.harness.task_files import task_file
 from medtasks.metrics.pairs import TOTAL
 
@@ -25,7 +25,7 @@ def documents(sample):
 
 
 def texts(documents, reply):
-    return {document["doc_id"]: RecordedReply(text=reply(document)) for document in documents}
+    return {document["doc_id"]: Reply(text=reply(document)) for document in documents}
 
 
 @pytest.mark.parametrize("task", MODES)
@@ -47,7 +47,7 @@ def test_losses(documents, task):
     def losses(document):
         right = document["answer"] == "A"
         tied = document["pair_id"] == "90001"
-        return RecordedReply(losses=(1.0, 1.0) if tied else (0.5, 1.5) if right else (1.5, 0.5))
+        return Reply(losses=(1.0, 1.0) if tied else (0.5, 1.5) if right else (1.5, 0.5))
 
     scores = score_replies(task_file(task), documents, {d["doc_id"]: losses(d) for d in documents})
     reference, robust = scores["reference"], scores["robust"]
@@ -75,7 +75,7 @@ def test_unanswered_questions_are_left_out(documents):
 
 
 def test_replies_of_the_wrong_kind(documents):
-    mixed = {"90001/1": RecordedReply(text="A"), "90001/2": RecordedReply(losses=(1.0, 2.0))}
+    mixed = {"90001/1": Reply(text="A"), "90001/2": Reply(losses=(1.0, 2.0))}
     with pytest.raises(RepliesError, match="some replies are texts and some are log-likelihoods"):
         score_replies(task_file("mediconfusion_gd"), documents, mixed)
     del mixed["90001/1"]

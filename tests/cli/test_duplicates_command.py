@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from medtasks.data.duplicates.benchmark_pictures import dataset_pictures
-from medtasks.hooks.withheld import hidden_id
+from medtasks.data.privacy import hidden_id
 
 from ..picture_sets import jpeg_bytes, prepare_pairs, prepare_set, texture, write_folder
 

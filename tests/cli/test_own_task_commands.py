@@ -10,8 +10,8 @@ from PIL import Image
 from medtasks.audit.report.reading.recorded_run import RecordedTask
 from medtasks.audit.report.reading.task_sections import section
 from medtasks.errors import MedTasksError
-from medtasks.harness.selection import select, tasks_of
-from medtasks.harness.task_files import included_option, including, scored_task, task_config, task_files
+from medtasks.harness.documents import select
+from medtasks.harness.task_files import included_option, including, scored_task, task_config, task_files, tasks_of
 
 YAML = """task: sides
 dataset_path: json

@@ -19,9 +19,9 @@ from medtasks.data.path_of import prepared_folder
 from medtasks.data.preparers import verify
 from medtasks.data.provenance_of import provenance
 from medtasks.data.store import load_documents
+from medtasks.data.variants import BLANK, COLUMN
 from medtasks.errors import MedTasksError, SourceError
-from medtasks.harness.eligibility import BLANK, COLUMN
-from medtasks.hooks.images import _tell_once, images
+from medtasks.prompts.images import _tell_once, images
 from medtasks.tasks.own_tasks import prepare_own
 
 from ..image_modes import WIDTH, image_cases, png, ramp, saved, tiff, turned

@@ -11,7 +11,7 @@ from medtasks.data.dataset_info import Access  # noqa: E402
 from medtasks.data.decoding import LINEAR, REFERENCE, Decoding, ImageRule, UnclearRange, decoded  # noqa: E402
 from medtasks.data.store import load_documents  # noqa: E402
 from medtasks.errors import SourceError  # noqa: E402
-from medtasks.hooks.images import images  # noqa: E402
+from medtasks.prompts.images import images  # noqa: E402
 from medtasks.tasks.own_tasks import prepare_own  # noqa: E402
 
 from ..image_modes import colours, in_8_bits, ramp  # noqa: E402

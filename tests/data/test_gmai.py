@@ -8,6 +8,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from medtasks.hooks.units import unit_of
 from PIL import Image
 
 from medtasks.data import preparers
@@ -19,7 +20,6 @@ from medtasks.data.home import dataset_folder
 from medtasks.data.preparation import Options
 from medtasks.data.store import load_documents
 from medtasks.errors import SourceError
-from medtasks.hooks.units import unit_of
 
 from .. import tiny_gmai
 

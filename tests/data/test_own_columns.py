@@ -4,7 +4,9 @@ import pytest
 
 from medtasks.errors import MedTasksError
 from medtasks.harness.own_columns import check, following, looked_at, other_families
-from medtasks.hooks import choice, images, prompts
+from medtasks.hooks import choice
+from medtasks.prompts import images
+from medtasks.prompts import lettered as prompts
 
 CHOICE = {
     "process_results": "medtasks.hooks.choice.process_results",

@@ -12,9 +12,9 @@ from medtasks.data.decoding import UnreadableImage
 from medtasks.data.nifti import read_header
 from medtasks.data.volume_files import axial_slices, volume_digests
 from medtasks.errors import MedTasksError, SourceError
+from medtasks.harness.documents import task_documents
 from medtasks.harness.task_files import task_file
-from medtasks.harness.variant_documents import task_documents
-from medtasks.hooks.volumes import volumes
+from medtasks.prompts.volumes import volumes
 
 from ..nifti_files import nifti, put_nifti, scan
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from medtasks.harness.task_files import task_files
-from medtasks.plugin import tasks_folder
+from medtasks.harness.task_index import tasks_folder
 
 from .conftest import REPOSITORY
 

@@ -3,14 +3,14 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from medtasks.hooks.units import unit_of
 
 from medtasks.data.store import load_documents, open_documents
+from medtasks.data.variants import published_position, rotated
 from medtasks.errors import MedTasksError
 from medtasks.harness import variant_documents as made
-from medtasks.harness.task_files import task_file, task_files
-from medtasks.harness.variant_documents import published_position, rotated, task_documents
-from medtasks.harness.variants import variants_of
-from medtasks.hooks.units import unit_of
+from medtasks.harness.documents import task_documents
+from medtasks.harness.task_files import task_file, task_files, variants_of
 
 IMAGE_TASKS = [name for name, task in task_files().items() if task.variants]
 ONE_PER_DATASET = {task_file(name).dataset: name for name in reversed(IMAGE_TASKS)}.values()

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from medtasks.audit.pair_scoring import METRICS, score_replies
+
 from medtasks.audit.scoring import score_metrics
 from medtasks.cli.data import write_sample_home
 from medtasks.data.catalogue import CATALOGUE
@@ -18,11 +18,11 @@ from medtasks.data.gmai.preparing import prepare as prepare_gmai
 from medtasks.data.preparation import Options
 from medtasks.extract.answer import Reason
 from medtasks.extract.failure import failure_cause
+from medtasks.families.family import Reply
+from medtasks.harness.documents import task_documents
 from medtasks.harness.kept_replies import KeptReplies
-from medtasks.harness.replies import RecordedReply
 from medtasks.harness.sample_counts import counts_of
 from medtasks.harness.task_files import task_file
-from medtasks.harness.variant_documents import task_documents
 
 from .. import medheval_sources, tiny_gmai, tiny_multimedeval
 from ..scripted_server import Endpoint
@@ -163,7 +163,7 @@ def assert_scores_are_those_of_the_rest(results, task):
     """The scores of a run equal those of recorded replies that lack the failed samples altogether."""
     documents = task_documents(task_file(task))
     replies = {
-        documents[row]["doc_id"]: RecordedReply.of_text(REPLY)
+        documents[row]["doc_id"]: Reply.of_text(REPLY)
         for row, record in _records(results["samples"][task])
         if record["reason"] != Reason.ADAPTER_FAILED
     }

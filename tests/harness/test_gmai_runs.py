@@ -18,9 +18,9 @@ from medtasks.data.manifest import Manifest
 from medtasks.data.preparation import Options
 from medtasks.data.store import load_documents
 from medtasks.errors import JudgeNotConfigured
+from medtasks.families.counts import COUNTS
 from medtasks.harness.task_files import resolved, task_config, task_file
-from medtasks.hooks.metric_list import COUNTS
-from medtasks.plugin import tasks_folder
+from medtasks.harness.task_index import tasks_folder
 from medtasks.tasks.selected_tasks import select_as
 
 from .. import tiny_gmai
@@ -56,7 +56,7 @@ torch.set_num_threads(1)
 from lmms_eval.evaluator import simple_evaluate
 from lmms_eval.tasks import TaskManager
 from medtasks.data.home import own_tasks_folder
-from medtasks.plugin import tasks_folder
+from medtasks.harness.task_index import tasks_folder
 tasks, options = map(json.loads, sys.argv[1:3])
 manager = TaskManager(include_path=[str(tasks_folder()), str(own_tasks_folder())], include_defaults=False)
 results = simple_evaluate(model="medtasks_tiny", tasks=tasks, task_manager=manager, **options)

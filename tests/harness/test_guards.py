@@ -6,10 +6,10 @@ import pytest
 
 from medtasks.harness import guarded_run
 from medtasks.harness import guards as run_guards
+from medtasks.harness.documents import task_documents
 from medtasks.harness.guards import check
 from medtasks.harness.manifest import Severity
 from medtasks.harness.task_files import task_file, task_files
-from medtasks.harness.variant_documents import task_documents
 
 PRIVATE = "multimedeval_mimic_cxr_report"
 PUBLIC = "multimedeval_vqa_rad"

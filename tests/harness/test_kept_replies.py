@@ -11,10 +11,10 @@ from medtasks.audit.recording import first_manifest
 from medtasks.data.home import home
 from medtasks.errors import MedTasksError
 from medtasks.extract.failure import failed_reply
+from medtasks.harness.documents import Selection
 from medtasks.harness.kept_replies import KeptReplies
 from medtasks.harness.manifest import RunManifest, TaskOutcome, TaskRecord
 from medtasks.harness.retrying import KEPT_VARIABLE, earlier_run
-from medtasks.harness.selection import Selection
 
 ARGUMENTS = [
     "--model",

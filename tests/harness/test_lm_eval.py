@@ -10,10 +10,11 @@ import pytest
 from medtasks.audit.scoring import score_metrics
 from medtasks.data.store import load_documents
 from medtasks.errors import ModelRefused
-from medtasks.harness.replies import RecordedReply, read_replies
+from medtasks.families.counts import COUNTS
+from medtasks.families.family import Reply
+from medtasks.harness.replies import read_replies
 from medtasks.harness.task_files import resolved, task_config, task_file
-from medtasks.hooks.metric_list import COUNTS
-from medtasks.plugin import lm_eval_tasks_folder
+from medtasks.harness.task_index import lm_eval_tasks_folder
 
 pytest.importorskip("lm_eval", reason="lm-eval is not installed; pip install 'medtasks[lm-eval]'")
 NAMES = sorted(path.stem for path in lm_eval_tasks_folder().glob("*.yaml"))
@@ -69,7 +70,7 @@ def test_numbers_are_those_of_recorded_replies(evaluated, multimedeval_home, mon
     documents = load_documents(task.dataset)
     prompts = {document["doc_id"]: config["doc_to_text"](document, settings) for document in documents}
     assert set(prompts.values()) <= set(asked)
-    replies = {doc_id: RecordedReply(text=reply(prompt)) for doc_id, prompt in prompts.items()}
+    replies = {doc_id: Reply(text=reply(prompt)) for doc_id, prompt in prompts.items()}
     assert results[name]["alias"] == f"{name} [SAMPLE DATA]"
     for rule, scores in score_metrics(task, documents, replies).items():
         for metric, value in scores.values.items():

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from medtasks.families.counts import COUNTS
 from medtasks.harness.task_files import resolved, task_config, task_file
-from medtasks.hooks.metric_list import COUNTS
-from medtasks.plugin import tasks_folder
+from medtasks.harness.task_index import tasks_folder
 
 from .. import medheval_sources as sources
 from ..model_adapters.test_two_processes import LEAVE, on_two_processes
@@ -26,7 +26,7 @@ import torch
 torch.set_num_threads(1)
 from lmms_eval.evaluator import simple_evaluate
 from lmms_eval.tasks import TaskManager
-from medtasks.plugin import tasks_folder
+from medtasks.harness.task_index import tasks_folder
 tasks, options = map(json.loads, sys.argv[1:3])
 manager = TaskManager(include_path=str(tasks_folder()), include_defaults=False)
 results = simple_evaluate(model="medtasks_tiny", tasks=tasks, task_manager=manager, **options)

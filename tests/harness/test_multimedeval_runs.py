@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from medtasks.families.counts import COUNTS
 from medtasks.harness.task_files import resolved, task_config, task_file, task_files
-from medtasks.hooks.metric_list import COUNTS
-from medtasks.hooks.multimedeval_prompts import target
 from medtasks.metrics.report_metrics import REPORT_METRICS
+from medtasks.prompts.template import target
 
 from .. import tiny_multimedeval
 

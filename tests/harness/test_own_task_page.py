@@ -13,7 +13,7 @@ import pytest
 import yaml
 from PIL import Image
 
-from medtasks.harness.eligibility import OF_IMAGES, VARIANTS
+from medtasks.data.variants import OF_IMAGES, VARIANTS
 from medtasks.harness.task_files import including, task_file
 
 from ..cli.conftest import fails, medtasks  # noqa: F401  # fixtures

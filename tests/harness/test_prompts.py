@@ -4,11 +4,14 @@ import pytest
 from PIL import Image
 
 from medtasks.data.blanks import GREY
+from medtasks.data.variants import rotated
 from medtasks.errors import SourceError
+from medtasks.harness.documents import task_documents
 from medtasks.harness.task_files import resolved, task_config, task_file, task_files
-from medtasks.harness.variant_documents import rotated, task_documents
-from medtasks.hooks import closed_prompts, multimedeval_prompts, prompts
-from medtasks.hooks.sanity_images import own_marks_removed
+from medtasks.prompts import closed as closed_prompts
+from medtasks.prompts import lettered as prompts
+from medtasks.prompts import template as multimedeval_prompts
+from medtasks.prompts.images import own_marks_removed
 
 MARK = "<image>"
 SHOWING = ("lmms_eval_specific_kwargs", "doc_to_text", "doc_to_visual", "doc_to_messages")

@@ -4,11 +4,13 @@ import json
 import math
 
 import pytest
+from medtasks.hooks.withheld import withhold
 
+from medtasks.data.privacy import hidden_id
 from medtasks.errors import RepliesError
 from medtasks.extract.failure import NO_TEXT, cut_reply, failed_reply
-from medtasks.harness.replies import RecordedReply, read_replies
-from medtasks.hooks.withheld import hidden_id, withhold
+from medtasks.families.family import Reply
+from medtasks.harness.replies import read_replies
 
 DOCUMENTS = [{"doc_id": f"{pair}/{position}"} for pair in (10001, 10002, 10003) for position in (1, 2)]
 GREEDY = {"doc_id": 0, "target": "A", "resps": [["(3.43, False)"], ["(4.52, False)"]], "doc_hash": "74"}
@@ -29,30 +31,30 @@ def read(tmp_path):
 def test_short_form(read):
     replies = read({"doc_id": "10002/1", "reply": "A"}, "", {"doc_id": 1, "reply": None}, {"doc_id": "5", "reply": "B"})
     assert replies == {
-        "10002/1": RecordedReply(text="A"),
-        "10001/2": RecordedReply(text=NO_TEXT),
-        "10003/2": RecordedReply(text="B"),
+        "10002/1": Reply(text="A"),
+        "10001/2": Reply(text=NO_TEXT),
+        "10003/2": Reply(text="B"),
     }
     assert list(replies) == ["10002/1", "10001/2", "10003/2"]
 
 
 def test_samples_of_the_harness(read):
-    assert read(TEXT) == {"10002/2": RecordedReply(text="The answer is B")}
-    assert read(GREEDY) == {"10001/1": RecordedReply(losses=(3.43, 4.52))}
-    assert read(GREEDY | {"resps": ["(3.43, False)", [4.52, True]]}) == {"10001/1": RecordedReply(losses=(3.43, 4.52))}
-    assert read({"doc_id": 0, "filtered_resps": ["A"]}) == {"10001/1": RecordedReply(text="A")}
-    assert read({"doc_id": 0, "resps": "A"}) == {"10001/1": RecordedReply(text="A")}
-    assert read({"doc_id": 0, "resps": [["A"]], "filtered_resps": [{}]}) == {"10001/1": RecordedReply(text="A")}
+    assert read(TEXT) == {"10002/2": Reply(text="The answer is B")}
+    assert read(GREEDY) == {"10001/1": Reply(losses=(3.43, 4.52))}
+    assert read(GREEDY | {"resps": ["(3.43, False)", [4.52, True]]}) == {"10001/1": Reply(losses=(3.43, 4.52))}
+    assert read({"doc_id": 0, "filtered_resps": ["A"]}) == {"10001/1": Reply(text="A")}
+    assert read({"doc_id": 0, "resps": "A"}) == {"10001/1": Reply(text="A")}
+    assert read({"doc_id": 0, "resps": [["A"]], "filtered_resps": [{}]}) == {"10001/1": Reply(text="A")}
 
 
 @pytest.mark.parametrize(
     ("written", "reply"),
     [
-        (None, RecordedReply(text=NO_TEXT)),
-        ("", RecordedReply(text="")),
-        (failed_reply("no memory"), RecordedReply(text=failed_reply("no memory"))),
-        (cut_reply("The answer"), RecordedReply(text="The answer", cut=True)),
-        (cut_reply(""), RecordedReply(text="", cut=True)),
+        (None, Reply(text=NO_TEXT)),
+        ("", Reply(text="")),
+        (failed_reply("no memory"), Reply(text=failed_reply("no memory"))),
+        (cut_reply("The answer"), Reply(text="The answer", cut=True)),
+        (cut_reply(""), Reply(text="", cut=True)),
     ],
 )
 def test_marks_of_failed_and_cut_replies_in_every_form(read, written, reply):
@@ -72,7 +74,7 @@ def test_a_failed_forward_pass_is_kept_as_nan(read):
 
 
 def test_one_reply_per_filter_must_agree(read):
-    assert read(TEXT, TEXT | {"filtered_resps": "else"}) == {"10002/2": RecordedReply(text="The answer is B")}
+    assert read(TEXT, TEXT | {"filtered_resps": "else"}) == {"10002/2": Reply(text="The answer is B")}
     with pytest.raises(RepliesError, match=r"replies.jsonl line 3: document 10002/2 has two different replies"):
         read(TEXT, TEXT, TEXT | {"resps": ["A"]})
     with pytest.raises(RepliesError, match="two different replies"):
@@ -153,7 +155,7 @@ def test_files_of_several_ranks_and_folders(tmp_path):
     for rank, file in enumerate(files):
         file.write_text(json.dumps({"doc_id": rank, "reply": f"reply {rank}"}) + "\n")
     (tmp_path / "run" / "notes.txt").write_text("no replies")
-    expected = {DOCUMENTS[rank]["doc_id"]: RecordedReply(text=f"reply {rank}") for rank in range(2)}
+    expected = {DOCUMENTS[rank]["doc_id"]: Reply(text=f"reply {rank}") for rank in range(2)}
     assert read_replies(files, DOCUMENTS) == read_replies(tmp_path / "run", DOCUMENTS) == expected
     assert read_replies([tmp_path / "run", files[0]], DOCUMENTS) == expected
     files[1].write_text(json.dumps({"doc_id": 0, "reply": "another run"}) + "\n")
@@ -175,7 +177,7 @@ def test_samples_of_credentialed_data(tmp_path, monkeypatch):
         "accuracy": {"sample": hidden_id("doc", doc_id)},
     }
     file.write_text(json.dumps(losses) + "\n")
-    assert read_replies(file, DOCUMENTS) == {doc_id: RecordedReply(losses=(1.0, 2.0))}
+    assert read_replies(file, DOCUMENTS) == {doc_id: Reply(losses=(1.0, 2.0))}
     file.write_text(json.dumps(losses | {"accuracy": {"sample": hidden_id("doc", "another")}}) + "\n")
     with pytest.raises(RepliesError, match="answers document 'doc-"):
         read_replies(file, DOCUMENTS)

@@ -14,8 +14,8 @@ import pytest
 from medtasks.errors import MedTasksError
 from medtasks.harness import process as run_process
 from medtasks.harness import running, selection, task_files
+from medtasks.harness.documents import select
 from medtasks.harness.running import run_tasks, samples_file, stopping_by_signal
-from medtasks.harness.selection import select
 
 HARNESS = """
     import json, pathlib, sys

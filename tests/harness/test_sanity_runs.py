@@ -11,15 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from medtasks.audit.pair_scoring import METRICS, score_replies
+
 from medtasks.audit.scoring import score_metrics
+from medtasks.data.variants import VARIANTS
 from medtasks.errors import MedTasksError
-from medtasks.harness.eligibility import VARIANTS
+from medtasks.harness.documents import task_documents
 from medtasks.harness.replies import read_replies
-from medtasks.harness.task_files import resolved, task_config, task_file
-from medtasks.harness.variant_documents import task_documents
-from medtasks.harness.variants import variants_of
+from medtasks.harness.task_files import resolved, task_config, task_file, variants_of
 
 from .. import tiny_multimedeval
 from ..model_adapters.test_two_processes import LEAVE, checkpoints, home_with_demonstrations, on_two_processes

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 from loguru import logger
+from medtasks.hooks.reading import tagged
 
 from medtasks.harness import saved_replies
 from medtasks.harness.replies import read_replies
 from medtasks.harness.saved_replies import nothing_saved, replies_folder, save_reply, score_command
-from medtasks.hooks.reading import tagged
 
 
 @pytest.fixture(autouse=True)

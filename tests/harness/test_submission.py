@@ -1,12 +1,13 @@
 """A spreadsheet of replies to a sanity variant must not be sent in for the task's."""
 
+from medtasks.hooks.submission import process_results, submission_rows
+
 from medtasks.data.catalogue import CATALOGUE
 from medtasks.data.gmai.preparing import prepare
 from medtasks.data.home import home
 from medtasks.data.preparation import Options
+from medtasks.harness.documents import task_documents
 from medtasks.harness.task_files import task_file
-from medtasks.harness.variant_documents import task_documents
-from medtasks.hooks.submission import process_results, submission_rows
 
 from .. import tiny_gmai
 

@@ -11,7 +11,7 @@ from medtasks.data.home import own_tasks_folder
 from medtasks.errors import MedTasksError, UnknownName
 from medtasks.extract.registry import Kind, extractor_of
 from medtasks.harness.task_files import task_file, task_files
-from medtasks.plugin import tasks_folder
+from medtasks.harness.task_index import tasks_folder
 
 MEDICONFUSION = ["mediconfusion", "mediconfusion_all", "mediconfusion_ff", "mediconfusion_gd", "mediconfusion_ps"]
 PROTOCOLS = {

@@ -10,12 +10,22 @@ from medtasks.data.catalogue import CATALOGUE
 from medtasks.data.home import own_tasks_folder
 from medtasks.data.path_of import prepared_folder
 from medtasks.data.store import load_documents
+from medtasks.data.variants import OF_IMAGES, VARIANTS
 from medtasks.errors import MedTasksError, UnknownName
-from medtasks.harness.eligibility import OF_IMAGES, VARIANTS, has_images
-from medtasks.harness.selection import select, tasks_of
-from medtasks.harness.task_files import DottedName, resolved, task_config, task_file, task_files
-from medtasks.harness.variant_documents import task_documents
-from medtasks.harness.variants import index_entries, tagged_tasks, variant_config, variant_of, variants_of
+from medtasks.harness.documents import select, task_documents
+from medtasks.harness.task_file import has_images
+from medtasks.harness.task_files import (
+    DottedName,
+    resolved,
+    tagged_tasks,
+    task_config,
+    task_file,
+    task_files,
+    tasks_of,
+    variant_of,
+    variants_of,
+)
+from medtasks.harness.variants import index_entries, variant_config
 from medtasks.tasks.selected_tasks import select_as
 
 TASKS = [name for name, task in task_files().items() if task.kind == "task"]

@@ -9,9 +9,9 @@ import random
 import pytest
 
 from medtasks.extract.failure import failed_reply
+from medtasks.families.counts import COUNTS
+from medtasks.harness.filters import ChooseWith, ReadWith
 from medtasks.hooks import classification
-from medtasks.hooks.filters import ChooseWith, ReadWith
-from medtasks.hooks.metric_list import COUNTS
 from medtasks.metrics.classification import MULTICLASS_METRICS, count_classes, multiclass_metrics, values_with_errors
 from medtasks.stats.standard_error import clustered_standard_error
 

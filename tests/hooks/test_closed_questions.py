@@ -4,13 +4,13 @@ import json
 import math
 
 import pytest
+from medtasks.hooks.closed_questions import METRIC_LIST, YES_NO_METRIC_LIST, process_results
+from medtasks.hooks.reading import tagged
 
 from medtasks.errors import MedTasksError
 from medtasks.extract.medheval_reference import listed_options
 from medtasks.harness.task_files import task_config
-from medtasks.hooks import closed_prompts
-from medtasks.hooks.closed_questions import METRIC_LIST, YES_NO_METRIC_LIST, process_results
-from medtasks.hooks.reading import tagged
+from medtasks.prompts import closed as closed_prompts
 
 CONSTANTS = {
     "Yes": (0.471, 0.346, 0.369, 0.218, 0.361),

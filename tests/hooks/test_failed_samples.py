@@ -11,8 +11,8 @@ from medtasks.data.home import home
 from medtasks.extract.failure import cut_reply
 from medtasks.extract.registry import Kind, extractors
 from medtasks.harness import saved_replies
+from medtasks.harness.filters import ChooseWith, ReadWith
 from medtasks.hooks import answer_texts, label_hallucination
-from medtasks.hooks.filters import ChooseWith, ReadWith
 
 from ..task_families import (
     CASES,

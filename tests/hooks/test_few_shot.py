@@ -7,8 +7,9 @@ from medtasks.data.path_of import prepared_folder
 from medtasks.data.store import load_documents
 from medtasks.errors import DatasetNotPrepared, SourceError
 from medtasks.harness.task_files import task_config
-from medtasks.hooks import few_shot, multimedeval_prompts
-from medtasks.hooks.few_shot import images, messages, prompt
+from medtasks.prompts import few_shot
+from medtasks.prompts import template as multimedeval_prompts
+from medtasks.prompts.few_shot import images, messages, prompt
 
 from .. import tiny_multimedeval
 

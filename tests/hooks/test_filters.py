@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from lmms_eval.api.instance import Instance
 from lmms_eval.api.reasoning import strip_reasoning_tags
 from lmms_eval.filters import build_filter_ensemble
+from medtasks.hooks.reading import cut_record, read_answer, read_reply, untagged
 
 from medtasks.errors import UnknownName
 from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.failure import NO_TEXT, cut_reply, failed_reply
-from medtasks.hooks.filters import ChooseWith, ReadWith
-from medtasks.hooks.reading import cut_record, read_answer, read_reply, untagged
+from medtasks.harness.filters import ChooseWith, ReadWith
 
 DOC = {"options": ["Aortic arch", "Kidneys"]}
 TAGS = [["<think>", "</think>"], ["<analysis>", "</analysis>"]]

@@ -13,6 +13,7 @@ from loguru import logger
 from medtasks.errors import JudgeNotConfigured, JudgeRefused, LabelerError
 from medtasks.extract.failure import failed_reply
 from medtasks.extract.labeler import CONDITIONS, Finding
+from medtasks.harness.filters import ReadWith
 from medtasks.hooks import (
     answer_texts,
     knowledge_hallucination,
@@ -20,7 +21,6 @@ from medtasks.hooks import (
     optional_judge,
     visual_hallucination,
 )
-from medtasks.hooks.filters import ReadWith
 from medtasks.judges.client import Verdict
 
 REFERENCE, STRICT = "medheval_open_reference", "medheval_open_strict"

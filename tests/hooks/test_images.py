@@ -9,7 +9,7 @@ from medtasks.data.mediconfusion import DEMONSTRATIONS
 from medtasks.data.path_of import prepared_folder
 from medtasks.data.store import load_documents
 from medtasks.errors import DatasetNotPrepared, SourceError
-from medtasks.hooks.images import images
+from medtasks.prompts.images import images
 
 from .. import tiny_multimedeval
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lmms_eval.api.instance import unwrap_generation_output
 
-from medtasks.hooks.filters import ChooseWith
-from medtasks.hooks.loglikelihood import FAILED, parse_loglikelihood
+from medtasks.harness.filters import ChooseWith
+from medtasks.harness.loglikelihood import FAILED, parse_loglikelihood
 
 
 def same(result, expected):

@@ -9,8 +9,8 @@ import torch
 from lmms_eval.api.model import lmms
 from loguru import logger
 
-from medtasks.hooks import model_offloading
-from medtasks.hooks.model_offloading import evaluated_models_on_cpu
+from medtasks.harness import model_offloading
+from medtasks.harness.model_offloading import evaluated_models_on_cpu
 from medtasks.metrics.model_settings import ModelSettings
 
 

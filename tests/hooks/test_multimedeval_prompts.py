@@ -7,7 +7,7 @@ import pytest
 
 from medtasks.errors import MedTasksError, SourceError
 from medtasks.harness.task_files import task_config
-from medtasks.hooks.multimedeval_prompts import example_answer, messages, prompt, question_parts, target
+from medtasks.prompts.template import example_answer, messages, prompt, question_parts, target
 
 from .. import tiny_multimedeval
 from ..tiny_multimedeval import FIVE_FINDINGS, PATHOLOGY, SKIN

@@ -9,9 +9,9 @@ import pytest
 
 from medtasks.errors import UnknownName
 from medtasks.extract.failure import failed_reply
+from medtasks.families.counts import COUNTS
+from medtasks.harness.filters import ReadWith
 from medtasks.hooks import open_questions
-from medtasks.hooks.filters import ReadWith
-from medtasks.hooks.metric_list import COUNTS
 from medtasks.stats.standard_error import mean_standard_error
 
 REFERENCE = "multimedeval_vqa_head"

@@ -5,9 +5,8 @@ from string import Template
 import pytest
 import yaml
 
-from medtasks.harness.task_index import _Loader
-from medtasks.hooks.prompts import letters, option_texts, prompt, target
-from medtasks.plugin import tasks_folder
+from medtasks.harness.task_index import _Loader, tasks_folder
+from medtasks.prompts.lettered import letters, option_texts, prompt, target
 
 DOC = {"question": "Which {side}?", "options": ["70% left", "Right, {maybe} "], "answer": "B"}
 

@@ -9,13 +9,6 @@ from collections.abc import Callable, Sequence
 
 import pytest
 from loguru import logger
-
-from medtasks.errors import MedTasksError, UnknownName, WeightsMissing
-from medtasks.extract.failure import failed_reply
-from medtasks.harness import saved_replies
-from medtasks.hooks import report_panel, reports
-from medtasks.hooks.filters import ReadWith
-from medtasks.hooks.metric_list import COUNTS
 from medtasks.hooks.reports import (
     MULTIMEDEVAL_METRICS,
     REPORT_METRICS,
@@ -24,7 +17,14 @@ from medtasks.hooks.reports import (
     process_results,
     score_records,
 )
-from medtasks.hooks.withheld import PrivateText
+
+from medtasks.data.privacy import PrivateText
+from medtasks.errors import MedTasksError, UnknownName, WeightsMissing
+from medtasks.extract.failure import failed_reply
+from medtasks.families.counts import COUNTS
+from medtasks.harness import saved_replies
+from medtasks.harness.filters import ReadWith
+from medtasks.hooks import report_panel, reports
 from medtasks.metrics.report_metrics import REPORT_METRICS as REGISTRY
 from medtasks.metrics.report_metrics import metric_info
 from medtasks.metrics.report_scores import ReportScores, mean

@@ -3,10 +3,10 @@
 import math
 
 import pytest
-
-from medtasks.harness.variant_documents import rotated
 from medtasks.hooks.reading import tagged
 from medtasks.hooks.rotations import METRIC_LIST, incomplete_rotations, process_listed, process_results
+
+from medtasks.data.variants import rotated
 
 AGGREGATIONS = {entry["metric"]: entry["aggregation"] for entry in METRIC_LIST}
 CHOICE = {

@@ -6,9 +6,9 @@ import random
 
 import pytest
 
+from medtasks.families.counts import COUNTS
+from medtasks.harness.filters import ChooseWith, ReadWith
 from medtasks.hooks import choice, free_form, pairs
-from medtasks.hooks.filters import ChooseWith, ReadWith
-from medtasks.hooks.metric_list import COUNTS
 
 LISTS = {"pairs": pairs.METRIC_LIST, "free_form": free_form.METRIC_LIST, "choice": choice.METRIC_LIST}
 

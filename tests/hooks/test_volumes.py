@@ -6,7 +6,7 @@ from medtasks.model_adapters.volumes import read_volume
 
 from medtasks.data.store import load_documents
 from medtasks.errors import MedTasksError, SourceError
-from medtasks.hooks.volumes import messages, prompt, volumes
+from medtasks.prompts.volumes import messages, prompt, volumes
 
 from .. import tiny_multimedeval
 

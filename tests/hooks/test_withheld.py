@@ -7,17 +7,18 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import pytest
+from medtasks.hooks.reading import tagged
+from medtasks.hooks.withheld import hidden_ids, withhold
 
 from medtasks.data.catalogue import CATALOGUE
 from medtasks.data.dataset_info import Access
 from medtasks.data.manifest import Manifest
-from medtasks.data.privacy import is_private
+from medtasks.data.privacy import PrivateText, hidden_id, is_private
 from medtasks.data.provenance_of import provenance
 from medtasks.errors import SourceError
+from medtasks.harness.logged_samples import without_scoring
 from medtasks.hooks import choice, classification, multilabel, open_questions, pairs
-from medtasks.hooks.images import images
-from medtasks.hooks.reading import tagged
-from medtasks.hooks.withheld import PrivateText, hidden_id, hidden_ids, withhold, without_scoring
+from medtasks.prompts.images import images
 
 CREDENTIALED = "multimedeval_mednli"
 WRITTEN = ("doc", "target", "arguments", "resps", "filtered_resps", "input", "input_media")  # by the harness

@@ -13,7 +13,7 @@ from medtasks.data.manifest import Manifest
 from medtasks.data.store import load_documents
 from medtasks.errors import MedTasksError, SourceError
 from medtasks.harness.task_files import task_file, task_files
-from medtasks.hooks.multimedeval_prompts import messages, prompt
+from medtasks.prompts.template import messages, prompt
 from medtasks.tasks import own_tasks
 from medtasks.tasks.own_tasks import own_name, prepare_own
 

@@ -16,8 +16,8 @@ from medtasks.data.privacy import is_private
 from medtasks.data.schema import SPLIT
 from medtasks.data.store import open_documents
 from medtasks.errors import MedTasksError
-from medtasks.harness.task_files import TaskFile
-from medtasks.harness.variant_documents import task_documents
+from medtasks.harness.documents import task_documents
+from medtasks.harness.task_file import TaskFile
 
 _SHOWN = 2
 

@@ -36,8 +36,8 @@ from medtasks.audit.doctor.findings import (
     findings_of,
 )
 from medtasks.audit.doctor.scope import Scope, scope_of
+from medtasks.harness import AUTOLOAD_VARIABLE
 from medtasks.harness.redaction import redacted
-from medtasks.plugin import AUTOLOAD_VARIABLE
 
 
 def examine(names: Sequence[str] = (), *, verify: bool = False) -> list[Finding]:

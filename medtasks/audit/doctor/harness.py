@@ -18,7 +18,7 @@ from medtasks.audit.doctor.child_process import Told
 from medtasks.audit.doctor.findings import HARNESS, Finding, State
 from medtasks.audit.doctor.packages import HARNESS_PACKAGE, harness_requirement, requires_python
 from medtasks.errors import MedTasksError
-from medtasks.plugin import AUTOLOAD_VARIABLE
+from medtasks.harness import AUTOLOAD_VARIABLE
 
 COMMAND = "lmms_eval"
 _COMMAND_TARGET = "lmms_eval.cli.dispatch:main"

@@ -13,7 +13,7 @@ from medtasks.audit.doctor.findings import JUDGE, Finding, State, of_error
 from medtasks.audit.doctor.scope import JudgeNeed, Scope, judge_need
 from medtasks.data.own_datasets import access_of
 from medtasks.errors import JudgeNotConfigured, JudgeRefused
-from medtasks.harness.task_files import TaskFile
+from medtasks.harness.task_file import TaskFile
 from medtasks.judges.client import open_client  # the same client, so that nothing goes where it would not
 from medtasks.judges.settings import (
     API_KEY,

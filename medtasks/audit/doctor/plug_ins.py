@@ -8,7 +8,7 @@ from typing import Any
 from medtasks.audit.doctor.child_process import Told
 from medtasks.audit.doctor.findings import PLUG_INS, Finding, State
 from medtasks.audit.doctor.packages import harness_requirement
-from medtasks.plugin import AUTOLOAD_VARIABLE
+from medtasks.harness import AUTOLOAD_VARIABLE
 
 _OURS = "medtasks"
 _PREFIX = "plug-in "

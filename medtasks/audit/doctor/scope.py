@@ -7,14 +7,10 @@ from functools import cached_property
 
 from medtasks.data.catalogue import CATALOGUE
 from medtasks.data.own_datasets import own_datasets
-from medtasks.extract import chexbert_labels
-from medtasks.harness.selection import tasks_of
-from medtasks.harness.task_files import TaskFile, task_config, task_file, task_files
-from medtasks.hooks import label_hallucination
+from medtasks.families.family import Asks, needs_labeler
+from medtasks.harness.task_file import TaskFile
+from medtasks.harness.task_files import task_file, task_files, tasks_of
 from medtasks.metrics.report_metrics import REPORT_METRICS, MetricInfo
-
-_ASK_A_JUDGE = ("medtasks.hooks.free_form.", "medtasks.hooks.judged_choice.")
-_ASK_A_JUDGE_IF_THERE = "medtasks.hooks.optional_judge."
 
 
 class JudgeNeed(enum.Enum):
@@ -62,7 +58,7 @@ class Scope:
     def needs_labeler(self) -> bool:
         """Whether a task has a labeler of chest findings read its replies."""
         return any(
-            chexbert_labels.NAME in task.rules.values() or set(label_hallucination.NAMES) & set(_metric_names(task))
+            any(map(needs_labeler, task.rows.values())) or (task.has_family and task.family.labels_texts)
             for task in self.tasks
         )
 
@@ -81,11 +77,9 @@ def scope_of(names: Sequence[str]) -> Scope:
 
 
 def judge_need(task: TaskFile) -> JudgeNeed:
-    """Return whether a task needs a judge: the hook that writes its prompt looks for one before the model runs."""
-    hook = str(task_config(task.name).get("doc_to_text", ""))
-    if hook.startswith(_ASK_A_JUDGE):
-        return JudgeNeed.REQUIRED
-    return JudgeNeed.OPTIONAL if hook.startswith(_ASK_A_JUDGE_IF_THERE) else JudgeNeed.NONE
+    """Return whether a task needs a judge."""
+    asks = task.family.asks if task.has_family else Asks.NOBODY
+    return {Asks.JUDGE: JudgeNeed.REQUIRED, Asks.JUDGE_IF_THERE: JudgeNeed.OPTIONAL}.get(asks, JudgeNeed.NONE)
 
 
 def _metric_names(task: TaskFile) -> list[str]:

@@ -14,7 +14,7 @@ from medtasks.data.home import dataset_folder, own_tasks_folder
 from medtasks.data.manifest import FILE_NAME
 from medtasks.errors import near_match
 from medtasks.harness.task_files import task_files
-from medtasks.plugin import tasks_folder
+from medtasks.harness.task_index import tasks_folder
 
 _NOT_WALKED = ("__pycache__", ".ipynb_checkpoints")
 

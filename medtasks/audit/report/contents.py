@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from medtasks.data.decoding import Decoding
+from medtasks.families.family import ReadAnswer
 from medtasks.harness.sample_counts import SampleCounts, counts_of, counts_of_reasons
 from medtasks.stats.calibration import Calibration
 
@@ -170,23 +171,6 @@ class Gain:
     high: float
     p: float
     samples: int
-
-
-@dataclass(frozen=True)
-class ReadAnswer:
-    """How one rule read one reply.
-
-    Attributes:
-        value: The answer; None if there is no valid one.
-        reason: Why not, or ``ok``.
-        right: Whether it is the key; None for scores that are neither right nor wrong.
-        score: Score of this reply where the metric is not right or wrong, else None.
-    """
-
-    value: str | None
-    reason: str
-    right: bool | None
-    score: float | None = None
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,12 @@ import itertools
 import math
 
 import pytest
-
 from medtasks.audit.baselines.chance import expected_scores
+
 from medtasks.audit.scoring import samples_of
-from medtasks.harness.replies import RecordedReply
+from medtasks.data.variants import rotated
+from medtasks.families.family import Reply
 from medtasks.harness.task_files import task_file
-from medtasks.harness.variant_documents import rotated
 
 PAIRED = ("set_accuracy", "individual_accuracy", "confusion")
 
@@ -38,7 +38,7 @@ def of_every_guess(task, documents, say=lambda document, index: "ABCD"[index]):
     """The mean of every metric over all combinations of options."""
     found = {}
     for guesses in itertools.product(*(range(len(document["options"])) for document in documents)):
-        replies = [RecordedReply(text=say(d, index)) for d, index in zip(documents, guesses, strict=True)]
+        replies = [Reply(text=say(d, index)) for d, index in zip(documents, guesses, strict=True)]
         samples = samples_of(task, "robust", documents, replies)
         for entry in task.metric_list.resolve():
             if not entry["metric"].endswith("_stderr"):

@@ -7,18 +7,18 @@ from collections import Counter
 
 import pytest
 from loguru import logger
-
 from medtasks.audit.baselines.scores import baselines
 from medtasks.audit.pair_scoring import score_replies
+
 from medtasks.audit.scoring import score_metrics
 from medtasks.data.preparation import Options
 from medtasks.data.preparers import prepare
 from medtasks.data.store import load_documents
+from medtasks.data.variants import blind, rotated
 from medtasks.extract import chexbert_labels
-from medtasks.harness.replies import RecordedReply
+from medtasks.families.family import Reply
 from medtasks.harness.saved_replies import FOLDER_NAME
 from medtasks.harness.task_files import task_file, task_files
-from medtasks.harness.variant_documents import blind, rotated
 from medtasks.hooks import pairs
 from medtasks.metrics.report_metrics import report_metric
 
@@ -39,7 +39,7 @@ def by_name(task, documents):
 
 
 def texts(documents, reply):
-    return {document["doc_id"]: RecordedReply(text=reply(document)) for document in documents}
+    return {document["doc_id"]: Reply(text=reply(document)) for document in documents}
 
 
 def choice(number, answer, options=4, **further):
@@ -295,7 +295,7 @@ def test_golden_closed_questions_of_medheval(test_data, task):
     assert len(documents) == 3610
     found = by_name(task, documents)
     assert not any(map(no_score, found.values()))
-    reply = RecordedReply(losses=(1.0, 2.0)) if task.endswith("_ll") else RecordedReply(text="")
+    reply = Reply(losses=(1.0, 2.0)) if task.endswith("_ll") else Reply(text="")
     scored = score_metrics(task_file(task), documents, {one["doc_id"]: reply for one in documents})
     same = {"always yes": "always_yes", "always no": "always_no", "random answer": "random_choice"}
     for rule, recorded in scored.items():

@@ -6,21 +6,22 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from medtasks.hooks.withheld import WithheldSample
+
 from medtasks.audit.scoring import samples_of
 from medtasks.data.provenance_of import provenance
-from medtasks.harness.replies import RecordedReply
+from medtasks.families.family import Reply
+from medtasks.harness.documents import task_documents
 from medtasks.harness.task_files import resolved, task_config, task_file
-from medtasks.harness.variant_documents import task_documents
-from medtasks.hooks.withheld import WithheldSample
 
 STAMP = "20260301_101500"
 MODEL = "made_up"
 
-Replies = Mapping[str, RecordedReply]
+Replies = Mapping[str, Reply]
 
 
-def texts(replies: Mapping[str, str]) -> dict[str, RecordedReply]:
-    return {doc_id: RecordedReply(text=reply) for doc_id, reply in replies.items()}
+def texts(replies: Mapping[str, str]) -> dict[str, Reply]:
+    return {doc_id: Reply(text=reply) for doc_id, reply in replies.items()}
 
 
 def write_run(
@@ -115,7 +116,7 @@ def sample_lines(task_name: str, replies: Replies, *, predict_only: bool = False
     return lines
 
 
-def _line(row: int, document: Mapping[str, Any], reply: RecordedReply, rule: str, sample: Mapping[str, Any]) -> str:
+def _line(row: int, document: Mapping[str, Any], reply: Reply, rule: str, sample: Mapping[str, Any]) -> str:
     if reply.losses is None:
         resps: Any = [reply.text]
         filtered: Any = json.dumps({"rule": rule, "reply": reply.text})

@@ -8,19 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from medtasks.audit.report.reading.read_answers import NO_OPTION
 from PIL import Image
 
 from medtasks.audit.report.as_json import report_as_dict
 from medtasks.audit.report.contents import Item, TaskReport
 from medtasks.audit.report.reading.collecting import collect_replies, collect_run
-from medtasks.audit.report.reading.read_answers import NO_OPTION
 from medtasks.audit.report.reading.run_folder import read_run
+from medtasks.data.privacy import hidden_id
 from medtasks.data.schema import CHOICE, CLASSIFICATION, MULTI_ANSWER, MULTILABEL, OPEN_QUESTION, Columns
 from medtasks.data.store import load_documents
-from medtasks.harness.replies import RecordedReply
+from medtasks.families.family import Reply
+from medtasks.harness.documents import task_documents
 from medtasks.harness.task_files import task_file
-from medtasks.harness.variant_documents import task_documents
-from medtasks.hooks.withheld import hidden_id
 
 from .harness_output import texts, write_run
 from .own_tasks import publish_own, write_task
@@ -28,7 +28,7 @@ from .own_tasks import publish_own, write_task
 CANARY = "zyzzyva"
 
 
-def task_of(folder: Path, task_name: str, replies: Mapping[str, RecordedReply]) -> TaskReport:
+def task_of(folder: Path, task_name: str, replies: Mapping[str, Reply]) -> TaskReport:
     write_run(folder, {task_name: replies})
     (task,) = collect_run(read_run(folder)).tasks
     return task

@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from medtasks.audit.pair_scoring import METRICS, score_replies
+from medtasks.audit.report.reading.paired_scores import of_records
+from medtasks.hooks.pairs import answers, record
+
 from medtasks.audit.report.as_json import report_as_dict
 from medtasks.audit.report.contents import RuleReport, RunReport, TaskReport
 from medtasks.audit.report.reading.collecting import collect_replies, collect_run
 from medtasks.audit.report.reading.gains import main_metrics
-from medtasks.audit.report.reading.paired_scores import of_records
 from medtasks.audit.report.reading.run_folder import read_run
 from medtasks.audit.scoring import score_metrics
 from medtasks.data.mediconfusion import Options, prepare
@@ -20,11 +21,10 @@ from medtasks.data.schema import REPORT
 from medtasks.data.store import load_documents
 from medtasks.errors import RepliesError, UnknownName
 from medtasks.extract.answer import Answer, Reason
-from medtasks.harness.replies import RecordedReply
+from medtasks.families.counts import SAMPLE_COUNTS
+from medtasks.families.family import Reply
 from medtasks.harness.task_files import task_file
 from medtasks.hooks import free_form, judged_choice
-from medtasks.hooks.metric_list import SAMPLE_COUNTS
-from medtasks.hooks.pairs import answers, record
 from medtasks.judges import client
 from medtasks.metrics.pairs import TOTAL, standard_errors
 from medtasks.stats.intervals import interval
@@ -42,13 +42,13 @@ def no_judge(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "judge_for", lambda *_: pytest.fail("a judge was asked"))
 
 
-def made_up(dataset: str, seed: int = 1) -> dict[str, RecordedReply]:
+def made_up(dataset: str, seed: int = 1) -> dict[str, Reply]:
     """Return replies of a model that answers in many ways, mostly by letters."""
     draw = random.Random(seed)
     return texts({one["doc_id"]: draw.choice(WAYS) for one in load_documents(dataset)})
 
 
-def collected(folder: Path, **replies: Mapping[str, RecordedReply]) -> RunReport:
+def collected(folder: Path, **replies: Mapping[str, Reply]) -> RunReport:
     write_run(folder, replies)
     return collect_run(read_run(folder))
 
@@ -381,7 +381,7 @@ def test_tasks_of_others_and_groups(tmp_path: Path) -> None:
 def test_likelihoods_have_calibration_and_losses(tmp_path: Path) -> None:
     draw = random.Random(5)
     documents = load_documents("mediconfusion")
-    replies = {one["doc_id"]: RecordedReply(losses=(draw.random(), draw.random())) for one in documents}
+    replies = {one["doc_id"]: Reply(losses=(draw.random(), draw.random())) for one in documents}
     report = collected(tmp_path, mediconfusion_gd=replies)
     task = only(report)
     assert set(task.calibration) == {"reference", "robust"}

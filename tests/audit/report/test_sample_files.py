@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medtasks.audit.report.reading.sample_files import Samples, read_samples
+from medtasks.data.privacy import hidden_id
 from medtasks.errors import RepliesError
 from medtasks.extract.failure import NO_TEXT, cut_reply
-from medtasks.harness.replies import RecordedReply
+from medtasks.families.family import Reply
 from medtasks.harness.task_files import task_file
-from medtasks.hooks.withheld import hidden_id
 
 DOCUMENTS = [{"doc_id": f"d{row}"} for row in range(3)]
 
@@ -31,9 +31,9 @@ def test_replies_and_prompts(tmp_path: Path) -> None:
         {"doc_id": 1, "resps": [None], "filtered_resps": json.dumps({"rule": "robust_choice", "reply": None})},
     )
     assert found.replies == {
-        "d0": RecordedReply(text="A\u2028B"),
-        "d2": RecordedReply(text="equal to resps, so that the harness left these out"),
-        "d1": RecordedReply(text=NO_TEXT),
+        "d0": Reply(text="A\u2028B"),
+        "d2": Reply(text="equal to resps, so that the harness left these out"),
+        "d1": Reply(text=NO_TEXT),
     }
     assert found.prompts == {"d0": "asked"}
     assert list(found.answered) == ["d0", "d2", "d1"]
@@ -48,8 +48,8 @@ def test_cut_and_empty_replies(tmp_path: Path) -> None:
         {"doc_id": 1, "filtered_resps": filtered},
         {"doc_id": 2, "resps": [""]},
     )
-    cut = RecordedReply(text="It is", cut=True)
-    assert found.replies == {"d0": cut, "d1": cut, "d2": RecordedReply(text="")}
+    cut = Reply(text="It is", cut=True)
+    assert found.replies == {"d0": cut, "d1": cut, "d2": Reply(text="")}
 
 
 def test_of_repeated_replies_the_first_is_read(tmp_path: Path) -> None:

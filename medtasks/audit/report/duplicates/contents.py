@@ -13,9 +13,8 @@ from typing import Any
 from medtasks.data.duplicates.benchmark_pictures import OtherPictures, Picture
 from medtasks.data.duplicates.finding import Concern, Duplicates, Finding, Kind
 from medtasks.data.duplicates.perceptual_hash import BITS, LIKENESS, SIDE, TINY_SIDE
-from medtasks.data.privacy import is_private
+from medtasks.data.privacy import hidden_id, is_private
 from medtasks.data.provenance_of import provenance
-from medtasks.hooks.withheld import hidden_id
 
 _NAMED = 3
 

@@ -7,11 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from medtasks.audit.report.contents import Item, ReadAnswer, RunReport, Score, TaskReport
+from medtasks.audit.report.contents import Item, RunReport, Score, TaskReport
 from medtasks.audit.report.page.pictures import Thumbnails
 from medtasks.audit.report.page.rows import anchor
 from medtasks.audit.report.page.words import REASONS
 from medtasks.data.decoding import Decoding
+from medtasks.families.family import ReadAnswer
 
 _INSIDE_HTML = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
 _NO_FILE = "its file is missing"

@@ -15,7 +15,7 @@ from medtasks.audit.report.contents import (
     Score,
     TaskReport,
 )
-from medtasks.audit.sample_values import RIGHT
+from medtasks.families.classification import RIGHT
 from medtasks.stats.calibration import Calibration, CoveragePoint
 
 INVALID_RATE = "invalid_rate"

@@ -2,31 +2,31 @@
 
 import contextlib
 import math
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from medtasks.audit.report.contents import Item, ReadAnswer
-from medtasks.audit.report.reading.read_answers import as_logged, marked, reader_of
-from medtasks.audit.report.reading.rule_scores import first_record
-from medtasks.data.samples import letter
+from medtasks.audit.report.contents import Item
+from medtasks.data.privacy import hidden_id
+from medtasks.data.samples import Sample
 from medtasks.data.selecting import SELECTABLE, values
+from medtasks.data.variants import BLANK
 from medtasks.data.volume_files import is_volume
 from medtasks.errors import SourceError
-from medtasks.harness.eligibility import BLANK
-from medtasks.harness.replies import RecordedReply
+from medtasks.families.family import NO_OPTION, ReadAnswer, Reply
 from medtasks.harness.task_data import image_settings
-from medtasks.harness.task_files import TaskFile
-from medtasks.hooks.images import image_path
-from medtasks.hooks.withheld import hidden_id
+from medtasks.harness.task_file import TaskFile
+from medtasks.metrics.metric import Score
+from medtasks.prompts.images import image_path
 
 Document = Mapping[str, Any]
-Sample = Mapping[str, Any]
 
+_AS_LOGGED = re.compile(rf"[A-Z]|\d{{1,3}}|{NO_OPTION}")
 _MOST_GROUPS = 60  # a column with more values is no grouping one could choose from
-_NO_REPLY = RecordedReply()
+_NO_REPLY = Reply()
 
 
 @dataclass(frozen=True)
@@ -38,16 +38,16 @@ class Audited:
         documents: Those that were answered, in order.
         replies: By document id; empty where they are withheld.
         prompts: By document id, as far as they are recorded.
-        samples: What the task's hook made of the replies, by filter name and document id.
+        samples: What the task's family made of the replies, by name of the row and document id.
         values: Value of single samples where the metric is neither right nor wrong, by filter name and document id.
         withheld: Whether text and pictures may not be shown.
     """
 
     task: TaskFile
     documents: Sequence[Document]
-    replies: Mapping[str, RecordedReply]
+    replies: Mapping[str, Reply]
     prompts: Mapping[str, str]
-    samples: Mapping[str, Mapping[str, Sample]]
+    samples: Mapping[str, Mapping[str, Score]]
     values: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     withheld: bool = False
 
@@ -85,7 +85,7 @@ def _item(audited: Audited, document: Document, columns: Sequence[str]) -> Item:
         question=_question(document),
         options=tuple(document.get("options") or ()),
         prompt=audited.prompts.get(doc_id, ""),
-        key=_key(document),
+        key=audited.task.family.target_text(Sample(document)),
         reply=reply.text or "",
         losses=reply.losses or (),
         answers=_answers(audited, document, reply),
@@ -96,9 +96,9 @@ def _item(audited: Audited, document: Document, columns: Sequence[str]) -> Item:
 def _withheld_item(audited: Audited, document: Document) -> Item:
     """Return what may be known of a question whose text may not: digests, numbers, and letters that were logged."""
     doc_id = str(document["doc_id"])
-    reply = RecordedReply(losses=audited.replies.get(doc_id, _NO_REPLY).losses)
-    kind = "pair" if "pair_id" in document else "doc"
-    records = [first_record(samples[doc_id]) for samples in audited.samples.values() if doc_id in samples]
+    reply = Reply(losses=audited.replies.get(doc_id, _NO_REPLY).losses)
+    kind = "pair" if audited.task.family.paired else "doc"
+    records = [scores[doc_id] for scores in audited.samples.values() if doc_id in scores]
     logged = {name: record[name] for record in records for name in audited.task.breakdown if record.get(name)}
     return Item(
         doc_id=hidden_id("doc", doc_id),
@@ -115,26 +115,21 @@ def _withheld_item(audited: Audited, document: Document) -> Item:
     )
 
 
-def _answers(audited: Audited, document: Document, reply: RecordedReply) -> dict[str, ReadAnswer]:
+def _answers(audited: Audited, document: Document, reply: Reply) -> dict[str, ReadAnswer]:
     doc_id = str(document["doc_id"])
-    read = reader_of(audited.task)
     found = {}
-    for name, samples in audited.samples.items():
+    for name, scores in audited.samples.items():
         value = audited.values.get(name, {}).get(doc_id, math.nan)
-        # A record that another version wrote may lack something; the question is shown all the same.
+        # A score that another version wrote may lack something; the question is shown all the same.
         with contextlib.suppress(KeyError, TypeError):
-            found[name] = read(first_record(samples[doc_id]), reply, None if math.isnan(value) else value)
+            found[name] = audited.task.family.describe(scores[doc_id], reply, None if math.isnan(value) else value)
     return found
 
 
-def _key(document: Document) -> str:
-    if "labels" in document:
-        return marked(document["labels"])
-    if "label" in document:
-        return letter(document["label"])
-    if "answers" in document:
-        return ", ".join(document["answers"])
-    return str(document.get("report") or document.get("answer") or document.get("gold") or "")
+def as_logged(answer: ReadAnswer) -> ReadAnswer:
+    """Return an answer without its value, if that is more than letters and numbers of options."""
+    parts = [] if answer.value is None else answer.value.split(", ")
+    return answer if all(_AS_LOGGED.fullmatch(part) for part in parts) else replace(answer, value="")
 
 
 def _question(document: Document) -> str:
@@ -157,8 +152,7 @@ def _columns(task: TaskFile, documents: Sequence[Document]) -> list[str]:
 
 
 def _files(document: Document) -> list[str]:
-    one = [document["image_file"]] if "image_file" in document else []
-    return [file for file in document.get("image_files", one) if not is_volume(Path(file))]
+    return [file for file in Sample(document).images if not is_volume(Path(file))]
 
 
 def _image_keys(task: TaskFile, document: Document) -> tuple[str, ...]:

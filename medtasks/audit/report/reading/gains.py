@@ -5,17 +5,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from medtasks.audit.comparing import RunValues, main_metrics, run_values
 from medtasks.audit.report.contents import Gain, RuleReport
-from medtasks.audit.report.reading.rule_scores import is_computed
-from medtasks.audit.sample_values import RunValues, chosen_metrics, run_values
 from medtasks.errors import MedTasksError
-from medtasks.harness.replies import RecordedReply
-from medtasks.harness.task_files import TaskFile
+from medtasks.extract.registry import Kind
+from medtasks.families.family import Reply
+from medtasks.harness.task_file import TaskFile
+from medtasks.metrics.metric import AnyMetric, Role
 from medtasks.stats.paired import compare_paired
-
-_REPORTS = "medtasks.hooks.reports."
-# Of the metrics that can be compared, those that say how good the answers are as a whole.
-_MAIN = ("set_accuracy", "individual_accuracy", "accuracy", "right_answers", "closed_accuracy", "open_recall")
 
 
 @dataclass(frozen=True)
@@ -32,7 +29,7 @@ class Answered:
 
     task: TaskFile
     documents: Sequence[Mapping[str, Any]]
-    replies: Mapping[str, RecordedReply]
+    replies: Mapping[str, Reply]
     rules: tuple[RuleReport, ...]
     asked: int
 
@@ -53,10 +50,10 @@ def gains(base: Answered, variants: Sequence[Answered]) -> tuple[Gain, ...]:
 
 def _paired(base: Answered, variant: Answered) -> list[Gain]:
     shared = _said(base) & _said(variant)
-    if not shared or not (is_computed(base.task) or str(base.task.process_results).startswith(_REPORTS)):
+    if not shared or not (base.task.is_computed or base.task.family.kind is Kind.REPORT):
         return []
     try:
-        metrics = main_metrics(base.task, base.documents)
+        metrics = main_metrics(base.task)
         full, reduced = (_values(one, shared, metrics) for one in (base, variant))
     except MedTasksError:
         return []
@@ -67,17 +64,7 @@ def _said(one: Answered) -> set[str]:
     return {doc_id for doc_id, reply in one.replies.items() if not reply.failed}
 
 
-def main_metrics(task: TaskFile, documents: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the metrics of a task that say how good its answers are, of those that have a value per sample.
-
-    Raises:
-        RepliesError: The task has no such metric.
-    """
-    known = chosen_metrics(task, documents, ())
-    return [name for name in known if name in _MAIN] or known[:1]
-
-
-def _values(one: Answered, shared: set[str], metrics: Sequence[str]) -> RunValues:
+def _values(one: Answered, shared: set[str], metrics: Sequence[AnyMetric]) -> RunValues:
     replies = {doc_id: reply for doc_id, reply in one.replies.items() if doc_id in shared}
     return run_values(one.task, one.documents, replies, metrics)
 
@@ -115,7 +102,8 @@ def _recorded(base: Answered, variant: Answered) -> Iterator[Gain]:
     for rule in base.rules:
         others = reduced.get(rule.name, {})
         known = [score for score in rule.scores if score.metric in others]
-        for score in [one for one in known if one.metric in _MAIN] or known[:1]:
+        main = {metric.name for metric in base.task.metrics if metric.role is Role.MAIN}
+        for score in [one for one in known if one.metric in main] or known[:1]:
             value = others[score.metric]
             yield Gain(
                 variant=str(variant.task.variant),

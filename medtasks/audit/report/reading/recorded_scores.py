@@ -6,11 +6,12 @@ from typing import Any
 
 from medtasks.audit.report.contents import RuleReport, Score
 from medtasks.audit.report.reading.recorded_run import RecordedTask
-from medtasks.audit.report.reading.rule_scores import FREE_FORM, Computed, is_computed, metric_list, score
-from medtasks.audit.scoring import versioned_rule
+from medtasks.audit.report.reading.rule_scores import Computed, score
 from medtasks.errors import UnknownName
 from medtasks.extract.registry import extractor_of
-from medtasks.harness.task_files import TaskFile, included_option, task_config
+from medtasks.harness.task_file import TaskFile
+from medtasks.harness.task_files import included_option
+from medtasks.metrics.metric import Estimate
 from medtasks.stats.intervals import interval
 
 _ERROR = "_stderr"
@@ -31,19 +32,10 @@ def recorded_values(task: RecordedTask) -> dict[str, dict[str, tuple[float, floa
     return found
 
 
-def judged_rows(task: TaskFile) -> list[str]:
-    """Return the rows of a task whose replies a judge alone reads, named as its file and ``medtasks score`` do.
-
-    None for every other task.
-    """
-    pipelines = task_config(task.name).get("filter_list", ()) if task.process_results == FREE_FORM else ()
-    return [str(pipeline["name"]) for pipeline in pipelines]
-
-
 def _rows(recorded: RecordedTask, task: TaskFile | None) -> dict[str, dict[str, tuple[float, float]]]:
     """Return the recorded numbers; earlier versions of judged tasks named no filter, and the harness called it none."""
     values = recorded_values(recorded)
-    own = judged_rows(task) if task else []
+    own = list(task.rows) if task and task.family.extractor is None else []
     if _NO_FILTER in values and own:
         return {own[0] if name == _NO_FILTER else name: row for name, row in values.items()}
     return values
@@ -69,7 +61,7 @@ def rule_reports(
         One report per rule, and sentences on what does not agree.
     """
     values = _rows(recorded, task)
-    names = list(dict.fromkeys([*(task.rules if task else ()), *values, *computed]))
+    names = list(dict.fromkeys([*(task.rows if task else ()), *values, *computed]))
     notes: list[str] = []
     reports = []
     for name in names:
@@ -100,9 +92,10 @@ def _report(
 
 def _rule(recorded: RecordedTask, task: TaskFile | None, name: str) -> tuple[str, str]:
     """Return the rule that the run names, whose version it does not tell, else the task's; and what it does."""
-    own = task.rules.get(name) if task else None
+    row = task.rows.get(name) if task else None
+    own = row and row.extractor
     rule = recorded.rules.get(name) or own or ""
-    shown = versioned_rule(task, name) if task and own and not recorded.rules else rule
+    shown = task.versioned_rule(row) if task and row and own and not recorded.rules else rule
     try:
         return shown, extractor_of(rule).summary
     except UnknownName:
@@ -114,8 +107,8 @@ def _scores(
 ) -> Iterator[Score]:
     """Yield the recorded values; one that the replies confirm has an interval that knows its number of units."""
     computed = {one.metric: one for one in again.scores} if again else {}
-    own = {one["metric"]: one["higher_is_better"] for one in metric_list(task)} if task else {}
-    for metric in dict.fromkeys([*(name for name in own if _ERROR not in name), *values, *computed]):
+    own = {one.name: one.higher_is_better for one in task.metrics} if task else {}
+    for metric in dict.fromkeys([*own, *values, *computed]):
         known = computed.get(metric)
         if known is not None and (metric not in values or _agrees(values[metric], known)):
             yield known
@@ -126,7 +119,7 @@ def _scores(
 
 def _as_recorded(metric: str, value: float, error: float, *, ours: bool, higher_is_better: bool) -> Score:
     if ours:
-        return score(metric, value, error, None, higher_is_better=higher_is_better)
+        return score(metric, Estimate(value, error), higher_is_better=higher_is_better)
     low, high = interval(value, error, None, share=False)  # nobody knows the scale of another harness task's metric
     return Score(metric, value, error, low, high, share=False, higher_is_better=higher_is_better)
 
@@ -157,7 +150,7 @@ def _number(value: float, error: float) -> str:
 
 
 def _why_undefined(task: TaskFile | None, metric: str) -> str:
-    if task is None or is_computed(task):
+    if task is None or task.is_computed:
         return "It is not defined for these replies: none of them counts for it."
     return (
         f"It was not computed in the run, as a model, its weights or a judge was missing or failed; the log of the run "

@@ -1,40 +1,29 @@
 """What one task of a run left behind: its questions, its replies, and the scores that follow from them."""
 
-import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from medtasks.audit.report.reading.paired_scores import compute_pairs, of_records
 from medtasks.audit.report.reading.recorded_run import RecordedTask
-from medtasks.audit.report.reading.recorded_scores import judged_rows, recorded_values
-from medtasks.audit.report.reading.rule_scores import (
-    FREE_FORM,
-    PAIRS,
-    Computed,
-    compute,
-    first_record,
-    is_aggregated,
-    is_computed,
-    metric_list,
-    of_samples,
-)
+from medtasks.audit.report.reading.recorded_scores import recorded_values
+from medtasks.audit.report.reading.rule_scores import Computed, compute, of_scores, reasons_of
 from medtasks.audit.report.reading.sample_files import Samples, read_samples
-from medtasks.audit.scoring import samples_of, versioned_rule
+from medtasks.audit.scoring import rows_of
 from medtasks.data.dataset_info import Access
 from medtasks.errors import MedTasksError
-from medtasks.harness.replies import RecordedReply
+from medtasks.extract.registry import Kind
+from medtasks.families.family import FENCED, Reply
+from medtasks.families.texts import text_values
+from medtasks.harness.documents import task_documents
 from medtasks.harness.saved_replies import replies_folder
 from medtasks.harness.task_data import access_of_task, is_private_task, task_provenance
-from medtasks.harness.task_files import TaskFile, included_option
-from medtasks.harness.variant_documents import task_documents
-from medtasks.hooks.reading import FENCED
-from medtasks.metrics.report_metrics import REPORT_METRICS, report_metric
+from medtasks.harness.task_file import TaskFile
+from medtasks.harness.task_files import included_option
+from medtasks.metrics.metric import CorpusMetric, Score
+from medtasks.metrics.report_metrics import metric_info
 
 Document = Mapping[str, Any]
 
-_REPORTS = "medtasks.hooks.reports."
 _RUN_AGAIN = "run it again with --log_samples"
 _NEEDS = "its metrics need a judge, a labeler or another model"
 _OF_RECORDS = (KeyError, TypeError, ValueError, IndexError, AttributeError)  # of records that another version wrote
@@ -91,12 +80,12 @@ def read_task(recorded: RecordedTask, task: TaskFile) -> TaskReading:
         return found
     _read_samples(found)
     _compute(found)
-    if found.computed and not (is_computed(task) or recorded_values(recorded)):
+    if found.computed and not (task.is_computed or recorded_values(recorded)):
         found.missing.append(_later(found, _NEEDS))
     return found
 
 
-def given_replies(task: TaskFile, documents: Sequence[Document], replies: Mapping[str, RecordedReply]) -> TaskReading:
+def given_replies(task: TaskFile, documents: Sequence[Document], replies: Mapping[str, Reply]) -> TaskReading:
     """Return the same for recorded replies without a run.
 
     Args:
@@ -118,7 +107,7 @@ def given_replies(task: TaskFile, documents: Sequence[Document], replies: Mappin
             name: replace(one, groups=_aggregated(task, one.rule, (), one.samples).groups)
             for name, one in found.computed.items()
         }
-    if not is_computed(task):
+    if not task.is_computed:
         found.missing.append(_later(found, _NEEDS))
     return found
 
@@ -145,8 +134,8 @@ def _read_samples(found: TaskReading) -> None:
     path = found.recorded.samples
     assert path is not None
     try:
-        keep = not is_computed(found.task) or access_of_task(found.task) == Access.CREDENTIALED
-        found.samples = read_samples(path, found.task, found.documents, keep_records=keep or found.withheld)
+        keep = not found.task.is_computed or access_of_task(found.task) == Access.CREDENTIALED
+        found.samples = read_samples(path, found.task, found.documents, keep_scores=keep or found.withheld)
     except MedTasksError as error:
         found.missing.append(f"Replies cannot be matched to questions: {str(error).rstrip('.')}.")
         return
@@ -167,7 +156,7 @@ def _compute(found: TaskReading) -> None:
         return
     try:
         if found.withheld or not (found.samples.replies and _is_read(found.task)):
-            found.computed = _from_records(found)
+            found.computed = _from_scores(found)
             if not (found.withheld or found.samples.replies):
                 found.missing.append(
                     f"The run withheld prompts and replies; those that were saved are shown by: medtasks report "
@@ -185,7 +174,7 @@ def _compute(found: TaskReading) -> None:
 
 def _is_read(task: TaskFile) -> bool:
     """Return whether replies can be read without a judge or a labeler."""
-    return is_computed(task) or str(task.process_results).startswith(_REPORTS)
+    return task.is_computed or task.family.kind is Kind.REPORT
 
 
 def _read_replies(found: TaskReading) -> None:
@@ -193,70 +182,47 @@ def _read_replies(found: TaskReading) -> None:
     known = [one for one in found.documents if one["doc_id"] in replies]
     if not known:
         return
-    if not is_computed(found.task):
+    if not found.task.is_computed:
         _read_reports(found, known)
-    elif found.task.process_results == PAIRS:
-        found.computed = compute_pairs(found.task, known, replies)
     else:
         found.computed = compute(found.task, known, replies)
 
 
-def _from_records(found: TaskReading) -> dict[str, Computed]:
-    """Return what the run's records say under each filter; their numbers are those of the run, its judge's included."""
+def _from_scores(found: TaskReading) -> dict[str, Computed]:
+    """Return what the run's scores say in each row; their numbers are those of the run, its judge's included."""
     task = found.task
-    rules = {
-        name: found.recorded.rules.get(name, rule) + FENCED * (name in task.fenced) for name, rule in task.rules.items()
-    }
-    if not rules:  # a judge reads the replies, in the order of the task's filters
-        rules = dict(zip(judged_rows(task), found.samples.records, strict=False))
+    rules = {name: found.recorded.rules.get(name, row.extractor or "") for name, row in task.rows.items()}
+    rules = {name: rule + FENCED * task.rows[name].fenced for name, rule in rules.items()}
+    if task.family.extractor is None:  # a judge reads the replies, in the order of the task's rows
+        rules = dict(zip(task.rows, found.samples.scores, strict=False))
     result = {}
     for name, rule in rules.items():
-        records = found.samples.records.get(rule, {})
-        known = [one for one in found.answered if one["doc_id"] in records]
+        scores = found.samples.scores.get(rule, {})
+        known = [one for one in found.answered if one["doc_id"] in scores]
         if known:
-            samples = {str(one["doc_id"]): records[one["doc_id"]] for one in known}
-            result[name] = _aggregated(task, rule, () if found.withheld else known, samples)
+            by_id = {str(one["doc_id"]): scores[one["doc_id"]] for one in known}
+            result[name] = _aggregated(task, rule, () if found.withheld else known, by_id)
     return result
 
 
-def _aggregated(
-    task: TaskFile, rule: str, documents: Sequence[Document], samples: Mapping[str, Mapping[str, Any]]
-) -> Computed:
-    """Return the scores of recorded samples; without documents they are grouped by what the records hold."""
-    firsts = {doc_id: dict(first_record(sample)) for doc_id, sample in samples.items()}
-    if task.process_results in (PAIRS, FREE_FORM):
-        return of_records(rule, firsts)
-    if is_aggregated(task):
-        return of_samples(task, rule, samples, documents or list(firsts.values()))
-    reasons = Counter(str(record["reason"]) for record in firsts.values() if "reason" in record)
-    return Computed(rule, (), samples, dict(reasons.most_common()))
+def _aggregated(task: TaskFile, rule: str, documents: Sequence[Document], by_id: Mapping[str, Score]) -> Computed:
+    """Return what follows from recorded scores; without documents they are grouped by what the scores hold."""
+    if task.family.scores_suffice:
+        return of_scores(task, rule, by_id, documents or list(by_id.values()))
+    return Computed(rule, (), by_id, reasons_of(list(by_id.values())))
 
 
 def _read_reports(found: TaskReading, documents: Sequence[Document]) -> None:
     """Read reports without their metrics, which may load models, but for the task's main one if it loads none."""
-    task = found.task
-    given = [found.samples.replies[one["doc_id"]] for one in documents]
-    main = metric_list(task)[0]["metric"]
-    owner = next((info.name for info in REPORT_METRICS.values() if main in info.keys and not info.weights), None)
+    main = found.task.metrics[0]
+    is_light = isinstance(main, CorpusMetric) and not metric_info(main.name).weights
     read = {}
-    for name in task.rules:
-        samples = samples_of(task, name, documents, given)
-        records = [first_record(sample) for sample in samples]
-        reasons = dict(Counter(str(record["reason"]) for record in records).most_common())
-        by_id = {str(one["doc_id"]): sample for one, sample in zip(documents, samples, strict=True)}
-        read[name] = Computed(versioned_rule(task, name), (), by_id, reasons)
-        if owner is not None:
-            found.values[name] = _value_of_each(owner, main, documents, records)
+    for name, (rule, scores) in rows_of(found.task, documents, found.samples.replies).items():
+        by_id = {str(one["doc_id"]): score for one, score in zip(documents, scores, strict=True)}
+        read[name] = Computed(rule, (), by_id, reasons_of(scores))
+        if is_light and isinstance(main, CorpusMetric):
+            found.values[name] = {str(score["sample"]): value for score, value in text_values(main, scores)}
     found.computed = read
-
-
-def _value_of_each(
-    metric: str, key: str, documents: Sequence[Document], records: Sequence[Mapping[str, Any]]
-) -> dict[str, float]:
-    references = [record["reference"].text for record in records]
-    found = report_metric(metric)(references=references, hypotheses=[record["reply"].text for record in records])
-    each = found.samples.get(key, [math.nan] * len(records))
-    return {str(one["doc_id"]): value for one, value in zip(documents, each, strict=True)}
 
 
 def _later(found: TaskReading, cause: str) -> str:

@@ -14,10 +14,11 @@ from medtasks.audit.report.reading.task_reading import TaskReading, read_task
 from medtasks.data.decoding import Decoding
 from medtasks.data.manifest import described_images
 from medtasks.data.privacy import LOG_TEXT_VARIABLE, is_private
+from medtasks.data.variants import OF_IMAGES
 from medtasks.errors import MedTasksError, UnknownName
-from medtasks.harness.eligibility import OF_IMAGES
 from medtasks.harness.task_data import access_of_task, private_datasets
-from medtasks.harness.task_files import TaskFile, lost_folders, metadata_of, task_config, task_file, task_files
+from medtasks.harness.task_file import TaskFile, metadata_of
+from medtasks.harness.task_files import lost_folders, task_config, task_file, task_files
 from medtasks.stats.calibration import Calibration
 
 
@@ -212,7 +213,7 @@ def _audited(reading: TaskReading) -> Audited:
 
 def _beside(reading: TaskReading) -> tuple[tuple[Baseline, ...], Mapping[str, Calibration], list[str]]:
     """Return baselines and calibration of a task whose questions are at hand, and what is lacking."""
-    from medtasks.audit.baselines.scores import baselines
+    from medtasks.audit.baselines import baselines
     from medtasks.audit.task_calibration import task_calibration
 
     found: tuple[Baseline, ...] = ()

@@ -1,0 +1,190 @@
+"""How the harness finds our tasks: its builder of the task index is wrapped, and what it does with tasks of ours.
+
+The harness has no hooks for any of this. Each wrapper that does not fit a version of the harness says in one sentence
+what that costs; one that fails never hides another plug-in or task.
+"""
+
+import contextlib
+import fnmatch
+import functools
+import inspect
+import os
+import sys
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from medtasks.harness.task_index import tasks_folder
+
+_EVALUATOR = "lmms_eval.evaluator"
+_MARK = "_medtasks_wrapped"
+
+
+def _warn(
+    error: Exception,
+    lost: str = "register itself with",
+    instead: str = 'name its tasks with --include_path "$(medtasks path)"',
+) -> None:
+    warnings.warn(
+        f"medtasks could not {lost} this version of lmms-eval ({type(error).__name__}: {error}); {instead}",
+        stacklevel=2,
+    )
+
+
+def extend_task_search(module: ModuleType) -> None:
+    """Wrap the index builder: our folder comes after the harness's and the user's, and only where defaults do."""
+    try:
+        manager = module.TaskManager
+        build = manager.initialize_tasks
+        if getattr(build, _MARK, False):
+            return
+        match = manager.match_tasks
+        signature = inspect.signature(build)
+        missing = {"include_path", "include_defaults"} - signature.parameters.keys()
+        if missing:
+            raise TypeError(f"TaskManager.initialize_tasks lacks {' and '.join(sorted(missing))}")
+    except (AttributeError, TypeError, ValueError) as error:
+        _warn(error)
+        return
+
+    @functools.wraps(build)
+    def initialize_tasks(*args: Any, **kwargs: Any) -> Any:
+        _guard_evaluation()
+        call = signature.bind(*args, **kwargs)
+        call.apply_defaults()
+        if not call.arguments["include_defaults"]:
+            return build(*args, **kwargs)
+        chosen = call.arguments["include_path"]
+        own = [chosen] if isinstance(chosen, str) else list(chosen or [])
+        call.arguments["include_path"] = [*own, str(tasks_folder()), *_users_own_tasks()]
+        try:
+            index = build(*call.args, **call.kwargs)
+        except Exception as error:  # noqa: BLE001
+            index = build(*args, **kwargs)
+            _warn(error)
+            return index
+        return _with_variants(index, own)
+
+    @functools.wraps(match)
+    def match_tasks(self: Any, task_list: Any, *args: Any, **kwargs: Any) -> Any:
+        found = match(self, task_list, *args, **kwargs)
+        wanted = [task_list] if isinstance(task_list, str) else task_list
+        with contextlib.suppress(Exception):  # neither of these is worth a failed run
+            found = _as_meant(self, wanted, found)
+        with contextlib.suppress(Exception):
+            from medtasks.harness.name_hints import hint_at_models, hint_at_tasks
+
+            hint_at_tasks(self, wanted, found)
+            hint_at_models(sys.modules["lmms_eval.models"])
+        return found
+
+    setattr(initialize_tasks, _MARK, True)
+    manager.initialize_tasks, manager.match_tasks = initialize_tasks, match_tasks
+    _withhold_without_scoring(module)
+    _check_own_documents(module)
+
+
+def _check_own_documents(module: ModuleType) -> None:
+    """Wrap the loading of documents: a user's own are checked for the columns that our hooks need."""
+    try:
+        from medtasks.harness.columns import check_own_documents
+
+        check_own_documents(module)
+    except Exception as error:  # noqa: BLE001
+        _warn(
+            error,
+            "check the documents of your own tasks with",
+            "a missing column will be a KeyError; use lmms-eval 0.7.3",
+        )
+
+
+def _guard_evaluation() -> None:
+    """Wrap the evaluation of our tasks; by now the evaluator, if there is one, has been imported whole."""
+    module = sys.modules.get(_EVALUATOR)
+    if module is None:
+        return
+    try:
+        from medtasks.harness.evaluation import guard_evaluation
+
+        guard_evaluation(module)
+    except Exception as error:  # noqa: BLE001
+        _warn(
+            error,
+            "watch over",
+            "replies that failed may be scored, and credentialed data may be sent to any model; use lmms-eval 0.7.3",
+        )
+
+
+def _with_variants(index: Any, folders: Sequence[str]) -> Any:
+    """Return the harness's index with the sanity variants of our tasks and of those in the user's folders.
+
+    Without them, and with a warning, if that fails.
+    """
+    if not isinstance(index, dict):
+        return index
+    try:
+        from medtasks.harness.task_files import include
+        from medtasks.harness.variants import index_entries
+
+        include([Path(folder) for folder in folders if os.path.isdir(folder)])
+        return {**index, **index_entries(index)}
+    except Exception as error:  # noqa: BLE001
+        _warn(
+            error,
+            "add the sanity variants of its tasks (_blind, _blank, _swapped, _rotated) to",
+            "all other tasks are there",
+        )
+        return index
+
+
+def _as_meant(manager: Any, patterns: Sequence[str], found: Sequence[str]) -> list[str]:
+    """Leave out variants that a pattern such as ``medi*`` matches only because it matches everything about a task."""
+    from medtasks.harness.variants import VARIANT_OF
+
+    bases = {name: manager.task_index[name].get(VARIANT_OF) for name in found}
+    return [
+        name
+        for name in found
+        if bases[name] is None
+        or any(
+            fnmatch.fnmatch(name, pattern) and not fnmatch.fnmatch(f"{bases[name]}_\0", pattern) for pattern in patterns
+        )
+    ]
+
+
+def _withhold_without_scoring(module: ModuleType) -> None:
+    """Wrap what ``--predict_only`` does to a task: it drops our hook, which keeps patients' text out of logs."""
+    task = getattr(module, "ConfigurableTask", None)
+    if task is None:
+        return
+    override = getattr(task, "override_metric", None)
+    if override is None:
+        warnings.warn(
+            "this version of lmms-eval has no ConfigurableTask.override_metric: with --predict_only, text of "
+            "credentialed datasets would reach its samples file; leave that option out",
+            stacklevel=2,
+        )
+        return
+
+    @functools.wraps(override)
+    def override_metric(self: Any, *args: Any, **kwargs: Any) -> None:
+        hook = self.config.process_results
+        override(self, *args, **kwargs)
+        from medtasks.harness.own_columns import is_our_hook
+
+        if is_our_hook(hook):
+            from medtasks.harness.logged_samples import without_scoring
+
+            self.config.process_results = without_scoring
+
+    task.override_metric = override_metric
+
+
+def _users_own_tasks() -> list[str]:
+    """Return the folder of tasks that ``medtasks data prepare --from-folder`` has written, if there is one."""
+    from medtasks.data.home import own_tasks_folder
+
+    folder = own_tasks_folder()
+    return [str(folder)] if folder.is_dir() else []

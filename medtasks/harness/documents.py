@@ -1,0 +1,135 @@
+"""The documents that a task asks: prepared ones, a user's own as the harness loads them, those of variants."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from medtasks.data.samples import Sample
+from medtasks.data.schema import SPLIT
+from medtasks.data.store import load_documents, open_documents
+from medtasks.data.swapping import swapped_pictures
+from medtasks.data.variants import BLANK, BLIND, NEW_COLUMNS, SWAPPED, blank, blind, rotated, swapped
+from medtasks.errors import MedTasksError
+from medtasks.harness.own_documents import completed, is_looked_at, own_documents
+from medtasks.harness.task_file import TaskFile
+from medtasks.harness.task_files import members_of, task_config
+
+_OF_IMAGES = ("dataset", "patient_id", "pair_id", "position", "image_id", "image_file", "image_files", "image_sha256")
+_LISTS = ("image_files", "image_sha256")
+
+
+def task_documents(task: TaskFile) -> list[dict[str, Any]]:
+    """Return the documents that a task or a sanity variant asks, in order; each has a ``doc_id``.
+
+    Raises:
+        DatasetNotPrepared: The dataset is not under ``MEDTASKS_HOME``.
+        SourceError: Its files are damaged.
+        MedTasksError: The task is a group, its own documents cannot be used, or its images cannot be swapped.
+    """
+    documents = _base_documents(task)
+    return documents if task.variant is None else _changed(task, documents)
+
+
+def check_possible(task: TaskFile) -> None:
+    """Check before a run that the documents of a task or a variant can be had.
+
+    Raises:
+        DatasetNotPrepared: The dataset is not under ``MEDTASKS_HOME``.
+        SourceError: Its files are damaged.
+        MedTasksError: Its own documents cannot be used, or its images cannot be swapped.
+    """
+    if task.dataset is None:
+        if task.variant == SWAPPED:
+            swapped_pictures(_base_documents(task))
+        elif is_looked_at(task_config(task.base or task.name)):
+            _base_documents(task)
+        return
+    table = open_documents(task.dataset)[SPLIT]
+    if task.variant == SWAPPED:
+        swapped_pictures(table.select_columns([name for name in _OF_IMAGES if name in table.column_names]).to_list())
+
+
+def changed_table(task: TaskFile, table: Any, config: Mapping[str, Any]) -> Any:
+    """Return a table of the ``datasets`` library with the rows that a sanity variant asks.
+
+    Args:
+        task: The variant.
+        table: Its task's table, of a user's own as the harness has loaded it.
+        config: The configuration of its task, with resolved dotted names.
+    """
+    import datasets
+
+    if task.dataset is None:
+        own = config.get("process_docs")
+        table = completed(own(table) if own else table, config, apart=True)
+    rows = _changed(task, table.to_list())
+    lists = datasets.List(datasets.Value("string"))
+    features = {
+        name: lists
+        if name in _LISTS and isinstance(value, list)
+        else table.features[name]
+        if name in table.features
+        else datasets.Value(NEW_COLUMNS[name])
+        for name, value in rows[0].items()
+    }
+    return datasets.Dataset.from_list(rows, features=datasets.Features(features))
+
+
+def _changed(task: TaskFile, documents: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    changes = {BLIND: blind, BLANK: blank, SWAPPED: swapped}
+    if task.variant in changes:
+        return changes[task.variant](documents)
+    family = task.base_family
+    samples = [Sample(document) for document in documents]
+    return rotated(documents, family.independent_clusters(samples) if family.paired else None)
+
+
+def _base_documents(task: TaskFile) -> list[dict[str, Any]]:
+    """Return the documents of a task, or of that of which it is a variant."""
+    if task.kind == "group":
+        raise MedTasksError(f"'{task.name}' is a group; take its member tasks one by one")
+    if task.dataset is not None:
+        return load_documents(task.dataset)
+    base = task.base or task.name
+    return own_documents(base, task_config(base))
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Chosen tasks.
+
+    Attributes:
+        ready: Names to give to the harness. A group or tag whose members are all ready keeps its own name; names that
+            are not ours stay as they are, the harness knows what they mean.
+        missing: Why a task cannot run, by task name.
+    """
+
+    ready: tuple[str, ...]
+    missing: dict[str, str]
+
+
+def select(names: Sequence[str]) -> Selection:
+    """Look up the datasets of the chosen tasks.
+
+    Args:
+        names: Tasks, groups and tags as given to the harness's ``--tasks``; sanity variants and their tags, too.
+    """
+    ready: dict[str, None] = {}
+    missing: dict[str, str] = {}
+    for name in names:
+        members = members_of(name)
+        lacking = {task.name: cause for task in members if (cause := _why_impossible(task))}
+        missing |= lacking
+        if not lacking:
+            ready[name] = None
+        else:
+            ready |= dict.fromkeys(task.name for task in members if task.name not in lacking)
+    return Selection(tuple(ready), missing)
+
+
+def _why_impossible(task: TaskFile) -> str | None:
+    try:
+        check_possible(task)
+    except MedTasksError as error:
+        return str(error)
+    return None

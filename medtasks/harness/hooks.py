@@ -1,0 +1,87 @@
+"""What a task family is to the harness: ``process_results``, and a metric list of plain functions."""
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from medtasks.data.samples import Sample
+from medtasks.errors import MedTasksError, warn_once
+from medtasks.families.family import TaskFamily
+from medtasks.harness.logged_samples import LoggedSample, is_private_document, logged, may_hold_words
+from medtasks.harness.model_offloading import evaluated_models_on_cpu
+from medtasks.harness.reply_envelope import opened_all
+from medtasks.harness.saved_replies import save_reply, score_command
+from medtasks.metrics.metric import STDERR, AnyMetric, CorpusMetric, Estimate, Scores
+from medtasks.metrics.model_settings import ModelSettings
+
+Aggregation = Callable[[Scores], float]
+
+
+def process_results(family: TaskFamily) -> Callable[[Mapping[str, Any], Sequence[Any]], LoggedSample]:
+    """Return the hook that makes a score of what the harness has for one document.
+
+    It puts a reply on disk first where the family's metrics may fail later, or where the samples file may not hold it.
+    """
+    names = [entry["metric"] for entry in metric_list(family.metrics)]
+
+    def scored(doc: Mapping[str, Any], results: Sequence[Any]) -> LoggedSample:
+        reply, row = opened_all(results)
+        must_save = family.saves_replies or (may_hold_words(results) and is_private_document(doc))
+        saved = save_reply(doc, results[0]) if must_save else None
+        score = family.score(Sample(doc), reply, row)
+        return logged(doc, results, names, {**score, "saved": saved} if family.saves_replies else score)
+
+    return scored
+
+
+def metric_list(metrics: Sequence[AnyMetric]) -> list[dict[str, Any]]:
+    """Return the ``metric_list`` of a task.
+
+    The harness shows a second metric called ``<metric>_stderr`` in the first one's Stderr column.
+    """
+    return [entry for metric in metrics for entry in _entries(metric)]
+
+
+def _entries(metric: AnyMetric) -> Iterator[dict[str, Any]]:
+    def value(scores: Scores) -> float:
+        if metric.warning and (sentence := metric.warning(scores)):
+            warn_once(sentence)
+        return _estimate(metric, scores).value
+
+    def error(scores: Scores) -> float:
+        return _estimate(metric, scores).error
+
+    yield _entry(value, metric.name, higher_is_better=metric.higher_is_better)
+    if metric.has_error:
+        yield _entry(error, f"{metric.name}{STDERR}", higher_is_better=False)
+
+
+def _entry(aggregation: Aggregation, name: str, *, higher_is_better: bool) -> dict[str, Any]:
+    aggregation.__name__ = aggregation.__qualname__ = name  # the harness writes it into its results
+    return {"metric": name, "aggregation": aggregation, "higher_is_better": higher_is_better}
+
+
+def _estimate(metric: AnyMetric, scores: Scores) -> Estimate:
+    """Return the estimate of a metric; what its panel could not compute is said once, with the command for later."""
+    if not isinstance(metric, CorpusMetric) or metric.panel is None:
+        return metric.estimate(scores)
+    with _room_for(metric):
+        found = metric.panel.of(metric.selection(scores))
+    for name, settings in found.settings.items():
+        if settings:
+            warn_once(f"{name}: {', '.join(f'{key} {value}' for key, value in settings.items())}", "INFO")
+    sentences = [f"{name} could not be computed: {cause}" for name, cause in found.failures.items()]
+    if sentences or found.warnings:
+        again = score_command(score.get("saved") for score in scores)
+        for sentence in (*sentences, *found.warnings):
+            warn_once(f"{sentence}. {again}")
+    return metric.estimate(scores)
+
+
+def _room_for(metric: CorpusMetric) -> contextlib.AbstractContextManager[None]:
+    if metric.panel is None or not metric.panel.uses_models:
+        return contextlib.nullcontext()
+    try:
+        return evaluated_models_on_cpu(ModelSettings.from_environment())
+    except MedTasksError:  # the metrics that read the same settings say it
+        return contextlib.nullcontext()

@@ -1,0 +1,100 @@
+"""What the names stand for that task files use: ``medtasks.hooks.<module>.<name>``.
+
+They stand in users' files and in those that this package has written for them, so they stay as they are, wherever the
+code is that they name.
+"""
+
+import importlib
+from collections.abc import Mapping
+from functools import cache
+from types import MappingProxyType
+from typing import Any
+
+from medtasks.families.registry import FAMILIES, HOOKS, family_of
+
+MODULES: Mapping[str, str] = MappingProxyType(
+    {
+        "closed_prompts": "medtasks.prompts.closed",
+        "few_shot": "medtasks.prompts.few_shot",
+        "filters": "medtasks.harness.filters",
+        "groups": "medtasks.harness.groups",
+        "images": "medtasks.prompts.images",
+        "lm_eval_task": "medtasks.tasks.lm_eval_task",
+        "multimedeval_prompts": "medtasks.prompts.template",
+        "optional_judge": "medtasks.prompts.judged",
+        "prompts": "medtasks.prompts.lettered",
+        "volumes": "medtasks.prompts.volumes",
+    }
+)
+"""Modules whose names are the same where the code is."""
+_RENAMED: Mapping[str, str] = {
+    "free_form.prompt": "medtasks.prompts.judged.paired_prompt",
+    "judged_choice.prompt": "medtasks.prompts.judged.prompt",
+    "judged_choice.messages": "medtasks.prompts.judged.messages",
+    "optional_judge.prompt": "medtasks.prompts.judged.prompt_with_judge_or_without",
+    "optional_judge.messages": "medtasks.prompts.judged.messages_with_judge_or_without",
+}
+_METRIC_LISTS: Mapping[str, str] = {
+    "closed_questions.YES_NO_METRIC_LIST": "medtasks.families.closed_questions.YES_NO_METRICS",
+    "reports.REPORT_METRICS": "medtasks.families.reports.REPORTS.metrics",
+    "reports.MULTIMEDEVAL_METRICS": "medtasks.families.reports.MULTIMEDEVAL_REPORTS.metrics",
+}
+_METRIC_LIST = "METRIC_LIST"
+
+
+def hook_modules() -> list[str]:
+    """Return the names of all modules that task files use."""
+    return sorted({*MODULES, *(hook.removeprefix(HOOKS).partition(".")[0] for hook in (*FAMILIES, *_RENAMED))})
+
+
+def place_of(hook: str) -> str:
+    """Return the dotted name of the code that a published name of a prompt or filter stands for."""
+    module, _, name = hook.removeprefix(HOOKS).partition(".")
+    known = _RENAMED.get(f"{module}.{name}")
+    return known or (f"{MODULES[module]}.{name}" if hook.startswith(HOOKS) and module in MODULES else hook)
+
+
+@cache
+def published(hook: str) -> Any:
+    """Return what a published name stands for: a hook, a metric list, one of its aggregations, a prompt or a filter.
+
+    Raises:
+        AttributeError: There is no such name.
+    """
+    from medtasks.harness.hooks import metric_list, process_results
+
+    place = place_of(hook)
+    if place != hook:
+        return _named(place)
+    module, _, name = hook.removeprefix(HOOKS).partition(".")
+    family = family_of(hook)
+    if family is not None:
+        made = process_results(family)
+        made.__module__, made.__name__, made.__qualname__ = f"{HOOKS}{module}", name, name
+        return made
+    if f"{module}.{name}" in _METRIC_LISTS:
+        return metric_list(_named(_METRIC_LISTS[f"{module}.{name}"]))
+    family = family_of(f"{HOOKS}{module}.process_results")
+    entries = [] if family is None else metric_list(family.metrics)
+    aggregations = {entry["metric"]: entry["aggregation"] for entry in entries}
+    if entries and name == _METRIC_LIST:
+        return entries
+    if name not in aggregations:
+        raise AttributeError(f"there is no {hook}")
+    return aggregations[name]
+
+
+def _named(place: str) -> Any:
+    """Return what a dotted name stands for: attributes of a module, or of something in it."""
+    parts, found = place.split("."), None
+    for number in range(len(parts) - 1, 0, -1):
+        try:
+            found = importlib.import_module(".".join(parts[:number]))
+        except ModuleNotFoundError as error:
+            if not ".".join(parts[:number]).startswith(str(error.name)):
+                raise
+            continue
+        for name in parts[number:]:
+            found = getattr(found, name)
+        return found
+    raise AttributeError(place)

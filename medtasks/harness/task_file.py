@@ -1,0 +1,297 @@
+"""One task as data, read from its file without the harness: name, dataset, family, and how replies are read."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from string import Formatter
+from typing import Any
+
+from medtasks.data.catalogue import CATALOGUE
+from medtasks.data.home import dataset_folder
+from medtasks.data.variants import OF_IMAGES, ROTATED, VARIANTS
+from medtasks.errors import RepliesError
+from medtasks.extract.registry import Kind, extractor_of
+from medtasks.families.family import LIKELIHOOD_EXTRACTOR, Asks, Row, TaskFamily, needs_labeler
+from medtasks.families.registry import FAMILIES, HOOKS, family_of
+from medtasks.families.registry import ROTATED as ROTATED_SCORING
+from medtasks.harness.task_index import SETTINGS, DottedName, resolved, tasks_folder
+from medtasks.metrics.metric import STDERR, AnyMetric
+
+_PREPARED = "medtasks.data.path_of."
+_LABEL = "medtasks.data.label_of."
+_IMAGES = "medtasks.hooks.images.images"
+_LETTERED_PROMPT = "medtasks.hooks.prompts.prompt"
+_MANIFEST = "manifest.json"
+_UNNAMED, _AS_IT_IS = "none", "take_first"  # the harness's one filter where a file names none
+_LIKELIHOODS = "multiple_choice"
+_MEANING = {
+    "blind": "without the image",
+    "blank": "grey pictures in place of the images",
+    "swapped": "with the image of another question",
+    "rotated": "in every rotation of the options",
+}
+
+
+class ListedMetrics(tuple[Mapping[str, Any], ...]):
+    """Metrics that stand in a task's file one by one."""
+
+    def resolve(self) -> Any:
+        """Import their aggregations."""
+        return [resolved(dict(one)) for one in self]
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether this package aggregates them all."""
+        given = [one.get("aggregation") for one in self]
+        return all(isinstance(one, DottedName) and one.is_ours for one in given)
+
+
+@dataclass(frozen=True)
+class TaskFile:
+    """One task or group.
+
+    Attributes:
+        name: Name for ``--tasks``.
+        kind: ``"task"`` or ``"group"``.
+        path: The YAML file.
+        description: One line.
+        dataset: Name of its prepared dataset; None for a group, and for a task whose documents were not prepared here.
+        guarded_as: Name whose access level holds for its text: its dataset, or the one that its metadata name.
+        output_type: ``"generate_until"`` or ``"multiple_choice"``, or None for a group.
+        rows: How replies are read, by the name of a row of its results.
+        process_results: The scoring hook; None for a group, and where the harness scores by itself.
+        metric_list: Its metrics; None likewise.
+        members: Names of a group's tasks and groups.
+        tags: Names under which the task is selected together with others.
+        breakdown: Columns by which ``medtasks score`` groups its questions.
+        variants: Names of its sanity variants (``blind``, ``blank``, ``swapped``, ``rotated``); none for a variant.
+        variant: Which variant of ``base`` it is, None for a task with a file.
+        base: Name of the task of which it is a variant, None for a task with a file.
+        base_scoring: The hook that scores ``base``, where this one has another.
+    """
+
+    name: str
+    kind: str
+    path: Path
+    description: str
+    dataset: str | None = None
+    guarded_as: str | None = None
+    output_type: str | None = None
+    rows: Mapping[str, Row] = field(default_factory=dict)
+    process_results: DottedName | None = None
+    metric_list: DottedName | ListedMetrics | None = None
+    members: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    breakdown: tuple[str, ...] = ()
+    variants: tuple[str, ...] = ()
+    variant: str | None = None
+    base: str | None = None
+    base_scoring: DottedName | None = None
+
+    @property
+    def is_shipped(self) -> bool:
+        """Whether its file is one of this package."""
+        return self.path.is_relative_to(tasks_folder())
+
+    @property
+    def compares_likelihoods(self) -> bool:
+        """Whether its replies are a likelihood per option."""
+        return self.output_type == _LIKELIHOODS
+
+    @property
+    def has_family(self) -> bool:
+        """Whether its hook scores for one of our families."""
+        return self.process_results is not None and self.process_results.is_ours and self.process_results in FAMILIES
+
+    @property
+    def family(self) -> TaskFamily:
+        """The family that its hook scores for.
+
+        Raises:
+            RepliesError: It has none.
+        """
+        found = family_of(str(self.process_results))
+        if found is None:
+            raise RepliesError(f"'{self.name}' {self.only_harness}")
+        return found
+
+    @property
+    def base_family(self) -> TaskFamily:
+        """The family of the task of which this is a variant."""
+        return self.family if self.base_scoring is None else replace(self, process_results=self.base_scoring).family
+
+    @cached_property
+    def metrics(self) -> tuple[AnyMetric, ...]:
+        """The metrics in its list, in order; one whose standard error is not listed has none."""
+        listed = {} if self.metric_list is None else {str(one["metric"]): None for one in self.metric_list.resolve()}
+        known = [metric for name in listed if (metric := self.family.metric(name)) is not None]
+        return tuple(
+            metric if not metric.has_error or f"{metric.name}{STDERR}" in listed else replace(metric, has_error=False)
+            for metric in known
+        )
+
+    @property
+    def is_computed(self) -> bool:
+        """Whether its scores follow from replies without a judge, a labeler or any other model."""
+        family = self.family
+        return family.scores_suffice and family.asks is Asks.NOBODY and not any(map(needs_labeler, self.rows.values()))
+
+    @property
+    def only_harness(self) -> str:
+        """Why only the harness can score it, in words that go behind its name; empty where we can, too."""
+        if self.kind == "group":
+            return "is a group; take its member tasks one by one"
+        if self.process_results is None:
+            return "is scored by metrics of the harness alone, because its file names no process_results"
+        if not self.has_family:
+            return f"is scored by {self.process_results}, which is no hook of medtasks"
+        if self.metric_list is None or not self.metric_list.is_ours:
+            return "has metrics that are not those of medtasks"
+        return "" if self.rows else "has no filter that names a rule of medtasks"
+
+    def versioned_rule(self, row: Row) -> str:
+        """Return name and version of the rule that reads replies in a row."""
+        if self.compares_likelihoods and row.extractor:
+            rule = extractor_of(row.extractor, Kind.LIKELIHOODS)
+            return f"{rule.name} v{rule.version}"
+        return self.family.versioned(row)
+
+    def as_variant(self, variant: str) -> "TaskFile":
+        """Return a sanity variant of this task, with its file as path."""
+        made = replace(
+            self,
+            name=f"{self.name}_{variant}",
+            description=f"{self.description}; {_MEANING[variant]}",
+            tags=(),
+            variants=(),
+            variant=variant,
+            base=self.name,
+        )
+        if variant != ROTATED:
+            return made
+        scoring = ROTATED_SCORING[str(self.process_results)]
+        metrics = DottedName(f"{HOOKS}rotations.METRIC_LIST")
+        return replace(
+            made, process_results=DottedName(scoring), metric_list=metrics, base_scoring=self.process_results
+        )
+
+    def changes(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what a variant changes in its base's configuration, with unresolved dotted names."""
+        about = {"description": self.description, "variant": self.variant, "base": self.base}
+        changed: dict[str, Any] = {
+            "task": self.name,
+            "task_alias": self.name if self.dataset is None else DottedName(f"{_LABEL}{self.name}"),
+            "tag": [],
+            "process_docs": DottedName(f"medtasks.harness.process_docs.{self.name}"),
+            "metadata": {**metadata_of(config), **about},
+        }
+        if self.variant == ROTATED:
+            changed |= {"process_results": self.process_results, "metric_list": self.metric_list}
+        return changed
+
+
+def group_file(name: str, config: Mapping[str, Any], path: Path, members: tuple[str, ...]) -> TaskFile:
+    """Return a group from what its file says."""
+    return TaskFile(name, "group", path, _described(metadata_of(config)), members=members)
+
+
+def task_file_of(name: str, config: Mapping[str, Any], path: Path) -> TaskFile:
+    """Return a task from what its file and the files that it includes say, with unresolved dotted names."""
+    metadata = metadata_of(config)
+    prepared = str(config.get("dataset_path", ""))
+    dataset = prepared.removeprefix(_PREPARED) if prepared.startswith(_PREPARED) else None
+    metrics, tags = config.get("metric_list"), config.get("tag") or []
+    return TaskFile(
+        name=name,
+        kind="task",
+        path=path,
+        description=_described(metadata),
+        dataset=dataset,
+        guarded_as=dataset or _text(metadata.get("dataset")),
+        output_type=str(config.get("output_type", "generate_until")),
+        rows=dict(_rows(config)),
+        process_results=hook if isinstance(hook := config.get("process_results"), DottedName) else None,
+        metric_list=ListedMetrics(metrics) if isinstance(metrics, list) else metrics,
+        tags=tuple([tags] if isinstance(tags, str) else tags),
+        breakdown=tuple(metadata.get("breakdown", ())),
+        variants=_variants(config, dataset),
+    )
+
+
+def metadata_of(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a task's metadata; empty where its file has none."""
+    found = config.get("metadata")
+    return found if isinstance(found, Mapping) else {}
+
+
+def _described(metadata: Mapping[str, Any]) -> str:
+    return _text(metadata.get("description")) or "your own"
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _rows(config: Mapping[str, Any]) -> Iterator[tuple[str, Row]]:
+    """Yield how replies are read by filter name; where they are taken as they are, by the family's own rule."""
+    family = family_of(str(config.get("process_results")))
+    own = family and (LIKELIHOOD_EXTRACTOR if config.get("output_type") == _LIKELIHOODS else family.extractor)
+    by_judge = family is not None and family.extractor is None
+    for pipeline in config.get("filter_list") or [{"name": _UNNAMED, "filter": [{"function": _AS_IT_IS}]}]:
+        steps, name = pipeline.get("filter") or [], str(pipeline["name"])
+        fenced = any(step.get("fenced") for step in steps)
+        named = next((step for step in steps if "rule" in step), None)
+        if named is not None:
+            yield name, Row(str(named["rule"]), named.get("option"), fenced)
+        elif by_judge:
+            yield "reference" if name == _UNNAMED else name, Row(fenced=fenced)
+        elif own and all(step.get("function") == _AS_IT_IS for step in steps):
+            yield name, Row(own)
+
+
+def _variants(config: Mapping[str, Any], dataset: str | None) -> tuple[str, ...]:
+    """Return the names of a task's variants, in their order.
+
+    None for a task whose dataset holds no image; ``rotated`` only where the prompt shows the options. Of documents of
+    the user's own, only our hooks know what a variant shows.
+    """
+    if not (_opens_images(config) if dataset is None else has_images(dataset)):
+        return ()
+    return VARIANTS if config.get("process_results") in ROTATED_SCORING and _shows_options(config) else OF_IMAGES
+
+
+def _opens_images(config: Mapping[str, Any]) -> bool:
+    """Return whether hooks of ours open the images, in chat models' conversations, too."""
+    messages = config.get("doc_to_messages")
+    return config.get("doc_to_visual") == _IMAGES and (messages is None or str(messages).startswith(HOOKS))
+
+
+def has_images(dataset: str) -> bool:
+    """Return whether a dataset holds images; one whose number of images nobody states does."""
+    if dataset in CATALOGUE:
+        return CATALOGUE[dataset].images != 0
+    try:
+        # The manifest's own class takes longer to import than everything that is done at start-up.
+        return bool(json.loads((dataset_folder(dataset) / _MANIFEST).read_text(encoding="utf-8"))["images"] != 0)
+    except (OSError, ValueError, KeyError, TypeError):
+        return True
+
+
+def _shows_options(config: Mapping[str, Any]) -> bool:
+    hook, settings = str(config.get("doc_to_text")), config.get(SETTINGS)
+    models = [one for one in settings.values() if isinstance(one, Mapping)] if isinstance(settings, Mapping) else []
+    templates = [str(one["template"]) for one in models if "template" in one]
+    if not templates:
+        return hook == _LETTERED_PROMPT  # whose own prompt does
+    fields = {field for template in templates for field in template_fields(template)}
+    return hook.startswith(HOOKS) and bool(fields & {"options", "option_a"})
+
+
+def template_fields(template: str) -> list[str]:
+    """Return the fields of a template; none of one with a brace that is no field, which asking the question says."""
+    try:
+        return [name for _, name, _, _ in Formatter().parse(template) if name]
+    except ValueError:
+        return []

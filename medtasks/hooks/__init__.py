@@ -1,1 +1,0 @@
-"""The border to the harness: the only code that knows its dictionary shapes."""

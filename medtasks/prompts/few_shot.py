@@ -1,0 +1,101 @@
+"""Prompts that show solved examples first: the demonstrations a dataset was prepared with, in their order.
+
+The harness's own ``--num_fewshot`` never passes on the examples' images and knows no turns; these hooks do both. The
+settings are those of :mod:`medtasks.prompts.template`, and ``example``: how a simple model's prompt shows one
+demonstration, with the fields ``{question}`` and ``{answer}``.
+"""
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+from PIL import Image
+
+from medtasks.data.manifest import Manifest
+from medtasks.data.path_of import prepared_folder
+from medtasks.data.schema import DEMONSTRATIONS_SPLIT
+from medtasks.data.store import load_documents
+from medtasks.errors import DatasetNotPrepared
+from medtasks.prompts import images as document_images
+from medtasks.prompts import template as zero_shot
+from medtasks.prompts.template import Message, Settings
+
+_EXAMPLE = "{question}\n{answer}\n\n"
+
+
+def prompt(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Settings | None = None) -> str:
+    """Return the prompt of a simple model: the solved examples, then the question.
+
+    Args:
+        doc: A document.
+        lmms_eval_specific_kwargs: Settings of the model family.
+
+    Raises:
+        DatasetNotPrepared: The document's dataset was prepared without demonstrations.
+        MedTasksError: As of :func:`medtasks.prompts.template.prompt`.
+    """
+    settings = lmms_eval_specific_kwargs or {}
+    form = str(settings.get("example", _EXAMPLE))
+    shown = [
+        form.format(question=zero_shot.prompt(example, settings), answer=zero_shot.example_answer(example, settings))
+        for example in demonstrations(doc["dataset"])
+    ]
+    return "".join(shown) + zero_shot.prompt(doc, settings)
+
+
+def images(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Settings | None = None) -> list[Image.Image]:
+    """Open the images of the demonstrations and then those of the document.
+
+    Raises:
+        DatasetNotPrepared: The document's dataset was prepared without demonstrations.
+        SourceError: An image is missing or broken.
+    """
+    shown = [picture for pictures in _pictures_of(doc["dataset"]) for picture in pictures]
+    return [*shown, *document_images.images(doc, lmms_eval_specific_kwargs)]
+
+
+def messages(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Settings | None = None) -> list[Message]:
+    """Return the conversation of a chat model: question and answer of each example as turns, then the question.
+
+    Errors are those of :func:`prompt` and :func:`images`.
+    """
+    settings = lmms_eval_specific_kwargs or {}
+    turns: list[Message] = []
+    for example, pictures in zip(demonstrations(doc["dataset"]), _pictures_of(doc["dataset"]), strict=True):
+        answer = zero_shot.example_answer(example, settings)
+        turns.append(zero_shot.user_turn(zero_shot.question_parts(example, settings), pictures))
+        turns.append({"role": "assistant", "content": [{"type": "text", "text": answer}]})
+    return turns + zero_shot.messages(doc, settings)
+
+
+def demonstrations(name: str) -> tuple[Mapping[str, Any], ...]:
+    """Return the solved examples of a dataset, read once per process.
+
+    Raises:
+        DatasetNotPrepared: The dataset is not prepared, or was prepared without demonstrations.
+    """
+    return _documents(str(prepared_folder(name)), name)
+
+
+def _pictures_of(name: str) -> list[list[Image.Image]]:
+    """Return copies, because a model's preparation may shrink what it gets in place."""
+    return [[picture.copy() for picture in pictures] for pictures in _pictures(str(prepared_folder(name)), name)]
+
+
+@functools.cache
+def _documents(folder: str, name: str) -> tuple[Mapping[str, Any], ...]:
+    found = tuple(load_documents(name, DEMONSTRATIONS_SPLIT))
+    if not found:
+        notes = [note for note in Manifest.read(prepared_folder(name)).left_out if "demonstrations" in note]
+        raise DatasetNotPrepared(
+            f"dataset '{name}' in {folder} has no demonstrations for few-shot prompts"
+            f"{f' ({notes[0]})' if notes else ''}; prepare it again from a source with its training split: "
+            f"medtasks data prepare {name} --source DIR"
+        )
+    return found
+
+
+# A few datasets at a time: five decoded mammograms are a hundred megabytes.
+@functools.lru_cache(maxsize=2)
+def _pictures(folder: str, name: str) -> tuple[tuple[Image.Image, ...], ...]:
+    return tuple(tuple(document_images.images(example)) for example in _documents(folder, name))

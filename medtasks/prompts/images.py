@@ -1,0 +1,164 @@
+"""Images of a document, for ``doc_to_visual``."""
+
+import functools
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from loguru import logger
+from PIL import Image
+
+from medtasks.data.blanks import blank_picture, blank_volume
+from medtasks.data.decoding import LINEAR, Decoding, UnclearRange, decoded
+from medtasks.data.manifest import decoding_of
+from medtasks.data.mediconfusion import DEMONSTRATIONS
+from medtasks.data.path_of import known, prepared_folder
+from medtasks.data.privacy import hidden_id, is_private
+from medtasks.data.samples import Sample
+from medtasks.data.variants import BLANK, BLIND, COLUMN
+from medtasks.errors import DatasetNotPrepared, SourceError, UnknownName
+
+_MARK = "<image>"
+
+
+def images(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Mapping[str, Any] | None = None) -> list[Image.Image]:
+    """Open the images of a document, after the demonstration images that the model family's prompt shows.
+
+    Args:
+        doc: A document with ``image_files``, possibly none, or with one ``image_file``: absolute paths, or paths below
+            ``image_root``, or below the folder of the prepared ``dataset`` the document names.
+        lmms_eval_specific_kwargs: Settings of the model family: ``image_root`` is a folder, ``demonstrations`` lists
+            files of the dataset's folder of demonstrations. For documents of no prepared dataset, ``image_rule`` is
+            ``linear``, which it is if not given, or ``reference``, and ``image_range`` is ``[LOW, HIGH]``, see
+            :mod:`medtasks.data.decoding`; a prepared dataset has its own.
+
+    Returns:
+        RGB images, demonstrations first; those of a sanity variant as it shows them.
+
+    Raises:
+        SourceError: An image is missing, broken, or of an unclear range.
+        MedTasksError: ``image_rule`` or ``image_range`` is impossible.
+    """
+    settings = lmms_eval_specific_kwargs or {}
+    decoding = image_decoding(doc, settings)
+    shots = [prepared_folder(doc["dataset"]) / DEMONSTRATIONS / shot for shot in settings.get("demonstrations") or ()]
+    opened = [
+        _open(path, doc, decoding)
+        for path in (*shots, *(image_path(file, doc, settings) for file in Sample(doc).images))
+    ]
+    return [*opened[: len(shots)], *shown(doc, opened[len(shots) :])]
+
+
+def no_images(doc: Mapping[str, Any]) -> list[Image.Image]:
+    """Return no image, for tasks without any: many models of the harness call ``doc_to_visual`` unseen."""
+    return []
+
+
+def image_decoding(doc: Mapping[str, Any], settings: Mapping[str, Any]) -> Decoding:
+    """Return how the images of a document are decoded.
+
+    Args:
+        doc: A document.
+        settings: Settings of the model family.
+
+    Raises:
+        SourceError: Settings contradict the prepared dataset that the document is of.
+        MedTasksError: Settings are impossible.
+    """
+    given = Decoding.of_settings(settings)
+    try:
+        prepared = decoding_of(prepared_folder(doc["dataset"])) if doc.get("dataset") is not None else None
+    except (DatasetNotPrepared, UnknownName):
+        prepared = None
+    if prepared is None:
+        return given or LINEAR
+    if given is not None and given != prepared:
+        raise SourceError(
+            f"the images of '{doc['dataset']}' were prepared with image_rule {prepared.rule}; leave image_rule and "
+            f"image_range out of lmms_eval_specific_kwargs"
+        )
+    return prepared
+
+
+def image_path(file: str, doc: Mapping[str, Any], settings: Mapping[str, Any]) -> Path:
+    """Return where a file of a document lies, see :func:`images`.
+
+    Raises:
+        SourceError: The path is relative, and nothing says to what.
+        DatasetNotPrepared: It is relative to a dataset that is not there.
+    """
+    path, root = Path(file), settings.get("image_root")
+    if path.is_absolute():
+        return path
+    return (Path(root).expanduser() if root else _dataset_folder(file, doc)) / path
+
+
+def _dataset_folder(file: str, doc: Mapping[str, Any]) -> Path:
+    if doc.get("dataset") is None:
+        raise SourceError(
+            f"image {file} of sample {doc.get('doc_id', '?')} has a relative path; write absolute paths "
+            f"or set image_root under lmms_eval_specific_kwargs"
+        )
+    return prepared_folder(doc["dataset"])
+
+
+def _open(path: Path, doc: Mapping[str, Any], decoding: Decoding) -> Image.Image:
+    try:
+        seen = decoded(path, decoding)
+    except OSError as error:
+        what = "is missing" if isinstance(error, FileNotFoundError) else f"is broken ({error})"
+        what = f"cannot be shown: {error}" if isinstance(error, UnclearRange) else what
+        fix = f"; run 'medtasks data prepare {doc['dataset']}' again" if known(str(doc.get("dataset"))) else ""
+        if doc.get("dataset") is not None and is_private(str(doc["dataset"])):
+            # Without the cause, which names the file: whoever catches this may log both.
+            raise SourceError(f"an image of sample {hidden_id('doc', doc.get('doc_id'))} cannot be read{fix}") from None
+        raise SourceError(f"image {path} of sample {doc.get('doc_id', '?')} {what}{fix}") from error
+    for done in seen.conversions:
+        _tell_once(done, decoding.rule)
+    return seen.pixels
+
+
+@functools.cache
+def _tell_once(done: str, rule: str) -> None:
+    """Say what is done with images: those of a task of one's own are in no manifest."""
+    logger.info(f"Some images are not shown to the model as they are stored (image_rule {rule}): {done}.")
+
+
+# ---- sanity variants ----
+
+
+def is_blind(doc: Mapping[str, Any]) -> bool:
+    """Return whether a document's own images are left out."""
+    return doc.get(COLUMN) == BLIND
+
+
+def shown(doc: Mapping[str, Any], pictures: Sequence[Image.Image]) -> list[Image.Image]:
+    """Return a document's pictures as its variant shows them."""
+    return [blank_picture(picture) for picture in pictures] if doc.get(COLUMN) == BLANK else list(pictures)
+
+
+def shown_volume(doc: Mapping[str, Any], path: Path) -> Path:
+    """Return the file of a document's volume as its variant shows it.
+
+    Raises:
+        OSError: The volume is missing or damaged, or a grey one cannot be written.
+    """
+    return blank_volume(path) if doc.get(COLUMN) == BLANK else path
+
+
+def own_marks_removed(template: str, settings: Mapping[str, Any]) -> str:
+    """Return a template with the marks of its demonstrations' images, and without those of the question's.
+
+    Args:
+        template: Text with one ``<image>`` per image, demonstrations first; or without any.
+        settings: Settings of the model family; ``demonstrations`` lists the images of solved examples.
+
+    Example:
+        >>> own_marks_removed("<image>One? Yes. <image>Two?", {"demonstrations": ["one.jpg"]})
+        '<image>One? Yes. Two?'
+        >>> own_marks_removed("Two?", {})
+        'Two?'
+    """
+    parts = template.split(_MARK)
+    kept = len(settings.get("demonstrations") or ()) + 1
+    return _MARK.join(parts[:kept]) + "".join(parts[kept:])

@@ -1,0 +1,87 @@
+"""Prompts about volumes, for models that read volumes and for those that only look at pictures.
+
+The settings are those of :mod:`medtasks.prompts.template`, and
+
+==========  =========================================================================================================
+setting     meaning
+==========  =========================================================================================================
+``slices``  how many axial slices stand for a volume, evenly spread from feet to head; 0: the model reads its file.
+            Every slice is an image of its own, with its own place in the prompt
+==========  =========================================================================================================
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from medtasks.data.path_of import prepared_folder
+from medtasks.data.volume_files import axial_slices
+from medtasks.errors import MedTasksError, SourceError
+from medtasks.prompts import template as pictures
+from medtasks.prompts.images import shown, shown_volume
+from medtasks.prompts.template import Message, Settings
+
+_SLICES = 8
+
+
+def prompt(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Settings | None = None) -> str:
+    """Return the prompt of a simple model, see :func:`medtasks.prompts.template.prompt`."""
+    settings = lmms_eval_specific_kwargs or {}
+    return pictures.prompt(_with_slices(doc, settings), settings)
+
+
+def volumes(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Settings | None = None) -> list[Any]:
+    """Return the volumes of a document.
+
+    Args:
+        doc: A document whose ``image_files`` are volumes.
+        lmms_eval_specific_kwargs: Settings of the model family.
+
+    Returns:
+        Names of files for models that read volumes, else RGB slices.
+
+    Raises:
+        SourceError: A volume is missing or damaged.
+    """
+    count = _count(lmms_eval_specific_kwargs or {})
+    folder = prepared_folder(doc["dataset"])
+    return [shown for file in doc["image_files"] for shown in _shown(folder / file, count, doc)]
+
+
+def messages(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Settings | None = None) -> list[Message]:
+    """Return the conversation of a chat model, which gets slices.
+
+    Raises:
+        MedTasksError: The settings ask for files, or see :func:`volumes`.
+    """
+    settings = lmms_eval_specific_kwargs or {}
+    if not _count(settings):
+        raise MedTasksError("chat models take no files of volumes; set slices under lmms_eval_specific_kwargs")
+    parts = pictures.question_parts(_with_slices(doc, settings), settings)
+    return [pictures.user_turn(parts, volumes(doc, settings))]
+
+
+def _shown(path: Path, count: int, doc: Mapping[str, Any]) -> Sequence[str | Image.Image]:
+    try:
+        if count:
+            return shown(doc, axial_slices(path, count))
+        if not path.is_file():
+            raise FileNotFoundError(path)
+        return [str(shown_volume(doc, path))]
+    except OSError as error:
+        what = "is missing" if isinstance(error, FileNotFoundError) else f"is broken ({error})"
+        raise SourceError(
+            f"the volume of sample {doc['doc_id']} {what}; put {path.resolve()} back, or run 'medtasks data prepare "
+            f"{doc['dataset']}' again"
+        ) from error
+
+
+def _with_slices(doc: Mapping[str, Any], settings: Settings) -> Mapping[str, Any]:
+    """Return the document as if its slices were its images."""
+    return {**doc, "image_files": list(doc["image_files"]) * (_count(settings) or 1)}
+
+
+def _count(settings: Settings) -> int:
+    return int(settings.get("slices", _SLICES))
