@@ -16,7 +16,7 @@ from medtasks.extract.failure import failed_reply
 from medtasks.extract.labeler import CONDITIONS, Finding
 from medtasks.extract.registry import Kind, extractors
 from medtasks.harness.task_file import TaskFile
-from medtasks.harness.task_files import DottedName
+from medtasks.harness.task_index import DottedName
 from medtasks.hooks import (
     answer_texts,
     choice,

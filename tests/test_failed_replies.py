@@ -4,11 +4,9 @@ import json
 import math
 
 import pytest
-from medtasks.audit.pair_scoring import score_replies
-from medtasks.audit.sample_values import chosen_metrics, run_values
 
-from medtasks.audit.comparing import compare_runs
-from medtasks.audit.scoring import score_metrics
+from medtasks.audit.comparing import chosen_metrics, compare_runs, run_values
+from medtasks.audit.scoring import score_replies
 from medtasks.data.home import home
 from medtasks.extract.failure import cut_reply
 from medtasks.extract.registry import Kind, extractors
@@ -61,8 +59,8 @@ def with_failed_passes(one):
 
 def check_scores(task, one, replies):
     """Scores of all replies are those of the others, and the failed ones are counted."""
-    found = score_metrics(task, one.documents, replies)["rule"]
-    expected = score_metrics(task, one.documents, without_lost(one, replies))["rule"]
+    found = score_replies(task, one.documents, replies)["rule"]
+    expected = score_replies(task, one.documents, without_lost(one, replies))["rule"]
     scores = {name: value for name, value in found.values.items() if name not in COUNTS}
     assert repr(scores) == repr({name: value for name, value in expected.values.items() if name not in COUNTS})
     assert [found.values[name] for name in ("scored_samples", "failed_samples")] == [8, 4]
@@ -70,7 +68,7 @@ def check_scores(task, one, replies):
     assert found.reasons == {**expected.reasons, "adapter_failed": 4}
     assert repr(found.groups) == repr(expected.groups)
     assert [(one.document, one.kind) for one in found.wrong] == [(one.document, one.kind) for one in expected.wrong]
-    alone = score_metrics(task, one.documents, {doc: one for doc, one in replies.items() if one.failed})["rule"]
+    alone = score_replies(task, one.documents, {doc: one for doc, one in replies.items() if one.failed})["rule"]
     numbers = {name for name, value in alone.values.items() if not math.isnan(value) and value != 0}
     assert numbers <= {"failed_samples", "submission_rows"}
     assert (alone.wrong, alone.values["failed_samples"]) == ([], 4)
@@ -168,10 +166,10 @@ def test_runs_are_compared_on_what_both_answered(name, recorded):
 @pytest.mark.parametrize("name", of_samples)
 def test_marks_of_cut_replies_change_no_score(name, recorded):
     one, rule = of_samples[name]
-    whole = score_metrics(one.task(rule), one.documents, recorded(one, one.replies))["rule"]
+    whole = score_replies(one.task(rule), one.documents, recorded(one, one.replies))["rule"]
     replies = recorded(one, [cut_reply(reply) for reply in one.replies])
     assert all(reply.cut for reply in replies.values())
-    cut = score_metrics(one.task(rule), one.documents, replies)["rule"]
+    cut = score_replies(one.task(rule), one.documents, replies)["rule"]
     assert repr((cut.values, cut.errors, cut.groups)) == repr((whole.values, whole.errors, whole.groups))
     assert not cut.reasons.keys() & {"empty", "no_match", "ambiguous"}
     assert sum(cut.reasons.values()) == 12

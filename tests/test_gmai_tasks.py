@@ -14,7 +14,8 @@ from medtasks.data.gmai.preparing import prepare
 from medtasks.data.home import home
 from medtasks.data.preparation import Options
 from medtasks.data.store import load_documents
-from medtasks.harness.task_files import resolved, task_config, task_file
+from medtasks.harness.task_files import task_config, task_file
+from medtasks.harness.task_index import resolved
 from medtasks.hooks import grouped_choice, multi_answer, submission
 from medtasks.metrics.multi_answer import multi_answer_accuracy, multi_answer_recall
 from medtasks.prompts.template import prompt, target

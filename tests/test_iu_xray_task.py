@@ -8,8 +8,8 @@ import pytest
 from medtasks.data.preparation import Options
 from medtasks.data.preparers import prepare
 from medtasks.data.store import load_documents
-from medtasks.harness.task_files import resolved, task_config, task_file
-from medtasks.harness.task_index import tasks_folder
+from medtasks.harness.task_files import task_config, task_file
+from medtasks.harness.task_index import resolved, tasks_folder
 from medtasks.metrics.report_metrics import REPORT_METRICS
 from medtasks.prompts.template import messages, prompt
 

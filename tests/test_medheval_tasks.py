@@ -6,8 +6,8 @@ import pytest
 
 from medtasks.data.catalogue import CATALOGUE
 from medtasks.errors import DatasetNotPrepared
-from medtasks.harness.task_files import resolved, task_config, task_file, task_files
-from medtasks.harness.task_index import tasks_folder
+from medtasks.harness.task_files import task_config, task_file, task_files
+from medtasks.harness.task_index import resolved, tasks_folder
 
 from . import medheval_sources as sources
 

@@ -9,8 +9,8 @@ from medtasks.data.catalogue import CATALOGUE
 from medtasks.data.label_of import label
 from medtasks.data.schema import CHOICE, CLASSIFICATION, MULTILABEL, OPEN_QUESTION, REPORT
 from medtasks.errors import DatasetNotPrepared
-from medtasks.harness.task_files import resolved, task_config, task_file, task_files
-from medtasks.harness.task_index import tasks_folder
+from medtasks.harness.task_files import task_config, task_file, task_files
+from medtasks.harness.task_index import resolved, tasks_folder
 
 from . import tiny_multimedeval
 

@@ -4,9 +4,8 @@ import csv
 import random
 
 import pytest
-from medtasks.audit.breakdowns import by_group, count_kinds, export_wrong_answers, wrong_answers
 
-from medtasks.audit.scoring import score_metrics
+from medtasks.audit.scoring import by_group, count_kinds, export_wrong_answers, score_replies, wrong_answers
 from medtasks.data.catalogue import CATALOGUE
 from medtasks.errors import MedTasksError
 from medtasks.extract.error_classes import ErrorClass
@@ -45,7 +44,7 @@ def replies(documents):
 
 
 def test_groups_equal_a_plain_mean(documents, replies):
-    found = score_metrics(task_file("gmai_mmbench_val"), documents, replies)["robust"]
+    found = score_replies(task_file("gmai_mmbench_val"), documents, replies)["robust"]
     frame = pandas.DataFrame(documents)
     frame["right"] = [replies[one["doc_id"]].text == one["answer"] for one in documents]
     for column in ("department", "clinical_task"):
@@ -59,7 +58,7 @@ def test_groups_equal_a_plain_mean(documents, replies):
 
 
 def test_wrong_answers_are_sorted_into_kinds(documents, replies):
-    found = score_metrics(task_file("gmai_mmbench_val"), documents, replies)["robust"]
+    found = score_replies(task_file("gmai_mmbench_val"), documents, replies)["robust"]
     kinds = count_kinds(found.wrong)
     texts = [reply.text for reply in replies.values()]
     assert kinds[ErrorClass.REFUSAL] == texts.count("I cannot tell.")
@@ -80,7 +79,7 @@ def test_tasks_without_accuracy_have_no_groups(documents):
 
 
 def test_export_leaves_a_column_for_the_human(documents, replies, tmp_path):
-    found = score_metrics(task_file("gmai_mmbench_val"), documents, replies)["robust"]
+    found = score_replies(task_file("gmai_mmbench_val"), documents, replies)["robust"]
     path = tmp_path / "errors.csv"
     export_wrong_answers(path, [], {"robust": found.wrong})
     with path.open(encoding="utf-8", newline="") as stream:

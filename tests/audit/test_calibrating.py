@@ -4,8 +4,8 @@ import json
 import math
 
 import pytest
-from medtasks.audit.pair_scoring import score_replies
 
+from medtasks.audit.scoring import score_replies
 from medtasks.audit.task_calibration import task_calibration
 from medtasks.data.samples import Sample
 from medtasks.data.store import load_documents

@@ -6,15 +6,16 @@ import random
 
 import pytest
 import scipy.stats
-from medtasks.audit.pair_scoring import score_replies
 
 from medtasks.audit.comparing import check_fingerprints, compare_runs
+from medtasks.audit.scoring import score_replies
 from medtasks.data.mediconfusion import Options, prepare
 from medtasks.data.store import load_documents
 from medtasks.errors import RepliesError, UnknownName, WeightsMissing
 from medtasks.families.family import Reply
 from medtasks.harness.task_file import TaskFile
-from medtasks.harness.task_files import DottedName, task_file
+from medtasks.harness.task_files import task_file
+from medtasks.harness.task_index import DottedName
 from medtasks.metrics.pairs import TOTAL
 from medtasks.metrics.report_scores import ReportScores, mean
 from medtasks.stats.paired import MCNEMAR, SIGN_FLIP

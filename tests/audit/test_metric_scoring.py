@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from medtasks.audit.scoring import score_metrics
+from medtasks.audit.scoring import score_replies
 from medtasks.errors import RepliesError
 from medtasks.families.family import Reply
 from medtasks.harness.task_file import TaskFile
-from medtasks.harness.task_files import DottedName
+from medtasks.harness.task_index import DottedName
 
 DOCUMENTS = [
     {"doc_id": str(number), "image_id": None, "options": ["aspirin", "heparin"], "answer": answer}
@@ -38,7 +38,7 @@ def texts(*replies):
 
 def test_every_rule_scores_every_reply():
     strict_and_robust = task(reference="mediconfusion_reference", robust="robust_choice")
-    scores = score_metrics(strict_and_robust, DOCUMENTS, texts("A", "(b)", "B", "I cannot tell from this image."))
+    scores = score_replies(strict_and_robust, DOCUMENTS, texts("A", "(b)", "B", "I cannot tell from this image."))
     assert list(scores) == ["reference", "robust"]
     reference, robust = scores.values()
     assert (reference.rule, robust.rule) == ("mediconfusion_reference v1", "robust_choice v2")
@@ -51,7 +51,7 @@ def test_every_rule_scores_every_reply():
 
 
 def test_documents_without_a_reply_are_left_out():
-    scores = score_metrics(task(robust="robust_choice"), DOCUMENTS, texts("A"))
+    scores = score_replies(task(robust="robust_choice"), DOCUMENTS, texts("A"))
     assert scores["robust"].values["accuracy"] == 1
     assert math.isnan(scores["robust"].errors["accuracy"])
     assert scores["robust"].as_dict()["standard_errors"]["accuracy"] is None
@@ -62,15 +62,15 @@ def test_option_form_reaches_the_rule():
         **{**vars(task(robust="robust_choice")), "option_forms": {"robust": "drug number {number}, {text}"}}
     )
     replies = texts("drug number 1, aspirin", "drug number 2, heparin", "heparin", "drug number 1, aspirin")
-    found = score_metrics(numbered, DOCUMENTS, replies)["robust"]
+    found = score_replies(numbered, DOCUMENTS, replies)["robust"]
     assert found.values == {"accuracy": 0.75, "invalid_rate": 0.25, **ALL_ANSWERED}
 
 
 def test_likelihoods():
     replies = {str(number): Reply(losses=losses) for number, losses in enumerate([(1, 2), (2, 1), (1, 1), (3, 4)])}
-    scores = score_metrics(task("multiple_choice", robust="untied"), DOCUMENTS, replies)
+    scores = score_replies(task("multiple_choice", robust="untied"), DOCUMENTS, replies)
     assert scores["robust"].values == {"accuracy": 0.75, "invalid_rate": 0.25, **ALL_ANSWERED}
     with pytest.raises(RepliesError, match="'drugs' reads log-likelihoods, and some replies are texts"):
-        score_metrics(task("multiple_choice", robust="untied"), DOCUMENTS, texts("A"))
+        score_replies(task("multiple_choice", robust="untied"), DOCUMENTS, texts("A"))
     with pytest.raises(RepliesError, match="'drugs' reads texts, and some replies are log-likelihoods"):
-        score_metrics(task(robust="robust_choice"), DOCUMENTS, replies)
+        score_replies(task(robust="robust_choice"), DOCUMENTS, replies)

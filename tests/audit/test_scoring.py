@@ -3,8 +3,8 @@
 import json
 
 import pytest
-from medtasks.audit.pair_scoring import score_replies
 
+from medtasks.audit.scoring import score_replies
 from medtasks.data.store import load_documents
 from medtasks.errors import JudgeNotConfigured, RepliesError
 from medtasks.families.family import Reply

@@ -11,7 +11,7 @@ from subprocess import CompletedProcess
 import pytest
 from PIL import Image
 
-from medtasks.audit.scoring import score_metrics
+from medtasks.audit.scoring import score_replies
 from medtasks.data.image_store import ImageStore
 from medtasks.data.manifest import Manifest
 from medtasks.data.schema import CHOICE, OPEN_QUESTION, REPORT, Columns
@@ -228,7 +228,7 @@ def test_replies_of_two_ranks_are_saved_for_their_owner_and_scored_again(
 
     monkeypatch.setenv("MEDTASKS_HOME", str(planted_home / "home"))
     documents = load_documents("canary_open")
-    again = score_metrics(task_file("canary_open"), documents, read_replies(files, documents))["robust"].values
+    again = score_replies(task_file("canary_open"), documents, read_replies(files, documents))["robust"].values
     (results,) = (tmp_path / "out").rglob("*_results.json")
     first = json.loads(results.read_text())["results"]["canary_open"]
     assert again["token_f1"] > 0

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from medtasks.audit.pair_scoring import METRICS, score_replies
 
-from medtasks.audit.scoring import score_metrics
+from medtasks.audit.scoring import PAIR_METRICS, score_replies
 from medtasks.cli.data import write_sample_home
 from medtasks.data.catalogue import CATALOGUE
 from medtasks.data.gmai.preparing import prepare as prepare_gmai
@@ -174,10 +173,10 @@ def assert_scores_are_those_of_the_rest(results, task):
         return
     if task in PAIRS:
         for name, score in score_replies(task_file(task), documents, replies).items():
-            for metric in METRICS:
+            for metric in PAIR_METRICS:
                 assert same(row[f"{metric},{name}"], getattr(score.table["total"], metric)), (metric, name)
         return
-    for name, score in score_metrics(task_file(task), documents, replies).items():
+    for name, score in score_replies(task_file(task), documents, replies).items():
         for metric, value in score.values.items():
             if metric not in ("failed_samples", "submission_rows"):
                 assert same(row[f"{metric},{name}"], value), (task, metric, name)

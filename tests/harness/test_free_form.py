@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from medtasks.audit.pair_scoring import score_replies
+from medtasks.audit.scoring import score_replies
 from medtasks.harness.replies import read_replies
 from medtasks.harness.task_files import task_file
 

@@ -19,8 +19,8 @@ from medtasks.data.preparation import Options
 from medtasks.data.store import load_documents
 from medtasks.errors import JudgeNotConfigured
 from medtasks.families.counts import COUNTS
-from medtasks.harness.task_files import resolved, task_config, task_file
-from medtasks.harness.task_index import tasks_folder
+from medtasks.harness.task_files import task_config, task_file
+from medtasks.harness.task_index import resolved, tasks_folder
 from medtasks.tasks.selected_tasks import select_as
 
 from .. import tiny_gmai

@@ -7,14 +7,14 @@ import sys
 
 import pytest
 
-from medtasks.audit.scoring import score_metrics
+from medtasks.audit.scoring import score_replies
 from medtasks.data.store import load_documents
 from medtasks.errors import ModelRefused
 from medtasks.families.counts import COUNTS
 from medtasks.families.family import Reply
 from medtasks.harness.replies import read_replies
-from medtasks.harness.task_files import resolved, task_config, task_file
-from medtasks.harness.task_index import lm_eval_tasks_folder
+from medtasks.harness.task_files import task_config, task_file
+from medtasks.harness.task_index import lm_eval_tasks_folder, resolved
 
 pytest.importorskip("lm_eval", reason="lm-eval is not installed; pip install 'medtasks[lm-eval]'")
 NAMES = sorted(path.stem for path in lm_eval_tasks_folder().glob("*.yaml"))
@@ -72,7 +72,7 @@ def test_numbers_are_those_of_recorded_replies(evaluated, multimedeval_home, mon
     assert set(prompts.values()) <= set(asked)
     replies = {doc_id: Reply(text=reply(prompt)) for doc_id, prompt in prompts.items()}
     assert results[name]["alias"] == f"{name} [SAMPLE DATA]"
-    for rule, scores in score_metrics(task, documents, replies).items():
+    for rule, scores in score_replies(task, documents, replies).items():
         for metric, value in scores.values.items():
             assert results[name][f"{metric},{rule}"] == value
             if metric not in COUNTS:
@@ -98,7 +98,7 @@ def test_command(multimedeval_home, tmp_path, monkeypatch):
     assert results["invalid_rate,reference"] == 1
     (samples,) = tmp_path.rglob("samples*.jsonl")
     documents = load_documents("multimedeval_medqa")
-    again = score_metrics(task_file("multimedeval_medqa"), documents, read_replies(samples, documents))
+    again = score_replies(task_file("multimedeval_medqa"), documents, read_replies(samples, documents))
     for rule, scores in again.items():
         assert scores.reasons == {"no_match": len(documents)}
         assert {metric: results[f"{metric},{rule}"] for metric in scores.values} == scores.values

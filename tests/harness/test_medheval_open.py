@@ -16,13 +16,14 @@ from typing import Any
 
 import pytest
 
-from medtasks.audit.scoring import score_metrics
+from medtasks.audit.scoring import score_replies
 from medtasks.data.preparation import Options
 from medtasks.data.preparers import prepare
 from medtasks.data.store import load_documents
 from medtasks.errors import JudgeRefused, forget_warnings
 from medtasks.harness.replies import read_replies
-from medtasks.harness.task_files import resolved, task_config, task_file
+from medtasks.harness.task_files import task_config, task_file
+from medtasks.harness.task_index import resolved
 from medtasks.hooks import answer_texts, label_hallucination
 from medtasks.judges import client
 
@@ -319,7 +320,7 @@ def test_replies_are_judged_later(evaluate, home, parrot, judge, monkeypatch):
     for name, value in judge.variables().items():
         monkeypatch.setenv(name, value)
     documents = load_documents(KNOWLEDGE)
-    scores = score_metrics(task_file(KNOWLEDGE), documents, read_replies(files, documents))["strict"]
+    scores = score_replies(task_file(KNOWLEDGE), documents, read_replies(files, documents))["strict"]
     assert scores.values["knowledge_rate"] == pytest.approx(1 / 6)
     assert scores.values["stemmed_rouge_l"] == first["stemmed_rouge_l"]
     assert scores.reasons == {"ok": ROWS}

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from medtasks.families.counts import COUNTS
-from medtasks.harness.task_files import resolved, task_config, task_file
-from medtasks.harness.task_index import tasks_folder
+from medtasks.harness.task_files import task_config, task_file
+from medtasks.harness.task_index import resolved, tasks_folder
 
 from .. import medheval_sources as sources
 from ..model_adapters.test_two_processes import LEAVE, on_two_processes

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from medtasks.families.counts import COUNTS
-from medtasks.harness.task_files import resolved, task_config, task_file, task_files
+from medtasks.harness.task_files import task_config, task_file, task_files
+from medtasks.harness.task_index import resolved
 from medtasks.metrics.report_metrics import REPORT_METRICS
 from medtasks.prompts.template import target
 

@@ -7,7 +7,8 @@ from medtasks.data.blanks import GREY
 from medtasks.data.variants import rotated
 from medtasks.errors import SourceError
 from medtasks.harness.documents import task_documents
-from medtasks.harness.task_files import resolved, task_config, task_file, task_files
+from medtasks.harness.task_files import task_config, task_file, task_files
+from medtasks.harness.task_index import resolved
 from medtasks.prompts import closed as closed_prompts
 from medtasks.prompts import lettered as prompts
 from medtasks.prompts import template as multimedeval_prompts

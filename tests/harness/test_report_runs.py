@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from medtasks.audit.scoring import score_metrics
+from medtasks.audit.scoring import score_replies
 from medtasks.data.home import home
 from medtasks.data.store import load_documents
 from medtasks.extract.failure import failed_reply
@@ -145,7 +145,7 @@ def test_golden_weights_score_finishes_what_failed(tiny_weights):
     assert {name for name, value in failed.items() if math.isnan(value)} == MODELS | {"meteor"}
     tiny_weights()
     documents, task = load_documents(TASK), task_file(TASK)
-    scores = score_metrics(task, documents, read_replies(saved(), documents), ["radcliq_v1", "f1_chexbert"])
+    scores = score_replies(task, documents, read_replies(saved(), documents), ["radcliq_v1", "f1_chexbert"])
     finished = scores["reference"]
     assert finished.failures.keys() == {"meteor"}
     assert finished.reasons == {"ok": 3, "empty": 1}

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from medtasks.audit.pair_scoring import METRICS, score_replies
 
-from medtasks.audit.scoring import score_metrics
+from medtasks.audit.scoring import PAIR_METRICS, score_replies
 from medtasks.data.variants import VARIANTS
 from medtasks.errors import MedTasksError
 from medtasks.harness.documents import task_documents
 from medtasks.harness.replies import read_replies
-from medtasks.harness.task_files import resolved, task_config, task_file, variants_of
+from medtasks.harness.task_files import task_config, task_file, variants_of
+from medtasks.harness.task_index import resolved
 
 from .. import tiny_multimedeval
 from ..model_adapters.test_two_processes import LEAVE, checkpoints, home_with_demonstrations, on_two_processes
@@ -165,14 +165,14 @@ def test_recorded_replies_score_as_the_harness_scored_them(finished, results, na
     replies = read_replies(file, documents)
     assert len(replies) == len(documents)
     if task.variant == "rotated":
-        for rule, found in score_metrics(task, documents, replies).items():
+        for rule, found in score_replies(task, documents, replies).items():
             for metric, value in found.values.items():
                 assert value == pytest.approx(scored[f"{metric},{rule}"], nan_ok=True)
             for metric, value in found.errors.items():
                 assert value == pytest.approx(scored[f"{metric}_stderr,{rule}"], nan_ok=True)
         return
     for rule, pairs in score_replies(task, documents, replies).items():
-        for metric in METRICS:
+        for metric in PAIR_METRICS:
             value = getattr(pairs.table["total"], metric)
             assert value == pytest.approx(scored[f"{metric},{rule}"], nan_ok=True)
 

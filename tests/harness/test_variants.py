@@ -15,8 +15,6 @@ from medtasks.errors import MedTasksError, UnknownName
 from medtasks.harness.documents import select, task_documents
 from medtasks.harness.task_file import has_images
 from medtasks.harness.task_files import (
-    DottedName,
-    resolved,
     tagged_tasks,
     task_config,
     task_file,
@@ -25,6 +23,7 @@ from medtasks.harness.task_files import (
     variant_of,
     variants_of,
 )
+from medtasks.harness.task_index import DottedName, resolved
 from medtasks.harness.variants import index_entries, variant_config
 from medtasks.tasks.selected_tasks import select_as
 

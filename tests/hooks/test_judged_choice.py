@@ -4,14 +4,14 @@ import math
 from types import SimpleNamespace
 
 import pytest
-from medtasks.audit.breakdowns import wrong_answers
 from medtasks.hooks.reading import tagged
 
-from medtasks.audit.scoring import score_metrics
+from medtasks.audit.scoring import score_replies, wrong_answers
 from medtasks.errors import JudgeNotConfigured, UnknownName
 from medtasks.extract.answer import Reason
 from medtasks.families.family import Reply
-from medtasks.harness.task_files import resolved, task_config, task_file
+from medtasks.harness.task_files import task_config, task_file
+from medtasks.harness.task_index import resolved
 from medtasks.hooks import grouped_choice, judged_choice
 from medtasks.judges import client
 
@@ -119,7 +119,7 @@ def test_recorded_replies_are_judged_under_both_rules():
     documents = [{**DOC, "doc_id": str(n), "image_id": str(n)} for n in range(4)]
     replies = ["a growth", "The answer is a hole or a growth", "B", "fog"]
     recorded = {str(n): Reply(text) for n, text in enumerate(replies)}
-    scores = score_metrics(task_file(TASK), documents, recorded)
+    scores = score_replies(task_file(TASK), documents, recorded)
     assert list(scores) == ["reference", "reference_2026", "fenced"]
     assert scores["reference"].values["accuracy"] == 1 / 2
     assert scores["reference_2026"].values["accuracy"] == 2 / 3

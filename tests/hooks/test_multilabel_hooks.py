@@ -14,14 +14,14 @@ from loguru import logger
 from medtasks.hooks.reading import tagged
 from sklearn.metrics import f1_score
 
-from medtasks.audit.scoring import score_metrics
+from medtasks.audit.scoring import score_replies
 from medtasks.errors import UnknownName
 from medtasks.extract.answer import Reason
 from medtasks.extract.failure import cut_reply, failed_reply
 from medtasks.families.family import Reply
 from medtasks.harness.filters import ReadWith
 from medtasks.harness.task_file import TaskFile
-from medtasks.harness.task_files import DottedName
+from medtasks.harness.task_index import DottedName
 from medtasks.hooks import multilabel
 from medtasks.metrics.classification import MULTILABEL_METRICS, count_labels, multilabel_metrics, values_with_errors
 
@@ -297,7 +297,7 @@ def test_scoring_recorded_replies_labels_them_in_one_call(labeler):
     )
     documents = [{"doc_id": str(n), "options": OPTIONS, "labels": [0, 0, 0, 1, 0]} for n in range(len(REPLIES))]
     recorded = {str(n): Reply(text=reply) for n, reply in enumerate(REPLIES)}
-    scores = score_metrics(task, documents, recorded)
+    scores = score_replies(task, documents, recorded)
     assert labeler == [["edema", "atelectasis and <b>pleural effusion", "nothing", "edema"]]
     assert scores["reference"].reasons == {"ok": 4, "empty": 1, "adapter_failed": 1}
     assert scores["reference"].values["judge_failed_rate"] == 0

@@ -7,10 +7,9 @@ from collections import Counter
 
 import pytest
 from loguru import logger
-from medtasks.audit.baselines.scores import baselines
-from medtasks.audit.pair_scoring import score_replies
 
-from medtasks.audit.scoring import score_metrics
+from medtasks.audit.baselines import baselines
+from medtasks.audit.scoring import score_replies
 from medtasks.data.preparation import Options
 from medtasks.data.preparers import prepare
 from medtasks.data.store import load_documents
@@ -161,7 +160,7 @@ def test_cut_pairs_are_not_warned_of_again(sample):
 
 
 def test_scores_of_questions_are_those_of_recorded_replies(gmai):
-    scored = score_metrics(task_file("gmai_mmbench_val"), gmai, texts(gmai, lambda _: "B"))
+    scored = score_replies(task_file("gmai_mmbench_val"), gmai, texts(gmai, lambda _: "B"))
     found = by_name("gmai_mmbench_val", gmai)
     assert list(found) == ["always A", "always B", "most frequent answer", "random answer"]  # all have two options
     for rule, scores in found["always B"].scores.items():
@@ -296,7 +295,7 @@ def test_golden_closed_questions_of_medheval(test_data, task):
     found = by_name(task, documents)
     assert not any(map(no_score, found.values()))
     reply = Reply(losses=(1.0, 2.0)) if task.endswith("_ll") else Reply(text="")
-    scored = score_metrics(task_file(task), documents, {one["doc_id"]: reply for one in documents})
+    scored = score_replies(task_file(task), documents, {one["doc_id"]: reply for one in documents})
     same = {"always yes": "always_yes", "always no": "always_no", "random answer": "random_choice"}
     for rule, recorded in scored.items():
         accuracies = {name: one.scores[rule]["accuracy"] for name, one in found.items()}

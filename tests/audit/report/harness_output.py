@@ -12,7 +12,8 @@ from medtasks.audit.scoring import samples_of
 from medtasks.data.provenance_of import provenance
 from medtasks.families.family import Reply
 from medtasks.harness.documents import task_documents
-from medtasks.harness.task_files import resolved, task_config, task_file
+from medtasks.harness.task_files import task_config, task_file
+from medtasks.harness.task_index import resolved
 
 STAMP = "20260301_101500"
 MODEL = "made_up"

@@ -14,13 +14,13 @@ from medtasks.audit.report.contents import (
     Item,
     PairOutcomes,
     PublishedScore,
-    ReadAnswer,
     RuleReport,
     RunComparison,
     RunReport,
     Score,
     TaskReport,
 )
+from medtasks.families.family import ReadAnswer
 from medtasks.stats.calibration import Bin, Calibration, CoveragePoint, Measure
 
 NAN = math.nan

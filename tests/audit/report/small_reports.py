@@ -11,7 +11,6 @@ from medtasks.audit.report.contents import (
     Item,
     PairOutcomes,
     PublishedScore,
-    ReadAnswer,
     RuleReport,
     RunComparison,
     RunReport,
@@ -19,6 +18,7 @@ from medtasks.audit.report.contents import (
     TaskReport,
 )
 from medtasks.audit.report.published import published_scores
+from medtasks.families.family import ReadAnswer
 from medtasks.stats.calibration import Bin, Calibration, CoveragePoint, Measure
 
 NAN = math.nan

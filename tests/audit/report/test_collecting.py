@@ -6,16 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from medtasks.audit.pair_scoring import METRICS, score_replies
 from medtasks.audit.report.reading.paired_scores import of_records
 from medtasks.hooks.pairs import answers, record
 
+from medtasks.audit.comparing import main_metrics
 from medtasks.audit.report.as_json import report_as_dict
 from medtasks.audit.report.contents import RuleReport, RunReport, TaskReport
 from medtasks.audit.report.reading.collecting import collect_replies, collect_run
-from medtasks.audit.report.reading.gains import main_metrics
 from medtasks.audit.report.reading.run_folder import read_run
-from medtasks.audit.scoring import score_metrics
+from medtasks.audit.scoring import PAIR_METRICS, score_replies
 from medtasks.data.mediconfusion import Options, prepare
 from medtasks.data.schema import REPORT
 from medtasks.data.store import load_documents
@@ -79,9 +78,11 @@ def test_scores_of_pairs_are_those_of_medtasks_score(tmp_path: Path) -> None:
         total = expected[rule.name].table[TOTAL]
         values = by_metric(rule)
         counts = [one["metric"] for one in SAMPLE_COUNTS]
-        assert [one.metric for one in rule.scores] == [*METRICS, "incomplete_pairs", *counts]
-        assert {name: values[name] for name in METRICS} == {name: getattr(total, name) for name in METRICS}
-        assert {one.metric: one.error for one in rule.scores if one.metric in METRICS} == expected[rule.name].errors
+        assert [one.metric for one in rule.scores] == [*PAIR_METRICS, "incomplete_pairs", *counts]
+        assert {name: values[name] for name in PAIR_METRICS} == {name: getattr(total, name) for name in PAIR_METRICS}
+        assert {one.metric: one.error for one in rule.scores if one.metric in PAIR_METRICS} == expected[
+            rule.name
+        ].errors
         assert rule.rule == expected[rule.name].rule
         assert rule.reasons == expected[rule.name].reasons
         assert rule.describes
@@ -187,7 +188,9 @@ def test_352_real_questions(test_data: Path, tmp_path: Path) -> None:
     expected = score_replies(task_file("mediconfusion"), documents, replies)
     for rule in task.rules:
         total = expected[rule.name].table[TOTAL]
-        assert {name: by_metric(rule)[name] for name in METRICS} == {name: getattr(total, name) for name in METRICS}
+        assert {name: by_metric(rule)[name] for name in PAIR_METRICS} == {
+            name: getattr(total, name) for name in PAIR_METRICS
+        }
         assert rule.pairs is not None
         pairs = rule.pairs
         assert pairs.both_right == total.set_score
@@ -443,7 +446,7 @@ def test_scores_of_other_families_are_those_of_medtasks_score(
     assert report.notes == ()
     for task in report.tasks:
         name = task.name
-        expected = score_metrics(task_file(name), load_documents(task.dataset), replies[name])
+        expected = score_replies(task_file(name), load_documents(task.dataset), replies[name])
         assert [rule.name for rule in task.rules] == list(expected)
         for rule in task.rules:
             assert by_metric(rule) == pytest.approx(dict(expected[rule.name].values), nan_ok=True)

@@ -1,8 +1,7 @@
 import pytest
 from medtasks.audit.report.reading.read_answers import as_logged, reader_of
 
-from medtasks.audit.report.contents import ReadAnswer
-from medtasks.families.family import Reply
+from medtasks.families.family import ReadAnswer, Reply
 from medtasks.harness.task_files import task_file
 
 
