@@ -106,6 +106,8 @@ def score_in(sample: Mapping[str, Any]) -> dict[str, Any] | None:
     found: dict[str, Any] = {}
     for record in sorted(records, key=lambda one: "judge" in one):
         found |= {_RENAMED.get(str(name), str(name)): value for name, value in record.items()}
+    if found:
+        found.setdefault("cluster_id", found.get("image_id"))  # by which single questions were clustered
     return found or None
 
 
