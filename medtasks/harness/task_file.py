@@ -26,6 +26,8 @@ _LETTERED_PROMPT = "medtasks.hooks.prompts.prompt"
 _MANIFEST = "manifest.json"
 _UNNAMED, _AS_IT_IS = "none", "take_first"  # the harness's one filter where a file names none
 _LIKELIHOODS = "multiple_choice"
+TWIN_ENDING = "_5shot"
+_TWINS_CHECKED_AGAINST = "https://github.com/corentin-ryr/MultiMedEval at d9ac283"  # whose few-shot prompts they have
 _MEANING = {
     "blind": "without the image",
     "blank": "grey pictures in place of the images",
@@ -70,6 +72,7 @@ class TaskFile:
         variant: Which variant of ``base`` it is, None for a task with a file.
         base: Name of the task of which it is a variant, None for a task with a file.
         base_scoring: The hook that scores ``base``, where this one has another.
+        twin: Name of the few-shot twin whose prompt it has: of itself, or of ``base``; None for a zero-shot task.
     """
 
     name: str
@@ -89,6 +92,7 @@ class TaskFile:
     variant: str | None = None
     base: str | None = None
     base_scoring: DottedName | None = None
+    twin: str | None = None
 
     @property
     def is_shipped(self) -> bool:
@@ -158,6 +162,17 @@ class TaskFile:
             return f"{rule.name} v{rule.version}"
         return self.family.versioned(row)
 
+    def as_twin(self, config: Mapping[str, Any]) -> "TaskFile":
+        """Return the same task after five solved examples, with this task's file as path; it has no file of its own."""
+        tags = metadata_of(config)["few_shot"]["tag"]
+        return replace(
+            self,
+            name=f"{self.name}{TWIN_ENDING}",
+            description=f"{self.description}, after five solved examples",
+            tags=tuple([tags] if isinstance(tags, str) else tags),
+            twin=f"{self.name}{TWIN_ENDING}",
+        )
+
     def as_variant(self, variant: str) -> "TaskFile":
         """Return a sanity variant of this task, with its file as path."""
         made = replace(
@@ -177,8 +192,39 @@ class TaskFile:
             made, process_results=DottedName(scoring), metric_list=metrics, base_scoring=self.process_results
         )
 
+    @property
+    def has_own_file(self) -> bool:
+        """Whether its file says all, so that nothing is changed in it."""
+        return self.variant is None and self.twin is None
+
     def changes(self, config: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what a variant changes in its base's configuration, with unresolved dotted names."""
+        """Return what is different from what its file says, with unresolved dotted names.
+
+        Args:
+            config: What its file and the files that it includes say.
+        """
+        changed: dict[str, Any] = {} if self.twin is None else self._twin_changes(config)
+        return changed if self.variant is None else {**changed, **self._variant_changes({**config, **changed})}
+
+    def _twin_changes(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        metadata = {name: value for name, value in metadata_of(config).items() if name != "few_shot"}
+        about = {
+            "description": f"{metadata['description']}, after five solved examples",
+            "protocol": "5-shot",
+            "num_fewshot": 5,
+            "checked_against": _TWINS_CHECKED_AGAINST,
+        }
+        return {
+            "task": self.twin,
+            "task_alias": DottedName(f"{_LABEL}{self.twin}"),
+            "tag": metadata_of(config)["few_shot"]["tag"],
+            "doc_to_visual": DottedName(f"{HOOKS}few_shot.images"),
+            "doc_to_text": DottedName(f"{HOOKS}few_shot.prompt"),
+            "doc_to_messages": DottedName(f"{HOOKS}few_shot.messages"),
+            "metadata": {**metadata, **about},
+        }
+
+    def _variant_changes(self, config: Mapping[str, Any]) -> dict[str, Any]:
         about = {"description": self.description, "variant": self.variant, "base": self.base}
         changed: dict[str, Any] = {
             "task": self.name,

@@ -15,8 +15,9 @@ variant       how its questions differ from those of the task
 ``_rotated``  every question is asked once for each rotation of its options, see :mod:`medtasks.families.rotations`
 ============  =========================================================================================================
 
-A model that looks at the images loses with the first three what the images tell; what it keeps, it has read from the
-question. ``<task>_sanity`` is a tag: the task and all its variants.
+A task whose metadata have ``few_shot`` has a twin ``<task>_5shot``, which shows five solved examples first, and
+variants of its own. A model that looks at the images loses with the first three what the images tell; what it keeps, it
+has read from the question. ``<task>_sanity`` is a tag: the task and all its variants.
 """
 
 import contextlib
@@ -31,7 +32,7 @@ from typing import Any
 from medtasks.data.home import own_tasks_folder
 from medtasks.data.variants import VARIANTS
 from medtasks.errors import MedTasksError, RepliesError, UnknownName, unknown_name
-from medtasks.harness.task_file import TaskFile, group_file, task_file_of
+from medtasks.harness.task_file import TWIN_ENDING, TaskFile, group_file, metadata_of, task_file_of
 from medtasks.harness.task_index import TaskIndex, index_tasks, read_config, tasks_folder, with_image_roots
 
 INCLUDE = "--include_path"
@@ -102,7 +103,7 @@ def lost_folders() -> str:
 def task_files() -> Mapping[str, TaskFile]:
     """Return all tasks and groups by name, sorted: ours, of the user's own datasets, and of included folders.
 
-    Only those with a file are listed; :func:`task_file` knows their sanity variants, too.
+    Few-shot twins are listed, sanity variants are not; :func:`task_file` knows both.
 
     Raises:
         MedTasksError: A task file of the user's is damaged.
@@ -124,7 +125,10 @@ def _tasks(index: TaskIndex) -> Iterator[TaskFile]:
         yield group_file(name, config, index.paths[name], index.members[name])
     for name, config in index.configs.items():
         if "class" not in config:
-            yield task_file_of(name, config, index.paths[name])
+            task = task_file_of(name, config, index.paths[name])
+            yield task
+            if "few_shot" in metadata_of(config) and f"{name}{TWIN_ENDING}" not in index:
+                yield task.as_twin(config)
 
 
 def task_file(name: str) -> TaskFile:
@@ -157,14 +161,14 @@ def scored_task(name: str) -> TaskFile:
 def task_config(name: str) -> dict[str, Any]:
     """Return what a task's file and the files it includes say, with unresolved dotted names.
 
-    Of a sanity variant, what its task says with what the variant changes.
+    Of a few-shot twin or a sanity variant, what its task says with what it changes.
 
     Raises:
         UnknownName: There is no such task; the message suggests the nearest name.
     """
     task = task_file(name)
     config = with_image_roots(read_config(task.path), task.path.parent)
-    return config if task.variant is None else config | task.changes(config)
+    return config if task.has_own_file else config | task.changes(config)
 
 
 def variant_of(task_name: str) -> tuple[str, str] | None:

@@ -1,4 +1,4 @@
-"""Tasks without files for the harness: the sanity variants of ours and of those in the user's folders.
+"""Tasks without files for the harness: few-shot twins, and sanity variants of ours and of those in the user's folders.
 
 The harness reads a task from a file, so each gets one that includes its task's file and says what is different, in a
 folder that lives as long as this process.
@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from medtasks.harness.task_file import TaskFile
+from medtasks.harness.task_file import TWIN_ENDING, TaskFile
 from medtasks.harness.task_files import TAG_ENDING, task_files, variants_of
 from medtasks.harness.task_index import SETTINGS, dumped, read_config, with_image_roots
 
@@ -20,17 +20,22 @@ VARIANT_OF = "medtasks_variant_of"
 
 
 def index_entries(index: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return entries of the harness's task index for the variants, and for the tags of tasks with variants.
+    """Return entries of the harness's task index for few-shot twins and sanity variants, and for their tags.
 
     Args:
-        index: The harness's index. Variants are made of those of our tasks that no file of the harness or the user has
+        index: The harness's index. Entries are made for those of our tasks that no file of the harness or the user has
             replaced, and only under names that are free.
     """
     entries: dict[str, dict[str, Any]] = {}
     for task in task_files().values():
-        listed = index.get(task.name, {})
+        listed = index.get(task.name.removesuffix(TWIN_ENDING) if task.twin else task.name, {})
         if os.path.abspath(str(listed.get("yaml_path"))) != str(task.path):
             continue
+        if task.twin and task.name not in index:
+            entries[task.name] = {**listed, "yaml_path": _file(task)}
+            for tag in task.tags:
+                known = entries.get(tag) or index.get(tag) or {"type": "tag", "task": [], "yaml_path": -1}
+                entries[tag] = {**known, "task": [*known["task"], task.name]}
         made = [one for one in variants_of(task) if one.name not in index]
         entries |= {one.name: {**listed, "yaml_path": _file(one), VARIANT_OF: task.name} for one in made}
         tag = task.name + TAG_ENDING

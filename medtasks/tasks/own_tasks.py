@@ -17,7 +17,7 @@ from medtasks.data.preparation import Options, prepare_recipe
 from medtasks.errors import MedTasksError, SourceError
 from medtasks.harness.task_files import task_config
 from medtasks.harness.task_index import DottedName
-from medtasks.tasks.task_writing import refuse_taken, write_task_file
+from medtasks.tasks.task_writing import refuse_taken, without_twin, write_task_file
 
 TAG = "multimedeval_own"
 _PREFIX = "multimedeval_"
@@ -103,7 +103,7 @@ def _task_config(name: str, questions: OwnQuestions) -> dict[str, Any]:
         "dataset_path": DottedName(f"medtasks.data.path_of.{name}"),
     }
     metadata = {
-        **with_images["metadata"],
+        **without_twin(with_images["metadata"]),
         "description": f"Own {questions.kind} questions, {questions.modality or 'no modality given'}",
         "prompt": "head",
         "dataset": name,

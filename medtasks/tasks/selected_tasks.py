@@ -20,7 +20,7 @@ from medtasks.errors import MedTasksError, SourceError, unknown_name
 from medtasks.harness.task_file import TaskFile
 from medtasks.harness.task_files import task_config, task_files
 from medtasks.harness.task_index import DottedName
-from medtasks.tasks.task_writing import refuse_taken, write_task_file
+from medtasks.tasks.task_writing import refuse_taken, without_twin, write_task_file
 
 _MARK = "# Written by 'medtasks data select', which overwrites changes.\n"
 _USUAL_SPLIT = {"gmai_mmbench": "gmai_mmbench_val"}
@@ -112,7 +112,7 @@ def _publish(dataset: str, criteria: Criteria, name: str, documents: Sequence[Ma
 def _config(task: TaskFile, new: str, dataset: str, manifest: Manifest) -> dict[str, Any]:
     config = task_config(task.name)
     metadata = {
-        **config["metadata"],
+        **without_twin(config["metadata"]),
         "description": f"{config['metadata']['description']}; only {described(manifest.selection)}",
         "dataset": dataset,
         "data": DottedName(f"medtasks.data.provenance_of.{dataset}"),

@@ -39,6 +39,11 @@ def refuse_taken(name: str, mark: str, option: str) -> None:
         raise MedTasksError(f"{path} was not written by this command; move it away, or choose another {option}")
 
 
+def without_twin(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a task's metadata for a copy of it that has no few-shot twin, or one with a file of its own."""
+    return {name: value for name, value in metadata.items() if name != "few_shot"}
+
+
 def write_task_file(name: str, config: Mapping[str, Any], mark: str) -> None:
     """Write a task file that stands alone, in one step.
 
