@@ -85,6 +85,7 @@ class Classification(TaskFamily):
     name = "classification"
     columns: ClassVar[Mapping[str, Column]] = {"options": Column.OPTIONS, "label": Column.LABEL}
     extractor = "robust_class"
+    rotated = "medtasks.hooks.rotations.process_classes"
     metrics: Sequence[AnyMetric] = (
         *(CorpusMetric(name, selection=answered, panel=_CLASSES) for name in MULTICLASS_METRICS),
         replace(INVALID_RATE, all_clusters=True),

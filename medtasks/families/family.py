@@ -159,6 +159,8 @@ class TaskFamily(ABC):
         metrics: All that its tasks may have, in the order of tables.
         compared_only: Metrics by which runs are compared and that are in no table.
         paired: Whether samples come in pairs, with scores by category.
+        rotated: What scores its samples where they are asked in every rotation of their options, as task files name it;
+            None where no target is among the options, or a judge reads the replies.
         letter_rows: Of tasks that compare likelihoods, how replies are read that are letters; none where they are not.
     """
 
@@ -174,6 +176,7 @@ class TaskFamily(ABC):
     metrics: Sequence[AnyMetric]
     compared_only: ClassVar[tuple[Metric[Any], ...]] = ()
     paired: ClassVar[bool] = False
+    rotated: ClassVar[str | None] = None
     letter_rows: ClassVar[Mapping[str, Row]] = {}
 
     def score(self, sample: Sample, reply: Reply, row: Row) -> Score:

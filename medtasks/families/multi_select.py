@@ -27,6 +27,7 @@ class MultiSelect(TaskFamily):
     columns: ClassVar[Mapping[str, Column]] = {"options": Column.OPTIONS, "answers": Column.LETTERS}
     kind = Kind.LABELS
     extractor = "listed_options"
+    rotated = "medtasks.hooks.rotations.process_listed"
     metrics: Sequence[AnyMetric] = (
         Metric("mcls_accuracy", selection=answered, of=lambda score: float(score["accuracy"])),
         Metric("mcls_recall", selection=answered, of=lambda score: float(score["recall"])),

@@ -101,6 +101,7 @@ class PairedChoice(TaskFamily):
     }
     extractor: ClassVar[str | None] = "robust_choice"
     paired = True
+    rotated: ClassVar[str | None] = "medtasks.hooks.rotations.process_results"
     # Replies of modes that compare likelihoods, recorded as letters, are read as the reference reads them: by the
     # parser of its multiple choice.
     letter_rows: ClassVar[Mapping[str, Row]] = {
@@ -169,6 +170,7 @@ class FreeForm(PairedChoice):
     kind = None
     extractor = None
     asks = Asks.JUDGE
+    rotated = None
     letter_rows: ClassVar[Mapping[str, Row]] = {}
     metrics = (
         *_metrics(judged),

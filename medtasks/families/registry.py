@@ -1,7 +1,13 @@
-"""Task families by the names under which task files know them; a family is imported when it is asked for."""
+"""Task families by the names under which task files know them; a family is imported when it is asked for.
+
+``process_results: !function medtasks.hooks.<module>.process_results`` names the ``FAMILY`` of a module here. Those that
+are older than this rule have names of their own.
+"""
 
 import importlib
-from collections.abc import Mapping
+import pkgutil
+from collections.abc import Iterator, Mapping
+from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -9,55 +15,60 @@ if TYPE_CHECKING:
     from medtasks.families.family import TaskFamily
 
 HOOKS = "medtasks.hooks."
+_PACKAGE = "medtasks.families"
+_PROCESS_RESULTS = ".process_results"
 
-_FAMILIES: Mapping[str, tuple[str, str]] = {
-    "choice.process_results": ("single_choice", "SINGLE_CHOICE"),
-    "grouped_choice.process_results": ("single_choice", "GROUPED_CHOICE"),
-    "judged_choice.process_results": ("single_choice", "JUDGED_CHOICE"),
-    "pairs.process_results": ("paired_choice", "PAIRED_CHOICE"),
-    "free_form.process_results": ("paired_choice", "FREE_FORM"),
-    "closed_questions.process_results": ("closed_questions", "CLOSED_QUESTIONS"),
-    "open_questions.process_results": ("open_questions", "OPEN_QUESTIONS"),
-    "multi_answer.process_results": ("multi_select", "MULTI_SELECT"),
-    "classification.process_results": ("classification", "CLASSIFICATION"),
-    "multilabel.process_results": ("classification", "MULTI_LABEL"),
-    "reports.process_results": ("reports", "REPORTS"),
-    "reports.multimedeval_process_results": ("reports", "MULTIMEDEVAL_REPORTS"),
-    "visual_hallucination.process_results": ("hallucination", "COMPONENT_REPORTS"),
-    "visual_hallucination.process_results_eleven": ("hallucination", "COMPONENT_REPORTS_ELEVEN"),
-    "knowledge_hallucination.process_results": ("hallucination", "KNOWLEDGE_QUESTIONS"),
-    "knowledge_hallucination.process_results_eleven": ("hallucination", "KNOWLEDGE_QUESTIONS_ELEVEN"),
-    "submission.process_results": ("submission", "SUBMISSION"),
-    "rotations.process_results": ("rotations", "ROTATED_CHOICE"),
-    "rotations.process_classes": ("rotations", "ROTATED_CLASSES"),
-    "rotations.process_listed": ("rotations", "ROTATED_MULTI_SELECT"),
-}
-FAMILIES: Mapping[str, tuple[str, str]] = MappingProxyType({HOOKS + hook: place for hook, place in _FAMILIES.items()})
-"""Module and name of a family, by the hook that scores, as ``process_results`` in a task's file names it."""
-
-ROTATED: Mapping[str, str] = MappingProxyType(
+NAMED: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
-        HOOKS + hook: HOOKS + rotated
-        for hook, rotated in {
-            "choice.process_results": "rotations.process_results",
-            "grouped_choice.process_results": "rotations.process_results",
-            "pairs.process_results": "rotations.process_results",
-            "classification.process_results": "rotations.process_classes",
-            "multi_answer.process_results": "rotations.process_listed",
-        }.items()
+        "choice.process_results": ("single_choice", "SINGLE_CHOICE"),
+        "grouped_choice.process_results": ("single_choice", "GROUPED_CHOICE"),
+        "judged_choice.process_results": ("single_choice", "JUDGED_CHOICE"),
+        "pairs.process_results": ("paired_choice", "PAIRED_CHOICE"),
+        "free_form.process_results": ("paired_choice", "FREE_FORM"),
+        "closed_questions.process_results": ("closed_questions", "CLOSED_QUESTIONS"),
+        "open_questions.process_results": ("open_questions", "OPEN_QUESTIONS"),
+        "multi_answer.process_results": ("multi_select", "MULTI_SELECT"),
+        "classification.process_results": ("classification", "CLASSIFICATION"),
+        "multilabel.process_results": ("classification", "MULTI_LABEL"),
+        "reports.process_results": ("reports", "REPORTS"),
+        "reports.multimedeval_process_results": ("reports", "MULTIMEDEVAL_REPORTS"),
+        "visual_hallucination.process_results": ("hallucination", "COMPONENT_REPORTS"),
+        "visual_hallucination.process_results_eleven": ("hallucination", "COMPONENT_REPORTS_ELEVEN"),
+        "knowledge_hallucination.process_results": ("hallucination", "KNOWLEDGE_QUESTIONS"),
+        "knowledge_hallucination.process_results_eleven": ("hallucination", "KNOWLEDGE_QUESTIONS_ELEVEN"),
+        "submission.process_results": ("submission", "SUBMISSION"),
+        "rotations.process_results": ("rotations", "ROTATED_CHOICE"),
+        "rotations.process_classes": ("rotations", "ROTATED_CLASSES"),
+        "rotations.process_listed": ("rotations", "ROTATED_MULTI_SELECT"),
     }
 )
-"""What scores rotated options, by what scores a task whose target is one of the options, or a list of them.
-
-The others have no target among their options (open questions, reports, findings, parts without a published one), or a
-judge reads their replies; MedHEval's closed questions publish their options as one text.
-"""
+"""Module and name of a family, by what stands behind ``medtasks.hooks.`` in task files."""
 
 
+@cache
 def family_of(hook: str) -> "TaskFamily | None":
-    """Return the family that a hook scores for; None for a hook that is not ours."""
-    place = FAMILIES.get(hook)
-    if place is None:
+    """Return the family that a hook scores for; None for a hook that is not ours.
+
+    Args:
+        hook: As ``process_results`` in a task's file names it.
+    """
+    if not hook.startswith(HOOKS):
         return None
-    found: TaskFamily = getattr(importlib.import_module(f"medtasks.families.{place[0]}"), place[1])
+    name = hook.removeprefix(HOOKS)
+    module, attribute = NAMED.get(name, (name.removesuffix(_PROCESS_RESULTS), "FAMILY"))
+    if module not in modules() or (name not in NAMED and not name.endswith(_PROCESS_RESULTS)):
+        return None
+    found: TaskFamily | None = getattr(importlib.import_module(f"{_PACKAGE}.{module}"), attribute, None)
     return found
+
+
+def families() -> "Iterator[TaskFamily]":
+    """Yield all families."""
+    hooks = dict.fromkeys([*NAMED, *(f"{module}{_PROCESS_RESULTS}" for module in modules())])
+    yield from (family for hook in hooks if (family := family_of(f"{HOOKS}{hook}")) is not None)
+
+
+@cache
+def modules() -> frozenset[str]:
+    """Return the names of the modules of this room."""
+    return frozenset(found.name for found in pkgutil.iter_modules(importlib.import_module(_PACKAGE).__path__))

@@ -39,6 +39,7 @@ class SingleChoice(TaskFamily):
     name = "single choice"
     columns: ClassVar[Mapping[str, Column]] = {"options": Column.OPTIONS, "answer": Column.LETTER}
     extractor = "robust_choice"
+    rotated: ClassVar[str | None] = "medtasks.hooks.rotations.process_results"
     metrics: Sequence[AnyMetric] = (
         Metric("accuracy", selection=answered, role=Role.MAIN, of=is_right),
         INVALID_RATE,
@@ -141,6 +142,7 @@ class JudgedChoice(GroupedChoice):
     columns: ClassVar[Mapping[str, Column]] = {"question": Column.TEXT, **SingleChoice.columns}
     extractor = "vlmevalkit_2024_06"
     asks = Asks.JUDGE
+    rotated = None
     metrics = (
         *_by_level(judged),
         Metric("judge_asked_rate", False, answered, of=lambda score: float(score["asked"])),

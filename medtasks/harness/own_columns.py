@@ -20,7 +20,7 @@ from medtasks.data.privacy import is_private
 from medtasks.data.samples import letter
 from medtasks.errors import MedTasksError
 from medtasks.families.family import Column
-from medtasks.families.registry import FAMILIES, family_of
+from medtasks.families.registry import families, family_of
 from medtasks.harness.published_names import place_of
 from medtasks.harness.task_file import template_fields
 
@@ -192,7 +192,7 @@ def looked_at(config: Mapping[str, Any], known: Sequence[str]) -> list[str]:
 def other_families(config: Mapping[str, Any], known: Sequence[str]) -> list[str]:
     """Return the columns by which families are known and that this task's hooks do not need."""
     needed = {name for _, columns in needed_columns(config, known) for name in columns}
-    telling = {name for hook in FAMILIES if (family := family_of(hook)) for name in family.columns}
+    telling = {name for family in families() for name in family.columns}
     return [name for name in known if name in telling - {"question", "dataset"} and name not in needed]
 
 

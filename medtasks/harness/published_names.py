@@ -10,7 +10,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any
 
-from medtasks.families.registry import FAMILIES, HOOKS, family_of
+from medtasks.families.registry import HOOKS, NAMED, family_of, modules
 
 MODULES: Mapping[str, str] = MappingProxyType(
     {
@@ -44,7 +44,7 @@ _METRIC_LIST = "METRIC_LIST"
 
 def hook_modules() -> list[str]:
     """Return the names of all modules that task files use."""
-    return sorted({*MODULES, *(hook.removeprefix(HOOKS).partition(".")[0] for hook in (*FAMILIES, *_RENAMED))})
+    return sorted({*MODULES, *modules(), *(hook.partition(".")[0] for hook in (*NAMED, *_RENAMED))})
 
 
 def place_of(hook: str) -> str:

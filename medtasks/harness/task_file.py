@@ -14,8 +14,7 @@ from medtasks.data.variants import OF_IMAGES, ROTATED, VARIANTS
 from medtasks.errors import RepliesError
 from medtasks.extract.registry import Kind, extractor_of
 from medtasks.families.family import LIKELIHOOD_EXTRACTOR, Asks, Row, TaskFamily, needs_labeler
-from medtasks.families.registry import FAMILIES, HOOKS, family_of
-from medtasks.families.registry import ROTATED as ROTATED_SCORING
+from medtasks.families.registry import HOOKS, family_of
 from medtasks.harness.task_index import SETTINGS, DottedName, resolved, tasks_folder
 from medtasks.metrics.metric import STDERR, AnyMetric
 
@@ -107,7 +106,11 @@ class TaskFile:
     @property
     def has_family(self) -> bool:
         """Whether its hook scores for one of our families."""
-        return self.process_results is not None and self.process_results.is_ours and self.process_results in FAMILIES
+        return (
+            self.process_results is not None
+            and self.process_results.is_ours
+            and family_of(self.process_results) is not None
+        )
 
     @property
     def family(self) -> TaskFamily:
@@ -186,7 +189,7 @@ class TaskFile:
         )
         if variant != ROTATED:
             return made
-        scoring = ROTATED_SCORING[str(self.process_results)]
+        scoring = str(self.family.rotated)
         metrics = DottedName(f"{HOOKS}rotations.METRIC_LIST")
         return replace(
             made, process_results=DottedName(scoring), metric_list=metrics, base_scoring=self.process_results
@@ -305,7 +308,8 @@ def _variants(config: Mapping[str, Any], dataset: str | None) -> tuple[str, ...]
     """
     if not (_opens_images(config) if dataset is None else has_images(dataset)):
         return ()
-    return VARIANTS if config.get("process_results") in ROTATED_SCORING and _shows_options(config) else OF_IMAGES
+    family = family_of(str(config.get("process_results")))
+    return VARIANTS if family is not None and family.rotated and _shows_options(config) else OF_IMAGES
 
 
 def _opens_images(config: Mapping[str, Any]) -> bool:
