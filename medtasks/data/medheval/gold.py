@@ -9,12 +9,9 @@ import enum
 import re
 from collections.abc import Sequence
 
+from medtasks.data.medheval.gold_reading import normalised, option_said, yes_or_no
 from medtasks.data.medheval.options import parsed_options
-from medtasks.data.samples import Sample
 from medtasks.data.samples import letter as letter_of
-from medtasks.extract.option_text import normalised
-from medtasks.extract.robust_choice import robust_choice
-from medtasks.extract.robust_open import yes_no
 
 YES_NO = ("Yes", "No")
 
@@ -68,7 +65,7 @@ def resolve_yes_no(gold: str, question: str, choices: str) -> Resolved:
     if plain:
         return _yes_no_letter(plain[1]), ()
     # "None" says no to "Is there an effusion?", and something else to "Which organ is enlarged?".
-    value = yes_no(text, question).value if _DECIDED.match(text) or _ASKS.match(question) else None
+    value = yes_or_no(text, question) if _DECIDED.match(text) or _ASKS.match(question) else None
     return (_yes_no_letter(value), (Flag.GOLD_INTERPRETED,)) if value else (None, (Flag.GOLD_UNRESOLVED,))
 
 
@@ -102,8 +99,8 @@ def resolve_choice(gold: str, options: Sequence[str]) -> Resolved:
         return _resolve_labelled(labelled[1], labelled[2], options)
     if _names_several(text, options):
         return None, (Flag.GOLD_SEVERAL,)
-    value = robust_choice(text, Sample({"options": options})).value
-    return (value, (Flag.GOLD_INTERPRETED,)) if value else (None, (Flag.GOLD_UNRESOLVED,))
+    said = option_said(text, options)
+    return (None, (Flag.GOLD_UNRESOLVED,)) if said is None else (letter_of(said), (Flag.GOLD_INTERPRETED,))
 
 
 def _resolve_labelled(letter: str, text: str, options: Sequence[str]) -> Resolved:

@@ -1,0 +1,229 @@
+"""What a sentence says that MedHEval publishes as an answer: which option, or yes or no.
+
+Most published answers are an option or a verdict and need no reading. These few are sentences that annotators wrote. A
+dataset's targets must not change when extractors of models' replies do, so that this is apart from them and frozen:
+whoever changes what it reads raises ``VERSION`` and the version of the tasks.
+"""
+
+import re
+import unicodedata
+from collections.abc import Sequence
+
+VERSION = 1
+
+_DENIALS = (
+    r"no(?!\s+(?:doubt|question)\b)|not(?!\s+(?:only|just|merely|solely)\b)|without|never|nor|neither|none|absence of|"
+    r"absent|lack(?:s|ing)?(?: of)?|negative for|free (?:of|from)|clear of|rather than|instead of|denie[sd]|"
+    r"rul(?:ed|es) out|exclud(?:es|ed)|unlikely|resolved|no longer"
+)
+_DENIED = re.compile(rf"\b(?:{_DENIALS})\b|n't\b", re.IGNORECASE)
+_JUST_BEFORE = re.compile(
+    r"\b(?:no|not|without|never|nor|neither|isn t|absence of|rather than)"
+    r"(?: (?:an?|the|any|evidence of|on|in|at|of))* $"
+)
+_DENIED_BEHIND = re.compile(
+    r"(?:\bnot|n't|\bnever)\s+(?!only\b)(?:\w+ly\s+)?(?:be(?:en)?\s+)?(?:seen|present|identified|visible|visuali[sz]ed|"
+    r"evident|noted|detected|observed|demonstrated|appreciated|found|shown|apparent|there|likely|correct|right|"
+    r"indicated|appropriate|supported|consistent|the|an?|it|my|true)\b|"
+    r"\b(?:absent|unlikely|less likely|negative(?!\s+for)|no longer|(?<!not )resolved|incorrect|wrong|denied)\b",
+    re.IGNORECASE,
+)
+_UNSURE = re.compile(
+    r"\b(?:may|might|could|perhaps|maybe|possibl[ey]|probabl[ey]|presumably|suspected|suspicious for|questionable|"
+    r"concern\w* (?:for|about|of)|consider|whether|if|or|risk of|history of|rule out|exclude|"
+    r"(?:cannot|can't|not) be (?:excluded|ruled out))\b|\?",
+    re.IGNORECASE,
+)
+_CANNOT = r"(?:can(?:not| not|'t)|could(?: not|n't)|unable to|(?:not |im)possible to)"
+_UNABLE = re.compile(
+    rf"\b{_CANNOT}\s+(?:be\s+)?(?:\w+ly\s+)?(?:determine|tell|answer|say|identif|provide|assist|help|assess|interpret|"
+    r"confirm|diagnos|conclu|analy|view|choose)|"
+    r"\b(?:insufficient|not enough|do(?:es)?(?: not|n't) (?:have|provide) (?:enough|sufficient)) "
+    r"(?:information|detail|context)|\bi(?: do not|'m not| am not| don't) (?:know|sure|able)",
+    re.IGNORECASE,
+)
+_NONE_OF_THEM = re.compile(r"\bneither(?: of| [a-z]\b| is\b|\W*$)|\bnone of (?:the|these)\b", re.IGNORECASE)
+_FRAME = re.compile(
+    r"^(?:(?:the |my )?(?:correct |right |best |final |most likely )*(?:answer|option|diagnosis) (?:is |would be )?"
+    r"|(?:it|this|that) (?:is|s) )?(?:an |the )?"
+)
+_BARE_WORDS = frozenset({"yes", "no", "true", "false", "maybe", "normal", "present", "absent"})
+_SENTENCES = re.compile(r"(?<=[.!?])\s+|\n+")
+_CLAUSES = re.compile(
+    r"(?<!\be\.g)(?<!\bi\.e)\.(?!\w)|[!;\n]|(?<=\?)\s|,?\s*\b(?:but|however|although|though|yet|whereas|while|except|"
+    r"because|since)\b|,\s*(?:and\s+)?(?=(?:the|this|that|there|it|these|those)\b)|,\s*therefore\b",
+    re.IGNORECASE,
+)
+_SURE = (
+    r"(?:(?:(?:most|very)\s+)?(?:likely|probably|definitely|certainly|clearly|generally|overall|so|thus|therefore|hence)"
+    r"\b[,:]?\s+)*"
+)
+_STOP = (
+    r"(?=\W*$|\s*[,;:!?()\]/\"'\n]|\.(?!\d)|\s*[-–—]+\s|\s+(?:it|there|the|this|that|these|those|they|he|she|we|i|"
+    r"because|since|as|a|an|both|all|patients|in|at|but|although|however|though|or|and|yes|no|not|maybe)\b)"
+)
+_VERDICT = re.compile(
+    rf"\W*{_SURE}(?:(?P<yes>yes)|(?P<no>no)|(?P<maybe>maybe|perhaps|possibly|uncertain|inconclusive|unclear))\b{_STOP}",
+    re.IGNORECASE,
+)
+_SECOND = re.compile(r"\W*(?:[,/(]|\bor\b|\band\b|&|\s)\s*(?:also\s+)?(yes|no|maybe|not)\b(?=\W*$|\s*[.,;:!?/)])", re.I)
+_SHORT = {
+    "yes": re.compile(r"(?:(?:it's|that's|this is) )?(?:true|present)|(?:it|there|this|that) (?:is|are|does|has)"),
+    "no": re.compile(
+        r"(?:(?:it's|that's|this is) )?(?:false|absent|none|not (?:present|seen|visible))|there (?:is|are) none|"
+        r"(?:no )?(?:it|there|this|that|they) (?:is|are|does|do|has|have)(?: not|n't)"
+    ),
+}
+_SIMPLE = re.compile(r"\W*(?:is|are|was|were|does|do|did|can|could|has|have)\b", re.IGNORECASE)
+_NOT_SIMPLE = re.compile(
+    r"\b(?:or|no|not|without|absent|absence|free|clear|exclud\w+|neither|never|lack\w*)\b|n't\b", re.IGNORECASE
+)
+_WORD = re.compile(r"[^\W_]+(?:'s\b)?")
+_LETTER = re.compile(
+    r"(?:the )?(?:correct |right )?(?:answer|option|choice)(?: is)?:? \(?([a-z])\)?(?=$|[.,;:])|\(?([a-z])\)?\.?$",
+    re.IGNORECASE,
+)
+
+
+def _stem(word: str) -> str:
+    plain = word.removesuffix("'s").replace("ae", "e").replace("oe", "e")
+    singular = len(plain) > 3 and plain.endswith("s") and not plain.endswith(("ss", "is", "us", "ses"))
+    return plain[:-1] if singular else plain
+
+
+# Words that do not tell one question about an image from another.
+_FILLER_WORDS = """
+    a an the i you we it there this that these those they is are was were be been being do does did can could has have
+    had any some in on at of for with to from by and also as well clearly here evidence sign finding presence see seen
+    show shown reveal demonstrate demonstrated display displayed contain contained visible visualized identify
+    identified note noted observe observed detect detected present appear seem exist depict depicted suggest patient
+    image picture photo photograph scan film study x ray xray radiograph slide section slice ct mri no not nor without
+    absent never none cannot neither
+"""
+_FILLERS = frozenset(map(_stem, _FILLER_WORDS.split()))
+
+
+def normalised(text: str) -> str:
+    """Return ``text`` in lower case with every run of punctuation and white space as one space.
+
+    Example:
+        >>> normalised("  Low-grade FDG uptake. ")
+        'low grade fdg uptake'
+    """
+    return re.sub(r"[\W_]+", " ", unicodedata.normalize("NFKC", text).casefold()).strip()
+
+
+def option_said(text: str, options: Sequence[str]) -> int | None:
+    """Return the index of the only option that a sentence affirms, None if there is no such option.
+
+    Args:
+        text: A sentence that holds the words of at most one option.
+        options: Option texts.
+
+    Example:
+        >>> option_said("In the left lobe, not in the right one.", ["Right lobe", "Left lobe"])
+        1
+        >>> option_said("The liver cannot be identified.", ["Liver", "Heart"]) is None
+        True
+    """
+    letter = _LETTER.match(text.strip())
+    if letter and letter[0].isascii():
+        index = ord((letter[1] or letter[2]).upper()) - ord("A")
+        return index if index < len(options) else None
+    plain = [normalised(option) for option in options]
+    sentences = [normalised(text), *map(normalised, _SENTENCES.split(text))]
+    equal = {index for said in sentences for index, own in enumerate(plain) if own in (said, _FRAME.sub("", said))}
+    equal -= {index for index, own in enumerate(plain) if not own}
+    if equal:
+        return equal.pop() if len(equal) == 1 else None
+    if _UNABLE.search(text) or _NONE_OF_THEM.search(text):
+        return None
+    found = {index for index, own in enumerate(plain) if _affirmed(own, text)}
+    found = {index for index in found if not any(plain[index] in plain[other] for other in found - {index})}
+    found = found or _begun(normalised(text), plain)
+    return found.pop() if len(found) == 1 else None
+
+
+def _affirmed(option: str, text: str) -> bool:
+    """Return whether a text holds the words of an option without a denial around them."""
+    if not option or option in _BARE_WORDS:
+        return False
+    words = f" {normalised(text)} "
+    before = [words[: match.end() - len(option)] for match in re.finditer(rf" {re.escape(option)}(?= )", words)]
+    if all(_JUST_BEFORE.search(beginning) for beginning in before):
+        return False
+    pattern = re.compile(rf"\b{'[^a-z0-9]+'.join(map(re.escape, option.split()))}\b", re.IGNORECASE)
+    denied = [
+        _is_denied(clause, *match.span())
+        for clause in _CLAUSES.split(text)
+        if clause
+        for match in pattern.finditer(clause)
+    ]
+    return not denied or not all(denied)
+
+
+def _begun(words: str, options: Sequence[str]) -> set[int]:
+    """Return options that begin with the whole text, or are the bare word that opens it."""
+    begun = {index for index, option in enumerate(options) if words and option.startswith(f"{words} ")}
+    opening = {words.partition(" ")[0]} & _BARE_WORDS
+    return begun | {index for index, option in enumerate(options) if option in opening}
+
+
+def yes_or_no(text: str, question: str) -> str | None:
+    """Return ``yes`` or ``no`` where a sentence says it in answer to a question, else None.
+
+    Example:
+        >>> yes_or_no("No, the bone is intact.", "Is there a fracture?")
+        'no'
+        >>> yes_or_no("There is no fracture.", "Is there a fracture?")
+        'no'
+        >>> yes_or_no("No information provided", "Is there a fracture?") is None
+        True
+    """
+    found = _verdicts(text)
+    if not found:
+        plain = re.sub(r"[^\w'\s]+", " ", text).strip().casefold()
+        found = {verdict for verdict, form in _SHORT.items() if form.fullmatch(plain)}
+    if not found and not _UNABLE.search(text):
+        found = _stated(text, question)
+    return found.pop() if len(found) == 1 and found <= {"yes", "no"} else None
+
+
+def _verdicts(text: str) -> set[str]:
+    found: set[str] = set()
+    for number, sentence in enumerate(_SENTENCES.split(text)):
+        match = _VERDICT.match(sentence)
+        if match and (number == 0 or not re.search(r"\w", sentence[match.end() :])):
+            second = _SECOND.match(sentence, match.end())
+            found |= {match.lastgroup or "", *([second[1].casefold().replace("not", "no")] if second else [])}
+    return found
+
+
+def _stated(text: str, question: str) -> set[str]:
+    """Return what the statements of a text answer to a question that asks whether one thing is so."""
+    if not _SIMPLE.match(question) or _NOT_SIMPLE.search(question):
+        return set()
+    asked, found = _content(question).keys(), set()
+    for clause in _CLAUSES.split(text):
+        said = _content(clause or "")
+        held = [_is_denied(clause, *place) for stem, place in said.items() if stem in asked]
+        if not held or _UNSURE.search(clause):
+            continue
+        if asked <= said.keys() and not any(held):
+            found.add("yes")
+        elif any(held) and said.keys() <= asked:
+            found.add("no")
+    return found
+
+
+def _is_denied(clause: str, start: int, end: int) -> bool:
+    """Return whether a clause denies the words from ``start`` to ``end``, before them or behind in the same phrase."""
+    comma = clause.find(",", end)
+    behind = _DENIED_BEHIND.search(clause, end, comma if comma >= 0 else len(clause))
+    return behind is not None or _DENIED.search(clause, 0, start) is not None
+
+
+def _content(text: str) -> dict[str, tuple[int, int]]:
+    """Return the words of a text that tell what it is about, singular and in one spelling, and where they stand."""
+    plain = text.replace("’", "'").casefold()
+    return {stem: word.span() for word in _WORD.finditer(plain) if (stem := _stem(word[0])) not in _FILLERS}
