@@ -19,8 +19,8 @@ from torchmetrics.text import BLEUScore
 from medtasks.data.samples import Sample
 from medtasks.extract.extractor import Extract
 from medtasks.extract.multimedeval_cleaning import clean_head, clean_v0_1_0
-from medtasks.extract.multimedeval_option import multimedeval_class_v0_1_0
 from medtasks.extract.open_text import multimedeval_vqa_head, robust_vqa
+from medtasks.extract.registry import extractor_of
 from medtasks.metrics.bleu import option_scores
 from medtasks.metrics.open_questions import token_overlap
 
@@ -112,8 +112,8 @@ def option_matching(few: int) -> bool:
         return [first_best(scores) for scores in option_scores(cleaned, cleaned_options)]
 
     def one_by_one(replies: Sequence[str]) -> list[int]:
-        sample = Sample({"options": OPTIONS})
-        return ["ABCDEFGHIJK".index(multimedeval_class_v0_1_0(reply, sample).value) for reply in replies]
+        sample, extract = Sample({"options": OPTIONS}), extractor_of("multimedeval_class_v0_1_0").extract
+        return ["ABCDEFGHIJK".index(extract(reply, sample).value) for reply in replies]
 
     replies = organ_replies()
     ratio = compare("scores of 11 options", batched, by_torchmetrics, [clean_v0_1_0(reply) for reply in replies], few)

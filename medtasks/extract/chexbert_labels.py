@@ -10,8 +10,8 @@ from medtasks.data.samples import Sample
 from medtasks.errors import LabelerError, warn_once
 from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.extractor import Kind, extractor
-from medtasks.extract.failure import failure_cause
 from medtasks.extract.labeler import Finding, Labels, chosen_findings, label_texts
+from medtasks.extract.reply_text import given_text
 
 NAME = "chexbert_labels"
 
@@ -49,10 +49,11 @@ def label_replies(replies: Sequence[str | None]) -> list[Labels | None]:
         What the labeler says of each, shape (replies,). None for one that it is not shown, because it is invalid, and
         for one that it did not read, with the cause logged once per process.
     """
-    shown = [position for position, reply in enumerate(replies) if _unreadable(reply) is None]
+    texts = [given_text(reply) for reply in replies]
+    shown = {position: text for position, text in enumerate(texts) if not isinstance(text, Reason)}
     found: list[Labels | None] = [None] * len(replies)
     try:
-        results = label_texts([replies[position] or "" for position in shown])
+        results = label_texts([*shown.values()])
     except LabelerError as error:
         _report_once(str(error))
         return found
@@ -72,9 +73,9 @@ def from_labels(reply: str | None, labels: Labels | None, names: Sequence[str]) 
         labels: What the labeler says of it.
         names: Condition names, in the order of the document's labels.
     """
-    reason = _unreadable(reply)
-    if reason is not None:
-        return Answer.invalid(reason)
+    text = given_text(reply)
+    if isinstance(text, Reason):
+        return Answer.invalid(text)
     if labels is None:
         return Answer.invalid(Reason.JUDGE_FAILED)
     try:
@@ -83,13 +84,6 @@ def from_labels(reply: str | None, labels: Labels | None, names: Sequence[str]) 
         _report_once(str(error))
         return Answer.invalid(Reason.JUDGE_FAILED)
     return Answer.ok(tuple(int(finding is Finding.POSITIVE) for finding in found))
-
-
-def _unreadable(reply: str | None) -> Reason | None:
-    """Return why a reply is invalid before any labeler sees it."""
-    if reply is None or not reply.strip():
-        return Reason.EMPTY
-    return None if failure_cause(reply) is None else Reason.ADAPTER_FAILED
 
 
 def _report_once(cause: str) -> None:

@@ -10,8 +10,7 @@ import re
 
 from medtasks.extract.answer import Reason
 from medtasks.extract.failure import failure_cause
-from medtasks.extract.own_words import own_words
-from medtasks.extract.refusal import refuses
+from medtasks.extract.reply_text import own_words, refuses
 
 _LETTER = re.compile(r"\b[A-Z]\b")
 _WORD = re.compile(r"[^\W\d_]{2,}")

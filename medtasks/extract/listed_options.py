@@ -17,8 +17,7 @@ from medtasks.data.samples import Sample, letter
 from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.extractor import Kind, extractor
 from medtasks.extract.option_text import equal_option, options_named
-from medtasks.extract.own_words import own_words
-from medtasks.extract.refusal import refuses
+from medtasks.extract.reply_text import own_words, refuses
 
 _LETTER = r"[\"'(\[]*(?<![A-Za-z])[A-Za-z](?![A-Za-z'])[\"')\].:]*"
 _BETWEEN = r"\s*(?:,?\s*(?:and|&)\s+|[,;/+]\s*|\s+)"

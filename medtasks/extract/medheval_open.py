@@ -14,7 +14,7 @@ from medtasks.data.samples import Sample
 from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.extractor import Kind, extractor
 from medtasks.extract.failure import failure_cause
-from medtasks.extract.own_words import without_thoughts
+from medtasks.extract.reply_text import without_thoughts
 
 NO_REPORT = "No report generated."
 """What the reference labels in place of a report of fewer than ten characters."""

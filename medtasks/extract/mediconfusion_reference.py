@@ -7,7 +7,7 @@ decoding and prefix scoring produce.
 from medtasks.data.samples import Sample
 from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.extractor import Kind, extractor
-from medtasks.extract.failure import failure_cause
+from medtasks.extract.reply_text import given_text
 
 LETTERS = ("A", "B")
 
@@ -43,11 +43,10 @@ def mediconfusion_reference(reply: str | None, sample: Sample) -> Answer:
         >>> mediconfusion_reference("(A)", Sample({})).reason.value
         'no_match'
     """
-    if reply is None or not reply.strip():
-        return Answer.invalid(Reason.EMPTY)
-    if failure_cause(reply) is not None:
-        return Answer.invalid(Reason.ADAPTER_FAILED)
-    pieces = set(reply.replace("\n", " ").split(" "))
+    text = given_text(reply)
+    if isinstance(text, Reason):
+        return Answer.invalid(text)
+    pieces = set(text.replace("\n", " ").split(" "))
     found = [letter for letter in LETTERS if pieces & _TOKENS[letter]]
     if len(found) == 1:
         return Answer.ok(found[0])

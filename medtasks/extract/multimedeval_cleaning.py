@@ -7,8 +7,8 @@ numbers for questions and for image classification rest on the older cleaner.
 
 import re
 import string
-
-from medtasks.extract.contractions import CONTRACTIONS
+from collections.abc import Mapping
+from types import MappingProxyType
 
 _MARKS = frozenset(';/[]"{}()=+\\_-><@`,?!')
 _COMMA_IN_NUMBER = re.compile(r"\d,\d")
@@ -21,6 +21,32 @@ _ARTICLES = frozenset(("a", "an", "the"))
 
 _PUNCTUATION_TO_BLANK = str.maketrans(dict.fromkeys(string.punctuation, " "))
 _BLANKS = re.compile(" +")
+# The table ``contractions`` there. Every entry but one puts a single missing apostrophe back, so the full forms say it
+# all; the other takes one away. Left out are four entries with a capital, which are looked up in lower-case text and
+# never found, and two that change nothing.
+_FULL_FORMS = """
+ain't aren't can't could've couldn't couldn't've didn't doesn't don't hadn't hadn't've hasn't haven't he'd've he'd he's
+how'd how'll how's isn't it'd it'd've it'll ma'am might've mightn't mightn't've must've mustn't needn't not've o'clock
+oughtn't 'ow's'at shan't she'd've should've shouldn't shouldn't've somebody'd've somebody'll somebody's someone'd
+someone'd've someone'll someone's something'd something'd've something'll that's there'd there'd've there're there's
+they'd they'd've they'll they're they've 'twas wasn't we'd've we've weren't what'll what're what's what've when's
+where'd where's where've who'd who'd've who'll who's who've why'll why're why's won't would've wouldn't wouldn't've
+y'all y'all'd've y'all'll you'd you'd've you'll you're you've
+"""
+
+
+def _restored() -> dict[str, str]:
+    """Return each full form by its spellings with one apostrophe missing."""
+    return {
+        word[:position] + word[position + 1 :]: word
+        for word in _FULL_FORMS.split()
+        for position, character in enumerate(word)
+        if character == "'"
+    }
+
+
+CONTRACTIONS: Mapping[str, str] = MappingProxyType({**_restored(), "somebody'd": "somebodyd"})
+"""Words that lost an apostrophe, and what they were."""
 
 
 def clean_head(text: str) -> str:

@@ -40,8 +40,7 @@ from medtasks.extract.option_letters import (
 )
 from medtasks.extract.option_statements import affirmed_options, chosen_options, declared_options, discussion
 from medtasks.extract.option_text import equal_option, leading_option
-from medtasks.extract.own_words import own_words
-from medtasks.extract.refusal import refuses
+from medtasks.extract.reply_text import own_words, refuses
 
 _QUESTION = re.compile(r"\s*\bWhat is the correct answer\?\s*", re.IGNORECASE)
 _FINAL = re.compile(r"\bfinal\s+(?:answer|choice|option)", re.IGNORECASE)

@@ -28,8 +28,7 @@ from medtasks.extract.class_choices import NO_OPTION, ClassChoices, class_choice
 from medtasks.extract.extractor import Kind, extractor
 from medtasks.extract.negation import Stance, clauses, stance
 from medtasks.extract.option_numbers import grades_called, numbers_called, only_numbers
-from medtasks.extract.own_words import own_words
-from medtasks.extract.refusal import refuses
+from medtasks.extract.reply_text import own_words, refuses
 
 _TIERS = (
     r"\bfinal\s+",

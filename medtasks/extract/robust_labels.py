@@ -18,8 +18,7 @@ from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.chest_findings import findings_named, names_any_finding
 from medtasks.extract.extractor import Kind, extractor
 from medtasks.extract.negation import Stance, clauses, stance
-from medtasks.extract.own_words import own_words
-from medtasks.extract.refusal import is_unable
+from medtasks.extract.reply_text import is_unable, own_words
 
 _QUESTION = re.compile(r"\W*\blist the (?:conditions|options) that can be seen in this picture\W*", re.IGNORECASE)
 _NO_FINDING_ITEM = re.compile(r"\bno findings?\b\s*(?=[,|;\n]|$)", re.IGNORECASE)

@@ -17,7 +17,7 @@ import re
 from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.class_names import words
 from medtasks.extract.negation import Stance, clauses, stance
-from medtasks.extract.own_words import own_words
+from medtasks.extract.reply_text import own_words
 from medtasks.extract.verdict import is_unsure, own_part, verdicts
 
 _IT_IS = r"(?:it|there|this|that|they) (?:is|are|does|do|has|have)"

@@ -21,8 +21,7 @@ from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.extractor import Kind, extractor
 from medtasks.extract.negation import Stance, clauses, stance
 from medtasks.extract.option_text import normalised
-from medtasks.extract.own_words import own_words
-from medtasks.extract.refusal import is_unable
+from medtasks.extract.reply_text import is_unable, own_words
 from medtasks.extract.verdict import is_unsure, own_part, verdicts
 
 _FORMS = {

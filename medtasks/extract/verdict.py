@@ -2,7 +2,7 @@
 
 import re
 
-from medtasks.extract.refusal import is_unable
+from medtasks.extract.reply_text import is_unable
 
 _SURE = (
     r"(?:(?:(?:most|very|quite)\s+)?(?:likely|probably|definitely|certainly|absolutely|clearly|generally|overall|"

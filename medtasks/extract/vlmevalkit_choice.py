@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from medtasks.data.samples import Sample, letter
 from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.extractor import Kind, extractor
-from medtasks.extract.failure import failure_cause
+from medtasks.extract.reply_text import given_text
 
 _NO_REPLY = "Failed to obtain answer via API"
 _REFUSALS = (
@@ -73,25 +73,24 @@ def vlmevalkit_2026_06(reply: str | None, sample: Sample) -> Answer:
 
 
 def _read(reply: str | None, options: Sequence[str], *, newest: bool) -> Answer:
-    if reply is None or not reply.strip():
-        return Answer.invalid(Reason.EMPTY)
-    if failure_cause(reply) is not None:
-        return Answer.invalid(Reason.ADAPTER_FAILED)
+    text = given_text(reply)
+    if isinstance(text, Reason):
+        return Answer.invalid(text)
     letters = [letter(index) for index in range(len(options))]
-    if _NO_REPLY in reply:  # the reference does not stop here: the option whose text the message holds is chosen
-        return _by_text(reply.lower(), options, letters, newest=newest)
-    if any(refusal in reply for refusal in _REFUSALS):
+    if _NO_REPLY in text:  # the reference does not stop here: the option whose text the message holds is chosen
+        return _by_text(text.lower(), options, letters, newest=newest)
+    if any(refusal in text for refusal in _REFUSALS):
         return Answer.invalid(Reason.REFUSED)
-    words = reply.translate(_TO_BLANKS).split()
+    words = text.translate(_TO_BLANKS).split()
     found = [one for one in letters if one in words]
     if len(found) == 1 and (not newest or words.index(found[0]) >= len(words) - _LAST_WORDS):
         return Answer.ok(found[0])
     if not found and _NO_OPTION in words:
         return Answer.invalid(Reason.NO_MATCH)
-    declared = _ANSWER_IS.search(reply) if newest else None
+    declared = _ANSWER_IS.search(text) if newest else None
     if declared and declared[1].upper() in letters:
         return Answer.ok(declared[1].upper())
-    return _by_text(reply.lower(), options, letters, newest=newest)
+    return _by_text(text.lower(), options, letters, newest=newest)
 
 
 def _by_text(reply: str, options: Sequence[str], letters: Sequence[str], *, newest: bool) -> Answer:

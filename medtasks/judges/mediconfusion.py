@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.failure import failure_cause
-from medtasks.extract.own_words import without_thoughts
+from medtasks.extract.reply_text import without_thoughts
 from medtasks.judges.client import Judge
 from medtasks.judges.fence import fence
 

@@ -1,4 +1,4 @@
-"""What of a raw reply is the model's own answer: no reasoning, no markup, no invented next question."""
+"""What of a raw reply is the model's own answer, without reasoning, markup or an invented next question; and refusals."""
 
 import re
 import unicodedata
@@ -21,6 +21,29 @@ _UNDERSCORE = re.compile(r"(?<=[^\W_])_+(?=[^\W_])")
 _RUN = re.compile(r"(\W)\1{3,}")
 _NEXT_TURN = re.compile(r"\b(?:Next )?Question(?: \d+)?\s*:|(?<=\n)[ \t]*(?:User|USER|Human|HUMAN|Instruction)\s*:")
 
+_CANNOT = r"(?:can(?:not| not|'t)|could(?: not|n't)|unable to|(?:not |im)possible to)"
+_JUDGE = (
+    r"(?:determine|tell|answer|say|identif|provide|assist|help|assess|interpret|confirm|diagnos|conclu|analy|view|choose|"
+    r"see (?:the|any) image)"
+)
+_LACKING = r"(?:insufficient|not enough|do(?:es)?(?: not|n't) (?:have|provide) (?:enough|sufficient))"
+_UNABLE = (
+    rf"\b{_CANNOT}\s+(?:be\s+)?(?:\w+ly\s+)?{_JUDGE}|\b{_LACKING} (?:information|detail|context)"
+    r"|\bi(?: do not|'m not| am not| don't) (?:know|sure|able|qualified)|\bi(?:'m| am) sorry\b|\bas an ai\b|\bno idea\b"
+)
+_INABILITY = re.compile(_UNABLE, re.IGNORECASE)
+_REFUSAL = re.compile(
+    rf"{_UNABLE}|\bneither(?: of| [a-z]\b| is\b|\W*$)|\bnone of (?:the|these)\b",
+    re.IGNORECASE,
+)
+
+
+def given_text(reply: str | None) -> str | Reason:
+    """Return the reply as it is, or the reason why there is none: ``empty`` or ``adapter_failed``."""
+    if reply is None or not reply.strip():
+        return Reason.EMPTY
+    return reply if failure_cause(reply) is None else Reason.ADAPTER_FAILED
+
 
 def own_words(reply: str | None, *, split_names: bool = False) -> str | Reason:
     r"""Return the model's own answer, or the reason why there is none to read.
@@ -39,11 +62,10 @@ def own_words(reply: str | None, *, split_names: bool = False) -> str | Reason:
         >>> own_words("<think>It may be").value
         'truncated'
     """
-    if reply is None or not reply.strip():
-        return Reason.EMPTY
-    if failure_cause(reply) is not None:
-        return Reason.ADAPTER_FAILED
-    said = without_thoughts(_UNDERSCORE.sub(" ", reply) if split_names else reply)
+    given = given_text(reply)
+    if isinstance(given, Reason):
+        return given
+    said = without_thoughts(_UNDERSCORE.sub(" ", given) if split_names else given)
     if said is None:
         return Reason.TRUNCATED
     return first_turn(without_markup(said)) or Reason.EMPTY
@@ -79,3 +101,23 @@ def first_turn(text: str) -> str:
     """
     following = _NEXT_TURN.search(text, 1)
     return text[: following.start()].strip() if following else text
+
+
+def refuses(text: str) -> bool:
+    """Return whether the text declines to choose: it cannot tell, or none of the options fits.
+
+    Example:
+        >>> refuses("None of the above."), refuses("There is an effusion.")
+        (True, False)
+    """
+    return _REFUSAL.search(text) is not None
+
+
+def is_unable(text: str) -> bool:
+    """Return whether the text says that its writer cannot answer; "none of the lobes" is a statement about an image.
+
+    Example:
+        >>> is_unable("As an AI, I cannot interpret images."), is_unable("None of the lobes is affected.")
+        (True, False)
+    """
+    return _INABILITY.search(text) is not None

@@ -1,0 +1,148 @@
+"""MultiMedEval's rules for questions and classes, each with the text cleaner of two of its versions.
+
+Source: https://github.com/corentin-ryr/MultiMedEval at d9ac283 (``head``) and v0.1.0: ``get_predicted_answer`` in
+``multimedeval/qa.py``, ``mnist.py``, ``image_classification.py``, ``mednli.py`` and ``chestxray14.py``, and
+``getPredictedAnswer`` in the same modules of v0.1.0. Both versions match alike and differ in the cleaner alone. The
+task of ``chestxray14.py`` came after v0.1.0; the rule with the older cleaner is what that version would have done.
+
+``multimedeval_vqa_head`` is in :mod:`medtasks.extract.open_text`.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+
+from medtasks.data.samples import Sample, letter
+from medtasks.extract.answer import Answer, Reason
+from medtasks.extract.extractor import Extract, Kind, extractor
+from medtasks.extract.failure import failure_cause
+from medtasks.extract.multimedeval_cleaning import clean_head, clean_v0_1_0
+from medtasks.extract.reply_text import given_text
+from medtasks.metrics.bleu import References
+
+Cleaner = Callable[[str], str]
+Rule = Callable[[str, Sequence[str], Cleaner], Answer]  # cleaned reply, options as the task compares them, cleaner
+
+_VERSIONS: dict[str, tuple[Cleaner, str]] = {
+    "head": (clean_head, "cleaner at d9ac283"),
+    "v0_1_0": (clean_v0_1_0, "cleaner of v0.1.0"),
+}
+_WORDS = ("yes", "no", "maybe")  # of equally frequent words the earlier counts
+_THRESHOLD = 0.5
+
+
+def _in_both_versions(name: str, kind: Kind, of: str, summary: str) -> Callable[[Rule], Rule]:
+    """Register a rule once with each cleaner; a sample that the adapter could not run has no reply to read."""
+
+    def with_cleaner(rule: Rule, clean: Cleaner) -> Extract:
+        def extract(reply: str | None, sample: Sample) -> Answer:
+            if reply is not None and failure_cause(reply) is not None:
+                return Answer.invalid(Reason.ADAPTER_FAILED)
+            return rule(clean(reply or ""), sample.options, clean)
+
+        return extract
+
+    def register(rule: Rule) -> Rule:
+        for version, (clean, cleaner) in _VERSIONS.items():
+            whole = f"MultiMedEval, {of}, {cleaner}: {summary}"
+            extractor(f"{name}_{version}", kind=kind, version=1, summary=whole)(with_cleaner(rule, clean))
+        return rule
+
+    return register
+
+
+@lru_cache(maxsize=4096)
+def _references(clean: Cleaner, options: tuple[str, ...]) -> References:
+    # A dataset asks about the same classes thousands of times.
+    return References.of([clean(option) for option in options])
+
+
+@_in_both_versions("multimedeval_option", Kind.CHOICE, "questions", "highest BLEU-1")
+def closest_option(cleaned: str, options: Sequence[str], clean: Cleaner) -> Answer:
+    """Read the answer to a question (MedQA, MedMCQA, MMLU): the option with the highest BLEU-1 against the reply.
+
+    Options are written the way the task compares them, for example "A Aortic arch" for MedQA and "a: Aortic arch." for
+    MedMCQA. A tie goes to the first; ``empty`` when cleaning leaves no word, as of the reply "A", which the newer
+    cleaner drops as an article; ``no_match`` when every option scores 0.
+
+    Example:
+        >>> closest_option(clean_head("Answer: b"), ["A aorta", "B kidney"], clean_head).value
+        'B'
+    """
+    if not cleaned.strip():
+        return Answer.invalid(Reason.EMPTY)
+    scores = _references(clean, tuple(options)).scores(cleaned)
+    best = max(scores, default=0.0)
+    return Answer.ok(letter(scores.index(best))) if best > 0 else Answer.invalid(Reason.NO_MATCH)
+
+
+@_in_both_versions("multimedeval_class", Kind.CHOICE, "images", "highest BLEU-1, else the first class")
+def closest_class(cleaned: str, options: Sequence[str], clean: Cleaner) -> Answer:
+    """Read the class of an image: as an option, for example "1: adipose", and the first class where no word agrees.
+
+    Even an empty reply gets the first class; a sample that the adapter could not run does not.
+
+    Example:
+        >>> [closest_class(reply, ["1: adipose", "2: mucus"], clean_head).value for reply in ("mucus", "2", "")]
+        ['B', 'A', 'A']
+    """
+    answer = closest_option(cleaned, options, clean)
+    return Answer.ok(letter(0)) if answer.value is None and options else answer
+
+
+@_in_both_versions("multimedeval_yes_no_maybe", Kind.CHOICE, "PubMedQA", "most frequent of yes, no, maybe")
+def most_frequent_word(cleaned: str, options: Sequence[str], clean: Cleaner) -> Answer:
+    """Read the word that the cleaned reply has most often, in a tie yes before no before maybe.
+
+    ``empty`` when cleaning leaves no word, ``no_match`` without any of the three; with a colon or a star, which the
+    newer cleaner leaves, it is another word.
+
+    Example:
+        >>> most_frequent_word("no there is no effect yes", ["yes", "no", "maybe"], clean_head).value
+        'B'
+    """
+    if not cleaned.strip():
+        return Answer.invalid(Reason.EMPTY)
+    tokens = cleaned.split(" ")  # only at blanks: the older cleaner leaves tabs, and "yes\tno" is neither yes nor no
+    word = max(_WORDS, key=tokens.count)
+    named = [index for index, option in enumerate(options) if word in clean(option).split()]
+    return Answer.ok(letter(named[0])) if word in tokens and named else Answer.invalid(Reason.NO_MATCH)
+
+
+@extractor(
+    "multimedeval_nli",
+    kind=Kind.CHOICE,
+    version=1,
+    summary="MultiMedEval, MedNLI: the one label that occurs in the reply, with case",
+)
+def multimedeval_nli(reply: str | None, sample: Sample) -> Answer:
+    """Read the one label whose text occurs in the reply, not cleaned, also inside words (the same in v0.1.0).
+
+    Example:
+        >>> labels = Sample({"options": ["entailment", "contradiction", "neutral"]})
+        >>> multimedeval_nli("They are contradictions.", labels).value
+        'B'
+        >>> str(multimedeval_nli("Entailment", labels).reason)
+        'no_match'
+    """
+    text = given_text(reply)
+    if isinstance(text, Reason):
+        return Answer.invalid(text)
+    found = [index for index, label in enumerate(sample.options) if label in text]
+    if len(found) == 1:
+        return Answer.ok(letter(found[0]))
+    return Answer.invalid(Reason.AMBIGUOUS if found else Reason.NO_MATCH)
+
+
+@_in_both_versions("multimedeval_labels", Kind.LABELS, "ChestX-ray14", "labels with a BLEU-1 above one half")
+def close_labels(cleaned: str, options: Sequence[str], clean: Cleaner) -> Answer:
+    """Read several labels: those whose BLEU-1 against the reply is above one half; none for an empty reply.
+
+    BLEU-1 is the share of the reply's words that the label has, so a label is found only in a reply with hardly another
+    word: "Edema" names one, and "Edema, Mass" has two words and names none.
+
+    Example:
+        >>> [close_labels(reply, ["Edema", "Mass"], clean_head).value for reply in ("mass", "edema mass")]
+        [(0, 1), (0, 0)]
+    """
+    scores = _references(clean, tuple(options)).scores(cleaned)
+    return Answer.ok(tuple(int(score > _THRESHOLD) for score in scores))
