@@ -1,6 +1,6 @@
 """MedHEval's closed questions as a careful reader would score them.
 
-Yes/no replies are read by :func:`medtasks.extract.robust_open.yes_no`, replies to options by
+Yes/no replies are read by :func:`medtasks.extract.yes_no.yes_no`, replies to options by
 :mod:`medtasks.extract.robust_choice`: letters, letters with text, and texts count, whatever the case; refusals, answers
 on both sides and empty replies are invalid, and invalid is wrong. A question whose published answer names no single
 option is left out of the accuracies.
@@ -13,7 +13,7 @@ from medtasks.extract.answer import Answer
 from medtasks.extract.extractor import Kind, extractor
 from medtasks.extract.medheval_reference import BINARY, NO, YES
 from medtasks.extract.robust_choice import robust_choice
-from medtasks.extract.robust_open import yes_no
+from medtasks.extract.yes_no import yes_no
 from medtasks.metrics.closed_questions import Counted
 
 _UNKNOWN_OPTIONS = ("",) * 6  # MedHEval has at most six

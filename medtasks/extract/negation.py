@@ -9,7 +9,27 @@ own list ("effusion and oedema are absent"). The reading of uncertainty follows 
 import enum
 import re
 from bisect import bisect_left
+from collections.abc import Callable, Iterable
 from functools import lru_cache
+from typing import Generic, NamedTuple, TypeVar
+
+from medtasks.extract.reply_text import CANNOT
+
+T = TypeVar("T")
+
+
+class Mention(NamedTuple, Generic[T]):
+    """What a piece of a text stands for: a word's stem, the position of an option or label, a number.
+
+    Attributes:
+        what: What it stands for.
+        start: Offset of its first character.
+        end: Offset behind its last character.
+    """
+
+    what: T
+    start: int
+    end: int
 
 
 class Stance(enum.Enum):
@@ -50,7 +70,7 @@ _SEEN = (
     r"(?:seen|present|identified|visible|visuali[sz]ed|evident|noted|detected|observed|demonstrated|appreciated|found|shown|"
     r"apparent|there|likely|correct|right|indicated|appropriate|supported|consistent|the|an?|it|my|true|(?=\W*$))"
 )
-_CANNOT = r"(?:can(?:not| not|'t)|could(?: not|n't)|unable to|(?:not |im)possible to|difficult to|not)"
+_CANNOT = rf"(?:{CANNOT}|difficult to|not)"
 _UNRESOLVED = rf"{_CANNOT}\s+(?:be\s+)?(?:\w+ly\s+)?(?:excluded?|ruled?[ -]out)"
 _OPEN_BEFORE = re.compile(
     rf"\b(?:{_UNRESOLVED}|to (?:rule out|exclude)|r/o|evaluat\w+ for|assess\w* for|screen\w* for|whether|if|risk of|"
@@ -188,6 +208,25 @@ def stance(clause: str, start: int, end: int) -> Stance:
     ):
         return Stance.HEDGED
     return Stance.AFFIRMED
+
+
+def stances(text: str, mentions: Callable[[str], Iterable[Mention[T]]]) -> dict[Stance, set[T]]:
+    """Return what a text mentions, by how it speaks of it.
+
+    Args:
+        text: Text without markup.
+        mentions: Returns what a clause mentions.
+    """
+    found: dict[Stance, set[T]] = {kind: set() for kind in Stance}
+    for clause in clauses(text):
+        for mention in mentions(clause):
+            found[stance(clause, mention.start, mention.end)].add(mention.what)
+    return found
+
+
+def stances_of(pattern: re.Pattern[str], parts: Iterable[str]) -> set[Stance]:
+    """Return how clauses speak of what matches a pattern."""
+    return {stance(clause, *match.span()) for clause in parts for match in pattern.finditer(clause)}
 
 
 def _reaches_back(between: str) -> bool:

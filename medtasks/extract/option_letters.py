@@ -3,11 +3,14 @@
 import re
 from collections.abc import Iterable, Sequence
 
-from medtasks.extract.option_text import normalised
+from medtasks.extract.option_names import normalised
 
 # Names of bacteria and parasites begin with a letter and a full stop, too.
 _SPECIES = r"(?:albicans|aureus|baumannii|burgdorferi|cereus|coli|difficile|fumigatus|granulosus|histolytica|pylori)\b"
 _END = r"(?=\s*(?:$|[.,;:!?)\]\"'\n]|[-–—]\s|because\b|since\b|as\b|for\b|given\b|which\b|due\b))"
+NOUN = r"(?:answer|choice|option|response|selection|diagnosis)"
+LINK = r"[\"']?\s*(?:(?:is|was|would be|should be|must be|will be)\b|:|=|->|→)\s*(?:therefore|thus|most likely)?[:\s]*"
+"""What declares an answer: "the answer is", "Diagnosis:"."""
 _OPEN, _CLOSE = r"[(\[\"']{0,4}", r"[)\]\"']{0,4}"
 
 
@@ -30,13 +33,9 @@ def only_letters(text: str, letters: Sequence[str]) -> set[str]:
 def declared_letters(text: str, letters: Sequence[str]) -> set[str]:
     """Return letters declared as the answer; a final answer overrules an earlier one."""
     group = _class_of(letters)
-    noun = r"(?:answer|choice|option|response|selection|diagnosis)"
-    link = (
-        r"[\"']?\s*(?:(?:is|was|would be|should be|must be|will be)\b|:|=|->|→)\s*(?:therefore|thus|most likely)?[:\s]*"
-    )
-    target = rf"(?:{noun}\s*:?\s*)?{_OPEN}({group}){_CLOSE}(?!\s*,\s*{group}{_CLOSE}\s*(?:$|[.,;])){_END}"
+    target = rf"(?:{NOUN}\s*:?\s*)?{_OPEN}({group}){_CLOSE}(?!\s*,\s*{group}{_CLOSE}\s*(?:$|[.,;])){_END}"
     for lead in (r"\bfinal\s+", r"\b(?:correct|right|best|my|the|appropriate|most likely)\s+(?:\w+\s+)?", r"\b"):
-        found = _capitals(re.findall(rf"{lead}{noun}{link}{target}", text, re.IGNORECASE))
+        found = _capitals(re.findall(rf"{lead}{NOUN}{LINK}{target}", text, re.IGNORECASE))
         if found:
             return found
     praise = r"(?:the\s+)?(?:most\s+|more\s+)?(?:correct|right|best|likely|appropriate|answer)\b"

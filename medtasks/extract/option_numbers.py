@@ -1,7 +1,8 @@
 """Numbers in a reply that stand for an option or a grade, told from measurements, counts and years."""
 
 import re
-from dataclasses import dataclass
+
+from medtasks.extract.negation import Mention
 
 _CARDINALS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 _ORDINALS = ("zeroth", "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
@@ -38,21 +39,6 @@ _GRADE = re.compile(
 _NEAR = 160  # characters from the name of a scale to its grade
 
 
-@dataclass(frozen=True, slots=True)
-class Number:
-    """A number in a text.
-
-    Attributes:
-        value: The number.
-        start: Offset of its first character.
-        end: Offset behind its last character.
-    """
-
-    value: int
-    start: int
-    end: int
-
-
 def only_numbers(text: str) -> list[int]:
     """Return the numbers of a reply that consists of nothing else: "2", "(2).", "Option 2", "2 and 5", "two".
 
@@ -78,26 +64,26 @@ def numbers_at(text: str, start: int = 0) -> tuple[list[int], int]:
     return (_digits(match[1]), match.end()) if match else ([], start)
 
 
-def numbers_called(text: str) -> list[Number]:
+def numbers_called(text: str) -> list[Mention[int]]:
     """Return the options called by number: "option 2", "the second option", else "(2)".
 
     Example:
-        >>> [number.value for number in numbers_called("Option 2, 5 mm from the border")]
+        >>> [number.what for number in numbers_called("Option 2, 5 mm from the border")]
         [2]
     """
-    found = [Number(value, *match.span(1)) for match in _CALLED.finditer(text) for value in _digits(match[1])]
+    found = [Mention(value, *match.span(1)) for match in _CALLED.finditer(text) for value in _digits(match[1])]
     for pattern, spelled in ((_SPELLED, _CARDINALS), (_RANKED, _ORDINALS)):
-        found += [Number(spelled.index(match[1].casefold()), *match.span(1)) for match in pattern.finditer(text)]
-    return found or [Number(int(match[1]), *match.span(1)) for match in _IN_BRACKETS.finditer(text)]
+        found += [Mention(spelled.index(match[1].casefold()), *match.span(1)) for match in pattern.finditer(text)]
+    return found or [Mention(int(match[1]), *match.span(1)) for match in _IN_BRACKETS.finditer(text)]
 
 
-def grades_called(text: str) -> list[Number]:
+def grades_called(text: str) -> list[Mention[int]]:
     """Return the grades of a scale: "BI-RADS 4a", "category IV", "the level in this image is 2".
 
     A grade is returned once for every word that names its scale.
 
     Example:
-        >>> [number.value for number in grades_called("BI-RADS category IV; a 2 mm mass")]
+        >>> [number.what for number in grades_called("BI-RADS category IV; a 2 mm mass")]
         [4, 4]
     """
     found = set()
@@ -105,9 +91,9 @@ def grades_called(text: str) -> list[Number]:
         match = _GRADE.match(text, scale.end(), scale.end() + _NEAR)
         if match:
             value = int(match[1]) if match[1] else _spelled(match[2] or match[3])
-            found.add(Number(value, scale.start(), match.end()))
-            found |= {Number(int(match[4]), scale.start(), match.end())} if match[4] else set()
-    return sorted(found, key=lambda number: (number.start, number.value))
+            found.add(Mention(value, scale.start(), match.end()))
+            found |= {Mention(int(match[4]), scale.start(), match.end())} if match[4] else set()
+    return sorted(found, key=lambda number: (number.start, number.what))
 
 
 def without_scale(text: str, low: int, high: int) -> str:

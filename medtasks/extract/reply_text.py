@@ -1,4 +1,4 @@
-"""What of a raw reply is the model's own answer, without reasoning, markup or an invented next question; and refusals."""
+"""What of a raw reply is the model's own answer, without reasoning, markup or an invented question; and refusals."""
 
 import re
 import unicodedata
@@ -21,14 +21,14 @@ _UNDERSCORE = re.compile(r"(?<=[^\W_])_+(?=[^\W_])")
 _RUN = re.compile(r"(\W)\1{3,}")
 _NEXT_TURN = re.compile(r"\b(?:Next )?Question(?: \d+)?\s*:|(?<=\n)[ \t]*(?:User|USER|Human|HUMAN|Instruction)\s*:")
 
-_CANNOT = r"(?:can(?:not| not|'t)|could(?: not|n't)|unable to|(?:not |im)possible to)"
+CANNOT = r"(?:can(?:not| not|'t)|could(?: not|n't)|unable to|(?:not |im)possible to)"
 _JUDGE = (
     r"(?:determine|tell|answer|say|identif|provide|assist|help|assess|interpret|confirm|diagnos|conclu|analy|view|choose|"
     r"see (?:the|any) image)"
 )
 _LACKING = r"(?:insufficient|not enough|do(?:es)?(?: not|n't) (?:have|provide) (?:enough|sufficient))"
 _UNABLE = (
-    rf"\b{_CANNOT}\s+(?:be\s+)?(?:\w+ly\s+)?{_JUDGE}|\b{_LACKING} (?:information|detail|context)"
+    rf"\b{CANNOT}\s+(?:be\s+)?(?:\w+ly\s+)?{_JUDGE}|\b{_LACKING} (?:information|detail|context)"
     r"|\bi(?: do not|'m not| am not| don't) (?:know|sure|able|qualified)|\bi(?:'m| am) sorry\b|\bas an ai\b|\bno idea\b"
 )
 _INABILITY = re.compile(_UNABLE, re.IGNORECASE)
@@ -36,6 +36,8 @@ _REFUSAL = re.compile(
     rf"{_UNABLE}|\bneither(?: of| [a-z]\b| is\b|\W*$)|\bnone of (?:the|these)\b",
     re.IGNORECASE,
 )
+SENTENCES = re.compile(r"(?<=[.!?])\s+|\n+")
+"""What stands between sentences."""
 
 
 def given_text(reply: str | None) -> str | Reason:

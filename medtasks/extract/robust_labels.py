@@ -12,13 +12,119 @@ of the chest. Otherwise it is a refusal, or no match. "No findings" beside an af
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 from medtasks.data.samples import Sample
 from medtasks.extract.answer import Answer, Reason
-from medtasks.extract.chest_findings import findings_named, names_any_finding
 from medtasks.extract.extractor import Kind, extractor
-from medtasks.extract.negation import Stance, clauses, stance
+from medtasks.extract.negation import Mention, Stance, clauses, stance
 from medtasks.extract.reply_text import is_unable, own_words
+
+_HEART = r"(?:heart|cardiac)(?:\s+(?:size|silhouette|shadow|contour))?"
+_LARGE = r"(?:enlarged|enlargement|increased|large|prominent|widened|dilated)"
+_SLIGHTLY = (
+    r"(?:is|are|was|appears?|remains?|to be|not|n't|mildly|moderately|markedly|severely|slightly|again|also|still|"
+    r"stable|borderline|within|and)"
+)
+# By the words of the label: other expressions, as patterns. Expressions may hold a "not".
+_CALLED: dict[str, tuple[str, ...]] = {
+    "atelectasis": (r"atelecta(?:sis|ses|tic)", r"lobar collapse"),
+    "cardiomegaly": (
+        r"cardiomegaly",
+        rf"{_LARGE}\s+{_HEART}",
+        rf"{_HEART}\s+enlargement",
+        rf"enlargement\s+of\s+(?:the\s+)?{_HEART}",
+        rf"{_HEART}\s+(?:{_SLIGHTLY}\s+){{0,4}}(?:enlarged|increased)",
+    ),
+    "consolidation": (r"consolidat(?:ions?|ed|ive)",),
+    "edema": (r"o?edema", r"(?:pulmonary|interstitial|alveolar)\s+o?edema"),
+    "pleural effusion": (r"(?:pleural\s+)?effusions?", r"pleural\s+fluid", r"hydrothorax"),
+    "effusion": (r"(?:pleural\s+)?effusions?", r"pleural\s+fluid", r"hydrothorax"),
+    "infiltration": (r"infiltrat(?:ions?|es?|ive)",),
+    "mass": (r"mass(?:es)?",),
+    "nodule": (r"nodul(?:es?|arity)",),
+    "lung nodule": (r"(?:(?:lung|pulmonary)\s+)?nodules?",),
+    "pneumonia": (r"pneumonias?",),
+    "pneumothorax": (r"(?:hydro)?pneumothora(?:x|ces)",),
+    "emphysema": (r"emphysema(?:tous)?",),
+    "fibrosis": (r"fibro(?:sis|tic)",),
+    "pulmonary fibrotic sequela": (r"fibrotic\s+(?:sequelae?|changes?)", r"pulmonary\s+fibrosis"),
+    "pleural thickening": (r"pleural\s+thickening", r"thickening\s+of\s+the\s+pleura", r"thickened\s+pleura"),
+    "hernia": (r"hernias?", r"herniations?"),
+    "hiatal hernia": (r"hiat(?:al|us)\s+hernias?",),
+    "lung opacity": (r"(?:(?:lung|pulmonary|airspace|ground[- ]glass)\s+)?(?:opacit(?:y|ies)|opacifications?)",),
+    "lymphadenopathy": (r"lymphadenopath(?:y|ies)", r"enlarged\s+lymph\s+nodes?"),
+    "bronchiectasis": (r"bronchiectas(?:is|es)", r"bronchiectatic"),
+    "fracture": (r"fractur(?:es?|ed)",),
+}
+# Longer expressions that hold a label's word and mean something else, unless they are a label themselves.
+_OTHERS = (
+    r"(?:pericardial|joint|knee|subdural)\s+effusions?",
+    r"(?:soft[- ]tissue|subcutaneous|peripheral|cerebral|brain|leg|ankle|pedal)\s+o?edema",
+    r"(?:subcutaneous|surgical|mediastinal)\s+emphysema",
+    r"cystic\s+fibrosis",
+    r"mass\s+effect",
+    r"(?:breast|renal|hepatic|liver)\s+(?:mass(?:es)?|nodules?)",
+)
+_FINDING = re.compile(
+    r"\b(?:pneumothora|pneumoni|fractur|opaci|infiltrat|mass(?:es)?\b|nodul|lesion|emphysema|fibro(?:sis|tic)|hernia|"
+    r"thickening|congestion|bronchiecta|granuloma|tubercul|cancer|carcinoma|tumou?r|copd|scoliosis|calcif|"
+    r"lymphadenopath|hyperinflat|effusion|o?edema|consolidat|atelecta|cardiomegal|pacemaker|catheter)",
+    re.IGNORECASE,
+)
+
+
+def findings_named(text: str, names: Sequence[str]) -> list[Mention[int]]:
+    """Return the labels named in a text, in order; of expressions that contain one another only the longest.
+
+    Args:
+        text: One clause.
+        names: Label names, such as "Pleural Effusion" or "Pleural_Thickening".
+
+    Example:
+        >>> text = "an enlarged heart, no pericardial effusion"
+        >>> [finding.what for finding in findings_named(text, ["Cardiomegaly", "Effusion"])]
+        [0]
+    """
+    matches = [
+        (match.start(), -match.end(), label)
+        for label, pattern in _patterns(tuple(names))
+        for match in pattern.finditer(text)
+    ]
+    matches.sort(key=lambda match: (*match[:2], match[2] is None))
+    found, last = [], 0
+    for start, minus_end, label in matches:
+        if start >= last:
+            last = -minus_end
+            if label is not None:  # a look-alike that is no label
+                found.append(Mention(label, start, last))
+    return found
+
+
+def names_any_finding(text: str) -> bool:
+    """Return whether a text names any finding of the chest, be it one of the labels or not.
+
+    Example:
+        >>> names_any_finding("A rib fracture."), names_any_finding("This is a chest X-ray.")
+        (True, False)
+    """
+    return _FINDING.search(text) is not None
+
+
+@lru_cache(maxsize=16)
+def _patterns(names: tuple[str, ...]) -> list[tuple[int | None, re.Pattern[str]]]:
+    plain = [re.findall(r"[^\W_]+", name.casefold()) for name in names]
+    found: list[tuple[int | None, re.Pattern[str]]] = []
+    for label, words in enumerate(plain):
+        if not words:
+            continue
+        # Where two labels are kinds of effusion, a mere "effusion" is neither.
+        one_of_several = len(words) > 1 and sum(other[-1:] == words[-1:] for other in plain) > 1
+        called = () if one_of_several else _CALLED.get(" ".join(words), ())
+        own = r"[\W_]*".join(map(re.escape, words)) + "s?"
+        found.append((label, re.compile(rf"\b(?:{'|'.join([own, *called])})\b", re.IGNORECASE)))
+    return found + [(None, re.compile(rf"\b{other}\b", re.IGNORECASE)) for other in _OTHERS]
+
 
 _QUESTION = re.compile(r"\W*\blist the (?:conditions|options) that can be seen in this picture\W*", re.IGNORECASE)
 _NO_FINDING_ITEM = re.compile(r"\bno findings?\b\s*(?=[,|;\n]|$)", re.IGNORECASE)
@@ -102,9 +208,7 @@ def _stances(text: str, names: Sequence[str]) -> dict[Stance, set[int]]:
     found: dict[Stance, set[int]] = {kind: set() for kind in Stance}
     for clause in clauses(text):
         for finding in findings_named(clause, names):
-            if finding.label is None:
-                continue
             inside = re.search(r"\bnot\b|n't", clause[finding.start : finding.end])
             held = Stance.DENIED if inside else stance(clause, finding.start, finding.end)
-            found[held].add(finding.label)
+            found[held].add(finding.what)
     return found

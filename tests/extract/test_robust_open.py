@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from medtasks.extract.answer import Reason
 from medtasks.extract.failure import failed_reply
-from medtasks.extract.robust_open import open_reply, yes_no
+from medtasks.extract.open_text import open_reply
+from medtasks.extract.yes_no import yes_no
 
 # fmt: off
 VERDICTS: dict[str, list[str | None]] = {

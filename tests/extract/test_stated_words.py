@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from medtasks.extract.stated_words import DENIED, stated_words
+from medtasks.extract.open_text import DENIED, stated_words
 
 
 @pytest.mark.parametrize(

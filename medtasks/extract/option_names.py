@@ -1,4 +1,4 @@
-"""Finding the names of classes in a reply: whole names, their parts, acronyms, plurals and spellings."""
+"""Finding options in a text by their words, and classes by their names, parts, acronyms, plurals and spellings."""
 
 import re
 import unicodedata
@@ -7,6 +7,72 @@ from collections.abc import Hashable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeVar
+
+from medtasks.extract.negation import Mention
+
+_NEGATION = re.compile(
+    r"\b(?:no|not|without|never|nor|neither|isn t|absence of|rather than)"
+    r"(?: (?:an?|the|any|evidence of|on|in|at|of))* $"
+)
+_REACH = 200  # characters; broken models repeat an option thousands of times
+_BARE_WORDS = frozenset({"yes", "no", "true", "false", "maybe", "normal", "present", "absent"})
+_FRAME = re.compile(
+    r"^(?:(?:the |my )?(?:correct |right |best |final |most likely )*(?:answer|option|diagnosis) (?:is |would be )?"
+    r"|(?:it|this|that) (?:is|s) )?(?:an |the )?"
+)
+
+
+def normalised(text: str) -> str:
+    """Return ``text`` in lower case with every run of punctuation and white space as one space.
+
+    Example:
+        >>> normalised("  Low-grade FDG uptake. ")
+        'low grade fdg uptake'
+    """
+    return re.sub(r"[\W_]+", " ", unicodedata.normalize("NFKC", text).casefold()).strip()
+
+
+def equal_option(text: str, options: Sequence[str]) -> int | None:
+    """Return the index of the only option whose words are all of ``text``, else None."""
+    words = normalised(text)
+    framed = _FRAME.sub("", words)
+    equal = [i for i, option in enumerate(options) if normalised(option) in (words, framed) and normalised(option)]
+    return equal[0] if len(equal) == 1 else None
+
+
+def leading_option(text: str, options: Sequence[str]) -> set[int]:
+    """Return options that begin with the whole reply ("Yes" for "Yes, uptake is seen") or whose one word opens it."""
+    words = normalised(text)
+    if not words:
+        return set()
+    found = {i for i, option in enumerate(options) if normalised(option).startswith(f"{words} ")}
+    first, *rest = words.split(" ", 3)
+    opening = {first, rest[1]} if len(rest) > 1 and rest[0] in ("and", "or") else {first}
+    return found | {i for i, option in enumerate(options) if normalised(option) in opening & _BARE_WORDS}
+
+
+def options_named(text: str, options: Sequence[str]) -> set[int]:
+    """Return the options whose words occur in ``text``, without those only found inside a longer one or negated.
+
+    One-word options such as "no" or "normal" are not searched: they occur in too many sentences.
+    """
+    words = f" {normalised(text)} "
+    spans = []
+    for index, option in enumerate(options):
+        needle = normalised(option)
+        if not needle or needle in _BARE_WORDS:
+            continue
+        for match in re.finditer(rf"(?<= ){re.escape(needle)}(?= )", words):
+            negated = _NEGATION.search(words, max(0, match.start() - _REACH), match.start()) is not None
+            spans.append((match.start(), match.end(), index, negated))
+    found, widest = set(), (-1, -1)
+    for start, end, index, negated in sorted(spans, key=lambda span: (span[0], -span[1])):
+        inside = end <= widest[1] and (start, end) != widest
+        widest = (start, end) if end > widest[1] else widest
+        if not negated and not inside:
+            found.add(index)
+    return found
+
 
 Name = TypeVar("Name", bound=Hashable)
 
@@ -44,45 +110,15 @@ _NORMAL = re.compile(
 _SETTING = re.compile(r"\b(?:in|on|against|from|with)\s+(?:an?\s+|the\s+)?(?:\w+\s+)?$", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class Word:
-    """One word of a text with its place.
-
-    Attributes:
-        stem: Lower case, singular, American spelling.
-        start: Offset of its first character.
-        end: Offset behind its last character.
-    """
-
-    stem: str
-    start: int
-    end: int
-
-
-@dataclass(frozen=True, slots=True)
-class Mention:
-    """A class named in a text.
-
-    Attributes:
-        option: Position of the class, counted from 0.
-        start: Offset of the name's first character.
-        end: Offset behind its last character.
-    """
-
-    option: int
-    start: int
-    end: int
-
-
-def words(text: str) -> list[Word]:
+def words(text: str) -> list[Mention[str]]:
     """Return the words of a text without articles, singular and in one spelling.
 
     Example:
-        >>> [word.stem for word in words("The Bowen's disease, nevi")]
+        >>> [word.what for word in words("The Bowen's disease, nevi")]
         ['bowen', 'disease', 'nevus']
     """
-    found = (Word(_stem(match[0]), match.start(), match.end()) for match in _WORD.finditer(text))
-    return [word for word in found if word.stem not in _ARTICLES]
+    found = (Mention(_stem(match[0]), match.start(), match.end()) for match in _WORD.finditer(text))
+    return [word for word in found if word.what not in _ARTICLES]
 
 
 def _stem(word: str) -> str:
@@ -107,7 +143,7 @@ class ClassNames:
     acronyms: dict[str, int]
     full: tuple[tuple[str, ...], ...]
 
-    def mentions(self, text: str) -> list[Mention]:
+    def mentions(self, text: str) -> list[Mention[int]]:
         """Return the classes named in ``text``, in order and without names inside a longer one.
 
         A bare "normal" counts only where it speaks of the whole image, and "background" not where it is a setting.
@@ -120,7 +156,7 @@ class ClassNames:
                 last = mention.end
         return found
 
-    def _candidates(self, text: str) -> Iterator[tuple[Mention, tuple[str, ...]]]:
+    def _candidates(self, text: str) -> Iterator[tuple[Mention[int], tuple[str, ...]]]:
         """Yield at every word the longest name that begins there."""
         spoken = words(text)
         alone = len(spoken) == 1
@@ -130,7 +166,7 @@ class ClassNames:
             if raw.upper() in self.acronyms and (alone or raw.isupper()):
                 yield Mention(self.acronyms[raw.upper()], word.start, word.end), (raw,)
             for size in range(min(longest, len(spoken) - first), 0, -1):
-                stems = tuple(item.stem for item in spoken[first : first + size])
+                stems = tuple(item.what for item in spoken[first : first + size])
                 if stems in self.names:
                     yield Mention(self.names[stems], word.start, spoken[first + size - 1].end), stems
                     break
@@ -145,11 +181,11 @@ class ClassNames:
         """Return whether ``text`` leaves no doubt that it means ``option`` and not a longer name that contains it."""
         own = self.full[option]
         longer = [set(name) - set(own) for name in self.full if name != own and name[: len(own)] == own]
-        spoken = {word.stem for word in words(_JOINED.sub("callback", text))}
+        spoken = {word.what for word in words(_JOINED.sub("callback", text))}
         return not any((extra - {"without", "with", "no"}) & spoken for extra in longer)
 
 
-def _is_aside(text: str, stems: tuple[str, ...], mention: Mention) -> bool:
+def _is_aside(text: str, stems: tuple[str, ...], mention: Mention[int]) -> bool:
     if stems == ("background",):
         return _SETTING.search(text, max(0, mention.start - 60), mention.start) is not None
     if stems != ("normal",):
@@ -166,7 +202,7 @@ def class_names(options: tuple[str, ...]) -> ClassNames:
 
     Example:
         >>> names = class_names(("Melanoma (MEL)", "Nevus (NEV)"))
-        >>> [mention.option for mention in names.mentions("MEL, not a nevus")]
+        >>> [mention.what for mention in names.mentions("MEL, not a nevus")]
         [0, 1]
     """
     full = tuple(_stems(_BRACKET.sub(" ", option)) for option in options)
@@ -183,7 +219,7 @@ def _owned(names: Sequence[Set[Name]]) -> dict[Name, int]:
 
 
 def _stems(text: str) -> tuple[str, ...]:
-    return tuple(word.stem for word in words(text))
+    return tuple(word.what for word in words(text))
 
 
 def _aliases(option: str) -> list[str]:

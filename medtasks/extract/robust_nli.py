@@ -1,10 +1,4 @@
-"""What a careful reader accepts where the options are fixed words: yes/no/maybe, and the relations of two sentences.
-
-``robust_yes_no_maybe`` takes the verdict that a reply begins with ("Yes, ..."), declares ("the answer is no") or gives
-in a sentence of its own ("So, yes."); a declared *final* answer overrules the others. Words of an explanation never
-count: "no significant difference" is no verdict, because it means "no" to one question and "yes" to another. As
-verdicts, "perhaps", "possibly", "uncertain", "unclear" and "inconclusive" are maybe: they speak of the evidence. "Not
-sure" and "I don't know" speak of the writer and are refusals. "Maybe not", "maybe yes" and "yes and no" are ambiguous.
+"""What a careful reader accepts as the logical relation of two sentences.
 
 ``robust_nli`` takes a declared relation ("the relationship is neutral") or a leading one ("Contradiction: ..."), else
 the one relation that the text affirms, whatever the case and the form of the word ("entailed", "contradicts"). "Neither
@@ -13,16 +7,13 @@ alone names no relation. The question's own list of the three words does not cou
 """
 
 import re
-from collections.abc import Sequence
 
 from medtasks.data.samples import Sample
-from medtasks.data.samples import letter as letter_of
 from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.extractor import Kind, extractor
-from medtasks.extract.negation import Stance, clauses, stance
-from medtasks.extract.option_text import normalised
+from medtasks.extract.negation import Mention, Stance, stances
 from medtasks.extract.reply_text import is_unable, own_words
-from medtasks.extract.verdict import is_unsure, own_part, verdicts
+from medtasks.extract.yes_no import worded_option
 
 _FORMS = {
     "entailment": r"entail(?:s|ed|ing|ments?)?",
@@ -66,47 +57,6 @@ _BESIDE = re.compile(
 )
 
 
-@extractor(
-    "robust_yes_no_maybe", kind=Kind.CHOICE, version=1, summary="the verdict on a question as a careful reader would"
-)
-def robust_yes_no_maybe(reply: str | None, sample: Sample) -> Answer:
-    """Read the verdict of a reply to a question that asks for yes, no or maybe (PubMedQA).
-
-    Args:
-        reply: Raw reply; ``None`` is read as empty.
-        sample: Its options are the words "yes", "no" and "maybe" in the order of the letters.
-
-    Returns:
-        The letter of the verdict, or no value with the reason why; ``no_match`` also for a verdict that is no option.
-
-    Example:
-        >>> sample = Sample({"options": ["yes", "no", "maybe"]})
-        >>> robust_yes_no_maybe("No. Yes-men were not asked.", sample).value
-        'B'
-        >>> robust_yes_no_maybe("No significant difference was seen.", sample).reason.value
-        'no_match'
-    """
-    text = own_words(reply)
-    if isinstance(text, Reason):
-        return Answer.invalid(text)
-    text = own_part(text)
-    if not text:  # nothing but the instruction
-        return Answer.invalid(Reason.AMBIGUOUS)
-    return _answer(verdicts(text), sample.options) or Answer.invalid(
-        Reason.REFUSED if is_unsure(text) else Reason.NO_MATCH
-    )
-
-
-def _answer(found: set[str], options: Sequence[str]) -> Answer | None:
-    """Turn words into the letter of the one option that is this word, or into nothing where no word was found."""
-    if len(found) > 1:
-        return Answer.invalid(Reason.AMBIGUOUS)
-    letters = [letter_of(index) for index, option in enumerate(options) if normalised(option) in found]
-    if found and len(letters) != 1:
-        return Answer.invalid(Reason.AMBIGUOUS if letters else Reason.NO_MATCH)
-    return Answer.ok(letters[0]) if found else None
-
-
 @extractor("robust_nli", kind=Kind.CHOICE, version=1, summary="the relation of two sentences as a careful reader would")
 def robust_nli(reply: str | None, sample: Sample) -> Answer:
     """Read the logical relation of two sentences (MedNLI).
@@ -134,10 +84,10 @@ def robust_nli(reply: str | None, sample: Sample) -> Answer:
     text = _FOLLOWS.sub("entailed by", _NEITHER.sub("neutral", rest))
     for found in (*(_declared(lead, text) for lead in _LEADS), _opening(text)):
         if found:
-            return _answer(found, sample.options) or Answer.invalid(Reason.NO_MATCH)
+            return worded_option(found, sample.options) or Answer.invalid(Reason.NO_MATCH)
     if is_unable(text):
         return Answer.invalid(Reason.REFUSED)
-    return _answer(_affirmed(text), sample.options) or Answer.invalid(Reason.NO_MATCH)
+    return worded_option(_affirmed(text), sample.options) or Answer.invalid(Reason.NO_MATCH)
 
 
 def _without_question(text: str) -> str:
@@ -176,8 +126,7 @@ def _from(text: str, start: int) -> set[str]:
 
 
 def _affirmed(text: str) -> set[str]:
-    found: dict[Stance, set[str]] = {kind: set() for kind in Stance}
-    for clause in clauses(text):
-        for match in _RELATION.finditer(clause):
-            found[stance(clause, *match.span())].add(match.lastgroup or "")
+    found = stances(
+        text, lambda clause: (Mention(match.lastgroup or "", *match.span()) for match in _RELATION.finditer(clause))
+    )
     return found[Stance.AFFIRMED] or found[Stance.HEDGED]
