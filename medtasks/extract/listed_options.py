@@ -41,10 +41,6 @@ _SINGLE = re.compile(r"(?<![A-Za-z])[A-Za-z](?![A-Za-z])")
 def listed_options(reply: str | None, sample: Sample) -> Answer:
     """Read which options a reply lists.
 
-    Args:
-        reply: Raw reply; ``None`` is read as empty.
-        sample: Its options are looked at.
-
     Returns:
         1 or 0 per option, at least one of them 1; or no value with the reason why.
 

@@ -35,10 +35,6 @@ def medheval_open_reference(reply: str | None, sample: Sample) -> Answer:
     For labels, a reply of which nothing is left is taken unstripped, and what is then shorter than ten characters is
     replaced by "No report generated.".
 
-    Args:
-        reply: Raw reply; ``None`` is read as empty.
-        sample: Not looked at.
-
     Example:
         >>> medheval_open_reference("Assistant: no effusion.", Sample({})).facts["compared"]
         ' no effusion.'
@@ -64,10 +60,6 @@ def medheval_open_reference(reply: str | None, sample: Sample) -> Answer:
 )
 def medheval_open_strict(reply: str | None, sample: Sample) -> Answer:
     """Read a reply without reasoning and without a leading "Assistant:", the same text for every metric.
-
-    Args:
-        reply: Raw reply; ``None`` is read as empty.
-        sample: Not looked at.
 
     Example:
         >>> medheval_open_strict("<think>A shadow?</think>Assistant: Atelectasis, stable", Sample({})).value

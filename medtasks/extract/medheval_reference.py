@@ -104,9 +104,7 @@ def most_similar(options: Sequence[str], text: str) -> int | None:
 def medheval_reference(reply: str | None, sample: Sample) -> Answer:
     """Read a reply as the released evaluator does.
 
-    Args:
-        reply: Raw reply; ``None`` is read as empty.
-        sample: Its ``choices`` and ``gold`` are looked at, and whether its ``kind`` is ``binary``.
+    Its ``choices`` and ``gold`` are looked at, and whether its ``kind`` is ``binary``.
 
     Returns:
         The answer with the facts ``target``, the letter that the published answer is read as; ``correct``, which also

@@ -29,10 +29,6 @@ def mediconfusion_reference(reply: str | None, sample: Sample) -> Answer:
     in one of nine exact spellings. Exactly one of A and B must count. Case matters; ``(A)``, ``**A**`` and ``a`` are
     invalid, and the article of ``A normal brain`` is read as the letter.
 
-    Args:
-        reply: Raw reply; ``None`` is read as empty.
-        sample: Not used; the published rule does not look at the options.
-
     Returns:
         ``A`` or ``B``, or no value with reason ``ambiguous`` (both letters), ``empty``, ``no_match`` or
         ``adapter_failed``.

@@ -188,10 +188,6 @@ def multimedeval_vqa_head(reply: str | None, sample: Sample) -> Answer:
 
     Source: ``VQA.evaluate`` in ``multimedeval/task_families.py`` of https://github.com/corentin-ryr/MultiMedEval.
 
-    Args:
-        reply: Raw reply; ``None`` is read as empty.
-        sample: Its ``answer`` is the target as published.
-
     Returns:
         The cleaned reply with the reference's numbers; a reply without words is ``empty``, and scores 0 there, too. A
         sample that the adapter could not run has no reply to compare.
@@ -234,10 +230,8 @@ def robust_vqa(reply: str | None, sample: Sample) -> Answer:
     For an open question, words in a denied statement match only words that the target denies, too: "no pneumonia" has
     nothing of "pneumonia". Right is three quarters of the target's words, as for the reference. Refusals are invalid.
 
-    Args:
-        reply: Raw reply; ``None`` is read as empty.
-        sample: Its ``answer`` is the target as published; its question helps to understand a statement such as "There
-            is no fracture." as yes or no.
+    Its ``answer`` is the target as published; its question helps to understand a statement such as "There is no
+    fracture." as yes or no.
 
     Example:
         >>> robust_vqa("There is no evidence of pneumonia.", Sample({"answer": "pneumonia"})).facts["token_recall"]

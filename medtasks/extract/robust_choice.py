@@ -183,9 +183,7 @@ _LABELLED = re.compile(r"[\s\"'(\[]*([a-z])[)\]\"']*\s*[:.)]\s*(.+)", re.IGNOREC
 def robust_choice(reply: str | None, sample: Sample) -> Answer:
     """Read the chosen option from a free-text reply.
 
-    Args:
-        reply: Raw reply; ``None`` is read as empty.
-        sample: Its options are looked at; at most 26. None at all stand for A and B with unknown texts.
+    Its options are looked at; at most 26. None at all stand for A and B with unknown texts.
 
     Returns:
         An option's letter, or no value with the reason why.

@@ -24,8 +24,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from medtasks.data.samples import Sample
-from medtasks.data.samples import letter as letter_of
+from medtasks.data.samples import Sample, letter
 from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.extractor import Kind, extractor
 from medtasks.extract.negation import Stance, clauses, stance, stances
@@ -204,9 +203,7 @@ _BOTH_SIDES = re.compile(
 def robust_class(reply: str | None, sample: Sample) -> Answer:
     """Read the class of an image from a free-text reply.
 
-    Args:
-        reply: Raw reply; ``None`` is read as empty.
-        sample: Its options are class names without numbers; none at all stand for two classes with unknown names.
+    Its options are class names without numbers; none at all stand for two classes with unknown names.
 
     Returns:
         The letter of a class (A for the first), or no value with the reason why.
@@ -249,7 +246,7 @@ def _settle(found: set[int], text: str, classes: ClassChoices) -> Answer:
     another = (len(affirmed) == 1 and option not in affirmed) or option in held[Stance.DENIED]
     if another or not _distinct(option, text, classes):
         return Answer.invalid(Reason.AMBIGUOUS)
-    return Answer.ok(letter_of(option))
+    return Answer.ok(letter(option))
 
 
 def _distinct(option: int, text: str, classes: ClassChoices) -> bool:
@@ -310,4 +307,4 @@ def _affirmed(text: str, classes: ClassChoices) -> Answer:
     if len(named | found[Stance.HEDGED]) > 1 or named & found[Stance.DENIED]:
         return Answer.invalid(Reason.AMBIGUOUS)
     (option,) = named
-    return Answer.ok(letter_of(option)) if _distinct(option, text, classes) else Answer.invalid(Reason.AMBIGUOUS)
+    return Answer.ok(letter(option)) if _distinct(option, text, classes) else Answer.invalid(Reason.AMBIGUOUS)

@@ -61,9 +61,7 @@ _BESIDE = re.compile(
 def robust_nli(reply: str | None, sample: Sample) -> Answer:
     """Read the logical relation of two sentences (MedNLI).
 
-    Args:
-        reply: Raw reply; ``None`` is read as empty.
-        sample: Its options are the words "entailment", "contradiction" and "neutral" in the order of the letters.
+    Its options are the words "entailment", "contradiction" and "neutral" in the order of the letters.
 
     Returns:
         The letter of the relation, or no value with the reason why; ``no_match`` also for a relation that is no option.

@@ -18,8 +18,7 @@ favour models that deny.
 import re
 from collections.abc import Sequence
 
-from medtasks.data.samples import Sample
-from medtasks.data.samples import letter as letter_of
+from medtasks.data.samples import Sample, letter
 from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.extractor import Kind, extractor
 from medtasks.extract.negation import Stance, clauses, stance
@@ -215,9 +214,7 @@ def _content(text: str) -> set[str]:
 def robust_yes_no_maybe(reply: str | None, sample: Sample) -> Answer:
     """Read the verdict of a reply to a question that asks for yes, no or maybe (PubMedQA).
 
-    Args:
-        reply: Raw reply; ``None`` is read as empty.
-        sample: Its options are the words "yes", "no" and "maybe" in the order of the letters.
+    Its options are the words "yes", "no" and "maybe" in the order of the letters.
 
     Returns:
         The letter of the verdict, or no value with the reason why; ``no_match`` also for a verdict that is no option.
@@ -244,7 +241,7 @@ def worded_option(found: set[str], options: Sequence[str]) -> Answer | None:
     """Turn words into the letter of the one option that is this word, or into nothing where no word was found."""
     if len(found) > 1:
         return Answer.invalid(Reason.AMBIGUOUS)
-    letters = [letter_of(index) for index, option in enumerate(options) if normalised(option) in found]
+    letters = [letter(index) for index, option in enumerate(options) if normalised(option) in found]
     if found and len(letters) != 1:
         return Answer.invalid(Reason.AMBIGUOUS if letters else Reason.NO_MATCH)
     return Answer.ok(letters[0]) if found else None
