@@ -4,11 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medtasks.errors import UnknownName
 from medtasks.extract.answer import Reason
-from medtasks.extract.failure import failed_reply
 from medtasks.extract.medheval_open import NO_REPORT
-from medtasks.extract.registry import Kind, extractor_of
 
 from .reading import reading
 
@@ -72,22 +69,7 @@ def test_strict(reply, own):
     assert read.reason is (Reason.OK if own else Reason.EMPTY)
 
 
-@pytest.mark.parametrize("read", [medheval_open_reference, medheval_open_strict])
-def test_a_sample_that_failed_is_no_reply(read):
-    failed = read(failed_reply("out of memory"))
-    assert (failed.facts["judged"], failed.facts["compared"]) == ("", "")
-    assert (failed.value, failed.reason) == (None, Reason.ADAPTER_FAILED)
-
-
 def test_a_reply_cut_off_while_reasoning():
     assert medheval_open_strict("<think>It may be").reason is Reason.TRUNCATED
     assert medheval_open_strict("<think>It may be").facts["judged"] == ""
     assert medheval_open_reference("<think>It may be").facts["judged"] == "<think>It may be"
-
-
-def test_rules_are_known_by_name():
-    for name in ("medheval_open_reference", "medheval_open_strict"):
-        assert extractor_of(name, Kind.FREE_TEXT) is extractor_of(name)
-        assert extractor_of(name).version == 1
-    with pytest.raises(UnknownName, match="did you mean 'medheval_open_strict'"):
-        extractor_of("medheval_open_strikt", Kind.FREE_TEXT)

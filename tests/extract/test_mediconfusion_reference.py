@@ -5,7 +5,6 @@ import json
 import pytest
 
 from medtasks.extract.answer import Reason
-from medtasks.extract.failure import failed_reply
 
 from .reading import reading
 
@@ -79,10 +78,6 @@ def test_both_letters_are_ambiguous(reply):
 @pytest.mark.parametrize("reply", [None, "", "  \n\t"])
 def test_empty(reply):
     assert read(reply, OPTIONS).reason is Reason.EMPTY
-
-
-def test_failed_sample_is_no_answer():
-    assert read(failed_reply("out of memory while reading A"), OPTIONS).reason is Reason.ADAPTER_FAILED
 
 
 def test_options_are_not_looked_at():

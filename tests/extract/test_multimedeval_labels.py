@@ -4,11 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medtasks.errors import UnknownName
-from medtasks.extract.answer import Reason
-from medtasks.extract.failure import failed_reply
 from medtasks.extract.multimedeval_cleaning import clean_head, clean_v0_1_0
-from medtasks.extract.registry import Kind, extractor_of
 
 from .reading import reading
 
@@ -71,14 +67,3 @@ def test_values_are_those_of_torchmetrics(rule, clean, reply):
     bleu = text.BLEUScore(n_gram=1)
     expected = tuple(int(bleu([clean(reply)], [[clean(name)]]) > 0.5) for name in NAMES[-3:])
     assert rule(reply, NAMES[-3:]).value == expected
-
-
-@pytest.mark.parametrize("name", ["multimedeval_labels_head", "multimedeval_labels_v0_1_0"])
-def test_a_failed_sample_has_no_labels(name):
-    answer = reading(name)(failed_reply("mass"), NAMES)
-    assert (answer.value, answer.reason) == (None, Reason.ADAPTER_FAILED)
-
-
-def test_unknown_label_rule():
-    with pytest.raises(UnknownName, match="did you mean 'chexbert_labels'"):
-        extractor_of("chexpert_labels", Kind.LABELS)

@@ -1,7 +1,5 @@
 """The careful reader's rules for questions without options, on replies as models give them."""
 
-import time
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -129,53 +127,3 @@ def test_affirmed_and_denied_statements_are_read_alike(finding, asked):
 @pytest.mark.parametrize(("reply", "text", "reason"), OPEN)
 def test_text_to_compare(reply, text, reason):
     assert open_reply(reply) == (text, Reason(reason))
-
-
-PIECES = st.sampled_from(
-    [
-        *(
-            "yes",
-            "no",
-            "maybe",
-            "not ",
-            " ",
-            "\n",
-            ".",
-            ",",
-            ":",
-            "/",
-            "(",
-            '"',
-            "**",
-            "<think>",
-            "</think>",
-            "or ",
-            "I ",
-        ),
-        *("there is ", "fracture", "answer is ", "final ", "cannot ", "tell", "sorry", "but ", "please ", "\u0130"),
-    ]
-)
-TEXTS = st.none() | st.text() | st.lists(PIECES, max_size=14).map("".join)
-
-
-@given(reply=TEXTS, question=st.sampled_from(["", "Is there a fracture?", "Is the lung (left) [clear]?"]) | st.text())
-def test_any_reply_is_read_without_an_error(reply, question):
-    assert yes_no(reply, question).value in (None, "yes", "no")
-    text, reason = open_reply(reply)
-    assert (text is not None) == (reason is Reason.OK)
-    assert text is None or text.strip()
-
-
-def test_failed_sample_is_no_answer():
-    assert yes_no(failed_reply("yes")).reason is Reason.ADAPTER_FAILED
-
-
-@pytest.mark.parametrize(
-    "piece", ["(", "no ", "yes, ", "there is no fracture ", "fracture ", "I cannot tell ", "\n", "it is "]
-)
-def test_endless_replies_take_no_time(piece):
-    start = time.process_time()
-    reply = f"{piece * (LONG // len(piece))}x"
-    yes_no(reply, "Is there a fracture?")
-    open_reply(reply)
-    assert time.process_time() - start < 3

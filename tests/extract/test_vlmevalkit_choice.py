@@ -1,8 +1,6 @@
 import json
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from medtasks.extract.answer import Reason
 
@@ -67,10 +65,3 @@ def test_reasons(rule, reply, reason):
 def test_failed_call_is_read_by_text_alone():
     assert OLD("Failed to obtain answer via API. B", OPTIONS).value is None
     assert OLD("Failed to obtain answer via API. B", ["api", "scan"]).value == "A"
-
-
-@given(st.text(), st.lists(st.text(), min_size=2, max_size=26))
-def test_never_raises_and_names_an_option(reply, options):
-    for rule in (OLD, NEW):
-        value = rule(reply, options).value
-        assert value is None or ord(value) - ord("A") < len(options)

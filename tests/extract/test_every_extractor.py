@@ -1,0 +1,182 @@
+"""What holds of every extractor: it reads any reply in little time, and a failed sample is no answer."""
+
+import time
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from medtasks.data.samples import Sample
+from medtasks.errors import UnknownName
+from medtasks.extract.answer import Answer, Reason
+from medtasks.extract.failure import failed_reply, failure_cause
+from medtasks.extract.registry import Kind, extractor_of, extractors
+
+LETTER_RULES = ("mediconfusion_reference", "robust_choice")  # the others compare words: a letter is one word of many
+OF_REPLIES = {name: one for name, one in extractors().items() if one.kind is not Kind.LIKELIHOODS}
+# One that needs a labeler has tests of its own.
+EVERY = pytest.mark.parametrize("name", [name for name in OF_REPLIES if name != "chexbert_labels"])
+
+# fmt: off
+MARKS = ["A", "B", "b", "Z", " ", "\n", "\r\n", ".", ":", "(", ")", '"', "'", "**", "/", "_", "-", "?", "<think>",
+         "</think>", "</s>", "not ", "or", "is ", "answer is ", "final ", "cannot ",
+         "\u0130", "\u0131", "\u017f", "\u212a", "\u2460", "\u202e"]  # letters that are A to Z only without case
+VOCABULARY = {  # what each rule looks for
+    "robust_choice": ["option ", "Yes", "No", "hepatitis ", "Question: ", "\\boxed{"],
+    "robust_class": ["1", "2", "0", "12", "no ", "option ", "BI-RADS ", "IV", "grade ", "benign ", "malignant",
+                     "normal", "without ", "%", "background", "left ", "kidney ", "BCC", "\u00b2", "\u0661"],
+    "robust_labels": ["no ", "edema", "Effusion", "enlarged ", "heart ", "and ", "possible ", "excluded", "normal",
+                      "|"],
+    "robust_yes_no_maybe": ["yes", "no", "maybe"],
+    "robust_nli": ["entail", "entailment", "contradiction ", "neutral", "neither ", "nor "],
+    "robust_vqa": ["yes", "no", "maybe", "I ", "there is ", "fracture", "tell", "sorry", "but ", "please "],
+}
+ENDLESS = {
+    "robust_choice": ["(", '"', " ", "\n", "*", "\\", "A or ", "answer: ", "not a ", "I don't ", "<", "A. x\n",
+                      "aspirin ", "not aspirin, ", "is correct ", "option a "],
+    "robust_class": ["(", "2 ", "2, ", "option ", "grade ", "BI-RADS ", "background ", "no ", "\n", "is, ", "a "],
+    "robust_labels": ["(", "no ", "edema, ", "heart ", "no edema and ", "\n", "is not ", "lungs ", "enlarged ",
+                      "final answer "],
+    "robust_yes_no_maybe": ["(", '"', "no ", "yes, ", "answer is ", "not ", "\n", "so, ", "is the ", "a "],
+    "robust_nli": ["(", '"', "no ", "answer is ", "not ", "neutral ", "entailment or ", "\n", "is the ", "a "],
+    "robust_vqa": ["(", "no ", "yes, ", "there is no fracture ", "fracture ", "I cannot tell ", "\n", "it is "],
+}
+OPTIONS = {
+    "robust_choice": [("Aspirin", "Warfarin", "Aspirin and clopidogrel", "Heparin", "No therapy"),
+                      ("Aortic arch", "Kidneys")],
+    "robust_class": [("adipose", "background", "debris", "normal colon mucosa"), ("1", "2", "3", "4", "5"),
+                     ("0", "1", "2"), ("benign", "malignant", "benign without callback"),
+                     ("kidney-left", "kidney-right"), ("Basal Cell Carcinoma (BCC)", "Nevus (NEV)")],
+    "robust_labels": [("Atelectasis", "Cardiomegaly", "Consolidation", "Edema", "Pleural Effusion"),
+                      ("Effusion", "Mass", "Pleural_Thickening", "Hernia"), ("No Finding", "Edema")],
+    "robust_yes_no_maybe": [("yes", "no", "maybe"), ("maybe", "no", "yes")],
+    "robust_nli": [("entailment", "contradiction", "neutral"), ("neutral", "entailment")],
+}
+# fmt: on
+OWN = ["", "A", "B", "Yes", "No", "(", "[", "\\", "\n"]
+QUESTIONS = ["", "Is there a fracture?", "Is the lung (left) [clear]?"]
+
+
+def sample_of(rule, options, target="yes", question=""):
+    """Return a sample with the columns that any extractor looks at."""
+    binary = rule.kind is Kind.CLOSED and len(options) % 2 == 0
+    columns = {"kind": "binary" if binary else "multi-choice", "choices": ", ".join(options), "gold": target}
+    answer = "A" if rule.kind is Kind.CLOSED else target
+    return Sample({"options": ["Yes", "No"] if binary else options, "answer": answer, "question": question, **columns})
+
+
+@EVERY
+@given(data=st.data())
+def test_any_reply_is_read_without_an_error(name, data):
+    rule = extractor_of(name)
+    pieces = st.sampled_from([*MARKS, *VOCABULARY.get(rule.name, ("yes", "no"))])
+    reply = data.draw(st.none() | st.text() | st.lists(pieces, max_size=14).map("".join))
+    options = data.draw(
+        st.sampled_from(OPTIONS.get(rule.name, [("polyp", "ulcer")]))
+        | st.lists(st.text(max_size=12) | st.sampled_from(OWN), max_size=26)
+    )
+    target = data.draw(st.sampled_from(["yes", "no", "left lobe", "the"]) | st.text())
+    question = data.draw(st.sampled_from(QUESTIONS) | st.text())
+    check(rule, reply, sample_of(rule, options, target, question))
+
+
+def check(rule, reply, sample):
+    answer = rule.extract(reply, sample)
+    assert (answer.value is not None) == (answer.reason is Reason.OK)
+    if rule.kind in (Kind.CHOICE, Kind.CLOSED):
+        unknown = 6 if rule.kind is Kind.CLOSED else 2
+        fixed = {"mediconfusion_reference": 2, "medheval_reference": 6}  # the latter takes the options from a text
+        count = fixed.get(rule.name, len(sample.options) or unknown)
+        assert answer.value is None or answer.value in [chr(ord("A") + n) for n in range(count)]
+        if answer.value is not None and rule.name in LETTER_RULES:
+            assert rule.extract(answer.value, sample) == answer
+    if rule.kind is Kind.LABELS and answer.value is not None:
+        assert len(answer.value) == len(sample.options)
+        assert rule.name != "listed_options" or any(answer.value)
+    if rule.kind is Kind.OPEN:
+        assert all(0 <= answer.facts[name] <= 1 for name in ("bleu_1", "token_f1", "token_recall"))
+        assert answer.value is None or answer.value.strip()
+        assert answer.value is not None or not answer.facts["correct"]
+    assert rule.extract(reply, Sample({**sample.document, "options": tuple(sample.options)})) == answer
+
+
+@pytest.mark.parametrize("name", extractors(Kind.CHOICE))
+@pytest.mark.parametrize(
+    ("reply", "options"),
+    [("\u212a", ["x"] * 26), ("(\u0130)", ["x"] * 26), ("A", ["B", "A"]), ("\ud800", ["\ud800", ""])],
+)
+def test_odd_letters_and_options(name, reply, options):
+    rule = extractor_of(name)
+    check(rule, reply, sample_of(rule, options))
+
+
+@given(cause=st.text())
+@example(cause="yes: the answer is A, edema")
+def test_a_failed_sample_is_no_answer_to_any_extractor(cause):
+    reply = failed_reply(cause)
+    assert failure_cause(reply) == " ".join(cause.split())
+    assert "\n" not in reply
+    for rule in OF_REPLIES.values():
+        for options in (["A", "B"], ["Edema"]):
+            answer = rule.extract(f" {reply}\n", sample_of(rule, options))
+            assert (answer.value, answer.reason) == (None, Reason.ADAPTER_FAILED)
+            assert not answer.facts.get("correct")
+
+
+def test_failed_reply_survives_the_stripping_of_blanks():
+    assert failure_cause(failed_reply("").strip()) == ""
+    assert failure_cause("A") is None
+
+
+@pytest.mark.parametrize(("name", "piece"), [(name, piece) for name, pieces in ENDLESS.items() for piece in pieces])
+def test_endless_replies_take_no_time(name, piece):
+    rule = extractor_of(name)
+    reply = f"{piece * (50_000 // len(piece))}x"
+    for options in OPTIONS.get(name, [("Yes", "No")])[:2]:
+        for target in ("yes", "fracture") if rule.kind is Kind.OPEN else ("yes",):
+            sample = sample_of(rule, options, target, "Is there a fracture?")
+            start = time.process_time()
+            rule.extract(f"answer{reply}", sample)
+            assert time.process_time() - start < 3
+
+
+@pytest.mark.parametrize(
+    ("value", "reason", "message"),
+    [
+        (None, Reason.OK, "exactly when"),
+        ("A", Reason.EMPTY, "exactly when"),
+        ((1, 0), Reason.EMPTY, "exactly when"),
+        ((2,), Reason.OK, "0 or 1"),
+    ],
+)
+def test_answer_has_a_value_exactly_when_it_is_ok_and_labels_are_0_or_1(value, reason, message):
+    with pytest.raises(ValueError, match=message):
+        Answer(value, reason)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "nearest"),
+    [
+        ("robust_choise", Kind.CHOICE, "robust_choice"),
+        ("untide", Kind.LIKELIHOODS, "untied"),
+        ("medheval_strct", Kind.CLOSED, "medheval_strict"),
+        ("medheval_open_strikt", Kind.FREE_TEXT, "medheval_open_strict"),
+        ("multimedeval_vqa", Kind.OPEN, "multimedeval_vqa_head"),
+        ("chexpert_labels", Kind.LABELS, "chexbert_labels"),
+    ],
+)
+def test_unknown_extractors_are_named_with_the_nearest(name, kind, nearest):
+    for among in (kind, None):
+        with pytest.raises(UnknownName, match=f"unknown .*rule.* '{name}'; did you mean '{nearest}'"):
+            extractor_of(name, among)
+
+
+def test_extractors_are_registered_under_their_names_and_kinds():
+    for name, rule in extractors().items():
+        assert rule.name == name
+        assert rule.version == (2 if name == "robust_choice" else 1)
+        assert rule.summary
+        assert extractor_of(name) is extractor_of(name, rule.kind) is rule
+    assert sum(len(extractors(kind)) for kind in Kind) == len(extractors())
+    with pytest.raises(UnknownName, match="unknown label rule 'robust_choice'"):
+        extractor_of("robust_choice", Kind.LABELS)
