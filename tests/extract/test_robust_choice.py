@@ -81,9 +81,7 @@ EXPECTED: dict[tuple[tuple[str, ...], str], list[str | None]] = {
         "The aortic arch and the kidneys are seen.", "The answer is A, B.", "The answer is A and B.",
         "A. Aortic arch B. Kidneys", "A: B",
     ],
-    (AB, "empty"): [
-        "<think></think>", "<think>B</think>", "", "  \n", None, "</s>", "**",
-    ],
+    (AB, "empty"): ["<think></think>", "<think>B</think>", "", "  \n", None, "</s>", "**"],
     (AB, "no_match"): [
         "C", "Not A.", "A is wrong", "A. baumannii is seen", "The image shows no kidneys.", "Not the kidneys",
         "A normal brain", "A 3 cm mass", "This is a B-mode image", "This is A mass.", "A CT scan of the chest.",
@@ -104,112 +102,48 @@ EXPECTED: dict[tuple[tuple[str, ...], str], list[str | None]] = {
         "Insufficient information", "I am unable to view the image, so neither aortic arch nor kidneys",
         "I cannot choose B", "It is not possible to tell if it is A.", "Neither.", "Neither of these",
     ],
-    (AB, "truncated"): [
-        "<think>The answer is A", "B <think>A", "<think>A</think><think>",
-    ],
-    (FOUR, "D"): [
-        "D", "The answer is D.",
-    ],
-    (FOUR, "ambiguous"): [
-        "A, B and C", "Both C and D",
-    ],
-    (FOUR, "no_match"): [
-        "E", "C. difficile colitis", "D dimer", "The C3 vertebra",
-    ],
-    (FIVE, "E"): [
-        "E", "(e) Metastasis",
-    ],
-    (FIVE, "no_match"): [
-        "E. coli",
-    ],
-    (YN, "A"): [
-        "Yes", "Yes, it is.", "The answer is yes.", "yes\nyes\nyes", "Yes, no doubt.",
-    ],
+    (AB, "truncated"): ["<think>The answer is A", "B <think>A", "<think>A</think><think>"],
+    (FOUR, "D"): ["D", "The answer is D."],
+    (FOUR, "ambiguous"): ["A, B and C", "Both C and D"],
+    (FOUR, "no_match"): ["E", "C. difficile colitis", "D dimer", "The C3 vertebra"],
+    (FIVE, "E"): ["E", "(e) Metastasis"],
+    (FIVE, "no_match"): ["E. coli"],
+    (YN, "A"): ["Yes", "Yes, it is.", "The answer is yes.", "yes\nyes\nyes", "Yes, no doubt."],
     (YN, "B"): [
         "no", "No.", "No, there is none.", "No evidence of disease", "**No**, nothing is seen.", "Answer: No",
         '("A": Yes)\n("B": No)\n#answer: ("B', "No or minimal change",
     ],
-    (YN, "ambiguous"): [
-        "Yes and no", "Yes or no", "A: Yes\nB: No",
-    ],
-    (YN, "no_match"): [
-        "The image shows no fracture.",
-    ],
+    (YN, "ambiguous"): ["Yes and no", "Yes or no", "A: Yes\nB: No"],
+    (YN, "no_match"): ["The image shows no fracture."],
     (FX, "A"): [
         "The answer is a fracture of the radius.", "There is a fracture of the radius.", "fracture of the radius",
     ],
     (FX, "B"): [
         "No fracture of the radius", "There is no fracture of the radius.", "I see no fracture of the radius here.",
     ],
-    (FX, "no_match"): [
-        "The answer is A fracture",
-    ],
-    (IN, "A"): [
-        "Effusion", "There is an effusion.",
-    ],
-    (IN, "B"): [
-        "Pleural effusion", "There is a pleural effusion.",
-    ],
-    (IN, "no_match"): [
-        "Not a pleural effusion",
-    ],
-    (SIDE, "A"): [
-        "Left", "It is on the left, not on the right.",
-    ],
-    (SIDE, "B"): [
-        "the right", "On the right side.", "Not on the left; on the right.",
-    ],
-    (SIDE, "ambiguous"): [
-        "left or right",
-    ],
-    (NORM, "A"): [
-        "Normal",
-    ],
-    (NORM, "B"): [
-        "Abnormal", "The scan is abnormal.",
-    ],
-    (NORM, "no_match"): [
-        "not normal",
-    ],
-    (HEP, "A"): [
-        "hepatitis B",
-    ],
-    (HEP, "B"): [
-        "The patient has hepatitis C.",
-    ],
-    (SUM, "C"): [
-        "Neither",
-    ],
-    (SUM, "D"): [
-        "Both A and B", "The answer is both A and B.",
-    ],
-    (SUM, "E"): [
-        "None of these",
-    ],
-    (SUM, "ambiguous"): [
-        "A and B",
-    ],
-    ((), "A"): [
-        "A",
-    ],
-    ((), "B"): [
-        "The answer is B.",
-    ],
-    ((), "no_match"): [
-        "A normal brain",
-    ],
-    (CD, "A"): [
-        "C",
-    ],
-    (SWAPPED, "A"): [
-        "A", "Answer: A",
-    ],
-    (UPTAKE, "A"): [
-        "Yes",
-    ],
-    (UPTAKE, "B"): [
-        "No",
-    ],
+    (FX, "no_match"): ["The answer is A fracture"],
+    (IN, "A"): ["Effusion", "There is an effusion."],
+    (IN, "B"): ["Pleural effusion", "There is a pleural effusion."],
+    (IN, "no_match"): ["Not a pleural effusion"],
+    (SIDE, "A"): ["Left", "It is on the left, not on the right."],
+    (SIDE, "B"): ["the right", "On the right side.", "Not on the left; on the right."],
+    (SIDE, "ambiguous"): ["left or right"],
+    (NORM, "A"): ["Normal"],
+    (NORM, "B"): ["Abnormal", "The scan is abnormal."],
+    (NORM, "no_match"): ["not normal"],
+    (HEP, "A"): ["hepatitis B"],
+    (HEP, "B"): ["The patient has hepatitis C."],
+    (SUM, "C"): ["Neither"],
+    (SUM, "D"): ["Both A and B", "The answer is both A and B."],
+    (SUM, "E"): ["None of these"],
+    (SUM, "ambiguous"): ["A and B"],
+    ((), "A"): ["A"],
+    ((), "B"): ["The answer is B."],
+    ((), "no_match"): ["A normal brain"],
+    (CD, "A"): ["C"],
+    (SWAPPED, "A"): ["A", "Answer: A"],
+    (UPTAKE, "A"): ["Yes"],
+    (UPTAKE, "B"): ["No"],
 }
 # fmt: on
 CASES = [(reply, options, expected) for (options, expected), replies in EXPECTED.items() for reply in replies]

@@ -56,12 +56,8 @@ EXPECTED: dict[tuple[tuple[str, ...], str], list[str]] = {
         "Placing the infant supine on a firm mattress while sleeping.", "The answer is A.",
         "The best way to prevent SIDS is placing the infant supine on a firm mattress while sleeping.",
     ],
-    (STEM, "C"): [
-        "The answer is c.", "C: Keeping the infant covered and maintaining a high room temperature.", "c",
-    ],
-    (STEM, "no_match"): [
-        "A healthy infant should sleep", "A device", "pacifier",
-    ],
+    (STEM, "C"): ["The answer is c.", "C: Keeping the infant covered and maintaining a high room temperature.", "c"],
+    (STEM, "no_match"): ["A healthy infant should sleep", "A device", "pacifier"],
     (MCM, "A"): [
         "a", "a:", "A", "The answer is a: Impulse through myelinated fibers is slower..",
         "Impulse through myelinated fibers is slower", "a: Impulse through myelinated fibers is slower.",
@@ -70,9 +66,7 @@ EXPECTED: dict[tuple[tuple[str, ...], str], list[str]] = {
         "b", "The answer is b: Membrane currents are generated at nodes of Ranvier..",
         "membrane currents are generated at nodes of ranvier.",
     ],
-    (MCM, "D"): [
-        "Local anesthesia is effective only when the nerve is not covered by myelin sheath.", "d",
-    ],
+    (MCM, "D"): ["Local anesthesia is effective only when the nerve is not covered by myelin sheath.", "d"],
     (DRUG, "A"): [
         "A. Aspirin\n\nExplanation:\nA. Aspirin is given first.\nB. Warfarin acts slowly.",
         "A", "a", "a:", "a.", "a)", "A.", "A:", "The answer is A.", "The answer is a.", "The answer is a",
@@ -153,9 +147,7 @@ EXPECTED: dict[tuple[tuple[str, ...], str], list[str]] = {
         "The answer is A. Wait, actually the answer is B.", "The answer is A.\n\nThe answer is B.", "a, b",
         "A B C D E", "Let's analyze:\nA. Aspirin: bad\nB. Warfarin: slow\n",
     ],
-    (DRUG, "empty"): [
-        "",
-    ],
+    (DRUG, "empty"): [""],
     (DRUG, "no_match"): [
         "ans: b", "A 45-year-old man", "A patient", "Clopidogrel", "F", "f: x", "The answer is f.", "Not warfarin",
         "The answer is unclear.", "All of the above", "a drug",
@@ -168,90 +160,48 @@ EXPECTED: dict[tuple[tuple[str, ...], str], list[str]] = {
         "I don't know", "None of the above", "I cannot answer medical questions.",
         "Insufficient information to answer", "As an AI language model, I think warfarin",
     ],
-    (NOTA, "A"): [
-        "Hyperkalemia", "a: Hyperkalemia", "The answer is hyperkalemia", "A",
-    ],
-    (NOTA, "C"): [
-        "Both", "c: Both.", "The answer is c: Both..", "both", "C", "The answer is both.",
-    ],
+    (NOTA, "A"): ["Hyperkalemia", "a: Hyperkalemia", "The answer is hyperkalemia", "A"],
+    (NOTA, "C"): ["Both", "c: Both.", "The answer is c: Both..", "both", "C", "The answer is both."],
     (NOTA, "D"): [
         "None of the above", "D", "d: None of the above", "d: None of the above.",
         "The answer is d: None of the above..", "None of the above.", "The answer is none of the above.",
         "The correct answer is D: None of the above.", "D) None of the above", "None of the above is correct",
         "(d) None of the above", "The correct answer is none of the above because potassium is normal.", "None",
     ],
-    (NOTA, "ambiguous"): [
-        "hyperkalemia or hypokalemia",
-    ],
-    (NOTA, "refused"): [
-        "I don't know",
-    ],
-    (ALL, "A"): [
-        "Vitamin A", "a: Vitamin A", "The answer is a: Vitamin A..", "A", "The answer is vitamin A.", "a",
-    ],
+    (NOTA, "ambiguous"): ["hyperkalemia or hypokalemia"],
+    (NOTA, "refused"): ["I don't know"],
+    (ALL, "A"): ["Vitamin A", "a: Vitamin A", "The answer is a: Vitamin A..", "A", "The answer is vitamin A.", "a"],
     (ALL, "B"): [
         "Vitamin B", "The answer is Vitamin B", "b: Vitamin B.", "The answer is b", "The deficiency is of vitamin B.",
     ],
-    (ALL, "C"): [
-        "Vitamin C", "The answer is vitamin C", "c",
-    ],
+    (ALL, "C"): ["Vitamin C", "The answer is vitamin C", "c"],
     (ALL, "D"): [
         "All of the above", "d: All of the above", "D", "The answer is d: All of the above..",
         "The answer is all of the above.", "all of the above.",
     ],
-    (ABC, "A"): [
-        "a", "a: A and B", "The answer is a: A and B..", "The answer is a.",
-    ],
-    (ABC, "B"): [
-        "b", "b: B and C.", "The answer is b: B and C..", "The answer is b", "B and C",
-    ],
-    (ABC, "C"): [
-        "c", "c: A, B and C",
-    ],
-    (ABC, "D"): [
-        "d: None", "d", "None", "The answer is None.",
-    ],
-    (NUM, "B"): [
-        "20%", "b", "b: 20%", "The answer is b: 20%..", "The answer is 20%.", "about 20%", "20 %",
-    ],
-    (NUM, "ambiguous"): [
-        "20% or 30%",
-    ],
-    (NUM, "no_match"): [
-        "25%", "120%",
-    ],
-    (NUM2, "B"): [
-        "2", "b: 2", "b", "The answer is b: 2..", "The answer is 2.", "B. 2",
-    ],
-    (MMLU, "C"): [
-        "C", "C.", "C. True, False", "True, False", "(C)",
-    ],
-    (MMLU, "D"): [
-        "False, True", "D. False, True", "The answer is D.",
-    ],
-    (TEN, "I"): [
-        "I", "The answer is I.", "I. Choice number nine", "(I)", "i", "Answer: I", "The answer is (I).",
-    ],
+    (ABC, "A"): ["a", "a: A and B", "The answer is a: A and B..", "The answer is a."],
+    (ABC, "B"): ["b", "b: B and C.", "The answer is b: B and C..", "The answer is b", "B and C"],
+    (ABC, "C"): ["c", "c: A, B and C"],
+    (ABC, "D"): ["d: None", "d", "None", "The answer is None."],
+    (NUM, "B"): ["20%", "b", "b: 20%", "The answer is b: 20%..", "The answer is 20%.", "about 20%", "20 %"],
+    (NUM, "ambiguous"): ["20% or 30%"],
+    (NUM, "no_match"): ["25%", "120%"],
+    (NUM2, "B"): ["2", "b: 2", "b", "The answer is b: 2..", "The answer is 2.", "B. 2"],
+    (MMLU, "C"): ["C", "C.", "C. True, False", "True, False", "(C)"],
+    (MMLU, "D"): ["False, True", "D. False, True", "The answer is D."],
+    (TEN, "I"): ["I", "The answer is I.", "I. Choice number nine", "(I)", "i", "Answer: I", "The answer is (I)."],
     (TEN, "J"): [
         "j", "J", "J. Choice number ten", "The answer is (J).", "Choice number ten",
         "The answer is j: Choice number ten.",
     ],
-    (TEN, "no_match"): [
-        "I think so", " I would say so", "I'd guess",
-    ],
-    (TEN, "refused"): [
-        "I am not sure", "I don't know the answer", "I, as a doctor, cannot say",
-    ],
-    (HEP, "A"): [
-        "Hepatitis A", "The answer is hepatitis A.", "a", "A",
-    ],
+    (TEN, "no_match"): ["I think so", " I would say so", "I'd guess"],
+    (TEN, "refused"): ["I am not sure", "I don't know the answer", "I, as a doctor, cannot say"],
+    (HEP, "A"): ["Hepatitis A", "The answer is hepatitis A.", "a", "A"],
     (HEP, "B"): [
         "Hepatitis B", "hepatitis b", "b: Hepatitis B", "B", "The answer is b: Hepatitis B..",
         "The answer is hepatitis B", "The answer is Hepatitis B, not hepatitis A.", "This is hepatitis B infection.",
     ],
-    (HEP, "ambiguous"): [
-        "Hepatitis", "hepatitis A or hepatitis B",
-    ],
+    (HEP, "ambiguous"): ["Hepatitis", "hepatitis A or hepatitis B"],
     (SUB, "A"): [
         "Myocardial infarction", "a: Myocardial infarction.", "The answer is myocardial infarction.",
         "The patient has a myocardial infarction.",
@@ -261,49 +211,23 @@ EXPECTED: dict[tuple[tuple[str, ...], str], list[str]] = {
         "The answer is b: Acute myocardial infarction with cardiogenic shock..",
         "The patient has an acute myocardial infarction with cardiogenic shock.",
     ],
-    (LONG, "A"): [
-        "increase in cardiac output",
-    ],
-    (LONG, "B"): [
-        "Decrease in cardiac output",
-    ],
-    (LONG, "C"): [
-        "No change",
-    ],
-    (LONG, "ambiguous"): [
-        "Increase",
-    ],
-    (LONG, "no_match"): [
-        "There is no increase in cardiac output.",
-    ],
-    (TOX, "A"): [
-        "Arsenic poisoning leads to garlic breath.",
-    ],
-    (TOX, "B"): [
-        "Lead",
-    ],
-    (TOX, "ambiguous"): [
-        "This can lead to arsenic poisoning",
-    ],
-    (BLOOD, "A"): [
-        "A",
-    ],
-    (BLOOD, "C"): [
-        "AB", "The answer is AB.", "The answer is c: AB..", "c",
-    ],
-    (BLOOD, "D"): [
-        "O", "The answer is O",
-    ],
+    (LONG, "A"): ["increase in cardiac output"],
+    (LONG, "B"): ["Decrease in cardiac output"],
+    (LONG, "C"): ["No change"],
+    (LONG, "ambiguous"): ["Increase"],
+    (LONG, "no_match"): ["There is no increase in cardiac output."],
+    (TOX, "A"): ["Arsenic poisoning leads to garlic breath."],
+    (TOX, "B"): ["Lead"],
+    (TOX, "ambiguous"): ["This can lead to arsenic poisoning"],
+    (BLOOD, "A"): ["A"],
+    (BLOOD, "C"): ["AB", "The answer is AB.", "The answer is c: AB..", "c"],
+    (BLOOD, "D"): ["O", "The answer is O"],
     (GENE, "A"): [
         "Protein C deficiency", "The patient has protein C deficiency.", "Protein C", "The answer is protein C.",
         "Answer: Protein C",
     ],
-    (GENE, "C"): [
-        "C: Factor V Leiden",
-    ],
-    (GENE, "no_match"): [
-        "deficiency of protein C",
-    ],
+    (GENE, "C"): ["C: Factor V Leiden"],
+    (GENE, "no_match"): ["deficiency of protein C"],
 }
 # fmt: on
 CASES = [(reply, options, expected) for (options, expected), replies in EXPECTED.items() for reply in replies]
@@ -318,27 +242,11 @@ def test_reads_as_a_careful_reader_does(reply, options, expected):
 @pytest.mark.parametrize("options", [DRUG, NOTA, ALL, ABC, NUM, MMLU, TEN, HEP, SUB, STEM, MCM, LONG, TOX, GENE])
 @pytest.mark.parametrize(
     "frame",
-    [
-        *(
-            "{upper}",
-            "{lower}",
-            "({lower})",
-            "{lower}:",
-            "{upper}.",
-            "{upper}. {text}",
-            "{lower}: {text}.",
-            "{text}",
-            "{text}.",
-        ),
-        *(
-            "The answer is {lower}: {text}..",
-            "The answer is {upper}.",
-            "The correct answer is {text}.",
-            "**{upper}. {text}**",
-        ),
-        *("Answer: {upper}", "I have thought about it. So the answer is ({upper}) {text}.", "Final answer: {text}"),
-    ],
-)
+    ["{upper}", "{lower}", "({lower})", "{lower}:", "{upper}.", "{upper}. {text}", "{lower}: {text}.", "{text}",
+     "{text}.", "The answer is {lower}: {text}..", "The answer is {upper}.", "The correct answer is {text}.",
+     "**{upper}. {text}**", "Answer: {upper}", "I have thought about it. So the answer is ({upper}) {text}.",
+     "Final answer: {text}"],
+)  # fmt: skip
 def test_every_option_is_read_in_every_usual_form(options, frame):
     for n, text in enumerate(options):
         letter = chr(ord("A") + n)
