@@ -20,7 +20,7 @@ from medtasks.harness.replies import RecordedReply
 from medtasks.harness.task_files import TaskFile, task_config
 from medtasks.hooks.units import unit_of
 from medtasks.stats.calibration import Calibration, calibration
-from medtasks.stats.connected_components import components
+from medtasks.stats.connected_components import connected_components
 
 _LETTERS = (
     "The probability of a letter is exp(-loss), renormalised over the question's letters; the recorded loss is the "
@@ -74,7 +74,7 @@ def _softmax(losses: Sequence[float]) -> list[float]:
 def _units(documents: Sequence[Mapping[str, Any]]) -> Sequence[Hashable]:
     """Return what is independent: of paired questions all pairs that shared pictures connect."""
     if "pair_id" in documents[0]:
-        return components([[("pair", one["pair_id"]), ("image", one["image_id"])] for one in documents])
+        return connected_components([[("pair", one["pair_id"]), ("image", one["image_id"])] for one in documents])
     return [unit_of(document) for document in documents]
 
 

@@ -32,7 +32,7 @@ from medtasks.errors import MedTasksError
 from medtasks.harness.eligibility import BLANK, BLIND, COLUMN, ROTATED, SWAPPED
 from medtasks.harness.own_documents import is_looked_at, own_documents
 from medtasks.harness.task_files import TaskFile, task_config
-from medtasks.stats.connected_components import components
+from medtasks.stats.connected_components import connected_components
 
 Documents = Sequence[Mapping[str, Any]]
 Changed = list[dict[str, Any]]
@@ -218,7 +218,7 @@ def _rotated_key(document: Mapping[str, Any], number: int, options: int) -> dict
 
 def _units(documents: Documents) -> list[str]:
     if "pair_id" in documents[0]:
-        connected = components([[("pair", one["pair_id"]), ("image", one["image_id"])] for one in documents])
+        connected = connected_components([[("pair", one["pair_id"]), ("image", one["image_id"])] for one in documents])
         return [f"pair {documents[first]['pair_id']}" for first in connected]
     return [_unit(document) for document in documents]
 

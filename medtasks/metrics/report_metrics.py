@@ -19,7 +19,8 @@ class MetricInfo:
         name: Name used on the command line.
         description: One line.
         keys: Keys of its scores.
-        factory: ``module:callable``; called with :class:`ModelSettings` it returns the metric.
+        factory: ``module:callable`` below ``medtasks.metrics``; called with :class:`ModelSettings` it returns the
+            metric.
         weights: Entries of :data:`medtasks.metrics.weights.WEIGHTS` it needs.
         wordnet: Whether it needs WordNet, which ``medtasks weights fetch wordnet`` brings.
         higher_is_better: Orientation of all its keys.
@@ -37,6 +38,7 @@ class MetricInfo:
 _CHEXBERT = ("chexbert", "bert-base-uncased")
 _RADGRAPH = ("radgraph", "pubmedbert")
 _ROBERTA = ("distilroberta-base",)
+_RADCLIQ = (*_RADGRAPH, *_CHEXBERT, *_ROBERTA)
 
 
 def _chexbert_keys(prefix: str) -> tuple[str, ...]:
@@ -45,140 +47,106 @@ def _chexbert_keys(prefix: str) -> tuple[str, ...]:
     return (*f1, f"{prefix}_5_accuracy")
 
 
-REPORT_METRICS: Mapping[str, MetricInfo] = MappingProxyType(
-    {
-        info.name: info
-        for info in (
-            MetricInfo(
-                "bleu",
-                "mean of sentence BLEU as MultiMedEval computes it",
-                ("bleu_1", "bleu_2", "bleu_4"),
-                "medtasks.metrics.report_bleu:sentence_bleu",
-            ),
-            MetricInfo(
-                "corpus_bleu",
-                "BLEU of the whole corpus by sacrebleu, 0 to 1",
-                ("corpus_bleu",),
-                "medtasks.metrics.report_bleu:corpus_bleu",
-            ),
-            MetricInfo(
-                "radcliq_bleu",
-                "BLEU-2 as CXR-Report-Metric computes it",
-                ("radcliq_bleu_2",),
-                "medtasks.metrics.report_bleu:radcliq_bleu",
-            ),
-            MetricInfo(
-                "medheval_bleu",
-                "mean of sentence BLEU-4, smoothed by method 4, as MedHEval",
-                ("method4_bleu",),
-                "medtasks.metrics.answer_texts:medheval_bleu",
-            ),
-            MetricInfo(
-                "rouge",
-                "ROUGE F1 without stemmer, as MultiMedEval",
-                ("rouge_1", "rouge_2", "rouge_l"),
-                "medtasks.metrics.rouge:rouge",
-            ),
-            MetricInfo(
-                "rouge_stemmed",
-                "ROUGE F1 with Porter's stemmer",
-                ("stemmed_rouge_1", "stemmed_rouge_2", "stemmed_rouge_l"),
-                "medtasks.metrics.rouge:stemmed_rouge",
-            ),
-            MetricInfo(
-                "meteor",
-                "METEOR in NLTK's formula with WordNet",
-                ("meteor",),
-                "medtasks.metrics.meteor:meteor",
-                wordnet=True,
-            ),
-            MetricInfo(
-                "meteor_without_synonyms",
-                "METEOR in NLTK's formula, exact words and stems only",
-                ("meteor_without_synonyms",),
-                "medtasks.metrics.meteor:meteor_without_synonyms",
-            ),
-            MetricInfo(
-                "bertscore",
-                "BERTScore F1 of distilroberta-base, layer 5, raw and rescaled",
-                ("bertscore_f1", "rescaled_bertscore_f1"),
-                "medtasks.metrics.bertscore.metric:bertscore",
-                _ROBERTA,
-            ),
-            MetricInfo(
-                "bertscore_multimedeval",
-                "the same with idf over the hypotheses, as MultiMedEval",
-                ("idf_bertscore_f1", "rescaled_idf_bertscore_f1"),
-                "medtasks.metrics.bertscore.metric:bertscore_multimedeval",
-                _ROBERTA,
-            ),
-            MetricInfo(
-                "medheval_bertscore",
-                "BERTScore of roberta-large, layer 17, raw and without idf, as MedHEval",
-                ("roberta_large_precision", "roberta_large_recall", "roberta_large_f1"),
-                "medtasks.metrics.answer_texts:medheval_bertscore",
-                ("roberta-large",),
-            ),
-            MetricInfo(
-                "chexbert",
-                "cosine of CheXbert's vectors",
-                ("chexbert_similarity",),
-                "medtasks.metrics.chexbert.metric:chexbert_similarity",
-                _CHEXBERT,
-            ),
-            MetricInfo(
-                "f1_chexbert",
-                "F1 of CheXbert's labels, uncertain as positive",
-                _chexbert_keys("chexbert"),
-                "medtasks.metrics.chexbert.metric:f1_chexbert",
-                _CHEXBERT,
-            ),
-            MetricInfo(
-                "f1_chexbert_certain",
-                "F1 of CheXbert's labels, uncertain as negative",
-                _chexbert_keys("chexbert_certain"),
-                "medtasks.metrics.chexbert.metric:f1_chexbert_certain",
-                _CHEXBERT,
-            ),
-            MetricInfo(
-                "radgraph",
-                "RadGraph F1",
-                ("radgraph_simple", "radgraph_partial", "radgraph_complete"),
-                "medtasks.metrics.radgraph.metric:radgraph",
-                _RADGRAPH,
-            ),
-            MetricInfo(
-                "radgraph_xl",
-                "RadGraph F1 with RadGraph-XL",
-                ("radgraph_xl_simple", "radgraph_xl_partial", "radgraph_xl_complete"),
-                "medtasks.metrics.radgraph.metric:radgraph_xl",
-                ("radgraph-xl", "cxr-bert"),
-            ),
-            MetricInfo(
-                "radgraph_combined",
-                "mean of entity and relation F1, as CXR-Report-Metric",
-                ("radgraph_combined", "radgraph_entity_f1", "radgraph_relation_f1"),
-                "medtasks.metrics.radgraph.metric:radgraph_combined",
-                _RADGRAPH,
-            ),
-            *(
-                MetricInfo(
-                    name,
-                    description,
-                    (name,),
-                    f"medtasks.metrics.radcliq:{name}",
-                    (*_RADGRAPH, *_CHEXBERT, *_ROBERTA),
-                    higher_is_better=False,
-                )
-                for name, description in (
-                    ("radcliq_v0", "RadCliQ v0 of CXR-Report-Metric"),
-                    ("radcliq_v1", "RadCliQ v1 of CXR-Report-Metric"),
-                    ("radcliq_v1_multimedeval", "RadCliQ v1 from MultiMedEval's inputs"),
-                )
-            ),
+def _keys(prefix: str, *endings: str) -> tuple[str, ...]:
+    return tuple(f"{prefix}_{ending}" for ending in endings)
+
+
+_ENTRIES = (
+    MetricInfo(
+        "bleu", "mean of sentence BLEU as MultiMedEval computes it", _keys("bleu", "1", "2", "4"), "bleu:sentence_bleu"
+    ),
+    MetricInfo("corpus_bleu", "BLEU of the whole corpus by sacrebleu, 0 to 1", ("corpus_bleu",), "bleu:corpus_bleu"),
+    MetricInfo("radcliq_bleu", "BLEU-2 as CXR-Report-Metric computes it", ("radcliq_bleu_2",), "bleu:radcliq_bleu"),
+    MetricInfo(
+        "medheval_bleu",
+        "mean of sentence BLEU-4, smoothed by method 4, as MedHEval",
+        ("method4_bleu",),
+        "bleu:medheval_bleu",
+    ),
+    MetricInfo("rouge", "ROUGE F1 without stemmer, as MultiMedEval", _keys("rouge", "1", "2", "l"), "rouge:rouge"),
+    MetricInfo(
+        "rouge_stemmed", "ROUGE F1 with Porter's stemmer", _keys("stemmed_rouge", "1", "2", "l"), "rouge:stemmed_rouge"
+    ),
+    MetricInfo("meteor", "METEOR in NLTK's formula with WordNet", ("meteor",), "meteor:meteor", wordnet=True),
+    MetricInfo(
+        "meteor_without_synonyms",
+        "METEOR in NLTK's formula, exact words and stems only",
+        ("meteor_without_synonyms",),
+        "meteor:meteor_without_synonyms",
+    ),
+    MetricInfo(
+        "bertscore",
+        "BERTScore F1 of distilroberta-base, layer 5, raw and rescaled",
+        ("bertscore_f1", "rescaled_bertscore_f1"),
+        "neural.bertscore.metric:bertscore",
+        _ROBERTA,
+    ),
+    MetricInfo(
+        "bertscore_multimedeval",
+        "the same with idf over the hypotheses, as MultiMedEval",
+        ("idf_bertscore_f1", "rescaled_idf_bertscore_f1"),
+        "neural.bertscore.metric:bertscore_multimedeval",
+        _ROBERTA,
+    ),
+    MetricInfo(
+        "medheval_bertscore",
+        "BERTScore of roberta-large, layer 17, raw and without idf, as MedHEval",
+        _keys("roberta_large", "precision", "recall", "f1"),
+        "neural.bertscore.metric:medheval_bertscore",
+        ("roberta-large",),
+    ),
+    MetricInfo(
+        "chexbert",
+        "cosine of CheXbert's vectors",
+        ("chexbert_similarity",),
+        "neural.chexbert.reader:chexbert_similarity",
+        _CHEXBERT,
+    ),
+    MetricInfo(
+        "f1_chexbert",
+        "F1 of CheXbert's labels, uncertain as positive",
+        _chexbert_keys("chexbert"),
+        "neural.chexbert.reader:f1_chexbert",
+        _CHEXBERT,
+    ),
+    MetricInfo(
+        "f1_chexbert_certain",
+        "F1 of CheXbert's labels, uncertain as negative",
+        _chexbert_keys("chexbert_certain"),
+        "neural.chexbert.reader:f1_chexbert_certain",
+        _CHEXBERT,
+    ),
+    MetricInfo(
+        "radgraph",
+        "RadGraph F1",
+        _keys("radgraph", "simple", "partial", "complete"),
+        "neural.radgraph.model:radgraph",
+        _RADGRAPH,
+    ),
+    MetricInfo(
+        "radgraph_xl",
+        "RadGraph F1 with RadGraph-XL",
+        _keys("radgraph_xl", "simple", "partial", "complete"),
+        "neural.radgraph.model:radgraph_xl",
+        ("radgraph-xl", "cxr-bert"),
+    ),
+    MetricInfo(
+        "radgraph_combined",
+        "mean of entity and relation F1, as CXR-Report-Metric",
+        _keys("radgraph", "combined", "entity_f1", "relation_f1"),
+        "neural.radgraph.model:radgraph_combined",
+        _RADGRAPH,
+    ),
+    *(
+        MetricInfo(name, description, (name,), f"neural.radcliq:{name}", _RADCLIQ, higher_is_better=False)
+        for name, description in (
+            ("radcliq_v0", "RadCliQ v0 of CXR-Report-Metric"),
+            ("radcliq_v1", "RadCliQ v1 of CXR-Report-Metric"),
+            ("radcliq_v1_multimedeval", "RadCliQ v1 from MultiMedEval's inputs"),
         )
-    }
+    ),
 )
+REPORT_METRICS: Mapping[str, MetricInfo] = MappingProxyType({info.name: info for info in _ENTRIES})
 
 
 def metric_info(name: str) -> MetricInfo:
@@ -223,6 +191,6 @@ def report_metric(name: str, settings: ModelSettings | None = None) -> ReportMet
         UnknownName: There is no such metric.
     """
     module, _, attribute = metric_info(name).factory.partition(":")
-    factory = getattr(importlib.import_module(module), attribute)
+    factory = getattr(importlib.import_module(f"medtasks.metrics.{module}"), attribute)
     built: ReportMetric = factory(settings or ModelSettings.from_environment())
     return built

@@ -13,9 +13,9 @@ from medtasks.extract.chexbert_labels import chexbert_labels, from_labels, label
 from medtasks.extract.failure import failed_reply
 from medtasks.extract.labeler import CONDITIONS, Finding, findings, findings_of, label_texts, labeler
 from medtasks.extract.registry import label_rule
-from medtasks.metrics.chexbert import network as network_module
-from medtasks.metrics.chexbert.encoder import Chexbert
 from medtasks.metrics.model_settings import ModelSettings
+from medtasks.metrics.neural.chexbert import network as network_module
+from medtasks.metrics.neural.chexbert.reader import Chexbert
 
 from .. import tiny_chexbert
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from nltk.translate import bleu_score as nltk_bleu
 
 from medtasks.errors import MedTasksError
-from medtasks.metrics.ngram_counts import Overlap, overlaps
-from medtasks.metrics.report_bleu import nltk_method4_bleu, radcliq_bleu_2, smoothed_bleu, unsmoothed_bleu
+from medtasks.metrics.bleu import nltk_method4_bleu, radcliq_bleu_2, smoothed_bleu, unsmoothed_bleu
 from medtasks.metrics.report_metrics import report_metric
+from medtasks.metrics.words import Overlap, overlaps, word_tokens
 
 from .guide_to_action import GOOD, OTHER, REFERENCES
 
@@ -130,6 +130,26 @@ def test_method4_is_nltk(reference, hypothesis):
 def test_method4_of_one_word_leaves_longer_orders_out():
     assert nltk_method4_bleu(["mass"], ["mass"]) == nltk_value(["mass"], ["mass"], (0.25,) * 4, "method4") == 1
     assert nltk_method4_bleu(["no", "mass"], ["mass"]) == pytest.approx(math.exp(-1))
+
+
+def test_medheval_bleu_is_nltk_s_with_method_4():
+    pairs = (
+        ("The heart is enlarged, and the lungs are clear.", "The heart is enlarged, and the lungs are clear."),
+        ("Opacities suggest chronic pneumonia.", "Opacities may indicate infection or pneumonia."),
+        ("Opacities suggest chronic pneumonia.", "opacities suggest chronic pneumonia"),
+        ("Herzgröße normal.", "Heart size normal."),
+        ("Rest.", "Surgery"),
+        ("Rest.", ""),
+    )
+    references, hypotheses = zip(*pairs, strict=True)
+    scores = report_metric("medheval_bleu")(references=references, hypotheses=hypotheses)
+    expected = [
+        nltk_value(word_tokens(target), word_tokens(reply), (0.25,) * 4, "method4") if reply else 0.0
+        for target, reply in pairs
+    ]
+    assert scores.samples["method4_bleu"] == pytest.approx(expected, abs=1e-12)
+    assert scores.totals["method4_bleu"] == pytest.approx(sum(expected) / len(expected))
+    assert scores.settings["smoothing"] == "method 4"
 
 
 RADCLIQ_TEXTS = st.text(st.sampled_from("aB. \n\té"), max_size=30)

@@ -12,7 +12,7 @@ from medtasks.metrics.model_settings import ModelSettings
 from medtasks.metrics.report_metrics import REPORT_METRICS, metric_info, report_metric
 from medtasks.metrics.weights import WEIGHTS
 
-from .radgraph.random_archive import write_archive
+from .neural.radgraph.random_archive import write_archive
 
 NAMES = tuple(REPORT_METRICS)
 ISSUE = {"bleu", "rouge", "meteor", "chexbert", "f1_chexbert", "radgraph", "radgraph_xl", "bertscore"} | {
@@ -28,7 +28,7 @@ def test_all_metrics_are_there():
 @pytest.mark.parametrize("name", NAMES)
 def test_factories_can_be_imported_and_load_nothing(name):
     module, _, attribute = metric_info(name).factory.partition(":")
-    assert callable(getattr(importlib.import_module(module), attribute))
+    assert callable(getattr(importlib.import_module(f"medtasks.metrics.{module}"), attribute))
     assert callable(report_metric(name, ModelSettings()))
 
 

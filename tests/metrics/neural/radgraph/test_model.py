@@ -1,0 +1,225 @@
+import json
+import random
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from medtasks.errors import MedTasksError
+from medtasks.metrics.neural.radgraph import annotator, network
+from medtasks.metrics.neural.radgraph.model import RadGraph
+
+from .random_archive import invented_reports
+
+EMPTY = {"entities": {}, "data_source": None, "data_split": "inference"}
+
+
+def mixed_reports() -> list[str]:
+    """Texts of one word and of several segments, some of them twice."""
+    reports = [*invented_reports(8, 25), *invented_reports(2, 120, seed=1), *invented_reports(3, 2, seed=2)]
+    return [*reports, "", "\u200b", reports[3], "No effusion."]
+
+
+@pytest.fixture
+def loads(monkeypatch):
+    """Counts how often a network is loaded."""
+    loaded = []
+
+    class Counted(annotator.Annotator):
+        def __init__(self, archive, settings):
+            loaded.append(archive.path)
+            super().__init__(archive, settings)
+
+    monkeypatch.setattr(annotator, "Annotator", Counted)
+    return loaded
+
+
+def test_annotations_do_not_depend_on_batches(settings, monkeypatch):
+    texts = mixed_reports()
+    together = RadGraph("radgraph", settings).annotate(texts)
+
+    assert sum(len(found["entities"]) for found in together) > 100
+    assert sum(len(entity["relations"]) for found in together for entity in found["entities"].values()) > 20
+    for batch_size in (1, 3, 64):
+        assert RadGraph("radgraph", replace(settings, batch_size=batch_size)).annotate(texts) == together
+    assert [found for text in texts for found in RadGraph("radgraph", settings).annotate([text])] == together
+    order = random.Random(0).sample(range(len(texts)), len(texts))
+    shuffled = RadGraph("radgraph", settings).annotate([texts[position] for position in order])
+    assert shuffled == [together[position] for position in order]
+    monkeypatch.setattr(network, "_PAIRS_AT_ONCE", 7)
+    assert RadGraph("radgraph", settings).annotate(texts) == together
+
+
+def test_xl_does_not_depend_on_batches_either(xl, settings):
+    settings = replace(settings, weights=xl)
+    texts = mixed_reports()
+
+    together = RadGraph("radgraph-xl", settings).annotate(texts)
+
+    assert any("::" in entity["label"] for found in together for entity in found["entities"].values())
+    assert RadGraph("radgraph-xl", replace(settings, batch_size=1)).annotate(texts) == together
+
+
+def test_memory_that_runs_out_changes_nothing(settings, monkeypatch):
+    texts = invented_reports(9, 20)
+    expected = RadGraph("radgraph", settings).annotate(texts)
+    whole = annotator.WordEncoder.vectors
+    refused = []
+
+    def short_of_memory(self, segments, pieces_per_word, batch_size):
+        if len(segments) > 2:
+            refused.append(len(segments))
+            raise torch.OutOfMemoryError("out of memory")
+        return whole(self, segments, pieces_per_word, batch_size)
+
+    monkeypatch.setattr(annotator.WordEncoder, "vectors", short_of_memory)
+
+    assert RadGraph("radgraph", settings).annotate(texts) == expected
+    assert refused
+
+
+def test_the_second_run_loads_nothing(settings, tmp_path, loads):
+    settings = replace(settings, cache=tmp_path)
+    texts = mixed_reports()
+    first = RadGraph("radgraph", settings).annotate(texts)
+
+    again = RadGraph("radgraph", settings).annotate([f" {text}\n" if text else text for text in reversed(texts)])
+
+    assert len(loads) == 1
+    assert again == first[::-1]
+    assert json.dumps(again[::-1]) == json.dumps(first)
+
+
+def test_only_new_texts_go_through_the_network(settings, tmp_path, loads, monkeypatch):
+    settings = replace(settings, cache=tmp_path)
+    RadGraph("radgraph", settings).annotate(["small effusion", "clear lungs"])
+    seen = []
+    predict = network.SpanNetwork.predict
+
+    def recorded(self, words, lengths):
+        seen.extend(lengths)
+        return predict(self, words, lengths)
+
+    monkeypatch.setattr(network.SpanNetwork, "predict", recorded)
+    RadGraph("radgraph", settings).annotate(["clear  lungs", "no acute process", "no acute process", "small effusion"])
+
+    assert seen == [3]
+    assert len(loads) == 2
+
+
+@pytest.mark.parametrize("change", ["weights", "labels", "vocabulary", "dtype", "model"])
+def test_the_cache_knows_what_an_annotation_depends_on(v1, xl, settings, tmp_path, loads, change):
+    copy = Path(shutil.copytree(v1, tmp_path / "copy"))
+    settings = replace(settings, weights=copy, cache=tmp_path / "cache")
+    RadGraph("radgraph", settings).annotate(["small effusion"])
+
+    model_type = "radgraph"
+    if change == "weights":
+        state = torch.load(copy / "radgraph" / "weights.th", weights_only=True)
+        state["_endpoint_span_extractor._span_width_embedding.weight"] += 1
+        torch.save(state, copy / "radgraph" / "weights.th")
+    elif change == "labels":
+        labels = copy / "radgraph" / "vocabulary" / "radgraph__ner_labels.txt"
+        labels.write_text(labels.read_text().replace("OBS-U", "OBS-X"))
+    elif change == "vocabulary":
+        vocabulary = copy / "encoder" / "vocab.txt"
+        vocabulary.write_text(vocabulary.read_text().replace("effusion", "infusion"))
+    elif change == "dtype":
+        settings = replace(settings, dtype="bfloat16")
+    else:
+        model_type, settings = "radgraph-xl", replace(settings, weights=xl)
+    RadGraph(model_type, settings).annotate(["small effusion"])
+
+    assert len(loads) == 2
+
+
+def test_what_was_annotated_before_a_crash_is_kept(settings, tmp_path, loads, monkeypatch):
+    settings = replace(settings, cache=tmp_path, batch_size=1)
+    predict = network.SpanNetwork.predict
+
+    def crash_on_one_word(self, words, lengths):
+        if lengths == [1]:
+            raise KeyboardInterrupt
+        return predict(self, words, lengths)
+
+    monkeypatch.setattr(network.SpanNetwork, "predict", crash_on_one_word)
+    with pytest.raises(KeyboardInterrupt):
+        RadGraph("radgraph", settings).annotate(["clear", "clear lungs", "no acute process"])
+    RadGraph("radgraph", settings).annotate(["clear lungs", "no acute process"])
+
+    assert len(loads) == 1
+
+
+def test_texts_without_words_or_wordpieces(settings, loads):
+    white, nothing, none = RadGraph("radgraph", settings).annotate([" \n\t ", "", "None"])
+
+    assert white == {"text": "", **EMPTY}
+    assert nothing == none
+    assert nothing["text"] == "None"
+    assert RadGraph("radgraph", settings).annotate(["\u200b \u200b"])[0]["text"] == "\u200b \u200b"
+    del loads[:]
+    assert RadGraph("radgraph", settings).annotate([" ", "\n"]) == [{"text": "", **EMPTY}] * 2
+    assert RadGraph("radgraph", settings).annotate([]) == []
+    assert not loads
+
+
+@pytest.mark.parametrize("model_type", ["radgraph", "radgraph-xl"])
+def test_5000_words_and_any_characters(v1, xl, settings, model_type):
+    settings = replace(settings, weights=v1 if model_type == "radgraph" else xl)
+    long = " ".join(" ".join(invented_reports(20, 300, seed=5)).split()[:5000])
+    odd = "中" * 700 + " µ é e\u0301 \U0001f9e0 \ud83d \x00 \x1f [SEP] [CLS] x" + "y" * 200
+
+    first, second = RadGraph(model_type, settings).annotate([long, odd])
+
+    words = first["text"].split(" ")
+    assert len(words) >= 5000
+    assert len(first["entities"]) > 100
+    for entity in [*first["entities"].values()][::50]:
+        assert entity["tokens"] == " ".join(words[entity["start_ix"] : entity["end_ix"] + 1])
+    assert max(entity["end_ix"] for entity in first["entities"].values()) > 4000
+    assert "\ud83d" in second["text"]
+
+
+def test_bfloat16_is_close_but_no_less_careful_with_scores(settings):
+    texts = invented_reports(10, 30)
+    exact = RadGraph("radgraph", settings).annotate(texts)
+
+    rounded = RadGraph("radgraph", replace(settings, dtype="bfloat16")).annotate(texts)
+
+    shared = total = 0
+    for first, second in zip(exact, rounded, strict=True):
+        one, other = (
+            {(entity["start_ix"], entity["end_ix"], entity["label"]) for entity in found["entities"].values()}
+            for found in (first, second)
+        )
+        shared, total = shared + len(one & other), total + max(len(one), len(other))
+    assert total > 100
+    assert 0.8 * total < shared
+
+
+def test_tf32_of_the_evaluated_model_is_not_used(settings, monkeypatch):
+    seen = []
+    predict = network.SpanNetwork.predict
+
+    def recorded(self, words, lengths):
+        seen.append((words.dtype, torch.backends.cuda.matmul.fp32_precision, torch.is_autocast_enabled("cpu")))
+        return predict(self, words, lengths)
+
+    monkeypatch.setattr(network.SpanNetwork, "predict", recorded)
+    before = torch.backends.cuda.matmul.fp32_precision
+    try:
+        torch.backends.cuda.matmul.fp32_precision = "tf32"
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            RadGraph("radgraph", replace(settings, dtype="bfloat16")).annotate(["small effusion"])
+        assert torch.backends.cuda.matmul.fp32_precision == "tf32"
+    finally:
+        torch.backends.cuda.matmul.fp32_precision = before
+
+    assert seen == [(torch.float32, "ieee", False)]
+
+
+def test_a_device_that_is_not_there_is_one_sentence(settings):
+    with pytest.raises(MedTasksError, match="cuda:99"):
+        RadGraph("radgraph", replace(settings, device="cuda:99")).annotate(["small effusion"])
