@@ -4,7 +4,7 @@ They differ in words, smoothing and averaging, and none can be computed from ano
 
 ==================  ==========================================================================================
 ``bleu1``           MultiMedEval, BLEU-1 of a reply and an option, in single precision
-``sentence_bleu``   MultiMedEval: words between white space, case kept, no smoothing, mean over reports
+``bleu``            MultiMedEval: words between white space, case kept, no smoothing, mean over reports
 ``corpus_bleu``     sacrebleu with its defaults: 13a tokens, case kept, exponential smoothing, one value
 ``radcliq_bleu``    CXR-Report-Metric, BLEU-2 as RadCliQ takes it: lower case, smoothed, mean over reports
 ``medheval_bleu``   MedHEval: NLTK's words, case kept, smoothed by method 4, mean over pairs
@@ -209,7 +209,7 @@ def _sentence_bleus(reference: str, hypothesis: str) -> tuple[float, ...]:
     return tuple(unsmoothed_bleu(counts[:order]) for order in _ORDERS)
 
 
-def sentence_bleu(_: ModelSettings) -> ReportMetric:
+def bleu(_: ModelSettings) -> ReportMetric:
     """Return the metric with keys ``bleu_1``, ``bleu_2`` and ``bleu_4``: means of :func:`unsmoothed_bleu` of the pairs.
 
     Source: ``ReportComparison`` in ``multimedeval/task_families.py`` of https://github.com/corentin-ryr/MultiMedEval at

@@ -3,7 +3,6 @@
 import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 from types import MappingProxyType
 
 from medtasks.errors import unknown_name
@@ -19,8 +18,7 @@ class MetricInfo:
         name: Name used on the command line.
         description: One line.
         keys: Keys of its scores.
-        factory: ``module:callable`` below ``medtasks.metrics``; called with :class:`ModelSettings` it returns the
-            metric.
+        module: Module below ``medtasks.metrics`` with a callable of this name, which takes :class:`ModelSettings`.
         weights: Entries of :data:`medtasks.metrics.weights.WEIGHTS` it needs.
         wordnet: Whether it needs WordNet, which ``medtasks weights fetch wordnet`` brings.
         higher_is_better: Orientation of all its keys.
@@ -29,116 +27,87 @@ class MetricInfo:
     name: str
     description: str
     keys: tuple[str, ...]
-    factory: str
+    module: str
     weights: tuple[str, ...] = ()
     wordnet: bool = False
     higher_is_better: bool = True
 
 
-_CHEXBERT = ("chexbert", "bert-base-uncased")
-_RADGRAPH = ("radgraph", "pubmedbert")
-_ROBERTA = ("distilroberta-base",)
-_RADCLIQ = (*_RADGRAPH, *_CHEXBERT, *_ROBERTA)
-
-
-def _chexbert_keys(prefix: str) -> tuple[str, ...]:
-    averages = ("micro", "macro", "weighted", "samples")
-    f1 = (f"{prefix}_{labels}_{average}_f1" for labels in ("14", "5") for average in averages)
-    return (*f1, f"{prefix}_5_accuracy")
+# Where a metric is built, and what weights it needs.
+_BERTSCORE = ("neural.bertscore.metric", ("distilroberta-base",))
+_CHEXBERT = ("neural.chexbert.reader", ("chexbert", "bert-base-uncased"))
+_RADGRAPH = ("neural.radgraph.model", ("radgraph", "pubmedbert"))
+_RADCLIQ = ("neural.radcliq", (*_RADGRAPH[1], *_CHEXBERT[1], *_BERTSCORE[1]))
 
 
 def _keys(prefix: str, *endings: str) -> tuple[str, ...]:
     return tuple(f"{prefix}_{ending}" for ending in endings)
 
 
+def _chexbert_keys(prefix: str) -> tuple[str, ...]:
+    averages = ("micro", "macro", "weighted", "samples")
+    return _keys(prefix, *(f"{labels}_{average}_f1" for labels in ("14", "5") for average in averages), "5_accuracy")
+
+
 _ENTRIES = (
+    MetricInfo("bleu", "mean of sentence BLEU as MultiMedEval computes it", _keys("bleu", "1", "2", "4"), "bleu"),
+    MetricInfo("corpus_bleu", "BLEU of the whole corpus by sacrebleu, 0 to 1", ("corpus_bleu",), "bleu"),
+    MetricInfo("radcliq_bleu", "BLEU-2 as CXR-Report-Metric computes it", ("radcliq_bleu_2",), "bleu"),
     MetricInfo(
-        "bleu", "mean of sentence BLEU as MultiMedEval computes it", _keys("bleu", "1", "2", "4"), "bleu:sentence_bleu"
+        "medheval_bleu", "mean of sentence BLEU-4, smoothed by method 4, as MedHEval", ("method4_bleu",), "bleu"
     ),
-    MetricInfo("corpus_bleu", "BLEU of the whole corpus by sacrebleu, 0 to 1", ("corpus_bleu",), "bleu:corpus_bleu"),
-    MetricInfo("radcliq_bleu", "BLEU-2 as CXR-Report-Metric computes it", ("radcliq_bleu_2",), "bleu:radcliq_bleu"),
-    MetricInfo(
-        "medheval_bleu",
-        "mean of sentence BLEU-4, smoothed by method 4, as MedHEval",
-        ("method4_bleu",),
-        "bleu:medheval_bleu",
-    ),
-    MetricInfo("rouge", "ROUGE F1 without stemmer, as MultiMedEval", _keys("rouge", "1", "2", "l"), "rouge:rouge"),
-    MetricInfo(
-        "rouge_stemmed", "ROUGE F1 with Porter's stemmer", _keys("stemmed_rouge", "1", "2", "l"), "rouge:stemmed_rouge"
-    ),
-    MetricInfo("meteor", "METEOR in NLTK's formula with WordNet", ("meteor",), "meteor:meteor", wordnet=True),
+    MetricInfo("rouge", "ROUGE F1 without stemmer, as MultiMedEval", _keys("rouge", "1", "2", "l"), "rouge"),
+    MetricInfo("rouge_stemmed", "ROUGE F1 with Porter's stemmer", _keys("stemmed_rouge", "1", "2", "l"), "rouge"),
+    MetricInfo("meteor", "METEOR in NLTK's formula with WordNet", ("meteor",), "meteor", wordnet=True),
     MetricInfo(
         "meteor_without_synonyms",
         "METEOR in NLTK's formula, exact words and stems only",
         ("meteor_without_synonyms",),
-        "meteor:meteor_without_synonyms",
+        "meteor",
     ),
     MetricInfo(
         "bertscore",
         "BERTScore F1 of distilroberta-base, layer 5, raw and rescaled",
         ("bertscore_f1", "rescaled_bertscore_f1"),
-        "neural.bertscore.metric:bertscore",
-        _ROBERTA,
+        *_BERTSCORE,
     ),
     MetricInfo(
         "bertscore_multimedeval",
         "the same with idf over the hypotheses, as MultiMedEval",
         ("idf_bertscore_f1", "rescaled_idf_bertscore_f1"),
-        "neural.bertscore.metric:bertscore_multimedeval",
-        _ROBERTA,
+        *_BERTSCORE,
     ),
     MetricInfo(
         "medheval_bertscore",
         "BERTScore of roberta-large, layer 17, raw and without idf, as MedHEval",
         _keys("roberta_large", "precision", "recall", "f1"),
-        "neural.bertscore.metric:medheval_bertscore",
+        _BERTSCORE[0],
         ("roberta-large",),
     ),
-    MetricInfo(
-        "chexbert",
-        "cosine of CheXbert's vectors",
-        ("chexbert_similarity",),
-        "neural.chexbert.reader:chexbert_similarity",
-        _CHEXBERT,
-    ),
-    MetricInfo(
-        "f1_chexbert",
-        "F1 of CheXbert's labels, uncertain as positive",
-        _chexbert_keys("chexbert"),
-        "neural.chexbert.reader:f1_chexbert",
-        _CHEXBERT,
-    ),
+    MetricInfo("chexbert", "cosine of CheXbert's vectors", ("chexbert_similarity",), *_CHEXBERT),
+    MetricInfo("f1_chexbert", "F1 of CheXbert's labels, uncertain as positive", _chexbert_keys("chexbert"), *_CHEXBERT),
     MetricInfo(
         "f1_chexbert_certain",
         "F1 of CheXbert's labels, uncertain as negative",
         _chexbert_keys("chexbert_certain"),
-        "neural.chexbert.reader:f1_chexbert_certain",
-        _CHEXBERT,
+        *_CHEXBERT,
     ),
-    MetricInfo(
-        "radgraph",
-        "RadGraph F1",
-        _keys("radgraph", "simple", "partial", "complete"),
-        "neural.radgraph.model:radgraph",
-        _RADGRAPH,
-    ),
+    MetricInfo("radgraph", "RadGraph F1", _keys("radgraph", "simple", "partial", "complete"), *_RADGRAPH),
     MetricInfo(
         "radgraph_xl",
         "RadGraph F1 with RadGraph-XL",
         _keys("radgraph_xl", "simple", "partial", "complete"),
-        "neural.radgraph.model:radgraph_xl",
+        _RADGRAPH[0],
         ("radgraph-xl", "cxr-bert"),
     ),
     MetricInfo(
         "radgraph_combined",
         "mean of entity and relation F1, as CXR-Report-Metric",
         _keys("radgraph", "combined", "entity_f1", "relation_f1"),
-        "neural.radgraph.model:radgraph_combined",
-        _RADGRAPH,
+        *_RADGRAPH,
     ),
     *(
-        MetricInfo(name, description, (name,), f"neural.radcliq:{name}", _RADCLIQ, higher_is_better=False)
+        MetricInfo(name, description, (name,), *_RADCLIQ, higher_is_better=False)
         for name, description in (
             ("radcliq_v0", "RadCliQ v0 of CXR-Report-Metric"),
             ("radcliq_v1", "RadCliQ v1 of CXR-Report-Metric"),
@@ -147,6 +116,7 @@ _ENTRIES = (
     ),
 )
 REPORT_METRICS: Mapping[str, MetricInfo] = MappingProxyType({info.name: info for info in _ENTRIES})
+_KNOWN = {**{key: info for info in _ENTRIES for key in info.keys}, **REPORT_METRICS}
 
 
 def metric_info(name: str) -> MetricInfo:
@@ -155,10 +125,9 @@ def metric_info(name: str) -> MetricInfo:
     Raises:
         UnknownName: There is no such metric.
     """
-    found = REPORT_METRICS.get(name) or _owners().get(name)
-    if found is None:
-        raise unknown_name("metric", name, {*REPORT_METRICS, *_owners()}, "medtasks metrics")
-    return found
+    if name not in _KNOWN:
+        raise unknown_name("metric", name, _KNOWN, "medtasks metrics")
+    return _KNOWN[name]
 
 
 def keys_of(name: str) -> tuple[str, ...]:
@@ -171,13 +140,8 @@ def keys_of(name: str) -> tuple[str, ...]:
         >>> keys_of("rouge"), keys_of("rouge_l")
         (('rouge_1', 'rouge_2', 'rouge_l'), ('rouge_l',))
     """
-    found = metric_info(name)
-    return found.keys if found.name == name else (name,)
-
-
-@cache
-def _owners() -> Mapping[str, MetricInfo]:
-    return {key: info for info in REPORT_METRICS.values() for key in info.keys}
+    info = metric_info(name)
+    return info.keys if info.name == name else (name,)
 
 
 def report_metric(name: str, settings: ModelSettings | None = None) -> ReportMetric:
@@ -190,7 +154,7 @@ def report_metric(name: str, settings: ModelSettings | None = None) -> ReportMet
     Raises:
         UnknownName: There is no such metric.
     """
-    module, _, attribute = metric_info(name).factory.partition(":")
-    factory = getattr(importlib.import_module(f"medtasks.metrics.{module}"), attribute)
+    info = metric_info(name)
+    factory = getattr(importlib.import_module(f"medtasks.metrics.{info.module}"), info.name)
     built: ReportMetric = factory(settings or ModelSettings.from_environment())
     return built

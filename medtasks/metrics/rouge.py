@@ -122,7 +122,7 @@ def rouge(_: ModelSettings) -> ReportMetric:
     return _metric("", stemmed=False)
 
 
-def stemmed_rouge(_: ModelSettings) -> ReportMetric:
+def rouge_stemmed(_: ModelSettings) -> ReportMetric:
     """Return the metric with keys ``stemmed_rouge_1``, ``_2`` and ``_l``: mean F1 of Porter stems, as MedHEval.
 
     MedHEval's code hands prediction and target over in the wrong order, which F1 does not notice.

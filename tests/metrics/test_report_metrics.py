@@ -27,8 +27,8 @@ def test_all_metrics_are_there():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_factories_can_be_imported_and_load_nothing(name):
-    module, _, attribute = metric_info(name).factory.partition(":")
-    assert callable(getattr(importlib.import_module(f"medtasks.metrics.{module}"), attribute))
+    info = metric_info(name)
+    assert callable(getattr(importlib.import_module(f"medtasks.metrics.{info.module}"), info.name))
     assert callable(report_metric(name, ModelSettings()))
 
 

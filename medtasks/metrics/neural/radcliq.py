@@ -109,21 +109,21 @@ MULTIMEDEVAL = (
 _MODELS = ("radgraph", "chexbert", "distilroberta-base")
 
 
+@dataclass(frozen=True)
 class RadCliQ:
     """RadCliQ of pairs of reports; its total is the mean.
 
-    Args:
+    Attributes:
         key: Key of the score.
         model: Version.
         sources: Where its inputs come from, in the order of :class:`RadCliQInputs`.
         settings: How the three models behind the inputs are run; explicit weights are given by name.
     """
 
-    def __init__(self, key: str, model: RadCliQModel, sources: Sequence[Input], settings: ModelSettings) -> None:
-        self._key = key
-        self._model = model
-        self._sources = tuple(sources)
-        self._settings = settings
+    key: str
+    model: RadCliQModel
+    sources: Sequence[Input]
+    settings: ModelSettings
 
     def __call__(self, *, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
         """Score pairs of reports.
@@ -133,37 +133,36 @@ class RadCliQ:
             WeightsMissing: One of the models is not on this machine; that is looked up before any is run.
             MedTasksError: The settings give weights without a name.
         """
-        inputs, settings = self._compute(references, hypotheses)
-        return mean_scores({self._key: [self._model.score(row) for row in inputs]}, settings)
+        inputs = self._computed(references, hypotheses)
+        settings = {"orientation": "lower is better"}
+        for name, (key, scores) in zip(RadCliQInputs._fields, inputs, strict=True):
+            settings |= {name: key, **{f"{name}.{setting}": value for setting, value in scores.settings.items()}}
+        return mean_scores({self.key: [self.model.score(row) for row in _rows(inputs)]}, settings)
 
     def inputs(self, *, references: Sequence[str], hypotheses: Sequence[str]) -> list[RadCliQInputs]:
         """Return what the scores are made of, shape (pairs,); raises what a call raises."""
-        return self._compute(references, hypotheses)[0]
+        return _rows(self._computed(references, hypotheses))
 
-    def _compute(
-        self, references: Sequence[str], hypotheses: Sequence[str]
-    ) -> tuple[list[RadCliQInputs], dict[str, str]]:
+    def _computed(self, references: Sequence[str], hypotheses: Sequence[str]) -> list[tuple[str, ReportScores]]:
+        """Return the key and the scores of each source."""
         check_lengths(references, hypotheses)
-        self._check_weights()
-        settings = {"orientation": "lower is better"}
-        columns: list[Sequence[float]] = []
-        for name, source in zip(RadCliQInputs._fields, self._sources, strict=True):
-            prepare = _single_spaces if source.single_spaces else list
-            metric = report_metric(source.metric, self._settings)
-            scores = metric(references=prepare(references), hypotheses=prepare(hypotheses))
-            columns.append(scores.samples[source.key])
-            settings[name] = source.key
-            settings.update({f"{name}.{setting}": value for setting, value in scores.settings.items()})
-        return [RadCliQInputs(*row) for row in zip(*columns, strict=True)], settings
-
-    def _check_weights(self) -> None:
-        if self._settings.weights is not None:
+        if self.settings.weights is not None:
             raise MedTasksError(
-                f"RadCliQ has three models, so that one path ({self._settings.weights}) does not do; give paths by "
+                f"RadCliQ has three models, so that one path ({self.settings.weights}) does not do; give paths by "
                 f"name: {', '.join(_MODELS)}"
             )
         for name in _MODELS:
-            weights_path(name, self._settings.named_weights.get(name))
+            weights_path(name, self.settings.named_weights.get(name))
+        computed = []
+        for source in self.sources:
+            prepare = _single_spaces if source.single_spaces else list
+            metric = report_metric(source.metric, self.settings)
+            computed.append((source.key, metric(references=prepare(references), hypotheses=prepare(hypotheses))))
+        return computed
+
+
+def _rows(inputs: Sequence[tuple[str, ReportScores]]) -> list[RadCliQInputs]:
+    return [RadCliQInputs(*row) for row in zip(*(scores.samples[key] for key, scores in inputs), strict=True)]
 
 
 def _single_spaces(texts: Sequence[str]) -> list[str]:

@@ -101,16 +101,16 @@ class Chexbert:
         return {"model": "chexbert", "dtype": self.settings.dtype}
 
 
-def chexbert_similarity(settings: ModelSettings) -> ReportMetric:
+def chexbert(settings: ModelSettings) -> ReportMetric:
     """Return the cosine of the two [CLS] vectors, as CXR-Report-Metric and MultiMedEval compute it; between -1 and 1.
 
     An empty report has a vector, too: that of a text without words.
     """
-    chexbert = Chexbert(settings)
+    reader = Chexbert(settings)
 
     def score(*, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
-        cosines = [_cosine(*pair) for pair in chexbert.pairs(references, hypotheses)]
-        return mean_scores({"chexbert_similarity": cosines}, chexbert.stated())
+        cosines = [_cosine(*pair) for pair in reader.pairs(references, hypotheses)]
+        return mean_scores({"chexbert_similarity": cosines}, reader.stated())
 
     return score
 
@@ -132,12 +132,12 @@ def f1_chexbert_certain(settings: ModelSettings) -> ReportMetric:
 
 
 def _f1(settings: ModelSettings, uncertain: Uncertain, prefix: str) -> ReportMetric:
-    chexbert = Chexbert(settings)
+    reader = Chexbert(settings)
 
     def score(*, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
-        pairs = chexbert.pairs(references, hypotheses)
+        pairs = reader.pairs(references, hypotheses)
         gold, predicted = ([pair[side].classes for pair in pairs] for side in (0, 1))
         scores = label_scores(gold, predicted, uncertain=uncertain, prefix=prefix)
-        return ReportScores(scores.samples, scores.totals, {**scores.settings, **chexbert.stated()})
+        return ReportScores(scores.samples, scores.totals, {**scores.settings, **reader.stated()})
 
     return score
