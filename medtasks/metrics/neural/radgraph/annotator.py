@@ -26,73 +26,22 @@ _UNUSED = "embeddings.position_ids"  # a buffer that older releases of transform
 Pieces = list[list[int]]
 
 
-class Wordpieces:
-    """The encoder's tokenizer, asked once per word.
-
-    Args:
-        encoder: Folder with its vocabulary.
-        window: Wordpieces per segment, [CLS] and [SEP] not included.
-
-    Raises:
-        WeightsMissing: The vocabulary is missing or damaged.
-    """
-
-    def __init__(self, encoder: Path, window: int) -> None:
-        try:
-            self._tokenizer: Any = AutoTokenizer.from_pretrained(str(encoder), local_files_only=True)
-        except Exception as error:  # tokenizers raise bare Exceptions
-            reason = f"{error}".partition("\n")[0]
-            raise WeightsMissing(f"the encoder's vocabulary in {encoder} cannot be read ({reason})") from error
-        # What transformers builds without a vocabulary, and says nothing.
-        if len(self._tokenizer) <= len(self._tokenizer.all_special_tokens):
-            raise WeightsMissing(f"the encoder's vocabulary (vocab.txt or tokenizer.json) is missing from {encoder}")
-        self._window = window
-        self._known: dict[str, list[int]] = {}
-
-    def __len__(self) -> int:
-        """Return the size of the vocabulary."""
-        return len(self._tokenizer)
-
-    def pieces(self, reports: Sequence[Sequence[str]]) -> list[Pieces]:
-        """Return the wordpieces of each word of each report; a word may have none."""
-        new = list({word for words in reports for word in words} - self._known.keys())
-        if new:
-            # A lone half of a character pair, as in a reply cut within an emoji, cannot be tokenized.
-            readable = [READ_AS.get(word, word).encode("utf-8", "replace").decode() for word in new]
-            encoded = self._tokenizer(
-                readable,
-                add_special_tokens=False,
-                return_attention_mask=False,
-                return_token_type_ids=False,
-                verbose=False,
-            )
-            self._known.update(zip(new, encoded["input_ids"], strict=True))
-        return [[self._known[word] for word in words] for words in reports]
-
-    def segments(self, pieces: Pieces) -> list[list[int]]:
-        """Return what the encoder sees of a report: pieces between [CLS] and [SEP], in segments if there are many.
-
-        Segments end after a number of pieces, within a word too.
-        """
-        flat = [piece for word in pieces for piece in word]
-        first, last = self._tokenizer.cls_token_id, self._tokenizer.sep_token_id
-        return [[first, *flat[at : at + self._window], last] for at in range(0, len(flat), self._window)]
-
-
 class WordEncoder:
-    """RadGraph's encoder, whose vector of a word is the mean of what it says of its wordpieces.
+    """RadGraph's encoder, whose vector of a word is the mean of what it says of the word's wordpieces.
 
     Args:
-        folder: Its configuration.
-        state: Tensors of an archive by name.
+        archive: Names the folder with configuration and vocabulary.
+        state: Tensors of the archive by name.
         device: Where it runs.
         dtype: ``"bfloat16"`` runs it under autocast; vectors are float32 either way.
 
     Raises:
-        WeightsMissing: The configuration cannot be read, or the tensors do not fit it.
+        WeightsMissing: Configuration or vocabulary cannot be read, or do not fit the tensors.
     """
 
-    def __init__(self, folder: Path, state: Mapping[str, Tensor], device: torch.device, dtype: str) -> None:
+    def __init__(self, archive: Archive, state: Mapping[str, Tensor], device: torch.device, dtype: str) -> None:
+        folder = archive.encoder
+        self._tokenizer = _tokenizer(folder)
         own = {name.removeprefix(_PREFIX): tensor for name, tensor in state.items() if name.startswith(_PREFIX)}
         own.pop(_UNUSED, None)
         try:
@@ -101,41 +50,68 @@ class WordEncoder:
         except (OSError, ValueError, RuntimeError) as error:
             reason = f"{error}".partition("\n")[0]
             raise WeightsMissing(f"RadGraph's weights do not fit the encoder in {folder} ({reason})") from error
+        known, size = len(self._tokenizer), int(self._model.get_input_embeddings().num_embeddings)
+        sizes = f"the vocabulary in {folder} has {known} wordpieces, but the encoder in {archive.path} {size}"
+        if known > size:
+            raise WeightsMissing(sizes)
+        if known < size:
+            logger.warning("{}; if the vocabulary was cut short, scores are wrong", sizes)
         self._model.eval().to(device)
         self._device = device
         self._bfloat16 = dtype == "bfloat16"
+        self._window = archive.max_length - 2
 
-    @property
-    def vocabulary_size(self) -> int:
-        """Number of wordpieces the encoder knows."""
-        return int(self._model.get_input_embeddings().num_embeddings)
+    def pieces(self, reports: Sequence[Sequence[str]]) -> list[Pieces]:
+        """Return the wordpieces of each word of each report; a word may have none. Each word is tokenized once."""
+        distinct = list({word for words in reports for word in words})
+        # A lone half of a character pair, as in a reply cut within an emoji, cannot be tokenized.
+        readable = [READ_AS.get(word, word).encode("utf-8", "replace").decode() for word in distinct]
+        encoded = self._tokenizer(
+            readable, add_special_tokens=False, return_attention_mask=False, return_token_type_ids=False, verbose=False
+        )
+        known = dict(zip(distinct, encoded["input_ids"], strict=True))
+        return [[known[word] for word in words] for words in reports]
 
-    def vectors(self, segments: Sequence[Sequence[int]], pieces_per_word: Sequence[int], batch_size: int) -> Tensor:
-        """Return one vector per word.
+    def vectors(self, reports: Sequence[Pieces], batch_size: int) -> Tensor:
+        """Return one vector per word, shape (words of all reports, hidden), float32; zeros without wordpieces.
 
         Args:
-            segments: Wordpieces between [CLS] and [SEP], in the order of the words; a segment may end within a word.
-            pieces_per_word: How many wordpieces each word has, 0 or more, shape (words,).
+            reports: As :meth:`pieces` returns them. The encoder sees them between [CLS] and [SEP], long ones in
+                segments, which end after a number of pieces, within a word too.
             batch_size: Segments per pass.
-
-        Returns:
-            Shape (words, hidden), float32; zeros for a word without wordpieces.
         """
-        counts = torch.tensor(pieces_per_word, device=self._device)
+        first, last = self._tokenizer.cls_token_id, self._tokenizer.sep_token_id
+        segments = []
+        for words in reports:
+            flat = [piece for word in words for piece in word]
+            segments += [[first, *flat[at : at + self._window], last] for at in range(0, len(flat), self._window)]
+        counts = torch.tensor([len(word) for words in reports for word in words], device=self._device)
         sums = torch.zeros(len(counts), self._model.config.hidden_size, device=self._device)
         if segments:
             passes = (segments[at : at + batch_size] for at in range(0, len(segments), batch_size))
-            pieces = torch.cat([self._pieces(some) for some in passes])
-            words = torch.repeat_interleave(torch.arange(len(counts), device=self._device), counts)
-            sums.index_add_(0, words, pieces)
+            pieces = torch.cat([self._encoded(some) for some in passes])
+            owners = torch.repeat_interleave(torch.arange(len(counts), device=self._device), counts)
+            sums.index_add_(0, owners, pieces)
         return sums / counts.clamp(min=1)[:, None]
 
-    def _pieces(self, segments: Sequence[Sequence[int]]) -> Tensor:
+    def _encoded(self, segments: Sequence[Sequence[int]]) -> Tensor:
         """Return the vectors of all wordpieces but [CLS] and [SEP], in order, shape (pieces, hidden)."""
         ids, mask = padded(segments, 0, self._device)
         with torch.autocast(self._device.type, dtype=torch.bfloat16, enabled=self._bfloat16):
             hidden: Tensor = self._model(input_ids=ids, attention_mask=mask).last_hidden_state
         return hidden[:, 1:-1][mask[:, 2:].bool()].float()  # a piece is what another one, or [SEP], follows
+
+
+def _tokenizer(encoder: Path) -> Any:
+    try:
+        tokenizer: Any = AutoTokenizer.from_pretrained(str(encoder), local_files_only=True)
+    except Exception as error:  # tokenizers raise bare Exceptions
+        reason = f"{error}".partition("\n")[0]
+        raise WeightsMissing(f"the encoder's vocabulary in {encoder} cannot be read ({reason})") from error
+    # What transformers builds without a vocabulary, and says nothing.
+    if len(tokenizer) <= len(tokenizer.all_special_tokens):
+        raise WeightsMissing(f"the encoder's vocabulary (vocab.txt or tokenizer.json) is missing from {encoder}")
+    return tokenizer
 
 
 class Annotator:
@@ -155,16 +131,9 @@ class Annotator:
         self._batch_size = settings.batch_size or (_BATCH_SIZE_ON_CPU if self._device.type == "cpu" else _BATCH_SIZE)
         self._progress = settings.progress
         self._window = archive.max_length - 2
-        self._wordpieces = Wordpieces(archive.encoder, self._window)
         contents = archive.read()
-        self._encoder = WordEncoder(archive.encoder, contents.state, self._device, settings.dtype)
+        self._encoder = WordEncoder(archive, contents.state, self._device, settings.dtype)
         self._network = SpanNetwork(archive, contents, self._device)
-        known, size = len(self._wordpieces), self._encoder.vocabulary_size
-        sizes = f"the vocabulary in {archive.encoder} has {known} wordpieces, but the encoder in {archive.path} {size}"
-        if known > size:
-            raise WeightsMissing(sizes)
-        if known < size:
-            logger.warning("{}; if the vocabulary was cut short, scores are wrong", sizes)
 
     def annotate(self, reports: Sequence[Sequence[str]]) -> Iterator[tuple[int, Annotation]]:
         """Annotate reports of like length together.
@@ -178,16 +147,11 @@ class Annotator:
         Raises:
             MedTasksError: Memory does not suffice for a single report.
         """
-        pieces = self._wordpieces.pieces(reports)
-        segments = [self._wordpieces.segments(words) for words in pieces]
+        pieces = self._encoder.pieces(reports)
 
         def run(batch: Sequence[int]) -> list[Annotation]:
             with encoding(self._device, "float32"):
-                vectors = self._encoder.vectors(
-                    [segment for position in batch for segment in segments[position]],
-                    [len(word) for position in batch for word in pieces[position]],
-                    self._batch_size,
-                )
+                vectors = self._encoder.vectors([pieces[position] for position in batch], self._batch_size)
                 predictions = self._network.predict(vectors, [len(reports[position]) for position in batch])
             both = zip(batch, predictions, strict=True)
             return [annotation(reports[position], prediction) for position, prediction in both]

@@ -68,11 +68,11 @@ def test_memory_that_runs_out_changes_nothing(settings, monkeypatch):
     whole = annotator.WordEncoder.vectors
     refused = []
 
-    def short_of_memory(self, segments, pieces_per_word, batch_size):
-        if len(segments) > 2:
-            refused.append(len(segments))
+    def short_of_memory(self, reports, batch_size):
+        if len(reports) > 2:
+            refused.append(len(reports))
             raise torch.OutOfMemoryError("out of memory")
-        return whole(self, segments, pieces_per_word, batch_size)
+        return whole(self, reports, batch_size)
 
     monkeypatch.setattr(annotator.WordEncoder, "vectors", short_of_memory)
 

@@ -1,8 +1,11 @@
 import pytest
-from hypothesis import given, settings
+import torch
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from medtasks.metrics.neural.radgraph.annotator import Wordpieces
+from medtasks.metrics.neural.radgraph.annotator import WordEncoder
+from medtasks.metrics.neural.radgraph.archive import open_archive
 from medtasks.metrics.neural.radgraph.model import SPLIT, split_v1, split_xl
 
 texts = st.one_of(st.text(), st.text(alphabet="ab1² \n\t\\nfu2\"'`%.,:!?()/-_[]é中\u200b\u2122", max_size=60))
@@ -53,7 +56,7 @@ def test_words_stand_for_the_report(model_type, text):
 
 @pytest.mark.parametrize("model_type", ["radgraph", "radgraph-xl"])
 @given(text=texts)
-@settings(deadline=None)  # the first example imports the package
+@hypothesis_settings(deadline=None)  # the first example imports the package
 def test_words_are_those_of_the_package(model_type, text):
     package = pytest.importorskip("radgraph.utils", reason="needs the radgraph package: pip install medtasks[dev]")
 
@@ -62,7 +65,8 @@ def test_words_are_those_of_the_package(model_type, text):
     assert SPLIT[model_type](text) == report["sentences"][0]
 
 
-def test_two_words_are_read_as_others(v1):
-    read = Wordpieces(v1 / "encoder", 62)
-    point, question, slash = (read.pieces([[mark]])[0][0] for mark in (".", "?", "/"))
-    assert read.pieces([["/.", "/?", "/", ".", "//."]]) == [[point, question, slash, point, [*slash, *slash, *point]]]
+def test_two_words_are_read_as_others(settings):
+    archive = open_archive("radgraph", settings)
+    read = WordEncoder(archive, archive.read().state, torch.device("cpu"), "float32").pieces
+    point, question, slash = (read([[mark]])[0][0] for mark in (".", "?", "/"))
+    assert read([["/.", "/?", "/", ".", "//."]]) == [[point, question, slash, point, [*slash, *slash, *point]]]
