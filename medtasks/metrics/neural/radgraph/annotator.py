@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from accelerate import init_empty_weights
 from loguru import logger
 from torch import Tensor
 from transformers import AutoConfig, AutoModel, AutoTokenizer
@@ -45,8 +46,10 @@ class WordEncoder:
         own = {name.removeprefix(_PREFIX): tensor for name, tensor in state.items() if name.startswith(_PREFIX)}
         own.pop(_UNUSED, None)
         try:
-            self._model: Any = AutoModel.from_config(AutoConfig.from_pretrained(str(folder), local_files_only=True))
-            self._model.load_state_dict(own)
+            config = AutoConfig.from_pretrained(str(folder), local_files_only=True)
+            with init_empty_weights(include_buffers=False):  # random ones take time, and the process's random numbers
+                self._model: Any = AutoModel.from_config(config)
+            self._model.load_state_dict({name: tensor.float() for name, tensor in own.items()}, assign=True)
         except (OSError, ValueError, RuntimeError) as error:
             reason = f"{error}".partition("\n")[0]
             raise WeightsMissing(f"RadGraph's weights do not fit the encoder in {folder} ({reason})") from error

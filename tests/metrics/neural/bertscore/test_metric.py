@@ -7,7 +7,6 @@ import shutil
 from dataclasses import replace
 
 import pytest
-import torch
 
 from medtasks.errors import WeightsMissing
 from medtasks.metrics.model_settings import ModelSettings
@@ -179,31 +178,6 @@ def test_what_scores_depend_on_is_not_taken_from_cache(roberta, tmp_path, change
     kept = metric(folder, cache=cache, **options).score(**texts)
     assert kept == metric(folder, **options).score(**texts)
     assert len(list(cache.iterdir())) == 2
-
-
-def test_what_was_encoded_before_a_failure_is_kept(roberta, tmp_path, monkeypatch):
-    vectors = ContextualEncoder.vectors
-    monkeypatch.setattr(
-        ContextualEncoder, "vectors", lambda self, batch: [] if len(batch[0]) < 6 else vectors(self, batch)
-    )
-    texts = {"references": ["the heart is", "a"], "hypotheses": ["no effusion", "b"]}
-    with pytest.raises(ValueError, match="zip"):
-        metric(roberta, cache=tmp_path, batch_size=2).score(**texts)
-    monkeypatch.setattr(ContextualEncoder, "vectors", lambda *_: pytest.fail("encoded again"))
-    metric(roberta, cache=tmp_path).score(references=["the heart is"], hypotheses=["no effusion"])
-
-
-def test_memory_that_runs_out_halves_the_batches(roberta, monkeypatch):
-    usual = score(roberta)
-    vectors = ContextualEncoder.vectors
-
-    def small(self, batch):
-        if len(batch) > 2:
-            raise torch.OutOfMemoryError("CUDA out of memory")
-        return vectors(self, batch)
-
-    monkeypatch.setattr(ContextualEncoder, "vectors", small)
-    assert score(roberta).f1 == pytest.approx(usual.f1, abs=1e-5)
 
 
 def test_bfloat16_is_close_and_said(roberta):

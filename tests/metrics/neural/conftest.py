@@ -1,13 +1,39 @@
-"""Encoders of a few kilobytes with random weights, in the format of the Hugging Face Hub."""
+"""The models in miniature: random weights in the published formats. Tests must not change the folders."""
 
 import json
+from pathlib import Path
 
 import pytest
 import torch
 from tokenizers.pre_tokenizers import ByteLevel
 from transformers import BertConfig, BertForMaskedLM, RobertaConfig, RobertaForMaskedLM
 
+from ... import tiny_chexbert
+from .radgraph.random_archive import write_archive
+
 SIZE = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 24, "num_hidden_layers": 3}
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory):
+    """A folder with a random checkpoint of CheXbert."""
+    return tiny_chexbert.write_chexbert(tmp_path_factory.mktemp("chexbert") / "files")
+
+
+@pytest.fixture(scope="session")
+def v1(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with ``radgraph/`` and ``encoder/``."""
+    folder = tmp_path_factory.mktemp("radgraph_v1")
+    write_archive(folder, "radgraph")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def xl(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with ``radgraph-xl/`` and ``encoder/``."""
+    folder = tmp_path_factory.mktemp("radgraph_xl")
+    write_archive(folder, "radgraph-xl")
+    return folder
 
 
 def save(model, folder):
