@@ -190,10 +190,6 @@ def nltk_method4_bleu(reference_tokens: Sequence[str], hypothesis_tokens: Sequen
     The first order without match counts as ``ln(words) / 10`` matches, the next as half of that, and so on. A
     hypothesis of one word is not smoothed: the orders it is too short for are left out.
 
-    Args:
-        reference_tokens: Words; MedHEval takes :func:`medtasks.metrics.words.word_tokens`, case kept.
-        hypothesis_tokens: Words.
-
     Example:
         >>> nltk_method4_bleu(["no", "effusion"], ["no", "effusion"])
         0.2213885886251307

@@ -31,15 +31,10 @@ _Match = tuple[int, int]  # place in the hypothesis, place in the reference
 def meteor_score(
     reference_tokens: Sequence[str], hypothesis_tokens: Sequence[str], synonyms: Synonyms | None = None
 ) -> float:
-    """Return METEOR of one pair.
+    """Return METEOR of one pair of texts as words, which are compared in lower case.
 
-    Args:
-        reference_tokens: Words, compared in lower case.
-        hypothesis_tokens: Words.
-        synonyms: Returns the synonyms of a word; None: words are matched as they are and by stem only.
-
-    Returns:
-        0 to 1; 0 without a match. Identical texts of n words score ``1 - 0.5 / n**3``.
+    ``synonyms`` returns those of a word; without it words are matched as they are and by stem only. Scores are 0 to 1,
+    and 0 without a match; identical texts of n words score ``1 - 0.5 / n**3``.
 
     Raises:
         MedTasksError: NLTK is not installed.

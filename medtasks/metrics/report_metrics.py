@@ -133,9 +133,6 @@ def metric_info(name: str) -> MetricInfo:
 def keys_of(name: str) -> tuple[str, ...]:
     """Return the keys that a name asks for: all of a metric, or the one that it is.
 
-    Raises:
-        UnknownName: There is no such metric.
-
     Example:
         >>> keys_of("rouge"), keys_of("rouge_l")
         (('rouge_1', 'rouge_2', 'rouge_l'), ('rouge_l',))
@@ -145,14 +142,9 @@ def keys_of(name: str) -> tuple[str, ...]:
 
 
 def report_metric(name: str, settings: ModelSettings | None = None) -> ReportMetric:
-    """Build one metric; nothing is loaded until it scores.
+    """Build one metric by name; nothing is loaded until it scores.
 
-    Args:
-        name: Entry of :data:`REPORT_METRICS`.
-        settings: How its models are run; None: as the environment says.
-
-    Raises:
-        UnknownName: There is no such metric.
+    ``settings`` say how its models are run; without them the environment does.
     """
     info = metric_info(name)
     factory = getattr(importlib.import_module(f"medtasks.metrics.{info.module}"), info.name)

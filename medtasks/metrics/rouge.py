@@ -93,11 +93,8 @@ def longest_common_subsequence(first: Sequence[str], second: Sequence[str]) -> i
 def rouge_scores(reference: str, hypothesis: str, *, stemmed: bool) -> RougeScores:
     """Return ROUGE-1, ROUGE-2 and ROUGE-L of one pair.
 
-    Args:
-        reference: Text.
-        hypothesis: Text.
-        stemmed: Whether words are compared by their Porter stem. MultiMedEval and torchmetrics do not, RadEval and
-            MedHEval do; means differ by some thousandths.
+    Words are compared as they are, as by MultiMedEval and torchmetrics, or by their Porter stem, as by RadEval and
+    MedHEval; means differ by some thousandths.
 
     Raises:
         MedTasksError: Stems are wanted and NLTK is not installed.

@@ -69,11 +69,8 @@ class WordNet:
     def synonyms(self, word: str) -> frozenset[str]:
         """Return the single words that share a sense with a word, whatever its part of speech and inflection.
 
-        Args:
-            word: In lower case.
-
-        Returns:
-            Words as the database writes them, with case; empty for a word it does not know.
+        The word is given in lower case; the others are as the database writes them, with case, and none for a word
+        that it does not know.
         """
         found = self._synonyms.get(word)
         if found is None:

@@ -27,11 +27,7 @@ _CONTRACTED = ("cannot", "gimme", "gonna", "gotta", "lemme", "wanna", "d'ye", "m
 
 
 def from_report_extra(module: str, needed_by: str) -> Any:
-    """Import a module that ``medtasks[report]`` brings.
-
-    Raises:
-        MedTasksError: It is not installed.
-    """
+    """Import a module that ``medtasks[report]`` brings, or raise what says how to bring it."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
@@ -119,12 +115,7 @@ def _ngrams(tokens: Sequence[str], order: int) -> Counter[Any]:
 
 
 def overlap(reference: Sequence[str], hypothesis: Sequence[str], order: int) -> Overlap:
-    """Count the n-grams of one order in two texts.
-
-    Args:
-        reference: Tokens.
-        hypothesis: Tokens.
-        order: Words of an n-gram, 1 or more.
+    """Count the n-grams of ``order`` words, 1 or more, in two texts.
 
     Example:
         >>> overlap("no acute effusion".split(), "no effusion".split(), 1)

@@ -115,12 +115,8 @@ def mcnemar(only_first: int, only_second: int) -> float:
 
     Source: McNemar (1947), as a binomial test of the samples that exactly one model got right.
 
-    Args:
-        only_first: Samples that only the first model got right.
-        only_second: Samples that only the second model got right.
-
-    Returns:
-        The p-value; 1 when both models were right and wrong on the same samples.
+    It counts the samples that only the first model got right, and those that only the second did; 1 when both models
+    were right and wrong on the same samples.
     """
     from scipy.stats import binomtest  # type: ignore[import-untyped]
 
@@ -134,10 +130,7 @@ def agresti_min_interval(only_first: int, only_second: int, samples: int) -> tup
     Source: Agresti and Min (2005), Statistics in Medicine 24: Wald's interval after half a sample is added to each of
     the four cells. Other than Wald's, it has a width when the models do not differ on any sample.
 
-    Args:
-        only_first: Samples that only the first model got right.
-        only_second: Samples that only the second model got right.
-        samples: All samples.
+    Of all samples it counts those that only the first model got right, and those that only the second did.
     """
     total, lost, gained = samples + 2, only_first + 0.5, only_second + 0.5
     centre = (gained - lost) / total
@@ -200,11 +193,7 @@ def sign_flip_interval(
     a value fits as well as the observed one exactly if it lies between the mean of these units and that of the others.
     Other than the clustered standard error it holds for few units of very different sizes.
 
-    Args:
-        differences: Shape (n,).
-        clusters: Unit of each difference, shape (n,).
-        draws: Number of random choices of units; all choices are tried if there are no more.
-        seed: Of the random numbers.
+    Takes what :func:`sign_flip_test` does.
 
     Returns:
         Both ends; NaN for five units and less, which can reject nothing, and where all differences are equal.
@@ -249,9 +238,6 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
     Source: Holm (1979), a step-down correction of the family-wise error that needs no independence.
 
-    Args:
-        p_values: Shape (tests,).
-
     Example:
         >>> [round(p, 3) for p in holm([0.01, 0.04, 0.03])]
         [0.03, 0.06, 0.06]
@@ -269,10 +255,6 @@ def detectable_by_error(differences: Sequence[float], clusters: Sequence[Hashabl
 
     Source: Bloom (1995), Evaluation Review 19: ``(t_a + t_b) se`` with the clustered standard error of the observed
     differences and quantiles of Student's t for one less than the number of units.
-
-    Args:
-        differences: Shape (n,).
-        clusters: Unit of each difference, shape (n,).
 
     Returns:
         The difference; NaN for one unit and where all differences are equal, which says nothing of their spread.

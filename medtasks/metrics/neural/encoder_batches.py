@@ -63,10 +63,7 @@ def length_batches(lengths: Sequence[int], batch_size: int, window: int | None =
 def padded(rows: Sequence[Sequence[int]], padding: int, device: "torch.device") -> "tuple[torch.Tensor, torch.Tensor]":
     """Return token ids and their mask, 1 for tokens and 0 for padding, both of shape (texts, longest).
 
-    Args:
-        rows: Token ids of each text.
-        padding: Id of the padding token.
-        device: Where the encoder runs.
+    ``rows`` are the ids of each text, ``padding`` is the id of the padding token.
     """
     import torch
 
@@ -149,9 +146,7 @@ def encoding(device: "torch.device", dtype: str) -> Iterator[None]:
     An evaluated model may have allowed TF32 or bfloat16 for products of float32 matrices in the whole process, which
     moves scores by more than the tolerance of their definition; while this lasts they are exact.
 
-    Args:
-        device: Where the encoder runs.
-        dtype: ``"float32"``; or ``"bfloat16"`` for autocast, which leaves the outputs of norms in float32.
+    ``dtype`` is ``"float32"``, or ``"bfloat16"`` for autocast, which leaves the outputs of norms in float32.
     """
     import torch
 
@@ -181,11 +176,7 @@ def weights_digest(paths: Sequence[Path]) -> str:
 
     A file is read once per process, again if its size or its time of change differ.
 
-    Args:
-        paths: Files, in a fixed order.
-
-    Returns:
-        64 hexadecimal digits; they do not depend on where the files lie.
+    The 64 hexadecimal digits depend on the order of the files, but not on where they lie.
 
     Raises:
         OSError: A file cannot be read.

@@ -126,12 +126,9 @@ class RadCliQ:
     settings: ModelSettings
 
     def __call__(self, *, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
-        """Score pairs of reports.
+        """Score pairs of reports; see :class:`medtasks.metrics.report_scores.ReportMetric`.
 
-        Raises:
-            ValueError: The two differ in length.
-            WeightsMissing: One of the models is not on this machine; that is looked up before any is run.
-            MedTasksError: The settings give weights without a name.
+        Missing weights, and settings that give weights without a name, are told before any model is run.
         """
         inputs = self._computed(references, hypotheses)
         settings = {"orientation": "lower is better"}

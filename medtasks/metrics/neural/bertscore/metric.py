@@ -52,8 +52,7 @@ class BertScore:
 
     Args:
         encoder: Entry of :data:`medtasks.metrics.weights.WEIGHTS`.
-        layer: Layer whose output is used, counted from 1; ``bert-score`` takes 5 for ``distilroberta-base`` and 17 for
-            ``roberta-large``.
+        layer: Layer whose output is used, counted from 1.
         settings: How it is run; ``settings.weights_for(encoder)`` is a folder as the Hugging Face Hub has it.
     """
 
@@ -66,14 +65,8 @@ class BertScore:
     def score(self, *, references: Sequence[str], hypotheses: Sequence[str], idf: Idf | str = Idf.NONE) -> BertScores:
         """Score pairs of texts, not rescaled; an empty text, or one of white space, scores 0.
 
-        Args:
-            references: What radiologists wrote, shape (pairs,).
-            hypotheses: What a model wrote, shape (pairs,).
-            idf: Texts of this call that token weights are counted over, so give the whole set at once.
-
-        Raises:
-            ValueError: The two differ in length, or there is no such ``idf``.
-            WeightsMissing: The encoder is not on this machine or cannot be read.
+        Token weights are counted over texts of this call, so give the whole set at once. Raises what every
+        :class:`medtasks.metrics.report_scores.ReportMetric` does, and a ValueError if there is no such ``idf``.
         """
         return bert_scores(self.matches(references, hypotheses), Idf(idf))
 

@@ -36,14 +36,11 @@ class ChexbertNetwork(nn.Module):
         self.linear_heads = nn.ModuleList(nn.Linear(config.hidden_size, classes) for classes in CLASS_COUNTS)
 
     def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
-        """Encode token ids.
+        """Return the [CLS] vector of each text in float32, shape (texts, hidden size).
 
         Args:
             input_ids: Shape (texts, tokens).
             attention_mask: 1 for tokens, 0 for padding, shape (texts, tokens).
-
-        Returns:
-            The [CLS] vector of each text in float32, shape (texts, hidden size).
         """
         encoded: torch.Tensor = self.bert(input_ids, attention_mask=attention_mask).last_hidden_state
         return encoded[:, 0].float()
@@ -61,14 +58,11 @@ class FirstTokenLayer(nn.Module):
         self.layer = layer
 
     def forward(self, hidden: torch.Tensor, mask: torch.Tensor | None = None, *_: Any, **__: Any) -> torch.Tensor:
-        """Return the output of the first token.
+        """Return the output of the first token, shape (texts, 1, hidden size).
 
         Args:
             hidden: Input of all tokens, shape (texts, tokens, hidden size).
             mask: As for scaled dot-product attention, shape (texts, 1, tokens, tokens); None without padding.
-
-        Returns:
-            Shape (texts, 1, hidden size).
         """
         attention, first = self.layer.attention, hidden[:, :1]
         own = attention.self
@@ -105,10 +99,6 @@ def read_config(files: ChexbertFiles) -> Any:
 
 def load_network(files: ChexbertFiles, config: Any) -> ChexbertNetwork:
     """Build the network and fill every parameter of it, in float32, ready to label.
-
-    Args:
-        files: Checkpoint and configuration.
-        config: What :func:`read_config` returned.
 
     Raises:
         WeightsMissing: The checkpoint is damaged, or does not fit the configuration; the message names the first tensor

@@ -120,10 +120,6 @@ def _tokenizer(encoder: Path) -> Any:
 class Annotator:
     """A loaded RadGraph.
 
-    Args:
-        archive: What to load.
-        settings: How it runs.
-
     Raises:
         WeightsMissing: Weights or vocabulary cannot be read, or do not fit each other.
         MedTasksError: The device cannot be used.

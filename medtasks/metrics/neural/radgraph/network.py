@@ -49,11 +49,6 @@ class Perceptron:
 class SpanNetwork:
     """Entities and relations from the vectors of words.
 
-    Args:
-        archive: Its settings.
-        contents: Its weights and labels.
-        device: Where it runs.
-
     Raises:
         WeightsMissing: Weights, labels and settings do not fit together.
     """

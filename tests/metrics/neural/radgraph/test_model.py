@@ -1,4 +1,3 @@
-import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
