@@ -1,9 +1,8 @@
-import math
 from dataclasses import replace
 
 import pytest
 
-from medtasks.metrics.neural.radgraph.model import radgraph, radgraph_combined, radgraph_xl
+from medtasks.metrics.neural.radgraph.model import radgraph
 from medtasks.metrics.report_metrics import REPORT_METRICS, report_metric
 
 from .random_archive import invented_reports
@@ -46,15 +45,3 @@ def test_case_is_compared_unless_told_otherwise(settings):
     assert max(with_case.samples["radgraph_simple"]) < 0.5
     assert without.samples["radgraph_simple"] == [1] * 5
     assert (with_case.settings["case_sensitive"], without.settings["case_sensitive"]) == ("yes", "no")
-
-
-def test_no_pairs_need_no_weights(settings, tmp_path):
-    for build in (radgraph, radgraph_xl, radgraph_combined):
-        scores = build(replace(settings, weights=tmp_path / "nowhere"))(references=[], hypotheses=[])
-        assert all(math.isnan(total) for total in scores.totals.values())
-        assert all(values == [] for values in scores.samples.values())
-
-
-def test_texts_that_are_no_pairs_are_refused(settings):
-    with pytest.raises(ValueError, match="2 references and 1 hyp"):
-        radgraph(settings)(references=["a", "b"], hypotheses=["a"])
