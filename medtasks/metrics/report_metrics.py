@@ -16,7 +16,6 @@ class MetricInfo:
 
     Attributes:
         name: Name used on the command line.
-        description: One line.
         keys: Keys of its scores.
         module: Module below ``medtasks.metrics`` with a callable of this name, which takes :class:`ModelSettings`.
         weights: Entries of :data:`medtasks.metrics.weights.WEIGHTS` it needs.

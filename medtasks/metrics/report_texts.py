@@ -26,13 +26,7 @@ _ID_NAMES = ("id", "doc_id", "study_id")
 
 @dataclass(frozen=True)
 class ReportTexts:
-    """Texts of one file, in its order.
-
-    Attributes:
-        path: The file.
-        texts: The texts, shape (texts,).
-        ids: One id per text, all different; None where the file has none.
-    """
+    """Texts of one file, in its order, and one id per text, all different; None where the file has none."""
 
     path: Path
     texts: tuple[str, ...]
@@ -43,10 +37,7 @@ class ReportTexts:
 class ReportPairs:
     """References and hypotheses that belong together, each shape (pairs,), in the order of the references.
 
-    Attributes:
-        references: What radiologists wrote.
-        hypotheses: What a model wrote.
-        ids: Ids of the pairs; None where neither file has them.
+    ``ids`` are those of the pairs; None where neither file has them.
     """
 
     references: tuple[str, ...]

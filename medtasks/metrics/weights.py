@@ -27,7 +27,6 @@ class WeightsInfo:
 
     Attributes:
         name: Name used on the command line.
-        description: One line.
         hub: Repository on the Hugging Face Hub.
         files: Files of the repository; patterns of ``fnmatch`` where several will do.
         size: Download size in megabytes (10^6 bytes).

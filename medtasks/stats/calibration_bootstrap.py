@@ -41,12 +41,7 @@ class Answers:
 
     @classmethod
     def of(cls, samples: Sequence[Sample], units: Sequence[Hashable]) -> "Answers":
-        """Sort samples by unit, and units by what they hold.
-
-        Args:
-            samples: At least one.
-            units: Shape (samples,).
-        """
+        """Sort samples, at least one, by unit, and units by what they hold."""
         members: dict[Hashable, list[Sample]] = defaultdict(list)
         for sample, unit in zip(samples, units, strict=True):
             members[unit].append(sample)

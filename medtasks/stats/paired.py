@@ -35,8 +35,8 @@ class PairedResult:
         first: Mean of the first model.
         second: Mean of the second model.
         difference: Second minus first.
-        low: Lower end of the 95 % interval of the difference; NaN where the samples do not tell.
-        high: Upper end.
+        low: Lower end of the 95 % interval of the difference, as ``high`` is the upper one; NaN where the samples do
+            not tell.
         test: :data:`MCNEMAR` for right and wrong with one sample per unit, else :data:`SIGN_FLIP`.
         p: Two-sided p-value of that test.
         mcnemar: For right and wrong also with several samples per unit, the p-value of McNemar's test, which then

@@ -36,14 +36,7 @@ class RadCliQInputs(NamedTuple):
 
 @dataclass(frozen=True)
 class RadCliQModel:
-    """A linear model over standardised inputs; the three tuples are in the order of :class:`RadCliQInputs`.
-
-    Attributes:
-        means: Subtracted from the inputs.
-        scales: What they are divided by then.
-        coefficients: Weights of the results.
-        intercept: Added to the weighted sum.
-    """
+    """A linear model over standardised inputs: ``intercept + sum((input - mean) / scale * coefficient)``."""
 
     means: RadCliQInputs
     scales: RadCliQInputs
@@ -116,8 +109,8 @@ class RadCliQ:
     Attributes:
         key: Key of the score.
         model: Version.
-        sources: Where its inputs come from, in the order of :class:`RadCliQInputs`.
-        settings: How the three models behind the inputs are run; explicit weights are given by name.
+        sources: Where the inputs come from, in the order of :class:`RadCliQInputs`.
+        settings: How the models behind them are run; explicit weights are given by name.
     """
 
     key: str

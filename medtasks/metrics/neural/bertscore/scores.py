@@ -128,10 +128,6 @@ def bert_scores(matches: Sequence[TokenMatches], idf: Idf = Idf.NONE) -> BertSco
 
     A pair with an empty side has precision, recall and F1 of 0. A side whose tokens all weigh 0 has NaN, and the pair
     an F1 of 0, as ``bert-score`` has it; that happens to a single text, or where all texts are the same.
-
-    Args:
-        matches: The pairs.
-        idf: Texts to count token weights over.
     """
     weigh = _even_weights if idf is Idf.NONE else _inverse_document_frequencies(matches, idf)
     scores = [_pair_score(pair, weigh) for pair in matches]

@@ -89,7 +89,7 @@ def label_scores(
         references: A :class:`Finding` per condition, shape (pairs, 14).
         hypotheses: The same of the other side.
         uncertain: Blank and negative findings are absent in both ways.
-        prefix: Beginning of the keys.
+        prefix: Of the keys.
 
     Returns:
         ``<prefix>_<14 or 5>_<average>_f1``, and ``<prefix>_5_accuracy``: the share of pairs whose five labels all

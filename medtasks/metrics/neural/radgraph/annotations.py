@@ -37,8 +37,7 @@ class Annotation(TypedDict):
     Attributes:
         text: Its words, joined with spaces.
         entities: By number, from ``"1"`` on, ordered by first and last word.
-        data_source: Always None.
-        data_split: Always ``"inference"``.
+        data_source: Always None, as ``data_split`` is always ``"inference"``.
     """
 
     text: str

@@ -122,8 +122,6 @@ class RadGraphF1:
     A pair with an empty text scores 0, whatever is on the other side, and so does a pair with a text without entities.
 
     Attributes:
-        model_type: ``"radgraph"`` or ``"radgraph-xl"``.
-        model_settings: How the model runs.
         rewards: By key a score of two annotations.
         rule: What the scores depend on besides the model.
     """
@@ -151,10 +149,8 @@ class RadGraphF1:
 def radgraph(settings: ModelSettings, *, case_sensitive: bool = True) -> ReportMetric:
     """Build RadGraph F1 with the first RadGraph: keys ``radgraph_simple``, ``radgraph_partial``, ``radgraph_complete``.
 
-    Args:
-        settings: How the model runs.
-        case_sensitive: Whether words are compared with case, as release 0.1.18 of the package does; its repository's
-            head does not. See :mod:`medtasks.metrics.neural.radgraph.annotations`.
+    ``case_sensitive``: words are compared with case, as release 0.1.18 of the package does; its repository's head does
+    not. See :mod:`medtasks.metrics.neural.radgraph.annotations`.
     """
     return _f1("radgraph", "radgraph", settings, case_sensitive)
 
