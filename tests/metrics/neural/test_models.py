@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -10,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from medtasks.errors import MedTasksError
 from medtasks.metrics.model_settings import ModelSettings
@@ -20,6 +22,7 @@ from medtasks.metrics.neural.chexbert.reader import Chexbert
 from medtasks.metrics.neural.radgraph.annotator import WordEncoder
 from medtasks.metrics.neural.radgraph.model import RadGraph
 
+from ... import tiny_chexbert
 from .radgraph.random_archive import invented_reports
 
 TEXTS = [
@@ -178,6 +181,53 @@ def test_what_was_computed_before_a_failure_is_kept(model, watch, tmp_path):
     again = len(sizes) - 4
     model.read(replace(kept, cache=None), items)
     assert 0 < again < len(sizes) - 4 - again
+
+
+def replaced(path, old, new):
+    path.write_text(path.read_text().replace(old, new))
+
+
+def other_spans(folder):
+    state = torch.load(folder / "radgraph" / "weights.th", weights_only=True)
+    state["_endpoint_span_extractor._span_width_embedding.weight"] += 1
+    torch.save(state, folder / "radgraph" / "weights.th")
+
+
+def larger(folder):
+    state = load_file(folder / "model.safetensors")
+    save_file({key: 1.5 * value for key, value in state.items()}, folder / "model.safetensors", {"format": "pt"})
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("chexbert", lambda folder: torch.save(tiny_chexbert.checkpoint(1), folder / "chexbert.pth")),
+        ("chexbert", lambda folder: replaced(folder / "bert-base-uncased" / "vocab.txt", "there", "fluid")),
+        ("radgraph", other_spans),
+        ("radgraph", lambda folder: replaced(folder / "radgraph/vocabulary/radgraph__ner_labels.txt", "S-U", "S-X")),
+        ("radgraph", lambda folder: replaced(folder / "encoder" / "vocab.txt", "effusion", "infusion")),
+        ("bertscore", larger),
+        ("bertscore", lambda folder: replaced(folder / "vocab.json", '"e"', '"e_"')),
+    ],
+)
+def test_what_results_depend_on_is_not_taken_from_the_cache(name, change, request, tmp_path):
+    folder, read, *_ = MODELS[name]
+    copy = Path(shutil.copytree(request.getfixturevalue(folder), tmp_path / "copy"))
+    settings = ModelSettings(weights=copy, device="cpu", cache=tmp_path / "cache", progress=False)
+    items = [("the heart is large", "mild edema")] if name == "bertscore" else ["small effusion"]
+    read(settings, items)
+    change(copy)
+    assert_same(read(settings, items), read(replace(settings, cache=None), items), tolerance=0)
+    assert len(list((tmp_path / "cache").iterdir())) == 2
+
+
+def test_layers_and_versions_have_caches_of_their_own(v1, xl, roberta, tmp_path):
+    settings = ModelSettings(device="cpu", cache=tmp_path, progress=False)
+    for layer in (1, 2):
+        BertScore("distilroberta-base", layer, replace(settings, weights=roberta)).matches(["the heart"], ["edema"])
+    by_radgraph(replace(settings, weights=v1), ["small effusion"])
+    by_radgraph_xl(replace(settings, weights=xl), ["small effusion"])
+    assert len(list(tmp_path.iterdir())) == 4
 
 
 def test_bfloat16_is_close(model):

@@ -1,17 +1,11 @@
 """CheXbert on texts: long and odd ones, and the cache."""
 
-from dataclasses import replace
-
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from medtasks.metrics.neural.chexbert import network
 from medtasks.metrics.neural.chexbert.reader import Chexbert, Reading, prepare
-
-from .... import tiny_chexbert
 
 TEXTS = ["No edema.", "", "Small left effusion.", " \n\t", "No edema.", "right"]
 
@@ -57,16 +51,3 @@ def test_a_reading_survives_the_cache(classes, vector):
     again = Reading.from_bytes(reading.to_bytes())
     assert again.classes == classes
     assert np.array_equal(again.vector, reading.vector)
-
-
-@pytest.mark.parametrize("changed", ["weights", "vocabulary"])
-def test_other_weights_or_another_vocabulary_have_another_cache(settings, tmp_path, monkeypatch, changed):
-    folder = tiny_chexbert.write_chexbert(tmp_path / "files", seed=1 if changed == "weights" else 0)
-    if changed == "vocabulary":
-        (folder / "bert-base-uncased" / "vocab.txt").write_text("\n".join([*tiny_chexbert.VOCABULARY[:-1], "fluid"]))
-    cached = replace(settings, cache=tmp_path / "cache")
-    Chexbert(cached)(["edema"])
-    monkeypatch.setattr(network, "load_network", lambda *_: pytest.fail("a network was loaded"))
-    Chexbert(cached)(["edema"])
-    with pytest.raises(pytest.fail.Exception):
-        Chexbert(replace(cached, weights=folder))(["edema"])
