@@ -102,8 +102,8 @@ class References:
             for position, limit in self.occurrences.get(word, ()):
                 matches[position] += min(count, limit)
         return [
-            bleu1_from_counts(found, len(words), length) if found else 0.0
-            for found, length in zip(matches, self.lengths, strict=True)
+            bleu1_from_counts(count, len(words), length) if count else 0.0
+            for count, length in zip(matches, self.lengths, strict=True)
         ]
 
 

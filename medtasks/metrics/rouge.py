@@ -103,14 +103,14 @@ def rouge_scores(reference: str, hypothesis: str, *, stemmed: bool) -> RougeScor
         >>> rouge_scores("No pleural effusion.", "No effusions.", stemmed=False).rouge_1
         Rouge(precision=0.5, recall=0.3333333333333333, f1=0.4)
     """
-    expected, found = rouge_words(reference, stemmed=stemmed), rouge_words(hypothesis, stemmed=stemmed)
-    words, pairs = (overlap(expected, found, order) for order in (1, 2))
+    wanted, said = rouge_words(reference, stemmed=stemmed), rouge_words(hypothesis, stemmed=stemmed)
+    words, pairs = (overlap(wanted, said, order) for order in (1, 2))
     # Words that the other text lacks cannot be in a common sequence.
-    common = longest_common_subsequence(expected, found) if words.matches else 0
+    common = longest_common_subsequence(wanted, said) if words.matches else 0
     return RougeScores(
         Rouge.of(words.matches, words.reference, words.hypothesis),
         Rouge.of(pairs.matches, pairs.reference, pairs.hypothesis),
-        Rouge.of(common, len(expected), len(found)),
+        Rouge.of(common, len(wanted), len(said)),
     )
 
 

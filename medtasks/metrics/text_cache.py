@@ -61,16 +61,16 @@ class TextCache:
         """Return the values of those keys that have one."""
         if self._path is None or not self._path.is_file():
             return {}
-        found: dict[bytes, bytes] = {}
+        values: dict[bytes, bytes] = {}
         try:
             with self._connection(self._path) as connection:
                 for start in range(0, len(keys), _CHUNK):
                     part = list(keys[start : start + _CHUNK])
                     marks = ",".join("?" * len(part))
-                    found.update(connection.execute(f"SELECT key, value FROM texts WHERE key IN ({marks})", part))
+                    values.update(connection.execute(f"SELECT key, value FROM texts WHERE key IN ({marks})", part))
         except sqlite3.Error as error:
             self._warn(error)
-        return found
+        return values
 
     def put(self, values: Mapping[bytes, bytes]) -> None:
         """Keep values."""

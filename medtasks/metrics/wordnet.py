@@ -72,10 +72,10 @@ class WordNet:
         The word is given in lower case; the others are as the database writes them, with case, and none for a word
         that it does not know.
         """
-        found = self._synonyms.get(word)
-        if found is None:
-            found = self._synonyms[word] = frozenset(self._looked_up(word))
-        return found
+        synonyms = self._synonyms.get(word)
+        if synonyms is None:
+            synonyms = self._synonyms[word] = frozenset(self._looked_up(word))
+        return synonyms
 
     def _looked_up(self, word: str) -> Iterator[str]:
         for part in PARTS_OF_SPEECH:
@@ -238,11 +238,11 @@ def prepare_wordnet(source: Path | None = None) -> Path:
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=home(), prefix=".wordnet-") as scratch:
-            found = source or _downloaded(Path(scratch))
-            read_wordnet(found)
+            database = source or _downloaded(Path(scratch))
+            read_wordnet(database)
             fresh = Path(scratch) / "fresh"
             fresh.mkdir()
-            for name, content in database_files(found).items():
+            for name, content in database_files(database).items():
                 (fresh / name).write_bytes(content)
                 (fresh / name).chmod(0o644)
             for place in (fresh, folder.parent, folder.parent.parent):

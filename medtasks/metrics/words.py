@@ -121,8 +121,8 @@ def overlap(reference: Sequence[str], hypothesis: Sequence[str], order: int) -> 
         >>> overlap("no acute effusion".split(), "no effusion".split(), 1)
         Overlap(matches=2, reference=3, hypothesis=2)
     """
-    expected, found = _ngrams(reference, order), _ngrams(hypothesis, order)
-    matches = sum(min(count, found[gram]) for gram, count in expected.items() if gram in found)
+    wanted, said = _ngrams(reference, order), _ngrams(hypothesis, order)
+    matches = sum(min(count, said[gram]) for gram, count in wanted.items() if gram in said)
     return Overlap(matches, max(0, len(reference) - order + 1), max(0, len(hypothesis) - order + 1))
 
 

@@ -27,6 +27,6 @@ def connected_components(keys: Sequence[Iterable[Hashable]]) -> list[int]:
 
     for place, shared in enumerate(keys):
         for key in shared:
-            one, other = sorted((root(place), root(seen.setdefault(key, place))))
-            first[other] = one
+            earlier, later = sorted((root(place), root(seen.setdefault(key, place))))
+            first[later] = earlier
     return [root(place) for place in range(len(keys))]

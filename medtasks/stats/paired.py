@@ -73,8 +73,8 @@ def compare_paired(first: Sequence[float], second: Sequence[float], units: Seque
         ValueError: There is no sample, or the lengths differ.
 
     Example:
-        >>> found = compare_paired([0.0] * 8 + [1.0] * 2, [1.0] * 8 + [0.0] * 2, range(10))
-        >>> (round(found.difference, 3), found.test, round(found.p, 4))
+        >>> compared = compare_paired([0.0] * 8 + [1.0] * 2, [1.0] * 8 + [0.0] * 2, range(10))
+        >>> (round(compared.difference, 3), compared.test, round(compared.p, 4))
         (0.6, 'exact McNemar', 0.1094)
     """
     if not first or not len(first) == len(second) == len(units):
@@ -156,8 +156,8 @@ def detectable_by_mcnemar(discordance: float, samples: int) -> float:
     root = level**2 * scaled - (samples + power**2) * discordance * (level**2 - power**2)
     if root < 0 or not discordance:
         return math.nan
-    found = (level * math.sqrt(scaled) + math.sqrt(root)) / (samples + power**2)
-    return found if found <= discordance else math.nan
+    difference = (level * math.sqrt(scaled) + math.sqrt(root)) / (samples + power**2)
+    return difference if difference <= discordance else math.nan
 
 
 def sign_flip_test(

@@ -106,7 +106,7 @@ def label_scores(
         averages = f1_averages(gold, predicted) if gold else dict.fromkeys(AVERAGES, math.nan)
         totals |= {f"{prefix}_{size}_{average}_f1": averages[average] for average in AVERAGES}
         samples[f"{prefix}_{size}_samples_f1"] = f1_of_reports(gold, predicted)
-    exact = [float(one == other) for one, other in zip(gold, predicted, strict=True)]  # of the five
+    exact = [float(first == second) for first, second in zip(gold, predicted, strict=True)]  # of the five
     samples[f"{prefix}_5_accuracy"] = exact
     totals[f"{prefix}_5_accuracy"] = mean(exact)
     return ReportScores(samples, totals, {"uncertain": uncertain})

@@ -88,9 +88,9 @@ def overlap_f1(first: Iterable[object], second: Iterable[object]) -> float:
         >>> overlap_f1(["effusion", "left"], ["effusion"])
         0.6666666666666666
     """
-    one, other = set(first), set(second)
-    size = len(one) + len(other)
-    return 2 * len(one & other) / size if size else 0.0
+    these, those = set(first), set(second)
+    size = len(these) + len(those)
+    return 2 * len(these & those) / size if size else 0.0
 
 
 def simple(first: Annotation, second: Annotation, *, case_sensitive: bool = True) -> float:

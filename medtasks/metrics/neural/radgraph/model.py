@@ -112,7 +112,7 @@ class RadGraph:
             return Annotator(archive, self._settings).annotate(new)
 
         cache = TextCache(self._settings.cache, model)
-        return cache.complete(keys, annotate, encode=lambda found: json.dumps(found).encode(), decode=json.loads)
+        return cache.complete(keys, annotate, encode=lambda report: json.dumps(report).encode(), decode=json.loads)
 
 
 @dataclass(frozen=True)

@@ -135,32 +135,32 @@ class SpanNetwork:
     def _relations(self, vectors: Tensor, mentions: Tensor, pairs: Tensor) -> Iterator[tuple[int, int, int]]:
         """Yield ``(one span, the other, label)`` of every relation, both ways round of every pair."""
         size = vectors.shape[1]
-        one, other, product = torch.split(self._relation.weight, [size, size, size], dim=1)
-        as_one, as_other = linear(vectors, one, self._relation.bias), linear(vectors, other)
+        first, second, product = torch.split(self._relation.weight, [size, size, size], dim=1)
+        as_first, as_second = linear(vectors, first, self._relation.bias), linear(vectors, second)
         for left, right in torch.split(pairs.to(self._device), _PAIRS_AT_ONCE, dim=1):
             both = linear(vectors[left] * vectors[right], product)
             source, target = torch.cat([left, right]), torch.cat([right, left])
-            scores = self._relation.scores(as_one[source] + as_other[target] + torch.cat([both, both]))
+            scores = self._relation.scores(as_first[source] + as_second[target] + torch.cat([both, both]))
             best, label = (scores + (mentions[source] + mentions[target])[:, None]).max(dim=1)
-            found = best > 0  # "no relation" scores 0
-            found[len(left) :] &= left != right
-            yield from map(tuple, torch.stack([source, target, label])[:, found].T.tolist())
+            related = best > 0  # "no relation" scores 0
+            related[len(left) :] &= left != right
+            yield from map(tuple, torch.stack([source, target, label])[:, related].T.tolist())
 
     def _by_report(
         self, lengths: Sequence[int], entities: Sequence[Sequence[int]], relations: Sequence[tuple[int, int, int]]
     ) -> list[Prediction]:
         """Sort what was found in all reports into the reports it was found in."""
         starts = [0, *torch.tensor(lengths).cumsum(0).tolist()]
-        found: list[tuple[list[tuple[int, int, str]], list[tuple[int, int, str]]]] = [([], []) for _ in lengths]
+        reports: list[tuple[list[tuple[int, int, str]], list[tuple[int, int, str]]]] = [([], []) for _ in lengths]
         place = []
         for owner, first, last, label in entities:
-            place.append(len(found[owner][0]))
+            place.append(len(reports[owner][0]))
             name = self._contents.entity_labels[label]
-            found[owner][0].append((first - starts[owner], last - starts[owner], name))
+            reports[owner][0].append((first - starts[owner], last - starts[owner], name))
         for source, target, label in relations:
             relation = (place[source], place[target], self._contents.relation_labels[label])
-            found[entities[source][0]][1].append(relation)
-        return [Prediction(*both) for both in found]
+            reports[entities[source][0]][1].append(relation)
+        return [Prediction(*both) for both in reports]
 
 
 def _pairs(counts: Sequence[int]) -> Tensor:
