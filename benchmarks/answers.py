@@ -21,7 +21,7 @@ from medtasks.extract.extractor import Extract
 from medtasks.extract.multimedeval_cleaning import clean_head, clean_v0_1_0
 from medtasks.extract.open_text import multimedeval_vqa_head, robust_vqa
 from medtasks.extract.registry import extractor_of
-from medtasks.metrics.bleu import option_scores
+from medtasks.metrics.bleu import References
 from medtasks.metrics.open_questions import token_overlap
 
 REPLIES = 10_000
@@ -109,7 +109,8 @@ def option_matching(few: int) -> bool:
         ]
 
     def batched(cleaned: Sequence[str]) -> list[int]:
-        return [first_best(scores) for scores in option_scores(cleaned, cleaned_options)]
+        references = References.of(cleaned_options)
+        return [first_best(references.scores(reply)) for reply in cleaned]
 
     def one_by_one(replies: Sequence[str]) -> list[int]:
         sample, extract = Sample({"options": OPTIONS}), extractor_of("multimedeval_class_v0_1_0").extract

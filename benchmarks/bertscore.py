@@ -28,9 +28,9 @@ from lexical_metrics import report_pairs
 from tokenizers import ByteLevelBPETokenizer
 from transformers import AutoTokenizer, RobertaConfig, RobertaModel
 
-from medtasks.metrics.bertscore.metric import RADCLIQ_ENCODER, RADCLIQ_LAYER, BertScore
-from medtasks.metrics.bertscore.scores import BertScores
 from medtasks.metrics.model_settings import ModelSettings
+from medtasks.metrics.neural.bertscore.metric import RADCLIQ_ENCODER, RADCLIQ_LAYER, BertScore
+from medtasks.metrics.neural.bertscore.scores import BertScores
 
 FASTER, FASTER_CACHED = 1.5, 100
 BATCH = 256

@@ -19,11 +19,11 @@ import numpy as np
 import torch
 from transformers import BertConfig, BertTokenizer
 
-from medtasks.metrics import encoder_batches
-from medtasks.metrics.chexbert.checkpoint import find_files
-from medtasks.metrics.chexbert.encoder import Chexbert, Reading
-from medtasks.metrics.chexbert.network import ChexbertNetwork, load_network, read_config
 from medtasks.metrics.model_settings import ModelSettings
+from medtasks.metrics.neural import encoder_batches
+from medtasks.metrics.neural.chexbert.checkpoint import find_files
+from medtasks.metrics.neural.chexbert.network import ChexbertNetwork, load_network, read_config
+from medtasks.metrics.neural.chexbert.reader import Chexbert, Reading
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "."]
 

@@ -19,12 +19,11 @@ from pathlib import Path
 import torch
 
 from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.radgraph.annotator import Annotator
-from medtasks.metrics.radgraph.archive import open_archive
-from medtasks.metrics.radgraph.model import RadGraph
-from medtasks.metrics.radgraph.words import split_v1
+from medtasks.metrics.neural.radgraph.annotator import Annotator
+from medtasks.metrics.neural.radgraph.archive import open_archive
+from medtasks.metrics.neural.radgraph.model import RadGraph, split_v1
 
-sys.path.append(str(Path(__file__).parents[1] / "tests" / "metrics" / "radgraph"))
+sys.path.append(str(Path(__file__).parents[1] / "tests" / "metrics" / "neural" / "radgraph"))
 from package_oracle import package_annotations, package_model
 from random_archive import Size, invented_reports, write_archive
 

@@ -19,9 +19,8 @@ from medtasks.audit.run_comparison import ComparedTask, Source, compare_all, com
 from medtasks.cli.included import IncludePath, look_into
 from medtasks.errors import MedTasksError, RepliesError, near_match
 from medtasks.harness.task_files import lost_folders, task_file, task_files, variant_of
-from medtasks.stats.paired import ALPHA, POWER, SIGN_FLIP
+from medtasks.stats.paired import ALPHA, DRAWS, POWER, SEED, SIGN_FLIP
 from medtasks.stats.score_text import difference, is_share, number
-from medtasks.stats.sign_flip import DRAWS, SEED
 
 _out = Console(soft_wrap=True, highlight=False)
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from medtasks.data.volume_files import is_volume
 from medtasks.errors import MedTasksError
-from medtasks.stats.connected_components import components
+from medtasks.stats.connected_components import connected_components
 
 _SEED = "medtasks swapped images"
 
@@ -49,7 +49,7 @@ def swapped_pictures(documents: Sequence[Document]) -> list[Shown]:
     given: list[Shown | None] = _within_pairs(documents) if "pair_id" in documents[0] else [None] * len(documents)
     if None not in given:
         return [pictures for pictures in given if pictures is not None]
-    units = components([list(_unit_keys(document)) for document in documents])
+    units = connected_components([list(_unit_keys(document)) for document in documents])
     own = [pictures_of(document) for document in documents]
     others = _between_units(dict(zip(own, units, strict=True)), str(documents[0].get("dataset")))
     return [others[own[place]] if one is None else one for place, one in enumerate(given)]

@@ -2,7 +2,7 @@
 
 ``MEDTASKS_LABELER=module:factory`` names a callable without arguments that returns a :class:`Labeler`. It is called
 once per process, when the first reply is read. Without it the labeler is CheXbert
-(:mod:`medtasks.metrics.chexbert`), if its weights are on this machine.
+(:mod:`medtasks.metrics.neural.chexbert`), if its weights are on this machine.
 """
 
 import functools
@@ -15,8 +15,8 @@ from pathlib import PurePath
 from typing import Any, Protocol, cast
 
 from medtasks.errors import LabelerError, MedTasksError, WeightsMissing
-from medtasks.metrics.chexbert.conditions import CONDITIONS, Finding
 from medtasks.metrics.model_settings import ModelSettings
+from medtasks.metrics.neural.chexbert.labels import CONDITIONS, Finding
 
 __all__ = [
     "CONDITIONS",
@@ -136,7 +136,7 @@ def chosen_findings(labels: Labels | LabelerError, names: Sequence[str]) -> tupl
 
 
 def _chexbert() -> Labeler:
-    from medtasks.metrics.chexbert.checkpoint import find_files
+    from medtasks.metrics.neural.chexbert.checkpoint import find_files
 
     try:
         settings = ModelSettings.from_environment()
@@ -153,7 +153,7 @@ def _chexbert() -> Labeler:
 
 @functools.cache
 def _chexbert_with(settings: ModelSettings) -> Labeler:
-    from medtasks.metrics.chexbert.encoder import Chexbert
+    from medtasks.metrics.neural.chexbert.reader import Chexbert
 
     chexbert = Chexbert(settings)
 

@@ -1,8 +1,18 @@
-"""BLEU-1 of one reply and one reference, in the numbers that torchmetrics gives, without torch.
+"""BLEU, in the flavours that published numbers come in.
 
-Source: ``torchmetrics.text.BLEUScore(n_gram=1)`` 1.9 with its defaults (words between blanks, no smoothing, case kept),
-which follows Papineni et al., "BLEU", ACL 2002. It computes in single precision, and so does this module: one word
-against a reference of more than a hundred scores exactly 0 there, which decides whether an answer is valid.
+They differ in words, smoothing and averaging, and none can be computed from another:
+
+==================  ==========================================================================================
+``bleu1``           MultiMedEval, BLEU-1 of a reply and an option, in single precision
+``bleu``            MultiMedEval: words between white space, case kept, no smoothing, mean over reports
+``corpus_bleu``     sacrebleu with its defaults: 13a tokens, case kept, exponential smoothing, one value
+``radcliq_bleu``    CXR-Report-Metric, BLEU-2 as RadCliQ takes it: lower case, smoothed, mean over reports
+``medheval_bleu``   MedHEval: NLTK's words, case kept, smoothed by method 4, mean over pairs
+==================  ==========================================================================================
+
+All are between 0 and 1, and 0 when either text has no words. Source: Papineni et al., "BLEU: a method for automatic
+evaluation of machine translation", ACL 2002; Chen and Cherry, "A systematic comparison of smoothing techniques for
+sentence-level BLEU", WMT 2014.
 """
 
 import math
@@ -12,7 +22,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from medtasks.metrics.model_settings import ModelSettings
+from medtasks.metrics.report_scores import PairMetric, ReportMetric, ReportScores, check_lengths
+from medtasks.metrics.words import TOKENISER, Overlap, from_report_extra, overlaps, word_tokens
+
 _SINGLE = struct.Struct("f")
+_EPSILON = 0.1  # count of smoothing method 1
+_METHOD4_SCALE = 5
+_ORDERS = (1, 2, 4)
 
 
 def _single(value: float) -> float:
@@ -22,7 +39,11 @@ def _single(value: float) -> float:
 
 @lru_cache(maxsize=1 << 16)
 def bleu1_from_counts(matches: int, length: int, reference_length: int) -> float:
-    """Return BLEU-1 from counts of words.
+    """Return BLEU-1 from counts of words, in the numbers that torchmetrics gives, without torch.
+
+    Source: ``torchmetrics.text.BLEUScore(n_gram=1)`` 1.9 with its defaults (words between blanks, no smoothing, case
+    kept). It computes in single precision, and so does this: one word against a reference of more than a hundred scores
+    exactly 0 there, which decides whether an answer is valid.
 
     Args:
         matches: Words of the reply that the reference has too, each at most as often as in the reference.
@@ -81,20 +102,13 @@ class References:
             for position, limit in self.occurrences.get(word, ()):
                 matches[position] += min(count, limit)
         return [
-            bleu1_from_counts(found, len(words), length) if found else 0.0
-            for found, length in zip(matches, self.lengths, strict=True)
+            bleu1_from_counts(count, len(words), length) if count else 0.0
+            for count, length in zip(matches, self.lengths, strict=True)
         ]
 
 
 def bleu1(reply: str, reference: str) -> float:
-    """Return the BLEU-1 of a reply against one reference.
-
-    Args:
-        reply: Text, already cleaned; compared word by word, with case.
-        reference: Text, already cleaned.
-
-    Returns:
-        Between 0 and 1, and 0 when either has no words.
+    """Return the BLEU-1 of a reply against one reference; both are cleaned texts, compared word by word, with case.
 
     Example:
         >>> bleu1("benign", "benign without callback")
@@ -103,19 +117,139 @@ def bleu1(reply: str, reference: str) -> float:
     return References.of([reference]).scores(reply)[0]
 
 
-def option_scores(cleaned_replies: Sequence[str], cleaned_options: Sequence[str]) -> list[list[float]]:
-    """Return the BLEU-1 of every reply against every option.
+def unsmoothed_bleu(counts: Sequence[Overlap]) -> float:
+    """Return BLEU with equal weights and without smoothing.
+
+    Source: ``torchmetrics.text.BLEUScore`` 1.9, which computes in single precision; this is its value in double
+    precision, less than 1e-6 away.
 
     Args:
-        cleaned_replies: Shape (replies,).
-        cleaned_options: Shape (options,).
+        counts: N-grams of orders 1, 2, ..., shape (orders,), of one pair of texts or summed over a corpus.
 
     Returns:
-        Scores, shape (replies, options).
+        0 to 1; 0 when an order has no match, as in a hypothesis of fewer words than the order.
 
     Example:
-        >>> option_scores(["mass", "a mass"], ["mass", "cyst"])
-        [[1.0, 0.0], [0.5, 0.0]]
+        >>> unsmoothed_bleu(overlaps("no acute effusion".split(), "no acute mass".split(), 2))
+        0.5773502691896257
     """
-    references = References.of(cleaned_options)
-    return [references.scores(reply) for reply in cleaned_replies]
+    if not all(count.matches for count in counts):
+        return 0.0
+    mean = math.fsum(math.log(count.matches / count.hypothesis) for count in counts) / len(counts)
+    return _brevity_penalty(counts[0]) * math.exp(mean)
+
+
+def smoothed_bleu(counts: Sequence[Overlap], substitutes: Sequence[float]) -> float:
+    """Return BLEU with equal weights, where orders without a match count as if they had some.
+
+    Source: ``nltk.translate.bleu_score`` 3.10.
+
+    Args:
+        counts: N-grams of orders 1, 2, ..., shape (orders,).
+        substitutes: Matches of the first order without any, of the second one, ..., shape (orders,); an order with 0 is
+            left out of the mean.
+
+    Returns:
+        0 to 1; 0 when no word matches.
+    """
+    if not counts[0].matches:
+        return 0.0
+    left = iter(substitutes)
+    precisions = ((count.matches or next(left)) / max(1, count.hypothesis) for count in counts)
+    weight = 1 / len(counts)
+    logarithms = [weight * math.log(precision) for precision in precisions if precision]
+    return _brevity_penalty(counts[0]) * math.exp(math.fsum(logarithms))
+
+
+def _brevity_penalty(words: Overlap) -> float:
+    return 1.0 if words.hypothesis > words.reference else math.exp(1 - words.reference / words.hypothesis)
+
+
+def radcliq_bleu_2(reference: str, hypothesis: str) -> float:
+    """Return BLEU-2 of one pair as CXR-Report-Metric computes it for RadCliQ.
+
+    Source: rajpurkarlab/CXR-Report-Metric at 9c9ecad. Texts in lower case, every full stop a word of its own, words
+    between single blanks (a line break is part of a word); smoothing method 1 of Chen and Cherry: an order without
+    match counts as 0.1 matches.
+
+    Example:
+        >>> radcliq_bleu_2("No acute effusion.", "Stable effusion.")
+        0.41368954504257255
+    """
+    counts = overlaps(_radcliq_words(reference), _radcliq_words(hypothesis), 2)
+    return smoothed_bleu(counts, [_EPSILON] * 2)
+
+
+def _radcliq_words(text: str) -> list[str]:
+    return [word for word in text.lower().replace(".", " .").split(" ") if word]
+
+
+def nltk_method4_bleu(reference_tokens: Sequence[str], hypothesis_tokens: Sequence[str]) -> float:
+    """Return BLEU-4 with smoothing method 4 as NLTK has it, which is how MedHEval scores reports.
+
+    The first order without match counts as ``ln(words) / 10`` matches, the next as half of that, and so on. A
+    hypothesis of one word is not smoothed: the orders it is too short for are left out.
+
+    Example:
+        >>> nltk_method4_bleu(["no", "effusion"], ["no", "effusion"])
+        0.2213885886251307
+    """
+    words = len(hypothesis_tokens)
+    first = math.log(words) / (2 * _METHOD4_SCALE) if words > 1 else 0.0
+    counts = overlaps(reference_tokens, hypothesis_tokens, 4)
+    return smoothed_bleu(counts, [first / 2**halved for halved in range(4)])
+
+
+def _sentence_bleus(reference: str, hypothesis: str) -> tuple[float, ...]:
+    counts = overlaps(reference.split(), hypothesis.split(), max(_ORDERS))
+    return tuple(unsmoothed_bleu(counts[:order]) for order in _ORDERS)
+
+
+def bleu(_: ModelSettings) -> ReportMetric:
+    """Return the metric with keys ``bleu_1``, ``bleu_2`` and ``bleu_4``: means of :func:`unsmoothed_bleu` of the pairs.
+
+    Source: ``ReportComparison`` in ``multimedeval/task_families.py`` of https://github.com/corentin-ryr/MultiMedEval at
+    d9ac283.
+    """
+    settings = {"words": "between white space, case kept", "smoothing": "none", "average": "mean over reports"}
+    return PairMetric(tuple(f"bleu_{order}" for order in _ORDERS), _sentence_bleus, settings)
+
+
+def radcliq_bleu(_: ModelSettings) -> ReportMetric:
+    """Return the metric with key ``radcliq_bleu_2``: the mean of :func:`radcliq_bleu_2` of the pairs."""
+    settings = {
+        "words": "between single blanks, full stops parted, lower case",
+        "smoothing": "method 1",
+        "average": "mean over reports",
+    }
+    return PairMetric(("radcliq_bleu_2",), lambda *pair: (radcliq_bleu_2(*pair),), settings)
+
+
+def corpus_bleu(_: ModelSettings) -> ReportMetric:
+    """Return the metric with key ``corpus_bleu``: BLEU-4 of the corpus by sacrebleu, divided by 100, so 0 to 1.
+
+    There is no value per pair, and the total is 0 when no hypothesis has four words. ``settings`` holds sacrebleu's
+    signature.
+
+    Raises:
+        MedTasksError: At scoring, when sacrebleu is not installed.
+    """
+    return _corpus_bleu
+
+
+def _corpus_bleu(*, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
+    check_lengths(references, hypotheses)
+    # It takes a corpus where most lines end in " ." for tokenised, and warns; force changes nothing else.
+    scorer = from_report_extra("sacrebleu.metrics.bleu", "corpus BLEU").BLEU(force=True)
+    total = scorer.corpus_score(hypotheses, [references]).score / 100 if references else math.nan
+    signature = {"sacrebleu": str(scorer.get_signature())} if references else {}
+    return ReportScores({}, {"corpus_bleu": total}, signature)
+
+
+def medheval_bleu(_: ModelSettings) -> ReportMetric:
+    """Return the metric with key ``method4_bleu``: the mean of :func:`nltk_method4_bleu` over NLTK's words."""
+
+    def score(reference: str, hypothesis: str) -> tuple[float]:
+        return (nltk_method4_bleu(word_tokens(reference), word_tokens(hypothesis)),)
+
+    return PairMetric(("method4_bleu",), score, {"words": TOKENISER, "smoothing": "method 4", "case": "kept"})

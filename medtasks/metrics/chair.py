@@ -14,7 +14,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from medtasks.metrics.chexbert.conditions import Finding
+from medtasks.metrics.neural.chexbert.labels import Finding
 from medtasks.stats.bootstrap import RESAMPLES, Floats, Integers, bootstrap_standard_errors, sum_by_unit
 
 LABEL_CELLS = ("true_positives", "false_positives", "false_negatives", "true_negatives", "mentions", "positives")

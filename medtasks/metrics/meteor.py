@@ -12,16 +12,12 @@ METEOR 1.5 (Java, with paraphrases and other weights) is another metric.
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal
 
 from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.pair_scores import PairMetric, check_lengths
-from medtasks.metrics.porter_stem import porter_stemmer
-from medtasks.metrics.report_scores import ReportMetric, ReportScores
-from medtasks.metrics.word_tokens import TOKENISER, word_tokens
-from medtasks.metrics.wordnet import load_wordnet
+from medtasks.metrics.report_scores import PairMetric, ReportMetric, ReportScores, check_lengths
+from medtasks.metrics.wordnet import WordNet, load_wordnet
+from medtasks.metrics.words import TOKENISER, porter_stemmer, word_tokens
 
 _ALPHA = 0.9  # weight of recall
 _BETA = 3.0  # power of the fragmentation
@@ -35,15 +31,10 @@ _Match = tuple[int, int]  # place in the hypothesis, place in the reference
 def meteor_score(
     reference_tokens: Sequence[str], hypothesis_tokens: Sequence[str], synonyms: Synonyms | None = None
 ) -> float:
-    """Return METEOR of one pair.
+    """Return METEOR of one pair of texts as words, which are compared in lower case.
 
-    Args:
-        reference_tokens: Words, compared in lower case.
-        hypothesis_tokens: Words.
-        synonyms: Returns the synonyms of a word; None: words are matched as they are and by stem only.
-
-    Returns:
-        0 to 1; 0 without a match. Identical texts of n words score ``1 - 0.5 / n**3``.
+    ``synonyms`` returns those of a word; without it words are matched as they are and by stem only. Scores are 0 to 1,
+    and 0 without a match; identical texts of n words score ``1 - 0.5 / n**3``.
 
     Raises:
         MedTasksError: NLTK is not installed.
@@ -100,47 +91,34 @@ def _latest(words: frozenset[str], places: Mapping[str, list[int]]) -> list[int]
     )
 
 
-@dataclass(frozen=True)
-class Meteor:
-    """METEOR as a metric of reports.
+def meteor(_: ModelSettings) -> ReportMetric:
+    """Return the metric with key ``meteor``: the mean of :func:`meteor_score` with WordNet.
 
-    Attributes:
-        key: Name of its value, the mean over pairs.
-        synonyms: Where synonyms come from: ``"wordnet"`` or ``"none"``.
+    Scoring raises :class:`~medtasks.errors.WeightsMissing` where WordNet is not on this machine.
     """
+    return _metric("meteor", load_wordnet)
 
-    key: str
-    synonyms: Literal["wordnet", "none"]
 
-    def __call__(self, *, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
-        """Score pairs of texts; see :class:`medtasks.metrics.report_scores.ReportMetric`.
+def meteor_without_synonyms(_: ModelSettings) -> ReportMetric:
+    """Return the metric with key ``meteor_without_synonyms``, which needs no data."""
+    return _metric("meteor_without_synonyms", lambda: None)
 
-        Raises:
-            MedTasksError: NLTK is not installed.
-            WeightsMissing: WordNet is wanted and not on this machine; the message says how to bring it.
-            ValueError: The two differ in length.
-        """
+
+def _metric(key: str, load: Callable[[], WordNet | None]) -> ReportMetric:
+    def score_pairs(*, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
         check_lengths(references, hypotheses)
-        wordnet = load_wordnet() if self.synonyms == "wordnet" else None
+        wordnet = load()
+        synonyms = wordnet.synonyms if wordnet else None
+
+        def score(reference: str, hypothesis: str) -> tuple[float]:
+            return (meteor_score(word_tokens(reference), word_tokens(hypothesis), synonyms),)
+
         settings = {
             "words": TOKENISER,
             "formula": f"NLTK, alpha {_ALPHA:g}, beta {_BETA:g}, gamma {_GAMMA:g}",
             "stemmer": "Porter",
             "synonyms": f"WordNet {wordnet.version}" if wordnet else "none",
         }
-        synonyms = wordnet.synonyms if wordnet else None
+        return PairMetric((key,), score, settings)(references=references, hypotheses=hypotheses)
 
-        def score(reference: str, hypothesis: str) -> tuple[float]:
-            return (meteor_score(word_tokens(reference), word_tokens(hypothesis), synonyms),)
-
-        return PairMetric((self.key,), score, settings)(references=references, hypotheses=hypotheses)
-
-
-def meteor(_: ModelSettings) -> ReportMetric:
-    """Return the metric with key ``meteor``: the mean of :func:`meteor_score` with WordNet."""
-    return Meteor("meteor", "wordnet")
-
-
-def meteor_without_synonyms(_: ModelSettings) -> ReportMetric:
-    """Return the metric with key ``meteor_without_synonyms``, which needs no data."""
-    return Meteor("meteor_without_synonyms", "none")
+    return score_pairs

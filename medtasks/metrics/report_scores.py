@@ -1,7 +1,7 @@
-"""What a metric of report texts gives."""
+"""What a metric of report texts gives, and metrics that compare one pair after the other."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -42,3 +42,39 @@ class ReportMetric(Protocol):
 def mean(values: Sequence[float]) -> float:
     """Return the mean, the same in whatever order; NaN for no values."""
     return math.fsum(values) / len(values) if values else math.nan
+
+
+def mean_scores(samples: Mapping[str, Sequence[float]], settings: Mapping[str, str]) -> ReportScores:
+    """Return scores whose totals are the means of their values of pairs."""
+    return ReportScores(samples, {key: mean(values) for key, values in samples.items()}, settings)
+
+
+def check_lengths(references: Sequence[str], hypotheses: Sequence[str]) -> None:
+    """Refuse texts that do not come in pairs.
+
+    Raises:
+        ValueError: The two differ in length.
+    """
+    if len(references) != len(hypotheses):
+        raise ValueError(f"{len(references)} references and {len(hypotheses)} hypotheses do not come in pairs")
+
+
+@dataclass(frozen=True)
+class PairMetric:
+    """A metric whose totals are means of its values of pairs.
+
+    Attributes:
+        keys: Names of its values.
+        score: Returns the values of one pair (reference, hypothesis), in the order of ``keys``.
+        settings: What the numbers depend on.
+    """
+
+    keys: tuple[str, ...]
+    score: Callable[[str, str], Sequence[float]]
+    settings: Mapping[str, str]
+
+    def __call__(self, *, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
+        """Score pairs of texts; see :class:`ReportMetric`."""
+        check_lengths(references, hypotheses)
+        rows = [self.score(*pair) for pair in zip(references, hypotheses, strict=True)]
+        return mean_scores({key: [row[place] for row in rows] for place, key in enumerate(self.keys)}, self.settings)

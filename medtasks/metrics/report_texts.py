@@ -26,13 +26,7 @@ _ID_NAMES = ("id", "doc_id", "study_id")
 
 @dataclass(frozen=True)
 class ReportTexts:
-    """Texts of one file, in its order.
-
-    Attributes:
-        path: The file.
-        texts: The texts, shape (texts,).
-        ids: One id per text, all different; None where the file has none.
-    """
+    """Texts of one file, in its order, and one id per text, all different; None where the file has none."""
 
     path: Path
     texts: tuple[str, ...]
@@ -43,10 +37,7 @@ class ReportTexts:
 class ReportPairs:
     """References and hypotheses that belong together, each shape (pairs,), in the order of the references.
 
-    Attributes:
-        references: What radiologists wrote.
-        hypotheses: What a model wrote.
-        ids: Ids of the pairs; None where neither file has them.
+    ``ids`` are those of the pairs; None where neither file has them.
     """
 
     references: tuple[str, ...]
@@ -67,12 +58,12 @@ def pair_texts(references: ReportTexts, hypotheses: ReportTexts) -> ReportPairs:
                 "without ids in both files they must be as many, in the same order"
             )
         return ReportPairs(references.texts, hypotheses.texts, references.ids or hypotheses.ids)
-    for one, other in ((references, hypotheses), (hypotheses, references)):
+    for own, other in ((references, hypotheses), (hypotheses, references)):
         known = set(other.ids or ())
-        alone = [name for name in one.ids or () if name not in known]
+        alone = [name for name in own.ids or () if name not in known]
         if alone:
             raise RepliesError(
-                f"id '{alone[0]}' of {one.path} is not in {other.path} ({len(alone)} such ids); every report needs both"
+                f"id '{alone[0]}' of {own.path} is not in {other.path} ({len(alone)} such ids); every report needs both"
             )
     said = dict(zip(hypotheses.ids, hypotheses.texts, strict=True))
     return ReportPairs(references.texts, tuple(said[name] for name in references.ids), references.ids)

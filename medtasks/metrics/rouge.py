@@ -7,20 +7,17 @@ summaries", 2004; https://github.com/google-research/google-research/tree/master
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.ngram_counts import overlap
-from medtasks.metrics.pair_scores import PairMetric
-from medtasks.metrics.porter_stem import porter_stemmer
-from medtasks.metrics.report_scores import ReportMetric
+from medtasks.metrics.report_scores import PairMetric, ReportMetric
+from medtasks.metrics.words import overlap, porter_stemmer
 
 _WORD = re.compile("[a-z0-9]+")
 _LONGEST_UNSTEMMED = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Rouge:
+class Rouge(NamedTuple):
     """One ROUGE score of one pair; all 0 to 1, and 0 without anything in common.
 
     Attributes:
@@ -40,8 +37,7 @@ class Rouge:
         return cls(precision, recall, 2 * precision * recall / (precision + recall) if matches else 0.0)
 
 
-@dataclass(frozen=True, slots=True)
-class RougeScores:
+class RougeScores(NamedTuple):
     """The three scores of one pair.
 
     Attributes:
@@ -97,11 +93,8 @@ def longest_common_subsequence(first: Sequence[str], second: Sequence[str]) -> i
 def rouge_scores(reference: str, hypothesis: str, *, stemmed: bool) -> RougeScores:
     """Return ROUGE-1, ROUGE-2 and ROUGE-L of one pair.
 
-    Args:
-        reference: Text.
-        hypothesis: Text.
-        stemmed: Whether words are compared by their Porter stem. MultiMedEval and torchmetrics do not, RadEval and
-            MedHEval do; means differ by some thousandths.
+    Words are compared as they are, as by MultiMedEval and torchmetrics, or by their Porter stem, as by RadEval and
+    MedHEval; means differ by some thousandths.
 
     Raises:
         MedTasksError: Stems are wanted and NLTK is not installed.
@@ -110,14 +103,14 @@ def rouge_scores(reference: str, hypothesis: str, *, stemmed: bool) -> RougeScor
         >>> rouge_scores("No pleural effusion.", "No effusions.", stemmed=False).rouge_1
         Rouge(precision=0.5, recall=0.3333333333333333, f1=0.4)
     """
-    expected, found = rouge_words(reference, stemmed=stemmed), rouge_words(hypothesis, stemmed=stemmed)
-    words, pairs = (overlap(expected, found, order) for order in (1, 2))
+    wanted, said = rouge_words(reference, stemmed=stemmed), rouge_words(hypothesis, stemmed=stemmed)
+    words, pairs = (overlap(wanted, said, order) for order in (1, 2))
     # Words that the other text lacks cannot be in a common sequence.
-    common = longest_common_subsequence(expected, found) if words.matches else 0
+    common = longest_common_subsequence(wanted, said) if words.matches else 0
     return RougeScores(
         Rouge.of(words.matches, words.reference, words.hypothesis),
         Rouge.of(pairs.matches, pairs.reference, pairs.hypothesis),
-        Rouge.of(common, len(expected), len(found)),
+        Rouge.of(common, len(wanted), len(said)),
     )
 
 
@@ -126,15 +119,17 @@ def rouge(_: ModelSettings) -> ReportMetric:
     return _metric("", stemmed=False)
 
 
-def stemmed_rouge(_: ModelSettings) -> ReportMetric:
-    """Return the metric with keys ``stemmed_rouge_1``, ``_2`` and ``_l``: mean F1 of Porter stems."""
+def rouge_stemmed(_: ModelSettings) -> ReportMetric:
+    """Return the metric with keys ``stemmed_rouge_1``, ``_2`` and ``_l``: mean F1 of Porter stems, as MedHEval.
+
+    MedHEval's code hands prediction and target over in the wrong order, which F1 does not notice.
+    """
     return _metric("stemmed_", stemmed=True)
 
 
 def _metric(prefix: str, *, stemmed: bool) -> ReportMetric:
     def score(reference: str, hypothesis: str) -> tuple[float, ...]:
-        scores = rouge_scores(reference, hypothesis, stemmed=stemmed)
-        return scores.rouge_1.f1, scores.rouge_2.f1, scores.rouge_l.f1
+        return tuple(score.f1 for score in rouge_scores(reference, hypothesis, stemmed=stemmed))
 
     keys = tuple(f"{prefix}rouge_{kind}" for kind in ("1", "2", "l"))
     settings = {"words": "runs of a-z0-9 in lower case", "stemmer": "Porter" if stemmed else "none", "value": "F1"}

@@ -7,14 +7,19 @@ the file is readable by its owner only.
 import hashlib
 import os
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 from medtasks.data.home import home
 from medtasks.errors import warn_once
 
+Text = TypeVar("Text", bound=Hashable)
+Value = TypeVar("Value")
+
 _CHUNK = 500  # below SQLite's limit of variables in one statement
+_PUT_AFTER = 256  # values
 
 
 def default_cache_folder() -> Path:
@@ -56,16 +61,16 @@ class TextCache:
         """Return the values of those keys that have one."""
         if self._path is None or not self._path.is_file():
             return {}
-        found: dict[bytes, bytes] = {}
+        values: dict[bytes, bytes] = {}
         try:
             with self._connection(self._path) as connection:
                 for start in range(0, len(keys), _CHUNK):
                     part = list(keys[start : start + _CHUNK])
                     marks = ",".join("?" * len(part))
-                    found.update(connection.execute(f"SELECT key, value FROM texts WHERE key IN ({marks})", part))
+                    values.update(connection.execute(f"SELECT key, value FROM texts WHERE key IN ({marks})", part))
         except sqlite3.Error as error:
             self._warn(error)
-        return found
+        return values
 
     def put(self, values: Mapping[bytes, bytes]) -> None:
         """Keep values."""
@@ -80,6 +85,40 @@ class TextCache:
                 connection.executemany("INSERT OR REPLACE INTO texts VALUES (?, ?)", list(values.items()))
         except (sqlite3.Error, OSError) as error:
             self._warn(error)
+
+    def complete(
+        self,
+        keys: Mapping[Text, bytes],
+        compute: Callable[[list[Text]], Iterable[tuple[int, Value]]],
+        *,
+        encode: Callable[[Value], bytes],
+        decode: Callable[[bytes], Value],
+    ) -> dict[Text, Value]:
+        """Return the value of every text: the one kept, or else a computed one, which is kept from then on.
+
+        Args:
+            keys: Address of each text.
+            compute: Takes the texts that have no value, if there are any; yields ``(position, value)``. What came
+                before an error is kept.
+            encode: Returns what to keep of a value.
+            decode: Reads that.
+        """
+        kept = self.get(list(keys.values()))
+        values = {text: decode(kept[key]) for text, key in keys.items() if key in kept}
+        missing = [text for text in keys if text not in values]
+        if not missing:
+            return values
+        fresh: dict[bytes, bytes] = {}
+        try:
+            for position, value in compute(missing):
+                values[missing[position]] = value
+                fresh[keys[missing[position]]] = encode(value)
+                if len(fresh) >= _PUT_AFTER:
+                    self.put(fresh)
+                    fresh = {}
+        finally:
+            self.put(fresh)
+        return values
 
     @contextmanager
     def _connection(self, path: Path) -> Iterator[sqlite3.Connection]:

@@ -27,7 +27,6 @@ class WeightsInfo:
 
     Attributes:
         name: Name used on the command line.
-        description: One line.
         hub: Repository on the Hugging Face Hub.
         files: Files of the repository; patterns of ``fnmatch`` where several will do.
         size: Download size in megabytes (10^6 bytes).
@@ -50,58 +49,47 @@ class WeightsInfo:
 _SCORERS = "StanfordAIMI/RRG_scorers"
 _ENCODER_FILES = ("config.json", "tokenizer_config.json", "tokenizer.json", "vocab.txt")
 
-WEIGHTS: Mapping[str, WeightsInfo] = MappingProxyType(
-    {
-        info.name: info
-        for info in (
-            WeightsInfo(
-                "chexbert", "CheXbert labels and vectors", _SCORERS, ("chexbert.pth",), 1310, "MIT (Hub); research use"
-            ),
-            WeightsInfo(
-                "bert-base-uncased",
-                "CheXbert's configuration and vocabulary",
-                "google-bert/bert-base-uncased",
-                _ENCODER_FILES,
-                1,
-                "Apache 2.0",
-            ),
-            WeightsInfo("radgraph", "RadGraph, first version", _SCORERS, ("radgraph.tar.gz",), 432, "MIT"),
-            WeightsInfo("radgraph-xl", "RadGraph-XL", _SCORERS, ("radgraph-xl.tar.gz",), 416, "MIT"),
-            WeightsInfo(
-                "pubmedbert",
-                "configuration and vocabulary of RadGraph's encoder",
-                "microsoft/BiomedNLP-PubMedBERT-base-uncased-abstract-fulltext",
-                _ENCODER_FILES,
-                1,
-                "MIT",
-            ),
-            WeightsInfo(
-                "cxr-bert",
-                "configuration and vocabulary of RadGraph-XL's encoder",
-                "microsoft/BiomedVLP-CXR-BERT-general",
-                _ENCODER_FILES,
-                1,
-                "MIT",
-            ),
-            WeightsInfo(
-                "distilroberta-base",
-                "encoder of RadCliQ's BERTScore",
-                "distilbert/distilroberta-base",
-                ("config.json", "tokenizer_config.json", "vocab.json", "merges.txt", "model.safetensors"),
-                332,
-                "Apache 2.0",
-            ),
-            WeightsInfo(
-                "roberta-large",
-                "encoder of MedHEval's BERTScore",
-                "FacebookAI/roberta-large",
-                ("config.json", "tokenizer_config.json", "vocab.json", "merges.txt", "model.safetensors"),
-                1420,
-                "MIT",
-            ),
-        )
-    }
+_ROBERTA_FILES = ("config.json", "tokenizer_config.json", "vocab.json", "merges.txt", "model.safetensors")
+_PUBMEDBERT = "microsoft/BiomedNLP-PubMedBERT-base-uncased-abstract-fulltext"
+
+_ENTRIES = (
+    WeightsInfo(
+        "chexbert", "CheXbert labels and vectors", _SCORERS, ("chexbert.pth",), 1310, "MIT (Hub); research use"
+    ),
+    WeightsInfo(
+        "bert-base-uncased",
+        "CheXbert's configuration and vocabulary",
+        "google-bert/bert-base-uncased",
+        _ENCODER_FILES,
+        1,
+        "Apache 2.0",
+    ),
+    WeightsInfo("radgraph", "RadGraph, first version", _SCORERS, ("radgraph.tar.gz",), 432, "MIT"),
+    WeightsInfo("radgraph-xl", "RadGraph-XL", _SCORERS, ("radgraph-xl.tar.gz",), 416, "MIT"),
+    WeightsInfo(
+        "pubmedbert", "configuration and vocabulary of RadGraph's encoder", _PUBMEDBERT, _ENCODER_FILES, 1, "MIT"
+    ),
+    WeightsInfo(
+        "cxr-bert",
+        "configuration and vocabulary of RadGraph-XL's encoder",
+        "microsoft/BiomedVLP-CXR-BERT-general",
+        _ENCODER_FILES,
+        1,
+        "MIT",
+    ),
+    WeightsInfo(
+        "distilroberta-base",
+        "encoder of RadCliQ's BERTScore",
+        "distilbert/distilroberta-base",
+        _ROBERTA_FILES,
+        332,
+        "Apache 2.0",
+    ),
+    WeightsInfo(
+        "roberta-large", "encoder of MedHEval's BERTScore", "FacebookAI/roberta-large", _ROBERTA_FILES, 1420, "MIT"
+    ),
 )
+WEIGHTS: Mapping[str, WeightsInfo] = MappingProxyType({info.name: info for info in _ENTRIES})
 
 
 def weights_info(name: str) -> WeightsInfo:
@@ -125,8 +113,8 @@ def _shared_folder(name: str) -> Path | None:
     return Path(shared).expanduser().absolute() / weights_info(name).name if shared else None
 
 
-def _complete(info: WeightsInfo, folder: Path) -> Path | None:
-    """Return what a metric is to open in ``folder``; None if that is not all there."""
+def complete_in(info: WeightsInfo, folder: Path) -> Path | None:
+    """Return what a metric is to open in ``folder``, a conversion first; None if that is not all there."""
     if len(info.files) == 1:
         published = folder / info.files[0]
         converted = published.with_suffix(".safetensors")
@@ -155,7 +143,7 @@ def weights_path(name: str, given: Path | None = None) -> Path:
     if given is not None:
         return given if given.exists() else _from_hub(info, str(given))
     for folder in (_shared_folder(name), weights_folder(name)):
-        path = folder and _complete(info, folder)
+        path = folder and complete_in(info, folder)
         if path:
             return path
     path = weights_folder(name) / info.files[0] if len(info.files) == 1 else weights_folder(name)
@@ -172,13 +160,12 @@ def _from_hub(info: WeightsInfo, repository: str) -> Path:
             f"{repository} does not exist; it should hold {info.description} ({', '.join(info.files)})"
         )
     folder = home() / "weights" / "hub" / repository.replace("/", "--")
-    found = _complete(info, folder)
-    if not found:
+    if not complete_in(info, folder):
         _download(info, repository, folder)
-        found = _complete(info, folder)
-    if not found:
+    path = complete_in(info, folder)
+    if not path:
         raise WeightsMissing(f"{_HUB}/{repository} lacks some of {', '.join(info.files)}; name one that has them")
-    return found
+    return path
 
 
 def fetch(name: str) -> Path:
@@ -189,9 +176,9 @@ def fetch(name: str) -> Path:
     """
     info = weights_info(name)
     shared = _shared_folder(name)
-    found = shared and _complete(info, shared)
-    if found:
-        return found
+    path = shared and complete_in(info, shared)
+    if path:
+        return path
     _download(info, info.hub, weights_folder(name))
     return weights_path(name)
 

@@ -12,7 +12,7 @@ Statistic = Callable[[Integers], Floats]
 RESAMPLES = 1000
 """Draws per standard error: the error's own relative error is then about 2 % (``1 / sqrt(2 * RESAMPLES)``)."""
 
-_SEED = 20250109  # fixed, so that scoring the same replies twice prints the same digits
+SEED = 20250109  # fixed, so that scoring the same replies twice prints the same digits
 _LARGEST_DRAW = 4_000_000  # counts held at once: 32 MB
 
 
@@ -45,7 +45,7 @@ def sum_by_unit(contributions: Integers, units: Sequence[Hashable]) -> Integers:
 
 
 def bootstrap_standard_errors(
-    contributions: Integers, statistic: Statistic, resamples: int = RESAMPLES, seed: int = _SEED
+    contributions: Integers, statistic: Statistic, resamples: int = RESAMPLES, seed: int = SEED
 ) -> Floats:
     """Return the bootstrap standard errors of statistics that depend on summed counts.
 

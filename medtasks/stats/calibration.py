@@ -7,7 +7,7 @@ accuracy of a rule that takes the first, the last or none of tied options, and o
 - *Expected calibration error*: mean distance between confidence and accuracy in 15 bins of equal width, weighted by
   their samples (Guo et al., 2017, "On Calibration of Modern Neural Networks", equation 3). A value of 0 means that
   confidences are right on average, not that they are useful.
-- *Brier score*: squared distance between the probabilities of all options and the key, summed over options (Brier,
+- *Brier score*: squared distance between the probabilities of all options and the target, summed over options (Brier,
   1950): 0 at best, 2 at worst, ``1 - 1 / k`` for k equal probabilities. With two options it is twice scikit-learn's.
 - *AURC*, area under the risk-coverage curve: mean over samples of the share of wrong answers among those of at least
   the same confidence (Geifman, Uziel and El-Yaniv, 2019); 0 at best, smaller is better. Equal confidences enter
@@ -86,9 +86,9 @@ class Calibration:
     """Calibration of one set of likelihoods.
 
     Attributes:
-        samples: How many samples have likelihoods that can be read, and a key.
+        samples: How many samples have likelihoods that can be read, and a target.
         left_out: How many have not.
-        accuracy: Share of right answers; a tie among n options with the key counts 1 / n.
+        accuracy: Share of right answers; a tie among n options with the target counts 1 / n.
         confidence: Mean probability of the chosen option.
         ece: Expected calibration error.
         brier: Multi-class Brier score, from 0 to 2.
@@ -112,7 +112,7 @@ class Calibration:
 
 def calibration(
     probabilities: Sequence[Sequence[float]],
-    keys: Sequence[int],
+    targets: Sequence[int],
     units: Sequence[Hashable],
     note: str,
     left_out: int,
@@ -122,7 +122,7 @@ def calibration(
     Args:
         probabilities: Of each sample's options, shape (samples, options); the number of options may differ between
             samples. Each row sums to 1.
-        keys: Index of the right option, shape (samples,).
+        targets: Index of the right option, shape (samples,).
         units: What is independent, such as the patient, shape (samples,).
         note: What the probabilities are.
         left_out: How many samples have no probabilities.
@@ -131,18 +131,18 @@ def calibration(
         The measures; NaN without samples, their intervals also with a single unit.
 
     Raises:
-        ValueError: The lengths differ, a row is no distribution, or a key is not among its options.
+        ValueError: The lengths differ, a row is no distribution, or a target is not among its options.
 
     Example:
-        >>> found = calibration([[0.9, 0.1], [0.8, 0.2], [0.3, 0.7], [0.6, 0.4]], [0, 0, 1, 1], range(4), "", 0)
-        >>> found.accuracy.value, found.confidence, round(found.ece.value, 3), round(found.brier.value, 3)
+        >>> measured = calibration([[0.9, 0.1], [0.8, 0.2], [0.3, 0.7], [0.6, 0.4]], [0, 0, 1, 1], range(4), "", 0)
+        >>> measured.accuracy.value, measured.confidence, round(measured.ece.value, 3), round(measured.brier.value, 3)
         (0.75, 0.75, 0.3, 0.25)
     """
-    if not len(probabilities) == len(keys) == len(units):
+    if not len(probabilities) == len(targets) == len(units):
         raise ValueError(
-            f"expected as many keys and units as samples, but got {len(probabilities)}, {len(keys)} and {len(units)}"
+            f"expected as many keys and units as samples, but got {len(probabilities)}, {len(targets)} and {len(units)}"
         )
-    rows = [_answer(row, key) for row, key in zip(probabilities, keys, strict=True)]
+    rows = [_answer(row, target) for row, target in zip(probabilities, targets, strict=True)]
     if not rows:
         nothing = Measure(math.nan, math.nan, math.nan)
         empty = np.array([], dtype=float)
@@ -166,27 +166,27 @@ def calibration(
     )
 
 
-def _answer(row: Sequence[float], key: int) -> tuple[float, float, float]:
-    """Return confidence, how right the answer is, and the squared distance to the key."""
+def _answer(row: Sequence[float], target: int) -> tuple[float, float, float]:
+    """Return confidence, how right the answer is, and the squared distance to the target."""
     # Also NaN fails these comparisons.
     if not (all(0 <= value <= 1 for value in row) and abs(math.fsum(row) - 1) <= _SUM_TOLERANCE):
         raise ValueError(f"expected probabilities of options that sum to 1, but got {list(row)}")
-    if not 0 <= key < len(row):
-        raise ValueError(f"expected the index of one of {len(row)} options as key, but got {key}")
+    if not 0 <= target < len(row):
+        raise ValueError(f"expected the index of one of {len(row)} options as key, but got {target}")
     rounded = [round(value, _ROUNDING) for value in row]
     confidence = max(rounded)
-    right = 1 / rounded.count(confidence) if rounded[key] == confidence else 0.0
-    return confidence, right, math.fsum((value - (index == key)) ** 2 for index, value in enumerate(row))
+    right = 1 / rounded.count(confidence) if rounded[target] == confidence else 0.0
+    return confidence, right, math.fsum((value - (index == target)) ** 2 for index, value in enumerate(row))
 
 
 def _bins(confidence: NDArray[np.float64], right: NDArray[np.float64]) -> tuple[Bin, ...]:
     of_bin = calibration_bootstrap.bin_of(confidence)
-    found = []
+    bins = []
     for index in range(BINS):
         inside = of_bin == index
         means = (_mean(confidence[inside]), _mean(right[inside])) if inside.any() else (math.nan, math.nan)
-        found.append(Bin(index / BINS, (index + 1) / BINS, int(inside.sum()), *means))
-    return tuple(found)
+        bins.append(Bin(index / BINS, (index + 1) / BINS, int(inside.sum()), *means))
+    return tuple(bins)
 
 
 def _curve(answers: Answers) -> tuple[CoveragePoint, ...]:

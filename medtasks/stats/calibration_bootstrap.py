@@ -11,16 +11,13 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
+from medtasks.stats.bootstrap import RESAMPLES, SEED, Floats, Integers
+
 Sample = tuple[float, float, float]
 """Confidence, how right the answer is (0 to 1), and its Brier score."""
 
 BINS = 15
-RESAMPLES = 1000
-_SEED = 20250109
 _LARGEST_DRAW = 2_000_000  # weights held at once: 16 MB
 _ON_AN_EDGE = 1e-9  # in widths of a bin: 3 / 15 is an edge, whatever its digits
 _ENDS = (0.025, 0.975)
@@ -44,12 +41,7 @@ class Answers:
 
     @classmethod
     def of(cls, samples: Sequence[Sample], units: Sequence[Hashable]) -> "Answers":
-        """Sort samples by unit, and units by what they hold.
-
-        Args:
-            samples: At least one.
-            units: Shape (samples,).
-        """
+        """Sort samples, at least one, by unit, and units by what they hold."""
         members: dict[Hashable, list[Sample]] = defaultdict(list)
         for sample, unit in zip(samples, units, strict=True):
             members[unit].append(sample)
@@ -121,7 +113,7 @@ def draws(answers: Answers) -> Draws:
     columns = np.column_stack([answers.gaps(), answers.squares, np.ones(samples)])
     of_unit = np.add.reduceat(columns, starts, axis=0)
     whole = of_unit.sum(axis=0)[:BINS] / samples
-    random = np.random.default_rng(_SEED)
+    random = np.random.default_rng(SEED)
     block = max(1, _LARGEST_DRAW // samples)
     parts = []
     for start in range(0, RESAMPLES, block):

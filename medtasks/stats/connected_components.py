@@ -1,9 +1,9 @@
-"""Documents that belong together because they share a patient, a picture or a pair."""
+"""Documents that belong together because they share a patient, an image or a pair."""
 
 from collections.abc import Hashable, Iterable, Sequence
 
 
-def components(keys: Sequence[Iterable[Hashable]]) -> list[int]:
+def connected_components(keys: Sequence[Iterable[Hashable]]) -> list[int]:
     """Return for each document the first one of all that it is connected with, directly or through others.
 
     Args:
@@ -13,7 +13,7 @@ def components(keys: Sequence[Iterable[Hashable]]) -> list[int]:
         Positions, shape (documents,).
 
     Example:
-        >>> components([["a"], ["b"], ["a", "c"], ["c"], []])
+        >>> connected_components([["a"], ["b"], ["a", "c"], ["c"], []])
         [0, 1, 0, 0, 4]
     """
     first = list(range(len(keys)))
@@ -27,6 +27,6 @@ def components(keys: Sequence[Iterable[Hashable]]) -> list[int]:
 
     for place, shared in enumerate(keys):
         for key in shared:
-            one, other = sorted((root(place), root(seen.setdefault(key, place))))
-            first[other] = one
+            earlier, later = sorted((root(place), root(seen.setdefault(key, place))))
+            first[later] = earlier
     return [root(place) for place in range(len(keys))]

@@ -9,7 +9,7 @@ reliable of seven such intervals. It never leaves [0, 1], and says something als
 Any other score gets Student's interval, ``value +- t * error``.
 
 Simulated coverage (``tests/stats/test_intervals.py``) is 92 to 98 % for shares of 5 to 95 % over 40 or more units, also
-of clustered answers, of answers to pairs that share pictures and of pairs, and for continuous scores. It is about 90 %
+of clustered answers, of answers to pairs that share images and of pairs, and for continuous scores. It is about 90 %
 for 40 very skewed values, such as log-normal ones, and up to 99 % for the individual accuracy of a model that confuses
 most pairs, because the two-way error never falls below that of independent answers.
 """

@@ -1,11 +1,14 @@
 """Two models on the same samples: tests, interval, smallest detectable difference, and correction for many tests."""
 
 import math
-from collections.abc import Hashable, Sequence
+from collections import defaultdict
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
-from medtasks.stats.sign_flip import sign_flip_interval, sign_flip_test
+import numpy as np
+from numpy.typing import NDArray
+
 from medtasks.stats.standard_error import clustered_standard_error
 
 ALPHA = 0.05
@@ -13,6 +16,12 @@ POWER = 0.80
 MCNEMAR = "exact McNemar"
 SIGN_FLIP = "sign flip of units"
 
+DRAWS = 10_000
+SEED = 20261121
+"""Of the random signs, so that the same runs give the same digits; written into every comparison."""
+
+_BLOCK = 4_000_000  # random numbers held at once: 32 MB
+_TIE = 1e-9  # of the sum of all sizes; sums of the same numbers in another order differ by less
 _NO_SPREAD = 1e-9  # of the largest difference
 
 
@@ -26,8 +35,8 @@ class PairedResult:
         first: Mean of the first model.
         second: Mean of the second model.
         difference: Second minus first.
-        low: Lower end of the 95 % interval of the difference; NaN where the samples do not tell.
-        high: Upper end.
+        low: Lower end of the 95 % interval of the difference, as ``high`` is the upper one; NaN where the samples do
+            not tell.
         test: :data:`MCNEMAR` for right and wrong with one sample per unit, else :data:`SIGN_FLIP`.
         p: Two-sided p-value of that test.
         mcnemar: For right and wrong also with several samples per unit, the p-value of McNemar's test, which then
@@ -64,8 +73,8 @@ def compare_paired(first: Sequence[float], second: Sequence[float], units: Seque
         ValueError: There is no sample, or the lengths differ.
 
     Example:
-        >>> found = compare_paired([0.0] * 8 + [1.0] * 2, [1.0] * 8 + [0.0] * 2, range(10))
-        >>> (round(found.difference, 3), found.test, round(found.p, 4))
+        >>> compared = compare_paired([0.0] * 8 + [1.0] * 2, [1.0] * 8 + [0.0] * 2, range(10))
+        >>> (round(compared.difference, 3), compared.test, round(compared.p, 4))
         (0.6, 'exact McNemar', 0.1094)
     """
     if not first or not len(first) == len(second) == len(units):
@@ -106,12 +115,8 @@ def mcnemar(only_first: int, only_second: int) -> float:
 
     Source: McNemar (1947), as a binomial test of the samples that exactly one model got right.
 
-    Args:
-        only_first: Samples that only the first model got right.
-        only_second: Samples that only the second model got right.
-
-    Returns:
-        The p-value; 1 when both models were right and wrong on the same samples.
+    It counts the samples that only the first model got right, and those that only the second did; 1 when both models
+    were right and wrong on the same samples.
     """
     from scipy.stats import binomtest  # type: ignore[import-untyped]
 
@@ -125,10 +130,7 @@ def agresti_min_interval(only_first: int, only_second: int, samples: int) -> tup
     Source: Agresti and Min (2005), Statistics in Medicine 24: Wald's interval after half a sample is added to each of
     the four cells. Other than Wald's, it has a width when the models do not differ on any sample.
 
-    Args:
-        only_first: Samples that only the first model got right.
-        only_second: Samples that only the second model got right.
-        samples: All samples.
+    Of all samples it counts those that only the first model got right, and those that only the second did.
     """
     total, lost, gained = samples + 2, only_first + 0.5, only_second + 0.5
     centre = (gained - lost) / total
@@ -154,17 +156,87 @@ def detectable_by_mcnemar(discordance: float, samples: int) -> float:
     root = level**2 * scaled - (samples + power**2) * discordance * (level**2 - power**2)
     if root < 0 or not discordance:
         return math.nan
-    found = (level * math.sqrt(scaled) + math.sqrt(root)) / (samples + power**2)
-    return found if found <= discordance else math.nan
+    difference = (level * math.sqrt(scaled) + math.sqrt(root)) / (samples + power**2)
+    return difference if difference <= discordance else math.nan
+
+
+def sign_flip_test(
+    differences: Sequence[float], clusters: Sequence[Hashable], draws: int = DRAWS, seed: int = SEED
+) -> float:
+    """Return the two-sided p-value of the mean difference when the signs of whole units are exchanged.
+
+    Source: Fisher's randomisation test for pairs (The Design of Experiments, 1935) with units as blocks. If the models
+    are equally good, the total difference of a unit is as likely to be its negative. All signs are tried when there
+    are at most ``draws`` combinations, else ``draws`` are drawn, and the observed one counts as one of them (Phipson
+    and Smyth, 2010), so that p is never 0.
+
+    Args:
+        differences: Shape (n,).
+        clusters: Unit of each difference, shape (n,).
+        draws: Number of random signs of all units.
+        seed: Of the random numbers.
+    """
+    totals = _units(differences, clusters)[:, 0]
+    sizes = np.sort(np.abs(totals[totals != 0]))
+    limit = abs(math.fsum(totals)) - _TIE * float(sizes.sum())
+    choices = _choices(len(sizes), draws, seed)
+    extreme = np.concatenate([np.abs(2 * (positive @ sizes) - sizes.sum()) >= limit for positive in choices])
+    return float(np.mean(extreme))
+
+
+def sign_flip_interval(
+    differences: Sequence[float], clusters: Sequence[Hashable], draws: int = DRAWS, seed: int = SEED
+) -> tuple[float, float]:
+    """Return the 95 % interval of the mean difference: all true values that the sign-flip test does not reject.
+
+    Source: Hartigan (1969), Journal of the American Statistical Association 64. With the signs of some units exchanged,
+    a value fits as well as the observed one exactly if it lies between the mean of these units and that of the others.
+    Other than the clustered standard error it holds for few units of very different sizes.
+
+    Takes what :func:`sign_flip_test` does.
+
+    Returns:
+        Both ends; NaN for five units and less, which can reject nothing, and where all differences are equal.
+    """
+    units = _units(differences, clusters)
+    lower, upper = [], []
+    for chosen in _choices(len(units), draws, seed):
+        sums = chosen @ units
+        parts = (sums, units.sum(axis=0) - sums)
+        means = np.stack([np.where(part[:, 1], part[:, 0] / np.maximum(part[:, 1], 1), np.nan) for part in parts])
+        lower.append(np.nan_to_num(means.min(axis=0), nan=-np.inf))
+        upper.append(np.nan_to_num(means.max(axis=0), nan=np.inf))
+    low, high = np.sort(np.concatenate(lower)), np.sort(np.concatenate(upper))[::-1]
+    rejected = int(ALPHA * len(low))
+    if not np.isfinite([low[rejected], high[rejected]]).all() or max(differences) - min(differences) < _TIE:
+        return math.nan, math.nan
+    return float(low[rejected]), float(high[rejected])
+
+
+def _units(differences: Sequence[float], clusters: Sequence[Hashable]) -> NDArray[np.float64]:
+    """Return the sum and the number of differences of each unit, in an order of their own, shape (units, 2)."""
+    members: dict[str, list[float]] = defaultdict(list)
+    for cluster, difference in sorted(zip(map(str, clusters), differences, strict=True)):
+        members[cluster].append(difference)
+    return np.asarray([(math.fsum(held), len(held)) for held in members.values()])
+
+
+def _choices(units: int, draws: int, seed: int) -> Iterator[NDArray[np.float64]]:
+    """Yield blocks of choices of units, shape (block, units); drawn ones start with the choice of all."""
+    if 2**units <= draws:
+        yield (np.arange(2**units)[:, np.newaxis] >> np.arange(units) & 1).astype(np.float64)
+        return
+    yield np.ones((1, units))
+    random = np.random.default_rng(seed)
+    block = max(1, _BLOCK // units)
+    for start in range(0, draws, block):
+        yield random.integers(0, 2, size=(min(block, draws - start), units), dtype=np.int8).astype(np.float64)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
     """Return p-values corrected for all tests of a family.
 
     Source: Holm (1979), a step-down correction of the family-wise error that needs no independence.
-
-    Args:
-        p_values: Shape (tests,).
 
     Example:
         >>> [round(p, 3) for p in holm([0.01, 0.04, 0.03])]
@@ -183,10 +255,6 @@ def detectable_by_error(differences: Sequence[float], clusters: Sequence[Hashabl
 
     Source: Bloom (1995), Evaluation Review 19: ``(t_a + t_b) se`` with the clustered standard error of the observed
     differences and quantiles of Student's t for one less than the number of units.
-
-    Args:
-        differences: Shape (n,).
-        clusters: Unit of each difference, shape (n,).
 
     Returns:
         The difference; NaN for one unit and where all differences are equal, which says nothing of their spread.

@@ -12,9 +12,9 @@ from medtasks.extract.answer import Reason
 from medtasks.extract.chexbert_labels import from_labels, label_replies
 from medtasks.extract.failure import failed_reply
 from medtasks.extract.labeler import CONDITIONS, Finding, findings, findings_of, label_texts, labeler
-from medtasks.metrics.chexbert import network as network_module
-from medtasks.metrics.chexbert.encoder import Chexbert
 from medtasks.metrics.model_settings import ModelSettings
+from medtasks.metrics.neural.chexbert import network as network_module
+from medtasks.metrics.neural.chexbert.reader import Chexbert
 
 from .. import tiny_chexbert
 from .reading import reading

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from medtasks.cli.main import app
 from medtasks.extract.labeler import findings_of
-from medtasks.metrics.chexbert import network as network_module
+from medtasks.metrics.neural.chexbert import network as network_module
 
 from .. import tiny_chexbert, tiny_multimedeval
 

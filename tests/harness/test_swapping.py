@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from medtasks.data.swapping import Picture, pictures_of, swapped_pictures
 from medtasks.errors import MedTasksError
-from medtasks.stats.connected_components import components
+from medtasks.stats.connected_components import connected_components
 
 
 def document(number, files, patient=None, image=None):
@@ -54,7 +54,7 @@ def units(documents):
         + one["image_sha256"]
         for one in documents
     ]
-    return components(keys)
+    return connected_components(keys)
 
 
 @given(DATASETS)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medtasks.extract.multimedeval_cleaning import clean_head, clean_v0_1_0
-from medtasks.metrics.bleu import References, bleu1, bleu1_from_counts, option_scores
+from medtasks.metrics.bleu import References, bleu1, bleu1_from_counts
 
 TEXTS = st.lists(st.sampled_from(["a", "b", "c", "b:", "B", "1.2"]), max_size=14).map(" ".join)
 
@@ -29,7 +29,7 @@ def test_golden_multimedeval_choice_scores(golden, version, clean):
     assert len(cases) >= 400
     for case in cases:
         recorded = case[version]
-        (scores,) = option_scores([clean(case["reply"])], [clean(option) for option in case["options"]])
+        scores = References.of([clean(option) for option in case["options"]]).scores(clean(case["reply"]))
         assert scores == pytest.approx(recorded["scores"], rel=0, abs=1e-6), case
         assert scores.index(max(scores)) == recorded["index"], case
         assert (max(scores) == 0) == recorded["all_zero"], case
@@ -63,7 +63,8 @@ def test_is_the_formula(reply, reference):
 
 @given(st.lists(TEXTS, max_size=4), st.lists(TEXTS, max_size=4))
 def test_every_reply_against_every_option(replies, options):
-    assert option_scores(replies, options) == [[bleu1(reply, option) for option in options] for reply in replies]
+    references = References.of(options)
+    assert all(references.scores(reply) == [bleu1(reply, option) for option in options] for reply in replies)
 
 
 def test_single_precision():
@@ -85,8 +86,9 @@ def test_is_torchmetrics():
     words = ["b", "b", "c", "1.2", "b:", "d", "e", "c"]
     replies = [" ".join(words[start : start + length]) for start in range(4) for length in range(6)]
     options = [" ".join(words[:length]) + " x" * extra for length in range(5) for extra in (0, 1, 120)]
-    ours = option_scores(replies, options)
-    for reply, row in zip(replies, ours, strict=True):
+    references = References.of(options)
+    for reply in replies:
+        row = references.scores(reply)
         theirs = [score([reply], [[option]]).item() for option in options]
         assert row == pytest.approx(theirs, rel=0, abs=1e-6)
         assert [value == max(row) for value in row] == [value == max(theirs) for value in theirs]

@@ -7,14 +7,12 @@ from pathlib import Path
 import pytest
 
 from medtasks.errors import WeightsMissing
+from medtasks.metrics.bleu import unsmoothed_bleu
 from medtasks.metrics.meteor import meteor_score
-from medtasks.metrics.ngram_counts import overlaps
-from medtasks.metrics.report_bleu import unsmoothed_bleu
 from medtasks.metrics.report_metrics import report_metric
 from medtasks.metrics.rouge import rouge_scores
-from medtasks.metrics.word_tokens import word_tokens
-from medtasks.metrics.wordnet import load_wordnet
-from medtasks.metrics.wordnet_database import read_wordnet
+from medtasks.metrics.wordnet import load_wordnet, read_wordnet
+from medtasks.metrics.words import overlaps, word_tokens
 
 SIDES = ("reference", "hypothesis")
 KEYS = {

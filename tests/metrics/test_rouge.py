@@ -5,7 +5,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from medtasks.errors import MedTasksError
-from medtasks.metrics import porter_stem
+from medtasks.metrics import words
 from medtasks.metrics.report_metrics import report_metric
 from medtasks.metrics.rouge import longest_common_subsequence, rouge_scores, rouge_words
 
@@ -89,7 +89,7 @@ def test_texts_without_words_score_nothing(text):
 
 def test_says_what_is_missing(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "nltk.stem.porter", None)
-    porter_stem.porter_stemmer.cache_clear()
+    words.porter_stemmer.cache_clear()
     with pytest.raises(MedTasksError, match=r"pip install 'medtasks\[report\]'"):
         rouge_scores("effusions", "effusion", stemmed=True)
     assert rouge_scores("effusion", "effusion", stemmed=False).rouge_1.f1 == 1

@@ -12,8 +12,7 @@ import pytest
 from medtasks.errors import MedTasksError, WeightsMissing
 from medtasks.metrics import wordnet
 from medtasks.metrics.report_metrics import report_metric
-from medtasks.metrics.wordnet import load_wordnet, prepare_wordnet, wordnet_folder
-from medtasks.metrics.wordnet_database import read_wordnet
+from medtasks.metrics.wordnet import load_wordnet, prepare_wordnet, read_wordnet, wordnet_folder
 
 from .wordnet_sources import SENSES, wordnet_files
 

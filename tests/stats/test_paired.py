@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medtasks.stats.paired import (
+    DRAWS,
     MCNEMAR,
     SIGN_FLIP,
     agresti_min_interval,
@@ -17,8 +18,9 @@ from medtasks.stats.paired import (
     detectable_by_mcnemar,
     holm,
     mcnemar,
+    sign_flip_interval,
+    sign_flip_test,
 )
-from medtasks.stats.sign_flip import DRAWS, sign_flip_interval, sign_flip_test
 
 RUNS = st.lists(
     st.tuples(st.sampled_from([0.0, 0.25, 1.0]), st.sampled_from([0.0, 0.25, 1.0]), st.integers(0, 20)),

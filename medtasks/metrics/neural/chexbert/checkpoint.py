@@ -1,0 +1,176 @@
+"""Where CheXbert's files lie, and what its checkpoint holds: the published torch file, or a conversion of it.
+
+Source: the checkpoint that ``run_bert.py`` of https://github.com/stanfordmlgroup/CheXbert writes. Besides the network
+(438 MB) it holds the state of the optimiser, twice as large, which is never kept.
+"""
+
+import contextlib
+import os
+import shutil
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from medtasks.errors import MedTasksError, WeightsMissing
+from medtasks.metrics.model_settings import ModelSettings
+from medtasks.metrics.neural.chexbert.labels import CONDITIONS
+from medtasks.metrics.neural.encoder_batches import weights_digest
+from medtasks.metrics.weights import complete_in, weights_info, weights_path
+
+if TYPE_CHECKING:
+    import torch
+
+CHEXBERT, ENCODER = "chexbert", "bert-base-uncased"
+_SUFFIX = ".safetensors"
+_VOCABULARY = "vocab.txt"
+_CONFIG = "config.json"
+# Keys that tell this checkpoint from any other of the same encoder.
+_TELLING = ("bert.embeddings.word_embeddings.weight", f"linear_heads.{len(CONDITIONS) - 1}.weight")
+_AGAIN = "remove it and run 'medtasks weights fetch chexbert'"
+
+
+@dataclass(frozen=True)
+class ChexbertFiles:
+    """CheXbert's files on this machine.
+
+    Attributes:
+        weights: The checkpoint or its conversion.
+        encoder: Folder with configuration and vocabulary of ``bert-base-uncased``.
+    """
+
+    weights: Path
+    encoder: Path
+
+    @property
+    def fingerprint(self) -> str:
+        """A digest of the bytes of weights, configuration and vocabulary."""
+        beside = [self.encoder / name for name in (_CONFIG, _VOCABULARY, "tokenizer.json", "tokenizer_config.json")]
+        return weights_digest([self.weights, *(path for path in beside if path.is_file())])
+
+
+def find_files(settings: ModelSettings) -> ChexbertFiles:
+    """Find CheXbert's files.
+
+    Args:
+        settings: ``named_weights`` may give a file or folder for ``chexbert`` and a folder for ``bert-base-uncased``,
+            ``weights`` a file or folder for both: a folder ``bert-base-uncased`` in it or beside it has configuration
+            and vocabulary. What is not given is what ``medtasks weights fetch`` brought.
+
+    Raises:
+        WeightsMissing: A file is not there; the message says which, and how to get it.
+    """
+    given = settings.weights_for(CHEXBERT)
+    weights = weights_path(CHEXBERT, given)
+    if weights.is_dir():
+        weights = _checkpoint_in(weights)
+    near = [folder / ENCODER for folder in (weights.parent, weights.parent.parent)] if given else []
+    beside = next((folder for folder in near if folder.is_dir()), None)
+    encoder = weights_path(ENCODER, settings.named_weights.get(ENCODER) or beside)
+    for name in (_CONFIG, _VOCABULARY):
+        if not (encoder / name).is_file():
+            raise WeightsMissing(
+                f"{encoder / name} is missing; fetch it with 'medtasks weights fetch {ENCODER}', or give a folder "
+                f"that holds {_CONFIG} and {_VOCABULARY}"
+            )
+    return ChexbertFiles(weights, encoder)
+
+
+def _checkpoint_in(folder: Path) -> Path:
+    info = weights_info(CHEXBERT)
+    checkpoint = complete_in(info, folder)
+    if checkpoint is None:
+        raise WeightsMissing(
+            f"{folder} holds neither {info.files[0]} nor {CHEXBERT}{_SUFFIX}; give the file itself, or fetch it with "
+            f"'medtasks weights fetch {CHEXBERT}'"
+        )
+    return checkpoint
+
+
+def read_state(path: Path) -> "Mapping[str, torch.Tensor]":
+    """Read the network's tensors from a checkpoint, by name without the prefix ``module.``.
+
+    Nothing but tensors and plain values is unpickled. A file in torch's zip format, or in safetensors, is mapped into
+    memory; the old format cannot be, and takes 1.3 GB for a moment.
+
+    Args:
+        path: ``chexbert.pth``, or what :func:`convert` made of it.
+
+    Raises:
+        WeightsMissing: The file is missing, damaged, or no checkpoint of CheXbert.
+    """
+    if not path.is_file():
+        raise WeightsMissing(f"{path} does not exist; fetch it with 'medtasks weights fetch {CHEXBERT}'")
+    state = _safetensors(path) if path.suffix == _SUFFIX else _torch_file(path)
+    named = {str(key).removeprefix("module."): tensor for key, tensor in state.items()}
+    lacking = [key for key in _TELLING if key not in named]
+    if lacking:
+        raise WeightsMissing(f"{path} is no checkpoint of CheXbert: it has no '{lacking[0]}'; {_AGAIN}")
+    return named
+
+
+def _safetensors(path: Path) -> "dict[str, torch.Tensor]":
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        tensors: dict[str, torch.Tensor] = load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise WeightsMissing(
+            f"{path} is damaged or no safetensors file ({type(error).__name__}); remove it and run 'medtasks weights "
+            f"convert {CHEXBERT}'"
+        ) from error
+    return tensors
+
+
+def _torch_file(path: Path) -> "dict[Any, torch.Tensor]":
+    import torch
+
+    try:
+        stored = torch.load(path, map_location="cpu", mmap=zipfile.is_zipfile(path), weights_only=True)
+    except MemoryError:
+        raise
+    except Exception as error:  # what a damaged pickle raises depends on where the damage is
+        raise WeightsMissing(
+            f"{path} is damaged, incomplete or no plain torch checkpoint ({type(error).__name__}); {_AGAIN}"
+        ) from error
+    state = stored.get("model_state_dict") if isinstance(stored, dict) else None
+    if not isinstance(state, dict) or not all(isinstance(tensor, torch.Tensor) for tensor in state.values()):
+        raise WeightsMissing(f"{path} is no checkpoint of CheXbert: it has no 'model_state_dict' of tensors; {_AGAIN}")
+    return state
+
+
+def convert(checkpoint: Path, target: Path | None = None) -> Path:
+    """Write the network of the published checkpoint as safetensors: a third of the size, read at once.
+
+    Args:
+        checkpoint: ``chexbert.pth``.
+        target: File to write, replaced if it exists; None: ``chexbert.safetensors`` beside the checkpoint, where it is
+            taken from then on.
+
+    Returns:
+        The file, written as a whole or not at all.
+
+    Raises:
+        WeightsMissing: The checkpoint is missing, damaged, or not CheXbert's.
+        MedTasksError: The target cannot be written, or its name does not end in ``.safetensors``.
+    """
+    from safetensors.torch import save_file
+
+    chosen = target or checkpoint.with_suffix(_SUFFIX)
+    if chosen.suffix != _SUFFIX:
+        raise MedTasksError(f"{chosen} must end in {_SUFFIX}, by which its format is told; choose another name")
+    # Clones, because tensors that share memory cannot be saved.
+    state = {key: tensor.detach().clone().contiguous() for key, tensor in read_state(checkpoint).items()}
+    partial = chosen.with_suffix(".part")
+    try:
+        chosen.parent.mkdir(parents=True, exist_ok=True)
+        save_file(state, partial, metadata={"format": "pt"})
+        shutil.copymode(checkpoint, partial)  # safetensors shuts everybody else out of what several users may share
+        os.replace(partial, chosen)
+    except Exception as error:  # safetensors has its own kind for a full disk
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
+        raise MedTasksError(f"{chosen} cannot be written ({error}); free some space or choose another place") from error
+    return chosen

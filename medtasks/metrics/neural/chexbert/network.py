@@ -1,0 +1,182 @@
+"""CheXbert's network, a BERT encoder whose [CLS] vector feeds 14 linear outputs, and texts through it in batches.
+
+Source: ``src/models/bert_labeler.py`` of https://github.com/stanfordmlgroup/CheXbert. Dropout and the pooler take no
+part in labelling.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from accelerate import init_empty_weights
+from loguru import logger
+from torch import nn
+from transformers import BertConfig, BertModel, BertTokenizer
+
+from medtasks.errors import WeightsMissing
+from medtasks.metrics.model_settings import ModelSettings
+from medtasks.metrics.neural.chexbert.checkpoint import CHEXBERT, ENCODER, ChexbertFiles, read_state
+from medtasks.metrics.neural.chexbert.labels import CLASS_COUNTS
+from medtasks.metrics.neural.chexbert.reader import Reading
+from medtasks.metrics.neural.encoder_batches import encoding, length_batches, padded, run_batches
+
+_CPU_BATCH, _GPU_BATCH = 16, 256
+
+# Stored, but no part of the computation: the pooler, and buffers that old versions of transformers saved.
+_UNUSED = ("bert.pooler.", "bert.embeddings.position_ids", "bert.embeddings.token_type_ids")
+
+
+class ChexbertNetwork(nn.Module):
+    """Encoder, built from its configuration, and outputs; parameters are named as in the checkpoint."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+        self.bert = BertModel(config, add_pooling_layer=False)
+        self.linear_heads = nn.ModuleList(nn.Linear(config.hidden_size, classes) for classes in CLASS_COUNTS)
+
+    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        """Return the [CLS] vector of each text in float32, shape (texts, hidden size).
+
+        Args:
+            input_ids: Shape (texts, tokens).
+            attention_mask: 1 for tokens, 0 for padding, shape (texts, tokens).
+        """
+        encoded: torch.Tensor = self.bert(input_ids, attention_mask=attention_mask).last_hidden_state
+        return encoded[:, 0].float()
+
+    def classes(self, vectors: torch.Tensor) -> torch.Tensor:
+        """Return the most likely class of each condition, shape (texts, 14), of vectors, shape (texts, hidden size)."""
+        return torch.stack([head(vectors).argmax(dim=-1) for head in self.linear_heads], dim=-1)
+
+
+class FirstTokenLayer(nn.Module):
+    """The last layer of a BERT encoder, whose output is computed for the first token only: the others are a waste."""
+
+    def __init__(self, layer: Any) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, hidden: torch.Tensor, mask: torch.Tensor | None = None, *_: Any, **__: Any) -> torch.Tensor:
+        """Return the output of the first token, shape (texts, 1, hidden size).
+
+        Args:
+            hidden: Input of all tokens, shape (texts, tokens, hidden size).
+            mask: As for scaled dot-product attention, shape (texts, 1, tokens, tokens); None without padding.
+        """
+        attention, first = self.layer.attention, hidden[:, :1]
+        own = attention.self
+        query, key, value = (
+            projected.unflatten(-1, (own.num_attention_heads, -1)).transpose(1, 2)
+            for projected in (own.query(first), own.key(hidden), own.value(hidden))
+        )
+        seen = nn.functional.scaled_dot_product_attention(
+            query, key, value, attn_mask=None if mask is None else mask[:, :, :1]
+        )
+        attended = attention.output(seen.transpose(1, 2).flatten(2), first)
+        output: torch.Tensor = self.layer.output(self.layer.intermediate(attended), attended)
+        return output
+
+
+def read_config(files: ChexbertFiles) -> Any:
+    """Read the encoder's configuration.
+
+    Raises:
+        WeightsMissing: It is damaged, or that of another kind of network.
+    """
+    path = files.encoder / "config.json"
+    try:
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        if stored["model_type"] != "bert":
+            raise ValueError(stored["model_type"])
+        return BertConfig(**{**stored, "attn_implementation": "sdpa"})
+    except Exception as error:  # transformers checks the fields with kinds of its own
+        raise WeightsMissing(
+            f"{path} is damaged or not the configuration of a BERT encoder; remove it and run 'medtasks weights fetch "
+            f"{ENCODER}'"
+        ) from error
+
+
+def load_network(files: ChexbertFiles, config: Any) -> ChexbertNetwork:
+    """Build the network and fill every parameter of it, in float32, ready to label.
+
+    Raises:
+        WeightsMissing: The checkpoint is damaged, or does not fit the configuration; the message names the first tensor
+            that is missing, unknown or of another shape.
+    """
+    with init_empty_weights(include_buffers=False):
+        network = ChexbertNetwork(config)
+    state = {key: tensor for key, tensor in read_state(files.weights).items() if not key.startswith(_UNUSED)}
+    misfit = _misfit(network.state_dict(), state)
+    if misfit:
+        raise WeightsMissing(
+            f"{files.weights} does not fit CheXbert's network of {files.encoder / 'config.json'}: {misfit}; "
+            f"remove both and run 'medtasks weights fetch {CHEXBERT}' and 'medtasks weights fetch {ENCODER}'"
+        )
+    network.load_state_dict({key: tensor.float() for key, tensor in state.items()}, assign=True)
+    layers = network.bert.encoder.layer
+    layers[-1] = FirstTokenLayer(layers[-1])
+    return network.eval()
+
+
+def _misfit(wanted: dict[str, torch.Tensor], stored: dict[str, torch.Tensor]) -> str | None:
+    """Say what stands in the way of loading, the first tensor only."""
+    for key, tensor in wanted.items():
+        if key not in stored:
+            return f"'{key}' is missing"
+        if stored[key].shape != tensor.shape:
+            return f"'{key}' has shape {tuple(stored[key].shape)} in place of {tuple(tensor.shape)}"
+        if not bool(torch.isfinite(stored[key]).all()):
+            return f"'{key}' holds values that are not finite"
+    unknown = sorted(stored.keys() - wanted.keys())
+    return f"'{unknown[0]}' is unknown" if unknown else None
+
+
+def token_ids(texts: Sequence[str], files: ChexbertFiles, config: Any) -> list[list[int]]:
+    """Return the ids of each text between [CLS] and [SEP], cut at the length that the encoder takes.
+
+    Raises:
+        WeightsMissing: The vocabulary is damaged, or larger than the configuration says; a smaller one is logged.
+    """
+    again = f"remove the folder and run 'medtasks weights fetch {ENCODER}'"
+    try:
+        tokenizer = BertTokenizer.from_pretrained(files.encoder, local_files_only=True)
+    except Exception as error:  # what a damaged file raises depends on where the damage is
+        raise WeightsMissing(
+            f"the vocabulary in {files.encoder} is damaged ({type(error).__name__}); {again}"
+        ) from error
+    sizes = f"the vocabulary in {files.encoder} has {len(tokenizer)} entries, its config.json {config.vocab_size}"
+    if len(tokenizer) > config.vocab_size:
+        raise WeightsMissing(f"{sizes}; {again}")
+    if len(tokenizer) < config.vocab_size:
+        logger.warning("{}; if it was cut short, labels are wrong: {}", sizes, again)
+    ids: list[list[int]] = tokenizer(list(texts), truncation=True, max_length=config.max_position_embeddings)[
+        "input_ids"
+    ]
+    return ids
+
+
+def read_texts(texts: Sequence[str], files: ChexbertFiles, settings: ModelSettings) -> Iterator[tuple[int, Reading]]:
+    """Load the network and read texts with it; yield ``(position, reading)``, the longest texts first.
+
+    Raises:
+        WeightsMissing: Weights, configuration or vocabulary are damaged, or do not fit each other.
+        MedTasksError: The device cannot be used, or its memory is too small for one text.
+    """
+    device = settings.torch_device()
+    config = read_config(files)
+    ids = token_ids(texts, files, config)
+    network = load_network(files, config).to(device)
+
+    def run(positions: Sequence[int]) -> list[Reading]:
+        rows, mask = padded([ids[position] for position in positions], config.pad_token_id, device)
+        with encoding(device, settings.dtype):
+            vectors = network(rows, mask)
+        with encoding(device, "float32"):
+            classes = network.classes(vectors)
+        both = zip(classes.tolist(), vectors.cpu().numpy(), strict=True)
+        return [Reading(tuple(numbers), vector) for numbers, vector in both]
+
+    size = settings.batch_size or (_CPU_BATCH if device.type == "cpu" else _GPU_BATCH)
+    batches = length_batches([len(row) for row in ids], size)
+    return run_batches(batches, run, description="CheXbert", progress=settings.progress)

@@ -1,0 +1,143 @@
+"""What CheXbert says of texts: 14 findings and one vector each, from one pass, kept on disk; and metrics of both."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from medtasks.metrics.model_settings import ModelSettings
+from medtasks.metrics.neural.chexbert.checkpoint import find_files
+from medtasks.metrics.neural.chexbert.labels import CONDITIONS, Uncertain, label_scores
+from medtasks.metrics.report_scores import ReportMetric, ReportScores, check_lengths, mean_scores
+from medtasks.metrics.text_cache import TextCache, text_key
+
+_VERSION = 1  # raised when the same text and weights would give another reading
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """What CheXbert says of one text.
+
+    Attributes:
+        classes: A :class:`~medtasks.metrics.neural.chexbert.labels.Finding` per condition, shape (14,).
+        vector: The encoder's [CLS] vector, float32, shape (hidden size,).
+    """
+
+    classes: tuple[int, ...]
+    vector: NDArray[np.float32]
+
+    def to_bytes(self) -> bytes:
+        """Return one byte per class, then the vector."""
+        return bytes(self.classes) + self.vector.astype("<f4").tobytes()
+
+    @classmethod
+    def from_bytes(cls, value: bytes) -> "Reading":
+        """Return what :meth:`to_bytes` wrote."""
+        count = len(CONDITIONS)
+        return cls(tuple(value[:count]), np.frombuffer(value, dtype="<f4", offset=count))
+
+
+def prepare(text: str) -> str:
+    r"""Return a text as CheXbert's tokeniser gets it: every run of white space, line ends included, one space.
+
+    Source: ``get_impressions_from_pandas`` in ``src/bert_tokenizer.py`` of CheXbert. Halves of surrogate pairs, which
+    no tokeniser takes, are left out.
+
+    Example:
+        >>> prepare("  No edema.\n\tHeart size normal. ")
+        'No edema. Heart size normal.'
+    """
+    return " ".join(text.split()).encode("utf-8", "ignore").decode("utf-8")
+
+
+class Chexbert:
+    """Reads texts with CheXbert, each distinct text once.
+
+    The network is loaded when a text is not in the cache, and let go of when all are read.
+
+    Args:
+        settings: How it is run; see :func:`~medtasks.metrics.neural.chexbert.checkpoint.find_files` for its weights.
+    """
+
+    def __init__(self, settings: ModelSettings) -> None:
+        self.settings = settings
+
+    def __call__(self, texts: Sequence[str]) -> list[Reading]:
+        """Read texts.
+
+        Args:
+            texts: Texts as they are, shape (texts,). An empty one is read as a report without words; of a long one the
+                encoder sees the beginning, 512 tokens with [CLS] and [SEP].
+
+        Returns:
+            One reading per text, in the order of the input; it does not depend on the other texts.
+
+        Raises:
+            WeightsMissing: Weights are not on this machine, or damaged.
+            MedTasksError: The device cannot be used, or its memory is too small for one text.
+        """
+        files = find_files(self.settings)
+        cache = TextCache(self.settings.cache, f"chexbert {_VERSION} {files.fingerprint} {self.settings.dtype}")
+
+        def read(new: Sequence[str]) -> Iterator[tuple[int, Reading]]:
+            from medtasks.metrics.neural.chexbert.network import read_texts  # needs torch, which a full cache does not
+
+            return read_texts(new, files, self.settings)
+
+        prepared = [prepare(text) for text in texts]
+        keys = {text: text_key(text) for text in prepared}
+        readings = cache.complete(keys, read, encode=Reading.to_bytes, decode=Reading.from_bytes)
+        return [readings[text] for text in prepared]
+
+    def pairs(self, references: Sequence[str], hypotheses: Sequence[str]) -> list[tuple[Reading, Reading]]:
+        """Read both texts of each pair, shape (pairs,); raises what a call raises, or a ValueError."""
+        check_lengths(references, hypotheses)
+        readings = self([*references, *hypotheses]) if references else []
+        return list(zip(readings[: len(references)], readings[len(references) :], strict=True))
+
+    def stated(self) -> dict[str, str]:
+        """Return what scores of readings depend on."""
+        return {"model": "chexbert", "dtype": self.settings.dtype}
+
+
+def chexbert(settings: ModelSettings) -> ReportMetric:
+    """Return the cosine of the two [CLS] vectors, as CXR-Report-Metric and MultiMedEval compute it; between -1 and 1.
+
+    An empty report has a vector, too: that of a text without words.
+    """
+    reader = Chexbert(settings)
+
+    def score(*, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
+        cosines = [_cosine(*pair) for pair in reader.pairs(references, hypotheses)]
+        return mean_scores({"chexbert_similarity": cosines}, reader.stated())
+
+    return score
+
+
+def _cosine(one: Reading, other: Reading) -> float:
+    first, second = (reading.vector.astype(np.float64) for reading in (one, other))
+    cosine = float(first @ second) / max(float(np.linalg.norm(first) * np.linalg.norm(second)), 1e-12)
+    return min(1.0, max(-1.0, cosine))
+
+
+def f1_chexbert(settings: ModelSettings) -> ReportMetric:
+    """Return F1 of CheXbert's labels with uncertain as positive on both sides, as F1CheXbert counts."""
+    return _f1(settings, "positive", "chexbert")
+
+
+def f1_chexbert_certain(settings: ModelSettings) -> ReportMetric:
+    """Return the same with uncertain as negative, as MultiMedEval's classification and part of the literature."""
+    return _f1(settings, "negative", "chexbert_certain")
+
+
+def _f1(settings: ModelSettings, uncertain: Uncertain, prefix: str) -> ReportMetric:
+    reader = Chexbert(settings)
+
+    def score(*, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
+        pairs = reader.pairs(references, hypotheses)
+        gold, predicted = ([pair[side].classes for pair in pairs] for side in (0, 1))
+        scores = label_scores(gold, predicted, uncertain=uncertain, prefix=prefix)
+        return ReportScores(scores.samples, scores.totals, {**scores.settings, **reader.stated()})
+
+    return score

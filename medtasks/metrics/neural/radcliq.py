@@ -1,0 +1,177 @@
+"""RadCliQ: radiologists' count of errors in a report, predicted from four metrics. Lower is better.
+
+Source: Yu et al., "Evaluating progress in automatic chest X-ray radiology report generation" (Patterns, 2023), and the
+models of its repository, rajpurkarlab/CXR-Report-Metric at 9c9ecad, written down here as numbers:
+``normalizer.pkl`` and ``composite_metric_model.pkl`` (v0, fitted on 200 pairs), ``radcliq-v1.pkl`` (v1, 160 pairs).
+Values of the two versions are not comparable, and neither are values of one version from different inputs.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from medtasks.errors import MedTasksError
+from medtasks.metrics.model_settings import ModelSettings
+from medtasks.metrics.report_metrics import report_metric
+from medtasks.metrics.report_scores import ReportScores, check_lengths, mean_scores
+from medtasks.metrics.weights import weights_path
+
+
+class RadCliQInputs(NamedTuple):
+    """The four metrics of one pair, in the order of the published models; all higher is better.
+
+    Attributes:
+        radgraph: RadGraph F1, 0..1.
+        bertscore: BERTScore F1, rescaled; can be negative.
+        similarity: Cosine of CheXbert's vectors, -1..1.
+        bleu_2: BLEU-2, 0..1. It has no weight in v1, and counts as an error in v0.
+    """
+
+    radgraph: float
+    bertscore: float
+    similarity: float
+    bleu_2: float
+
+
+@dataclass(frozen=True)
+class RadCliQModel:
+    """A linear model over standardised inputs: ``intercept + sum((input - mean) / scale * coefficient)``."""
+
+    means: RadCliQInputs
+    scales: RadCliQInputs
+    coefficients: RadCliQInputs
+    intercept: float
+
+    def score(self, inputs: RadCliQInputs) -> float:
+        """Return RadCliQ of one pair: about -1 to 6, lower is better.
+
+        Example:
+            >>> round(RADCLIQ_V1.score(RadCliQInputs(1, 1, 1, 1)), 6)
+            -1.44069
+        """
+        terms = zip(inputs, self.means, self.scales, self.coefficients, strict=True)
+        return self.intercept + sum((value - mean) / scale * weight for value, mean, scale, weight in terms)
+
+
+RADCLIQ_V0 = RadCliQModel(
+    means=RadCliQInputs(0.5398376019082272, 0.6312549595000001, 0.7716797866672277, 0.4607372064809605),
+    scales=RadCliQInputs(0.3018344440559102, 0.22466950746141123, 0.24750333805236252, 0.30336670936092264),
+    coefficients=RadCliQInputs(-0.4796252644863446, -0.6762170542369337, -0.46366575161751994, 0.2165861905287535),
+    intercept=1.641666666666666,
+)
+RADCLIQ_V1 = RadCliQModel(
+    means=RadCliQInputs(0.5379231241355762, 0.6175725628125001, 0.7647942121140658, 0.44738335396242174),
+    scales=RadCliQInputs(0.3028258411486429, 0.22430938459304575, 0.2539439110169773, 0.2989271671041838),
+    coefficients=RadCliQInputs(-0.37708368261038905, -0.37030009974480316, -0.25261621789593225, 4.315048405024756e-12),
+    intercept=2.466552561323256e-10,
+)
+
+
+@dataclass(frozen=True)
+class Input:
+    """Where one input of RadCliQ comes from.
+
+    Attributes:
+        metric: Entry of :data:`medtasks.metrics.report_metrics.REPORT_METRICS`.
+        key: Which of its keys.
+        single_spaces: Whether the metric sees runs of spaces as one.
+    """
+
+    metric: str
+    key: str
+    single_spaces: bool = False
+
+
+CXR_REPORT_METRIC = (
+    Input("radgraph_combined", "radgraph_combined"),
+    Input("bertscore", "rescaled_bertscore_f1", single_spaces=True),
+    Input("chexbert", "chexbert_similarity"),
+    Input("radcliq_bleu", "radcliq_bleu_2"),
+)
+"""Inputs as CXR-Report-Metric at 9c9ecad computes them, in the order of :class:`RadCliQInputs`."""
+
+MULTIMEDEVAL = (
+    Input("radgraph", "radgraph_partial"),
+    Input("bertscore_multimedeval", "rescaled_idf_bertscore_f1"),
+    Input("chexbert", "chexbert_similarity"),
+    Input("bleu", "bleu_2"),
+)
+"""Inputs as MultiMedEval at d9ac283 computes them."""
+
+_MODELS = ("radgraph", "chexbert", "distilroberta-base")
+
+
+@dataclass(frozen=True)
+class RadCliQ:
+    """RadCliQ of pairs of reports; its total is the mean.
+
+    Attributes:
+        key: Key of the score.
+        model: Version.
+        sources: Where the inputs come from, in the order of :class:`RadCliQInputs`.
+        settings: How the models behind them are run; explicit weights are given by name.
+    """
+
+    key: str
+    model: RadCliQModel
+    sources: Sequence[Input]
+    settings: ModelSettings
+
+    def __call__(self, *, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
+        """Score pairs of reports; see :class:`medtasks.metrics.report_scores.ReportMetric`.
+
+        Missing weights, and settings that give weights without a name, are told before any model is run.
+        """
+        inputs = self._computed(references, hypotheses)
+        settings = {"orientation": "lower is better"}
+        for name, (key, scores) in zip(RadCliQInputs._fields, inputs, strict=True):
+            settings |= {name: key, **{f"{name}.{setting}": value for setting, value in scores.settings.items()}}
+        return mean_scores({self.key: [self.model.score(row) for row in _rows(inputs)]}, settings)
+
+    def inputs(self, *, references: Sequence[str], hypotheses: Sequence[str]) -> list[RadCliQInputs]:
+        """Return what the scores are made of, shape (pairs,); raises what a call raises."""
+        return _rows(self._computed(references, hypotheses))
+
+    def _computed(self, references: Sequence[str], hypotheses: Sequence[str]) -> list[tuple[str, ReportScores]]:
+        """Return the key and the scores of each source."""
+        check_lengths(references, hypotheses)
+        if self.settings.weights is not None:
+            raise MedTasksError(
+                f"RadCliQ has three models, so that one path ({self.settings.weights}) does not do; give paths by "
+                f"name: {', '.join(_MODELS)}"
+            )
+        for name in _MODELS:
+            weights_path(name, self.settings.named_weights.get(name))
+        computed = []
+        for source in self.sources:
+            prepare = _single_spaces if source.single_spaces else list
+            metric = report_metric(source.metric, self.settings)
+            computed.append((source.key, metric(references=prepare(references), hypotheses=prepare(hypotheses))))
+        return computed
+
+
+def _rows(inputs: Sequence[tuple[str, ReportScores]]) -> list[RadCliQInputs]:
+    return [RadCliQInputs(*row) for row in zip(*(scores.samples[key] for key, scores in inputs), strict=True)]
+
+
+def _single_spaces(texts: Sequence[str]) -> list[str]:
+    return [re.sub(" +", " ", text) for text in texts]
+
+
+def radcliq_v0(settings: ModelSettings) -> RadCliQ:
+    """Return RadCliQ v0 from the inputs of CXR-Report-Metric."""
+    return RadCliQ("radcliq_v0", RADCLIQ_V0, CXR_REPORT_METRIC, settings)
+
+
+def radcliq_v1(settings: ModelSettings) -> RadCliQ:
+    """Return RadCliQ v1 from the inputs of CXR-Report-Metric."""
+    return RadCliQ("radcliq_v1", RADCLIQ_V1, CXR_REPORT_METRIC, settings)
+
+
+def radcliq_v1_multimedeval(settings: ModelSettings) -> RadCliQ:
+    """Return what MultiMedEval calls RadCliQ: v1 from inputs of its own; only the mean over a whole set is its number.
+
+    Its BERTScore weighs tokens by how many hypotheses of the call hold them: a pair's score depends on the others.
+    """
+    return RadCliQ("radcliq_v1_multimedeval", RADCLIQ_V1, MULTIMEDEVAL, settings)

@@ -1,0 +1,215 @@
+"""RadGraph's archives as published: ``config.json``, ``weights.th`` and ``vocabulary/``, packed or unpacked.
+
+Nothing is unpacked to disk, and weights are read without running anything they contain. Sizes, labels and their order
+come from the files.
+"""
+
+import io
+import json
+import pickle
+import re
+import tarfile
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Literal
+
+from medtasks.errors import WeightsMissing
+from medtasks.metrics.model_settings import ModelSettings
+from medtasks.metrics.weights import WEIGHTS, weights_path
+
+if TYPE_CHECKING:
+    import torch
+
+ModelType = Literal["radgraph", "radgraph-xl"]
+
+_CONFIG, _WEIGHTS, _VOCABULARY = "config.json", "weights.th", "vocabulary/"
+_ENCODER_FILES = ("config.json", "tokenizer_config.json", "tokenizer.json", "vocab.txt", "special_tokens_map.json")
+_ENCODER: Mapping[ModelType, str] = {"radgraph": "pubmedbert", "radgraph-xl": "cxr-bert"}
+_HUB_NAMES = {
+    **{WEIGHTS[name].hub.lower(): name for name in _ENCODER.values()},
+    # The other name of the same repository on the Hub.
+    "microsoft/biomednlp-biomedbert-base-uncased-abstract-fulltext": "pubmedbert",
+}
+
+
+@dataclass(frozen=True)
+class Archive:
+    """One archive and the encoder it is used with.
+
+    Attributes:
+        path: The packed file, or the folder of the unpacked files.
+        model_type: Which model it must hold.
+        encoder: Folder with the encoder's configuration and vocabulary.
+        max_length: Wordpieces per segment of a long report, [CLS] and [SEP] included.
+        max_span_width: Words of the widest span.
+        spans_per_word: Share of spans between which relations are looked for, per word.
+    """
+
+    path: Path
+    model_type: ModelType
+    encoder: Path
+    max_length: int
+    max_span_width: int
+    spans_per_word: float
+
+    @property
+    def files(self) -> list[Path]:
+        """Everything an annotation depends on, in a fixed order."""
+        inside = [self.path] if self.path.is_file() else [path for _, path in _unpacked(self.path)]
+        beside = [self.encoder / name for name in _ENCODER_FILES]
+        return inside + [path for path in beside if path.is_file()]
+
+    def read(self) -> "Contents":
+        """Read labels and weights into memory.
+
+        Raises:
+            WeightsMissing: The archive is damaged, or holds another model.
+        """
+        import torch
+
+        vocabulary: dict[str, list[str]] = {}
+        state: Mapping[str, torch.Tensor] | None = None
+        with _explained(self.path, self.model_type):
+            for name, file in _members(self.path):
+                if name == _WEIGHTS:
+                    state = torch.load(io.BytesIO(file.read()), map_location="cpu", weights_only=True)
+                elif name.startswith(_VOCABULARY):
+                    vocabulary[name.removeprefix(_VOCABULARY).removesuffix(".txt")] = _lines(file.read())
+            if not isinstance(state, Mapping):
+                raise KeyError(f"tensors by name in {_WEIGHTS}")
+            entities, relations = (f"{self.model_type}__{kind}_labels" for kind in ("ner", "relation"))
+            if vocabulary.get(entities, [""])[0]:
+                raise ValueError("its first entity label is not the empty one, for no entity")
+        if entities not in vocabulary or relations not in vocabulary:
+            raise WeightsMissing(
+                f"{self.path} does not hold the model '{self.model_type}': its vocabularies are "
+                f"{', '.join(sorted(vocabulary)) or 'missing'}"
+            )
+        return Contents(state, entities, tuple(vocabulary[entities][1:]), relations, tuple(vocabulary[relations]))
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What is in an archive.
+
+    Attributes:
+        state: Tensors by name.
+        entity_scorer: Name of the scorer of entities within ``state``.
+        entity_labels: Labels of entities in the order of their scores.
+        relation_scorer: Name of the scorers of relations.
+        relation_labels: Labels of relations in the order of their scores.
+    """
+
+    state: Mapping[str, "torch.Tensor"]
+    entity_scorer: str
+    entity_labels: tuple[str, ...]
+    relation_scorer: str
+    relation_labels: tuple[str, ...]
+
+
+def open_archive(model_type: ModelType, settings: ModelSettings) -> Archive:
+    """Find an archive and its encoder on this machine, and read the archive's configuration.
+
+    The encoder is the one that the settings name ``pubmedbert`` or ``cxr-bert``; else the one beside the archive, under
+    the name that the archive gives it; else the fetched one, if the archive gives the name that it has on the Hub.
+
+    Args:
+        model_type: ``"radgraph"`` or ``"radgraph-xl"``.
+        settings: ``weights_for(model_type)`` is the packed archive, the folder of the unpacked one, or a folder with
+            either under the model's name; None: what ``medtasks weights fetch`` brought.
+
+    Raises:
+        WeightsMissing: Archive or encoder is not there, or the archive cannot be read.
+    """
+    path = _archive_path(weights_path(model_type, settings.weights_for(model_type)), model_type)
+    with _explained(path, model_type):
+        for name, file in _members(path):
+            if name == _CONFIG:
+                config = json.loads(file.read())
+                break
+        else:
+            raise KeyError(_CONFIG)
+        reader, model = config["dataset_reader"], config["model"]
+        indexer, embedder = reader["token_indexers"]["bert"], model["embedder"]["token_embedders"]["bert"]
+        if any(indexer[name] != embedder[name] for name in ("model_name", "max_length")):
+            raise ValueError("encoder and tokenizer differ")
+        if model["modules"].get("coref", {}).get("coref_prop", 0):
+            raise ValueError("coreference changes its spans")
+        name = str(indexer["model_name"])
+        max_length, max_span_width = int(indexer["max_length"]), int(reader["max_span_width"])
+        spans_per_word = float(model["modules"]["relation"]["spans_per_word"])
+    own = settings.named_weights.get(_ENCODER[model_type])
+    encoder = weights_path(_ENCODER[model_type], own) if own else _encoder_folder(path, name)
+    return Archive(path, model_type, encoder, max_length, max_span_width, spans_per_word)
+
+
+def _archive_path(given: Path, model_type: ModelType) -> Path:
+    if given.is_file():
+        return given
+    for path in (given, given / model_type, given / f"{model_type}.tar.gz"):
+        if path.is_file() or (path / _CONFIG).is_file():
+            return path
+    raise WeightsMissing(
+        f"{given} holds neither {_CONFIG}, {_WEIGHTS} and {_VOCABULARY} nor {model_type}.tar.gz; fetch that with "
+        f"'medtasks weights fetch {model_type}'"
+    )
+
+
+def _encoder_folder(archive: Path, name: str) -> Path:
+    around = (archive, archive.parent) if archive.is_dir() else (archive.parent,)
+    for folder in (folder / part for folder in around for part in (name, Path(name).name)):
+        # An encoder may bear the name of the model, whose folder has a config.json as well.
+        if folder != archive and (folder / _CONFIG).is_file():
+            return folder
+    if name.lower() in _HUB_NAMES:
+        return weights_path(_HUB_NAMES[name.lower()])
+    raise WeightsMissing(
+        f"{archive} uses the encoder '{name}', which is not on this machine; put its {_CONFIG} and vocabulary into "
+        f"{archive.parent / Path(name).name}"
+    )
+
+
+def _members(path: Path) -> Iterator[tuple[str, IO[bytes]]]:
+    if path.is_dir():
+        for name, member in _unpacked(path):
+            with member.open("rb") as file:
+                yield name, file
+        return
+    with tarfile.open(path, "r:*") as archive:
+        for packed in archive:
+            name = packed.name.removeprefix("./")
+            content = archive.extractfile(packed) if _is_wanted(name) and packed.isfile() else None
+            if content is not None:
+                yield name, content
+
+
+def _unpacked(folder: Path) -> list[tuple[str, Path]]:
+    names = (path.relative_to(folder).as_posix() for path in sorted(folder.glob(f"{_VOCABULARY}*.txt")))
+    return [(name, folder / name) for name in (_CONFIG, *names, _WEIGHTS) if (folder / name).is_file()]
+
+
+def _is_wanted(name: str) -> bool:
+    return name in (_CONFIG, _WEIGHTS) or (name.startswith(_VOCABULARY) and name.endswith(".txt"))
+
+
+def _lines(content: bytes) -> list[str]:
+    lines = re.split(r"\r?\n", content.decode("utf-8"))
+    return lines[:-1] if lines[-1] == "" else lines
+
+
+@contextmanager
+def _explained(path: Path, model_type: ModelType) -> Iterator[None]:
+    """Turn what readers raise on a damaged or foreign archive into one sentence."""
+    reading: tuple[type[Exception], ...] = (OSError, EOFError, tarfile.TarError, zlib.error, pickle.UnpicklingError)
+    understanding: tuple[type[Exception], ...] = (KeyError, TypeError, AttributeError, ValueError, RuntimeError)
+    try:
+        yield
+    except reading + understanding as error:
+        first_line = f"no {error}" if isinstance(error, KeyError) else f"{error}".partition("\n")[0]
+        raise WeightsMissing(
+            f"{path} cannot be read as an archive of RadGraph ({type(error).__name__}: {first_line}); remove it and "
+            f"fetch {model_type}.tar.gz with 'medtasks weights fetch {model_type}'"
+        ) from error

@@ -1,0 +1,223 @@
+"""BERTScore of texts: against the package, in batches, from cache."""
+
+import json
+import math
+import random
+from dataclasses import replace
+
+import pytest
+
+from medtasks.errors import WeightsMissing
+from medtasks.metrics.model_settings import ModelSettings
+from medtasks.metrics.neural.bertscore import encoder as encoder_module
+from medtasks.metrics.neural.bertscore.encoder import ContextualEncoder
+from medtasks.metrics.neural.bertscore.metric import (
+    BertScore,
+    bertscore,
+    bertscore_multimedeval,
+    medheval_bertscore,
+)
+from medtasks.metrics.neural.bertscore.scores import BASELINES, BertScores, Idf
+
+from .package_oracle import package_scores
+
+ENCODER = "distilroberta-base"
+WORDS = (
+    *("no", "pleural", "effusion", "the", "heart", "is", "large", "normal", "mild", ",", ".", "left"),
+    *("résumé", "肺", "___", "\u00a0", "\n", "</s>", "Edema", ""),
+)
+
+
+def draw_texts(seed, count, longest):
+    draw = random.Random(seed)
+    return [" ".join(draw.choices(WORDS, k=draw.choice([0, 1, 2, 5, 9, longest]))) for _ in range(count)]
+
+
+REFERENCES = [*draw_texts(1, 24, 40), "", "the heart", " \n", "same", "the heart"]
+HYPOTHESES = [*draw_texts(2, 24, 40), "the heart", "", "", "same", "same"]
+
+
+def metric(folder, layer=2, **options):
+    return BertScore(ENCODER, layer, ModelSettings(weights=folder, **{"cache": None, "progress": False} | options))
+
+
+def score(folder, idf="none", **options):
+    return metric(folder, **options).score(references=REFERENCES, hypotheses=HYPOTHESES, idf=idf)
+
+
+@pytest.mark.parametrize("idf", ["none", "references", "hypotheses"])
+def test_golden_bertscore(golden, idf):
+    folder = golden / "metrics" / "bertscore"
+    pairs = json.loads((folder / "expected.json").read_text())["pairs"]
+    texts = {
+        side: [pair[side[:-1] if side == "references" else "hypothesis"] for pair in pairs]
+        for side in ("references", "hypotheses")
+    }
+    key = "no_idf" if idf == "none" else f"idf_{idf}"
+    raw = metric(folder / ENCODER, layer=5).score(**texts, idf=idf)
+    assert len(pairs) == 28
+    for scores, name in ((raw, key), (raw.rescaled(BASELINES[ENCODER, 5]), f"{key}_rescaled")):
+        for place, values in enumerate((scores.precision, scores.recall, scores.f1)):
+            assert values == pytest.approx([pair[name][place] for pair in pairs], abs=1e-5)
+
+
+def test_golden_bertscore_means_and_tokens(golden):
+    folder = golden / "metrics" / "bertscore"
+    expected = json.loads((folder / "expected.json").read_text())
+    references = [pair["reference"] for pair in expected["pairs"]]
+    hypotheses = [pair["hypothesis"] for pair in expected["pairs"]]
+    settings = ModelSettings(weights=folder / ENCODER, cache=None, progress=False)
+    for factory, key, names in (
+        (bertscore, "no_idf", ("bertscore_f1", "rescaled_bertscore_f1")),
+        (bertscore_multimedeval, "idf_hypotheses", ("idf_bertscore_f1", "rescaled_idf_bertscore_f1")),
+    ):
+        totals = factory(settings)(references=references, hypotheses=hypotheses).totals
+        wanted = dict(zip(names, (expected["mean"][key][2], expected["mean"][f"{key}_rescaled"][2]), strict=True))
+        assert totals == pytest.approx(wanted, abs=1e-5)
+    for matches, pair in zip(
+        BertScore(ENCODER, 5, settings).matches(references, hypotheses),
+        expected["pairs"],
+        strict=True,
+    ):
+        assert len(matches.reference_ids) == pair["reference_token_count"]
+        assert len(matches.hypothesis_ids) == pair["hypothesis_token_count"]
+        assert matches.hypothesis_ids[:12].tolist() == pair["hypothesis_input_ids"]
+
+
+@pytest.mark.parametrize("idf", ["none", "references", "hypotheses"])
+@pytest.mark.parametrize(("family", "longest"), [("roberta", 62), ("bert", 40)])
+def test_the_package_says_the_same(request, monkeypatch, family, longest, idf):
+    folder = request.getfixturevalue(family)
+    wanted = package_scores(monkeypatch, folder, 2, REFERENCES, HYPOTHESES, idf, longest)
+    got = score(folder, idf)
+    assert len(set(got.f1)) > 10
+    for values, expected in zip((got.precision, got.recall, got.f1), wanted, strict=True):
+        assert [0 if math.isnan(value) else value for value in values] == pytest.approx(expected, abs=2e-5)
+
+
+def test_pairs_stay_where_they_are(roberta):
+    scores = score(roberta)
+    for place, (reference, hypothesis) in enumerate(zip(REFERENCES, HYPOTHESES, strict=True)):
+        alone = metric(roberta).score(references=[reference], hypotheses=[hypothesis])
+        assert scores.f1[place] == pytest.approx(alone.f1[0], abs=1e-5)
+        assert (scores.f1[place] == 0) == (not reference.strip() or not hypothesis.strip())
+    assert scores.f1[-2] == pytest.approx(1, abs=1e-5)
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, 1000])
+@pytest.mark.parametrize("window", [1, 1 << 17])
+def test_batches_and_windows_do_not_matter(roberta, monkeypatch, batch_size, window):
+    usual = score(roberta, "references")
+    monkeypatch.setattr(encoder_module, "_WINDOW", window)
+    other = score(roberta, "references", batch_size=batch_size)
+    assert other.f1 == pytest.approx(usual.f1, abs=1e-5)
+
+
+@pytest.mark.parametrize("window", [1, 1 << 17])
+def test_every_text_is_encoded_once_and_none_for_an_empty_partner(roberta, monkeypatch, window):
+    seen = []
+    vectors = ContextualEncoder.vectors
+
+    def watched(self, batch):
+        seen.extend(map(tuple, batch))
+        return vectors(self, batch)
+
+    monkeypatch.setattr(ContextualEncoder, "vectors", watched)
+    monkeypatch.setattr(encoder_module, "_WINDOW", window)
+    metric(roberta).score(references=["a", "a", "b", "c", "", "d"], hypotheses=["b", "b", "a", "a", "e", "\t"])
+    assert len(seen) == len(set(seen)) == 3
+
+
+def test_vectors_of_few_texts_are_held_at_once(roberta, monkeypatch):
+    held = []
+    arrived = encoder_module._PairsInWaiting.arrived
+
+    def watched(self, place, vectors):
+        yield from arrived(self, place, vectors)
+        held.append(len(self._vectors))
+
+    monkeypatch.setattr(encoder_module._PairsInWaiting, "arrived", watched)
+    monkeypatch.setattr(encoder_module, "_WINDOW", 1)
+    references = ["a" * (20 + number) for number in range(30)]
+    metric(roberta).score(references=references, hypotheses=[f"b {number}" for number in range(30)])
+    assert len(held) == 60
+    assert max(held) == 1
+    assert held[-1] == 0
+
+
+def test_a_second_run_needs_no_encoder_whatever_the_idf(roberta, tmp_path, monkeypatch):
+    first = {idf: score(roberta, idf) for idf in Idf}
+    score(roberta, cache=tmp_path)
+    monkeypatch.setattr(ContextualEncoder, "__init__", lambda *_: pytest.fail("the encoder was loaded"))
+    for idf in Idf:
+        again = score(roberta, idf, cache=tmp_path)
+        assert repr(again) == repr(first[idf])
+    swapped = metric(roberta, cache=tmp_path)
+    with pytest.raises(pytest.fail.Exception):
+        swapped.score(references=["the heart is"], hypotheses=["no effusion"])
+
+
+def test_bfloat16_is_close_and_said(roberta):
+    rough = score(roberta, dtype="bfloat16")
+    assert rough.f1 != score(roberta).f1
+    assert rough.f1 == pytest.approx(score(roberta).f1, abs=0.05)
+    said = bertscore(ModelSettings(weights=roberta, dtype="bfloat16")).scorer.dtype
+    assert said == "bfloat16"
+
+
+def test_five_thousand_words(roberta):
+    long = " ".join(draw_texts(5, 60, 400))
+    scores = metric(roberta).score(references=[long, long, "a"], hypotheses=[long, "a", long])
+    assert scores.f1[0] == pytest.approx(1, abs=1e-5)
+    assert 0 < scores.f1[1] < 1
+
+
+def test_an_unknown_idf_is_refused(roberta):
+    with pytest.raises(ValueError, match="refs"):
+        metric(roberta).score(references=["a"], hypotheses=["a"], idf="refs")
+
+
+def test_settings_say_what_numbers_depend_on(golden):
+    settings = ModelSettings(weights=golden / "metrics/bertscore/distilroberta-base", cache=None, progress=False)
+    scores = bertscore_multimedeval(settings)(references=["the heart", "no"], hypotheses=["heart", "edema"])
+    assert scores.settings == {
+        "encoder": "distilroberta-base",
+        "layer": "5",
+        "idf": "hypotheses",
+        "baseline_f1": "0.8473319",
+        "dtype": "float32",
+    }
+    baseline = BASELINES[ENCODER, 5].f1
+    raw, rescaled = scores.samples["idf_bertscore_f1"], scores.samples["rescaled_idf_bertscore_f1"]
+    assert rescaled == pytest.approx([(value - baseline) / (1 - baseline) for value in raw])
+
+
+def test_weights_that_are_not_there(tmp_path):
+    with pytest.raises(WeightsMissing, match="medtasks weights fetch distilroberta-base"):
+        bertscore(ModelSettings())(references=["a"], hypotheses=["b"])
+    with pytest.raises(WeightsMissing, match="nowhere does not exist"):
+        bertscore(ModelSettings(weights=tmp_path / "nowhere"))(references=["a"], hypotheses=["b"])
+
+
+def test_named_weights_go_first(roberta, tmp_path):
+    settings = ModelSettings(weights=tmp_path / "nowhere", named_weights={ENCODER: roberta}, cache=None, progress=False)
+    assert BertScore(ENCODER, 2, settings).score(references=["a"], hypotheses=["a"]).f1 == pytest.approx([1.0])
+
+
+def test_medhevals_is_neither_rescaled_nor_weighted_and_of_what_the_package_takes_for_english():
+    from bert_score.utils import lang2model, model2layers
+
+    class Scorer:
+        encoder, layer, dtype = lang2model["en"], model2layers[lang2model["en"]], "float32"
+
+        def score(self, *, references, hypotheses, idf):
+            assert (len(references), len(hypotheses), idf) == (2, 2, Idf.NONE)
+            return BertScores((0.5, 0.7), (0.25, 0.75), (1 / 3, 0.72))
+
+    metric = medheval_bertscore(ModelSettings())
+    assert (metric.scorer.encoder, metric.scorer.layer) == (Scorer.encoder, Scorer.layer)
+    scores = replace(metric, scorer=Scorer())(references=["a", "b"], hypotheses=["c", "d"])
+    assert scores.totals == pytest.approx(
+        {"roberta_large_precision": 0.6, "roberta_large_recall": 0.5, "roberta_large_f1": (1 / 3 + 0.72) / 2}
+    )
+    assert (scores.settings["idf"], scores.settings["rescaled"]) == ("none", "no")

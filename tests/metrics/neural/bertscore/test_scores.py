@@ -1,0 +1,161 @@
+"""Scores from matched tokens, computed by hand, and the baselines that rescale them."""
+
+import csv
+import math
+import random
+from importlib.resources import files
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from medtasks.metrics.neural.bertscore.scores import BASELINES, Baseline, Idf, TokenMatches, bert_scores, rescale
+
+CLS, SEP = 0, 2
+COSINES = st.floats(0.125, 1.0, width=32)
+
+
+def pair(reference, hypothesis, reference_best=(), hypothesis_best=()):
+    """A pair from the ids of its words; [CLS] and [SEP] have matches that would show in the scores."""
+    sides = []
+    for ids, best in ((reference, reference_best), (hypothesis, hypothesis_best)):
+        sides.append((np.array([CLS, *ids, SEP], np.int32), np.array([9, *best, -9], np.float32)))
+    (reference_ids, reference_values), (hypothesis_ids, hypothesis_values) = sides
+    return TokenMatches(reference_ids, hypothesis_ids, reference_values, hypothesis_values)
+
+
+@st.composite
+def pairs(draw):
+    words = st.lists(st.integers(3, 8), max_size=4)
+    reference, hypothesis = draw(words), draw(words)
+    best = [draw(st.lists(COSINES, min_size=len(ids), max_size=len(ids))) for ids in (reference, hypothesis)]
+    return pair(reference, hypothesis, *best)
+
+
+def test_without_idf_every_word_weighs_the_same():
+    scores = bert_scores([pair([5, 6], [5, 7, 8], [0.5, 0.25], [0.5, 0.75, 1.0])])
+    assert scores.precision == (0.75,)
+    assert scores.recall == (0.375,)
+    assert scores.f1 == (pytest.approx(2 * 0.75 * 0.375 / 1.125),)
+
+
+def test_the_text_of_a_special_token_weighs_nothing():
+    scores = bert_scores([pair([5, SEP, 6], [5], [0.5, 0.1, 0.25], [0.5])])
+    assert scores.recall == (0.375,)
+
+
+def test_idf_counts_texts_that_hold_a_token():
+    given_pairs = [
+        pair([5, 5, 6], [7, 8], [0.5, 0.5, 0.25], [0.5, 0.25]),
+        pair([6], [7], [1.0], [1.0]),
+    ]
+    scores = bert_scores(given_pairs, Idf.REFERENCES)
+    five, six, unseen = math.log(3 / 2), math.log(3 / 3), math.log(3)
+    assert six == 0
+    assert scores.recall[0] == pytest.approx((five * 0.5 + five * 0.5 + six * 0.25) / (2 * five))
+    assert scores.precision[0] == pytest.approx((unseen * 0.5 + unseen * 0.25) / (2 * unseen))
+    assert math.isnan(scores.recall[1])
+    assert scores.f1[1] == 0
+
+    scores = bert_scores(given_pairs, Idf.HYPOTHESES)
+    seven, eight = 0.0, math.log(3 / 2)
+    assert scores.precision[0] == pytest.approx((seven * 0.5 + eight * 0.25) / eight)
+    assert scores.recall[0] == pytest.approx((0.5 + 0.5 + 0.25) / 3)
+
+
+def test_equal_and_empty_texts_count_as_texts():
+    one = pair([5, 6], [5], [0.5, 0.25], [0.5])
+    other = pair([6], [5], [0.25], [0.5])
+    weights = math.log(6 / 3), math.log(6 / 5)
+    scores = bert_scores([one, one, other, other, pair([], [5], [], [0.0])], Idf.REFERENCES)
+    assert scores.recall[0] == pytest.approx((weights[0] * 0.5 + weights[1] * 0.25) / sum(weights))
+
+
+@pytest.mark.parametrize("idf", Idf)
+def test_an_empty_side_scores_zero_and_below_it_rescaled(idf):
+    full = pair([5], [6], [0.5], [0.5])
+    scores = bert_scores([pair([], [5], [], [0.0]), full, pair([5], [], [0.0]), pair([], [])], idf)
+    for values in (scores.precision, scores.recall, scores.f1):
+        assert [values[place] for place in (0, 2, 3)] == [0, 0, 0]
+    rescaled = scores.rescaled(Baseline(0.5, 0.75, 0.8))
+    assert rescaled.precision[0] == -1
+    assert rescaled.recall[0] == -3
+    assert rescaled.f1[0] == pytest.approx(-4)
+
+
+def test_one_text_alone_has_no_idf_and_a_warning_says_so(caplog_text):
+    scores = bert_scores([pair([5], [5], [1.0], [1.0])], Idf.REFERENCES)
+    assert math.isnan(scores.precision[0])
+    assert math.isnan(scores.recall[0])
+    assert scores.f1 == (0.0,)
+    assert "idf over the references: in 1 of 1 pairs" in caplog_text()
+    bert_scores([pair([5], [5], [1.0], [1.0])])
+    assert caplog_text().count("idf over") == 1
+
+
+def test_no_pairs():
+    for idf in Idf:
+        assert bert_scores([], idf).f1 == ()
+
+
+@given(st.lists(pairs(), min_size=1, max_size=8), st.sampled_from(Idf), st.randoms())
+def test_order_does_not_matter(given_pairs, idf, order):
+    places = list(range(len(given_pairs)))
+    order.shuffle(places)
+    scores = bert_scores(given_pairs, idf)
+    shuffled = bert_scores([given_pairs[place] for place in places], idf)
+    assert list(shuffled.f1) == [scores.f1[place] for place in places]
+
+
+def test_idf_of_a_part_is_not_idf_of_the_whole():
+    draw = random.Random(3)
+    given_pairs = [
+        pair(ids, ids, best, best)
+        for ids, best in (
+            ([draw.randint(3, 9) for _ in range(5)], [draw.random() for _ in range(5)]) for _ in range(20)
+        )
+    ]
+    whole = bert_scores(given_pairs, Idf.REFERENCES).f1
+    halves = bert_scores(given_pairs[:10], Idf.REFERENCES).f1 + bert_scores(given_pairs[10:], Idf.REFERENCES).f1
+    assert whole != pytest.approx(halves, abs=1e-3)
+
+
+@given(pairs())
+def test_matches_survive_the_cache(matches):
+    back = TokenMatches.from_bytes(matches.to_bytes())
+    for name in ("reference_ids", "hypothesis_ids", "reference_best", "hypothesis_best"):
+        assert getattr(back, name).tolist() == getattr(matches, name).tolist()
+    assert back.empty == matches.empty
+
+
+def test_rescaling_keeps_one_and_moves_the_baseline_to_zero():
+    assert rescale(1.0, 0.8473319) == 1.0
+    assert rescale(0.8473319, 0.8473319) == 0.0
+    assert rescale(0.0, 0.8473319) == pytest.approx(-5.550157, abs=1e-6)
+
+
+def baseline(path, layer):
+    (row,) = [row for row in csv.DictReader(path.read_text().splitlines()) if row["LAYER"] == str(layer)]
+    return Baseline(float(row["P"]), float(row["R"]), float(row["F"]))
+
+
+@pytest.mark.parametrize(("encoder", "layer"), BASELINES)
+def test_baselines_are_those_of_the_package(encoder, layer):
+    path = files("bert_score") / "rescale_baseline" / "en" / f"{encoder}.tsv"
+    assert BASELINES[encoder, layer] == baseline(path, layer)
+
+
+def test_golden_bertscore_baseline(golden):
+    assert baseline(golden / "metrics/bertscore/baseline.tsv", 5) == BASELINES["distilroberta-base", 5]
+
+
+@pytest.fixture
+def caplog_text():
+    """What was logged so far."""
+    from loguru import logger
+
+    lines = []
+    handler = logger.add(lines.append, level="WARNING", format="{message}")
+    yield lambda: "".join(lines)
+    logger.remove(handler)

@@ -1,0 +1,292 @@
+"""CheXbert's checkpoint in its formats, its conversion, and what is said of one that cannot be used."""
+
+import json
+import pickle
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from loguru import logger
+from safetensors.torch import load_file, save_file
+
+from medtasks.errors import MedTasksError, WeightsMissing
+from medtasks.metrics.model_settings import ModelSettings
+from medtasks.metrics.neural.chexbert.checkpoint import convert, find_files, read_state
+from medtasks.metrics.neural.chexbert.network import load_network, read_config
+from medtasks.metrics.neural.chexbert.reader import Chexbert
+
+from .... import tiny_chexbert
+
+TEXTS = ["No edema.", "Small left effusion, the heart is 12."]
+
+
+@pytest.fixture
+def own(tiny, tmp_path):
+    """A copy of the files that the test may damage."""
+    return shutil.copytree(tiny, tmp_path / "own")
+
+
+def settings(weights=None, **named):
+    return ModelSettings(weights=weights, named_weights=named, device="cpu", cache=None, progress=False)
+
+
+def classes(chosen):
+    return [reading.classes for reading in Chexbert(chosen)(TEXTS)]
+
+
+def saved(folder, change, zipped=True):
+    """Write a checkpoint whose tensors were changed."""
+    content = tiny_chexbert.checkpoint()
+    change(content["model_state_dict"])
+    torch.save(content, folder / "chexbert.pth", _use_new_zipfile_serialization=zipped)
+    return folder
+
+
+@pytest.mark.parametrize("zipped", [False, True])
+def test_both_formats_of_torch_give_the_networks_tensors(tmp_path, zipped):
+    path = tiny_chexbert.write_chexbert(tmp_path / "files", zipped=zipped) / "chexbert.pth"
+    state = read_state(path)
+    wanted = tiny_chexbert.checkpoint()["model_state_dict"]
+    assert state.keys() == {key.removeprefix("module.") for key in wanted}
+    assert all(torch.equal(state[key.removeprefix("module.")], tensor) for key, tensor in wanted.items())
+
+
+def test_the_zip_format_is_mapped_and_the_old_one_is_not(tmp_path, monkeypatch):
+    mapped = []
+    original = torch.load
+
+    def load(path, **named):
+        mapped.append((named["mmap"], named["weights_only"]))
+        return original(path, **named)
+
+    monkeypatch.setattr(torch, "load", load)
+    for zipped in (False, True):
+        read_state(tiny_chexbert.write_chexbert(tmp_path / str(zipped), zipped=zipped) / "chexbert.pth")
+    assert mapped == [(False, True), (True, True)]
+
+
+def test_conversion_reads_the_same_and_is_found_from_then_on(own):
+    before = classes(settings(own))
+    (own / "chexbert.pth").chmod(0o640)
+    converted = convert(own / "chexbert.pth")
+    assert converted.stat().st_mode & 0o777 == 0o640
+    assert converted == own / "chexbert.safetensors"
+    assert converted.stat().st_size < (own / "chexbert.pth").stat().st_size
+    state, again = read_state(own / "chexbert.pth"), load_file(converted)
+    assert state.keys() == again.keys()
+    assert all(torch.equal(again[key], tensor) and again[key].dtype is tensor.dtype for key, tensor in state.items())
+    (own / "chexbert.pth").unlink()
+    assert find_files(settings(own)).weights == converted
+    assert classes(settings(own)) == before
+    assert classes(settings(converted)) == before
+    assert list(own.glob("*.part")) == []
+
+
+def test_conversion_replaces_what_was_there(own, tmp_path):
+    target = tmp_path / "deeper" / "any.safetensors"
+    convert(own / "chexbert.pth", target)
+    first = target.read_bytes()
+    target.write_bytes(b"old")
+    assert convert(own / "chexbert.pth", target) == target
+    assert target.read_bytes() == first
+
+
+def test_conversion_that_cannot_be_written(own, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(MedTasksError, match="cannot be written"):
+        convert(own / "chexbert.pth", tmp_path / "file" / "any.safetensors")
+    with pytest.raises(MedTasksError, match="must end in"):
+        convert(own / "chexbert.pth", tmp_path / "chexbert.bin")
+
+
+def test_fetched_weights_are_found(tmp_path, monkeypatch, tiny):
+    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
+    for message in ("medtasks weights fetch chexbert'", "medtasks weights fetch bert-base-uncased'"):
+        with pytest.raises(WeightsMissing, match=message):
+            find_files(settings())
+        if "uncased" not in message:
+            (tmp_path / "weights" / "chexbert").mkdir(parents=True)
+            shutil.copy(tiny / "chexbert.pth", tmp_path / "weights" / "chexbert")
+    shutil.copytree(tiny / "bert-base-uncased", tmp_path / "weights" / "bert-base-uncased")
+    assert classes(settings()) == classes(settings(tiny))
+
+
+def test_configuration_and_vocabulary_come_from_beside_the_weights_or_by_name(tiny, tmp_path):
+    alone = tmp_path / "alone" / "chexbert"
+    alone.mkdir(parents=True)
+    weights = Path(shutil.copy(tiny / "chexbert.pth", alone))
+    with pytest.raises(WeightsMissing, match="'medtasks weights fetch bert-base-uncased'"):
+        find_files(settings(weights))
+    wanted = classes(settings(tiny))
+    named = {"chexbert": alone, "bert-base-uncased": tiny / "bert-base-uncased"}
+    assert classes(settings(None, **named)) == wanted
+    shutil.copytree(tiny / "bert-base-uncased", tmp_path / "alone" / "bert-base-uncased")
+    assert find_files(settings(weights)).encoder == tmp_path / "alone" / "bert-base-uncased"
+    assert classes(settings(alone)) == wanted
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+class Touching:
+    """Leaves a file behind when it is unpickled."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return Path.touch, (self.path,)
+
+
+def malicious(path):
+    path.write_bytes(pickle.dumps({"model_state_dict": Touching(path.with_name("touched"))}, protocol=2))
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (cut, "chexbert.pth is damaged, incomplete or no plain torch checkpoint"),
+        (lambda path: path.write_bytes(b""), "is damaged, incomplete or no plain torch checkpoint"),
+        (lambda path: path.write_text("version https://git-lfs.github.com/spec/v1"), "is damaged"),
+        (malicious, "is damaged, incomplete or no plain torch checkpoint"),
+        (lambda path: torch.save({"weight": torch.ones(2)}, path), "it has no 'model_state_dict' of tensors"),
+        (lambda path: torch.save([torch.ones(2)], path), "it has no 'model_state_dict' of tensors"),
+        (lambda path: torch.save({"model_state_dict": {"a": 1}}, path), "it has no 'model_state_dict' of tensors"),
+        (
+            lambda path: torch.save({"model_state_dict": {"module.roberta.weight": torch.ones(2)}}, path),
+            "is no checkpoint of CheXbert: it has no 'bert.embeddings.word_embeddings.weight'",
+        ),
+    ],
+)
+@pytest.mark.parametrize("zipped", [False, True])
+def test_a_damaged_or_foreign_checkpoint_is_one_sentence(tmp_path, damage, message, zipped):
+    folder = tiny_chexbert.write_chexbert(tmp_path / "files", zipped=zipped)
+    damage(folder / "chexbert.pth")
+    for use in (lambda: classes(settings(folder)), lambda: convert(folder / "chexbert.pth")):
+        with pytest.raises(WeightsMissing) as caught:
+            use()
+        assert message in str(caught.value)
+        assert "'medtasks weights fetch chexbert'" in str(caught.value)
+        assert "\n" not in str(caught.value)
+    assert {path.name for path in folder.iterdir()} == {"chexbert.pth", "bert-base-uncased"}
+
+
+def test_a_damaged_conversion_is_one_sentence(own):
+    converted = convert(own / "chexbert.pth")
+    cut(converted)
+    with pytest.raises(WeightsMissing, match=r"is damaged or no safetensors file .*weights convert chexbert'"):
+        classes(settings(own))
+    save_file({"weight": torch.ones(2)}, converted)
+    with pytest.raises(WeightsMissing, match="no checkpoint of CheXbert"):
+        classes(settings(converted))
+
+
+def without(key):
+    return lambda state: state.pop(key)
+
+
+def changed(key, tensor):
+    return lambda state: state.update({key: tensor})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (without("module.linear_heads.4.bias"), "'linear_heads.4.bias' is missing"),
+        (without("module.bert.encoder.layer.1.output.dense.weight"), "layer.1.output.dense.weight' is missing"),
+        (changed("module.linear_heads.14.weight", torch.ones(4, 24)), "'linear_heads.14.weight' is unknown"),
+        (changed("module.linear_heads.13.bias", torch.ones(4)), r"'linear_heads.13.bias' has shape \(4,\) in place of"),
+        (changed("module.linear_heads.0.bias", torch.full((4,), torch.nan)), "holds values that are not finite"),
+    ],
+)
+def test_a_checkpoint_that_does_not_fit_is_named_by_its_first_tensor(own, change, message):
+    with pytest.raises(WeightsMissing, match=message):
+        classes(settings(saved(own, change)))
+
+
+def test_pooler_and_old_buffers_play_no_part(own):
+    wanted = classes(settings(own))
+
+    def older(state):
+        for key in [key for key in state if "pooler" in key]:
+            del state[key]
+        state["module.bert.embeddings.position_ids"] = torch.arange(512)[None]
+
+    assert classes(settings(saved(own, older))) == wanted
+
+
+def test_every_parameter_is_filled_in_float32(own):
+    def halved(state):
+        for key in state:
+            state[key] = state[key].half()
+
+    files = find_files(settings(saved(own, halved)))
+    network = load_network(files, read_config(files))
+    assert {parameter.dtype for parameter in network.parameters()} == {torch.float32}
+    assert not any(tensor.is_meta for tensor in (*network.parameters(), *network.buffers()))
+    assert not network.training
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("config.json", "{", "is damaged or not the configuration of a BERT encoder"),
+        ("config.json", "[]", "is damaged or not the configuration of a BERT encoder"),
+        ("config.json", '{"model_type": "roberta"}', "is damaged or not the configuration of a BERT encoder"),
+        ("config.json", '{"model_type": "bert", "hidden_size": "wide"}', "is damaged or not"),
+        ("config.json", '{"model_type": "bert", "vocab_size": 70}', "vocabulary in .* has 82 entries"),
+        ("config.json", json.dumps({"model_type": "bert", "vocab_size": 82}), "has shape .* in place of"),
+        ("vocab.txt", "\n".join([*tiny_chexbert.VOCABULARY, "more"]), "has 83 entries, its config.json 82"),
+        ("tokenizer.json", "{", "the vocabulary in .* is damaged"),
+    ],
+)
+def test_a_configuration_or_vocabulary_that_does_not_fit(own, file, content, message):
+    assert len(tiny_chexbert.VOCABULARY) == 82
+    (own / "bert-base-uncased" / file).write_text(content)
+    with pytest.raises(WeightsMissing, match=message):
+        classes(settings(own))
+
+
+def test_a_vocabulary_cut_short_is_told(own):
+    warned = []
+    sink = logger.add(lambda message: warned.append(message.record["message"]), level="WARNING")
+    classes(settings(own))
+    assert warned == []
+    (own / "bert-base-uncased" / "vocab.txt").write_text("\n".join(tiny_chexbert.VOCABULARY[:60]))
+    classes(settings(own))
+    logger.remove(sink)
+    assert len(warned) == 1
+    assert "has 60 entries, its config.json 82; if it was cut short" in warned[0]
+
+
+@pytest.mark.parametrize("file", ["config.json", "vocab.txt"])
+def test_an_incomplete_encoder_folder(own, file):
+    (own / "bert-base-uncased" / file).unlink()
+    with pytest.raises(WeightsMissing, match=f"{file} is missing; .*'medtasks weights fetch bert-base-uncased'"):
+        classes(settings(own))
+
+
+def test_a_folder_without_a_checkpoint(tmp_path):
+    with pytest.raises(WeightsMissing, match=r"holds neither chexbert.pth nor chexbert.safetensors"):
+        classes(settings(tmp_path))
+    with pytest.raises(WeightsMissing, match="does not exist"):
+        classes(settings(tmp_path / "nothing"))
+
+
+def test_leaving_out_what_no_label_needs_changes_nothing(tiny):
+    files = find_files(settings(tiny))
+    network = load_network(files, read_config(files))
+    ids = torch.randint(5, 80, (3, 17))
+    mask = torch.ones_like(ids)
+    mask[1, 9:] = 0
+    with torch.inference_mode():
+        for given in (mask, torch.ones_like(ids)):
+            short = network(ids, given)
+            last = network.bert.encoder.layer[-1]
+            network.bert.encoder.layer[-1] = last.layer
+            whole = network.bert(ids, attention_mask=given).last_hidden_state
+            network.bert.encoder.layer[-1] = last
+            assert whole.shape == (3, 17, 24)
+            torch.testing.assert_close(short, whole[:, 0], atol=1e-5, rtol=1e-5)

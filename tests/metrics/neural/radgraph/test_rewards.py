@@ -1,0 +1,139 @@
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from medtasks.metrics.neural.radgraph import annotations as rewards
+from medtasks.metrics.neural.radgraph.annotations import Prediction, annotation
+
+DP, DA, U, ANAT = "OBS-DP", "OBS-DA", "OBS-U", "ANAT-DP"
+
+
+def annotated(*entities):
+    """Build an annotation of one-word entities: ``(word, label, {relation: word it leads to})``."""
+    words = [word for word, *_ in entities]
+    relations = [
+        (position, words.index(other), relation)
+        for position, (_, _, *links) in enumerate(entities)
+        for relation, other in (links[0] if links else {}).items()
+    ]
+    return annotation(words, Prediction([(at, at, entity[1]) for at, entity in enumerate(entities)], relations))
+
+
+# Section 4 of the notes on metrics: reference, hypothesis, (simple, partial, complete) of the release, the same of the
+# repository's head, (entity, relation, combined) of CXR-Report-Metric.
+CASES = {
+    "other side, further entity": (
+        annotated(
+            ("effusion", DP, {"located_at": "pleural"}), ("pleural", ANAT), ("left", ANAT, {"modify": "pleural"})
+        ),
+        annotated(
+            ("effusion", DP, {"located_at": "pleural"}),
+            ("pleural", ANAT),
+            ("right", ANAT, {"modify": "pleural"}),
+            ("small", DP, {"modify": "effusion"}),
+        ),
+        (4 / 7, 4 / 7, 4 / 7),
+        (4 / 7, 4 / 7, 4 / 7),
+        (4 / 7, 0.4, 0.4857142857142857),
+    ),
+    "relation and certainty lost": (
+        annotated(
+            ("opacity", DP, {"located_at": "lobe", "suggestive_of": "pneumonia"}),
+            ("lobe", ANAT),
+            ("lower", ANAT, {"modify": "lobe"}),
+            ("pneumonia", U),
+        ),
+        annotated(
+            ("opacity", DP, {"located_at": "lobe"}),
+            ("lobe", ANAT),
+            ("lower", ANAT, {"modify": "lobe"}),
+            ("pneumonia", DP),
+        ),
+        (0.75, 0.75, 2 / 3),
+        (0.75, 0.75, 2 / 3),
+        (0.75, 0.8, 0.775),
+    ),
+    "equal, no relations": (
+        annotated(("pneumothorax", DA)),
+        annotated(("pneumothorax", DA)),
+        (1, 1, 1),
+        (1, 1, 1),
+        (1, 0, 0.5),
+    ),
+    "relation on one side": (
+        annotated(("effusion", DA, {"located_at": "pleural"}), ("pleural", ANAT)),
+        annotated(("effusion", DA), ("pleural", ANAT)),
+        (1, 0.5, 0.5),
+        (1, 0.5, 0.5),
+        (1, 0, 0.5),
+    ),
+    "case": (
+        annotated(("Cardiomegaly", DP), ("edema", DP, {"located_at": "Pulmonary"}), ("Pulmonary", ANAT)),
+        annotated(("cardiomegaly", DP), ("Edema", DP, {"located_at": "pulmonary"}), ("pulmonary", ANAT)),
+        (0, 0, 1 / 3),
+        (1, 1, 1),
+        (0, 0, 0),
+    ),
+    "no entities on one side": (
+        annotated(("clear", DP, {"located_at": "lungs"}), ("lungs", ANAT)),
+        annotated(),
+        (0, 0, 0),
+        (0, 0, 0),
+        (0, 0, 0),
+    ),
+    "repeated entities": (
+        annotated(("tube", DP), ("tube", DP), ("line", DP)),
+        annotated(("tube", DP), ("line", DP), ("line", DP)),
+        (1, 1, 1),
+        (1, 1, 1),
+        (1, 0, 0.5),
+    ),
+}
+LEVELS = (rewards.simple, rewards.partial, rewards.complete)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_hand_made_cases(case):
+    reference, hypothesis, release, head, cxr_report_metric = CASES[case]
+
+    assert [level(reference, hypothesis) for level in LEVELS] == pytest.approx(release, abs=1e-12)
+    assert [level(reference, hypothesis, case_sensitive=False) for level in LEVELS] == pytest.approx(head, abs=1e-12)
+    scores = (rewards.entity_f1, rewards.relation_f1, rewards.combined)
+    assert [score(reference, hypothesis) for score in scores] == pytest.approx(cxr_report_metric, abs=1e-12)
+
+
+@st.composite
+def annotations(draw):
+    words = draw(st.lists(st.sampled_from(["effusion", "Effusion", "left", "lung", "edema"]), max_size=5))
+    labels = [draw(st.sampled_from([DP, DA, ANAT])) for _ in words]
+    ends = st.integers(0, len(words) - 1)
+    relation = st.tuples(ends, ends, st.sampled_from(["modify", "located_at"]))
+    relations = draw(st.lists(relation, max_size=4)) if words else []
+    return annotation(words, Prediction([(at, at, label) for at, label in enumerate(labels)], relations))
+
+
+ALL = (*LEVELS, rewards.entity_f1, rewards.relation_f1, rewards.combined)
+
+
+@given(first=annotations(), second=annotations())
+def test_scores_are_shares_and_symmetric(first, second):
+    for score in ALL:
+        assert 0 <= score(first, second) == score(second, first) <= 1
+
+
+@given(report=annotations())
+def test_a_report_agrees_with_itself_if_it_says_something(report):
+    for level in LEVELS:
+        assert level(report, report) == (1 if report["entities"] else 0)
+    has_relations = any(entity["relations"] for entity in report["entities"].values())
+    assert rewards.combined(report, report) == (0.5 * bool(report["entities"]) + 0.5 * has_relations)
+
+
+@given(first=annotations(), second=annotations())
+@settings(deadline=None)  # the first example imports the package
+def test_rewards_are_those_of_the_package(first, second):
+    package = pytest.importorskip("radgraph.rewards", reason="needs the radgraph package: pip install medtasks[dev]")
+
+    theirs = package.compute_reward(second, first, "all")
+
+    assert [level(first, second) for level in LEVELS] == pytest.approx(theirs, abs=1e-12)

@@ -1,0 +1,167 @@
+"""Batches of like length, what happens when memory runs out, precision, and names of weights."""
+
+import itertools
+import os
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from loguru import logger
+
+from medtasks.errors import MedTasksError
+from medtasks.metrics.neural.encoder_batches import encoding, length_batches, run_batches, weights_digest
+
+
+@given(st.lists(st.integers(0, 600)), st.integers(1, 40))
+def test_batches_hold_every_text_once_the_longest_first(lengths, size):
+    batches = length_batches(lengths, size)
+    order = [position for batch in batches for position in batch]
+    assert sorted(order) == list(range(len(lengths)))
+    assert [lengths[position] for position in order] == sorted(lengths, reverse=True)
+    assert all(0 < len(batch) <= size for batch in batches)
+    for batch, following in itertools.pairwise(batches):
+        # A batch ends when it is full, or the next text is too short for it.
+        longest = lengths[batch[0]]
+        assert len(batch) == size or longest - lengths[following[0]] > max(0.1 * longest, 8)
+    assert all(lengths[b[0]] - lengths[b[-1]] <= max(0.1 * lengths[b[0]], 8) for b in batches)
+
+
+@given(st.lists(st.integers(0, 400)), st.integers(1, 8))
+def test_batches_of_texts_in_segments(lengths, size):
+    batches = length_batches(lengths, size, window=100)
+    assert sorted(position for batch in batches for position in batch) == list(range(len(lengths)))
+    for batch in batches:
+        sizes = [lengths[position] for position in batch]
+        assert sizes == sorted(sizes, reverse=True)
+        assert len(batch) == 1 or sum(max(1, -(-length // 100)) for length in sizes) <= size
+        assert min(sizes[-1], 100) >= min(sizes[0], 100) - 10
+
+
+def test_a_batch_of_nothing_is_refused():
+    with pytest.raises(ValueError, match="batch_size=0"):
+        length_batches([1], 0)
+
+
+def results(batches, run):
+    return dict(run_batches(batches, run, description="Model", progress=False))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("CUDA out of memory"),
+        RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"),
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED"),
+        MemoryError(),
+    ],
+)
+def test_where_memory_runs_out_batches_are_halved_and_nothing_is_lost(error):
+    sizes, warned = [], []
+    sink = logger.add(lambda message: warned.append(message.record["message"]), level="WARNING")
+
+    def run(positions):
+        sizes.append(len(positions))
+        if len(positions) > 3:
+            raise error
+        return [position * 10 for position in positions]
+
+    found = results(length_batches(range(20), 8), run)
+    logger.remove(sink)
+    assert found == {position: position * 10 for position in range(20)}
+    # Eight and four fail once each; later batches do not try again what cannot fit.
+    assert sizes == [8, 4, *[2] * 10]
+    assert len(warned) == 2
+
+
+def test_a_single_text_too_large_for_memory_is_one_sentence():
+    def run(positions):
+        raise torch.OutOfMemoryError("no memory for sample text")
+
+    with pytest.raises(MedTasksError) as caught:
+        results([[0, 1]], run)
+    expected = "Model: memory does not suffice for a single text; free some, or set MEDTASKS_METRICS_DEVICE=cpu"
+    assert str(caught.value) == expected
+
+
+def test_other_errors_come_through_after_what_was_computed():
+    kept = {}
+
+    def run(positions):
+        if 0 in positions:
+            raise RuntimeError("shapes differ")
+        return positions
+
+    def keep():
+        for position, result in run_batches([[3], [2], [0], [1]], run, description="Model", progress=False):
+            kept[position] = result
+
+    with pytest.raises(RuntimeError, match="shapes differ"):
+        keep()
+    assert kept == {3: 3, 2: 2}
+
+
+def test_a_result_missing_from_a_batch_is_an_error():
+    with pytest.raises(ValueError, match="zip"):
+        results([[0, 1]], lambda positions: [0])
+
+
+def test_no_batches_give_nothing():
+    assert results([], lambda positions: positions) == {}
+
+
+def test_digest_is_of_the_bytes_and_reads_a_file_once(tmp_path, monkeypatch):
+    one, other = tmp_path / "one", tmp_path / "other"
+    one.write_bytes(b"abc")
+    other.write_bytes(b"abc")
+    assert weights_digest([one]) == weights_digest([other])
+    assert weights_digest([one]) == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    assert len({weights_digest([one]), weights_digest([one, other])}) == 2
+    opened = []
+    original = type(one).open
+
+    def counting(path, mode="r", *arguments, **named):
+        opened.append((path, mode))
+        return original(path, mode, *arguments, **named)
+
+    monkeypatch.setattr(type(one), "open", counting)
+    before = weights_digest([one, other])
+    assert opened == []
+    one.write_bytes(b"abd")
+    os.utime(one, ns=(1, 1))
+    assert weights_digest([one, other]) != before
+    assert opened == [(one, "wb"), (one, "rb")]
+    with pytest.raises(FileNotFoundError):
+        weights_digest([tmp_path / "none"])
+
+
+def precisions():
+    return torch.backends.cuda.matmul.fp32_precision, torch.backends.mkldnn.matmul.fp32_precision
+
+
+@pytest.mark.parametrize("error", [None, OSError])
+def test_products_are_exact_within_and_as_before_afterwards(error):
+    torch.set_float32_matmul_precision("medium")
+    try:
+        try:
+            with encoding(torch.device("cpu"), "float32"):
+                inside = precisions()
+                assert torch.is_inference_mode_enabled()
+                assert not torch.is_autocast_enabled("cpu")
+                if error:
+                    raise error
+        except OSError:
+            pass
+        assert inside == ("ieee", "ieee")
+        assert precisions() == ("tf32", "bf16")
+        assert torch.get_float32_matmul_precision() == "medium"
+    finally:
+        torch.set_float32_matmul_precision("highest")
+
+
+def test_bfloat16_is_autocast():
+    weights = torch.randn(8, 8)
+    with encoding(torch.device("cpu"), "bfloat16"):
+        assert (weights @ weights).dtype is torch.bfloat16
+    with encoding(torch.device("cpu"), "float32"):
+        assert (weights @ weights).dtype is torch.float32

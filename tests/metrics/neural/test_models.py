@@ -1,0 +1,267 @@
+"""What holds for all three models: what they say of a text depends on nothing else, and is kept on disk."""
+
+import json
+import random
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from medtasks.errors import MedTasksError
+from medtasks.metrics.model_settings import ModelSettings
+from medtasks.metrics.neural.bertscore.encoder import ContextualEncoder
+from medtasks.metrics.neural.bertscore.metric import BertScore
+from medtasks.metrics.neural.chexbert.network import ChexbertNetwork
+from medtasks.metrics.neural.chexbert.reader import Chexbert
+from medtasks.metrics.neural.radgraph.annotator import WordEncoder
+from medtasks.metrics.neural.radgraph.model import RadGraph
+
+from ... import tiny_chexbert
+from .radgraph.random_archive import invented_reports
+
+TEXTS = [
+    *invented_reports(8, 25),
+    *invented_reports(2, 120, seed=1),
+    *invented_reports(3, 2, seed=2),
+    *("", " \n\t", "\u200b", "ödem — 肺 😀", "No edema.", "effusion " * 900),
+]
+TEXTS = [*TEXTS, TEXTS[3]]
+
+
+@dataclass(frozen=True)
+class Model:
+    """One of the models.
+
+    Attributes:
+        settings: Runs it in miniature on the CPU, without a cache.
+        read: Returns for each item what must be equal and numbers, which are rounded in another way in another batch.
+        items: Texts, or pairs of texts.
+        network: Class and method that a batch goes through; the first argument is as long as the batch.
+        title: Name on the progress bar.
+    """
+
+    settings: ModelSettings
+    read: Callable
+    items: list
+    network: tuple[type, str]
+    title: str
+
+
+def by_chexbert(settings, texts):
+    return [(reading.classes, reading.vector) for reading in Chexbert(settings)(texts)]
+
+
+def by_radgraph(settings, texts, model_type="radgraph"):
+    return [(json.dumps(annotation), np.zeros(0)) for annotation in RadGraph(model_type, settings).annotate(texts)]
+
+
+def by_radgraph_xl(settings, texts):
+    return by_radgraph(settings, texts, "radgraph-xl")
+
+
+def by_bertscore(settings, pairs):
+    references, hypotheses = ([pair[side] for pair in pairs] for side in (0, 1))
+    matches = BertScore("distilroberta-base", 2, settings).matches(references, hypotheses)
+    return [
+        ((one.reference_ids.tolist(), one.hypothesis_ids.tolist()), np.append(one.reference_best, one.hypothesis_best))
+        for one in matches
+    ]
+
+
+MODELS = {
+    "chexbert": ("tiny", by_chexbert, (ChexbertNetwork, "forward"), "CheXbert"),
+    "radgraph": ("v1", by_radgraph, (WordEncoder, "vectors"), "RadGraph"),
+    "radgraph-xl": ("xl", by_radgraph_xl, (WordEncoder, "vectors"), "RadGraph"),
+    "bertscore": ("roberta", by_bertscore, (ContextualEncoder, "vectors"), "BERTScore"),
+}
+
+
+@pytest.fixture(params=MODELS)
+def model(request):
+    folder, read, network, title = MODELS[request.param]
+    weights: Path = request.getfixturevalue(folder)
+    items = list(zip(TEXTS, TEXTS[::-1], strict=True)) if request.param == "bertscore" else TEXTS
+    return Model(ModelSettings(weights=weights, device="cpu", cache=None, progress=False), read, items, network, title)
+
+
+@pytest.fixture
+def watch(model, monkeypatch):
+    """Return a function that has every batch's size seen, before the network runs on it, by what it is given."""
+    owner, method = model.network
+    original = getattr(owner, method)
+
+    def watched(see):
+        def through(self, batch, *rest):
+            see(len(batch))
+            return original(self, batch, *rest)
+
+        monkeypatch.setattr(owner, method, through)
+
+    return watched
+
+
+def assert_same(one, other, tolerance=1e-5):
+    assert [exact for exact, _ in one] == [exact for exact, _ in other]
+    for (_, numbers), (_, others) in zip(one, other, strict=True):
+        np.testing.assert_allclose(numbers, others, atol=tolerance, rtol=0)
+
+
+def test_results_do_not_depend_on_batches_company_or_order(model):
+    together = model.read(model.settings, model.items)
+    assert len({str(exact) for exact, _ in together}) > 4  # else the comparisons would say nothing
+    for batch_size in (1, 3, 100):
+        assert_same(model.read(replace(model.settings, batch_size=batch_size), model.items), together)
+    assert_same([model.read(model.settings, [item])[0] for item in model.items[::4]], together[::4])
+    order = random.Random(0).sample(range(len(model.items)), len(model.items))
+    shuffled = model.read(model.settings, [model.items[position] for position in order])
+    assert_same(shuffled, [together[position] for position in order])
+    assert model.read(model.settings, []) == []
+
+
+def test_memory_that_runs_out_changes_nothing(model, watch):
+    expected = model.read(model.settings, model.items)
+    refused = []
+
+    def small(size):
+        if size > 2:
+            refused.append(size)
+            raise torch.OutOfMemoryError("out of memory")
+
+    watch(small)
+    assert_same(model.read(model.settings, model.items), expected)
+    assert refused
+
+
+def test_a_second_run_or_process_needs_no_network(model, watch, tmp_path, monkeypatch):
+    kept = replace(model.settings, cache=tmp_path)
+    first = model.read(kept, model.items)
+    watch(lambda size: pytest.fail("the network was run"))
+    for name in ("torch", "transformers"):
+        monkeypatch.setitem(sys.modules, name, None)
+    assert_same(model.read(kept, model.items[::-1])[::-1], first, tolerance=0)
+    monkeypatch.undo()
+    watch(lambda size: pytest.fail("the network was run"))
+    new = ("new words", "other words") if isinstance(model.items[0], tuple) else "new words"
+    for settings, items in ((kept, [*model.items, new]), (replace(kept, dtype="bfloat16"), model.items)):
+        with pytest.raises(pytest.fail.Exception):
+            model.read(settings, items)
+
+
+def test_only_what_is_new_and_that_once_goes_through_the_network(model, watch, tmp_path):
+    kept = replace(model.settings, cache=tmp_path)
+    model.read(kept, model.items[:4])
+    seen = []
+    watch(seen.append)
+    new = model.items[4:6]
+    spaced = [tuple(f" {text}\n" for text in item) if isinstance(item, tuple) else f" {item}\n" for item in new]
+    model.read(kept, [*model.items[:4], *new, *spaced, *new])
+    assert sum(seen) == 2  # of the two pairs of texts one has an empty side
+
+
+def test_what_was_computed_before_a_failure_is_kept(model, watch, tmp_path):
+    kept = replace(model.settings, cache=tmp_path, batch_size=1)
+    sizes = []
+
+    def failing(size):
+        sizes.append(size)
+        if len(sizes) == 4:
+            raise KeyboardInterrupt
+
+    items = model.items[:4]
+    watch(failing)
+    with pytest.raises(KeyboardInterrupt):
+        model.read(kept, items)
+    model.read(kept, items)
+    again = len(sizes) - 4
+    model.read(replace(kept, cache=None), items)
+    assert 0 < again < len(sizes) - 4 - again
+
+
+def replaced(path, old, new):
+    path.write_text(path.read_text().replace(old, new))
+
+
+def other_spans(folder):
+    state = torch.load(folder / "radgraph" / "weights.th", weights_only=True)
+    state["_endpoint_span_extractor._span_width_embedding.weight"] += 1
+    torch.save(state, folder / "radgraph" / "weights.th")
+
+
+def larger(folder):
+    state = load_file(folder / "model.safetensors")
+    save_file({key: 1.5 * value for key, value in state.items()}, folder / "model.safetensors", {"format": "pt"})
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("chexbert", lambda folder: torch.save(tiny_chexbert.checkpoint(1), folder / "chexbert.pth")),
+        ("chexbert", lambda folder: replaced(folder / "bert-base-uncased" / "vocab.txt", "there", "fluid")),
+        ("radgraph", other_spans),
+        ("radgraph", lambda folder: replaced(folder / "radgraph/vocabulary/radgraph__ner_labels.txt", "S-U", "S-X")),
+        ("radgraph", lambda folder: replaced(folder / "encoder" / "vocab.txt", "effusion", "infusion")),
+        ("bertscore", larger),
+        ("bertscore", lambda folder: replaced(folder / "vocab.json", '"e"', '"e_"')),
+    ],
+)
+def test_what_results_depend_on_is_not_taken_from_the_cache(name, change, request, tmp_path):
+    folder, read, *_ = MODELS[name]
+    copy = Path(shutil.copytree(request.getfixturevalue(folder), tmp_path / "copy"))
+    settings = ModelSettings(weights=copy, device="cpu", cache=tmp_path / "cache", progress=False)
+    items = [("the heart is large", "mild edema")] if name == "bertscore" else ["small effusion"]
+    read(settings, items)
+    change(copy)
+    assert_same(read(settings, items), read(replace(settings, cache=None), items), tolerance=0)
+    assert len(list((tmp_path / "cache").iterdir())) == 2
+
+
+def test_layers_and_versions_have_caches_of_their_own(v1, xl, roberta, tmp_path):
+    settings = ModelSettings(device="cpu", cache=tmp_path, progress=False)
+    for layer in (1, 2):
+        BertScore("distilroberta-base", layer, replace(settings, weights=roberta)).matches(["the heart"], ["edema"])
+    by_radgraph(replace(settings, weights=v1), ["small effusion"])
+    by_radgraph_xl(replace(settings, weights=xl), ["small effusion"])
+    assert len(list(tmp_path.iterdir())) == 4
+
+
+def test_bfloat16_is_close(model):
+    exact, rough = (model.read(replace(model.settings, dtype=dtype), model.items) for dtype in ("float32", "bfloat16"))
+    distances = [np.abs(a - b).max() for (_, a), (_, b) in zip(exact, rough, strict=True) if len(a)]
+    assert not distances or 0 < max(distances) < 0.2
+
+
+def test_float32_holds_in_a_process_that_allows_less(model):
+    wanted = model.read(model.settings, model.items)
+    torch.set_float32_matmul_precision("medium")
+    try:
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=model.title == "RadGraph"):
+            assert_same(model.read(model.settings, model.items), wanted, tolerance=0)
+    finally:
+        torch.set_float32_matmul_precision("highest")
+
+
+def test_the_processes_random_numbers_stay_as_they_are(model):
+    torch.manual_seed(3)
+    wanted = torch.rand(2)
+    torch.manual_seed(3)
+    model.read(model.settings, model.items[:3])
+    assert torch.equal(torch.rand(2), wanted)
+
+
+@pytest.mark.parametrize("device", ["abacus", "cuda:99"])
+def test_a_device_that_is_not_there_is_one_sentence(model, device):
+    with pytest.raises(MedTasksError, match=f"device '{device}' for metrics cannot be used"):
+        model.read(replace(model.settings, device=device), model.items[:1])
+
+
+def test_progress_is_shown_if_asked_for(model, capsys):
+    model.read(model.settings, model.items[:2])
+    assert capsys.readouterr().err == ""
+    model.read(replace(model.settings, progress=True), model.items[:2])
+    assert f"{model.title}: 100%" in capsys.readouterr().err

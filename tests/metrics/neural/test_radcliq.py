@@ -1,0 +1,213 @@
+"""RadCliQ: published numbers, the recorded reference, and what its inputs are made of."""
+
+import json
+import math
+import re
+
+import pytest
+
+from medtasks.errors import MedTasksError, WeightsMissing
+from medtasks.metrics.model_settings import ModelSettings
+from medtasks.metrics.neural import radcliq
+from medtasks.metrics.neural.radcliq import CXR_REPORT_METRIC, RADCLIQ_V0, RADCLIQ_V1, RadCliQInputs
+from medtasks.metrics.report_metrics import metric_info, report_metric
+from medtasks.metrics.report_scores import ReportScores
+
+NAMES = ("radcliq_v0", "radcliq_v1", "radcliq_v1_multimedeval")
+
+
+@pytest.mark.parametrize(
+    ("inputs", "v0", "v1"),
+    [
+        ((1, 1, 1, 1), -0.242133422944, -1.440690282805),
+        ((0, 0, 0, 0), 5.516160804054, 2.450143083327),
+        ((0.5, 1, 1, 1), 0.552383693859, -0.818082117696),
+        ((0.5, 0.5, 0.5, 0.5), 2.637013690555, 0.504726400261),
+        ((0.2, 0.35, 0.45, 0.15), 3.408987418114, 1.175656683991),
+        ((0.23, 0.41, 0.62, 0.18), 2.883671647830, 0.870138284137),
+        ((0, -0.1, 0.05, 0), 5.723475232176, 2.565489030840),
+        ((0.5398376019, 0.6312549595, 0.7716797867, 0.4607372065), 1.641666666667, -0.031821034150),
+        ((0.146, 0.304, 0.331, 0.094), 3.8161979427, 1.4372150841),
+        ((0.191, 0.377, 0.556, 0.192), 3.1734314691, 1.0368450061),
+        ((0.039, -0.056, 0.284, 0.077), 5.1456749136, 2.2115118200),
+    ],
+)
+def test_worked_examples(inputs, v0, v1):
+    assert RADCLIQ_V0.score(RadCliQInputs(*inputs)) == pytest.approx(v0, abs=1e-9)
+    assert RADCLIQ_V1.score(RadCliQInputs(*inputs)) == pytest.approx(v1, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("means", "v0", "v1"),
+    [
+        ((0.146, 0.304, 0.331, 0.094), 3.816, 1.437),
+        ((0.191, 0.377, 0.556, 0.192), 3.175, 1.037),
+        ((0.039, -0.056, 0.284, 0.077), 5.147, 2.213),
+    ],
+)
+def test_published_rows_of_rexrank(means, v0, v1):
+    """Means of three decimals, so that the score of the means is off by up to 0.0024."""
+    assert RADCLIQ_V0.score(RadCliQInputs(*means)) == pytest.approx(v0, abs=0.0024)
+    assert RADCLIQ_V1.score(RadCliQInputs(*means)) == pytest.approx(v1, abs=0.0024)
+
+
+def test_golden_radcliq(golden):
+    lines = (golden / "metrics" / "radcliq.jsonl").read_text().splitlines()
+    cases = [json.loads(line) for line in lines]
+    assert len(cases) == 41
+    for case in cases:
+        inputs = RadCliQInputs(*(case[name] for name in ("radgraph_combined", "bertscore", "semb", "bleu2")))
+        assert RADCLIQ_V0.score(inputs) == pytest.approx(case["v0"], abs=1e-9)
+        assert RADCLIQ_V1.score(inputs) == pytest.approx(case["v1"], abs=1e-9)
+
+
+@pytest.mark.parametrize("model", [RADCLIQ_V0, RADCLIQ_V1])
+@pytest.mark.parametrize("better", ["radgraph", "bertscore", "similarity"])
+def test_lower_is_better(model, better):
+    worse = RadCliQInputs(0.3, 0.3, 0.3, 0.3)
+    assert model.score(worse._replace(**{better: 0.4})) < model.score(worse) - 0.05
+
+
+def test_bleu_counts_against_a_report_in_v0_and_not_at_all_in_v1():
+    low, high = RadCliQInputs(0.3, 0.3, 0.3, 0.0), RadCliQInputs(0.3, 0.3, 0.3, 1.0)
+    assert RADCLIQ_V0.score(high) - RADCLIQ_V0.score(low) == pytest.approx(0.7139418527)
+    assert abs(RADCLIQ_V1.score(high) - RADCLIQ_V1.score(low)) < 1e-10
+
+
+def test_orientation_is_in_the_registry():
+    assert not any(metric_info(name).higher_is_better for name in NAMES)
+
+
+@pytest.fixture
+def recorded(monkeypatch):
+    """Stand-ins for the inputs' metrics; returns what they were given."""
+    seen = {}
+    values = {
+        "radgraph_combined": {"radgraph_combined": [0.2, 1.0], "radgraph_entity_f1": [9, 9]},
+        "radgraph": {"radgraph_simple": [9, 9], "radgraph_partial": [0.2, 1.0], "radgraph_complete": [9, 9]},
+        "bertscore": {"bertscore_f1": [9, 9], "rescaled_bertscore_f1": [0.35, 1.0]},
+        "bertscore_multimedeval": {"idf_bertscore_f1": [9, 9], "rescaled_idf_bertscore_f1": [0.35, 1.0]},
+        "chexbert": {"chexbert_similarity": [0.45, 1.0]},
+        "radcliq_bleu": {"radcliq_bleu_2": [0.15, 1.0]},
+        "bleu": {"bleu_1": [9, 9], "bleu_2": [0.15, 1.0], "bleu_4": [9, 9]},
+    }
+
+    def stand_in(name, settings):
+        def score(*, references, hypotheses):
+            seen[name] = (list(references), list(hypotheses), settings)
+            return ReportScores(values[name], {}, {"dtype": settings.dtype})
+
+        return score
+
+    monkeypatch.setattr(radcliq, "report_metric", stand_in)
+    monkeypatch.setattr(radcliq, "weights_path", lambda name, given: given)
+    return seen
+
+
+REFERENCES = ["No  pleural   effusion.", "Heart\n\n large."]
+HYPOTHESES = ["No effusion.", "Heart  large"]
+
+
+@pytest.mark.parametrize(
+    ("name", "used", "expected"),
+    [
+        ("radcliq_v0", {"radgraph_combined", "bertscore", "chexbert", "radcliq_bleu"}, [3.408987418, -0.242133423]),
+        ("radcliq_v1", {"radgraph_combined", "bertscore", "chexbert", "radcliq_bleu"}, [1.175656684, -1.440690283]),
+        (
+            "radcliq_v1_multimedeval",
+            {"radgraph", "bertscore_multimedeval", "chexbert", "bleu"},
+            [1.175656684, -1.440690283],
+        ),
+    ],
+)
+def test_inputs_stand_where_the_model_wants_them(recorded, name, used, expected):
+    metric = getattr(radcliq, name)(ModelSettings(dtype="bfloat16"))
+    scores = metric(references=REFERENCES, hypotheses=HYPOTHESES)
+    assert set(recorded) == used
+    assert scores.samples == {name: pytest.approx(expected, abs=1e-8)}
+    assert scores.totals == {name: pytest.approx(sum(expected) / 2, abs=1e-8)}
+    assert scores.settings["orientation"] == "lower is better"
+    assert scores.settings["similarity.dtype"] == "bfloat16"
+    assert {scores.settings[field] for field in RadCliQInputs._fields} == {
+        source.key for source in (CXR_REPORT_METRIC if "bertscore" in used else radcliq.MULTIMEDEVAL)
+    }
+
+
+def test_only_bertscore_sees_single_spaces_and_keeps_line_ends(recorded):
+    radcliq.radcliq_v1(ModelSettings())(references=REFERENCES, hypotheses=HYPOTHESES)
+    assert recorded["bertscore"][:2] == (["No pleural effusion.", "Heart\n\n large."], ["No effusion.", "Heart large"])
+    for name in ("radgraph_combined", "chexbert", "radcliq_bleu"):
+        assert recorded[name][:2] == (REFERENCES, HYPOTHESES)
+
+
+def test_multimedeval_sees_texts_as_they_are(recorded):
+    radcliq.radcliq_v1_multimedeval(ModelSettings())(references=REFERENCES, hypotheses=HYPOTHESES)
+    assert all(given[:2] == (REFERENCES, HYPOTHESES) for given in recorded.values())
+
+
+def test_inputs_can_be_had(recorded):
+    inputs = radcliq.radcliq_v1(ModelSettings()).inputs(references=REFERENCES, hypotheses=HYPOTHESES)
+    assert inputs == [RadCliQInputs(0.2, 0.35, 0.45, 0.15), RadCliQInputs(1, 1, 1, 1)]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_missing_weights_are_told_before_any_model_runs(name, monkeypatch, tmp_path):
+    monkeypatch.setattr(radcliq, "report_metric", lambda *_: pytest.fail("a metric was run"))
+    (tmp_path / "radgraph.tar.gz").touch()
+    settings = ModelSettings(named_weights={"radgraph": tmp_path / "radgraph.tar.gz"})
+    with pytest.raises(WeightsMissing, match="medtasks weights fetch chexbert"):
+        report_metric(name, settings)(references=["a"], hypotheses=["b"])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_one_path_for_three_models_is_refused(name, tmp_path):
+    with pytest.raises(MedTasksError, match="by name: radgraph, chexbert, distilroberta-base"):
+        report_metric(name, ModelSettings(weights=tmp_path))(references=["a"], hypotheses=["b"])
+    with pytest.raises(ValueError, match="1 references and 0 hypotheses"):
+        report_metric(name, ModelSettings())(references=["a"], hypotheses=[])
+
+
+@pytest.fixture
+def tiny(golden, tmp_path):
+    """Settings with the recorded random models."""
+    folder = golden / "metrics"
+    named = {
+        "radgraph": folder / "radgraph" / "radgraph.tar.gz",
+        "chexbert": folder / "chexbert" / "chexbert.pth",
+        "distilroberta-base": folder / "bertscore" / "distilroberta-base",
+    }
+    return ModelSettings(named_weights=named, cache=tmp_path / "cache", progress=False, device="cpu")
+
+
+def test_golden_radcliq_end_to_end(golden, tiny):
+    pairs = json.loads((golden / "metrics/bertscore/expected.json").read_text())["pairs"][:6]
+    references = [pair["reference"] for pair in pairs] + ["", "Clear.", "  ", "x"]
+    hypotheses = [pair["hypothesis"] for pair in pairs] + ["Clear.", "", "", "résumé 肺 " * 2500]
+    texts = {"references": references, "hypotheses": hypotheses}
+    bert = report_metric("bertscore", tiny)(**texts).samples["rescaled_bertscore_f1"]
+    assert list(bert[:6]) == pytest.approx([pair["no_idf_rescaled"][2] for pair in pairs], abs=1e-4)
+    for name, sources in zip(NAMES, (CXR_REPORT_METRIC, CXR_REPORT_METRIC, radcliq.MULTIMEDEVAL), strict=True):
+        scores = report_metric(name, tiny)(**texts)
+        single = {side: [re.sub(" +", " ", text) for text in given] for side, given in texts.items()}
+        columns = [
+            report_metric(source.metric, tiny)(**(single if source.metric == "bertscore" else texts)).samples[
+                source.key
+            ]
+            for source in sources
+        ]
+        model = RADCLIQ_V0 if name == "radcliq_v0" else RADCLIQ_V1
+        expected = [model.score(RadCliQInputs(*row)) for row in zip(*columns, strict=True)]
+        assert list(scores.samples[name]) == pytest.approx(expected, abs=1e-6)
+        assert len(scores.samples[name]) == 10
+        assert all(map(math.isfinite, scores.samples[name]))
+        assert scores.totals[name] == pytest.approx(math.fsum(expected) / 10, abs=1e-6)
+
+
+def test_golden_radcliq_of_multimedeval_rests_on_the_whole_set(tiny):
+    """With idf over a single hypothesis no token weighs anything, and an exact match scores 9.37: never slice."""
+    text = ["No pleural effusion."]
+    alone = report_metric("radcliq_v1_multimedeval", tiny)
+    inputs = alone.inputs(references=text, hypotheses=text)
+    assert inputs[0].bertscore == pytest.approx(-5.550157, abs=1e-6)
+    whole = alone.inputs(references=[*text, "Heart is large."], hypotheses=[*text, "No edema."])
+    assert whole[0].bertscore == pytest.approx(1, abs=1e-4)
