@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from medtasks.data.multimedeval import chestxray14, mimic_cxr
+from medtasks.data.multimedeval import chest_xrays as chest
 from medtasks.data.multimedeval.medmnist import CLASSES
 from medtasks.data.multimedeval.pad_ufes import CLASSES as SKIN
 
@@ -139,7 +139,7 @@ def put_mimic(folder: Path) -> None:
     rows = [(*ids, "test" if number in TEST else "train") for *ids, number in images]
     put_gzip(folder / "mimic-cxr-2.0.0-split.csv.gz", csv_text("dicom_id,study_id,subject_id,split", rows))
     findings = [(image[2], image[1], *finding_values(image[1]), "") for image in images[::2]]
-    columns = f"subject_id,study_id,{','.join(mimic_cxr.FINDINGS)},Fracture"
+    columns = f"subject_id,study_id,{','.join(chest.FIVE_FINDINGS)},Fracture"
     put_gzip(folder / "mimic-cxr-2.0.0-chexpert.csv.gz", csv_text(columns, findings))
 
 
@@ -219,7 +219,7 @@ def chest_xrays(folder: Path) -> tuple[Path, Expected]:
         return [int(number % 3 > 0 and place in (number % 14, 13)) for place in range(14)]
 
     def row(number: int) -> tuple[Any, ...]:
-        present = [name for name, label in zip(chestxray14.FINDINGS, labels(number), strict=True) if label]
+        present = [name for name, label in zip(chest.FOURTEEN_FINDINGS, labels(number), strict=True) if label]
         return f"{number:08d}_000.png", "|".join(present) or "No Finding", number // 2
 
     for number in BOTH:

@@ -89,7 +89,7 @@ def read_picture(path: Path, data: bytes | None = None) -> tuple[Image.Image, by
         UnreadableImage: It is truncated, damaged or no picture.
     """
     if path.suffix.lower() in _DICOM:
-        from medtasks.data.multimedeval.dicom import read_dicom
+        from medtasks.data.multimedeval.mammography import read_dicom
 
         picture = read_dicom(path)
         return picture, _digest(picture.convert("RGB").tobytes(), picture.size)

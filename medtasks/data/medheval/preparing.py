@@ -13,9 +13,9 @@ from medtasks.data.image_store import ImageStore, StoredImage
 from medtasks.data.manifest import Manifest, file_sha256
 from medtasks.data.medheval.image_roots import IMAGE_SOURCES, ImageRoots
 from medtasks.data.medheval.records import KINDS, document_of, read_records, source_of
-from medtasks.data.multimedeval.source_files import not_found
-from medtasks.data.multimedeval.source_rows import SourceRow
 from medtasks.data.preparation import Options, Recipe, Row, prepare_recipe
+from medtasks.data.source_files import not_found
+from medtasks.data.tables import SourceRow
 from medtasks.errors import SourceError
 
 _DIGITS = 12

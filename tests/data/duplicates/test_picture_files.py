@@ -72,7 +72,7 @@ def test_dicom_files_are_counted_where_nothing_reads_them(folder, monkeypatch):
 
 def test_a_dicom_file_is_read_as_a_picture(tmp_path):
     pytest.importorskip("pydicom")
-    from medtasks.data.multimedeval.dicom import read_dicom
+    from medtasks.data.multimedeval.mammography import read_dicom
 
     from ...multimedeval_image_sources import dicom
 

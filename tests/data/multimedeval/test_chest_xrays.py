@@ -4,7 +4,7 @@ import gzip
 
 import pytest
 
-from medtasks.data.multimedeval import chestxray14, mimic_cxr
+from medtasks.data.multimedeval import chest_xrays
 from medtasks.data.preparation import Options
 from medtasks.data.preparers import prepare
 from medtasks.data.schema import DEMONSTRATIONS_SPLIT
@@ -42,7 +42,7 @@ def mimic(tmp_path, jpeg):
         path.write_bytes(jpeg(number))
     (folder / "mimic-cxr-2.0.0-split.csv").write_text(csv_of(("dicom_id", "study_id", "subject_id", "split"), SPLIT))
     rows = [(*key, *values, "0.0") for key, values in FINDINGS.items()]
-    columns = ("subject_id", "study_id", *mimic_cxr.FINDINGS, "Fracture")
+    columns = ("subject_id", "study_id", *chest_xrays.FIVE_FINDINGS, "Fracture")
     (folder / "mimic-cxr-2.0.0-chexpert.csv").write_text(csv_of(columns, rows))
     return folder
 
@@ -177,7 +177,7 @@ def test_listed_images_in_the_order_of_the_table(nih):
     assert (first["doc_id"], second["doc_id"]) == ("00000001_000.png", "00000003_000.png")
     present = [name for name, label in zip(first["options"], first["labels"], strict=True) if label]
     assert present == ["Cardiomegaly", "Effusion"]
-    assert second["labels"][chestxray14.FINDINGS.index("Pleural_Thickening")] == 1
+    assert second["labels"][chest_xrays.FOURTEEN_FINDINGS.index("Pleural_Thickening")] == 1
     shots = load_documents("multimedeval_chestxray14", DEMONSTRATIONS_SPLIT)
     assert [sum(shot["labels"]) for shot in shots] == [0, 1]
 

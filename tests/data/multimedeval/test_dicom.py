@@ -9,7 +9,7 @@ pydicom = pytest.importorskip("pydicom")
 uid = pydicom.uid
 
 from medtasks.data.decoding import UnreadableImage  # noqa: E402
-from medtasks.data.multimedeval.dicom import read_dicom  # noqa: E402
+from medtasks.data.multimedeval.mammography import read_dicom  # noqa: E402
 from medtasks.errors import MedTasksError  # noqa: E402
 
 

@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from medtasks.data.multimedeval.download import Published, download
+from medtasks.data.downloads import Published, download
 
 BODY = bytes(range(256)) * 9000  # more than one piece
 

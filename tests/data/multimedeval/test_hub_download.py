@@ -12,8 +12,8 @@ import pytest
 from huggingface_hub import constants
 
 from medtasks.data.catalogue import dataset_info
+from medtasks.data.downloads import hub_download, hub_revision
 from medtasks.data.multimedeval import question_sets
-from medtasks.data.multimedeval.hub_download import hub_download, hub_revision
 from medtasks.data.preparation import Options, prepare_recipe
 from medtasks.errors import SourceError
 

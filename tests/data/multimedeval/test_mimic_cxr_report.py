@@ -7,9 +7,8 @@ from dataclasses import replace
 import pytest
 
 from medtasks.data.catalogue import dataset_info
-from medtasks.data.multimedeval.recipes import recipe_of
 from medtasks.data.preparation import Options, prepare_recipe
-from medtasks.data.preparers import prepare
+from medtasks.data.preparers import prepare, recipe_of
 from medtasks.data.store import load_documents
 
 NAME = "multimedeval_mimic_cxr_report"

@@ -86,11 +86,11 @@ def test_one_row_per_graded_finding(source, prepared, home):
 
 
 def test_an_image_is_read_once(source, prepared, monkeypatch):
-    from medtasks.data.multimedeval import vindr_mammo
+    from medtasks.data.multimedeval import mammography
 
     read = []
-    real = vindr_mammo.read_dicom
-    monkeypatch.setattr(vindr_mammo, "read_dicom", lambda path: (read.append(path.stem), real(path))[1])
+    real = mammography.read_dicom
+    monkeypatch.setattr(mammography, "read_dicom", lambda path: (read.append(path.stem), real(path))[1])
     prepared("vindr_mammo", source)
     assert read[:2] == ["i1", "i4"]
 
