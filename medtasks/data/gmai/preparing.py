@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from medtasks.data.catalogue import GMAI
 from medtasks.data.dataset_info import DatasetInfo
 from medtasks.data.downloads import hub_download
-from medtasks.data.gmai.catalogue import MULTI_ANSWER_SET, TEST, VALIDATION
 from medtasks.data.gmai.questions import Question, read_questions, rows_of
 from medtasks.data.gmai.tsv import TsvFile
 from medtasks.data.image_store import ImageFacts, ImageStore, StoredImage
@@ -20,6 +20,7 @@ from medtasks.data.source_files import not_found, required_file
 from medtasks.data.store import SCRATCH
 from medtasks.errors import SourceError
 
+VALIDATION, TEST, MULTI_ANSWER_SET = GMAI
 _VALIDATION_NAMES = ("GMAI-MMBench_VAL.tsv", "GMAI_mm_bench_VAL.tsv")
 
 
