@@ -1,7 +1,6 @@
 """MultiMedEval in miniature: image classification, questions on MIMIC-CXR and reports; see ``multimedeval_sources``."""
 
 import gzip
-import io
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from medtasks.data.multimedeval import chest_xrays as chest
 from medtasks.data.multimedeval.medmnist import CLASSES
 from medtasks.data.multimedeval.pad_ufes import CLASSES as SKIN
 
+from .dicom_files import noise, put_dicom
 from .multimedeval_sources import (
     QUESTIONS,
     SPREAD,
@@ -78,26 +78,6 @@ def pad_ufes(evaluated: Sequence[int]) -> Writer:
     return write
 
 
-def dicom(number: int) -> bytes:
-    """Return a file of 12 bits per pixel, light where nothing is."""
-    import pydicom
-
-    pixels = np.random.default_rng(number).integers(0, 4096, (8, 6)).astype(np.uint16)
-    meta = pydicom.dataset.FileMetaDataset()
-    meta.TransferSyntaxUID = pydicom.uid.ExplicitVRLittleEndian
-    meta.MediaStorageSOPClassUID, meta.MediaStorageSOPInstanceUID = "1.2.840.10008.5.1.4.1.1.1.2", "1.2.3"
-    dataset = pydicom.dataset.FileDataset("", {}, file_meta=meta, preamble=bytes(128))
-    dataset.SOPClassUID, dataset.SOPInstanceUID = meta.MediaStorageSOPClassUID, meta.MediaStorageSOPInstanceUID
-    dataset.Rows, dataset.Columns = pixels.shape
-    dataset.SamplesPerPixel, dataset.PixelRepresentation = 1, 0
-    dataset.BitsAllocated, dataset.BitsStored, dataset.HighBit = 16, 12, 11
-    dataset.PhotometricInterpretation = "MONOCHROME1"
-    dataset.PixelData = pixels.tobytes()
-    buffer = io.BytesIO()
-    dataset.save_as(buffer, enforce_file_format=True)
-    return buffer.getvalue()
-
-
 def vindr(folder: Path) -> tuple[Path, Expected]:
     """Write findings, the last two of the tested ones on one image, and rows without a grade between them."""
     rows = []
@@ -105,7 +85,7 @@ def vindr(folder: Path) -> tuple[Path, Expected]:
         image = 4 if number == 5 else number
         split = "test" if number in TEST else "training"
         rows += [(f"s{image // 4}", f"i{image}", grade, split) for grade in (f"BI-RADS {1 + number % 5}", "")]
-        put(folder / "images" / f"s{image // 4}" / f"i{image}.dicom", dicom(image))
+        put_dicom(folder / "images" / f"s{image // 4}" / f"i{image}.dicom", noise(image), "MONOCHROME1")
     put(folder / "finding_annotations.csv", csv_text("study_id,image_id,finding_birads,split", rows))
     shots = [f"i{number}/1" for number in SPREAD]
     test = ["i0/1", "i1/1", "i2/1", "i3/1", "i4/1", "i4/2"]

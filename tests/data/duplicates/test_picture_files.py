@@ -73,10 +73,10 @@ def test_a_dicom_file_is_read_as_a_picture(tmp_path):
     pytest.importorskip("pydicom")
     from medtasks.data.multimedeval.mammography import read_dicom
 
-    from ...multimedeval_image_sources import dicom
+    from ...dicom_files import noise, put_dicom
 
-    (tmp_path / "x.dcm").write_bytes(dicom(1))
-    (tmp_path / "cut.dcm").write_bytes(dicom(1)[:-10])
+    whole = put_dicom(tmp_path / "x.dcm", noise(1), "MONOCHROME1").read_bytes()
+    (tmp_path / "cut.dcm").write_bytes(whole[:-10])
     picture, digest = read_picture(tmp_path / "x.dcm")
     picture.save(tmp_path / "same.png")
 
@@ -146,9 +146,7 @@ def decoded(monkeypatch):
     """Which files were decoded."""
     seen = []
     read = picture_files.read_picture
-    monkeypatch.setattr(
-        picture_files, "read_picture", lambda path, data: (seen.append(path.name), read(path, data))[1]
-    )
+    monkeypatch.setattr(picture_files, "read_picture", lambda path, data: (seen.append(path.name), read(path, data))[1])
     return seen
 
 

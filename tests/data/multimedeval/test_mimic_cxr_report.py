@@ -188,8 +188,3 @@ def test_no_message_names_a_patient_or_quotes_a_report(mimic, home, capsys):
     assert len(load_documents(NAME)) == 1
     said = " ".join(manifest.left_out) + "".join(capsys.readouterr())
     assert [secret for secret in ("10000003", "s54", "d5", "Café") if secret in said] == []
-
-
-def test_how_to_get_it(home, refuses):
-    with refuses("needs credentials", "https://physionet.org/content/mimic-cxr/2.0.0/", "mimic-cxr-reports.zip"):
-        prepare(NAME, Options())
