@@ -22,6 +22,7 @@ from tqdm import tqdm
 from medtasks.data.decoding import UnreadableImage, decoded_somehow
 from medtasks.data.duplicates.perceptual_hash import perceptual_hash, sketches
 from medtasks.data.home import home
+from medtasks.data.image_store import pixels_sha256
 from medtasks.errors import warn_once
 
 CACHE_NAME = "picture_hashes.sqlite"
@@ -112,14 +113,9 @@ def read_picture(path: Path, data: bytes | None = None) -> tuple[Image.Image, by
         from medtasks.data.multimedeval.mammography import read_dicom
 
         picture = read_dicom(path)
-        return picture, _digest(picture.convert("RGB").tobytes(), picture.size)
-    data = path.read_bytes() if data is None else data
-    picture = decoded_somehow(io.BytesIO(data)).pixels
-    return picture, _digest(picture.tobytes(), picture.size)
-
-
-def _digest(pixels: bytes, size: tuple[int, int]) -> bytes:
-    return hashlib.sha256(f"{size[0]}x{size[1]}:".encode() + pixels).digest()
+    else:
+        picture = decoded_somehow(io.BytesIO(path.read_bytes() if data is None else data)).pixels
+    return picture, bytes.fromhex(pixels_sha256(picture.convert("RGB")))
 
 
 def _endings() -> frozenset[str]:

@@ -18,7 +18,7 @@ import os
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePath, PurePosixPath
 from types import MappingProxyType
 from typing import IO
@@ -179,10 +179,9 @@ def _read(path: Path, archive: zipfile.ZipFile, member: str) -> bytes:
         raise UnreadableImage(str(error)) from error
 
 
-def _rows(source: Path, images: ImageStore, rows: Callable[[Path], Iterable[SourceRow]]) -> Iterator[Row]:
-    chosen = rows(source)
+def _rows(rows: Iterator[SourceRow], _split: str, source: Path, images: ImageStore) -> Iterator[Row]:
     with _image_files(source, ".png") as read:
-        for row in chosen:
+        for row in rows:
             yield _row(row, read, images)
 
 
@@ -200,13 +199,11 @@ def _row(row: SourceRow, read: Callable[[str], bytes], images: ImageStore) -> Ro
     return image_row(row.place, name, lambda: images.add_bytes(read(name)), document)
 
 
-def _everything(source: Path) -> Iterable[SourceRow]:
-    return CsvTable(_metadata(source), _COLUMNS).rows()
-
-
-def _held_out(source: Path) -> Iterable[SourceRow]:
-    lesions = _lesions(source, "test") - _lesions(source, "train")
-    return CsvTable(_metadata(source), _COLUMNS, lambda row: row["lesion_id"] in lesions).rows()
+def _whole(source: Path, split: str) -> CsvTable:
+    if split == "test":
+        return CsvTable(_metadata(source), _COLUMNS)
+    tested = _lesions(source, "test")
+    return CsvTable(_metadata(source), _COLUMNS, lambda row: row["lesion_id"] not in tested)
 
 
 def _checked(source: Path, images: ImageStore) -> Iterator[Row]:
@@ -215,12 +212,9 @@ def _checked(source: Path, images: ImageStore) -> Iterator[Row]:
     rows = len(CsvTable(metadata, _COLUMNS))
     if rows != _INFO.rows:
         yield Row(metadata.name, None, cause=f"it holds {rows} rows, the published table {_INFO.rows}")
-    yield from _rows(source, images, _held_out)
-
-
-def _examples(source: Path) -> Iterable[SourceRow]:
-    tested = _lesions(source, "test")
-    return CsvTable(_metadata(source), _COLUMNS, lambda row: row["lesion_id"] not in tested).spread()
+    lesions = _lesions(source, "test") - _lesions(source, "train")
+    held_out = CsvTable(metadata, _COLUMNS, lambda row: row["lesion_id"] in lesions)
+    yield from _rows(held_out.rows(), "test", source, images)
 
 
 def _download(folder: Path, split_required: bool) -> Path:
@@ -235,23 +229,16 @@ def _download(folder: Path, split_required: bool) -> Path:
 
 _NEEDED = "metadata.csv, the images (unpacked, in imgs_part_*.zip or in the published zr7vgbcyr2-1.zip)"
 _SPLIT_FILES = "the folder split with the test and train files of croyer/Pad-UFES-20-split"
-_DEMONSTRATIONS = functools.partial(_rows, rows=_examples)
+_WHOLE = Recipe.of_splits(CLASSIFICATION, _whole, _rows, f"{_NEEDED}, and for few-shot prompts {_SPLIT_FILES}")
 
 RECIPES: Mapping[str, Recipe] = MappingProxyType(
     {
-        "pad_ufes_20": Recipe(
-            CLASSIFICATION,
-            functools.partial(_rows, rows=_everything),
-            f"{_NEEDED}, and for few-shot prompts {_SPLIT_FILES}",
-            _DEMONSTRATIONS,
-            functools.partial(_download, split_required=False),
-        ),
-        "pad_ufes_20_disjoint": Recipe(
-            CLASSIFICATION,
-            _checked,
-            f"{_NEEDED} and {_SPLIT_FILES}",
-            _DEMONSTRATIONS,
-            functools.partial(_download, split_required=True),
+        "pad_ufes_20": dataclasses.replace(_WHOLE, download=functools.partial(_download, split_required=False)),
+        "pad_ufes_20_disjoint": dataclasses.replace(
+            _WHOLE,
+            test=_checked,
+            layout=f"{_NEEDED} and {_SPLIT_FILES}",
+            download=functools.partial(_download, split_required=True),
         ),
     }
 )
