@@ -19,7 +19,7 @@ from imagehash import ImageHash
 from PIL import Image
 
 from medtasks.data.duplicates.perceptual_hash import BITS, DISTANCE, close_pairs
-from medtasks.data.duplicates.picture_hashes import hash_pictures
+from medtasks.data.duplicates.picture_files import hash_pictures
 from medtasks.data.home import HOME_VARIABLE
 
 SMALLEST_RATIO = 300.0

@@ -1,17 +1,17 @@
 """MultiMedEval in miniature: image classification, questions on MIMIC-CXR and reports; see ``multimedeval_sources``."""
 
 import gzip
-import io
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from medtasks.data.multimedeval import chestxray14, mimic_cxr
+from medtasks.data.multimedeval import chest_xrays as chest
 from medtasks.data.multimedeval.medmnist import CLASSES
 from medtasks.data.multimedeval.pad_ufes import CLASSES as SKIN
 
+from .dicom_files import noise, put_dicom
 from .multimedeval_sources import (
     QUESTIONS,
     SPREAD,
@@ -78,26 +78,6 @@ def pad_ufes(evaluated: Sequence[int]) -> Writer:
     return write
 
 
-def dicom(number: int) -> bytes:
-    """Return a file of 12 bits per pixel, light where nothing is."""
-    import pydicom
-
-    pixels = np.random.default_rng(number).integers(0, 4096, (8, 6)).astype(np.uint16)
-    meta = pydicom.dataset.FileMetaDataset()
-    meta.TransferSyntaxUID = pydicom.uid.ExplicitVRLittleEndian
-    meta.MediaStorageSOPClassUID, meta.MediaStorageSOPInstanceUID = "1.2.840.10008.5.1.4.1.1.1.2", "1.2.3"
-    dataset = pydicom.dataset.FileDataset("", {}, file_meta=meta, preamble=bytes(128))
-    dataset.SOPClassUID, dataset.SOPInstanceUID = meta.MediaStorageSOPClassUID, meta.MediaStorageSOPInstanceUID
-    dataset.Rows, dataset.Columns = pixels.shape
-    dataset.SamplesPerPixel, dataset.PixelRepresentation = 1, 0
-    dataset.BitsAllocated, dataset.BitsStored, dataset.HighBit = 16, 12, 11
-    dataset.PhotometricInterpretation = "MONOCHROME1"
-    dataset.PixelData = pixels.tobytes()
-    buffer = io.BytesIO()
-    dataset.save_as(buffer, enforce_file_format=True)
-    return buffer.getvalue()
-
-
 def vindr(folder: Path) -> tuple[Path, Expected]:
     """Write findings, the last two of the tested ones on one image, and rows without a grade between them."""
     rows = []
@@ -105,7 +85,7 @@ def vindr(folder: Path) -> tuple[Path, Expected]:
         image = 4 if number == 5 else number
         split = "test" if number in TEST else "training"
         rows += [(f"s{image // 4}", f"i{image}", grade, split) for grade in (f"BI-RADS {1 + number % 5}", "")]
-        put(folder / "images" / f"s{image // 4}" / f"i{image}.dicom", dicom(image))
+        put_dicom(folder / "images" / f"s{image // 4}" / f"i{image}.dicom", noise(image), "MONOCHROME1")
     put(folder / "finding_annotations.csv", csv_text("study_id,image_id,finding_birads,split", rows))
     shots = [f"i{number}/1" for number in SPREAD]
     test = ["i0/1", "i1/1", "i2/1", "i3/1", "i4/1", "i4/2"]
@@ -139,7 +119,7 @@ def put_mimic(folder: Path) -> None:
     rows = [(*ids, "test" if number in TEST else "train") for *ids, number in images]
     put_gzip(folder / "mimic-cxr-2.0.0-split.csv.gz", csv_text("dicom_id,study_id,subject_id,split", rows))
     findings = [(image[2], image[1], *finding_values(image[1]), "") for image in images[::2]]
-    columns = f"subject_id,study_id,{','.join(mimic_cxr.FINDINGS)},Fracture"
+    columns = f"subject_id,study_id,{','.join(chest.FIVE_FINDINGS)},Fracture"
     put_gzip(folder / "mimic-cxr-2.0.0-chexpert.csv.gz", csv_text(columns, findings))
 
 
@@ -219,7 +199,7 @@ def chest_xrays(folder: Path) -> tuple[Path, Expected]:
         return [int(number % 3 > 0 and place in (number % 14, 13)) for place in range(14)]
 
     def row(number: int) -> tuple[Any, ...]:
-        present = [name for name, label in zip(chestxray14.FINDINGS, labels(number), strict=True) if label]
+        present = [name for name, label in zip(chest.FOURTEEN_FINDINGS, labels(number), strict=True) if label]
         return f"{number:08d}_000.png", "|".join(present) or "No Finding", number // 2
 
     for number in BOTH:

@@ -75,9 +75,10 @@ def put_zip(path: Path, members: Mapping[str, bytes | str]) -> Path:
     return put(path, buffer.getvalue())
 
 
-def put_parquet(path: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
+def put_parquet(path: Path, rows: Sequence[Mapping[str, Any]], schema: Any = None) -> Path:
+    """Write rows in many row groups, as the Hub has them."""
     buffer = io.BytesIO()
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(list(rows)), buffer, row_group_size=4)
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(list(rows), schema), buffer, row_group_size=4)
     return put(path, buffer.getvalue())
 
 

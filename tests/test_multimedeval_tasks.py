@@ -170,12 +170,12 @@ def test_no_metric_name_is_part_of_another(task):
 
 
 def test_made_up_documents_spell_classes_as_the_readers_do():
-    from medtasks.data.multimedeval import cbis_ddsm, mednli, mimic_cxr, pad_ufes, question_sets
+    from medtasks.data.multimedeval import chest_xrays, mammography, pad_ufes, question_sets
 
     assert list(pad_ufes.CLASSES.values()) == tiny_multimedeval.SKIN
-    assert list(cbis_ddsm.PATHOLOGIES) == tiny_multimedeval.PATHOLOGY
-    assert list(mimic_cxr.FINDINGS) == tiny_multimedeval.FIVE_FINDINGS
-    for name, options in {"pubmedqa": question_sets.YES_NO_MAYBE, "mednli": mednli.RELATIONS}.items():
+    assert list(mammography.PATHOLOGIES) == tiny_multimedeval.PATHOLOGY
+    assert list(chest_xrays.FIVE_FINDINGS) == tiny_multimedeval.FIVE_FINDINGS
+    for name, options in {"pubmedqa": question_sets.YES_NO_MAYBE, "mednli": question_sets.RELATIONS}.items():
         assert list(options) == tiny_multimedeval.document(name, 0)["options"]
     known = defaultdict(str, smoke="False", age="55", gender="FEMALE")
     assert pad_ufes.patient_history(known) == tiny_multimedeval.HISTORY

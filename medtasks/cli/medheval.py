@@ -12,7 +12,7 @@ from medtasks.data.manifest import Manifest
 from medtasks.errors import MedTasksError
 
 if TYPE_CHECKING:
-    from medtasks.data.medheval.survey import Readiness
+    from medtasks.data.medheval.preparing import Readiness
     from medtasks.data.preparation import Options
 
 MEDHEVAL = "medheval"
@@ -53,7 +53,7 @@ def prepare_medheval(name: str, options: "Options", report: Callable[[Manifest],
         _print_counts(name, options)
         report(prepare(name, options))
         return
-    from medtasks.data.medheval.survey import survey
+    from medtasks.data.medheval.preparing import survey
 
     found = survey(options)
     _print_survey(found)
@@ -83,7 +83,7 @@ def _print_count(source: str, found: int, named: int) -> None:
 
 
 def _print_survey(found: Sequence["Readiness"]) -> None:
-    from medtasks.data.medheval.survey import image_totals, largest_group
+    from medtasks.data.medheval.preparing import image_totals, largest_group
 
     for key, (there, named) in image_totals(found).items():
         _print_count(key, there, named)

@@ -40,8 +40,8 @@ class DatasetInfo:
     revision: str
     access: Access
     licence: str
-    size: float | None
-    rows: int | None
-    images: int | None
+    size: float | None = None
+    rows: int | None = None
+    images: int | None = None
     sha256: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     md5: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))

@@ -24,13 +24,13 @@ from typing import NamedTuple
 from xml.etree import ElementTree
 
 from medtasks.data.decoding import UnreadableImage
+from medtasks.data.documents import report_document
+from medtasks.data.downloads import Published, download
 from medtasks.data.image_store import ImageStore, StoredImage
-from medtasks.data.multimedeval.download import Published, download
-from medtasks.data.multimedeval.image_rows import images_row
-from medtasks.data.multimedeval.source_files import SourceFile, find_file, not_found
-from medtasks.data.multimedeval.tables import RecordTable, read_json
-from medtasks.data.preparation import Recipe, Row
+from medtasks.data.preparation import Recipe, Row, images_row
 from medtasks.data.schema import REPORT
+from medtasks.data.source_files import SourceFile, find_file, required_file
+from medtasks.data.tables import RecordTable, read_json
 from medtasks.errors import SourceError
 
 _ANNOTATION = "annotation.json"
@@ -74,18 +74,8 @@ def _of_r2gen(file: SourceFile, images: ImageStore) -> Iterator[Row]:
             continue
         folder = file.path.parent / "images"
         adding = {name: functools.partial(images.add_file, folder / name) for name in row.texts("image_path")}
-        yield images_row(row.place, adding, _document(row.text("id"), None, row.text("report")))
-
-
-def _document(study: str, indication: str | None, findings: str) -> dict[str, str | None]:
-    return {
-        "doc_id": study,
-        "image_id": study,
-        "patient_id": None,
-        "context": None,
-        "indication": indication,
-        "report": findings,
-    }
+        study = row.text("id")
+        yield images_row(row.place, adding, report_document(study, row.text("report"), image_id=study))
 
 
 def _of_open_i(source: Path, images: ImageStore) -> Iterator[Row]:
@@ -101,7 +91,8 @@ def _of_open_i(source: Path, images: ImageStore) -> Iterator[Row]:
     add = _image_files(source, {image for study in studies.values() for image in study.images}, images)
     for name, study in studies.items():
         adding = {f"{image}.png": functools.partial(add, image) for image in study.images}
-        yield images_row(name, adding, _document(study.name, study.indication, study.findings))
+        document = report_document(study.name, study.findings, image_id=study.name, indication=study.indication)
+        yield images_row(name, adding, document)
 
 
 def _report_files(source: Path) -> list[tuple[str, bytes]]:
@@ -110,9 +101,8 @@ def _report_files(source: Path) -> list[tuple[str, bytes]]:
         found = [(path.name, path.read_bytes()) for path in source.glob(pattern)]
         if found:
             return sorted(found, key=_number)
-    archive = find_file(source, [_REPORTS, f"*/{_REPORTS}"])
-    if archive is None:
-        raise not_found(source, f"{_REPORTS} of Open-i, no folder ecgen-radiology, and no {_ANNOTATION} of R2Gen")
+    wanted = f"{_REPORTS} of Open-i, no folder ecgen-radiology, and no {_ANNOTATION} of R2Gen"
+    archive = required_file(source, [_REPORTS, f"*/{_REPORTS}"], wanted)
     return sorted(_unpacked(archive.path, ".xml"), key=_number)
 
 

@@ -4,6 +4,7 @@ import os
 import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import requests
 from tqdm import tqdm
@@ -21,7 +22,7 @@ from medtasks.data.manifest import (
 )
 from medtasks.data.mediconfusion_source import Pair, find_question_file, read_links, read_pairs
 from medtasks.data.preparation import Options
-from medtasks.data.schema import PAIRED_CHOICE, PairedChoice
+from medtasks.data.schema import PAIRED_CHOICE
 from medtasks.data.store import SCRATCH, publish, work_folder
 from medtasks.errors import SourceError
 
@@ -60,7 +61,7 @@ def prepare(options: Options) -> Manifest:
             complete=not left_out,
             rows=len(documents),
             images=len(used),
-            text_sha256=text_fingerprint(dict(document) for document in documents),
+            text_sha256=text_fingerprint(documents),
             pixels_sha256=pixels_fingerprint({name: facts[name] for name in used}),
             left_out=tuple(left_out),
             image_conversions=counted_conversions(facts[name] for name in used),
@@ -182,21 +183,21 @@ def _left_out(pairs: Sequence[Pair], causes: dict[str, str], options: Options) -
     return notes
 
 
-def _document(pair: Pair, position: int, images: Path) -> PairedChoice:
+def _document(pair: Pair, position: int, images: Path) -> dict[str, Any]:
     image = pair.images[position - 1]
-    return PairedChoice(
-        doc_id=f"{pair.pair_id}/{position}",
-        dataset=MEDICONFUSION.name,
-        pair_id=pair.pair_id,
-        position=position,
-        image_id=image.image_id,
-        image_file=f"images/{image.image_id}.jpg",
-        image_sha256=file_sha256(images / f"{image.image_id}.jpg"),
-        question=pair.question,
-        options=list(pair.options),
-        answer=image.answer,
-        categories=list(image.categories),
-    )
+    return {
+        "doc_id": f"{pair.pair_id}/{position}",
+        "dataset": MEDICONFUSION.name,
+        "pair_id": pair.pair_id,
+        "position": position,
+        "image_id": image.image_id,
+        "image_file": f"images/{image.image_id}.jpg",
+        "image_sha256": file_sha256(images / f"{image.image_id}.jpg"),
+        "question": pair.question,
+        "options": list(pair.options),
+        "answer": image.answer,
+        "categories": list(image.categories),
+    }
 
 
 def _tidy(work: Path, used: set[str], demonstrations: Path) -> None:

@@ -22,7 +22,7 @@ def own_dataset_info(name: str, source: Path, access: Access, kind: str) -> Data
         access: Who may read it, as the user says.
         kind: ``"QA"`` or ``"VQA"``.
     """
-    return _info(name, f"{kind}, from {source}", str(source), access, None, None)
+    return _info(name, f"{kind}, from {source}", str(source), access)
 
 
 def own_datasets() -> Mapping[str, DatasetInfo]:
@@ -71,12 +71,12 @@ def _prepared(folder: Path) -> DatasetInfo:
         manifest = Manifest.read(folder)
         access = Access(manifest.access)
     except (MedTasksError, ValueError):
-        return _info(folder.name, "its manifest is damaged", "an unknown folder", Access.CREDENTIALED, None, None)
+        return _info(folder.name, "its manifest is damaged", "an unknown folder", Access.CREDENTIALED)
     return _info(folder.name, f"from {manifest.source}", manifest.source, access, manifest.rows, manifest.images)
 
 
 def _info(
-    name: str, description: str, source: str, access: Access, rows: int | None, images: int | None
+    name: str, description: str, source: str, access: Access, rows: int | None = None, images: int | None = None
 ) -> DatasetInfo:
     return DatasetInfo(
         name=name,
@@ -86,7 +86,6 @@ def _info(
         revision="local",
         access=access,
         licence="of its owner",
-        size=None,
         rows=rows,
         images=images,
     )

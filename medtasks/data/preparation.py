@@ -4,8 +4,10 @@ A source's module only reads: it yields one :class:`Row` per published row, and 
 every complaint can name file and row.
 """
 
+import dataclasses
+import functools
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,11 +15,13 @@ from typing import Any
 from tqdm import tqdm
 
 from medtasks.data.dataset_info import Access, DatasetInfo
-from medtasks.data.decoding import REFERENCE, Decoding
+from medtasks.data.decoding import REFERENCE, Decoding, UnreadableImage
+from medtasks.data.downloads import hub_download, hub_revision
 from medtasks.data.image_store import ImageStore, StoredImage
 from medtasks.data.manifest import Manifest, counted_conversions, pixels_fingerprint, text_fingerprint
 from medtasks.data.schema import Columns, image_digests, image_key
 from medtasks.data.store import SCRATCH, publish, work_folder
+from medtasks.data.tables import SourceRow, Table
 from medtasks.errors import SourceError
 
 _NAMED = 3
@@ -66,7 +70,60 @@ class Row:
     outside: bool = False
 
 
+def image_row(place: str, name: str, add: Callable[[], StoredImage], document: Mapping[str, Any]) -> Row:
+    """Store the image of a row.
+
+    Args:
+        place: File and row, for messages.
+        name: What messages call the image.
+        add: Stores the image.
+        document: The row's columns; without an ``image_id``, equal files get the same.
+
+    Returns:
+        The row; one without a document where the image is missing or broken.
+
+    Raises:
+        OSError: The disk is full, or the image may not be read.
+    """
+    row = images_row(place, {name: add}, document)
+    if row.document is None:
+        return row
+    return Row(place, {"image_id": row.images[0].image_id, **document}, row.images)
+
+
+def images_row(place: str, adding: Mapping[str, Callable[[], StoredImage]], document: Mapping[str, Any]) -> Row:
+    """Store the images of a row.
+
+    Args:
+        place: File and row, for messages.
+        adding: What stores each image, in the order they are shown, by what messages call it.
+        document: The row's columns.
+
+    Returns:
+        The row; one without a document where an image is missing or broken.
+
+    Raises:
+        OSError: The disk is full, or an image may not be read.
+    """
+    stored = []
+    for name, add in adding.items():
+        try:
+            stored.append(add())
+        except FileNotFoundError:
+            return Row(place, None, cause=f"its image {name} is missing")
+        except UnreadableImage as error:
+            return Row(place, None, cause=f"its image {name} is broken ({error})")
+    return Row(place, document, stored)
+
+
 Reader = Callable[[Path, ImageStore], Iterable[Row]]
+Tables = Callable[[Path, str], Table]
+ReadRows = Callable[[Iterator[SourceRow], str, Path, ImageStore], Iterable[Row]]
+
+
+def each_row(row: Callable[[SourceRow, str], Row]) -> ReadRows:
+    """Return what turns rows of a split into rows of documents one by one, where no image file belongs to them."""
+    return lambda rows, split, _source, _images: (row(each, split) for each in rows)
 
 
 @dataclass(frozen=True)
@@ -91,6 +148,35 @@ class Recipe:
     download: Callable[[Path], Path] | None = None
     revision: Callable[[Path], str] | None = None
     decoding: Decoding = REFERENCE
+
+    @classmethod
+    def of_splits(
+        cls, columns: Columns, tables: Tables, rows: ReadRows, layout: str, splits: Sequence[str] = ("test", "train")
+    ) -> "Recipe":
+        """Return the recipe of a benchmark that evaluates one split whole and takes its examples from another.
+
+        Args:
+            columns: Schema of its documents.
+            tables: Finds a split in a source.
+            rows: Turns rows of a split into rows of documents.
+            layout: See above.
+            splits: Names of the evaluated split and of the one with the solved examples.
+        """
+
+        def read(position: int, source: Path, images: ImageStore) -> Iterable[Row]:
+            table = tables(source, splits[position])
+            return rows(table.spread() if position else table.rows(), splits[position], source, images)
+
+        return cls(columns, functools.partial(read, 0), layout, functools.partial(read, 1))
+
+    def from_hub(self, info: DatasetInfo, patterns: Sequence[str]) -> "Recipe":
+        """Return the same recipe for a source that can be downloaded from the Hugging Face Hub, and told by its files.
+
+        Args:
+            info: The dataset.
+            patterns: Which files are needed, see :func:`~medtasks.data.downloads.hub_download`.
+        """
+        return dataclasses.replace(self, download=hub_download(info, patterns), revision=hub_revision(info))
 
 
 def prepare_recipe(info: DatasetInfo, recipe: Recipe, options: Options) -> Manifest:

@@ -1,17 +1,41 @@
 """Which code prepares which dataset, and checking a prepared one."""
 
+import importlib
 from collections.abc import Iterator
 
 from medtasks.data import mediconfusion
-from medtasks.data.catalogue import MEDICONFUSION, dataset_info
-from medtasks.data.gmai.catalogue import GMAI
+from medtasks.data.catalogue import GMAI, MEDHEVAL, MEDICONFUSION, dataset_info
 from medtasks.data.image_store import ImageFacts
 from medtasks.data.manifest import Manifest, file_sha256, pixels_fingerprint, read_facts, text_fingerprint
-from medtasks.data.medheval.catalogue import MEDHEVAL
 from medtasks.data.path_of import prepared_folder
-from medtasks.data.preparation import Options, prepare_recipe
+from medtasks.data.preparation import Options, Recipe, prepare_recipe
 from medtasks.data.schema import image_digests, image_key
 from medtasks.data.store import load_documents
+
+_SHORT_MNIST = ["oct", "path", "blood", "breast", "derma", "organc", "organs", "pneumonia", "retina", "tissue"]
+_MODULES = {
+    "question_sets": ["medqa", "medmcqa", "pubmedqa", "mmlu", "mednli"],
+    "mimic_iii": ["mimic_iii_summary", "mimic_iii_summary_head"],
+    "visual_questions": ["vqa_rad", "path_vqa", "slake"],
+    "medmnist": [f"{name}mnist" for name in _SHORT_MNIST],
+    "pad_ufes": ["pad_ufes_20", "pad_ufes_20_disjoint"],
+    "mammography": ["vindr_mammo", "cbis_ddsm_mass", "cbis_ddsm_calcification"],
+    "chest_xrays": ["chestxray14", "mimic_cxr_classification", "diff_vqa"],
+    "reports": ["mimic_cxr_report", "ct_rate_report"],
+    ".iu_xray": ["iu_xray_report"],  # one package up
+}
+
+
+def recipe_of(name: str) -> Recipe:
+    """Return the recipe of one of MultiMedEval's datasets or of IU X-Ray; only the module that reads it is imported.
+
+    Args:
+        name: Catalogue name, ``"multimedeval_octmnist"``.
+    """
+    short = name.removeprefix("multimedeval_")
+    module = next(module for module, names in _MODULES.items() if short in names)
+    recipe: Recipe = importlib.import_module(f".{module}", "medtasks.data.multimedeval").RECIPES[short]
+    return recipe
 
 
 def prepare(name: str, options: Options) -> Manifest:
@@ -32,8 +56,6 @@ def prepare(name: str, options: Options) -> Manifest:
         from medtasks.data.gmai.preparing import prepare as prepare_gmai
 
         return prepare_gmai(info, options)
-    from medtasks.data.multimedeval.recipes import recipe_of
-
     return prepare_recipe(info, recipe_of(name), options)
 
 

@@ -32,15 +32,6 @@ class _Picture:
     tint: Literal["warm", "cool"] | None = None
 
 
-@dataclass(frozen=True)
-class _Pair:
-    first: str
-    second: str
-    question: str
-    options: tuple[str, str]
-    first_answer: Literal["A", "B"]
-
-
 def _picture(
     draw: Callable[..., Image.Image],
     size: tuple[int, int],
@@ -86,92 +77,41 @@ _PICTURES: Mapping[str, _Picture] = {
     ),
 }
 
-_SIDES = ("In the left half of the picture", "In the right half of the picture")
-_HALVES = ("In the upper half", "In the lower half")
-_PAIRS = (
-    _Pair("head_left", "head_right", "Where is the bright spot in the brain of this drawn head phantom?", _SIDES, "A"),
-    _Pair(
-        "head_plain",
-        "head_left",
-        "What does the brain of this drawn head phantom show?",
-        ("A single bright spot", "No bright spot"),
-        "B",
-    ),
-    _Pair(
-        "head_wide",
-        "head_plain",
-        "How do the two dark ventricles of this drawn head phantom look?",
-        ("Wide", "Narrow, like slits"),
-        "A",
-    ),
-    _Pair(
-        "vessel_open",
-        "vessel_narrow",
-        "What is the calibre of the vessel below the fork in this drawn angiogram?",
-        ("Narrowed to a thread half-way", "Even all the way"),
-        "B",
-    ),
-    _Pair(
-        "vessel_bulge",
-        "vessel_open",
-        "What is seen beside the trunk of the vessel in this drawn angiogram?",
-        ("A round bulge", "Nothing, its wall is smooth"),
-        "A",
-    ),
-    _Pair(
-        "neck_right",
-        "neck_middle",
-        "How does the dark airway run in this drawn neck, seen from the front?",
-        ("Straight down the middle", "Bent to the right side of the picture"),
-        "B",
-    ),
-    _Pair(
-        "spine_straight",
-        "spine_curved",
-        "How is the column of vertebrae aligned in this drawn spine?",
-        ("Straight", "Bent to one side in an arc"),
-        "A",
-    ),
-    _Pair(
-        "spine_flat",
-        "spine_slipped",
-        "What is wrong with the vertebrae of this drawn spine?",
-        ("The upper ones are shifted sideways as a block", "One of them is much flatter than the others"),
-        "B",
-    ),
-    _Pair(
-        "bone_upper",
-        "bone_whole",
-        "Is the bone of this drawn limb broken?",
-        ("Yes, a dark line runs through it", "No, it is whole"),
-        "A",
-    ),
-    _Pair("bone_lower", "bone_upper", "Where does the dark line cross the bone in this drawn limb?", _HALVES, "B"),
-    _Pair(
-        "chest_heart",
-        "chest_plain",
-        "How wide is the heart in this drawn chest, compared with the chest?",
-        ("More than half of it", "Less than half of it"),
-        "A",
-    ),
-    _Pair(
-        "chest_plain",
-        "chest_catheter",
-        "Which foreign body, if any, does this drawn chest show?",
-        ("A catheter from the upper left to the heart", "None"),
-        "B",
-    ),
-    _Pair("chest_left", "chest_right", "Where is the round nodule in this drawn chest?", _SIDES, "A"),
-    _Pair("stomach_right", "stomach_left", "Where is the dark gas bubble in this drawn belly?", _SIDES, "B"),
-    _Pair(
-        "bowel_swollen",
-        "bowel_thin",
-        "How do the dark loops of bowel look in this drawn belly?",
-        ("Swollen", "Thin"),
-        "A",
-    ),
-    _Pair("scan_lower", "scan_upper", "Where is the hot spot in this drawn bone scan?", _HALVES, "B"),
-)
+# Both pictures, the right option of the first, and the question; then the options.
+_PAIRS = """
+head_left head_right A: Where is the bright spot in the brain of this drawn head phantom?
+    In the left half of the picture | In the right half of the picture
+head_plain head_left B: What does the brain of this drawn head phantom show?
+    A single bright spot | No bright spot
+head_wide head_plain A: How do the two dark ventricles of this drawn head phantom look?
+    Wide | Narrow, like slits
+vessel_open vessel_narrow B: What is the calibre of the vessel below the fork in this drawn angiogram?
+    Narrowed to a thread half-way | Even all the way
+vessel_bulge vessel_open A: What is seen beside the trunk of the vessel in this drawn angiogram?
+    A round bulge | Nothing, its wall is smooth
+neck_right neck_middle B: How does the dark airway run in this drawn neck, seen from the front?
+    Straight down the middle | Bent to the right side of the picture
+spine_straight spine_curved A: How is the column of vertebrae aligned in this drawn spine?
+    Straight | Bent to one side in an arc
+spine_flat spine_slipped B: What is wrong with the vertebrae of this drawn spine?
+    The upper ones are shifted sideways as a block | One of them is much flatter than the others
+bone_upper bone_whole A: Is the bone of this drawn limb broken?
+    Yes, a dark line runs through it | No, it is whole
+bone_lower bone_upper B: Where does the dark line cross the bone in this drawn limb?
+    In the upper half | In the lower half
+chest_heart chest_plain A: How wide is the heart in this drawn chest, compared with the chest?
+    More than half of it | Less than half of it
+chest_plain chest_catheter B: Which foreign body, if any, does this drawn chest show?
+    A catheter from the upper left to the heart | None
+chest_left chest_right A: Where is the round nodule in this drawn chest?
+    In the left half of the picture | In the right half of the picture
+stomach_right stomach_left B: Where is the dark gas bubble in this drawn belly?
+    In the left half of the picture | In the right half of the picture
+bowel_swollen bowel_thin A: How do the dark loops of bowel look in this drawn belly?
+    Swollen | Thin
+scan_lower scan_upper B: Where is the hot spot in this drawn bone scan?
+    In the upper half | In the lower half
+""".strip().splitlines()
 
 
 def write_sample_source(folder: Path) -> None:
@@ -191,7 +131,8 @@ def write_sample_source(folder: Path) -> None:
     numbers = {name: _FIRST_IMAGE + index for index, name in enumerate(_PICTURES)}
     for name, number in numbers.items():
         _render(_PICTURES[name], number).save(images / f"{number}.jpg", quality=_QUALITY)
-    records = {str(_FIRST_PAIR + index): _record(pair, numbers) for index, pair in enumerate(_PAIRS)}
+    pairs = zip(_PAIRS[::2], _PAIRS[1::2], strict=True)
+    records = {str(_FIRST_PAIR + index): _record(*pair, numbers) for index, pair in enumerate(pairs)}
     text = json.dumps(records, indent=1, ensure_ascii=False)
     (folder / "dataset.json").write_text(text + "\n", encoding="utf-8")
 
@@ -204,26 +145,27 @@ def _render(picture: _Picture, seed: int) -> Image.Image:
     return ImageOps.colorize(image, dark, bright)
 
 
-def _record(pair: _Pair, numbers: Mapping[str, int]) -> dict[str, object]:
-    first, second = _PICTURES[pair.first], _PICTURES[pair.second]
-    option_a, option_b = pair.options
+def _record(pair: str, options: str, numbers: Mapping[str, int]) -> dict[str, object]:
+    head, question = pair.split(": ", 1)
+    first, second, answer = head.split()
+    option_a, option_b = options.strip().split(" | ")
     return {
-        "im_1": f"drawn/{pair.first}.jpg",
-        "im_2": f"drawn/{pair.second}.jpg",
-        "im_1_local": numbers[pair.first],
-        "im_2_local": numbers[pair.second],
-        "cap_1": f"Drawn phantom: {first.caption}.",
-        "cap_2": f"Drawn phantom: {second.caption}.",
-        "category_1": list(first.categories),
-        "category_2": list(second.categories),
+        "im_1": f"drawn/{first}.jpg",
+        "im_2": f"drawn/{second}.jpg",
+        "im_1_local": numbers[first],
+        "im_2_local": numbers[second],
+        "cap_1": f"Drawn phantom: {_PICTURES[first].caption}.",
+        "cap_2": f"Drawn phantom: {_PICTURES[second].caption}.",
+        "category_1": list(_PICTURES[first].categories),
+        "category_2": list(_PICTURES[second].categories),
         "BiomedCLIP_sim": 0.0,
         "DINO_sim": 0.0,
-        "question": pair.question,
+        "question": question,
         "option_A": option_a,
         "option_B": option_b,
-        "im_1_correct": pair.first_answer,
-        "im_2_correct": "B" if pair.first_answer == "A" else "A",
-        "AI_question": pair.question,
+        "im_1_correct": answer,
+        "im_2_correct": "B" if answer == "A" else "A",
+        "AI_question": question,
         "AI_option_A": option_a,
         "AI_option_B": option_b,
     }

@@ -66,7 +66,7 @@ and add their own:
 ``options``        list[str]     option texts in order A, B, ...; Yes and No for yes/no; empty where they cannot be told
 ``answer``         str or null   letter of the right option; null where the published answer names no single one
 ``gold``           str           the right answer as published
-``flags``          list[str]     what had to be interpreted, see :mod:`medtasks.data.medheval.normalisation`
+``flags``          list[str]     what had to be interpreted, see :mod:`medtasks.data.medheval.gold`
 ``hallucination``  str or null   what it is about: ``anatomy``, ``measurement``, ``symptom`` or ``technique``
 ``source``         str           where the image is from: ``slake``, ``vqa_rad``, ``iu_xray`` or ``mimic_cxr``
 ``modality``       str or null   as published (SLAKE only)
@@ -101,99 +101,48 @@ The split ``demonstrations`` holds examples for few-shot prompts, in the same co
 
 from collections.abc import Mapping
 from pathlib import PurePosixPath
-from typing import TypedDict
 
 SPLIT = "test"
 DEMONSTRATIONS_SPLIT = "demonstrations"
 
 Columns = Mapping[str, str | list[str]]
 
-
-class PairedChoice(TypedDict):
-    """One row of a paired-choice dataset; see the module's table."""
-
-    doc_id: str
-    dataset: str
-    pair_id: str
-    position: int
-    image_id: str
-    image_file: str
-    image_sha256: str
-    question: str
-    options: list[str]
-    answer: str
-    categories: list[str]
-
-
-PAIRED_CHOICE: Columns = {
-    "doc_id": "string",
-    "dataset": "string",
-    "pair_id": "string",
-    "position": "int32",
-    "image_id": "string",
-    "image_file": "string",
-    "image_sha256": "string",
-    "question": "string",
-    "options": ["string"],
-    "answer": "string",
-    "categories": ["string"],
+_TYPES: Mapping[str, str | list[str]] = {
+    "str": "string",
+    "int": "int32",
+    "list[str]": ["string"],
+    "list[int]": ["int32"],
 }
 
-_SHARED: Columns = {
-    "doc_id": "string",
-    "dataset": "string",
-    "image_id": "string",
-    "patient_id": "string",
-    "image_files": ["string"],
-    "image_sha256": ["string"],
-}
-CHOICE: Columns = {
+
+def _columns(words: str) -> Columns:
+    """Return the Arrow types of columns written ``name:type``; a name alone is a text."""
+    named = (word.partition(":") for word in words.split())
+    return {name: _TYPES[kind or "str"] for name, _, kind in named}
+
+
+PAIRED_CHOICE = _columns(
+    "doc_id dataset pair_id position:int image_id image_file image_sha256 question options:list[str] answer "
+    "categories:list[str]"
+)
+_SHARED = _columns("doc_id dataset image_id patient_id image_files:list[str] image_sha256:list[str]")
+CHOICE = {**_SHARED, **_columns("subject context question options:list[str] answer")}
+OPEN_QUESTION = {**_SHARED, **_columns("question answer question_type")}
+CLASSIFICATION = {**_SHARED, **_columns("details options:list[str] label:int")}
+MULTILABEL = {**_SHARED, **_columns("options:list[str] labels:list[int]")}
+REPORT = {**_SHARED, **_columns("context indication report")}
+CLOSED_QUESTION = {
     **_SHARED,
-    "subject": "string",
-    "context": "string",
-    "question": "string",
-    "options": ["string"],
-    "answer": "string",
+    **_columns("question kind choices options:list[str] answer gold flags:list[str]"),
+    **_columns("hallucination source modality location"),
 }
-OPEN_QUESTION: Columns = {**_SHARED, "question": "string", "answer": "string", "question_type": "string"}
-CLASSIFICATION: Columns = {**_SHARED, "details": "string", "options": ["string"], "label": "int32"}
-MULTILABEL: Columns = {**_SHARED, "options": ["string"], "labels": ["int32"]}
-REPORT: Columns = {**_SHARED, "context": "string", "indication": "string", "report": "string"}
-CLOSED_QUESTION: Columns = {
+COMPONENT_REPORT = {**REPORT, **_columns("question anatomy:list[str] measurement:list[str] symptom:list[str]")}
+_GROUPED = {
     **_SHARED,
-    "question": "string",
-    "kind": "string",
-    "choices": "string",
-    "options": ["string"],
-    "answer": "string",
-    "gold": "string",
-    "flags": ["string"],
-    "hallucination": "string",
-    "source": "string",
-    "modality": "string",
-    "location": "string",
+    **_columns("hint question options:list[str] department clinical_task granularity modality keyword original_task"),
 }
-COMPONENT_REPORT: Columns = {
-    **REPORT,
-    "question": "string",
-    "anatomy": ["string"],
-    "measurement": ["string"],
-    "symptom": ["string"],
-}
-_GROUPED: Columns = {
-    **_SHARED,
-    "hint": "string",
-    "question": "string",
-    "options": ["string"],
-    "department": "string",
-    "clinical_task": "string",
-    "granularity": "string",
-    "modality": "string",
-    "keyword": "string",
-    "original_task": "string",
-}
-GROUPED_CHOICE: Columns = {**_GROUPED, "answer": "string"}
-MULTI_ANSWER: Columns = {**_GROUPED, "answers": ["string"]}
+GROUPED_CHOICE = {**_GROUPED, **_columns("answer")}
+MULTI_ANSWER = {**_GROUPED, **_columns("answers:list[str]")}
 
 
 def image_digests(document: Mapping[str, object]) -> dict[str, str]:

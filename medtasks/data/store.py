@@ -12,6 +12,7 @@ import filelock
 from medtasks.data.home import dataset_folder
 from medtasks.data.manifest import Manifest
 from medtasks.data.own_datasets import preparing_again
+from medtasks.data.path_of import prepared_folder
 from medtasks.data.schema import DEMONSTRATIONS_SPLIT, SPLIT, Columns
 from medtasks.errors import MedTasksError, SourceError
 
@@ -151,8 +152,6 @@ def open_documents(name: str) -> Any:
         SourceError: Its files are damaged.
     """
     import datasets
-
-    from medtasks.data.path_of import prepared_folder
 
     folder = prepared_folder(name)
     with _damage_named(name, folder):

@@ -1,10 +1,12 @@
 """Volumes (NIfTI, ``.nii.gz``) of a dataset, which are too large to copy: it only points to the files of its source."""
 
+import contextlib
 import gzip
 import hashlib
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 from PIL import Image
 
@@ -28,6 +30,16 @@ def is_volume(file: str | Path) -> bool:
     return str(file).lower().endswith(ENDING)
 
 
+@contextlib.contextmanager
+def unpacked_volume(file: Path | IO[bytes]) -> Iterator[gzip.GzipFile]:
+    """Open a volume, and turn what Python raises for a damaged one within the block into :class:`UnreadableImage`."""
+    try:
+        with gzip.open(file) as plain:
+            yield plain
+    except _BROKEN as error:
+        raise UnreadableImage(f"it cannot be unpacked: {error}") from error
+
+
 def volume_digests(path: Path) -> VolumeDigests:
     """Read a volume to its end.
 
@@ -44,14 +56,11 @@ def volume_digests(path: Path) -> VolumeDigests:
     with path.open("rb") as stream:
         packed = hashlib.file_digest(stream, "sha256").hexdigest()
         stream.seek(0)
-        try:
-            with gzip.open(stream) as plain:
-                while piece := plain.read(_PIECE):
-                    beginning = beginning or piece[:HEADER_BYTES]
-                    voxels.update(piece)
-                    length += len(piece)
-        except _BROKEN as error:
-            raise UnreadableImage(f"it cannot be unpacked: {error}") from error
+        with unpacked_volume(stream) as plain:
+            while piece := plain.read(_PIECE):
+                beginning = beginning or piece[:HEADER_BYTES]
+                voxels.update(piece)
+                length += len(piece)
     if length < read_header(beginning).file_bytes:
         raise UnreadableImage("it holds fewer voxels than its header says")
     return VolumeDigests(packed, voxels.hexdigest())
@@ -76,11 +85,8 @@ def axial_slices(path: Path, count: int) -> list[Image.Image]:
 
     from medtasks.data.nifti import HEADER_BYTES, axial, read_header, slice_count
 
-    try:
-        with gzip.open(path) as plain:
-            data = plain.read()
-    except _BROKEN as error:
-        raise UnreadableImage(f"it cannot be unpacked: {error}") from error
+    with unpacked_volume(path) as plain:
+        data = plain.read()
     header = read_header(data[:HEADER_BYTES])
     if len(data) < header.file_bytes:
         raise UnreadableImage("it holds fewer voxels than its header says")

@@ -3,8 +3,6 @@
 import contextlib
 import json
 import shutil
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
@@ -14,6 +12,8 @@ import pytest
 from medtasks.data.home import HOME_VARIABLE
 from medtasks.data.sample import write_sample_source
 from medtasks.errors import MedTasksError
+
+from ..local_server import LocalServer, QuietHandler, serving
 
 
 @pytest.fixture(scope="session")
@@ -83,36 +83,24 @@ def refuses():
     return run
 
 
-class Published(ThreadingHTTPServer):
+class Published(LocalServer):
     """Files by path, with the listing of an S3 bucket at the root; ``requests`` holds every path asked for."""
 
-    daemon_threads = True
-
     def __init__(self):
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__(_Handler)
         self.files: dict[str, bytes] = {}
         self.requests: list[str] = []
 
-    @property
-    def url(self):
-        return f"http://127.0.0.1:{self.server_port}"
 
-
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(QuietHandler):
     server: Published
-
-    def log_message(self, *args):
-        pass
 
     def do_GET(self):
         parts = urlsplit(self.path)
         name = unquote(parts.path).lstrip("/")
         self.server.requests.append(name or "list")
         body = self.server.files.get(name) if name else self.listing(parse_qs(parts.query)["prefix"][0])
-        self.send_response(404 if body is None else 200)
-        self.send_header("Content-Length", str(len(body or b"")))
-        self.end_headers()
-        self.wfile.write(body or b"")
+        self.reply(404 if body is None else 200, body or b"")
 
     def listing(self, prefix):
         keys = "".join(
@@ -124,8 +112,5 @@ class _Handler(BaseHTTPRequestHandler):
 @pytest.fixture
 def published(monkeypatch):
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    server = Published()
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-    yield server
-    server.shutdown()
-    server.server_close()
+    with serving(Published()) as server:
+        yield server

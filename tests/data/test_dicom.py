@@ -14,8 +14,8 @@ from medtasks.errors import SourceError  # noqa: E402
 from medtasks.prompts.images import images  # noqa: E402
 from medtasks.tasks.own_tasks import prepare_own  # noqa: E402
 
+from ..dicom_files import put_dicom  # noqa: E402
 from ..image_modes import colours, in_8_bits, ramp  # noqa: E402
-from .multimedeval.test_dicom import write_dicom  # noqa: E402
 from .test_decoding import put  # noqa: E402
 
 CT = {"RescaleSlope": 1, "RescaleIntercept": -1024}
@@ -24,11 +24,7 @@ UNITS = STORED.astype(float) - 1024
 
 
 def write(path, values=STORED, kind="MONOCHROME2", stored=12, **fields):
-    dataset = pydicom.dcmread(write_dicom(path, values, kind, stored))
-    for name, value in fields.items():
-        setattr(dataset, name, value)
-    dataset.save_as(path, enforce_file_format=True)
-    return path
+    return put_dicom(path, values, kind, stored, fields=fields)
 
 
 def seen(path, decoding=LINEAR):

@@ -8,9 +8,8 @@ from medtasks.data import label_of, path_of, provenance_of
 from medtasks.data.catalogue import CATALOGUE, MEDICONFUSION, dataset_info
 from medtasks.data.manifest import Manifest
 from medtasks.data.mediconfusion import Options, prepare
-from medtasks.data.multimedeval.recipes import recipe_of
 from medtasks.data.preparers import prepare as prepare_by_name
-from medtasks.data.preparers import verify
+from medtasks.data.preparers import recipe_of, verify
 from medtasks.data.store import load_documents
 from medtasks.errors import DatasetNotPrepared, UnknownName
 

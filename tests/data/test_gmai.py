@@ -194,23 +194,33 @@ def test_other_files_are_refused(tmp_path, content):
         prepared(tmp_path)
 
 
-def test_finished_parts_are_not_read_again(source, monkeypatch):
-    for part, name in enumerate(TEST.md5):
-        folder = source([{**row, "index": f"{part}-{row['index']}"} for row in tiny_gmai.rows(2, seed=part)], name)
-    read = questions_module.read_questions
-    asked = []
+@pytest.fixture
+def interrupted(source, monkeypatch):
+    """Begin to prepare the test part, and stop in the n-th file; return its folder and the files that are read."""
 
-    def interrupted(file, *args, **kwargs):
-        asked.append(file.path.name)
-        if len(asked) == 5:
-            raise KeyboardInterrupt
-        return read(file, *args, **kwargs)
+    def run(last):
+        for part, name in enumerate(TEST.md5):
+            folder = source([{**row, "index": f"{part}-{row['index']}"} for row in tiny_gmai.rows(2, seed=part)], name)
+        read = questions_module.read_questions
+        asked = []
 
-    with monkeypatch.context() as patched:
-        patched.setattr("medtasks.data.gmai.preparing.read_questions", interrupted)
+        def stopping(file, *args, **kwargs):
+            asked.append(file.path.name)
+            if len(asked) == last:
+                raise KeyboardInterrupt
+            return read(file, *args, **kwargs)
+
+        monkeypatch.setattr("medtasks.data.gmai.preparing.read_questions", stopping)
         with pytest.raises(KeyboardInterrupt):
             prepared(folder, TEST)
-        documents = prepared(folder, TEST)
+        return folder, asked
+
+    return run
+
+
+def test_finished_parts_are_not_read_again(interrupted):
+    folder, asked = interrupted(5)
+    documents = prepared(folder, TEST)
     assert asked == [*list(TEST.md5)[:5], *list(TEST.md5)[4:]]
     assert len(documents) == 22
     fingerprint = json.loads((dataset_folder(TEST.name) / "manifest.json").read_text())["pixels_sha256"]
@@ -228,21 +238,8 @@ def test_large_fields_need_no_limit(tmp_path):
     assert len(prepared(tmp_path)) == 1
 
 
-def test_a_part_whose_images_changed_is_read_again(source, monkeypatch):
-    for part, name in enumerate(TEST.md5):
-        folder = source([{**row, "index": f"{part}-{row['index']}"} for row in tiny_gmai.rows(2, seed=part)], name)
-    read = questions_module.read_questions
-    asked = []
-
-    def interrupted(file, *args, **kwargs):
-        asked.append(file.path.name)
-        if len(asked) == 3:
-            raise KeyboardInterrupt
-        return read(file, *args, **kwargs)
-
-    monkeypatch.setattr("medtasks.data.gmai.preparing.read_questions", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        prepared(folder, TEST)
+def test_a_part_whose_images_changed_is_read_again(interrupted):
+    folder, asked = interrupted(3)
     work = dataset_folder(TEST.name).with_name(f".preparing-{TEST.name}")
     note = json.loads(next(work.rglob(f"{asked[0]}.json")).read_text())
     (work / note["questions"][0]["image"]["file"]).write_bytes(b"cut")

@@ -12,7 +12,6 @@ import sys
 import threading
 import time
 from collections import defaultdict
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BytesIO
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -25,6 +24,8 @@ from medtasks.data import pmc
 from medtasks.data.pmc import Figure, fetch_figures, pmc_id_of
 from medtasks.errors import SourceError
 
+from ..local_server import LocalServer, QuietHandler, serving
+
 PAGE = 3
 
 
@@ -34,23 +35,17 @@ def picture(shade: int) -> bytes:
     return body.getvalue()
 
 
-class Bucket(ThreadingHTTPServer):
+class Bucket(LocalServer):
     """Objects by key; faults by key (or "list"), one consumed per request, the last one for ever if it is ``...``."""
 
-    daemon_threads = True
-
     def __init__(self):
-        super().__init__(("127.0.0.1", 0), Handler)
+        super().__init__(Handler)
         self.objects: dict[str, bytes] = {}
         self.etags: dict[str, str] = {}
         self.faults: dict[str, list] = defaultdict(list)
         self.requests: list[str] = []
         self.times: list[float] = []
         self.release = threading.Event()
-
-    @property
-    def url(self):
-        return f"http://127.0.0.1:{self.server_port}"
 
     def count(self, what):
         return sum(bool(re.fullmatch(what, seen)) for seen in self.requests)
@@ -59,12 +54,9 @@ class Bucket(ThreadingHTTPServer):
         pass
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(QuietHandler):
     protocol_version = "HTTP/1.1"
     server: Bucket
-
-    def log_message(self, *args):
-        pass
 
     def do_GET(self):
         parts = urlsplit(self.path)
@@ -80,7 +72,7 @@ class Handler(BaseHTTPRequestHandler):
         elif body is None:
             self.reply(404, b"<Error><Code>NoSuchKey</Code></Error>")
         else:
-            self.reply(200, body, {"ETag": etag} if etag else {})
+            self.reply(200, body, **({"ETag": etag} if etag else {}))
 
     def listing(self, query):
         assert query["list-type"] == "2"
@@ -97,18 +89,11 @@ class Handler(BaseHTTPRequestHandler):
         body = self.server.objects.get(key)
         return body, self.server.etags.get(key, f'"{hashlib.md5(body).hexdigest()}"' if body else None)
 
-    def reply(self, status, body, headers=None):
-        self.send_response(status)
-        for name, value in {"Content-Length": str(len(body)), **(headers or {})}.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(body)
-
     def fail(self, fault, body, etag):
         if isinstance(fault, bytes):
-            self.reply(200, fault, {"ETag": etag} if etag else {})
+            self.reply(200, fault, **({"ETag": etag} if etag else {}))
         elif isinstance(fault, tuple):
-            self.reply(fault[0], b"<Error><Code>SlowDown</Code></Error>", {"Retry-After": str(fault[1])})
+            self.reply(fault[0], b"<Error><Code>SlowDown</Code></Error>", Retry_After=str(fault[1]))
         elif isinstance(fault, int):
             self.reply(fault, b"<Error/>")
         elif fault == "reset":
@@ -117,19 +102,16 @@ class Handler(BaseHTTPRequestHandler):
         elif fault == "hang":
             self.server.release.wait(20)
         elif fault.startswith("cut"):
-            self.reply(200, body[: -int(fault[3:])], {"Content-Length": str(len(body))})
+            self.reply(200, body[: -int(fault[3:])], Content_Length=str(len(body)))
             self.close_connection = True
 
 
 @pytest.fixture
 def bucket(monkeypatch):
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    server = Bucket()
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-    yield server
-    server.release.set()
-    server.shutdown()
-    server.server_close()
+    with serving(Bucket()) as server:
+        yield server
+        server.release.set()
 
 
 @pytest.fixture

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from medtasks.data.duplicates.picture_files import FolderPictures, pictures_below
-from medtasks.data.duplicates.picture_hashes import PictureHash, hash_pictures
+from medtasks.data.duplicates.picture_files import FolderPictures, PictureHash, hash_pictures, pictures_below
 from medtasks.data.mediconfusion import DEMONSTRATIONS
 from medtasks.data.path_of import known, prepared_folder
 from medtasks.data.privacy import is_private

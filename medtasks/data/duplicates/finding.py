@@ -16,6 +16,7 @@ from typing import Any
 
 from medtasks.data.duplicates.benchmark_pictures import DatasetPictures, OtherPictures, Picture, Use
 from medtasks.data.duplicates.near_pictures import Alike, Looks, near
+from medtasks.stats.connected_components import components
 
 _EXACT = Alike(0, 1.0)
 
@@ -186,20 +187,17 @@ def _weight(finding: Finding) -> tuple[int, int, float, str]:
 
 
 def _groups(pictures: Sequence[Picture], within: Iterable[Finding]) -> tuple[tuple[Picture, ...], ...]:
-    """Return the connected pictures, by union and find."""
+    """Return the connected pictures."""
+    shown = list(within)
     numbers = {id(picture): number for number, picture in enumerate(pictures)}
-    parents: dict[int, int] = {}
-
-    def root(number: int) -> int:
-        while parents.setdefault(number, number) != number:
-            parents[number] = number = parents[parents[number]]
-        return number
-
-    for finding in within:
-        parents[root(numbers[id(finding.second)])] = root(numbers[id(finding.first)])
+    known = sorted({numbers[id(picture)] for finding in shown for picture in (finding.first, finding.second)})
+    shared: dict[int, list[int]] = {number: [] for number in known}
+    for index, finding in enumerate(shown):
+        for picture in (finding.first, finding.second):
+            shared[numbers[id(picture)]].append(index)
     groups: dict[int, list[Picture]] = defaultdict(list)
-    for number in sorted(parents):
-        groups[root(number)].append(pictures[number])
+    for number, group in zip(known, components(list(shared.values())), strict=True):
+        groups[group].append(pictures[number])
     return tuple(sorted(map(tuple, groups.values()), key=len, reverse=True))
 
 

@@ -22,8 +22,7 @@ from medtasks.data.duplicates.perceptual_hash import (
     stacked,
     turned,
 )
-from medtasks.data.duplicates.picture_files import read_picture
-from medtasks.data.duplicates.picture_hashes import PictureHash
+from medtasks.data.duplicates.picture_files import PictureHash, read_picture
 from medtasks.errors import MedTasksError
 
 _CONFIRMED_AT_ONCE = 1024

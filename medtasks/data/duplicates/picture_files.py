@@ -1,17 +1,38 @@
-"""Picture files of any kind: found in a folder, and read into 8 bits."""
+"""Picture files of any kind: found in a folder, read into 8 bits, and hashed.
+
+Hashes are made on all processors and kept: what is unchanged is not decoded again.
+"""
 
 import hashlib
 import importlib.util
 import io
 import os
-from collections.abc import Iterable
+import sqlite3
+import struct
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from PIL import Image
+from tqdm import tqdm
 
-from medtasks.data.decoding import decoded_somehow
+from medtasks.data.decoding import UnreadableImage, decoded_somehow
+from medtasks.data.duplicates.perceptual_hash import perceptual_hash, sketches
+from medtasks.data.home import home
+from medtasks.data.image_store import pixels_sha256
+from medtasks.errors import warn_once
 
+CACHE_NAME = "picture_hashes.sqlite"
+_VERSION = 2  # of the hashes; another one leaves the old ones unused
+_CHUNK = 1000  # files between two writes to the cache
+_VARIABLES = 500  # below SQLite's limit in one statement
+_HASH_BYTES = 32
+_HEAD = struct.Struct("<32s32sII")
+# Decoders of rare formats raise whatever their bugs make of a damaged file; one such file must not end the search.
+_FAILURES = (ArithmeticError, AttributeError, LookupError, MemoryError, OSError, RuntimeError, TypeError, ValueError)
 _DICOM = (".dcm", ".dicom", ".ima")
 _VOLUMES = (".nii", ".nii.gz")
 _NO_PICTURES = ("BUFR", "EPS", "GRIB", "HDF5", "MPEG", "PDF", "WMF")  # Pillow knows their names and little more
@@ -89,17 +110,12 @@ def read_picture(path: Path, data: bytes | None = None) -> tuple[Image.Image, by
         UnreadableImage: It is truncated, damaged or no picture.
     """
     if path.suffix.lower() in _DICOM:
-        from medtasks.data.multimedeval.dicom import read_dicom
+        from medtasks.data.multimedeval.mammography import read_dicom
 
         picture = read_dicom(path)
-        return picture, _digest(picture.convert("RGB").tobytes(), picture.size)
-    data = path.read_bytes() if data is None else data
-    picture = decoded_somehow(io.BytesIO(data)).pixels
-    return picture, _digest(picture.tobytes(), picture.size)
-
-
-def _digest(pixels: bytes, size: tuple[int, int]) -> bytes:
-    return hashlib.sha256(f"{size[0]}x{size[1]}:".encode() + pixels).digest()
+    else:
+        picture = decoded_somehow(io.BytesIO(path.read_bytes() if data is None else data)).pixels
+    return picture, bytes.fromhex(pixels_sha256(picture.convert("RGB")))
 
 
 def _endings() -> frozenset[str]:
@@ -111,3 +127,153 @@ def _endings() -> frozenset[str]:
 def _identity(folder: Path) -> tuple[int, int]:
     status = folder.stat()
     return status.st_dev, status.st_ino
+
+
+@dataclass(frozen=True)
+class PictureHash:
+    """What is known of one picture.
+
+    Attributes:
+        file_sha256: Of the file's bytes, 32 bytes.
+        pixels_sha256: Of size and RGB pixels, 32 bytes.
+        size: Width and height in pixels.
+        views: Perceptual hash of each of its sketches; none for a picture of a single grey.
+    """
+
+    file_sha256: bytes
+    pixels_sha256: bytes
+    size: tuple[int, int]
+    views: tuple[bytes, ...]
+
+    def packed(self) -> bytes:
+        """Return it as bytes."""
+        return _HEAD.pack(self.file_sha256, self.pixels_sha256, *self.size) + b"".join(self.views)
+
+    @classmethod
+    def unpacked(cls, data: bytes) -> "PictureHash":
+        """Return what :meth:`packed` gave.
+
+        Raises:
+            struct.error: It gave something else.
+        """
+        file_sha256, pixels_sha256, width, height = _HEAD.unpack_from(data)
+        views = data[_HEAD.size :]
+        if len(views) % _HASH_BYTES:
+            raise struct.error("half a hash")
+        each = tuple(views[at : at + _HASH_BYTES] for at in range(0, len(views), _HASH_BYTES))
+        return cls(file_sha256, pixels_sha256, (width, height), each)
+
+
+def hash_pictures(files: Sequence[Path]) -> tuple[dict[Path, PictureHash], dict[Path, str]]:
+    """Hash pictures, on all processors; those hashed before come from a cache below ``MEDTASKS_HOME``.
+
+    Args:
+        files: Files; each is read completely unless path, size and time of change are those of before.
+
+    Returns:
+        Hashes by file, and for each file that cannot be read the cause.
+    """
+    cache = _Cache(home() / CACHE_NAME)
+    found: dict[Path, PictureHash] = {}
+    causes: dict[Path, str] = {}
+    with (
+        warnings.catch_warnings(),
+        ThreadPoolExecutor() as workers,
+        tqdm(desc="Hashing pictures", total=len(files), unit="picture", leave=False, disable=None) as bar,
+    ):
+        warnings.simplefilter("ignore")  # of decoders about metadata, which may name a file or a patient
+        for start in range(0, len(files), _CHUNK):
+            part = files[start : start + _CHUNK]
+            keys = {path: key for path in part if (key := _key(path))}
+            known = cache.get(keys.values())
+            found.update((path, known[key]) for path, key in keys.items() if key in known)
+            missing = [path for path in part if path not in found]
+            for path, result in zip(missing, workers.map(_hashed, missing), strict=True):
+                if isinstance(result, str):
+                    causes[path] = result
+                else:
+                    found[path] = result
+            cache.put({keys[path]: found[path] for path in missing if path in found and path in keys})
+            bar.update(len(part))
+    return found, causes
+
+
+def _hashed(path: Path) -> PictureHash | str:
+    """Return the hash of a picture, or why there is none."""
+    try:
+        data = path.read_bytes()
+        picture, pixels = read_picture(path, data)
+        views = tuple(perceptual_hash(sketch) for sketch in sketches(picture))
+        return PictureHash(hashlib.sha256(data).digest(), pixels, picture.size, views)
+    except UnreadableImage as error:
+        return str(error)
+    except _FAILURES as error:
+        return (error.strerror if isinstance(error, OSError) else None) or f"{type(error).__name__}: {error}"
+
+
+def _key(path: Path) -> bytes | None:
+    """Return what changes when a file does, without its path in clear; None if it is not there."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    place = f"{_VERSION}\0{path.absolute()}\0{status.st_size}\0{status.st_mtime_ns}"
+    return hashlib.sha256(place.encode("utf-8", "surrogateescape")).digest()
+
+
+class _Cache:
+    """Hashes by key in one SQLite file; a damaged one is begun anew, one that cannot be written costs only time."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def get(self, keys: Iterable[bytes]) -> Mapping[bytes, PictureHash]:
+        """Return the hashes of those keys that have one."""
+        wanted = list(keys)
+        found: dict[bytes, PictureHash] = {}
+        if not self._path.is_file():
+            return found
+        try:
+            with closing(sqlite3.connect(self._path, timeout=30)) as connection:
+                for start in range(0, len(wanted), _VARIABLES):
+                    part = wanted[start : start + _VARIABLES]
+                    marks = ",".join("?" * len(part))
+                    rows = connection.execute(f"SELECT key, hash FROM pictures WHERE key IN ({marks})", part)
+                    found.update((key, PictureHash.unpacked(data)) for key, data in rows)
+        except (sqlite3.DatabaseError, struct.error, TypeError) as error:
+            self._damaged(error)
+            return {}
+        return found
+
+    def put(self, hashes: Mapping[bytes, PictureHash]) -> None:
+        """Keep hashes."""
+        if not hashes:
+            return
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            if not self._path.exists():
+                os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
+            with closing(sqlite3.connect(self._path, timeout=30)) as connection, connection:
+                connection.execute(
+                    "CREATE TABLE IF NOT EXISTS pictures (key BLOB PRIMARY KEY, hash BLOB) WITHOUT ROWID"
+                )
+                rows = [(key, one.packed()) for key, one in hashes.items()]
+                connection.executemany("INSERT OR REPLACE INTO pictures VALUES (?, ?)", rows)
+        except (sqlite3.Error, OSError) as error:
+            self._warn(error)
+
+    def _damaged(self, error: Exception) -> None:
+        if isinstance(error, sqlite3.OperationalError):  # locked, or not to be opened; without a table it is ours
+            if "no such table" not in str(error):
+                self._warn(error)
+            return
+        try:
+            self._path.unlink(missing_ok=True)
+        except OSError as refused:
+            self._warn(refused)
+
+    def _warn(self, error: Exception) -> None:
+        warn_once(
+            f"Hashes of pictures cannot be kept in {self._path} ({error}); the search goes on, and the next one hashes "
+            f"them again."
+        )

@@ -7,19 +7,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from medtasks.data.catalogue import GMAI
 from medtasks.data.dataset_info import DatasetInfo
-from medtasks.data.gmai.catalogue import MULTI_ANSWER_SET, TEST, VALIDATION
+from medtasks.data.downloads import hub_download
 from medtasks.data.gmai.questions import Question, read_questions, rows_of
 from medtasks.data.gmai.tsv import TsvFile
 from medtasks.data.image_store import ImageFacts, ImageStore, StoredImage
 from medtasks.data.manifest import Manifest
-from medtasks.data.multimedeval.hub_download import hub_download
-from medtasks.data.multimedeval.source_files import find_file, not_found
 from medtasks.data.preparation import Options, Recipe, Row, prepare_recipe
 from medtasks.data.schema import GROUPED_CHOICE, MULTI_ANSWER
+from medtasks.data.source_files import not_found, required_file
 from medtasks.data.store import SCRATCH
 from medtasks.errors import SourceError
 
+VALIDATION, TEST, MULTI_ANSWER_SET = GMAI
 _VALIDATION_NAMES = ("GMAI-MMBench_VAL.tsv", "GMAI_mm_bench_VAL.tsv")
 
 
@@ -87,10 +88,7 @@ def tsv_files(info: DatasetInfo, source: Path) -> list[Path]:
             raise not_found(source, "single .tsv file; name the file itself with --source")
         return found
     if info is VALIDATION:
-        file = find_file(source, _VALIDATION_NAMES)
-        if file is None:
-            raise not_found(source, _VALIDATION_NAMES[0])
-        return [file.path]
+        return [required_file(source, _VALIDATION_NAMES).path]
     missing = [name for name in info.md5 if not (source / name).is_file()]
     if missing:
         raise not_found(source, missing[0])

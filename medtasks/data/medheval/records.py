@@ -10,11 +10,9 @@ from typing import Any
 from medtasks.data.medheval.gold import YES_NO, Flag, resolve_choice, resolve_yes_no
 from medtasks.data.medheval.image_roots import image_source
 from medtasks.data.medheval.options import bare_letters, parsed_options
-from medtasks.data.multimedeval.source_files import SourceFile
-from medtasks.data.multimedeval.source_rows import SourceRow
-from medtasks.data.multimedeval.tables import RecordTable, read_json
 from medtasks.data.schema import CLOSED_QUESTION, COMPONENT_REPORT, OPEN_QUESTION, Columns
-from medtasks.errors import SourceError
+from medtasks.data.source_files import SourceFile
+from medtasks.data.tables import SourceRow, listed_records
 
 BINARY, MULTI_CHOICE = "binary", "multi-choice"
 HALLUCINATIONS: Mapping[str, str] = MappingProxyType(
@@ -47,11 +45,7 @@ def read_records(path: Path, kind: RecordKind) -> list[SourceRow]:
     Raises:
         SourceError: It is no JSON list of objects with the kind's fields, or two of them have the same number.
     """
-    content = read_json(SourceFile(path))
-    if not isinstance(content, list):
-        raise SourceError(f"{path.name} is not a list of questions")
-    places = ((f"{path.name} row {number}", record) for number, record in enumerate(content, 1))
-    rows = list(RecordTable(places, kind.fields).rows())
+    rows = list(listed_records(SourceFile(path), kind.fields).rows())
     first: dict[int, SourceRow] = {}
     for row in rows:
         before = first.setdefault(row.integer("qid"), row)

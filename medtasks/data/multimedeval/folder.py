@@ -16,14 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from medtasks.data.decoding import LINEAR, Decoding, UnreadableImage
+from medtasks.data.documents import choice_document
 from medtasks.data.image_store import ImageStore, StoredImage
-from medtasks.data.multimedeval.choice_documents import choice_document
-from medtasks.data.multimedeval.source_files import SourceFile
-from medtasks.data.multimedeval.source_rows import SourceRow, check_columns
-from medtasks.data.multimedeval.tables import RecordTable, read_json
 from medtasks.data.multimedeval.visual_questions import open_question_row, shared_image_id
 from medtasks.data.preparation import Recipe, Row
 from medtasks.data.schema import CHOICE, OPEN_QUESTION
+from medtasks.data.source_files import SourceFile
+from medtasks.data.tables import RecordTable, SourceRow, check_columns, read_json
 from medtasks.errors import MedTasksError, SourceError
 
 FILE_NAME = "dataset.json"
@@ -120,5 +119,12 @@ def _choice_row(row: SourceRow, images: list[StoredImage], modality: str) -> Row
     same = [index for index, option in enumerate(options) if option.strip().lower() == answer.strip().lower()]
     if not same:
         return Row(row.place, None, cause="its answer is none of its options, so that no reply could be right")
-    document = choice_document(f"test/{row.index}", row.text("question"), options, same[0], subject=modality or None)
-    return Row(row.place, {**document, "image_id": shared_image_id(images)}, images)
+    document = choice_document(
+        f"test/{row.index}",
+        row.text("question"),
+        options,
+        same[0],
+        subject=modality or None,
+        image_id=shared_image_id(images),
+    )
+    return Row(row.place, document, images)

@@ -1,31 +1,42 @@
 """MedMNIST's test sets at 28 x 28 pixels, as its authors publish them: one ``.npz`` archive per set.
 
-Class names and their order are those of the package ``medmnist`` 3.0.2. Images of one channel stay grey.
+Arrays are read row by row: a training set need not fit into memory for five of its images. Class names and their order
+are those of the package ``medmnist`` 3.0.2. Images of one channel stay grey.
 
 Source: Yang et al., Scientific Data 10:41 (2023); https://zenodo.org/records/10519652.
 """
 
+import contextlib
 import functools
 import hashlib
+import io
 import os
+import zipfile
+import zlib
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
+from typing import IO, Any, cast
 
+import numpy as np
+from numpy.lib import format as npy
 from PIL import Image
 
 from medtasks.data.catalogue import dataset_info
+from medtasks.data.documents import class_document
+from medtasks.data.downloads import Published, download
 from medtasks.data.image_store import ImageStore
-from medtasks.data.multimedeval.download import Published, download
-from medtasks.data.multimedeval.npz_array import NpzArray
-from medtasks.data.multimedeval.source_rows import SourceRow
-from medtasks.data.multimedeval.tables import Table
 from medtasks.data.preparation import Recipe, Row
 from medtasks.data.schema import CLASSIFICATION
+from medtasks.data.tables import SourceRow, Table
 from medtasks.errors import SourceError
 
 URL_VARIABLE = "MEDTASKS_MEDMNIST_URL"
 _URL = "https://zenodo.org/records/10519652/files"
+_HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+_BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError, RuntimeError)
+_CHUNK = 1 << 20  # bytes
 _SIDE = 28  # pixels
 _COLOUR = frozenset({"pathmnist", "bloodmnist", "dermamnist", "retinamnist"})
 _QUARTERED = frozenset({"tissuemnist"})
@@ -61,6 +72,84 @@ CLASSES = MappingProxyType(
         ),
     }
 )
+
+
+class NpzArray:
+    """One array of an ``.npz`` archive; only its header is read at first.
+
+    Args:
+        path: The archive.
+        name: Name of the array, ``"test_images"``.
+
+    Attributes:
+        shape: Its dimensions.
+        dtype: Type of its elements.
+
+    Raises:
+        SourceError: The file is no archive of arrays, is damaged, or has no such array.
+    """
+
+    def __init__(self, path: Path, name: str) -> None:
+        self._path, self._name = path, name
+        with self._opened() as (_, shape, dtype):
+            self.shape: tuple[int, ...] = shape
+            self.dtype: np.dtype[Any] = dtype
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return self.shape[0]
+
+    def rows(self, wanted: Collection[int] | None = None) -> Iterator[tuple[int, bytes]]:
+        """Read rows in order, then the rest of the array: only its end tells whether it is damaged.
+
+        Args:
+            wanted: Positions of the rows to return; None: all.
+
+        Yields:
+            Position and bytes of each row.
+
+        Raises:
+            SourceError: The archive is damaged.
+        """
+        size = int(np.prod(self.shape[1:])) * self.dtype.itemsize
+        positions = range(len(self)) if wanted is None else sorted(wanted)
+        with self._opened() as (stream, _, _):
+            begin, behind = stream.tell(), 0
+            for position in positions:
+                if position != behind:
+                    stream.seek(begin + position * size)
+                behind = position + 1
+                row = stream.read(size)
+                if len(row) < size:
+                    raise SourceError(f"{self._path}: {self._name} ends in row {position}; download it again")
+                yield position, row
+            while stream.read(_CHUNK):
+                pass
+
+    def values(self) -> np.ndarray[Any, np.dtype[Any]]:
+        """Return the whole array.
+
+        Raises:
+            SourceError: The archive is damaged.
+        """
+        return np.frombuffer(b"".join(row for _, row in self.rows()), self.dtype).reshape(self.shape)
+
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[tuple[IO[bytes], tuple[int, ...], np.dtype[Any]]]:
+        try:
+            with (
+                zipfile.ZipFile(self._path) as archive,
+                archive.open(f"{self._name}.npy") as member,
+                io.BufferedReader(cast(io.RawIOBase, member), _CHUNK) as stream,  # a member's own small reads are slow
+            ):
+                shape, in_columns, dtype = _HEADERS[npy.read_magic(stream)](stream)
+                if in_columns or dtype.hasobject or not shape:
+                    raise ValueError("an array of another kind than the published one")
+                yield stream, shape, dtype
+        except KeyError as error:
+            raise SourceError(f"{self._path} holds no array '{self._name}'") from error
+        except _BROKEN as error:
+            raise SourceError(f"{self._path} is damaged at {self._name} ({error}); download it again") from error
 
 
 class Split(Table):
@@ -102,28 +191,21 @@ def _unlike(path: Path, name: str, array: NpzArray, expected: str) -> SourceErro
     return SourceError(f"{path}: {name} is {array.dtype} in the shape {array.shape}, expected {expected}")
 
 
-def _test(name: str, source: Path, images: ImageStore) -> Iterator[Row]:
-    split = Split(name, _archive(name, source), "test")
-    evaluated = range(len(split) // 4) if name in _QUARTERED else None
-    return (_row(name, "test", row, images) for row in split.rows(evaluated))
+def _table(name: str, source: Path, split: str) -> Split:
+    return Split(name, _archive(name, source), split)
 
 
-def _demonstrations(name: str, source: Path, images: ImageStore) -> Iterator[Row]:
-    return (_row(name, "train", row, images) for row in Split(name, _archive(name, source), "train").spread())
-
-
-def _row(name: str, split: str, row: SourceRow, images: ImageStore) -> Row:
+def _rows(name: str, rows: Iterator[SourceRow], split: str, _source: Path, images: ImageStore) -> Iterator[Row]:
     mode = "RGB" if name in _COLOUR else "L"
-    stored = images.add_pixels(Image.frombytes(mode, (_SIDE, _SIDE), row.values["image"]))
-    document = {
-        "doc_id": f"{split}/{row.index}",
-        "image_id": stored.image_id,
-        "patient_id": None,
-        "details": None,
-        "options": list(CLASSES[name]),
-        "label": row.values["label"],
-    }
-    return Row(row.place, document, [stored])
+    for row in rows:
+        stored = images.add_pixels(Image.frombytes(mode, (_SIDE, _SIDE), row.values["image"]))
+        label, doc_id = row.values["label"], f"{split}/{row.index}"
+        yield Row(row.place, class_document(doc_id, CLASSES[name], label, image_id=stored.image_id), [stored])
+
+
+def _first_quarter(name: str, source: Path, images: ImageStore) -> Iterator[Row]:
+    split = _table(name, source, "test")
+    return _rows(name, split.rows(range(len(split) // 4)), "test", source, images)
 
 
 def _archive(name: str, source: Path) -> Path:
@@ -150,14 +232,10 @@ def _md5(name: str) -> str:
 
 
 def _recipe(name: str) -> Recipe:
-    return Recipe(
-        columns=CLASSIFICATION,
-        test=functools.partial(_test, name),
-        layout=f"MedMNIST's {name}.npz",
-        demonstrations=functools.partial(_demonstrations, name),
-        download=functools.partial(_download, name),
-        revision=functools.partial(_revision, name),
-    )
+    of_set = functools.partial
+    recipe = Recipe.of_splits(CLASSIFICATION, of_set(_table, name), of_set(_rows, name), f"MedMNIST's {name}.npz")
+    recipe = replace(recipe, test=of_set(_first_quarter, name)) if name in _QUARTERED else recipe
+    return replace(recipe, download=of_set(_download, name), revision=of_set(_revision, name))
 
 
 RECIPES = MappingProxyType({name: _recipe(name) for name in CLASSES})

@@ -1,32 +1,144 @@
-"""MIMIC-III 1.4 for summarisation: findings of radiology notes, and the impression a radiologist drew from them.
+r"""MIMIC-III 1.4 for summarisation: findings of radiology notes, and the impression a radiologist drew from them.
 
 Notes have the reference's test ids (``croyer/MIMIC-III-split`` on the Hugging Face Hub); group after group, each
 in the order of ``NOTEEVENTS.csv``. That table has two million rows; it is read row by row, and test notes are kept.
 
-Source: Johnson et al., https://physionet.org/content/mimiciii/1.4/; split of Delbrouck et al. (2022).
+The exams are those of 11 groups (``CT_head`` ... ``MR_neck``). A note counts from ``FINAL REPORT`` on, with page breaks
+``(Over) ... (Cont)`` cut out. It must have exactly one impression; its findings are the first section that is not empty
+under the names its group has for them, most frequent name first. White space becomes one blank, a placeholder
+``[**...**]`` becomes ``___``.
+
+Two protocols differ in how a note is cut:
+
+- ``paper`` (ViLMedic's cutter, in the reference until July 2024, and so for the published numbers): lower case, lines
+  joined without a blank of their own, names as written;
+- ``head``: :func:`~medtasks.data.multimedeval.report_sections.report_sections`, case kept.
+
+Both keep a slip of the reference: the names, but not the texts, are counted without the impression, so that a section
+behind the impression is given the text of the section before it.
+
+Source: Johnson et al., https://physionet.org/content/mimiciii/1.4/; split of Delbrouck et al. (2022),
+https://github.com/jbdel/vilmedic; ``multimedeval/mimic_iii.py`` at 1873076 (``paper``) and d9ac283 (``head``). The
+names are data of theirs, in ``mimic_iii_groups.json``.
 """
 
 import functools
-from collections.abc import Iterator, Mapping
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
 from types import MappingProxyType
+from typing import Literal, NamedTuple
 
 from tqdm import tqdm
 
+from medtasks.data.documents import report_document
 from medtasks.data.image_store import ImageStore
-from medtasks.data.multimedeval.csv_table import CsvTable
-from medtasks.data.multimedeval.mimic_iii_sections import Protocol, groups, summary_of
-from medtasks.data.multimedeval.physionet import physionet_file
-from medtasks.data.multimedeval.source_files import find_file, not_found
-from medtasks.data.multimedeval.source_rows import SourceRow
-from medtasks.data.multimedeval.tables import Table, hub_table
+from medtasks.data.multimedeval.report_sections import report_sections, split_at_headers
 from medtasks.data.preparation import Recipe, Row
 from medtasks.data.schema import REPORT
+from medtasks.data.source_files import find_file, not_found, physionet_file
+from medtasks.data.tables import CsvTable, SourceRow, Table, hub_table
 
+Protocol = Literal["paper", "head"]
+_START, _BREAK, _CONTINUED = "FINAL REPORT", "(Over)", "(Cont)"
+_IMPRESSION = "impression"
+_PLACEHOLDER = re.compile(r"\[\*\*.*?\*\*\]")
 _NOTES = "NOTEEVENTS.csv"
 _COLUMNS = ("ROW_ID", "SUBJECT_ID", "DESCRIPTION", "TEXT")
 _SPLIT = "idsTest.csv"
 _OUTSIDE = "notes of the split without findings and exactly one impression"
+
+
+class Summary(NamedTuple):
+    """What a model is given and what a radiologist made of it."""
+
+    findings: str
+    impression: str
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Which exams belong together, and what their sections are called.
+
+    Attributes:
+        by_exam: Name of the group, modality and anatomy joined by ``_``, by the note's ``DESCRIPTION``.
+        findings: By group: names of its findings section, in lower case, the first to look for first.
+        spellings: Common name of a section by other spellings.
+    """
+
+    by_exam: Mapping[str, str]
+    findings: Mapping[str, Sequence[str]]
+    spellings: Mapping[str, str]
+
+
+@functools.cache
+def groups() -> Groups:
+    """Read the groups; their order is that of the reference."""
+    file = resources.files("medtasks.data.multimedeval").joinpath("mimic_iii_groups.json")
+    known = json.loads(file.read_text(encoding="utf-8"))
+    return Groups(
+        by_exam={exam: name for name, group in known["groups"].items() for exam in group["descriptions"]},
+        findings={name: group["findings"] for name, group in known["groups"].items()},
+        spellings={spelling: name for name, spellings in known["spellings"].items() for spelling in spellings},
+    )
+
+
+def summary_of(note: str, group: str, protocol: Protocol) -> Summary | None:
+    r"""Return findings and impression of a note.
+
+    Args:
+        note: Text of the note.
+        group: Group of its exam, see :class:`Groups`.
+        protocol: How it is cut, see the module.
+
+    Returns:
+        None where the note has no final report, no or several impressions, or no findings.
+
+    Example:
+        >>> note = "FINAL REPORT\n FINDINGS: Seen by [**Name**].\n IMPRESSION: Clear.\n"
+        >>> summary_of(note, "CT_head", "paper")
+        Summary(findings='seen by ___.', impression='clear.')
+    """
+    report = _final_report(note)
+    if report is None:
+        return None
+    cut = _paper_sections(report) if protocol == "paper" else [(one.name, one.text) for one in report_sections(report)]
+    names = [groups().spellings.get(name, name) for name, _ in cut]
+    texts = [text for _, text in cut]
+    if names.count(_IMPRESSION) != 1:
+        return None
+    impression = texts[names.index(_IMPRESSION)]
+    names.remove(_IMPRESSION)  # and not from the texts: the reference's slip
+    candidates = (texts[names.index(name)] for name in groups().findings[group] if name in names)
+    findings = next(filter(None, candidates), "")
+    return Summary(_plain(findings), _plain(impression)) if findings and impression else None
+
+
+def _final_report(note: str) -> str | None:
+    start = note.find(_START)
+    if start < 0:
+        return None
+    text = note[start:]
+    while (cut := text.find(_BREAK)) >= 0 and (end := text.find(_CONTINUED, cut)) >= 0:
+        text = text[:cut] + text[end + len(_CONTINUED) :]
+    return text
+
+
+def _paper_sections(report: str) -> list[tuple[str, str]]:
+    return [
+        (one.name, re.sub(" +", " ", one.text.strip().lower().replace("\n", ""))) for one in split_at_headers(report)
+    ]
+
+
+def _plain(text: str) -> str:
+    plain = re.sub(r"\s+", " ", text)
+    # One after the other, because a placeholder may stand within the text of a later one.
+    for placeholder in _PLACEHOLDER.findall(plain):
+        plain = plain.replace(placeholder, "___")
+    return plain
 
 
 def _split(source: Path) -> Table:
@@ -77,14 +189,9 @@ def _row(row: SourceRow, group: str, protocol: Protocol) -> Row | None:
     summary = summary_of(row.text("TEXT"), group, protocol)
     if summary is None:
         return None
-    document = {
-        "doc_id": row.text("ROW_ID"),
-        "image_id": None,
-        "patient_id": row.text("SUBJECT_ID"),
-        "context": summary.findings,
-        "indication": None,
-        "report": summary.impression,
-    }
+    document = report_document(
+        row.text("ROW_ID"), summary.impression, patient_id=row.text("SUBJECT_ID"), context=summary.findings
+    )
     return Row(row.place, document)
 
 

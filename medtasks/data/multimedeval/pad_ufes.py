@@ -15,22 +15,24 @@ import contextlib
 import dataclasses
 import functools
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from pathlib import Path, PurePath
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path, PurePath, PurePosixPath
 from types import MappingProxyType
+from typing import IO
 
 from medtasks.data.catalogue import dataset_info
+from medtasks.data.decoding import UnreadableImage
+from medtasks.data.documents import class_document
+from medtasks.data.downloads import Published, download, hub_download
+from medtasks.data.home import home
 from medtasks.data.image_store import ImageStore
-from medtasks.data.multimedeval.csv_table import CsvTable
-from medtasks.data.multimedeval.download import Published, download
-from medtasks.data.multimedeval.hub_download import hub_download
-from medtasks.data.multimedeval.image_rows import image_row
-from medtasks.data.multimedeval.picture_files import picture_files
-from medtasks.data.multimedeval.source_files import SourceFile, find_file, not_found
-from medtasks.data.multimedeval.source_rows import SourceRow
-from medtasks.data.multimedeval.tables import Table, hub_table
-from medtasks.data.preparation import Recipe, Row
+from medtasks.data.preparation import Recipe, Row, image_row
 from medtasks.data.schema import CLASSIFICATION
+from medtasks.data.source_files import SourceFile, required_file, unpacking
+from medtasks.data.tables import CsvTable, SourceRow, Table, hub_table
 from medtasks.errors import SourceError
 
 URL_VARIABLE = "MEDTASKS_PAD_UFES_URL"
@@ -74,6 +76,7 @@ _HISTORY = MappingProxyType(
     }
 )
 _COLUMNS = ("patient_id", "lesion_id", "diagnostic", "img_id", *_HISTORY.values())
+_Reader = Callable[[], bytes]
 _TRUTH_VALUES = MappingProxyType({"true": "True", "false": "False"})
 
 
@@ -95,10 +98,7 @@ def patient_history(values: Mapping[str, str]) -> str:
 
 def _metadata(source: Path) -> SourceFile:
     name = "metadata.csv"
-    found = find_file(source, [name, f"*/{name}", f"*.zip!{name}", f"*.zip!*/{name}"])
-    if found is None:
-        raise not_found(source, name)
-    return found
+    return required_file(source, [name, f"*/{name}", f"*.zip!{name}", f"*.zip!*/{name}"])
 
 
 def _lesions(source: Path, split: str) -> frozenset[str]:
@@ -110,17 +110,78 @@ def _lesions(source: Path, split: str) -> frozenset[str]:
     folder = source / "split" if source.is_dir() else source.parent / "split"
     table: Table | None = hub_table(folder, split, "default", ("ids",))
     if table is None:
-        found = find_file(folder, [f"{split}*.csv", f"data/{split}*.csv"])
-        if found is None:
-            raise not_found(folder, f"{split} split of {_SPLIT.source} (its files {split}*.parquet or {split}*.csv)")
-        table = CsvTable(found, ("ids",))
+        wanted = f"{split} split of {_SPLIT.source} (its files {split}*.parquet or {split}*.csv)"
+        table = CsvTable(required_file(folder, [f"{split}*.csv", f"data/{split}*.csv"], wanted), ("ids",))
     return frozenset(str(row.values["ids"]).strip() for row in table.rows())
 
 
-def _rows(source: Path, images: ImageStore, rows: Callable[[Path], Iterable[SourceRow]]) -> Iterator[Row]:
-    chosen = rows(source)
-    with picture_files(source, ".png") as read:
-        for row in chosen:
+@contextlib.contextmanager
+def _image_files(source: Path, ending: str) -> Iterator[Callable[[str], bytes]]:
+    """Yield a function that reads an image file by its name.
+
+    It raises FileNotFoundError for a name that is nowhere, and :class:`UnreadableImage` where the archive is damaged at
+    this file. A file in a folder goes before one of the same name in an archive.
+
+    Args:
+        source: A folder, searched with everything below it, or an archive. Archives within an archive are unpacked
+            into temporary files beside the datasets.
+        ending: How the names of images end, ``".png"``.
+
+    Raises:
+        SourceError: An archive is damaged.
+        OSError: The disk is full.
+    """
+    where: dict[str, _Reader] = {}
+    archives = [source]
+    if source.is_dir():
+        for path in sorted(source.rglob(f"*{ending}")):
+            where.setdefault(path.name, path.read_bytes)
+        archives = sorted(source.rglob("*.zip"))
+    with contextlib.ExitStack() as opened:
+        for archive in archives:
+            with unpacking(archive):
+                _add(archive, opened.enter_context(zipfile.ZipFile(archive)), ending, where, opened)
+
+        def read(name: str) -> bytes:
+            if name not in where:
+                raise FileNotFoundError(name)
+            return where[name]()
+
+        yield read
+
+
+def _add(
+    path: Path, archive: zipfile.ZipFile, ending: str, where: dict[str, _Reader], opened: contextlib.ExitStack
+) -> None:
+    """Add the images of an archive; ``path`` is the file it lies in."""
+    for member in archive.namelist():
+        name = PurePosixPath(member).name
+        if name.endswith(ending):
+            where.setdefault(name, functools.partial(_read, path, archive, member))
+        elif name.endswith(".zip"):
+            inner = zipfile.ZipFile(opened.enter_context(_unpacked(archive, member)))
+            _add(path, opened.enter_context(inner), ending, where, opened)
+
+
+@contextlib.contextmanager
+def _unpacked(archive: zipfile.ZipFile, member: str) -> Iterator[IO[bytes]]:
+    with tempfile.TemporaryFile(dir=home()) as target:
+        with archive.open(member) as packed:
+            shutil.copyfileobj(packed, target)
+        yield target
+
+
+def _read(path: Path, archive: zipfile.ZipFile, member: str) -> bytes:
+    try:
+        with unpacking(path):
+            return archive.read(member)
+    except SourceError as error:
+        raise UnreadableImage(str(error)) from error
+
+
+def _rows(rows: Iterator[SourceRow], _split: str, source: Path, images: ImageStore) -> Iterator[Row]:
+    with _image_files(source, ".png") as read:
+        for row in rows:
             yield _row(row, read, images)
 
 
@@ -128,23 +189,21 @@ def _row(row: SourceRow, read: Callable[[str], bytes], images: ImageStore) -> Ro
     name, diagnosis = row.text("img_id"), row.text("diagnostic")
     if diagnosis not in CLASSES:
         raise row.error(f"diagnostic is not one of {', '.join(CLASSES)}")
-    document = {
-        "doc_id": PurePath(name).stem,
-        "patient_id": row.text("patient_id"),
-        "details": patient_history(row.values),
-        "options": list(CLASSES.values()),
-        "label": list(CLASSES).index(diagnosis),
-    }
+    document = class_document(
+        PurePath(name).stem,
+        list(CLASSES.values()),
+        list(CLASSES).index(diagnosis),
+        patient_id=row.text("patient_id"),
+        details=patient_history(row.values),
+    )
     return image_row(row.place, name, lambda: images.add_bytes(read(name)), document)
 
 
-def _everything(source: Path) -> Iterable[SourceRow]:
-    return CsvTable(_metadata(source), _COLUMNS).rows()
-
-
-def _held_out(source: Path) -> Iterable[SourceRow]:
-    lesions = _lesions(source, "test") - _lesions(source, "train")
-    return CsvTable(_metadata(source), _COLUMNS, lambda row: row["lesion_id"] in lesions).rows()
+def _whole(source: Path, split: str) -> CsvTable:
+    if split == "test":
+        return CsvTable(_metadata(source), _COLUMNS)
+    tested = _lesions(source, "test")
+    return CsvTable(_metadata(source), _COLUMNS, lambda row: row["lesion_id"] not in tested)
 
 
 def _checked(source: Path, images: ImageStore) -> Iterator[Row]:
@@ -153,12 +212,9 @@ def _checked(source: Path, images: ImageStore) -> Iterator[Row]:
     rows = len(CsvTable(metadata, _COLUMNS))
     if rows != _INFO.rows:
         yield Row(metadata.name, None, cause=f"it holds {rows} rows, the published table {_INFO.rows}")
-    yield from _rows(source, images, _held_out)
-
-
-def _examples(source: Path) -> Iterable[SourceRow]:
-    tested = _lesions(source, "test")
-    return CsvTable(_metadata(source), _COLUMNS, lambda row: row["lesion_id"] not in tested).spread()
+    lesions = _lesions(source, "test") - _lesions(source, "train")
+    held_out = CsvTable(metadata, _COLUMNS, lambda row: row["lesion_id"] in lesions)
+    yield from _rows(held_out.rows(), "test", source, images)
 
 
 def _download(folder: Path, split_required: bool) -> Path:
@@ -173,23 +229,16 @@ def _download(folder: Path, split_required: bool) -> Path:
 
 _NEEDED = "metadata.csv, the images (unpacked, in imgs_part_*.zip or in the published zr7vgbcyr2-1.zip)"
 _SPLIT_FILES = "the folder split with the test and train files of croyer/Pad-UFES-20-split"
-_DEMONSTRATIONS = functools.partial(_rows, rows=_examples)
+_WHOLE = Recipe.of_splits(CLASSIFICATION, _whole, _rows, f"{_NEEDED}, and for few-shot prompts {_SPLIT_FILES}")
 
 RECIPES: Mapping[str, Recipe] = MappingProxyType(
     {
-        "pad_ufes_20": Recipe(
-            CLASSIFICATION,
-            functools.partial(_rows, rows=_everything),
-            f"{_NEEDED}, and for few-shot prompts {_SPLIT_FILES}",
-            _DEMONSTRATIONS,
-            functools.partial(_download, split_required=False),
-        ),
-        "pad_ufes_20_disjoint": Recipe(
-            CLASSIFICATION,
-            _checked,
-            f"{_NEEDED} and {_SPLIT_FILES}",
-            _DEMONSTRATIONS,
-            functools.partial(_download, split_required=True),
+        "pad_ufes_20": dataclasses.replace(_WHOLE, download=functools.partial(_download, split_required=False)),
+        "pad_ufes_20_disjoint": dataclasses.replace(
+            _WHOLE,
+            test=_checked,
+            layout=f"{_NEEDED} and {_SPLIT_FILES}",
+            download=functools.partial(_download, split_required=True),
         ),
     }
 )

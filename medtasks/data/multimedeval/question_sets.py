@@ -1,26 +1,29 @@
-"""Multiple-choice question sets without images: MedQA, MedMCQA, PubMedQA, MMLU.
+"""Multiple-choice question sets without images: MedQA, MedMCQA, PubMedQA, MMLU, and inferences: MedNLI.
 
-Splits, subsets and order are those MultiMedEval evaluates (``multimedeval/qa.py`` at d9ac283).
+Splits, subsets and order are those MultiMedEval evaluates (``multimedeval/qa.py`` and ``mednli.py`` at d9ac283).
+
+The reference takes MedNLI's options from the gold labels in the order they occur. Its rule asks whether exactly one
+option occurs in the reply, so that the order has no effect; here it is fixed.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from medtasks.data.catalogue import dataset_info
+from medtasks.data.documents import choice_document
 from medtasks.data.image_store import ImageStore
-from medtasks.data.multimedeval.choice_documents import answer_index, choice_document
-from medtasks.data.multimedeval.hub_download import hub_download, hub_revision
-from medtasks.data.multimedeval.source_files import find_file, not_found
-from medtasks.data.multimedeval.source_rows import SourceRow
-from medtasks.data.multimedeval.tables import JsonLinesTable, RecordTable, Table, hub_table, read_json
-from medtasks.data.preparation import Reader, Recipe, Row
+from medtasks.data.preparation import Recipe, Row, Tables, each_row
 from medtasks.data.samples import letter
 from medtasks.data.schema import CHOICE
+from medtasks.data.source_files import required_file
+from medtasks.data.tables import JsonLinesTable, RecordTable, SourceRow, Table, hub_table, read_json, required_hub_table
 from medtasks.errors import SourceError
 
 YES_NO_MAYBE = ("yes", "no", "maybe")
+RELATIONS = ("entailment", "contradiction", "neutral")
 MMLU_SUBJECTS = frozenset(
     {
         "anatomy",
@@ -35,18 +38,23 @@ MMLU_SUBJECTS = frozenset(
 _MEDMCQA_OPTIONS = ("opa", "opb", "opc", "opd")
 
 
+def _answer_index(row: SourceRow, column: str, options: int) -> int:
+    """Return the index of the right option, counted from 0, that a column states."""
+    value = row.integer(column)
+    if not 0 <= value < options:
+        raise row.error(f"{column} is {value}, and the options are 0 to {options - 1}")
+    return value
+
+
 def _medqa_table(source: Path, split: str) -> Table:
     columns = ("question", "options", "answer_idx")
     table = hub_table(source, split, "med_qa_en_source", columns)
     if table is not None:
         return table
     inside = f"questions/US/{split}.jsonl"
-    file = find_file(
-        source, [f"data_clean/{inside}", inside, f"US/{split}.jsonl", f"{split}.jsonl", f"*.zip!*{inside}"]
-    )
-    if file is None:
-        raise not_found(source, f"med_qa_en_source/{split}/*.parquet, US/{split}.jsonl or data_clean.zip")
-    return JsonLinesTable(file, columns)
+    names = [f"data_clean/{inside}", inside, f"US/{split}.jsonl", f"{split}.jsonl", f"*.zip!*{inside}"]
+    wanted = f"med_qa_en_source/{split}/*.parquet, US/{split}.jsonl or data_clean.zip"
+    return JsonLinesTable(required_file(source, names, wanted), columns)
 
 
 def _medqa(row: SourceRow, split: str) -> dict[str, Any]:
@@ -78,25 +86,23 @@ def _medmcqa_table(source: Path, split: str) -> Table:
     if table is not None:
         return table
     name = {"validation": "dev"}.get(split, split)
-    file = find_file(source, [f"data/{name}.json", f"{name}.json", f"*.zip!*{name}.json"])
-    if file is None:
-        raise not_found(source, f"data/{split}-*.parquet or {name}.json")
-    return _CountedFromOne(file, columns)
+    names = [f"data/{name}.json", f"{name}.json", f"*.zip!*{name}.json"]
+    return _CountedFromOne(required_file(source, names, f"data/{split}-*.parquet or {name}.json"), columns)
 
 
 class _CountedFromOne(JsonLinesTable):
     """MedMCQA as its authors publish it: ``cop`` is 1 to 4 there, and 0 to 3 on the Hub."""
 
-    def rows(self, wanted: Collection[int] | None = None) -> Iterator[SourceRow]:
-        for row in super().rows(wanted):
-            if row.integer("cop") < 1:
-                raise row.error("cop is below 1; in the authors' JSON files it counts from 1, in parquet files from 0")
-            yield SourceRow(row.place, row.index, {**row.values, "cop": row.integer("cop") - 1})
+    def _values(self, place: str, line: bytes) -> Mapping[str, Any]:
+        row = SourceRow(place, 0, super()._values(place, line))
+        if row.integer("cop") < 1:
+            raise row.error("cop is below 1; in the authors' JSON files it counts from 1, in parquet files from 0")
+        return {**row.values, "cop": row.integer("cop") - 1}
 
 
 def _medmcqa(row: SourceRow, split: str) -> dict[str, Any]:
     options = [row.text(column) for column in _MEDMCQA_OPTIONS]
-    right = answer_index(row, "cop", len(options))
+    right = _answer_index(row, "cop", len(options))
     return choice_document(
         row.text("id"), row.text("question"), options, right, subject=row.optional_text("subject_name")
     )
@@ -108,9 +114,9 @@ def _pubmedqa_table(source: Path, split: str) -> Table:
     if table is not None:
         return table
     names = {"test": ("pqal_test_set.json", "test_set.json"), "train": ("pqal_fold1/train_set.json",)}[split]
-    file = find_file(source, [f"{mark}{name}" for mark in ("", "data/", "*.zip!*") for name in names])
-    if file is None:
-        raise not_found(source, f"pubmed_qa_labeled_fold1_bigbio_qa/{split}/*.parquet, {names[0]} or pqal.zip")
+    places = [f"{mark}{name}" for mark in ("", "data/", "*.zip!*") for name in names]
+    wanted = f"pubmed_qa_labeled_fold1_bigbio_qa/{split}/*.parquet, {names[0]} or pqal.zip"
+    file = required_file(source, places, wanted)
     content = read_json(file)
     if not isinstance(content, dict):
         raise SourceError(f"{file.name} is not an object with one entry per article")
@@ -140,16 +146,28 @@ def _pubmedqa(row: SourceRow, split: str) -> dict[str, Any]:
 
 
 def _mmlu_table(source: Path, split: str) -> Table:
-    table = hub_table(source, split, "all", ("question", "subject", "choices", "answer"))
-    if table is None:
-        raise not_found(source, f"all/{split}-*.parquet")
-    return table
+    return required_hub_table(source, split, "all", ("question", "subject", "choices", "answer"))
 
 
 def _mmlu(row: SourceRow, split: str) -> dict[str, Any]:
     options = row.texts("choices")
-    right = answer_index(row, "answer", len(options))
+    right = _answer_index(row, "answer", len(options))
     return choice_document(f"{split}/{row.index}", row.text("question"), options, right, subject=row.text("subject"))
+
+
+def _mednli_table(source: Path, split: str) -> Table:
+    name = f"mli_{split}_v1.jsonl"
+    wanted = f"{name}, neither in a folder nor in a zip archive"
+    file = required_file(source, [name, f"*/{name}", f"*.zip!*{name}"], wanted)
+    return JsonLinesTable(file, ("pairID", "sentence1", "sentence2", "gold_label"))
+
+
+def _mednli(row: SourceRow, _split: str) -> dict[str, Any]:
+    label = row.text("gold_label")
+    if label not in RELATIONS:
+        raise row.error(f"gold_label is none of {', '.join(RELATIONS)}")
+    right = RELATIONS.index(label)
+    return choice_document(row.text("pairID"), row.text("sentence2"), RELATIONS, right, context=row.text("sentence1"))
 
 
 def _mmlu_test(source: Path, _images: ImageStore) -> Iterator[Row]:
@@ -166,73 +184,35 @@ def _mmlu_test(source: Path, _images: ImageStore) -> Iterator[Row]:
 
 
 def _recipe(
-    name: str,
-    tables: Callable[[Path, str], Table],
+    tables: Tables,
     document: Callable[[SourceRow, str], dict[str, Any]],
-    files: Sequence[str],
     layout: str,
-    *,
     splits: tuple[str, str] = ("test", "train"),
-    test: Reader | None = None,
 ) -> Recipe:
-    """Build a recipe.
+    """Build a recipe from what finds a split in a source, and what turns a row of a split into a document."""
+    rows = each_row(lambda row, split: Row(row.place, document(row, split)))
+    return Recipe.of_splits(CHOICE, tables, rows, layout, splits)
 
-    Args:
-        name: Short name of the dataset.
-        tables: Finds a split in a source.
-        document: Turns a row of a split into a document.
-        files: What is downloaded.
-        layout: What a source holds, for messages.
-        splits: Names of the evaluated split and of the one with the solved examples.
-        test: Reads the evaluated rows where they are not the whole split.
-    """
-    info = dataset_info(f"multimedeval_{name}")
-    evaluated, examples = splits
 
-    def whole(source: Path, _images: ImageStore) -> Iterator[Row]:
-        for row in tables(source, evaluated).rows():
-            yield Row(row.place, document(row, evaluated))
+def _on_hub(name: str, recipe: Recipe, *files: str) -> Recipe:
+    return recipe.from_hub(dataset_info(f"multimedeval_{name}"), files)
 
-    def demonstrations(source: Path, _images: ImageStore) -> Iterator[Row]:
-        for row in tables(source, examples).spread():
-            yield Row(row.place, document(row, examples))
 
-    return Recipe(CHOICE, test or whole, layout, demonstrations, hub_download(info, files), hub_revision(info))
-
+_MEDQA_LAYOUT = "data_clean.zip, what was unpacked from it, or the Hub's parquet files med_qa_en_source/test/*.parquet"
+_MEDMCQA_LAYOUT = "the Hub's parquet files data/validation-*.parquet, or the authors' dev.json"
+_PUBMEDQA_LAYOUT = (
+    "pqal.zip, what was unpacked from it, or the Hub's parquet files pubmed_qa_labeled_fold1_bigbio_qa/test/*.parquet"
+)
+_MEDNLI_LAYOUT = "PhysioNet's mednli zip archive, or the folder unpacked from it with mli_test_v1.jsonl"
+_MEDMCQA = _recipe(_medmcqa_table, _medmcqa, _MEDMCQA_LAYOUT, ("validation", "train"))
+_MMLU = _recipe(_mmlu_table, _mmlu, "the Hub's parquet files all/test-*.parquet", ("test", "dev"))
 
 RECIPES: Mapping[str, Recipe] = MappingProxyType(
     {
-        "medqa": _recipe(
-            "medqa",
-            _medqa_table,
-            _medqa,
-            ["data_clean.zip"],
-            "data_clean.zip, what was unpacked from it, or the Hub's parquet files med_qa_en_source/test/*.parquet",
-        ),
-        "medmcqa": _recipe(
-            "medmcqa",
-            _medmcqa_table,
-            _medmcqa,
-            ["data/validation-*.parquet", "data/train-*.parquet"],
-            "the Hub's parquet files data/validation-*.parquet, or the authors' dev.json",
-            splits=("validation", "train"),
-        ),
-        "pubmedqa": _recipe(
-            "pubmedqa",
-            _pubmedqa_table,
-            _pubmedqa,
-            ["pqal.zip"],
-            "pqal.zip, what was unpacked from it, or the Hub's parquet files "
-            "pubmed_qa_labeled_fold1_bigbio_qa/test/*.parquet",
-        ),
-        "mmlu": _recipe(
-            "mmlu",
-            _mmlu_table,
-            _mmlu,
-            ["all/test-*.parquet", "all/dev-*.parquet"],
-            "the Hub's parquet files all/test-*.parquet",
-            splits=("test", "dev"),
-            test=_mmlu_test,
-        ),
+        "medqa": _on_hub("medqa", _recipe(_medqa_table, _medqa, _MEDQA_LAYOUT), "data_clean.zip"),
+        "medmcqa": _on_hub("medmcqa", _MEDMCQA, "data/validation-*.parquet", "data/train-*.parquet"),
+        "pubmedqa": _on_hub("pubmedqa", _recipe(_pubmedqa_table, _pubmedqa, _PUBMEDQA_LAYOUT), "pqal.zip"),
+        "mmlu": _on_hub("mmlu", replace(_MMLU, test=_mmlu_test), "all/test-*.parquet", "all/dev-*.parquet"),
+        "mednli": _recipe(_mednli_table, _mednli, _MEDNLI_LAYOUT),
     }
 )

@@ -1,6 +1,11 @@
-"""VQA-RAD and PathVQA, parquet files with the images in them (``multimedeval/vqa.py`` at d9ac283)."""
+"""VQA-RAD and PathVQA, parquet files with the images in them; SLAKE, the English questions of ``test.json``.
 
-from collections.abc import Iterator, Mapping, Sequence
+Splits and order are those MultiMedEval evaluates (``multimedeval/vqa.py`` at d9ac283).
+"""
+
+import contextlib
+import zipfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -8,12 +13,15 @@ from typing import Any
 from medtasks.data.catalogue import dataset_info
 from medtasks.data.decoding import UnreadableImage
 from medtasks.data.image_store import ImageStore, StoredImage
-from medtasks.data.multimedeval.hub_download import hub_download, hub_revision
-from medtasks.data.multimedeval.source_files import not_found
-from medtasks.data.multimedeval.source_rows import SourceRow
-from medtasks.data.multimedeval.tables import Table, hub_table
 from medtasks.data.preparation import Recipe, Row
 from medtasks.data.schema import OPEN_QUESTION
+from medtasks.data.source_files import SourceFile, not_found, unpacking
+from medtasks.data.tables import RecordTable, SourceRow, Table, listed_records, required_hub_table
+from medtasks.errors import SourceError
+
+_SLAKE_COLUMNS = ("qid", "img_name", "question", "answer", "q_lang")
+_SLAKE_FOLDERS = ("imgs", "imgs/imgs")  # unpacked beside the archive, or in a folder of its name
+_SLAKE_ARCHIVE = "imgs.zip"
 
 
 def open_question_row(
@@ -46,19 +54,18 @@ def shared_image_id(images: Sequence[StoredImage]) -> str | None:
     return "+".join(image.image_id for image in images) or None
 
 
-def _table(source: Path, split: str) -> Table:
-    table = hub_table(source, split, "default", ("image", "question", "answer"))
-    if table is None:
-        raise not_found(source, f"data/{split}-*.parquet")
-    return table
+def _parquet(source: Path, split: str) -> Table:
+    return required_hub_table(source, split, "default", ("image", "question", "answer"))
 
 
-def _row(row: SourceRow, split: str, images: ImageStore) -> Row:
-    try:
-        image = images.add_bytes(_encoded(row))
-    except UnreadableImage:
-        return Row(row.place, None, cause="its image cannot be read")
-    return open_question_row(row, f"{split}/{row.index}", [image])
+def _with_images(rows: Iterator[SourceRow], split: str, _source: Path, images: ImageStore) -> Iterator[Row]:
+    for row in rows:
+        try:
+            image = images.add_bytes(_encoded(row))
+        except UnreadableImage:
+            yield Row(row.place, None, cause="its image cannot be read")
+        else:
+            yield open_question_row(row, f"{split}/{row.index}", [image])
 
 
 def _encoded(row: SourceRow) -> bytes:
@@ -70,21 +77,65 @@ def _encoded(row: SourceRow) -> bytes:
     return data or b""
 
 
-def _test(source: Path, images: ImageStore) -> Iterator[Row]:
-    for row in _table(source, "test").rows():
-        yield _row(row, "test", images)
+def _english(source: Path, split: str) -> Table:
+    path = source / f"{split}.json"
+    if not path.is_file():
+        raise not_found(source, path.name)
+    everything = listed_records(SourceFile(path), _SLAKE_COLUMNS)
+    english = [(row.place, row.values) for row in everything.rows() if row.text("q_lang") == "en"]
+    return RecordTable(english, _SLAKE_COLUMNS)
 
 
-def _demonstrations(source: Path, images: ImageStore) -> Iterator[Row]:
-    for row in _table(source, "train").spread():
-        yield _row(row, "train", images)
+@contextlib.contextmanager
+def _image_files(source: Path) -> Iterator[Callable[[str], bytes]]:
+    """Yield a function that reads an image file by its published name, raising OSError for one that is not there."""
+    folders = [source / folder for folder in _SLAKE_FOLDERS if (source / folder).is_dir()]
+    packed = source / _SLAKE_ARCHIVE
+    if not folders and not packed.is_file():
+        raise not_found(source, f"{_SLAKE_ARCHIVE} and no folder imgs")
+    with contextlib.ExitStack() as opened:
+        archive: zipfile.ZipFile | None = None
+        if packed.is_file():
+            with unpacking(packed):
+                archive = opened.enter_context(zipfile.ZipFile(packed))
+        members = frozenset(archive.namelist() if archive else ())
+
+        def read(name: str) -> bytes:
+            for folder in folders:
+                with contextlib.suppress(FileNotFoundError):
+                    return (folder / name).read_bytes()
+            if archive is None or f"imgs/{name}" not in members:
+                raise FileNotFoundError(name)
+            with unpacking(packed):
+                return archive.read(f"imgs/{name}")
+
+        yield read
 
 
-def _recipe(name: str) -> Recipe:
-    info = dataset_info(f"multimedeval_{name}")
-    files = ["data/test-*.parquet", "data/train-*.parquet"]
-    layout = "the Hub's parquet files data/test-*.parquet"
-    return Recipe(OPEN_QUESTION, _test, layout, _demonstrations, hub_download(info, files), hub_revision(info))
+def _slake(rows: Iterator[SourceRow], _split: str, source: Path, images: ImageStore) -> Iterator[Row]:
+    with _image_files(source) as read:
+        for row in rows:
+            name = row.text("img_name")
+            try:
+                image = images.add_bytes(read(name))
+            except FileNotFoundError:
+                yield Row(row.place, None, cause=f"its image imgs/{name} is missing")
+            except (UnreadableImage, SourceError):
+                yield Row(row.place, None, cause=f"its image imgs/{name} cannot be read")
+            else:
+                yield open_question_row(row, str(row.integer("qid")), [image], row.optional_text("content_type"))
 
 
-RECIPES: Mapping[str, Recipe] = MappingProxyType({name: _recipe(name) for name in ("vqa_rad", "path_vqa")})
+_PARQUET = Recipe.of_splits(OPEN_QUESTION, _parquet, _with_images, "the Hub's parquet files data/test-*.parquet")
+_SLAKE = Recipe.of_splits(
+    OPEN_QUESTION, _english, _slake, "test.json and imgs.zip, or the folder imgs unpacked from it"
+)
+_PARQUET_FILES = ("data/test-*.parquet", "data/train-*.parquet")
+
+RECIPES: Mapping[str, Recipe] = MappingProxyType(
+    {
+        "vqa_rad": _PARQUET.from_hub(dataset_info("multimedeval_vqa_rad"), _PARQUET_FILES),
+        "path_vqa": _PARQUET.from_hub(dataset_info("multimedeval_path_vqa"), _PARQUET_FILES),
+        "slake": _SLAKE.from_hub(dataset_info("multimedeval_slake"), ("test.json", "train.json", _SLAKE_ARCHIVE)),
+    }
+)

@@ -12,7 +12,7 @@ from medtasks.data.duplicates.benchmark_pictures import Picture, Use, dataset_pi
 from medtasks.data.duplicates.finding import Concern, Finding, Kind, _left_out, find_duplicates
 from medtasks.data.duplicates.near_pictures import Alike, Looks, near
 from medtasks.data.duplicates.perceptual_hash import DISTANCE, LIKENESS
-from medtasks.data.duplicates.picture_hashes import PictureHash, hash_pictures
+from medtasks.data.duplicates.picture_files import PictureHash, hash_pictures
 from medtasks.data.home import dataset_folder
 from medtasks.data.mediconfusion import DEMONSTRATIONS
 from medtasks.errors import DatasetNotPrepared, MedTasksError, SourceError

@@ -10,9 +10,8 @@ import pytest
 from PIL import Image
 
 from medtasks.data.decoding import UnreadableImage
-from medtasks.data.duplicates import picture_files, picture_hashes
-from medtasks.data.duplicates.picture_files import pictures_below, read_picture
-from medtasks.data.duplicates.picture_hashes import CACHE_NAME, PictureHash, hash_pictures
+from medtasks.data.duplicates import picture_files
+from medtasks.data.duplicates.picture_files import CACHE_NAME, PictureHash, hash_pictures, pictures_below, read_picture
 from medtasks.data.home import home
 
 from ...picture_sets import jpeg_bytes, texture, write_folder
@@ -72,12 +71,12 @@ def test_dicom_files_are_counted_where_nothing_reads_them(folder, monkeypatch):
 
 def test_a_dicom_file_is_read_as_a_picture(tmp_path):
     pytest.importorskip("pydicom")
-    from medtasks.data.multimedeval.dicom import read_dicom
+    from medtasks.data.multimedeval.mammography import read_dicom
 
-    from ...multimedeval_image_sources import dicom
+    from ...dicom_files import noise, put_dicom
 
-    (tmp_path / "x.dcm").write_bytes(dicom(1))
-    (tmp_path / "cut.dcm").write_bytes(dicom(1)[:-10])
+    whole = put_dicom(tmp_path / "x.dcm", noise(1), "MONOCHROME1").read_bytes()
+    (tmp_path / "cut.dcm").write_bytes(whole[:-10])
     picture, digest = read_picture(tmp_path / "x.dcm")
     picture.save(tmp_path / "same.png")
 
@@ -146,10 +145,8 @@ def test_a_damaged_picture_is_said_to_be(tmp_path):
 def decoded(monkeypatch):
     """Which files were decoded."""
     seen = []
-    read = picture_hashes.read_picture
-    monkeypatch.setattr(
-        picture_hashes, "read_picture", lambda path, data: (seen.append(path.name), read(path, data))[1]
-    )
+    read = picture_files.read_picture
+    monkeypatch.setattr(picture_files, "read_picture", lambda path, data: (seen.append(path.name), read(path, data))[1])
     return seen
 
 
@@ -164,14 +161,14 @@ def test_files_that_cannot_be_read_are_named_with_the_cause(folder):
 
 
 def test_a_decoder_that_fails_in_its_own_way_costs_one_file(folder, monkeypatch):
-    read = picture_hashes.read_picture
+    read = picture_files.read_picture
 
     def failing(path, data):
         if path.name == "b.png":
             raise IndexError("list index out of range")
         return read(path, data)
 
-    monkeypatch.setattr(picture_hashes, "read_picture", failing)
+    monkeypatch.setattr(picture_files, "read_picture", failing)
     found, causes = hash_pictures(pictures_below(folder).files)
 
     assert len(found) == 2
@@ -194,19 +191,19 @@ def test_nothing_is_decoded_twice_unless_it_changed(folder, decoded):
 
 
 def test_an_interrupted_run_keeps_what_it_did(folder, decoded, monkeypatch):
-    monkeypatch.setattr(picture_hashes, "_CHUNK", 1)
+    monkeypatch.setattr(picture_files, "_CHUNK", 1)
     files = pictures_below(folder).files
-    hashed = picture_hashes._hashed
+    hashed = picture_files._hashed
 
     def interrupted(path):
         if path == files[2]:
             raise KeyboardInterrupt
         return hashed(path)
 
-    monkeypatch.setattr(picture_hashes, "_hashed", interrupted)
+    monkeypatch.setattr(picture_files, "_hashed", interrupted)
     with pytest.raises(KeyboardInterrupt):
         hash_pictures(files)
-    monkeypatch.setattr(picture_hashes, "_hashed", hashed)
+    monkeypatch.setattr(picture_files, "_hashed", hashed)
     decoded.clear()
 
     assert len(hash_pictures(files)[0]) == 3

@@ -2,20 +2,11 @@
 
 import pytest
 
-from medtasks.data.catalogue import CATALOGUE
-from medtasks.data.home import HOME_VARIABLE
 from medtasks.data.preparation import Options
 from medtasks.data.preparers import prepare
 from medtasks.data.store import load_documents
 
 from ... import medheval_sources
-
-
-@pytest.fixture
-def home(tmp_path, monkeypatch):
-    folder = tmp_path / "home"
-    monkeypatch.setenv(HOME_VARIABLE, str(folder))
-    return folder
 
 
 @pytest.fixture
@@ -44,8 +35,3 @@ def prepared(home, clone):
         return manifest, load_documents(name)
 
     return run
-
-
-@pytest.fixture
-def infos():
-    return [info for name, info in CATALOGUE.items() if name.startswith("medheval_")]

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from medtasks.data.catalogue import CATALOGUE
+from medtasks.data.catalogue import CATALOGUE, MEDHEVAL
 from medtasks.data.dataset_info import Access
 from medtasks.data.home import dataset_folder
 from medtasks.data.preparation import Options
@@ -17,11 +17,11 @@ from ... import medheval_sources as sources
 MM, CXR, CONTEXT = "medheval_visual_mm", "medheval_visual_cxr", "medheval_context"
 
 
-def test_catalogue(infos):
-    assert [info.name for info in infos] == sources.SETS
-    assert sum(len(info.sha256) for info in infos) == 10
-    assert [info.name for info in infos if info.access is Access.PUBLIC] == [MM]
-    assert {info.access for info in infos if info.name != MM} == {Access.CREDENTIALED}
+def test_catalogue():
+    assert [info.name for info in MEDHEVAL] == sources.SETS
+    assert sum(len(info.sha256) for info in MEDHEVAL) == 10
+    assert [info.name for info in MEDHEVAL if info.access is Access.PUBLIC] == [MM]
+    assert {info.access for info in MEDHEVAL if info.name != MM} == {Access.CREDENTIALED}
 
 
 @pytest.mark.parametrize("name", sources.SETS)

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 from medtasks.cli.data import app
 from medtasks.data.home import dataset_folder
 from medtasks.data.manifest import FILE_NAME
-from medtasks.data.medheval.survey import GROUPS, image_totals, largest_group, survey
+from medtasks.data.medheval.preparing import GROUPS, image_totals, largest_group, survey
 from medtasks.data.preparation import Options
 from medtasks.harness.task_files import task_file
 

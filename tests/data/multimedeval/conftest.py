@@ -1,11 +1,7 @@
 """Small sources in the formats they are published in, and preparing them."""
 
 import io
-import json
-import zipfile
 
-import pyarrow
-import pyarrow.parquet
 import pytest
 from PIL import Image
 
@@ -14,39 +10,22 @@ from medtasks.data.preparers import prepare
 from medtasks.data.schema import DEMONSTRATIONS_SPLIT
 from medtasks.data.store import load_documents
 
+from ...multimedeval_sources import json_lines, put, put_parquet, put_zip
+
 
 @pytest.fixture
 def write_parquet():
-    """Write rows as a parquet file with many row groups, as the Hub has them."""
-
-    def write(path, rows, schema=None):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows, schema), path, row_group_size=4)
-        return path
-
-    return write
+    return put_parquet
 
 
 @pytest.fixture
 def write_json_lines():
-    def write(path, rows):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-        return path
-
-    return write
+    return lambda path, rows: put(path, json_lines(rows))
 
 
 @pytest.fixture
 def write_zip():
-    def write(path, members):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-            for name, content in members.items():
-                archive.writestr(name, content)
-        return path
-
-    return write
+    return put_zip
 
 
 @pytest.fixture

@@ -4,13 +4,9 @@ import gzip
 
 import pytest
 
-from medtasks.data.multimedeval import chestxray14, mimic_cxr
-from medtasks.data.preparation import Options
-from medtasks.data.preparers import prepare
-from medtasks.data.schema import DEMONSTRATIONS_SPLIT
-from medtasks.data.store import load_documents
-from medtasks.errors import SourceError
+from medtasks.data.multimedeval import chest_xrays
 
+MIMIC = "mimic_cxr_classification"
 SPLIT = [
     # dicom, study, subject, split
     ("d1", "51", "10000001", "test"),
@@ -42,45 +38,39 @@ def mimic(tmp_path, jpeg):
         path.write_bytes(jpeg(number))
     (folder / "mimic-cxr-2.0.0-split.csv").write_text(csv_of(("dicom_id", "study_id", "subject_id", "split"), SPLIT))
     rows = [(*key, *values, "0.0") for key, values in FINDINGS.items()]
-    columns = ("subject_id", "study_id", *mimic_cxr.FINDINGS, "Fracture")
+    columns = ("subject_id", "study_id", *chest_xrays.FIVE_FINDINGS, "Fracture")
     (folder / "mimic-cxr-2.0.0-chexpert.csv").write_text(csv_of(columns, rows))
     return folder
 
 
-def test_one_row_per_image_in_the_order_of_the_findings(mimic, jpeg):
-    manifest = prepare("multimedeval_mimic_cxr_classification", Options(mimic, allow_incomplete=True))
+def test_one_row_per_image_in_the_order_of_the_findings(mimic, prepared):
+    manifest, documents, shots = prepared(MIMIC, mimic)
     assert manifest.left_out == ("the source holds 3 rows, the evaluated set 5159",)
-    documents = load_documents("multimedeval_mimic_cxr_classification")
     assert [document["doc_id"] for document in documents] == ["d3", "d1", "d4"]
     assert [document["labels"] for document in documents] == [[0] * 5, [1, 0, 0, 0, 1], [1, 0, 0, 0, 1]]
     assert [document["patient_id"] for document in documents] == ["10000003", "10000001", "10000001"]
     assert documents[0]["options"][4] == "Pleural Effusion"
-
-
-def test_five_training_images_are_demonstrations(mimic):
-    prepare("multimedeval_mimic_cxr_classification", Options(mimic, allow_incomplete=True))
-    shots = load_documents("multimedeval_mimic_cxr_classification", DEMONSTRATIONS_SPLIT)
     assert [shot["doc_id"] for shot in shots] == ["d2", "t1", "t3", "t5", "t7"]
 
 
-def test_images_without_findings_are_named(mimic):
+def test_images_without_findings_are_named(mimic, prepared):
     table = mimic / "mimic-cxr-2.0.0-chexpert.csv"
     table.write_text("".join(line for line in table.read_text().splitlines(True) if not line.startswith("10000001")))
-    manifest = prepare("multimedeval_mimic_cxr_classification", Options(mimic, allow_incomplete=True))
+    manifest = prepared(MIMIC, mimic)[0]
     assert (manifest.rows, manifest.complete) == (1, False)
     assert manifest.left_out[:2] == tuple(
         f"mimic-cxr-2.0.0-split.csv row {row}: the findings table has no row for its study" for row in (1, 4)
     )
 
 
-def test_compressed_tables_in_the_nested_folder(mimic):
+def test_compressed_tables_in_the_nested_folder(mimic, prepared):
     nested = mimic / "physionet.org" / "files" / "mimic-cxr-jpg" / "2.0.0"
     nested.mkdir(parents=True)
     (mimic / "files").rename(nested / "files")
     for table in mimic.glob("*.csv"):
         (nested / f"{table.name}.gz").write_bytes(gzip.compress(table.read_bytes()))
         table.unlink()
-    assert prepare("multimedeval_mimic_cxr_classification", Options(mimic, allow_incomplete=True)).rows == 3
+    assert prepared(MIMIC, mimic)[0].rows == 3
 
 
 def change(path, old, new):
@@ -89,24 +79,18 @@ def change(path, old, new):
     path.write_text(text.replace(old, new, 1))
 
 
-def test_broken_mimic_sources(mimic):
-    options = Options(mimic)
+def test_broken_mimic_sources(mimic, complains):
     table = mimic / "mimic-cxr-2.0.0-chexpert.csv"
     change(table, "1.0,0.0,-1.0", "1.0,0.5,-1.0")
-    with pytest.raises(SourceError, match=r"mimic-cxr-2.0.0-chexpert.csv row 3: the label of Cardiomegaly is not"):
-        prepare("multimedeval_mimic_cxr_classification", options)
+    complains(MIMIC, mimic, "mimic-cxr-2.0.0-chexpert.csv row 3: the label of Cardiomegaly is not")
     change(table, "1.0,0.5,-1.0", "1.0,0.0,-1.0")
     (mimic / "files" / "p10" / "p10000001" / "s51" / "d4.jpg").unlink()
-    with pytest.raises(
-        SourceError, match=r"row 3: its image files/p10/p10000001/s51/d4.jpg is missing.*--allow-incomplete"
-    ):
-        prepare("multimedeval_mimic_cxr_classification", options)
+    missing = "row 3: its image files/p10/p10000001/s51/d4.jpg is missing"
+    complains(MIMIC, mimic, missing, "--allow-incomplete", allow_incomplete=False)
     change(table, "Edema", "Oedema")
-    with pytest.raises(SourceError, match=r"mimic-cxr-2.0.0-chexpert.csv lacks 'Edema'"):
-        prepare("multimedeval_mimic_cxr_classification", options)
+    complains(MIMIC, mimic, "mimic-cxr-2.0.0-chexpert.csv lacks 'Edema'")
     table.unlink()
-    with pytest.raises(SourceError, match=r"holds no mimic-cxr-2.0.0-chexpert.csv"):
-        prepare("multimedeval_mimic_cxr_classification", options)
+    complains(MIMIC, mimic, "holds no mimic-cxr-2.0.0-chexpert.csv")
 
 
 QUESTIONS = [
@@ -125,10 +109,9 @@ def questions(mimic):
     return mimic
 
 
-def test_questions_show_every_image_of_the_current_study(questions, jpeg):
-    manifest = prepare("multimedeval_diff_vqa", Options(questions))
+def test_questions_show_every_image_of_the_current_study(questions, prepared):
+    manifest, (first, second), _ = prepared("diff_vqa", questions)
     assert (manifest.rows, manifest.images, manifest.complete) == (2, 2, True)
-    first, second = load_documents("multimedeval_diff_vqa")
     assert first["image_files"] == second["image_files"]
     assert len(first["image_files"]) == 2
     assert (first["doc_id"], first["question"], first["answer"]) == ("test/0", "is there edema?", "no")
@@ -136,17 +119,16 @@ def test_questions_show_every_image_of_the_current_study(questions, jpeg):
     assert second["answer"] == "nothing, it is the same"
 
 
-def test_a_study_without_images(questions):
+def test_a_study_without_images(questions, complains):
     for path in (questions / "files" / "p10" / "p10000001" / "s51").iterdir():
         path.unlink()
-    with pytest.raises(SourceError, match=r"mimic_pair_questions.csv row 1: its study s51 has no images"):
-        prepare("multimedeval_diff_vqa", Options(questions))
+    complaint = "mimic_pair_questions.csv row 1: its study s51 has no images"
+    complains("diff_vqa", questions, complaint, allow_incomplete=False)
 
 
-def test_an_empty_answer_is_refused(questions):
+def test_an_empty_answer_is_refused(questions, complains):
     change(questions / "mimic_pair_questions.csv", '"no"', '""')
-    with pytest.raises(SourceError, match=r"mimic_pair_questions.csv row 1: answer is empty"):
-        prepare("multimedeval_diff_vqa", Options(questions))
+    complains("diff_vqa", questions, "mimic_pair_questions.csv row 1: answer is empty")
 
 
 ENTRIES = [
@@ -170,30 +152,25 @@ def nih(tmp_path, jpeg):
     return folder
 
 
-def test_listed_images_in_the_order_of_the_table(nih):
-    manifest = prepare("multimedeval_chestxray14", Options(nih, allow_incomplete=True))
+def test_listed_images_in_the_order_of_the_table(nih, prepared):
+    manifest, (first, second), shots = prepared("chestxray14", nih)
     assert manifest.left_out == ("the source holds 2 rows, the evaluated set 25596",)
-    first, second = load_documents("multimedeval_chestxray14")
     assert (first["doc_id"], second["doc_id"]) == ("00000001_000.png", "00000003_000.png")
     present = [name for name, label in zip(first["options"], first["labels"], strict=True) if label]
     assert present == ["Cardiomegaly", "Effusion"]
-    assert second["labels"][chestxray14.FINDINGS.index("Pleural_Thickening")] == 1
-    shots = load_documents("multimedeval_chestxray14", DEMONSTRATIONS_SPLIT)
+    assert second["labels"][chest_xrays.FOURTEEN_FINDINGS.index("Pleural_Thickening")] == 1
     assert [sum(shot["labels"]) for shot in shots] == [0, 1]
 
 
-def test_broken_nih_sources(nih):
+def test_broken_nih_sources(nih, complains):
     table = nih / "Data_Entry_2017.csv"
     change(table, "Pleural_Thickening", "Pleural Thickening")
-    with pytest.raises(SourceError, match=r"Data_Entry_2017.csv row 3: unknown finding 'Pleural Thickening'; known: "):
-        prepare("multimedeval_chestxray14", Options(nih))
+    complaint = "Data_Entry_2017.csv row 3: unknown finding 'Pleural Thickening'; known: "
+    complains("chestxray14", nih, complaint)
     change(table, "Pleural Thickening", "Hernia|No Finding")
-    with pytest.raises(SourceError, match="row 3: 'No Finding' stands beside findings"):
-        prepare("multimedeval_chestxray14", Options(nih))
+    complains("chestxray14", nih, "row 3: 'No Finding' stands beside findings")
     change(table, "Hernia|No Finding", "Hernia")
     (nih / "images_002" / "images" / "00000003_000.png").write_bytes(b"\x89PNG cut")
-    with pytest.raises(SourceError, match=r"row 3: .*00000003_000.png is broken"):
-        prepare("multimedeval_chestxray14", Options(nih))
+    complains("chestxray14", nih, "row 3: its image 00000003_000.png is broken", allow_incomplete=False)
     (nih / "test_list.txt").unlink()
-    with pytest.raises(SourceError, match=r"holds no test_list.txt"):
-        prepare("multimedeval_chestxray14", Options(nih))
+    complains("chestxray14", nih, "holds no test_list.txt")

@@ -4,8 +4,8 @@ import gzip
 
 import pytest
 
-from medtasks.data.multimedeval.csv_table import CsvTable
-from medtasks.data.multimedeval.source_files import SourceFile
+from medtasks.data.source_files import SourceFile
+from medtasks.data.tables import CsvTable
 
 TEXT = 'id,split,note\n1,test,"two\nlines"\n2,train,"a, b"\n3,test,\n4,test\n'
 

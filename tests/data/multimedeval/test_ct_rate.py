@@ -113,8 +113,3 @@ def test_broken_tables(source, complains):
     complains("ct_rate_report", source, "validation_reports.csv lacks 'Findings_EN'")
     (source / TABLE).unlink()
     complains("ct_rate_report", source, f"holds no {TABLE}")
-
-
-def test_how_to_get_it(home, refuses):
-    with refuses("has to be downloaded by a person at https://huggingface.co/datasets/ibrahimhamamci/CT-RATE"):
-        prepare(NAME, Options())

@@ -9,30 +9,10 @@ pydicom = pytest.importorskip("pydicom")
 uid = pydicom.uid
 
 from medtasks.data.decoding import UnreadableImage  # noqa: E402
-from medtasks.data.multimedeval.dicom import read_dicom  # noqa: E402
+from medtasks.data.multimedeval.mammography import read_dicom  # noqa: E402
 from medtasks.errors import MedTasksError  # noqa: E402
 
-
-def write_dicom(path, values, kind="MONOCHROME2", stored=12, syntax=uid.ExplicitVRLittleEndian):
-    """Write one image, in the transfer syntax ``syntax``."""
-    meta = pydicom.dataset.FileMetaDataset()
-    meta.TransferSyntaxUID = uid.ExplicitVRLittleEndian
-    meta.MediaStorageSOPClassUID = uid.DigitalMammographyXRayImageStorageForPresentation
-    meta.MediaStorageSOPInstanceUID = "1.2.3.4"
-    dataset = pydicom.dataset.FileDataset(str(path), {}, file_meta=meta, preamble=bytes(128))
-    dataset.SOPClassUID, dataset.SOPInstanceUID = meta.MediaStorageSOPClassUID, meta.MediaStorageSOPInstanceUID
-    dataset.Rows, dataset.Columns = values.shape[-2:]
-    if values.ndim == 3:
-        dataset.NumberOfFrames = len(values)
-    dataset.SamplesPerPixel, dataset.PixelRepresentation = 1, 0
-    dataset.BitsAllocated = 8 * values.itemsize
-    dataset.BitsStored, dataset.HighBit = stored, stored - 1
-    dataset.PhotometricInterpretation = kind
-    dataset.PixelData = values.tobytes()
-    if syntax != uid.ExplicitVRLittleEndian:
-        dataset.compress(syntax)
-    dataset.save_as(path, enforce_file_format=True)
-    return path
+from ...dicom_files import put_dicom  # noqa: E402
 
 
 def reference(values, kind):
@@ -60,19 +40,19 @@ def test_grey_values(tmp_path, syntax, kind, most, stored):
     if syntax == uid.JPEG2000Lossless:
         pytest.importorskip("openjpeg")
     values = noise(37, most)
-    path = write_dicom(tmp_path / "a.dicom", values, kind, stored, syntax)
+    path = put_dicom(tmp_path / "a.dicom", values, kind, stored, syntax)
     assert np.array_equal(pixels(path), reference(values, kind))
 
 
 def test_by_hand(tmp_path):
     values = np.array([[100, 150, 300]], np.uint16)
-    assert pixels(write_dicom(tmp_path / "a.dicom", values)).tolist() == [[0, 63, 255]]
-    assert pixels(write_dicom(tmp_path / "b.dicom", values, "MONOCHROME1")).tolist() == [[255, 191, 0]]
+    assert pixels(put_dicom(tmp_path / "a.dicom", values)).tolist() == [[0, 63, 255]]
+    assert pixels(put_dicom(tmp_path / "b.dicom", values, "MONOCHROME1")).tolist() == [[255, 191, 0]]
 
 
 def test_bits_count_that_the_header_denies(tmp_path):
     values = noise(0, 65536)
-    path = write_dicom(tmp_path / "a.dicom", values, stored=12)
+    path = put_dicom(tmp_path / "a.dicom", values, stored=12)
     assert pydicom.dcmread(path).pixel_array.max() < 4096
     assert np.array_equal(pixels(path), reference(values, "MONOCHROME2"))
 
@@ -80,12 +60,12 @@ def test_bits_count_that_the_header_denies(tmp_path):
 @pytest.mark.filterwarnings("error")
 def test_eight_bits_and_a_single_value(tmp_path):
     values = np.array([[3, 7], [5, 3]], np.uint8)
-    assert pixels(write_dicom(tmp_path / "a.dicom", values, stored=8)).tolist() == [[0, 255], [127, 0]]
-    assert pixels(write_dicom(tmp_path / "b.dicom", np.full((4, 4), 9, np.uint16))).max() == 0
+    assert pixels(put_dicom(tmp_path / "a.dicom", values, stored=8)).tolist() == [[0, 255], [127, 0]]
+    assert pixels(put_dicom(tmp_path / "b.dicom", np.full((4, 4), 9, np.uint16))).max() == 0
 
 
 def test_broken_files(tmp_path):
-    path = write_dicom(tmp_path / "a.dicom", noise(0, 4096))
+    path = put_dicom(tmp_path / "a.dicom", noise(0, 4096))
     whole = path.read_bytes()
     for length, cause in [
         (len(whole) - 100, "The number of bytes of pixel data is less than expected"),
@@ -102,10 +82,10 @@ def test_broken_files(tmp_path):
 
 
 def test_files_that_are_no_single_image(tmp_path):
-    path = write_dicom(tmp_path / "a.dicom", noise(0, 4096, (2, 8, 8)))
+    path = put_dicom(tmp_path / "a.dicom", noise(0, 4096, (2, 8, 8)))
     with pytest.raises(UnreadableImage, match=r"shape \(2, 8, 8\) and no single grey image"):
         read_dicom(path)
-    path = write_dicom(path, noise(0, 4096))
+    path = put_dicom(path, noise(0, 4096))
     dataset = pydicom.dcmread(path)
     del dataset.PixelData
     dataset.save_as(path)
@@ -114,7 +94,7 @@ def test_files_that_are_no_single_image(tmp_path):
 
 
 def test_a_compression_nobody_can_read(tmp_path):
-    path = write_dicom(tmp_path / "a.dicom", noise(0, 4096), syntax=uid.RLELossless)
+    path = put_dicom(tmp_path / "a.dicom", noise(0, 4096), syntax=uid.RLELossless)
     dataset = pydicom.dcmread(path)
     dataset.file_meta.TransferSyntaxUID = uid.MPEG2MPML
     dataset.save_as(path)

@@ -2,37 +2,32 @@
 
 import hashlib
 import socket
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from medtasks.data.multimedeval.download import Published, download
+from medtasks.data.downloads import Published, download
+
+from ...local_server import LocalServer, QuietHandler, serving
 
 BODY = bytes(range(256)) * 9000  # more than one piece
 
 
-class Server(ThreadingHTTPServer):
+class Server(LocalServer):
     """One file at ``/file``; faults are used up one per request."""
 
-    daemon_threads = True
-
     def __init__(self):
-        super().__init__(("127.0.0.1", 0), Handler)
+        super().__init__(Handler)
         self.ranges = True
         self.faults = []
         self.asked = []
 
     @property
     def url(self):
-        return f"http://127.0.0.1:{self.server_port}/file"
+        return f"{super().url}/file"
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(QuietHandler):
     server: Server
-
-    def log_message(self, *args):
-        pass
 
     def do_GET(self):
         wanted = self.headers.get("Range")
@@ -44,20 +39,15 @@ class Handler(BaseHTTPRequestHandler):
         elif begin >= len(BODY):
             self.send_error(416)
         else:
-            self.send_response(206 if begin else 200)
-            self.send_header("Content-Length", str(len(BODY) - begin))
-            self.end_headers()
-            self.wfile.write(BODY[begin : begin + 1_500_000] if fault == "cut" else BODY[begin:])
+            body = BODY[begin : begin + 1_500_000] if fault == "cut" else BODY[begin:]
+            self.reply(206 if begin else 200, body, Content_Length=str(len(BODY) - begin))
 
 
 @pytest.fixture
 def server(monkeypatch):
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    running = Server()
-    threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-    yield running
-    running.shutdown()
-    running.server_close()
+    with serving(Server()) as running:
+        yield running
 
 
 @pytest.fixture

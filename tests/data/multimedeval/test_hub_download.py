@@ -2,9 +2,7 @@
 
 import hashlib
 import json
-import threading
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import MappingProxyType
 from urllib.parse import urlsplit
 
@@ -12,10 +10,12 @@ import pytest
 from huggingface_hub import constants
 
 from medtasks.data.catalogue import dataset_info
+from medtasks.data.downloads import hub_download, hub_revision
 from medtasks.data.multimedeval import question_sets
-from medtasks.data.multimedeval.hub_download import hub_download, hub_revision
 from medtasks.data.preparation import Options, prepare_recipe
 from medtasks.errors import SourceError
+
+from ...local_server import LocalServer, QuietHandler, serving
 
 COMMIT = "c" * 40
 REPOSITORY = "cais/mmlu"
@@ -23,13 +23,11 @@ INFO = dataset_info("multimedeval_mmlu")
 SUBJECTS = ["anatomy"] * 8
 
 
-class Hub(ThreadingHTTPServer):
+class Hub(LocalServer):
     """Files of one dataset; ``large`` ones have a published checksum, as on the Hub."""
 
-    daemon_threads = True
-
     def __init__(self):
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__(_Handler)
         self.files, self.large, self.requests, self.sent = {}, {}, [], {}
 
     def add(self, path, data, large=True):
@@ -45,11 +43,8 @@ class Hub(ThreadingHTTPServer):
             yield entry
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(QuietHandler):
     server: Hub
-
-    def log_message(self, *args):
-        pass
 
     def do_HEAD(self):
         self.answer(body=False)
@@ -79,15 +74,12 @@ class _Handler(BaseHTTPRequestHandler):
 @pytest.fixture
 def hub(monkeypatch):
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    server = Hub()
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-    url = f"http://127.0.0.1:{server.server_port}"
-    monkeypatch.setattr(constants, "ENDPOINT", url)
-    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", url + "/{repo_id}/resolve/{revision}/{filename}")
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    yield server
-    server.shutdown()
-    server.server_close()
+    with serving(Hub()) as server:
+        template = server.url + "/{repo_id}/resolve/{revision}/{filename}"
+        monkeypatch.setattr(constants, "ENDPOINT", server.url)
+        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+        yield server
 
 
 @pytest.fixture

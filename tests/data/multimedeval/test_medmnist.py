@@ -10,8 +10,7 @@ import pytest
 from PIL import Image
 
 from medtasks.data.multimedeval import medmnist
-from medtasks.data.multimedeval.medmnist import CLASSES
-from medtasks.data.multimedeval.npz_array import NpzArray
+from medtasks.data.multimedeval.medmnist import CLASSES, NpzArray
 from medtasks.data.preparation import Options
 from medtasks.data.preparers import prepare
 from medtasks.data.store import load_documents

@@ -76,15 +76,6 @@ def test_archive_and_nested_folder_are_the_same(tmp_path, files, source, prepare
         assert prepared("mednli", other)[1:] == first[1:]
 
 
-def test_how_to_get_it(home, refuses):
-    with refuses("needs credentials", "https://physionet.org/content/mednli/1.0.0/", "PhysioNet's mednli zip archive"):
-        prepare("multimedeval_mednli", Options())
-
-
-def test_size_is_checked(source, complains):
-    complains("mednli", source, "the source holds 6 rows, the evaluated set 1422", allow_incomplete=False)
-
-
 @pytest.mark.parametrize(
     ("fields", "complaint"),
     [

@@ -7,9 +7,8 @@ from dataclasses import replace
 import pytest
 
 from medtasks.data.catalogue import dataset_info
-from medtasks.data.multimedeval.recipes import recipe_of
 from medtasks.data.preparation import Options, prepare_recipe
-from medtasks.data.preparers import prepare
+from medtasks.data.preparers import prepare, recipe_of
 from medtasks.data.store import load_documents
 
 NAME = "multimedeval_mimic_cxr_report"
@@ -189,8 +188,3 @@ def test_no_message_names_a_patient_or_quotes_a_report(mimic, home, capsys):
     assert len(load_documents(NAME)) == 1
     said = " ".join(manifest.left_out) + "".join(capsys.readouterr())
     assert [secret for secret in ("10000003", "s54", "d5", "Café") if secret in said] == []
-
-
-def test_how_to_get_it(home, refuses):
-    with refuses("needs credentials", "https://physionet.org/content/mimic-cxr/2.0.0/", "mimic-cxr-reports.zip"):
-        prepare(NAME, Options())

@@ -8,9 +8,6 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from medtasks.data.preparation import Options
-from medtasks.data.preparers import prepare
-
 NAME = "mimic_iii_summary"
 COLUMNS = ("ROW_ID", "SUBJECT_ID", "HADM_ID", "CATEGORY", "DESCRIPTION", "TEXT")
 
@@ -125,8 +122,3 @@ def test_broken_sources(source, complains):
 def test_no_note_of_the_split(source, complains):
     write_split(source, ())
     complains(NAME, source, "no usable row in the source")
-
-
-def test_how_to_get_it(home, refuses):
-    with refuses("needs credentials", "https://physionet.org/content/mimiciii/1.4/", "idsTest.csv"):
-        prepare("multimedeval_mimic_iii_summary", Options())

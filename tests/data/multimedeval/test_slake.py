@@ -89,10 +89,6 @@ def test_what_the_folder_lacks_comes_from_the_archive(source, members, prepared)
     assert len(prepared("slake", source)[1]) == 8
 
 
-def test_size_is_checked(source, complains):
-    complains("slake", source, "the source holds 8 rows, the evaluated set 1061", allow_incomplete=False)
-
-
 @pytest.mark.parametrize("packed", [True, False])
 def test_missing_and_broken_images_are_left_out_only_on_request(
     source, members, prepared, complains, write_zip, packed

@@ -12,6 +12,8 @@ from medtasks.data.preparation import Options  # noqa: E402
 from medtasks.data.preparers import prepare  # noqa: E402
 from medtasks.errors import SourceError  # noqa: E402
 
+from ...dicom_files import noise, put_dicom  # noqa: E402
+
 HEADER = (
     "study_id,series_id,image_id,laterality,view_position,height,width,breast_birads,breast_density,"
     "finding_categories,finding_birads,xmin,ymin,xmax,ymax,split"
@@ -31,25 +33,6 @@ def line(study, image, grade, split):
     return f"{study},x,{image},L,CC,3518,2800,BI-RADS 2,DENSITY C,\"['Mass', 'Asymmetry']\",{grade},1.5,2,3,4,{split}"
 
 
-def values(number):
-    return np.random.default_rng(number).integers(0, 4096, (8, 6)).astype(np.uint16)
-
-
-def write_dicom(path, stored):
-    meta = pydicom.dataset.FileMetaDataset()
-    meta.TransferSyntaxUID = pydicom.uid.ExplicitVRLittleEndian
-    meta.MediaStorageSOPClassUID, meta.MediaStorageSOPInstanceUID = "1.2.840.10008.5.1.4.1.1.1.2", "1.2.3"
-    dataset = pydicom.dataset.FileDataset(str(path), {}, file_meta=meta, preamble=bytes(128))
-    dataset.SOPClassUID, dataset.SOPInstanceUID = meta.MediaStorageSOPClassUID, meta.MediaStorageSOPInstanceUID
-    dataset.Rows, dataset.Columns = stored.shape
-    dataset.SamplesPerPixel, dataset.PixelRepresentation = 1, 0
-    dataset.BitsAllocated, dataset.BitsStored, dataset.HighBit = 16, 12, 11
-    dataset.PhotometricInterpretation = "MONOCHROME1"
-    dataset.PixelData = stored.tobytes()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    dataset.save_as(path, enforce_file_format=True)
-
-
 def shown(stored):
     grey = stored.max() - stored
     grey = grey - grey.min()
@@ -60,7 +43,7 @@ def shown(stored):
 def source(tmp_path):
     folder = tmp_path / "source"
     for number, (study, image, *_) in enumerate(FINDINGS):
-        write_dicom(folder / "images" / study / f"{image}.dicom", values(number))
+        put_dicom(folder / "images" / study / f"{image}.dicom", noise(number), "MONOCHROME1")
     write_table(folder, FINDINGS)
     return folder
 
@@ -82,15 +65,15 @@ def test_one_row_per_graded_finding(source, prepared, home):
     for document, number in zip(documents, (3, 3, 4), strict=True):
         with Image.open(home / "datasets" / manifest.name / document["image_files"][0]) as image:
             assert image.mode == "L"
-            assert np.array_equal(np.asarray(image), shown(values(number)))
+            assert np.array_equal(np.asarray(image), shown(noise(number)))
 
 
 def test_an_image_is_read_once(source, prepared, monkeypatch):
-    from medtasks.data.multimedeval import vindr_mammo
+    from medtasks.data.multimedeval import mammography
 
     read = []
-    real = vindr_mammo.read_dicom
-    monkeypatch.setattr(vindr_mammo, "read_dicom", lambda path: (read.append(path.stem), real(path))[1])
+    real = mammography.read_dicom
+    monkeypatch.setattr(mammography, "read_dicom", lambda path: (read.append(path.stem), real(path))[1])
     prepared("vindr_mammo", source)
     assert read[:2] == ["i1", "i4"]
 
@@ -115,7 +98,7 @@ def test_eight_bit_copies(source, prepared, home, ending):
 def test_a_copy_with_more_bits_is_refused(source, complains):
     path = source / "images" / "s3" / "i4.dicom"
     path.unlink()
-    Image.fromarray(values(3)).save(path.with_suffix(".png"))
+    Image.fromarray(noise(3)).save(path.with_suffix(".png"))
     parts = ("row 5: its image images/s3/i4.dicom is broken (a copy must have 8 bits per pixel",)
     complains("vindr_mammo", source, *parts, allow_incomplete=False)
 
@@ -161,11 +144,6 @@ def test_other_tables(source, complains):
     complains("vindr_mammo", source, "finding_annotations.csv lacks 'study_id'", "it has nothing")
     table.unlink()
     complains("vindr_mammo", source, "holds no finding_annotations.csv")
-
-
-def test_without_a_copy_the_way_to_one_is_named(home, refuses):
-    with refuses("needs credentials", "https://physionet.org/content/vindr-mammo/1.0.0/", "finding_annotations.csv"):
-        prepare("multimedeval_vindr_mammo", Options())
 
 
 def test_no_row_is_quoted(source, home):

@@ -83,6 +83,40 @@ def find_file(source: Path, patterns: Sequence[str]) -> SourceFile | None:
     return None
 
 
+def required_file(source: Path, patterns: Sequence[str], what: str | None = None) -> SourceFile:
+    """Return the file that the first matching pattern names.
+
+    Args:
+        source: A folder, or a zip archive.
+        patterns: See :func:`find_file`.
+        what: What messages call it; by default the first pattern.
+
+    Raises:
+        SourceError: It is not there, several files match, or an archive is damaged.
+    """
+    file = find_file(source, patterns)
+    if file is None:
+        raise not_found(source, what or patterns[0])
+    return file
+
+
+def physionet_file(source: Path, project: str, version: str, names: Sequence[str]) -> SourceFile:
+    """Find a file of a PhysioNet project, whether the user names the project's folder or one it was downloaded into.
+
+    Args:
+        source: Folder given by the user.
+        project: Name of the project in its address, ``"vindr-mammo"``.
+        version: Its version.
+        names: Names the file may have, likeliest first.
+
+    Raises:
+        SourceError: It is not there, or several copies are.
+    """
+    below = f"{project}/{version}"
+    folders = ("", f"{version}/", f"{below}/", f"files/{below}/", f"physionet.org/files/{below}/", "*/")
+    return required_file(source, [folder + name for folder in folders for name in names])
+
+
 def find_shards(source: Path, patterns: Sequence[str]) -> list[SourceFile]:
     """Return the files that the first matching pattern names, in the order of their names; none if there are none.
 

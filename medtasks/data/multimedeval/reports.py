@@ -1,12 +1,16 @@
-"""MIMIC-CXR as report generation: the studies of the test split whose report has findings, each with all its images.
+"""Report generation from images: MIMIC-CXR's chest X-rays, and CT-RATE's chest CT volumes.
 
-Studies and their images come in the order of the split table. The report is the first findings section, the indication
-the first indication section, both with all their white space, as the reference compares them.
+MIMIC-CXR: the studies of the test split whose report has findings, each with all its images. Studies and their images
+come in the order of the split table. The report is the first findings section, the indication the first indication
+section, both with all their white space, as the reference compares them. Images are those of MIMIC-CXR-JPG 2.0.0. Its
+reports are part of MIMIC-CXR: ``s<study>.txt`` beside the study's folder of images, in a tree of their own, or in
+``mimic-cxr-reports.zip``. Source: Johnson et al., https://physionet.org/content/mimic-cxr/2.0.0/;
+``multimedeval/mimic.py`` at d9ac283.
 
-Images are those of MIMIC-CXR-JPG 2.0.0. Its reports are part of MIMIC-CXR: ``s<study>.txt`` beside the study's folder
-of images, in a tree of their own, or in ``mimic-cxr-reports.zip``.
-
-Source: Johnson et al., https://physionet.org/content/mimic-cxr/2.0.0/; ``multimedeval/mimic.py`` at d9ac283.
+CT-RATE: volumes of the validation split, each with the findings of its report. One row per reconstructed volume, in the
+order of ``validation_reports.csv``; a repeated row counts once. The volumes of one scan share its report. They stay in
+the source folder. Source: Hamamci et al., https://huggingface.co/datasets/ibrahimhamamci/CT-RATE;
+``multimedeval/ct_rate.py`` at d9ac283.
 """
 
 import contextlib
@@ -17,22 +21,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
+from medtasks.data.documents import report_document
 from medtasks.data.image_store import ImageStore
-from medtasks.data.multimedeval.csv_table import CsvTable
-from medtasks.data.multimedeval.image_rows import images_row
-from medtasks.data.multimedeval.mimic_cxr import study_folder
-from medtasks.data.multimedeval.physionet import physionet_file
+from medtasks.data.multimedeval.chest_xrays import mimic_cxr_file, study_folder
 from medtasks.data.multimedeval.report_sections import first_text, report_sections
-from medtasks.data.multimedeval.source_files import SourceFile, unpacking
-from medtasks.data.preparation import Recipe, Row
+from medtasks.data.preparation import Recipe, Row, images_row
 from medtasks.data.schema import REPORT
+from medtasks.data.source_files import SourceFile, required_file, unpacking
+from medtasks.data.tables import CsvTable, SourceRow
+from medtasks.data.volume_files import ENDING
 
-_SPLIT = "mimic-cxr-2.0.0-split.csv"
 _UNPACKED = "mimic-cxr-reports"
 _ARCHIVE = f"{_UNPACKED}.zip"
 _PROJECT = "mimic-cxr/*/"
 _PLACES = ("", _PROJECT, f"files/{_PROJECT}", f"physionet.org/files/{_PROJECT}", "*/")
 """Where MIMIC-CXR may lie, seen from the folder of MIMIC-CXR-JPG or from the folder the user names."""
+_CT_REPORTS = "radiology_text_reports/validation_reports.csv"
+_CT_TOPS = ("", "dataset/", "ct_rate/dataset/", "*/dataset/")
+_CT_FOLDERS = ("valid", "valid_fixed")
 
 _ReadReport = Callable[[str, str], str]
 
@@ -93,14 +99,14 @@ def _text(data: bytes) -> str:
     return data.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
 
 
-def _test(source: Path, images: ImageStore) -> Iterator[Row]:
-    split = physionet_file(source, "mimic-cxr-jpg", "2.0.0", (_SPLIT, f"{_SPLIT}.gz"))
+def _mimic_cxr(source: Path, images: ImageStore) -> Iterator[Row]:
+    split = mimic_cxr_file(source, "split")
     with _reports(source, split) as read:
         for study in _studies(split):
-            yield _row(study, split.path.parent / "files", read, images)
+            yield _study_row(study, split.path.parent / "files", read, images)
 
 
-def _row(study: _Study, files: Path, read: _ReadReport, images: ImageStore) -> Row:
+def _study_row(study: _Study, files: Path, read: _ReadReport, images: ImageStore) -> Row:
     try:
         sections = report_sections(read(study.subject_id, study.study_id))
     except FileNotFoundError:
@@ -110,14 +116,13 @@ def _row(study: _Study, files: Path, read: _ReadReport, images: ImageStore) -> R
     findings = first_text(sections, "findings")
     if findings is None:
         return Row(study.place, None, cause="studies whose report has no findings section", outside=True)
-    document = {
-        "doc_id": study.study_id,
-        "image_id": f"s{study.study_id}",
-        "patient_id": study.subject_id,
-        "context": None,
-        "indication": first_text(sections, "indication") or "",
-        "report": findings,
-    }
+    document = report_document(
+        study.study_id,
+        findings,
+        image_id=f"s{study.study_id}",
+        patient_id=study.subject_id,
+        indication=first_text(sections, "indication") or "",
+    )
     folder = study_folder(files, study.subject_id, study.study_id)
     # No file name in messages: it holds the patient's number, and messages end up in results.
     total = len(study.dicom_ids)
@@ -128,13 +133,40 @@ def _row(study: _Study, files: Path, read: _ReadReport, images: ImageStore) -> R
     return images_row(study.place, adding, document)
 
 
+def _ct_rate(source: Path, images: ImageStore) -> Iterator[Row]:
+    file = required_file(source, [f"{top}{_CT_REPORTS}" for top in _CT_TOPS])
+    seen: set[tuple[str, str]] = set()
+    for row in CsvTable(file, ("VolumeName", "Findings_EN")).rows():
+        content = row.text("VolumeName"), row.text("Findings_EN")
+        if content not in seen:
+            seen.add(content)
+            yield _volume_row(row, file.path.parents[1], images)
+
+
+def _volume_row(row: SourceRow, top: Path, images: ImageStore) -> Row:
+    name, findings = row.text("VolumeName"), row.text("Findings_EN")
+    volume = name.removesuffix(ENDING)
+    parts = volume.split("_")  # split, patient, scan, reconstruction
+    if not name.endswith(ENDING) or len(parts) != 4:
+        raise row.error(f"VolumeName is not of the form valid_1_a_1{ENDING}")
+    if not findings.strip():
+        return Row(row.place, None, cause="its report has no findings")
+    patient, scan = "_".join(parts[:2]), "_".join(parts[:3])
+    places = [top / folder / patient / scan / name for folder in _CT_FOLDERS]
+    path = next((place for place in places if place.is_file()), places[0])
+    document = report_document(volume, findings, image_id=volume, patient_id=patient)
+    return images_row(row.place, {name: functools.partial(images.add_volume, path)}, document)
+
+
+_MIMIC_CXR_LAYOUT = (
+    f"mimic-cxr-2.0.0-split.csv.gz and the folder files/ of MIMIC-CXR-JPG 2.0.0, and beside them {_ARCHIVE} of "
+    f"MIMIC-CXR 2.0.0, or what was unpacked from it"
+)
+_CT_RATE_LAYOUT = f"the Hub's {_CT_REPORTS} and valid/valid_1/valid_1_a/valid_1_a_1{ENDING} ..., which must stay there"
+
 RECIPES: Mapping[str, Recipe] = MappingProxyType(
     {
-        "mimic_cxr_report": Recipe(
-            columns=REPORT,
-            test=_test,
-            layout=f"{_SPLIT}.gz and the folder files/ of MIMIC-CXR-JPG 2.0.0, and beside them {_ARCHIVE} of MIMIC-CXR "
-            "2.0.0, or what was unpacked from it",
-        )
+        "mimic_cxr_report": Recipe(REPORT, _mimic_cxr, _MIMIC_CXR_LAYOUT),
+        "ct_rate_report": Recipe(REPORT, _ct_rate, _CT_RATE_LAYOUT),
     }
 )

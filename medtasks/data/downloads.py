@@ -1,0 +1,214 @@
+"""Downloading published files: one large file in pieces, resumable; or a dataset's files from the Hugging Face Hub."""
+
+import errno
+import fnmatch
+import functools
+import hashlib
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import requests
+from tqdm import tqdm
+
+from medtasks.data.dataset_info import DatasetInfo
+from medtasks.data.manifest import file_sha256
+from medtasks.errors import SourceError
+
+_ATTEMPTS = 5
+_BACKOFF_S = 1.0
+_TIMEOUT_S = (10.0, 60.0)  # to connect, between two pieces
+_PIECE = 1 << 20  # bytes
+_WORTH_ANOTHER_TRY = frozenset({408, 416, 429})
+_HUB = "https://huggingface.co/datasets/"
+_REVISION = "REVISION"  # file beside the downloaded ones
+
+
+@dataclass(frozen=True)
+class Published:
+    """A file on the web.
+
+    Attributes:
+        url: Where it is.
+        md5: Digest its publisher states; None: not known.
+        sha256: The same with SHA-256.
+    """
+
+    url: str
+    md5: str | None = None
+    sha256: str | None = None
+
+    def matches(self, path: Path) -> bool:
+        """Return whether the bytes of ``path`` are the published ones, as far as a digest is known."""
+        plain_md5 = functools.partial(hashlib.md5, usedforsecurity=False)
+        for published, kind in ((self.md5, plain_md5), (self.sha256, hashlib.sha256)):
+            if published is not None:
+                with path.open("rb") as stream:
+                    if hashlib.file_digest(stream, kind).hexdigest() != published:
+                        return False
+        return True
+
+
+def download(published: Published, target: Path, backoff_s: float = _BACKOFF_S) -> Path:
+    """Download a file unless it is there; an interrupted download goes on where it stopped.
+
+    Args:
+        published: What to download.
+        target: Where to put it; what has arrived so far lies beside it in ``<name>.part``.
+        backoff_s: Wait before the second attempt, in seconds; doubles with every further one.
+
+    Returns:
+        ``target``.
+
+    Raises:
+        SourceError: The server cannot be reached or has no such file, or what arrived is not the published file.
+        OSError: The disk is full.
+    """
+    if target.is_file() and published.matches(target):
+        return target
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial = target.with_name(f"{target.name}.part")
+    for attempt in range(_ATTEMPTS):
+        try:
+            _continue(published.url, partial)
+            break
+        except requests.RequestException as error:
+            if attempt == _ATTEMPTS - 1 or _is_final(error):
+                raise _unreachable(published.url, target.name, error) from error
+            time.sleep(backoff_s * 2**attempt)
+    if not published.matches(partial):
+        partial.unlink()
+        raise SourceError(f"{published.url} did not arrive as published (its checksum differs); try again later")
+    partial.replace(target)
+    return target
+
+
+def _continue(url: str, partial: Path) -> None:
+    """Fetch what is still missing of a file.
+
+    Raises:
+        requests.RequestException: The server does not answer, refuses, or breaks off.
+    """
+    arrived = partial.stat().st_size if partial.exists() else 0
+    # An encoded body would have another length than the file, and other offsets.
+    headers = {"Accept-Encoding": "identity", **({"Range": f"bytes={arrived}-"} if arrived else {})}
+    with requests.get(url, headers=headers, timeout=_TIMEOUT_S, stream=True) as answer:
+        if answer.status_code == requests.codes.requested_range_not_satisfiable:
+            partial.unlink()
+        answer.raise_for_status()
+        resumed = answer.status_code == requests.codes.partial_content
+        total = int(answer.headers.get("Content-Length", 0)) + arrived * resumed
+        name = f"Downloading {partial.stem}"
+        with (
+            partial.open("ab" if resumed else "wb") as stream,
+            tqdm(
+                desc=name, total=total or None, initial=arrived * resumed, unit="B", unit_scale=True, disable=None
+            ) as bar,
+        ):
+            for piece in answer.iter_content(_PIECE):
+                bar.update(stream.write(piece))
+
+
+def _is_final(error: requests.RequestException) -> bool:
+    status = error.response.status_code if error.response is not None else None
+    return status is not None and status < 500 and status not in _WORTH_ANOTHER_TRY
+
+
+def _unreachable(url: str, name: str, error: requests.RequestException) -> SourceError:
+    said = f"HTTP {error.response.status_code}" if error.response is not None else type(error).__name__
+    return SourceError(
+        f"cannot download {name} from {url} ({said}); check the connection and run the same command again: what has "
+        f"arrived is kept. Or download it elsewhere and add '--source FOLDER' with the folder it lies in"
+    )
+
+
+def hub_download(info: DatasetInfo, patterns: Sequence[str]) -> Callable[[Path], Path]:
+    """Return a function that brings the files of a dataset into a folder.
+
+    It goes on where an earlier attempt stopped, and compares every file with the size and checksum the Hub publishes;
+    where it publishes no checksum, as for small files, with the catalogue's.
+
+    Args:
+        info: Its ``source`` is the dataset's page on the Hub, its ``revision`` a commit or branch there.
+        patterns: Which files are needed: ``"data/test-*.parquet"``; each must match at least one.
+    """
+
+    def download(folder: Path) -> Path:
+        repository = info.source.removeprefix(_HUB)
+        try:
+            commit, files = _listed(repository, info.revision, patterns)
+            for file in files:
+                _fetch(info, repository, commit, file, folder)
+        except SourceError:
+            raise
+        except Exception as error:
+            if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            why = str(error).strip().split("\n")[0] or type(error).__name__
+            raise SourceError(
+                f"cannot download '{info.name}' from {info.source} ({why}). What was fetched so far is kept: run the "
+                f"same command again when the Hub can be reached, or download {', '.join(patterns)} elsewhere and give "
+                f"their folder with --source"
+            ) from error
+        (folder / _REVISION).write_text(commit, encoding="utf-8")
+        return folder
+
+    return download
+
+
+def hub_revision(info: DatasetInfo) -> Callable[[Path], str]:
+    """Return a function that tells the revision of a source folder.
+
+    It is the commit a folder was downloaded at, or the catalogue's where all files with a known checksum are the
+    published ones, else ``"local"``.
+    """
+
+    def revision(source: Path) -> str:
+        note = source / _REVISION
+        if note.is_file():
+            return note.read_text(encoding="utf-8").strip()
+        published = bool(info.sha256) and source.is_dir()
+        return (
+            info.revision
+            if published and all(_is_published(source, *item) for item in info.sha256.items())
+            else "local"
+        )
+
+    return revision
+
+
+def _listed(repository: str, revision: str, patterns: Sequence[str]) -> tuple[str, list[Any]]:
+    """Return the commit and the files to fetch, as the Hub lists them."""
+    from huggingface_hub import HfApi
+    from huggingface_hub.hf_api import RepoFile
+
+    hub = HfApi()
+    # Asked for a known commit, too: without a network this fails at once, where listing tries again and again.
+    commit = str(hub.repo_info(repository, repo_type="dataset", revision=revision).sha)
+    tree = hub.list_repo_tree(repository, repo_type="dataset", revision=commit, recursive=True)
+    files = {entry.path: entry for entry in tree if isinstance(entry, RepoFile)}
+    needed: dict[str, Any] = {}
+    for pattern in patterns:
+        matching = fnmatch.filter(files, pattern)
+        if not matching:
+            raise SourceError(f"{_HUB}{repository} has no {pattern} at {commit}; give a copy with --source")
+        needed |= {path: files[path] for path in sorted(matching)}
+    return commit, list(needed.values())
+
+
+def _fetch(info: DatasetInfo, repository: str, commit: str, file: Any, folder: Path) -> None:
+    from huggingface_hub import hf_hub_download
+
+    path = Path(hf_hub_download(repository, file.path, repo_type="dataset", revision=commit, local_dir=folder))
+    wanted = file.lfs.sha256 if file.lfs else info.sha256.get(file.path)
+    if path.stat().st_size != file.size or wanted not in (None, file_sha256(path)):
+        path.unlink()  # so that the next attempt fetches it anew
+        raise SourceError(f"{_HUB}{repository} sent another {file.path} than it published; run the same command again")
+
+
+def _is_published(source: Path, name: str, sha256: str) -> bool:
+    path = source / name
+    path = path if path.is_file() else source / path.name
+    return path.is_file() and file_sha256(path) == sha256

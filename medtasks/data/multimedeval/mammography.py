@@ -1,0 +1,185 @@
+"""Mammography: BI-RADS grades of VinDr-Mammo's findings, and the pathology of CBIS-DDSM's masses and calcifications.
+
+VinDr-Mammo: rows of ``finding_annotations.csv`` with a grade, in its order; several may show the same image, which is
+stored once. Images are DICOM files, or 8-bit copies of the same name beside them. The source names no patients: the
+study, four views of one exam, stands for the patient. Nguyen et al., Scientific Data 10:277 (2023).
+
+CBIS-DDSM: a mass or a calcification from its cropped mammogram, official test cases. The case tables name DICOM files
+of the original archive; the JPEG copies on Kaggle are found through the series, as the reference does: an image
+described as "cropped images", or one without a description. Where neither exists the reference silently shows the image
+of the case before; here such a case cannot be used. Lee et al., Scientific Data 4:170177 (2017).
+
+Source: ``VinDrMammo`` and ``CBISDDSM`` in ``multimedeval/image_classification.py`` of the reference at d9ac283.
+"""
+
+import functools
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from medtasks.data.decoding import UnreadableImage, strict_decoding
+from medtasks.data.dicom import reading_dicom
+from medtasks.data.documents import class_document
+from medtasks.data.image_store import ImageStore, StoredImage
+from medtasks.data.preparation import Recipe, Row, image_row
+from medtasks.data.schema import CLASSIFICATION
+from medtasks.data.source_files import SourceFile, physionet_file, required_file
+from medtasks.data.tables import CsvTable, SourceRow
+
+_STRETCHED = "DICOM scaled from its least to its largest value"
+_ALLOCATED_BITS = 16
+_GRADED_COLUMNS = ("study_id", "image_id", "finding_birads", "split")
+_SPLITS = {"test": "test", "train": "training"}
+_GRADES = "12345"
+_DICOM = (".dicom", ".dcm")
+_COPIES = (".png", ".jpg", ".jpeg")
+PATHOLOGIES = ("BENIGN", "MALIGNANT", "BENIGN_WITHOUT_CALLBACK")
+_TABLES = {"cbis_ddsm_mass": "mass", "cbis_ddsm_calcification": "calc"}
+_CASE_COLUMNS = ("patient_id", "pathology", "cropped image file path")
+_DESCRIBED, _UNDESCRIBED = "cropped images", ""
+
+
+def read_dicom(path: Path) -> Image.Image:
+    """Read the image of a DICOM file as MultiMedEval shows mammograms to models.
+
+    Every bit of a stored value counts, whatever ``BitsStored`` says; ``MONOCHROME1`` is inverted, so that dense tissue
+    is bright; then the least value becomes 0 and the largest 255, rounded down. No window is applied. An image of a
+    single value becomes black. Source: ``VinDrMammo.format_question`` in ``multimedeval/image_classification.py`` at
+    d9ac283.
+
+    Returns:
+        A grey image (mode L) of the file's rows and columns.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        UnreadableImage: The file is no DICOM file, is truncated, holds no single grey image, or is compressed in a
+            way that no installed package decodes.
+        MedTasksError: ``pydicom`` is not installed.
+    """
+    values = _stored_values(path)
+    if values.ndim != 2 or not values.size:
+        raise UnreadableImage(f"it holds values of shape {values.shape} and no single grey image")
+    spread = values - values.min()
+    grey = spread / (spread.max() or 1) * 255
+    return Image.fromarray(grey.astype(np.uint8))
+
+
+def _stored_values(path: Path) -> Any:
+    """Return the values of all pixels, ``MONOCHROME1`` inverted."""
+    with reading_dicom(str(path)) as pydicom:
+        dataset = pydicom.dcmread(path)
+        # Some files say 12 bits and use more.
+        dataset.BitsStored = min(_ALLOCATED_BITS, dataset.BitsAllocated)
+        values = dataset.pixel_array
+        return values.max() - values if dataset.PhotometricInterpretation == "MONOCHROME1" else values
+
+
+def _annotations(source: Path) -> SourceFile:
+    return physionet_file(source, "vindr-mammo", "1.0.0", ("finding_annotations.csv",))
+
+
+def _graded(source: Path, split: str) -> CsvTable:
+    published = _SPLITS[split]
+    return CsvTable(
+        _annotations(source),
+        _GRADED_COLUMNS,
+        lambda row: row["split"] == published and row["finding_birads"] != "",
+    )
+
+
+def _with_grades(rows: Iterator[SourceRow], _split: str, source: Path, images: ImageStore) -> Iterator[Row]:
+    add = functools.cache(functools.partial(_add, _annotations(source).path.parent / "images", images))
+    findings: Counter[str] = Counter()  # of each image, from 1
+    for row in rows:
+        study, image = row.text("study_id"), row.text("image_id")
+        findings[image] += 1
+        grade = row.text("finding_birads")[-1:]
+        if grade not in _GRADES:
+            raise row.error("finding_birads does not end in a grade from 1 to 5")
+        doc_id, label = f"{image}/{findings[image]}", _GRADES.index(grade)
+        document = class_document(doc_id, _GRADES, label, image_id=image, patient_id=study)
+        name = f"images/{study}/{image}{_DICOM[0]}"
+        yield image_row(row.place, name, functools.partial(add, f"{study}/{image}"), document)
+
+
+def _add(folder: Path, images: ImageStore, name: str) -> StoredImage:
+    for ending in (*_DICOM, *_COPIES):
+        path = folder / f"{name}{ending}"
+        if path.is_file():
+            if ending in _DICOM:
+                return images.add_pixels(read_dicom(path), _STRETCHED)
+            _require_8_bits(path)
+            return images.add_file(path)
+    raise FileNotFoundError(name)
+
+
+def _require_8_bits(path: Path) -> None:
+    """Refuse what Pillow would cut off at 255 rather than scale."""
+    try:
+        with strict_decoding(), Image.open(path) as image:
+            mode = image.mode
+    except OSError as error:
+        raise UnreadableImage("it is no image that can be read") from error
+    if mode not in ("L", "RGB"):
+        raise UnreadableImage(f"a copy must have 8 bits per pixel, grey or RGB, and this one is of mode {mode}")
+
+
+def _kaggle_file(source: Path, name: str) -> SourceFile:
+    return required_file(source, [f"csv/{name}", name])
+
+
+def _cases(abnormality: str, source: Path, split: str) -> CsvTable:
+    return CsvTable(_kaggle_file(source, f"{abnormality}_case_description_{split}_set.csv"), _CASE_COLUMNS)
+
+
+def _images_by_series(source: Path) -> Mapping[str, str]:
+    """Return the path of the JPEG to show for each series; of several images in a series the last one counts."""
+    by_description: dict[str, dict[str, str]] = {_UNDESCRIBED: {}, _DESCRIBED: {}}
+    for row in CsvTable(_kaggle_file(source, "dicom_info.csv"), ("image_path", "SeriesDescription")).rows():
+        parts = row.text("image_path").split("/")
+        if len(parts) < 4:
+            raise row.error("image_path is not like CBIS-DDSM/jpeg/<series>/<image>.jpg")
+        if row.text("SeriesDescription") in by_description:
+            by_description[row.text("SeriesDescription")][parts[2]] = "/".join(parts[1:])
+    return {**by_description[_UNDESCRIBED], **by_description[_DESCRIBED]}
+
+
+def _with_pathologies(rows: Iterator[SourceRow], _split: str, source: Path, images: ImageStore) -> Iterator[Row]:
+    shown = _images_by_series(source)
+    for row in rows:
+        pathology = row.text("pathology")
+        if pathology not in PATHOLOGIES:
+            raise row.error(f"the pathology is not one of {', '.join(PATHOLOGIES)}")
+        parts = row.text("cropped image file path").strip().split("/")
+        if len(parts) < 3:
+            raise row.error("the cropped image file path is not like <case>/<study>/<series>/<image>.dcm")
+        label, patient = PATHOLOGIES.index(pathology), row.text("patient_id")
+        document = class_document(parts[0], PATHOLOGIES, label, patient_id=patient)
+        name = shown.get(parts[2])
+        if name is None:
+            yield Row(row.place, None, cause=f"dicom_info.csv has no image of its series {parts[2]}")
+        else:
+            yield image_row(row.place, name, functools.partial(images.add_file, source / name), document)
+
+
+_VINDR_LAYOUT = (
+    "finding_annotations.csv and the folder images with <study_id>/<image_id>.dicom, or .png copies of these"
+)
+_CBIS_LAYOUT = "the folders csv/ and jpeg/ of the Kaggle copy"
+
+RECIPES: Mapping[str, Recipe] = MappingProxyType(
+    {
+        "vindr_mammo": Recipe.of_splits(CLASSIFICATION, _graded, _with_grades, _VINDR_LAYOUT),
+        **{
+            name: Recipe.of_splits(
+                CLASSIFICATION, functools.partial(_cases, abnormality), _with_pathologies, _CBIS_LAYOUT
+            )
+            for name, abnormality in _TABLES.items()
+        },
+    }
+)

@@ -1,0 +1,359 @@
+"""Rows of published tables, whatever their format, each knowing the file and row it stands in.
+
+Tables are read a few rows at a time: images lie in them, and some are larger than the memory they are read in.
+"""
+
+import contextlib
+import csv
+import functools
+import gzip
+import io
+import json
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, cast
+
+from medtasks.data.source_files import SourceFile, find_shards, not_found
+from medtasks.errors import SourceError
+
+_BATCH = 64  # rows
+_BUFFER = 1 << 20  # bytes
+DEMONSTRATIONS = 5
+
+ReadValues = Callable[[], Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class SourceRow:
+    """One row.
+
+    Attributes:
+        place: File and row, counted from 1, for messages.
+        index: Position in the table, from 0.
+        values: Its columns.
+    """
+
+    place: str
+    index: int
+    values: Mapping[str, Any]
+
+    def error(self, what: str) -> SourceError:
+        """Build an error about this row. ``what`` must not quote the row: it may be a patient's."""
+        return SourceError(f"{self.place}: {what}")
+
+    def text(self, column: str) -> str:
+        """Return a text.
+
+        Raises:
+            SourceError: It is none.
+        """
+        value = self.values[column]
+        if not isinstance(value, str):
+            raise self.error(f"{column} is {kind_of(value)} and not a text")
+        return value
+
+    def optional_text(self, column: str) -> str | None:
+        """Return a text, or None where the column is missing or null.
+
+        Raises:
+            SourceError: It is something else.
+        """
+        return None if self.values.get(column) is None else self.text(column)
+
+    def texts(self, column: str) -> list[str]:
+        """Return a list of texts.
+
+        Raises:
+            SourceError: It is none.
+        """
+        value = self.values[column]
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            raise self.error(f"{column} is {kind_of(value)} and not a list of texts")
+        return value
+
+    def integer(self, column: str) -> int:
+        """Return a whole number.
+
+        Raises:
+            SourceError: It is none.
+        """
+        value = self.values[column]
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise self.error(f"{column} is {kind_of(value)} and not a whole number")
+        return value
+
+
+class Table(ABC):
+    """One split of a dataset."""
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Return the number of rows, without reading them where the format tells it."""
+
+    @abstractmethod
+    def rows(self, wanted: Collection[int] | None = None) -> Iterator[SourceRow]:
+        """Read rows in order.
+
+        Args:
+            wanted: Positions of the rows to return; None: all.
+
+        Raises:
+            SourceError: A file is damaged or lacks a column; the message names file and row.
+        """
+
+    def spread(self, count: int = DEMONSTRATIONS) -> Iterator[SourceRow]:
+        """Read the rows MultiMedEval shows as solved examples: ``count`` of them, evenly spread, first row first."""
+        total = len(self)
+        return self.rows({int(position / count * total) for position in range(count)})
+
+
+class ListedTable(Table):
+    """A table of which every row is met; the columns of those that are not wanted are not read."""
+
+    @abstractmethod
+    def listed(self) -> Iterator[tuple[str, ReadValues]]:
+        """Yield file and row of each row, for messages, and what reads its columns."""
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self.listed())
+
+    def rows(self, wanted: Collection[int] | None = None) -> Iterator[SourceRow]:
+        """Read rows in order, see :meth:`Table.rows`."""
+        for index, (place, values) in enumerate(self.listed()):
+            if wanted is None or index in wanted:
+                yield SourceRow(place, index, values())
+
+
+class ParquetTable(Table):
+    """Parquet files, one after the other.
+
+    Args:
+        files: In order; none of them in an archive.
+        columns: Columns every file must have.
+        optional: Columns to read where they exist.
+    """
+
+    def __init__(self, files: Sequence[SourceFile], columns: Sequence[str], optional: Sequence[str] = ()) -> None:
+        self._files, self._columns, self._optional = files, columns, optional
+
+    def __len__(self) -> int:
+        return sum(self._opened(file).metadata.num_rows for file in self._files)
+
+    def rows(self, wanted: Collection[int] | None = None) -> Iterator[SourceRow]:
+        """Read rows in order, see :meth:`Table.rows`; row groups in which none is wanted are left out."""
+        first = 0
+        for file in self._files:
+            opened = self._opened(file)
+            yield from self._rows(file, opened, first, wanted)
+            first += opened.metadata.num_rows
+
+    def _rows(self, file: SourceFile, opened: Any, first: int, wanted: Collection[int] | None) -> Iterator[SourceRow]:
+        present = set(opened.schema_arrow.names)
+        columns = [*self._columns, *(column for column in self._optional if column in present)]
+        index = first
+        for group in range(opened.num_row_groups):
+            behind = index + opened.metadata.row_group(group).num_rows
+            if wanted is not None and not any(index <= position < behind for position in wanted):
+                index = behind
+                continue
+            for batch in _batches(file, opened, group, columns):
+                for offset in range(batch.num_rows):
+                    if wanted is None or index in wanted:
+                        (values,) = batch.slice(offset, 1).to_pylist()
+                        yield SourceRow(f"{file.name} row {index - first + 1}", index, values)
+                    index += 1
+
+    def _opened(self, file: SourceFile) -> Any:
+        from pyarrow import ArrowException
+        from pyarrow.parquet import ParquetFile
+
+        try:
+            # Pages come through a buffer: read whole, one column of images would be a gigabyte.
+            opened = ParquetFile(file.path, buffer_size=_BUFFER)
+        except (ArrowException, OSError) as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise  # the file, not what is in it
+            raise SourceError(f"{file.path} is no whole parquet file; download it again") from error
+        check_columns(file.name, self._columns, opened.schema_arrow.names)
+        return opened
+
+
+class JsonLinesTable(ListedTable):
+    """A file of JSON objects, one per line; empty lines are no rows."""
+
+    def __init__(self, file: SourceFile, columns: Sequence[str]) -> None:
+        self._file, self._columns = file, columns
+
+    def listed(self) -> Iterator[tuple[str, ReadValues]]:
+        """Yield the rows, see :meth:`ListedTable.listed`."""
+        with self._file.open() as stream:
+            for number, line in enumerate(stream, 1):
+                if line.strip():
+                    place = f"{self._file.name} row {number}"
+                    yield place, functools.partial(self._values, place, line.strip())
+
+    def _values(self, place: str, line: bytes) -> Mapping[str, Any]:
+        return _object(place, _json(place, line), self._columns)
+
+
+class RecordTable(ListedTable):
+    """Rows that are in memory already.
+
+    Args:
+        records: Place and columns of each row.
+        columns: Columns every row must have.
+    """
+
+    def __init__(self, records: Iterable[tuple[str, Any]], columns: Sequence[str]) -> None:
+        self._records, self._columns = list(records), columns
+
+    def listed(self) -> Iterator[tuple[str, ReadValues]]:
+        """Yield the rows, see :meth:`ListedTable.listed`."""
+        for place, value in self._records:
+            yield place, functools.partial(_object, place, value, self._columns)
+
+
+class CsvTable(ListedTable):
+    """The rows of a CSV file that belong to a split; all values are texts, missing ones empty.
+
+    Args:
+        file: The file; one whose name ends in ``.gz`` is unpacked while it is read.
+        columns: Columns it must have; others are left out.
+        belongs: Says of a row's columns whether it is one of the table's; None: every row is.
+    """
+
+    def __init__(
+        self, file: SourceFile, columns: Collection[str], belongs: Callable[[Mapping[str, str]], bool] | None = None
+    ) -> None:
+        self._file, self._columns, self._belongs = file, columns, belongs
+
+    def listed(self) -> Iterator[tuple[str, ReadValues]]:
+        """Yield the rows, see :meth:`ListedTable.listed`."""
+        name, number = self._file.name, 0
+        try:
+            with self._file.open() as stream, _unpacked(name, stream) as plain:
+                reader = csv.DictReader(io.TextIOWrapper(plain, encoding="utf-8-sig", newline=""), restval="")
+                check_columns(name, self._columns, reader.fieldnames or ())
+                for number, every in enumerate(reader, 1):
+                    values = {column: every[column] for column in self._columns}
+                    if self._belongs is None or self._belongs(values):
+                        yield f"{name} row {number}", values.copy
+        except UnicodeDecodeError as error:
+            raise SourceError(f"{name} is no UTF-8 text after row {number}; download it again") from error
+        except csv.Error as error:
+            raise SourceError(f"{name} is no table after row {number} ({error}); download it again") from error
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+            raise SourceError(f"{name} cannot be unpacked ({error}); download it again") from error
+
+
+def hub_table(
+    source: Path, split: str, config: str, columns: Sequence[str], optional: Sequence[str] = ()
+) -> ParquetTable | None:
+    """Return a split from parquet files, in any of the layouts the Hub has for them; None where there are none.
+
+    Args:
+        source: The dataset's folder, or the folder of its data files.
+        split: ``"test"``.
+        config: Name of the configuration, which may be a folder.
+        columns: Columns it must have.
+        optional: Columns to read where they exist.
+
+    Raises:
+        SourceError: Some of the files are missing.
+    """
+    folders, endings = (f"{config}/", "data/", ""), ("-*.parquet", "/*.parquet", ".parquet")
+    files = find_shards(source, [f"{folder}{split}{ending}" for ending in endings for folder in folders])
+    return ParquetTable(files, columns, optional) if files else None
+
+
+def required_hub_table(source: Path, split: str, config: str, columns: Sequence[str]) -> ParquetTable:
+    """Return a split from parquet files; arguments and errors as of :func:`hub_table`, and it must be there."""
+    table = hub_table(source, split, config, columns)
+    if table is None:
+        raise not_found(source, f"{'data' if config == 'default' else config}/{split}-*.parquet")
+    return table
+
+
+def read_json(file: SourceFile) -> Any:
+    """Return the content of a JSON file.
+
+    Raises:
+        SourceError: It is no JSON, or its archive is damaged.
+    """
+    with file.open() as stream:
+        return _json(file.name, stream.read())
+
+
+def listed_records(file: SourceFile, columns: Sequence[str]) -> RecordTable:
+    """Return the questions of a JSON file that is a list of objects.
+
+    Raises:
+        SourceError: It is no JSON or no list.
+    """
+    content = read_json(file)
+    if not isinstance(content, list):
+        raise SourceError(f"{file.name} is not a list of questions")
+    return RecordTable(((f"{file.name} row {number}", record) for number, record in enumerate(content, 1)), columns)
+
+
+def _batches(file: SourceFile, opened: Any, group: int, columns: Sequence[str]) -> Iterator[Any]:
+    from pyarrow import ArrowException
+
+    try:
+        yield from opened.iter_batches(_BATCH, row_groups=[group], columns=list(columns), use_threads=False)
+    except (ArrowException, OSError) as error:
+        raise SourceError(f"{file.path} is damaged in row group {group + 1}; download it again") from error
+
+
+def _json(place: str, data: bytes) -> Any:
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise SourceError(f"{place} is no JSON ({error})") from error
+
+
+def _object(place: str, value: Any, columns: Sequence[str]) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise SourceError(f"{place} is {kind_of(value)} and not an object with {', '.join(columns)}")
+    check_columns(place, columns, value)
+    return value
+
+
+def check_columns(place: str, wanted: Iterable[str], present: Iterable[str]) -> None:
+    """Refuse a table that lacks a column.
+
+    Raises:
+        SourceError: It does; the message names what is missing and what there is.
+    """
+    there = set(present)
+    missing = [column for column in wanted if column not in there]
+    if missing:
+        names = ", ".join(sorted(map(str, there))) or "nothing"
+        raise SourceError(f"{place} lacks {', '.join(map(repr, missing))}; it has {names}")
+
+
+def kind_of(value: Any) -> str:
+    """Return what a value is, for messages: its content may be a patient's."""
+    if value is None:
+        return "empty"
+    names = {
+        str: "a text",
+        list: "a list",
+        dict: "an object",
+        bool: "a truth value",
+        int: "a number",
+        float: "a number",
+    }
+    return names.get(type(value), f"of type {type(value).__name__}")
+
+
+@contextlib.contextmanager
+def _unpacked(name: str, stream: IO[bytes]) -> Iterator[IO[bytes]]:
+    if not name.endswith(".gz"):
+        yield stream
+        return
+    with gzip.open(stream) as plain:
+        yield cast(IO[bytes], plain)
