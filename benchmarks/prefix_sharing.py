@@ -23,9 +23,9 @@ from typing import Any, ClassVar
 
 import torch
 from lmms_eval.api.instance import Instance
-from medtasks.model_adapters.base import MedicalAdapter
-from medtasks.model_adapters.batching import Encoded, PaddedBatch
-from medtasks.model_adapters.shared_beginnings import Spans
+from medtasks.model_adapters.base.adapter import MedicalAdapter
+from medtasks.model_adapters.base.batching import Encoded, PaddedBatch
+from medtasks.model_adapters.prefix.cuts import Spans
 from PIL import Image
 from transformers import CLIPVisionConfig, CLIPVisionModel, LlamaConfig, LlamaForCausalLM
 

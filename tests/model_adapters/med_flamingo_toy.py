@@ -8,7 +8,7 @@ import sentencepiece
 import torch
 from lmms_eval.api.instance import Instance
 from medtasks.model_adapters.med_flamingo import MedFlamingo
-from medtasks.model_adapters.media_attention import text_time
+from medtasks.model_adapters.med_flamingo.network import text_time
 from PIL import Image
 from safetensors.torch import save_file
 

@@ -4,7 +4,7 @@ import copy
 
 import pytest
 import torch
-from medtasks.model_adapters.generation import cut_reply, ignored_keys, read_settings
+from medtasks.model_adapters.base.generation import cut_reply, ignored_keys, read_settings
 
 from medtasks.errors import MedTasksError
 

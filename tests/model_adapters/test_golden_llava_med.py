@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from medtasks.model_adapters.batching import pad_left
-from medtasks.model_adapters.generation import GenerationSettings
+from medtasks.model_adapters.base.batching import pad_left
+from medtasks.model_adapters.base.generation import GenerationSettings
 from medtasks.model_adapters.llava_med import LlavaMed
 from PIL import Image
 

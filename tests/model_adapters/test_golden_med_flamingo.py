@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from medtasks.model_adapters.batching import pad_left
+from medtasks.model_adapters.base.batching import pad_left
 from PIL import Image
 
 from .med_flamingo_toy import adapter_from, instances, replies

@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from medtasks.model_adapters.batching import pad_left
-from medtasks.model_adapters.generation import decoding_config, read_settings
-from medtasks.model_adapters.radfm import RadFM, place_images
+from medtasks.model_adapters.base.batching import pad_left
+from medtasks.model_adapters.base.generation import decoding_config, read_settings
+from medtasks.model_adapters.radfm import RadFM
+from medtasks.model_adapters.radfm.adapter import place_images
 from PIL import Image
 
 ROOT = Path(os.environ.get("MEDTASKS_GOLDEN", Path(__file__).parents[2] / ".." / "shared" / "golden"))

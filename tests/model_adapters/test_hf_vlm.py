@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 import torch
 from lmms_eval.api.instance import Instance
-from medtasks.model_adapters import hf_vlm_scoring
-from medtasks.model_adapters.checkpoint import CheckpointError
-from medtasks.model_adapters.generation import GenerationSettings
+from medtasks.model_adapters.base.batching import pad_left
+from medtasks.model_adapters.base.generation import GenerationSettings
+from medtasks.model_adapters.checkpoints.reading import CheckpointError
 from medtasks.model_adapters.hf_vlm import HfVlm
-from medtasks.model_adapters.hf_vlm_loading import HfVlmArguments, check_arguments
-from medtasks.model_adapters.hf_vlm_logits import tail_logits
+from medtasks.model_adapters.hf_vlm import scoring as hf_vlm_scoring
+from medtasks.model_adapters.hf_vlm.loading import HfVlmArguments, check_arguments
+from medtasks.model_adapters.hf_vlm.scoring import tail_logits
 from PIL import Image
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
@@ -104,6 +105,10 @@ def scoring(doc_ids, options=OPTIONS):
 def generation(doc_ids, **settings):
     settings = {"until": [], "max_new_tokens": 10, "do_sample": False} | settings
     return [instance("generate_until", doc, settings) for doc in doc_ids]
+
+
+def padded(built, prompt):
+    return pad_left([prompt], built.pad_id, built.device)
 
 
 def plain_inputs(processor, name, chat, question, images, behind=""):
@@ -262,7 +267,7 @@ def test_a_way_of_scoring_that_is_wrong_is_reported_once_and_given_up(adapter, p
         raise IndexError
 
     monkeypatch.setattr(hf_vlm_scoring, "tail_logits", shifted)
-    monkeypatch.setattr(hf_vlm_scoring, "shared_logits", broken)
+    monkeypatch.setattr(hf_vlm_scoring, "read_contexts", broken)
     built = adapter("qwen2_5_vl")
     for _ in range(2):
         assert [pair[0] for pair in built.loglikelihood(scoring([0]))] == pytest.approx(expected, abs=1e-4)
@@ -273,7 +278,7 @@ def test_a_way_of_scoring_that_is_wrong_is_reported_once_and_given_up(adapter, p
 def test_logits_of_the_prompt_are_not_computed(adapter):
     """Whether the model has ``logits_to_keep`` or not."""
     built, rows = adapter("llava"), []
-    inputs = built._inputs([built.encode("Clear?", [])])
+    inputs = built.model_inputs(padded(built, built.encode("Clear?", [])))
     built.network.lm_head.register_forward_hook(lambda _, given, __: rows.append(given[0].shape[1]))
     kept = tail_logits(built.network, inputs, 3)
     forward = built.network.forward
@@ -320,7 +325,7 @@ def test_stop_strings_and_sampling(adapter):
 def test_token_counts_of_replies(adapter):
     built = adapter("idefics3", token_counts=True)
     (reply,) = built.generate_until(generation([3], max_new_tokens=4))
-    inputs = built._inputs([built.encode(DOCS[3]["question"], DOCS[3]["images"])])
+    inputs = built.model_inputs(padded(built, built.encode(DOCS[3]["question"], DOCS[3]["images"])))
     assert reply.token_counts.input_tokens == inputs["input_ids"].shape[1]
     assert 1 <= reply.token_counts.output_tokens <= 4
 

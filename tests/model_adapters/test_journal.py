@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from lmms_eval.caching.response_cache import ResponseCache
-from medtasks.model_adapters import journal as journal_module
+from medtasks.model_adapters.base import journal as journal_module
 
 from medtasks.extract.failure import failure_cause
 

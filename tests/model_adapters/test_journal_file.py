@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from medtasks.model_adapters import journal as journal_module
-from medtasks.model_adapters.journal import Entry, Journal, journal_folder
+from medtasks.model_adapters.base import journal as journal_module
+from medtasks.model_adapters.base.journal import Entry, Journal, journal_folder
 
 NAME = "f" * 24
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from medtasks.model_adapters.arguments import AdapterArguments
-from medtasks.model_adapters.fingerprint import files_digest, weights_digest
-from medtasks.model_adapters.journal import digest_of
-from medtasks.model_adapters.requests import Request
-from medtasks.model_adapters.samples import SampleReader
+from medtasks.model_adapters.base.arguments import AdapterArguments
+from medtasks.model_adapters.base.fingerprint import files_digest, weights_digest
+from medtasks.model_adapters.base.journal import digest_of
+from medtasks.model_adapters.base.requests import Request
+from medtasks.model_adapters.base.samples import SampleReader
 from medtasks.model_adapters.tiny import MedTasksTiny
 from PIL import Image
 
@@ -119,7 +119,7 @@ def test_images_differ_by_palette_and_transparency():
     def digests(image):
         documents = {"t": {"s": [image]}}
         request = Request("", {}, lambda doc: [doc], 0, "t", "s", 0, 0, False)
-        return SampleReader(documents, scored=False).read(request).pictures.digests
+        return SampleReader(documents, scored=False).read(request).visuals.digests
 
     red, blue = Image.new("P", (2, 2)), Image.new("P", (2, 2))
     red.putpalette([255, 0, 0])

@@ -4,12 +4,11 @@ import random
 
 import pytest
 import torch
-from medtasks.model_adapters import beginnings, prefix_sharing, shared_beginnings
-from medtasks.model_adapters.batching import Encoded
-from medtasks.model_adapters.bounded_cache import BoundedCache
-from medtasks.model_adapters.image_keys import content_key, image_keys
-from medtasks.model_adapters.shared_beginnings import find_cuts, own_places
-from medtasks.model_adapters.tiny_network import IMAGE_TOKENS
+from medtasks.model_adapters.base.batching import Encoded
+from medtasks.model_adapters.base.caches import BoundedCache, content_key, image_keys
+from medtasks.model_adapters.prefix import cached_prefix, cuts, sharing
+from medtasks.model_adapters.prefix.cuts import find_cuts, own_places
+from medtasks.model_adapters.tiny.network import IMAGE_TOKENS
 
 from .med_flamingo_toy import adapter_from
 from .test_prefix_sharing import Passes
@@ -22,7 +21,7 @@ FEW_SHOT = 1 + 2 * IMAGE_TOKENS
 @pytest.fixture
 def short(monkeypatch):
     """Beginnings of the tiny model are kept although they are short."""
-    for module in (shared_beginnings, beginnings):
+    for module in (cuts, cached_prefix):
         monkeypatch.setattr(module, "KEPT_LENGTH", 12)
 
 
@@ -30,7 +29,7 @@ def short(monkeypatch):
 def passes(request, monkeypatch):
     """As on a CPU, and as on a GPU."""
     if request.param == "side by side":
-        monkeypatch.setattr(prefix_sharing, "_passes", lambda cuts, model: [cuts] if cuts else [])
+        monkeypatch.setattr(sharing, "_passes", lambda found, model: [found] if found else [])
 
 
 def few_shot_documents():
@@ -61,14 +60,14 @@ def unshared(album, new_bench):
 def test_any_order_batch_size_and_memory_scores_like_one_pass_per_option(new_bench, album, unshared, seed):
     draw = random.Random(seed)
     bench = new_bench(docs=album, batch_size=draw.choice((1, 2, 5, 16, 100)))
-    bench.adapter._beginnings = BoundedCache(draw.choice((0, 2**16, 2**18, 2**30)))
+    bench.adapter._prefixes = BoundedCache(draw.choice((0, 2**16, 2**18, 2**30)))
     for _ in range(2):
         order = draw.sample(range(len(album)), draw.randint(1, len(album)))
         got = bench.adapter.loglikelihood(bench.scoring(OPTIONS, order, visual))
         expected = [unshared[at * len(OPTIONS) + number] for at in order for number in range(len(OPTIONS))]
         assert [loss for loss, _ in got] == pytest.approx([loss for loss, _ in expected], abs=1e-9)
         assert [greedy for _, greedy in got] == [greedy for _, greedy in expected]
-        assert bench.adapter._beginnings.used <= bench.adapter._beginnings._limit
+        assert bench.adapter._prefixes.used <= bench.adapter._prefixes._limit
 
 
 @pytest.mark.usefixtures("short", "passes")
@@ -79,8 +78,8 @@ def test_what_is_kept_does_not_change_the_last_bit(new_bench, album, size):
     got, expected = (one.adapter.loglikelihood(one.scoring(OPTIONS, visual=visual)) for one in (kept, forgetful))
     assert got == expected
     assert kept.adapter.loglikelihood(kept.scoring(OPTIONS, visual=visual)) == expected
-    assert kept.adapter._beginnings.used > 0
-    assert forgetful.adapter._beginnings.used == 0
+    assert kept.adapter._prefixes.used > 0
+    assert forgetful.adapter._prefixes.used == 0
 
 
 @pytest.mark.usefixtures("short", "passes")
@@ -97,7 +96,7 @@ def test_examples_and_images_are_read_once_in_a_run(new_bench, album, size, monk
 @pytest.mark.usefixtures("passes")
 @pytest.mark.parametrize("room", [0, 3, 1000])
 def test_whatever_room_there_is_behind_a_beginning(new_bench, album, unshared, room, monkeypatch, short):
-    monkeypatch.setattr(beginnings, "ROOM", room)
+    monkeypatch.setattr(cached_prefix, "ROOM", room)
     bench = new_bench(docs=album, batch_size=5)
     for _ in range(2):
         got = bench.adapter.loglikelihood(bench.scoring(OPTIONS, visual=visual))
@@ -108,17 +107,17 @@ def test_whatever_room_there_is_behind_a_beginning(new_bench, album, unshared, r
 def test_a_failing_pass_leaves_all_memory_to_the_next(new_bench, album, monkeypatch):
     bench = new_bench(docs=album)
     bench.adapter.score_batch(items_of(bench.adapter, [("is it?", [0], ("x",))]))
-    assert bench.adapter._beginnings.used > 0
-    monkeypatch.setattr(prefix_sharing, "score_packed", lambda *_: 1 / 0)
+    assert bench.adapter._prefixes.used > 0
+    monkeypatch.setattr(sharing, "score_trees", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         bench.adapter.score_batch(items_of(bench.adapter, [("is it?", [0], ("x",))]))
-    assert bench.adapter._beginnings.used == 0
+    assert bench.adapter._prefixes.used == 0
     bench.adapter.clean()
 
 
 @pytest.mark.usefixtures("short", "passes")
 def test_a_model_that_takes_no_masks_of_ours_goes_on_in_two_passes(new_bench, album, unshared, monkeypatch):
-    monkeypatch.setattr(prefix_sharing, "takes_masks", lambda _: False)
+    monkeypatch.setattr(sharing, "takes_masks", lambda _: False)
     bench = new_bench(docs=album, batch_size=16)
     got = bench.adapter.loglikelihood(bench.scoring(OPTIONS, visual=visual))
     assert [loss for loss, _ in got] == pytest.approx([loss for loss, _ in unshared], abs=1e-9)
@@ -127,7 +126,7 @@ def test_a_model_that_takes_no_masks_of_ours_goes_on_in_two_passes(new_bench, al
 @pytest.mark.usefixtures("short")
 def test_a_model_with_a_window_reads_every_prompt_whole(new_bench, album, monkeypatch):
     bench = new_bench(docs=album, batch_size=16)
-    monkeypatch.setattr(prefix_sharing, "read_beginnings", lambda *_: pytest.fail("cut"))
+    monkeypatch.setattr(sharing, "cut_prompts", lambda *_: pytest.fail("cut"))
     config = bench.adapter.language_model.config
     monkeypatch.setattr(config, "layer_types", ["full_attention", "sliding_attention"], raising=False)
     monkeypatch.setattr(config, "sliding_window", 4096, raising=False)
@@ -148,7 +147,7 @@ def test_golden_med_flamingo_reads_the_examples_once(mode, lengths, size, monkey
         got += adapter.score_batch(items[start : start + size * len(ANSWERS)])
     assert_alike(got, alone(adapter, items), 1e-4)
     # Where text looks ahead, what stands before an image is read with it: once per image, behind the examples.
-    assert len(adapter._beginnings._kept) == lengths
+    assert len(adapter._prefixes._kept) == lengths
 
 
 # ---- where a prompt is cut ----

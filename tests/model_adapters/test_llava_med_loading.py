@@ -7,12 +7,11 @@ import socket
 import pytest
 import torch
 from huggingface_hub.errors import LocalEntryNotFoundError
-from medtasks.model_adapters import published_folder as published
-from medtasks.model_adapters.checkpoint import CheckpointError
+from medtasks.model_adapters.checkpoints import reading as published
+from medtasks.model_adapters.checkpoints.reading import CheckpointError, on_meta
 from medtasks.model_adapters.llava_med import LlavaMed
-from medtasks.model_adapters.llava_med_config import read_config, read_tower_config
-from medtasks.model_adapters.llava_med_network import LlavaMedNetwork
-from medtasks.model_adapters.meta_construction import on_meta
+from medtasks.model_adapters.llava_med.checkpoint import read_config, read_tower_config
+from medtasks.model_adapters.llava_med.network import LlavaMedNetwork
 from safetensors.torch import load_file, save_file
 
 from medtasks.errors import AdapterArgumentError, MedTasksError

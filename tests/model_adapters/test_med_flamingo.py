@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-from medtasks.model_adapters.batching import pad_left
-from medtasks.model_adapters.generation import GenerationSettings
-from medtasks.model_adapters.media_attention import MediaView, text_time
+from medtasks.model_adapters.base.batching import pad_left
+from medtasks.model_adapters.base.generation import GenerationSettings
+from medtasks.model_adapters.med_flamingo.network import MediaView, text_time
 
 from medtasks.errors import MedTasksError
 

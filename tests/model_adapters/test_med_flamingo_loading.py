@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from medtasks.model_adapters.checkpoint import CheckpointError
+from medtasks.model_adapters.checkpoints.reading import CheckpointError
 from medtasks.model_adapters.med_flamingo import MedFlamingo
-from medtasks.model_adapters.med_flamingo_loading import TrainedShape, read_trained_shape
+from medtasks.model_adapters.med_flamingo.checkpoint import TrainedShape, read_trained_shape
 from safetensors.torch import load_file, save_file
 
 from medtasks.errors import AdapterArgumentError, MedTasksError

@@ -4,9 +4,9 @@ import itertools
 
 import pytest
 import torch
-from medtasks.model_adapters.batching import Encoded
-from medtasks.model_adapters.prefix_sharing import group_by_prefix
-from medtasks.model_adapters.scoring import Continuation
+from medtasks.model_adapters.base.batching import Encoded
+from medtasks.model_adapters.base.scoring import Continuation
+from medtasks.model_adapters.prefix.sharing import group_by_prefix
 from medtasks.model_adapters.tiny import MedTasksTiny
 
 OPTIONS = ("x", " clear", " a large effusion in the left lung", " no", "y")

@@ -5,10 +5,10 @@ import copy
 import pytest
 import torch
 from lmms_eval.api.instance import Instance
-from medtasks.model_adapters.batching import Encoded, pad_left
-from medtasks.model_adapters.generation import GenerationSettings
-from medtasks.model_adapters.radfm import place_images
-from medtasks.model_adapters.radfm_network import axis_positions
+from medtasks.model_adapters.base.batching import Encoded, pad_left
+from medtasks.model_adapters.base.generation import GenerationSettings
+from medtasks.model_adapters.radfm.adapter import place_images
+from medtasks.model_adapters.radfm.network import axis_positions
 
 from medtasks.errors import MedTasksError
 from medtasks.extract.failure import failure_cause

@@ -5,11 +5,11 @@ import shutil
 import pytest
 import torch
 from huggingface_hub.errors import LocalEntryNotFoundError
-from medtasks.model_adapters import published_folder as published
-from medtasks.model_adapters.checkpoint import CheckpointError
-from medtasks.model_adapters.generation import GenerationSettings
+from medtasks.model_adapters.base.generation import GenerationSettings
+from medtasks.model_adapters.checkpoints import reading as published
+from medtasks.model_adapters.checkpoints.reading import CheckpointError
 from medtasks.model_adapters.radfm import RadFM
-from medtasks.model_adapters.radfm_loading import stored_key
+from medtasks.model_adapters.radfm.checkpoint import stored_key
 
 from medtasks.errors import MedTasksError
 

@@ -5,9 +5,9 @@ import re
 import numpy as np
 import pytest
 from lmms_eval.api.instance import Instance
+from medtasks.model_adapters.base.requests import Request
+from medtasks.model_adapters.base.samples import VOLUMES, SampleReader
 from medtasks.model_adapters.radfm import RadFM
-from medtasks.model_adapters.requests import VOLUMES, Request
-from medtasks.model_adapters.samples import SampleReader
 
 from medtasks.errors import MedTasksError
 from medtasks.extract.failure import failure_cause
@@ -68,7 +68,7 @@ def slices(count=5):
 
 def digests(*visuals):
     request = Request("", {}, lambda doc: doc, 0, "t", "s", 0, 0, False)
-    return SampleReader({"t": {"s": [list(visuals)]}}, scored=False, taken=VOLUMES).read(request).pictures.digests
+    return SampleReader({"t": {"s": [list(visuals)]}}, scored=False, taken=VOLUMES).read(request).visuals.digests
 
 
 def test_every_kind_of_volume_is_answered_as_from_python(published, tmp_path):

@@ -10,15 +10,14 @@ import datasets
 import numpy as np
 import pytest
 import torch
-from medtasks.model_adapters import shared_beginnings
-from medtasks.model_adapters.batching import Encoded, plan_streams
-from medtasks.model_adapters.image_names import ImageNames
+from medtasks.model_adapters.base.batching import Encoded
+from medtasks.model_adapters.base.requests import ImageNames, plan_streams, read_requests
 from medtasks.model_adapters.llava_med import LlavaMed
+from medtasks.model_adapters.prefix import cuts
+from medtasks.model_adapters.prefix.cuts import cuttable, find_families
 from medtasks.model_adapters.radfm import RadFM
-from medtasks.model_adapters.requests import read_requests
-from medtasks.model_adapters.shared_beginnings import cuttable, find_families
 from medtasks.model_adapters.tiny import MedTasksTiny
-from medtasks.model_adapters.tiny_network import IMAGE_TOKENS
+from medtasks.model_adapters.tiny.network import IMAGE_TOKENS
 from PIL import Image
 
 from .conftest import SPLIT, TASK
@@ -77,7 +76,7 @@ def families_in(adapter, items, monkeypatch):
         found.extend((one, images_before(one, spans)) for one in families)
         return families
 
-    monkeypatch.setattr(shared_beginnings, "find_families", noted)
+    monkeypatch.setattr(cuts, "find_families", noted)
     return adapter.score_batch(items), found
 
 

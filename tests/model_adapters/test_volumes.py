@@ -7,7 +7,13 @@ import types
 import numpy as np
 import pytest
 import torch
-from medtasks.model_adapters.volumes import picture_volume, random_crop_box, read_volume, stack_volumes, target_depth
+from medtasks.model_adapters.radfm.volumes import (
+    picture_volume,
+    random_crop_box,
+    read_volume,
+    stack_volumes,
+    target_depth,
+)
 from PIL import Image
 
 from medtasks.errors import MedTasksError
