@@ -24,34 +24,25 @@ ONE_PROCESS = "spreads a model over the GPUs of one process"
 
 
 @pytest.fixture(scope="module")
-def build(tmp_path_factory):
+def build(llava_med_folder, radfm_folder, med_flamingo_folder):
     """Fresh adapters, because hooks stay on a network."""
-    root = tmp_path_factory.mktemp("spread")
-    for name in MODELS:
-        (root / name).mkdir()
-    llava_med_toy.write_tower(root / "llava_med" / "clip")
-    folders = {
-        "llava_med": llava_med_toy.write_v15(root / "llava_med" / "v15"),
-        "radfm": radfm_toy.write_toy(root / "radfm"),
-        "med_flamingo": med_flamingo_toy.write_toy(root / "med_flamingo" / "toy"),
-    }
     makers = {
-        "llava_med": llava_med_toy.adapter,
-        "radfm": radfm_toy.adapter,
-        "med_flamingo": med_flamingo_toy.adapter_from,
+        "llava_med": (llava_med_toy.adapter, llava_med_folder),
+        "radfm": (radfm_toy.adapter, radfm_folder),
+        "med_flamingo": (med_flamingo_toy.adapter_from, med_flamingo_folder),
     }
-    return lambda name, **given: makers[name](folders[name], batch_size=4, max_failed=0, **given)
+
+    def get(name, **given):
+        maker, folder = makers[name]
+        return maker(folder, batch_size=4, max_failed=0, **given)
+
+    return get
 
 
 def answers(model):
     if model.model_id == "med_flamingo":
         return med_flamingo_toy.scores(model), med_flamingo_toy.replies(model)
-    docs = llava_med_toy.DOCS
-    model.task_dict = {"toy": {"test": docs}}
-    return (
-        model.loglikelihood(llava_med_toy.requests("loglikelihood", llava_med_toy.OPTIONS)),
-        model.generate_until(llava_med_toy.requests("generate_until", [llava_med_toy.GREEDY])),
-    )
+    return llava_med_toy.run(model)
 
 
 def tops(names):

@@ -1,17 +1,13 @@
 """``hf_vlm`` on tiny checkpoints of nine architectures, against forward passes and generation written here."""
 
 import gc
-import importlib.util
 import json
 import math
 import shutil
 import weakref
-from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
-from lmms_eval.api.instance import Instance
 from medtasks.model_adapters.base.batching import pad_left
 from medtasks.model_adapters.base.generation import GenerationSettings
 from medtasks.model_adapters.checkpoints.reading import CheckpointError
@@ -19,14 +15,12 @@ from medtasks.model_adapters.hf_vlm import HfVlm
 from medtasks.model_adapters.hf_vlm import scoring as hf_vlm_scoring
 from medtasks.model_adapters.hf_vlm.loading import HfVlmArguments, check_arguments
 from medtasks.model_adapters.hf_vlm.scoring import tail_logits
-from PIL import Image
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
 from medtasks.errors import AdapterArgumentError, MedTasksError
 
-_spec = importlib.util.spec_from_file_location("tiny_hf_models", Path(__file__).with_name("tiny_hf_models.py"))
-tiny_hf_models = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(tiny_hf_models)
+from . import tiny_hf_models
+from .toys import SPLIT, TASK, instances, noise
 
 ARCHITECTURES = ["llava", "llava_next", "qwen2_5_vl", "qwen3_vl", "gemma3", "idefics3", "internvl", "mllama"]
 OPTIONS = (" yes", "a large effusion in the right lung", " no")
@@ -37,8 +31,7 @@ BARE_IMAGE |= {"mllama": "<|image|>", "paligemma": "<image>"}
 
 
 def picture(seed, width, height):
-    pixels = np.random.default_rng(seed).integers(0, 255, (height, width, 3), dtype=np.uint8)
-    return Image.fromarray(pixels).resize((2 * width, 2 * height))
+    return noise(seed, (width, height)).resize((2 * width, 2 * height))
 
 
 DOCS = [
@@ -83,28 +76,19 @@ def adapter(folder):
         built = HfVlm(
             **{"pretrained": str(folder(name)), "device": "cpu", "batch_size": 7, "journal": False} | arguments
         )
-        built.task_dict = {"toy": {"test": DOCS}}
+        built.task_dict = {TASK: {SPLIT: DOCS}}
         return built
 
     return get
 
 
-def instance(kind, doc_id, detail, index=0, question=None):
-    return Instance(
-        request_type=kind,
-        arguments=(question or DOCS[doc_id]["question"], detail, lambda doc: doc["images"], doc_id, "toy", "test"),
-        idx=index,
-        metadata={"task": "toy", "doc_id": doc_id, "repeats": 1},
-    )
-
-
 def scoring(doc_ids, options=OPTIONS):
-    return [instance("loglikelihood", doc, option, n) for doc in doc_ids for n, option in enumerate(options)]
+    return instances("loglikelihood", DOCS, options, doc_ids=doc_ids)
 
 
 def generation(doc_ids, **settings):
     settings = {"until": [], "max_new_tokens": 10, "do_sample": False} | settings
-    return [instance("generate_until", doc, settings) for doc in doc_ids]
+    return instances("generate_until", DOCS, [settings], doc_ids=doc_ids)
 
 
 def padded(built, prompt):

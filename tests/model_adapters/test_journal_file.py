@@ -157,7 +157,7 @@ import json, os, random, signal, sys, time
 sys.path.insert(0, sys.argv[1])
 import torch
 torch.set_num_threads(1)
-from conftest import Bench, make_docs
+from toys import Bench, make_docs
 from medtasks.model_adapters.tiny import MedTasksTiny
 
 class Noting(MedTasksTiny):

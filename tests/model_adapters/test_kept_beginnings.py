@@ -10,9 +10,10 @@ from medtasks.model_adapters.prefix import cached_prefix, cuts, sharing
 from medtasks.model_adapters.prefix.cuts import find_cuts, own_places
 from medtasks.model_adapters.tiny.network import IMAGE_TOKENS
 
+from .golden import GOLDEN
 from .med_flamingo_toy import adapter_from
 from .test_prefix_sharing import Passes
-from .test_shared_beginnings import ANSWERS, GOLDEN, LONG, OPTIONS, alone, assert_alike, items_of, picture, recorded
+from .test_shared_beginnings import ANSWERS, LONG, OPTIONS, alone, assert_alike, cases_and_images, items_of, picture
 
 FEW_SHOT = 1 + 2 * IMAGE_TOKENS
 """Where the last of three images starts in the tiny model's prompts, which put all images first."""
@@ -136,7 +137,7 @@ def test_a_model_with_a_window_reads_every_prompt_whole(new_bench, album, monkey
 @pytest.mark.parametrize("size", [1, 4, 100])
 @pytest.mark.parametrize(("mode", "lengths"), [("preceding", 1), ("following", 3)])
 def test_golden_med_flamingo_reads_the_examples_once(mode, lengths, size, monkeypatch, short):
-    cases, pictures = recorded("med_flamingo")
+    cases, pictures = cases_and_images("med_flamingo")
     adapter = adapter_from(GOLDEN / "med_flamingo", media_attention=mode)
     shots = next(case["prompt"] for case in cases if case["id"] == "two_shot")
     shots = shots[: shots.rindex("<image>")]

@@ -30,26 +30,20 @@ from .med_flamingo_toy import (
     replies,
     scores,
     visuals,
-    write_toy,
 )
 
 REPOSITORY = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
-def toy(tmp_path_factory):
-    return write_toy(tmp_path_factory.mktemp("med_flamingo") / "toy")
-
-
-@pytest.fixture(scope="module")
-def adapters(toy):
+def adapters(med_flamingo_folder):
     """Adapters by arguments, each built once."""
     built = {}
 
     def get(**arguments):
         key = json.dumps(arguments, sort_keys=True)
         if key not in built:
-            built[key] = adapter_from(toy, **arguments)
+            built[key] = adapter_from(med_flamingo_folder, **arguments)
         return built[key]
 
     return get
@@ -122,7 +116,7 @@ def test_batches_with_different_numbers_of_images_score_like_plain_passes(adapte
 @MODES
 def test_batches_with_different_numbers_of_images_generate_like_plain_passes(adapters, mode):
     adapter = adapters(media_attention=mode)
-    prompts = [adapter.encode(doc["prompt"], visuals(doc)) for doc in DOCS]
+    prompts = [adapter.encode(doc["question"], visuals(doc)) for doc in DOCS]
     batch = pad_left(prompts, adapter.pad_id, adapter.device)
     with torch.inference_mode():
         got = adapter.language_model.generate(
@@ -144,7 +138,7 @@ def test_every_beam_keeps_the_images_of_its_prompt(adapters):
     """Against the likelihoods of the beams' own replies: beam search never finds a less likely reply than greedy."""
     adapter = adapters()
     doc = DOCS[1]
-    prompt = adapter.encode(doc["prompt"], visuals(doc))
+    prompt = adapter.encode(doc["question"], visuals(doc))
     batch = pad_left([prompt], adapter.pad_id, adapter.device)
     with torch.inference_mode():
         found = adapter.language_model.generate(
@@ -167,7 +161,7 @@ def test_every_beam_keeps_the_images_of_its_prompt(adapters):
 def test_continuation_inputs_go_on_from_a_cache(adapters, mode):
     adapter = adapters(media_attention=mode)
     docs, tail = DOCS[:2], [5, 40, 41]
-    prompts = [adapter.encode(doc["prompt"], visuals(doc)) for doc in docs]
+    prompts = [adapter.encode(doc["question"], visuals(doc)) for doc in docs]
     batch = pad_left(prompts, adapter.pad_id, adapter.device)
     ids = torch.tensor([tail] * 2)
     with torch.inference_mode():
@@ -224,7 +218,7 @@ def test_markers_that_are_missing_come_first(adapters):
 
 
 def test_more_markers_than_images_fail_that_sample_alone(adapters):
-    docs = [DOCS[0], {"prompt": "<image><image>Which? Answer:", "images": [2]}, *DOCS[1:]]
+    docs = [DOCS[0], {"question": "<image><image>Which? Answer:", "images": [2]}, *DOCS[1:]]
     got = replies(adapters(max_failed=0.5), docs)
     assert "more <image> markers (2) than there are images (1)" in got[1]
     assert got[:1] + got[2:] == replies(adapters())
@@ -271,7 +265,7 @@ def test_a_reply_ends_where_the_next_example_begins(adapters, monkeypatch, stop)
 
 def test_what_the_task_asks_for_stops_too(adapters):
     adapter = adapters()
-    prompt = adapter.encode(DOCS[0]["prompt"], visuals(DOCS[0]))
+    prompt = adapter.encode(DOCS[0]["question"], visuals(DOCS[0]))
     (whole,) = adapter.generate_batch([prompt], GenerationSettings(9), 0)
     stop = whole[3:5]
     assert adapter.generate_batch([prompt], GenerationSettings(9, (stop,)), 0) == [whole.split(stop)[0].strip()]
@@ -301,11 +295,11 @@ def test_few_shot_prompts_of_mediconfusion_run_through_the_harness_calls(adapter
         family = mediconfusion(task)
         shots = list(range(2, 2 + 2 * len(family["demonstrations"]), 2))
         docs = [
-            {"prompt": family["template"].format(question=question, **options), "images": [*shots, query]}
+            {"question": family["template"].format(question=question, **options), "images": [*shots, query]}
             for question, query in (("Which technique?", 20), ("Which side is it on?", 22), ("Which technique?", 24))
         ]
         adapter = adapters(media_attention=mode)
-        encoded = adapter.encode(docs[0]["prompt"], visuals(docs[0]))
+        encoded = adapter.encode(docs[0]["question"], visuals(docs[0]))
         assert encoded.ids.count(adapter._markers["<image>"]) == len(encoded.pixels) == 4
         got = scores(adapter, docs, texts)
         expected = [plain_score(adapter, doc, text) for doc in docs for text in texts]
@@ -326,8 +320,8 @@ def test_the_language_model_forgets_the_images_of_its_last_call(adapters):
         model.model(input_ids=torch.tensor([[1, 2]]))
 
 
-def test_the_network_is_freed_with_its_last_reference(toy):
-    adapter = adapter_from(toy)
+def test_the_network_is_freed_with_its_last_reference(med_flamingo_folder):
+    adapter = adapter_from(med_flamingo_folder)
     scores(adapter)
     network = weakref.ref(adapter.network.language_model)
     adapter.clean()

@@ -1,13 +1,9 @@
 """Questions that begin alike share the pass over their beginning and score as if each had its own."""
 
 import itertools
-import json
-import os
 import random
-from pathlib import Path
 
 import datasets
-import numpy as np
 import pytest
 import torch
 from medtasks.model_adapters.base.batching import Encoded
@@ -20,17 +16,17 @@ from medtasks.model_adapters.tiny import MedTasksTiny
 from medtasks.model_adapters.tiny.network import IMAGE_TOKENS
 from PIL import Image
 
-from .conftest import SPLIT, TASK
+from .golden import GOLDEN, recorded, without_record
 from .med_flamingo_toy import adapter_from
 from .test_prefix_sharing import Merging, Passes
+from .toys import SPLIT, TASK, noise
 
-GOLDEN = Path(os.environ.get("MEDTASKS_GOLDEN", Path(__file__).parents[2] / ".." / "shared" / "golden")) / "adapters"
 OPTIONS = ("x", " clear", " a large effusion in the left lung")
 LONG = "look at the left and the right lung, at the heart and at every bone, and say what you find there: "
 
 
 def picture(seed):
-    return Image.fromarray(np.random.default_rng(seed).integers(0, 255, (40, 50, 3), dtype=np.uint8))
+    return noise(seed, (50, 40))
 
 
 def asked(*questions, options=OPTIONS):
@@ -286,12 +282,12 @@ def test_the_beginning_ends_outside_of_the_spans_of_both():
 # ---- the published models ----
 
 
-def recorded(model):
-    if not (GOLDEN / model / "golden.json").is_file():
-        pytest.skip(f"no recorded results under {GOLDEN}; set MEDTASKS_GOLDEN to their folder")
-    cases = json.loads((GOLDEN / model / "golden.json").read_text())["cases"]
-    pictures = sorted((GOLDEN / model / "images").iterdir())
-    return cases, lambda number: Image.open(pictures[number % len(pictures)])
+def cases_and_images(model):
+    record = recorded(model)
+    if not record:
+        pytest.skip(without_record(model))
+    files = sorted((GOLDEN / model / "images").iterdir())
+    return record["cases"], lambda number: Image.open(files[number % len(files)])
 
 
 def check(adapter, mix, pictures, monkeypatch, expected):
@@ -319,7 +315,7 @@ def one_image_each(start="", images=(0, 1)):
 
 
 def test_golden_llava_med_beginnings(monkeypatch):
-    _, pictures = recorded("llava_med")
+    _, pictures = cases_and_images("llava_med")
     folder = GOLDEN / "llava_med"
     adapter = LlavaMed(
         pretrained=str(folder), vision_tower=str(folder / "vision_tower_openai"), dtype="float32", device="cpu",
@@ -332,7 +328,7 @@ def test_golden_llava_med_beginnings(monkeypatch):
 
 @pytest.mark.parametrize("position", ["front", "before_last_character"])
 def test_golden_radfm_beginnings(position, monkeypatch):
-    _, pictures = recorded("radfm")
+    _, pictures = cases_and_images("radfm")
     adapter = RadFM(
         pretrained=str(GOLDEN / "radfm"), dtype="float32", device="cpu", journal=False, image_position=position
     )
@@ -349,7 +345,7 @@ def test_golden_radfm_beginnings(position, monkeypatch):
 
 @pytest.mark.parametrize("mode", ["preceding", "following"])
 def test_golden_med_flamingo_beginnings(mode, monkeypatch):
-    cases, pictures = recorded("med_flamingo")
+    cases, pictures = cases_and_images("med_flamingo")
     adapter = adapter_from(GOLDEN / "med_flamingo", media_attention=mode)
     shots = next(case["prompt"] for case in cases if case["id"] == "two_shot")
     shots, query = shots[: shots.rindex("<image>")], " Question: {} Answer:"

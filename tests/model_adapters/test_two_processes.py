@@ -48,7 +48,7 @@ import json, sys
 sys.path.insert(0, sys.argv[1])
 import torch
 torch.set_num_threads(1)
-from conftest import Bench, make_docs
+from toys import Bench, make_docs
 bench = Bench(make_docs(), batch_size=5)
 adapter = bench.adapter
 mine = range(adapter.rank, len(bench.docs), adapter.world_size)
