@@ -44,13 +44,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 class FailureLog:
-    """The failures of one call of the harness.
-
-    Args:
-        kind: Kind of request, for messages.
-        requests: How many the call has.
-        max_failed: Share of them that may fail; one always may, unless the share is 0.
-    """
+    """The failures of one call of the harness."""
 
     def __init__(self, kind: str, requests: int, max_failed: float) -> None:
         self._kind = kind

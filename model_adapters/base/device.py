@@ -37,12 +37,6 @@ def check_processes(processes: int, model: str) -> None:
 def choose_device(requested: str | None, own: torch.device, processes: int, model: str) -> torch.device:
     """Return the device of this process.
 
-    Args:
-        requested: The argument ``device``, or ``None``.
-        own: Device that accelerate gave to this process.
-        processes: Number of processes of the run.
-        model: Model id, for messages.
-
     Returns:
         The requested device; with several processes the one accelerate assigned, because they must not share a GPU.
 
@@ -81,12 +75,6 @@ def _existing(requested: str, model: str) -> torch.device:
 
 def check_device_map(device_map: str | None, device: torch.device, processes: int, model: str) -> None:
     """Check that a model can be spread here; to be called before weights are read.
-
-    Args:
-        device_map: The argument: ``auto``, or ``None`` for one device.
-        device: Device of this process.
-        processes: Processes of the run.
-        model: Model id, for messages.
 
     Raises:
         AdapterArgumentError: There are several processes, there is no GPU, or a GPU other than the first is asked for.
@@ -137,11 +125,6 @@ def gpu_memory() -> dict[int, int]:
 
 def planned_map(language: Any, memory: Mapping[int, int], model: str) -> dict[str, int]:
     """Plan which part of a language model goes where, evenly and in the order of its layers.
-
-    Args:
-        language: A transformers model.
-        memory: Free memory per GPU, in bytes.
-        model: Model id, for messages.
 
     Returns:
         GPU of each part by its name; a layer is never cut.

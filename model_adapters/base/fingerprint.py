@@ -38,13 +38,6 @@ def model_fingerprint(model_id: str, kind: type, arguments: AdapterArguments, de
     """Return a digest of everything about a model that may change an answer.
 
     The code of the adapters is part of it: whoever changes a preprocessing must not be served older answers.
-
-    Args:
-        model_id: Name of the model.
-        kind: The adapter's class.
-        arguments: Its arguments.
-        device: Type of the device.
-        weights: Identity of the weights.
     """
     decisive = {name: value for name, value in dataclasses.asdict(arguments).items() if name not in _NEUTRAL}
     versions = {name: metadata.version(name) for name in _LIBRARIES}

@@ -3,7 +3,6 @@
 transformers 5 preprocesses on torchvision by default, which resizes differently (up to 0.015 after normalisation).
 """
 
-import re
 from typing import Literal
 
 import numpy as np
@@ -16,10 +15,12 @@ _FILL = (122, 116, 104)  # int(255 * MEAN)
 _GREY_FILL = (114, 114, 114)  # what LLaVA-Med pads images with that are grey when they come in
 SHAPE = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "image_size", "patch_size")
 """What a tower's configuration has to say."""
-_UNUSED = re.compile(
-    r"text_model\..+|logit_scale|(?:text|visual)_projection\.weight|(?:vision_model\.)?embeddings\.position_ids"
+TOWER_KEYS = (
+    r"text_model\..+|logit_scale|(?:text|visual)_projection\.weight|(?:vision_model\.)?embeddings\.position_ids",
+    r"(?:vision_model\.)?((?:embeddings|encoder|pre_layrnorm|post_layernorm)\..+)",
 )
-_USED = re.compile(r"(?:vision_model\.)?((?:embeddings|encoder|pre_layrnorm|post_layernorm)\..+)")
+"""For ``by_patterns``: keys of a whole CLIP model, or of its vision tower as transformers 5 stores it alone; the group
+is the name in ``CLIPVisionModel``."""
 
 
 def clip_pixels(image: Image.Image, size: int, *, pad: bool, crop_rounding: Literal["floor", "round"]) -> torch.Tensor:
@@ -47,22 +48,6 @@ def clip_pixels(image: Image.Image, size: int, *, pad: bool, crop_rounding: Lite
     rgb = rgb.crop((left, top, left + size, top + size))
     values = torch.from_numpy(np.array(rgb)).permute(2, 0, 1).float() / 255
     return ((values - torch.tensor(MEAN)[:, None, None]) / torch.tensor(STD)[:, None, None]).contiguous()
-
-
-def clip_name(key: str) -> str | None:
-    """Map a key of a whole CLIP model, or of its vision tower as transformers 5 stores it alone.
-
-    Returns:
-        Name in ``CLIPVisionModel``, or ``None`` for what the tower does not need.
-
-    Raises:
-        KeyError: CLIP has no such tensor.
-    """
-    if _UNUSED.fullmatch(key):
-        return None
-    if match := _USED.fullmatch(key):
-        return match[1]
-    raise KeyError(key)
 
 
 def _squared(image: Image.Image, fill: tuple[int, int, int]) -> Image.Image:

@@ -106,7 +106,9 @@ def _torch_file(file: Path) -> Iterator[tuple[str, torch.Tensor]]:
     yield from state.items()
 
 
-def fill(module: nn.Module, tensors: Iterable[Stored], path: Path, rename: Rename, dtype: torch.dtype) -> None:
+def fill(
+    module: nn.Module, path: Path, rename: Rename, dtype: torch.dtype, tensors: Iterable[Stored] | None = None
+) -> None:
     """Fill the parameters of ``module`` (which may be on the meta device) from a checkpoint.
 
     Two stored keys may have the same destination if their tensors are equal: shared storage is saved twice. Buffers
@@ -114,17 +116,17 @@ def fill(module: nn.Module, tensors: Iterable[Stored], path: Path, rename: Renam
 
     Args:
         module: Target; names as in ``state_dict()``.
-        tensors: See :func:`stored_tensors`; they may have been changed on their way, as by adding a delta.
-        path: The checkpoint as a whole, for messages.
+        path: The checkpoint, see :func:`stored_tensors`.
         rename: From stored key to parameter name.
         dtype: Type of the parameters.
+        tensors: Its tensors where they were changed on their way, as by adding a delta.
 
     Raises:
         CheckpointError: A key is unknown, missing, of another shape, or stored twice with different values.
     """
     wanted: Mapping[str, torch.Tensor] = dict(module.named_parameters())
     taken: dict[str, tuple[str, torch.Tensor]] = {}
-    for file, key, tensor in tensors:
+    for file, key, tensor in stored_tensors(path) if tensors is None else tensors:
         try:
             name = rename(key)
         except KeyError:
@@ -142,6 +144,25 @@ def fill(module: nn.Module, tensors: Iterable[Stored], path: Path, rename: Renam
     refuse_missing(path, set(wanted) - set(taken))
     module.load_state_dict({name: tensor for name, (_, tensor) in taken.items()}, strict=False, assign=True)
     module.requires_grad_(False)
+
+
+def by_patterns(unused: str, used: str, name: str = r"\g<0>") -> Rename:
+    """Return a renaming by patterns for whole keys.
+
+    Args:
+        unused: Keys to drop.
+        used: Keys to keep; any other is unknown.
+        name: Template of the parameter's name, as of ``re.Match.expand``.
+    """
+
+    def rename(key: str) -> str | None:
+        if re.fullmatch(unused, key):
+            return None
+        if match := re.fullmatch(used, key):
+            return match.expand(name)
+        raise KeyError(key)
+
+    return rename
 
 
 def refuse_missing(path: object, missing: Collection[str], more: str = "more") -> None:

@@ -12,7 +12,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_
 from medtasks.errors import AdapterArgumentError
 
 from ..base.arguments import AdapterArguments, argument
-from ..checkpoints.reading import CheckpointError
+from ..checkpoints.reading import CheckpointError, refuse_missing
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
 _DTYPES = ("auto", "float32", "float16", "bfloat16")
@@ -115,10 +115,6 @@ def load_processor(arguments: HfVlmArguments) -> Any:
 def load_model(arguments: HfVlmArguments, device: torch.device) -> Any:
     """Load the model, strictly: a weight that the checkpoint lacks would be random.
 
-    Args:
-        arguments: See :class:`HfVlmArguments`.
-        device: Where to put it unless ``device_map`` says otherwise.
-
     Raises:
         CheckpointError: Weights cannot be read or are missing.
     """
@@ -136,10 +132,7 @@ def load_model(arguments: HfVlmArguments, device: torch.device) -> Any:
         raise CheckpointError(
             f"{arguments.pretrained} cannot be loaded as an image-text-to-text model: {_brief(error)}"
         ) from error
-    missing = sorted(report["missing_keys"])
-    if missing:
-        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-        raise CheckpointError(f"{arguments.pretrained} lacks '{missing[0]}'{more}; is the checkpoint complete?")
+    refuse_missing(arguments.pretrained, report["missing_keys"])
     return model.eval().requires_grad_(False)
 
 

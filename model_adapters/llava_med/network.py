@@ -11,8 +11,8 @@ from transformers import CLIPVisionConfig, CLIPVisionModel, LlamaForCausalLM, Mi
 
 from medtasks.errors import AdapterArgumentError
 
-from ..checkpoints.clip import clip_name
-from ..checkpoints.reading import CheckpointError, Stored, fill, on_meta, stored_tensors
+from ..checkpoints.clip import TOWER_KEYS
+from ..checkpoints.reading import CheckpointError, Stored, by_patterns, fill, on_meta
 from .checkpoint import LlavaMedConfig
 
 _STORED_TOWER = "model.vision_tower.vision_tower.vision_model."
@@ -130,9 +130,9 @@ def load_network(
     except ImportError as error:
         raise AdapterArgumentError(f"llava_med: this attn_implementation cannot be used here: {error}") from error
     if tower_path is None:
-        fill(network, tensors, path, checkpoint_name, dtype)
+        fill(network, path, checkpoint_name, dtype, tensors)
     else:
-        fill(network.vision_tower, stored_tensors(tower_path), tower_path, clip_name, dtype)
+        fill(network.vision_tower, tower_path, by_patterns(*TOWER_KEYS, r"\1"), dtype)
         _fill_beside_tower(network, tensors, path, dtype)
     network.drop_unread_layers()
     return network
@@ -140,44 +140,30 @@ def load_network(
 
 def _fill_beside_tower(network: LlavaMedNetwork, tensors: Iterator[Stored], path: Path, dtype: torch.dtype) -> None:
     """Fill projector and language model; the checkpoint's own tower is checked, measured and left aside."""
-    known = {f"vision_tower.{name}": weight for name, weight in network.vision_tower.named_parameters()}
+    used = {f"vision_tower.{name}": weight for name, weight in network.vision_tower.named_parameters()}
+    differences: list[float] = []
+
+    def measured() -> Iterator[Stored]:
+        for file, key, tensor in tensors:
+            ours = used.get(checkpoint_name(key) or "") if key.startswith(_STORED_TOWER) else None
+            if ours is not None and ours.shape != tensor.shape:
+                raise CheckpointError(
+                    f"{file}: key '{key}' has shape {tuple(tensor.shape)}, the vision tower {tuple(ours.shape)}; "
+                    f"give the tower that config.json names as vision_tower=<folder>"
+                )
+            if ours is not None:
+                differences.append((ours.float() - tensor.float()).abs().max().item())
+            yield file, key, tensor
 
     def without_tower(key: str) -> str | None:
         name = checkpoint_name(key)
-        return None if name in known else name
+        return None if name in used else name
 
     rest = nn.ModuleDict({"projector": network.projector, "language_model": network.language_model})
-    difference = _TowerDifference(known)
-    fill(rest, difference.watch(tensors), path, without_tower, dtype)
-    difference.log()
-
-
-class _TowerDifference:
-    """How far the tower inside a checkpoint is from the one used instead."""
-
-    def __init__(self, used: dict[str, nn.Parameter]) -> None:
-        self._used = used
-        self._largest: float | None = None
-
-    def watch(self, tensors: Iterator[Stored]) -> Iterator[Stored]:
-        """Pass the tensors on."""
-        for file, key, tensor in tensors:
-            used = self._used.get(checkpoint_name(key) or "") if key.startswith(_STORED_TOWER) else None
-            if used is not None:
-                if used.shape != tensor.shape:
-                    raise CheckpointError(
-                        f"{file}: key '{key}' has shape {tuple(tensor.shape)}, the vision tower {tuple(used.shape)}; "
-                        f"give the tower that config.json names as vision_tower=<folder>"
-                    )
-                largest = (used.float() - tensor.float()).abs().max().item()
-                self._largest = max(self._largest or 0.0, largest)
-            yield file, key, tensor
-
-    def log(self) -> None:
-        """Say it."""
-        if self._largest is not None:
-            logger.info(
-                "vision tower from vision_tower; the checkpoint's own differs by up to {:.3g} "
-                "(vision_weights=checkpoint takes that)",
-                self._largest,
-            )
+    fill(rest, path, without_tower, dtype, measured())
+    if differences:
+        logger.info(
+            "vision tower from vision_tower; the checkpoint's own differs by up to {:.3g} "
+            "(vision_weights=checkpoint takes that)",
+            max(differences),
+        )

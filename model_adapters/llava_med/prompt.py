@@ -1,8 +1,8 @@
 """LLaVA-Med's prompts as token ids, with a slot for every image feature."""
 
+import abc
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
 
 from ..checkpoints.reading import CheckpointError, read_json
 from ..checkpoints.sentencepiece_text import SentencePieceText
@@ -17,17 +17,21 @@ _OPENING = (
 )
 
 
-class Prompt(Protocol):
-    """How text and images become ids."""
+class Prompt(abc.ABC):
+    """How text and images become ids.
+
+    Attributes:
+        slot_id: Id in the slots of image features.
+        patches: Slots per image.
+        stops: Strings that end a reply.
+    """
 
     slot_id: int
-    """Id in the slots of image features."""
     patches: int
-    """Slots per image."""
-    stops: tuple[str, ...]
-    """Strings that end a reply."""
+    stops: tuple[str, ...] = ()
     tokenizer: SentencePieceText
 
+    @abc.abstractmethod
     def ids(self, text: str, images: int, answer: str = "") -> list[int]:
         """Return the ids of a prompt and of the beginning of its answer.
 
@@ -38,7 +42,7 @@ class Prompt(Protocol):
         """
 
 
-class InstructPrompt:
+class InstructPrompt(Prompt):
     """v1.5: ``[INST] <image>``, a new line, ``{text} [/INST]``; several images one below the other.
 
     The text on either side of an image is tokenized by itself. A slot holds the id of ``<unk>``, which no text yields
@@ -53,7 +57,6 @@ class InstructPrompt:
     """
 
     slot_id = UNKNOWN_ID
-    stops: tuple[str, ...] = ()
 
     def __init__(self, folder: Path, patches: int) -> None:
         self.tokenizer = SentencePieceText(folder / "tokenizer.model", _SPECIAL)
@@ -69,7 +72,7 @@ class InstructPrompt:
         return ids
 
 
-class ConversationPrompt:
+class ConversationPrompt(Prompt):
     """v1.0: a conversation ``simple`` with ``###`` between the turns, and the images after the question.
 
     Args:
@@ -81,7 +84,7 @@ class ConversationPrompt:
         MedTasksError: A file is missing or damaged, or the tokens of images are not in it.
     """
 
-    stops: tuple[str, ...] = ("###",)
+    stops = ("###",)
 
     def __init__(self, folder: Path, patches: int, image_ends: bool) -> None:
         names = [_PATCH, _START, _END] if image_ends else [_PATCH]

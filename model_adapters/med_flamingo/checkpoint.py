@@ -16,8 +16,8 @@ from huggingface_hub.errors import HFValidationError
 from torch import nn
 from transformers import CLIPVisionConfig, LlamaConfig
 
-from ..checkpoints.clip import SHAPE, clip_name
-from ..checkpoints.reading import HUB_ID, CheckpointError, fill, on_meta, stored_tensors
+from ..checkpoints.clip import SHAPE, TOWER_KEYS
+from ..checkpoints.reading import HUB_ID, CheckpointError, by_patterns, fill, on_meta, stored_tensors
 from .network import MedFlamingoNetwork, MediaAttention
 
 WEIGHTS_FILE = "model.pt"
@@ -36,8 +36,11 @@ _FROZEN = re.compile(
     r"vision_encoder\..+|lang_encoder\.(?:lm_head|model\.norm)\.weight|lang_encoder\.model\.rotary_emb\.inv_freq"
     rf"|lang_encoder\.(?:model\.layers\.\d+\.decoder_layer|old_decoder_blocks\.\d+)\.{_LLAMA_LAYER}"
 )
-_LLAMA_UNUSED = re.compile(r"model\.embed_tokens\.weight|model\.(?:layers\.\d+\.self_attn\.)?rotary_emb\.inv_freq")
-_LLAMA_USED = re.compile(rf"lm_head\.weight|model\.norm\.weight|model\.layers\.\d+\.{_LLAMA_LAYER}")
+# LLaMA's word embedding is replaced by the trained one.
+_LLAMA_KEYS = (
+    r"model\.embed_tokens\.weight|model\.(?:layers\.\d+\.self_attn\.)?rotary_emb\.inv_freq",
+    rf"lm_head\.weight|model\.norm\.weight|model\.layers\.\d+\.{_LLAMA_LAYER}",
+)
 _LLAMA_SHAPE = (
     *("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "rms_norm_eps"),
     *("num_key_value_heads", "max_position_embeddings", "rope_theta", "rope_parameters", "rope_scaling"),
@@ -81,25 +84,6 @@ def trained_name(key: str) -> str | None:
     if name == _EMBEDDING or name.startswith(("perceiver.", f"{_BLOCKS}.")):
         return name
     raise KeyError(key)
-
-
-def llama_name(key: str) -> str | None:
-    """Map a key of LLaMA; its word embedding is replaced by the trained one.
-
-    Raises:
-        KeyError: LLaMA has no such tensor.
-    """
-    if _LLAMA_UNUSED.fullmatch(key):
-        return None
-    if _LLAMA_USED.fullmatch(key):
-        return key
-    raise KeyError(key)
-
-
-def tower_name(key: str) -> str | None:
-    """Map a key of CLIP, as a whole model's file spells it; see :func:`clip_name`."""
-    name = clip_name(key)
-    return None if name is None else f"vision_model.{name}"
 
 
 def read_llama_config(folder: Path) -> LlamaConfig:
@@ -156,14 +140,14 @@ def read_trained_shape(file: Path, layers: int) -> TrainedShape:
         CheckpointError: The file is damaged, lacks keys without which there is no telling, or stores a tensor twice
             with different values.
     """
-    found = _trained_tensors(file)
-    before = {int(match[1]) for name in found if (match := re.match(rf"{re.escape(_BLOCKS)}\.(\d+)\.", name))}
-    levels = {int(match[1]) for name in found if (match := re.match(r"perceiver\.layers\.(\d+)\.", name))}
+    trained = _trained_tensors(file)
+    before = {int(match[1]) for name in trained if (match := re.match(rf"{re.escape(_BLOCKS)}\.(\d+)\.", name))}
+    levels = {int(match[1]) for name in trained if (match := re.match(r"perceiver\.layers\.(\d+)\.", name))}
     if not before or min(before) >= layers:
         raise CheckpointError(f"{file} lacks '{_BLOCKS}.N' for N below LLaMA's {layers} layers; is it Med-Flamingo's?")
-    if "perceiver.latents" not in found or found["perceiver.latents"].dim() != 2:
+    if "perceiver.latents" not in trained or trained["perceiver.latents"].dim() != 2:
         raise CheckpointError(f"{file} lacks 'perceiver.latents' of shape (latents, width); is it Med-Flamingo's?")
-    latents = len(found["perceiver.latents"])
+    latents = len(trained["perceiver.latents"])
     if layers == _PUBLISHED_LAYERS:
         return TrainedShape(_PUBLISHED_EVERY, _PUBLISHED_DEPTH, latents)
     return TrainedShape(min(before) + 1, next(n for n in range(len(levels) + 1) if n not in levels), latents)
@@ -174,13 +158,13 @@ def _trained_tensors(file: Path) -> dict[str, torch.Tensor]:
 
     Copies are compared here as they are stored, because smaller differences vanish in a type of half precision.
     """
-    found: dict[str, tuple[str, torch.Tensor]] = {}
+    first: dict[str, tuple[str, torch.Tensor]] = {}
     for _, key, tensor in stored_tensors(file):
-        first, twin = found.setdefault(canonical_key(key), (key, tensor))
+        known, twin = first.setdefault(canonical_key(key), (key, tensor))
         shared = twin.data_ptr() == tensor.data_ptr() and twin.shape == tensor.shape
         if not shared and not torch.equal(twin, tensor):
-            raise CheckpointError(f"{file}: keys '{first}' and '{key}' should be equal and are not; download it again")
-    return {name: tensor for name, (_, tensor) in found.items()}
+            raise CheckpointError(f"{file}: keys '{known}' and '{key}' should be equal and are not; download it again")
+    return {name: tensor for name, (_, tensor) in first.items()}
 
 
 def load_network(
@@ -216,16 +200,11 @@ def load_network(
             "gated_cross_attn_layers": model.gated_cross_attn_layers,
         }
     )
-    fill(
-        nn.ModuleDict({"perceiver": network.perceiver, "lang_encoder": blocks}),
-        stored_tensors(weights),
-        weights,
-        trained_name,
-        dtype,
-    )
+    fill(nn.ModuleDict({"perceiver": network.perceiver, "lang_encoder": blocks}), weights, trained_name, dtype)
     decoder = nn.ModuleDict({"layers": model.model.layers, "norm": model.model.norm})
-    fill(nn.ModuleDict({"model": decoder, "lm_head": model.lm_head}), stored_tensors(llama), llama, llama_name, dtype)
-    fill(nn.ModuleDict({"vision_model": network.vision}), stored_tensors(clip), clip, tower_name, dtype)
+    llama_tree = nn.ModuleDict({"model": decoder, "lm_head": model.lm_head})
+    fill(llama_tree, llama, by_patterns(*_LLAMA_KEYS), dtype)
+    fill(nn.ModuleDict({"vision_model": network.vision}), clip, by_patterns(*TOWER_KEYS, r"vision_model.\1"), dtype)
     return network
 
 

@@ -68,10 +68,6 @@ def find_cuts(prompts: Sequence[Encoded], spans_of: Callable[[Encoded], Spans | 
     more in common, they are cut where their family's prefix ends. No cut depends on what has been kept from other
     batches: what is cut alike rounds alike.
 
-    Args:
-        prompts: The prompts of a batch.
-        spans_of: ``AdapterModel.image_spans``.
-
     Returns:
         By place in ``prompts``; prompts that are better read whole are left out.
     """
@@ -103,10 +99,6 @@ def cuttable(
 def own_places(spans: Spans, length: int) -> tuple[int, ...]:
     """Return where a prompt is cut that is looked at by itself.
 
-    Args:
-        spans: Its images' columns.
-        length: Its tokens.
-
     Example:
         >>> own_places([(1, 577)], 620), own_places([(1, 101), (120, 220), (240, 340)], 400)
         ((577,), (240, 340))
@@ -122,10 +114,6 @@ def own_places(spans: Spans, length: int) -> tuple[int, ...]:
 
 def find_families(words: Mapping[int, Words], spans: Mapping[int, Spans]) -> list[Family]:
     """Choose the families that spare most tokens; what is left over has no partner.
-
-    Args:
-        words: By place, a prompt.
-        spans: By place, its images' columns.
 
     Example:
         >>> lungs, heart = ((7, ""),) * 30 + ((1, ""), (2, "")), ((7, ""),) * 30 + ((5, ""),)

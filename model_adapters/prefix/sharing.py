@@ -67,14 +67,7 @@ def score_by_question(
     score_whole: Callable[[Sequence[Continuation]], list[Likelihood]],
     kept: PrefixCache,
 ) -> list[Likelihood]:
-    """Score a batch; options share their prompt, prompts their prefix, and what stands alone is scored by itself.
-
-    Args:
-        items: The batch.
-        model: The adapter.
-        score_whole: Scores continuations that share nothing.
-        kept: Prefixes that were read before.
-    """
+    """Score a batch; options share their prompt, prompts their prefix, and what stands alone is scored by itself."""
     groups = group_by_prefix(items)
     questions = [[items[place] for place in group] for group in groups]
     prompts = [question[0].prompt for question in questions]

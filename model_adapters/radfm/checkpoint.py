@@ -104,11 +104,6 @@ def locate(pretrained: str) -> tuple[Path, Path]:
 def read_tokenizer(folder: Path, vocabulary: int, latents: int) -> SentencePieceText:
     """Read the tokenizer and add the marks around an image and the slots, numbered through all images.
 
-    Args:
-        folder: Where ``tokenizer.model`` is.
-        vocabulary: Words of the language model; the added ids follow.
-        latents: Slots per image.
-
     Raises:
         MedTasksError: The file is missing or damaged.
         CheckpointError: It belongs to another model.
@@ -154,7 +149,7 @@ def load_network(
             return None
         return names[_WORDS if key == _WORDS_AGAIN else key]
 
-    fill(network, stored_tensors(weights), weights, rename, dtype)
+    fill(network, weights, rename, dtype)
     return network, geometry
 
 

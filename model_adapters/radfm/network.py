@@ -66,10 +66,6 @@ def axis_positions(count: int, table: int) -> torch.Tensor:
 
     A short axis takes every ``table // count``-th row and so ends with the table's last rows.
 
-    Args:
-        count: Patches along the axis, at most ``table``.
-        table: Rows of the table.
-
     Example:
         >>> axis_positions(4, 8).tolist(), axis_positions(1, 128).tolist()
         ([1, 3, 5, 7], [127])
