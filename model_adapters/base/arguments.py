@@ -52,8 +52,8 @@ class AdapterArguments:
         batch_tokens: Size of a batch in tokens, padding included. With it, ``batch_size`` is a limit only above 1: the
             harness's command line passes 1 where the user said nothing.
         prefix_cache: Whether the options of a question share one pass over image and prompt.
-        prefix_cache_mb: Size of the kept keys and values of what prompts begin with (images, demonstrations), in MiB; 0
-            keeps none from one batch to the next.
+        prefix_cache_mb: Size of the kept keys and values of what prompts begin with (images, few-shot examples), in
+            MiB; 0 keeps none from one batch to the next.
         feature_cache_mb: Size of the kept vision features, in MiB; 0 keeps none.
         token_counts: Whether replies carry their token counts, as the harness's ``GenerationResult``.
         loglikelihood_format: ``pair`` for ``(mean, is_greedy)``, ``json`` for text that has sum and token count too.

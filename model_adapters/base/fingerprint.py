@@ -60,13 +60,13 @@ def weights_digest(owner: object) -> str:
 
 def files_digest(arguments: AdapterArguments) -> str:
     """Return a digest of the files and folders that arguments name: content of small files, size of large ones."""
-    found = []
+    digests = []
     for name, value in sorted(dataclasses.asdict(arguments).items()):
         if isinstance(value, str) and value and name not in _NEUTRAL:
             path = Path(value).expanduser()
             files = sorted(path.iterdir()) if path.is_dir() else [path]
-            found += [(name, file.name, _file_digest(file)) for file in files if file.is_file()]
-    return digest_of(found)
+            digests += [(name, file.name, _file_digest(file)) for file in files if file.is_file()]
+    return digest_of(digests)
 
 
 def _file_digest(file: Path) -> str:

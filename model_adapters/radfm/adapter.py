@@ -1,4 +1,4 @@
-"""``radfm``: RadFM from the published weights, for pictures and volumes."""
+"""``radfm``: RadFM from the published weights, for images and volumes."""
 
 import re
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from ..base.scoring import Continuation, split_continuation
 from ..prefix.cuts import Spans
 from .checkpoint import FIRST_ID, MAX_IMAGES, load_network, locate, read_tokenizer, slot_token
 from .network import CONTEXT
-from .volumes import Volume, picture_volume, read_volume, stack_volumes
+from .volumes import Volume, image_volume, read_volume, stack_volumes
 
 _UNKNOWN_ID = 0
 
@@ -35,8 +35,8 @@ class RadFMArguments(CheckpointArguments):
         image_position: ``front``: images before the text, as in the published demo; ``before_last_character``: as in
             half of the training samples. A text that holds ``<image>`` places its images itself.
         several_images: ``separate`` images, or ``slices``: all images of a prompt are one volume, in this order.
-        crop: ``none``: the whole picture; ``random``: the random part that the published code takes, drawn from
-            ``seed`` and the picture's content, so that all options of a question see the same part.
+        crop: ``none``: the whole image; ``random``: the random part that the published code takes, drawn from
+            ``seed`` and the image's content, so that all options of a question see the same part.
         max_length: Longest prompt in positions, image slots included; the end of a longer one is cut off, as by the
             published code.
         attn_implementation: ``sdpa``, ``eager`` or ``flash_attention_2``, for the language model.
@@ -82,7 +82,7 @@ class RadFM(MedicalAdapter):
 
         Args:
             text: Prompt.
-            images: Pictures, or volumes (files, arrays, lists of slices); without any, RadFM still expects one black
+            images: Images, or volumes (files, arrays, lists of slices); without any, RadFM still expects one black
                 volume, which no slot refers to.
 
         Returns:
@@ -158,7 +158,7 @@ class RadFM(MedicalAdapter):
     def _pixels(self, visuals: Sequence[Image.Image | Volume]) -> torch.Tensor:
         seed = self.arguments.seed if self.arguments.crop == "random" else None
         volumes = [
-            picture_volume(visual, self._side, seed)
+            image_volume(visual, self._side, seed)
             if isinstance(visual, Image.Image)
             else read_volume(visual, self._side)
             for visual in visuals

@@ -213,19 +213,19 @@ def _size(weights: Path, shapes: Shapes, key: str, axis: int, axes: int) -> int:
 
 
 def _count(shapes: Shapes, prefix: str) -> int:
-    found = [re.match(re.escape(prefix) + r"(\d+)\.", key) for key in shapes]
-    return max((int(match[1]) for match in found if match), default=-1) + 1
+    numbers = [re.match(re.escape(prefix) + r"(\d+)\.", key) for key in shapes]
+    return max((int(match[1]) for match in numbers if match), default=-1) + 1
 
 
 def _heads(shapes: Shapes, hidden: int, layers: int, config: Path) -> int:
     """Take the width of a head from the rotary frequencies, else the number of heads from the configuration."""
     try:
         given = json.loads(config.read_text()) if config.is_file() else {}
-        found, heads = int(given.get("num_hidden_layers", layers)), int(given.get("num_attention_heads", 0))
+        named, heads = int(given.get("num_hidden_layers", layers)), int(given.get("num_attention_heads", 0))
     except (ValueError, AttributeError, TypeError) as error:
         raise CheckpointError(f"{config} is damaged; download it again") from error
-    if found != layers:
-        raise CheckpointError(f"{config} says num_hidden_layers {found}, the weights have {layers}; which is damaged?")
+    if named != layers:
+        raise CheckpointError(f"{config} says num_hidden_layers {named}, the weights have {layers}; which is damaged?")
     frequencies = shapes.get(f"{_LLAMA}model.layers.0.self_attn.rotary_emb.inv_freq", ())
     heads = hidden // max(1, 2 * frequencies[0]) if frequencies else heads or hidden // _PUBLISHED_HEAD
     if heads < 1 or hidden % heads:

@@ -1,6 +1,6 @@
-"""Pictures and volumes as a 3D vision transformer takes them.
+"""Images and volumes as a 3D vision transformer takes them.
 
-A picture becomes a volume one slice deep. A volume comes as NIfTI file, as numpy array or file, or as a list of slices.
+An image becomes a volume one slice deep. A volume comes as NIfTI file, as numpy array or file, or as a list of slices.
 """
 
 import hashlib
@@ -47,7 +47,7 @@ def target_depth(depths: Sequence[int]) -> int:
     """Return the number of slices all images of a prompt are brought to.
 
     That is, among 4, 8, ..., 64, the one closest to the deepest image; the smaller of two that are equally close. A
-    picture counts as one slice.
+    flat image counts as one slice.
 
     Example:
         >>> target_depth([1]), target_depth([1, 6]), target_depth([31]), target_depth([300])
@@ -73,29 +73,29 @@ def stack_volumes(volumes: Sequence[torch.Tensor], side: int) -> torch.Tensor:
     return torch.cat([functional.interpolate(volume[None], size=size, mode="nearest") for volume in volumes])
 
 
-def picture_volume(image: Image.Image, side: int, crop_seed: int | None = None) -> torch.Tensor:
-    """Return a picture as a volume of one slice: the whole picture, its aspect not kept, bicubic, not normalised.
+def image_volume(image: Image.Image, side: int, crop_seed: int | None = None) -> torch.Tensor:
+    """Return an image as a volume of one slice: the whole image, its aspect not kept, bicubic, not normalised.
 
     Args:
-        image: Picture of any mode.
+        image: Image of any mode.
         side: Height and width of the result.
-        crop_seed: ``None`` for the whole picture; else a random part is cut out first, see :func:`random_crop_box`.
-            The part depends on this seed and on the picture's content alone.
+        crop_seed: ``None`` for the whole image; else a random part is cut out first, see :func:`random_crop_box`.
+            The part depends on this seed and on the image's content alone.
 
     Returns:
         Shape (3, side, side, 1), values 0 to 1.
     """
-    picture = image.convert("RGB")
+    rgb = image.convert("RGB")
     if crop_seed is not None:
-        digest = hashlib.blake2b(f"{crop_seed}|{picture.size}|".encode() + picture.tobytes(), digest_size=8).digest()
+        digest = hashlib.blake2b(f"{crop_seed}|{rgb.size}|".encode() + rgb.tobytes(), digest_size=8).digest()
         generator = random.Random(int.from_bytes(digest, "big"))
-        picture = picture.crop(random_crop_box(picture.width, picture.height, generator))
-    resized = np.asarray(picture.resize((side, side), Image.Resampling.BICUBIC), dtype=np.float32)
+        rgb = rgb.crop(random_crop_box(rgb.width, rgb.height, generator))
+    resized = np.asarray(rgb.resize((side, side), Image.Resampling.BICUBIC), dtype=np.float32)
     return (torch.from_numpy(resized) / 255).permute(2, 0, 1)[..., None]
 
 
 def random_crop_box(width: int, height: int, generator: random.Random) -> tuple[int, int, int, int]:
-    """Draw a part of a picture as RadFM's training and demo do: 80 to 100 % of the area, aspect 3:4 to 4:3.
+    """Draw a part of an image as RadFM's training and demo do: 80 to 100 % of the area, aspect 3:4 to 4:3.
 
     After ten draws that do not fit, the largest centred part of an allowed aspect is taken.
 
@@ -123,8 +123,8 @@ def read_volume(source: Volume, side: int) -> torch.Tensor:
 
     Args:
         source: See :data:`Volume`. Of NIfTI files the slices are axial, from feet to head, seen as they are printed
-            (front on top, the patient's right on the left). Slices as pictures are resized like pictures.
-        side: Height and width that pictures are resized to.
+            (front on top, the patient's right on the left). Slices as images are resized like images.
+        side: Height and width that images are resized to.
 
     Returns:
         Shape (3, height, width, depth), values 0 to 1.
@@ -143,7 +143,7 @@ def read_volume(source: Volume, side: int) -> torch.Tensor:
             raise VolumeFileError(str(error), path) from error
     if not source:
         raise MedTasksError("a volume without slices; give at least one picture")
-    return torch.cat([picture_volume(image, side) for image in source], dim=-1)
+    return torch.cat([image_volume(image, side) for image in source], dim=-1)
 
 
 def _read_file(path: Path) -> NDArray[Any]:

@@ -73,7 +73,7 @@ class MedTasksTiny(MedicalAdapter):
         if not (letters and reply):
             return reply
         sequences = [replace(prompt, ids=[*prompt.ids, *text_to_ids(letter)]) for letter in letters]
-        losses = [found.mean for found in self.score_batch([Continuation(sequence, 1) for sequence in sequences])]
+        losses = [score.mean for score in self.score_batch([Continuation(sequence, 1) for sequence in sequences])]
         begun = f"{letters[losses.index(min(losses))]}. {reply[3:]}"[: len(reply)]  # as long as what was decoded
         for stop in settings.until:
             begun = begun.partition(stop)[0]
@@ -92,8 +92,8 @@ def _letters(prompt: str) -> list[str]:
         (['A', 'B'], [])
     """
     listed = set(_OPTION.findall(prompt))
-    found = list(takewhile(listed.__contains__, ascii_uppercase))
-    return found if len(found) > 1 else []
+    letters = list(takewhile(listed.__contains__, ascii_uppercase))
+    return letters if len(letters) > 1 else []
 
 
 def _pixels(images: Sequence[Image.Image]) -> torch.Tensor | None:

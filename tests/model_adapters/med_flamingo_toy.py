@@ -135,7 +135,7 @@ def adapter_from(folder, **arguments):
     return MedFlamingo(**{**places, **given, **arguments})
 
 
-def picture(seed, size=(40, 31)):
+def scan(seed, size=(40, 31)):
     image = Image.new("RGB", size, (40 * seed % 255, 90, 200))
     image.paste((250, 30 * seed % 255, 10), (3 * seed, 2, 3 * seed + 9, 20))
     return image
@@ -156,7 +156,7 @@ OPTIONS = (" yes", " the right lung shows a large effusion", " B")
 
 
 def visuals(doc):
-    return [picture(number, (40 + number, 31)) for number in doc["images"]]
+    return [scan(number, (40 + number, 31)) for number in doc["images"]]
 
 
 def asked(adapter, docs, kind, details):

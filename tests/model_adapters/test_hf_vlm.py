@@ -30,17 +30,20 @@ BARE_IMAGE |= {"gemma3": "<start_of_image>", "idefics3": "<image>", "internvl": 
 BARE_IMAGE |= {"mllama": "<|image|>", "paligemma": "<image>"}
 
 
-def picture(seed, width, height):
+def scan(seed, width, height):
     return noise(seed, (width, height)).resize((2 * width, 2 * height))
 
 
 DOCS = [
-    {"question": "Is it clear?", "images": [picture(0, 10, 15)]},
-    {"question": "Is there a large effusion in the right lung, or is it the left one?", "images": [picture(1, 30, 10)]},
+    {"question": "Is it clear?", "images": [scan(0, 10, 15)]},
+    {
+        "question": "Is there a large effusion in the right lung, or is it the left one?",
+        "images": [scan(1, 30, 10)],
+    },
     {"question": "No image: no nodule?", "images": []},
-    {"question": "Which one?", "images": [picture(2, 9, 9), picture(3, 20, 24)]},
+    {"question": "Which one?", "images": [scan(2, 9, 9), scan(3, 20, 24)]},
     {"question": "Answer", "images": []},
-    {"question": "Grey?", "images": [picture(4, 12, 12).convert("L")]},
+    {"question": "Grey?", "images": [scan(4, 12, 12).convert("L")]},
 ]
 
 
@@ -161,7 +164,7 @@ def test_a_batch_gives_what_single_samples_give(adapter, name):
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_the_image_matters(adapter, name):
     built = adapter(name)
-    first, second = (built.encode_pair("Clear?", " yes", [picture(seed, 12, 12)]) for seed in (5, 6))
+    first, second = (built.encode_pair("Clear?", " yes", [scan(seed, 12, 12)]) for seed in (5, 6))
     assert abs(built.score_batch([first])[0].mean - built.score_batch([second])[0].mean) > 1e-4
 
 

@@ -23,11 +23,11 @@ from .med_flamingo_toy import (
     VISION,
     WIDTH,
     adapter_from,
-    picture,
     plain_greedy,
     plain_logits,
     plain_score,
     replies,
+    scan,
     scores,
     visuals,
 )
@@ -193,7 +193,7 @@ def test_ids_have_the_first_id_and_one_marker_per_image(adapters):
     adapter = adapters()
     vocabulary = adapter._text.vocabulary
     end, image = vocabulary, vocabulary + 1
-    ids = adapter.encode("<image>yes<|endofchunk|> <image> no", [picture(2), picture(4)]).ids
+    ids = adapter.encode("<image>yes<|endofchunk|> <image> no", [scan(2), scan(4)]).ids
     pieces = adapter._text
     expected = [1, image, *pieces.encode("yes"), end, *pieces.encode(" "), image, *pieces.encode(" no")]
     assert list(ids) == expected
@@ -203,14 +203,14 @@ def test_ids_have_the_first_id_and_one_marker_per_image(adapters):
 
 def test_an_odd_margin_is_cropped_as_torchvision_does(adapters):
     """17 - 14 = 3: the crop begins at column round(1.5) = 2, where floor would give 1."""
-    image = picture(2, (17, 14))
+    image = scan(2, (17, 14))
     (got,) = adapters().encode("", [image]).pixels
     red = torch.tensor([[image.getpixel((column, row))[0] for column in range(2, 16)] for row in range(14)])
     assert torch.allclose(got[0], (red / 255 - 0.48145466) / 0.26862954, atol=1e-5)
 
 
 def test_markers_that_are_missing_come_first(adapters):
-    images = [picture(number) for number in (2, 4, 6)]
+    images = [scan(number) for number in (2, 4, 6)]
     for text in ("Which? Answer:", "A <image>Which? Answer:", ""):
         more = "<image>" * (3 - text.count("<image>"))
         assert adapters().encode(text, images).ids == adapters().encode(more + text, images).ids
@@ -240,7 +240,7 @@ def test_a_prompt_longer_than_the_context_fails(adapters):
 
 def test_markers_are_never_the_likeliest_token(adapters):
     adapter = adapters()
-    prompt = adapter.encode("<image>Is?", [picture(2)])
+    prompt = adapter.encode("<image>Is?", [scan(2)])
     logits = plain_logits(adapter, prompt.ids, prompt)
     assert torch.isfinite(logits[:, : adapter._text.vocabulary]).all()
     assert logits[:, adapter._text.vocabulary :].eq(-math.inf).all()

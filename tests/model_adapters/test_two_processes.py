@@ -101,7 +101,7 @@ def home_with_demonstrations(tmp_path):
     folder = tmp_path / "data" / "datasets" / "mediconfusion" / DEMONSTRATIONS
     folder.mkdir(exist_ok=True)
     for seed, name in enumerate(("PMC1064097_F2.jpg", "PMC1065025_F1.jpg", "PMC1087855_F3.jpg")):
-        med_flamingo_toy.picture(seed).save(folder / name)
+        med_flamingo_toy.scan(seed).save(folder / name)
     return tmp_path / "data"
 
 

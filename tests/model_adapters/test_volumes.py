@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from medtasks.model_adapters.radfm.volumes import (
-    picture_volume,
+    image_volume,
     random_crop_box,
     read_volume,
     stack_volumes,
@@ -47,7 +47,7 @@ def test_no_image_is_a_black_volume():
 @pytest.mark.parametrize("mode", ["RGB", "L", "RGBA", "P"])
 def test_the_whole_picture_is_resized_and_not_normalised(mode):
     picture = noise(mode=mode)
-    got = picture_volume(picture, SIDE)
+    got = image_volume(picture, SIDE)
     expected = np.asarray(picture.convert("RGB").resize((SIDE, SIDE), Image.Resampling.BICUBIC)) / 255
     assert got.shape == (3, SIDE, SIDE, 1)
     assert got.dtype == torch.float32
@@ -57,17 +57,17 @@ def test_the_whole_picture_is_resized_and_not_normalised(mode):
 def test_crop_depends_on_seed_and_content_alone():
     torch.manual_seed(0)
     random.seed(0)
-    first = picture_volume(noise(), SIDE, 0)
+    first = image_volume(noise(), SIDE, 0)
     torch.manual_seed(1)
     random.seed(1)
     untouched = random.getstate()
-    assert torch.equal(picture_volume(noise(), SIDE, 0), first)
+    assert torch.equal(image_volume(noise(), SIDE, 0), first)
     assert random.getstate() == untouched
-    assert not torch.equal(picture_volume(noise(), SIDE, 1), first)
-    assert not torch.equal(first, picture_volume(noise(), SIDE))
+    assert not torch.equal(image_volume(noise(), SIDE, 1), first)
+    assert not torch.equal(first, image_volume(noise(), SIDE))
     other = noise()
     other.putpixel((0, 0), (1, 2, 3))
-    assert (picture_volume(other, SIDE, 0) - first).abs().mean() > 0.01  # another part, not another pixel
+    assert (image_volume(other, SIDE, 0) - first).abs().mean() > 0.01  # another part, not another pixel
 
 
 def test_crops_cover_the_range_that_training_drew_from():
@@ -107,7 +107,7 @@ def test_slices_are_stacked_in_their_order():
     volume = read_volume(pictures, SIDE)
     assert volume.shape == (3, SIDE, SIDE, 3)
     for place, picture in enumerate(pictures):
-        assert torch.equal(volume[..., place], picture_volume(picture, SIDE)[..., 0])
+        assert torch.equal(volume[..., place], image_volume(picture, SIDE)[..., 0])
     with pytest.raises(MedTasksError, match="a volume without slices"):
         read_volume([], SIDE)
 

@@ -12,8 +12,8 @@ from medtasks.model_adapters.tiny.network import IMAGE_TOKENS
 
 from .golden import GOLDEN
 from .med_flamingo_toy import adapter_from
+from .test_common_prefixes import ANSWERS, LONG, OPTIONS, alone, assert_alike, cases_and_images, items_of, scan
 from .test_prefix_sharing import Passes
-from .test_shared_beginnings import ANSWERS, LONG, OPTIONS, alone, assert_alike, cases_and_images, items_of, picture
 
 FEW_SHOT = 1 + 2 * IMAGE_TOKENS
 """Where the last of three images starts in the tiny model's prompts, which put all images first."""
@@ -26,7 +26,7 @@ def short(monkeypatch):
         monkeypatch.setattr(module, "KEPT_LENGTH", 12)
 
 
-@pytest.fixture(params=["one beginning a pass", "side by side"])
+@pytest.fixture(params=["one prefix a pass", "side by side"])
 def passes(request, monkeypatch):
     """As on a CPU, and as on a GPU."""
     if request.param == "side by side":
@@ -42,7 +42,7 @@ def few_shot_documents():
 
 
 def visual(doc):
-    return [picture(number) for number in doc["images"]]
+    return [scan(number) for number in doc["images"]]
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +96,7 @@ def test_examples_and_images_are_read_once_in_a_run(new_bench, album, size, monk
 
 @pytest.mark.usefixtures("passes")
 @pytest.mark.parametrize("room", [0, 3, 1000])
-def test_whatever_room_there_is_behind_a_beginning(new_bench, album, unshared, room, monkeypatch, short):
+def test_whatever_room_there_is_behind_a_prefix(new_bench, album, unshared, room, monkeypatch, short):
     monkeypatch.setattr(cached_prefix, "ROOM", room)
     bench = new_bench(docs=album, batch_size=5)
     for _ in range(2):
@@ -137,12 +137,12 @@ def test_a_model_with_a_window_reads_every_prompt_whole(new_bench, album, monkey
 @pytest.mark.parametrize("size", [1, 4, 100])
 @pytest.mark.parametrize(("mode", "lengths"), [("preceding", 1), ("following", 3)])
 def test_golden_med_flamingo_reads_the_examples_once(mode, lengths, size, monkeypatch, short):
-    cases, pictures = cases_and_images("med_flamingo")
+    cases, image_of = cases_and_images("med_flamingo")
     adapter = adapter_from(GOLDEN / "med_flamingo", media_attention=mode)
     shots = next(case["prompt"] for case in cases if case["id"] == "two_shot")
     shots = shots[: shots.rindex("<image>")]
     texts = [f"{shots}<image> Question: {text} Answer:" for text in ("Is it?", "Is there an effusion?", "Where?")]
-    items = items_of(adapter, [(text, [0, 1, number], ANSWERS) for text in texts for number in (2, 3)], pictures)
+    items = items_of(adapter, [(text, [0, 1, number], ANSWERS) for text in texts for number in (2, 3)], image_of)
     got = []
     for start in range(0, len(items), size * len(ANSWERS)):
         got += adapter.score_batch(items[start : start + size * len(ANSWERS)])
@@ -175,7 +175,7 @@ def test_places_where_a_prompt_is_cut(spans, length, places):
     assert own_places(spans, length) == places
 
 
-def test_a_long_common_text_behind_an_image_is_a_beginning_of_its_own():
+def test_a_long_common_text_behind_an_image_is_a_prefix_of_its_own():
     def asked(*last):
         return Encoded([1] * 70 + [2] * 20 + list(last), torch.zeros(1, 3))
 

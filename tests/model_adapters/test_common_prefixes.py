@@ -1,4 +1,4 @@
-"""Questions that begin alike share the pass over their beginning and score as if each had its own."""
+"""Questions that begin alike share the pass over their prefix and score as if each had its own."""
 
 import itertools
 import random
@@ -25,7 +25,7 @@ OPTIONS = ("x", " clear", " a large effusion in the left lung")
 LONG = "look at the left and the right lung, at the heart and at every bone, and say what you find there: "
 
 
-def picture(seed):
+def scan(seed):
     return noise(seed, (50, 40))
 
 
@@ -50,9 +50,9 @@ MIXES = {
 FAMILIES = dict(zip(MIXES, (1, 0, 2, 1, 2, 1, 2, 1, 1, 1, 0), strict=True))
 
 
-def items_of(adapter, mix, pictures=picture):
+def items_of(adapter, mix, image_of=scan):
     return [
-        adapter.encode_pair(text, option, [pictures(number) for number in images])
+        adapter.encode_pair(text, option, [image_of(number) for number in images])
         for text, images, options in mix
         for option in options
     ]
@@ -64,7 +64,7 @@ def alone(adapter, items):
 
 
 def families_in(adapter, items, monkeypatch):
-    """Score; returns the scores and the families that were found, each with the images of its beginning."""
+    """Score; returns the scores and the families that were found, each with the images of its prefix."""
     found = []
 
     def noted(words, spans):
@@ -106,7 +106,7 @@ def test_all_mixes_in_one_batch(bench):
     assert_alike(bench.adapter.score_batch(items), alone(bench.adapter, items), 1e-9)
 
 
-def test_prompts_that_merge_with_an_option_share_the_beginning_with_the_others(new_bench, monkeypatch):
+def test_prompts_that_merge_with_an_option_share_the_prefix_with_the_others(new_bench, monkeypatch):
     adapter = new_bench(kind=Merging).adapter
     items = items_of(adapter, asked(("is it clear?", [0], (" no", "x", "xyz", " clear")), ("is it?", [0], ("x", "y"))))
     got, families = families_in(adapter, items, monkeypatch)
@@ -118,8 +118,8 @@ def test_an_image_is_run_once_however_many_questions_it_has(bench, monkeypatch):
     passes = Passes(bench, monkeypatch)
     mix = asked(("is it?", [0]), ("is it clear?", [0]), ("where?", [1]), ("what is seen?", [1]), ("?", [1]))
     bench.adapter.score_batch(items_of(bench.adapter, mix))
-    beginnings, packed = slice(0, None, 2), slice(1, None, 2)
-    assert (passes.rows[beginnings], passes.columns[beginnings]) == ([1, 1], [1 + IMAGE_TOKENS + len("is it"), 17])
+    prefixes, packed = slice(0, None, 2), slice(1, None, 2)
+    assert (passes.rows[prefixes], passes.columns[prefixes]) == ([1, 1], [1 + IMAGE_TOKENS + len("is it"), 17])
     assert passes.cached == [True] * 4
     fed = sum(len(option) - 1 for option in OPTIONS)
     assert passes.rows[packed] == [2, 3], "a row per question, as wide as the longest"
@@ -127,7 +127,7 @@ def test_an_image_is_run_once_however_many_questions_it_has(bench, monkeypatch):
     assert [columns for _, columns, _ in passes.logits] == [1 + fed, 1 + fed], "none over the prompts"
 
 
-def test_a_beginning_is_not_looked_at_for_the_images_of_its_rests(new_bench, monkeypatch):
+def test_a_prefix_is_not_looked_at_for_the_images_of_its_rests(new_bench, monkeypatch):
     """Examples with their images are run once; every query image once, after them."""
     adapter, seen = new_bench(feature_cache_mb=0).adapter, []
     look = adapter.image_features
@@ -162,11 +162,11 @@ def album():
     """Four images with one to four questions each, in an order that tears them apart; one document names no image."""
     words = ("is it clear?", "where is the nodule, if there is one?", LONG, "and the heart?")
     docs = [
-        {"question": f"{words[number]} {image}", "image": picture(image), "image_id": f"scan {image}"}
+        {"question": f"{words[number]} {image}", "image": scan(image), "image_id": f"scan {image}"}
         for number in range(4)
         for image in range(number, 4)
     ]
-    return [*docs, {"question": "and this?", "image": picture(9), "image_id": None}]
+    return [*docs, {"question": "and this?", "image": scan(9), "image_id": None}]
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 100])
@@ -205,7 +205,7 @@ def test_questions_on_one_image_are_planned_longest_first(new_bench, album):
 
 
 def test_the_name_of_an_image_is_a_hint_and_its_pixels_decide(new_bench):
-    docs = [{"question": f"{LONG}{number}", "image": picture(number % 2), "image_id": "same"} for number in range(4)]
+    docs = [{"question": f"{LONG}{number}", "image": scan(number % 2), "image_id": "same"} for number in range(4)]
     shared, apart = (new_bench(docs=docs, batch_size=12, prefix_cache=on) for on in (True, False))
     got, expected = (one.adapter.loglikelihood(one.scoring(OPTIONS)) for one in (shared, apart))
     assert [loss for loss, _ in got] == pytest.approx([loss for loss, _ in expected], abs=1e-9)
@@ -245,7 +245,7 @@ def test_families_are_chosen_for_the_tokens_they_spare():
     assert families_of([*many, text((1, 60), (2, 4))], lambda _: []) == [(tuple(range(8)), 60, 0)]
 
 
-def test_a_beginning_has_to_be_worth_it():
+def test_a_prefix_has_to_be_worth_it():
     def found(shared, rest):
         return families_of([prompt(*[1] * shared, *[token] * rest) for token in (2, 3)], lambda _: [])
 
@@ -255,7 +255,7 @@ def test_a_beginning_has_to_be_worth_it():
     assert families_of([long, short], lambda _: []) == [], "a quarter of the longest, wherever that one stands"
 
 
-def test_an_image_is_not_cut_in_two_and_others_end_the_beginning():
+def test_an_image_is_not_cut_in_two_and_others_end_the_prefix():
     def found(spans, ours, theirs):
         def one(images, last):
             return prompt(*[1] * 20, *[5] * 8, *[1] * 5, last, images=images)
@@ -273,7 +273,7 @@ def test_an_image_is_not_cut_in_two_and_others_end_the_beginning():
     assert found([(20, 28), (10, 12)], [1, 2], [1, 2]) == []
 
 
-def test_the_beginning_ends_outside_of_the_spans_of_both():
+def test_the_prefix_ends_outside_of_the_spans_of_both():
     spans = {2: [(20, 26)], 3: [(20, 22), (25, 28)]}
     prompts = [prompt(*[1] * 27, 2, images=[1]), prompt(*[1] * 27, 3, 3, images=[1, 2])]
     assert families_of(prompts, lambda given: spans[given.ids[-1]]) == [((0, 1), 20, 0)]
@@ -290,8 +290,8 @@ def cases_and_images(model):
     return record["cases"], lambda number: Image.open(files[number % len(files)])
 
 
-def check(adapter, mix, pictures, monkeypatch, expected):
-    items = items_of(adapter, mix, pictures)
+def check(adapter, mix, image_of, monkeypatch, expected):
+    items = items_of(adapter, mix, image_of)
     got, families = families_in(adapter, items, monkeypatch)
     expected_scores = alone(adapter, items)
     # Per token, as the harness is told: in float32 a sum beyond 128 nats has no neighbour closer than 1.5e-5.
@@ -314,51 +314,51 @@ def one_image_each(start="", images=(0, 1)):
     return [(start + text, [number], ANSWERS) for number in images for text in QUESTIONS]
 
 
-def test_golden_llava_med_beginnings(monkeypatch):
-    _, pictures = cases_and_images("llava_med")
+def test_golden_llava_med_prefixes(monkeypatch):
+    _, image_of = cases_and_images("llava_med")
     folder = GOLDEN / "llava_med"
     adapter = LlavaMed(
         pretrained=str(folder), vision_tower=str(folder / "vision_tower_openai"), dtype="float32", device="cpu",
         journal="false",
     )  # fmt: skip
-    check(adapter, one_image_each(), pictures, monkeypatch, [(3, 1), (3, 1)])
+    check(adapter, one_image_each(), image_of, monkeypatch, [(3, 1), (3, 1)])
     several = [(text, [0, number], ANSWERS) for number in (1, 2) for text in QUESTIONS[:1]]
-    check(adapter, several, pictures, monkeypatch, [(2, 1)])
+    check(adapter, several, image_of, monkeypatch, [(2, 1)])
 
 
 @pytest.mark.parametrize("position", ["front", "before_last_character"])
-def test_golden_radfm_beginnings(position, monkeypatch):
-    _, pictures = cases_and_images("radfm")
+def test_golden_radfm_prefixes(position, monkeypatch):
+    _, image_of = cases_and_images("radfm")
     adapter = RadFM(
         pretrained=str(GOLDEN / "radfm"), dtype="float32", device="cpu", journal=False, image_position=position
     )
     mix = [(f"<image>{LONG} and the next <image>{text}", [0, 1 + at], ANSWERS) for at, text in enumerate(QUESTIONS)]
-    check(adapter, mix, pictures, monkeypatch, [(3, 1)])
+    check(adapter, mix, image_of, monkeypatch, [(3, 1)])
     mix = [(LONG + text, [], ANSWERS) for text in QUESTIONS]
-    check(adapter, mix, pictures, monkeypatch, [(3, 1)])
+    check(adapter, mix, image_of, monkeypatch, [(3, 1)])
     mix = [(f"{LONG}<image>{QUESTIONS[0]}", [number], ANSWERS) for number in (0, 1)]
-    check(adapter, mix, pictures, monkeypatch, [(2, 0)])  # the mark before an image's slots is read with the image
+    check(adapter, mix, image_of, monkeypatch, [(2, 0)])  # the mark before an image's slots is read with the image
     front = position == "front"
     mix = one_image_each(LONG, (0, 1))
-    check(adapter, mix, pictures, monkeypatch, [(3, 1), (3, 1)] if front else [(6, 0)])
+    check(adapter, mix, image_of, monkeypatch, [(3, 1), (3, 1)] if front else [(6, 0)])
 
 
 @pytest.mark.parametrize("mode", ["preceding", "following"])
-def test_golden_med_flamingo_beginnings(mode, monkeypatch):
-    cases, pictures = cases_and_images("med_flamingo")
+def test_golden_med_flamingo_prefixes(mode, monkeypatch):
+    cases, image_of = cases_and_images("med_flamingo")
     adapter = adapter_from(GOLDEN / "med_flamingo", media_attention=mode)
     shots = next(case["prompt"] for case in cases if case["id"] == "two_shot")
     shots, query = shots[: shots.rindex("<image>")], " Question: {} Answer:"
     asked_about = [(shots + "<image>" + query.format(text), number) for number in (2, 3) for text in QUESTIONS]
     mix = [(text, [0, 1, number], ANSWERS) for text, number in asked_about]
     # Where text looks back, the examples are worth more, shared by all, than the query images are.
-    check(adapter, mix, pictures, monkeypatch, [(6, 2)] if mode == "preceding" else [(3, 3), (3, 3)])
-    check(adapter, mix[:3], pictures, monkeypatch, [(3, 3)])
+    check(adapter, mix, image_of, monkeypatch, [(6, 2)] if mode == "preceding" else [(3, 3), (3, 3)])
+    check(adapter, mix[:3], image_of, monkeypatch, [(3, 3)])
     # The examples alone: in the mode "following" up to the last marker, behind which text looks at the query image.
     queries = [(text, [0, 1, number], ANSWERS) for text, number in asked_about[::4]]
-    check(adapter, queries, pictures, monkeypatch, [(2, 2)])
+    check(adapter, queries, image_of, monkeypatch, [(2, 2)])
     others = [(LONG + "<image>" + query.format(text), [3], ANSWERS) for text in QUESTIONS]
-    check(adapter, mix[:3] + others, pictures, monkeypatch, [(3, 1), (3, 3)])
-    check(adapter, others + mix[:3], pictures, monkeypatch, [(3, 1), (3, 3)])
+    check(adapter, mix[:3] + others, image_of, monkeypatch, [(3, 1), (3, 3)])
+    check(adapter, others + mix[:3], image_of, monkeypatch, [(3, 1), (3, 3)])
     bare = [(LONG + text, [], ANSWERS) for text in QUESTIONS]
-    check(adapter, bare, pictures, monkeypatch, [(3, 0)])
+    check(adapter, bare, image_of, monkeypatch, [(3, 0)])
