@@ -92,7 +92,7 @@ class LlavaShaped(MedicalAdapter):
         features = [row.flatten(0, 1) for row in self.cached_features(batch.pixels) if row is not None]
         if features:
             embedded[batch.ids == SLOT] = torch.cat(features)
-        return {"inputs_embeds": embedded, "attention_mask": batch.attention_mask, "position_ids": batch.position_ids}
+        return batch.inputs(inputs_embeds=embedded)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return bytes as text."""

@@ -122,7 +122,7 @@ class LlavaBase(MedicalAdapter):
         features = [row.flatten(0, 1) for row in self.cached_features(batch.pixels) if row is not None]
         if features:
             embedded[batch.ids == self.processor.image_token_id] = torch.cat(features)
-        return {"inputs_embeds": embedded, "attention_mask": batch.attention_mask, "position_ids": batch.position_ids}
+        return batch.inputs(inputs_embeds=embedded)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text."""

@@ -43,14 +43,6 @@ def test_padded_batches_score_like_a_plain_forward_pass(bench, docs):
     assert [pair[1] for pair in got] == [pair[1] for pair in expected]
 
 
-@pytest.mark.parametrize("size", [1, 2, 7, 24])
-def test_the_batch_size_does_not_matter(new_bench, bench, size):
-    expected = bench.adapter.loglikelihood(bench.scoring())
-    other = new_bench(batch_size=size)
-    got = other.adapter.loglikelihood(other.scoring())
-    assert [pair[0] for pair in got] == pytest.approx([pair[0] for pair in expected], abs=1e-9)
-
-
 def test_the_order_of_requests_and_of_options_does_not_matter(bench):
     requests = bench.scoring()
     forward = bench.adapter.loglikelihood(requests)

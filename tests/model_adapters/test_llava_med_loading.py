@@ -101,22 +101,17 @@ BROKEN = {
 }
 
 
+@pytest.mark.parametrize("weights", ["openai", "checkpoint"])
 @pytest.mark.parametrize("how", BROKEN)
-def test_refuses_a_checkpoint_that_is_not_exactly_right(copied, how):
+def test_refuses_a_checkpoint_that_is_not_exactly_right(copied, how, weights):
+    if (how, weights) == ("missing in tower", "openai"):
+        pytest.skip("this tower is not read")
     shard, edit, message = BROKEN[how]
     change(copied, shard, edit)
     with pytest.raises(CheckpointError, match=message) as refusal:
-        adapter(copied, vision_weights="checkpoint")
+        adapter(copied, vision_weights=weights)
     assert str(copied) in str(refusal.value)
     assert "\n" not in str(refusal.value)
-
-
-@pytest.mark.parametrize("how", ["missing", "unknown", "unknown layer", "wrong shape", "unequal duplicate"])
-def test_refuses_the_same_with_openais_tower(copied, how):
-    shard, edit, message = BROKEN[how]
-    change(copied, shard, edit)
-    with pytest.raises(CheckpointError, match=message):
-        adapter(copied)
 
 
 def test_equal_duplicates_are_fine(copied):
