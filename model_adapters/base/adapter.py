@@ -37,9 +37,6 @@ Result = TypeVar("Result")
 class MedicalAdapter(AdapterModel, lmms):  # type: ignore[misc]  # the harness is not typed
     """A simple-type harness model; subclasses say how to load, encode and embed, see ``README.md``.
 
-    Args:
-        arguments: The model arguments, see :class:`~medtasks.model_adapters.base.arguments.AdapterArguments`.
-
     Raises:
         AdapterArgumentError: An argument is unknown or has an impossible value.
     """

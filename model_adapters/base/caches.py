@@ -87,11 +87,7 @@ def image_keys(pixels: torch.Tensor | None) -> tuple[str, ...]:
 
 
 class FeatureCache:
-    """The vision features of the images used last: an image is looked at once, however many questions are about it.
-
-    Args:
-        limit: Size of all kept features, in bytes; 0 keeps nothing.
-    """
+    """Vision features, up to ``limit`` bytes: an image is looked at once, however many questions are about it."""
 
     def __init__(self, limit: int) -> None:
         self._kept = BoundedCache[torch.Tensor](limit)

@@ -94,13 +94,9 @@ def check_device_map(device_map: str | None, device: torch.device, processes: in
 
 
 def place(network: N, device: torch.device, device_map: str | None, model: str) -> N:
-    """Put a network where it computes; types stay as they are, so that rotary frequencies remain float32.
+    """Put a network where it computes and return it; with a device map, all but its ``language_model`` on ``device``.
 
-    Args:
-        network: Network with a ``language_model``, on the CPU; it is returned.
-        device: Device of the whole network, or of all but the language model.
-        device_map: See :func:`check_device_map`.
-        model: Model id, for messages.
+    Types stay as they are, so that rotary frequencies remain float32.
 
     Raises:
         AdapterArgumentError: The GPUs have no room for it.

@@ -151,10 +151,7 @@ def count_reply(ids: Sequence[int], stop_ids: Collection[int], pad_id: int) -> i
 class StopStrings(StoppingCriteria):  # type: ignore[misc]  # transformers is not analysed
     """End a row as soon as its new text holds a stop string; saves time, :func:`cut_reply` does the cutting.
 
-    Args:
-        until: Stop strings.
-        decode: From ids to text.
-        skip: Leading columns that belong to the prompt.
+    ``skip`` leading columns belong to the prompt.
     """
 
     def __init__(self, until: Sequence[str], decode: Decode, skip: int) -> None:

@@ -61,12 +61,6 @@ class Journal:
     Answers of earlier runs, of all their ranks, are replayed; this run's answers are appended to a file of this rank,
     readable by its owner only, because replies are in it in clear. What this object wrote it does not replay: asking
     twice in one run computes twice.
-
-    Args:
-        folder: See :func:`journal_folder`.
-        fingerprint: Digest of everything about the model that changes answers.
-        rank: This process.
-        processes: Number of processes.
     """
 
     def __init__(self, folder: Path, fingerprint: str, rank: int, processes: int) -> None:

@@ -98,11 +98,7 @@ class AdapterModel(abc.ABC):
     ) -> torch.Tensor | None:
         """Return what ``prepare`` makes of images; the very images of the last call are not prepared again.
 
-        Options of a question are encoded one after another with the same images.
-
-        Args:
-            images: Images of a prompt.
-            prepare: From the images to ``Encoded.pixels``, the same at every call.
+        Options of a question are encoded one after another with the same images, and ``prepare`` does the same to them.
         """
         last = self._last_prepared
         if last is None or len(last[0]) != len(images) or any(map(operator.is_not, last[0], images)):
@@ -110,11 +106,7 @@ class AdapterModel(abc.ABC):
         return last[1]
 
     def cached_features(self, pixels: Sequence[torch.Tensor | None]) -> list[torch.Tensor | None]:
-        """Return the ``image_features`` of every row of a batch, each distinct image computed at most once.
-
-        Args:
-            pixels: ``PaddedBatch.pixels``.
-        """
+        """Return the ``image_features`` of every row of ``PaddedBatch.pixels``, each image computed at most once."""
         return self._features.features(pixels, lambda image: self.image_features(image.to(self.device)))
 
     def continuation_inputs(self, ids: torch.Tensor, contexts: PaddedBatch) -> dict[str, Any]:
@@ -131,9 +123,6 @@ class AdapterModel(abc.ABC):
 
         With it, prompts of a batch that begin alike share the prefill of that prefix, which is cut at a border of
         these spans or outside of them. An image that no column shows has the span (0, 0).
-
-        Args:
-            prompt: As of :meth:`encode`.
 
         Returns:
             ``None``, the default, or anything but one span per image where a prompt is not to share its prefix.

@@ -52,13 +52,7 @@ class Sample:
 
 
 class SampleReader:
-    """Reads the samples of one call of the harness; keeps the images of the last document only.
-
-    Args:
-        documents: See :data:`~medtasks.model_adapters.base.requests.Documents`.
-        scored: Whether the requests carry a text to score.
-        taken: What the model takes as image, :data:`IMAGES` or :data:`VOLUMES`.
-    """
+    """Reads the samples of one call of the harness; keeps the images of the last document only."""
 
     def __init__(self, documents: Documents, scored: bool, taken: tuple[type, ...] = IMAGES) -> None:
         self._documents = documents

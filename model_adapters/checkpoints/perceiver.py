@@ -24,12 +24,7 @@ def join_heads(attended: torch.Tensor) -> torch.Tensor:
 
 
 class CrossAttention(nn.Module):
-    """The projections of an attention with 8 heads of width 64.
-
-    Args:
-        dim: Width of what asks.
-        source_dim: Width of what answers.
-    """
+    """Projections of an attention with 8 heads of width 64: tokens ``dim`` wide ask others, ``source_dim`` wide."""
 
     def __init__(self, dim: int, source_dim: int) -> None:
         super().__init__()
@@ -45,11 +40,7 @@ class CrossAttention(nn.Module):
 
 
 class LatentAttention(CrossAttention):
-    """Latents ask; media and the latents themselves answer.
-
-    Args:
-        dim: Width of latents and media.
-    """
+    """Latents ask; media and the latents themselves answer."""
 
     def __init__(self, dim: int) -> None:
         super().__init__(dim, dim)
@@ -71,13 +62,7 @@ def feed_forward(dim: int) -> nn.Sequential:
 
 
 class PerceiverResampler(nn.Module):
-    """Resampler with 8 heads of width 64 whatever ``dim`` is, without embeddings of frame or time.
-
-    Args:
-        dim: Width of media and latents.
-        latents: Number of latents.
-        depth: Number of layers.
-    """
+    """Resampler with 8 heads of width 64 for media of any width ``dim``, without embeddings of frame or time."""
 
     def __init__(self, dim: int, latents: int, depth: int) -> None:
         super().__init__()

@@ -56,11 +56,6 @@ class ScoredPrompt(Prompt):
 class PromptWriter:
     """Writes prompts for one processor.
 
-    Args:
-        processor: A transformers processor with tokenizer and image processor.
-        chat: Whether to use the chat template.
-        source: Name of the checkpoint, for messages.
-
     Raises:
         AdapterArgumentError: The chat template is wanted, and there is none or it cannot write a user turn.
     """

@@ -193,12 +193,6 @@ def forced_logits(model: Any, inputs: Inputs, targets: torch.Tensor, pad_id: int
     """Return the logits that ``generate`` sees before each target, shape (batch, longest target, vocabulary).
 
     Slower than one pass, and right by construction for whatever a model does between prompt and reply.
-
-    Args:
-        model: The model.
-        inputs: The processor's batch of the contexts.
-        targets: Per row the tokens to produce, filled up on the right.
-        pad_id: Padding token.
     """
     config = GenerationConfig(
         max_new_tokens=targets.shape[1],

@@ -59,10 +59,6 @@ class LlavaMedConfig:
 def read_config(folder: Path, attn_implementation: str) -> LlavaMedConfig:
     """Read ``config.json`` of a checkpoint.
 
-    Args:
-        folder: Folder of the checkpoint.
-        attn_implementation: Attention of the language model, as transformers names it.
-
     Raises:
         CheckpointError: The file is missing, damaged, lacks an entry or describes another kind of model.
     """

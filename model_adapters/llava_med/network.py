@@ -20,12 +20,7 @@ _STORED_PROJECTOR = "model.mm_projector."
 
 
 class LlavaMedNetwork(nn.Module):
-    """The network, v1.5 (Mistral, two-layer projector, 336 pixels) or v1.0 (LLaMA, one linear layer, 224 pixels).
-
-    Args:
-        config: Shape of the checkpoint.
-        tower: Shape of the vision tower.
-    """
+    """The network, v1.5 (Mistral, two-layer projector, 336 pixels) or v1.0 (LLaMA, one linear layer, 224 pixels)."""
 
     def __init__(self, config: LlavaMedConfig, tower: CLIPVisionConfig) -> None:
         super().__init__()

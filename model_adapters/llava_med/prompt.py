@@ -48,10 +48,6 @@ class InstructPrompt(Prompt):
     The text on either side of an image is tokenized by itself. A slot holds the id of ``<unk>``, which no text yields
     because the tokenizer falls back to bytes; the published code uses -200, which is no id at all.
 
-    Args:
-        folder: Folder with ``tokenizer.model``.
-        patches: Slots per image.
-
     Raises:
         MedTasksError: ``tokenizer.model`` is missing or damaged.
     """
@@ -74,11 +70,6 @@ class InstructPrompt(Prompt):
 
 class ConversationPrompt(Prompt):
     """v1.0: a conversation ``simple`` with ``###`` between the turns, and the images after the question.
-
-    Args:
-        folder: Folder with ``tokenizer.model`` and ``added_tokens.json``.
-        patches: Slots per image.
-        image_ends: Whether an image stands between ``<im_start>`` and ``<im_end>``.
 
     Raises:
         MedTasksError: A file is missing or damaged, or the tokens of images are not in it.

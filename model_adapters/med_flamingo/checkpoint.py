@@ -132,10 +132,6 @@ def _read_config(folder: Path, kinds: tuple[str, ...]) -> Mapping[str, Any]:
 def read_trained_shape(file: Path, layers: int) -> TrainedShape:
     """Read the sizes that no configuration file holds from the keys of the trained tensors.
 
-    Args:
-        file: ``model.pt``.
-        layers: Layers of LLaMA.
-
     Raises:
         CheckpointError: The file is damaged, lacks keys without which there is no telling, or stores a tensor twice
             with different values.
@@ -170,15 +166,7 @@ def _trained_tensors(file: Path) -> dict[str, torch.Tensor]:
 def load_network(
     weights: Path, llama: Path, clip: Path, dtype: torch.dtype, mode: MediaAttention, post_norm: bool
 ) -> MedFlamingoNetwork:
-    """Build the network and fill every parameter.
-
-    Args:
-        weights: ``model.pt``.
-        llama: Folder of LLaMA-7B in transformers' layout.
-        clip: Folder of CLIP ViT-L/14 in transformers' layout.
-        dtype: Type of the parameters; rotary tables stay float32.
-        mode: See :func:`~medtasks.model_adapters.med_flamingo.network.text_time`.
-        post_norm: See :class:`~medtasks.model_adapters.med_flamingo.network.MedFlamingoNetwork`.
+    """Build the network and fill every parameter; LLaMA-7B and CLIP ViT-L/14 lie in folders in transformers' layout.
 
     Returns:
         The network on the CPU, in evaluation mode.

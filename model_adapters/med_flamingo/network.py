@@ -83,12 +83,7 @@ class _MediaAttention(CrossAttention):
 
 
 class GatedCrossAttention(nn.Module):
-    """Block in front of a LLaMA layer; a position without an image still passes through its feed-forward part.
-
-    Args:
-        dim: Width of the language model.
-        media_dim: Width of the latents.
-    """
+    """Block in front of a LLaMA layer; a position without an image still passes through its feed-forward part."""
 
     def __init__(self, dim: int, media_dim: int) -> None:
         super().__init__()

@@ -105,13 +105,7 @@ def cut_prompts(
     """Read what prompts begin with up to their last cut, each distinct prefix once.
 
     Long ones are read one by one: in a batch, rounding would depend on which of them happened to be kept. Short ones
-    are read together, and not kept.
-
-    Args:
-        prompts: The prompts of a batch.
-        cuts: Of the prompts to read, by place.
-        model: The adapter.
-        kept: Long ones that were read before; grows.
+    are read together, and not kept; ``kept`` grows.
 
     Returns:
         In the order of ``cuts``.
@@ -152,11 +146,9 @@ def inputs_after(suffix: PaddedBatch, whole: PaddedBatch, model: AdapterModel) -
 
 
 def side_by_side(prefixes: Sequence[CachedPrefix], room: int) -> DynamicCache:
-    """Return a cache with one row per prefix, shorter ones padded on the left.
+    """Return a cache with one row per prefix, shorter ones padded on the left, and ``room`` for columns that follow.
 
-    Args:
-        prefixes: What the rows begin with; the columns behind may be overwritten.
-        room: Columns that will follow.
+    The columns behind a prefix may be overwritten.
     """
     longest = max(prefix.length for prefix in prefixes)
     layers = prefixes[0].layers

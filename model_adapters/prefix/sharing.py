@@ -120,12 +120,7 @@ def score_options(
 
     The last logits of a prompt serve the first token of each of its options. The keys and values of the prompts are
     repeated per option, and the remaining tokens, padded on the right, are run on them. Logits exist for the last
-    column of the prompts and for the options' tokens only.
-
-    Args:
-        questions: Per question its options, which differ in nothing but the continuation.
-        read: The prompts, one row per question; its cache is used up.
-        model: The adapter.
+    column of the prompts and for the options' tokens only. The cache of ``read`` is used up.
 
     Returns:
         Per question the likelihoods of its options.

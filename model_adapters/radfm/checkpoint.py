@@ -129,12 +129,6 @@ def load_network(
 ) -> tuple[RadFMNetwork, Geometry]:
     """Build the network and fill it; the weights are in memory once, the rotary frequencies stay float32.
 
-    Args:
-        weights: File or folder.
-        config_folder: Where the published ``config.json`` of the language model is, if it is there.
-        dtype: Type of the parameters.
-        attention: Attention kernel of the language model, as transformers names it.
-
     Raises:
         CheckpointError: The checkpoint is damaged or not RadFM's; the message names file and key.
     """

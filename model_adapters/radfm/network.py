@@ -156,12 +156,7 @@ class VisionTransformer3D(nn.Module):
 
 
 class RadFMNetwork(nn.Module):
-    """The parts of RadFM that inference needs.
-
-    Args:
-        geometry: Sizes.
-        attention: Attention kernel of the language model, as transformers names it.
-    """
+    """The parts of RadFM that inference needs."""
 
     def __init__(self, geometry: Geometry, attention: str) -> None:
         super().__init__()

@@ -30,10 +30,6 @@ _CHANNELS = 3
 class VolumeFileError(MedTasksError):
     """The file of a volume cannot be used.
 
-    Args:
-        message: What is wrong, with the file's name.
-        path: The file.
-
     Attributes:
         loggable: The message without the name, which may tell who the patient is.
     """
@@ -58,10 +54,6 @@ def target_depth(depths: Sequence[int]) -> int:
 
 def stack_volumes(volumes: Sequence[torch.Tensor], side: int) -> torch.Tensor:
     """Bring all images of a prompt to one size, by the nearest voxel, and stack them.
-
-    Args:
-        volumes: Each of shape (3, height, width, depth).
-        side: Height and width of the result.
 
     Returns:
         Shape (images, 3, side, side, depth); the depth by :func:`target_depth`. Without images one black volume, which
