@@ -23,9 +23,9 @@ from typing import Any, ClassVar
 
 import torch
 from lmms_eval.api.instance import Instance
-from medtasks.model_adapters.base import MedicalAdapter
-from medtasks.model_adapters.batching import Encoded, PaddedBatch
-from medtasks.model_adapters.shared_beginnings import Spans
+from medtasks.model_adapters.base.adapter import MedicalAdapter
+from medtasks.model_adapters.base.batching import Encoded, PaddedBatch
+from medtasks.model_adapters.prefix.cuts import Spans
 from PIL import Image
 from transformers import CLIPVisionConfig, CLIPVisionModel, LlamaConfig, LlamaForCausalLM
 
@@ -92,7 +92,7 @@ class LlavaShaped(MedicalAdapter):
         features = [row.flatten(0, 1) for row in self.cached_features(batch.pixels) if row is not None]
         if features:
             embedded[batch.ids == SLOT] = torch.cat(features)
-        return {"inputs_embeds": embedded, "attention_mask": batch.attention_mask, "position_ids": batch.position_ids}
+        return batch.inputs(inputs_embeds=embedded)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return bytes as text."""

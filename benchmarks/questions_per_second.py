@@ -31,11 +31,11 @@ from typing import Any, ClassVar
 
 import torch
 from lmms_eval.api.instance import Instance
-from medtasks.model_adapters.base import MedicalAdapter
-from medtasks.model_adapters.batching import Encoded, PaddedBatch
+from medtasks.model_adapters.base.adapter import MedicalAdapter
+from medtasks.model_adapters.base.batching import Encoded, PaddedBatch
+from medtasks.model_adapters.base.scoring import Continuation, split_continuation
 from medtasks.model_adapters.hf_vlm import HfVlm
-from medtasks.model_adapters.scoring import Continuation, split_continuation
-from medtasks.model_adapters.shared_beginnings import Spans
+from medtasks.model_adapters.prefix.cuts import Spans
 from PIL import Image
 from prefix_sharing import sharpen
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers
@@ -122,7 +122,7 @@ class LlavaBase(MedicalAdapter):
         features = [row.flatten(0, 1) for row in self.cached_features(batch.pixels) if row is not None]
         if features:
             embedded[batch.ids == self.processor.image_token_id] = torch.cat(features)
-        return {"inputs_embeds": embedded, "attention_mask": batch.attention_mask, "position_ids": batch.position_ids}
+        return batch.inputs(inputs_embeds=embedded)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text."""

@@ -11,7 +11,7 @@ sys.path.insert(0, "")
 sys.meta_path[:] = [finder for finder in sys.meta_path if "ditable" not in getattr(finder, "__name__", "")]
 import medtasks
 from medtasks.harness.task_index import tasks_folder
-import medtasks.model_adapters.arguments
+import medtasks.model_adapters.base.arguments
 print(medtasks.__file__, tasks_folder(), medtasks.model_adapters.__file__, sep="\\n")
 """
 

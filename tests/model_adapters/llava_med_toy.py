@@ -1,15 +1,10 @@
 """Small random LLaVA-Med checkpoints in the published layout, and documents to ask them about."""
 
-import io
 import json
 import random
 
-import numpy as np
-import sentencepiece
 import torch
-from lmms_eval.api.instance import Instance
 from medtasks.model_adapters.llava_med import LlavaMed
-from PIL import Image
 from safetensors.torch import save_file
 from transformers import (
     CLIPVisionConfig,
@@ -19,6 +14,8 @@ from transformers import (
     MistralConfig,
     MistralForCausalLM,
 )
+
+from .toys import SPLIT, TASK, instances, noise, write_tokenizer
 
 WIDTH, SEEN, PATCHES, VOCABULARY = 64, 32, 4, 360
 SHARDS = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
@@ -57,28 +54,14 @@ V15 = LANGUAGE | MULTIMODAL | {
 }  # fmt: skip
 
 
-def write_tokenizer(folder):
-    lines = [
-        "is the left lung clear?",
-        "choose one option.",
-        "answer: yes",
-        "a large effusion",
-        "no nodule",
-        "Human: Hi",
-    ]
-    model = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(lines),
-        model_writer=model,
-        vocab_size=330,
-        model_type="bpe",
-        byte_fallback=True,
-        normalization_rule_name="identity",
-        remove_extra_whitespaces=False,
-        hard_vocab_limit=False,
-        minloglevel=2,
-    )
-    (folder / "tokenizer.model").write_bytes(model.getvalue())
+LINES = (
+    "is the left lung clear?",
+    "choose one option.",
+    "answer: yes",
+    "a large effusion",
+    "no nodule",
+    "Human: Hi",
+)
 
 
 def drawn(module, seed):
@@ -111,7 +94,7 @@ def write_tower(folder, seed=7):
 
 def write_v15(folder, seed=1):
     folder.mkdir()
-    write_tokenizer(folder)
+    write_tokenizer(folder, LINES, 330)
     (folder / "config.json").write_text(json.dumps(V15))
     language = drawn(MistralForCausalLM(MistralConfig(**LANGUAGE)), seed)
     halves = torch.nn.Sequential(torch.nn.Linear(SEEN, WIDTH), torch.nn.GELU(), torch.nn.Linear(WIDTH, WIDTH))
@@ -133,8 +116,7 @@ def adapter(folder, **given):
 
 
 def photo(seed=0, size=(50, 40)):
-    values = np.random.default_rng(seed).integers(0, 255, (5, 4, 3), dtype=np.uint8)
-    return Image.fromarray(values).resize(size)
+    return noise(seed, (4, 5)).resize(size)
 
 
 def write_v10(root):
@@ -160,7 +142,7 @@ def write_v10(root):
         torch.save(
             state | {"model.layers.0.self_attn.rotary_emb.inv_freq": torch.ones(8)}, root / name / "pytorch_model.bin"
         )
-        write_tokenizer(root / name)
+        write_tokenizer(root / name, LINES, 330)
         (root / name / "config.json").write_text(json.dumps(config))
         (root / name / "added_tokens.json").write_text(json.dumps(added))
     write_tower(root / "clip")
@@ -171,7 +153,7 @@ def make_docs(count=9):
     words, drawer, docs = ("the", "left", "lung", "is", "clear", "nodule", "effusion", "normal"), random.Random(0), []
     for number in range(count):
         images = [photo(number)] if number % 4 else [photo(number), photo(number + 50, (30, 70))]
-        docs.append({"q": " ".join(drawer.choices(words, k=drawer.randint(2, 12))) + "?", "images": images})
+        docs.append({"question": " ".join(drawer.choices(words, k=drawer.randint(2, 12))) + "?", "images": images})
     docs[-1]["images"] = []
     return docs
 
@@ -179,25 +161,12 @@ def make_docs(count=9):
 DOCS = make_docs()
 
 
-def requests(kind, details):
-    return [
-        Instance(
-            request_type=kind,
-            arguments=(doc["q"], detail, lambda doc: doc["images"], number, "toy", "test"),
-            idx=option,
-            metadata={"task": "toy", "doc_id": number, "repeats": 1},
-        )
-        for number, doc in enumerate(DOCS)
-        for option, detail in enumerate(details)
-    ]
-
-
 OPTIONS = (" yes", " a large effusion in the left lung", "no nodule")
 GREEDY = {"until": ["\n\n"], "max_new_tokens": 10, "do_sample": False, "temperature": 0}
 
 
-def run(model):
-    model.task_dict = {"toy": {"test": DOCS}}
-    return model.loglikelihood(requests("loglikelihood", OPTIONS)), model.generate_until(
-        requests("generate_until", [GREEDY])
-    )
+def run(model, docs=DOCS):
+    """Scores and replies through the harness's calls."""
+    model.task_dict = {TASK: {SPLIT: docs}}
+    scores = model.loglikelihood(instances("loglikelihood", docs, OPTIONS))
+    return scores, model.generate_until(instances("generate_until", docs, [GREEDY]))

@@ -1,16 +1,15 @@
 """A toy Med-Flamingo in the published file formats, prompts, requests, and what plain passes compute for them."""
 
-import copy
 import json
 import math
 
-import sentencepiece
 import torch
-from lmms_eval.api.instance import Instance
 from medtasks.model_adapters.med_flamingo import MedFlamingo
-from medtasks.model_adapters.media_attention import text_time
+from medtasks.model_adapters.med_flamingo.network import text_time
 from PIL import Image
 from safetensors.torch import save_file
+
+from .toys import SPLIT, TASK, instances, write_tokenizer
 
 WIDTH, MLP, LAYERS, EVERY, VISION, LATENTS, DEPTH = 32, 48, 4, 2, 16, 4, 2
 CORPUS = (
@@ -105,20 +104,8 @@ def write_toy(folder):
     """Write ``model.pt``, ``llama/`` and ``clip/`` as they are published."""
     (folder / "llama").mkdir(parents=True)
     (folder / "clip").mkdir()
-    sentencepiece.SentencePieceTrainer.Train(
-        sentence_iterator=iter(CORPUS * 20),
-        model_prefix=str(folder / "llama" / "tokenizer"),
-        vocab_size=300,
-        model_type="bpe",
-        byte_fallback=True,
-        normalization_rule_name="identity",
-        remove_extra_whitespaces=False,
-        split_digits=True,
-        hard_vocab_limit=False,
-        minloglevel=2,
-    )
-    processor = sentencepiece.SentencePieceProcessor(model_file=str(folder / "llama" / "tokenizer.model"))
-    vocabulary, generator = processor.GetPieceSize(), torch.Generator().manual_seed(3)
+    vocabulary = write_tokenizer(folder / "llama", CORPUS * 20, 300, split_digits=True)
+    generator = torch.Generator().manual_seed(3)
     llama = {
         "model_type": "llama",
         "vocab_size": vocabulary,
@@ -148,52 +135,43 @@ def adapter_from(folder, **arguments):
     return MedFlamingo(**{**places, **given, **arguments})
 
 
-def picture(seed, size=(40, 31)):
+def scan(seed, size=(40, 31)):
     image = Image.new("RGB", size, (40 * seed % 255, 90, 200))
     image.paste((250, 30 * seed % 255, 10), (3 * seed, 2, 3 * seed + 9, 20))
     return image
 
 
 DOCS = [
-    {"prompt": "<image>Question: Is the left lung clear? Answer:", "images": [2]},
+    {"question": "<image>Question: Is the left lung clear? Answer:", "images": [2]},
     {
-        "prompt": "Follow. <image>Question: Which? Answer: Mammography.<|endofchunk|><image>Question: Is the right "
+        "question": "Follow. <image>Question: Which? Answer: Mammography.<|endofchunk|><image>Question: Is the right "
         "lung clear? Answer: no|endofchunk|> <image> Question: Is it?\nA: yes\nB: no\nAnswer:",
         "images": [4, 6, 8],
     },
-    {"prompt": "Question: is there no picture? Answer:", "images": []},
-    {"prompt": "<image>A: yes<|endofchunk|><image>Question: A or B? Answer:", "images": [10, 12]},
-    {"prompt": "<image>Is?", "images": [14]},
+    {"question": "Question: is there no picture? Answer:", "images": []},
+    {"question": "<image>A: yes<|endofchunk|><image>Question: A or B? Answer:", "images": [10, 12]},
+    {"question": "<image>Is?", "images": [14]},
 ]
 OPTIONS = (" yes", " the right lung shows a large effusion", " B")
 
 
 def visuals(doc):
-    return [picture(number, (40 + number, 31)) for number in doc["images"]]
+    return [scan(number, (40 + number, 31)) for number in doc["images"]]
 
 
-def instances(adapter, docs, kind, details):
-    """Requests as the harness builds them."""
-    adapter.task_dict = {"toy": {"test": docs}}
-    return [
-        Instance(
-            request_type=kind,
-            arguments=(doc["prompt"], copy.deepcopy(detail), doc.get("visuals", visuals), number, "toy", "test"),
-            idx=index,
-            metadata={"task": "toy", "doc_id": number, "repeats": 1},
-        )
-        for number, doc in enumerate(docs)
-        for index, detail in enumerate(details)
-    ]
+def asked(adapter, docs, kind, details):
+    """Requests, with their documents where the adapter looks for them."""
+    adapter.task_dict = {TASK: {SPLIT: docs}}
+    return instances(kind, docs, details, lambda doc: doc.get("visuals", visuals)(doc))
 
 
 def scores(adapter, docs=DOCS, options=OPTIONS):
-    return adapter.loglikelihood(instances(adapter, docs, "loglikelihood", options))
+    return adapter.loglikelihood(asked(adapter, docs, "loglikelihood", options))
 
 
 def replies(adapter, docs=DOCS, **gen_kwargs):
     given = {"until": [], "max_new_tokens": 9, "do_sample": False, "temperature": 0} | gen_kwargs
-    return adapter.generate_until(instances(adapter, docs, "generate_until", [given]))
+    return adapter.generate_until(asked(adapter, docs, "generate_until", [given]))
 
 
 def plain_logits(adapter, ids, prompt):
@@ -209,14 +187,14 @@ def plain_logits(adapter, ids, prompt):
 
 def plain_score(adapter, doc, option):
     images = visuals(doc) if "visuals" not in doc else doc["visuals"](doc)
-    prompt, whole = adapter.encode(doc["prompt"], images), adapter.encode(doc["prompt"] + option, images)
+    prompt, whole = adapter.encode(doc["question"], images), adapter.encode(doc["question"] + option, images)
     logs = plain_logits(adapter, whole.ids, prompt).log_softmax(-1)
     losses = [-logs[place - 1, whole.ids[place]].item() for place in range(len(prompt.ids), len(whole.ids))]
     return sum(losses) / len(losses)
 
 
 def plain_greedy(adapter, doc, tokens):
-    prompt = adapter.encode(doc["prompt"], visuals(doc))
+    prompt = adapter.encode(doc["question"], visuals(doc))
     ids = list(prompt.ids)
     for _ in range(tokens):
         ids.append(plain_logits(adapter, ids, prompt)[-1].argmax().item())

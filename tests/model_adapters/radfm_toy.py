@@ -1,14 +1,13 @@
 """A small random checkpoint in RadFM's published layout, and its vision part written a second time."""
 
-import io
 import json
 import math
 import shutil
 
-import sentencepiece
 import torch
 from medtasks.model_adapters.radfm import RadFM
-from PIL import Image
+
+from .toys import write_tokenizer
 
 HIDDEN, INNER, LAYERS, HEADS = 32, 48, 2, 2
 WIDTH, MLP, DEPTH, PATCH, GRID, FRAMES, LATENTS, RESAMPLERS = 24, 40, 2, 4, 4, 16, 3, 2
@@ -16,25 +15,7 @@ SIDE = GRID * PATCH
 E, V, P = "embedding_layer.", "embedding_layer.vision_encoder.", "embedding_layer.perceiver."
 
 
-def write_tokenizer(folder):
-    lines = ["is the left lung clear?", "choose one option.", "answer: yes", "a large effusion", "no nodule"]
-    model = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(lines),
-        model_writer=model,
-        model_type="bpe",
-        vocab_size=310,
-        byte_fallback=True,
-        normalization_rule_name="identity",
-        remove_extra_whitespaces=False,
-        unk_id=0,
-        bos_id=1,
-        eos_id=2,
-        hard_vocab_limit=False,
-        minloglevel=2,
-    )
-    (folder / "tokenizer.model").write_bytes(model.getvalue())
-    return sentencepiece.SentencePieceProcessor(model_proto=model.getvalue()).GetPieceSize()
+LINES = ("is the left lung clear?", "choose one option.", "answer: yes", "a large effusion", "no nodule")
 
 
 def norm(prefix, width):
@@ -108,7 +89,7 @@ def draw(shapes):
 def write_toy(folder):
     """Write the files of a checkpoint as they are published; returns the folder."""
     (folder / "Language_files").mkdir()
-    words = write_tokenizer(folder / "Language_files")
+    words = write_tokenizer(folder / "Language_files", LINES, 310)
     state = draw(language_shapes(words) | vision_shapes() | resampler_shapes() | UNUSED)
     state[f"{E}weight"] = state["lang_model.model.embed_tokens.weight"]
     for key in [key for key in state if key.endswith("inv_freq")]:
@@ -136,12 +117,6 @@ def put(key, value):
 def adapter(folder, **given):
     given = {"device": "cpu", "dtype": "float32", "journal": False, "max_new_tokens": 6} | given
     return RadFM(**{"pretrained": str(folder)} | given)
-
-
-def photo(seed=0, size=(30, 21)):
-    generator = torch.Generator().manual_seed(seed)
-    values = torch.randint(0, 256, (size[1], size[0], 3), dtype=torch.uint8, generator=generator)
-    return Image.fromarray(values.numpy())
 
 
 def layer_norm(x, state, key):

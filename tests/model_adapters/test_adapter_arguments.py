@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import pytest
 import torch
-from medtasks.model_adapters.arguments import AdapterArguments, argument, parse_arguments
-from medtasks.model_adapters.placement import choose_device
+from medtasks.model_adapters.base.arguments import AdapterArguments, argument, parse_arguments
+from medtasks.model_adapters.base.device import choose_device
 from medtasks.model_adapters.tiny import MedTasksTiny
 
 from medtasks.errors import AdapterArgumentError, MedTasksError

@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from medtasks.model_adapters.failures import FailureLedger
+from medtasks.model_adapters.base.batch_runner import FailureLog
 
 from medtasks.errors import MedTasksError
 from medtasks.extract.failure import failure_cause
@@ -99,7 +99,7 @@ def test_max_failed_one_lets_everything_fail(new_bench):
     ("share", "requests", "allowed"), [(0.1, 1, 1), (0.1, 352, 35), (0.0, 352, 0), (0.01, 50, 1), (1, 7, 7)]
 )
 def test_the_allowance_is_the_share_but_at_least_one(share, requests, allowed):
-    assert FailureLedger("x", requests, share).allowed == allowed
+    assert FailureLog("x", requests, share).allowed == allowed
 
 
 def test_padding_between_ranks_is_not_counted(new_bench):

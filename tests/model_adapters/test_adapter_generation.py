@@ -4,7 +4,7 @@ import copy
 
 import pytest
 import torch
-from medtasks.model_adapters.generation import cut_reply, ignored_keys, read_settings
+from medtasks.model_adapters.base.generation import cut_reply, ignored_keys, read_settings
 
 from medtasks.errors import MedTasksError
 
@@ -48,15 +48,7 @@ def test_the_order_is_restored(bench):
 
 def test_a_model_that_takes_ids_gets_its_prompt_cut_off(bench, monkeypatch):
     expected = bench.adapter.generate_until(bench.generation(visual=None, until=["oo"]))
-    monkeypatch.setattr(
-        bench.adapter,
-        "model_inputs",
-        lambda batch: {
-            "input_ids": batch.ids,
-            "attention_mask": batch.attention_mask,
-            "position_ids": batch.position_ids,
-        },
-    )
+    monkeypatch.setattr(bench.adapter, "model_inputs", lambda batch: batch.inputs(input_ids=batch.ids))
     assert bench.adapter.generate_until(bench.generation(visual=None, until=["oo"])) == expected
 
 

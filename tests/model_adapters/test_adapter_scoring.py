@@ -4,8 +4,8 @@ import math
 
 import pytest
 import torch
-from medtasks.model_adapters.batching import Encoded
-from medtasks.model_adapters.scoring import Continuation, Likelihood, score, split_continuation
+from medtasks.model_adapters.base.batching import Encoded
+from medtasks.model_adapters.base.scoring import Continuation, Likelihood, score, split_continuation
 
 from medtasks.errors import MedTasksError
 
@@ -41,14 +41,6 @@ def test_padded_batches_score_like_a_plain_forward_pass(bench, docs):
     expected = [plain_score(bench.adapter, doc["question"], images_of(doc), text) for doc in docs for text in options]
     assert [pair[0] for pair in got] == pytest.approx([pair[0] for pair in expected], abs=1e-9)
     assert [pair[1] for pair in got] == [pair[1] for pair in expected]
-
-
-@pytest.mark.parametrize("size", [1, 2, 7, 24])
-def test_the_batch_size_does_not_matter(new_bench, bench, size):
-    expected = bench.adapter.loglikelihood(bench.scoring())
-    other = new_bench(batch_size=size)
-    got = other.adapter.loglikelihood(other.scoring())
-    assert [pair[0] for pair in got] == pytest.approx([pair[0] for pair in expected], abs=1e-9)
 
 
 def test_the_order_of_requests_and_of_options_does_not_matter(bench):

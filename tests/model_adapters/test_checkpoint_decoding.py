@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-from medtasks.model_adapters.batching import pad_left
-from medtasks.model_adapters.generation import GenerationSettings, decoding_config
+from medtasks.model_adapters.base.batching import pad_left
+from medtasks.model_adapters.base.generation import GenerationSettings, decoding_config
 from medtasks.model_adapters.hf_vlm import HfVlm
 from transformers import GenerationConfig
 

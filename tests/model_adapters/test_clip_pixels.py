@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 import torch
-from medtasks.model_adapters.clip_pixels import MEAN, STD, clip_pixels
+from medtasks.model_adapters.checkpoints.clip import MEAN, STD, clip_pixels
 from PIL import Image
 from transformers import CLIPImageProcessorPil
 
 
-def picture(width, height, mode="RGB", seed=0):
+def scan(width, height, mode="RGB", seed=0):
     values = np.random.default_rng(seed).integers(0, 255, (height, width, 3), dtype=np.uint8)
     return Image.fromarray(values).convert(mode)
 
@@ -22,7 +22,7 @@ def colours(pixels):
 @pytest.mark.parametrize("mode", ["RGB", "L", "RGBA", "P", "1", "LA"])
 @pytest.mark.parametrize("size", [(42, 42), (97, 42), (42, 55), (30, 61), (201, 83), (7, 5), (400, 31)])
 def test_same_as_the_pil_processor_of_transformers(mode, size):
-    image = picture(*size, mode)
+    image = scan(*size, mode)
     processor = CLIPImageProcessorPil(size={"shortest_edge": 42}, crop_size={"height": 42, "width": 42})
     theirs = processor(image, return_tensors="pt")["pixel_values"][0]
     ours = clip_pixels(image, 42, pad=False, crop_rounding="floor")

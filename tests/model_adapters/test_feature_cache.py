@@ -2,8 +2,7 @@
 
 import pytest
 import torch
-from medtasks.model_adapters.feature_cache import FeatureCache
-from medtasks.model_adapters.image_keys import content_key
+from medtasks.model_adapters.base.caches import FeatureCache, content_key
 
 from medtasks.errors import MedTasksError
 

@@ -1,23 +1,20 @@
 """LLaVA-Med against what the published code computed from small random weights in the published layout."""
 
-import json
-import os
-from pathlib import Path
-
 import pytest
 import torch
-from medtasks.model_adapters.batching import pad_left
-from medtasks.model_adapters.generation import GenerationSettings
+from medtasks.model_adapters.base.batching import pad_left
+from medtasks.model_adapters.base.generation import GenerationSettings
 from medtasks.model_adapters.llava_med import LlavaMed
 from PIL import Image
 
-DEFAULT = Path(__file__).parents[3] / "shared" / "golden"
-FOLDER = Path(os.environ.get("MEDTASKS_GOLDEN", DEFAULT)) / "adapters" / "llava_med"
-GOLDEN = json.loads((FOLDER / "golden.json").read_text()) if FOLDER.is_dir() else {"cases": []}
-CASES = {case["id"]: case for case in GOLDEN["cases"]}
+from .golden import GOLDEN, assert_statistics, recorded, without_record
+
+FOLDER = GOLDEN / "llava_med"
+RECORD = recorded("llava_med")
+CASES = {case["id"]: case for case in RECORD.get("cases", [])}
 VARIANTS = ("openai", "checkpoint")
 
-pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason=f"no recorded results in {FOLDER}; set MEDTASKS_GOLDEN")
+pytestmark = pytest.mark.skipif(not RECORD, reason=without_record("llava_med"))
 
 
 @pytest.fixture(scope="module", params=VARIANTS)
@@ -43,27 +40,17 @@ def images_of(case):
 
 
 def close(value, recorded, kind):
-    assert value == pytest.approx(recorded, abs=GOLDEN["tolerance"][kind])
+    assert value == pytest.approx(recorded, abs=RECORD["tolerance"][kind])
 
 
-def same_statistics(tensor, recorded, kind):
-    assert list(tensor.shape) == recorded["shape"]
-    measured = {
-        "mean": tensor.mean().item(),
-        "std": tensor.std(correction=0).item(),
-        "min": tensor.min().item(),
-        "max": tensor.max().item(),
-    }
-    for name, value in measured.items():
-        close(value, recorded[name], kind)
-    for sample in recorded["samples"]:
-        close(tensor[tuple(sample["index"])].item(), sample["value"], kind)
+def same_statistics(tensor, expected, kind):
+    assert_statistics(tensor, expected, RECORD["tolerance"][kind])
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_golden_llava_med_ids_and_pixels(variant, name):
     _, model = variant
-    case, slots = CASES[name], GOLDEN["architecture"]["image_tokens"]
+    case, slots = CASES[name], RECORD["architecture"]["image_tokens"]
     prompt = model.encode(text_of(case), images_of(case))
     expanded = [token for stored in case["input_ids"] for token in ([0] * slots if stored == -200 else [stored])]
     assert list(prompt.ids) == expanded
@@ -103,15 +90,15 @@ def test_golden_llava_med_continuations(variant, name):
     """All of a case in one batch, sharing their prompt, and one by one."""
     weights, model = variant
     case, expected = CASES[name], CASES[name]["expected"][weights]["continuations"]
-    items = [model.encode_pair(text_of(case), recorded["text"], images_of(case)) for recorded in expected]
-    for item, recorded in zip(items, expected, strict=True):
-        assert list(item.sequence.ids[-item.tokens :]) == recorded["ids"]
+    items = [model.encode_pair(text_of(case), wanted["text"], images_of(case)) for wanted in expected]
+    for item, wanted in zip(items, expected, strict=True):
+        assert list(item.sequence.ids[-item.tokens :]) == wanted["ids"]
     alone = [model.score_batch([item])[0] for item in items]
     for scores in (model.score_batch(items), alone):
-        for score, recorded in zip(scores, expected, strict=True):
-            close(-score.total, recorded["sum_logprob"], "logprob")
-            close(-score.mean, recorded["mean_logprob"], "logprob")
-            assert (score.tokens, score.greedy) == (recorded["n_tokens"], recorded["is_greedy"])
+        for score, wanted in zip(scores, expected, strict=True):
+            close(-score.total, wanted["sum_logprob"], "logprob")
+            close(-score.mean, wanted["mean_logprob"], "logprob")
+            assert (score.tokens, score.greedy) == (wanted["n_tokens"], wanted["is_greedy"])
 
 
 def test_golden_llava_med_loaded_whole():

@@ -2,19 +2,16 @@
 
 import copy
 import dataclasses
-import json
-import os
-from pathlib import Path
 
 import pytest
 import torch
-from medtasks.model_adapters.batching import pad_left
+from medtasks.model_adapters.base.batching import pad_left
 from PIL import Image
 
-from .med_flamingo_toy import adapter_from, instances, replies
+from .golden import GOLDEN, assert_statistics, recorded, without_record
+from .med_flamingo_toy import adapter_from, asked, replies
 
-REPOSITORY = Path(__file__).parents[2]
-GOLDEN = Path(os.environ.get("MEDTASKS_GOLDEN", REPOSITORY / ".." / "shared" / "golden")) / "adapters" / "med_flamingo"
+FOLDER = GOLDEN / "med_flamingo"
 VARIANTS = {
     "preceding": {},
     "following": {"media_attention": "following"},
@@ -25,30 +22,22 @@ VARIANTS = {
 
 @pytest.fixture(scope="module")
 def golden():
-    if not (GOLDEN / "golden.json").is_file():
-        pytest.skip(f"no recorded results under {GOLDEN}; set MEDTASKS_GOLDEN to their folder")
-    return json.loads((GOLDEN / "golden.json").read_text())
+    record = recorded("med_flamingo")
+    if not record:
+        pytest.skip(without_record("med_flamingo"))
+    return record
 
 
 @pytest.fixture(scope="module")
 def golden_adapters(golden):
-    return {name: adapter_from(GOLDEN, max_new_tokens=12, **switches) for name, switches in VARIANTS.items()}
+    return {name: adapter_from(FOLDER, max_new_tokens=12, **switches) for name, switches in VARIANTS.items()}
 
 
-def recorded(golden, variant):
+def cases_of(golden, variant):
     """Yield case, what it should give, and its images."""
     assert all(set(case["expected"]) == set(VARIANTS) for case in golden["cases"])
     for case in golden["cases"]:
-        yield case, case["expected"][variant], [Image.open(GOLDEN / "images" / name) for name in case["images"]]
-
-
-def assert_statistics(got, expected, tolerance):
-    assert list(got.shape) == expected["shape"]
-    values = {"mean": got.mean(), "std": got.std(correction=0), "min": got.min(), "max": got.max()}
-    for name, value in values.items():
-        assert value.item() == pytest.approx(expected[name], abs=tolerance)
-    for sample in expected["samples"]:
-        assert got[tuple(sample["index"])].item() == pytest.approx(sample["value"], abs=tolerance)
+        yield case, case["expected"][variant], [Image.open(FOLDER / "images" / name) for name in case["images"]]
 
 
 EVERY_VARIANT = pytest.mark.parametrize("variant", VARIANTS)
@@ -57,7 +46,7 @@ EVERY_VARIANT = pytest.mark.parametrize("variant", VARIANTS)
 @EVERY_VARIANT
 def test_golden_med_flamingo_inputs(golden, golden_adapters, variant):
     adapter = golden_adapters[variant]
-    for case, expected, images in recorded(golden, variant):
+    for case, expected, images in cases_of(golden, variant):
         prompt = adapter.encode(case["prompt"], images)
         assert list(prompt.ids) == expected["input_ids"]
         assert_statistics(prompt.pixels, case["pixels"], golden["tolerance"]["pixels"])
@@ -69,7 +58,7 @@ def test_golden_med_flamingo_inputs(golden, golden_adapters, variant):
 @EVERY_VARIANT
 def test_golden_med_flamingo_logits_and_greedy_tokens(golden, golden_adapters, variant):
     adapter = golden_adapters[variant]
-    for case, expected, images in recorded(golden, variant):
+    for case, expected, images in cases_of(golden, variant):
         batch = pad_left([adapter.encode(case["prompt"], images)], adapter.pad_id, adapter.device)
         with torch.inference_mode():
             inputs = adapter.model_inputs(batch)
@@ -85,16 +74,16 @@ def test_golden_med_flamingo_logits_and_greedy_tokens(golden, golden_adapters, v
 
 def plain_docs(golden):
     def opened(doc):
-        return [Image.open(GOLDEN / "images" / name) for name in doc["images"]]
+        return [Image.open(FOLDER / "images" / name) for name in doc["images"]]
 
-    return [{"prompt": case["prompt"], "images": case["images"], "visuals": opened} for case in golden["cases"]]
+    return [{"question": case["prompt"], "images": case["images"], "visuals": opened} for case in golden["cases"]]
 
 
 @EVERY_VARIANT
 @pytest.mark.parametrize("shared", [True, False])
 def test_golden_med_flamingo_likelihoods(golden, golden_adapters, variant, shared):
     adapter = golden_adapters[variant]
-    for case, expected, images in recorded(golden, variant):
+    for case, expected, images in cases_of(golden, variant):
         items = []
         for wanted in expected["continuations"]:
             items.append(adapter.encode_pair(case["prompt"], wanted["text"], images))
@@ -114,7 +103,7 @@ def test_golden_med_flamingo_through_the_harness_calls(golden, golden_adapters, 
     options = [[wanted["text"] for wanted in case["continuations"]] for case in expected]
     requests = [
         request
-        for request in instances(adapter, docs, "loglikelihood", range(max(map(len, options))))
+        for request in asked(adapter, docs, "loglikelihood", range(max(map(len, options))))
         if request.idx < len(options[request.args[3]])
     ]
     for request in requests:

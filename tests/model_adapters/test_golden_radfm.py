@@ -1,28 +1,24 @@
 """RadFM against the numbers that the original code computed from the same weights."""
 
-import json
-import os
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
-from medtasks.model_adapters.batching import pad_left
-from medtasks.model_adapters.generation import decoding_config, read_settings
-from medtasks.model_adapters.radfm import RadFM, place_images
+from medtasks.model_adapters.base.batching import pad_left
+from medtasks.model_adapters.base.generation import decoding_config, read_settings
+from medtasks.model_adapters.radfm import RadFM
+from medtasks.model_adapters.radfm.adapter import place_images
 from PIL import Image
 
-ROOT = Path(os.environ.get("MEDTASKS_GOLDEN", Path(__file__).parents[2] / ".." / "shared" / "golden"))
-FOLDER = ROOT / "adapters" / "radfm"
-RECORD = json.loads((FOLDER / "golden.json").read_text()) if (FOLDER / "golden.json").is_file() else {}
+from .golden import GOLDEN, assert_statistics, recorded, without_record
+
+FOLDER = GOLDEN / "radfm"
+RECORD = recorded("radfm")
 CASES = {case["id"]: case for case in RECORD.get("cases", [])} | (
     {"volume_case": RECORD["volume_case"]} if "volume_case" in RECORD else {}
 )
 LOGITS, PIXELS = 1e-4, 1e-5
 
-pytestmark = pytest.mark.skipif(
-    not CASES, reason=f"no recorded goldens at {FOLDER}; set MEDTASKS_GOLDEN to their folder"
-)
+pytestmark = pytest.mark.skipif(not CASES, reason=without_record("radfm"))
 each_case = pytest.mark.parametrize("name", list(CASES) or ["none"])
 
 
@@ -37,16 +33,6 @@ def images(case):
     channel, height, width, depth = np.indices(case["pixels"]["shape"][2:])
     values = (7 * channel + 3 * height + 5 * width + 11 * depth + height * width) % 32 / 31
     return [values.astype(np.float32)]
-
-
-def assert_statistics(tensor, expected, tolerance):
-    assert list(tensor.shape) == expected["shape"]
-    got = {"mean": tensor.mean(), "std": tensor.std(correction=0), "min": tensor.min(), "max": tensor.max()}
-    assert {key: value.item() for key, value in got.items()} == pytest.approx(
-        {key: expected[key] for key in got}, abs=tolerance
-    )
-    for sample in expected["samples"]:
-        assert tensor[tuple(sample["index"])].item() == pytest.approx(sample["value"], abs=tolerance)
 
 
 @each_case

@@ -1,31 +1,26 @@
 """``hf_vlm`` on tiny checkpoints of nine architectures, against forward passes and generation written here."""
 
 import gc
-import importlib.util
 import json
 import math
 import shutil
 import weakref
-from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
-from lmms_eval.api.instance import Instance
-from medtasks.model_adapters import hf_vlm_scoring
-from medtasks.model_adapters.checkpoint import CheckpointError
-from medtasks.model_adapters.generation import GenerationSettings
+from medtasks.model_adapters.base.batching import pad_left
+from medtasks.model_adapters.base.generation import GenerationSettings
+from medtasks.model_adapters.checkpoints.reading import CheckpointError
 from medtasks.model_adapters.hf_vlm import HfVlm
-from medtasks.model_adapters.hf_vlm_loading import HfVlmArguments, check_arguments
-from medtasks.model_adapters.hf_vlm_logits import tail_logits
-from PIL import Image
+from medtasks.model_adapters.hf_vlm import scoring as hf_vlm_scoring
+from medtasks.model_adapters.hf_vlm.loading import HfVlmArguments, check_arguments
+from medtasks.model_adapters.hf_vlm.scoring import tail_logits
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
 from medtasks.errors import AdapterArgumentError, MedTasksError
 
-_spec = importlib.util.spec_from_file_location("tiny_hf_models", Path(__file__).with_name("tiny_hf_models.py"))
-tiny_hf_models = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(tiny_hf_models)
+from . import tiny_hf_models
+from .toys import SPLIT, TASK, instances, noise
 
 ARCHITECTURES = ["llava", "llava_next", "qwen2_5_vl", "qwen3_vl", "gemma3", "idefics3", "internvl", "mllama"]
 OPTIONS = (" yes", "a large effusion in the right lung", " no")
@@ -35,18 +30,20 @@ BARE_IMAGE |= {"gemma3": "<start_of_image>", "idefics3": "<image>", "internvl": 
 BARE_IMAGE |= {"mllama": "<|image|>", "paligemma": "<image>"}
 
 
-def picture(seed, width, height):
-    pixels = np.random.default_rng(seed).integers(0, 255, (height, width, 3), dtype=np.uint8)
-    return Image.fromarray(pixels).resize((2 * width, 2 * height))
+def scan(seed, width, height):
+    return noise(seed, (width, height)).resize((2 * width, 2 * height))
 
 
 DOCS = [
-    {"question": "Is it clear?", "images": [picture(0, 10, 15)]},
-    {"question": "Is there a large effusion in the right lung, or is it the left one?", "images": [picture(1, 30, 10)]},
+    {"question": "Is it clear?", "images": [scan(0, 10, 15)]},
+    {
+        "question": "Is there a large effusion in the right lung, or is it the left one?",
+        "images": [scan(1, 30, 10)],
+    },
     {"question": "No image: no nodule?", "images": []},
-    {"question": "Which one?", "images": [picture(2, 9, 9), picture(3, 20, 24)]},
+    {"question": "Which one?", "images": [scan(2, 9, 9), scan(3, 20, 24)]},
     {"question": "Answer", "images": []},
-    {"question": "Grey?", "images": [picture(4, 12, 12).convert("L")]},
+    {"question": "Grey?", "images": [scan(4, 12, 12).convert("L")]},
 ]
 
 
@@ -82,28 +79,23 @@ def adapter(folder):
         built = HfVlm(
             **{"pretrained": str(folder(name)), "device": "cpu", "batch_size": 7, "journal": False} | arguments
         )
-        built.task_dict = {"toy": {"test": DOCS}}
+        built.task_dict = {TASK: {SPLIT: DOCS}}
         return built
 
     return get
 
 
-def instance(kind, doc_id, detail, index=0, question=None):
-    return Instance(
-        request_type=kind,
-        arguments=(question or DOCS[doc_id]["question"], detail, lambda doc: doc["images"], doc_id, "toy", "test"),
-        idx=index,
-        metadata={"task": "toy", "doc_id": doc_id, "repeats": 1},
-    )
-
-
 def scoring(doc_ids, options=OPTIONS):
-    return [instance("loglikelihood", doc, option, n) for doc in doc_ids for n, option in enumerate(options)]
+    return instances("loglikelihood", DOCS, options, doc_ids=doc_ids)
 
 
 def generation(doc_ids, **settings):
     settings = {"until": [], "max_new_tokens": 10, "do_sample": False} | settings
-    return [instance("generate_until", doc, settings) for doc in doc_ids]
+    return instances("generate_until", DOCS, [settings], doc_ids=doc_ids)
+
+
+def padded(built, prompt):
+    return pad_left([prompt], built.pad_id, built.device)
 
 
 def plain_inputs(processor, name, chat, question, images, behind=""):
@@ -172,7 +164,7 @@ def test_a_batch_gives_what_single_samples_give(adapter, name):
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_the_image_matters(adapter, name):
     built = adapter(name)
-    first, second = (built.encode_pair("Clear?", " yes", [picture(seed, 12, 12)]) for seed in (5, 6))
+    first, second = (built.encode_pair("Clear?", " yes", [scan(seed, 12, 12)]) for seed in (5, 6))
     assert abs(built.score_batch([first])[0].mean - built.score_batch([second])[0].mean) > 1e-4
 
 
@@ -262,7 +254,7 @@ def test_a_way_of_scoring_that_is_wrong_is_reported_once_and_given_up(adapter, p
         raise IndexError
 
     monkeypatch.setattr(hf_vlm_scoring, "tail_logits", shifted)
-    monkeypatch.setattr(hf_vlm_scoring, "shared_logits", broken)
+    monkeypatch.setattr(hf_vlm_scoring, "read_contexts", broken)
     built = adapter("qwen2_5_vl")
     for _ in range(2):
         assert [pair[0] for pair in built.loglikelihood(scoring([0]))] == pytest.approx(expected, abs=1e-4)
@@ -273,7 +265,7 @@ def test_a_way_of_scoring_that_is_wrong_is_reported_once_and_given_up(adapter, p
 def test_logits_of_the_prompt_are_not_computed(adapter):
     """Whether the model has ``logits_to_keep`` or not."""
     built, rows = adapter("llava"), []
-    inputs = built._inputs([built.encode("Clear?", [])])
+    inputs = built.model_inputs(padded(built, built.encode("Clear?", [])))
     built.network.lm_head.register_forward_hook(lambda _, given, __: rows.append(given[0].shape[1]))
     kept = tail_logits(built.network, inputs, 3)
     forward = built.network.forward
@@ -320,7 +312,7 @@ def test_stop_strings_and_sampling(adapter):
 def test_token_counts_of_replies(adapter):
     built = adapter("idefics3", token_counts=True)
     (reply,) = built.generate_until(generation([3], max_new_tokens=4))
-    inputs = built._inputs([built.encode(DOCS[3]["question"], DOCS[3]["images"])])
+    inputs = built.model_inputs(padded(built, built.encode(DOCS[3]["question"], DOCS[3]["images"])))
     assert reply.token_counts.input_tokens == inputs["input_ids"].shape[1]
     assert 1 <= reply.token_counts.output_tokens <= 4
 

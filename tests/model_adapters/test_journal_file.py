@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from medtasks.model_adapters import journal as journal_module
-from medtasks.model_adapters.journal import Entry, Journal, journal_folder
+from medtasks.model_adapters.base import journal as journal_module
+from medtasks.model_adapters.base.journal import Entry, Journal, journal_folder
 
 NAME = "f" * 24
 
@@ -157,7 +157,7 @@ import json, os, random, signal, sys, time
 sys.path.insert(0, sys.argv[1])
 import torch
 torch.set_num_threads(1)
-from conftest import Bench, make_docs
+from toys import Bench, make_docs
 from medtasks.model_adapters.tiny import MedTasksTiny
 
 class Noting(MedTasksTiny):

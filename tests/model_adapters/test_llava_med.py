@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 import torch
-from medtasks.model_adapters.batching import Encoded, pad_left
-from medtasks.model_adapters.checkpoint import CheckpointError
-from medtasks.model_adapters.generation import GenerationSettings
-from medtasks.model_adapters.scoring import Continuation
+from medtasks.model_adapters.base.batching import Encoded, pad_left
+from medtasks.model_adapters.base.generation import GenerationSettings
+from medtasks.model_adapters.base.scoring import Continuation
+from medtasks.model_adapters.checkpoints.reading import CheckpointError
 from safetensors.torch import load_file
 from transformers import CLIPVisionConfig, LlavaConfig, LlavaForConditionalGeneration, MistralConfig
 
@@ -23,25 +23,15 @@ from .llava_med_toy import (
     VOCABULARY,
     adapter,
     photo,
-    requests,
     run,
     tower,
-    write_tower,
     write_v10,
-    write_v15,
 )
 
 
-@pytest.fixture(scope="session")
-def published_v15(tmp_path_factory):
-    root = tmp_path_factory.mktemp("llava_med")
-    write_tower(root / "clip")
-    return write_v15(root / "v15")
-
-
-@pytest.fixture(scope="session")
-def model(published_v15):
-    return adapter(published_v15)
+@pytest.fixture
+def model(llava_med):
+    return llava_med
 
 
 # ---- prompts ----
@@ -95,18 +85,18 @@ def test_continuation_follows_the_template(model):
     assert model.decode(ids[-with_space.tokens :]) == "yes"
 
 
-def test_too_long_a_prompt_fails_and_names_the_way_out(published_v15, model):
+def test_too_long_a_prompt_fails_and_names_the_way_out(llava_med_folder, model):
     needed = len(model.encode("clear? " * 20, [photo()]).ids)
     with pytest.raises(MedTasksError, match=rf"takes {needed} positions \(1 images\), max_length is 20"):
-        adapter(published_v15, max_length=20).encode("clear? " * 20, [photo()])
-    adapter(published_v15, max_length=needed).encode("clear? " * 20, [photo()])
+        adapter(llava_med_folder, max_length=20).encode("clear? " * 20, [photo()])
+    adapter(llava_med_folder, max_length=needed).encode("clear? " * 20, [photo()])
 
 
 # ---- computing ----
 
 
 @torch.inference_mode()
-def test_logits_equal_those_of_transformers_llava(model, published_v15):
+def test_logits_equal_those_of_transformers_llava(model, llava_med_folder):
     """An implementation that shares nothing but the language model and the tower."""
     config = LlavaConfig(
         vision_config=CLIPVisionConfig(**VISION),
@@ -116,7 +106,7 @@ def test_logits_equal_those_of_transformers_llava(model, published_v15):
         vision_feature_select_strategy="default",
     )
     other = LlavaForConditionalGeneration(config).eval()
-    stored = load_file(published_v15 / SHARDS[0]) | load_file(published_v15 / SHARDS[1])
+    stored = load_file(llava_med_folder / SHARDS[0]) | load_file(llava_med_folder / SHARDS[1])
     state = {}
     for key, weight in stored.items():
         if not key.startswith(("model.vision_tower", "model.mm_projector")):
@@ -136,40 +126,39 @@ def test_logits_equal_those_of_transformers_llava(model, published_v15):
 
 
 @pytest.fixture(scope="session")
-def one_by_one(published_v15):
-    return run(adapter(published_v15, batch_size=1, prefix_cache=False, feature_cache_mb=0))
+def one_by_one(llava_med_folder):
+    return run(adapter(llava_med_folder, batch_size=1, prefix_cache=False, feature_cache_mb=0))
 
 
 @pytest.mark.parametrize("size", [2, 5, 64])
 @pytest.mark.parametrize("shared", [False, True])
-def test_batches_change_nothing(published_v15, one_by_one, size, shared):
-    scores, replies = run(adapter(published_v15, batch_size=size, prefix_cache=shared))
+def test_batches_change_nothing(llava_med_folder, one_by_one, size, shared):
+    scores, replies = run(adapter(llava_med_folder, batch_size=size, prefix_cache=shared))
     assert replies == one_by_one[1]
     assert np.allclose([mean for mean, _ in scores], [mean for mean, _ in one_by_one[0]], atol=1e-4)
     assert [greedy for _, greedy in scores] == [greedy for _, greedy in one_by_one[0]]
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_a_batch_runs_as_one(published_v15, one_by_one, shared):
+def test_a_batch_runs_as_one(llava_med_folder, one_by_one, shared):
     """Without the harness's loop, which would quietly run the samples of a failing batch one by one."""
-    model = adapter(published_v15, prefix_cache=shared)
-    items = [model.encode_pair(doc["q"], option, doc["images"]) for doc in DOCS for option in OPTIONS]
+    model = adapter(llava_med_folder, prefix_cache=shared)
+    items = [model.encode_pair(doc["question"], option, doc["images"]) for doc in DOCS for option in OPTIONS]
     assert np.allclose(
         [score.mean for score in model.score_batch(items)], [mean for mean, _ in one_by_one[0]], atol=1e-4
     )
-    prompts = [model.encode(doc["q"], doc["images"]) for doc in DOCS]
+    prompts = [model.encode(doc["question"], doc["images"]) for doc in DOCS]
     settings = GenerationSettings(max_new_tokens=GREEDY["max_new_tokens"])
     assert [reply.strip() for reply in model.generate_batch(prompts, settings, 0)] == one_by_one[1]
 
 
 def test_scores_and_replies_depend_on_the_image(model, one_by_one):
     blank = [{**doc, "images": [photo(99)]} for doc in DOCS]
-    model.task_dict = {"toy": {"test": blank}}
-    changed = model.loglikelihood(requests("loglikelihood", OPTIONS))
+    changed, replies = run(model, blank)
     for number, doc in enumerate(DOCS):
         if doc["images"]:
             assert abs(changed[3 * number][0] - one_by_one[0][3 * number][0]) > 1e-3
-    assert model.generate_until(requests("generate_until", [GREEDY])) != one_by_one[1]
+    assert replies != one_by_one[1]
 
 
 def test_likelihood_is_that_of_the_reply(model):

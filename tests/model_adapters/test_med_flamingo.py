@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-from medtasks.model_adapters.batching import pad_left
-from medtasks.model_adapters.generation import GenerationSettings
-from medtasks.model_adapters.media_attention import MediaView, text_time
+from medtasks.model_adapters.base.batching import pad_left
+from medtasks.model_adapters.base.generation import GenerationSettings
+from medtasks.model_adapters.med_flamingo.network import MediaView, text_time
 
 from medtasks.errors import MedTasksError
 
@@ -23,33 +23,27 @@ from .med_flamingo_toy import (
     VISION,
     WIDTH,
     adapter_from,
-    picture,
     plain_greedy,
     plain_logits,
     plain_score,
     replies,
+    scan,
     scores,
     visuals,
-    write_toy,
 )
 
 REPOSITORY = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
-def toy(tmp_path_factory):
-    return write_toy(tmp_path_factory.mktemp("med_flamingo") / "toy")
-
-
-@pytest.fixture(scope="module")
-def adapters(toy):
+def adapters(med_flamingo_folder):
     """Adapters by arguments, each built once."""
     built = {}
 
     def get(**arguments):
         key = json.dumps(arguments, sort_keys=True)
         if key not in built:
-            built[key] = adapter_from(toy, **arguments)
+            built[key] = adapter_from(med_flamingo_folder, **arguments)
         return built[key]
 
     return get
@@ -122,7 +116,7 @@ def test_batches_with_different_numbers_of_images_score_like_plain_passes(adapte
 @MODES
 def test_batches_with_different_numbers_of_images_generate_like_plain_passes(adapters, mode):
     adapter = adapters(media_attention=mode)
-    prompts = [adapter.encode(doc["prompt"], visuals(doc)) for doc in DOCS]
+    prompts = [adapter.encode(doc["question"], visuals(doc)) for doc in DOCS]
     batch = pad_left(prompts, adapter.pad_id, adapter.device)
     with torch.inference_mode():
         got = adapter.language_model.generate(
@@ -144,7 +138,7 @@ def test_every_beam_keeps_the_images_of_its_prompt(adapters):
     """Against the likelihoods of the beams' own replies: beam search never finds a less likely reply than greedy."""
     adapter = adapters()
     doc = DOCS[1]
-    prompt = adapter.encode(doc["prompt"], visuals(doc))
+    prompt = adapter.encode(doc["question"], visuals(doc))
     batch = pad_left([prompt], adapter.pad_id, adapter.device)
     with torch.inference_mode():
         found = adapter.language_model.generate(
@@ -167,7 +161,7 @@ def test_every_beam_keeps_the_images_of_its_prompt(adapters):
 def test_continuation_inputs_go_on_from_a_cache(adapters, mode):
     adapter = adapters(media_attention=mode)
     docs, tail = DOCS[:2], [5, 40, 41]
-    prompts = [adapter.encode(doc["prompt"], visuals(doc)) for doc in docs]
+    prompts = [adapter.encode(doc["question"], visuals(doc)) for doc in docs]
     batch = pad_left(prompts, adapter.pad_id, adapter.device)
     ids = torch.tensor([tail] * 2)
     with torch.inference_mode():
@@ -199,7 +193,7 @@ def test_ids_have_the_first_id_and_one_marker_per_image(adapters):
     adapter = adapters()
     vocabulary = adapter._text.vocabulary
     end, image = vocabulary, vocabulary + 1
-    ids = adapter.encode("<image>yes<|endofchunk|> <image> no", [picture(2), picture(4)]).ids
+    ids = adapter.encode("<image>yes<|endofchunk|> <image> no", [scan(2), scan(4)]).ids
     pieces = adapter._text
     expected = [1, image, *pieces.encode("yes"), end, *pieces.encode(" "), image, *pieces.encode(" no")]
     assert list(ids) == expected
@@ -209,14 +203,14 @@ def test_ids_have_the_first_id_and_one_marker_per_image(adapters):
 
 def test_an_odd_margin_is_cropped_as_torchvision_does(adapters):
     """17 - 14 = 3: the crop begins at column round(1.5) = 2, where floor would give 1."""
-    image = picture(2, (17, 14))
+    image = scan(2, (17, 14))
     (got,) = adapters().encode("", [image]).pixels
     red = torch.tensor([[image.getpixel((column, row))[0] for column in range(2, 16)] for row in range(14)])
     assert torch.allclose(got[0], (red / 255 - 0.48145466) / 0.26862954, atol=1e-5)
 
 
 def test_markers_that_are_missing_come_first(adapters):
-    images = [picture(number) for number in (2, 4, 6)]
+    images = [scan(number) for number in (2, 4, 6)]
     for text in ("Which? Answer:", "A <image>Which? Answer:", ""):
         more = "<image>" * (3 - text.count("<image>"))
         assert adapters().encode(text, images).ids == adapters().encode(more + text, images).ids
@@ -224,7 +218,7 @@ def test_markers_that_are_missing_come_first(adapters):
 
 
 def test_more_markers_than_images_fail_that_sample_alone(adapters):
-    docs = [DOCS[0], {"prompt": "<image><image>Which? Answer:", "images": [2]}, *DOCS[1:]]
+    docs = [DOCS[0], {"question": "<image><image>Which? Answer:", "images": [2]}, *DOCS[1:]]
     got = replies(adapters(max_failed=0.5), docs)
     assert "more <image> markers (2) than there are images (1)" in got[1]
     assert got[:1] + got[2:] == replies(adapters())
@@ -246,7 +240,7 @@ def test_a_prompt_longer_than_the_context_fails(adapters):
 
 def test_markers_are_never_the_likeliest_token(adapters):
     adapter = adapters()
-    prompt = adapter.encode("<image>Is?", [picture(2)])
+    prompt = adapter.encode("<image>Is?", [scan(2)])
     logits = plain_logits(adapter, prompt.ids, prompt)
     assert torch.isfinite(logits[:, : adapter._text.vocabulary]).all()
     assert logits[:, adapter._text.vocabulary :].eq(-math.inf).all()
@@ -271,7 +265,7 @@ def test_a_reply_ends_where_the_next_example_begins(adapters, monkeypatch, stop)
 
 def test_what_the_task_asks_for_stops_too(adapters):
     adapter = adapters()
-    prompt = adapter.encode(DOCS[0]["prompt"], visuals(DOCS[0]))
+    prompt = adapter.encode(DOCS[0]["question"], visuals(DOCS[0]))
     (whole,) = adapter.generate_batch([prompt], GenerationSettings(9), 0)
     stop = whole[3:5]
     assert adapter.generate_batch([prompt], GenerationSettings(9, (stop,)), 0) == [whole.split(stop)[0].strip()]
@@ -301,11 +295,11 @@ def test_few_shot_prompts_of_mediconfusion_run_through_the_harness_calls(adapter
         family = mediconfusion(task)
         shots = list(range(2, 2 + 2 * len(family["demonstrations"]), 2))
         docs = [
-            {"prompt": family["template"].format(question=question, **options), "images": [*shots, query]}
+            {"question": family["template"].format(question=question, **options), "images": [*shots, query]}
             for question, query in (("Which technique?", 20), ("Which side is it on?", 22), ("Which technique?", 24))
         ]
         adapter = adapters(media_attention=mode)
-        encoded = adapter.encode(docs[0]["prompt"], visuals(docs[0]))
+        encoded = adapter.encode(docs[0]["question"], visuals(docs[0]))
         assert encoded.ids.count(adapter._markers["<image>"]) == len(encoded.pixels) == 4
         got = scores(adapter, docs, texts)
         expected = [plain_score(adapter, doc, text) for doc in docs for text in texts]
@@ -326,8 +320,8 @@ def test_the_language_model_forgets_the_images_of_its_last_call(adapters):
         model.model(input_ids=torch.tensor([[1, 2]]))
 
 
-def test_the_network_is_freed_with_its_last_reference(toy):
-    adapter = adapter_from(toy)
+def test_the_network_is_freed_with_its_last_reference(med_flamingo_folder):
+    adapter = adapter_from(med_flamingo_folder)
     scores(adapter)
     network = weakref.ref(adapter.network.language_model)
     adapter.clean()

@@ -7,33 +7,28 @@ from pathlib import Path
 
 import pytest
 import torch
-from medtasks.model_adapters.checkpoint import CheckpointError
+from medtasks.model_adapters.checkpoints.reading import CheckpointError
 from medtasks.model_adapters.med_flamingo import MedFlamingo
-from medtasks.model_adapters.med_flamingo_loading import TrainedShape, read_trained_shape
+from medtasks.model_adapters.med_flamingo.checkpoint import TrainedShape, read_trained_shape
 from safetensors.torch import load_file, save_file
 
 from medtasks.errors import AdapterArgumentError, MedTasksError
 
-from .med_flamingo_toy import DEPTH, DOCS, EVERY, LATENTS, LAYERS, OPTIONS, WIDTH, adapter_from, scores, write_toy
+from .med_flamingo_toy import DEPTH, DOCS, EVERY, LATENTS, LAYERS, OPTIONS, WIDTH, adapter_from, scores
 
 
 @pytest.fixture(scope="module")
-def toy(tmp_path_factory):
-    return write_toy(tmp_path_factory.mktemp("med_flamingo") / "toy")
-
-
-@pytest.fixture(scope="module")
-def expected(toy):
-    """Scores of the undamaged toy."""
-    return scores(adapter_from(toy))
+def expected(med_flamingo_folder):
+    """Scores of the undamaged checkpoint."""
+    return scores(adapter_from(med_flamingo_folder))
 
 
 @pytest.fixture
-def copied(toy, tmp_path):
-    """A copy of the toy checkpoint that may be damaged; returns its folder and a function to change ``model.pt``."""
-    for file in toy.rglob("*"):
+def copied(med_flamingo_folder, tmp_path):
+    """A copy of the checkpoint that may be damaged; returns its folder and a function to change ``model.pt``."""
+    for file in med_flamingo_folder.rglob("*"):
         if file.is_file():
-            target = tmp_path / file.relative_to(toy)
+            target = tmp_path / file.relative_to(med_flamingo_folder)
             target.parent.mkdir(exist_ok=True)
             target.write_bytes(file.read_bytes())
 
@@ -44,8 +39,8 @@ def copied(toy, tmp_path):
     return tmp_path, change
 
 
-def test_all_parameters_are_filled_in_the_wanted_type_and_rotary_tables_stay_float32(toy):
-    adapter = adapter_from(toy, dtype="bfloat16")
+def test_all_parameters_are_filled_in_the_wanted_type_and_rotary_tables_stay_float32(med_flamingo_folder):
+    adapter = adapter_from(med_flamingo_folder, dtype="bfloat16")
     parameters = dict(adapter.network.named_parameters())
     assert {parameter.dtype for parameter in parameters.values()} == {torch.bfloat16}
     assert not any(parameter.is_meta or parameter.requires_grad for parameter in parameters.values())
@@ -58,11 +53,15 @@ def test_all_parameters_are_filled_in_the_wanted_type_and_rotary_tables_stay_flo
     assert len(parameters) == len({p.data_ptr() for p in parameters.values()})
 
 
-def test_the_default_type_is_bfloat16_and_the_embedding_is_the_trained_one(toy):
+def test_the_default_type_is_bfloat16_and_the_embedding_is_the_trained_one(med_flamingo_folder):
     adapter = MedFlamingo(
-        pretrained=str(toy), llama=str(toy / "llama"), clip=str(toy / "clip"), device="cpu", journal="false"
+        pretrained=str(med_flamingo_folder),
+        llama=str(med_flamingo_folder / "llama"),
+        clip=str(med_flamingo_folder / "clip"),
+        device="cpu",
+        journal="false",
     )
-    trained = torch.load(toy / "model.pt")["lang_encoder.model.embed_tokens.weight"]
+    trained = torch.load(med_flamingo_folder / "model.pt")["lang_encoder.model.embed_tokens.weight"]
     assert torch.equal(adapter.language_model.model.embed_tokens.weight, trained.bfloat16())
 
 
@@ -216,9 +215,9 @@ def test_a_missing_file_is_named(copied, file):
 
 
 @pytest.mark.parametrize("argument", ["pretrained", "llama", "clip"])
-def test_a_missing_folder_is_named(toy, argument):
+def test_a_missing_folder_is_named(med_flamingo_folder, argument):
     with pytest.raises(MedTasksError, match=f"/nowhere/at_all.*{argument}="):
-        adapter_from(toy, **{argument: "/nowhere/at_all"})
+        adapter_from(med_flamingo_folder, **{argument: "/nowhere/at_all"})
 
 
 @pytest.mark.parametrize(
@@ -239,17 +238,17 @@ def test_another_kind_of_model_is_refused(copied, part, change, message):
         adapter_from(folder)
 
 
-def test_beside_the_published_llama_the_published_sizes_are_demanded(toy):
-    assert read_trained_shape(toy / "model.pt", LAYERS) == TrainedShape(EVERY, DEPTH, LATENTS)
-    assert read_trained_shape(toy / "model.pt", 32) == TrainedShape(4, 6, LATENTS)
+def test_beside_the_published_llama_the_published_sizes_are_demanded(med_flamingo_folder):
+    assert read_trained_shape(med_flamingo_folder / "model.pt", LAYERS) == TrainedShape(EVERY, DEPTH, LATENTS)
+    assert read_trained_shape(med_flamingo_folder / "model.pt", 32) == TrainedShape(4, 6, LATENTS)
     with pytest.raises(CheckpointError, match="LLaMA's 1 layers"):
-        read_trained_shape(toy / "model.pt", 1)
+        read_trained_shape(med_flamingo_folder / "model.pt", 1)
 
 
 @pytest.mark.parametrize(
     "wrong",
     [{"media_attention": "both"}, {"dtype": "int8"}, {"bos_id": 2}, {"vision_post_norm": "maybe"}, {"shots": 3}],
 )
-def test_impossible_arguments_are_refused(toy, wrong):
+def test_impossible_arguments_are_refused(med_flamingo_folder, wrong):
     with pytest.raises(AdapterArgumentError, match=next(iter(wrong))):
-        adapter_from(toy, **wrong)
+        adapter_from(med_flamingo_folder, **wrong)

@@ -4,9 +4,8 @@ import math
 
 import pytest
 import torch
-from medtasks.model_adapters.batching import BatchRoom, plan_streams
-from medtasks.model_adapters.failures import is_out_of_memory
-from medtasks.model_adapters.requests import read_requests
+from medtasks.model_adapters.base.batch_runner import BatchBudget, is_out_of_memory
+from medtasks.model_adapters.base.requests import plan_streams, read_requests
 
 from medtasks.extract.failure import failure_cause
 
@@ -138,7 +137,7 @@ def test_scores_in_token_batches_keep_their_order(new_bench, bench):
 
 
 def test_the_room_of_a_batch():
-    room = BatchRoom(rows=4, tokens=40)
+    room = BatchBudget(rows=4, tokens=40)
     assert room.takes([100]), "an empty batch takes any"
     room.add([10])
     assert room.takes([10, 10])

@@ -4,9 +4,9 @@ import itertools
 
 import pytest
 import torch
-from medtasks.model_adapters.batching import Encoded
-from medtasks.model_adapters.prefix_sharing import group_by_prefix
-from medtasks.model_adapters.scoring import Continuation
+from medtasks.model_adapters.base.batching import Encoded
+from medtasks.model_adapters.base.scoring import Continuation
+from medtasks.model_adapters.prefix.sharing import group_by_prefix
 from medtasks.model_adapters.tiny import MedTasksTiny
 
 OPTIONS = ("x", " clear", " a large effusion in the left lung", " no", "y")
@@ -157,15 +157,7 @@ def test_models_that_take_ids_continue_with_ids(new_bench, monkeypatch):
     """A prompt without image may go in as ids; the options follow through ``continuation_inputs``."""
     bench, plain = new_bench(batch_size=10), new_bench(prefix_cache=False)
     asked = []
-    monkeypatch.setattr(
-        bench.adapter,
-        "model_inputs",
-        lambda batch: {
-            "input_ids": batch.ids,
-            "attention_mask": batch.attention_mask,
-            "position_ids": batch.position_ids,
-        },
-    )
+    monkeypatch.setattr(bench.adapter, "model_inputs", lambda batch: batch.inputs(input_ids=batch.ids))
 
     def continuation_inputs(ids, contexts):
         asked.append((ids.shape[0], contexts.ids.shape[0], len(contexts.pixels)))

@@ -4,36 +4,21 @@ import copy
 
 import pytest
 import torch
-from lmms_eval.api.instance import Instance
-from medtasks.model_adapters.batching import Encoded, pad_left
-from medtasks.model_adapters.generation import GenerationSettings
-from medtasks.model_adapters.radfm import place_images
-from medtasks.model_adapters.radfm_network import axis_positions
+from medtasks.model_adapters.base.batching import Encoded, pad_left
+from medtasks.model_adapters.base.generation import GenerationSettings
+from medtasks.model_adapters.radfm.adapter import place_images
+from medtasks.model_adapters.radfm.network import axis_positions
 
 from medtasks.errors import MedTasksError
 from medtasks.extract.failure import failure_cause
 
-from .radfm_toy import LATENTS, SIDE, WIDTH, V, adapter, photo, plain_features, put, write_changed, write_toy
-
-
-@pytest.fixture(scope="session")
-def published_radfm(tmp_path_factory):
-    return write_toy(tmp_path_factory.mktemp("radfm"))
-
-
-@pytest.fixture(scope="session")
-def model(published_radfm):
-    return adapter(published_radfm)
-
-
-@pytest.fixture(scope="session")
-def state(published_radfm):
-    return torch.load(published_radfm / "pytorch_model.bin")
+from .radfm_toy import LATENTS, SIDE, WIDTH, V, adapter, plain_features, put
+from .toys import SPLIT, TASK, instances, noise
 
 
 @pytest.fixture
-def changed(published_radfm, tmp_path):
-    return lambda change: write_changed(published_radfm, tmp_path / "again", change)
+def model(radfm):
+    return radfm
 
 
 # ---- prompts ----
@@ -42,21 +27,21 @@ def changed(published_radfm, tmp_path):
 def test_slots_follow_the_words_and_white_space_next_to_them_is_dropped(model):
     words, plain = model.tokenizer.vocabulary, model.tokenizer._model.EncodeAsIds
     block = [words, *range(words + 2, words + 2 + LATENTS), words + 1]
-    assert model.encode("is it clear?", [photo()]).ids == [1, *block, *plain("is it clear?")]
-    assert model.encode("  is it clear? ", [photo()]).ids == [1, *block, *plain("is it clear? ")]
-    two = model.encode("is it clear?", [photo(1), photo(2)])
+    assert model.encode("is it clear?", [noise()]).ids == [1, *block, *plain("is it clear?")]
+    assert model.encode("  is it clear? ", [noise()]).ids == [1, *block, *plain("is it clear? ")]
+    two = model.encode("is it clear?", [noise(1), noise(2)])
     second = [words, *range(words + 2 + LATENTS, words + 2 + 2 * LATENTS), words + 1]
     assert two.ids == [1, *block, *second, *plain("is it clear?")]
     assert two.pixels.shape == (2, 3, SIDE, SIDE, 4)
 
 
-def test_image_before_the_last_character(published_radfm, model):
-    late = adapter(published_radfm, image_position="before_last_character")
+def test_image_before_the_last_character(radfm_folder, model):
+    late = adapter(radfm_folder, image_position="before_last_character")
     words, plain = model.tokenizer.vocabulary, model.tokenizer._model.EncodeAsIds
     block = [words, *range(words + 2, words + 2 + LATENTS), words + 1]
-    assert late.encode("is it ?", [photo()]).ids == [1, *plain("is it"), *block, *plain("?")]
-    assert late.encode("", [photo()]).ids == [1, *block]
-    pair = late.encode_pair("is it?", " yes.", [photo()])
+    assert late.encode("is it ?", [noise()]).ids == [1, *plain("is it"), *block, *plain("?")]
+    assert late.encode("", [noise()]).ids == [1, *block]
+    pair = late.encode_pair("is it?", " yes.", [noise()])
     assert pair.sequence.ids == [1, *plain("is it"), *block, *plain("? yes.")]
     assert pair.tokens == len(plain("? yes.")) - len(plain("?"))
 
@@ -77,18 +62,18 @@ def test_a_text_may_place_its_images_itself():
     assert place_images("", 100, 2, "front").endswith("<image198><image199></image>")
 
 
-def test_too_long_a_prompt_loses_its_end_once_reported(published_radfm, model, log):
+def test_too_long_a_prompt_loses_its_end_once_reported(radfm_folder, model, log):
     text = "is the left lung clear? " * 20
-    short, whole = adapter(published_radfm, max_length=40), model.encode(text, [photo()])
+    short, whole = adapter(radfm_folder, max_length=40), model.encode(text, [noise()])
     assert len(whole.ids) > 60
-    assert [short.encode(text, [photo()]).ids for _ in range(2)] == [whole.ids[:40]] * 2
+    assert [short.encode(text, [noise()]).ids for _ in range(2)] == [whole.ids[:40]] * 2
     assert sum("its end was cut off" in line for line in log) == 1
-    pair, full = (a.encode_pair(text, " no nodule", [photo()]) for a in (short, model))
+    pair, full = (a.encode_pair(text, " no nodule", [noise()]) for a in (short, model))
     assert pair.tokens == full.tokens
     assert len(pair.sequence.ids) == 40
     assert pair.sequence.ids == [*full.sequence.ids[: 40 - full.tokens], *full.sequence.ids[-full.tokens :]]
     with pytest.raises(MedTasksError, match=r"a continuation of \d+ tokens; max_length=40"):
-        short.encode_pair("is it?", text, [photo()])
+        short.encode_pair("is it?", text, [noise()])
 
 
 def test_the_published_length_is_the_default(model):
@@ -97,7 +82,7 @@ def test_the_published_length_is_the_default(model):
 
 def test_image_marks_in_a_continuation_are_refused(model):
     with pytest.raises(MedTasksError, match="continuation holds an image mark"):
-        model.encode_pair("is it?", " yes <image>", [photo()])
+        model.encode_pair("is it?", " yes <image>", [noise()])
 
 
 def test_decoding_leaves_out_unknown_control_and_slot_ids(model):
@@ -108,25 +93,25 @@ def test_decoding_leaves_out_unknown_control_and_slot_ids(model):
 # ---- computing ----
 
 
-def test_a_picture_has_the_last_depth_position(model, changed, state):
+def test_a_picture_has_the_last_depth_position(model, changed_radfm, radfm_state):
     assert axis_positions(1, 128).tolist() == [127]
     assert axis_positions(16, 128).tolist() == list(range(7, 128, 8))
     with pytest.raises(ValueError, match="5 patches along an axis that has positions for 4"):
         axis_positions(5, 4)
-    pixels = model.encode("", [photo()]).pixels
+    pixels = model.encode("", [noise()]).pixels
     before = model.image_features(pixels)
     depth = f"{V}pos_embedding.dep_embed.weight"
-    others, last = state[depth].clone(), state[depth].clone()
+    others, last = radfm_state[depth].clone(), radfm_state[depth].clone()
     others[:-1] += 1
     last[-1] += torch.arange(WIDTH // 3)
-    assert torch.equal(adapter(changed(put(depth, others))).image_features(pixels), before)
-    assert (adapter(changed(put(depth, last))).image_features(pixels) - before).abs().max() > 0.01
+    assert torch.equal(adapter(changed_radfm(put(depth, others))).image_features(pixels), before)
+    assert (adapter(changed_radfm(put(depth, last))).image_features(pixels) - before).abs().max() > 0.01
 
 
 @pytest.mark.parametrize("shape", [(SIDE, SIDE, 4), (SIDE, SIDE, 8), (SIDE // 2, SIDE, 16)])
-def test_vision_part_agrees_with_its_description(model, state, shape):
+def test_vision_part_agrees_with_its_description(model, radfm_state, shape):
     """In float64, where rounding cannot hide an error."""
-    exact = {key: value.double() for key, value in state.items()}
+    exact = {key: value.double() for key, value in radfm_state.items()}
     volumes = torch.rand(2, 3, *shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     expected = torch.stack([plain_features(exact, volume) for volume in volumes])
     assert expected.std() > 0.5
@@ -154,10 +139,10 @@ def test_text_alone_brings_one_black_volume_that_changes_nothing(model):
 def mixed_prompts(model):
     volume = torch.rand(SIDE, SIDE, 30, generator=torch.Generator().manual_seed(2)).numpy()
     return [
-        ("is the left lung clear? choose one option.", [photo(1)]),
-        ("", [photo(1)]),
+        ("is the left lung clear? choose one option.", [noise(1)]),
+        ("", [noise(1)]),
         ("no nodule", []),
-        ("<image> is before <image>?", [photo(2), photo(3)]),
+        ("<image> is before <image>?", [noise(2), noise(3)]),
         ("a large effusion?", [volume]),
     ]
 
@@ -180,8 +165,8 @@ def test_image_and_its_order_matter(model):
     def score(images):
         return model.score_batch([model.encode_pair("<image> <image> clear?", " yes", images)])[0].total
 
-    assert abs(score([photo(1), photo(2)]) - score([photo(2), photo(1)])) > 1e-3
-    assert abs(score([photo(1), photo(2)]) - score([photo(1), photo(3)])) > 1e-3
+    assert abs(score([noise(1), noise(2)]) - score([noise(2), noise(1)])) > 1e-3
+    assert abs(score([noise(1), noise(2)]) - score([noise(1), noise(3)])) > 1e-3
 
 
 def plain_greedy(model, prompt, count):
@@ -202,8 +187,8 @@ def test_batches_generate_like_single_prompts(model):
 
 
 @pytest.mark.parametrize("stop", [1, 2])
-def test_both_ends_of_sequence_end_a_reply(published_radfm, stop):
-    ending = adapter(published_radfm)
+def test_both_ends_of_sequence_end_a_reply(radfm_folder, stop):
+    ending = adapter(radfm_folder)
     ids = [1, *ending.tokenizer.encode("is it clear?")]
     first = int(plain_logits(ending, ids, [])[-1].argmax())
     head = ending.language_model.lm_head.weight
@@ -215,55 +200,45 @@ def test_both_ends_of_sequence_end_a_reply(published_radfm, stop):
 # ---- through the harness ----
 
 
-def instances(docs, kind, details):
-    made = []
-    for number, doc in enumerate(docs):
-        for place, detail in enumerate(details):
-            arguments = (doc["question"], copy.deepcopy(detail), lambda d: d["images"], number, "toy", "test")
-            meta = {"task": "toy", "doc_id": number, "repeats": 1}
-            made.append(Instance(request_type=kind, arguments=arguments, idx=place, metadata=meta))
-    return made
-
-
 @pytest.fixture(scope="module")
 def docs():
     texts = ["is the left lung clear?", "no", "choose one option. a large effusion, answer: yes?", "is it?", "nodule?"]
-    pictures = [[photo(1)], [], [photo(2), photo(3)], [photo(1)], [photo(4, (9, 40))]]
+    pictures = [[noise(1)], [], [noise(2), noise(3)], [noise(1)], [noise(4, (9, 40))]]
     return [{"question": text, "images": images} for text, images in zip(texts, pictures, strict=True)]
 
 
-def test_requests_of_the_harness_in_batches_of_any_size(published_radfm, docs):
+def test_requests_of_the_harness_in_batches_of_any_size(radfm_folder, docs):
     results = []
     for size in (1, 3, 16):
-        model = adapter(published_radfm, batch_size=size, max_failed=0)
-        model.task_dict = {"toy": {"test": docs}}
-        replies = model.generate_until(instances(docs, "generate_until", [{"until": ["\n\n"], "max_new_tokens": 6}]))
-        results.append((replies, model.loglikelihood(instances(docs, "loglikelihood", [" yes", " a large effusion"]))))
+        model = adapter(radfm_folder, batch_size=size, max_failed=0)
+        model.task_dict = {TASK: {SPLIT: docs}}
+        replies = model.generate_until(instances("generate_until", docs, [{"until": ["\n\n"], "max_new_tokens": 6}]))
+        results.append((replies, model.loglikelihood(instances("loglikelihood", docs, [" yes", " a large effusion"]))))
     assert not any(failure_cause(reply) for replies, _ in results for reply in replies)
     assert results[0][0] == results[1][0] == results[2][0]
     for _, scores in results[1:]:
         assert [mean for mean, _ in scores] == pytest.approx([mean for mean, _ in results[0][1]], abs=1e-5)
         assert [greedy for _, greedy in scores] == [greedy for _, greedy in results[0][1]]
-    model = adapter(published_radfm)
+    model = adapter(radfm_folder)
     pair = model.encode_pair(docs[2]["question"], " yes", docs[2]["images"])
     assert results[0][1][4][0] == pytest.approx(model.score_batch([pair])[0].mean, abs=1e-5)
 
 
-def test_images_of_a_document_as_slices_of_one_volume(published_radfm, model, docs):
-    sliced = adapter(published_radfm, several_images="slices")
-    pictures = [photo(n) for n in range(7)]
+def test_images_of_a_document_as_slices_of_one_volume(radfm_folder, model, docs):
+    sliced = adapter(radfm_folder, several_images="slices")
+    pictures = [noise(n) for n in range(7)]
     prompt, volume = sliced.encode("is it clear?", pictures), model.encode("is it clear?", [pictures])
-    assert prompt.ids == volume.ids == model.encode("is it clear?", [photo()]).ids
+    assert prompt.ids == volume.ids == model.encode("is it clear?", [noise()]).ids
     assert torch.equal(prompt.pixels, volume.pixels)
     assert prompt.pixels.shape == (1, 3, SIDE, SIDE, 8)
     with pytest.raises(MedTasksError, match="several_images=slices takes pictures"):
         sliced.encode("", [pictures])
 
 
-def test_all_options_of_a_question_see_the_same_random_crop(published_radfm, model):
-    first, second = (adapter(published_radfm, crop="random", seed=seed) for seed in (0, 1))
-    pixels = [first.encode_pair("is it?", option, [photo()]).sequence.pixels for option in (" yes", " no")]
+def test_all_options_of_a_question_see_the_same_random_crop(radfm_folder, model):
+    first, second = (adapter(radfm_folder, crop="random", seed=seed) for seed in (0, 1))
+    pixels = [first.encode_pair("is it?", option, [noise()]).sequence.pixels for option in (" yes", " no")]
     assert torch.equal(*pixels)
-    assert torch.equal(pixels[0], first.encode("another question", [photo()]).pixels)
-    assert not torch.equal(pixels[0], model.encode("is it?", [photo()]).pixels)
-    assert not torch.equal(pixels[0], second.encode("is it?", [photo()]).pixels)
+    assert torch.equal(pixels[0], first.encode("another question", [noise()]).pixels)
+    assert not torch.equal(pixels[0], model.encode("is it?", [noise()]).pixels)
+    assert not torch.equal(pixels[0], second.encode("is it?", [noise()]).pixels)

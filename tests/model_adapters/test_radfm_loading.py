@@ -5,77 +5,63 @@ import shutil
 import pytest
 import torch
 from huggingface_hub.errors import LocalEntryNotFoundError
-from medtasks.model_adapters import published_folder as published
-from medtasks.model_adapters.checkpoint import CheckpointError
-from medtasks.model_adapters.generation import GenerationSettings
+from medtasks.model_adapters.base.generation import GenerationSettings
+from medtasks.model_adapters.checkpoints import reading as published
+from medtasks.model_adapters.checkpoints.reading import CheckpointError
 from medtasks.model_adapters.radfm import RadFM
-from medtasks.model_adapters.radfm_loading import stored_key
+from medtasks.model_adapters.radfm.checkpoint import stored_key
 
 from medtasks.errors import MedTasksError
 
-from .radfm_toy import HEADS, HIDDEN, UNUSED, E, P, V, adapter, photo, put, write_changed, write_toy
-
-
-@pytest.fixture(scope="session")
-def published_radfm(tmp_path_factory):
-    return write_toy(tmp_path_factory.mktemp("radfm"))
-
-
-@pytest.fixture(scope="session")
-def model(published_radfm):
-    return adapter(published_radfm)
-
-
-@pytest.fixture(scope="session")
-def state(published_radfm):
-    return torch.load(published_radfm / "pytorch_model.bin")
+from .radfm_toy import HEADS, HIDDEN, UNUSED, E, P, V, adapter, put
+from .toys import noise
 
 
 @pytest.fixture
-def changed(published_radfm, tmp_path):
-    return lambda change: write_changed(published_radfm, tmp_path / "again", change)
+def model(radfm):
+    return radfm
 
 
-def test_every_tensor_arrives_and_nothing_else_is_needed(model, state):
+def test_every_tensor_arrives_and_nothing_else_is_needed(model, radfm_state):
     names = {stored_key(name): weight for name, weight in model.network.named_parameters()}
-    dropped = {*UNUSED, f"{E}weight", *(key for key in state if key.endswith("inv_freq"))}
-    assert set(names) == set(state) - dropped
-    assert all(torch.equal(weight, state[key]) for key, weight in names.items())
+    dropped = {*UNUSED, f"{E}weight", *(key for key in radfm_state if key.endswith("inv_freq"))}
+    assert set(names) == set(radfm_state) - dropped
+    assert all(torch.equal(weight, radfm_state[key]) for key, weight in names.items())
     assert not any(weight.requires_grad or weight.is_meta for weight in names.values())
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_half_precision_keeps_the_rotary_frequencies_exact(published_radfm, model, dtype):
-    half = adapter(published_radfm, dtype=dtype)
+def test_half_precision_keeps_the_rotary_frequencies_exact(radfm_folder, model, dtype):
+    half = adapter(radfm_folder, dtype=dtype)
     assert {weight.dtype for weight in half.network.parameters()} == {getattr(torch, dtype)}
     frequencies = half.language_model.model.rotary_emb.inv_freq
     expected = 10000.0 ** -(torch.arange(0, HIDDEN // HEADS, 2) / (HIDDEN // HEADS))
     assert frequencies.dtype == torch.float32
     torch.testing.assert_close(frequencies, expected)
-    pair = model.encode_pair("is the lung clear?", " yes", [photo()])
+    pair = model.encode_pair("is the lung clear?", " yes", [noise()])
     (got,), (exact,) = half.score_batch([pair]), model.score_batch([pair])
     assert got.total == pytest.approx(exact.total, abs=0.5)
 
 
-def test_weights_are_found_by_file_too_and_the_tokenizer_beside_them(published_radfm, model, tmp_path):
-    by_file = adapter(published_radfm / "pytorch_model.bin")
-    shutil.copy(published_radfm / "pytorch_model.bin", tmp_path)
-    shutil.copy(published_radfm / "Language_files" / "tokenizer.model", tmp_path)
+def test_weights_are_found_by_file_too_and_the_tokenizer_beside_them(radfm_folder, model, tmp_path):
+    by_file = adapter(radfm_folder / "pytorch_model.bin")
+    shutil.copy(radfm_folder / "pytorch_model.bin", tmp_path)
+    shutil.copy(radfm_folder / "Language_files" / "tokenizer.model", tmp_path)
     flat = adapter(tmp_path)  # without config.json: the heads come from the rotary frequencies
-    prompt = model.encode("is it clear?", [photo()])
+    prompt = model.encode("is it clear?", [noise()])
     for other in (by_file, flat):
-        assert other.encode("is it clear?", [photo()]).ids == prompt.ids
+        assert other.encode("is it clear?", [noise()]).ids == prompt.ids
         assert other.generate_batch([prompt], GenerationSettings(4), 0) == model.generate_batch(
             [prompt], GenerationSettings(4), 0
         )
 
 
-def test_heads_come_from_the_configuration_where_no_rotary_table_is_stored(changed):
+def test_heads_come_from_the_configuration_where_no_rotary_table_is_stored(changed_radfm):
     def without(state):
         for key in [key for key in state if key.endswith("inv_freq")]:
             del state[key]
 
-    assert adapter(changed(without)).language_model.config.num_attention_heads == HEADS
+    assert adapter(changed_radfm(without)).language_model.config.num_attention_heads == HEADS
 
 
 def drop(key):
@@ -99,8 +85,8 @@ def drop(key):
         (put(f"{E}figure_token_weight", torch.ones(3, HIDDEN)), r"figure_token_weight' has shape \(3, 32\)"),
     ],
 )
-def test_a_checkpoint_that_does_not_fit_is_refused(changed, change, message):
-    folder = changed(change)
+def test_a_checkpoint_that_does_not_fit_is_refused(changed_radfm, change, message):
+    folder = changed_radfm(change)
     with pytest.raises(CheckpointError, match=message) as refusal:
         adapter(folder)
     assert str(folder) in str(refusal.value)
@@ -108,36 +94,36 @@ def test_a_checkpoint_that_does_not_fit_is_refused(changed, change, message):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_unequal_copies_of_the_word_table_are_refused(changed, state, dtype):
+def test_unequal_copies_of_the_word_table_are_refused(changed_radfm, radfm_state, dtype):
     """Even where they differ by less than the rounding to half precision."""
-    other = state[f"{E}weight"].clone()
+    other = radfm_state[f"{E}weight"].clone()
     other[5, 5] *= 1 + 1e-5
-    folder = changed(put(f"{E}weight", other))
+    folder = changed_radfm(put(f"{E}weight", other))
     with pytest.raises(CheckpointError, match=rf"'lang_model.model.embed_tokens.weight' and '{E}weight' should be eq"):
         adapter(folder, dtype=dtype)
 
 
-def test_missing_last_layer_is_noticed(changed):
+def test_missing_last_layer_is_noticed(changed_radfm):
     def shorten(state):
         for key in [key for key in state if ".layers.1." in key and key.startswith("lang_model")]:
             del state[key]
 
     with pytest.raises(CheckpointError, match=r"config\.json says num_hidden_layers 2, the weights have 1"):
-        adapter(changed(shorten))
+        adapter(changed_radfm(shorten))
 
 
-def test_a_truncated_file_is_refused(changed):
-    file = changed(lambda _: None) / "pytorch_model.bin"
+def test_a_truncated_file_is_refused(changed_radfm):
+    file = changed_radfm(lambda _: None) / "pytorch_model.bin"
     file.write_bytes(file.read_bytes()[:-1000])
     with pytest.raises(CheckpointError, match=r"pytorch_model\.bin is truncated"):
         adapter(file.parent)
 
 
-def test_missing_or_foreign_tokenizer_is_refused(changed, state):
-    folder = changed(lambda _: None)
+def test_missing_or_foreign_tokenizer_is_refused(changed_radfm, radfm_state):
+    folder = changed_radfm(lambda _: None)
     texts = folder / "Language_files" / "tokenizer.model"
-    words = len(state[f"{E}weight"])
-    longer = changed(
+    words = len(radfm_state[f"{E}weight"])
+    longer = changed_radfm(
         lambda s: s.update({key: torch.ones(words + 1, HIDDEN) for key in s if s[key].shape == (words, HIDDEN)})
     )
     with pytest.raises(CheckpointError, match=rf"tokenizer\.model has {words} pieces, '.*' has {words + 1} rows"):
@@ -147,7 +133,7 @@ def test_missing_or_foreign_tokenizer_is_refused(changed, state):
         adapter(folder)
 
 
-def test_missing_weights_and_the_hub(published_radfm, model, monkeypatch, tmp_path):
+def test_missing_weights_and_the_hub(radfm_folder, model, monkeypatch, tmp_path):
     with pytest.raises(CheckpointError, match=r"/nowhere/here is no folder.*cat RadFM\.z"):
         adapter("/nowhere/here")
     with pytest.raises(CheckpointError, match=rf"{tmp_path} holds no"):
@@ -159,5 +145,5 @@ def test_missing_weights_and_the_hub(published_radfm, model, monkeypatch, tmp_pa
     monkeypatch.setattr(published, "snapshot_download", nothing)
     with pytest.raises(CheckpointError, match=r"chaoyi-wu/RadFM is neither.*split archive"):
         RadFM(device="cpu", journal=False)
-    monkeypatch.setattr(published, "snapshot_download", lambda name, **_: str(published_radfm))
+    monkeypatch.setattr(published, "snapshot_download", lambda name, **_: str(radfm_folder))
     assert RadFM(device="cpu", journal=False).arguments.max_new_tokens == 200

@@ -4,57 +4,30 @@ import re
 
 import numpy as np
 import pytest
-from lmms_eval.api.instance import Instance
+from medtasks.model_adapters.base.requests import Request
+from medtasks.model_adapters.base.samples import VOLUMES, SampleReader
 from medtasks.model_adapters.radfm import RadFM
-from medtasks.model_adapters.requests import VOLUMES, Request
-from medtasks.model_adapters.samples import SampleReader
 
 from medtasks.errors import MedTasksError
 from medtasks.extract.failure import failure_cause
 
-from .radfm_toy import adapter, photo, write_toy
+from .radfm_toy import adapter
+from .toys import SPLIT, TASK, Counting, instances, noise
 
 QUESTION, OPTIONS = "is the left lung clear?", (" yes", " a large effusion")
 VOXELS = np.random.default_rng(0).integers(0, 256, (9, 11, 7), dtype=np.uint8)
 
 
-@pytest.fixture(scope="module")
-def published(tmp_path_factory):
-    return write_toy(tmp_path_factory.mktemp("radfm_volumes"))
-
-
-class Counting(RadFM):
-    """Counts the samples it really runs."""
-
-    ran = 0
-
-    def generate_batch(self, prompts, settings, seed):
-        self.ran += len(prompts)
-        return super().generate_batch(prompts, settings, seed)
-
-    def score_batch(self, items):
-        self.ran += len(items)
-        return super().score_batch(items)
+class CountingRadFM(Counting, RadFM):
+    pass
 
 
 def asked(model, visuals):
     """Replies and scores of a task with one document per entry of ``visuals``."""
-    model.task_dict = {"toy": {"test": visuals}}
-
-    def instances(kind, details):
-        return [
-            Instance(
-                request_type=kind,
-                arguments=(QUESTION, detail, lambda doc: doc, number, "toy", "test"),
-                idx=place,
-                metadata={"task": "toy", "doc_id": number, "repeats": 1},
-            )
-            for number in range(len(visuals))
-            for place, detail in enumerate(details)
-        ]
-
-    replies = model.generate_until(instances("generate_until", [{"max_new_tokens": 6}]))
-    return replies, model.loglikelihood(instances("loglikelihood", OPTIONS))
+    docs = [{"question": QUESTION, "images": images} for images in visuals]
+    model.task_dict = {TASK: {SPLIT: docs}}
+    replies = model.generate_until(instances("generate_until", docs, [{"max_new_tokens": 6}]))
+    return replies, model.loglikelihood(instances("loglikelihood", docs, OPTIONS))
 
 
 def written(path, voxels=VOXELS):
@@ -63,21 +36,21 @@ def written(path, voxels=VOXELS):
 
 
 def slices(count=5):
-    return [photo(number) for number in range(count)]
+    return [noise(number) for number in range(count)]
 
 
 def digests(*visuals):
     request = Request("", {}, lambda doc: doc, 0, "t", "s", 0, 0, False)
-    return SampleReader({"t": {"s": [list(visuals)]}}, scored=False, taken=VOLUMES).read(request).pictures.digests
+    return SampleReader({"t": {"s": [list(visuals)]}}, scored=False, taken=VOLUMES).read(request).visuals.digests
 
 
-def test_every_kind_of_volume_is_answered_as_from_python(published, tmp_path):
+def test_every_kind_of_volume_is_answered_as_from_python(radfm_folder, tmp_path):
     file = written(tmp_path / "scan.npy")
-    model = adapter(published, max_failed=0, batch_size=4)
-    docs = [[file], [str(file)], [VOXELS], [slices()], [photo(8), VOXELS], file, VOXELS, [VOXELS[:, :, :2]]]
+    model = adapter(radfm_folder, max_failed=0, batch_size=4)
+    docs = [[file], [str(file)], [VOXELS], [slices()], [noise(8), VOXELS], file, VOXELS, [VOXELS[:, :, :2]]]
     replies, scores = asked(model, docs)
     assert not any(failure_cause(reply) for reply in replies)
-    as_volumes = [[VOXELS]] * 3 + [[slices()], [photo(8), VOXELS]] + [[VOXELS]] * 2 + [[VOXELS[:, :, :2]]]
+    as_volumes = [[VOXELS]] * 3 + [[slices()], [noise(8), VOXELS]] + [[VOXELS]] * 2 + [[VOXELS[:, :, :2]]]
     prompts = [model.encode(QUESTION, volumes) for volumes in as_volumes]
     pairs = [model.encode_pair(QUESTION, option, volumes) for volumes in as_volumes for option in OPTIONS]
     settings = model._settings(Request(QUESTION, {"max_new_tokens": 6}, None, 0, "toy", "test", 0, 0, False))
@@ -88,13 +61,13 @@ def test_every_kind_of_volume_is_answered_as_from_python(published, tmp_path):
     assert len({round(mean, 4) for mean, _ in scores}) == 2 * 4, "file, text, array and bare ones are the same volume"
 
 
-def test_the_journal_goes_by_the_content_of_a_file(published, tmp_path):
+def test_the_journal_goes_by_the_content_of_a_file(radfm_folder, tmp_path):
     first, moved = written(tmp_path / "a.npy"), written(tmp_path / "moved.npy")
     runs = []
     for doc in ([first], [moved], [first]):
         if len(runs) == 2:
             written(first, VOXELS ^ 255)
-        model = Counting(pretrained=str(published), device="cpu", dtype="float32", journal=str(tmp_path / "j"))
+        model = CountingRadFM(pretrained=str(radfm_folder), device="cpu", dtype="float32", journal=str(tmp_path / "j"))
         runs.append((asked(model, [doc]), model.ran))
     assert [ran for _, ran in runs] == [3, 0, 3]
     assert runs[0][0] == runs[1][0]
@@ -149,8 +122,8 @@ def test_other_adapters_refuse_with_one_cause(new_bench, log, visuals, told):
         (lambda folder: [7], "the task yields int"),
     ],
 )
-def test_a_bad_volume_fails_alone_and_no_log_names_its_file(published, tmp_path, log, journal, make, told):
-    model = adapter(published, max_failed=1, journal=journal if journal == "false" else str(tmp_path / journal))
+def test_a_bad_volume_fails_alone_and_no_log_names_its_file(radfm_folder, tmp_path, log, journal, make, told):
+    model = adapter(radfm_folder, max_failed=1, journal=journal if journal == "false" else str(tmp_path / journal))
     (bad, good), scores = asked(model, [make(tmp_path), [VOXELS]])
     assert re.search(told, failure_cause(bad))
     assert failure_cause(good) is None
@@ -161,13 +134,13 @@ def test_a_bad_volume_fails_alone_and_no_log_names_its_file(published, tmp_path,
         assert str(tmp_path) not in text or "journal" in text
 
 
-def test_slices_by_argument_are_for_pictures(published):
-    model = adapter(published, several_images="slices", max_failed=1)
+def test_slices_by_argument_are_for_pictures(radfm_folder):
+    model = adapter(radfm_folder, several_images="slices", max_failed=1)
     replies, _ = asked(model, [slices(), [VOXELS]])
     assert failure_cause(replies[0]) is None
     assert "several_images=slices takes pictures" in failure_cause(replies[1])
 
 
-def test_python_is_told_the_file(published, tmp_path):
+def test_python_is_told_the_file(radfm_folder, tmp_path):
     with pytest.raises(MedTasksError, match=r"SECRET\.npy does not exist"):
-        adapter(published).encode(QUESTION, [tmp_path / "SECRET.npy"])
+        adapter(radfm_folder).encode(QUESTION, [tmp_path / "SECRET.npy"])

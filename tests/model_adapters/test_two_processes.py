@@ -48,7 +48,7 @@ import json, sys
 sys.path.insert(0, sys.argv[1])
 import torch
 torch.set_num_threads(1)
-from conftest import Bench, make_docs
+from toys import Bench, make_docs
 bench = Bench(make_docs(), batch_size=5)
 adapter = bench.adapter
 mine = range(adapter.rank, len(bench.docs), adapter.world_size)
@@ -101,7 +101,7 @@ def home_with_demonstrations(tmp_path):
     folder = tmp_path / "data" / "datasets" / "mediconfusion" / DEMONSTRATIONS
     folder.mkdir(exist_ok=True)
     for seed, name in enumerate(("PMC1064097_F2.jpg", "PMC1065025_F1.jpg", "PMC1087855_F3.jpg")):
-        med_flamingo_toy.picture(seed).save(folder / name)
+        med_flamingo_toy.scan(seed).save(folder / name)
     return tmp_path / "data"
 
 

@@ -7,17 +7,20 @@ import types
 import numpy as np
 import pytest
 import torch
-from medtasks.model_adapters.volumes import picture_volume, random_crop_box, read_volume, stack_volumes, target_depth
+from medtasks.model_adapters.radfm.volumes import (
+    image_volume,
+    random_crop_box,
+    read_volume,
+    stack_volumes,
+    target_depth,
+)
 from PIL import Image
 
 from medtasks.errors import MedTasksError
 
+from .toys import noise
+
 SIDE = 8
-
-
-def photo(seed=0, size=(30, 21), mode="RGB"):
-    values = np.random.default_rng(seed).integers(0, 256, (size[1], size[0], 3), dtype=np.uint8)
-    return Image.fromarray(values).convert(mode)
 
 
 def test_target_depth_is_the_closest_multiple_of_four():
@@ -43,8 +46,8 @@ def test_no_image_is_a_black_volume():
 
 @pytest.mark.parametrize("mode", ["RGB", "L", "RGBA", "P"])
 def test_the_whole_picture_is_resized_and_not_normalised(mode):
-    picture = photo(mode=mode)
-    got = picture_volume(picture, SIDE)
+    picture = noise(mode=mode)
+    got = image_volume(picture, SIDE)
     expected = np.asarray(picture.convert("RGB").resize((SIDE, SIDE), Image.Resampling.BICUBIC)) / 255
     assert got.shape == (3, SIDE, SIDE, 1)
     assert got.dtype == torch.float32
@@ -54,17 +57,17 @@ def test_the_whole_picture_is_resized_and_not_normalised(mode):
 def test_crop_depends_on_seed_and_content_alone():
     torch.manual_seed(0)
     random.seed(0)
-    first = picture_volume(photo(), SIDE, 0)
+    first = image_volume(noise(), SIDE, 0)
     torch.manual_seed(1)
     random.seed(1)
     untouched = random.getstate()
-    assert torch.equal(picture_volume(photo(), SIDE, 0), first)
+    assert torch.equal(image_volume(noise(), SIDE, 0), first)
     assert random.getstate() == untouched
-    assert not torch.equal(picture_volume(photo(), SIDE, 1), first)
-    assert not torch.equal(first, picture_volume(photo(), SIDE))
-    other = photo()
+    assert not torch.equal(image_volume(noise(), SIDE, 1), first)
+    assert not torch.equal(first, image_volume(noise(), SIDE))
+    other = noise()
     other.putpixel((0, 0), (1, 2, 3))
-    assert (picture_volume(other, SIDE, 0) - first).abs().mean() > 0.01  # another part, not another pixel
+    assert (image_volume(other, SIDE, 0) - first).abs().mean() > 0.01  # another part, not another pixel
 
 
 def test_crops_cover_the_range_that_training_drew_from():
@@ -100,11 +103,11 @@ def test_arrays_and_files_give_the_same_volume(tmp_path, channels):
 
 
 def test_slices_are_stacked_in_their_order():
-    pictures = [photo(1), photo(2, (9, 40)), photo(3)]
+    pictures = [noise(1), noise(2, (9, 40)), noise(3)]
     volume = read_volume(pictures, SIDE)
     assert volume.shape == (3, SIDE, SIDE, 3)
     for place, picture in enumerate(pictures):
-        assert torch.equal(volume[..., place], picture_volume(picture, SIDE)[..., 0])
+        assert torch.equal(volume[..., place], image_volume(picture, SIDE)[..., 0])
     with pytest.raises(MedTasksError, match="a volume without slices"):
         read_volume([], SIDE)
 

@@ -20,6 +20,7 @@ CORPUS = [
 ]
 SIZE, PATCH = 16, 4  # pixels of a tower's square input and of its patches
 PATCHES = (SIZE // PATCH) ** 2
+SQUARE = {"size": {"shortest_edge": SIZE}, "crop_size": {"height": SIZE, "width": SIZE}}
 
 TURN = (
     "{% for message in messages %}{{ '<|' + message['role'] + '|>' }}"
@@ -107,117 +108,67 @@ def _tower(kind: type, **more: object) -> hf.PretrainedConfig:
     return kind(**sizes, image_size=SIZE, patch_size=PATCH, **more)
 
 
-def llava(folder: Path) -> None:
+def _llava(folder: Path, family: str, text: type, image: object, before: str, **more: object) -> None:
     words = tokenizer("<image>", bos=True)
-    image = hf.CLIPImageProcessor(size={"shortest_edge": SIZE}, crop_size={"height": SIZE, "width": SIZE})
-    config = hf.LlavaConfig(
+    config = getattr(hf, f"{family}Config")(
         vision_config=_tower(hf.CLIPVisionConfig),
-        text_config=_text(hf.LlamaConfig, words),
+        text_config=_text(text, words),
         image_token_index=words.convert_tokens_to_ids("<image>"),
-        image_seq_length=PATCHES,
+        **more,
     )
-    processor = hf.LlavaProcessor(
+    processor = getattr(hf, f"{family}Processor")(
         image,
         words,
         patch_size=PATCH,
         vision_feature_select_strategy="default",
         num_additional_image_tokens=1,
-        chat_template=template("<image>\n"),
+        chat_template=template("<image>\n", before),
     )
-    _save(folder, hf.LlavaForConditionalGeneration(config), processor)
+    _save(folder, getattr(hf, f"{family}ForConditionalGeneration")(config), processor)
+
+
+def llava(folder: Path) -> None:
+    image = hf.CLIPImageProcessor(**SQUARE)
+    _llava(folder, "Llava", hf.LlamaConfig, image, "", image_seq_length=PATCHES)
 
 
 def llava_next(folder: Path) -> None:
-    words = tokenizer("<image>", bos=True)
     pinpoints = [[SIZE, 2 * SIZE], [2 * SIZE, SIZE], [2 * SIZE, 2 * SIZE]]
-    image = hf.LlavaNextImageProcessor(
-        size={"shortest_edge": SIZE}, crop_size={"height": SIZE, "width": SIZE}, image_grid_pinpoints=pinpoints
-    )
-    config = hf.LlavaNextConfig(
-        vision_config=_tower(hf.CLIPVisionConfig),
-        text_config=_text(hf.MistralConfig, words),
-        image_token_index=words.convert_tokens_to_ids("<image>"),
-        image_grid_pinpoints=pinpoints,
-    )
-    processor = hf.LlavaNextProcessor(
-        image,
-        words,
-        patch_size=PATCH,
-        vision_feature_select_strategy="default",
-        num_additional_image_tokens=1,
-        chat_template=template("<image>\n", "{{ bos_token }}"),
-    )
-    _save(folder, hf.LlavaNextForConditionalGeneration(config), processor)
+    image = hf.LlavaNextImageProcessor(**SQUARE, image_grid_pinpoints=pinpoints)
+    _llava(folder, "LlavaNext", hf.MistralConfig, image, "{{ bos_token }}", image_grid_pinpoints=pinpoints)
 
 
-def _qwen_parts(image_template: str) -> tuple[hf.PreTrainedTokenizerFast, dict[str, int], str]:
+def _qwen(folder: Path, family: str, text: type, vision: dict[str, object], **more: object) -> None:
     names = ("<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>")
     words = tokenizer(*names)
     keys = ("vision_start_token_id", "vision_end_token_id", "image_token_id", "video_token_id")
-    return words, dict(zip(keys, words.convert_tokens_to_ids(list(names)), strict=True)), image_template
-
-
-def qwen2_5_vl(folder: Path) -> None:
-    words, ids, image_text = _qwen_parts("<|vision_start|><|image_pad|><|vision_end|>")
     sizes = {"patch_size": PATCH, "merge_size": 2, "temporal_patch_size": 2}
     pixels = {"shortest_edge": 64, "longest_edge": 1024}
-    config = hf.Qwen2_5_VLConfig(
-        vision_config={
-            "depth": 2,
-            "hidden_size": 32,
-            "intermediate_size": 48,
-            "num_heads": 4,
-            "patch_size": PATCH,
-            "spatial_merge_size": 2,
-            "window_size": 16,
-            "out_hidden_size": 32,
-            "fullatt_block_indexes": [1],
-        },
-        text_config=_text(
-            hf.Qwen2_5_VLTextConfig, words, rope_parameters={"rope_type": "default", "mrope_section": [1, 1, 2]}
-        ).to_dict(),
-        **ids,
+    tower = {"depth": 2, "hidden_size": 32, "intermediate_size": 48, "num_heads": 4, "patch_size": PATCH}
+    config = getattr(hf, f"{family}Config")(
+        vision_config=tower | {"spatial_merge_size": 2, "out_hidden_size": 32} | vision,
+        text_config=_text(text, words, **more).to_dict(),
+        **dict(zip(keys, words.convert_tokens_to_ids(list(names)), strict=True)),
     )
-    processor = hf.Qwen2_5_VLProcessor(
+    processor = getattr(hf, f"{family}Processor")(
         hf.Qwen2VLImageProcessor(size=pixels, **sizes),
         words,
         hf.Qwen2VLVideoProcessor(size=pixels, **sizes),
-        chat_template=template(image_text),
+        chat_template=template("<|vision_start|><|image_pad|><|vision_end|>"),
     )
-    _save(folder, hf.Qwen2_5_VLForConditionalGeneration(config), processor)
+    _save(folder, getattr(hf, f"{family}ForConditionalGeneration")(config), processor)
+
+
+def qwen2_5_vl(folder: Path) -> None:
+    rope = {"rope_type": "default", "mrope_section": [1, 1, 2]}
+    vision = {"window_size": 16, "fullatt_block_indexes": [1]}
+    _qwen(folder, "Qwen2_5_VL", hf.Qwen2_5_VLTextConfig, vision, rope_parameters=rope)
 
 
 def qwen3_vl(folder: Path) -> None:
-    words, ids, image_text = _qwen_parts("<|vision_start|><|image_pad|><|vision_end|>")
-    sizes = {"patch_size": PATCH, "merge_size": 2, "temporal_patch_size": 2}
-    pixels = {"shortest_edge": 64, "longest_edge": 1024}
-    config = hf.Qwen3VLConfig(
-        vision_config={
-            "depth": 2,
-            "hidden_size": 32,
-            "intermediate_size": 48,
-            "num_heads": 4,
-            "patch_size": PATCH,
-            "spatial_merge_size": 2,
-            "out_hidden_size": 32,
-            "num_position_embeddings": 16,
-            "deepstack_visual_indexes": [0],
-        },
-        text_config=_text(
-            hf.Qwen3VLTextConfig,
-            words,
-            head_dim=8,
-            rope_parameters={"rope_type": "default", "mrope_section": [2, 1, 1]},
-        ).to_dict(),
-        **ids,
-    )
-    processor = hf.Qwen3VLProcessor(
-        hf.Qwen2VLImageProcessor(size=pixels, **sizes),
-        words,
-        hf.Qwen3VLVideoProcessor(size=pixels, **sizes),
-        chat_template=template(image_text),
-    )
-    _save(folder, hf.Qwen3VLForConditionalGeneration(config), processor)
+    rope = {"rope_type": "default", "mrope_section": [2, 1, 1]}
+    vision = {"num_position_embeddings": 16, "deepstack_visual_indexes": [0]}
+    _qwen(folder, "Qwen3VL", hf.Qwen3VLTextConfig, vision, head_dim=8, rope_parameters=rope)
 
 
 def gemma3(folder: Path) -> None:

@@ -13,7 +13,7 @@ from medtasks.data.home import dataset_folder, home
 from medtasks.data.manifest import FILE_NAME
 from medtasks.harness.saved_replies import FOLDER_NAME as REPLIES
 
-_JOURNAL = "journal"  # FOLDER_NAME of medtasks.model_adapters.journal
+_JOURNAL = "journal"  # FOLDER_NAME of medtasks.model_adapters.base.journal
 HUB = "https://huggingface.co/datasets/"
 """How addresses of datasets on the Hub begin."""
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from medtasks.data.duplicates.benchmark_pictures import DatasetPictures, OtherPictures, Picture, Use
 from medtasks.data.duplicates.near_pictures import Alike, Looks, near
-from medtasks.stats.connected_components import components
+from medtasks.stats.connected_components import connected_components
 
 _EXACT = Alike(0, 1.0)
 
@@ -196,7 +196,7 @@ def _groups(pictures: Sequence[Picture], within: Iterable[Finding]) -> tuple[tup
         for picture in (finding.first, finding.second):
             shared[numbers[id(picture)]].append(index)
     groups: dict[int, list[Picture]] = defaultdict(list)
-    for number, group in zip(known, components(list(shared.values())), strict=True):
+    for number, group in zip(known, connected_components(list(shared.values())), strict=True):
         groups[group].append(pictures[number])
     return tuple(sorted(map(tuple, groups.values()), key=len, reverse=True))
 

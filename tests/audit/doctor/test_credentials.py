@@ -5,7 +5,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from medtasks.model_adapters.journal import FOLDER_NAME as JOURNAL
+from medtasks.model_adapters.base.journal import FOLDER_NAME as JOURNAL
 
 from medtasks.audit.doctor.credentials import _JOURNAL, hub_token, readable_replies
 from medtasks.audit.doctor.findings import State

@@ -1,0 +1,272 @@
+"""What all model adapters share: the harness's loops around a model that turns (text, images) into model input."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+import torch
+from accelerate import Accelerator
+from lmms_eval import utils as harness_utils
+from lmms_eval.api.instance import GenerationResult, TokenCounts
+from lmms_eval.api.model import lmms
+from loguru import logger
+from tqdm import tqdm
+
+from medtasks.errors import AdapterArgumentError, MedTasksError
+from medtasks.extract.failure import failed_reply
+
+from ..prefix.cached_prefix import PrefixCache
+from ..prefix.sharing import score_by_question
+from .arguments import parse_arguments
+from .batch_runner import BatchBudget, BatchRunner, FailureLog, Work
+from .batching import Encoded, PaddedBatch
+from .caches import FeatureCache
+from .device import check_processes, choose_device
+from .fingerprint import model_fingerprint
+from .generation import GenerationItem, GenerationSettings, Reply, generate, ignored_keys, read_settings
+from .journal import Journal, digest_of, journal_folder
+from .model import AdapterModel
+from .requests import Documents, ImageNames, Request, plan_streams, read_requests, unnamed
+from .samples import Sample, SampleReader
+from .scoring import FAILED, Continuation, Likelihood, score
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class MedicalAdapter(AdapterModel, lmms):  # type: ignore[misc]  # the harness is not typed
+    """A simple-type harness model; subclasses say how to load, encode and embed, see ``README.md``.
+
+    Raises:
+        AdapterArgumentError: An argument is unknown or has an impossible value.
+    """
+
+    is_simple = True
+    task_dict: Documents
+
+    def __init__(self, **arguments: object) -> None:
+        super().__init__()
+        self.arguments = parse_arguments(self.arguments_type, arguments, self.model_id)
+        # The evaluator gathers over these four on several processes.
+        self.accelerator = Accelerator()
+        check_processes(self.accelerator.num_processes, self.model_id)
+        self._rank = self.accelerator.process_index
+        self._world_size = self.accelerator.num_processes
+        self.device = choose_device(
+            self.arguments.device, self.accelerator.device, self.accelerator.num_processes, self.model_id
+        )
+        self._features = FeatureCache(self.arguments.feature_cache_mb * 2**20)
+        self._prefixes = PrefixCache(self.arguments.prefix_cache_mb * 2**20)
+        self._last_prepared = None
+        self._journal: Journal | None = None
+        self._fingerprint: str | None = None
+        self.load()
+
+    @classmethod
+    def create_from_arg_string(
+        cls, arg_string: str, additional_config: Mapping[str, object] | None = None
+    ) -> "MedicalAdapter":
+        """Build the adapter from ``--model_args``, which win over the harness's own options.
+
+        They have to: the command line always passes ``batch_size=1``, and the harness's version of this method dies of
+        a repeated keyword when ``batch_size`` stands in ``--model_args`` as well.
+        """
+        try:
+            given = harness_utils.simple_parse_args_string(arg_string)
+        except ValueError:
+            raise AdapterArgumentError(f"{cls.model_id}: write --model_args as key=value,key=value.") from None
+        return cls(**{**(additional_config or {}), **given})
+
+    # ---- what the harness calls ----
+
+    def generate_until(self, requests: Sequence[Any]) -> list[str] | list[GenerationResult]:
+        """Answer every request; a sample that fails gets a reply marked by ``failed_reply``.
+
+        Returns:
+            Per request its reply; with ``token_counts`` as the harness's ``GenerationResult``.
+
+        Raises:
+            MedTasksError: More samples failed than ``max_failed`` allows, or ``generation_kwargs`` are impossible.
+        """
+        read = read_requests(requests, "generate_until")
+        ignored = set().union(*(ignored_keys(request.detail) for request in read))
+        if ignored:
+            logger.debug("{} ignores generation_kwargs {}", self.model_id, ", ".join(sorted(ignored)))
+        work = Work(
+            kind="generate_until",
+            prepare=self._generation_item,
+            length=lambda item: len(item.prompt.ids),
+            execute=self._generate_items,
+            fallback=lambda cause: Reply(failed_reply(cause)),
+            key=lambda sample: self._key(sample, self._seeded_settings(sample.request)),
+            stored=lambda reply: {"text": str(reply), "counts": [reply.input_tokens, reply.output_tokens]},
+            restored=lambda text, counts: Reply(text, *counts),
+        )
+        replies = self._run(work, read, plan_streams(read, self._group, _alone))
+        for request, reply in zip(read, replies, strict=True):
+            self.cache_hook.add_partial("generate_until", (request.context, request.detail), str(reply))
+        if self.arguments.token_counts:
+            return [GenerationResult(str(r), TokenCounts(r.input_tokens, r.output_tokens)) for r in replies]
+        return [str(reply) for reply in replies]
+
+    def loglikelihood(self, requests: Sequence[Any]) -> list[tuple[float, bool]] | list[tuple[str, dict[str, int]]]:
+        """Score every continuation.
+
+        Returns:
+            Per request the mean negative log-likelihood of the continuation's tokens (nats, smaller is better) and
+            whether greedy decoding would produce it; ``(nan, False)`` for a sample that failed. With
+            ``loglikelihood_format=json`` instead ``Likelihood.json`` and the token count; the harness leaves that as it
+            is.
+
+        Raises:
+            MedTasksError: More samples failed than ``max_failed`` allows.
+        """
+        read = read_requests(requests, "loglikelihood")
+        work = Work(
+            kind="loglikelihood",
+            prepare=self._scoring_item,
+            length=lambda item: len(item.sequence.ids),
+            execute=self.score_batch,
+            fallback=lambda _: FAILED,
+            key=lambda sample: self._key(sample, sample.continuation),
+            stored=dataclasses.asdict,
+            restored=Likelihood,
+        )
+        # What shares a prefix has to lie in one batch: the options of a question, questions on one image.
+        shared = self.arguments.prefix_cache
+        names = ImageNames(self.task_dict) if shared else unnamed
+        scores = self._run(work, read, plan_streams(read, lambda _: None, _question if shared else _alone, names))
+        if self.arguments.loglikelihood_format == "json":
+            return [(likelihood.json, {"output_tokens": likelihood.tokens}) for likelihood in scores]
+        return [(likelihood.mean, likelihood.greedy) for likelihood in scores]
+
+    def generate_until_multi_round(self, requests: Sequence[Any]) -> list[str]:
+        """Refuse: not supported.
+
+        Raises:
+            MedTasksError: Always.
+        """
+        raise MedTasksError(
+            f"{self.model_id} answers in one round; choose a task of type generate_until or multiple_choice "
+            f"instead of a multi-round one."
+        )
+
+    def clean(self) -> None:
+        """Free the weights, and the features, keys and values that were kept."""
+        self._features.clear()
+        self._prefixes.clear()
+        self._last_prepared = None
+        super().clean()
+
+    # ---- one batch ----
+
+    @torch.inference_mode()
+    def generate_batch(self, prompts: Sequence[Encoded], settings: GenerationSettings, seed: int) -> list[str]:
+        """Generate replies in one go.
+
+        Args:
+            prompts: Encoded prompts.
+            settings: How to decode.
+            seed: Used where ``settings`` ask for sampling; the global random state is left as it was.
+
+        Returns:
+            Texts; where they are ``Reply`` objects they carry their token counts.
+        """
+        return generate(self, prompts, settings, seed)
+
+    @torch.inference_mode()
+    def score_batch(self, items: Sequence[Continuation]) -> list[Likelihood]:
+        """Score continuations, with sums and token counts; those of one question share the pass over their prompt."""
+        if not (self.arguments.prefix_cache and self.shares_prefix):
+            return self._score_whole(items)
+        try:
+            return score_by_question(items, self, self._score_whole, self._prefixes)
+        except Exception:
+            self._prefixes.clear()  # a smaller batch has to find all of the memory
+            raise
+
+    def _score_whole(self, items: Sequence[Continuation]) -> list[Likelihood]:
+        """Score continuations in one forward pass, every one with its prompt."""
+
+        def logits_of(batch: PaddedBatch, keep: int) -> torch.Tensor:
+            inputs = self.model_inputs(batch)
+            logits: torch.Tensor = self.language_model(**inputs, logits_to_keep=keep, use_cache=False).logits
+            return logits
+
+        return score(items, logits_of, self.pad_id, self.device)
+
+    # ---- one sample ----
+
+    def _settings(self, request: Request) -> GenerationSettings:
+        return read_settings(request.detail, self.arguments.max_new_tokens)
+
+    def _seeded_settings(self, request: Request) -> tuple[object, ...]:
+        return dataclasses.astuple(self._settings(request)), request.seed(self.arguments.seed)
+
+    def _group(self, request: Request) -> tuple[object, ...]:
+        settings = self._settings(request)
+        # Sampled replies are drawn one by one: in a batch they would depend on their neighbours.
+        return settings, _alone(request) if settings.temperature > 0 else None
+
+    def _generation_item(self, sample: Sample) -> GenerationItem:
+        prompt = self.encode(sample.request.context, list(sample.visuals.images))
+        return GenerationItem(prompt, self._settings(sample.request), sample.request.seed(self.arguments.seed))
+
+    def _generate_items(self, items: Sequence[GenerationItem]) -> list[Reply]:
+        texts = self.generate_batch([item.prompt for item in items], items[0].settings, items[0].seed)
+        return [text if isinstance(text, Reply) else Reply(text) for text in texts]
+
+    def _scoring_item(self, sample: Sample) -> Continuation:
+        assert sample.continuation is not None
+        return self.encode_pair(sample.request.context, sample.continuation, list(sample.visuals.images))
+
+    def _key(self, sample: Sample, detail: object) -> str:
+        request = sample.request
+        place = request.task, request.split, request.doc_id, request.index, request.repeat
+        kind = "generation" if sample.continuation is None else "loglikelihood"
+        return digest_of(self._fingerprint, kind, place, request.context, sample.visuals.digests, detail)
+
+    # ---- one call ----
+
+    def _run(
+        self, work: Work[Item, Result], requests: Sequence[Request], streams: Sequence[Sequence[Sequence[int]]]
+    ) -> list[Result]:
+        """Run one call of the harness: batches, bar, journal, failures; results in the order of ``requests``."""
+        reader = SampleReader(self.task_dict, work.kind == "loglikelihood", self.visual_types)
+        failures = FailureLog(work.kind, sum(not request.padding for request in requests), self.arguments.max_failed)
+        budget = BatchBudget(self.arguments.requests_per_batch, self.arguments.batch_tokens)
+        journal = self._opened_journal() if requests else None
+        bar: tqdm[Any]
+        with tqdm(
+            total=len(requests), desc=f"{self.model_id} {work.kind}", unit="request", disable=self.rank != 0
+        ) as bar:
+            runner = BatchRunner(requests, work, reader, budget, failures, journal, bar)
+            results = runner.run(streams)
+        if runner.replayed and runner.journal is not None:
+            logger.info(
+                "{} of {} {} answers come from the journal beside {}",
+                runner.replayed,
+                len(requests),
+                work.kind,
+                runner.journal.path,
+            )
+        failures.settle()
+        return results
+
+    def _opened_journal(self) -> Journal | None:
+        folder = journal_folder(self.arguments.journal, self.model_id)
+        if self._journal is None and folder is not None:
+            self._fingerprint = model_fingerprint(
+                self.model_id, type(self), self.arguments, self.device.type, self.fingerprint()
+            )
+            self._journal = Journal(folder, self._fingerprint, self.rank, self.world_size)
+        return self._journal
+
+
+def _alone(request: Request) -> tuple[object, ...]:
+    return request.name, request.repeat
+
+
+def _question(request: Request) -> tuple[object, ...]:
+    """Return what the options of a question have in common, which may share the pass over their prompt."""
+    return request.task, request.split, request.doc_id, request.context

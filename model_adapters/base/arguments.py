@@ -1,0 +1,171 @@
+"""Reading ``--model_args``: every adapter declares its arguments as a frozen dataclass, and anything else is refused.
+
+The harness hands over what it parsed from ``key=value,...`` (``true``/``false`` as bools, digits as int, other numbers
+as float, the rest as text) together with its own options ``batch_size``, ``max_batch_size`` and ``device``.
+"""
+
+import dataclasses
+import re
+import sys
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+import torch
+
+from medtasks.errors import AdapterArgumentError, near_match
+
+Arguments = TypeVar("Arguments", bound="AdapterArguments")
+_AUTOMATIC = re.compile(r"auto(:\d+)?")
+LARGEST_TRIED = 64
+"""What a ``batch_size`` of ``auto`` begins with; what does not fit into memory is halved."""
+_KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+
+
+def argument(
+    default: Any, *, least: float | None = None, most: float | None = None, choices: Sequence[str] | None = None
+) -> Any:
+    """Declare a dataclass field with bounds.
+
+    Args:
+        default: Value when the argument is not given.
+        least: Smallest allowed value, inclusive; ``None`` for no bound.
+        most: Largest allowed value, inclusive; ``None`` for no bound.
+        choices: The allowed texts; ``None`` for any.
+    """
+    return dataclasses.field(default=default, metadata={"least": least, "most": most, "choices": choices})
+
+
+@dataclasses.dataclass(frozen=True)
+class AdapterArguments:
+    """What every adapter understands; a model module extends it and may change the defaults.
+
+    Attributes:
+        batch_size: Requests in one forward pass; ``auto`` is as many of 64 as the memory is found to hold.
+        max_batch_size: Upper limit for ``batch_size``; the harness's option of the same name.
+        device: ``cpu``, ``cuda`` or ``cuda:N``; by default this process's GPU where there is one, else the CPU.
+        max_new_tokens: Length limit of a reply where the task sets none, in tokens.
+        max_failed: Share (0 to 1) of the requests of one call that may fail before the run is stopped. One failure is
+            always tolerated, except with ``max_failed=0``, which tolerates none.
+        seed: Seed of everything random.
+        batch_tokens: Size of a batch in tokens, padding included. With it, ``batch_size`` is a limit only above 1: the
+            harness's command line passes 1 where the user said nothing.
+        prefix_cache: Whether the options of a question share one pass over image and prompt.
+        prefix_cache_mb: Size of the kept keys and values of what prompts begin with (images, few-shot examples), in
+            MiB; 0 keeps none from one batch to the next.
+        feature_cache_mb: Size of the kept vision features, in MiB; 0 keeps none.
+        token_counts: Whether replies carry their token counts, as the harness's ``GenerationResult``.
+        loglikelihood_format: ``pair`` for ``(mean, is_greedy)``, ``json`` for text that has sum and token count too.
+        journal: ``true``, ``false``, or the folder of the crash-safe journal.
+    """
+
+    batch_size: int = argument(1, least=1)
+    max_batch_size: int | None = argument(None, least=1)
+    device: str | None = argument(None)
+    max_new_tokens: int = argument(64, least=1)
+    max_failed: float = argument(0.1, least=0, most=1)
+    seed: int = argument(0, least=0, most=2**63 - 1)
+    batch_tokens: int | None = argument(None, least=1)
+    prefix_cache: bool = argument(True)
+    prefix_cache_mb: int = argument(512, least=0)
+    feature_cache_mb: int = argument(512, least=0)
+    token_counts: bool = argument(False)
+    loglikelihood_format: str = argument("pair", choices=("pair", "json"))
+    journal: str = argument("true")
+
+    @property
+    def requests_per_batch(self) -> int:
+        """``batch_size``, limited by ``max_batch_size``; without limit where ``batch_tokens`` decides alone."""
+        size = sys.maxsize if self.batch_tokens and self.batch_size == 1 else self.batch_size
+        return min(size, self.max_batch_size or size)
+
+
+@dataclasses.dataclass(frozen=True)
+class CheckpointArguments(AdapterArguments):
+    """The arguments of every adapter, and those of one that reads a published checkpoint.
+
+    Attributes:
+        dtype: Type of the weights: ``bfloat16``, ``float16``, or ``float32`` for parity with the official code.
+        device_map: ``auto`` spreads the language model over the GPUs of one process; by default one device holds all.
+    """
+
+    dtype: str = argument("bfloat16", choices=("bfloat16", "float16", "float32"))
+    device_map: str | None = argument(None, choices=("auto",))
+
+    @property
+    def torch_dtype(self) -> torch.dtype:
+        """``dtype`` as torch names it."""
+        dtype: torch.dtype = getattr(torch, self.dtype)
+        return dtype
+
+
+def parse_arguments(cls: type[Arguments], given: Mapping[str, object], model: str) -> Arguments:
+    """Check ``given`` against the fields of ``cls``.
+
+    Args:
+        cls: Dataclass that declares the arguments.
+        given: Argument names and values, as text or as already parsed numbers; ``None`` stands for "not given".
+        model: Model id, for messages.
+
+    Returns:
+        An instance of ``cls`` with every value converted to its declared type.
+
+    Raises:
+        AdapterArgumentError: A name is unknown, or a value does not fit its type or its bounds.
+    """
+    fields = {field.name: field for field in dataclasses.fields(cls)}
+    declared = typing.get_type_hints(cls)
+    values: dict[str, Any] = {}
+    for name, value in given.items():
+        if name not in fields:
+            known = ", ".join(sorted(fields))
+            hint = near_match(name, fields) or "."
+            raise AdapterArgumentError(f"{model} has no argument '{name}'{hint} Known: {known}.")
+        if value is not None:
+            values[name] = _checked(model, fields[name], _plain_type(declared[name]), _size(name, value))
+    return cls(**values)
+
+
+def _size(name: str, value: object) -> object:
+    """Return the number behind ``auto``, which the harness hands on as it is, and any other value unchanged."""
+    return LARGEST_TRIED if name == "batch_size" and _AUTOMATIC.fullmatch(str(value)) else value
+
+
+def _plain_type(declared: Any) -> type:
+    """Return ``int`` for ``int`` and for ``int | None``."""
+    options = typing.get_args(declared) if isinstance(declared, types.UnionType) else (declared,)
+    plain: type = next(option for option in options if option is not types.NoneType)
+    return plain
+
+
+def _checked(model: str, field: "dataclasses.Field[Any]", kind: type, value: object) -> object:
+    least, most = field.metadata.get("least"), field.metadata.get("most")
+    bounds = [f"at least {least}"] * (least is not None) + [f"at most {most}"] * (most is not None)
+    choices = field.metadata.get("choices")
+    wanted = " or ".join(choices or [f"{_KINDS[kind]}{' of ' * bool(bounds)}{' and '.join(bounds)}"])
+    problem = AdapterArgumentError(f"{model}: argument '{field.name}' must be {wanted}, not '{value}'.")
+    try:
+        converted = _converted(kind, value)
+    except (ValueError, OverflowError):
+        raise problem from None
+    # The comparisons are written so that a NaN fails them.
+    if (least is not None and not converted >= least) or (most is not None and not converted <= most):
+        raise problem
+    if choices is not None and converted not in choices:
+        raise problem
+    return converted
+
+
+def _converted(kind: type, value: object) -> Any:
+    """Convert one value; raises ``ValueError`` or ``OverflowError`` where it does not fit."""
+    if kind is str:
+        return str(value)
+    if kind is bool and str(value).lower() in ("true", "false"):
+        return str(value).lower() == "true"
+    if kind is bool:
+        raise ValueError(value)
+    if kind is float:
+        return float(str(value))
+    # A float must be whole: the harness reads "1e2" as 100.0.
+    return int(float(value)) if isinstance(value, float) and value.is_integer() else int(str(value))

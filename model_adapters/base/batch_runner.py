@@ -1,0 +1,274 @@
+"""Running batches so that a sample that cannot be run costs that sample and no other; many cost the run."""
+
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import torch
+from loguru import logger
+from tqdm import tqdm
+
+from medtasks.errors import MedTasksError
+
+from .journal import Entry, Journal
+from .requests import Request
+from .samples import Sample, SampleReader
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+# Other messages may quote the prompt, a file of a patient or the document itself.
+_SAFE_MESSAGES = (MedTasksError, torch.OutOfMemoryError)
+_NO_MEMORY = ("CUBLAS_STATUS_ALLOC_FAILED", "DefaultCPUAllocator: can't allocate memory")
+
+
+def cause_of(error: BaseException) -> str:
+    """Describe an error for logs and results: its type and place, and its message where that cannot hold sample text.
+
+    The place is the innermost line of code that raised, without its content. An error may bring a message for this
+    purpose as ``loggable``.
+    """
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno} in {frames[-1].name}" if frames else ""
+    message = f": {getattr(error, 'loggable', error)}" if isinstance(error, _SAFE_MESSAGES) else ""
+    return f"{type(error).__name__}{place}{message}"
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether memory ran out, which a smaller batch may mend; parts of torch have no own type for it."""
+    told = isinstance(error, RuntimeError) and any(text in str(error) for text in _NO_MEMORY)
+    return told or isinstance(error, torch.OutOfMemoryError | MemoryError)
+
+
+class FailureLog:
+    """The failures of one call of the harness."""
+
+    def __init__(self, kind: str, requests: int, max_failed: float) -> None:
+        self._kind = kind
+        self._requests = requests
+        self._max_failed = max_failed
+        self._causes: Counter[str] = Counter()
+        self._first: str | None = None
+
+    @property
+    def allowed(self) -> int:
+        """Number of failures that do not stop the run."""
+        return max(int(self._max_failed * self._requests), 1 if self._max_failed > 0 else 0)
+
+    def record(self, request: Request, error: Exception) -> str:
+        """Note and log one failed request; padding between ranks is not counted.
+
+        Returns:
+            The cause, as :func:`cause_of` words it.
+        """
+        cause = cause_of(error)
+        if not request.padding:
+            self._causes[cause] += 1
+            self._first = self._first or request.name
+            logger.warning("{} failed on {}: {}", self._kind, request.name, cause)
+        return cause
+
+    def settle(self) -> None:
+        """Close the call.
+
+        Raises:
+            MedTasksError: More requests failed than are allowed.
+        """
+        failed = self._causes.total()
+        if failed > self.allowed:
+            cause, times = self._causes.most_common(1)[0]
+            raise MedTasksError(
+                f"{failed} of {self._requests} {self._kind} requests failed, {self.allowed} may "
+                f"(max_failed={self._max_failed:g}); first {self._first}, most often ({times}x) {cause}. Mend the "
+                f"cause, or let more fail with --model_args max_failed=1."
+            )
+
+
+@dataclass
+class BatchBudget:
+    """Room left in the batch that is being filled.
+
+    Attributes:
+        rows: Largest number of requests.
+        tokens: Largest number of tokens, padding included; ``None`` for any.
+        filled: Requests in the batch.
+        longest: Tokens of the longest of them.
+    """
+
+    rows: int
+    tokens: int | None
+    filled: int = 0
+    longest: int = 0
+
+    def takes(self, lengths: Sequence[int]) -> bool:
+        """Return whether requests of these lengths still fit; an empty batch takes any."""
+        filled, longest = self.filled + len(lengths), max(self.longest, *lengths)
+        fits = filled <= self.rows and (self.tokens is None or filled * longest <= self.tokens)
+        return self.filled == 0 or fits
+
+    def add(self, lengths: Sequence[int]) -> None:
+        """Put requests of these lengths into the batch."""
+        self.filled, self.longest = self.filled + len(lengths), max(self.longest, *lengths)
+
+    def empty(self) -> None:
+        """Begin the next batch."""
+        self.filled = self.longest = 0
+
+
+@dataclass(frozen=True)
+class Work(Generic[Item, Result]):
+    """What one kind of request asks of a model.
+
+    Attributes:
+        kind: Name of the harness's call.
+        prepare: Turns one sample into model input; may fail for that sample alone.
+        length: Tokens of a prepared sample.
+        execute: Runs the model on a batch of prepared samples; results in the same order.
+        fallback: Makes the result of a failed sample from the cause.
+        key: Names a sample's answer in the journal, by everything that decides about it.
+        stored: From a result to the fields that the journal keeps.
+        restored: Back from the fields.
+    """
+
+    kind: str
+    prepare: Callable[[Sample], Item]
+    length: Callable[[Item], int]
+    execute: Callable[[Sequence[Item]], Sequence[Result]]
+    fallback: Callable[[str], Result]
+    key: Callable[[Sample], str]
+    stored: Callable[[Result], Mapping[str, Any]]
+    restored: Callable[..., Result]
+
+
+@dataclass
+class _Batch(Generic[Item]):
+    """Requests on their way, by position in the call."""
+
+    positions: list[int] = field(default_factory=list)
+    items: dict[int, Item] = field(default_factory=dict)
+    keys: dict[int, str] = field(default_factory=dict)
+
+
+@dataclass
+class BatchRunner(Generic[Item, Result]):
+    """One call of the harness.
+
+    Only ``Exception`` is caught: an interrupt by the user ends the run.
+
+    Attributes:
+        requests: All requests of the call.
+        work: What is to be done.
+        reader: Loads images and texts.
+        budget: Size of a batch.
+        failures: Counts the failures.
+        journal: Where answers are kept; ``None`` for nowhere.
+        progress: Bar that is advanced by one per request.
+        replayed: Answers that came from the journal.
+    """
+
+    requests: Sequence[Request]
+    work: Work[Item, Result]
+    reader: SampleReader
+    budget: BatchBudget
+    failures: FailureLog
+    journal: Journal | None
+    progress: "tqdm[Any]"
+    replayed: int = 0
+    _results: dict[int, Result] = field(default_factory=dict)
+    _most: int | None = None  # requests that the memory was found to hold
+
+    def run(self, streams: Iterable[Iterable[Sequence[int]]]) -> list[Result]:
+        """Run everything.
+
+        Args:
+            streams: Positions in ``requests`` in units, see
+                :func:`~medtasks.model_adapters.base.requests.plan_streams`.
+
+        Returns:
+            One result per request, in the order of ``requests``.
+        """
+        for stream in streams:
+            batch: _Batch[Item] = _Batch()
+            for unit in stream:
+                taken: _Batch[Item] = _Batch(list(unit))
+                lengths = [self._take(position, taken) for position in unit]
+                if not self.budget.takes(lengths):
+                    self._finish(batch)
+                    batch = _Batch()
+                self.budget.add(lengths)
+                batch.positions += taken.positions
+                batch.items |= taken.items
+                batch.keys |= taken.keys
+            self._finish(batch)
+        return [self._results[position] for position in range(len(self.requests))]
+
+    def _take(self, position: int, batch: _Batch[Item]) -> int:
+        """Prepare one request, or find its answer in the journal; returns its length in tokens."""
+        try:
+            sample = self.reader.read(self.requests[position])
+            if self.journal is not None:
+                batch.keys[position] = self.work.key(sample)
+                entry = self.journal.replay(batch.keys[position])
+                if entry is not None:
+                    self._results[position] = self.work.restored(**entry.answer)
+                    self.replayed += 1
+                    return entry.tokens
+            item = self.work.prepare(sample)
+            batch.items[position] = item
+            return self.work.length(item)
+        except Exception as error:  # noqa: BLE001  # task code and image files can fail in any way
+            self._fail(position, error)
+            return 0
+
+    def _finish(self, batch: _Batch[Item]) -> None:
+        positions = list(batch.items)
+        size = self._most or max(len(positions), 1)
+        for start in range(0, len(positions), size):
+            self._execute(batch, positions[start : start + size])
+        self.progress.update(len(batch.positions))
+        self.budget.empty()
+
+    def _execute(self, batch: _Batch[Item], positions: Sequence[int]) -> int:
+        """Run some requests at once, or in parts where that fails; returns the largest size that could be run."""
+        try:
+            results = self.work.execute([batch.items[position] for position in positions])
+            done = dict(zip(positions, results, strict=True))
+        except Exception as error:  # noqa: BLE001  # whatever it is, one sample must not end the run
+            if len(positions) == 1:
+                self._fail(positions[0], error)
+                return 0
+            full = is_out_of_memory(error)
+        else:
+            self._results |= done
+            if self.journal is not None:
+                work, items = self.work, batch.items
+                entries = {at: Entry(work.stored(result), work.length(items[at])) for at, result in done.items()}
+                self.journal.add({batch.keys[at]: entry for at, entry in entries.items()})
+            return len(positions)
+        # Outside of the handler, which holds the tensors of the failed pass.
+        if not full:  # one by one, so that only the culprit fails
+            return max(self._execute(batch, [position]) for position in positions)
+        return self._halve(batch, positions)
+
+    def _halve(self, batch: _Batch[Item], positions: Sequence[int]) -> int:
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        first = self._most is None
+        self._most = half = (len(positions) + 1) // 2
+        # A single huge sample fails at every size; what its neighbours could be run at counts.
+        self._most = max(1, *(self._execute(batch, part) for part in (positions[:half], positions[half:])))
+        if first:
+            logger.warning(
+                "{} ran out of memory with {} requests at once and goes on with {}; set a smaller batch_size or "
+                "batch_tokens in --model_args to save the repeated work.",
+                self.work.kind,
+                len(positions),
+                self._most,
+            )
+        return self._most
+
+    def _fail(self, position: int, error: Exception) -> None:
+        self._results[position] = self.work.fallback(self.failures.record(self.requests[position], error))

@@ -1,0 +1,143 @@
+"""Images by their content, and what is kept of them: the values that were used last, bounded by their size."""
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, MutableMapping, Sequence
+from typing import Generic, TypeVar
+
+import torch
+from torch.utils.weak import WeakIdKeyDictionary
+
+from medtasks.errors import MedTasksError
+
+Value = TypeVar("Value")
+
+
+class BoundedCache(Generic[Value]):
+    """Values by key; the one that was not used for the longest time goes first.
+
+    Args:
+        limit: Size of everything that is kept, in bytes; 0 keeps nothing.
+
+    Attributes:
+        used: Size of what is kept, in bytes.
+
+    Example:
+        >>> cache = BoundedCache[str](10)
+        >>> cache.keep("a", "one", 6), cache.keep("b", "two", 6), cache.get("a"), cache.get("b")
+        (None, None, None, 'two')
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.used = 0
+        self._limit = limit
+        self._kept: OrderedDict[Hashable, tuple[Value, int]] = OrderedDict()
+
+    def get(self, key: Hashable) -> Value | None:
+        """Return what is kept under a key, which counts as a use."""
+        if key not in self._kept:
+            return None
+        self._kept.move_to_end(key)
+        return self._kept[key][0]
+
+    def keep(self, key: Hashable, value: Value, size: int) -> None:
+        """Keep a value of ``size`` bytes under a new key; one that is larger than everything may be is not kept."""
+        if size > self._limit or key in self._kept:
+            return
+        self._kept[key] = value, size
+        self.used += size
+        while self.used > self._limit:
+            self.used -= self._kept.popitem(last=False)[1][1]
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._kept.clear()
+        self.used = 0
+
+
+_keys: MutableMapping[torch.Tensor, tuple[int, tuple[str, ...]]] = WeakIdKeyDictionary()
+"""Per tensor that lives its version and keys. All options of a question hold one tensor, which is hashed several times
+on its way otherwise; that of a volume has hundreds of megabytes."""
+
+
+def content_key(pixels: torch.Tensor) -> str:
+    """Return a digest of a tensor's values, shape and type.
+
+    Example:
+        >>> content_key(torch.zeros(2)) == content_key(torch.zeros(2, dtype=torch.float64))
+        False
+    """
+    digest = hashlib.blake2b(f"{tuple(pixels.shape)} {pixels.dtype}".encode(), digest_size=16)
+    digest.update(pixels.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def image_keys(pixels: torch.Tensor | None) -> tuple[str, ...]:
+    """Return one digest per image, shape (images, ...); none without images.
+
+    A tensor is read once as long as it lives unchanged.
+    """
+    if pixels is None:
+        return ()
+    version = 0 if pixels.is_inference() else pixels._version
+    known = _keys.get(pixels)
+    if known is None or known[0] != version:
+        known = _keys[pixels] = version, tuple(content_key(pixels[place : place + 1]) for place in range(len(pixels)))
+    return known[1]
+
+
+class FeatureCache:
+    """Vision features, up to ``limit`` bytes: an image is looked at once, however many questions are about it."""
+
+    def __init__(self, limit: int) -> None:
+        self._kept = BoundedCache[torch.Tensor](limit)
+
+    @property
+    def used(self) -> int:
+        """Size of what is kept, in bytes."""
+        return self._kept.used
+
+    def features(
+        self, pixels: Sequence[torch.Tensor | None], compute: Callable[[torch.Tensor], torch.Tensor]
+    ) -> list[torch.Tensor | None]:
+        """Return the features of every row's images, computing those that are not kept.
+
+        Images are computed one at a time: in a batch, rounding would depend on which of them happened to be kept.
+
+        Args:
+            pixels: Per row its images, shape (images, ...), or ``None``.
+            compute: From one image, shape (1, ...), to its features; see ``AdapterModel.image_features``.
+
+        Returns:
+            Per row the features of its images, joined along the first dimension; ``None`` for a row without images.
+
+        Raises:
+            MedTasksError: ``compute`` gives something else than a tensor.
+        """
+        known: dict[str, torch.Tensor] = {}  # within a batch nothing is computed twice, however little may be kept
+        rows: list[torch.Tensor | None] = []
+        for row in pixels:
+            keys = image_keys(row)
+            for place, key in enumerate(keys):
+                if row is not None and key not in known:
+                    known[key] = self._of_image(key, row[place : place + 1], compute)
+            features = [known[key] for key in keys]
+            rows.append(torch.cat(features) if len(features) > 1 else next(iter(features), None))
+        return rows
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._kept.clear()
+
+    def _of_image(self, key: str, image: torch.Tensor, compute: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
+        kept = self._kept.get(key)
+        if kept is not None:
+            return kept
+        features = compute(image)
+        if not isinstance(features, torch.Tensor):
+            raise MedTasksError(f"image_features must return a tensor, not {type(features).__name__}")
+        features = features.detach()
+        # A view would keep the whole of what it is a part of.
+        whole = features.untyped_storage().nbytes() == features.nbytes
+        self._kept.keep(key, features if whole else features.clone(), features.nbytes)
+        return features

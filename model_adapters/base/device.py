@@ -1,0 +1,150 @@
+"""Which device this process computes on, and the device map of a model over all GPUs of one process.
+
+Under a device map the language model's layers lie in a row, and all that sees images on the first GPU.
+"""
+
+import os
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import torch
+from accelerate import dispatch_model, infer_auto_device_map
+from accelerate.utils import get_balanced_memory, get_max_memory
+from loguru import logger
+from torch import nn
+
+from medtasks.errors import AdapterArgumentError, MedTasksError
+
+N = TypeVar("N", bound=nn.Module)
+
+
+def check_processes(processes: int, model: str) -> None:
+    """Check that accelerate and the harness, which reads ``WORLD_SIZE``, agree on the number of processes.
+
+    They do not where several processes are started on a machine without GPU: accelerate then has to be told so.
+
+    Raises:
+        MedTasksError: They disagree; every process would take itself for the first.
+    """
+    started = int(os.environ.get("WORLD_SIZE", "1"))
+    if started != processes:
+        raise MedTasksError(
+            f"{model}: {started} processes were started, but accelerate connects {processes}; without a GPU start them "
+            f"with `ACCELERATE_USE_CPU=true torchrun --nproc_per_node {started} -m lmms_eval ...`."
+        )
+
+
+def choose_device(requested: str | None, own: torch.device, processes: int, model: str) -> torch.device:
+    """Return the device of this process.
+
+    Returns:
+        The requested device; with several processes the one accelerate assigned, because they must not share a GPU.
+
+    Raises:
+        AdapterArgumentError: The device is not known, not present, or of another type than the processes talk over.
+    """
+    if requested is None:
+        return own
+    device = _existing(requested, model)
+    if processes == 1:
+        return device
+    if device.type != own.type:
+        raise AdapterArgumentError(
+            f"{model}: device='{requested}' does not fit {processes} processes that talk over {own.type}; "
+            f"leave the argument out{', or set ACCELERATE_USE_CPU=true' * (device.type == 'cpu')}."
+        )
+    if device.index is not None and device != own:
+        logger.warning("{}: {} processes, so this one uses {} instead of {}", model, processes, own, device)
+    return own
+
+
+def _existing(requested: str, model: str) -> torch.device:
+    try:
+        device = torch.device(requested)
+    except RuntimeError:
+        device = torch.device("meta")
+    if device.type not in ("cpu", "cuda"):
+        raise AdapterArgumentError(f"{model}: device '{requested}' is not known; give cpu, cuda or cuda:N.")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise AdapterArgumentError(
+            f"{model}: device '{requested}' is not present, this machine has {torch.cuda.device_count()} usable GPU(s)"
+            f"; give --device cpu or one that exists."
+        )
+    return device
+
+
+def check_device_map(device_map: str | None, device: torch.device, processes: int, model: str) -> None:
+    """Check that a model can be spread here; to be called before weights are read.
+
+    Raises:
+        AdapterArgumentError: There are several processes, there is no GPU, or a GPU other than the first is asked for.
+    """
+    if device_map is None:
+        return
+    spread = f"{model}: device_map='{device_map}' spreads a model over the GPUs of one process"
+    if processes > 1:
+        raise AdapterArgumentError(f"{spread}, but {processes} run; leave the argument out or start one process.")
+    if device.type != "cuda":
+        raise AdapterArgumentError(f"{spread}, but this one computes on {device.type}; leave the argument out.")
+    if device.index:
+        raise AdapterArgumentError(
+            f"{spread} from the first on, not from {device}; leave 'device' out, and choose the GPUs with "
+            f"CUDA_VISIBLE_DEVICES."
+        )
+
+
+def place(network: N, device: torch.device, device_map: str | None, model: str) -> N:
+    """Put a network where it computes and return it; with a device map, all but its ``language_model`` on ``device``.
+
+    Types stay as they are, so that rotary frequencies remain float32.
+
+    Raises:
+        AdapterArgumentError: The GPUs have no room for it.
+    """
+    if device_map is None:
+        return network.to(device)
+    language: Any = network.language_model
+    for part in network.children():
+        if part is not language:
+            part.to(device)
+    for name, parameter in list(network.named_parameters(recurse=False)):
+        setattr(network, name, nn.Parameter(parameter.to(device), parameter.requires_grad))
+    # The memory that is free now is what the parts around the language model leave of the first GPU.
+    dispatch(language, planned_map(language, gpu_memory(), model))
+    return network
+
+
+def gpu_memory() -> dict[int, int]:
+    """Return the free memory of every GPU in bytes."""
+    return {gpu: free for gpu, free in get_max_memory().items() if isinstance(gpu, int)}
+
+
+def planned_map(language: Any, memory: Mapping[int, int], model: str) -> dict[str, int]:
+    """Plan which part of a language model goes where, evenly and in the order of its layers.
+
+    Returns:
+        GPU of each part by its name; a layer is never cut.
+
+    Raises:
+        AdapterArgumentError: It does not fit.
+    """
+    whole = sorted(language._no_split_modules)
+    balanced = get_balanced_memory(language, max_memory=dict(memory), no_split_module_classes=whole)
+    room = {gpu: balanced[gpu] for gpu in memory}
+    device_map = infer_auto_device_map(language, max_memory=room, no_split_module_classes=whole)
+    if any(not isinstance(gpu, int) for gpu in device_map.values()):
+        free = sum(memory.values()) / 2**30
+        raise AdapterArgumentError(
+            f"{model}: device_map='auto' finds {free:.1f} GiB free on {len(memory)} GPU(s), too little for this model; "
+            f"free some, use more GPUs, or give dtype=bfloat16."
+        )
+    return dict(device_map)
+
+
+def dispatch(language: Any, device_map: Mapping[str, Any]) -> None:
+    """Put the parts of a language model where the map says; results come back to where its inputs are.
+
+    Layers keep their keys and values where they are.
+    """
+    skipped = sorted(language._skip_keys_device_placement or ())
+    dispatch_model(language, dict(device_map), skip_keys=skipped, force_hooks=True)

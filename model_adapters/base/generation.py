@@ -1,0 +1,203 @@
+"""Decoding: what a task's ``gen_kwargs`` ask for, and how replies are stopped and cut."""
+
+import contextlib
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from transformers import GenerationConfig, StoppingCriteria, StoppingCriteriaList
+
+from medtasks.errors import MedTasksError
+
+from .batching import Encoded, pad_left
+from .model import AdapterModel
+
+Decode = Callable[[Sequence[int]], str]
+_READ = frozenset({"until", "max_new_tokens", "do_sample", "temperature", "top_p", "top_k", "num_beams"})
+
+
+@dataclass(frozen=True)
+class GenerationSettings:
+    """How a reply is decoded; requests with equal settings can share a batch.
+
+    Attributes:
+        max_new_tokens: Length limit in tokens.
+        until: Stop strings; the reply ends before the first that occurs.
+        temperature: 0 for greedy decoding or beam search, else the sampling temperature.
+        top_p: Probability mass to sample from.
+        top_k: Number of most likely tokens to sample from; 0 for all.
+        num_beams: Width of the beam search; 1 for none.
+    """
+
+    max_new_tokens: int
+    until: tuple[str, ...] = ()
+    temperature: float = 0.0
+    top_p: float = 1.0
+    top_k: int = 0
+    num_beams: int = 1
+
+
+@dataclass(frozen=True)
+class GenerationItem:
+    """A prompt, how to decode its reply, and the seed if that is sampled."""
+
+    prompt: Encoded
+    settings: GenerationSettings
+    seed: int
+
+
+class Reply(str):
+    """The text that came out for one prompt, which remembers what it took.
+
+    Args:
+        text: The reply.
+        input_tokens: Positions of the prompt, image slots included; ``None`` where nobody counted.
+        output_tokens: Tokens that were decoded, the one that ended the reply included; ``None`` where nobody counted.
+
+    Example:
+        >>> Reply("yes", 7, 2) == "yes", Reply("yes", 7, 2).output_tokens
+        (True, 2)
+    """
+
+    __slots__ = ("input_tokens", "output_tokens")
+    input_tokens: int | None
+    output_tokens: int | None
+
+    def __new__(cls, text: str, input_tokens: int | None = None, output_tokens: int | None = None) -> "Reply":
+        """Build the text."""
+        reply = super().__new__(cls, text)
+        reply.input_tokens, reply.output_tokens = input_tokens, output_tokens
+        return reply
+
+
+def read_settings(gen_kwargs: Mapping[str, Any], max_new_tokens: int) -> GenerationSettings:
+    """Read a task's ``gen_kwargs`` without changing them.
+
+    Sampling takes a positive ``temperature`` (1 where only ``do_sample`` is given) and no ``do_sample: false``.
+
+    Args:
+        gen_kwargs: As the harness passes them; ``None`` values count as not given, unknown keys are ignored.
+        max_new_tokens: Length limit where the task sets none.
+
+    Raises:
+        MedTasksError: A value is impossible.
+    """
+    given = {key: value for key, value in gen_kwargs.items() if value is not None}
+    until = given.get("until", ())
+    try:
+        until = (until,) if isinstance(until, str) else tuple(until)
+        sampled = given.get("do_sample", float(given.get("temperature", 0)) > 0)
+        settings = GenerationSettings(
+            max_new_tokens=int(given.get("max_new_tokens", max_new_tokens)),
+            until=tuple(stop for stop in until if stop),
+            temperature=float(given.get("temperature", 1.0)) if sampled else 0.0,
+            top_p=float(given.get("top_p", 1.0)),
+            top_k=int(given.get("top_k", 0)),
+            num_beams=int(given.get("num_beams", 1)),
+        )
+    except (TypeError, ValueError) as error:
+        raise MedTasksError(f"the task's generation_kwargs cannot be read: {error}") from error
+    if settings.max_new_tokens < 1 or settings.num_beams < 1 or not 0 < settings.top_p <= 1 or settings.temperature < 0:
+        raise MedTasksError(f"the task's generation_kwargs hold an impossible value: {settings}")
+    return settings
+
+
+def ignored_keys(gen_kwargs: Mapping[str, Any]) -> set[str]:
+    """Return the keys that :func:`read_settings` does not read."""
+    return set(gen_kwargs) - _READ
+
+
+def decoding_config(settings: GenerationSettings, stop_ids: Sequence[int], pad_id: int) -> GenerationConfig:
+    """Build what ``settings`` ask for.
+
+    transformers fills in what this leaves open, for instance penalties, from the ``generation_config`` of the model:
+    :func:`generate` empties that, ``hf_vlm`` keeps it.
+    """
+    sampling = {"temperature": settings.temperature, "top_p": settings.top_p, "top_k": settings.top_k}
+    return GenerationConfig(
+        max_new_tokens=settings.max_new_tokens,
+        num_beams=settings.num_beams,
+        do_sample=settings.temperature > 0,
+        eos_token_id=list(stop_ids),
+        pad_token_id=pad_id,
+        **(sampling if settings.temperature > 0 else {}),
+    )
+
+
+def cut_reply(ids: Sequence[int], decode: Decode, stop_ids: Collection[int], until: Sequence[str]) -> str:
+    """Decode up to the first stop id, cut before the first stop string and strip white space."""
+    end = next((position for position, token in enumerate(ids) if token in stop_ids), len(ids))
+    text = decode(ids[:end])
+    ends = [place for stop in until if (place := text.find(stop)) >= 0]
+    return text[: min(ends, default=len(text))].strip()
+
+
+def count_reply(ids: Sequence[int], stop_ids: Collection[int], pad_id: int) -> int:
+    """Count the tokens decoded for one row of a batch, whose end is filled up while other rows go on.
+
+    Example:
+        >>> count_reply([7, 8, 2, 0, 0], stop_ids=[2], pad_id=0)
+        3
+        >>> count_reply([7, 8, 0, 0], stop_ids=[2], pad_id=0)
+        2
+    """
+    for position, token in enumerate(ids):
+        if token in stop_ids:
+            return position + 1
+    return next((place + 1 for place in reversed(range(len(ids))) if ids[place] != pad_id), 0)
+
+
+class StopStrings(StoppingCriteria):  # type: ignore[misc]  # transformers is not analysed
+    """End a row as soon as its new text holds a stop string; saves time, :func:`cut_reply` does the cutting.
+
+    ``skip`` leading columns belong to the prompt.
+    """
+
+    def __init__(self, until: Sequence[str], decode: Decode, skip: int) -> None:
+        self.until, self.decode, self.skip = until, decode, skip
+        # A token may stand for less than a character, hence the margin.
+        self.window = 4 * max(map(len, until)) + 8
+
+    def __call__(self, input_ids: torch.Tensor, scores: object, **_: object) -> torch.Tensor:
+        """Return one flag per row, shape (batch,)."""
+        texts = [self.decode(row[-self.window :]) for row in input_ids[:, self.skip :].tolist()]
+        done = [any(stop in text for stop in self.until) for text in texts]
+        return torch.tensor(done, device=input_ids.device)
+
+
+@contextlib.contextmanager
+def seeded(seed: int, device: torch.device) -> Iterator[None]:
+    """Seed torch for the block and restore its global random state afterwards."""
+    with torch.random.fork_rng(range(torch.cuda.device_count()) if device.type == "cuda" else []):
+        torch.manual_seed(seed)
+        yield
+
+
+def generate(model: AdapterModel, prompts: Sequence[Encoded], settings: GenerationSettings, seed: int) -> list[str]:
+    """Generate replies in one go, see ``MedicalAdapter.generate_batch``.
+
+    What the checkpoint or its configuration say about decoding is dropped for good, unless the model keeps it: the task
+    alone decides.
+    """
+    if not model.keeps_decoding_settings:
+        model.language_model.generation_config = GenerationConfig()
+    batch = pad_left(prompts, model.pad_id, model.device)
+    inputs = model.model_inputs(batch)
+    until = (*settings.until, *model.stop_strings)
+    # transformers returns the prompt's ids as well where it was given ids.
+    skip = batch.ids.shape[1] if "input_ids" in inputs else 0
+    with seeded(seed, model.device) if settings.temperature > 0 else contextlib.nullcontext():
+        ids = model.language_model.generate(
+            **inputs,
+            generation_config=decoding_config(settings, model.stop_ids, model.pad_id),
+            stopping_criteria=StoppingCriteriaList([StopStrings(until, model.decode, skip)] if until else []),
+        )
+    return [
+        Reply(
+            cut_reply(row, model.decode, model.stop_ids, until),
+            len(prompt.ids),
+            count_reply(row, model.stop_ids, model.pad_id),
+        )
+        for prompt, row in zip(prompts, ids[:, skip:].tolist(), strict=True)
+    ]

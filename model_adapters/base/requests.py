@@ -1,0 +1,149 @@
+"""The harness's requests as typed values, and the order in which they are run."""
+
+import hashlib
+import itertools
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from medtasks.errors import MedTasksError
+
+Documents = Mapping[str, Mapping[str, Any]]
+"""``documents[task][split][doc_id]`` is a document; the evaluator fills it in as ``task_dict``."""
+IMAGE_ID = "image_id"
+"""Canonical column of documents, see ``medtasks.data.schema``: the same image has the same id wherever it is used."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request of the harness.
+
+    Attributes:
+        context: Prompt text.
+        detail: ``gen_kwargs`` of a generation; continuation text, or the function of the document that yields it, of a
+            log-likelihood.
+        doc_to_visual: Function from the document to its images, or ``None``.
+        doc_id: Row of the document in its split.
+        task: Task name.
+        split: Split name.
+        index: Which of the document's requests this is (the option in multiple choice).
+        repeat: How often the same request came before in this call (``repeats`` in the task).
+        padding: True for a request that only evens out the ranks; its result is thrown away.
+    """
+
+    context: str
+    detail: Any
+    doc_to_visual: Callable[[Any], Any] | None
+    doc_id: int
+    task: str
+    split: str
+    index: int
+    repeat: int
+    padding: bool
+
+    @property
+    def name(self) -> str:
+        """Where the request comes from, without a word of its text."""
+        return f"{self.task}/{self.split}/{self.doc_id}#{self.index}"
+
+    def seed(self, base: int) -> int:
+        """Return a seed that depends on this request alone, not on its batch, its rank or its place in the run."""
+        digest = hashlib.blake2b(f"{base}|{self.name}|{self.repeat}".encode(), digest_size=7).digest()
+        return int.from_bytes(digest, "big")
+
+
+def read_requests(instances: Sequence[Any], kind: Literal["generate_until", "loglikelihood"]) -> list[Request]:
+    """Turn harness ``Instance`` objects into requests, in the same order.
+
+    Raises:
+        MedTasksError: A request has another shape than a simple-type model is promised.
+    """
+    seen: Counter[tuple[Any, ...]] = Counter()
+    requests = []
+    for instance in instances:
+        if len(instance.args) != 6:
+            raise MedTasksError(
+                f"a {kind} request of task '{instance.task_name}' carries {len(instance.args)} values where adapters "
+                f"of medtasks read 6; choose metrics without mutual information, and a task for simple-type models."
+            )
+        context, detail, doc_to_visual, doc_id, task, split = instance.args
+        key = (task, split, doc_id, instance.idx)
+        padding = bool((instance.metadata or {}).get("__padding_only__"))
+        requests.append(Request(context, detail, doc_to_visual, doc_id, task, split, instance.idx, seen[key], padding))
+        seen[key] += 1
+    return requests
+
+
+def unnamed(_: Request) -> None:
+    """Stand for images that have no name."""
+
+
+class ImageNames:
+    """Looks up the ``image_id`` of requests, so that questions on one image can be planned side by side.
+
+    A hint only, before any image is loaded: whether images are equal is told by their pixels.
+    """
+
+    def __init__(self, documents: Documents) -> None:
+        self._documents = documents
+        self._splits: dict[tuple[str, str], Any] = {}
+
+    def __call__(self, request: Request) -> str | None:
+        """Return the name; ``None`` for a request without image, or where documents do not name theirs."""
+        if request.doc_to_visual is None:
+            return None
+        try:
+            name = self._named(request.task, request.split)[request.doc_id][IMAGE_ID]
+        except (LookupError, TypeError):  # another kind of document; where one is missing, loading it says so
+            return None
+        return None if name is None else str(name)
+
+    def _named(self, task: str, split: str) -> Any:
+        """Return the documents of a split; of a table this column alone, because others may hold images to decode."""
+        if (task, split) not in self._splits:
+            documents = self._documents[task][split]
+            columns = getattr(documents, "column_names", None)
+            if columns is not None:
+                documents = documents.select_columns([IMAGE_ID]) if IMAGE_ID in columns else []
+            self._splits[task, split] = documents
+        return self._splits[task, split]
+
+
+def plan_streams(
+    requests: Sequence[Request],
+    group: Callable[[Request], Hashable],
+    unit: Callable[[Request], Hashable],
+    image_name: Callable[[Request], str | None] = unnamed,
+) -> list[list[list[int]]]:
+    """Return streams of units of positions in ``requests``: one stream per group, longest first.
+
+    Length is measured in characters of the context, so that no image has to be loaded in order to plan. The longest
+    come first because what does not fit into memory should fail at once. Requests on one image stay together, behind
+    the longest of them.
+
+    Args:
+        requests: All requests of the call.
+        group: Requests with different values never share a batch.
+        unit: Neighbouring requests with equal values stay in one batch, whatever its size.
+        image_name: What the image of a request is called in its split; ``None`` where that is not known.
+    """
+    groups: dict[Hashable, list[int]] = {}
+    images: list[tuple[str, ...]] = []
+    longest: Counter[tuple[str, ...]] = Counter()
+    for position, request in enumerate(requests):
+        groups.setdefault(group(request), []).append(position)
+        name = image_name(request)
+        images.append(() if name is None else (request.task, request.split, name))
+        longest[images[-1]] = max(longest[images[-1]], len(request.context))
+
+    def order(position: int) -> tuple[Any, ...]:
+        request, image = requests[position], images[position]
+        length = len(request.context)
+        place = request.task, request.split, request.doc_id, request.context, request.index, position
+        return -(longest[image] if image else length), image, -length, *place
+
+    return [
+        [list(run) for _, run in itertools.groupby(sorted(positions, key=order), key=lambda at: unit(requests[at]))]
+        for positions in groups.values()
+    ]

@@ -1,0 +1,222 @@
+"""Reading published checkpoints strictly: every key mapped or dropped by rule, every parameter filled."""
+
+import json
+import pickle
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from accelerate import init_empty_weights
+from huggingface_hub import snapshot_download
+from huggingface_hub.errors import HFValidationError
+from safetensors import SafetensorError, safe_open
+from torch import nn
+
+from medtasks.errors import MedTasksError
+
+M = TypeVar("M", bound=nn.Module)
+HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
+_TEXT_FILES = ("*.json", "*.model")
+_WEIGHTS = ("*.safetensors", "*.bin")
+"""In the order of preference; copies for other frameworks are never fetched."""
+Stored = tuple[Path, str, torch.Tensor]
+"""A tensor of a checkpoint with its key and, for messages, the file it stands in."""
+Rename = Callable[[str], str | None]
+"""From a stored key to a parameter's name, or None to drop it; raises KeyError for a key that is neither."""
+
+
+class CheckpointError(MedTasksError):
+    """A checkpoint is missing, damaged or not of the expected kind."""
+
+
+def read_json(file: Path, hint: str) -> dict[str, Any]:
+    """Return the content of a configuration file.
+
+    Raises:
+        CheckpointError: The file is missing (the message ends with ``hint``) or damaged.
+    """
+    if not file.is_file():
+        raise CheckpointError(f"{file} is missing; {hint}")
+    try:
+        given = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise CheckpointError(f"{file} is damaged; download it again") from error
+    if not isinstance(given, dict):
+        raise CheckpointError(f"{file} is damaged; download it again")
+    return given
+
+
+def stored_tensors(path: Path) -> Iterator[Stored]:
+    """Yield the tensors of a checkpoint one by one, without reading it into memory as a whole.
+
+    Args:
+        path: A ``.safetensors``, ``.bin``, ``.pt`` or ``.pth`` file, or a folder with one such file or an index of
+            shards.
+
+    Raises:
+        CheckpointError: A file is missing, truncated or holds no tensors; the message names it.
+    """
+    for file in _files(path):
+        for key, tensor in _safetensors(file) if file.suffix == ".safetensors" else _torch_file(file):
+            yield file, key, tensor
+
+
+def _files(path: Path) -> list[Path]:
+    if path.is_file():
+        return [path]
+    if not path.is_dir():
+        raise CheckpointError(f"{path} does not exist; give the file or folder of the downloaded checkpoint")
+    for index in (path / "model.safetensors.index.json", path / "pytorch_model.bin.index.json"):
+        if index.is_file():
+            try:
+                names = sorted(set(json.loads(index.read_text())["weight_map"].values()))
+            except (ValueError, KeyError, AttributeError) as error:
+                raise CheckpointError(f"{index} is damaged; download it again") from error
+            missing = [name for name in names if not (path / name).is_file()]
+            if missing:
+                raise CheckpointError(f"{path / missing[0]} is missing; {index.name} lists it, download it")
+            return [path / name for name in names]
+    for name in ("model.safetensors", "pytorch_model.bin"):
+        if (path / name).is_file():
+            return [path / name]
+    raise CheckpointError(f"{path} holds no model.safetensors, pytorch_model.bin or index of shards")
+
+
+def _safetensors(file: Path) -> Iterator[tuple[str, torch.Tensor]]:
+    try:
+        with safe_open(file, framework="pt") as opened:
+            for key in opened.keys():  # noqa: SIM118  # it is no mapping
+                yield key, opened.get_tensor(key)
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(f"{file} is truncated or damaged ({error}); download it again") from error
+
+
+def _torch_file(file: Path) -> Iterator[tuple[str, torch.Tensor]]:
+    try:
+        state = torch.load(file, map_location="cpu", mmap=True, weights_only=True)
+    except (RuntimeError, OSError, EOFError, ValueError, pickle.UnpicklingError) as error:
+        raise CheckpointError(f"{file} is truncated or no torch checkpoint; download it again") from error
+    for wrapper in ("model_state_dict", "state_dict"):
+        if isinstance(state, dict) and isinstance(state.get(wrapper), dict):
+            state = state[wrapper]
+    if not isinstance(state, dict) or not all(isinstance(value, torch.Tensor) for value in state.values()):
+        raise CheckpointError(f"{file} holds no plain dictionary of tensors")
+    yield from state.items()
+
+
+def fill(
+    module: nn.Module, path: Path, rename: Rename, dtype: torch.dtype, tensors: Iterable[Stored] | None = None
+) -> None:
+    """Fill the parameters of ``module`` (which may be on the meta device) from a checkpoint.
+
+    Two stored keys may have the same destination if their tensors are equal: shared storage is saved twice. Buffers
+    that the checkpoint does not hold (rotary tables) stay as they are.
+
+    Args:
+        module: Target; names as in ``state_dict()``.
+        path: The checkpoint, see :func:`stored_tensors`.
+        rename: From stored key to parameter name.
+        dtype: Type of the parameters.
+        tensors: Its tensors where they were changed on their way, as by adding a delta.
+
+    Raises:
+        CheckpointError: A key is unknown, missing, of another shape, or stored twice with different values.
+    """
+    wanted: Mapping[str, torch.Tensor] = dict(module.named_parameters())
+    taken: dict[str, tuple[str, torch.Tensor]] = {}
+    for file, key, tensor in stored_tensors(path) if tensors is None else tensors:
+        try:
+            name = rename(key)
+        except KeyError:
+            raise CheckpointError(f"{file}: key '{key}' is unknown; is this another model's checkpoint?") from None
+        if name is None:
+            continue
+        if name not in wanted:
+            raise CheckpointError(f"{file}: key '{key}' leads to '{name}', which the model does not have")
+        if tensor.shape != wanted[name].shape:
+            shapes = f"{tuple(tensor.shape)}, expected {tuple(wanted[name].shape)}"
+            raise CheckpointError(f"{file}: key '{key}' has shape {shapes}; is this another model's checkpoint?")
+        if name in taken and not torch.equal(taken[name][1], tensor.to(dtype)):
+            raise CheckpointError(f"{file}: keys '{taken[name][0]}' and '{key}' should be equal and are not")
+        taken[name] = (key, tensor.to(dtype))
+    refuse_missing(path, set(wanted) - set(taken))
+    module.load_state_dict({name: tensor for name, (_, tensor) in taken.items()}, strict=False, assign=True)
+    module.requires_grad_(False)
+
+
+def by_patterns(unused: str, used: str, name: str = r"\g<0>") -> Rename:
+    """Return a renaming by patterns for whole keys.
+
+    Args:
+        unused: Keys to drop.
+        used: Keys to keep; any other is unknown.
+        name: Template of the parameter's name, as of ``re.Match.expand``.
+    """
+
+    def rename(key: str) -> str | None:
+        if re.fullmatch(unused, key):
+            return None
+        if match := re.fullmatch(used, key):
+            return match.expand(name)
+        raise KeyError(key)
+
+    return rename
+
+
+def refuse_missing(path: object, missing: Collection[str], more: str = "more") -> None:
+    """Check that nothing is missing in a checkpoint.
+
+    Raises:
+        CheckpointError: Something is; the message names the first and how many ``more``.
+    """
+    if missing:
+        others = f" and {len(missing) - 1} {more}" if len(missing) > 1 else ""
+        raise CheckpointError(f"{path} lacks '{min(missing)}'{others}; is the checkpoint complete?")
+
+
+def published_folder(name: str, argument: str, *, weights: bool = True) -> Path:
+    """Return the local folder that ``name`` stands for; asks the hub (or its cache) where no such folder exists.
+
+    Args:
+        name: Path of a folder, or ``owner/name`` on the Hugging Face hub.
+        argument: Model argument the name comes from, for messages.
+        weights: Whether weights are needed, or configuration and tokenizer files alone.
+
+    Raises:
+        CheckpointError: There is no such folder and the hub does not deliver it.
+    """
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        return folder
+    if not HUB_ID.fullmatch(name):
+        raise CheckpointError(f"{name} is no folder; give {argument}=<folder of the downloaded files> or a hub id")
+    if not weights:
+        return _snapshot(name, argument, _TEXT_FILES)
+    for pattern in _WEIGHTS:
+        downloaded = _snapshot(name, argument, (*_TEXT_FILES, pattern))
+        if any(downloaded.glob(pattern)):
+            return downloaded
+    raise CheckpointError(f"{name} on the hub holds no weights; give {argument}=<folder of the downloaded files>")
+
+
+def _snapshot(name: str, argument: str, patterns: Sequence[str]) -> Path:
+    try:
+        return Path(snapshot_download(name, allow_patterns=list(patterns)))
+    except (OSError, HFValidationError) as error:
+        raise CheckpointError(
+            f"{name} is neither a folder nor could the hub deliver it ({type(error).__name__}); download it and give "
+            f"{argument}=<folder>"
+        ) from error
+
+
+def on_meta(build: Callable[[], M]) -> M:
+    """Build a module whose parameters are on the meta device and whose buffers are real.
+
+    Real buffers, because a checkpoint does not fill them: rotary frequencies and CLIP's position numbers. The
+    frequencies stay float32 as long as nobody calls ``.to(dtype)`` on the module; cast parameters one by one, as
+    :func:`~medtasks.model_adapters.checkpoints.reading.fill` does.
+    """
+    with init_empty_weights(include_buffers=False):
+        return build().eval()

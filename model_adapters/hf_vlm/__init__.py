@@ -1,0 +1,5 @@
+"""Any image-text-to-text checkpoint of transformers."""
+
+from .adapter import HfVlm
+
+__all__ = ["HfVlm"]

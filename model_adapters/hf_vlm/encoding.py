@@ -1,0 +1,217 @@
+"""From prompt text and images to a processor's batch, for any transformers processor.
+
+Nothing here counts what an image takes up: the processor gets text with one placeholder per image and returns ids,
+masks, pixels and whatever else its model wants, already batched.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jinja2
+from PIL import Image
+
+from medtasks.errors import AdapterArgumentError, MedTasksError
+
+from ..base.batching import Encoded
+
+_PROBE = "Zqx7"
+_RENDERING_ERRORS = (jinja2.TemplateError, TypeError, ValueError, KeyError, AttributeError)
+
+
+@dataclass(frozen=True)
+class Prompt(Encoded):
+    """A prompt as the processor takes it.
+
+    Attributes:
+        ids: Ids as the processor returns them, every position of an image among them.
+        pixels: Always ``None``; pixels are in ``inputs``.
+        text: Complete text, chat template included, with one placeholder per image.
+        images: The images of its placeholders.
+        inputs: What the processor made of this prompt alone, if it has run.
+    """
+
+    text: str
+    images: tuple[Image.Image, ...]
+    inputs: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True)
+class ScoredPrompt(Prompt):
+    """A prompt with its continuation at the end.
+
+    Attributes:
+        context: The prompt alone.
+        targets: Ids of the continuation when it follows the tokens of ``context``.
+        merged: Whether the tokenizer merges the two where they meet; the last ids of the prompt are then others.
+        closed: Whether the processor puts something behind every text, so that it cannot be given both at once.
+    """
+
+    context: Prompt
+    targets: tuple[int, ...]
+    merged: bool
+    closed: bool
+
+
+class PromptWriter:
+    """Writes prompts for one processor.
+
+    Raises:
+        AdapterArgumentError: The chat template is wanted, and there is none or it cannot write a user turn.
+    """
+
+    def __init__(self, processor: Any, chat: bool, source: str) -> None:
+        self._processor = processor
+        self._chat = chat
+        token = getattr(processor, "image_token", None)
+        self._image_token = str(token) if token else ""
+        self._template = _template_of(processor)
+        self._structured = True
+        self._last: Prompt | None = None
+        usable = self._template is not None and self._settle_form()
+        if chat and not usable:
+            state = "has no chat template" if self._template is None else "has a chat template that takes no image"
+            raise AdapterArgumentError(
+                f"hf_vlm: {source} {state}; give chat_template=false to send prompts as they are."
+            )
+        self._image_text = self._image_block() if usable else self._image_token
+        bos = processor.tokenizer.bos_token
+        # Templates that write the begin of sequence themselves must not get a second one.
+        self._add_special = not (chat and bos and self._render([_PROBE]).startswith(bos))
+
+    def write(self, text: str, images: int) -> str:
+        """Return the complete prompt text with one placeholder per image.
+
+        The images come before the text, unless the text itself holds the processor's placeholder once per image.
+
+        Raises:
+            MedTasksError: The text holds the placeholder another number of times.
+        """
+        pieces = text.split(self._image_token) if self._image_token else [text]
+        if len(pieces) == 1:
+            parts: list[str | None] = [None] * images + [text]
+        elif len(pieces) == images + 1:
+            parts = [part for piece in pieces for part in (piece, None)][:-1]
+        else:
+            raise MedTasksError(f"the prompt holds {len(pieces) - 1} image placeholders for {images} images")
+        if self._chat:
+            return self._render(parts)
+        own = self._image_token if len(pieces) > 1 else self._image_text
+        return "".join(own if part is None else part for part in parts)
+
+    def ids(self, text: str) -> list[int]:
+        """Return the ids of ``text`` without begin or end of sequence."""
+        return list(self._processor.tokenizer(text, add_special_tokens=False)["input_ids"])
+
+    def prompt(self, text: str, images: Sequence[Image.Image]) -> Prompt:
+        """Run the processor on one complete prompt text; once for the options of a question, which come in a row."""
+        rgb = tuple(image.convert("RGB") for image in images)
+        if self._last is None or self._last.text != text or self._last.images != rgb:
+            inputs = self.batch([text], [rgb])
+            self._last = Prompt(inputs["input_ids"][0].tolist(), None, text, rgb, inputs)
+        return self._last
+
+    def scored(self, context: str, continuation: str, images: Sequence[Image.Image]) -> tuple[ScoredPrompt, int]:
+        """Encode a complete prompt text and what follows it.
+
+        The continuation's tokens are those of the whole text after its longest common prefix with the context. Both
+        are compared with one placeholder per image: however many positions that takes up, it is no part of the end.
+
+        Returns:
+            The prompt, and how many of its last ids belong to the continuation.
+
+        Raises:
+            ValueError: The continuation adds no token, or there is no token before it.
+        """
+        before, after = self.ids(context), self.ids(context + continuation)
+        common = next((n for n, pair in enumerate(zip(before, after, strict=False)) if pair[0] != pair[1]), len(before))
+        if common >= len(after):
+            raise ValueError("the continuation adds no token")
+        prompt = self.prompt(context, images)
+        closed = bool(before) and prompt.ids[-1] != before[-1]
+        merged = common < len(before)
+        targets = self.ids(continuation) if merged else after[common:]
+        end = targets if closed else after[common:]
+        start = prompt.ids if closed else prompt.ids[: len(prompt.ids) - len(before) + common]
+        if not start:
+            raise ValueError("no token precedes the continuation")
+        whole = Prompt([*start, *end], None, context + continuation, prompt.images, None)
+        scored = ScoredPrompt(**vars(whole), context=prompt, targets=tuple(targets), merged=merged, closed=closed)
+        return scored, len(end)
+
+    def batch(self, texts: Sequence[str], images: Sequence[Sequence[Image.Image]]) -> Any:
+        """Run the processor.
+
+        Args:
+            texts: Complete prompts.
+            images: The images of each; all prompts have some or none has.
+
+        Returns:
+            The processor's ``BatchFeature``, padded on the left.
+        """
+        given = {"images": [list(row) for row in images]} if any(images) else {}
+        return self._processor(
+            text=list(texts),
+            **given,
+            add_special_tokens=self._add_special,
+            padding=True,
+            padding_side="left",
+            return_tensors="pt",
+        )
+
+    def turn_end(self) -> int | None:
+        """Return the special token that the chat template writes after an assistant's reply, if it does."""
+        if not self._chat:
+            return None
+        turns: list[dict[str, Any]] = [
+            {"role": role, "content": [{"type": "text", "text": text}] if self._structured else text}
+            for role, text in (("user", "Yes?"), ("assistant", _PROBE))
+        ]
+        try:
+            rendered = self._processor.apply_chat_template(turns, chat_template=self._template)
+        except _RENDERING_ERRORS:
+            return None
+        after = self.ids(rendered.rpartition(_PROBE)[2].lstrip())
+        added = self._processor.tokenizer.added_tokens_decoder
+        return after[0] if after and after[0] in added and added[after[0]].special else None
+
+    def _settle_form(self) -> bool:
+        """Find out whether the template takes content in parts or as text; return False where neither works."""
+        for self._structured in (True, False):
+            try:
+                rendered = self._render([None, _PROBE])
+            except _RENDERING_ERRORS:
+                continue
+            if rendered.count(_PROBE) == 1 and (not self._image_token or rendered.count(self._image_token) == 1):
+                return True
+        return False
+
+    def _render(self, parts: Sequence[str | None]) -> str:
+        """Return a user turn and the generation prompt; ``None`` stands for an image."""
+        content: Any = [
+            {"type": "image"} if part is None else {"type": "text", "text": part} for part in parts if part != ""
+        ]
+        if not self._structured:
+            image = f"{self._image_token}\n" if self._image_token else ""
+            content = "".join(image if part is None else part for part in parts)
+        turn = [{"role": "user", "content": content}]
+        rendered: str = self._processor.apply_chat_template(
+            turn, chat_template=self._template, add_generation_prompt=True
+        )
+        return rendered
+
+    def _image_block(self) -> str:
+        """Return what the template writes for an image: often more than the placeholder the processor looks for."""
+        with_image, without = self._render([None, _PROBE]), self._render([_PROBE])
+        start = next(
+            (place for place, pair in enumerate(zip(with_image, without, strict=False)) if pair[0] != pair[1]), 0
+        )
+        block = with_image[start : start + len(with_image) - len(without)]
+        fits = with_image == without[:start] + block + without[start:] and self._image_token in block
+        return block if fits else self._image_token
+
+
+def _template_of(processor: Any) -> str | None:
+    """Return the template of the processor, or else of its tokenizer; of several the one named ``default``."""
+    template = getattr(processor, "chat_template", None) or processor.tokenizer.chat_template
+    return template.get("default") if isinstance(template, dict) else template

@@ -1,0 +1,165 @@
+"""``llava_med``: LLaVA-Med v1.5 (and v1.0) from the published weights."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from PIL import Image
+
+from medtasks.errors import AdapterArgumentError, MedTasksError
+
+from ..base.adapter import MedicalAdapter
+from ..base.arguments import AdapterArguments, CheckpointArguments, argument
+from ..base.batching import Encoded, PaddedBatch
+from ..base.device import check_device_map, place
+from ..base.journal import digest_of
+from ..base.scoring import Continuation, split_continuation
+from ..checkpoints.clip import clip_pixels
+from ..checkpoints.reading import Stored, published_folder, stored_tensors
+from ..prefix.cuts import Spans
+from .checkpoint import merged_tensors, read_config, read_tower_config
+from .network import load_network
+from .prompt import END_ID, UNKNOWN_ID, ConversationPrompt, InstructPrompt, Prompt
+
+
+@dataclass(frozen=True)
+class LlavaMedArguments(CheckpointArguments):
+    """The arguments of LLaVA-Med.
+
+    Attributes:
+        pretrained: Folder or hub id of the checkpoint.
+        base: Folder or hub id of LLaMA-7B v1, if ``pretrained`` is the delta of v1.0.
+        vision_tower: Folder or hub id of the CLIP model; without it the one that the checkpoint names, for v1.5
+            ``openai/clip-vit-large-patch14-336``.
+        vision_weights: ``openai``: the tower's weights come from ``vision_tower``, as in the published loader, which
+            ignores those in the checkpoint; ``checkpoint``: they come from the checkpoint, and ``vision_tower`` gives
+            the geometry alone.
+        max_length: Longest prompt in positions, images included; a longer one fails instead of being cut. Without it
+            the checkpoint's limit, 2048.
+        attn_implementation: ``sdpa``, ``eager`` or ``flash_attention_2``.
+    """
+
+    pretrained: str = argument("microsoft/llava-med-v1.5-mistral-7b")
+    base: str | None = argument(None)
+    vision_tower: str | None = argument(None)
+    vision_weights: str = argument("openai", choices=("openai", "checkpoint"))
+    max_length: int | None = argument(None, least=1)
+    attn_implementation: str = argument("sdpa", choices=("sdpa", "eager", "flash_attention_2"))
+    max_new_tokens: int = argument(100, least=1)
+
+
+class LlavaMed(MedicalAdapter):
+    """LLaVA-Med; greedy unless the task asks for sampling.
+
+    Raises:
+        AdapterArgumentError: An argument is unknown or has an impossible value.
+        MedTasksError: A file of the checkpoint is missing, damaged or not LLaVA-Med's.
+    """
+
+    model_id: ClassVar[str] = "llava_med"
+    arguments_type: ClassVar[type[AdapterArguments]] = LlavaMedArguments
+    arguments: LlavaMedArguments
+    pad_id = UNKNOWN_ID
+    stop_ids = (END_ID,)
+
+    def load(self) -> None:
+        """Read configuration, tokenizer and weights."""
+        given = self.arguments
+        check_device_map(given.device_map, self.device, self.accelerator.num_processes, self.model_id)
+        folder = published_folder(given.pretrained, "pretrained")
+        self._config = read_config(folder, given.attn_implementation)
+        openai = given.vision_weights == "openai"
+        tower_folder = published_folder(given.vision_tower or self._config.tower, "vision_tower", weights=openai)
+        tower = read_tower_config(tower_folder)
+        self._side = int(tower.image_size)
+        patches = (tower.image_size // tower.patch_size) ** 2
+        self._prompt: Prompt = (
+            InstructPrompt(folder, patches)
+            if self._config.is_mistral
+            else ConversationPrompt(folder, patches, self._config.image_ends)
+        )
+        self._max_length = self._longest()
+        self._text_files = [folder / "config.json", folder / "tokenizer.model", tower_folder / "config.json"]
+        network = load_network(
+            self._config, tower, self._tensors(folder), folder, tower_folder if openai else None, given.torch_dtype
+        )
+        self.network = place(network, self.device, given.device_map, self.model_id)
+
+    def _tensors(self, folder: Path) -> Iterator[Stored]:
+        given = self.arguments
+        if given.base is not None and self._config.is_mistral:
+            raise AdapterArgumentError("llava_med: argument 'base' belongs to the delta of v1.0; v1.5 is complete.")
+        if given.base is not None:
+            return merged_tensors(folder, published_folder(given.base, "base"))
+        if not self._config.is_mistral and "delta" in Path(given.pretrained).name.lower():
+            raise AdapterArgumentError(
+                f"llava_med: '{given.pretrained}' looks like the delta of v1.0; give base=<folder of LLaMA-7B v1> too."
+            )
+        return stored_tensors(folder)
+
+    def _longest(self) -> int:
+        limit = int(self._config.language.max_position_embeddings)
+        wanted = self.arguments.max_length or self._config.max_length
+        if wanted > limit:
+            raise AdapterArgumentError(
+                f"llava_med: argument 'max_length' must be at most {limit}, the positions of the model, not {wanted}."
+            )
+        return wanted
+
+    @property
+    def stop_strings(self) -> Sequence[str]:
+        """The separator of v1.0."""
+        return self._prompt.stops
+
+    def encode(self, text: str, images: Sequence[Image.Image]) -> Encoded:
+        """Put text and images in the template."""
+        return Encoded(self._ids(text, len(images)), self.prepared(images, self._pixels))
+
+    def encode_pair(self, context: str, continuation: str, images: Sequence[Image.Image]) -> Continuation:
+        """Put the continuation where the answer goes, after a space if it does not bring its own.
+
+        Raises:
+            ValueError: The continuation adds no token.
+        """
+        answer = continuation if continuation[:1].isspace() else " " + continuation
+        pixels = self.prepared(images, self._pixels)
+        prompt = Encoded(self._ids(context, len(images)), pixels)
+        return split_continuation(prompt, Encoded(self._ids(context, len(images), answer), pixels))
+
+    def image_spans(self, prompt: Encoded) -> Spans:
+        """Return the images' slots; more spans than images where the text itself holds slots, so that nothing fits."""
+        slots = [column for column, token in enumerate(prompt.ids) if token == self._prompt.slot_id]
+        size = self._prompt.patches
+        return [(slots[at], slots[at] + size) for at in range(0, len(slots), size)]
+
+    def model_inputs(self, batch: PaddedBatch) -> dict[str, Any]:
+        """Return embeddings with the image features in their slots."""
+        features = [row for row in self.cached_features(batch.pixels) if row is not None]
+        slots = (batch.ids == self._prompt.slot_id) & batch.attention_mask.bool()
+        return batch.inputs(inputs_embeds=self.network.embed(batch.ids, slots, features))
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the text of ``ids``."""
+        return self._prompt.tokenizer.decode([token for token in ids if token > END_ID])
+
+    def fingerprint(self) -> str:
+        """Add what a hub id in the arguments does not tell: configuration and tokenizer."""
+        return super().fingerprint() + digest_of([file.read_bytes().hex() for file in self._text_files])
+
+    def _ids(self, text: str, images: int, answer: str = "") -> list[int]:
+        ids = self._prompt.ids(text, images, answer)
+        if len(ids) > self._max_length:
+            raise MedTasksError(
+                f"the prompt takes {len(ids)} positions ({images} images), max_length is {self._max_length}; give "
+                f"--model_args max_length={len(ids)} or more, or a shorter prompt"
+            )
+        return ids
+
+    def _pixels(self, images: Sequence[Image.Image]) -> torch.Tensor | None:
+        """Return shape (images, 3, side, side)."""
+        if not images:
+            return None
+        pad = self._config.pad
+        return torch.stack([clip_pixels(image, self._side, pad=pad, crop_rounding="floor") for image in images])

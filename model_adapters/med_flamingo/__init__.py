@@ -1,0 +1,5 @@
+"""Med-Flamingo."""
+
+from .adapter import MedFlamingo, MedFlamingoArguments
+
+__all__ = ["MedFlamingo", "MedFlamingoArguments"]

@@ -1,0 +1,1 @@
+"""What prompts begin with is read once."""

@@ -1,0 +1,211 @@
+"""``radfm``: RadFM from the published weights, for images and volumes."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from loguru import logger
+from PIL import Image
+
+from medtasks.errors import MedTasksError
+
+from ..base.adapter import MedicalAdapter
+from ..base.arguments import AdapterArguments, CheckpointArguments, argument
+from ..base.batching import Encoded, PaddedBatch
+from ..base.device import check_device_map, place
+from ..base.samples import VOLUMES
+from ..base.scoring import Continuation, split_continuation
+from ..prefix.cuts import Spans
+from .checkpoint import FIRST_ID, MAX_IMAGES, load_network, locate, read_tokenizer, slot_token
+from .network import CONTEXT
+from .volumes import Volume, image_volume, read_volume, stack_volumes
+
+_UNKNOWN_ID = 0
+
+
+@dataclass(frozen=True)
+class RadFMArguments(CheckpointArguments):
+    """The arguments of RadFM.
+
+    Attributes:
+        pretrained: Folder with ``pytorch_model.bin`` and ``Language_files``, that ``.bin`` file, or a hub id. The
+            published repository holds a split archive, which has to be joined and unpacked first.
+        image_position: ``front``: images before the text, as in the published demo; ``before_last_character``: as in
+            half of the training samples. A text that holds ``<image>`` places its images itself.
+        several_images: ``separate`` images, or ``slices``: all images of a prompt are one volume, in this order.
+        crop: ``none``: the whole image; ``random``: the random part that the published code takes, drawn from
+            ``seed`` and the image's content, so that all options of a question see the same part.
+        max_length: Longest prompt in positions, image slots included; the end of a longer one is cut off, as by the
+            published code.
+        attn_implementation: ``sdpa``, ``eager`` or ``flash_attention_2``, for the language model.
+        max_new_tokens: Length limit of a reply where the task sets none, in tokens.
+    """
+
+    pretrained: str = argument("chaoyi-wu/RadFM")
+    image_position: str = argument("front", choices=("front", "before_last_character"))
+    several_images: str = argument("separate", choices=("separate", "slices"))
+    crop: str = argument("none", choices=("none", "random"))
+    max_length: int = argument(CONTEXT, least=2, most=CONTEXT)
+    attn_implementation: str = argument("sdpa", choices=("sdpa", "eager", "flash_attention_2"))
+    max_new_tokens: int = argument(200, least=1)
+
+
+class RadFM(MedicalAdapter):
+    """RadFM: every image, of whatever depth, becomes 32 embeddings between two marks in the text.
+
+    Raises:
+        AdapterArgumentError: An argument is unknown or has an impossible value.
+        MedTasksError: A file of the checkpoint is missing, damaged or not RadFM's.
+    """
+
+    model_id: ClassVar[str] = "radfm"
+    arguments_type: ClassVar[type[AdapterArguments]] = RadFMArguments
+    visual_types: ClassVar[tuple[type, ...]] = VOLUMES
+    arguments: RadFMArguments
+    pad_id = _UNKNOWN_ID
+    stop_ids = (2, 1)  # end of sequence, and what the published configuration takes for it
+
+    def load(self) -> None:
+        """Read weights and tokenizer."""
+        check_device_map(self.arguments.device_map, self.device, self.accelerator.num_processes, self.model_id)
+        weights, texts = locate(self.arguments.pretrained)
+        network, geometry = load_network(weights, texts, self.arguments.torch_dtype, self.arguments.attn_implementation)
+        self.network = place(network, self.device, self.arguments.device_map, self.model_id)
+        self.tokenizer = read_tokenizer(texts, geometry.vocabulary, geometry.latents)
+        self._latents, self._side = geometry.latents, geometry.side
+        self._warned = False
+
+    def encode(self, text: str, images: Sequence[Image.Image | Volume]) -> Encoded:
+        """Put the images' slots into the text and preprocess the images.
+
+        Args:
+            text: Prompt.
+            images: Images, or volumes (files, arrays, lists of slices); without any, RadFM still expects one black
+                volume, which no slot refers to.
+
+        Returns:
+            Ids, and pixels of shape (images, 3, side, side, depth), values 0 to 1.
+
+        Raises:
+            MedTasksError: The text's own image marks do not fit the images, or a volume cannot be read.
+        """
+        visuals = self._visuals(images)
+        ids = self._ids(place_images(text, len(visuals), self._latents, self.arguments.image_position))
+        if len(ids) > self.arguments.max_length:
+            self._warn(len(ids))
+        return Encoded(ids[: self.arguments.max_length], self.prepared(images, lambda _: self._pixels(visuals)))
+
+    def encode_pair(self, context: str, continuation: str, images: Sequence[Image.Image | Volume]) -> Continuation:
+        """Encode prompt and continuation; the images' place depends on the prompt alone.
+
+        Where both are too long together, the end of the prompt is cut off and the continuation stays whole.
+
+        Raises:
+            MedTasksError: As of :meth:`encode`, or the continuation holds an image mark or is too long by itself.
+            ValueError: The continuation adds no token.
+        """
+        visuals = self._visuals(images)
+        prompt = place_images(context, len(visuals), self._latents, self.arguments.image_position)
+        pixels = self.prepared(images, lambda _: self._pixels(visuals))
+        pair = split_continuation(Encoded(self._ids(prompt), pixels), Encoded(self._ids(prompt + continuation), pixels))
+        ids, cut = pair.sequence.ids, len(pair.sequence.ids) - pair.tokens
+        if max(ids[cut:]) >= self.tokenizer.vocabulary:
+            raise MedTasksError("a continuation holds an image mark, which cannot be scored; remove it from the task")
+        room = self.arguments.max_length - pair.tokens
+        if room < 1:
+            raise MedTasksError(f"a continuation of {pair.tokens} tokens; max_length={self.arguments.max_length}")
+        if cut > room:
+            self._warn(len(ids))
+        return Continuation(Encoded([*ids[:cut][:room], *ids[cut:]], pixels), pair.tokens)
+
+    def image_spans(self, prompt: Encoded) -> Spans:
+        """Return the images' slots; those of the first image with the marks before them, which need an image too."""
+        first = self.tokenizer.vocabulary + 2  # behind the two marks
+        marked = [column for column, token in enumerate(prompt.ids) if token >= self.tokenizer.vocabulary]
+        spans = []
+        for number in range(0 if prompt.pixels is None else len(prompt.pixels)):
+            own = range(first + number * self._latents, first + (number + 1) * self._latents)
+            columns = [column for column in marked if prompt.ids[column] in own]
+            start = min(marked if number == 0 else columns, default=0)
+            spans.append((start, columns[-1] + 1) if columns else (0, 0))
+        return spans
+
+    def suffix_inputs(self, suffix: PaddedBatch, whole: PaddedBatch) -> dict[str, Any]:
+        """Return embeddings; a slot's id counts from the prompt's first image, so all of its images are given."""
+        return {"inputs_embeds": self.network.embed(suffix.ids, self.cached_features(whole.pixels))}
+
+    def model_inputs(self, batch: PaddedBatch) -> dict[str, Any]:
+        """Return embeddings with the image features in their slots."""
+        return batch.inputs(inputs_embeds=self.network.embed(batch.ids, self.cached_features(batch.pixels)))
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the text, without special tokens and, as in the published code, without unknown ones."""
+        return self.tokenizer.decode([token for token in ids if token != _UNKNOWN_ID])
+
+    def _ids(self, text: str) -> list[int]:
+        return [FIRST_ID, *self.tokenizer.encode(text)]
+
+    def _visuals(self, images: Sequence[Image.Image | Volume]) -> list[Image.Image | Volume]:
+        if self.arguments.several_images == "separate" or not images:
+            return list(images)
+        slices = [image for image in images if isinstance(image, Image.Image)]
+        if len(slices) != len(images):
+            raise MedTasksError("several_images=slices takes pictures; leave it out for prompts that hold volumes")
+        return [slices]
+
+    def _pixels(self, visuals: Sequence[Image.Image | Volume]) -> torch.Tensor:
+        seed = self.arguments.seed if self.arguments.crop == "random" else None
+        volumes = [
+            image_volume(visual, self._side, seed)
+            if isinstance(visual, Image.Image)
+            else read_volume(visual, self._side)
+            for visual in visuals
+        ]
+        return stack_volumes(volumes, self._side)
+
+    def _warn(self, length: int) -> None:
+        if not self._warned:
+            logger.warning(
+                "radfm: a prompt of {} positions exceeds {}, its end was cut off; further ones are not reported",
+                length,
+                self.arguments.max_length,
+            )
+        self._warned = True
+
+
+def place_images(text: str, images: int, latents: int, position: str) -> str:
+    """Write the blocks of slots into a text.
+
+    Args:
+        text: Prompt. Where it holds ``<image>``, each one stands for the next image and is replaced by its block; where
+            it holds blocks with slots already, it stays as it is.
+        images: Number of images.
+        latents: Slots per image.
+        position: ``front`` or ``before_last_character``, for a text without marks.
+
+    Raises:
+        MedTasksError: There are too many images, or the text's own marks do not fit them.
+
+    Example:
+        >>> place_images("Is it?", 1, 2, "before_last_character")
+        'Is it<image><image0><image1></image>?'
+    """
+    if images > MAX_IMAGES:
+        raise MedTasksError(f"{images} images in one prompt; RadFM has slots for {MAX_IMAGES}")
+    slots = [slot_token(number) for number in range(images * latents)]
+    blocks = ["<image>" + "".join(slots[i : i + latents]) + "</image>" for i in range(0, len(slots), latents)]
+    written = re.findall(r"<image\d+>", text)
+    if written:
+        if sorted(written) != sorted(slots):
+            raise MedTasksError(f"the prompt's own image slots do not fit its {images} images of {latents} slots each")
+        return text
+    marks = text.count("<image>")
+    if marks:
+        if marks != images:
+            raise MedTasksError(f"the prompt has {marks} marks <image> for {images} images; make them equally many")
+        pieces = text.split("<image>")
+        return pieces[0] + "".join(block + piece for block, piece in zip(blocks, pieces[1:], strict=True))
+    place = max(len(text) - 1, 0) if position == "before_last_character" else 0
+    return text[:place] + "".join(blocks) + text[place:]

@@ -1,0 +1,227 @@
+"""Reading RadFM's published checkpoint: where its files are, its sizes, and which key belongs where."""
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+
+from ..checkpoints.reading import CheckpointError, fill, on_meta, published_folder, refuse_missing, stored_tensors
+from ..checkpoints.sentencepiece_text import SentencePieceText
+from .network import CHANNELS, FRAMES_PER_PATCH, Geometry, RadFMNetwork
+
+Shapes = Mapping[str, tuple[int, ...]]
+
+FIRST_ID = 1
+"""Begin of sequence, in front of every prompt."""
+MAX_IMAGES = 100
+"""Images that the published tokenizer has slots for."""
+
+_LLAMA = "lang_model."
+_VISION = "embedding_layer.vision_encoder."
+_WORDS = _LLAMA + "model.embed_tokens.weight"
+_WORDS_AGAIN = "embedding_layer.weight"
+_UNUSED = tuple(
+    f"embedding_layer.{part}."
+    for part in (
+        "bert_model",
+        "bert_projection_fc",
+        "transformer_decoder",
+        "transformer_decoder_mlp",
+        "cls_head",
+        "output_upscaling",
+    )
+)
+"""Text encoder and heads that only training and other tasks use."""
+_PUBLISHED_HEAD = 128
+_ROTARY = re.compile(r"lang_model\.model\.layers\.\d+\.self_attn\.rotary_emb\.inv_freq")
+
+# Beginning of our names and of the stored ones.
+_PREFIXES = {
+    "language_model.": _LLAMA,
+    "resampler.": "embedding_layer.perceiver.",
+    "projection.": "embedding_layer.fc.",
+    "figure_marks": "embedding_layer.figure_token_weight",
+    "vision.patch_norm.": f"{_VISION}to_patch_embedding.1.",
+    "vision.patch_embed.": f"{_VISION}to_patch_embedding.2.",
+    "vision.token_norm.": f"{_VISION}to_patch_embedding.3.",
+    "vision.positions.row.": f"{_VISION}pos_embedding.row_embed.",
+    "vision.positions.column.": f"{_VISION}pos_embedding.col_embed.",
+    "vision.positions.depth.": f"{_VISION}pos_embedding.dep_embed.",
+    "vision.layers.": f"{_VISION}transformer.layers.",
+}
+_VISION_LAYER = {
+    "attention_norm": "0.norm",
+    "qkv": "0.fn.to_qkv",
+    "out": "0.fn.to_out.0",
+    "feed_norm": "1.norm",
+    "widen": "1.fn.net.0",
+    "narrow": "1.fn.net.3",
+}
+
+
+def stored_key(name: str) -> str:
+    """Return the checkpoint's key of one of our parameters.
+
+    Example:
+        >>> stored_key("vision.layers.3.qkv.weight")
+        'embedding_layer.vision_encoder.transformer.layers.3.0.fn.to_qkv.weight'
+    """
+    ours = next(prefix for prefix in _PREFIXES if name.startswith(prefix))
+    rest = name.removeprefix(ours)
+    if ours == "vision.layers.":
+        layer, part, kind = rest.split(".")
+        rest = f"{layer}.{_VISION_LAYER[part]}.{kind}"
+    return _PREFIXES[ours] + rest
+
+
+def locate(pretrained: str) -> tuple[Path, Path]:
+    """Return the file or folder of the weights and the folder with the tokenizer.
+
+    Args:
+        pretrained: The ``.bin`` file, the folder that holds it, or a hub id. ``tokenizer.model`` is looked for in
+            ``Language_files`` beside the weights, then beside the weights themselves.
+
+    Raises:
+        CheckpointError: There is no such file or folder, or the hub does not hold it in readable form.
+    """
+    path = Path(pretrained).expanduser()
+    if not path.exists():
+        try:
+            path = published_folder(pretrained, "pretrained")
+        except CheckpointError as error:
+            raise CheckpointError(
+                f"{error}; the published RadFM is a split archive, to be joined first: "
+                f"`cat RadFM.z* > joined.zip && unzip joined.zip`"
+            ) from error
+    folder = path if path.is_dir() else path.parent
+    beside = folder / "tokenizer.model"
+    return path, folder if beside.is_file() else folder / "Language_files"
+
+
+def read_tokenizer(folder: Path, vocabulary: int, latents: int) -> SentencePieceText:
+    """Read the tokenizer and add the marks around an image and the slots, numbered through all images.
+
+    Raises:
+        MedTasksError: The file is missing or damaged.
+        CheckpointError: It belongs to another model.
+    """
+    names = ["<image>", "</image>", *(slot_token(number) for number in range(MAX_IMAGES * latents))]
+    added = {name: vocabulary + place for place, name in enumerate(names)}
+    text = SentencePieceText(folder / "tokenizer.model", added, strip_around_added=True)
+    if text.vocabulary != vocabulary:
+        raise CheckpointError(
+            f"{folder / 'tokenizer.model'} has {text.vocabulary} pieces, '{_WORDS}' has {vocabulary} rows; "
+            f"put the tokenizer of this checkpoint there"
+        )
+    return text
+
+
+def slot_token(number: int) -> str:
+    """Return the text of one slot."""
+    return f"<image{number}>"
+
+
+def load_network(
+    weights: Path, config_folder: Path, dtype: torch.dtype, attention: str
+) -> tuple[RadFMNetwork, Geometry]:
+    """Build the network and fill it; the weights are in memory once, the rotary frequencies stay float32.
+
+    Raises:
+        CheckpointError: The checkpoint is damaged or not RadFM's; the message names file and key.
+    """
+    shapes = _stored_shapes(weights)
+    geometry = read_geometry(weights, shapes, config_folder / "config.json")
+    network = on_meta(lambda: RadFMNetwork(geometry, attention))
+    names = {stored_key(name): name for name, _ in network.named_parameters()}
+    refuse_missing(weights, set(names) - set(shapes), "more keys")
+
+    def rename(key: str) -> str | None:
+        if key.startswith(_UNUSED) or _ROTARY.fullmatch(key):
+            return None
+        return names[_WORDS if key == _WORDS_AGAIN else key]
+
+    fill(network, weights, rename, dtype)
+    return network, geometry
+
+
+def _stored_shapes(weights: Path) -> Shapes:
+    """Return the shapes of all tensors; refuses unequal word tables, which ``fill`` would compare after rounding."""
+    shapes, tables = {}, []
+    for _, key, tensor in stored_tensors(weights):
+        shapes[key] = tuple(tensor.shape)
+        if key in (_WORDS, _WORDS_AGAIN):
+            tables.append(tensor)
+    if not all(torch.equal(tables[0], table) for table in tables[1:]):
+        raise CheckpointError(f"{weights}: keys '{_WORDS}' and '{_WORDS_AGAIN}' should be equal and are not")
+    return shapes
+
+
+def read_geometry(weights: Path, shapes: Shapes, config: Path) -> Geometry:
+    """Read the sizes from the shapes of the stored tensors.
+
+    Args:
+        weights: For messages.
+        shapes: Shape of each stored tensor.
+        config: The language model's ``config.json``; needed only if the checkpoint holds no rotary frequencies, and
+            compared with the number of layers found.
+
+    Raises:
+        CheckpointError: A tensor that tells a size is missing or has an impossible shape.
+    """
+
+    def size(key: str, axis: int = 0, axes: int = 2) -> int:
+        return _size(weights, shapes, key, axis, axes)
+
+    voxels_key = f"{_VISION}to_patch_embedding.1.weight"
+    patch = math.isqrt(size(voxels_key, axes=1) // (FRAMES_PER_PATCH * CHANNELS))
+    if patch**2 * FRAMES_PER_PATCH * CHANNELS != size(voxels_key, axes=1):
+        raise CheckpointError(f"{weights}: key '{voxels_key}' has shape {shapes[voxels_key]}, which is no square patch")
+    hidden, layers = size(_WORDS, axis=1), _count(shapes, f"{_LLAMA}model.layers.")
+    return Geometry(
+        vocabulary=size(_WORDS),
+        hidden=hidden,
+        intermediate=size(f"{_LLAMA}model.layers.0.mlp.gate_proj.weight"),
+        layers=layers,
+        heads=_heads(shapes, hidden, layers, config),
+        vision_width=size(f"{_VISION}to_patch_embedding.2.weight"),
+        vision_inner=size(f"{_VISION}transformer.layers.0.1.fn.net.0.weight"),
+        vision_layers=_count(shapes, f"{_VISION}transformer.layers."),
+        patch=patch,
+        rows=size(f"{_VISION}pos_embedding.row_embed.weight"),
+        columns=size(f"{_VISION}pos_embedding.col_embed.weight"),
+        frames=size(f"{_VISION}pos_embedding.dep_embed.weight"),
+        latents=size("embedding_layer.perceiver.latents"),
+        resampler_layers=_count(shapes, "embedding_layer.perceiver.layers."),
+    )
+
+
+def _size(weights: Path, shapes: Shapes, key: str, axis: int, axes: int) -> int:
+    if key not in shapes:
+        raise CheckpointError(f"{weights} lacks '{key}'; is this RadFM's checkpoint, and complete?")
+    if len(shapes[key]) != axes:
+        raise CheckpointError(f"{weights}: key '{key}' has shape {shapes[key]}; is this another model's checkpoint?")
+    return shapes[key][axis]
+
+
+def _count(shapes: Shapes, prefix: str) -> int:
+    numbers = [re.match(re.escape(prefix) + r"(\d+)\.", key) for key in shapes]
+    return max((int(match[1]) for match in numbers if match), default=-1) + 1
+
+
+def _heads(shapes: Shapes, hidden: int, layers: int, config: Path) -> int:
+    """Take the width of a head from the rotary frequencies, else the number of heads from the configuration."""
+    try:
+        given = json.loads(config.read_text()) if config.is_file() else {}
+        named, heads = int(given.get("num_hidden_layers", layers)), int(given.get("num_attention_heads", 0))
+    except (ValueError, AttributeError, TypeError) as error:
+        raise CheckpointError(f"{config} is damaged; download it again") from error
+    if named != layers:
+        raise CheckpointError(f"{config} says num_hidden_layers {named}, the weights have {layers}; which is damaged?")
+    frequencies = shapes.get(f"{_LLAMA}model.layers.0.self_attn.rotary_emb.inv_freq", ())
+    heads = hidden // max(1, 2 * frequencies[0]) if frequencies else heads or hidden // _PUBLISHED_HEAD
+    if heads < 1 or hidden % heads:
+        raise CheckpointError(f"{config}: {heads} attention heads do not divide width {hidden}; download it again")
+    return heads

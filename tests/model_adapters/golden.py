@@ -1,0 +1,28 @@
+"""What the official codes computed from small random weights; the recordings have a README of their own."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+GOLDEN = Path(os.environ.get("MEDTASKS_GOLDEN", Path(__file__).parents[2] / ".." / "shared" / "golden")) / "adapters"
+
+
+def recorded(model):
+    """The record of a model; empty where there is none."""
+    file = GOLDEN / model / "golden.json"
+    return json.loads(file.read_text()) if file.is_file() else {}
+
+
+def without_record(model):
+    return f"no recorded results in {GOLDEN / model}; set MEDTASKS_GOLDEN"
+
+
+def assert_statistics(tensor, expected, tolerance):
+    assert list(tensor.shape) == expected["shape"]
+    got = {"mean": tensor.mean(), "std": tensor.std(correction=0), "min": tensor.min(), "max": tensor.max()}
+    for name, value in got.items():
+        assert value.item() == pytest.approx(expected[name], abs=tolerance)
+    for sample in expected["samples"]:
+        assert tensor[tuple(sample["index"])].item() == pytest.approx(sample["value"], abs=tolerance)

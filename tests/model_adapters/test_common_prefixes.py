@@ -1,0 +1,364 @@
+"""Questions that begin alike share the pass over their prefix and score as if each had its own."""
+
+import itertools
+import random
+
+import datasets
+import pytest
+import torch
+from medtasks.model_adapters.base.batching import Encoded
+from medtasks.model_adapters.base.requests import ImageNames, plan_streams, read_requests
+from medtasks.model_adapters.llava_med import LlavaMed
+from medtasks.model_adapters.prefix import cuts
+from medtasks.model_adapters.prefix.cuts import cuttable, find_families
+from medtasks.model_adapters.radfm import RadFM
+from medtasks.model_adapters.tiny import MedTasksTiny
+from medtasks.model_adapters.tiny.network import IMAGE_TOKENS
+from PIL import Image
+
+from .golden import GOLDEN, recorded, without_record
+from .med_flamingo_toy import adapter_from
+from .test_prefix_sharing import Merging, Passes
+from .toys import SPLIT, TASK, noise
+
+OPTIONS = ("x", " clear", " a large effusion in the left lung")
+LONG = "look at the left and the right lung, at the heart and at every bone, and say what you find there: "
+
+
+def scan(seed):
+    return noise(seed, (50, 40))
+
+
+def asked(*questions, options=OPTIONS):
+    """Per question its text, its images by number and its options."""
+    return [(text, images, given[0] if given else options) for text, images, *given in questions]
+
+
+MIXES = {
+    "one image": asked(("is it clear?", [0]), ("where is the nodule?", [0]), ("and the heart?", [0])),
+    "one question": asked((LONG, [0]), (LONG, [1]), (LONG, [2])),
+    "two images, turn by turn": asked(("a?", [0]), ("b?", [1]), ("is it there?", [0]), ("c c c?", [1])),
+    "no image": asked((LONG + "one", []), (LONG + "or two?", []), ("alone?", [])),
+    "rests of one token": asked((LONG + "a", [0]), (LONG + "b", [0]), (LONG + "a", [1]), (LONG + "c", [1])),
+    "a question within another": asked(("left?", [0]), ("left? " + LONG[:30], [0]), ("left? " + LONG[:31], [0])),
+    "rests of any length": asked(("?", [0]), (LONG[:40], [0]), ("x" * 9 + "?", [1]), ("yes?", [1])),
+    "one option each": asked(("a?", [0], ["yes"]), ("b?", [0], ["n"]), ("c?", [1], ["yes"]), ("c?", [2], ["a", "b"])),
+    "partners and others": asked(("a?", [0]), ("far?", []), (LONG, [1], ["x"]), ("b is long?", [0]), ("c?", [2])),
+    "another second image": asked(("a?", [0, 1]), ("b?", [0, 2]), ("cc?", [0, 3, 4])),
+    "another first image": asked(("a?", [0, 1]), ("a?", [2, 1])),
+}
+FAMILIES = dict(zip(MIXES, (1, 0, 2, 1, 2, 1, 2, 1, 1, 1, 0), strict=True))
+
+
+def items_of(adapter, mix, image_of=scan):
+    return [
+        adapter.encode_pair(text, option, [image_of(number) for number in images])
+        for text, images, options in mix
+        for option in options
+    ]
+
+
+def alone(adapter, items):
+    with torch.inference_mode():
+        return [adapter._score_whole([item])[0] for item in items]
+
+
+def families_in(adapter, items, monkeypatch):
+    """Score; returns the scores and the families that were found, each with the images of its prefix."""
+    found = []
+
+    def noted(words, spans):
+        families = find_families(words, spans)
+        found.extend((one, images_before(one, spans)) for one in families)
+        return families
+
+    monkeypatch.setattr(cuts, "find_families", noted)
+    return adapter.score_batch(items), found
+
+
+def images_before(family, spans):
+    return sum(stop <= family.length for _, stop in spans[family.members[0]])
+
+
+def families_of(prompts, spans_of):
+    """Members, length and number of images of every family."""
+    words, spans = cuttable(prompts, spans_of)
+    return [(one.members, one.length, images_before(one, spans)) for one in find_families(words, spans)]
+
+
+def assert_alike(got, expected, tolerance):
+    assert [score.total for score in got] == pytest.approx([score.total for score in expected], abs=tolerance)
+    assert [(score.tokens, score.greedy) for score in got] == [(score.tokens, score.greedy) for score in expected]
+
+
+@pytest.mark.parametrize("name", MIXES)
+@pytest.mark.parametrize("seed", range(3))
+def test_scores_are_those_of_one_pass_per_option(bench, name, seed, monkeypatch):
+    items = items_of(bench.adapter, MIXES[name])
+    random.Random(seed).shuffle(items)
+    got, families = families_in(bench.adapter, items, monkeypatch)
+    assert_alike(got, alone(bench.adapter, items), 1e-9)
+    assert len(families) == FAMILIES[name]
+
+
+def test_all_mixes_in_one_batch(bench):
+    items = items_of(bench.adapter, [question for mix in MIXES.values() for question in mix])
+    assert_alike(bench.adapter.score_batch(items), alone(bench.adapter, items), 1e-9)
+
+
+def test_prompts_that_merge_with_an_option_share_the_prefix_with_the_others(new_bench, monkeypatch):
+    adapter = new_bench(kind=Merging).adapter
+    items = items_of(adapter, asked(("is it clear?", [0], (" no", "x", "xyz", " clear")), ("is it?", [0], ("x", "y"))))
+    got, families = families_in(adapter, items, monkeypatch)
+    assert_alike(got, alone(adapter, items), 1e-9)
+    assert [len(family.members) for family, _ in families] == [4], "both questions, with and without the question mark"
+
+
+def test_an_image_is_run_once_however_many_questions_it_has(bench, monkeypatch):
+    passes = Passes(bench, monkeypatch)
+    mix = asked(("is it?", [0]), ("is it clear?", [0]), ("where?", [1]), ("what is seen?", [1]), ("?", [1]))
+    bench.adapter.score_batch(items_of(bench.adapter, mix))
+    prefixes, packed = slice(0, None, 2), slice(1, None, 2)
+    assert (passes.rows[prefixes], passes.columns[prefixes]) == ([1, 1], [1 + IMAGE_TOKENS + len("is it"), 17])
+    assert passes.cached == [True] * 4
+    fed = sum(len(option) - 1 for option in OPTIONS)
+    assert passes.rows[packed] == [2, 3], "a row per question, as wide as the longest"
+    assert passes.columns[packed] == [len(" clear?") + fed, len("what is seen?") + fed]
+    assert [columns for _, columns, _ in passes.logits] == [1 + fed, 1 + fed], "none over the prompts"
+
+
+def test_a_prefix_is_not_looked_at_for_the_images_of_its_rests(new_bench, monkeypatch):
+    """Examples with their images are run once; every query image once, after them."""
+    adapter, seen = new_bench(feature_cache_mb=0).adapter, []
+    look = adapter.image_features
+    monkeypatch.setattr(adapter, "image_features", lambda pixels: (seen.append(len(pixels)), look(pixels))[1])
+    adapter.score_batch(items_of(adapter, asked(("a?", [0, 1], ["x"]), ("b?", [0, 2], ["x"]))))
+    assert seen == [1, 1, 1]
+
+
+def test_the_switch_turns_it_off(new_bench, monkeypatch):
+    bench = new_bench(prefix_cache=False)
+    items = items_of(bench.adapter, MIXES["one image"])
+    passes = Passes(bench, monkeypatch)
+    got, families = families_in(bench.adapter, items, monkeypatch)
+    assert (families, passes.rows, passes.cached) == ([], [len(items)], [False])
+    assert_alike(got, alone(bench.adapter, items), 1e-9)
+
+
+def test_a_model_that_names_no_spans_shares_prompts_only(bench, monkeypatch):
+    monkeypatch.setattr(MedTasksTiny, "image_spans", super(MedTasksTiny, MedTasksTiny).image_spans)
+    passes = Passes(bench, monkeypatch)
+    items = items_of(bench.adapter, MIXES["one image"])
+    got, families = families_in(bench.adapter, items, monkeypatch)
+    assert (families, passes.rows[0]) == ([], 3)
+    assert_alike(got, alone(bench.adapter, items), 1e-9)
+
+
+# ---- the harness's calls ----
+
+
+@pytest.fixture(scope="module")
+def album():
+    """Four images with one to four questions each, in an order that tears them apart; one document names no image."""
+    words = ("is it clear?", "where is the nodule, if there is one?", LONG, "and the heart?")
+    docs = [
+        {"question": f"{words[number]} {image}", "image": scan(image), "image_id": f"scan {image}"}
+        for number in range(4)
+        for image in range(number, 4)
+    ]
+    return [*docs, {"question": "and this?", "image": scan(9), "image_id": None}]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 100])
+def test_every_batch_size_scores_alike(new_bench, album, size):
+    shared, apart = (new_bench(docs=album, batch_size=size, prefix_cache=on) for on in (True, False))
+    got, expected = (one.adapter.loglikelihood(one.scoring(OPTIONS)) for one in (shared, apart))
+    assert [loss for loss, _ in got] == pytest.approx([loss for loss, _ in expected], abs=1e-9)
+    assert [greedy for _, greedy in got] == [greedy for _, greedy in expected]
+
+
+def test_questions_on_one_image_lie_in_one_batch(new_bench, album, monkeypatch):
+    bench, batches = new_bench(docs=album, batch_size=12), []
+    score = bench.adapter.score_batch
+    monkeypatch.setattr(bench.adapter, "score_batch", lambda items: (batches.append(items), score(items))[1])
+    opened = []
+    bench.adapter.loglikelihood(bench.scoring(OPTIONS, visual=lambda doc: (opened.append(doc), [doc["image"]])[1]))
+    images = [{item.sequence.pixels.sum().item() for item in items} for items in batches]
+    assert [len(items) for items in batches] == [12, 12, 9]
+    assert [len(of_batch) for of_batch in images] == [2, 2, 3], "3 and 1, 4, 2 and 1: whole images, longest first"
+    assert len(opened) == len(album), "each document's images are loaded once"
+    longest = max(len(item.sequence.ids) for items in batches for item in items)
+    assert max(len(item.sequence.ids) for item in batches[0]) == longest
+
+
+def test_questions_on_one_image_are_planned_longest_first(new_bench, album):
+    bench = new_bench(docs=album)
+    requests = read_requests(bench.scoring(["x"]), "loglikelihood")
+    names = ImageNames(bench.adapter.task_dict)
+    (stream,) = plan_streams(requests, lambda _: None, lambda request: request.doc_id, names)
+    planned = [requests[position] for unit in stream for position in unit]
+    by_image = [list(run) for _, run in itertools.groupby(planned, key=names)]
+    assert sorted(map(len, by_image)) == [1, 1, 2, 3, 4]
+    lengths = [[len(request.context) for request in run] for run in by_image]
+    assert lengths == [sorted(run, reverse=True) for run in lengths]
+    assert [run[0] for run in lengths] == sorted((run[0] for run in lengths), reverse=True)
+
+
+def test_the_name_of_an_image_is_a_hint_and_its_pixels_decide(new_bench):
+    docs = [{"question": f"{LONG}{number}", "image": scan(number % 2), "image_id": "same"} for number in range(4)]
+    shared, apart = (new_bench(docs=docs, batch_size=12, prefix_cache=on) for on in (True, False))
+    got, expected = (one.adapter.loglikelihood(one.scoring(OPTIONS)) for one in (shared, apart))
+    assert [loss for loss, _ in got] == pytest.approx([loss for loss, _ in expected], abs=1e-9)
+
+
+def test_names_come_from_the_column_alone(bench):
+    requests = read_requests(bench.scoring(["x"], [0, 1, 2]), "loglikelihood")
+    table = datasets.Dataset.from_dict({"image_id": ["a", None, "a"], "image": [{"bytes": b"no image"}] * 3})
+    table = table.cast_column("image", datasets.Image())
+    with pytest.raises(OSError):
+        table[0]
+    assert [ImageNames({TASK: {SPLIT: table}})(request) for request in requests] == ["a", None, "a"]
+    bare = table.remove_columns("image_id")
+    for split in (bare, [{"question": "?"}] * 3, [None] * 3, []):
+        assert [ImageNames({TASK: {SPLIT: split}})(request) for request in requests] == [None] * 3
+    blind = read_requests(bench.scoring(["x"], [0], visual=None), "loglikelihood")
+    assert ImageNames({TASK: {SPLIT: table}})(blind[0]) is None
+
+
+# ---- which prompts are a family ----
+
+
+def prompt(*ids, images=()):
+    pixels = torch.stack([torch.full((2,), float(number)) for number in images]) if images else None
+    return Encoded(ids, pixels)
+
+
+def test_families_are_chosen_for_the_tokens_they_spare():
+    def text(*parts):
+        return prompt(*(token for token, count in parts for _ in range(count)))
+
+    near = [text((1, 20), (2, 40), (token, 3)) for token in (7, 8)]
+    far = [text((1, 20), (3, 40), (token, 3)) for token in (7, 8)]
+    found = families_of([near[0], far[0], near[1], far[1]], lambda _: [])
+    assert found == [((0, 2), 60, 0), ((1, 3), 60, 0)], "not all four by 20 tokens"
+    many = [text((1, 60), (token, 3)) for token in range(2, 9)]
+    assert families_of([*many, text((1, 60), (2, 4))], lambda _: []) == [(tuple(range(8)), 60, 0)]
+
+
+def test_a_prefix_has_to_be_worth_it():
+    def found(shared, rest):
+        return families_of([prompt(*[1] * shared, *[token] * rest) for token in (2, 3)], lambda _: [])
+
+    assert [bool(found(*case)) for case in ((16, 4), (16, 48), (15, 4), (16, 49))] == [True, True, False, False]
+    assert found(16, 1)[0][1] == 16
+    long, short = prompt(*[1] * 20, *[2] * 80), prompt(*[1] * 20, 3)
+    assert families_of([long, short], lambda _: []) == [], "a quarter of the longest, wherever that one stands"
+
+
+def test_an_image_is_not_cut_in_two_and_others_end_the_prefix():
+    def found(spans, ours, theirs):
+        def one(images, last):
+            return prompt(*[1] * 20, *[5] * 8, *[1] * 5, last, images=images)
+
+        return families_of([one(ours, 2), one(theirs, 3)], lambda _: spans)
+
+    assert found([(20, 28)], [1], [1]) == [((0, 1), 33, 1)]
+    assert found([(20, 28)], [1], [2]) == [((0, 1), 20, 0)]
+    assert found([(20, 34)], [1], [1]) == [((0, 1), 20, 0)], "the last token depends on the image too"
+    assert found([(17, 20), (20, 28)], [4, 1], [4, 2]) == [((0, 1), 20, 1)]
+    assert found([(0, 20), (20, 28)], [3, 1], [4, 1]) == []
+    assert found([(0, 0)], [1], [1]) == [((0, 1), 33, 1)], "no column shows it"
+    for broken in ([(20, 28), (28, 30)], [(28, 20)], [(30, 40)], None):
+        assert found(broken, [1], [1]) == []
+    assert found([(20, 28), (10, 12)], [1, 2], [1, 2]) == []
+
+
+def test_the_prefix_ends_outside_of_the_spans_of_both():
+    spans = {2: [(20, 26)], 3: [(20, 22), (25, 28)]}
+    prompts = [prompt(*[1] * 27, 2, images=[1]), prompt(*[1] * 27, 3, 3, images=[1, 2])]
+    assert families_of(prompts, lambda given: spans[given.ids[-1]]) == [((0, 1), 20, 0)]
+
+
+# ---- the published models ----
+
+
+def cases_and_images(model):
+    record = recorded(model)
+    if not record:
+        pytest.skip(without_record(model))
+    files = sorted((GOLDEN / model / "images").iterdir())
+    return record["cases"], lambda number: Image.open(files[number % len(files)])
+
+
+def check(adapter, mix, image_of, monkeypatch, expected):
+    items = items_of(adapter, mix, image_of)
+    got, families = families_in(adapter, items, monkeypatch)
+    expected_scores = alone(adapter, items)
+    # Per token, as the harness is told: in float32 a sum beyond 128 nats has no neighbour closer than 1.5e-5.
+    assert [score.mean for score in got] == pytest.approx([score.mean for score in expected_scores], abs=1e-5)
+    assert [score.greedy for score in got] == [score.greedy for score in expected_scores]
+    assert [(len(family.members), images) for family, images in families] == expected
+    scores = [score.total for score in got]
+    assert max(scores) - min(scores) > 1e-2, "scores that do not depend on anything show nothing"
+
+
+QUESTIONS = (
+    "Is there a fracture?",
+    "Which organ is shown in the scan?",
+    "Is the heart enlarged at 37°? Answer: yes or no.",
+)
+ANSWERS = ("yes", "the left lung shows a large effusion", "A")
+
+
+def one_image_each(start="", images=(0, 1)):
+    return [(start + text, [number], ANSWERS) for number in images for text in QUESTIONS]
+
+
+def test_golden_llava_med_prefixes(monkeypatch):
+    _, image_of = cases_and_images("llava_med")
+    folder = GOLDEN / "llava_med"
+    adapter = LlavaMed(
+        pretrained=str(folder), vision_tower=str(folder / "vision_tower_openai"), dtype="float32", device="cpu",
+        journal="false",
+    )  # fmt: skip
+    check(adapter, one_image_each(), image_of, monkeypatch, [(3, 1), (3, 1)])
+    several = [(text, [0, number], ANSWERS) for number in (1, 2) for text in QUESTIONS[:1]]
+    check(adapter, several, image_of, monkeypatch, [(2, 1)])
+
+
+@pytest.mark.parametrize("position", ["front", "before_last_character"])
+def test_golden_radfm_prefixes(position, monkeypatch):
+    _, image_of = cases_and_images("radfm")
+    adapter = RadFM(
+        pretrained=str(GOLDEN / "radfm"), dtype="float32", device="cpu", journal=False, image_position=position
+    )
+    mix = [(f"<image>{LONG} and the next <image>{text}", [0, 1 + at], ANSWERS) for at, text in enumerate(QUESTIONS)]
+    check(adapter, mix, image_of, monkeypatch, [(3, 1)])
+    mix = [(LONG + text, [], ANSWERS) for text in QUESTIONS]
+    check(adapter, mix, image_of, monkeypatch, [(3, 1)])
+    mix = [(f"{LONG}<image>{QUESTIONS[0]}", [number], ANSWERS) for number in (0, 1)]
+    check(adapter, mix, image_of, monkeypatch, [(2, 0)])  # the mark before an image's slots is read with the image
+    front = position == "front"
+    mix = one_image_each(LONG, (0, 1))
+    check(adapter, mix, image_of, monkeypatch, [(3, 1), (3, 1)] if front else [(6, 0)])
+
+
+@pytest.mark.parametrize("mode", ["preceding", "following"])
+def test_golden_med_flamingo_prefixes(mode, monkeypatch):
+    cases, image_of = cases_and_images("med_flamingo")
+    adapter = adapter_from(GOLDEN / "med_flamingo", media_attention=mode)
+    shots = next(case["prompt"] for case in cases if case["id"] == "two_shot")
+    shots, query = shots[: shots.rindex("<image>")], " Question: {} Answer:"
+    asked_about = [(shots + "<image>" + query.format(text), number) for number in (2, 3) for text in QUESTIONS]
+    mix = [(text, [0, 1, number], ANSWERS) for text, number in asked_about]
+    # Where text looks back, the examples are worth more, shared by all, than the query images are.
+    check(adapter, mix, image_of, monkeypatch, [(6, 2)] if mode == "preceding" else [(3, 3), (3, 3)])
+    check(adapter, mix[:3], image_of, monkeypatch, [(3, 3)])
+    # The examples alone: in the mode "following" up to the last marker, behind which text looks at the query image.
+    queries = [(text, [0, 1, number], ANSWERS) for text, number in asked_about[::4]]
+    check(adapter, queries, image_of, monkeypatch, [(2, 2)])
+    others = [(LONG + "<image>" + query.format(text), [3], ANSWERS) for text in QUESTIONS]
+    check(adapter, mix[:3] + others, image_of, monkeypatch, [(3, 1), (3, 3)])
+    check(adapter, others + mix[:3], image_of, monkeypatch, [(3, 1), (3, 3)])
+    bare = [(LONG + text, [], ANSWERS) for text in QUESTIONS]
+    check(adapter, bare, image_of, monkeypatch, [(3, 0)])

@@ -1,0 +1,127 @@
+"""One model over several devices; here all are the CPU, which leaves what accelerate is told, and the results."""
+
+import pytest
+import torch
+from medtasks.model_adapters.base import device
+from medtasks.model_adapters.base.device import check_device_map, dispatch, place, planned_map
+from medtasks.model_adapters.llava_med import LlavaMed
+from medtasks.model_adapters.med_flamingo import MedFlamingo
+from medtasks.model_adapters.med_flamingo.network import MediaView
+from medtasks.model_adapters.radfm import RadFM
+
+from medtasks.errors import AdapterArgumentError
+
+from . import llava_med_toy, med_flamingo_toy, radfm_toy
+
+ADAPTERS = {"llava_med": LlavaMed, "radfm": RadFM, "med_flamingo": MedFlamingo}
+MODELS = list(ADAPTERS)
+SEEING = {
+    "llava_med": {"vision_tower", "projector"},
+    "radfm": {"vision", "resampler", "projection", "figure_marks"},
+    "med_flamingo": {"vision", "perceiver"},
+}
+ONE_PROCESS = "spreads a model over the GPUs of one process"
+
+
+@pytest.fixture(scope="module")
+def build(llava_med_folder, radfm_folder, med_flamingo_folder):
+    """Fresh adapters, because hooks stay on a network."""
+    makers = {
+        "llava_med": (llava_med_toy.adapter, llava_med_folder),
+        "radfm": (radfm_toy.adapter, radfm_folder),
+        "med_flamingo": (med_flamingo_toy.adapter_from, med_flamingo_folder),
+    }
+
+    def get(name, **given):
+        maker, folder = makers[name]
+        return maker(folder, batch_size=4, max_failed=0, **given)
+
+    return get
+
+
+def answers(model):
+    if model.model_id == "med_flamingo":
+        return med_flamingo_toy.scores(model), med_flamingo_toy.replies(model)
+    return llava_med_toy.run(model)
+
+
+def tops(names):
+    return {name.split(".")[0] for name in names}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_without_a_gpu_one_sentence_says_so_before_weights_are_read(name):
+    with pytest.raises(AdapterArgumentError, match=f"{name}: device_map='auto' {ONE_PROCESS}, but .* computes on cpu"):
+        ADAPTERS[name](device_map="auto", device="cpu", pretrained="nowhere", journal=False)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_there_is_one_map(name):
+    with pytest.raises(AdapterArgumentError, match="argument 'device_map' must be auto, not 'balanced'"):
+        ADAPTERS[name](device_map="balanced")
+
+
+def test_one_process_and_from_the_first_gpu_on():
+    gpu = torch.device
+    for first in (gpu("cuda"), gpu("cuda", 0)):
+        check_device_map("auto", first, 1, "m")
+    check_device_map(None, gpu("cpu"), 2, "m")
+    with pytest.raises(AdapterArgumentError, match=f"{ONE_PROCESS}, but 2 run; leave the argument out"):
+        check_device_map("auto", gpu("cuda", 1), 2, "m")
+    with pytest.raises(AdapterArgumentError, match=r"from the first on, not from cuda:1; .* CUDA_VISIBLE_DEVICES"):
+        check_device_map("auto", gpu("cuda", 1), 1, "m")
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("in_parts", [False, True])
+def test_a_map_changes_no_answer(build, name, in_parts):
+    whole, parted = build(name), build(name)
+    language = parted.language_model
+    size = sum(weight.nbytes for weight in language.parameters())
+    parts = dict.fromkeys(planned_map(language, {0: size, 1: size}, name), "cpu") if in_parts else {"": "cpu"}
+    assert (len(parts) > 1) == in_parts
+    dispatch(language, parts)
+    blocks = getattr(language, "gated_cross_attn_layers", {}).values()
+    for part in (language, *language.model.layers, *blocks):
+        assert part._hf_hook.skip_keys == ["past_key_values"], "keys and values stay where their layer is"
+    assert answers(parted) == answers(whole)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_layer_is_never_cut_and_words_come_first(build, name):
+    language = build(name).language_model
+    size = sum(weight.nbytes for weight in language.parameters())
+    found = planned_map(language, {0: size, 1: size}, name)
+    assert set(found.values()) == {0, 1}, "spread, although one would do"
+    (first,) = (gpu for part, gpu in found.items() if "model.embed_tokens.".startswith(f"{part}."))
+    assert first == 0
+    assert not [part for part in found if part.startswith("model.layers.") and part.count(".") > 2]
+    assert not [part for part in found if part.startswith("gated_cross_attn_layers.") and part.count(".") > 1]
+    for weight, _ in language.named_parameters():
+        assert sum(weight.startswith(f"{part}.") for part in found) == 1
+    with pytest.raises(AdapterArgumentError, match=f"{name}: device_map='auto' finds 0.0 GiB free on 2 GPU"):
+        planned_map(language, {0: size // 4, 1: size // 4}, name)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_all_that_sees_images_goes_to_the_first_device_and_types_stay(build, name, monkeypatch):
+    network, told = build(name).network, []
+    monkeypatch.setattr(device, "gpu_memory", lambda: {0: 10**9, 1: 10**9})
+    monkeypatch.setattr(device, "dispatch", lambda language, parts: told.append((language, parts)))
+    before = {key: weight.dtype for key, weight in network.named_parameters()}
+    assert place(network, torch.device("meta"), "auto", name) is network
+    moved = {key for key, weight in network.named_parameters() if weight.is_meta}
+    assert tops(moved) == SEEING[name]
+    assert tops(set(before) - moved) == {"language_model"}
+    assert {key: weight.dtype for key, weight in network.named_parameters()} == before
+    ((language, parts),) = told
+    assert language is network.language_model
+    assert set(parts.values()) == {0, 1}
+
+
+def test_a_block_on_another_gpu_takes_its_view_along():
+    view = MediaView(torch.zeros(1, 2, 3), torch.ones(1, 4, 2, dtype=torch.bool))
+    moved = view.to(torch.device("meta"), non_blocking=True)
+    assert moved.latents.is_meta
+    assert moved.visible.is_meta
+    assert MediaView(None, view.visible).to("meta").latents is None

@@ -1,0 +1,216 @@
+"""What prompts begin with is read once in a run, and whether it was kept changes nothing, not even the last bit."""
+
+import random
+
+import pytest
+import torch
+from medtasks.model_adapters.base.batching import Encoded
+from medtasks.model_adapters.base.caches import BoundedCache, content_key, image_keys
+from medtasks.model_adapters.prefix import cached_prefix, cuts, sharing
+from medtasks.model_adapters.prefix.cuts import find_cuts, own_places
+from medtasks.model_adapters.tiny.network import IMAGE_TOKENS
+
+from .golden import GOLDEN
+from .med_flamingo_toy import adapter_from
+from .test_common_prefixes import ANSWERS, LONG, OPTIONS, alone, assert_alike, cases_and_images, items_of, scan
+from .test_prefix_sharing import Passes
+
+FEW_SHOT = 1 + 2 * IMAGE_TOKENS
+"""Where the last of three images starts in the tiny model's prompts, which put all images first."""
+
+
+@pytest.fixture
+def short(monkeypatch):
+    """Beginnings of the tiny model are kept although they are short."""
+    for module in (cuts, cached_prefix):
+        monkeypatch.setattr(module, "KEPT_LENGTH", 12)
+
+
+@pytest.fixture(params=["one prefix a pass", "side by side"])
+def passes(request, monkeypatch):
+    """As on a CPU, and as on a GPU."""
+    if request.param == "side by side":
+        monkeypatch.setattr(sharing, "_passes", lambda found, model: [found] if found else [])
+
+
+def few_shot_documents():
+    """Questions after the same two examples, on three images, and others with examples and images of their own."""
+    texts = ("is it?", "is it clear?", LONG, "where?", "a?")
+    docs = [{"question": text, "images": [8, 9, image]} for text in texts for image in (0, 1, 2)]
+    docs += [{"question": text, "images": [image]} for text in texts[:3] for image in (0, 3)]
+    return [*docs, {"question": LONG, "images": []}, {"question": "is it?", "images": [9, 8, 0]}]
+
+
+def visual(doc):
+    return [scan(number) for number in doc["images"]]
+
+
+@pytest.fixture(scope="module")
+def album():
+    return few_shot_documents()
+
+
+@pytest.fixture(scope="module")
+def unshared(album, new_bench):
+    bench = new_bench(docs=album, prefix_cache=False, batch_size=1)
+    return bench.adapter.loglikelihood(bench.scoring(OPTIONS, visual=visual))
+
+
+@pytest.mark.usefixtures("short", "passes")
+@pytest.mark.parametrize("seed", range(6))
+def test_any_order_batch_size_and_memory_scores_like_one_pass_per_option(new_bench, album, unshared, seed):
+    draw = random.Random(seed)
+    bench = new_bench(docs=album, batch_size=draw.choice((1, 2, 5, 16, 100)))
+    bench.adapter._prefixes = BoundedCache(draw.choice((0, 2**16, 2**18, 2**30)))
+    for _ in range(2):
+        order = draw.sample(range(len(album)), draw.randint(1, len(album)))
+        got = bench.adapter.loglikelihood(bench.scoring(OPTIONS, order, visual))
+        expected = [unshared[at * len(OPTIONS) + number] for at in order for number in range(len(OPTIONS))]
+        assert [loss for loss, _ in got] == pytest.approx([loss for loss, _ in expected], abs=1e-9)
+        assert [greedy for _, greedy in got] == [greedy for _, greedy in expected]
+        assert bench.adapter._prefixes.used <= bench.adapter._prefixes._limit
+
+
+@pytest.mark.usefixtures("short", "passes")
+@pytest.mark.parametrize("size", [1, 5, 16])
+def test_what_is_kept_does_not_change_the_last_bit(new_bench, album, size):
+    """A run that was killed goes on with nothing kept, and has to end like an undisturbed one."""
+    kept, forgetful = (new_bench(docs=album, batch_size=size, prefix_cache_mb=limit) for limit in (512, 0))
+    got, expected = (one.adapter.loglikelihood(one.scoring(OPTIONS, visual=visual)) for one in (kept, forgetful))
+    assert got == expected
+    assert kept.adapter.loglikelihood(kept.scoring(OPTIONS, visual=visual)) == expected
+    assert kept.adapter._prefixes.used > 0
+    assert forgetful.adapter._prefixes.used == 0
+
+
+@pytest.mark.usefixtures("short", "passes")
+@pytest.mark.parametrize("size", [1, 4, 100])
+def test_examples_and_images_are_read_once_in_a_run(new_bench, album, size, monkeypatch):
+    bench = new_bench(docs=album[:15], batch_size=size)
+    spied = Passes(bench, monkeypatch)
+    for _ in range(2):
+        bench.adapter.loglikelihood(bench.scoring(OPTIONS, visual=visual))
+    assert spied.columns.count(FEW_SHOT) == 1, "the examples"
+    assert spied.columns.count(IMAGE_TOKENS) == 3, "each image, behind them"
+
+
+@pytest.mark.usefixtures("passes")
+@pytest.mark.parametrize("room", [0, 3, 1000])
+def test_whatever_room_there_is_behind_a_prefix(new_bench, album, unshared, room, monkeypatch, short):
+    monkeypatch.setattr(cached_prefix, "ROOM", room)
+    bench = new_bench(docs=album, batch_size=5)
+    for _ in range(2):
+        got = bench.adapter.loglikelihood(bench.scoring(OPTIONS, visual=visual))
+        assert [loss for loss, _ in got] == pytest.approx([loss for loss, _ in unshared], abs=1e-9)
+
+
+@pytest.mark.usefixtures("short")
+def test_a_failing_pass_leaves_all_memory_to_the_next(new_bench, album, monkeypatch):
+    bench = new_bench(docs=album)
+    bench.adapter.score_batch(items_of(bench.adapter, [("is it?", [0], ("x",))]))
+    assert bench.adapter._prefixes.used > 0
+    monkeypatch.setattr(sharing, "score_trees", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        bench.adapter.score_batch(items_of(bench.adapter, [("is it?", [0], ("x",))]))
+    assert bench.adapter._prefixes.used == 0
+    bench.adapter.clean()
+
+
+@pytest.mark.usefixtures("short", "passes")
+def test_a_model_that_takes_no_masks_of_ours_goes_on_in_two_passes(new_bench, album, unshared, monkeypatch):
+    monkeypatch.setattr(sharing, "takes_masks", lambda _: False)
+    bench = new_bench(docs=album, batch_size=16)
+    got = bench.adapter.loglikelihood(bench.scoring(OPTIONS, visual=visual))
+    assert [loss for loss, _ in got] == pytest.approx([loss for loss, _ in unshared], abs=1e-9)
+
+
+@pytest.mark.usefixtures("short")
+def test_a_model_with_a_window_reads_every_prompt_whole(new_bench, album, monkeypatch):
+    bench = new_bench(docs=album, batch_size=16)
+    monkeypatch.setattr(sharing, "cut_prompts", lambda *_: pytest.fail("cut"))
+    config = bench.adapter.language_model.config
+    monkeypatch.setattr(config, "layer_types", ["full_attention", "sliding_attention"], raising=False)
+    monkeypatch.setattr(config, "sliding_window", 4096, raising=False)
+    assert len(bench.adapter.score_batch(items_of(bench.adapter, [("is it?", [0], OPTIONS)]))) == len(OPTIONS)
+
+
+@pytest.mark.parametrize("size", [1, 4, 100])
+@pytest.mark.parametrize(("mode", "lengths"), [("preceding", 1), ("following", 3)])
+def test_golden_med_flamingo_reads_the_examples_once(mode, lengths, size, monkeypatch, short):
+    cases, image_of = cases_and_images("med_flamingo")
+    adapter = adapter_from(GOLDEN / "med_flamingo", media_attention=mode)
+    shots = next(case["prompt"] for case in cases if case["id"] == "two_shot")
+    shots = shots[: shots.rindex("<image>")]
+    texts = [f"{shots}<image> Question: {text} Answer:" for text in ("Is it?", "Is there an effusion?", "Where?")]
+    items = items_of(adapter, [(text, [0, 1, number], ANSWERS) for text in texts for number in (2, 3)], image_of)
+    got = []
+    for start in range(0, len(items), size * len(ANSWERS)):
+        got += adapter.score_batch(items[start : start + size * len(ANSWERS)])
+    assert_alike(got, alone(adapter, items), 1e-4)
+    # Where text looks ahead, what stands before an image is read with it: once per image, behind the examples.
+    assert len(adapter._prefixes._kept) == lengths
+
+
+# ---- where a prompt is cut ----
+
+
+@pytest.mark.parametrize(
+    ("spans", "length", "places"),
+    [
+        ([], 100, ()),
+        ([(1, 65)], 200, (65,)),
+        ([(1, 63)], 200, ()),  # short
+        ([(1, 65)], 65, ()),  # nothing follows
+        ([(1, 65)], 261, ()),  # little beside what follows
+        ([(15, 90)], 100, (90,)),
+        ([(16, 90)], 100, ()),  # behind a text of its own
+        ([(1, 50), (50, 99)], 120, (99,)),
+        ([(1, 70), (80, 150)], 200, (80, 150)),
+        ([(1, 70), (80, 81)], 120, (80,)),  # a mark alone is not worth a pass
+        ([(0, 0)], 100, ()),
+        ([(0, 0), (70, 170)], 200, (70, 170)),
+    ],
+)
+def test_places_where_a_prompt_is_cut(spans, length, places):
+    assert own_places(spans, length) == places
+
+
+def test_a_long_common_text_behind_an_image_is_a_prefix_of_its_own():
+    def asked(*last):
+        return Encoded([1] * 70 + [2] * 20 + list(last), torch.zeros(1, 3))
+
+    def places(prompts):
+        return [cuts.places for cuts in find_cuts(prompts, lambda _: [(1, 70)]).values()]
+
+    assert places([asked(3), asked(4)]) == [(70, 90), (70, 90)]
+    assert places([asked(3)]) == [(70,)]
+    near = [Encoded([1] * 70 + [2] * 15 + [token], torch.zeros(1, 3)) for token in (3, 4)]
+    assert places(near) == [(70,), (70,)]
+
+
+def test_cuts_count_the_images_before_them():
+    prompts = [Encoded([1] * 200, torch.zeros(2, 3))]
+    (cuts,) = find_cuts(prompts, lambda _: [(1, 70), (80, 150)]).values()
+    assert [cuts.images(place) for place in cuts.places] == [1, 2]
+
+
+# ---- keys of images ----
+
+
+def test_keys_are_those_of_single_images_and_follow_a_change():
+    pixels = torch.arange(12.0).reshape(2, 6)
+    assert image_keys(pixels) == (content_key(pixels[:1]), content_key(pixels[1:]))
+    assert image_keys(None) == ()
+    before = image_keys(pixels)
+    pixels[1, 0] = 100
+    assert image_keys(pixels) == (before[0], content_key(pixels[1:]))
+
+
+def test_an_image_is_prepared_once_for_all_options(new_bench, album, monkeypatch):
+    bench, seen = new_bench(docs=album), []
+    prepared = bench.adapter.prepared
+    monkeypatch.setattr(
+        bench.adapter, "prepared", lambda images, make: prepared(images, lambda given: (seen.append(1), make(given))[1])
+    )
+    bench.adapter.loglikelihood(bench.scoring(OPTIONS, [15, 0], visual))
+    assert len(seen) == 2
