@@ -12,7 +12,9 @@ from medtasks.metrics.model_settings import ModelSettings
 from medtasks.metrics.weights import WEIGHTS, weights_path
 from medtasks.metrics.wordnet import load_wordnet
 
-_WORDNET = "wordnet"
+WORDNET = "wordnet"
+"""What stands for WordNet among the names of weights."""
+
 _CHEXBERT = ("chexbert", "bert-base-uncased")
 
 
@@ -22,7 +24,7 @@ def metric_weights(scope: Scope) -> Iterator[Finding]:
     Missing weights cost their own metrics, which can be computed later from saved replies.
     """
     if not scope.chosen:
-        missing = [name for name in (*WEIGHTS, _WORDNET) if _trouble(name)]
+        missing = [name for name in (*WEIGHTS, WORDNET) if weights_trouble(name)]
         here = len(WEIGHTS) + 1 - len(missing)
         found = f"{here} of {len(WEIGHTS) + 1} sets of weights are here" + (
             f"; missing {', '.join(missing)}" if missing else ""
@@ -31,7 +33,7 @@ def metric_weights(scope: Scope) -> Iterator[Finding]:
         yield Finding(AREA, "metrics", State.NOTE if missing else State.OK, found, fix)
         return
     for name in _needed(scope):
-        error = _trouble(name)
+        error = weights_trouble(name)
         if error is None:
             yield Finding(AREA, name, State.OK, f"{name} is here")
             continue
@@ -70,13 +72,14 @@ def _needed(scope: Scope) -> list[str]:
     if scope.needs_labeler and not os.environ.get(LABELER, "").strip():
         names += _CHEXBERT
     if any(metric.wordnet for metric in scope.metrics):
-        names.append(_WORDNET)
+        names.append(WORDNET)
     return list(dict.fromkeys(names))
 
 
-def _trouble(name: str) -> MedTasksError | None:
+def weights_trouble(name: str) -> MedTasksError | None:
+    """Return why weights, or WordNet, cannot be opened; None if they can."""
     try:
-        _ = load_wordnet() if name == _WORDNET else weights_path(name)
+        _ = load_wordnet() if name == WORDNET else weights_path(name)
     except MedTasksError as error:
         return error
     return None

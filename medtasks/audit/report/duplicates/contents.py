@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from medtasks.audit.report.page.words import counted
 from medtasks.data.duplicates.benchmark_pictures import OtherPictures, Picture
 from medtasks.data.duplicates.finding import Concern, Duplicates, Finding, Kind
 from medtasks.data.duplicates.perceptual_hash import BITS, LIKENESS, SIDE, TINY_SIDE
@@ -216,16 +217,6 @@ def not_compared(contents: Mapping[str, Any]) -> list[str]:
         (against["other_files"], "other file", ""),
     )
     return [*sentences, f"Not compared of {against['name']}: {skipped}."] if skipped else sentences
-
-
-def counted(number: int, what: str) -> str:
-    """Return a number with its noun.
-
-    Example:
-        >>> counted(1200, "picture")
-        '1,200 pictures'
-    """
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def _listed(*counts: tuple[int, str, str]) -> str:

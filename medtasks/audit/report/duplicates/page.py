@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from medtasks import __version__
-from medtasks.audit.report.duplicates.contents import Names, counted, not_compared, shown_files
+from medtasks.audit.report.duplicates.contents import Names, not_compared, shown_files
 from medtasks.audit.report.page.pictures import Thumbnail, thumbnails
+from medtasks.audit.report.page.words import counted
 from medtasks.audit.report.self_contained import content_policy, own_text, page_environment, write_whole
 from medtasks.data.duplicates.finding import Concern, Duplicates, Finding, Kind
 
