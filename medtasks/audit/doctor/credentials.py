@@ -33,7 +33,7 @@ def hub_token(scope: Scope) -> Iterator[Finding]:
     from huggingface_hub import get_token
 
     if get_token():
-        yield Finding(CREDENTIALS, "Hub token", State.OK, "there is a token for the Hugging Face Hub (not shown)")
+        yield CREDENTIALS.ok("Hub token", "there is a token for the Hugging Face Hub (not shown)")
         return
     sources = sorted({info.source for info in gated})
     found = f"there is no token for the Hugging Face Hub, which asks for one before it gives {', '.join(sources)}"
@@ -50,9 +50,9 @@ def readable_replies() -> Iterator[Finding]:
             continue
         if _open_to_others(folder):
             found = f"other users of this machine can read files in {folder}, which may quote patients' records"
-            yield Finding(CREDENTIALS, name, State.WARNING, found, f"chmod -R go= '{folder}'")
+            yield CREDENTIALS.warning(name, found, f"chmod -R go= '{folder}'")
         else:
-            yield Finding(CREDENTIALS, name, State.OK, f"{folder} can be read by its owner alone")
+            yield CREDENTIALS.ok(name, f"{folder} can be read by its owner alone")
 
 
 def _open_to_others(folder: Path) -> bool:

@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from medtasks.audit.doctor.findings import MACHINE, Finding, State
+from medtasks.audit.doctor.findings import MACHINE, Finding
 from medtasks.audit.doctor.torch_stack import LITTLE_MEMORY_GB
 from medtasks.data.home import HOME_VARIABLE, home
 
@@ -27,7 +27,7 @@ def disks() -> Iterator[Finding]:
         temporary = Path(tempfile.gettempdir())
     except FileNotFoundError:
         found = "no temporary folder can be written to"
-        yield Finding(MACHINE, "temporary folder", State.PROBLEM, found, "export TMPDIR=<a folder with room>")
+        yield MACHINE.problem("temporary folder", found, "export TMPDIR=<a folder with room>")
     else:
         yield _disk("temporary folder", temporary, "TMPDIR")
 
@@ -37,31 +37,29 @@ def memory() -> Iterator[Finding]:
     free = _free_memory()
     if free is None:
         found = f"{_MEMORY} does not say how much memory is free"
-        yield Finding(
-            MACHINE, "memory", State.NOTE, found, "see with the system's own monitor that 4 GB or more are free"
-        )
+        yield MACHINE.note("memory", found, "see with the system's own monitor that 4 GB or more are free")
         return
     found = f"{free / 1e9:.1f} GB of memory are free"
     if free / 1e9 < LITTLE_MEMORY_GB:
-        yield Finding(MACHINE, "memory", State.WARNING, found, "end other programs, or use a machine with more memory")
+        yield MACHINE.warning("memory", found, "end other programs, or use a machine with more memory")
     else:
-        yield Finding(MACHINE, "memory", State.OK, found)
+        yield MACHINE.ok("memory", found)
 
 
 def _disk(name: str, folder: Path, variable: str) -> Finding:
     fix = f"make room, or export {variable}=<a folder with room>"
     place = next((one for one in (folder, *folder.parents) if one.exists()), Path("/"))
     if not place.is_dir():
-        return Finding(MACHINE, name, State.PROBLEM, f"{place} is a file and should be a folder", fix)
+        return MACHINE.problem(name, f"{place} is a file and should be a folder", fix)
     reason = _refusal(place)
     if reason:
         fix = f"make {place} writable, or export {variable}=<a folder of your own>"
-        return Finding(MACHINE, name, State.PROBLEM, f"{place} cannot be written to ({reason})", fix)
+        return MACHINE.problem(name, f"{place} cannot be written to ({reason})", fix)
     free = shutil.disk_usage(place).free / 1e9
     found = f"{free:,.1f} GB are free for {folder}"
     if free < LITTLE_DISK_GB:
-        return Finding(MACHINE, name, State.WARNING, found, fix)
-    return Finding(MACHINE, name, State.OK, found)
+        return MACHINE.warning(name, found, fix)
+    return MACHINE.ok(name, found)
 
 
 def _refusal(folder: Path) -> str:

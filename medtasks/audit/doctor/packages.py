@@ -76,9 +76,9 @@ def required_packages() -> Iterator[Finding]:
     wrong = [(one, words) for one in needed if (words := _trouble(one))]
     for one, words in wrong:
         found = f"medtasks needs {_shown(one)}, {words}"
-        yield Finding(PACKAGES, one.name, State.PROBLEM, found, f"pip install '{_shown(one)}'")
+        yield PACKAGES.problem(one.name, found, f"pip install '{_shown(one)}'")
     if needed and not wrong:
-        yield Finding(PACKAGES, "required", State.OK, f"all {len(needed)} packages medtasks needs are installed")
+        yield PACKAGES.ok("required", f"all {len(needed)} packages medtasks needs are installed")
 
 
 def harness_packages() -> Iterator[Finding]:
@@ -92,9 +92,9 @@ def harness_packages() -> Iterator[Finding]:
     if missing:
         names = ", ".join(one.name for one in missing)
         fix = "pip install " + " ".join(f"'{_shown(one)}'" for one in missing)
-        yield Finding(PACKAGES, "harness", State.WARNING, f"lmms-eval needs {names}, not installed", fix)
+        yield PACKAGES.warning("harness", f"lmms-eval needs {names}, not installed", fix)
     else:
-        yield Finding(PACKAGES, "harness", State.OK, f"all {len(needed)} packages lmms-eval needs are installed")
+        yield PACKAGES.ok("harness", f"all {len(needed)} packages lmms-eval needs are installed")
 
 
 def extra_packages(scope: Scope) -> Iterator[Finding]:
@@ -105,7 +105,7 @@ def extra_packages(scope: Scope) -> Iterator[Finding]:
         purpose = _PURPOSES.get(extra)
         what = f"extra '{extra}'" + (f", for {purpose}," if purpose else "")
         if not wrong:
-            yield Finding(PACKAGES, f"extra {extra}", State.OK, f"the {what} is installed")
+            yield PACKAGES.ok(f"extra {extra}", f"the {what} is installed")
             continue
         found = f"the {what} lacks {', '.join(wrong)}"
         state = State.WARNING if scope.chosen else State.NOTE

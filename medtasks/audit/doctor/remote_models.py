@@ -27,7 +27,7 @@ def remote_models(scope: Scope) -> Iterator[Finding]:
         return
     if trusted:
         found = f"a model at {trusted}, which {TRUSTED} names, may see credentialed data ({listed(private)})"
-        yield Finding(CREDENTIALS, TRUSTED, State.NOTE, found, f"unset {TRUSTED} if no data use agreement covers it")
+        yield CREDENTIALS.note(TRUSTED, found, f"unset {TRUSTED} if no data use agreement covers it")
     text = f"text of credentialed data ({listed(private)}) is not sent"
     told, untold = _refused(os.environ)
     state = State.WARNING if scope.chosen else State.NOTE
@@ -41,7 +41,7 @@ def remote_models(scope: Scope) -> Iterator[Finding]:
         homes = "; ".join(f"{listed(models)} to {where}" for where, models in untold.items())
         found = f"{text} to other machines, which is what these models do if no address is given: {homes}"
         fix = "give base_url=http://127.0.0.1:8000/v1 of a server on this machine, or choose a model that answers here"
-        yield Finding(CREDENTIALS, _NAME, State.NOTE, found, f"{fix}; {TRUSTED} names one that your agreement covers")
+        yield CREDENTIALS.note(_NAME, found, f"{fix}; {TRUSTED} names one that your agreement covers")
 
 
 def _refused(environment: Mapping[str, str]) -> tuple[dict[str, list[str]], dict[str, list[str]]]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from medtasks.audit.doctor.child_process import Told
-from medtasks.audit.doctor.findings import TORCH, Finding, State
+from medtasks.audit.doctor.findings import TORCH, Finding
 
 LITTLE_MEMORY_GB = 4.0
 """Free memory below which few models fit, in GB (10^9 bytes)."""
@@ -25,7 +25,7 @@ def torch_stack(told: Told) -> Iterator[Finding]:
     """
     if told.broken_off is not None:
         found = f"importing {told.broken_off['begun']} ended the process ({told.how})"
-        yield Finding(TORCH, str(told.broken_off["begun"]), State.PROBLEM, found, _INSTALL)
+        yield TORCH.problem(str(told.broken_off["begun"]), found, _INSTALL)
         return
     steps = {name: told.step(name) for name in _MODULES}
     for name, step in steps.items():
@@ -33,7 +33,7 @@ def torch_stack(told: Told) -> Iterator[Finding]:
     builds = {name: _build(step) for name, step in steps.items() if "version" in step and name != "transformers"}
     if len(set(builds.values())) > 1 and None not in builds.values():
         what = " and ".join(f"{name} {steps[name]['version']}" for name in builds)
-        yield Finding(TORCH, "builds", State.WARNING, f"{what} are not built for the same device", _INSTALL)
+        yield TORCH.warning("builds", f"{what} are not built for the same device", _INSTALL)
     if not steps["torch"]["error"]:
         yield from _devices(told.step("devices"))
 
@@ -41,16 +41,16 @@ def torch_stack(told: Told) -> Iterator[Finding]:
 def _module(name: str, step: Mapping[str, Any]) -> Iterator[Finding]:
     if not step["installed"]:
         if name != "torchvision":  # only some models of the harness need that
-            yield Finding(TORCH, name, State.PROBLEM, f"{name} is not installed", f"pip install {name}")
+            yield TORCH.problem(name, f"{name} is not installed", f"pip install {name}")
         return
     if step["error"]:
         fix = _INSTALL if name != "transformers" else "pip install --upgrade 'transformers>=5'"
-        yield Finding(TORCH, name, State.PROBLEM, f"{name} cannot be imported ({step['error']})", fix)
+        yield TORCH.problem(name, f"{name} cannot be imported ({step['error']})", fix)
     elif step.get("uses_torch") is False:
         found = f"transformers {step['version']} does not accept the installed torch, and runs no model"
-        yield Finding(TORCH, name, State.PROBLEM, found, "pip install --upgrade torch torchvision")
+        yield TORCH.problem(name, found, "pip install --upgrade torch torchvision")
     else:
-        yield Finding(TORCH, name, State.OK, f"{name} {step['version']} can be imported")
+        yield TORCH.ok(name, f"{name} {step['version']} can be imported")
 
 
 def _build(step: Mapping[str, Any]) -> str | None:
@@ -61,21 +61,19 @@ def _build(step: Mapping[str, Any]) -> str | None:
 def _devices(step: Mapping[str, Any]) -> Iterator[Finding]:
     for warning in step["warnings"]:
         found = f"torch says: {warning.rstrip('.')}"
-        yield Finding(TORCH, "GPU", State.WARNING, found, "update the driver, or install a torch built for this one")
+        yield TORCH.warning("GPU", found, "update the driver, or install a torch built for this one")
     if step["error"]:
         found = f"torch cannot use the GPU ({step['error']})"
-        yield Finding(
-            TORCH, "GPU", State.WARNING, found, "nvidia-smi; restart what occupies the GPU, or use --device cpu"
-        )
+        yield TORCH.warning("GPU", found, "nvidia-smi; restart what occupies the GPU, or use --device cpu")
         return
     for index, device in enumerate(step["devices"]):
         free, total = device["free"] / 1e9, device["total"] / 1e9
         found = f"{device['name']}, {free:.1f} of {total:.1f} GB free"
         if free < LITTLE_MEMORY_GB:
             fix = "nvidia-smi shows who uses it; wait, or choose another with CUDA_VISIBLE_DEVICES"
-            yield Finding(TORCH, f"GPU {index}", State.WARNING, found, fix)
+            yield TORCH.warning(f"GPU {index}", found, fix)
         else:
-            yield Finding(TORCH, f"GPU {index}", State.OK, found)
+            yield TORCH.ok(f"GPU {index}", found)
     if not step["devices"] and not step["warnings"]:
         yield _no_device(step["built_for"])
 
@@ -85,12 +83,12 @@ def _no_device(built_for: str) -> Finding:
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
     if here and built_for == "CPU":
         found = "this machine has an NVIDIA driver, but the installed torch is built for the CPU"
-        return Finding(TORCH, "GPU", State.WARNING, found, _INSTALL)
+        return TORCH.warning("GPU", found, _INSTALL)
     if here and hidden is not None:
         found = f"torch finds no GPU; CUDA_VISIBLE_DEVICES is '{hidden}'"
-        return Finding(TORCH, "GPU", State.WARNING, found, "unset CUDA_VISIBLE_DEVICES")
+        return TORCH.warning("GPU", found, "unset CUDA_VISIBLE_DEVICES")
     if here:
         found = f"this machine has an NVIDIA driver, but torch, built for {built_for}, finds no GPU"
-        return Finding(TORCH, "GPU", State.WARNING, found, "nvidia-smi; ask for a GPU where a queue gives them out")
+        return TORCH.warning("GPU", found, "nvidia-smi; ask for a GPU where a queue gives them out")
     found = f"torch, built for {built_for}, finds no GPU, so that models run on the CPU"
-    return Finding(TORCH, "GPU", State.NOTE, found, "use a machine with a GPU for models of billions of parameters")
+    return TORCH.note("GPU", found, "use a machine with a GPU for models of billions of parameters")

@@ -35,10 +35,10 @@ def metric_weights(scope: Scope) -> Iterator[Finding]:
     for name in _needed(scope):
         error = weights_trouble(name)
         if error is None:
-            yield Finding(AREA, name, State.OK, f"{name} is here")
+            yield AREA.ok(name, f"{name} is here")
             continue
         fix = f"medtasks weights fetch {name}"
-        yield Finding(AREA, name, State.WARNING, of_error(AREA, name, State.WARNING, error).found, fix)
+        yield AREA.warning(name, of_error(AREA, name, State.WARNING, error).found, fix)
 
 
 def labeler(scope: Scope) -> Iterator[Finding]:
@@ -48,10 +48,10 @@ def labeler(scope: Scope) -> Iterator[Finding]:
         return
     module, _, factory = name.partition(":")
     if module and factory:
-        yield Finding(AREA, LABELER, State.OK, f"findings of chests are read by {name}, which was not tried")
+        yield AREA.ok(LABELER, f"findings of chests are read by {name}, which was not tried")
     else:
         found = f"{LABELER}={name} is not of the form module:factory, so that no reply is labelled"
-        yield Finding(AREA, LABELER, State.PROBLEM, found, f"export {LABELER}=module:factory, or unset {LABELER}")
+        yield AREA.problem(LABELER, found, f"export {LABELER}=module:factory, or unset {LABELER}")
 
 
 def model_settings(scope: Scope) -> Iterator[Finding]:
@@ -64,7 +64,7 @@ def model_settings(scope: Scope) -> Iterator[Finding]:
         yield of_error(AREA, "settings", State.PROBLEM, error)
         return
     found = f"metrics' models run on '{settings.device}' with {settings.dtype}"
-    yield Finding(AREA, "settings", State.OK, found)
+    yield AREA.ok("settings", found)
 
 
 def _needed(scope: Scope) -> list[str]:

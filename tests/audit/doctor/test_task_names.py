@@ -4,7 +4,7 @@ import pytest
 
 from medtasks.audit.doctor import task_names
 from medtasks.audit.doctor.findings import State
-from medtasks.audit.doctor.task_names import collisions, defined_names, foreign_names, own_files, own_names
+from medtasks.audit.doctor.task_names import collisions, foreign_names, own_files, own_names
 from medtasks.data.home import own_tasks_folder
 
 from .conftest import only
@@ -191,6 +191,7 @@ def test_foreign_tag_in_an_included_file(harness, scope):
     assert only(foreign_names(scope("their_tag"))).state is State.NOTE
 
 
-def test_python_task_has_no_tags():
-    assert defined_names({"task": "a", "class": "b", "tag": "c"}) == ["a"]
-    assert defined_names({"dataset_path": "x"}) == []
+def test_python_task_has_no_tags(harness, everything):
+    harness("a.yaml", "task: a\nclass: b\ntag: multimedeval_qa\n")
+    harness("b.yaml", "dataset_path: x\n")
+    assert only(collisions(everything)).state is State.OK
