@@ -12,7 +12,7 @@ from rich.table import Table
 
 from medtasks import __version__
 from medtasks.audit.comparing import Comparison
-from medtasks.audit.report.page.words import p_value
+from medtasks.audit.report.words import p_value
 from medtasks.audit.run_comparison import ComparedTask, Source, compare_all, compare_task
 from medtasks.cli.included import IncludePath, look_into
 from medtasks.cli.output import JsonFile, finite, number_table, out, say, write_json

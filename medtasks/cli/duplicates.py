@@ -8,7 +8,7 @@ import typer
 from rich.table import Table
 
 from medtasks import __version__
-from medtasks.audit.report.page.words import counted
+from medtasks.audit.report.words import counted
 from medtasks.cli.output import JsonFile, number_table, out, say, write_json, write_text
 from medtasks.data.privacy import LOG_TEXT_VARIABLE
 from medtasks.errors import MedTasksError
@@ -51,8 +51,7 @@ def duplicates(
     Copies are found that were re-encoded, resized, brightened, windowed, or given a border or a line of text. Several
     questions on one picture are no finding. Other files than images (archives, tables, volumes) are not looked into.
     """
-    from medtasks.audit.report.duplicates.contents import Names, Settings, duplicates_as_dict
-    from medtasks.audit.report.duplicates.page import write_duplicates_page
+    from medtasks.audit.report.duplicates import Names, Settings, duplicates_as_dict, write_duplicates_page
     from medtasks.data.duplicates.benchmark_pictures import dataset_pictures, other_pictures
     from medtasks.data.duplicates.finding import find_duplicates
 
@@ -107,7 +106,7 @@ def _outside_table(counts: Sequence[Mapping[str, Any]], total: int) -> Table:
 
 
 def _print_notes(contents: Mapping[str, Any], *, hidden: bool) -> None:
-    from medtasks.audit.report.duplicates.contents import not_compared
+    from medtasks.audit.report.duplicates import not_compared
 
     settings, groups, left_out = contents["settings"], contents["groups"], contents["left_out"]
     for sentence in not_compared(contents):

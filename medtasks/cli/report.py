@@ -37,7 +37,7 @@ def report(
 
     The page needs no server and no network. Of credentialed data it holds scores and hashed ids only.
     """
-    from medtasks.audit.report.as_json import report_as_dict
+    from medtasks.audit.report.contents import report_as_dict
     from medtasks.audit.report.figures.drawing import figures as drawn
     from medtasks.audit.report.figures.drawing import write_figures
     from medtasks.audit.report.page.writing import write_page

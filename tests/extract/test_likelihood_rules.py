@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medtasks.extract.answer import Answer, Reason
 from medtasks.data.samples import letter
+from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.likelihood import greedy_reference, prefix_reference, untied
 
 RULES = pytest.mark.parametrize("rule", [greedy_reference, prefix_reference, untied])

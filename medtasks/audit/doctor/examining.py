@@ -14,11 +14,9 @@ from medtasks.audit.doctor import (
     machine,
     packages,
     plug_ins,
-    remote_models,
     task_names,
     weights,
 )
-from medtasks.audit.doctor import torch_stack as torch_checks
 from medtasks.audit.doctor.child_process import Child, Told
 from medtasks.audit.doctor.findings import AREAS, Check, Finding, findings_of
 from medtasks.audit.doctor.scope import Scope, scope_of
@@ -44,7 +42,7 @@ def examine(names: Sequence[str] = (), *, verify: bool = False) -> list[Finding]
             checks.append((findings.HARNESS, "start", _start(children)))
         checks += [
             (findings.PLUG_INS, "loading", lambda: plug_ins.plug_ins(plug_ins_told(), autoload=_autoload())),
-            (findings.TORCH, "imports", lambda: torch_checks.torch_stack(torch_told())),
+            (findings.TORCH, "imports", lambda: machine.torch_stack(torch_told())),
         ]
         for area, name, check in checks:
             found += findings_of(area, name, check)
@@ -71,7 +69,7 @@ def _checks_here(scope: Scope, *, verify: bool) -> list[tuple[str, str, Check]]:
         (findings.MACHINE, "memory", machine.memory),
         (findings.CREDENTIALS, "Hub token", lambda: credentials.hub_token(scope)),
         (findings.CREDENTIALS, "replies", credentials.readable_replies),
-        (findings.CREDENTIALS, "remote models", lambda: remote_models.remote_models(scope)),
+        (findings.CREDENTIALS, "remote models", lambda: credentials.remote_models(scope)),
         (findings.DATASETS, "prepared", lambda: datasets.prepared_data(scope, verify=verify)),
         (findings.WEIGHTS, "metrics", lambda: weights.metric_weights(scope)),
         (findings.WEIGHTS, "labeler", lambda: weights.labeler(scope)),

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from medtasks.audit.report.as_json import report_as_dict
-from medtasks.audit.report.contents import Item, ReadAnswer, RuleReport, RunReport, Score, TaskReport
+from medtasks.audit.report.contents import Item, ReadAnswer, RuleReport, RunReport, Score, TaskReport, report_as_dict
 from medtasks.extract.answer import Reason
 
 SCORE = Score("accuracy", np.float64(0.5), math.nan, math.inf, -math.inf, share=True, higher_is_better=True)

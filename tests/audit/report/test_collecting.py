@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from medtasks.audit.pair_scoring import METRICS, score_replies
-from medtasks.audit.report.as_json import report_as_dict
-from medtasks.audit.report.contents import RuleReport, RunReport, TaskReport
+from medtasks.audit.report.contents import RuleReport, RunReport, TaskReport, report_as_dict
 from medtasks.audit.report.reading.collecting import collect_replies, collect_run
 from medtasks.audit.report.reading.gains import main_metrics
 from medtasks.audit.report.reading.paired_scores import of_records

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from medtasks.audit.report.duplicates import page as duplicates_page
-from medtasks.audit.report.duplicates.contents import Names, Settings, duplicates_as_dict
-from medtasks.audit.report.page.words import counted
+from medtasks.audit.report import duplicates as duplicates_page
+from medtasks.audit.report.duplicates import Names, Settings, duplicates_as_dict
+from medtasks.audit.report.words import counted
 from medtasks.data.duplicates.benchmark_pictures import dataset_pictures, other_pictures
 from medtasks.data.duplicates.finding import find_duplicates
 from medtasks.errors import MedTasksError

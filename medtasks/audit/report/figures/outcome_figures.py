@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from medtasks.audit.report.contents import TaskReport
-from medtasks.audit.report.figures.rows import row_name
+from medtasks.audit.report.figures.score_figures import row_name
 from medtasks.audit.report.figures.style import (
     AXIS,
     GREY,
     GRID,
     LOOKS,
     WIDTH,
+    Drawing,
     Look,
     add_legend,
     in_percent,
@@ -18,10 +19,8 @@ from medtasks.audit.report.figures.style import (
     name_margin,
     new_figure,
 )
-from medtasks.audit.report.figures.svg import Drawing
-from medtasks.audit.report.page.rows import pair_rows, thinned
-from medtasks.audit.report.page.words import count, number
-from medtasks.audit.report.tables.cells import estimate, warnings
+from medtasks.audit.report.rows import pair_rows, thinned
+from medtasks.audit.report.words import count, estimate, number, warnings
 from medtasks.stats.calibration import Bin, Measure
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import Any
 
 from medtasks.audit.report.contents import Item, ReadAnswer, RunReport, Score, TaskReport
 from medtasks.audit.report.page.pictures import Thumbnails
-from medtasks.audit.report.page.rows import anchor
-from medtasks.audit.report.page.words import REASONS
+from medtasks.audit.report.rows import anchor
+from medtasks.audit.report.words import REASONS
 from medtasks.data.decoding import Decoding
 
 _INSIDE_HTML = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}

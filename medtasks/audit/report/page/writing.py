@@ -1,13 +1,16 @@
-"""The page of a run: one HTML file that opens from disk, without a server and without the network."""
+"""Pages: each one HTML file that opens from disk, without a server and without the network."""
 
+import base64
+import hashlib
+import os
 from collections.abc import Mapping
+from importlib.resources import files
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from medtasks import __version__
+from medtasks.audit.report import rows, words
 from medtasks.audit.report.contents import RunReport
-from medtasks.audit.report.page import rows, words
 from medtasks.audit.report.page.items import (
     audit_data,
     json_in_html,
@@ -17,9 +20,9 @@ from medtasks.audit.report.page.items import (
     shown_pictures,
 )
 from medtasks.audit.report.page.pictures import thumbnails
-from medtasks.audit.report.self_contained import content_policy, own_text, page_environment, write_whole
+from medtasks.errors import MedTasksError
 
-_NO_FIGURES: Mapping[str, str] = MappingProxyType({})
+_TEMPLATES = "templates"
 _FILTERS = (
     words.number,
     words.interval,
@@ -49,29 +52,75 @@ def write_page(report: RunReport, path: Path, figures: Mapping[str, str] | None 
     Raises:
         MedTasksError: The file cannot be written.
     """
-    write_whole(path, _rendered(report, figures or _NO_FIGURES))
-
-
-def _rendered(report: RunReport, figures: Mapping[str, str]) -> str:
     from markupsafe import Markup
 
-    environment = page_environment()
-    environment.filters.update({name.__name__: name for name in _FILTERS})
     pictures = thumbnails(shown_pictures(report), decodings=picture_decodings(report))
-    script = own_text("page.js")
-    values: dict[str, Any] = {
-        "report": report,
-        "version": __version__,
-        "figures": {key: Markup(figure) for key, figure in figures.items()},
-        "pictures": pictures,
-        "unreadable": pictures.unreadable + pictures_without_file(report),
-        "policy": content_policy(script),
-        "style": Markup(own_text("page.css")),
-        "script": Markup(script),
-        "data": Markup(json_in_html(audit_data(report, pictures))),
-        "uris": Markup(json_in_html(picture_uris(pictures))),
-        "tables": rows,
-        "words": words,
-    }
-    page: str = environment.get_template("page.html").render(values)
+    page = rendered(
+        "page",
+        report=report,
+        figures={key: Markup(figure) for key, figure in (figures or {}).items()},
+        pictures=pictures,
+        unreadable=pictures.unreadable + pictures_without_file(report),
+        style=Markup(_own_text("page.css")),
+        data=Markup(json_in_html(audit_data(report, pictures))),
+        uris=Markup(json_in_html(picture_uris(pictures))),
+        tables=rows,
+        words=words,
+    )
+    write_whole(path, page)
+
+
+def rendered(name: str, **values: Any) -> str:
+    """Return a page of our templates, which escape every value and take no undefined one.
+
+    Args:
+        name: Of the template and of the page's only script.
+        values: What the template names, besides ``version``, ``script`` and ``policy``.
+    """
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
+
+    environment = Environment(
+        loader=PackageLoader("medtasks.audit.report", _TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update({one.__name__: one for one in _FILTERS})
+    script = _own_text(f"{name}.js")
+    page: str = environment.get_template(f"{name}.html").render(
+        version=__version__, script=Markup(script), policy=_content_policy(script), **values
+    )
     return page
+
+
+def _own_text(name: str) -> str:
+    return files("medtasks.audit.report").joinpath(_TEMPLATES, name).read_text(encoding="utf-8")
+
+
+def _content_policy(script: str) -> str:
+    """Return the content security policy under which only our own script runs, and nothing is loaded."""
+    digest = base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
+    rules = ("default-src 'none'", f"script-src 'sha256-{digest}'", "style-src 'unsafe-inline'", "img-src data:")
+    return "; ".join((*rules, "base-uri 'none'", "form-action 'none'"))
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a page, which appears complete or not at all.
+
+    Raises:
+        MedTasksError: It cannot be written.
+    """
+    scratch = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        # Half of a surrogate pair, which a group's name may hold, is no UTF-8.
+        scratch.write_text(text, encoding="utf-8", errors="replace", newline="\n")
+        scratch.replace(path)
+    except OSError as error:
+        raise MedTasksError(
+            f"cannot write the page {path}: {error.strerror or error}; make room, or name a file in another folder "
+            f"with --html"
+        ) from error
+    finally:
+        scratch.unlink(missing_ok=True)

@@ -1,5 +1,6 @@
-"""What is said of duplicates, apart from how it looks: the only place where names of pictures become what is shown.
+"""What is said of duplicates, and the page to look at them side by side.
 
+Nowhere else do names of pictures become what is shown.
 Of a credentialed dataset this is hashed ids, the same as in results: no picture, no file name, nothing of the pictures
 it is compared with.
 """
@@ -7,10 +8,13 @@ it is compared with.
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from medtasks.audit.report.page.words import counted
+from medtasks.audit.report.page.pictures import Thumbnail, thumbnails
+from medtasks.audit.report.page.writing import rendered, write_whole
+from medtasks.audit.report.words import counted
 from medtasks.data.duplicates.benchmark_pictures import OtherPictures, Picture
 from medtasks.data.duplicates.finding import Concern, Duplicates, Finding, Kind
 from medtasks.data.duplicates.perceptual_hash import BITS, LIKENESS, SIDE, TINY_SIDE
@@ -18,6 +22,10 @@ from medtasks.data.privacy import is_private
 from medtasks.data.provenance_of import provenance
 from medtasks.hooks.withheld import hidden_id
 
+MOST_SHOWN = 250
+"""Findings that the page shows of each of the two lists; the JSON has all."""
+
+_HIDDEN = Thumbnail("", remark="credentialed data: not shown")
 _NAMED = 3
 
 
@@ -240,3 +248,50 @@ def _below(file: Path, folders: Sequence[Path | None]) -> str:
 def _printable(name: str) -> str:
     """Return a name as text that any terminal and file takes; names of files need not be."""
     return name.encode("utf-8", "replace").decode("utf-8")
+
+
+def write_duplicates_page(
+    contents: Mapping[str, Any], found: Duplicates, names: Names, path: Path, *, sample: bool
+) -> None:
+    """Write the page.
+
+    Args:
+        contents: What :func:`duplicates_as_dict` gave.
+        found: The same findings with their files, for the pictures.
+        names: What may be shown.
+        path: The file, which appears complete or not at all.
+        sample: The dataset is a drawn sample.
+
+    Raises:
+        MedTasksError: The file cannot be written.
+    """
+    against = contents["against"]
+    pairs = [_shown(found.within, names), _shown(found.outside, names)]
+    small = thumbnails(file for file in chain.from_iterable(chain(*pairs)) if file).by_file
+    cards = [
+        [
+            {**one, "thumbnails": [small[file] if file else _HIDDEN for file in both]}
+            for one, both in zip(listed, shown, strict=False)
+        ]
+        for listed, shown in zip((contents["within"], against["findings"] if against else []), pairs, strict=True)
+    ]
+    page = rendered(
+        "duplicates",
+        contents=contents,
+        against=against,
+        within=cards[0],
+        outside=cards[1],
+        most=MOST_SHOWN,
+        not_compared=not_compared(contents),
+        counted=counted,
+        kinds=[str(kind) for kind in Kind],
+        concerns=[str(concern) for concern in Concern],
+        groups=[len(group) for group in contents["groups"]],
+        hidden=names.hidden,
+        sample=sample,
+    )
+    write_whole(path, page)
+
+
+def _shown(findings: Sequence[Finding], names: Names) -> list[tuple[Path | None, Path | None]]:
+    return [shown_files(finding, names) for finding in findings[:MOST_SHOWN]]

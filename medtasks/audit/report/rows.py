@@ -1,7 +1,6 @@
 """Rows of the page's tables that are more than a list of what a report says."""
 
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,6 +14,7 @@ from medtasks.audit.report.contents import (
     Score,
     TaskReport,
 )
+from medtasks.audit.report.words import coded
 from medtasks.audit.sample_values import RIGHT
 from medtasks.stats.calibration import Calibration, CoveragePoint
 
@@ -266,4 +266,4 @@ def anchor(name: str) -> str:
         >>> anchor("my task/1")
         'task-my-20task-2f1'
     """
-    return "task-" + re.sub(r"[^A-Za-z0-9_]", lambda found: f"-{ord(found.group()):x}", name)
+    return "task-" + coded(name)
