@@ -14,7 +14,7 @@ from medtasks.harness.model_places import PLACES
 from medtasks.harness.saved_replies import FOLDER_NAME as REPLIES
 from medtasks.harness.saved_replies import save_reply
 
-from .conftest import only
+from .conftest import expect, only
 
 TOKEN = "hf_canary0123456789"
 
@@ -28,17 +28,13 @@ def no_token(monkeypatch, tmp_path):
 
 def test_token_is_never_shown(scope, monkeypatch):
     monkeypatch.setenv("HF_TOKEN", TOKEN)
-    found = only(hub_token(scope("gmai_mmbench_val")))
-    assert found.state is State.OK
+    found = expect(only(hub_token(scope("gmai_mmbench_val"))), State.OK)
     assert TOKEN not in str(found)
 
 
 def test_no_token(scope, everything):
     assert only(hub_token(everything)).state is State.NOTE
-    found = only(hub_token(scope("gmai_mmbench_val")))
-    assert found.state is State.WARNING
-    assert "GMAI-MMBench" in found.found
-    assert "hf auth login" in found.fix
+    expect(only(hub_token(scope("gmai_mmbench_val"))), State.WARNING, "GMAI-MMBench", fix="hf auth login")
 
 
 def test_no_token_needed(scope):
@@ -124,9 +120,7 @@ def test_tasks_whose_data_may_go_anywhere(scope, monkeypatch):
 
 
 def test_models_that_go_away_by_themselves(scope, everything):
-    found = only(remote_models(scope(PRIVATE)))
-    assert found.state is State.NOTE
-    assert PRIVATE in found.found
+    found = expect(only(remote_models(scope(PRIVATE))), State.NOTE, PRIVATE)
     for told in ("claude to https://api.anthropic.com:443", "async_openai", "litellm to wherever its provider is"):
         assert told in found.found
     assert "srt_api" not in found.found

@@ -12,7 +12,7 @@ from medtasks.audit.doctor.child_process import Told
 from medtasks.audit.doctor.findings import State
 from medtasks.audit.doctor.machine import disks, memory, torch_stack
 
-from .conftest import only
+from .conftest import expect, only
 
 NAMES = ["data folder", "Hub cache", "temporary folder"]
 
@@ -67,10 +67,7 @@ def test_data_folder_that_cannot_be_written_to(tmp_path, monkeypatch, number):
 
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
     monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
-    found = only(disks(), "data folder")
-    assert found.state is State.PROBLEM
-    assert os.strerror(number) in found.found
-    assert "MEDTASKS_HOME" in found.fix
+    expect(only(disks(), "data folder"), State.PROBLEM, os.strerror(number), fix="MEDTASKS_HOME")
 
 
 def test_no_temporary_folder(monkeypatch):
@@ -105,8 +102,7 @@ def meminfo(tmp_path, monkeypatch):
 )
 def test_memory(meminfo, available, limit, state, words):
     meminfo(available, limit)
-    found = only(memory())
-    assert (found.state, words in found.found) == (state, True)
+    expect(only(memory()), state, words)
 
 
 def test_memory_that_nobody_tells(tmp_path, monkeypatch):
@@ -149,8 +145,12 @@ def stack(package, told, monkeypatch, tmp_path):
         uses=True,
         driver=False,
         torch=None,
+        visible=None,
     ):
         monkeypatch.setenv("PATH", str(tmp_path))
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+        if visible is not None:
+            monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
         monkeypatch.setattr(machine, "_DRIVER", tmp_path if driver else tmp_path / "none")
         fields = {"version": version, "cuda": cuda, "gpus": gpus, "free": free, "before": before}
         package("torch", TORCH.format(**fields) if torch is None else torch)
@@ -168,27 +168,6 @@ def test_gpus(stack):
     assert only(found, "torch").found == "torch 2.9.0+cu130 can be imported"
 
 
-def test_occupied_gpu(stack):
-    found = only(stack(gpus=1, free=1), "GPU 0")
-    assert (found.state, "1.0 of 80.0" in found.found, "nvidia-smi" in found.fix) == (State.WARNING, True, True)
-
-
-def test_torchvision_of_another_build_breaks_its_import(stack):
-    found = only(
-        stack(version="2.9.0+cpu", vision="raise RuntimeError('operator torchvision::nms does not exist')"),
-        "torchvision",
-    )
-    assert found.state is State.PROBLEM
-    assert "torchvision::nms" in found.found
-    assert "from one index" in found.fix
-
-
-def test_builds_that_differ(stack):
-    found = only(stack(version="2.9.0+cpu", cuda="None"), "builds")
-    assert found.state is State.WARNING
-    assert "torch 2.9.0+cpu and torchvision 0.24.0+cu130" in found.found
-
-
 def test_builds_that_do_not_say(stack):
     assert "builds" not in {one.name for one in stack(version="2.9.0")}
 
@@ -200,44 +179,35 @@ def test_torch_that_cannot_be_imported(stack):
     assert not any(one.name.startswith("GPU") for one in found)
 
 
-def test_torch_that_kills_the_process(stack):
-    found = only(stack(torch="import os, signal\nos.kill(os.getpid(), signal.SIGILL)"))
-    assert (found.name, found.state, "SIGILL" in found.found) == ("torch", State.PROBLEM, True)
-
-
-def test_transformers_that_does_without_torch(stack):
-    found = only(stack(uses=False), "transformers")
-    assert (found.state, "does not accept" in found.found) == (State.PROBLEM, True)
-
-
-def test_driver_too_old(stack):
-    words = "CUDA initialization: The NVIDIA driver on your system is too old (found version 11040)."
-    found = only(stack(before=f"warnings.warn({words!r})", driver=True), "GPU")
-    assert found.state is State.WARNING
-    assert words.rstrip(".") in found.found
-    assert "update the driver" in found.fix
-
-
-def test_gpu_that_fails(stack):
-    found = only(stack(before="raise RuntimeError('CUDA error: unknown error')"), "GPU")
-    assert (found.state, "unknown error" in found.found) == (State.WARNING, True)
+KILLED = "import os, signal\nos.kill(os.getpid(), signal.SIGILL)"
+TOO_OLD = "CUDA initialization: The NVIDIA driver on your system is too old (found version 11040)."
+NMS = "raise RuntimeError('operator torchvision::nms does not exist')"
 
 
 @pytest.mark.parametrize(
-    ("fields", "visible", "state", "words"),
+    ("fields", "name", "state", "words", "fix"),
     [
-        ({"driver": False}, None, State.NOTE, "finds no GPU"),
-        ({"driver": True, "cuda": "None", "version": "2.9.0"}, None, State.WARNING, "built for the CPU"),
-        ({"driver": True}, "", State.WARNING, "CUDA_VISIBLE_DEVICES is ''"),
-        ({"driver": True}, None, State.WARNING, "built for CUDA 13.0"),
+        ({"gpus": 1, "free": 1}, "GPU 0", State.WARNING, "1.0 of 80.0", "nvidia-smi"),
+        ({"version": "2.9.0+cpu", "vision": NMS}, "torchvision", State.PROBLEM, "torchvision::nms", "from one index"),
+        (
+            *({"version": "2.9.0+cpu", "cuda": "None"}, "builds", State.WARNING),
+            *("torch 2.9.0+cpu and torchvision 0.24.0+cu130", "from one index"),
+        ),
+        ({"uses": False}, "transformers", State.PROBLEM, "does not accept", ""),
+        (
+            *({"before": f"warnings.warn({TOO_OLD!r})", "driver": True}, "GPU", State.WARNING),
+            *(TOO_OLD.rstrip("."), "update the driver"),
+        ),
+        ({"before": "raise RuntimeError('CUDA error: unknown error')"}, "GPU", State.WARNING, "unknown error", ""),
+        ({"torch": KILLED}, None, State.PROBLEM, "SIGILL", ""),
+        ({"driver": False}, "GPU", State.NOTE, "finds no GPU", ""),
+        ({"driver": True, "cuda": "None", "version": "2.9.0"}, "GPU", State.WARNING, "built for the CPU", ""),
+        ({"driver": True, "visible": ""}, "GPU", State.WARNING, "CUDA_VISIBLE_DEVICES is ''", ""),
+        ({"driver": True}, "GPU", State.WARNING, "built for CUDA 13.0", ""),
     ],
 )
-def test_no_gpu(stack, monkeypatch, fields, visible, state, words):
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    if visible is not None:
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    found = only(stack(**fields), "GPU")
-    assert (found.state, words in found.found) == (state, True), found
+def test_what_is_wrong_with_the_stack(stack, fields, name, state, words, fix):
+    expect(only(stack(**fields), name), state, words, called=name or "torch", fix=fix)
 
 
 @pytest.mark.parametrize(("name", "states"), [("torch", [State.PROBLEM]), ("torchvision", [])])
