@@ -12,10 +12,11 @@ from rich.table import Table
 
 from medtasks import __version__
 from medtasks.audit.comparing import Comparison
+from medtasks.audit.report.contents import as_json
 from medtasks.audit.report.words import p_value
 from medtasks.audit.run_comparison import ComparedTask, Source, compare_all, compare_task
 from medtasks.cli.included import IncludePath, look_into
-from medtasks.cli.output import JsonFile, finite, number_table, out, say, write_json
+from medtasks.cli.output import JsonFile, number_table, out, say, write_json
 from medtasks.errors import RepliesError, near_match
 from medtasks.harness.task_files import lost_folders, task_file, task_files
 from medtasks.harness.variants import variant_of
@@ -175,7 +176,7 @@ def _task_as_dict(one: ComparedTask) -> dict[str, Any]:
                 "second_run": test.second,
                 "rule": test.rule,
                 "metric": test.metric,
-                **{name: finite(value) for name, value in asdict(test.result).items()},
+                **as_json(asdict(test.result)),
                 "p_holm": test.holm,
             }
             for test in found.comparisons

@@ -13,7 +13,8 @@ import typer
 
 from medtasks import __version__
 from medtasks.audit.doctor.weights import WORDNET, weights_trouble
-from medtasks.cli.output import finite, number_table, out, say, say_columns, write_json
+from medtasks.audit.report.contents import as_json
+from medtasks.cli.output import number_table, out, say, say_columns, write_json
 from medtasks.errors import MedTasksError
 from medtasks.harness.guarded_run import listed
 from medtasks.metrics.model_settings import ModelSettings
@@ -159,8 +160,8 @@ def _as_dict(pairs: ReportPairs, scores: Mapping[str, ReportScores], failures: F
         "metrics": {
             name: {
                 "higher_is_better": metric_info(name).higher_is_better,
-                "totals": {key: finite(float(value)) for key, value in result.totals.items()},
-                "samples": {key: [finite(float(value)) for value in values] for key, values in result.samples.items()},
+                "totals": as_json(result.totals),
+                "samples": as_json(result.samples),
                 "settings": dict(result.settings),
             }
             for name, result in scores.items()

@@ -1,7 +1,6 @@
 """How every command prints and writes: sentences, columns and tables on one console, and files that are whole."""
 
 import json
-import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -34,11 +33,6 @@ def number_table(names: str, numbers: Iterable[str], title: Any = None) -> Table
     for column in numbers:
         table.add_column(column, justify="right")
     return table
-
-
-def finite(value: Any) -> Any:
-    """Return a value for JSON, which has no word for a number that is not defined."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def write_text(path: Path | None, text: str) -> None:

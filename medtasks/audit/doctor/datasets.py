@@ -25,9 +25,7 @@ _SHOWN = 2
 def prepared_data(scope: Scope, *, verify: bool) -> Iterator[Finding]:
     """Look at the datasets of the chosen tasks; without tasks, at those that are prepared.
 
-    Args:
-        scope: What is looked at.
-        verify: Read everything and compare it with the manifest, as ``medtasks data verify`` does.
+    To ``verify``, read everything and compare it with the manifest, as ``medtasks data verify`` does.
     """
     here = [name for name in scope.datasets if (dataset_folder(name) / FILE_NAME).is_file()]
     for name in scope.datasets if scope.chosen else here:

@@ -67,16 +67,9 @@ AREAS = (HARNESS, PLUG_INS, TASKS, PACKAGES, TORCH, MACHINE, CREDENTIALS, DATASE
 
 
 def findings_of(area: str, name: str, check: Check) -> list[Finding]:
-    """Run one check to its end.
+    """Return the findings of a check; where it failed, those before the failure and one that says so.
 
-    Args:
-        area: Where a failure of the check itself is shown.
-        name: What the check looks at.
-        check: Gives its findings.
-
-    Returns:
-        The findings; where the check failed, those before the failure and one that says so. Messages that are not our
-        own may quote a record or a key, so that only their place is told.
+    Messages that are not our own may quote a record or a key, so that only their place is told.
     """
     found: list[Finding] = []
     try:
@@ -94,15 +87,7 @@ def findings_of(area: str, name: str, check: Check) -> list[Finding]:
 
 
 def of_error(area: str, name: str, state: State, error: MedTasksError, fix: str = "") -> Finding:
-    """Return one of our errors as a finding.
-
-    Args:
-        area: One of :data:`AREAS`.
-        name: What was looked at.
-        state: How bad it is.
-        error: Its message says what happened and, behind the first semicolon, what mends it.
-        fix: What mends it where the message does not say.
-    """
+    """Return one of our errors, whose messages name behind a semicolon what mends it, else ``fix``, as a finding."""
     found, _, own_fix = str(error).rstrip(".").partition("; ")
     return Finding(area, name, state, found, own_fix or fix)
 

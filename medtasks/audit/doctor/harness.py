@@ -151,12 +151,7 @@ def autoload() -> Iterator[Finding]:
 
 
 def started(told: Told, tasks: int) -> Iterator[Finding]:
-    """Look at what the harness's own task index held when it was built for real.
-
-    Args:
-        told: What the child ``harness`` told.
-        tasks: How many tasks, groups and tags of ours were looked for.
-    """
+    """Look at which of our ``tasks``, groups and tags the harness's own index held, as the child ``harness`` told."""
     index = told.step("index")
     if index["error"]:
         fix = f"install what it names, or all anew: pip install --force-reinstall '{harness_requirement()}'"

@@ -98,11 +98,7 @@ _INSTALL = "pip install --force-reinstall torch torchvision, both from one index
 
 
 def torch_stack(told: Told) -> Iterator[Finding]:
-    """Look at how the imports went, and at the devices.
-
-    Args:
-        told: What the child ``torch`` told.
-    """
+    """Look at how the imports went, and at the devices, as the child ``torch`` told."""
     if told.broken_off is not None:
         found = f"importing {told.broken_off['begun']} ended the process ({told.how})"
         yield TORCH.problem(str(told.broken_off["begun"]), found, _INSTALL)

@@ -39,11 +39,9 @@ class _PlugIn:
 
 
 def plug_ins(told: Told, *, autoload: bool) -> Iterator[Finding]:
-    """Look at how the harness's loading of plug-ins went.
+    """Look at how the harness's loading of plug-ins went, as the child ``plug_ins`` told.
 
-    Args:
-        told: What the child ``plug_ins`` told.
-        autoload: Whether the user lets our plug-in register anything.
+    Without ``autoload`` the user lets our plug-in register nothing.
     """
     registry = told.step("registry")
     if registry["error"]:

@@ -43,12 +43,7 @@ class Settings:
 
 
 class Names:
-    """How pictures and questions of a search are called.
-
-    Args:
-        dataset: The set.
-        found: What was found.
-    """
+    """How pictures and questions of a search are called."""
 
     def __init__(self, dataset: str, found: Duplicates) -> None:
         self.hidden = any(map(is_private, {dataset, *(str(document["dataset"]) for document in found.shown.documents)}))
@@ -70,13 +65,7 @@ class Names:
         return hidden_id("doc", doc_id) if self.hidden else _printable(doc_id)
 
     def described(self, picture: Picture, *, own: bool = True, file: int = 0) -> dict[str, Any]:
-        """Return what is said of a picture.
-
-        Args:
-            picture: The picture.
-            own: It is one of the set.
-            file: Which of its files comes first.
-        """
+        """Return what is said of a picture, the set's ``own`` or not; ``file`` is which of its files comes first."""
         hidden = self.hidden if own else self.other_is_hidden()
         called = hidden_id if hidden else lambda _, name: _printable(name)
         files = self._files(picture, own=own, hidden=hidden)
@@ -105,14 +94,7 @@ class Names:
 
 
 def duplicates_as_dict(dataset: str, found: Duplicates, names: Names, settings: Settings) -> dict[str, Any]:
-    """Return everything that was found, ready for JSON.
-
-    Args:
-        dataset: The set.
-        found: What was found.
-        names: How pictures are called.
-        settings: How was searched.
-    """
+    """Return everything that was found, ready for JSON."""
     asked = sum(bool(picture.questions) for picture in found.shown.pictures)
     return {
         "dataset": dataset,
@@ -206,11 +188,7 @@ def _outside_counts(findings: Iterable[Finding]) -> list[dict[str, Any]]:
 
 
 def not_compared(contents: Mapping[str, Any]) -> list[str]:
-    """Return sentences about what of both sides was not compared; none where everything was.
-
-    Args:
-        contents: What :func:`duplicates_as_dict` gave.
-    """
+    """Return sentences about what of both sides :func:`duplicates_as_dict` did not compare; none if everything was."""
     against = contents["against"]
     own = _listed((len(contents["uniform"]), "picture", " of a single grey"), (contents["volumes"], "volume", ""))
     sentences = [f"Not compared of {contents['dataset']}: {own}."] if own else []
@@ -253,13 +231,13 @@ def _printable(name: str) -> str:
 def write_duplicates_page(
     contents: Mapping[str, Any], found: Duplicates, names: Names, path: Path, *, sample: bool
 ) -> None:
-    """Write the page.
+    """Write the page; the file appears complete or not at all.
 
     Args:
         contents: What :func:`duplicates_as_dict` gave.
         found: The same findings with their files, for the pictures.
         names: What may be shown.
-        path: The file, which appears complete or not at all.
+        path: The file.
         sample: The dataset is a drawn sample.
 
     Raises:

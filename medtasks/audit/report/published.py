@@ -80,13 +80,9 @@ def published_scores(task_name: str) -> tuple[PublishedScore, ...]:
 
 
 def published_groups(task_name: str) -> Mapping[str, tuple[PublishedScore, ...]]:
-    """Return published results by group of the questions, such as MediConfusion's medical areas.
+    """Return published results by group of the questions, such as MediConfusion's medical areas; mostly none.
 
-    Args:
-        task_name: Name of a task.
-
-    Returns:
-        By group, each as :func:`published_scores` gives them; empty for most tasks.
+    Each group's are as :func:`published_scores` gives them.
     """
     groups: dict[str, list[PublishedScore]] = {}
     for group, score in _found(task_name):

@@ -19,6 +19,7 @@ from medtasks.audit.report.figures.style import (
     legend_height,
     legend_text,
     name_margin,
+    name_rows,
     new_figure,
     shown_text,
 )
@@ -58,7 +59,7 @@ class Rows:
             row: Which row.
             position: Which of the row's series.
             series: How many the row has; together they take 0.8 of it.
-            look: How it is drawn.
+            look: Colour, hatch and marker.
         """
         y = row + 0.8 * ((position + 0.5) / series - 0.5)
         if math.isnan(score.value):
@@ -121,9 +122,7 @@ def new_rows(
     step = max((_SERIES * series + _GAP) * (_DENSE if dense else 1), _LEAST, LINE * lines + 0.06)
     below = AXIS + legend_height(legend)
     figure, axes = new_figure(title, warnings, height=step * len(names), left=name_margin(names), bottom=below)
-    axes.set_yticks(range(len(names)), labels=list(names))
-    axes.set_ylim(len(names) - 0.5, -0.5)
-    axes.tick_params(axis="y", length=0)
+    name_rows(axes, names)
     axes.grid(axis="x", color=GRID, linewidth=0.5)
     axes.set_axisbelow(True)
     return Rows(figure, axes, dense)

@@ -159,15 +159,9 @@ def rule_looks(report: RunReport) -> dict[str, Look]:
 def new_figure(
     title: str, warnings: Sequence[str], *, height: float, left: float, bottom: float, right: float = 0.3
 ) -> tuple["Figure", "Axes"]:
-    """Return a figure of the usual width with a heading and one pair of axes.
+    """Return a figure of the usual width with a heading, warnings in lines below it, and one pair of axes.
 
-    Args:
-        title: Heading.
-        warnings: What must not be overlooked, a line each below the heading.
-        height: Of the axes in inches, as are all margins.
-        left: Margin.
-        bottom: Margin.
-        right: Margin.
+    The height of the axes and the margins around them are in inches.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -200,6 +194,13 @@ def name_margin(names: Iterable[str]) -> float:
     return max(map(text_width, names)) + 0.25
 
 
+def name_rows(axes: "Axes", names: Sequence[str]) -> None:
+    """Write names at the left of rows, each 1 high, from the top."""
+    axes.set_yticks(range(len(names)), labels=list(names))
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.tick_params(axis="y", length=0)
+
+
 def legend_text(text: str) -> str:
     """Return a text short enough for a legend."""
     return textwrap.shorten(shown_text(text), _LEGEND_CHARACTERS, placeholder=" …") or "…"
@@ -227,15 +228,8 @@ def _columns(texts: Sequence[str]) -> int:
 
 
 def in_percent(axes: "Axes", directions: str) -> None:
-    """Write the numbers at one or both axes in percent.
-
-    Args:
-        axes: Whose values are shares.
-        directions: ``"x"``, ``"y"`` or ``"xy"``.
-    """
+    """Write the shares at one or both axes, ``"x"``, ``"y"`` or ``"xy"``, in percent."""
     from matplotlib.ticker import PercentFormatter
 
-    if "x" in directions:
-        axes.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-    if "y" in directions:
-        axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    for axis in (getattr(axes, f"{direction}axis") for direction in directions):
+        axis.set_major_formatter(PercentFormatter(1, decimals=0))

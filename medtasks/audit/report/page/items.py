@@ -1,13 +1,12 @@
 """What the page's audit browser shows, as JSON that may stand inside HTML."""
 
 import json
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from medtasks.audit.report.contents import Item, ReadAnswer, RunReport, Score, TaskReport
+from medtasks.audit.report.contents import Item, ReadAnswer, RunReport, Score, TaskReport, as_json
 from medtasks.audit.report.page.pictures import Thumbnails
 from medtasks.audit.report.rows import anchor
 from medtasks.audit.report.words import REASONS
@@ -97,8 +96,8 @@ def _task(task: TaskReport) -> dict[str, Any]:
 
 
 def _score(score: Score) -> dict[str, Any]:
-    ends = {"error": score.error, "low": score.low, "high": score.high}
-    return {"metric": score.metric, "value": _finite(score.value), **{k: _finite(v) for k, v in ends.items()}}
+    numbers = {"value": score.value, "error": score.error, "low": score.low, "high": score.high}
+    return {"metric": score.metric, **{name: as_json(number) for name, number in numbers.items()}}
 
 
 def _columns(task: TaskReport) -> list[str]:
@@ -115,7 +114,7 @@ def _items(
             "t": number,
             "id": item.doc_id,
             "u": item.unit,
-            "l": [_finite(loss) for loss in item.losses],
+            "l": [as_json(loss) for loss in item.losses],
             "a": [_answer(item.answers.get(rule), item.options) for rule in rules],
             "g": [list(item.groups.get(column, ())) for column in columns],
         }
@@ -137,8 +136,13 @@ def _texts(item: Item, texts: Mapping[str, int], pictures: Mapping[str, int], wi
 def _answer(answer: ReadAnswer | None, options: Sequence[str]) -> list[Any] | None:
     if answer is None:
         return None
-    score = None if answer.score is None else _finite(answer.score)
-    return [answer.value, answer.reason, answer.right, score, named_options(answer.value or "", options)]
+    return [
+        answer.value,
+        answer.reason,
+        answer.right,
+        as_json(answer.score),
+        named_options(answer.value or "", options),
+    ]
 
 
 def named_options(answer: str, options: Sequence[str]) -> list[int]:
@@ -155,10 +159,6 @@ def named_options(answer: str, options: Sequence[str]) -> list[int]:
     if letters and all(one in by_letter for one in letters):
         return sorted({by_letter[one] for one in letters})
     return [number for number, option in enumerate(options) if option.casefold() == answer.casefold()]
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
 
 
 def picture_uris(pictures: Thumbnails) -> list[str]:
