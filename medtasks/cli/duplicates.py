@@ -51,7 +51,7 @@ def duplicates(
     Copies are found that were re-encoded, resized, brightened, windowed, or given a border or a line of text. Several
     questions on one picture are no finding. Other files than images (archives, tables, volumes) are not looked into.
     """
-    from medtasks.audit.report.duplicates import Names, Settings, duplicates_as_dict, write_duplicates_page
+    from medtasks.audit.report.duplicates import Names, duplicates_as_dict, write_duplicates_page
     from medtasks.data.duplicates.benchmark_pictures import dataset_pictures, other_pictures
     from medtasks.data.duplicates.finding import find_duplicates
 
@@ -61,7 +61,7 @@ def duplicates(
     other = other_pictures(against, without=shown.folders) if against else None
     found = find_duplicates(shown, other, distance, turned=turned)
     names = Names(name, found)
-    contents = duplicates_as_dict(name, found, names, Settings(distance, turned))
+    contents = duplicates_as_dict(name, found, names, distance, turned=turned)
     page = html or Path(f"{name}_duplicates.html")
     write_duplicates_page(contents, found, names, page, sample=contents["data"]["sample"])
     write_json(json_file, {"medtasks": __version__, **contents})

@@ -1,6 +1,5 @@
 """``medtasks metrics``: score report texts in files, without a harness."""
 
-import importlib.metadata
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,6 +11,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from medtasks import __version__
+from medtasks.audit.doctor.packages import installed_version
 from medtasks.audit.doctor.weights import WORDNET, weights_trouble
 from medtasks.audit.report.contents import as_json
 from medtasks.cli.output import number_table, out, say, say_columns, write_json
@@ -154,7 +154,7 @@ def _print(pairs: ReportPairs, scores: Mapping[str, ReportScores], chosen: Mappi
 def _as_dict(pairs: ReportPairs, scores: Mapping[str, ReportScores], failures: Failures) -> dict[str, Any]:
     return {
         "medtasks": __version__,
-        "versions": {name: version for name in _PACKAGES if (version := _version(name))},
+        "versions": {name: version for name in _PACKAGES if (version := installed_version(name))},
         "pairs": len(pairs.references),
         "ids": pairs.ids,
         "metrics": {
@@ -168,13 +168,6 @@ def _as_dict(pairs: ReportPairs, scores: Mapping[str, ReportScores], failures: F
         },
         "failed": dict(failures),
     }
-
-
-def _version(package: str) -> str | None:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None
 
 
 def _list_metrics() -> None:

@@ -16,7 +16,7 @@ from packaging.specifiers import SpecifierSet
 from medtasks import __version__
 from medtasks.audit.doctor.child_process import Told
 from medtasks.audit.doctor.findings import HARNESS, Finding
-from medtasks.audit.doctor.packages import HARNESS_PACKAGE, harness_requirement, requires_python
+from medtasks.audit.doctor.packages import HARNESS_PACKAGE, harness_requirement, installed_version, requires_python
 from medtasks.errors import MedTasksError
 from medtasks.plugin import AUTOLOAD_VARIABLE
 
@@ -68,9 +68,8 @@ def python_version() -> Iterator[Finding]:
 
 def own_version() -> Iterator[Finding]:
     """Look at whether the installed package is the one that runs."""
-    try:
-        installed = importlib.metadata.version("medtasks")
-    except importlib.metadata.PackageNotFoundError:
+    installed = installed_version("medtasks")
+    if installed is None:
         found = f"medtasks {__version__} is not installed for {sys.executable}, so that the harness cannot find it"
         yield HARNESS.problem("medtasks", found, "pip install medtasks, or in a clone: pip install -e .")
         return
@@ -87,9 +86,8 @@ def harness_version() -> Iterator[Finding]:
     folder = harness_folder()
     wanted = harness_requirement()
     fix = f"pip install '{wanted}'"
-    try:
-        installed = importlib.metadata.version(HARNESS_PACKAGE)
-    except importlib.metadata.PackageNotFoundError:
+    installed = installed_version(HARNESS_PACKAGE)
+    if installed is None:
         found = f"lmms-eval in {folder} is not installed as a package, so that its version is not known"
         yield HARNESS.warning("version", found, fix)
         return

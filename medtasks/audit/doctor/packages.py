@@ -46,11 +46,7 @@ def requirements(extra: str | None = None) -> list[Requirement]:
 
 def requires_python() -> str:
     """Return the versions of Python that this package needs, such as ``>=3.11``; empty where it is not installed."""
-    try:
-        stated = importlib.metadata.metadata(_OWN).get_all("Requires-Python")
-    except importlib.metadata.PackageNotFoundError:
-        return ""
-    return str(stated[0]) if stated else ""
+    return next(iter(_stated("Requires-Python")), "")
 
 
 def harness_requirement() -> Requirement:
@@ -62,11 +58,14 @@ def harness_requirement() -> Requirement:
 
 def extras() -> list[str]:
     """Return the names of this package's extras, as ``pip`` takes them."""
+    return [canonicalize_name(name) for name in _stated("Provides-Extra")]
+
+
+def _stated(field: str) -> list[str]:
     try:
-        names = importlib.metadata.metadata(_OWN).get_all("Provides-Extra")
+        return list(map(str, importlib.metadata.metadata(_OWN).get_all(field) or ()))
     except importlib.metadata.PackageNotFoundError:
         return []
-    return [canonicalize_name(name) for name in names or []]
 
 
 def required_packages() -> Iterator[Finding]:
@@ -88,7 +87,7 @@ def harness_packages() -> Iterator[Finding]:
     except importlib.metadata.PackageNotFoundError:
         return  # said where the harness's version is looked at
     needed = [one for one in map(Requirement, lines) if one.marker is None or one.marker.evaluate({"extra": ""})]
-    missing = [one for one in needed if _version(one) is None]
+    missing = [one for one in needed if installed_version(one.name) is None]
     if missing:
         names = ", ".join(one.name for one in missing)
         fix = "pip install " + " ".join(f"'{_shown(one)}'" for one in missing)
@@ -129,15 +128,16 @@ def _is_prepared(name: str) -> bool:
 
 def _trouble(requirement: Requirement) -> str:
     """Return in words what is wrong with an installed package; empty if nothing."""
-    version = _version(requirement)
+    version = installed_version(requirement.name)
     if version is None:
         return "not installed"
     return "" if requirement.specifier.contains(version, prereleases=True) else f"installed is {version}"
 
 
-def _version(requirement: Requirement) -> str | None:
+def installed_version(name: str) -> str | None:
+    """Return the version of an installed package; None where it is not installed."""
     try:
-        return importlib.metadata.version(requirement.name)
+        return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
         return None
 

@@ -7,7 +7,6 @@ it is compared with.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -27,19 +26,6 @@ MOST_SHOWN = 250
 
 _HIDDEN = Thumbnail("", remark="credentialed data: not shown")
 _NAMED = 3
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How was searched.
-
-    Attributes:
-        distance: Bits of the hashes that may differ.
-        turned: Whether mirrored and rotated copies were looked for.
-    """
-
-    distance: int
-    turned: bool
 
 
 class Names:
@@ -93,8 +79,11 @@ class Names:
         return [hidden_id(kind, ids.get(file, name)) for file, name in zip(picture.files, below, strict=True)]
 
 
-def duplicates_as_dict(dataset: str, found: Duplicates, names: Names, settings: Settings) -> dict[str, Any]:
-    """Return everything that was found, ready for JSON."""
+def duplicates_as_dict(dataset: str, found: Duplicates, names: Names, distance: int, *, turned: bool) -> dict[str, Any]:
+    """Return everything that was found, ready for JSON.
+
+    As was searched, ``distance`` bits of the hashes may differ, and copies may be mirrored and rotated (``turned``).
+    """
     asked = sum(bool(picture.questions) for picture in found.shown.pictures)
     return {
         "dataset": dataset,
@@ -102,10 +91,10 @@ def duplicates_as_dict(dataset: str, found: Duplicates, names: Names, settings: 
         "settings": {
             "hash": "pHash of imagehash, hash_size 16",
             "bits": BITS,
-            "distance": settings.distance,
+            "distance": distance,
             "likeness": LIKENESS[SIDE],
             "likeness_of_small_pictures": LIKENESS[TINY_SIDE],
-            "turned": settings.turned,
+            "turned": turned,
         },
         "questions": found.questions,
         "pictures": asked,

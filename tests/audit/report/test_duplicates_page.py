@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from medtasks.audit.report import duplicates as duplicates_page
-from medtasks.audit.report.duplicates import Names, Settings, duplicates_as_dict
+from medtasks.audit.report.duplicates import Names, duplicates_as_dict
 from medtasks.audit.report.words import counted
 from medtasks.data.duplicates.benchmark_pictures import dataset_pictures, other_pictures
 from medtasks.data.duplicates.finding import find_duplicates
@@ -43,7 +43,7 @@ def written(name, path, other=None, sample=False):
     shown = dataset_pictures(name)
     found = find_duplicates(shown, other and other_pictures(str(other)), 40, turned=False)
     names = Names(name, found)
-    contents = duplicates_as_dict(name, found, names, Settings(40, turned=False))
+    contents = duplicates_as_dict(name, found, names, 40, turned=False)
     duplicates_page.write_duplicates_page(contents, found, names, path, sample=sample)
     return Page(path.read_text(encoding="utf-8"))
 
