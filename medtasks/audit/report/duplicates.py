@@ -11,7 +11,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from medtasks.audit.report.page.pictures import Thumbnail, thumbnails
+from medtasks.audit.report.page.thumbnails import Thumbnail, thumbnails
 from medtasks.audit.report.page.writing import rendered, write_whole
 from medtasks.audit.report.words import counted
 from medtasks.data.duplicates.benchmark_pictures import OtherPictures, Picture

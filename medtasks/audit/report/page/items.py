@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from medtasks.audit.report.contents import Item, ReadAnswer, RunReport, Score, TaskReport, as_json
-from medtasks.audit.report.page.pictures import Thumbnails
+from medtasks.audit.report.page.thumbnails import Thumbnails
 from medtasks.audit.report.rows import anchor
 from medtasks.audit.report.words import REASONS
 from medtasks.data.decoding import Decoding
@@ -30,20 +30,20 @@ def json_in_html(value: Any) -> str:
     return json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":")).translate(_INSIDE_HTML)
 
 
-def shown_pictures(report: RunReport) -> list[Path]:
-    """Return the files of all pictures that items show, in the order of the items, each once."""
+def shown_images(report: RunReport) -> list[Path]:
+    """Return the files of all images that items show, in the order of the items, each once."""
     tasks = [task for task in report.tasks if not task.withheld]
     files = (task.pictures.get(key) for task in tasks for item in task.items for key in item.images)
     return list(dict.fromkeys(file for file in files if file is not None))
 
 
-def picture_decodings(report: RunReport) -> dict[Path, Decoding]:
-    """Return how pictures are decoded whose task says so itself."""
+def image_decodings(report: RunReport) -> dict[Path, Decoding]:
+    """Return how images are decoded whose task says so itself."""
     return {file: task.decoding for task in report.tasks if task.decoding for file in task.pictures.values()}
 
 
-def pictures_without_file(report: RunReport) -> int:
-    """Return how many pictures that items name have no file."""
+def images_without_file(report: RunReport) -> int:
+    """Return how many images that items name have no file."""
     tasks = [task for task in report.tasks if not task.withheld]
     return len(
         {(task.name, key) for task in tasks for item in task.items for key in item.images}
@@ -51,24 +51,24 @@ def pictures_without_file(report: RunReport) -> int:
     )
 
 
-def audit_data(report: RunReport, pictures: Thumbnails) -> dict[str, Any]:
+def audit_data(report: RunReport, images: Thumbnails) -> dict[str, Any]:
     """Return the items of a report as JSON types.
 
     Texts are listed once and items name them by position, as pairs share question, options and mostly the prompt; the
-    same goes for pictures. Of a withheld task only ids, answers, losses and groups are in here, whatever it holds.
+    same goes for images. Of a withheld task only ids, answers, losses and groups are in here, whatever it holds.
 
     Returns:
         ``texts``; ``pictures`` (without their pixels); ``reasons`` in words; ``tasks`` with their scores as fractions;
         ``items``, whose answers and groups are in the order of the task's ``rules`` and ``columns``.
     """
     texts = _Numbered()
-    position = {file: number for number, file in enumerate(pictures.by_file)}
+    position = {file: number for number, file in enumerate(images.by_file)}
     items = [entry for number, task in enumerate(report.tasks) for entry in _items(number, task, texts, position)]
-    shown = [[one.width, one.height, one.remark] for one in pictures.by_file.values()]
+    shown = [[one.width, one.height, one.remark] for one in images.by_file.values()]
     return {
         "texts": list(texts),
         "pictures": [*shown, [0, 0, _NO_FILE]],
-        "side": pictures.side,
+        "side": images.side,
         "reasons": {str(reason): list(words) for reason, words in REASONS.items()},
         "tasks": [_task(task) for task in report.tasks],
         "items": items,
@@ -159,8 +159,3 @@ def named_options(answer: str, options: Sequence[str]) -> list[int]:
     if letters and all(one in by_letter for one in letters):
         return sorted({by_letter[one] for one in letters})
     return [number for number, option in enumerate(options) if option.casefold() == answer.casefold()]
-
-
-def picture_uris(pictures: Thumbnails) -> list[str]:
-    """Return the pixels of all pictures, in the order of ``pictures`` in :func:`audit_data`."""
-    return [one.uri for one in pictures.by_file.values()]

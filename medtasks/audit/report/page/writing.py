@@ -13,13 +13,12 @@ from medtasks.audit.report import rows, words
 from medtasks.audit.report.contents import RunReport
 from medtasks.audit.report.page.items import (
     audit_data,
+    image_decodings,
+    images_without_file,
     json_in_html,
-    picture_decodings,
-    picture_uris,
-    pictures_without_file,
-    shown_pictures,
+    shown_images,
 )
-from medtasks.audit.report.page.pictures import thumbnails
+from medtasks.audit.report.page.thumbnails import thumbnails
 from medtasks.errors import MedTasksError
 
 _TEMPLATES = "templates"
@@ -40,7 +39,7 @@ _FILTERS = (
 def write_page(report: RunReport, path: Path, figures: Mapping[str, str] | None = None) -> None:
     """Write a report as one HTML file.
 
-    The file loads nothing: style, script, pictures and data are inside, and its content security policy forbids
+    The file loads nothing: style, script, images and data are inside, and its content security policy forbids
     everything else, scripts in a model's reply included.
 
     Args:
@@ -54,16 +53,16 @@ def write_page(report: RunReport, path: Path, figures: Mapping[str, str] | None 
     """
     from markupsafe import Markup
 
-    pictures = thumbnails(shown_pictures(report), decodings=picture_decodings(report))
+    images = thumbnails(shown_images(report), decodings=image_decodings(report))
     page = rendered(
         "page",
         report=report,
         figures={key: Markup(figure) for key, figure in (figures or {}).items()},
-        pictures=pictures,
-        unreadable=pictures.unreadable + pictures_without_file(report),
+        pictures=images,
+        unreadable=images.unreadable + images_without_file(report),
         style=Markup(_own_text("page.css")),
-        data=Markup(json_in_html(audit_data(report, pictures))),
-        uris=Markup(json_in_html(picture_uris(pictures))),
+        data=Markup(json_in_html(audit_data(report, images))),
+        uris=Markup(json_in_html([one.uri for one in images.by_file.values()])),
         tables=rows,
         words=words,
     )
