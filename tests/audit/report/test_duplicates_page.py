@@ -1,7 +1,6 @@
 """The page of duplicates: complete, loads nothing, and shows markup of names as text."""
 
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
@@ -14,29 +13,7 @@ from medtasks.data.duplicates.finding import find_duplicates
 from medtasks.errors import MedTasksError
 
 from ...picture_sets import jpeg_bytes, prepare_set, texture, write_folder
-
-
-class Page(HTMLParser):
-    """What a page holds: tags with their attributes, and text."""
-
-    def __init__(self, source):
-        super().__init__()
-        self.tags = []
-        self.texts = []
-        self.feed(source)
-
-    def handle_starttag(self, tag, attributes):
-        self.tags.append((tag, dict(attributes)))
-
-    def handle_data(self, data):
-        self.texts.append(data)
-
-    def all(self, tag, **attributes):
-        return [found for name, found in self.tags if name == tag and attributes.items() <= found.items()]
-
-    @property
-    def text(self):
-        return " ".join(" ".join(self.texts).split())
+from .page_structure import Structure
 
 
 def written(name, path, other=None, sample=False):
@@ -45,7 +22,7 @@ def written(name, path, other=None, sample=False):
     names = Names(name, found)
     contents = duplicates_as_dict(name, found, names, 40, turned=False)
     duplicates_page.write_duplicates_page(contents, found, names, path, sample=sample)
-    return Page(path.read_text(encoding="utf-8"))
+    return Structure(path.read_text(encoding="utf-8"))
 
 
 @pytest.fixture
@@ -83,7 +60,7 @@ def test_the_page_loads_nothing_and_runs_only_its_own_script(training, tmp_path)
     source = (tmp_path / "p.html").read_text(encoding="utf-8")
 
     assert re.findall(r"""(?:https?:)?//[\w-]+\.\w""", re.sub(r"data:image/jpeg;base64,[\w+/=]+", "", source)) == []
-    assert [attributes for _, attributes in page.tags if "onerror" in attributes or "onclick" in attributes] == []
+    assert [attributes for _, attributes in page.elements if "onerror" in attributes or "onclick" in attributes] == []
     allowed = policy_of(page)
     assert (allowed["default-src"], allowed["img-src"]) == ("'none'", "data:")
     assert "unsafe-inline" not in allowed["script-src"]
@@ -103,8 +80,7 @@ def test_the_policy_allows_the_script_that_is_there(training, tmp_path):
 
 
 def policy_of(page):
-    (policy,) = page.all("meta", **{"http-equiv": "Content-Security-Policy"})
-    return dict(rule.strip().split(" ", 1) for rule in policy["content"].split(";"))
+    return dict(rule.strip().split(" ", 1) for rule in page.policy.split(";"))
 
 
 def test_only_the_surest_are_shown_and_it_says_so(tmp_path, monkeypatch):

@@ -3,7 +3,6 @@ import json
 import os
 import re
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
@@ -18,34 +17,9 @@ from medtasks.data.decoding import REFERENCE
 from medtasks.errors import MedTasksError
 
 from . import made_up_report as made_up
+from .page_structure import Structure
 
 LOADING = {"src", "href", "srcset", "data", "action", "poster", "xlink:href", "background", "formaction"}
-
-
-class Structure(HTMLParser):
-    """Collects the elements of a page, and the text outside of scripts and styles."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.elements, self.ids, self.spoken, self._skipped = [], [], [], 0
-        self.feed(text)
-
-    def handle_starttag(self, tag, attrs):
-        found = dict(attrs)
-        self.elements.append((tag, found))
-        self.ids += [found["id"]] if "id" in found else []
-        self._skipped += tag in ("script", "style")
-
-    def handle_endtag(self, tag):
-        self._skipped -= tag in ("script", "style")
-
-    def handle_data(self, data):
-        if not self._skipped:
-            self.spoken.append(data)
-
-    @property
-    def text(self):
-        return " ".join(" ".join(self.spoken).split())
 
 
 def data_of(text, name="audit-data"):
@@ -76,7 +50,7 @@ def test_nothing_is_loaded_from_anywhere(full):
 
 
 def test_the_policy_of_the_page_allows_its_own_script_only(full):
-    (policy,) = [a["content"] for t, a in Structure(full).elements if a.get("http-equiv") == "Content-Security-Policy"]
+    policy = Structure(full).policy
     assert policy.startswith("default-src 'none'; script-src 'sha256-")
     assert policy.count("'unsafe-inline'") == 1
     assert "style-src 'unsafe-inline'" in policy
