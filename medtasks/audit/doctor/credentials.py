@@ -1,4 +1,7 @@
-"""The Hub's token, who else can read what models said of patients, and models on other machines."""
+"""The Hub's token, who else can read what models said of patients, and models on other machines.
+
+Of the harness's models: which would be refused credentialed data, and where they would send it.
+"""
 
 import os
 import stat
@@ -22,6 +25,8 @@ from medtasks.harness.saved_replies import FOLDER_NAME as REPLIES
 _JOURNAL = "journal"  # FOLDER_NAME of medtasks.model_adapters.journal
 HUB = "https://huggingface.co/datasets/"
 """How addresses of datasets on the Hub begin."""
+
+_NAME = "remote models"
 
 
 def hub_token(scope: Scope) -> Iterator[Finding]:
@@ -83,9 +88,6 @@ def _holds_readable(folder: Path, enter: int, read: int) -> bool:
             elif stat.S_ISREG(mode) and mode & read:
                 return True
     return False
-
-
-_NAME = "remote models"
 
 
 def remote_models(scope: Scope) -> Iterator[Finding]:

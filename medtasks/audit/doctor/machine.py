@@ -17,6 +17,13 @@ LITTLE_DISK_GB = 5.0
 _MEMORY = Path("/proc/meminfo")
 _CONTAINER_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 
+LITTLE_MEMORY_GB = 4.0
+"""Free memory below which few models fit, in GB (10^9 bytes)."""
+
+_MODULES = ("torch", "torchvision", "transformers")
+_DRIVER = Path("/proc/driver/nvidia/version")
+_INSTALL = "pip install --force-reinstall torch torchvision, both from one index (https://pytorch.org/get-started)"
+
 
 def disks() -> Iterator[Finding]:
     """Look at the disks under the data folder, the Hub's cache and the temporary folder."""
@@ -87,14 +94,6 @@ def _text(path: Path) -> str:
         return path.read_text().strip()
     except OSError:
         return ""
-
-
-LITTLE_MEMORY_GB = 4.0
-"""Free memory below which few models fit, in GB (10^9 bytes)."""
-
-_MODULES = ("torch", "torchvision", "transformers")
-_DRIVER = Path("/proc/driver/nvidia/version")
-_INSTALL = "pip install --force-reinstall torch torchvision, both from one index (https://pytorch.org/get-started)"
 
 
 def torch_stack(told: Told) -> Iterator[Finding]:

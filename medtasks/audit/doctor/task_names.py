@@ -19,7 +19,7 @@ from medtasks.plugin import tasks_folder
 _NOT_WALKED = {"__pycache__", ".ipynb_checkpoints"}
 
 
-class _Loader(yaml.FullLoader):
+class _Loader(getattr(yaml, "CFullLoader", yaml.FullLoader)):  # type: ignore[misc]  # which of them is not known before
     """Stops at a file where the harness stops at it: at a tag that nobody knows, too."""
 
 

@@ -1,4 +1,4 @@
-"""The Hub's token, and who can read replies."""
+"""The Hub's token, who can read replies, and models on other machines and data that must not go there."""
 
 import shutil
 import tempfile
@@ -17,6 +17,8 @@ from medtasks.harness.saved_replies import save_reply
 from .conftest import expect, only
 
 TOKEN = "hf_canary0123456789"
+PRIVATE, PUBLIC = "multimedeval_mimic_cxr_report", "multimedeval_vqa_rad"
+TRUSTED = "MEDTASKS_TRUSTED_MODEL"
 
 
 @pytest.fixture(autouse=True)
@@ -100,10 +102,6 @@ def test_permissions(reply, modes, open_to_others, name):
 def test_replies_as_they_are_saved():
     assert save_reply({"doc_id": "1", "dataset": "mediconfusion"}, "A")
     assert only(readable_replies()).state is State.OK
-
-
-PRIVATE, PUBLIC = "multimedeval_mimic_cxr_report", "multimedeval_vqa_rad"
-TRUSTED = "MEDTASKS_TRUSTED_MODEL"
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""A check that fails is a finding and costs nothing else."""
+"""A check that fails is a finding and costs nothing else; what a child told before it ended, however it ended."""
 
 import pytest
 

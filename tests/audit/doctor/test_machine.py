@@ -1,4 +1,4 @@
-"""Disk and memory."""
+"""Disk, memory, and torch with what is built against it and GPUs: fake packages in real child processes."""
 
 import errno
 import os
@@ -15,6 +15,30 @@ from medtasks.audit.doctor.machine import disks, memory, torch_stack
 from .conftest import expect, only
 
 NAMES = ["data folder", "Hub cache", "temporary folder"]
+TORCH = """
+import types, warnings
+__version__ = "{version}"
+version = types.SimpleNamespace(cuda={cuda})
+def _available():
+    {before}
+    return {gpus} > 0
+cuda = types.SimpleNamespace(
+    is_available=_available,
+    device_count=lambda: {gpus},
+    mem_get_info=lambda index: ({free} * 10**9, 80 * 10**9),
+    get_device_name=lambda index: "NVIDIA Imagined",
+)
+"""
+
+TRANSFORMERS = """
+import types
+__version__ = "5.0"
+utils = types.SimpleNamespace(is_torch_available=lambda: {uses})
+"""
+
+KILLED = "import os, signal\nos.kill(os.getpid(), signal.SIGILL)"
+TOO_OLD = "CUDA initialization: The NVIDIA driver on your system is too old (found version 11040)."
+NMS = "raise RuntimeError('operator torchvision::nms does not exist')"
 
 
 @pytest.fixture
@@ -110,27 +134,6 @@ def test_memory_that_nobody_tells(tmp_path, monkeypatch):
     assert only(memory()).state is State.NOTE
 
 
-TORCH = """
-import types, warnings
-__version__ = "{version}"
-version = types.SimpleNamespace(cuda={cuda})
-def _available():
-    {before}
-    return {gpus} > 0
-cuda = types.SimpleNamespace(
-    is_available=_available,
-    device_count=lambda: {gpus},
-    mem_get_info=lambda index: ({free} * 10**9, 80 * 10**9),
-    get_device_name=lambda index: "NVIDIA Imagined",
-)
-"""
-TRANSFORMERS = """
-import types
-__version__ = "5.0"
-utils = types.SimpleNamespace(is_torch_available=lambda: {uses})
-"""
-
-
 @pytest.fixture
 def stack(package, told, monkeypatch, tmp_path):
     """Findings on a fake stack, on a machine with or without an NVIDIA driver."""
@@ -177,11 +180,6 @@ def test_torch_that_cannot_be_imported(stack):
     assert only(found, "torch").state is State.PROBLEM
     assert "libcudart" in only(found, "torch").found
     assert not any(one.name.startswith("GPU") for one in found)
-
-
-KILLED = "import os, signal\nos.kill(os.getpid(), signal.SIGILL)"
-TOO_OLD = "CUDA initialization: The NVIDIA driver on your system is too old (found version 11040)."
-NMS = "raise RuntimeError('operator torchvision::nms does not exist')"
 
 
 @pytest.mark.parametrize(

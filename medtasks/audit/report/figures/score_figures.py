@@ -1,4 +1,7 @@
-"""Figures of rows: a name at the left, and a bar or a point with its interval for every rule."""
+"""Figures of scores in rows: all tasks, groups of questions, and gains over the sanity variants.
+
+A row has its name at the left, and a bar or a point with its interval for every rule.
+"""
 
 import math
 import textwrap
@@ -35,6 +38,9 @@ if TYPE_CHECKING:
 _SERIES, _GAP, _LEAST = 0.1, 0.1, 0.22  # inches
 _DENSE = 0.55
 _NAME_LINE = 34  # characters
+Looks = Mapping[str, Look]
+_BARS = 20  # groups; with more of them points take less room
+_BASELINES = "baselines, which see no image"
 
 
 @dataclass(frozen=True)
@@ -181,11 +187,6 @@ def _whiskers(score: Score) -> list[list[float]] | None:
     if not (math.isfinite(score.low) and math.isfinite(score.high)):
         return None
     return [[max(0.0, score.value - score.low)], [max(0.0, score.high - score.value)]]
-
-
-Looks = Mapping[str, Look]
-_BARS = 20  # groups; with more of them points take less room
-_BASELINES = "baselines, which see no image"
 
 
 def summary_figure(report: RunReport, looks: Looks) -> Drawing | None:

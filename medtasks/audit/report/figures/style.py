@@ -1,4 +1,8 @@
-"""A drawn figure as an SVG element that may stand beside others in a page, or as the bytes of a file."""
+"""How the figures of a report look, and how a drawn one becomes an SVG element of a page or the bytes of a file.
+
+Size, headings, legends, and colours that colour-blind readers tell apart: they are Okabe and Ito's. Hatches and marks
+tell the same apart once more, for print without colours.
+"""
 
 import io
 import math
@@ -28,6 +32,33 @@ FORMATS = tuple(_NO_METADATA)
 
 _DPI = 200
 _INVISIBLE = re.compile("[\x00-\x1f\x7f\ud800-\udfff\ufffe\uffff]+")
+_SIZE = 8  # points
+RC_PARAMS: dict[Any, Any] = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "medtasks",
+    "text.parse_math": False,  # a name with two dollar signs is no formula
+    "font.family": "DejaVu Sans",  # comes with matplotlib, so that figures are the same everywhere
+    "font.size": _SIZE,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.6,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "hatch.linewidth": 0.6,
+    "legend.frameon": False,
+    "legend.fontsize": _SIZE,
+}
+"""Settings of matplotlib under which figures are drawn and written."""
+
+WIDTH = 7.0  # inches, a page's text
+AXIS, LINE = 0.45, 0.14  # inches: an axis with its label; a line of text
+GREY, RED, GRID = "#444444", "#A00000", "#DDDDDD"
+_EDGE = 0.1
+_POINTS = 72
+_TITLE_CHARACTERS, _LEGEND_CHARACTERS = 76, 70
+_LEGEND_LINE, _LEGEND_HANDLE = 0.19, 0.6
+_MOST_COLUMNS = 4
+_FIRST = ("reference", "robust", "strict")
 
 
 @dataclass(frozen=True)
@@ -99,35 +130,6 @@ def _without_style(tag: str) -> str:
         return "".join(f" {name}={quoteattr(value)}" for name, value in values.items())
 
     return re.sub(r' style="([^"]*)"', attributes, tag)
-
-
-_SIZE = 8  # points
-RC_PARAMS: dict[Any, Any] = {
-    "svg.fonttype": "none",
-    "svg.hashsalt": "medtasks",
-    "text.parse_math": False,  # a name with two dollar signs is no formula
-    "font.family": "DejaVu Sans",  # comes with matplotlib, so that figures are the same everywhere
-    "font.size": _SIZE,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.linewidth": 0.6,
-    "xtick.major.width": 0.6,
-    "ytick.major.width": 0.6,
-    "hatch.linewidth": 0.6,
-    "legend.frameon": False,
-    "legend.fontsize": _SIZE,
-}
-"""Settings of matplotlib under which figures are drawn and written."""
-
-WIDTH = 7.0  # inches, a page's text
-AXIS, LINE = 0.45, 0.14  # inches: an axis with its label; a line of text
-GREY, RED, GRID = "#444444", "#A00000", "#DDDDDD"
-_EDGE = 0.1
-_POINTS = 72
-_TITLE_CHARACTERS, _LEGEND_CHARACTERS = 76, 70
-_LEGEND_LINE, _LEGEND_HANDLE = 0.19, 0.6
-_MOST_COLUMNS = 4
-_FIRST = ("reference", "robust", "strict")
 
 
 @dataclass(frozen=True)

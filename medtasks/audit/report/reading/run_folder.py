@@ -1,4 +1,7 @@
-"""Reading what runs of the harness left in a folder, finished or not, into one structure."""
+"""Reading what runs of the harness left in a folder, finished or not, into one structure.
+
+Results files and manifests also say what is known of a run as a whole: versions, settings, and tasks without results.
+"""
 
 import json
 import math
@@ -21,6 +24,30 @@ from medtasks.harness.task_files import included_option
 _RESULTS = "_results.json"
 _SAMPLES = "_samples_"
 _STAMP = "%Y%m%d_%H%M%S"  # of the harness, in the time zone of its option --timezone
+_HARNESS_SECRET = "[REDACTED]"
+_OURS = "medtasks_"  # adapters of this package, which keep a journal
+_NO_JOURNAL = "journal=false"
+_NOTHING = (None, "", "unknown@unknown")  # the last is what an installed harness records of itself
+_ENDED = ("finished", "finished with failures")
+_SETTINGS = {
+    "harness": "lmms_eval_version",
+    "harness commit": "git_hash",
+    "wall time of the harness, s": "total_evaluation_time_seconds",
+    "system instruction": "system_instruction",
+}
+_CONFIG = {
+    "adapter": "model_backend",
+    "batch size": "batch_size",
+    "device": "device",
+    "limit": "limit",
+    "offset": "offset",
+    "generation arguments": "gen_kwargs",
+    "response cache": "use_cache",
+    "random seed": "random_seed",
+    "numpy seed": "numpy_seed",
+    "torch seed": "torch_seed",
+    "few-shot seed": "fewshot_seed",
+}
 
 
 @dataclass(frozen=True)
@@ -231,32 +258,6 @@ def _whole(value: Any) -> int:
 
 def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
-
-
-_HARNESS_SECRET = "[REDACTED]"
-_OURS = "medtasks_"  # adapters of this package, which keep a journal
-_NO_JOURNAL = "journal=false"
-_NOTHING = (None, "", "unknown@unknown")  # the last is what an installed harness records of itself
-_ENDED = ("finished", "finished with failures")
-_SETTINGS = {
-    "harness": "lmms_eval_version",
-    "harness commit": "git_hash",
-    "wall time of the harness, s": "total_evaluation_time_seconds",
-    "system instruction": "system_instruction",
-}
-_CONFIG = {
-    "adapter": "model_backend",
-    "batch size": "batch_size",
-    "device": "device",
-    "limit": "limit",
-    "offset": "offset",
-    "generation arguments": "gen_kwargs",
-    "response cache": "use_cache",
-    "random seed": "random_seed",
-    "numpy seed": "numpy_seed",
-    "torch seed": "torch_seed",
-    "few-shot seed": "fewshot_seed",
-}
 
 
 def model_label(name: object, arguments: object) -> str:

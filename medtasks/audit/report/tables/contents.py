@@ -1,4 +1,8 @@
-"""Cells and tables of a report for an issue or a paper, apart from how they are written."""
+"""All tables of a report for an issue or a paper, apart from how they are written.
+
+Of the run and of comparisons with other runs; of a task its scores, baselines, sanity variants, published results,
+pairs, calibration and groups.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -33,6 +37,9 @@ from medtasks.audit.report.words import (
     warnings,
 )
 from medtasks.stats.calibration import Measure
+
+_SHOWN = 12  # characters of a fingerprint, enough to tell data apart
+_VERSIONS = ("medtasks", "lmms_eval", "torch", "transformers")  # the other ones stand in the table of the run
 
 
 @dataclass(frozen=True)
@@ -266,10 +273,6 @@ def _groups(task: TaskReport) -> Iterator[Table]:
 def _group_row(task: TaskReport, rules: Iterable[RuleReport], column: str, name: str, metric: str) -> tuple[Cell, ...]:
     scores = (scored(group_score(rule, column, name, metric)) for rule in rules)
     return (Cell(name), Cell(count(group_questions(task, column, name))), *cells(*scores))
-
-
-_SHOWN = 12  # characters of a fingerprint, enough to tell data apart
-_VERSIONS = ("medtasks", "lmms_eval", "torch", "transformers")  # the other ones stand in the table of the run
 
 
 def report_tables(report: RunReport) -> list[tuple[str, list[Table]]]:

@@ -1,4 +1,7 @@
-"""Tables of a report for an issue (Markdown) or a paper (LaTeX)."""
+"""Tables of a report for an issue (Markdown) or a paper (LaTeX).
+
+Any text becomes LaTeX that compiles with every engine and without packages; no character but ASCII is left.
+"""
 
 import re
 import unicodedata
@@ -17,6 +20,64 @@ _LATEX_HEAD = (
 _WIDTH = r"\ifdim\width>\linewidth\linewidth\else\width\fi"
 _LONG_TEXT = r"p{0.7\linewidth}"
 _ALIGNMENTS = {"l": ":--", "p": ":--", "r": "--:"}
+_SPECIAL = {
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "$": r"\$",
+    "&": r"\&",
+    "#": r"\#",
+    "%": r"\%",
+    "_": r"\_",
+    "^": r"\textasciicircum{}",
+    "~": r"\textasciitilde{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': r"{\char34}",  # a shorthand for accents in German and other texts
+    "`": r"{\char96}",
+    "−": "$-$",
+    "–": "--",
+    "—": "---",
+    "‘": "{`}",
+    "’": "{'}",
+    "“": "{``}",
+    "”": "{''}",
+    "…": r"\ldots{}",
+    "×": r"$\times$",
+    "±": r"$\pm$",
+    "≤": r"$\leq$",
+    "≥": r"$\geq$",
+    "→": r"$\rightarrow$",
+    "°": r"$^{\circ}$",
+    "µ": r"$\mu$",
+    "ß": r"{\ss}",
+    "ø": r"{\o}",
+    "Ø": r"{\O}",
+    "æ": r"{\ae}",
+    "Æ": r"{\AE}",
+    "œ": r"{\oe}",
+    "Œ": r"{\OE}",
+    "ł": r"{\l}",
+    "Ł": r"{\L}",
+    "ı": r"{\i}",
+}
+_ACCENTS = {
+    "\u0300": "`",
+    "\u0301": "'",
+    "\u0302": "^",
+    "\u0303": "~",
+    "\u0304": "=",
+    "\u0306": "u",
+    "\u0307": ".",
+    "\u0308": '"',
+    "\u030a": "r",
+    "\u030b": "H",
+    "\u030c": "v",
+    "\u0323": "d",
+    "\u0327": "c",
+}
+_BREAK_AFTER = "/_,=.:"
 
 
 def markdown(report: RunReport) -> str:
@@ -160,66 +221,6 @@ def _latex_cell(cell: Cell) -> str:
     text = latex_text(cell.text, breakable=len(cell.text) > 40)
     marks = ",".join(map(str, cell.marks))
     return (f"\\texttt{{{text}}}" if cell.code else text) + (f"\\textsuperscript{{{marks}}}" if marks else "")
-
-
-_SPECIAL = {
-    "\\": r"\textbackslash{}",
-    "{": r"\{",
-    "}": r"\}",
-    "$": r"\$",
-    "&": r"\&",
-    "#": r"\#",
-    "%": r"\%",
-    "_": r"\_",
-    "^": r"\textasciicircum{}",
-    "~": r"\textasciitilde{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    '"': r"{\char34}",  # a shorthand for accents in German and other texts
-    "`": r"{\char96}",
-    "−": "$-$",
-    "–": "--",
-    "—": "---",
-    "‘": "{`}",
-    "’": "{'}",
-    "“": "{``}",
-    "”": "{''}",
-    "…": r"\ldots{}",
-    "×": r"$\times$",
-    "±": r"$\pm$",
-    "≤": r"$\leq$",
-    "≥": r"$\geq$",
-    "→": r"$\rightarrow$",
-    "°": r"$^{\circ}$",
-    "µ": r"$\mu$",
-    "ß": r"{\ss}",
-    "ø": r"{\o}",
-    "Ø": r"{\O}",
-    "æ": r"{\ae}",
-    "Æ": r"{\AE}",
-    "œ": r"{\oe}",
-    "Œ": r"{\OE}",
-    "ł": r"{\l}",
-    "Ł": r"{\L}",
-    "ı": r"{\i}",
-}
-_ACCENTS = {
-    "\u0300": "`",
-    "\u0301": "'",
-    "\u0302": "^",
-    "\u0303": "~",
-    "\u0304": "=",
-    "\u0306": "u",
-    "\u0307": ".",
-    "\u0308": '"',
-    "\u030a": "r",
-    "\u030b": "H",
-    "\u030c": "v",
-    "\u0323": "d",
-    "\u0327": "c",
-}
-_BREAK_AFTER = "/_,=.:"
 
 
 def latex_text(text: str, *, breakable: bool = False) -> str:
