@@ -10,8 +10,7 @@ from PIL import Image
 
 from medtasks import __version__
 from medtasks.audit.report.page import thumbnails, writing
-from medtasks.audit.report.page.items import json_in_html, named_options
-from medtasks.audit.report.page.writing import write_page
+from medtasks.audit.report.page.writing import json_in_html, named_options, write_page
 from medtasks.audit.report.words import REASONS
 from medtasks.data.decoding import REFERENCE
 from medtasks.errors import MedTasksError
