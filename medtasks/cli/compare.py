@@ -1,7 +1,5 @@
 """``medtasks compare``: is one model better than another on the same questions?"""
 
-import json
-import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -10,19 +8,19 @@ from string import ascii_uppercase
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from medtasks import __version__
 from medtasks.audit.comparing import Comparison
+from medtasks.audit.report.contents import as_json
+from medtasks.audit.report.words import p_value
 from medtasks.audit.run_comparison import ComparedTask, Source, compare_all, compare_task
 from medtasks.cli.included import IncludePath, look_into
-from medtasks.errors import MedTasksError, RepliesError, near_match
+from medtasks.cli.output import JsonFile, number_table, out, say, write_json
+from medtasks.errors import RepliesError, near_match
 from medtasks.harness.task_files import lost_folders, task_file, task_files, variant_of
 from medtasks.stats.paired import ALPHA, DRAWS, POWER, SEED, SIGN_FLIP
 from medtasks.stats.score_text import difference, is_share, number
-
-_out = Console(soft_wrap=True, highlight=False)
 
 
 def compare(
@@ -37,7 +35,7 @@ def compare(
     metric: Annotated[
         list[str] | None, typer.Option(help="Compare this metric only, so that fewer tests are corrected for.")
     ] = None,
-    json_file: Annotated[Path | None, typer.Option("--json", help="Also write everything as JSON.")] = None,
+    json_file: JsonFile = None,
     include_path: IncludePath = None,
 ) -> None:
     """Compare runs on the documents that both answered, with paired tests under every answer rule.
@@ -54,17 +52,16 @@ def compare(
         found, causes = compare_all(sources, metric or ())
     else:
         found, causes = {task: compare_task(task_file(task), sources, metric or ())}, {}
-    if json_file:
-        _write(json_file, _as_dict(labels, task, found, causes))
+    write_json(json_file, _as_dict(labels, task, found, causes))
     for label, path in labels.items():
-        _out.print(f"{label}: {path}", markup=False)
+        say(f"{label}: {path}")
     for name, one in found.items():
         _print_task(name, one, heading=task is None)
     _print_family([test for one in found.values() for test in one.found.comparisons])
     for name, cause in causes.items():
-        _out.print(f"Not compared: {name}: {cause}", markup=False)
+        say(f"Not compared: {name}: {cause}")
     if causes and lost_folders():
-        _out.print(f"Of tasks of your own {lost_folders()}.", markup=False)
+        say(f"Of tasks of your own {lost_folders()}.")
     _print_state_of_data({name: one.data for name, one in found.items()})
 
 
@@ -82,9 +79,9 @@ def _task_and_runs(names: Sequence[str]) -> tuple[str | None, list[Path]]:
 
 def _print_task(task: str, one: ComparedTask, *, heading: bool) -> None:
     if heading:
-        _out.print(f"\n[bold]{task}[/]")
+        out.print(f"\n[bold]{task}[/]")
     for (first, second), overlap in one.found.overlaps.items():
-        _out.print(
+        out.print(
             f"\n{first} and {second}: {overlap.both} of {one.documents} documents answered in both are compared. "
             f"Left out: {overlap.only_first} answered in {first} only, {overlap.only_second} in {second} only, "
             f"{overlap.neither} in neither."
@@ -94,13 +91,13 @@ def _print_task(task: str, one: ComparedTask, *, heading: bool) -> None:
             if (test.first, test.second) == (first, second):
                 by_metric[test.metric].append(test)
         for name, rows in by_metric.items():
-            _out.print(_table(name, rows))
-    _out.print("Rules: " + ", ".join(f"{name} is {rule}" for name, rule in one.found.rules.items()) + ".", markup=False)
+            out.print(_table(name, rows))
+    say("Rules: " + ", ".join(f"{name} is {rule}" for name, rule in one.found.rules.items()) + ".")
     by_reason = defaultdict(list)
     for (rule, metric), why in one.found.skipped.items():
         by_reason[metric, why].append(rule)
     for (metric, why), rules in by_reason.items():
-        _out.print(f"Not compared: {metric} ({', '.join(rules)}) {why}.", markup=False)
+        say(f"Not compared: {metric} ({', '.join(rules)}) {why}.")
 
 
 def _table(metric: str, comparisons: Sequence[Comparison]) -> Table:
@@ -108,9 +105,7 @@ def _table(metric: str, comparisons: Sequence[Comparison]) -> Table:
     first, second = comparisons[0].first, comparisons[0].second
     results = [one.result for one in comparisons]
     share = all(is_share(metric, value) for found in results for value in (found.first, found.second))
-    table = Table(f"{second} compared with {first}", title=metric)
-    for one in comparisons:
-        table.add_column(one.rule, justify="right")
+    table = number_table(f"{second} compared with {first}", [one.rule for one in comparisons], metric)
     table.add_row("samples (independent units)", *(f"{found.samples} ({found.units})" for found in results))
     table.add_row(first, *(number(found.first, share=share) for found in results))
     table.add_row(second, *(number(found.second, share=share) for found in results))
@@ -118,8 +113,8 @@ def _table(metric: str, comparisons: Sequence[Comparison]) -> Table:
     ends = ([difference(end, share=share) for end in (found.low, found.high)] for found in results)
     table.add_row("95 % interval", *(f"{low.removesuffix(' pts')} to {high}" for low, high in ends))
     table.add_row("test", *(found.test for found in results))
-    table.add_row("p", *(_p_value(found.p) for found in results))
-    table.add_row("p, Holm", *(_p_value(one.holm) for one in comparisons))
+    table.add_row("p", *(p_value(found.p) for found in results))
+    table.add_row("p, Holm", *(p_value(one.holm) for one in comparisons))
     detectable = (difference(found.detectable, share=share).removeprefix("+") for found in results)
     table.add_row("detectable difference", *detectable)
     return table
@@ -127,11 +122,11 @@ def _table(metric: str, comparisons: Sequence[Comparison]) -> Table:
 
 def _print_family(tests: Sequence[Comparison]) -> None:
     if any(one.result.test == SIGN_FLIP for one in tests):
-        _out.print(
+        out.print(
             f"{SIGN_FLIP}: the models' values of whole units are exchanged; all ways or {DRAWS} drawn with seed {SEED}."
         )
     if tests:
-        _out.print(
+        out.print(
             f"p, Holm: corrected for all {len(tests)} tests of this call.\n"
             f"detectable difference: the smallest true one found with {POWER:.0%} power at a level of {ALPHA:.0%}, "
             f"given how often these runs differ."
@@ -142,9 +137,9 @@ def _print_state_of_data(data: Mapping[str, Mapping[str, Any]]) -> None:
     drawn = [name for name, facts in data.items() if facts["sample"]]
     cut = [name for name, facts in data.items() if not (facts["sample"] or facts["complete"])]
     if drawn:
-        _out.print(f"SAMPLE DATA ({', '.join(drawn)}): drawn pictures; these scores say nothing about a model.")
+        out.print(f"SAMPLE DATA ({', '.join(drawn)}): drawn pictures; these scores say nothing about a model.")
     if cut:
-        _out.print(
+        out.print(
             f"INCOMPLETE DATA ({', '.join(cut)}): parts of the published set were left out; do not compare with "
             f"published scores."
         )
@@ -179,25 +174,10 @@ def _task_as_dict(one: ComparedTask) -> dict[str, Any]:
                 "second_run": test.second,
                 "rule": test.rule,
                 "metric": test.metric,
-                **{name: _finite(value) for name, value in asdict(test.result).items()},
+                **as_json(asdict(test.result)),
                 "p_holm": test.holm,
             }
             for test in found.comparisons
         ],
         "not_compared": [{"rule": rule, "metric": metric, "why": why} for (rule, metric), why in found.skipped.items()],
     }
-
-
-def _write(path: Path, summary: Mapping[str, Any]) -> None:
-    try:
-        path.write_text(json.dumps(summary, indent=2) + "\n")
-    except OSError as error:
-        raise MedTasksError(f"cannot write {path}: {error.strerror or error}") from error
-
-
-def _finite(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _p_value(p: float) -> str:
-    return "<0.0001" if p < 0.0001 else f"{p:.4f}"

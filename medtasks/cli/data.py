@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
 from medtasks.cli.included import IncludePath, look_into
 from medtasks.cli.medheval import MEDHEVAL, image_folders, prepare_medheval
+from medtasks.cli.output import out, say, say_columns
 from medtasks.data.catalogue import CATALOGUE, dataset_info
 from medtasks.data.dataset_info import Access, DatasetInfo
 from medtasks.data.decoding import AS_STORED
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from medtasks.harness.task_file import TaskFile
 
 app = typer.Typer(help="List, prepare and check datasets.", no_args_is_help=True)
-_out = Console(soft_wrap=True, highlight=False)
 
 Name = Annotated[str, typer.Argument(help="Dataset name, see 'medtasks data list'.")]
 
@@ -35,18 +34,15 @@ def list_datasets() -> None:
     for info in (*CATALOGUE.values(), *own_datasets().values()):
         questions = "" if info.rows is None else str(info.rows)
         rows.append((info.name, _state(info.name), str(info.access), questions, info.description))
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        _out.print(line.rstrip(), markup=False)
-    _out.print(f"Data folder: {home()}", markup=False)
+    say_columns(rows)
+    say(f"Data folder: {home()}")
 
 
 @app.command()
 def show(name: Name) -> None:
     """Show the source, licence and size of one dataset."""
     info = own_datasets().get(name) or dataset_info(name)
-    _out.print(f"{info.name}: {info.benchmark}, {info.description}", markup=False)
+    say(f"{info.name}: {info.benchmark}, {info.description}")
     facts = {
         "prepared": _state(name),
         "access": info.access,
@@ -56,9 +52,8 @@ def show(name: Name) -> None:
         "images": _images(name),
     }
     for fact, value in facts.items():
-        if not value:
-            continue
-        _out.print(f"  {fact + ':':<10}{value}", markup=False)
+        if value:
+            say(f"  {fact + ':':<10}{value}")
 
 
 def _size(info: DatasetInfo) -> str:
@@ -140,22 +135,20 @@ def prepare(
         source, fetch_images, allow_incomplete, allow_changed=allow_changed, images=image_folders(images or ())
     )
     if name.startswith(MEDHEVAL):
-        prepare_medheval(name, options, _report)
+        prepare_medheval(name, options, report_prepared)
     else:
-        _report(run(name, options))
+        report_prepared(run(name, options))
 
 
 def _prepare_own(folder: Path, name: str | None, access: Access | None, allow_incomplete: bool) -> None:
     from medtasks.tasks.own_tasks import prepare_own
 
     manifest = prepare_own(folder, name, access or Access.CREDENTIALED, allow_incomplete=allow_incomplete)
-    _report(manifest)
+    report_prepared(manifest)
     path = own_tasks_folder() / f"{manifest.name}.yaml"
-    _out.print(f"Run it with 'lmms_eval --tasks {manifest.name}'; the task is in {path}", markup=False)
+    say(f"Run it with 'lmms_eval --tasks {manifest.name}'; the task is in {path}")
     if access is None:
-        _out.print(
-            "It counts as credentialed: no judge on another machine may see it. --access says otherwise.", markup=False
-        )
+        say("It counts as credentialed: no judge on another machine may see it. --access says otherwise.")
 
 
 def _prepare_again(info: DatasetInfo, source: Path | None, allow_incomplete: bool) -> None:
@@ -168,19 +161,19 @@ def _prepare_again(info: DatasetInfo, source: Path | None, allow_incomplete: boo
     folder = source or Path(info.source)
     if not folder.is_dir():
         raise MedTasksError(f"'{info.name}' came from {folder}, which is not there; give its place with --source")
-    _report(prepare_own(folder, info.name, info.access, allow_incomplete=allow_incomplete, again=True))
+    report_prepared(prepare_own(folder, info.name, info.access, allow_incomplete=allow_incomplete, again=True))
 
 
-def _report(manifest: Manifest) -> None:
+def report_prepared(manifest: Manifest) -> None:
+    """Say what was prepared, and what of it was left out."""
     for note in manifest.left_out:
-        _out.print(f"left out: {note}", markup=False)
-    _out.print(
+        say(f"left out: {note}")
+    say(
         f"Prepared {manifest.name}: {manifest.rows} questions, {manifest.images} images, fingerprint "
-        f"{manifest.fingerprint}, in {dataset_folder(manifest.name)}",
-        markup=False,
+        f"{manifest.fingerprint}, in {dataset_folder(manifest.name)}"
     )
     if set(manifest.image_conversions) - {AS_STORED}:
-        _out.print(f"Models see its images by the rule {described_images(manifest.model_dump())}", markup=False)
+        say(f"Models see its images by the rule {described_images(manifest.model_dump())}")
 
 
 @app.command()
@@ -201,7 +194,7 @@ def verify(
     _fail(list(run(name)), name, f"; mend it with: {preparing_again(name)}")
     manifest = Manifest.read(dataset_folder(name))
     kind = "drawn sample" if manifest.sample else "complete" if manifest.complete else "incomplete"
-    _out.print(f"{name} is as prepared: {manifest.rows} questions, {kind}, fingerprint {manifest.fingerprint}")
+    out.print(f"{name} is as prepared: {manifest.rows} questions, {kind}, fingerprint {manifest.fingerprint}")
 
 
 def _verify_own(task: "TaskFile") -> None:
@@ -211,17 +204,16 @@ def _verify_own(task: "TaskFile") -> None:
     documents = task_documents(task)
     facts = task_provenance(task, documents)
     _fail(list(unreadable_images(task, documents)), task.name, "")
-    _out.print(
+    say(
         f"{task.name} can be read: {len(documents)} questions of {facts['source']} with their images, fingerprint of "
-        f"the text {facts['fingerprint']}. medtasks did not prepare it, so that nothing tells whether it has changed.",
-        markup=False,
+        f"the text {facts['fingerprint']}. medtasks did not prepare it, so that nothing tells whether it has changed."
     )
 
 
 def _fail(problems: Sequence[str], name: str, fix: str) -> None:
     """Print problems and raise if there are any."""
     for problem in problems:
-        _out.print(problem, markup=False)
+        say(problem)
     if problems:
         found = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
         raise MedTasksError(f"{found} in '{name}'{fix}")
@@ -237,7 +229,7 @@ def where() -> None:
 def sample(folder: Annotated[Path, typer.Argument(help="Folder to write; becomes a complete MEDTASKS_HOME.")]) -> None:
     """Write drawn stand-in data, to try everything without downloading anything."""
     write_sample_home(folder)
-    _out.print(f"Use it with: export {HOME_VARIABLE}={shlex.quote(str(folder.absolute()))}", markup=False)
+    say(f"Use it with: export {HOME_VARIABLE}={shlex.quote(str(folder.absolute()))}")
 
 
 def write_sample_home(folder: Path) -> None:
@@ -258,7 +250,7 @@ def write_sample_home(folder: Path) -> None:
         source = folder / "source" / "mediconfusion"
         source.mkdir(parents=True, exist_ok=True)
         write_sample_source(source)
-        _report(run("mediconfusion", Options(source, sample=True)))
+        report_prepared(run("mediconfusion", Options(source, sample=True)))
     except OSError as error:
         raise MedTasksError(f"cannot write the sample to {folder}: {error.strerror or error}") from error
     finally:

@@ -12,18 +12,16 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from medtasks.cli.data import write_sample_home
+from medtasks.cli.output import number_table, out, say
 from medtasks.data.home import HOME_VARIABLE
 from medtasks.errors import MedTasksError
 from medtasks.harness.task_files import main_metrics_first
 from medtasks.stats.score_text import is_share, with_error
 
 _TASKS = ("mediconfusion", "mediconfusion_gd", "mediconfusion_ps")
-_out = Console(soft_wrap=True, highlight=False)
 
 
 def demo(
@@ -40,16 +38,15 @@ def demo(
         *("--model", "medtasks_tiny", "--tasks", ",".join(_TASKS), "--device", device),
         *("--output_path", str(results), "--log_samples", "--timezone", "UTC"),
     ]
-    _out.print(f"\n{HOME_VARIABLE}={shlex.quote(str(home))} lmms_eval {shlex.join(arguments)}\n", markup=False)
+    say(f"\n{HOME_VARIABLE}={shlex.quote(str(home))} lmms_eval {shlex.join(arguments)}\n")
     _run(arguments, home, folder / "lmms_eval.log", known=_result_files(results))
     new = _result_files(results)
     _show(json.loads(new[-1].read_text()))
     page = _report(results, home)
-    _out.print(
+    say(
         "Drawn pictures and a random model: these scores say nothing about medicine.\n"
         f"Results: {new[-1]}\nReplies: {new[-1].parent}\nLog:     {folder / 'lmms_eval.log'}\n"
-        f"Report:  {page} (open it in a browser)",
-        markup=False,
+        f"Report:  {page} (open it in a browser)"
     )
 
 
@@ -61,7 +58,7 @@ def _run(arguments: list[str], home: Path, log: Path, known: list[Path]) -> None
     """Run the harness; it returns 0 after a failure, so a new results file is what counts."""
     environment = {**os.environ, HOME_VARIABLE: str(home)}
     results = Path(arguments[arguments.index("--output_path") + 1])
-    with _out.status("Running the harness (about a minute) ..."), log.open("w") as stream:
+    with out.status("Running the harness (about a minute) ..."), log.open("w") as stream:
         command = [sys.executable, "-m", "lmms_eval", *arguments]
         code = subprocess.run(command, env=environment, stdout=stream, stderr=subprocess.STDOUT, check=False).returncode
     if code or len(_result_files(results)) <= len(known):
@@ -73,7 +70,7 @@ def _report(results: Path, home: Path) -> Path:
     """Write the report in a process of its own, which has the drawn sample as its data folder."""
     page = results / "report.html"
     command = [sys.executable, "-m", "medtasks.cli.main", "report", str(results), "--html", str(page)]
-    with _out.status("Writing the report ..."):
+    with out.status("Writing the report ..."):
         made = subprocess.run(
             command, env={**os.environ, HOME_VARIABLE: str(home)}, capture_output=True, text=True, check=False
         )
@@ -86,12 +83,10 @@ def _show(results: dict[str, Any]) -> None:
     for task, scores in results["results"].items():
         metrics = [key.split(",") for key in scores if "," in key and "_stderr" not in key]
         filters = sorted({name for _, name in metrics})
-        table = Table("score ± standard error", title=Text(scores["alias"]))
-        for name in filters:
-            table.add_column(name, justify="right")
+        table = number_table("score ± standard error", filters, Text(scores["alias"]))
         for metric in main_metrics_first(task, (metric for metric, _ in metrics)):
             table.add_row(metric, *(_cell(scores, metric, name) for name in filters))
-        _out.print(table, markup=False)
+        out.print(table, markup=False)
 
 
 def _cell(scores: Mapping[str, Any], metric: str, name: str) -> str:

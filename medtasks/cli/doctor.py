@@ -1,6 +1,5 @@
 """``medtasks doctor``: is everything there that a run needs?"""
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -16,10 +15,9 @@ from rich.text import Text
 from medtasks import __version__
 from medtasks.audit.doctor.findings import Finding, State
 from medtasks.cli.included import IncludePath, look_into
-from medtasks.errors import MedTasksError
+from medtasks.cli.output import out, say, write_json
 
 _STYLES = {State.OK: "green", State.NOTE: "cyan", State.WARNING: "yellow", State.PROBLEM: "bold red"}
-_out = Console(soft_wrap=True, highlight=False)
 
 
 def doctor(
@@ -45,14 +43,20 @@ def doctor(
     look_into(context, include_path)
     with Console(stderr=True).status("Looking at everything, which takes some seconds ..."):
         findings = examine(tasks or (), verify=verify)
-    if json_file:
-        _write(json_file, findings, tasks or (), verify=verify)
-    if _out.is_terminal:
-        _out.print(_table(findings), soft_wrap=False)
+    counts = Counter(finding.state for finding in findings)
+    summary = {
+        "medtasks": __version__,
+        "tasks": list(tasks or ()),
+        "verified": verify,
+        "counts": {str(state): counts[state] for state in State},
+        "findings": [asdict(finding) for finding in findings],
+    }
+    write_json(json_file, summary)
+    if out.is_terminal:
+        out.print(_table(findings), soft_wrap=False)
     else:
         _print_plain(findings)
-    counts = Counter(finding.state for finding in findings)
-    _out.print(", ".join(_counted(counts[state], state) for state in reversed(State)) + ".", markup=False)
+    say(", ".join(_counted(counts[state], state) for state in reversed(State)) + ".")
     if counts[State.PROBLEM]:
         raise typer.Exit(1)
 
@@ -73,27 +77,12 @@ def _table(findings: Sequence[Finding]) -> Table:
 
 def _print_plain(findings: Sequence[Finding]) -> None:
     for area, of_area in groupby(findings, key=lambda finding: finding.area):
-        _out.print(area, markup=False)
+        say(area)
         for one in of_area:
-            _out.print(f"  {one.state:<8} {one.name}: {one.found}", markup=False)
+            say(f"  {one.state:<8} {one.name}: {one.found}")
             if one.fix:
-                _out.print(f"  {'':<8} fix: {one.fix}", markup=False)
+                say(f"  {'':<8} fix: {one.fix}")
 
 
 def _counted(count: int, state: State) -> str:
     return f"{count} {state}" if state is State.OK or count == 1 else f"{count} {state}s"
-
-
-def _write(path: Path, findings: Sequence[Finding], tasks: Sequence[str], *, verify: bool) -> None:
-    counts = Counter(finding.state for finding in findings)
-    summary = {
-        "medtasks": __version__,
-        "tasks": list(tasks),
-        "verified": verify,
-        "counts": {str(state): counts[state] for state in State},
-        "findings": [asdict(finding) for finding in findings],
-    }
-    try:
-        path.write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise MedTasksError(f"cannot write {path}: {error.strerror or error}") from error

@@ -1,19 +1,18 @@
 """``medtasks data duplicates``: is a picture of the benchmark in it twice, or among the training images?"""
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from medtasks import __version__
+from medtasks.audit.report.words import counted
+from medtasks.cli.output import JsonFile, number_table, out, say, write_json, write_text
 from medtasks.data.privacy import LOG_TEXT_VARIABLE
 from medtasks.errors import MedTasksError
 
-_out = Console(soft_wrap=True, highlight=False)
 _KINDS = ("same file", "same pixels", "looks the same")
 _FURTHEST = 64
 
@@ -38,7 +37,7 @@ def duplicates(
     html: Annotated[
         Path | None, typer.Option(help="The page to look at them; by default NAME_duplicates.html in this folder.")
     ] = None,
-    json_file: Annotated[Path | None, typer.Option("--json", help="Also write everything as JSON.")] = None,
+    json_file: JsonFile = None,
     list_file: Annotated[
         Path | None,
         typer.Option("--list", help="Also write the doc_ids to leave out for no duplicate to remain, one per line."),
@@ -52,8 +51,7 @@ def duplicates(
     Copies are found that were re-encoded, resized, brightened, windowed, or given a border or a line of text. Several
     questions on one picture are no finding. Other files than images (archives, tables, volumes) are not looked into.
     """
-    from medtasks.audit.report.duplicates.contents import Names, Settings, duplicates_as_dict
-    from medtasks.audit.report.duplicates.page import write_duplicates_page
+    from medtasks.audit.report.duplicates import Names, duplicates_as_dict, write_duplicates_page
     from medtasks.data.duplicates.benchmark_pictures import dataset_pictures, other_pictures
     from medtasks.data.duplicates.finding import find_duplicates
 
@@ -63,60 +61,42 @@ def duplicates(
     other = other_pictures(against, without=shown.folders) if against else None
     found = find_duplicates(shown, other, distance, turned=turned)
     names = Names(name, found)
-    contents = duplicates_as_dict(name, found, names, Settings(distance, turned))
+    contents = duplicates_as_dict(name, found, names, distance, turned=turned)
     page = html or Path(f"{name}_duplicates.html")
     write_duplicates_page(contents, found, names, page, sample=contents["data"]["sample"])
-    if json_file:
-        _write(json_file, json.dumps({"medtasks": __version__, **contents}, indent=2) + "\n")
-    if list_file:
-        _write(list_file, "".join(f"{doc_id}\n" for doc_id in contents["left_out"]))
+    write_json(json_file, {"medtasks": __version__, **contents})
+    write_text(list_file, "".join(f"{doc_id}\n" for doc_id in contents["left_out"]))
     _print_tables(contents)
     _print_notes(contents, hidden=names.hidden)
-    _out.print(f"Page: {page}", markup=False)
+    say(f"Page: {page}")
     number = len(contents["within"]) + len(found.outside)
     if number and fail_on_found:
         raise MedTasksError(f"{number} duplicate{'' if number == 1 else 's'} found in '{name}'; look at {page}")
 
 
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise MedTasksError(f"cannot write {path}: {error.strerror or error}") from error
-
-
 def _print_tables(contents: Mapping[str, Any]) -> None:
-    from medtasks.audit.report.duplicates.contents import counted
-
     name, total, against = contents["dataset"], contents["questions"], contents["against"]
-    _out.print(
-        f"{name}: {counted(total, 'question')} on {counted(contents['pictures'], 'distinct picture')}", markup=False
-    )
+    say(f"{name}: {counted(total, 'question')} on {counted(contents['pictures'], 'distinct picture')}")
     if against:
-        _out.print(
+        say(
             f"Compared with {counted(against['files'], 'file')} of {against['name']}, "
-            f"{counted(against['pictures'], 'distinct picture')}",
-            markup=False,
+            f"{counted(against['pictures'], 'distinct picture')}"
         )
         if not against["findings"]:
-            _out.print(f"No picture of {name} was found there.", markup=False)
+            say(f"No picture of {name} was found there.")
         else:
-            _out.print(_outside_table(against["counts"], total))
+            out.print(_outside_table(against["counts"], total))
     if not contents["within"]:
-        _out.print(f"Within {name} no picture is there twice.", markup=False)
+        say(f"Within {name} no picture is there twice.")
         return
-    table = Table("findings within", title=f"found within {name}")
-    for column in (*_KINDS, "questions"):
-        table.add_column(column, justify="right")
+    table = number_table("findings within", (*_KINDS, "questions"), f"found within {name}")
     for row in contents["within_counts"]:
         table.add_row(row["concern"], *(str(row[kind]) for kind in _KINDS), _share(row["questions"], total))
-    _out.print(table)
+    out.print(table)
 
 
 def _outside_table(counts: Sequence[Mapping[str, Any]], total: int) -> Table:
-    table = Table("copies", title="pictures of the benchmark found there")
-    table.add_column("pictures", justify="right")
-    table.add_column("questions", justify="right")
+    table = number_table("copies", ("pictures", "questions"), "pictures of the benchmark found there")
     for row in counts:
         table.add_row(row["kind"], str(row["pictures"]), _share(row["questions"], total))
     table.add_section()
@@ -126,32 +106,31 @@ def _outside_table(counts: Sequence[Mapping[str, Any]], total: int) -> Table:
 
 
 def _print_notes(contents: Mapping[str, Any], *, hidden: bool) -> None:
-    from medtasks.audit.report.duplicates.contents import counted, not_compared
+    from medtasks.audit.report.duplicates import not_compared
 
     settings, groups, left_out = contents["settings"], contents["groups"], contents["left_out"]
     for sentence in not_compared(contents):
-        _out.print(sentence, markup=False)
+        say(sentence)
     if groups:
         largest = counted(len(groups[0]), "distinct picture")
-        _out.print(f"Within the benchmark they make {counted(len(groups), 'group')}, the largest of {largest}.")
-    _out.print(
+        out.print(f"Within the benchmark they make {counted(len(groups), 'group')}, the largest of {largest}.")
+    out.print(
         f"Looks the same: at most {settings['distance']} of {settings['bits']} bits of the hashes differ and details "
         f"correlate by {settings['likeness']} or more ({settings['likeness_of_small_pictures']} below 56 pixels)"
         f"{'' if settings['turned'] else '; mirrored and rotated copies are found with --turned'}."
     )
     if left_out:
-        _out.print(
+        out.print(
             f"For none of this to remain, leave out {counted(len(left_out), 'question')} "
             f"({100 * len(left_out) / contents['questions']:.1f} %), pairs as a whole; --list writes their ids."
         )
     if hidden:
-        _out.print(
+        say(
             f"Credentialed data: pictures and names are withheld, ids are hashed; {LOG_TEXT_VARIABLE}="
-            f"{contents['dataset']} shows them.",
-            markup=False,
+            f"{contents['dataset']} shows them."
         )
     if contents["data"]["sample"]:
-        _out.print("SAMPLE DATA: drawn pictures.")
+        out.print("SAMPLE DATA: drawn pictures.")
 
 
 def _share(part: int, total: int) -> str:

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
-from rich.console import Console
 
+from medtasks.cli.output import say
 from medtasks.data.catalogue import dataset_info
 from medtasks.data.manifest import Manifest
 from medtasks.errors import MedTasksError
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from medtasks.data.preparation import Options
 
 MEDHEVAL = "medheval"
-_out = Console(soft_wrap=True, highlight=False)
 
 
 def image_folders(given: Sequence[str]) -> dict[str, Path]:
@@ -79,7 +78,7 @@ def _print_count(source: str, found: int, named: int) -> None:
     from medtasks.data.medheval.image_roots import IMAGE_SOURCES
 
     missing = f", {named - found} missing" if found < named else ""
-    _out.print(f"images of {IMAGE_SOURCES[source].title}: {found} of {named} found{missing}", markup=False)
+    say(f"images of {IMAGE_SOURCES[source].title}: {found} of {named} found{missing}")
 
 
 def _print_survey(found: Sequence["Readiness"]) -> None:
@@ -89,7 +88,7 @@ def _print_survey(found: Sequence["Readiness"]) -> None:
         _print_count(key, there, named)
     for readiness in found:
         if readiness.cause is not None:
-            _out.print(f"not prepared: {readiness.name}, {readiness.cause}", markup=False)
+            say(f"not prepared: {readiness.name}, {readiness.cause}")
     group = largest_group(found)
     what = f"lmms_eval --tasks {group}" if group else "no group, only the sets named below"
-    _out.print(f"Largest group that can run now: {what}", markup=False)
+    say(f"Largest group that can run now: {what}")

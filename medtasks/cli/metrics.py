@@ -1,34 +1,30 @@
 """``medtasks metrics``: score report texts in files, without a harness."""
 
-import importlib.metadata
-import json
-import math
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from medtasks import __version__
+from medtasks.audit.doctor.packages import installed_version
+from medtasks.audit.doctor.weights import WORDNET, weights_trouble
+from medtasks.audit.report.contents import as_json
+from medtasks.cli.output import number_table, out, say, say_columns, write_json
 from medtasks.errors import MedTasksError
 from medtasks.harness.guarded_run import listed
 from medtasks.metrics.model_settings import ModelSettings
 from medtasks.metrics.report_metrics import REPORT_METRICS, MetricInfo, keys_of, metric_info, report_metric
 from medtasks.metrics.report_scores import ReportScores
 from medtasks.metrics.report_texts import ReportPairs, pair_texts, read_report_texts
-from medtasks.metrics.weights import weights_path
-from medtasks.metrics.wordnet import load_wordnet
 from medtasks.stats.score_text import is_share, number
 
 _ALL = "all"
 _PACKAGES = ("numpy", "torch", "transformers", "nltk", "sacrebleu", "scikit-learn")
-_out = Console(soft_wrap=True, highlight=False)
 
 Failures = Mapping[str, str]
 
@@ -70,8 +66,7 @@ def metrics(
     with _cached(settings, cache) as how:
         scores, failures = _score(chosen, pairs, how)
     _print(pairs, scores, chosen)
-    if json_file:
-        _write(json_file, _as_json(pairs, scores, failures))
+    write_json(json_file, _as_dict(pairs, scores, failures))
     if failures:
         raise MedTasksError("\n".join(_sentences(failures)))
 
@@ -142,56 +137,37 @@ def _print(pairs: ReportPairs, scores: Mapping[str, ReportScores], chosen: Mappi
     if scores:
         replies, references = (sum(not text.strip() for text in side) for side in (pairs.hypotheses, pairs.references))
         count = len(pairs.references)
-        table = Table("score", title=f"pairs: {count}, empty replies: {replies}, empty references: {references}")
-        table.add_column("value", justify="right")
+        title = f"pairs: {count}, empty replies: {replies}, empty references: {references}"
+        table = number_table("score", ["value"], title)
         table.add_column("better")
         for name, result in scores.items():
             better = "higher" if metric_info(name).higher_is_better else "lower"
             for key in chosen[name]:
                 value = result.totals[key]
                 table.add_row(key, number(value, share=is_share(key, value)), better)
-        _out.print(table)
+        out.print(table)
     rough = [name for name, result in scores.items() if "bfloat16" in result.settings.values()]
     if rough:
-        _out.print(f"Computed in bfloat16, which moves scores a little: {', '.join(rough)}.", markup=False)
+        say(f"Computed in bfloat16, which moves scores a little: {', '.join(rough)}.")
 
 
-def _as_json(pairs: ReportPairs, scores: Mapping[str, ReportScores], failures: Failures) -> str:
-    summary = {
+def _as_dict(pairs: ReportPairs, scores: Mapping[str, ReportScores], failures: Failures) -> dict[str, Any]:
+    return {
         "medtasks": __version__,
-        "versions": {name: version for name in _PACKAGES if (version := _version(name))},
+        "versions": {name: version for name in _PACKAGES if (version := installed_version(name))},
         "pairs": len(pairs.references),
         "ids": pairs.ids,
         "metrics": {
             name: {
                 "higher_is_better": metric_info(name).higher_is_better,
-                "totals": {key: _finite(value) for key, value in result.totals.items()},
-                "samples": {key: [_finite(value) for value in values] for key, values in result.samples.items()},
+                "totals": as_json(result.totals),
+                "samples": as_json(result.samples),
                 "settings": dict(result.settings),
             }
             for name, result in scores.items()
         },
         "failed": dict(failures),
     }
-    return json.dumps(summary, indent=2, allow_nan=False) + "\n"
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
-
-
-def _version(package: str) -> str | None:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text)
-    except OSError as error:
-        raise MedTasksError(f"cannot write {path}: {error.strerror or error}") from error
 
 
 def _list_metrics() -> None:
@@ -202,12 +178,9 @@ def _list_metrics() -> None:
         lacking.update(dict.fromkeys(missing))
         better = "higher" if info.higher_is_better else "lower"
         rows.append((info.name, better, "no" if missing else "yes", f"{info.description}{_keys(info)}"))
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        _out.print(line.rstrip(), markup=False)
+    say_columns(rows)
     if lacking:
-        _out.print(f"Fetch what is missing with: medtasks weights fetch {' '.join(lacking)}", markup=False)
+        say(f"Fetch what is missing with: medtasks weights fetch {' '.join(lacking)}")
 
 
 def _keys(info: MetricInfo) -> str:
@@ -215,15 +188,5 @@ def _keys(info: MetricInfo) -> str:
 
 
 def _missing(info: MetricInfo) -> list[str]:
-    missing = []
-    for name in info.weights:
-        try:
-            weights_path(name)
-        except MedTasksError:
-            missing.append(name)
-    if info.wordnet:
-        try:
-            load_wordnet()
-        except MedTasksError:
-            missing.append("wordnet")
-    return missing
+    needed = (*info.weights, *([WORDNET] if info.wordnet else ()))
+    return [name for name in needed if weights_trouble(name)]

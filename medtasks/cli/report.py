@@ -1,19 +1,16 @@
 """``medtasks report``: a run as one file that a reviewer can open."""
 
-import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from medtasks.audit.report.contents import RunReport
 from medtasks.cli.included import IncludePath, look_into
-from medtasks.errors import MedTasksError, RepliesError
+from medtasks.cli.output import JsonFile, out, say, write_json, write_text
+from medtasks.errors import RepliesError
 
-_out = Console(soft_wrap=True, highlight=False)
 _PAGE = "report.html"
 
 
@@ -33,14 +30,14 @@ def report(
     markdown: Annotated[Path | None, typer.Option(help="Also write the tables as Markdown.")] = None,
     latex: Annotated[Path | None, typer.Option(help="Also write the tables as LaTeX (booktabs).")] = None,
     figures: Annotated[Path | None, typer.Option(help="Also write the figures into this folder, SVG and PNG.")] = None,
-    json_file: Annotated[Path | None, typer.Option("--json", help="Also write everything as JSON.")] = None,
+    json_file: JsonFile = None,
     include_path: IncludePath = None,
 ) -> None:
     """Write a self-contained page: scores with intervals, published results, why replies are invalid, every reply.
 
     The page needs no server and no network. Of credentialed data it holds scores and hashed ids only.
     """
-    from medtasks.audit.report.as_json import report_as_dict
+    from medtasks.audit.report.contents import report_as_dict
     from medtasks.audit.report.figures.drawing import figures as drawn
     from medtasks.audit.report.figures.drawing import write_figures
     from medtasks.audit.report.page.writing import write_page
@@ -55,39 +52,33 @@ def report(
     if task is None and run.is_file():
         raise RepliesError(f"{run} is a file; give the folder of the run, or say with --task which task it answers")
     look_into(context, include_path, [run, *(against or ())])
-    with _out.status("Collecting ..."):
+    with out.status("Collecting ..."):
         found = collect_run(read_run(run, model)) if task is None else collect_replies(task, [run])
         if against:
             found = replace(found, comparisons=compare_with(Source(run, model), against, task))
     page = html or (run if run.is_dir() else run.parent) / _PAGE
-    with _out.status("Writing ..."):
+    with out.status("Writing ..."):
         write_page(found, page, drawn(found))
         if figures:
             write_figures(found, figures)
-    _write(markdown, lambda: markdown_tables(found))
-    _write(latex, lambda: latex_tables(found))
-    _write(json_file, lambda: json.dumps(report_as_dict(found), indent=2) + "\n")
+    if markdown:
+        write_text(markdown, markdown_tables(found))
+    if latex:
+        write_text(latex, latex_tables(found))
+    if json_file:
+        write_json(json_file, report_as_dict(found))
     _print_what_is_missing(found)
-    _out.print(f"report: {page} ({page.stat().st_size / 1e6:.1f} MB)", markup=False)
+    say(f"report: {page} ({page.stat().st_size / 1e6:.1f} MB)")
 
 
 def _print_what_is_missing(found: RunReport) -> None:
     for name, why in found.missing.items():
-        _out.print(f"missing: {name}: {why}", markup=False)
+        say(f"missing: {name}: {why}")
     lacking: dict[str, list[str]] = {}
     for section in found.tasks:
         for sentence in section.missing:
             lacking.setdefault(sentence, []).append(section.name)
     for sentence, names in lacking.items():
-        _out.print(f"note: {', '.join(names)}: {sentence}", markup=False)
+        say(f"note: {', '.join(names)}: {sentence}")
     for note in found.notes:
-        _out.print(f"note: {note}", markup=False)
-
-
-def _write(path: Path | None, text: Callable[[], str]) -> None:
-    if path is None:
-        return
-    try:
-        path.write_text(text(), encoding="utf-8")
-    except OSError as error:
-        raise MedTasksError(f"cannot write {path}: {error.strerror or error}") from error
+        say(f"note: {note}")

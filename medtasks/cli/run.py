@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from medtasks.audit.recording import RunRecording, first_manifest
+from medtasks.cli.output import out, say
 from medtasks.errors import MedTasksError
 from medtasks.harness.documents import Selection, select
 from medtasks.harness.guards import check
@@ -20,7 +20,6 @@ from medtasks.harness.running import run_tasks, stopping_by_signal
 from medtasks.harness.sample_counts import DEFAULT_LIMIT, FailureLimit
 from medtasks.harness.task_files import including
 
-_out = Console(soft_wrap=True, highlight=False)
 PASSES_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 
@@ -63,13 +62,13 @@ def run(
     selection = _selected(asked)
     notices = _checked(selection.ready or asked, arguments)
     with stopping_by_signal():
-        with _out.status("Looking up versions, hardware and the model's weights ..."):
+        with out.status("Looking up versions, hardware and the model's weights ..."):
             manifest = first_manifest(command, arguments, asked, selection, notices)
             earlier = earlier_run(output, manifest, arguments) if only_failed else None
             recording = RunRecording(output, manifest, arguments, limit, _complain)
-        _out.print(f"manifest: {recording.path}", markup=False)
+        say(f"manifest: {recording.path}")
         if earlier is not None:
-            _out.print(f"replies that did not fail are those of: {earlier.path}", markup=False)
+            say(f"replies that did not fail are those of: {earlier.path}")
         kept = {} if earlier is None else {KEPT_VARIABLE: str(earlier.path)}
         try:
             with recording.until_its_end():
@@ -96,8 +95,8 @@ def _selected(asked: Sequence[str]) -> Selection:
     """Return what can run, and print what cannot."""
     selection = select(asked)
     for task, cause in selection.missing.items():
-        _out.print(f"[yellow]left out[/] {task}: ", end="")
-        _out.print(cause, markup=False)
+        out.print(f"[yellow]left out[/] {task}: ", end="")
+        say(cause)
     return selection
 
 
@@ -115,23 +114,23 @@ def _checked(names: Sequence[str], arguments: Sequence[str]) -> list[Notice]:
     if refused:
         raise MedTasksError("; and ".join(refused))
     for notice in notices:
-        _out.print("[yellow]warning[/] ", end="")
-        _out.print(notice.sentence, markup=False)
+        out.print("[yellow]warning[/] ", end="")
+        say(notice.sentence)
     return notices
 
 
 def _show(manifest: RunManifest, output: Path) -> None:
     """Print what became of the tasks, also after an interruption."""
     for results in dict.fromkeys(record.results for record in manifest.tasks.values() if record.results):
-        _out.print(f"results: {output / results}", markup=False)
+        say(f"results: {output / results}")
     for task, record in manifest.tasks.items():
         if record.outcome is TaskOutcome.FAILED:
-            _out.print(f"failed: {task}; its error is in the log above ({record.reason})", markup=False)
+            say(f"failed: {task}; its error is in the log above ({record.reason})")
         elif record.outcome is TaskOutcome.NOT_RUN:
-            _out.print(f"not run: {task}", markup=False)
+            say(f"not run: {task}")
         elif record.outcome is TaskOutcome.LEFT_OUT:
-            _out.print(f"left out: {task}; the reason is at the top", markup=False)
-    _out.print(f"report: medtasks report {shlex.quote(str(output))}", markup=False)
+            say(f"left out: {task}; the reason is at the top")
+    say(f"report: medtasks report {shlex.quote(str(output))}")
 
 
 def _conclude(manifest: RunManifest, tasks: str) -> None:
@@ -146,4 +145,4 @@ def _conclude(manifest: RunManifest, tasks: str) -> None:
 
 
 def _complain(sentence: str) -> None:
-    _out.print(f"warning: {sentence}", markup=False)
+    say(f"warning: {sentence}")

@@ -1,17 +1,16 @@
 """``medtasks score``: score recorded replies again, without a model."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from medtasks import __version__
 from medtasks.audit.scoring import PAIR_METRICS, RowScores, count_kinds, export_wrong_answers, score_replies
 from medtasks.cli.included import IncludePath, look_into
+from medtasks.cli.output import JsonFile, number_table, out, write_json
 from medtasks.errors import MedTasksError
 from medtasks.harness.documents import task_documents
 from medtasks.harness.replies import read_replies
@@ -21,8 +20,6 @@ from medtasks.harness.task_files import scored_task
 from medtasks.metrics.metric import Estimate
 from medtasks.metrics.pairs import TOTAL
 from medtasks.stats.score_text import is_share, number, with_error
-
-_out = Console(soft_wrap=True, highlight=False)
 
 
 def score(
@@ -44,7 +41,7 @@ def score(
         str,
         typer.Option("--max-failed", help="Samples (5), or share of them (1%), that may be without reply or verdict."),
     ] = DEFAULT_LIMIT,
-    json_file: Annotated[Path | None, typer.Option("--json", help="Also write everything as JSON.")] = None,
+    json_file: JsonFile = None,
     include_path: IncludePath = None,
 ) -> None:
     """Score recorded replies under every answer rule of a task; pairs also per category, others by group.
@@ -67,7 +64,7 @@ def score(
         counted = {"replies": len(recorded), "missing": len(documents) - len(recorded)}
         summary = {"task": task, "medtasks": __version__, "data": data, **counted}
         summary["rules"] = {name: rule.as_dict() for name, rule in rules.items()}
-        _write(json_file, json.dumps(summary, indent=2) + "\n")
+        write_json(json_file, summary)
     title = f"{task}: {len(recorded)} of {len(documents)} questions answered"
     if chosen.family.paired:
         _print_pairs(title, rules)
@@ -89,15 +86,15 @@ def _not_computed(scores: Mapping[str, RowScores]) -> list[str]:
 def _print_notes(rules: Mapping[str, RowScores], data: Mapping[str, Any], replies: int, documents: int) -> None:
     """Say what the scores are of, and what is in none."""
     if replies < documents:
-        _out.print(f"Questions without a reply, left out and not counted as wrong: {documents - replies}.")
+        out.print(f"Questions without a reply, left out and not counted as wrong: {documents - replies}.")
     if data["sample"]:
-        _out.print("SAMPLE DATA: drawn pictures; these scores say nothing about a model.")
+        out.print("SAMPLE DATA: drawn pictures; these scores say nothing about a model.")
     elif not data["complete"]:
-        _out.print("INCOMPLETE DATA: parts of the published set were left out; do not compare with published scores.")
+        out.print("INCOMPLETE DATA: parts of the published set were left out; do not compare with published scores.")
     if injections := max((rule.possible_injection or 0 for rule in rules.values()), default=0):
-        _out.print(f"Replies that seem to address the judge: {injections} of {replies}; compare 'fenced'.")
+        out.print(f"Replies that seem to address the judge: {injections} of {replies}; compare 'fenced'.")
     if (worst := _worst(rules)).lost:
-        _out.print(f"In no score: {worst}.")
+        out.print(f"In no score: {worst}.")
 
 
 def _too_many_lost(rules: Mapping[str, RowScores], limit: FailureLimit) -> Iterator[str]:
@@ -123,9 +120,9 @@ def _print_pairs(title: str, rules: Mapping[str, RowScores]) -> None:
     _print_totals(title, cells, {name: rule.reasons for name, rule in rules.items()})
     cut = next(iter(rules.values())).categories[TOTAL].incomplete_pairs
     if cut:
-        _out.print(f"Pairs with one reply only, left out of set accuracy and confusion: {cut}.")
+        out.print(f"Pairs with one reply only, left out of set accuracy and confusion: {cut}.")
     for name, rule in rules.items():
-        _out.print(_categories(name, rule))
+        out.print(_categories(name, rule))
 
 
 def _print_metrics(title: str, rules: Mapping[str, RowScores]) -> None:
@@ -144,44 +141,37 @@ def _with_error(estimate: Estimate, *, share: bool) -> str:
 
 def _print_groups(scores: Mapping[str, RowScores]) -> None:
     for column, groups in next(iter(scores.values())).groups.items():
-        table = Table(column, title=f"accuracy by {column.replace('_', ' ')} ± standard error")
-        table.add_column("questions", justify="right")
-        for name in scores:
-            table.add_column(name, justify="right")
+        title = f"accuracy by {column.replace('_', ' ')} ± standard error"
+        table = number_table(column, ("questions", *scores), title)
         for value, first in groups.items():
             found = [rule.groups[column][value] for rule in scores.values()]
             accuracies = (_with_error(one.accuracy, share=True) for one in found)
             table.add_row(value, str(first.questions), *accuracies)
-        _out.print(table)
+        out.print(table)
 
 
 def _print_wrong(scores: Mapping[str, RowScores]) -> None:
     kinds = {name: count_kinds(rule.wrong) for name, rule in scores.items()}
     if not any(kinds.values()):
         return
-    table = Table("wrong answers")
-    for name in scores:
-        table.add_column(name, justify="right")
+    table = number_table("wrong answers", scores)
     for kind in dict.fromkeys(kind for counts in kinds.values() for kind in counts):
         table.add_row(kind, *(str(counts.get(kind, 0)) for counts in kinds.values()))
-    _out.print(table)
+    out.print(table)
 
 
 def _print_totals(title: str, cells: Mapping[str, Sequence[str]], reasons: Mapping[str, Mapping[str, int]]) -> None:
-    totals = Table("score ± standard error", title=title)
-    for name in reasons:
-        totals.add_column(name, justify="right")
+    totals = number_table("score ± standard error", reasons, title)
     for metric, row in cells.items():
         totals.add_row(metric, *row)
     for reason in sorted({reason for counts in reasons.values() for reason in counts}):
         totals.add_row(f"replies: {reason}", *(str(counts.get(reason, 0)) for counts in reasons.values()))
-    _out.print(totals)
+    out.print(totals)
 
 
 def _categories(name: str, rule: RowScores) -> Table:
-    table = Table("category", title=f"{name} ({rule.rule})")
-    for column in ("images", "set", "individual", "confusion", "invalid"):
-        table.add_column(column, justify="right")
+    columns = ("images", "set", "individual", "confusion", "invalid")
+    table = number_table("category", columns, f"{name} ({rule.rule})")
     for category, counts in rule.categories.items():
         if category == TOTAL:
             table.add_section()

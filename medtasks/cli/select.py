@@ -4,15 +4,14 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
-from medtasks.data.home import dataset_folder
+from medtasks.cli.data import report_prepared
+from medtasks.cli.output import out, say
 from medtasks.data.selecting import Criteria, choose, described, selectable
 from medtasks.data.store import load_documents
 from medtasks.tasks.selected_tasks import select_as, whole_dataset
 
-_out = Console(soft_wrap=True, highlight=False)
 Values = Annotated[list[str] | None, typer.Option()]
 
 
@@ -51,20 +50,16 @@ def select(
     chosen = choose(documents, criteria)
     which = f" with {described(criteria)}" if criteria else ""
     pairs = ", of a pair both images if one has it" if criteria and "pair_id" in documents[0] else ""
-    _out.print(f"{dataset}: {len(chosen)} of {len(documents)} questions{which}{pairs}", markup=False)
+    say(f"{dataset}: {len(chosen)} of {len(documents)} questions{which}{pairs}")
     if show or not criteria:
         _show(chosen)
     if "keyword" in criteria:
-        _out.print("The keyword is the right answer: accuracy on these questions is that answer's recall.")
+        out.print("The keyword is the right answer: accuracy on these questions is that answer's recall.")
     if new is None:
         return
     manifest, tasks = select_as(dataset, criteria, new)
-    _out.print(
-        f"Prepared {manifest.name}: {manifest.rows} questions, {manifest.images} images, fingerprint "
-        f"{manifest.fingerprint}, in {dataset_folder(manifest.name)}",
-        markup=False,
-    )
-    _out.print(f"Run it with 'lmms_eval --tasks {','.join(tasks)}'", markup=False)
+    report_prepared(manifest)
+    say(f"Run it with 'lmms_eval --tasks {','.join(tasks)}'")
 
 
 def _criteria(options: Mapping[str, list[str] | None], where: Sequence[str]) -> Criteria:
@@ -82,4 +77,4 @@ def _show(documents: Sequence[Mapping[str, Any]]) -> None:
         table = Table(column, "questions")
         for value, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
             table.add_row(value, str(count))
-        _out.print(table)
+        out.print(table)

@@ -4,25 +4,16 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
+from medtasks.audit.doctor.weights import WORDNET, weights_trouble
+from medtasks.cli.output import say, say_columns
 from medtasks.errors import MedTasksError, WeightsMissing, unknown_name
 from medtasks.metrics.weights import WEIGHTS, fetch, weights_info, weights_path
-from medtasks.metrics.wordnet import load_wordnet, prepare_wordnet
+from medtasks.metrics.wordnet import prepare_wordnet
 
 app = typer.Typer(help="List, fetch and convert the weights of metrics that are models.", no_args_is_help=True)
-_out = Console(soft_wrap=True, highlight=False)
 _ALL = "all"
-_WORDNET = "wordnet"
 _CONVERTIBLE = "chexbert"
-
-
-def _here(name: str) -> bool:
-    try:
-        _ = load_wordnet() if name == _WORDNET else weights_path(name)
-    except MedTasksError:
-        return False
-    return True
 
 
 @app.command("list")
@@ -30,13 +21,13 @@ def list_weights() -> None:
     """List all weights, whether they are on this machine, and under which licence."""
     rows = [("weights", "here", "MB", "what", "licence")]
     for info in WEIGHTS.values():
-        here = "yes" if _here(info.name) else "no"
-        rows.append((info.name, here, f"{info.size:,.0f}", info.description, info.licence))
-    rows.append((_WORDNET, "yes" if _here(_WORDNET) else "no", "11", "synonyms of METEOR", "WordNet licence"))
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        _out.print(line.rstrip(), markup=False)
+        rows.append((info.name, _here(info.name), f"{info.size:,.0f}", info.description, info.licence))
+    rows.append((WORDNET, _here(WORDNET), "11", "synonyms of METEOR", "WordNet licence"))
+    say_columns(rows)
+
+
+def _here(name: str) -> str:
+    return "no" if weights_trouble(name) else "yes"
 
 
 @app.command("fetch")
@@ -47,21 +38,21 @@ def fetch_weights(
     ] = None,
 ) -> None:
     """Download weights; what is here already is not downloaded again."""
-    known = (*WEIGHTS, _WORDNET)
+    known = (*WEIGHTS, WORDNET)
     for name in names:
         if name not in (*known, _ALL):
             raise unknown_name("weights", name, (*known, _ALL))
     chosen = known if _ALL in names else tuple(dict.fromkeys(names))
-    if source is not None and chosen != (_WORDNET,):
+    if source is not None and chosen != (WORDNET,):
         raise typer.BadParameter("--source is for wordnet alone; other weights are put into their folder by hand")
     failures = []
     for name in chosen:
         try:
-            path = prepare_wordnet(source) if name == _WORDNET else fetch(name)
+            path = prepare_wordnet(source) if name == WORDNET else fetch(name)
         except MedTasksError as error:
             failures.append(str(error))
         else:
-            _out.print(f"{name}: {path}", markup=False)
+            say(f"{name}: {path}")
     if failures:
         raise WeightsMissing("\n".join(failures))
 
@@ -87,4 +78,4 @@ def convert(
     from medtasks.metrics.neural.chexbert.checkpoint import convert as write
 
     written = write(published, target)
-    _out.print(f"Wrote {written} ({written.stat().st_size / 1e6:,.0f} MB)", markup=False)
+    say(f"Wrote {written} ({written.stat().st_size / 1e6:,.0f} MB)")

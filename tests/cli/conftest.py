@@ -16,6 +16,13 @@ class Ran:
     err: str
 
 
+def rows_of(out, title=""):
+    """The rows of the table printed under a title, or of all tables, as texts by the first column."""
+    below = out[out.index(title) :].split("└")[0] if title else out
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in below.splitlines() if line[:1] == "│"]
+    return {first: others for first, *others in rows}
+
+
 @pytest.fixture
 def medtasks(monkeypatch, capsys):
     """Run one command; return its exit code and what it printed."""

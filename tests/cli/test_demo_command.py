@@ -8,6 +8,8 @@ import pytest
 
 from medtasks.cli import demo
 
+from .conftest import rows_of
+
 RESULTS = {
     "results": {
         "mediconfusion": {
@@ -59,9 +61,8 @@ def test_demo(medtasks, harness, tmp_path):
     assert seen["home"] == str(tmp_path / "out" / "home")
     assert (tmp_path / "out/home/datasets/mediconfusion/manifest.json").is_file()
     assert "mediconfusion [SAMPLE DATA]\n" in ran.out
-    rows = {line.split("│")[1].strip(): line.split("│")[2:4] for line in ran.out.splitlines() if line[:1] == "│"}
-    assert [cell.strip() for cell in rows["confusion"]] == ["81.25% ± 10.08%", "n/a"]
-    assert [cell.strip() for cell in rows["incomplete_pairs"]] == ["0", ""]
+    rows = rows_of(ran.out)
+    assert (rows["confusion"], rows["incomplete_pairs"]) == (["81.25% ± 10.08%", "n/a"], ["0", ""])
     assert list(rows) == ["set_accuracy", "confusion", "incomplete_pairs"]  # the main metric first
     assert f"MEDTASKS_HOME={tmp_path / 'out/home'} lmms_eval --model medtasks_tiny --tasks mediconfusion," in ran.out
     assert str(tmp_path / "out/results/20260101_results.json") in ran.out

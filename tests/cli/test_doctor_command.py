@@ -69,8 +69,8 @@ def test_plain_where_nobody_reads_a_terminal(doctor):
 
 
 def test_table_on_a_terminal(doctor, monkeypatch):
-    monkeypatch.setattr(type(command._out), "is_terminal", True)
-    monkeypatch.setattr(command._out, "width", 100)
+    monkeypatch.setattr(type(command.out), "is_terminal", True)
+    monkeypatch.setattr(command.out, "width", 100)
     ran, _ = doctor(findings=[FINE, NOTE, PROBLEM])
     assert "lmms-eval [0.7.3] fits" in ran.stdout
     assert "fix: medtasks data prepare mediconfusion" in ran.stdout

@@ -6,6 +6,8 @@ import pytest
 
 from medtasks.metrics.report_metrics import REPORT_METRICS
 
+from .conftest import rows_of
+
 REFERENCES = ["No pleural effusion.", "Heart is large.\n\nLungs are clear.", "", "Unchanged tube."]
 HYPOTHESES = ["No effusion.", "Heart is large.", "Clear.", ""]
 
@@ -28,11 +30,6 @@ def weights(golden):
         "distilroberta-base": folder / "bertscore/distilroberta-base",
     }
     return [part for name, path in named.items() for part in ("--weights", f"{name}={path}")]
-
-
-def table(ran):
-    rows = [line.split("│")[1:-1] for line in ran.out.splitlines() if "│" in line]
-    return {name.strip(): (value.strip(), better.strip()) for name, value, better in rows}
 
 
 def no_texts_in(text):
@@ -69,7 +66,7 @@ def test_lexical_scores(medtasks, files, tmp_path):
     ran = medtasks(*files, "--metric", "bleu", "--metric", "rouge,radcliq_bleu,bleu", "--json", tmp_path / "out.json")
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.splitlines()[0] == "pairs: 4, empty replies: 1, empty references: 1"
-    rows = table(ran)
+    rows = rows_of(ran.out)
     assert list(rows) == ["bleu_1", "bleu_2", "bleu_4", "rouge_1", "rouge_2", "rouge_l", "radcliq_bleu_2"]
     written = json.loads((tmp_path / "out.json").read_text())
     assert list(written["metrics"]) == ["bleu", "rouge", "radcliq_bleu"]
@@ -81,7 +78,7 @@ def test_lexical_scores(medtasks, files, tmp_path):
         assert metric["higher_is_better"] is True
         for key, value in metric["totals"].items():
             shown = f"{value:.4f}" if key.startswith("radcliq") else f"{100 * value:.2f}%"
-            assert rows[key] == (shown, "higher")
+            assert rows[key] == [shown, "higher"]
             assert value == pytest.approx(sum(metric["samples"][key]) / 4)
     assert written["metrics"]["bleu"]["samples"]["bleu_1"] == pytest.approx([0.6065306597, 0.3678794412, 0, 0])
     assert no_texts_in(ran.out + (tmp_path / "out.json").read_text())
@@ -90,13 +87,13 @@ def test_lexical_scores(medtasks, files, tmp_path):
 def test_a_metric_can_be_named_as_the_table_names_its_score(medtasks, files, tmp_path):
     ran = medtasks(*files, "--metric", "rouge_l,bleu_1", "--metric", "bleu_4", "--json", tmp_path / "out.json")
     assert (ran.code, ran.err) == (0, "")
-    assert list(table(ran)) == ["rouge_l", "bleu_1", "bleu_4"]
+    assert list(rows_of(ran.out)) == ["rouge_l", "bleu_1", "bleu_4"]
     written = json.loads((tmp_path / "out.json").read_text())["metrics"]
     assert {name: list(one["totals"]) for name, one in written.items()} == {
         "rouge": ["rouge_1", "rouge_2", "rouge_l"],
         "bleu": ["bleu_1", "bleu_2", "bleu_4"],
     }
-    assert list(table(medtasks(*files, "--metric", "bleu_1,bleu"))) == ["bleu_1", "bleu_2", "bleu_4"]
+    assert list(rows_of(medtasks(*files, "--metric", "bleu_1,bleu").out)) == ["bleu_1", "bleu_2", "bleu_4"]
 
 
 def test_golden_radcliq_with_weights_by_name(medtasks, files, weights, tmp_path):
@@ -116,7 +113,7 @@ def test_golden_radcliq_with_weights_by_name(medtasks, files, weights, tmp_path)
     ]
     ran = medtasks(*command)
     assert (ran.code, ran.err) == (0, "")
-    assert table(ran)["radcliq_v0"][1] == "lower"
+    assert rows_of(ran.out)["radcliq_v0"][1] == "lower"
     found = json.loads((tmp_path / "a.json").read_text())["metrics"]
     inputs = [
         found[name]["samples"][key]
@@ -159,7 +156,7 @@ def test_a_metric_without_weights_fails_alone(medtasks, fails, files, tmp_path):
         "332 MB",
         "'medtasks weights fetch distilroberta-base'",
     )
-    assert list(table(ran)) == ["bleu_1", "bleu_2", "bleu_4"]
+    assert list(rows_of(ran.out)) == ["bleu_1", "bleu_2", "bleu_4"]
     written = json.loads(out.read_text())
     assert list(written["metrics"]) == ["bleu"]
     assert list(written["failed"]) == ["bertscore", "bertscore_multimedeval"]
@@ -174,7 +171,7 @@ def test_every_failure_has_its_line(medtasks, files):
     named = [name for line in lines for name in line.removeprefix("medtasks: ").split(": ")[0].split(", ")]
     ready = [name for name, info in REPORT_METRICS.items() if not info.weights and not info.wordnet]
     assert sorted(named) == sorted(set(REPORT_METRICS) - set(ready))
-    assert set(table(ran)) == {key for name in ready for key in REPORT_METRICS[name].keys}
+    assert set(rows_of(ran.out)) == {key for name in ready for key in REPORT_METRICS[name].keys}
 
 
 def test_values_that_are_none_are_null(medtasks, files, tmp_path, monkeypatch):
@@ -188,7 +185,7 @@ def test_values_that_are_none_are_null(medtasks, files, tmp_path, monkeypatch):
 
     monkeypatch.setattr(metrics, "report_metric", none)
     ran = medtasks(*files, "--metric", "bleu", "--json", tmp_path / "out.json")
-    assert table(ran)["bleu_1"] == ("n/a", "higher")
+    assert rows_of(ran.out)["bleu_1"] == ["n/a", "higher"]
     written = json.loads((tmp_path / "out.json").read_text())["metrics"]["bleu"]
     assert written["totals"]["bleu_1"] is None
     assert written["samples"]["bleu_1"] == [None] * 4

@@ -6,6 +6,8 @@ import pytest
 
 from medtasks.data.store import load_documents
 
+from .conftest import rows_of
+
 CATEGORIES = {
     "Cerebral": 79,
     "Vascular": 73,
@@ -43,17 +45,10 @@ def constant(sample, write):
     return run
 
 
-def table(out, title):
-    """Return the rows of the table printed under ``title``, as texts by the first column."""
-    below = out[out.index(title) :].split("└")[0]
-    rows = [[cell.strip() for cell in line.strip("│").split("│")] for line in below.splitlines() if line[0] == "│"]
-    return {row[0]: row[1:] for row in rows}
-
-
 def test_constant_replies(medtasks, constant):
     ran = medtasks("score", "mediconfusion", constant())
     assert (ran.code, ran.err) == (0, "")
-    totals = table(ran.out, "mediconfusion: 32 of 32 questions answered")
+    totals = rows_of(ran.out, "mediconfusion: 32 of 32 questions answered")
     assert totals.keys() == {"set_accuracy", "individual_accuracy", "confusion", "invalid_rate", "replies: ok"}
     assert [cell.split(" ± ")[0] for cell in totals["set_accuracy"]] == ["0.00%", "0.00%"]
     assert [cell.split(" ± ")[0] for cell in totals["individual_accuracy"]] == ["50.00%", "50.00%"]
@@ -61,7 +56,7 @@ def test_constant_replies(medtasks, constant):
     assert totals["invalid_rate"] == ["0.00% ± 0.00%", "0.00% ± 0.00%"]
     assert totals["replies: ok"] == ["32", "32"]
     for title in ("reference (mediconfusion_reference v1)", "robust (robust_choice v"):
-        categories = table(ran.out, title)
+        categories = rows_of(ran.out, title)
         assert len(categories) == 10
         assert categories["total"] == ["32", "0.00%", "50.00%", "100.00%", "0.00%"]
     assert ran.out.splitlines()[-1] == "SAMPLE DATA: drawn pictures; these scores say nothing about a model."
@@ -95,7 +90,7 @@ def test_json_that_cannot_be_written(fails, constant, tmp_path):
 
 def test_half_the_replies(medtasks, constant):
     ran = medtasks("score", "mediconfusion", constant(17))
-    totals = table(ran.out, "mediconfusion: 17 of 32 questions answered")
+    totals = rows_of(ran.out, "mediconfusion: 17 of 32 questions answered")
     assert totals["replies: ok"] == ["17", "17"]
     assert "Questions without a reply, left out and not counted as wrong: 15" in ran.out
     assert "Pairs with one reply only, left out of set accuracy and confusion: 1" in ran.out
@@ -105,7 +100,7 @@ def test_samples_of_the_harness(medtasks, sample, write, tmp_path):
     documents = load_documents("mediconfusion")
     texts = [{"doc_id": row, "resps": [d["answer"]], "filtered_resps": d["answer"]} for row, d in enumerate(documents)]
     ran = medtasks("score", "mediconfusion", write(*texts, *texts))
-    assert table(ran.out, "mediconfusion: 32 of 32")["set_accuracy"] == ["100.00% ± 0.00%"] * 2
+    assert rows_of(ran.out, "mediconfusion: 32 of 32")["set_accuracy"] == ["100.00% ± 0.00%"] * 2
 
     def losses(answer):
         return [[f"({0.5 if letter == answer else 2.25}, False)"] for letter in "AB"]
@@ -113,7 +108,7 @@ def test_samples_of_the_harness(medtasks, sample, write, tmp_path):
     likelihoods = [{"doc_id": row, "resps": losses(d["answer"])} for row, d in enumerate(documents)]
     for task, rule in (("mediconfusion_gd", "greedy_reference"), ("mediconfusion_ps", "prefix_reference")):
         ran = medtasks("score", task, write(*likelihoods))
-        assert table(ran.out, f"{task}: 32 of 32")["individual_accuracy"] == ["100.00% ± 0.00%"] * 2
+        assert rows_of(ran.out, f"{task}: 32 of 32")["individual_accuracy"] == ["100.00% ± 0.00%"] * 2
         assert f"reference ({rule} v1)" in ran.out
         assert "robust (untied v1)" in ran.out
 
@@ -161,11 +156,11 @@ def test_golden_mediconfusion_score_command(medtasks, test_data, tmp_path, monke
     medtasks("data", "prepare", "mediconfusion", "--source", test_data / "mediconfusion")
     replies = write(*({"doc_id": row, "reply": "A"} for row in range(352)))
     ran = medtasks("score", "mediconfusion", replies, "--json", tmp_path / "scores.json")
-    totals = table(ran.out, "mediconfusion: 352 of 352 questions answered")
+    totals = rows_of(ran.out, "mediconfusion: 352 of 352 questions answered")
     for metric, value in {"set_accuracy": 0, "individual_accuracy": 50, "confusion": 100, "invalid_rate": 0}.items():
         assert [cell.split(" ± ")[0] for cell in totals[metric]] == [f"{value}.00%"] * 2
     for title in ("reference (mediconfusion_reference v1)", "robust (robust_choice v"):
-        rows = table(ran.out, title)
+        rows = rows_of(ran.out, title)
         assert rows.pop("total") == ["352", "0.00%", "50.00%", "100.00%", "0.00%"]
         assert {category: int(cells[0]) for category, cells in rows.items()} == CATEGORIES
         assert all(cells[1:] == ["0.00%", cells[2], "100.00%", "0.00%"] for cells in rows.values())

@@ -10,6 +10,7 @@ from medtasks.metrics.report_metrics import metric_info
 from medtasks.metrics.report_scores import ReportScores, mean
 
 from .. import tiny_multimedeval
+from .conftest import rows_of
 
 TASK = "multimedeval_mimic_cxr_report"
 MISSING = {"chexbert": "the weights of CheXbert are missing; fetch them with 'medtasks weights fetch chexbert'"}
@@ -47,20 +48,15 @@ def ranks(tmp_path):
     return files
 
 
-def rows(out):
-    cells = [[cell.strip() for cell in line.strip("│").split("│")] for line in out.splitlines() if line[:1] == "│"]
-    return {row[0]: row[1] for row in cells}
-
-
 def test_raw_numbers(medtasks, ranks, tmp_path):
     ran = medtasks("score", TASK, *ranks, "--json", tmp_path / "scores.json")
     assert (ran.code, ran.err) == (0, "")
-    shown = rows(ran.out)
+    shown = rows_of(ran.out)
     assert "4 of 4 questions answered" in ran.out
     assert "score ± standard error" in ran.out
-    assert shown["bleu_1"].startswith("-15.0000 ± ")
-    assert shown["invalid_rate"].startswith("25.00% ± ")
-    assert (shown["replies: ok"], shown["replies: empty"]) == ("3", "1")
+    assert shown["bleu_1"][0].startswith("-15.0000 ± ")
+    assert shown["invalid_rate"][0].startswith("25.00% ± ")
+    assert (shown["replies: ok"][0], shown["replies: empty"][0]) == ("3", "1")
     summary = json.loads((tmp_path / "scores.json").read_text())["rules"]["reference"]
     assert summary["rule"] == "report_text v1"
     assert summary["metrics"]["radcliq_v1_multimedeval"] == -15
@@ -71,9 +67,9 @@ def test_raw_numbers(medtasks, ranks, tmp_path):
 def test_a_folder_and_further_metrics(medtasks, ranks, tmp_path):
     ran = medtasks("score", TASK, tmp_path, "--metric", "radcliq_v1", "--metric", "f1_chexbert", "--metric", "bleu")
     assert ran.code == 0
-    shown = rows(ran.out)
-    assert shown["radcliq_v1"].startswith("-15.0000")
-    assert shown["bleu_2"].startswith("-15.0000")
+    shown = rows_of(ran.out)
+    assert shown["radcliq_v1"][0].startswith("-15.0000")
+    assert shown["bleu_2"][0].startswith("-15.0000")
     assert {key for key in shown if key.startswith("chexbert_5_")} == {
         key for key in metric_info("f1_chexbert").keys if key.startswith("chexbert_5_")
     }
@@ -83,9 +79,9 @@ def test_a_failing_metric_leaves_the_others_and_exit_code_1(medtasks, ranks, tmp
     prepared.update(MISSING)
     ran = medtasks("score", TASK, *ranks, "--metric", "f1_chexbert", "--json", tmp_path / "scores.json")
     assert ran.code == 1
-    shown = rows(ran.out)
-    assert shown["chexbert_similarity"] == "n/a"
-    assert shown["bleu_1"].startswith("-15.0000")
+    shown = rows_of(ran.out)
+    assert shown["chexbert_similarity"][0] == "n/a"
+    assert shown["bleu_1"][0].startswith("-15.0000")
     assert ran.err.strip() == f"medtasks: chexbert could not be computed: {MISSING['chexbert']}"
     summary = json.loads((tmp_path / "scores.json").read_text(), parse_constant=pytest.fail)["rules"]["reference"]
     assert summary["failures"] == MISSING
@@ -107,11 +103,11 @@ def test_wrong_metrics(fails, medtasks, ranks, sample):
 
 
 def test_metrics_as_the_table_names_their_scores(medtasks, ranks):
-    usual = set(rows(medtasks("score", TASK, *ranks).out))
+    usual = set(rows_of(medtasks("score", TASK, *ranks).out))
     ran = medtasks("score", TASK, *ranks, "--metric", "chexbert_5_micro_f1", "--metric", "bleu_1")
     assert (ran.code, ran.err) == (0, "")
-    assert set(rows(ran.out)) - usual == {"chexbert_5_micro_f1"}
-    assert rows(ran.out)["chexbert_5_micro_f1"].startswith("-15.0000")
+    assert set(rows_of(ran.out)) - usual == {"chexbert_5_micro_f1"}
+    assert rows_of(ran.out)["chexbert_5_micro_f1"][0].startswith("-15.0000")
 
 
 def test_an_unknown_metric(fails, ranks):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from medtasks.audit.report.as_json import report_as_dict
+from medtasks.audit.report.contents import report_as_dict
 from medtasks.audit.report.reading.collecting import collect_run
 from medtasks.audit.report.reading.run_folder import read_run
 

@@ -44,12 +44,7 @@ class Told:
 
 
 class Child:
-    """One child process; leaving its ``with`` block ends it.
-
-    Args:
-        subject: ``"plug_ins"``, ``"torch"`` or ``"harness"``.
-        names: Further words for it.
-    """
+    """One child process that looks at ``plug_ins``, ``torch`` or ``harness``; leaving its ``with`` block ends it."""
 
     def __init__(self, subject: str, names: Sequence[str] = ()) -> None:
         # -P: the harness's command does not have the working folder on its path, either.

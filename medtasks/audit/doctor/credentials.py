@@ -1,21 +1,32 @@
-"""The Hub's token, and who else can read what models said of patients."""
+"""The Hub's token, who else can read what models said of patients, and models on other machines.
+
+Of the harness's models: which would be refused credentialed data, and where they would send it.
+"""
 
 import os
 import stat
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from medtasks.audit.doctor.findings import CREDENTIALS, Finding, State
+from medtasks.audit.doctor.findings import CREDENTIALS, Finding, State, of_error
 from medtasks.audit.doctor.scope import Scope
+from medtasks.data import endpoints
 from medtasks.data.catalogue import CATALOGUE
 from medtasks.data.dataset_info import Access
 from medtasks.data.home import dataset_folder, home
 from medtasks.data.manifest import FILE_NAME
+from medtasks.errors import ModelRefused
+from medtasks.harness.guarded_run import listed
+from medtasks.harness.model_places import PLACES, Destination, known_destinations
+from medtasks.harness.remote_models import TRUSTED, credentialed, refusal, trusted_origin
 from medtasks.harness.saved_replies import FOLDER_NAME as REPLIES
 
 _JOURNAL = "journal"  # FOLDER_NAME of medtasks.model_adapters.base.journal
 HUB = "https://huggingface.co/datasets/"
 """How addresses of datasets on the Hub begin."""
+
+_NAME = "remote models"
 
 
 def hub_token(scope: Scope) -> Iterator[Finding]:
@@ -33,7 +44,7 @@ def hub_token(scope: Scope) -> Iterator[Finding]:
     from huggingface_hub import get_token
 
     if get_token():
-        yield Finding(CREDENTIALS, "Hub token", State.OK, "there is a token for the Hugging Face Hub (not shown)")
+        yield CREDENTIALS.ok("Hub token", "there is a token for the Hugging Face Hub (not shown)")
         return
     sources = sorted({info.source for info in gated})
     found = f"there is no token for the Hugging Face Hub, which asks for one before it gives {', '.join(sources)}"
@@ -50,9 +61,9 @@ def readable_replies() -> Iterator[Finding]:
             continue
         if _open_to_others(folder):
             found = f"other users of this machine can read files in {folder}, which may quote patients' records"
-            yield Finding(CREDENTIALS, name, State.WARNING, found, f"chmod -R go= '{folder}'")
+            yield CREDENTIALS.warning(name, found, f"chmod -R go= '{folder}'")
         else:
-            yield Finding(CREDENTIALS, name, State.OK, f"{folder} can be read by its owner alone")
+            yield CREDENTIALS.ok(name, f"{folder} can be read by its owner alone")
 
 
 def _open_to_others(folder: Path) -> bool:
@@ -77,3 +88,49 @@ def _holds_readable(folder: Path, enter: int, read: int) -> bool:
             elif stat.S_ISREG(mode) and mode & read:
                 return True
     return False
+
+
+def remote_models(scope: Scope) -> Iterator[Finding]:
+    """Look at where the harness's models would send questions as the environment stands, if some must not leave."""
+    private = credentialed(scope.datasets)
+    if not private:
+        return
+    try:
+        trusted = trusted_origin(os.environ)
+    except ModelRefused as error:
+        yield of_error(CREDENTIALS, TRUSTED, State.PROBLEM, error)
+        return
+    if trusted:
+        found = f"a model at {trusted}, which {TRUSTED} names, may see credentialed data ({listed(private)})"
+        yield CREDENTIALS.note(TRUSTED, found, f"unset {TRUSTED} if no data use agreement covers it")
+    text = f"text of credentialed data ({listed(private)}) is not sent"
+    told, untold = _refused(os.environ)
+    state = State.WARNING if scope.chosen else State.NOTE
+    here, _, mend = refusal(Destination("http://127.0.0.1"), os.environ).partition("; ")
+    if here:
+        yield Finding(CREDENTIALS, _NAME, state, f"{text} {here}, so that no model on this machine gets it", mend)
+    for cause, models in told.items():
+        where, _, mend = cause.partition("; ")
+        yield Finding(CREDENTIALS, _NAME, state, f"{text} {where}, by the models {listed(models)}", mend)
+    if untold:
+        homes = "; ".join(f"{listed(models)} to {where}" for where, models in untold.items())
+        found = f"{text} to other machines, which is what these models do if no address is given: {homes}"
+        fix = "give base_url=http://127.0.0.1:8000/v1 of a server on this machine, or choose a model that answers here"
+        yield CREDENTIALS.note(_NAME, found, f"{fix}; {TRUSTED} names one that your agreement covers")
+
+
+def _refused(environment: Mapping[str, str]) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+    """Return models that a variable leads away, by why they are refused, and those that go by themselves, by where."""
+    told: dict[str, list[str]] = defaultdict(list)
+    untold: dict[str, list[str]] = defaultdict(list)
+    for name in PLACES:
+        away = [one for one in known_destinations(name, {}, environment) if not _is_here(one)]
+        causes = [(cause, one) for one in away if (cause := refusal(one, environment))]
+        for cause, one in causes[:1]:
+            home = endpoints.origin(one.url) if one.url else "wherever its provider is"
+            (told[cause] if one.source else untold[home]).append(name)
+    return told, untold
+
+
+def _is_here(destination: Destination) -> bool:
+    return bool(destination.url) and endpoints.is_loopback(endpoints.host(destination.url))

@@ -25,9 +25,7 @@ _SHOWN = 2
 def prepared_data(scope: Scope, *, verify: bool) -> Iterator[Finding]:
     """Look at the datasets of the chosen tasks; without tasks, at those that are prepared.
 
-    Args:
-        scope: What is looked at.
-        verify: Read everything and compare it with the manifest, as ``medtasks data verify`` does.
+    To ``verify``, read everything and compare it with the manifest, as ``medtasks data verify`` does.
     """
     here = [name for name in scope.datasets if (dataset_folder(name) / FILE_NAME).is_file()]
     for name in scope.datasets if scope.chosen else here:
@@ -49,7 +47,7 @@ def _own_documents(task: TaskFile) -> Iterator[Finding]:
     except MedTasksError as error:
         yield of_error(DATASETS, task.name, State.PROBLEM, error)
         return
-    yield Finding(DATASETS, task.name, State.OK, f"the documents of '{task.name}', {count}, have all columns it needs")
+    yield DATASETS.ok(task.name, f"the documents of '{task.name}', {count}, have all columns it needs")
 
 
 def _missing(name: str) -> Iterator[Finding]:
@@ -84,11 +82,11 @@ def _dataset(name: str, *, verify: bool) -> Iterator[Finding]:
         return
     if rows != manifest.rows:
         found = f"'{name}' holds {rows} questions, and its manifest says {manifest.rows}"
-        yield Finding(DATASETS, name, State.PROBLEM, found, again)
+        yield DATASETS.problem(name, found, again)
         return
     problems = list(_verified(name)) if verify else []
     if problems:
-        yield Finding(DATASETS, name, State.PROBLEM, _damage(name, problems), again)
+        yield DATASETS.problem(name, _damage(name, problems), again)
         return
     yield _intact(name, manifest, again, "verified" if verify else "prepared")
 
@@ -97,11 +95,11 @@ def _intact(name: str, manifest: Manifest, again: str, how: str) -> Finding:
     what = f"'{name}' is {how}: {manifest.rows} questions, {manifest.images} images, fingerprint {manifest.fingerprint}"
     if manifest.sample:
         found = f"'{name}' is the drawn sample, on which scores say nothing about a model"
-        return Finding(DATASETS, name, State.WARNING, found, again)
+        return DATASETS.warning(name, found, again)
     if not manifest.complete:
         found = f"{what}, but incomplete{_left_out(name, manifest.left_out)}"
-        return Finding(DATASETS, name, State.WARNING, found, again)
-    return Finding(DATASETS, name, State.OK, what)
+        return DATASETS.warning(name, found, again)
+    return DATASETS.ok(name, what)
 
 
 def _again(name: str, manifest: Manifest) -> str:

@@ -8,33 +8,17 @@ from dataclasses import replace
 from medtasks.audit.doctor import (
     credentials,
     datasets,
+    findings,
     harness,
     judge,
     machine,
     packages,
     plug_ins,
-    remote_models,
     task_names,
     weights,
 )
-from medtasks.audit.doctor import torch_stack as torch_checks
 from medtasks.audit.doctor.child_process import Child, Told
-from medtasks.audit.doctor.findings import (
-    AREAS,
-    CREDENTIALS,
-    DATASETS,
-    HARNESS,
-    JUDGE,
-    MACHINE,
-    PACKAGES,
-    PLUG_INS,
-    TASKS,
-    TORCH,
-    WEIGHTS,
-    Check,
-    Finding,
-    findings_of,
-)
+from medtasks.audit.doctor.findings import AREAS, Check, Finding, findings_of
 from medtasks.audit.doctor.scope import Scope, scope_of
 from medtasks.harness import AUTOLOAD_VARIABLE
 from medtasks.harness.redaction import redacted
@@ -55,10 +39,10 @@ def examine(names: Sequence[str] = (), *, verify: bool = False) -> list[Finding]
         found, scope = _scope(names)
         checks = [*_checks_here(scope, verify=verify)]
         if verify:
-            checks.append((HARNESS, "start", _start(children)))
+            checks.append((findings.HARNESS, "start", _start(children)))
         checks += [
-            (PLUG_INS, "loading", lambda: plug_ins.plug_ins(plug_ins_told(), autoload=_autoload())),
-            (TORCH, "imports", lambda: torch_checks.torch_stack(torch_told())),
+            (findings.PLUG_INS, "loading", lambda: plug_ins.plug_ins(plug_ins_told(), autoload=_autoload())),
+            (findings.TORCH, "imports", lambda: machine.torch_stack(torch_told())),
         ]
         for area, name, check in checks:
             found += findings_of(area, name, check)
@@ -69,28 +53,28 @@ def examine(names: Sequence[str] = (), *, verify: bool = False) -> list[Finding]
 def _checks_here(scope: Scope, *, verify: bool) -> list[tuple[str, str, Check]]:
     """Return the checks of this process, by area and name."""
     return [
-        (HARNESS, "Python", harness.python_version),
-        (HARNESS, "medtasks", harness.own_version),
-        (HARNESS, "version", harness.harness_version),
-        (HARNESS, "seams", harness.seams),
-        (HARNESS, f"command {harness.COMMAND}", harness.command),
-        (HARNESS, AUTOLOAD_VARIABLE, harness.autoload),
-        (TASKS, "own files", task_names.own_files),
-        (TASKS, "names", lambda: task_names.collisions(scope)),
-        (TASKS, "names", lambda: task_names.foreign_names(scope)),
-        (PACKAGES, "required", packages.required_packages),
-        (PACKAGES, "harness", packages.harness_packages),
-        (PACKAGES, "extras", lambda: packages.extra_packages(scope)),
-        (MACHINE, "disk", machine.disks),
-        (MACHINE, "memory", machine.memory),
-        (CREDENTIALS, "Hub token", lambda: credentials.hub_token(scope)),
-        (CREDENTIALS, "replies", credentials.readable_replies),
-        (CREDENTIALS, "remote models", lambda: remote_models.remote_models(scope)),
-        (DATASETS, "prepared", lambda: datasets.prepared_data(scope, verify=verify)),
-        (WEIGHTS, "metrics", lambda: weights.metric_weights(scope)),
-        (WEIGHTS, "labeler", lambda: weights.labeler(scope)),
-        (WEIGHTS, "settings", lambda: weights.model_settings(scope)),
-        (JUDGE, "judge", lambda: judge.judge(scope)),
+        (findings.HARNESS, "Python", harness.python_version),
+        (findings.HARNESS, "medtasks", harness.own_version),
+        (findings.HARNESS, "version", harness.harness_version),
+        (findings.HARNESS, "seams", harness.seams),
+        (findings.HARNESS, f"command {harness.COMMAND}", harness.command),
+        (findings.HARNESS, AUTOLOAD_VARIABLE, harness.autoload),
+        (findings.TASKS, "own files", task_names.own_files),
+        (findings.TASKS, "names", lambda: task_names.collisions(scope)),
+        (findings.TASKS, "names", lambda: task_names.foreign_names(scope)),
+        (findings.PACKAGES, "required", packages.required_packages),
+        (findings.PACKAGES, "harness", packages.harness_packages),
+        (findings.PACKAGES, "extras", lambda: packages.extra_packages(scope)),
+        (findings.MACHINE, "disk", machine.disks),
+        (findings.MACHINE, "memory", machine.memory),
+        (findings.CREDENTIALS, "Hub token", lambda: credentials.hub_token(scope)),
+        (findings.CREDENTIALS, "replies", credentials.readable_replies),
+        (findings.CREDENTIALS, "remote models", lambda: credentials.remote_models(scope)),
+        (findings.DATASETS, "prepared", lambda: datasets.prepared_data(scope, verify=verify)),
+        (findings.WEIGHTS, "metrics", lambda: weights.metric_weights(scope)),
+        (findings.WEIGHTS, "labeler", lambda: weights.labeler(scope)),
+        (findings.WEIGHTS, "settings", lambda: weights.model_settings(scope)),
+        (findings.JUDGE, "judge", lambda: judge.judge(scope)),
     ]
 
 
@@ -102,7 +86,7 @@ def _scope(names: Sequence[str]) -> tuple[list[Finding], Scope]:
         scopes.append(scope_of(names))
         return []
 
-    found = findings_of(TASKS, "task files", find)
+    found = findings_of(findings.TASKS, "task files", find)
     return found, scopes[0] if scopes else Scope(tuple(names), ())
 
 

@@ -8,19 +8,6 @@ from pathlib import Path
 
 from medtasks.errors import MedTasksError
 
-HARNESS = "harness"
-PLUG_INS = "plug-ins"
-TASKS = "tasks"
-PACKAGES = "packages"
-TORCH = "torch"
-MACHINE = "machine"
-CREDENTIALS = "credentials"
-DATASETS = "datasets"
-WEIGHTS = "weights"
-JUDGE = "judge"
-AREAS = (HARNESS, PLUG_INS, TASKS, PACKAGES, TORCH, MACHINE, CREDENTIALS, DATASETS, WEIGHTS, JUDGE)
-"""Areas in the order they are shown."""
-
 Check = Callable[[], Iterable["Finding"]]
 
 
@@ -52,17 +39,37 @@ class Finding:
     fix: str = ""
 
 
+class Area(str):
+    """A part of what is looked at; makes findings that belong to it."""
+
+    def ok(self, name: str, found: str) -> Finding:
+        """Return that nothing is to be mended."""
+        return Finding(self, name, State.OK, found)
+
+    def note(self, name: str, found: str, fix: str) -> Finding:
+        """Return what costs nothing."""
+        return Finding(self, name, State.NOTE, found, fix)
+
+    def warning(self, name: str, found: str, fix: str) -> Finding:
+        """Return what costs a part of a run."""
+        return Finding(self, name, State.WARNING, found, fix)
+
+    def problem(self, name: str, found: str, fix: str) -> Finding:
+        """Return what stops a run or makes it wrong."""
+        return Finding(self, name, State.PROBLEM, found, fix)
+
+
+HARNESS, PLUG_INS, TASKS, PACKAGES = Area("harness"), Area("plug-ins"), Area("tasks"), Area("packages")
+TORCH, MACHINE, CREDENTIALS, DATASETS = Area("torch"), Area("machine"), Area("credentials"), Area("datasets")
+WEIGHTS, JUDGE = Area("weights"), Area("judge")
+AREAS = (HARNESS, PLUG_INS, TASKS, PACKAGES, TORCH, MACHINE, CREDENTIALS, DATASETS, WEIGHTS, JUDGE)
+"""Areas in the order they are shown."""
+
+
 def findings_of(area: str, name: str, check: Check) -> list[Finding]:
-    """Run one check to its end.
+    """Return the findings of a check; where it failed, those before the failure and one that says so.
 
-    Args:
-        area: Where a failure of the check itself is shown.
-        name: What the check looks at.
-        check: Gives its findings.
-
-    Returns:
-        The findings; where the check failed, those before the failure and one that says so. Messages that are not our
-        own may quote a record or a key, so that only their place is told.
+    Messages that are not our own may quote a record or a key, so that only their place is told.
     """
     found: list[Finding] = []
     try:
@@ -71,28 +78,16 @@ def findings_of(area: str, name: str, check: Check) -> list[Finding]:
     except MedTasksError as error:
         found.append(of_error(area, name, State.PROBLEM, error))
     except (Exception, SystemExit) as error:  # noqa: BLE001 - one check must not cost the others
-        found.append(
-            Finding(
-                area,
-                name,
-                State.PROBLEM,
-                f"this could not be checked ({_place(error)})",
-                "look at the named place; everything else was checked",
-            )
+        what, fix = (
+            f"this could not be checked ({_place(error)})",
+            "look at the named place; everything else was checked",
         )
+        found.append(Finding(area, name, State.PROBLEM, what, fix))
     return found
 
 
 def of_error(area: str, name: str, state: State, error: MedTasksError, fix: str = "") -> Finding:
-    """Return one of our errors as a finding.
-
-    Args:
-        area: One of :data:`AREAS`.
-        name: What was looked at.
-        state: How bad it is.
-        error: Its message says what happened and, behind the first semicolon, what mends it.
-        fix: What mends it where the message does not say.
-    """
+    """Return one of our errors, whose messages name behind a semicolon what mends it, else ``fix``, as a finding."""
     found, _, own_fix = str(error).rstrip(".").partition("; ")
     return Finding(area, name, state, found, own_fix or fix)
 

@@ -15,8 +15,8 @@ from packaging.specifiers import SpecifierSet
 
 from medtasks import __version__
 from medtasks.audit.doctor.child_process import Told
-from medtasks.audit.doctor.findings import HARNESS, Finding, State
-from medtasks.audit.doctor.packages import HARNESS_PACKAGE, harness_requirement, requires_python
+from medtasks.audit.doctor.findings import HARNESS, Finding
+from medtasks.audit.doctor.packages import HARNESS_PACKAGE, harness_requirement, installed_version, requires_python
 from medtasks.errors import MedTasksError
 from medtasks.harness import AUTOLOAD_VARIABLE
 
@@ -58,40 +58,27 @@ def python_version() -> Iterator[Finding]:
     wanted = requires_python()
     version = platform.python_version()
     if SpecifierSet(wanted).contains(version, prereleases=True):
-        yield Finding(HARNESS, "Python", State.OK, f"Python {version} of {sys.executable}")
+        yield HARNESS.ok("Python", f"Python {version} of {sys.executable}")
         return
-    yield Finding(
-        HARNESS,
-        "Python",
-        State.PROBLEM,
-        f"Python {version} of {sys.executable} does not fit {wanted}, which medtasks {__version__} needs",
-        f"make a virtual environment with a Python {wanted} and install medtasks there",
+    found = f"Python {version} of {sys.executable} does not fit {wanted}, which medtasks {__version__} needs"
+    yield HARNESS.problem(
+        "Python", found, f"make a virtual environment with a Python {wanted} and install medtasks there"
     )
 
 
 def own_version() -> Iterator[Finding]:
     """Look at whether the installed package is the one that runs."""
-    try:
-        installed = importlib.metadata.version("medtasks")
-    except importlib.metadata.PackageNotFoundError:
-        yield Finding(
-            HARNESS,
-            "medtasks",
-            State.PROBLEM,
-            f"medtasks {__version__} is not installed for {sys.executable}, so that the harness cannot find it",
-            "pip install medtasks, or in a clone: pip install -e .",
-        )
+    installed = installed_version("medtasks")
+    if installed is None:
+        found = f"medtasks {__version__} is not installed for {sys.executable}, so that the harness cannot find it"
+        yield HARNESS.problem("medtasks", found, "pip install medtasks, or in a clone: pip install -e .")
         return
     if installed == __version__:
-        yield Finding(HARNESS, "medtasks", State.OK, f"medtasks {__version__} is installed")
+        yield HARNESS.ok("medtasks", f"medtasks {__version__} is installed")
         return
-    yield Finding(
-        HARNESS,
-        "medtasks",
-        State.WARNING,
-        f"medtasks {__version__} runs, but {installed} is the installed version",
-        "pip install --force-reinstall --no-deps medtasks, or in a clone: pip install -e .",
-    )
+    found = f"medtasks {__version__} runs, but {installed} is the installed version"
+    fix = "pip install --force-reinstall --no-deps medtasks, or in a clone: pip install -e ."
+    yield HARNESS.warning("medtasks", found, fix)
 
 
 def harness_version() -> Iterator[Finding]:
@@ -99,22 +86,16 @@ def harness_version() -> Iterator[Finding]:
     folder = harness_folder()
     wanted = harness_requirement()
     fix = f"pip install '{wanted}'"
-    try:
-        installed = importlib.metadata.version(HARNESS_PACKAGE)
-    except importlib.metadata.PackageNotFoundError:
-        yield Finding(
-            HARNESS,
-            "version",
-            State.WARNING,
-            f"lmms-eval in {folder} is not installed as a package, so that its version is not known",
-            fix,
-        )
+    installed = installed_version(HARNESS_PACKAGE)
+    if installed is None:
+        found = f"lmms-eval in {folder} is not installed as a package, so that its version is not known"
+        yield HARNESS.warning("version", found, fix)
         return
     if wanted.specifier.contains(installed, prereleases=True):
-        yield Finding(HARNESS, "version", State.OK, f"lmms-eval {installed} in {folder} fits {wanted.specifier}")
+        yield HARNESS.ok("version", f"lmms-eval {installed} in {folder} fits {wanted.specifier}")
     else:
         found = f"lmms-eval {installed} in {folder} does not fit {wanted.specifier}, for which medtasks was made"
-        yield Finding(HARNESS, "version", State.PROBLEM, found, fix)
+        yield HARNESS.problem("version", found, fix)
 
 
 def seams() -> Iterator[Finding]:
@@ -126,9 +107,9 @@ def seams() -> Iterator[Finding]:
         if lacking:
             lost = True
             found = f"lmms-eval in {folder} has no {lacking} in {file}, by which {purpose}"
-            yield Finding(HARNESS, "seams", State.PROBLEM, found, f"pip install '{harness_requirement()}'")
+            yield HARNESS.problem("seams", found, f"pip install '{harness_requirement()}'")
     if not lost:
-        yield Finding(HARNESS, "seams", State.OK, f"the {len(SEAMS)} places this package relies on are there")
+        yield HARNESS.ok("seams", f"the {len(SEAMS)} places this package relies on are there")
 
 
 def command() -> Iterator[Finding]:
@@ -138,23 +119,14 @@ def command() -> Iterator[Finding]:
     if path is None:
         beside = Path(sys.executable).with_name(COMMAND)
         fix = f'export PATH="{beside.parent}:$PATH"' if beside.exists() else "pip install --force-reinstall medtasks"
-        yield Finding(
-            HARNESS,
-            name,
-            State.WARNING,
-            f"there is no {COMMAND} on PATH; 'medtasks run' and '{Path(sys.executable).name} -m lmms_eval' do without",
-            fix,
-        )
+        python = Path(sys.executable).name
+        found = f"there is no {COMMAND} on PATH; 'medtasks run' and '{python} -m lmms_eval' do without"
+        yield HARNESS.warning(name, found, fix)
         return
     interpreter = _interpreter(Path(path))
     if interpreter and _folder(interpreter) != _folder(sys.executable):
-        yield Finding(
-            HARNESS,
-            name,
-            State.WARNING,
-            f"{path} starts {interpreter}, not {sys.executable}, for which this medtasks is installed",
-            f'export PATH="{Path(sys.executable).parent}:$PATH"',
-        )
+        found = f"{path} starts {interpreter}, not {sys.executable}, for which this medtasks is installed"
+        yield HARNESS.warning(name, found, f'export PATH="{Path(sys.executable).parent}:$PATH"')
         return
     owners = {
         point.dist.name if point.dist else "an unknown package": point.value
@@ -163,44 +135,34 @@ def command() -> Iterator[Finding]:
     strange = [f"{owner} ({target})" for owner, target in owners.items() if target != _COMMAND_TARGET]
     if strange:
         found = f"{path} may be the command of {', '.join(strange)}, which does not start lmms-eval"
-        yield Finding(HARNESS, name, State.WARNING, found, "use 'medtasks run', or python -m lmms_eval")
+        yield HARNESS.warning(name, found, "use 'medtasks run', or python -m lmms_eval")
         return
     owner = " and ".join(sorted(owners)) or "no installed package"
-    yield Finding(HARNESS, name, State.OK, f"{path} is the command of {owner}")
+    yield HARNESS.ok(name, f"{path} is the command of {owner}")
 
 
 def autoload() -> Iterator[Finding]:
     """Look at whether the user has switched the plug-in off."""
     if os.environ.get(AUTOLOAD_VARIABLE, "1") == "0":
         found = f"{AUTOLOAD_VARIABLE}=0 hides our tasks and models from the harness"
-        yield Finding(HARNESS, AUTOLOAD_VARIABLE, State.WARNING, found, f"unset {AUTOLOAD_VARIABLE}")
+        yield HARNESS.warning(AUTOLOAD_VARIABLE, found, f"unset {AUTOLOAD_VARIABLE}")
 
 
 def started(told: Told, tasks: int) -> Iterator[Finding]:
-    """Look at what the harness's own task index held when it was built for real.
-
-    Args:
-        told: What the child ``harness`` told.
-        tasks: How many tasks, groups and tags of ours were looked for.
-    """
+    """Look at which of our ``tasks``, groups and tags the harness's own index held, as the child ``harness`` told."""
     index = told.step("index")
     if index["error"]:
-        yield Finding(
-            HARNESS,
-            "start",
-            State.PROBLEM,
-            f"the harness does not start ({index['error']})",
-            f"install what it names, or all anew: pip install --force-reinstall '{harness_requirement()}'",
-        )
+        fix = f"install what it names, or all anew: pip install --force-reinstall '{harness_requirement()}'"
+        yield HARNESS.problem("start", f"the harness does not start ({index['error']})", fix)
         return
     missing: list[str] = index["missing"]
     if missing:
         few = ", ".join(missing[:3]) + (" ..." if len(missing) > 3 else "")
         found = f"{len(missing)} of {tasks} names of ours are not in the harness's task index ({few})"
         fix = 'mend the other findings, or name our tasks with --include_path "$(medtasks path)"'
-        yield Finding(HARNESS, "start", State.PROBLEM, found, fix)
+        yield HARNESS.problem("start", found, fix)
         return
-    yield Finding(HARNESS, "start", State.OK, f"the harness starts and finds all {tasks} names of ours")
+    yield HARNESS.ok("start", f"the harness starts and finds all {tasks} names of ours")
 
 
 def _lacking(path: Path, name: str, parameters: tuple[str, ...]) -> str:

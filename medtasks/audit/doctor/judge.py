@@ -55,7 +55,7 @@ def judge(scope: Scope) -> Iterator[Finding]:
         return
     where = "this machine" if settings.is_local else "another machine"
     found = f"the judge is {settings.model} at {settings.base_url}, on {where}"
-    yield Finding(JUDGE, "settings", State.OK, found)
+    yield JUDGE.ok("settings", found)
     datasets = list(dict.fromkeys(task.dataset for task, _ in asking if task.dataset))
     refused = dict(_refused(settings, datasets))
     if refused:
@@ -68,12 +68,12 @@ def _not_configured(scope: Scope, required: Sequence[TaskFile]) -> Finding:
     fix = f"export {BASE_URL}=http://127.0.0.1:8000/v1 {MODEL}=<its model>, for another machine also {API_KEY}"
     if not scope.chosen:
         found = "no judge is set up, without which some tasks lack metrics and some do not run"
-        return Finding(JUDGE, "settings", State.NOTE, found, fix)
+        return JUDGE.note("settings", found, fix)
     if required:
         found = f"no judge is set up, and {', '.join(task.name for task in required)} cannot run without one"
-        return Finding(JUDGE, "settings", State.PROBLEM, found, fix)
+        return JUDGE.problem("settings", found, fix)
     found = "no judge is set up, so that the metrics that need one will have no value"
-    return Finding(JUDGE, "settings", State.WARNING, found, fix)
+    return JUDGE.warning("settings", found, fix)
 
 
 def _refused(settings: JudgeSettings, datasets: Sequence[str]) -> Iterator[tuple[str, JudgeRefused]]:
@@ -102,7 +102,7 @@ def _answer(settings: JudgeSettings) -> Finding:
         return _without_list(client, settings) if _status(error) in _NO_LIST else _trouble(error, settings)
     except (AttributeError, TypeError, ValueError):  # another JSON, and a body announced as JSON that is none
         found = f"what answers at {settings.base_url} is no list of models, so that it may be no judge"
-        return Finding(JUDGE, "reply", State.PROBLEM, found, f"check {BASE_URL}; it often ends with /v1")
+        return JUDGE.problem("reply", found, f"check {BASE_URL}; it often ends with /v1")
     finally:
         client.close()
     return _known_model(settings, [name for name in known if isinstance(name, str)])
@@ -110,14 +110,14 @@ def _answer(settings: JudgeSettings) -> Finding:
 
 def _known_model(settings: JudgeSettings, known: Sequence[str]) -> Finding:
     if any(_is_same(name, settings.model) for name in known):
-        return Finding(JUDGE, "reply", State.OK, f"the judge at {settings.base_url} answers and has {settings.model}")
+        return JUDGE.ok("reply", f"the judge at {settings.base_url} answers and has {settings.model}")
     if not known:
         found = f"the judge at {settings.base_url} answers and lists no models, so that {settings.model} is not checked"
-        return Finding(JUDGE, "model", State.NOTE, found, f"check {MODEL} with the endpoint's own documentation")
+        return JUDGE.note("model", found, f"check {MODEL} with the endpoint's own documentation")
     near = difflib.get_close_matches(settings.model, [name for name in known if _NAME.fullmatch(name)], n=1)
     hint = f"; did you mean '{near[0]}'?" if near else ""
     found = f"the judge at {settings.base_url} answers and has no model '{settings.model}' among its {len(known)}{hint}"
-    return Finding(JUDGE, "model", State.PROBLEM, found, f"set {MODEL} to a name the endpoint lists")
+    return JUDGE.problem("model", found, f"set {MODEL} to a name the endpoint lists")
 
 
 def _is_same(listed: str, wanted: str) -> bool:
@@ -132,11 +132,11 @@ def _without_list(client: "openai.OpenAI", settings: JudgeSettings) -> Finding:
     except Exception as error:  # noqa: BLE001 - whatever it is, only its status counts
         if _status(error) in (404, None):
             found = f"{settings.base_url} has neither a list of models nor chats (HTTP 404)"
-            return Finding(JUDGE, "address", State.PROBLEM, found, f"check {BASE_URL}; it often ends with /v1")
+            return JUDGE.problem("address", found, f"check {BASE_URL}; it often ends with /v1")
     found = (
         f"the judge at {settings.base_url} answers and has no list of models, so that {settings.model} is not checked"
     )
-    return Finding(JUDGE, "model", State.NOTE, found, f"check {MODEL} with the endpoint's own documentation")
+    return JUDGE.note("model", found, f"check {MODEL} with the endpoint's own documentation")
 
 
 def _trouble(error: Exception, settings: JudgeSettings) -> Finding:
@@ -145,10 +145,10 @@ def _trouble(error: Exception, settings: JudgeSettings) -> Finding:
     status = _status(error)
     if status == 401:
         found = f"{where} does not accept the key (HTTP 401)"
-        return Finding(JUDGE, "key", State.PROBLEM, found, f"set {API_KEY} to a key of this endpoint")
+        return JUDGE.problem("key", found, f"set {API_KEY} to a key of this endpoint")
     if status == 403:
         found = f"{where} does not let this key list models (HTTP 403), so that {settings.model} is not checked"
-        return Finding(JUDGE, "key", State.WARNING, found, f"check that {API_KEY} may use {settings.model}")
+        return JUDGE.warning("key", found, f"check that {API_KEY} may use {settings.model}")
     if status is not None:
         said = trouble_of(error, settings)
         state = State.WARNING if status == 429 and said.retry else State.PROBLEM
@@ -163,16 +163,16 @@ def _no_connection(error: Exception, settings: JudgeSettings, where: str) -> Fin
         reason = next((one.reason for one in causes if isinstance(one, ssl.SSLError) and one.reason), "TLS")
         found = f"no secure connection to {where} comes about ({reason})"
         fix = f"check that {BASE_URL} begins as the endpoint speaks (http or https), and set SSL_CERT_FILE to its CA"
-        return Finding(JUDGE, "TLS", State.PROBLEM, found, fix)
+        return JUDGE.problem("TLS", found, fix)
     if any(isinstance(one, socket.gaierror) for one in causes):
         found = f"there is no host '{settings.host}', or this machine cannot look it up"
-        return Finding(JUDGE, "address", State.PROBLEM, found, f"check {BASE_URL} and the network")
+        return JUDGE.problem("address", found, f"check {BASE_URL} and the network")
     if any(isinstance(one, ConnectionRefusedError) for one in causes):
         found = f"nothing listens at {settings.base_url} (connection refused)"
-        return Finding(JUDGE, "connection", State.PROBLEM, found, f"start the judge, or check {BASE_URL}")
+        return JUDGE.problem("connection", found, f"start the judge, or check {BASE_URL}")
     said = trouble_of(error, settings)
     fix = f"check that it runs and {BASE_URL} is right, or give it more time"
-    return Finding(JUDGE, "connection", State.PROBLEM, said.cause.partition("; ")[0], fix)
+    return JUDGE.problem("connection", said.cause.partition("; ")[0], fix)
 
 
 def _status(error: Exception) -> int | None:

@@ -46,11 +46,7 @@ def requirements(extra: str | None = None) -> list[Requirement]:
 
 def requires_python() -> str:
     """Return the versions of Python that this package needs, such as ``>=3.11``; empty where it is not installed."""
-    try:
-        stated = importlib.metadata.metadata(_OWN).get_all("Requires-Python")
-    except importlib.metadata.PackageNotFoundError:
-        return ""
-    return str(stated[0]) if stated else ""
+    return next(iter(_stated("Requires-Python")), "")
 
 
 def harness_requirement() -> Requirement:
@@ -62,11 +58,14 @@ def harness_requirement() -> Requirement:
 
 def extras() -> list[str]:
     """Return the names of this package's extras, as ``pip`` takes them."""
+    return [canonicalize_name(name) for name in _stated("Provides-Extra")]
+
+
+def _stated(field: str) -> list[str]:
     try:
-        names = importlib.metadata.metadata(_OWN).get_all("Provides-Extra")
+        return list(map(str, importlib.metadata.metadata(_OWN).get_all(field) or ()))
     except importlib.metadata.PackageNotFoundError:
         return []
-    return [canonicalize_name(name) for name in names or []]
 
 
 def required_packages() -> Iterator[Finding]:
@@ -76,9 +75,9 @@ def required_packages() -> Iterator[Finding]:
     wrong = [(one, words) for one in needed if (words := _trouble(one))]
     for one, words in wrong:
         found = f"medtasks needs {_shown(one)}, {words}"
-        yield Finding(PACKAGES, one.name, State.PROBLEM, found, f"pip install '{_shown(one)}'")
+        yield PACKAGES.problem(one.name, found, f"pip install '{_shown(one)}'")
     if needed and not wrong:
-        yield Finding(PACKAGES, "required", State.OK, f"all {len(needed)} packages medtasks needs are installed")
+        yield PACKAGES.ok("required", f"all {len(needed)} packages medtasks needs are installed")
 
 
 def harness_packages() -> Iterator[Finding]:
@@ -88,13 +87,13 @@ def harness_packages() -> Iterator[Finding]:
     except importlib.metadata.PackageNotFoundError:
         return  # said where the harness's version is looked at
     needed = [one for one in map(Requirement, lines) if one.marker is None or one.marker.evaluate({"extra": ""})]
-    missing = [one for one in needed if _version(one) is None]
+    missing = [one for one in needed if installed_version(one.name) is None]
     if missing:
         names = ", ".join(one.name for one in missing)
         fix = "pip install " + " ".join(f"'{_shown(one)}'" for one in missing)
-        yield Finding(PACKAGES, "harness", State.WARNING, f"lmms-eval needs {names}, not installed", fix)
+        yield PACKAGES.warning("harness", f"lmms-eval needs {names}, not installed", fix)
     else:
-        yield Finding(PACKAGES, "harness", State.OK, f"all {len(needed)} packages lmms-eval needs are installed")
+        yield PACKAGES.ok("harness", f"all {len(needed)} packages lmms-eval needs are installed")
 
 
 def extra_packages(scope: Scope) -> Iterator[Finding]:
@@ -105,7 +104,7 @@ def extra_packages(scope: Scope) -> Iterator[Finding]:
         purpose = _PURPOSES.get(extra)
         what = f"extra '{extra}'" + (f", for {purpose}," if purpose else "")
         if not wrong:
-            yield Finding(PACKAGES, f"extra {extra}", State.OK, f"the {what} is installed")
+            yield PACKAGES.ok(f"extra {extra}", f"the {what} is installed")
             continue
         found = f"the {what} lacks {', '.join(wrong)}"
         state = State.WARNING if scope.chosen else State.NOTE
@@ -129,15 +128,16 @@ def _is_prepared(name: str) -> bool:
 
 def _trouble(requirement: Requirement) -> str:
     """Return in words what is wrong with an installed package; empty if nothing."""
-    version = _version(requirement)
+    version = installed_version(requirement.name)
     if version is None:
         return "not installed"
     return "" if requirement.specifier.contains(version, prereleases=True) else f"installed is {version}"
 
 
-def _version(requirement: Requirement) -> str | None:
+def installed_version(name: str) -> str | None:
+    """Return the version of an installed package; None where it is not installed."""
     try:
-        return importlib.metadata.version(requirement.name)
+        return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
         return None
 

@@ -39,17 +39,15 @@ class _PlugIn:
 
 
 def plug_ins(told: Told, *, autoload: bool) -> Iterator[Finding]:
-    """Look at how the harness's loading of plug-ins went.
+    """Look at how the harness's loading of plug-ins went, as the child ``plug_ins`` told.
 
-    Args:
-        told: What the child ``plug_ins`` told.
-        autoload: Whether the user lets our plug-in register anything.
+    Without ``autoload`` the user lets our plug-in register nothing.
     """
     registry = told.step("registry")
     if registry["error"]:
         found = f"the harness's models cannot be imported ({registry['error']})"
         fix = f"mend what it names (LMMS_EVAL_PLUGINS, too, is read there), or: pip install '{harness_requirement()}'"
-        yield Finding(PLUG_INS, "registry", State.PROBLEM, found, fix)
+        yield PLUG_INS.problem("registry", found, fix)
         return
     loaded = _found(told)
     broken = next((index for index, one in enumerate(loaded) if one.error), len(loaded))
@@ -96,17 +94,17 @@ def _ours(plug_ins: Sequence[_PlugIn], *, autoload: bool) -> Iterator[Finding]:
     if ours is None:
         found = "the harness has no entry point by which it finds medtasks, so that our tasks and models do not exist"
         fix = "pip install --force-reinstall medtasks, or in a clone: pip install -e ."
-        yield Finding(PLUG_INS, _OURS, State.PROBLEM, found, fix)
+        yield PLUG_INS.problem(_OURS, found, fix)
     elif ours.models:
         found = f"the harness finds medtasks {ours.version} with {len(ours.models)} models"
-        yield Finding(PLUG_INS, _OURS, State.OK, found)
+        yield PLUG_INS.ok(_OURS, found)
     elif not autoload:
         found = f"medtasks is found and registers nothing, because of {AUTOLOAD_VARIABLE}=0"
-        yield Finding(PLUG_INS, _OURS, State.NOTE, found, f"unset {AUTOLOAD_VARIABLE}")
+        yield PLUG_INS.note(_OURS, found, f"unset {AUTOLOAD_VARIABLE}")
     else:
         cause = ours.warnings[0] if ours.warnings else "it names no models"
         fix = f"pip install '{harness_requirement()}'"
-        yield Finding(PLUG_INS, _OURS, State.PROBLEM, f"medtasks does not register itself: {cause}", fix)
+        yield PLUG_INS.problem(_OURS, f"medtasks does not register itself: {cause}", fix)
 
 
 def _shared_names(

@@ -64,11 +64,7 @@ class Scope:
 
 
 def scope_of(names: Sequence[str]) -> Scope:
-    """Find the tasks behind names.
-
-    Args:
-        names: Tasks, groups and tags; none for everything.
-    """
+    """Find the tasks behind names of tasks, groups and tags; behind none, all of ours."""
     if not names:
         return Scope((), tuple(task for task in task_files().values() if task.kind == "task"))
     members = dict.fromkeys(task for name in names for task in tasks_of(name))

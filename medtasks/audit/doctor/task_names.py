@@ -1,27 +1,25 @@
 """Names of tasks: where two files give the same one, the harness takes the first and says nothing."""
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from medtasks.audit.doctor.findings import TASKS, Finding, State
+from medtasks.audit.doctor.findings import TASKS, Finding
 from medtasks.audit.doctor.harness import harness_folder
 from medtasks.audit.doctor.scope import Scope
 from medtasks.data.home import dataset_folder, own_tasks_folder
 from medtasks.data.manifest import FILE_NAME
 from medtasks.errors import near_match
 from medtasks.harness.task_files import task_files
-from medtasks.harness.task_index import tasks_folder
+from medtasks.harness.task_index import TaskIndex, index_tasks, tasks_folder
 
-_NOT_WALKED = ("__pycache__", ".ipynb_checkpoints")
+_NOT_WALKED = {"__pycache__", ".ipynb_checkpoints"}
 
 
-# With libyaml all 1,900 files of the harness take half a second.
-class _Loader(getattr(yaml, "CFullLoader", yaml.FullLoader)):  # type: ignore[misc]
-    """Reads a file as the harness does when it lists tasks: without importing what ``!function`` names."""
+class _Loader(getattr(yaml, "CFullLoader", yaml.FullLoader)):  # type: ignore[misc]  # which of them is not known before
+    """Stops at a file where the harness stops at it: at a tag that nobody knows, too."""
 
 
 _Loader.add_constructor("!function", lambda _, node: str(node.value))
@@ -29,26 +27,26 @@ _Loader.add_constructor("!function", lambda _, node: str(node.value))
 
 def collisions(scope: Scope) -> Iterator[Finding]:
     """Look for our names, or those of the chosen tasks, among the harness's own, and for the user's among ours."""
-    shipped, own = _named(tasks_folder()), _named(own_tasks_folder())
-    ours = {*shipped, *own}
+    shipped = _named(tasks_folder())
+    ours = {*shipped, *_named(own_tasks_folder())}
     if scope.chosen:
         ours = (ours & {*scope.names}) | {task.name for task in scope.tasks}
     harness = harness_folder() / "tasks"
     if not harness.is_dir():
         fix = "pip install --force-reinstall lmms_eval"
-        yield Finding(TASKS, "names", State.PROBLEM, f"lmms-eval has no folder of tasks at {harness}", fix)
+        yield TASKS.problem("names", f"lmms-eval has no folder of tasks at {harness}", fix)
         return
     taken = {name: path for name, path in _named(harness).items() if name in ours}
     for name, path in taken.items():
         found = f"'{name}' is a name of lmms-eval's own tasks, too, and the harness takes {path}"
-        yield Finding(TASKS, name, State.PROBLEM, found, f"rename it in {path}, or where medtasks has it")
+        yield TASKS.problem(name, found, f"rename it in {path}, or where medtasks has it")
     for path in _yaml_files(own_tasks_folder()):
-        for name in shipped.keys() & _defined_or_none(path)[:1]:
+        for name in shipped.keys() & index_tasks([path]).paths:
             found = f"'{name}' is a name of medtasks, too, and the harness does not take {path}"
-            yield Finding(TASKS, name, State.PROBLEM, found, f"rename it in {path}")
+            yield TASKS.problem(name, found, f"rename it in {path}")
     if not taken:
         found = f"no task of lmms-eval has one of the names of ours ({len(ours)})"
-        yield Finding(TASKS, "names", State.OK, found)
+        yield TASKS.ok("names", found)
 
 
 def foreign_names(scope: Scope) -> Iterator[Finding]:
@@ -60,10 +58,10 @@ def foreign_names(scope: Scope) -> Iterator[Finding]:
     for name in scope.foreign:
         if name in known:
             found = f"'{name}' is a task of lmms-eval itself, whose data and metrics are not looked at"
-            yield Finding(TASKS, name, State.NOTE, found, f"try it: lmms_eval --tasks {name} --limit 1")
+            yield TASKS.note(name, found, f"try it: lmms_eval --tasks {name} --limit 1")
         else:
             found = f"there is no task '{name}', neither here nor in lmms-eval{near_match(name, ours)}"
-            yield Finding(TASKS, name, State.PROBLEM, found, "medtasks tasks lists ours")
+            yield TASKS.problem(name, found, "medtasks tasks lists ours")
 
 
 def own_files() -> Iterator[Finding]:
@@ -76,34 +74,11 @@ def own_files() -> Iterator[Finding]:
         if trouble:
             wrong += 1
             found = f"{path} {trouble}, so that the harness lists none of our tasks"
-            yield Finding(TASKS, path.stem, State.PROBLEM, found, f"mend or delete {path}")
+            yield TASKS.problem(path.stem, found, f"mend or delete {path}")
         else:
             yield from _data_gone(path)
     if count and not wrong:
-        yield Finding(TASKS, "own files", State.OK, f"the task files in {folder} can be read ({count})")
-
-
-def defined_names(config: Any) -> list[str]:
-    """Return the names a task file gives, as the harness lists them.
-
-    Args:
-        config: What the file says, see :class:`_Loader`.
-
-    Example:
-        >>> defined_names({"task": "a", "tag": ["b", "c"]})
-        ['a', 'b', 'c']
-        >>> defined_names({"group": "d", "task": ["a", "b"]})
-        ['d']
-    """
-    if not isinstance(config, dict):
-        return []
-    task = config.get("task")
-    if "class" not in config and isinstance(task, list):
-        return [config["group"]] if isinstance(config.get("group"), str) else []
-    if not isinstance(task, str):
-        return []
-    labels = [config.get(key, []) for key in ("tag", "group")] if "class" not in config else []
-    return [task, *(name for label in labels for name in ([label] if isinstance(label, str) else label or []))]
+        yield TASKS.ok("own files", f"the task files in {folder} can be read ({count})")
 
 
 def own_names() -> set[str]:
@@ -112,14 +87,20 @@ def own_names() -> set[str]:
 
 
 def _named(folder: Path) -> dict[str, Path]:
-    """Return a file for each name that the files in a folder give."""
-    return {name: path for path in _yaml_files(folder) for name in _defined_or_none(path)}
+    """Return a file for each task, group and tag that the files in a folder name; the harness knows no other."""
+    index = index_tasks([folder])
+    tags = {
+        tag: [index.paths[task] for task in tasks if _has_tags(index, task)] for tag, tasks in index.members.items()
+    }
+    return {**{tag: paths[0] for tag, paths in tags.items() if paths}, **index.paths}
 
 
-def _yaml_files(folder: Path) -> Iterator[Path]:
-    for root, folders, files in os.walk(folder):
-        folders[:] = [name for name in folders if name not in _NOT_WALKED]
-        yield from (Path(root, name) for name in sorted(files) if name.endswith(".yaml"))
+def _has_tags(index: TaskIndex, task: str) -> bool:
+    return task in index.configs and "class" not in index.configs[task]  # a class of the harness has none
+
+
+def _yaml_files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*.yaml") if not _NOT_WALKED & {*path.relative_to(folder).parts})
 
 
 def _trouble(path: Path) -> str:
@@ -149,7 +130,7 @@ def _data_gone(path: Path) -> Iterator[Finding]:
     if not isinstance(dataset, str) or (dataset_folder(dataset) / FILE_NAME).is_file():
         return
     fix = f"prepare '{dataset}' again with medtasks data prepare or medtasks data select, or delete {path}"
-    yield Finding(TASKS, path.stem, State.WARNING, f"the dataset '{dataset}' of {path} is gone", fix)
+    yield TASKS.warning(path.stem, f"the dataset '{dataset}' of {path} is gone", fix)
 
 
 def _read(path: Path) -> Any:
@@ -162,10 +143,3 @@ def _read(path: Path) -> Any:
     for name in [included] if isinstance(included, str) else reversed(included):
         merged |= _read(Path(name) if Path(name).is_file() else path.parent / name)
     return merged | config
-
-
-def _defined_or_none(path: Path) -> list[str]:
-    try:
-        return defined_names(_read(path))
-    except (OSError, ValueError, TypeError, RecursionError, yaml.YAMLError):
-        return []  # of the user's, :func:`own_files` says so

@@ -12,7 +12,9 @@ from medtasks.metrics.model_settings import ModelSettings
 from medtasks.metrics.weights import WEIGHTS, weights_path
 from medtasks.metrics.wordnet import load_wordnet
 
-_WORDNET = "wordnet"
+WORDNET = "wordnet"
+"""What stands for WordNet among the names of weights."""
+
 _CHEXBERT = ("chexbert", "bert-base-uncased")
 
 
@@ -22,7 +24,7 @@ def metric_weights(scope: Scope) -> Iterator[Finding]:
     Missing weights cost their own metrics, which can be computed later from saved replies.
     """
     if not scope.chosen:
-        missing = [name for name in (*WEIGHTS, _WORDNET) if _trouble(name)]
+        missing = [name for name in (*WEIGHTS, WORDNET) if weights_trouble(name)]
         here = len(WEIGHTS) + 1 - len(missing)
         found = f"{here} of {len(WEIGHTS) + 1} sets of weights are here" + (
             f"; missing {', '.join(missing)}" if missing else ""
@@ -31,12 +33,12 @@ def metric_weights(scope: Scope) -> Iterator[Finding]:
         yield Finding(AREA, "metrics", State.NOTE if missing else State.OK, found, fix)
         return
     for name in _needed(scope):
-        error = _trouble(name)
+        error = weights_trouble(name)
         if error is None:
-            yield Finding(AREA, name, State.OK, f"{name} is here")
+            yield AREA.ok(name, f"{name} is here")
             continue
         fix = f"medtasks weights fetch {name}"
-        yield Finding(AREA, name, State.WARNING, of_error(AREA, name, State.WARNING, error).found, fix)
+        yield AREA.warning(name, of_error(AREA, name, State.WARNING, error).found, fix)
 
 
 def labeler(scope: Scope) -> Iterator[Finding]:
@@ -46,10 +48,10 @@ def labeler(scope: Scope) -> Iterator[Finding]:
         return
     module, _, factory = name.partition(":")
     if module and factory:
-        yield Finding(AREA, LABELER, State.OK, f"findings of chests are read by {name}, which was not tried")
+        yield AREA.ok(LABELER, f"findings of chests are read by {name}, which was not tried")
     else:
         found = f"{LABELER}={name} is not of the form module:factory, so that no reply is labelled"
-        yield Finding(AREA, LABELER, State.PROBLEM, found, f"export {LABELER}=module:factory, or unset {LABELER}")
+        yield AREA.problem(LABELER, found, f"export {LABELER}=module:factory, or unset {LABELER}")
 
 
 def model_settings(scope: Scope) -> Iterator[Finding]:
@@ -62,7 +64,7 @@ def model_settings(scope: Scope) -> Iterator[Finding]:
         yield of_error(AREA, "settings", State.PROBLEM, error)
         return
     found = f"metrics' models run on '{settings.device}' with {settings.dtype}"
-    yield Finding(AREA, "settings", State.OK, found)
+    yield AREA.ok("settings", found)
 
 
 def _needed(scope: Scope) -> list[str]:
@@ -70,13 +72,14 @@ def _needed(scope: Scope) -> list[str]:
     if scope.needs_labeler and not os.environ.get(LABELER, "").strip():
         names += _CHEXBERT
     if any(metric.wordnet for metric in scope.metrics):
-        names.append(_WORDNET)
+        names.append(WORDNET)
     return list(dict.fromkeys(names))
 
 
-def _trouble(name: str) -> MedTasksError | None:
+def weights_trouble(name: str) -> MedTasksError | None:
+    """Return why weights, or WordNet, cannot be opened; None if they can."""
     try:
-        _ = load_wordnet() if name == _WORDNET else weights_path(name)
+        _ = load_wordnet() if name == WORDNET else weights_path(name)
     except MedTasksError as error:
         return error
     return None

@@ -4,9 +4,12 @@ Values are fractions where :attr:`Score.share` is true; undefined numbers are Na
 here came from a patient's record where :attr:`TaskReport.withheld` is true.
 """
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
+from numbers import Integral, Real
 from pathlib import Path
+from typing import Any
 
 from medtasks.data.decoding import Decoding
 from medtasks.families.family import ReadAnswer
@@ -341,3 +344,30 @@ class RunReport:
     missing: Mapping[str, str]
     notes: tuple[str, ...] = ()
     comparisons: tuple[RunComparison, ...] = ()
+
+
+def report_as_dict(report: RunReport) -> dict[str, Any]:
+    """Return a report as JSON types: undefined numbers become None, files of pictures are left out.
+
+    What a :attr:`~medtasks.audit.report.contents.TaskReport.withheld` section keeps back is not in here either.
+    """
+    found: dict[str, Any] = as_json(report)
+    return found
+
+
+def as_json(value: Any) -> Any:
+    """Return any value as JSON types; a number that is not defined is null."""
+    if is_dataclass(value) and not isinstance(value, type):
+        left_out = {"pictures", "decoding"} if isinstance(value, TaskReport) else set()
+        return {one.name: as_json(getattr(value, one.name)) for one in fields(value) if one.name not in left_out}
+    if isinstance(value, Mapping):
+        return {str(key): as_json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [as_json(item) for item in value]
+    if value is None or isinstance(value, bool | str):
+        return str(value) if isinstance(value, str) else value  # a StrEnum becomes plain text
+    if isinstance(value, Integral):  # numpy's numbers would not be JSON
+        return int(value)
+    if isinstance(value, Real):
+        return float(value) if math.isfinite(value) else None
+    return str(value)

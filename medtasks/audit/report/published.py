@@ -6,7 +6,6 @@ metrics each row belongs to, from which paper it is, and what is wrong with it o
 
 import csv
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from fnmatch import fnmatchcase
 from functools import cache
@@ -20,48 +19,7 @@ from medtasks.harness.task_files import task_file
 
 _FOLDER = Path(__file__).parent / "published_results"
 _Row = Mapping[str, str]
-
-
-@dataclass(frozen=True)
-class _Pattern:
-    """Some rows of a file.
-
-    Attributes:
-        file: Name of the file.
-        where: Shell patterns by column; one pattern of each column must fit.
-    """
-
-    file: str
-    where: Mapping[str, Sequence[str]]
-
-    def fits(self, file: str, row: _Row) -> bool:
-        return self.file == file and all(
-            any(fnmatchcase(row[column], pattern) for pattern in patterns) for column, patterns in self.where.items()
-        )
-
-
-@dataclass(frozen=True)
-class _Remark:
-    """A remark on some rows; ``task`` is None where it holds for every task that they belong to."""
-
-    rows: _Pattern
-    task: str | None
-    text: str
-
-
-@dataclass(frozen=True)
-class _Table:
-    """Rows of one file that are read in one way, see ``mapping.yaml``."""
-
-    file: str
-    source: str
-    by: str
-    tasks: Mapping[str, Sequence[str]]
-    metric: str
-    metrics: Mapping[str, str]
-    value: str
-    divided_by: int
-    groups: str | None = None
+_Entry = Mapping[str, Any]  # as mapping.yaml explains
 
 
 def published_scores(task_name: str) -> tuple[PublishedScore, ...]:
@@ -80,13 +38,9 @@ def published_scores(task_name: str) -> tuple[PublishedScore, ...]:
 
 
 def published_groups(task_name: str) -> Mapping[str, tuple[PublishedScore, ...]]:
-    """Return published results by group of the questions, such as MediConfusion's medical areas.
+    """Return published results by group of the questions, such as MediConfusion's medical areas; mostly none.
 
-    Args:
-        task_name: Name of a task.
-
-    Returns:
-        By group, each as :func:`published_scores` gives them; empty for most tasks.
+    Each group's are as :func:`published_scores` gives them.
     """
     groups: dict[str, list[PublishedScore]] = {}
     for group, score in _found(task_name):
@@ -97,27 +51,39 @@ def published_groups(task_name: str) -> Mapping[str, tuple[PublishedScore, ...]]
 
 def _found(task_name: str) -> Iterator[tuple[str | None, PublishedScore]]:
     """Yield a task's scores with the group they are of, None for all questions."""
-    tables, remarks, left_out = _mapping()
-    for table in tables:
-        for row in _rows(table.file):
-            if task_name not in table.tasks.get(row[table.by], ()) or row[table.metric] not in table.metrics:
+    mapping = _mapping()
+    for table in mapping["tables"]:
+        groups = table.get("groups")
+        for row in _rows(table["file"]):
+            if (
+                task_name not in table["tasks"].get(row[table["by"]], ())
+                or row[table["metric"]] not in table["metrics"]
+            ):
                 continue
-            if any(rows.fits(table.file, row) for rows in left_out):
+            if any(_fits(rows, table["file"], row) for rows in mapping["left_out"]):
                 continue
             about = [
-                remark.text
-                for remark in remarks
-                if remark.task in (None, task_name) and remark.rows.fits(table.file, row)
+                remark["remark"]
+                for remark in mapping["remarks"]
+                if remark.get("task") in (None, task_name) and _fits(remark, table["file"], row)
             ]
             score = PublishedScore(
                 model=row["model"],
-                metric=table.metrics[row[table.metric]],
-                value=float(Decimal(row[table.value]) / table.divided_by),
-                printed=row[table.value],
-                source=table.source,
+                metric=table["metrics"][row[table["metric"]]],
+                value=float(Decimal(row[table["value"]]) / table["divided_by"]),
+                printed=row[table["value"]],
+                source=table["source"],
                 remark=" ".join(about),
             )
-            yield (row[table.groups] if table.groups else None), score
+            yield (row[groups] if groups else None), score
+
+
+def _fits(rows: _Entry, file: str, row: _Row) -> bool:
+    """Return whether a row is among those that an entry is about: one pattern of each column fits."""
+    return rows["file"] == file and all(
+        any(fnmatchcase(row[column], pattern) for pattern in ([wanted] if isinstance(wanted, str) else wanted))
+        for column, wanted in rows.get("where", {}).items()
+    )
 
 
 def _sorted(task_name: str, scores: Sequence[PublishedScore]) -> tuple[PublishedScore, ...]:
@@ -132,17 +98,9 @@ def _sorted(task_name: str, scores: Sequence[PublishedScore]) -> tuple[Published
 
 
 @cache
-def _mapping() -> tuple[tuple[_Table, ...], tuple[_Remark, ...], tuple[_Pattern, ...]]:
-    """Return the tables, the remarks, and the rows that belong to no task."""
-    config = yaml.safe_load((_FOLDER / "mapping.yaml").read_text(encoding="utf-8"))
-    remarks = [_Remark(_pattern(entry), entry.get("task"), entry["remark"]) for entry in config["remarks"]]
-    tables = [_Table(**entry) for entry in config["tables"]]
-    return tuple(tables), tuple(remarks), tuple(map(_pattern, config["left_out"]))
-
-
-def _pattern(entry: Mapping[str, Any]) -> _Pattern:
-    where = entry.get("where", {})
-    return _Pattern(entry["file"], {key: value if isinstance(value, list) else [value] for key, value in where.items()})
+def _mapping() -> Mapping[str, Sequence[_Entry]]:
+    mapping: Mapping[str, Sequence[_Entry]] = yaml.safe_load((_FOLDER / "mapping.yaml").read_text(encoding="utf-8"))
+    return mapping
 
 
 @cache

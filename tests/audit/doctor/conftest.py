@@ -22,6 +22,14 @@ def only(findings, name=None):
     return found
 
 
+def expect(found, state, *words, called=None, fix=()):
+    """That a finding is in this state, is about what it should be, and has these words in it and in its fix."""
+    assert (found.state, found.name) == (state, called or found.name), found
+    assert [word for word in words if word not in found.found] == [], found
+    assert [word for word in ([fix] if isinstance(fix, str) else fix) if word not in found.fix] == [], found
+    return found
+
+
 @pytest.fixture
 def everything():
     """No task chosen, and no task of ours looked at."""

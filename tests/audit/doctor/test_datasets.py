@@ -14,7 +14,7 @@ from medtasks.data.manifest import Manifest
 from medtasks.harness.task_file import TaskFile
 from medtasks.harness.task_files import task_file
 
-from .conftest import only
+from .conftest import expect, only
 
 NAME = "mediconfusion"
 
@@ -39,26 +39,32 @@ def look(name=NAME, verify=False):
 
 
 def test_sample(home):
-    found = look()
-    assert (found.state, "drawn sample" in found.found) == (State.WARNING, True)
+    found = expect(look(), State.WARNING, "drawn sample")
     assert found.fix == "medtasks data prepare mediconfusion"
 
 
 @pytest.mark.parametrize(("verify", "word"), [(False, "is prepared"), (True, "is verified")])
 def test_complete(home, verify, word):
     change(sample=False)
-    found = look(verify=verify)
-    assert found.state is State.OK
-    assert word in found.found
-    assert "32 questions" in found.found
-    assert Manifest.read(dataset_folder(NAME)).fingerprint in found.found
+    expect(look(verify=verify), State.OK, word, "32 questions", Manifest.read(dataset_folder(NAME)).fingerprint)
 
 
-def test_incomplete(home):
-    change(sample=False, complete=False, left_out=["pair 3: no image", "pair 4: no image", "pair 5: no image"])
-    found = look()
-    assert found.state is State.WARNING
-    assert "incomplete (pair 3: no image; pair 4: no image ...)" in found.found
+LEFT_OUT = ["pair 3: no image", "pair 4: no image", "pair 5: no image"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "state", "words"),
+    [
+        (
+            *({"sample": False, "complete": False, "left_out": LEFT_OUT}, State.WARNING),
+            "incomplete (pair 3: no image; pair 4: no image ...)",
+        ),
+        ({"rows": 352}, State.PROBLEM, "holds 32 questions, and its manifest says 352"),
+    ],
+)
+def test_what_the_manifest_tells(home, fields, state, words):
+    change(**fields)
+    expect(look(), state, words)
 
 
 def test_not_prepared():
@@ -82,22 +88,13 @@ def test_how_to_prepare(name, words):
 
 def test_damaged_manifest(home):
     (dataset_folder(NAME) / "manifest.json").write_text("{")
-    found = look()
-    assert (found.state, "damaged" in found.found) == (State.PROBLEM, True)
-    assert "medtasks data prepare mediconfusion" in found.fix
+    expect(look(), State.PROBLEM, "damaged", fix="medtasks data prepare mediconfusion")
 
 
 def test_damaged_documents(home):
     (table,) = (dataset_folder(NAME) / "test").glob("*.arrow")
     table.write_bytes(b"nothing of the kind")
-    found = look()
-    assert (found.state, "damaged" in found.found) == (State.PROBLEM, True)
-
-
-def test_lost_rows(home):
-    change(rows=352)
-    found = look()
-    assert (found.state, "holds 32 questions, and its manifest says 352" in found.found) == (State.PROBLEM, True)
+    expect(look(), State.PROBLEM, "damaged")
 
 
 def test_only_verifying_sees_a_changed_picture(home):
@@ -105,10 +102,7 @@ def test_only_verifying_sees_a_changed_picture(home):
     picture = next((dataset_folder(NAME) / "images").rglob("*.jpg"))
     picture.write_bytes(picture.read_bytes() + b"\0")
     assert look().state is State.OK
-    found = look(verify=True)
-    assert found.state is State.PROBLEM
-    assert "1 difference" in found.found
-    assert picture.name in found.found
+    expect(look(verify=True), State.PROBLEM, "1 difference", picture.name)
 
 
 def test_private_data_show_no_name(home):
@@ -117,14 +111,11 @@ def test_private_data_show_no_name(home):
     change(
         own, name=own, sample=False, complete=False, access="credentialed", left_out=["canary-patient-7.jpg is gone"]
     )
-    found = look(own)
-    assert (found.state, "incomplete" in found.found) == (State.WARNING, True)
+    found = expect(look(own), State.WARNING, "incomplete")
     assert "canary-patient" not in str(found)
     for picture in (dataset_folder(own) / "images").rglob("*.jpg"):
         picture.unlink()
-    found = look(own, verify=True)
-    assert found.state is State.PROBLEM
-    assert "differences from what was prepared" in found.found
+    found = expect(look(own, verify=True), State.PROBLEM, "differences from what was prepared")
     assert ".jpg" not in str(found)
 
 
@@ -133,8 +124,7 @@ def test_part_without_its_whole(home):
     change("part", name="part", sample=False, selected_from=NAME)
     assert look("part").state is State.OK
     shutil.rmtree(dataset_folder(NAME))
-    found = look("part")
-    assert (found.state, NAME in found.found) == (State.PROBLEM, True)
+    found = expect(look("part"), State.PROBLEM, NAME)
     assert found.fix
 
 
@@ -147,9 +137,7 @@ def test_part_with_a_fault(home):
 def test_own_dataset_that_is_gone():
     own_tasks_folder().mkdir(parents=True)
     (own_tasks_folder() / "mine.yaml").write_text("task: mine\n")
-    found = look("mine")
-    assert found.state is State.PROBLEM
-    assert "--from-folder DIR" in found.fix
+    expect(look("mine"), State.PROBLEM, fix="--from-folder DIR")
 
 
 def test_unexpected_failure_costs_one_dataset(home, monkeypatch):

@@ -12,7 +12,7 @@ from medtasks.audit.doctor.child_process import Told
 from medtasks.audit.doctor.findings import State
 from medtasks.errors import MedTasksError
 
-from .conftest import only
+from .conftest import expect, only
 
 REAL_VERSION = importlib.metadata.version
 
@@ -37,18 +37,16 @@ def versions(monkeypatch):
 def test_python(monkeypatch):
     assert only(harness.python_version()).state is State.OK
     monkeypatch.setattr(harness.platform, "python_version", lambda: "3.9.2")
-    found = only(harness.python_version())
-    assert found.state is State.PROBLEM
-    assert "3.9.2" in found.found
+    found = expect(only(harness.python_version()), State.PROBLEM, "3.9.2")
     assert ">=3.11" in found.found + found.fix
 
 
-def test_own_version(versions):
-    assert only(harness.own_version()).state is State.OK
-    versions(medtasks="9.9")
-    assert only(harness.own_version()).state is State.WARNING
-    versions(medtasks=None)
-    assert only(harness.own_version()).state is State.PROBLEM
+@pytest.mark.parametrize(
+    ("installed", "state"), [({}, State.OK), ({"medtasks": "9.9"}, State.WARNING), ({"medtasks": None}, State.PROBLEM)]
+)
+def test_own_version(versions, installed, state):
+    versions(**installed)
+    assert only(harness.own_version()).state is state
 
 
 @pytest.mark.parametrize(
@@ -57,9 +55,7 @@ def test_own_version(versions):
 )
 def test_harness_version_against_the_declared_range(versions, version, state):
     versions(lmms_eval=version)
-    found = only(harness.harness_version())
-    assert found.state is state
-    assert version in found.found
+    found = expect(only(harness.harness_version()), state, version)
     assert state is State.OK or found.fix.startswith("pip install 'lmms_eval")
 
 
@@ -134,17 +130,13 @@ def on_path(tmp_path, monkeypatch):
 
 def test_command_of_this_environment(on_path):
     path = on_path(f"#!{sys.executable}\nimport lmms_eval\n")
-    found = only(harness.command())
-    assert (found.state, str(path) in found.found, "medtasks" in found.found) == (State.OK, True, True)
+    expect(only(harness.command()), State.OK, str(path), "medtasks")
 
 
 @pytest.mark.parametrize("text", ["#!{python}\n", '#!/bin/sh\n\'\'\'exec\' "{python}" "$0" "$@"\n', "#! {python} -P\n"])
 def test_command_of_another_environment(on_path, other_python, text):
     on_path(text.format(python=other_python))
-    found = only(harness.command())
-    assert found.state is State.WARNING
-    assert str(other_python) in found.found
-    assert str(Path(sys.executable).parent) in found.fix
+    expect(only(harness.command()), State.WARNING, str(other_python), fix=str(Path(sys.executable).parent))
 
 
 def test_command_that_names_no_python(on_path):
@@ -154,10 +146,7 @@ def test_command_that_names_no_python(on_path):
 
 def test_no_command(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    found = only(harness.command())
-    assert found.state is State.WARNING
-    assert "-m lmms_eval" in found.found
-    assert str(Path(sys.executable).parent) in found.fix
+    expect(only(harness.command()), State.WARNING, "-m lmms_eval", fix=str(Path(sys.executable).parent))
 
 
 def test_command_that_starts_something_else(on_path, monkeypatch):
@@ -169,8 +158,7 @@ def test_command_that_starts_something_else(on_path, monkeypatch):
         "entry_points",
         lambda **wanted: importlib.metadata.EntryPoints([*real(**wanted), stranger]),
     )
-    found = only(harness.command())
-    assert (found.state, "stranger:main" in found.found) == (State.WARNING, True)
+    expect(only(harness.command()), State.WARNING, "stranger:main")
 
 
 def test_autoload(monkeypatch):
@@ -190,8 +178,7 @@ def test_autoload(monkeypatch):
     ],
 )
 def test_started(index, state, word):
-    found = only(harness.started(Told({"index": index}), 96))
-    assert (found.state, word in found.found) == (state, True)
+    expect(only(harness.started(Told({"index": index}), 96)), state, word)
 
 
 def test_start_that_was_killed():

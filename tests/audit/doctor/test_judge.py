@@ -11,7 +11,7 @@ from medtasks.audit.doctor import judge as checks
 from medtasks.audit.doctor.findings import State
 from medtasks.audit.doctor.judge import judge
 
-from .conftest import only
+from .conftest import expect, only
 
 KEY = "sk-canary-0123456789"
 MODEL = "judge-7b"
@@ -89,8 +89,7 @@ def asked(scope):
 def test_no_judge(scope, everything):
     assert only(judge(everything)).state is State.NOTE
     assert list(judge(scope("mediconfusion"))) == []
-    found = only(judge(scope("mediconfusion_all", "mediconfusion_ff")))
-    assert (found.state, "mediconfusion_ff cannot run" in found.found) == (State.PROBLEM, True)
+    expect(only(judge(scope("mediconfusion_all", "mediconfusion_ff"))), State.PROBLEM, "mediconfusion_ff cannot run")
     assert only(judge(scope("medheval_visual_report"))).state is State.WARNING
 
 
@@ -102,18 +101,20 @@ def test_judge_that_no_chosen_task_asks_is_not_reached_for(configured, scope):
 @pytest.mark.parametrize("listed", [MODEL, f"models/{MODEL}", f"{MODEL}:latest"])
 def test_judge_that_answers(configured, everything, listed):
     configured.offer("other", listed)
-    found = asked(everything)
-    assert (found.state, MODEL in found.found) == (State.OK, True)
+    expect(asked(everything), State.OK, MODEL)
     ((method, path, headers),) = configured.requests
     assert (method, path, headers["authorization"]) == ("GET", MODELS, f"Bearer {KEY}")
 
 
 def test_wrong_model(configured, everything):
     configured.offer("judge-70b", "other", f"{KEY} judge-7b")
-    found = asked(everything)
-    assert (found.state, found.name) == (State.PROBLEM, "model")
-    assert f"no model '{MODEL}' among its 3; did you mean 'judge-70b'?" in found.found
-    assert "MEDTASKS_JUDGE_MODEL" in found.fix
+    expect(
+        asked(everything),
+        State.PROBLEM,
+        f"no model '{MODEL}' among its 3; did you mean 'judge-70b'?",
+        called="model",
+        fix="MEDTASKS_JUDGE_MODEL",
+    )
 
 
 def test_what_an_endpoint_calls_its_models_is_not_trusted(configured, everything):
@@ -133,54 +134,39 @@ def test_no_models_listed(configured, everything):
         (403, State.WARNING, "key", "HTTP 403", "MEDTASKS_JUDGE_API_KEY"),
         (307, State.PROBLEM, "reply", "redirects", "MEDTASKS_JUDGE_BASE_URL"),
         (429, State.WARNING, "reply", "limits the rate", "later"),
+        (429, State.PROBLEM, "reply", "quota", ""),
         (500, State.PROBLEM, "reply", "HTTP 500", "later"),
         (400, State.PROBLEM, "reply", "HTTP 400", "later"),
     ],
 )
 def test_status(configured, everything, status, state, name, word, fix):
-    configured.answers[MODELS] = (status, json.dumps({"error": {"message": f"bad key {KEY}", "code": None}}))
-    found = asked(everything)
-    assert (found.state, found.name) == (state, name)
-    assert word in found.found
-    assert fix in found.fix
+    code = "insufficient_quota" if word == "quota" else None
+    configured.answers[MODELS] = (status, json.dumps({"error": {"message": f"bad key {KEY}", "code": code}}))
+    expect(asked(everything), state, word, called=name, fix=fix)
     assert len(configured.requests) == 1  # neither repeated nor redirected
-
-
-def test_used_up_quota(configured, everything):
-    configured.answers[MODELS] = (429, '{"error": {"message": "no", "code": "insufficient_quota"}}')
-    assert (asked(everything).state, "quota" in asked(everything).found) == (State.PROBLEM, True)
-
-
-def test_wrong_address(configured, everything):
-    found = asked(everything)
-    assert (found.state, found.name) == (State.PROBLEM, "address")
-    assert "HTTP 404" in found.found
-    assert "/v1" in found.fix
 
 
 @pytest.mark.parametrize("status", [200, 400, 401, 405])
 def test_endpoint_without_a_list_of_models(configured, everything, status):
     configured.answers["/v1/chat/completions"] = (status, "{}")
-    found = asked(everything)
-    assert (found.state, found.name) == (State.NOTE, "model")
-    assert "no list of models" in found.found
+    expect(asked(everything), State.NOTE, "no list of models", called="model")
     assert {method for method, *_ in configured.requests} == {"GET"}
+
+
+def test_wrong_address(configured, everything):
+    expect(asked(everything), State.PROBLEM, "HTTP 404", called="address", fix="/v1")
 
 
 @pytest.mark.parametrize("text", ["<html>a page for people</html>", '"text"', "[]", "null", "{}", "{"])
 def test_what_is_no_judge(configured, everything, text):
     configured.answers[MODELS] = (200, text)
-    found = asked(everything)
-    assert (found.state, found.name) == (State.PROBLEM, "reply")
-    assert "no list of models" in found.found
+    expect(asked(everything), State.PROBLEM, "no list of models", called="reply")
 
 
 def test_slow_judge(configured, everything, monkeypatch):
     monkeypatch.setattr(checks, "TIMEOUT_S", 0.3)
     configured.answers[MODELS] = (200, None)
-    found = asked(everything)
-    assert (found.state, found.name) == (State.PROBLEM, "connection")
-    assert "did not answer within 0.3 s" in found.found
+    expect(asked(everything), State.PROBLEM, "did not answer within 0.3 s", called="connection")
 
 
 def test_users_shorter_time_counts(configured, everything, monkeypatch):
@@ -199,9 +185,7 @@ def test_nothing_listens(configured, everything, monkeypatch):
 
 def test_https_where_http_is_spoken(configured, everything, monkeypatch):
     monkeypatch.setenv("MEDTASKS_JUDGE_BASE_URL", f"https://127.0.0.1:{configured.server_port}/v1")
-    found = asked(everything)
-    assert (found.state, found.name) == (State.PROBLEM, "TLS")
-    assert "MEDTASKS_JUDGE_BASE_URL" in found.fix
+    expect(asked(everything), State.PROBLEM, called="TLS", fix="MEDTASKS_JUDGE_BASE_URL")
 
 
 def test_unknown_host(configured, everything, monkeypatch):
@@ -210,8 +194,11 @@ def test_unknown_host(configured, everything, monkeypatch):
 
     monkeypatch.setattr(socket, "getaddrinfo", unknown)
     monkeypatch.setenv("MEDTASKS_JUDGE_BASE_URL", "https://judge.invalid/v1")
-    found = next(one for one in judge(everything) if one.area == "judge" and one.name == "address")
-    assert (found.state, "'judge.invalid'" in found.found) == (State.PROBLEM, True)
+    found = expect(
+        next(one for one in judge(everything) if one.area == "judge" and one.name == "address"),
+        State.PROBLEM,
+        "'judge.invalid'",
+    )
     assert KEY not in str(found)
 
 
@@ -229,9 +216,7 @@ def test_unknown_host(configured, everything, monkeypatch):
 )
 def test_impossible_settings(configured, everything, monkeypatch, name, value):
     monkeypatch.setenv(name, value)
-    found = only(judge(everything))
-    assert (found.state, found.name) == (State.PROBLEM, "settings")
-    assert name in found.found
+    found = expect(only(judge(everything)), State.PROBLEM, name, called="settings")
     assert KEY not in str(found)
     assert configured.requests == []
 
@@ -283,5 +268,4 @@ def test_trusted_judge(remote, scope, monkeypatch):
 
 def test_malformed_trust(remote, scope, monkeypatch):
     monkeypatch.setenv("MEDTASKS_TRUSTED_JUDGE", "judge.example")
-    found = only(judge(scope("medheval_visual_report")), "access")
-    assert (found.state, "MEDTASKS_TRUSTED_JUDGE" in found.found) == (State.PROBLEM, True)
+    expect(only(judge(scope("medheval_visual_report")), "access"), State.PROBLEM, "MEDTASKS_TRUSTED_JUDGE")

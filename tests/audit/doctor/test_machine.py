@@ -1,4 +1,4 @@
-"""Disk and memory."""
+"""Disk, memory, and torch with what is built against it and GPUs: fake packages in real child processes."""
 
 import errno
 import os
@@ -8,12 +8,37 @@ from types import SimpleNamespace
 import pytest
 
 from medtasks.audit.doctor import machine
+from medtasks.audit.doctor.child_process import Told
 from medtasks.audit.doctor.findings import State
-from medtasks.audit.doctor.machine import disks, memory
+from medtasks.audit.doctor.machine import disks, memory, torch_stack
 
-from .conftest import only
+from .conftest import expect, only
 
 NAMES = ["data folder", "Hub cache", "temporary folder"]
+TORCH = """
+import types, warnings
+__version__ = "{version}"
+version = types.SimpleNamespace(cuda={cuda})
+def _available():
+    {before}
+    return {gpus} > 0
+cuda = types.SimpleNamespace(
+    is_available=_available,
+    device_count=lambda: {gpus},
+    mem_get_info=lambda index: ({free} * 10**9, 80 * 10**9),
+    get_device_name=lambda index: "NVIDIA Imagined",
+)
+"""
+
+TRANSFORMERS = """
+import types
+__version__ = "5.0"
+utils = types.SimpleNamespace(is_torch_available=lambda: {uses})
+"""
+
+KILLED = "import os, signal\nos.kill(os.getpid(), signal.SIGILL)"
+TOO_OLD = "CUDA initialization: The NVIDIA driver on your system is too old (found version 11040)."
+NMS = "raise RuntimeError('operator torchvision::nms does not exist')"
 
 
 @pytest.fixture
@@ -66,10 +91,7 @@ def test_data_folder_that_cannot_be_written_to(tmp_path, monkeypatch, number):
 
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
     monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
-    found = only(disks(), "data folder")
-    assert found.state is State.PROBLEM
-    assert os.strerror(number) in found.found
-    assert "MEDTASKS_HOME" in found.fix
+    expect(only(disks(), "data folder"), State.PROBLEM, os.strerror(number), fix="MEDTASKS_HOME")
 
 
 def test_no_temporary_folder(monkeypatch):
@@ -104,10 +126,92 @@ def meminfo(tmp_path, monkeypatch):
 )
 def test_memory(meminfo, available, limit, state, words):
     meminfo(available, limit)
-    found = only(memory())
-    assert (found.state, words in found.found) == (state, True)
+    expect(only(memory()), state, words)
 
 
 def test_memory_that_nobody_tells(tmp_path, monkeypatch):
     monkeypatch.setattr(machine, "_MEMORY", tmp_path / "none")
     assert only(memory()).state is State.NOTE
+
+
+@pytest.fixture
+def stack(package, told, monkeypatch, tmp_path):
+    """Findings on a fake stack, on a machine with or without an NVIDIA driver."""
+
+    def look(
+        version="2.9.0+cu130",
+        vision="__version__ = '0.24.0+cu130'",
+        cuda="'13.0'",
+        gpus=0,
+        free=70,
+        before="pass",
+        uses=True,
+        driver=False,
+        torch=None,
+        visible=None,
+    ):
+        monkeypatch.setenv("PATH", str(tmp_path))
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+        if visible is not None:
+            monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+        monkeypatch.setattr(machine, "_DRIVER", tmp_path if driver else tmp_path / "none")
+        fields = {"version": version, "cuda": cuda, "gpus": gpus, "free": free, "before": before}
+        package("torch", TORCH.format(**fields) if torch is None else torch)
+        package("torchvision", vision)
+        package("transformers", TRANSFORMERS.format(uses=uses))
+        return list(torch_stack(told("torch")))
+
+    return look
+
+
+def test_gpus(stack):
+    found = stack(gpus=2)
+    assert [one.state for one in found] == [State.OK] * 5
+    assert only(found, "GPU 1").found == "NVIDIA Imagined, 70.0 of 80.0 GB free"
+    assert only(found, "torch").found == "torch 2.9.0+cu130 can be imported"
+
+
+def test_builds_that_do_not_say(stack):
+    assert "builds" not in {one.name for one in stack(version="2.9.0")}
+
+
+def test_torch_that_cannot_be_imported(stack):
+    found = stack(torch="raise OSError('libcudart.so.13: cannot open shared object file')")
+    assert only(found, "torch").state is State.PROBLEM
+    assert "libcudart" in only(found, "torch").found
+    assert not any(one.name.startswith("GPU") for one in found)
+
+
+@pytest.mark.parametrize(
+    ("fields", "name", "state", "words", "fix"),
+    [
+        ({"gpus": 1, "free": 1}, "GPU 0", State.WARNING, "1.0 of 80.0", "nvidia-smi"),
+        ({"version": "2.9.0+cpu", "vision": NMS}, "torchvision", State.PROBLEM, "torchvision::nms", "from one index"),
+        (
+            *({"version": "2.9.0+cpu", "cuda": "None"}, "builds", State.WARNING),
+            *("torch 2.9.0+cpu and torchvision 0.24.0+cu130", "from one index"),
+        ),
+        ({"uses": False}, "transformers", State.PROBLEM, "does not accept", ""),
+        (
+            *({"before": f"warnings.warn({TOO_OLD!r})", "driver": True}, "GPU", State.WARNING),
+            *(TOO_OLD.rstrip("."), "update the driver"),
+        ),
+        ({"before": "raise RuntimeError('CUDA error: unknown error')"}, "GPU", State.WARNING, "unknown error", ""),
+        ({"torch": KILLED}, None, State.PROBLEM, "SIGILL", ""),
+        ({"driver": False}, "GPU", State.NOTE, "finds no GPU", ""),
+        ({"driver": True, "cuda": "None", "version": "2.9.0"}, "GPU", State.WARNING, "built for the CPU", ""),
+        ({"driver": True, "visible": ""}, "GPU", State.WARNING, "CUDA_VISIBLE_DEVICES is ''", ""),
+        ({"driver": True}, "GPU", State.WARNING, "built for CUDA 13.0", ""),
+    ],
+)
+def test_what_is_wrong_with_the_stack(stack, fields, name, state, words, fix):
+    expect(only(stack(**fields), name), state, words, called=name or "torch", fix=fix)
+
+
+@pytest.mark.parametrize(("name", "states"), [("torch", [State.PROBLEM]), ("torchvision", [])])
+def test_module_that_is_not_installed(name, states):
+    steps = {module: {"installed": True, "error": "x"} for module in ("torch", "torchvision", "transformers")}
+    found = torch_stack(
+        Told({**steps, name: {"installed": False, "error": ""}, "devices": {"warnings": [], "error": "x"}})
+    )
+    assert [one.state for one in found if one.name == name] == states

@@ -6,7 +6,7 @@ from medtasks.audit.doctor.child_process import Told
 from medtasks.audit.doctor.findings import State
 from medtasks.audit.doctor.plug_ins import plug_ins
 
-from .conftest import only
+from .conftest import expect, only
 
 OURS = {
     "name": "medtasks",
@@ -34,18 +34,19 @@ def other(name="other", **fields):
 
 
 def test_only_ours(told):
-    found = only(plug_ins(told("plug_ins"), autoload=True))
-    assert (found.state, found.name) == (State.OK, "medtasks")
-    assert "5 models" in found.found
+    expect(only(plug_ins(told("plug_ins"), autoload=True)), State.OK, "5 models", called="medtasks")
 
 
 def test_broken_one_in_front_of_ours_is_named_with_its_distribution(told, package):
     package("wrecked", "import no_such_module\n", entry="wreck")
-    found = only(plug_ins(told("plug_ins"), autoload=True))
-    assert (found.state, found.name) == (State.PROBLEM, "wreck")
-    assert "'wreck' of wrecked 1.0" in found.found
-    assert "no_such_module" in found.found
-    assert "hides medtasks" in found.found
+    found = expect(
+        only(plug_ins(told("plug_ins"), autoload=True)),
+        State.PROBLEM,
+        "'wreck' of wrecked 1.0",
+        "no_such_module",
+        "hides medtasks",
+        called="wreck",
+    )
     assert found.fix.startswith("pip uninstall wrecked")
 
 
@@ -72,10 +73,7 @@ def test_payload_of_the_wrong_kind_is_broken_as_well(told, package):
 )
 def test_one_that_ends_the_process(told, package, source, words):
     package("deadly", source, entry="deadly")
-    found = only(plug_ins(told("plug_ins"), autoload=True), "deadly")
-    assert found.state is State.PROBLEM
-    assert words in found.found
-    assert "every run" in found.found
+    expect(only(plug_ins(told("plug_ins"), autoload=True), "deadly"), State.PROBLEM, words, "every run")
 
 
 def test_one_that_does_not_end():
@@ -103,10 +101,13 @@ def test_model_of_ours_that_another_plug_in_takes(told, package):
 
 def test_harness_whose_models_cannot_be_imported(told, package, monkeypatch):
     monkeypatch.setenv("LMMS_EVAL_PLUGINS", "no_such_plug_in")
-    found = only(plug_ins(told("plug_ins"), autoload=True))
-    assert (found.state, found.name) == (State.PROBLEM, "registry")
-    assert "no_such_plug_in" in found.found
-    assert "LMMS_EVAL_PLUGINS" in found.fix
+    expect(
+        only(plug_ins(told("plug_ins"), autoload=True)),
+        State.PROBLEM,
+        "no_such_plug_in",
+        called="registry",
+        fix="LMMS_EVAL_PLUGINS",
+    )
 
 
 def test_broken_one_behind_ours_hides_others_only():
@@ -116,20 +117,17 @@ def test_broken_one_behind_ours_hides_others_only():
     assert only(found, "medtasks").state is State.OK
 
 
-def test_ours_broken():
-    found = only(plug_ins(looked_at({**OURS, "models": [], "error": "ImportError: x"}), autoload=True))
-    assert (found.state, "medtasks" in found.fix) == (State.PROBLEM, True)
-
-
-def test_ours_missing():
-    found = only(plug_ins(looked_at(other()), autoload=True))
-    assert (found.state, "pip install" in found.fix) == (State.PROBLEM, True)
-
-
-def test_ours_that_does_not_fit_the_harness():
-    silent = {**OURS, "models": [], "warnings": ["medtasks could not register itself"]}
-    found = only(plug_ins(looked_at(silent), autoload=True))
-    assert (found.state, "could not register" in found.found) == (State.PROBLEM, True)
+@pytest.mark.parametrize(
+    ("looked", "words", "fix"),
+    [
+        ({**OURS, "models": [], "error": "ImportError: x"}, "", "medtasks"),
+        (other(), "", "pip install"),
+        ({**OURS, "models": [], "warnings": ["medtasks could not register itself"]}, "could not register", ""),
+    ],
+    ids=["broken", "missing", "does not fit the harness"],
+)
+def test_ours_in_trouble(looked, words, fix):
+    expect(only(plug_ins(looked_at(looked), autoload=True)), State.PROBLEM, words, fix=fix)
 
 
 def test_ours_switched_off(told, monkeypatch):
@@ -146,14 +144,15 @@ def test_shared_name_that_ours_wins_is_a_warning():
 def test_name_that_the_harness_has_itself():
     registry = {**REGISTRY, "built_in": ["radfm"]}
     classes = {**CLASSES, "radfm": "lmms_eval.models.chat.radfm.RadFM"}
-    found = only(plug_ins(looked_at(OURS, registry=registry, classes=classes), autoload=True), "radfm")
-    assert found.state is State.PROBLEM
-    assert "lmms-eval itself and by medtasks" in found.found
+    expect(
+        only(plug_ins(looked_at(OURS, registry=registry, classes=classes), autoload=True), "radfm"),
+        State.PROBLEM,
+        "lmms-eval itself and by medtasks",
+    )
 
 
 def test_child_that_could_not_be_started():
     from medtasks.audit.doctor.findings import PLUG_INS, findings_of
 
     told = Told(how="it could not be started: no memory")
-    found = only(findings_of(PLUG_INS, "loading", lambda: plug_ins(told, autoload=True)))
-    assert (found.state, "no memory" in found.found) == (State.PROBLEM, True)
+    expect(only(findings_of(PLUG_INS, "loading", lambda: plug_ins(told, autoload=True))), State.PROBLEM, "no memory")

@@ -4,10 +4,10 @@ import pytest
 
 from medtasks.audit.doctor import task_names
 from medtasks.audit.doctor.findings import State
-from medtasks.audit.doctor.task_names import collisions, defined_names, foreign_names, own_files, own_names
+from medtasks.audit.doctor.task_names import collisions, foreign_names, own_files, own_names
 from medtasks.data.home import own_tasks_folder
 
-from .conftest import only
+from .conftest import expect, only
 
 OWN = "task: multimedeval_mine\nmetadata: {dataset: multimedeval_mine}\ndataset_path: !function a.b\n"
 
@@ -41,9 +41,7 @@ def own(tmp_path):
 
 
 def test_installed_harness_has_none_of_our_names(everything):
-    found = only(collisions(everything))
-    assert found.state is State.OK
-    assert f"names of ours ({len(own_names())})" in found.found
+    expect(only(collisions(everything)), State.OK, f"names of ours ({len(own_names())})")
 
 
 def test_own_names_hold_tasks_groups_and_included_tags():
@@ -114,8 +112,7 @@ def test_only_names_of_chosen_tasks(harness, scope):
 
 def test_harness_without_tasks(tmp_path, monkeypatch, everything):
     monkeypatch.setattr(task_names, "harness_folder", lambda: tmp_path)
-    found = only(collisions(everything))
-    assert (found.state, str(tmp_path / "tasks") in found.found) == (State.PROBLEM, True)
+    expect(only(collisions(everything)), State.PROBLEM, str(tmp_path / "tasks"))
 
 
 def test_users_task_with_a_name_of_ours(harness, own, everything):
@@ -149,11 +146,7 @@ def test_no_own_files():
 )
 def test_malformed_own_file_is_named(own, text, words):
     path = own("bad.yaml", text)
-    found = only(own_files())
-    assert found.state is State.PROBLEM
-    assert str(path) in found.found
-    assert words in found.found
-    assert str(path) in found.fix
+    expect(only(own_files()), State.PROBLEM, str(path), words, fix=str(path))
 
 
 def test_own_file_that_is_no_text(own):
@@ -163,8 +156,7 @@ def test_own_file_that_is_no_text(own):
 
 def test_own_file_whose_dataset_is_gone(own):
     path = own("mine.yaml", OWN)
-    found = only(own_files(), "mine")
-    assert (found.state, "'multimedeval_mine'" in found.found, str(path) in found.fix) == (State.WARNING, True, True)
+    expect(only(own_files(), "mine"), State.WARNING, "'multimedeval_mine'", fix=str(path))
 
 
 def test_own_file_with_its_dataset(own, sample):
@@ -191,6 +183,7 @@ def test_foreign_tag_in_an_included_file(harness, scope):
     assert only(foreign_names(scope("their_tag"))).state is State.NOTE
 
 
-def test_python_task_has_no_tags():
-    assert defined_names({"task": "a", "class": "b", "tag": "c"}) == ["a"]
-    assert defined_names({"dataset_path": "x"}) == []
+def test_python_task_has_no_tags(harness, everything):
+    harness("a.yaml", "task: a\nclass: b\ntag: multimedeval_qa\n")
+    harness("b.yaml", "dataset_path: x\n")
+    assert only(collisions(everything)).state is State.OK

@@ -8,7 +8,7 @@ from medtasks.audit.doctor.weights import labeler, metric_weights, model_setting
 from medtasks.errors import WeightsMissing
 from medtasks.metrics.weights import WEIGHTS, weights_folder
 
-from .conftest import only
+from .conftest import expect, only
 
 REPORT = "multimedeval_mimic_cxr_report"
 LABELS = "multimedeval_mimic_cxr_classification"
@@ -52,8 +52,7 @@ def test_task_without_such_metrics(scope):
 
 def test_without_tasks_one_note_sums_up(everything, monkeypatch):
     put("radgraph")
-    found = only(metric_weights(everything))
-    assert found.state is State.NOTE
+    found = expect(only(metric_weights(everything)), State.NOTE)
     assert found.found.startswith(f"1 of {len(WEIGHTS) + 1} ")
     assert " radgraph " not in found.fix
     assert "wordnet" in found.fix
@@ -71,12 +70,10 @@ def test_labels_need_chexbert_or_another_labeler(scope, monkeypatch):
     assert only(labeler(scope(LABELS))).state is State.OK
     assert list(labeler(scope("mediconfusion"))) == []
     monkeypatch.setenv("MEDTASKS_LABELER", "somewhere")
-    found = only(labeler(scope(LABELS)))
-    assert (found.state, "module:factory" in found.fix) == (State.PROBLEM, True)
+    expect(only(labeler(scope(LABELS))), State.PROBLEM, fix="module:factory")
 
 
 def test_settings(everything, monkeypatch):
     assert only(model_settings(everything)).state is State.OK
     monkeypatch.setenv("MEDTASKS_METRICS_DTYPE", "float8")
-    found = only(model_settings(everything))
-    assert (found.state, "float8" in found.found) == (State.PROBLEM, True)
+    expect(only(model_settings(everything)), State.PROBLEM, "float8")

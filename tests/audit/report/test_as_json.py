@@ -5,8 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from medtasks.audit.report.as_json import report_as_dict
-from medtasks.audit.report.contents import Item, RuleReport, RunReport, Score, TaskReport
+from medtasks.audit.report.contents import Item, RuleReport, RunReport, Score, TaskReport, report_as_dict
 from medtasks.extract.answer import Reason
 from medtasks.families.family import ReadAnswer
 

@@ -11,8 +11,7 @@ import pytest
 from medtasks.audit.report.reading.read_answers import NO_OPTION
 from PIL import Image
 
-from medtasks.audit.report.as_json import report_as_dict
-from medtasks.audit.report.contents import Item, TaskReport
+from medtasks.audit.report.contents import Item, TaskReport, report_as_dict
 from medtasks.audit.report.reading.collecting import collect_replies, collect_run
 from medtasks.audit.report.reading.run_folder import read_run
 from medtasks.data.privacy import hidden_id

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from medtasks.audit.report.as_json import report_as_dict
 from medtasks.audit.report.reading.paired_scores import of_records
 from medtasks.hooks.pairs import answers, record
 
 from medtasks.audit.comparing import main_metrics
-from medtasks.audit.report.as_json import report_as_dict
 from medtasks.audit.report.contents import RuleReport, RunReport, TaskReport
 from medtasks.audit.report.reading.collecting import collect_replies, collect_run
 from medtasks.audit.report.reading.run_folder import read_run

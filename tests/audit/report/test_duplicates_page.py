@@ -1,50 +1,28 @@
 """The page of duplicates: complete, loads nothing, and shows markup of names as text."""
 
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
-from medtasks.audit.report.duplicates import page as duplicates_page
-from medtasks.audit.report.duplicates.contents import Names, Settings, counted, duplicates_as_dict
+from medtasks.audit.report import duplicates as duplicates_page
+from medtasks.audit.report.duplicates import Names, duplicates_as_dict
+from medtasks.audit.report.words import counted
 from medtasks.data.duplicates.benchmark_pictures import dataset_pictures, other_pictures
 from medtasks.data.duplicates.finding import find_duplicates
 from medtasks.errors import MedTasksError
 
 from ...picture_sets import jpeg_bytes, prepare_set, texture, write_folder
-
-
-class Page(HTMLParser):
-    """What a page holds: tags with their attributes, and text."""
-
-    def __init__(self, source):
-        super().__init__()
-        self.tags = []
-        self.texts = []
-        self.feed(source)
-
-    def handle_starttag(self, tag, attributes):
-        self.tags.append((tag, dict(attributes)))
-
-    def handle_data(self, data):
-        self.texts.append(data)
-
-    def all(self, tag, **attributes):
-        return [found for name, found in self.tags if name == tag and attributes.items() <= found.items()]
-
-    @property
-    def text(self):
-        return " ".join(" ".join(self.texts).split())
+from .page_structure import Structure
 
 
 def written(name, path, other=None, sample=False):
     shown = dataset_pictures(name)
     found = find_duplicates(shown, other and other_pictures(str(other)), 40, turned=False)
     names = Names(name, found)
-    contents = duplicates_as_dict(name, found, names, Settings(40, turned=False))
+    contents = duplicates_as_dict(name, found, names, 40, turned=False)
     duplicates_page.write_duplicates_page(contents, found, names, path, sample=sample)
-    return Page(path.read_text(encoding="utf-8"))
+    return Structure(path.read_text(encoding="utf-8"))
 
 
 @pytest.fixture
@@ -82,7 +60,7 @@ def test_the_page_loads_nothing_and_runs_only_its_own_script(training, tmp_path)
     source = (tmp_path / "p.html").read_text(encoding="utf-8")
 
     assert re.findall(r"""(?:https?:)?//[\w-]+\.\w""", re.sub(r"data:image/jpeg;base64,[\w+/=]+", "", source)) == []
-    assert [attributes for _, attributes in page.tags if "onerror" in attributes or "onclick" in attributes] == []
+    assert [attributes for _, attributes in page.elements if "onerror" in attributes or "onclick" in attributes] == []
     allowed = policy_of(page)
     assert (allowed["default-src"], allowed["img-src"]) == ("'none'", "data:")
     assert "unsafe-inline" not in allowed["script-src"]
@@ -102,8 +80,7 @@ def test_the_policy_allows_the_script_that_is_there(training, tmp_path):
 
 
 def policy_of(page):
-    (policy,) = page.all("meta", **{"http-equiv": "Content-Security-Policy"})
-    return dict(rule.strip().split(" ", 1) for rule in policy["content"].split(";"))
+    return dict(rule.strip().split(" ", 1) for rule in page.policy.split(";"))
 
 
 def test_only_the_surest_are_shown_and_it_says_so(tmp_path, monkeypatch):

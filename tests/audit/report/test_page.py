@@ -3,49 +3,22 @@ import json
 import os
 import re
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
 from medtasks import __version__
-from medtasks.audit.report.page import pictures, writing
-from medtasks.audit.report.page.items import json_in_html, named_options
-from medtasks.audit.report.page.words import REASONS
-from medtasks.audit.report.page.writing import write_page
+from medtasks.audit.report.page import thumbnails, writing
+from medtasks.audit.report.page.writing import json_in_html, named_options, write_page
+from medtasks.audit.report.words import REASONS
 from medtasks.data.decoding import REFERENCE
 from medtasks.errors import MedTasksError
 
 from . import made_up_report as made_up
+from .page_structure import Structure
 
 LOADING = {"src", "href", "srcset", "data", "action", "poster", "xlink:href", "background", "formaction"}
-
-
-class Structure(HTMLParser):
-    """Collects the elements of a page, and the text outside of scripts and styles."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.elements, self.ids, self.spoken, self._skipped = [], [], [], 0
-        self.feed(text)
-
-    def handle_starttag(self, tag, attrs):
-        found = dict(attrs)
-        self.elements.append((tag, found))
-        self.ids += [found["id"]] if "id" in found else []
-        self._skipped += tag in ("script", "style")
-
-    def handle_endtag(self, tag):
-        self._skipped -= tag in ("script", "style")
-
-    def handle_data(self, data):
-        if not self._skipped:
-            self.spoken.append(data)
-
-    @property
-    def text(self):
-        return " ".join(" ".join(self.spoken).split())
 
 
 def data_of(text, name="audit-data"):
@@ -76,7 +49,7 @@ def test_nothing_is_loaded_from_anywhere(full):
 
 
 def test_the_policy_of_the_page_allows_its_own_script_only(full):
-    (policy,) = [a["content"] for t, a in Structure(full).elements if a.get("http-equiv") == "Content-Security-Policy"]
+    policy = Structure(full).policy
     assert policy.startswith("default-src 'none'; script-src 'sha256-")
     assert policy.count("'unsafe-inline'") == 1
     assert "style-src 'unsafe-inline'" in policy
@@ -293,7 +266,7 @@ def test_a_task_with_a_rule_of_its_own_shows_its_pictures_by_it(tmp_path):
 
 def test_pictures_without_room_are_counted(tmp_path, monkeypatch):
     task = made_up.paired_task(tmp_path)
-    monkeypatch.setattr(writing, "thumbnails", lambda files, **how: pictures.thumbnails(files, 6000, **how))
+    monkeypatch.setattr(writing, "thumbnails", lambda files, **how: thumbnails.thumbnails(files, 6000, **how))
     text = Structure(written(made_up.report_of(task), tmp_path)).text
     assert re.search(r"\d+ pictures of 12 left out to keep this file small; the others are 96 pixels at most", text)
 

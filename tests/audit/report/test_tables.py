@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medtasks.audit.report.tables.latex_text import latex_text
-from medtasks.audit.report.tables.writing import latex, markdown
+from medtasks.audit.report.tables.writing import latex, latex_text, markdown
 
 from . import small_reports
 from .small_reports import NAN, SECRET, full_report, nasty

@@ -16,7 +16,6 @@ A figure without anything to show has no key. An SVG starts with ``<svg`` (no XM
 that many fit on one page. Figures show scores and names of groups, and nothing of single questions.
 """
 
-import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -25,8 +24,8 @@ from pathlib import Path
 from medtasks.audit.report.contents import RunReport, TaskReport
 from medtasks.audit.report.figures.outcome_figures import coverage_figure, pair_figure, reliability_figure
 from medtasks.audit.report.figures.score_figures import gain_figure, group_figures, summary_figure
-from medtasks.audit.report.figures.style import RC_PARAMS, Look, rule_looks
-from medtasks.audit.report.figures.svg import FORMATS, Drawing, file_content, svg_element
+from medtasks.audit.report.figures.style import FORMATS, RC_PARAMS, Drawing, Look, file_content, rule_looks, svg_element
+from medtasks.audit.report.words import coded
 from medtasks.errors import MedTasksError, near_match
 
 
@@ -61,7 +60,7 @@ def write_figures(report: RunReport, folder: Path, formats: Sequence[str] = ("sv
         with _style():
             for key, drawing in _drawings(report):
                 for form in formats:
-                    file = folder / f"{_file_name(key)}.{form}"
+                    file = folder / f"{'.'.join(coded(part, '-', also='-') for part in key.split('/'))}.{form}"
                     content = (
                         svg_element(drawing, key).encode() if form == "svg" else file_content(drawing.figure, form)
                     )
@@ -101,8 +100,3 @@ def _style() -> Iterator[None]:
     with matplotlib.rc_context(RC_PARAMS), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from")  # a viewer's font may well have it
         yield
-
-
-def _file_name(key: str) -> str:
-    parts = key.split("/")
-    return ".".join(re.sub(r"[^A-Za-z0-9_-]", lambda found: f"-{ord(found.group()):x}-", part) for part in parts)

@@ -4,24 +4,24 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from medtasks.audit.report.contents import TaskReport
-from medtasks.audit.report.figures.rows import row_name
+from medtasks.audit.report.figures.score_figures import row_name
 from medtasks.audit.report.figures.style import (
     AXIS,
     GREY,
     GRID,
     LOOKS,
     WIDTH,
+    Drawing,
     Look,
     add_legend,
     in_percent,
     legend_height,
     name_margin,
+    name_rows,
     new_figure,
 )
-from medtasks.audit.report.figures.svg import Drawing
-from medtasks.audit.report.page.rows import pair_rows, thinned
-from medtasks.audit.report.page.words import count, number
-from medtasks.audit.report.tables.cells import estimate, warnings
+from medtasks.audit.report.rows import pair_rows, thinned
+from medtasks.audit.report.words import count, estimate, number, warnings
 from medtasks.stats.calibration import Bin, Measure
 
 if TYPE_CHECKING:
@@ -56,9 +56,7 @@ def pair_figure(task: TaskReport) -> Drawing | None:
         axes.barh(range(len(names)), numbers, left=starts, height=0.7, label=name, **style)
         _write_numbers(axes, numbers, starts, max(totals))
         starts = [start + found for start, found in zip(starts, numbers, strict=True)]
-    axes.set_yticks(range(len(names)), labels=names)
-    axes.set_ylim(len(names) - 0.5, -0.5)
-    axes.tick_params(axis="y", length=0)
+    name_rows(axes, names)
     axes.set_xlim(0, max(totals))
     axes.set_xlabel("pairs")
     add_legend(figure, axes.get_legend_handles_labels()[0])

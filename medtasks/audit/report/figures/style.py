@@ -1,22 +1,37 @@
-"""How the figures of a report look: size, headings, legends, and colours that colour-blind readers tell apart.
+"""How the figures of a report look, and how a drawn one becomes an SVG element of a page or the bytes of a file.
 
-Colours are Okabe and Ito's. Hatches and marks tell the same apart once more, for print without colours.
+Size, headings, legends, and colours that colour-blind readers tell apart: they are Okabe and Ito's. Hatches and marks
+tell the same apart once more, for print without colours.
 """
 
+import io
 import math
+import re
 import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from xml.sax.saxutils import escape, quoteattr
 
 from medtasks.audit.report.contents import RunReport
-from medtasks.audit.report.figures.svg import shown_text
+from medtasks.audit.report.words import coded
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+_FONTS = "'DejaVu Sans', Verdana, Arial, Helvetica, sans-serif"
+_NO_METADATA = {
+    "svg": ("Creator", "Date", "Format", "Type"),
+    "png": ("Software",),
+    "pdf": ("Creator", "Producer", "CreationDate"),
+}
+FORMATS = tuple(_NO_METADATA)
+"""What a figure can be written as."""
+
+_DPI = 200
+_INVISIBLE = re.compile("[\x00-\x1f\x7f\ud800-\udfff\ufffe\uffff]+")
 _SIZE = 8  # points
 RC_PARAMS: dict[Any, Any] = {
     "svg.fonttype": "none",
@@ -44,6 +59,77 @@ _TITLE_CHARACTERS, _LEGEND_CHARACTERS = 76, 70
 _LEGEND_LINE, _LEGEND_HANDLE = 0.19, 0.6
 _MOST_COLUMNS = 4
 _FIRST = ("reference", "robust", "strict")
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure and what it shows.
+
+    Attributes:
+        figure: By matplotlib.
+        title: What it is, a few words.
+        describes: What a reader has to know who does not see it, sentences.
+    """
+
+    figure: "Figure"
+    title: str
+    describes: str
+
+
+def shown_text(text: str) -> str:
+    r"""Return a text without characters that no XML file may hold, white space as single blanks.
+
+    Example:
+        >>> shown_text("a\n\x00b")
+        'a b'
+    """
+    return " ".join(_INVISIBLE.sub(" ", text).split())
+
+
+def svg_element(drawing: Drawing, key: str) -> str:
+    """Return a drawing as ``<svg>`` for a page.
+
+    It has no style sheet and no style attributes, which a page's security policy may forbid and which would reach
+    beyond it; its ids begin with the key.
+    """
+    text = file_content(drawing.figure, "svg").decode()
+    prefix = f"figure-{coded(key, end='-')}-"
+    body = re.sub(r"<style.*?</style>|<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
+    body = re.sub(r"<[^>]*>", lambda tag: _without_style(_with_prefix(tag.group(), prefix)), body)
+    start = (
+        f'<svg role="img" aria-labelledby="{prefix}title {prefix}describes" stroke-linejoin="round" '
+        f'stroke-linecap="butt"'
+    )
+    about = (
+        f'<title id="{prefix}title">{escape(shown_text(drawing.title))}</title>'
+        f'<desc id="{prefix}describes">{escape(shown_text(drawing.describes))}</desc>'
+    )
+    root, _, inner = re.sub(r">\s+<", "><", body).partition(">")
+    return f"{start}{root.removeprefix('<svg')}>{about}{inner.strip()}"
+
+
+def file_content(figure: "Figure", form: str) -> bytes:
+    """Return a figure as a file, the same at every time."""
+    content = io.BytesIO()
+    figure.savefig(content, format=form, dpi=_DPI, metadata=dict.fromkeys(_NO_METADATA[form]))
+    return content.getvalue()
+
+
+def _with_prefix(tag: str, prefix: str) -> str:
+    return re.sub(r'( id="|href="#|url\(#)', lambda found: found.group() + prefix, tag)
+
+
+def _without_style(tag: str) -> str:
+    """Turn a style attribute into attributes of their own, and name fonts that other systems have."""
+
+    def attributes(found: re.Match[str]) -> str:
+        pairs = dict(part.split(":", 1) for part in found.group(1).split(";"))
+        values = {name.strip(): value.strip() for name, value in pairs.items()}
+        if "font-family" in values:
+            values["font-family"] = _FONTS
+        return "".join(f" {name}={quoteattr(value)}" for name, value in values.items())
+
+    return re.sub(r' style="([^"]*)"', attributes, tag)
 
 
 @dataclass(frozen=True)
@@ -75,15 +161,9 @@ def rule_looks(report: RunReport) -> dict[str, Look]:
 def new_figure(
     title: str, warnings: Sequence[str], *, height: float, left: float, bottom: float, right: float = 0.3
 ) -> tuple["Figure", "Axes"]:
-    """Return a figure of the usual width with a heading and one pair of axes.
+    """Return a figure of the usual width with a heading, warnings in lines below it, and one pair of axes.
 
-    Args:
-        title: Heading.
-        warnings: What must not be overlooked, a line each below the heading.
-        height: Of the axes in inches, as are all margins.
-        left: Margin.
-        bottom: Margin.
-        right: Margin.
+    The height of the axes and the margins around them are in inches.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -116,6 +196,13 @@ def name_margin(names: Iterable[str]) -> float:
     return max(map(text_width, names)) + 0.25
 
 
+def name_rows(axes: "Axes", names: Sequence[str]) -> None:
+    """Write names at the left of rows, each 1 high, from the top."""
+    axes.set_yticks(range(len(names)), labels=list(names))
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.tick_params(axis="y", length=0)
+
+
 def legend_text(text: str) -> str:
     """Return a text short enough for a legend."""
     return textwrap.shorten(shown_text(text), _LEGEND_CHARACTERS, placeholder=" …") or "…"
@@ -143,15 +230,8 @@ def _columns(texts: Sequence[str]) -> int:
 
 
 def in_percent(axes: "Axes", directions: str) -> None:
-    """Write the numbers at one or both axes in percent.
-
-    Args:
-        axes: Whose values are shares.
-        directions: ``"x"``, ``"y"`` or ``"xy"``.
-    """
+    """Write the shares at one or both axes, ``"x"``, ``"y"`` or ``"xy"``, in percent."""
     from matplotlib.ticker import PercentFormatter
 
-    if "x" in directions:
-        axes.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-    if "y" in directions:
-        axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    for axis in (getattr(axes, f"{direction}axis") for direction in directions):
+        axis.set_major_formatter(PercentFormatter(1, decimals=0))

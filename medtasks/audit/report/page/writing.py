@@ -1,25 +1,29 @@
-"""The page of a run: one HTML file that opens from disk, without a server and without the network."""
+"""Pages: each one HTML file that opens from disk, without a server and without the network.
 
-from collections.abc import Mapping
+What the audit browser of a run's page shows is in it as JSON that may stand inside HTML.
+"""
+
+import base64
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.resources import files
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from medtasks import __version__
-from medtasks.audit.report.contents import RunReport
-from medtasks.audit.report.page import rows, words
-from medtasks.audit.report.page.items import (
-    audit_data,
-    json_in_html,
-    picture_decodings,
-    picture_uris,
-    pictures_without_file,
-    shown_pictures,
-)
-from medtasks.audit.report.page.pictures import thumbnails
-from medtasks.audit.report.self_contained import content_policy, own_text, page_environment, write_whole
+from medtasks.audit.report import rows, words
+from medtasks.audit.report.contents import Item, RunReport, Score, TaskReport, as_json
+from medtasks.audit.report.page.thumbnails import Thumbnails, thumbnails
+from medtasks.audit.report.rows import anchor
+from medtasks.audit.report.words import REASONS
+from medtasks.data.decoding import Decoding
+from medtasks.errors import MedTasksError
+from medtasks.families.family import ReadAnswer
 
-_NO_FIGURES: Mapping[str, str] = MappingProxyType({})
+_TEMPLATES = "templates"
 _FILTERS = (
     words.number,
     words.interval,
@@ -32,12 +36,14 @@ _FILTERS = (
     words.moment,
     rows.anchor,
 )
+_INSIDE_HTML = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
+_NO_FILE = "its file is missing"
 
 
 def write_page(report: RunReport, path: Path, figures: Mapping[str, str] | None = None) -> None:
     """Write a report as one HTML file.
 
-    The file loads nothing: style, script, pictures and data are inside, and its content security policy forbids
+    The file loads nothing: style, script, images and data are inside, and its content security policy forbids
     everything else, scripts in a model's reply included.
 
     Args:
@@ -49,29 +55,220 @@ def write_page(report: RunReport, path: Path, figures: Mapping[str, str] | None 
     Raises:
         MedTasksError: The file cannot be written.
     """
-    write_whole(path, _rendered(report, figures or _NO_FIGURES))
-
-
-def _rendered(report: RunReport, figures: Mapping[str, str]) -> str:
     from markupsafe import Markup
 
-    environment = page_environment()
-    environment.filters.update({name.__name__: name for name in _FILTERS})
-    pictures = thumbnails(shown_pictures(report), decodings=picture_decodings(report))
-    script = own_text("page.js")
-    values: dict[str, Any] = {
-        "report": report,
-        "version": __version__,
-        "figures": {key: Markup(figure) for key, figure in figures.items()},
-        "pictures": pictures,
-        "unreadable": pictures.unreadable + pictures_without_file(report),
-        "policy": content_policy(script),
-        "style": Markup(own_text("page.css")),
-        "script": Markup(script),
-        "data": Markup(json_in_html(audit_data(report, pictures))),
-        "uris": Markup(json_in_html(picture_uris(pictures))),
-        "tables": rows,
-        "words": words,
-    }
-    page: str = environment.get_template("page.html").render(values)
+    images = thumbnails(shown_images(report), decodings=image_decodings(report))
+    page = rendered(
+        "page",
+        report=report,
+        figures={key: Markup(figure) for key, figure in (figures or {}).items()},
+        pictures=images,
+        unreadable=images.unreadable + images_without_file(report),
+        style=Markup(_own_text("page.css")),
+        data=Markup(json_in_html(audit_data(report, images))),
+        uris=Markup(json_in_html([one.uri for one in images.by_file.values()])),
+        tables=rows,
+        words=words,
+    )
+    write_whole(path, page)
+
+
+def rendered(name: str, **values: Any) -> str:
+    """Return a page of our templates, which escape every value and take no undefined one.
+
+    Args:
+        name: Of the template and of the page's only script.
+        values: What the template names, besides ``version``, ``script`` and ``policy``.
+    """
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
+
+    environment = Environment(
+        loader=PackageLoader("medtasks.audit.report", _TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update({one.__name__: one for one in _FILTERS})
+    script = _own_text(f"{name}.js")
+    page: str = environment.get_template(f"{name}.html").render(
+        version=__version__, script=Markup(script), policy=_content_policy(script), **values
+    )
     return page
+
+
+def _own_text(name: str) -> str:
+    return files("medtasks.audit.report").joinpath(_TEMPLATES, name).read_text(encoding="utf-8")
+
+
+def _content_policy(script: str) -> str:
+    """Return the content security policy under which only our own script runs, and nothing is loaded."""
+    digest = base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
+    rules = ("default-src 'none'", f"script-src 'sha256-{digest}'", "style-src 'unsafe-inline'", "img-src data:")
+    return "; ".join((*rules, "base-uri 'none'", "form-action 'none'"))
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a page, which appears complete or not at all.
+
+    Raises:
+        MedTasksError: It cannot be written.
+    """
+    scratch = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        # Half of a surrogate pair, which a group's name may hold, is no UTF-8.
+        scratch.write_text(text, encoding="utf-8", errors="replace", newline="\n")
+        scratch.replace(path)
+    except OSError as error:
+        raise MedTasksError(
+            f"cannot write the page {path}: {error.strerror or error}; make room, or name a file in another folder "
+            f"with --html"
+        ) from error
+    finally:
+        scratch.unlink(missing_ok=True)
+
+
+def json_in_html(value: Any) -> str:
+    r"""Return JSON in ASCII without a character that HTML could take for markup.
+
+    Args:
+        value: Of JSON types; numbers are finite.
+
+    Example:
+        >>> json_in_html({"reply": "</script>"})
+        '{"reply":"\\u003c/script\\u003e"}'
+    """
+    # A reply may hold half of a surrogate pair, which UTF-8 cannot; ASCII can. It also hides U+2028 from JavaScript.
+    return json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":")).translate(_INSIDE_HTML)
+
+
+def shown_images(report: RunReport) -> list[Path]:
+    """Return the files of all images that items show, in the order of the items, each once."""
+    tasks = [task for task in report.tasks if not task.withheld]
+    files = (task.pictures.get(key) for task in tasks for item in task.items for key in item.images)
+    return list(dict.fromkeys(file for file in files if file is not None))
+
+
+def image_decodings(report: RunReport) -> dict[Path, Decoding]:
+    """Return how images are decoded whose task says so itself."""
+    return {file: task.decoding for task in report.tasks if task.decoding for file in task.pictures.values()}
+
+
+def images_without_file(report: RunReport) -> int:
+    """Return how many images that items name have no file."""
+    tasks = [task for task in report.tasks if not task.withheld]
+    return len(
+        {(task.name, key) for task in tasks for item in task.items for key in item.images}
+        - {(task.name, key) for task in tasks for key in task.pictures}
+    )
+
+
+def audit_data(report: RunReport, images: Thumbnails) -> dict[str, Any]:
+    """Return the items of a report as JSON types.
+
+    Texts are listed once and items name them by position, as pairs share question, options and mostly the prompt; the
+    same goes for images. Of a withheld task only ids, answers, losses and groups are in here, whatever it holds.
+
+    Returns:
+        ``texts``; ``pictures`` (without their pixels); ``reasons`` in words; ``tasks`` with their scores as fractions;
+        ``items``, whose answers and groups are in the order of the task's ``rules`` and ``columns``.
+    """
+    texts = _Numbered()
+    position = {file: number for number, file in enumerate(images.by_file)}
+    items = [entry for number, task in enumerate(report.tasks) for entry in _items(number, task, texts, position)]
+    shown = [[one.width, one.height, one.remark] for one in images.by_file.values()]
+    return {
+        "texts": list(texts),
+        "pictures": [*shown, [0, 0, _NO_FILE]],
+        "side": images.side,
+        "reasons": {str(reason): list(words) for reason, words in REASONS.items()},
+        "tasks": [_task(task) for task in report.tasks],
+        "items": items,
+    }
+
+
+class _Numbered(dict[str, int]):
+    """Texts by the order in which they were first asked for."""
+
+    def __missing__(self, text: str) -> int:
+        self[text] = len(self)
+        return self[text]
+
+
+def _task(task: TaskReport) -> dict[str, Any]:
+    return {
+        "name": task.name,
+        "anchor": anchor(task.name),
+        "withheld": task.withheld,
+        "sample": task.sample_data,
+        "rules": [rule.name for rule in task.rules],
+        "columns": _columns(task),
+        "scores": {rule.name: [_score(score) for score in rule.scores] for rule in task.rules},
+    }
+
+
+def _score(score: Score) -> dict[str, Any]:
+    numbers = {"value": score.value, "error": score.error, "low": score.low, "high": score.high}
+    return {"metric": score.metric, **{name: as_json(number) for name, number in numbers.items()}}
+
+
+def _columns(task: TaskReport) -> list[str]:
+    return list(dict.fromkeys(column for item in task.items for column in item.groups))
+
+
+def _items(
+    number: int, task: TaskReport, texts: Mapping[str, int], position: Mapping[Path, int]
+) -> Iterator[dict[str, Any]]:
+    rules, columns = [rule.name for rule in task.rules], _columns(task)
+    pictures = {key: position.get(file, len(position)) for key, file in task.pictures.items()}
+    for item in task.items:
+        found = {
+            "t": number,
+            "id": item.doc_id,
+            "u": item.unit,
+            "l": [as_json(loss) for loss in item.losses],
+            "a": [_answer(item.answers.get(rule), item.options) for rule in rules],
+            "g": [list(item.groups.get(column, ())) for column in columns],
+        }
+        yield found if task.withheld else found | _texts(item, texts, pictures, len(position))
+
+
+def _texts(item: Item, texts: Mapping[str, int], pictures: Mapping[str, int], without_file: int) -> dict[str, Any]:
+    return {
+        "i": [pictures.get(key, without_file) for key in item.images],
+        "q": texts[item.question],
+        "o": [texts[option] for option in item.options],
+        "p": texts[item.prompt],
+        "k": item.key,
+        "c": named_options(item.key, item.options),
+        "r": texts[item.reply],
+    }
+
+
+def _answer(answer: ReadAnswer | None, options: Sequence[str]) -> list[Any] | None:
+    if answer is None:
+        return None
+    return [
+        answer.value,
+        answer.reason,
+        answer.right,
+        as_json(answer.score),
+        named_options(answer.value or "", options),
+    ]
+
+
+def named_options(answer: str, options: Sequence[str]) -> list[int]:
+    """Return which options an answer names: by a letter, by several letters, or by the whole text.
+
+    Example:
+        >>> named_options("B", ["Left", "Right"]), named_options("A, B", ["Left", "Right"])
+        ([1], [0, 1])
+        >>> named_options("right", ["Left", "Right"]), named_options("unknown", ["Left", "Right"])
+        ([1], [])
+    """
+    by_letter = {chr(ord("A") + number): number for number in range(len(options))}
+    letters = re.findall(r"[^\s,;]+", answer)
+    if letters and all(one in by_letter for one in letters):
+        return sorted({by_letter[one] for one in letters})
+    return [number for number, option in enumerate(options) if option.casefold() == answer.casefold()]

@@ -1,13 +1,16 @@
-"""Numbers and names of a report in the words of its page."""
+"""Numbers, names and warnings of a report in words: those of its page, its tables and its figures."""
 
 import math
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from decimal import ROUND_HALF_UP, Decimal
 
+from medtasks.audit.report.contents import Score, TaskReport
 from medtasks.extract.answer import Reason
 from medtasks.extract.error_classes import ErrorClass
 
+INTERVALS = "Brackets hold 95 % intervals."
 NOT_DEFINED = "n/a"
 _MINUS = "−"
 _HUGE = 1e15
@@ -149,6 +152,21 @@ def counted(value: int, what: str) -> str:
     return f"{count(value)} {what}{'' if value == 1 else 's'}"
 
 
+def coded(name: str, end: str = "", also: str = "") -> str:
+    """Return a name for ids, labels and files: what is no letter, digit or underscore is written as its code.
+
+    Args:
+        name: Any name; different ones stay different.
+        end: Behind each code.
+        also: Further characters that may stay.
+
+    Example:
+        >>> coded("my task/1"), coded("a task", end="-")
+        ('my-20task-2f1', 'a-20-task')
+    """
+    return re.sub(rf"[^A-Za-z0-9_{also}]", lambda found: f"-{ord(found.group()):x}{end}", name)
+
+
 def moment(recorded: str) -> str:
     """Return a recorded time to the second in UTC, as in the names of our files; what tells no zone stays as it is.
 
@@ -161,6 +179,42 @@ def moment(recorded: str) -> str:
     except ValueError:
         return recorded
     return f"{read.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC" if read.tzinfo else recorded
+
+
+def scored(score: Score | None) -> str:
+    """Return a score with its interval."""
+    return estimate(score.value, score.low, score.high, score.share) if score else NOT_DEFINED
+
+
+def estimate(value: float, low: float, high: float, share: bool) -> str:
+    """Return a value with its interval, if it has one."""
+    ends = interval(low, high, share).replace("%", "")
+    shown = number(value, share)
+    return shown if NOT_DEFINED in (shown, ends) else f"{shown} [{ends}]"
+
+
+def difference(value: float, low: float, high: float, share: bool) -> str:
+    """Return a difference with its interval, if it has one."""
+    ends = difference_interval(low, high, share).removesuffix(" pts")
+    shown = signed(value, share)
+    return shown if NOT_DEFINED in (shown, ends) else f"{shown} [{ends}]"
+
+
+def warnings(task: TaskReport) -> tuple[str, ...]:
+    """Return what a reader of any table of a task must not overlook."""
+    found = []
+    if task.sample_data:
+        found.append("SAMPLE DATA: drawn pictures, no score of a model")
+    elif task.dataset and not task.complete_data:
+        found.append("INCOMPLETE DATA: not comparable with published scores")
+    if task.answered < task.documents:
+        found.append(f"PARTIAL RUN: {questions(task)} questions answered")
+    return tuple(found)
+
+
+def questions(task: TaskReport) -> str:
+    """Return how many questions were answered, of how many."""
+    return f"{count(task.answered)} of {count(task.documents)}" if task.documents else count(task.answered)
 
 
 def _rounded(value: Decimal, digits: int) -> str:

@@ -1,7 +1,7 @@
 """Rows of the page's tables that are more than a list of what a report says."""
 
 import math
-import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,6 +15,7 @@ from medtasks.audit.report.contents import (
     Score,
     TaskReport,
 )
+from medtasks.audit.report.words import coded
 from medtasks.families.classification import RIGHT
 from medtasks.stats.calibration import Calibration, CoveragePoint
 
@@ -200,11 +201,8 @@ def group_score(rule: RuleReport, column: str, name: str, metric: str) -> Score 
 
 def names_in(mappings: Iterable[Mapping[str, int]]) -> list[str]:
     """Return the keys that are counted in any of several mappings, the most frequent first."""
-    counts: dict[str, int] = {}
-    for mapping in mappings:
-        for name, number in mapping.items():
-            counts[name] = counts.get(name, 0) + number
-    return sorted((name for name in counts if counts[name]), key=lambda name: (-counts[name], name))
+    counts = sum(map(Counter, mappings), Counter[str]())
+    return sorted(counts, key=lambda name: (-counts[name], name))
 
 
 def pair_rows(outcomes: Sequence[PairOutcomes]) -> list[tuple[str, str, list[int]]]:
@@ -266,4 +264,4 @@ def anchor(name: str) -> str:
         >>> anchor("my task/1")
         'task-my-20task-2f1'
     """
-    return "task-" + re.sub(r"[^A-Za-z0-9_]", lambda found: f"-{ord(found.group()):x}", name)
+    return "task-" + coded(name)

@@ -1,44 +1,34 @@
-"""What is said of duplicates, apart from how it looks: the only place where names of pictures become what is shown.
+"""What is said of duplicates, and the page to look at them side by side.
 
+Nowhere else do names of pictures become what is shown.
 Of a credentialed dataset this is hashed ids, the same as in results: no picture, no file name, nothing of the pictures
 it is compared with.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from medtasks.audit.report.page.thumbnails import Thumbnail, thumbnails
+from medtasks.audit.report.page.writing import rendered, write_whole
+from medtasks.audit.report.words import counted
 from medtasks.data.duplicates.benchmark_pictures import OtherPictures, Picture
 from medtasks.data.duplicates.finding import Concern, Duplicates, Finding, Kind
 from medtasks.data.duplicates.perceptual_hash import BITS, LIKENESS, SIDE, TINY_SIDE
 from medtasks.data.privacy import hidden_id, is_private
 from medtasks.data.provenance_of import provenance
 
+MOST_SHOWN = 250
+"""Findings that the page shows of each of the two lists; the JSON has all."""
+
+_HIDDEN = Thumbnail("", remark="credentialed data: not shown")
 _NAMED = 3
 
 
-@dataclass(frozen=True)
-class Settings:
-    """How was searched.
-
-    Attributes:
-        distance: Bits of the hashes that may differ.
-        turned: Whether mirrored and rotated copies were looked for.
-    """
-
-    distance: int
-    turned: bool
-
-
 class Names:
-    """How pictures and questions of a search are called.
-
-    Args:
-        dataset: The set.
-        found: What was found.
-    """
+    """How pictures and questions of a search are called."""
 
     def __init__(self, dataset: str, found: Duplicates) -> None:
         self.hidden = any(map(is_private, {dataset, *(str(document["dataset"]) for document in found.shown.documents)}))
@@ -60,13 +50,7 @@ class Names:
         return hidden_id("doc", doc_id) if self.hidden else _printable(doc_id)
 
     def described(self, picture: Picture, *, own: bool = True, file: int = 0) -> dict[str, Any]:
-        """Return what is said of a picture.
-
-        Args:
-            picture: The picture.
-            own: It is one of the set.
-            file: Which of its files comes first.
-        """
+        """Return what is said of a picture, the set's ``own`` or not; ``file`` is which of its files comes first."""
         hidden = self.hidden if own else self.other_is_hidden()
         called = hidden_id if hidden else lambda _, name: _printable(name)
         files = self._files(picture, own=own, hidden=hidden)
@@ -94,14 +78,10 @@ class Names:
         return [hidden_id(kind, ids.get(file, name)) for file, name in zip(picture.files, below, strict=True)]
 
 
-def duplicates_as_dict(dataset: str, found: Duplicates, names: Names, settings: Settings) -> dict[str, Any]:
+def duplicates_as_dict(dataset: str, found: Duplicates, names: Names, distance: int, *, turned: bool) -> dict[str, Any]:
     """Return everything that was found, ready for JSON.
 
-    Args:
-        dataset: The set.
-        found: What was found.
-        names: How pictures are called.
-        settings: How was searched.
+    As was searched, ``distance`` bits of the hashes may differ, and copies may be mirrored and rotated (``turned``).
     """
     asked = sum(bool(picture.questions) for picture in found.shown.pictures)
     return {
@@ -110,10 +90,10 @@ def duplicates_as_dict(dataset: str, found: Duplicates, names: Names, settings: 
         "settings": {
             "hash": "pHash of imagehash, hash_size 16",
             "bits": BITS,
-            "distance": settings.distance,
+            "distance": distance,
             "likeness": LIKENESS[SIDE],
             "likeness_of_small_pictures": LIKENESS[TINY_SIDE],
-            "turned": settings.turned,
+            "turned": turned,
         },
         "questions": found.questions,
         "pictures": asked,
@@ -196,11 +176,7 @@ def _outside_counts(findings: Iterable[Finding]) -> list[dict[str, Any]]:
 
 
 def not_compared(contents: Mapping[str, Any]) -> list[str]:
-    """Return sentences about what of both sides was not compared; none where everything was.
-
-    Args:
-        contents: What :func:`duplicates_as_dict` gave.
-    """
+    """Return sentences about what of both sides :func:`duplicates_as_dict` did not compare; none if everything was."""
     against = contents["against"]
     own = _listed((len(contents["uniform"]), "picture", " of a single grey"), (contents["volumes"], "volume", ""))
     sentences = [f"Not compared of {contents['dataset']}: {own}."] if own else []
@@ -215,16 +191,6 @@ def not_compared(contents: Mapping[str, Any]) -> list[str]:
         (against["other_files"], "other file", ""),
     )
     return [*sentences, f"Not compared of {against['name']}: {skipped}."] if skipped else sentences
-
-
-def counted(number: int, what: str) -> str:
-    """Return a number with its noun.
-
-    Example:
-        >>> counted(1200, "picture")
-        '1,200 pictures'
-    """
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def _listed(*counts: tuple[int, str, str]) -> str:
@@ -248,3 +214,50 @@ def _below(file: Path, folders: Sequence[Path | None]) -> str:
 def _printable(name: str) -> str:
     """Return a name as text that any terminal and file takes; names of files need not be."""
     return name.encode("utf-8", "replace").decode("utf-8")
+
+
+def write_duplicates_page(
+    contents: Mapping[str, Any], found: Duplicates, names: Names, path: Path, *, sample: bool
+) -> None:
+    """Write the page; the file appears complete or not at all.
+
+    Args:
+        contents: What :func:`duplicates_as_dict` gave.
+        found: The same findings with their files, for the pictures.
+        names: What may be shown.
+        path: The file.
+        sample: The dataset is a drawn sample.
+
+    Raises:
+        MedTasksError: The file cannot be written.
+    """
+    against = contents["against"]
+    pairs = [_shown(found.within, names), _shown(found.outside, names)]
+    small = thumbnails(file for file in chain.from_iterable(chain(*pairs)) if file).by_file
+    cards = [
+        [
+            {**one, "thumbnails": [small[file] if file else _HIDDEN for file in both]}
+            for one, both in zip(listed, shown, strict=False)
+        ]
+        for listed, shown in zip((contents["within"], against["findings"] if against else []), pairs, strict=True)
+    ]
+    page = rendered(
+        "duplicates",
+        contents=contents,
+        against=against,
+        within=cards[0],
+        outside=cards[1],
+        most=MOST_SHOWN,
+        not_compared=not_compared(contents),
+        counted=counted,
+        kinds=[str(kind) for kind in Kind],
+        concerns=[str(concern) for concern in Concern],
+        groups=[len(group) for group in contents["groups"]],
+        hidden=names.hidden,
+        sample=sample,
+    )
+    write_whole(path, page)
+
+
+def _shown(findings: Sequence[Finding], names: Names) -> list[tuple[Path | None, Path | None]]:
+    return [shown_files(finding, names) for finding in findings[:MOST_SHOWN]]

@@ -1,11 +1,11 @@
-"""Small copies of pictures for a page that has to hold them all."""
+"""Small copies of images for a page that has to hold them all."""
 
 import base64
 import io
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -15,15 +15,15 @@ from medtasks.data.decoding import Decoding, decoded_somehow, strict_decoding
 from medtasks.data.manifest import decoding_of_file
 
 BUDGET = 18_000_000
-"""Characters that all pictures together may take in the page."""
+"""Characters that all images together may take in the page."""
 SIDES = (512, 448, 384, 320, 256, 224, 192, 160, 128, 96)
 """Longer sides in pixels, from the first choice to the last."""
 
 _QUALITY = 80
-_PROBED = 24  # pictures from which the size of all is estimated
-_HEADROOM = 1.08  # the pictures probed may be simpler than the others
+_PROBED = 24  # images from which the size of all is estimated
+_HEADROOM = 1.08  # the images probed may be simpler than the others
 _BLOCK = 64
-_WORKERS = min(8, os.cpu_count() or 1)  # each holds one whole picture
+_WORKERS = min(8, os.cpu_count() or 1)  # each holds one whole image
 _PREFIX = "data:image/jpeg;base64,"
 
 LEFT_OUT = "left out to keep this file small"
@@ -33,13 +33,13 @@ _File = tuple[Path, Decoding]
 
 @dataclass(frozen=True)
 class Thumbnail:
-    """A small copy of a picture, or why there is none.
+    """A small copy of an image, or why there is none.
 
     Attributes:
-        uri: JPEG as a data URI; empty if there is no picture.
-        width: Of the picture as models see it, in pixels; 0 if there is none.
+        uri: JPEG as a data URI; empty if there is no image.
+        width: Of the image as models see it, in pixels; 0 if there is none.
         height: Likewise.
-        remark: Why there is no picture, or what was done with the values of its file; mostly empty.
+        remark: Why there is no image, or what was done with the values of its file; mostly empty.
     """
 
     uri: str
@@ -50,7 +50,7 @@ class Thumbnail:
 
 @dataclass(frozen=True)
 class Thumbnails:
-    """Small copies of many pictures.
+    """Small copies of many images.
 
     Attributes:
         side: Their longer side at most, in pixels.
@@ -62,7 +62,7 @@ class Thumbnails:
 
     @property
     def left_out(self) -> int:
-        """How many pictures had no room."""
+        """How many images had no room."""
         return sum(one.remark == LEFT_OUT for one in self.by_file.values())
 
     @property
@@ -74,13 +74,13 @@ class Thumbnails:
 def thumbnails(
     files: Iterable[Path], budget: int = BUDGET, decodings: Mapping[Path, Decoding] = MappingProxyType({})
 ) -> Thumbnails:
-    """Return small copies of pictures, as models see them, that fit into a page together.
+    """Return small copies of images, as models see them, that fit into a page together.
 
-    The more pictures, the smaller they are; what does not fit at the smallest size is left out, the last files first.
+    The more images, the smaller they are; what does not fit at the smallest size is left out, the last files first.
     The result does not depend on the number of processors.
 
     Args:
-        files: Pictures; a file named twice is read once. Files that are missing or damaged get a remark.
+        files: Images; a file named twice is read once. Files that are missing or damaged get a remark.
         budget: Characters that all together may take.
         decodings: How files are decoded, other than as the prepared dataset they lie in says.
     """
@@ -102,9 +102,9 @@ def _likely_side(files: Sequence[_File], budget: int, workers: ThreadPoolExecuto
     if len(files) <= _PROBED:
         return SIDES[0]
     probed = [files[number * len(files) // _PROBED] for number in range(_PROBED)]
-    shown = list(workers.map(lambda file: _shown(file, SIDES[0]), probed))
+    images = [image for image, _ in workers.map(lambda file: _seen(file, SIDES[0]), probed) if image]
     for side in SIDES:
-        size = sum(len(_uri(one.image, side)) for one in shown if one.image)
+        size = sum(len(_uri(image, side)) for image in images)
         if size / _PROBED * len(files) * _HEADROOM <= budget:
             return side
     return SIDES[-1]
@@ -128,38 +128,26 @@ def _in_blocks(files: Sequence[_File], side: int, workers: ThreadPoolExecutor) -
 
 
 def _thumbnail(file: _File, side: int) -> Thumbnail:
-    shown = _shown(file, side)
-    return (
-        Thumbnail(_uri(shown.image, side), *shown.size, shown.remark)
-        if shown.image
-        else Thumbnail("", 0, 0, shown.remark)
-    )
+    image, seen = _seen(file, side)
+    return replace(seen, uri=_uri(image, side)) if image else seen
 
 
-@dataclass(frozen=True)
-class _Shown:
-    """A picture, or why there is none, and the size of the picture itself."""
-
-    image: Image.Image | None
-    size: tuple[int, int]
-    remark: str
-
-
-def _shown(file: _File, side: int) -> _Shown:
+def _seen(file: _File, side: int) -> tuple[Image.Image | None, Thumbnail]:
+    """Return an image of about the size, if it can be read, and what is said of it."""
     path, decoding = file
     try:
         seen = decoded_somehow(path, decoding, side)
     except FileNotFoundError:
-        return _Shown(None, (0, 0), "the file is missing")
-    except Exception:  # noqa: BLE001  # a damaged file raises whatever its decoder likes; no picture breaks the report
-        return _Shown(None, (0, 0), "the file cannot be read as a picture")
+        return None, Thumbnail("", remark="the file is missing")
+    except Exception:  # noqa: BLE001  # a damaged file raises whatever its decoder likes; no image breaks the report
+        return None, Thumbnail("", remark="the file cannot be read as a picture")
     # A draft of a JPEG has at least these sides already.
     seen.pixels.thumbnail((side, side), Image.Resampling.LANCZOS, reducing_gap=3)
-    return _Shown(_grey_if_it_is(seen.pixels), seen.size, "; ".join(seen.conversions))
+    return _grey_if_it_is(seen.pixels), Thumbnail("", *seen.size, "; ".join(seen.conversions))
 
 
 def _grey_if_it_is(image: Image.Image) -> Image.Image:
-    """Return a picture without colours in a third of the bytes."""
+    """Return an image without colours in a third of the bytes."""
     red, *others = (band.tobytes() for band in image.split())
     return image.getchannel("R") if all(band == red for band in others) else image
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image, ImageFile
 
-from medtasks.audit.report.page import pictures
-from medtasks.audit.report.page.pictures import LEFT_OUT, SIDES, thumbnails
+from medtasks.audit.report.page import thumbnails as module
+from medtasks.audit.report.page.thumbnails import LEFT_OUT, SIDES, thumbnails
 from medtasks.data.decoding import LINEAR, REFERENCE, decoded
 from medtasks.data.manifest import Manifest
 
@@ -184,7 +184,7 @@ def test_a_file_named_twice_is_read_once(tmp_path, monkeypatch):
     path = saved(Image.new("L", (30, 20)), tmp_path / "one.png")
     read = []
     real = Image.open
-    monkeypatch.setattr(pictures.Image, "open", lambda file: read.append(file) or real(file))
+    monkeypatch.setattr(module.Image, "open", lambda file: read.append(file) or real(file))
     assert list(thumbnails([path, Path(path), path]).by_file) == [path]
     assert read == [path]
 

@@ -1,0 +1,396 @@
+"""All tables of a report for an issue or a paper, apart from how they are written.
+
+Of the run and of comparisons with other runs; of a task its scores, baselines, sanity variants, published results,
+pairs, calibration and groups.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from medtasks.audit.report.contents import PublishedScore, RuleReport, RunComparison, RunReport, TaskReport
+from medtasks.audit.report.rows import (
+    baseline_metrics,
+    footnotes,
+    group_columns,
+    group_metrics,
+    group_questions,
+    group_score,
+    is_share,
+    metrics_of,
+    pair_rows,
+    score_of,
+    summary,
+    task_named,
+)
+from medtasks.audit.report.words import (
+    INTERVALS,
+    NOT_DEFINED,
+    coded,
+    count,
+    difference,
+    estimate,
+    moment,
+    number,
+    p_value,
+    questions,
+    scored,
+    warnings,
+)
+from medtasks.stats.calibration import Measure
+
+_SHOWN = 12  # characters of a fingerprint, enough to tell data apart
+_VERSIONS = ("medtasks", "lmms_eval", "torch", "transformers")  # the other ones stand in the table of the run
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell.
+
+    Attributes:
+        text: What it says.
+        code: Whether it is a name as one types it.
+        marks: Numbers of the notes that are about it.
+    """
+
+    text: str
+    code: bool = False
+    marks: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table.
+
+    Attributes:
+        label: Unique in the report; of letters, digits and ``-_.``.
+        caption: Sentences.
+        columns: A letter per column: l and r for left and right, p for long text.
+        headings: One per column.
+        rows: Cells, one per column.
+        warnings: What must not be overlooked; rows of the table, before the others.
+        notes: Sentences below the table; a cell's marks count from 1.
+        ours: How many of the first rows are of this run, where others follow that are not; else 0.
+    """
+
+    label: str
+    caption: str
+    columns: str
+    headings: tuple[Cell, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    ours: int = 0
+
+
+def name_cell(text: str) -> Cell:
+    """Return a cell with a name as one types it."""
+    return Cell(text, code=True)
+
+
+def cells(*texts: str) -> tuple[Cell, ...]:
+    """Return a cell per text."""
+    return tuple(Cell(text) for text in texts)
+
+
+def label(*parts: str) -> str:
+    """Return a label that differs for different parts.
+
+    Example:
+        >>> label("a task", "scores")
+        'a-20-task.scores'
+    """
+    return ".".join(coded(part, end="-") for part in parts)
+
+
+def task_tables(task: TaskReport) -> list[Table]:
+    """Return a task's tables; those about something that it does not have are without rows."""
+    tables = [_scores(task), _baselines(task), _gains(task), _published(task), _pairs(task), _calibration(task)]
+    return [*tables, *_groups(task)]
+
+
+def _scores(task: TaskReport) -> Table:
+    rows = [
+        (name_cell(metric), *(Cell(scored(score_of(rule, metric))) for rule in task.rules))
+        for metric in metrics_of(task)
+    ]
+    rules = [f"{rule.name}: {rule.rule}. {rule.describes}".rstrip(". ") + "." for rule in task.rules]
+    failures = [
+        f"{metric} under {rule.name} has no value: {why.rstrip('.')}."
+        for rule in task.rules
+        for metric, why in rule.failures.items()
+    ]
+    withheld = ["Credentialed data: only scores are shown."] if task.withheld else []
+    return Table(
+        label=label(task.name, "scores"),
+        caption="Scores.",
+        columns="l" + "r" * max(1, len(task.rules)),
+        headings=(Cell("Metric"), *([name_cell(rule.name) for rule in task.rules] or cells("no scores"))),
+        rows=((Cell("questions"), *cells(*[questions(task)] * max(1, len(task.rules)))), *rows),
+        notes=(INTERVALS, *rules, *failures, *task.missing, *withheld),
+    )
+
+
+def _baselines(task: TaskReport) -> Table:
+    rows = [
+        (
+            name_cell(metric),
+            name_cell(rule.name),
+            Cell(scored(score)),
+            *(
+                Cell(number(one.scores.get(rule.name, {}).get(metric, float("nan")), score.share))
+                for one in task.baselines
+            ),
+        )
+        for metric in baseline_metrics(task)
+        for rule in task.rules
+        if (score := score_of(rule, metric))
+    ]
+    return Table(
+        label=label(task.name, "baselines"),
+        caption="Baselines that see no image.",
+        columns="llr" + "r" * len(task.baselines),
+        headings=(*cells("Metric", "Rule", "This run"), *cells(*(one.name for one in task.baselines))),
+        rows=tuple(rows),
+        notes=(INTERVALS, *(f"{one.name}: {one.describes}" for one in task.baselines if one.describes)),
+    )
+
+
+def _gains(task: TaskReport) -> Table:
+    rows = []
+    for gain in task.gains:
+        share = is_share(task, gain.metric)
+        rows.append(
+            (
+                Cell(gain.variant),
+                name_cell(gain.rule),
+                name_cell(gain.metric),
+                *cells(
+                    count(gain.samples),
+                    number(gain.score, share),
+                    number(gain.variant_score, share),
+                    difference(gain.difference, gain.low, gain.high, share),
+                    p_value(gain.p),
+                ),
+            )
+        )
+    return Table(
+        label=label(task.name, "gains"),
+        caption="Score minus that of a sanity variant on the same questions.",
+        columns="lllrrrrr",
+        headings=cells("Variant", "Rule", "Metric", "Questions", "Task", "Variant", "Difference", "p"),
+        rows=tuple(rows),
+        notes=(INTERVALS,),
+    )
+
+
+def _published(task: TaskReport) -> Table:
+    """Set published results, a model per row, below those of this run."""
+    metrics = [metric for metric in metrics_of(task) if any(one.metric == metric for one in task.published)]
+    remarks = footnotes(task)
+    found = {(one.model, one.metric): one for one in task.published}
+    ours = [
+        (Cell(f"This run, {rule.name}"), *(Cell(scored(score_of(rule, metric))) for metric in metrics))
+        for rule in task.rules
+    ]
+    theirs = [
+        (Cell(model), *(_as_printed(task, found.get((model, metric)), remarks) for metric in metrics))
+        for model in dict.fromkeys(one.model for one in task.published)
+    ]
+    sources = "; ".join(dict.fromkeys(one.source for one in task.published))
+    return Table(
+        label=label(task.name, "published"),
+        caption=f"Published results ({sources}) and this run.",
+        columns="l" + "r" * len(metrics),
+        headings=(Cell("Model"), *map(name_cell, metrics)),
+        rows=(*ours, *theirs) if metrics else (),
+        notes=tuple(remarks),
+        ours=len(ours),
+    )
+
+
+def _as_printed(task: TaskReport, score: PublishedScore | None, remarks: Sequence[str]) -> Cell:
+    """Return a published score with as many digits as were printed, in percent where ours is."""
+    if score is None:
+        return Cell("")
+    marks = (remarks.index(score.remark) + 1,) if score.remark else ()
+    if not is_share(task, score.metric):
+        return Cell(score.printed, marks=marks)
+    digits = len(score.printed.partition(".")[2])
+    in_percent = abs(float(score.printed) - score.value) > 1e-9 or digits <= 2
+    return Cell(f"{100 * score.value:.{digits if in_percent else digits - 2}f}%", marks=marks)
+
+
+def _pairs(task: TaskReport) -> Table:
+    outcomes = {rule.name: rule.pairs for rule in task.rules if rule.pairs}
+    rows = [(Cell(name), *cells(*map(count, numbers))) for name, _, numbers in pair_rows(list(outcomes.values()))]
+    cut = max((one.incomplete for one in outcomes.values()), default=0)
+    return Table(
+        label=label(task.name, "pairs"),
+        caption="What became of the pairs.",
+        columns="l" + "r" * len(outcomes),
+        headings=(Cell("Outcome"), *map(name_cell, outcomes)),
+        rows=tuple(rows) if outcomes else (),
+        notes=(f"Of {count(cut)} more pairs only one image was asked; they are in no score of pairs.",) if cut else (),
+    )
+
+
+def _calibration(task: TaskReport) -> Table:
+    def measured(measure: Measure, share: bool = False) -> str:
+        return estimate(measure.value, measure.low, measure.high, share)
+
+    rows = [
+        (
+            name_cell(name),
+            *cells(count(one.samples), measured(one.accuracy, True), number(one.confidence)),
+            *cells(*(measured(measure) for measure in (one.ece, one.brier, one.aurc))),
+        )
+        for name, one in task.calibration.items()
+    ]
+    return Table(
+        label=label(task.name, "calibration"),
+        caption="Calibration of the likelihoods.",
+        columns="lrrrrrr",
+        headings=cells("Rule", "Questions", "Accuracy", "Confidence", "ECE", "Brier", "AURC"),
+        rows=tuple(rows),
+        notes=(INTERVALS, *dict.fromkeys(one.note for one in task.calibration.values())),
+    )
+
+
+def _groups(task: TaskReport) -> Iterator[Table]:
+    for column, names in group_columns(task).items():
+        rules = [rule for rule in task.rules if column in rule.groups]
+        for metric in group_metrics(task, column):
+            yield Table(
+                label=label(task.name, column, metric),
+                caption=f"{metric} by {column}.",
+                columns="lr" + "r" * len(rules),
+                headings=(Cell(column), Cell("Questions"), *(name_cell(rule.name) for rule in rules)),
+                rows=tuple(_group_row(task, rules, column, name, metric) for name in names),
+                notes=(INTERVALS,),
+            )
+
+
+def _group_row(task: TaskReport, rules: Iterable[RuleReport], column: str, name: str, metric: str) -> tuple[Cell, ...]:
+    scores = (scored(group_score(rule, column, name, metric)) for rule in rules)
+    return (Cell(name), Cell(count(group_questions(task, column, name))), *cells(*scores))
+
+
+def report_tables(report: RunReport) -> list[tuple[str, list[Table]]]:
+    """Return all tables of a report in sections with a heading; those without a row are left out."""
+    sections = [("Summary", [_summary(report), *_comparisons(report)])]
+    for task in report.tasks:
+        about = f"{task.name}: {_about(report, task)}"
+        tables = [
+            replace(table, caption=f"{table.caption} {about}", warnings=warnings(task)) for table in task_tables(task)
+        ]
+        sections.append((task.name, tables))
+    sections.append(("Run", [_missing(report), _facts(report)]))
+    filled = [(heading, [table for table in tables if table.rows]) for heading, tables in sections]
+    return [(heading, tables) for heading, tables in filled if tables]
+
+
+def _about(report: RunReport, task: TaskReport) -> str:
+    """Return what was evaluated, on which data, and by which versions."""
+    described = [f"{task.describes.rstrip('.')}." if task.describes else "", _model(report)]
+    if task.dataset:
+        fingerprint = f"fingerprint {task.fingerprint[:_SHOWN]}" if task.fingerprint else "fingerprint not recorded"
+        described.append(f"Data: {task.dataset}, {fingerprint}.")
+    return " ".join(text for text in [*described, _versions(report)] if text)
+
+
+def _model(report: RunReport) -> str:
+    return f"Model: {report.model or 'not recorded'}."
+
+
+def _versions(report: RunReport) -> str:
+    recorded = report.facts.get("versions", "").split(", ")
+    named = [version for version in recorded if version.partition(" ")[0] in _VERSIONS]
+    return f"Versions: {', '.join(named)}." if named else ""
+
+
+def _summary(report: RunReport) -> Table:
+    rows = []
+    for row in summary(report):
+        share = bool(row.score and row.score.share)
+        baseline = f"{number(row.baseline[1], share)} ({row.baseline[0].name})" if row.baseline else NOT_DEFINED
+        gain = difference(row.gain.difference, row.gain.low, row.gain.high, share) if row.gain else NOT_DEFINED
+        rows.append(
+            (
+                name_cell(row.task.name),
+                name_cell(row.rule.name),
+                name_cell(row.score.metric if row.score else NOT_DEFINED),
+                *cells(scored(row.score), number(row.invalid), baseline, gain, questions(row.task)),
+            )
+        )
+    return Table(
+        label=label("summary"),
+        caption=f"Main scores. {_model(report)} {_versions(report)}".rstrip(),
+        columns="lllrrrrr",
+        headings=cells("Task", "Rule", "Metric", "Score", "Invalid", "Best baseline", "Image gain", "Questions"),
+        rows=tuple(rows),
+        warnings=_warnings(report.tasks),
+        notes=(
+            INTERVALS,
+            "Image gain: the score minus that of the same model without the image, where that was run.",
+            *report.notes,
+        ),
+    )
+
+
+def _warnings(tasks: Iterable[TaskReport]) -> tuple[str, ...]:
+    return tuple(f"{task.name}: {text}" for task in tasks for text in warnings(task))
+
+
+def _comparisons(report: RunReport) -> Iterator[Table]:
+    for position, other in enumerate(report.comparisons, 1):
+        yield _comparison(report, other, position)
+
+
+def _comparison(report: RunReport, other: RunComparison, position: int) -> Table:
+    rows = []
+    for one in other.scores:
+        share = is_share(task_named(report, one.task), one.metric)
+        rows.append(
+            (
+                *map(name_cell, (one.task, one.rule, one.metric)),
+                *cells(
+                    f"{count(one.samples)} ({count(one.units)})",
+                    number(one.first, share),
+                    number(one.second, share),
+                    difference(one.difference, one.low, one.high, share),
+                    one.test,
+                    p_value(one.p),
+                    p_value(one.p_holm),
+                    number(one.detectable, share),
+                ),
+            )
+        )
+    return Table(
+        label=label("comparison", str(position)),
+        caption=f"{other.name} compared with this run. {_model(report)} {_versions(report)}".rstrip(),
+        columns="lllrrrrlrrr",
+        headings=cells(
+            *("Task", "Rule", "Metric", "Questions (units)", "This run", "Other run", "Other minus this"),
+            *("Test", "p", "p, Holm", "Detectable"),
+        ),
+        rows=tuple(rows) or (cells("nothing could be compared", *[""] * 10),),
+        warnings=_warnings([task for task in report.tasks if task.name in {one.task for one in other.scores}]),
+        notes=(
+            INTERVALS,
+            "p, Holm: corrected for all tests of the report.",
+            "Detectable: the smallest true difference found with 80 % power.",
+            *other.notes,
+        ),
+    )
+
+
+def _facts(report: RunReport) -> Table:
+    times = {"model": report.model, "run": moment(report.run_at), "report": moment(report.created)}
+    facts = {**{name: value for name, value in times.items() if value}, **report.facts}
+    rows = tuple(cells(name, value) for name, value in facts.items())
+    return Table(label("run"), "What is recorded about the run.", "lp", cells("Fact", "Value"), rows)
+
+
+def _missing(report: RunReport) -> Table:
+    rows = tuple((name_cell(name), Cell(why)) for name, why in report.missing.items())
+    return Table(label("missing"), "Tasks that were asked for and have no results.", "lp", cells("Task", "Why"), rows)

@@ -1,0 +1,54 @@
+"""How every command prints and writes: sentences, columns and tables on one console, and files that are whole."""
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from medtasks.errors import MedTasksError
+
+JsonFile = Annotated[Path | None, typer.Option("--json", help="Also write everything as JSON.")]
+out = Console(soft_wrap=True, highlight=False)
+
+
+def say(text: str) -> None:
+    """Print a text as it is: names in it may hold what looks like markup."""
+    out.print(text, markup=False)
+
+
+def say_columns(rows: Sequence[Sequence[str]]) -> None:
+    """Print rows of texts in columns as wide as their longest text."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        say("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def number_table(names: str, numbers: Iterable[str], title: Any = None) -> Table:
+    """Return an empty table with a column of names and columns of numbers."""
+    table = Table(names, title=title)
+    for column in numbers:
+        table.add_column(column, justify="right")
+    return table
+
+
+def write_text(path: Path | None, text: str) -> None:
+    """Write a file, if one is asked for.
+
+    Raises:
+        MedTasksError: It cannot be written.
+    """
+    if path is None:
+        return
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise MedTasksError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def write_json(path: Path | None, content: Any) -> None:
+    """Write a value of JSON types likewise."""
+    write_text(path, json.dumps(content, indent=2) + "\n")
