@@ -28,7 +28,7 @@ def chexbert_labels(reply: str | None, sample: Sample) -> Answer:
     The reference labels the text of an empty reply, too, as that of a report without words, and scores what comes out.
     Here an empty reply is invalid, for it says nothing of any condition.
 
-    Its options are names of :data:`medtasks.extract.labeler.CONDITIONS`.
+    The sample's options are names of :data:`medtasks.extract.labeler.CONDITIONS`.
 
     Returns:
         1 or 0 per condition; ``judge_failed`` when there is no labeler or it failed, with its cause logged once per

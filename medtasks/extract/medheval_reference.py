@@ -104,7 +104,7 @@ def most_similar(options: Sequence[str], text: str) -> int | None:
 def medheval_reference(reply: str | None, sample: Sample) -> Answer:
     """Read a reply as the released evaluator does.
 
-    Its ``choices`` and ``gold`` are looked at, and whether its ``kind`` is ``binary``.
+    The sample's ``choices`` and ``gold`` are looked at, and whether its ``kind`` is ``binary``.
 
     Returns:
         The answer with the facts ``target``, the letter that the published answer is read as; ``correct``, which also

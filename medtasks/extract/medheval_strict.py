@@ -28,7 +28,7 @@ _UNKNOWN_OPTIONS = ("",) * 6  # MedHEval has at most six
 def medheval_strict(reply: str | None, sample: Sample) -> Answer:
     """Read a reply.
 
-    Its options and ``answer`` are compared; a yes/no question's text helps to understand statements.
+    The sample's options and ``answer`` are compared; a yes/no question's text helps to understand statements.
 
     Example:
         >>> asked = Sample({"kind": "binary", "question": "Is there a mass?", "options": ["Yes", "No"], "answer": "A"})

@@ -230,8 +230,8 @@ def robust_vqa(reply: str | None, sample: Sample) -> Answer:
     For an open question, words in a denied statement match only words that the target denies, too: "no pneumonia" has
     nothing of "pneumonia". Right is three quarters of the target's words, as for the reference. Refusals are invalid.
 
-    Its ``answer`` is the target as published; its question helps to understand a statement such as "There is no
-    fracture." as yes or no.
+    The sample's ``answer`` is the target as published; its question helps to understand a statement such as "There is
+    no fracture." as yes or no.
 
     Example:
         >>> robust_vqa("There is no evidence of pneumonia.", Sample({"answer": "pneumonia"})).facts["token_recall"]

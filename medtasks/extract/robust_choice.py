@@ -183,7 +183,7 @@ _LABELLED = re.compile(r"[\s\"'(\[]*([a-z])[)\]\"']*\s*[:.)]\s*(.+)", re.IGNOREC
 def robust_choice(reply: str | None, sample: Sample) -> Answer:
     """Read the chosen option from a free-text reply.
 
-    Its options are looked at; at most 26. None at all stand for A and B with unknown texts.
+    The sample's options are looked at; at most 26. None at all stand for A and B with unknown texts.
 
     Returns:
         An option's letter, or no value with the reason why.

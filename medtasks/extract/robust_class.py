@@ -203,7 +203,7 @@ _BOTH_SIDES = re.compile(
 def robust_class(reply: str | None, sample: Sample) -> Answer:
     """Read the class of an image from a free-text reply.
 
-    Its options are class names without numbers; none at all stand for two classes with unknown names.
+    The sample's options are class names without numbers; none at all stand for two classes with unknown names.
 
     Returns:
         The letter of a class (A for the first), or no value with the reason why.

@@ -154,8 +154,8 @@ _NO_FINDING = "nofinding"
 def robust_labels(reply: str | None, sample: Sample) -> Answer:
     """Read which of the labels a reply gives to a chest image.
 
-    Its options are label names, such as "Pleural Effusion" or "Pleural_Thickening". A label "No Finding" is present
-    where the reply calls the image normal and affirms no other label.
+    The sample's options are label names, such as "Pleural Effusion" or "Pleural_Thickening". A label "No Finding" is
+    present where the reply calls the image normal and affirms no other label.
 
     Returns:
         One value per label, or none with the reason why.

@@ -61,7 +61,7 @@ _BESIDE = re.compile(
 def robust_nli(reply: str | None, sample: Sample) -> Answer:
     """Read the logical relation of two sentences (MedNLI).
 
-    Its options are the words "entailment", "contradiction" and "neutral" in the order of the letters.
+    The sample's options are the words "entailment", "contradiction" and "neutral" in the order of the letters.
 
     Returns:
         The letter of the relation, or no value with the reason why; ``no_match`` also for a relation that is no option.

@@ -40,7 +40,7 @@ _ANSWER_IS = re.compile(r"answer\s+is\s+\**([ABCD])", re.IGNORECASE)
 def vlmevalkit_2024_06(reply: str | None, sample: Sample) -> Answer:
     """Read an option as the version behind the published GMAI-MMBench numbers.
 
-    Its options are looked at; at most 26.
+    The sample's options are looked at; at most 26.
 
     Returns:
         An option's letter; or no value, which the reference counts as wrong.

@@ -214,7 +214,7 @@ def _content(text: str) -> set[str]:
 def robust_yes_no_maybe(reply: str | None, sample: Sample) -> Answer:
     """Read the verdict of a reply to a question that asks for yes, no or maybe (PubMedQA).
 
-    Its options are the words "yes", "no" and "maybe" in the order of the letters.
+    The sample's options are the words "yes", "no" and "maybe" in the order of the letters.
 
     Returns:
         The letter of the verdict, or no value with the reason why; ``no_match`` also for a verdict that is no option.

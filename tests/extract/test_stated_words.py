@@ -62,24 +62,9 @@ def test_only_words_of_interest_are_told_apart():
 def test_any_text_keeps_its_words():
     rng = random.Random(11)
     pieces = [
-        *(
-            "no",
-            "not",
-            "but",
-            "in",
-            "instead",
-            "and",
-            "or",
-            "mass",
-            "left",
-            "is",
-            "seen",
-            "it",
-            "without",
-            "1.2",
-            "e.g.",
-        ),
-        *(".", ",", ";", "\n", "(", ")", "?", ":", "'s", "\ud800", "İ", "a", "U.S.", "- ", "possible", "x-ray", "none"),
+        *("no", "not", "but", "in", "instead", "and", "or", "mass", "left", "is", "seen", "it", "without", "1.2"),
+        *("e.g.", ".", ",", ";", "\n", "(", ")", "?", ":", "'s", "\ud800", "İ", "a", "U.S.", "- ", "possible", "x-ray"),
+        "none",
     ]
     for _ in range(3000):
         text = "".join(rng.choice(pieces) + rng.choice(["", " "]) for _ in range(rng.randint(0, 25)))
