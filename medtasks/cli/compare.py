@@ -150,6 +150,7 @@ def _as_dict(
 ) -> dict[str, Any]:
     """Return one object; of a single named task its parts stand at the top."""
     common = {
+        "schema_version": 1,
         "medtasks": __version__,
         "runs": {label: str(path) for label, path in labels.items()},
         "settings": {"alpha": ALPHA, "power": POWER, "draws": DRAWS, "seed": SEED},

@@ -62,7 +62,7 @@ def score(
     data = task_provenance(chosen, documents)
     if json_file:
         counted = {"replies": len(recorded), "missing": len(documents) - len(recorded)}
-        summary = {"task": task, "medtasks": __version__, "data": data, **counted}
+        summary = {"schema_version": 1, "task": task, "medtasks": __version__, "data": data, **counted}
         summary["rules"] = {name: rule.as_dict() for name, rule in rules.items()}
         write_json(json_file, summary)
     title = f"{task}: {len(recorded)} of {len(documents)} questions answered"

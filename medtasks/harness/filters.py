@@ -11,8 +11,9 @@ from typing import Any
 
 from lmms_eval.api.filter import Filter
 
+from medtasks.errors import unknown_name
 from medtasks.extract.chexbert_labels import label_replies
-from medtasks.extract.registry import Kind, extractor_of
+from medtasks.extract.registry import Kind, extractor_of, extractors
 from medtasks.families.family import Row, needs_labeler, written_options
 from medtasks.harness.loglikelihood import parse_loglikelihood
 from medtasks.harness.reply_envelope import enveloped, opened
@@ -29,7 +30,10 @@ class ReadWith(Filter):  # type: ignore[misc]  # the harness is untyped
     """
 
     def __init__(self, rule: str | None = None, option: str | None = None, *, fenced: bool = False) -> None:
-        self._row = Row(None if rule is None else extractor_of(rule).name, option, fenced)
+        of_replies = [name for name, one in extractors().items() if one.kind is not Kind.LIKELIHOODS]
+        if rule is not None and rule not in of_replies:
+            raise unknown_name("answer rule", rule, of_replies)
+        self._row = Row(rule, option, fenced)
         written_options(option, [""])  # a form with a typing error shall stop the task before any model runs
 
     def apply(self, resps: Sequence[Sequence[Any]], docs: Any) -> list[str]:

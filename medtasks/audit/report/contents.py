@@ -351,8 +351,7 @@ def report_as_dict(report: RunReport) -> dict[str, Any]:
 
     What a :attr:`~medtasks.audit.report.contents.TaskReport.withheld` section keeps back is not in here either.
     """
-    found: dict[str, Any] = as_json(report)
-    return found
+    return {"schema_version": 1, **as_json(report)}
 
 
 def as_json(value: Any) -> Any:
