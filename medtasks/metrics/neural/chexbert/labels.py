@@ -9,7 +9,11 @@ both sides.
 import enum
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 from medtasks.metrics.class_counts import count_labels, ratio
 from medtasks.metrics.report_scores import ReportScores, mean
@@ -42,6 +46,29 @@ Uncertain = Literal["positive", "negative"]
 
 AVERAGES = ("micro", "macro", "weighted", "samples")
 _FIVE = tuple(CONDITIONS.index(name) for name in FIVE_CONDITIONS)
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """What CheXbert says of one text.
+
+    Attributes:
+        classes: A :class:`Finding` per condition, shape (14,).
+        vector: The encoder's [CLS] vector, float32, shape (hidden size,).
+    """
+
+    classes: tuple[int, ...]
+    vector: NDArray[np.float32]
+
+    def to_bytes(self) -> bytes:
+        """Return one byte per class, then the vector."""
+        return bytes(self.classes) + self.vector.astype("<f4").tobytes()
+
+    @classmethod
+    def from_bytes(cls, value: bytes) -> "Reading":
+        """Return what :meth:`to_bytes` wrote."""
+        count = len(CONDITIONS)
+        return cls(tuple(value[:count]), np.frombuffer(value, dtype="<f4", offset=count))
 
 
 def f1_averages(gold: Sequence[Sequence[int]], predicted: Sequence[Sequence[int]]) -> dict[str, float]:

@@ -17,8 +17,7 @@ from transformers import BertConfig, BertModel, BertTokenizer
 from medtasks.errors import WeightsMissing
 from medtasks.metrics.model_settings import ModelSettings
 from medtasks.metrics.neural.chexbert.checkpoint import CHEXBERT, ENCODER, ChexbertFiles, read_state
-from medtasks.metrics.neural.chexbert.labels import CLASS_COUNTS
-from medtasks.metrics.neural.chexbert.reader import Reading
+from medtasks.metrics.neural.chexbert.labels import CLASS_COUNTS, Reading
 from medtasks.metrics.neural.encoder_batches import encoding, length_batches, padded, run_batches
 
 _CPU_BATCH, _GPU_BATCH = 16, 256

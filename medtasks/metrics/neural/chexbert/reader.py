@@ -1,41 +1,16 @@
 """What CheXbert says of texts: 14 findings and one vector each, from one pass, kept on disk; and metrics of both."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from medtasks.metrics.model_settings import ModelSettings
 from medtasks.metrics.neural.chexbert.checkpoint import find_files
-from medtasks.metrics.neural.chexbert.labels import CONDITIONS, Uncertain, label_scores
+from medtasks.metrics.neural.chexbert.labels import Reading, Uncertain, label_scores
 from medtasks.metrics.report_scores import ReportMetric, ReportScores, check_lengths, mean_scores
 from medtasks.metrics.text_cache import TextCache, text_key
 
 _VERSION = 1  # raised when the same text and weights would give another reading
-
-
-@dataclass(frozen=True, eq=False)
-class Reading:
-    """What CheXbert says of one text.
-
-    Attributes:
-        classes: A :class:`~medtasks.metrics.neural.chexbert.labels.Finding` per condition, shape (14,).
-        vector: The encoder's [CLS] vector, float32, shape (hidden size,).
-    """
-
-    classes: tuple[int, ...]
-    vector: NDArray[np.float32]
-
-    def to_bytes(self) -> bytes:
-        """Return one byte per class, then the vector."""
-        return bytes(self.classes) + self.vector.astype("<f4").tobytes()
-
-    @classmethod
-    def from_bytes(cls, value: bytes) -> "Reading":
-        """Return what :meth:`to_bytes` wrote."""
-        count = len(CONDITIONS)
-        return cls(tuple(value[:count]), np.frombuffer(value, dtype="<f4", offset=count))
 
 
 def prepare(text: str) -> str:
