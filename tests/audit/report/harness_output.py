@@ -2,16 +2,16 @@
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from medtasks.hooks.withheld import WithheldSample
-
-from medtasks.audit.scoring import samples_of
 from medtasks.data.provenance_of import provenance
-from medtasks.families.family import Reply
+from medtasks.extract.failure import cut_reply
+from medtasks.families.family import Reply, Row
 from medtasks.harness.documents import task_documents
+from medtasks.harness.logged_samples import LoggedSample
+from medtasks.harness.reply_envelope import enveloped
 from medtasks.harness.task_files import task_config, task_file
 from medtasks.harness.task_index import resolved
 
@@ -87,58 +87,67 @@ def write_run(
 def scores(task_name: str, replies: Replies) -> dict[str, Any]:
     """Return the row of a task: every metric of its list by its own aggregation, as the harness calls it."""
     task = task_file(task_name)
-    documents = [one for one in task_documents(task) if one["doc_id"] in replies]
-    row: dict[str, Any] = {"alias": task_name}
-    for name in task.rules:
-        samples = samples_of(task, name, documents, [replies[one["doc_id"]] for one in documents])
+    shown: dict[str, Any] = {"alias": task_name}
+    for name, row in task.rows.items():
+        samples = [dict(logged.items()) for _, _, _, logged in _logged_samples(task_name, replies, row)]
         for metric in task.metric_list.resolve() if task.metric_list else []:
-            values = [dict(sample.items())[metric["metric"]] for sample in samples]
-            row[f"{metric['metric']},{name}"] = metric["aggregation"](values)
-            row.setdefault(f"{metric['metric']}_stderr,{name}", "N/A")
-            row[f"{metric['metric']}_stderr_clt,{name}"] = "N/A"
-    return row
+            shown[f"{metric['metric']},{name}"] = metric["aggregation"]([one[metric["metric"]] for one in samples])
+            shown.setdefault(f"{metric['metric']}_stderr,{name}", "N/A")
+            shown[f"{metric['metric']}_stderr_clt,{name}"] = "N/A"
+    return shown
 
 
 def bypassed(task_name: str) -> dict[str, Any]:
-    return {"alias": task_name, **{f"bypass,{name}": 999 for name in task_file(task_name).rules}}
+    return {"alias": task_name, **{f"bypass,{name}": 999 for name in task_file(task_name).rows}}
 
 
 def sample_lines(task_name: str, replies: Replies, *, predict_only: bool = False) -> list[str]:
-    """Return the lines of a samples file: every document once per filter, a copy of its record per metric."""
-    task = task_file(task_name)
-    lines = []
-    documents = task_documents(task)
-    asked = [(row, one) for row, one in enumerate(documents) if one["doc_id"] in replies]
-    for name, rule in task.rules.items():
-        given = [replies[one["doc_id"]] for _, one in asked]
-        samples = samples_of(task, name, [one for _, one in asked], given)
-        for (row, document), reply, sample in zip(asked, given, samples, strict=True):
-            lines.append(_line(row, document, reply, rule, {"bypass": 0} if predict_only else sample))
-    return lines
+    """Return the lines of a samples file: every document once per filter."""
+    return [
+        _line(number, document, replies[document["doc_id"]], results, {"bypass": 0} if predict_only else logged)
+        for row in task_file(task_name).rows.values()
+        for number, document, results, logged in _logged_samples(task_name, replies, row)
+    ]
 
 
-def _line(row: int, document: Mapping[str, Any], reply: Reply, rule: str, sample: Mapping[str, Any]) -> str:
+def _logged_samples(
+    task_name: str, replies: Replies, row: Row
+) -> Iterator[tuple[int, Mapping[str, Any], list[Any], LoggedSample]]:
+    """Yield the documents that were answered, with what the row's filter makes of the reply and the hook of that."""
+    hook = resolved(task_config(task_name)["process_results"])
+    for number, document in enumerate(task_documents(task_file(task_name))):
+        if (reply := replies.get(document["doc_id"])) is not None:
+            results = _filtered(reply, row)
+            yield number, document, results, hook(document, results)
+
+
+def _filtered(reply: Reply, row: Row) -> list[Any]:
     if reply.losses is None:
-        resps: Any = [reply.text]
-        filtered: Any = json.dumps({"rule": rule, "reply": reply.text})
-    else:
-        resps = [[f"({loss}, False)"] for loss in reply.losses]
-        filtered = [str({"rule": rule, "loss": loss, "is_greedy": False}) for loss in reply.losses]
+        return [enveloped(_said(reply), row)]
+    return [{"rule": row.extractor, "loss": loss, "is_greedy": False} for loss in reply.losses]
+
+
+def _said(reply: Reply) -> str:
+    return cut_reply(reply.text or "") if reply.cut else reply.text or ""
+
+
+def _line(number: int, document: Mapping[str, Any], reply: Reply, results: list[Any], sample: Mapping[str, Any]) -> str:
+    likelihoods = [[f"({loss}, False)"] for loss in reply.losses or ()]
     written = {
-        "doc_id": row,
+        "doc_id": number,
         "target": str(document.get("answer")),
-        "resps": resps,
-        "filtered_resps": filtered,
+        "resps": likelihoods or [_said(reply)],
+        "filtered_resps": [str(result) for result in results] if likelihoods else results[0],
         "token_counts": [None],
         "doc_hash": "74234e98",
         "input_media": [],
         "input": f"Asked: {document.get('question')}",
     }
     written.update(sample)  # a withheld sample overwrites what is above, as in the harness
-    if isinstance(sample, WithheldSample) or "doc" in written:
-        written["input"] = written.pop("arguments", ["?"])[0] if "arguments" in written else written["input"]
-        written.pop("doc", None)
-        written["resps"] = written["resps"][0] if reply.losses is None and "[[" in str(written["resps"]) else resps
+    if "doc" in sample and not likelihoods:
+        written["resps"] = written["resps"][0]
+    written.pop("doc", None)
+    written.pop("arguments", None)
     return json.dumps(written, default=str, ensure_ascii=False) + "\n"
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from medtasks.audit.report.reading.read_answers import NO_OPTION
 from PIL import Image
 
 from medtasks.audit.report.contents import Item, TaskReport, report_as_dict
@@ -17,7 +16,7 @@ from medtasks.audit.report.reading.run_folder import read_run
 from medtasks.data.privacy import hidden_id
 from medtasks.data.schema import CHOICE, CLASSIFICATION, MULTI_ANSWER, MULTILABEL, OPEN_QUESTION, Columns
 from medtasks.data.store import load_documents
-from medtasks.families.family import Reply
+from medtasks.families.family import NO_OPTION, Reply
 from medtasks.harness.documents import task_documents
 from medtasks.harness.task_files import task_file
 
@@ -244,9 +243,9 @@ def test_answers_that_a_judge_called_right(tmp_path: Path, monkeypatch: pytest.M
     samples = next(tmp_path.glob("*_samples_*"))
     lines = [json.loads(line) for line in samples.read_text().splitlines()]
     for line, verdict, reason in zip(lines, [1, 0, 0, None], ["ok", "ok", "empty", "judge_failed"], strict=True):
-        line["knowledge_rate"] |= {"correct": verdict, "reason": reason}
+        line["score"] |= {"correct": verdict, "reason": reason}
     samples.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    monkeypatch.setattr("medtasks.hooks.optional_judge._judge", lambda *_: pytest.fail("a judge was asked"))
+    monkeypatch.setattr("medtasks.judges.client._judge", lambda *_: pytest.fail("a judge was asked"))
     (task,) = collect_run(read_run(tmp_path)).tasks
     answers = [item.answers["strict"] for item in task.items]
     assert [one.value for one in answers] == ["a mass", "a cyst", None, "a scar"]

@@ -6,26 +6,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from medtasks.audit.report.as_json import report_as_dict
-from medtasks.audit.report.reading.paired_scores import of_records
-from medtasks.hooks.pairs import answers, record
 
 from medtasks.audit.comparing import main_metrics
-from medtasks.audit.report.contents import RuleReport, RunReport, TaskReport
+from medtasks.audit.report.contents import RuleReport, RunReport, TaskReport, report_as_dict
 from medtasks.audit.report.reading.collecting import collect_replies, collect_run
+from medtasks.audit.report.reading.rule_scores import Computed, of_scores
 from medtasks.audit.report.reading.run_folder import read_run
 from medtasks.audit.scoring import PAIR_METRICS, score_replies
 from medtasks.data.mediconfusion import Options, prepare
+from medtasks.data.samples import Sample
 from medtasks.data.schema import REPORT
 from medtasks.data.store import load_documents
 from medtasks.errors import RepliesError, UnknownName
-from medtasks.extract.answer import Answer, Reason
 from medtasks.families.counts import SAMPLE_COUNTS
-from medtasks.families.family import Reply
+from medtasks.families.family import Reply, Row
 from medtasks.harness.task_files import task_file
-from medtasks.hooks import free_form, judged_choice
-from medtasks.judges import client
-from medtasks.metrics.pairs import TOTAL, standard_errors
+from medtasks.metrics.pairs import TOTAL
 from medtasks.stats.intervals import interval
 
 from .harness_output import STAMP, texts, write_run
@@ -36,9 +32,12 @@ WAYS = ("A", "B", "The answer is (B)", "I cannot tell", "", "both A and B")
 
 @pytest.fixture
 def no_judge(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fail a test that asks a judge, in every module that could."""
-    for module in (client, free_form, judged_choice):
-        monkeypatch.setattr(module, "judge_for", lambda *_: pytest.fail("a judge was asked"))
+    """Fail a test that asks a judge."""
+    monkeypatch.setattr("medtasks.judges.client._judge", lambda *_: pytest.fail("a judge was asked"))
+
+
+def paired_scores(records: Mapping[str, Mapping[str, Any]]) -> Computed:
+    return of_scores(task_file("mediconfusion"), "rule v1", records, list(records.values()))
 
 
 def made_up(dataset: str, seed: int = 1) -> dict[str, Reply]:
@@ -75,14 +74,13 @@ def test_scores_of_pairs_are_those_of_medtasks_score(tmp_path: Path) -> None:
     expected = score_replies(task_file("mediconfusion"), load_documents("mediconfusion"), replies)
     assert [rule.name for rule in task.rules] == ["reference", "robust"]
     for rule in task.rules:
-        total = expected[rule.name].table[TOTAL]
+        total = expected[rule.name].categories[TOTAL]
         values = by_metric(rule)
-        counts = [one["metric"] for one in SAMPLE_COUNTS]
+        counts = [one.name for one in SAMPLE_COUNTS]
         assert [one.metric for one in rule.scores] == [*PAIR_METRICS, "incomplete_pairs", *counts]
         assert {name: values[name] for name in PAIR_METRICS} == {name: getattr(total, name) for name in PAIR_METRICS}
-        assert {one.metric: one.error for one in rule.scores if one.metric in PAIR_METRICS} == expected[
-            rule.name
-        ].errors
+        errors = {name: expected[rule.name].estimates[name].error for name in PAIR_METRICS}
+        assert {one.metric: one.error for one in rule.scores if one.metric in PAIR_METRICS} == errors
         assert rule.rule == expected[rule.name].rule
         assert rule.reasons == expected[rule.name].reasons
         assert rule.describes
@@ -122,7 +120,7 @@ def test_outcomes_and_areas_of_pairs(tmp_path: Path) -> None:
     assert (outcomes.one_invalid, outcomes.both_invalid, outcomes.incomplete) == (1, 1, 1)
     assert task.missing == ("Only 31 of 32 questions were answered; the others are in no score.",)
     areas = {group.name: group for group in task.rules[1].groups["categories"]}
-    table = score_replies(task_file("mediconfusion"), documents, texts(said))["robust"].table
+    table = score_replies(task_file("mediconfusion"), documents, texts(said))["robust"].categories
     assert areas.keys() | {TOTAL} == table.keys()
     for name, group in areas.items():
         of_set, of_images = group.scores
@@ -142,7 +140,7 @@ def test_an_area_with_every_pair_in_it_has_the_errors_of_the_total(tmp_path: Pat
             "pair_id": str(pair),
             "position": position,
             "image_id": f"i{draw.randrange(30)}",
-            "key": "AB"[position - 1],
+            "target": "AB"[position - 1],
             "value": draw.choice("AB"),
             "reason": "ok",
             "categories": ["one", *(["two"] if pair < 9 else [])],
@@ -150,8 +148,8 @@ def test_an_area_with_every_pair_in_it_has_the_errors_of_the_total(tmp_path: Pat
         for pair in range(25)
         for position in (1, 2)
     }
-    found = of_records("rule v1", records)
-    expected = standard_errors(answers(list(records.values())))
+    found = paired_scores(records)
+    expected = {one.metric: one.error for one in found.scores}
     one, two = found.groups["categories"]
     assert one.scores[1].error == expected["individual_accuracy"]
     # Each pair is in the area twice: the same mean over the same units.
@@ -166,7 +164,7 @@ def test_a_pair_with_the_same_right_answer_twice_is_no_confusion() -> None:
             "pair_id": pair,
             "position": position,
             "image_id": f"{pair}{position}",
-            "key": "A",
+            "target": "A",
             "value": said[position - 1],
             "reason": "ok",
             "categories": [],
@@ -174,7 +172,7 @@ def test_a_pair_with_the_same_right_answer_twice_is_no_confusion() -> None:
         for pair, said in {"p": "AA", "q": "BB", "r": "AB"}.items()
         for position in (1, 2)
     }
-    outcomes = of_records("rule v1", records).pairs
+    outcomes = paired_scores(records).pairs
     assert outcomes is not None
     assert (outcomes.both_right, dict(outcomes.same), outcomes.swapped) == (1, {"B": 1}, 0)
 
@@ -187,7 +185,7 @@ def test_352_real_questions(test_data: Path, tmp_path: Path) -> None:
     documents = load_documents("mediconfusion")
     expected = score_replies(task_file("mediconfusion"), documents, replies)
     for rule in task.rules:
-        total = expected[rule.name].table[TOTAL]
+        total = expected[rule.name].categories[TOTAL]
         assert {name: by_metric(rule)[name] for name in PAIR_METRICS} == {
             name: getattr(total, name) for name in PAIR_METRICS
         }
@@ -351,7 +349,7 @@ def test_replies_that_were_only_collected(tmp_path: Path) -> None:
     task = only(collect_run(read_run(tmp_path)))
     assert "--predict_only" in task.missing[0]
     expected = score_replies(task_file("mediconfusion"), load_documents("mediconfusion"), replies)
-    assert task.rules[1].scores[1].value == expected["robust"].table[TOTAL].individual_accuracy
+    assert task.rules[1].scores[1].value == expected["robust"].categories[TOTAL].individual_accuracy
 
 
 @pytest.mark.usefixtures("sample")
@@ -449,9 +447,13 @@ def test_scores_of_other_families_are_those_of_medtasks_score(
         expected = score_replies(task_file(name), load_documents(task.dataset), replies[name])
         assert [rule.name for rule in task.rules] == list(expected)
         for rule in task.rules:
-            assert by_metric(rule) == pytest.approx(dict(expected[rule.name].values), nan_ok=True)
-            errors = {one.metric: one.error for one in rule.scores if one.metric in expected[rule.name].errors}
-            assert errors == pytest.approx(dict(expected[rule.name].errors), nan_ok=True)
+            assert by_metric(rule) == pytest.approx(
+                {name: one.value for name, one in expected[rule.name].estimates.items()}, nan_ok=True
+            )
+            errors = {name: one.error for name, one in expected[rule.name].estimates.items() if one.clusters}
+            assert {one.metric: one.error for one in rule.scores if one.metric in errors} == pytest.approx(
+                errors, nan_ok=True
+            )
             assert rule.reasons == expected[rule.name].reasons
     json.dumps(report_as_dict(report), allow_nan=False)
 
@@ -467,8 +469,10 @@ def test_reports_have_the_recorded_scores_and_no_model_is_loaded(
     row = {"bleu_1,reference": 0.5, "bleu_4,reference": math.nan, "chexbert_similarity,reference": 0.75}
     row |= {"chexbert_similarity_stderr,reference": 0.125}
     write_run(tmp_path, {task_name: replies}, rows={task_name: row})
-    monkeypatch.setattr("medtasks.hooks.reports.score_panel", lambda *_: pytest.fail("metrics were computed again"))
+    computed: list[Any] = []
+    monkeypatch.setattr("medtasks.families.texts.compare_texts", lambda *given: computed.append(given))
     task = only(collect_run(read_run(tmp_path)))
+    assert computed == []
     (rule,) = task.rules
     score = next(one for one in rule.scores if one.metric == "chexbert_similarity")
     assert (score.value, score.error, score.share) == (0.75, 0.125, False)
@@ -485,8 +489,10 @@ def test_reports_have_the_recorded_scores_and_no_model_is_loaded(
 
 
 @pytest.mark.usefixtures("sample", "no_judge")
-@pytest.mark.parametrize("recorded", ["reference", "none"])  # without a filter of its own, as in earlier versions
-def test_a_judge_is_never_asked_and_its_scores_are_one_row(tmp_path: Path, recorded: str) -> None:
+@pytest.mark.parametrize(("recorded", "earlier_version"), [("reference", False), ("reference", True), ("none", True)])
+def test_a_judge_is_never_asked_and_its_scores_are_one_row(
+    tmp_path: Path, recorded: str, *, earlier_version: bool
+) -> None:
     documents = load_documents("mediconfusion")
     results = write_run(tmp_path, {"mediconfusion": made_up("mediconfusion")}, log_samples=False)
     content = json.loads(results.read_text())
@@ -495,9 +501,13 @@ def test_a_judge_is_never_asked_and_its_scores_are_one_row(tmp_path: Path, recor
     results.write_text(json.dumps(content))
     lines = []
     for number, one in enumerate(documents):
-        answer = Answer.ok("A") if number else Answer.invalid(Reason.JUDGE_FAILED)
-        entry = record(one, answer, "gap_of_3_reference")
-        lines.append({"doc_id": number, "resps": [f"words {number}"], "input": "?", "set_accuracy": entry})
+        score = task_file("mediconfusion").family.score(Sample(one), Reply("A"), Row("robust_choice"))
+        score |= {"rule": "gap_of_3_reference"}
+        score |= {} if number else {"value": None, "reason": "judge_failed"}
+        if earlier_version:
+            score |= {"key": score.pop("target"), "unit": score.pop("cluster_id", None)}
+        kept = {"set_accuracy": score} if earlier_version else {"score": {"schema_version": 2, **score}}
+        lines.append({"doc_id": number, "resps": [f"words {number}"], "input": "?", **kept})
     samples = tmp_path / f"{STAMP}_samples_mediconfusion_ff.jsonl"
     samples.write_text("".join(json.dumps(line) + "\n" for line in lines))
     report = collect_run(read_run(tmp_path))
@@ -523,7 +533,7 @@ def test_recorded_replies_without_a_run(tmp_path: Path) -> None:
     expected = score_replies(
         task_file("mediconfusion"), load_documents("mediconfusion"), dict(list(replies.items())[:30])
     )
-    assert task.rules[0].scores[0].value == expected["reference"].table[TOTAL].set_accuracy
+    assert task.rules[0].scores[0].value == expected["reference"].categories[TOTAL].set_accuracy
     assert (task.answered, len(task.items), report.model) == (30, 30, "")
     assert task.missing == ("Only 30 of 32 questions were answered; the others are in no score.",)
     assert task.fingerprint
@@ -567,13 +577,9 @@ def test_gains_of_classes_are_paired_by_right_answers(
     assert (robust.score, robust.variant_score, robust.difference) == (1.0, 0.0, 1.0)
 
 
-def test_main_metrics_say_how_good_the_answers_are_as_a_whole(
-    multimedeval_home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MEDTASKS_HOME", str(multimedeval_home))
-
+def test_main_metrics_say_how_good_the_answers_are_as_a_whole() -> None:
     def of(name: str) -> list[str]:
-        return main_metrics(task_file(name), load_documents(str(task_file(name).dataset)))
+        return [metric.name for metric in main_metrics(task_file(name))]
 
     assert of("multimedeval_vqa_rad") == ["closed_accuracy", "open_recall"]
     assert of("multimedeval_medqa") == ["accuracy"]

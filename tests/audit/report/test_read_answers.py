@@ -1,6 +1,6 @@
 import pytest
-from medtasks.audit.report.reading.read_answers import as_logged, reader_of
 
+from medtasks.audit.report.reading.audit_items import as_logged
 from medtasks.families.family import ReadAnswer, Reply
 from medtasks.harness.task_files import task_file
 
@@ -17,29 +17,29 @@ def test_words_are_not_shown(value: str) -> None:
 
 
 def test_a_question_without_a_score_of_its_own_is_neither_right_nor_wrong() -> None:
-    read = reader_of(task_file("medheval_visual_mm"))
-    record = {"value": "A", "reason": "ok", "correct": 1.0, "counted": "scored"}
-    assert read(record, Reply(), None) == ReadAnswer("A", "ok", right=True)
-    assert read({**record, "correct": 0.0}, Reply(), None).right is False
-    assert read({**record, "counted": "averaged"}, Reply(), None).right is None
+    describe = task_file("medheval_visual_mm").family.describe
+    score = {"value": "A", "reason": "ok", "correct": 1.0, "counted": "scored"}
+    assert describe(score, Reply(), None) == ReadAnswer("A", "ok", right=True)
+    assert describe({**score, "correct": 0.0}, Reply(), None).right is False
+    assert describe({**score, "counted": "averaged"}, Reply(), None).right is None
 
 
 def test_a_reply_without_verdict_is_neither_right_nor_wrong() -> None:
-    read = reader_of(task_file("gmai_mmbench_val_judged"))
-    record = {"key": "A", "reason": "judge_failed"}
-    assert read(record, Reply(), None) == ReadAnswer(None, "judge_failed", right=None)
-    assert read({**record, "value": None, "reason": "no_match"}, Reply(), None).right is False
+    describe = task_file("gmai_mmbench_val_judged").family.describe
+    score = {"target": "A", "reason": "judge_failed"}
+    assert describe(score, Reply(), None) == ReadAnswer(None, "judge_failed", right=None)
+    assert describe({**score, "value": None, "reason": "no_match"}, Reply(), None).right is False
 
 
 def test_a_question_without_a_published_key() -> None:
-    read = reader_of(task_file("gmai_mmbench_test"))
-    record = {"value": "B", "reason": "ok"}
-    assert read(record, Reply(), None) == ReadAnswer("B", "ok", right=None)
+    describe = task_file("gmai_mmbench_test").family.describe
+    score = {"value": "B", "reason": "ok"}
+    assert describe(score, Reply(), None) == ReadAnswer("B", "ok", right=None)
 
 
 def test_findings_that_no_labeler_read() -> None:
-    read = reader_of(task_file("multimedeval_mimic_cxr_classification"))
-    record = {"key": [1, 0], "value": None, "reason": "judge_failed"}
-    assert read(record, Reply(), None) == ReadAnswer(None, "judge_failed", right=None)
-    assert read({**record, "reason": "empty"}, Reply(), None).score == 0.0
-    assert read({**record, "value": [1, 1], "reason": "ok"}, Reply(), None).score == 0.5
+    describe = task_file("multimedeval_mimic_cxr_classification").family.describe
+    score = {"target": [1, 0], "value": None, "reason": "judge_failed"}
+    assert describe(score, Reply(), None) == ReadAnswer(None, "judge_failed", right=None)
+    assert describe({**score, "reason": "empty"}, Reply(), None).score == 0.0
+    assert describe({**score, "value": [1, 1], "reason": "ok"}, Reply(), None).score == 0.5

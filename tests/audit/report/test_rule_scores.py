@@ -2,8 +2,9 @@ import math
 
 import pytest
 
-from medtasks.audit.report.reading.rule_scores import is_aggregated, is_computed, score
+from medtasks.audit.report.reading.rule_scores import score
 from medtasks.harness.task_files import task_file, task_files
+from medtasks.metrics.metric import Estimate
 
 
 @pytest.mark.parametrize(
@@ -21,18 +22,18 @@ from medtasks.harness.task_files import task_file, task_files
     ],
 )
 def test_what_is_a_share(metric: str, value: float, share: bool) -> None:
-    found = score(metric, value, math.nan, None, higher_is_better=True)
+    found = score(metric, Estimate(value), higher_is_better=True)
     assert (found.share, found.metric) == (share, metric)
 
 
 def test_a_score_that_is_no_share_may_leave_its_interval() -> None:
-    found = score("radcliq_v1", 0.1, 0.2, None, higher_is_better=False)
+    found = score("radcliq_v1", Estimate(0.1, 0.2), higher_is_better=False)
     assert found.low < 0 < found.high
     assert not found.higher_is_better
 
 
 def test_what_asks_a_judge_or_a_model_is_not_computed() -> None:
-    computed = {name for name, task in task_files().items() if is_computed(task)}
+    computed = {name for name, task in task_files().items() if task.has_family and task.is_computed}
     assert {"mediconfusion", "mediconfusion_gd", "gmai_mmbench_val", "multimedeval_chestxray14"} <= computed
     for name in (
         "mediconfusion_ff",
@@ -46,5 +47,5 @@ def test_what_asks_a_judge_or_a_model_is_not_computed() -> None:
         "iu_xray_report",
     ):
         assert name not in computed
-    assert is_aggregated(task_file("gmai_mmbench_val_judged"))
-    assert is_computed(task_file("mediconfusion_rotated"))
+    assert task_file("gmai_mmbench_val_judged").family.scores_suffice
+    assert task_file("mediconfusion_rotated").is_computed

@@ -20,7 +20,7 @@ def read(folder: Path, *lines: Any, task: str = "mediconfusion", keep: bool = Fa
     path = folder / "samples.jsonl"
     written = [line if isinstance(line, str) else json.dumps(line, ensure_ascii=False) for line in lines]
     path.write_text("\n".join(written) + "\n", encoding="utf-8")
-    return read_samples(path, task_file(task), DOCUMENTS, keep_records=keep)
+    return read_samples(path, task_file(task), DOCUMENTS, keep_scores=keep)
 
 
 def test_replies_and_prompts(tmp_path: Path) -> None:
@@ -63,14 +63,25 @@ def test_likelihoods(tmp_path: Path) -> None:
 
 def test_withheld_replies(tmp_path: Path) -> None:
     note = "[[medtasks:withheld]] 'x' is credentialed"
-    record = {"sample": hidden_id("doc", "d1"), "rule": "r", "value": "A"}
-    line = {"doc_id": 1, "resps": [note], "input": note, "accuracy": record, "accuracy_stderr": record}
+    score = {"sample": hidden_id("doc", "d1"), "rule": "r", "value": "A"}
+    line = {"doc_id": 1, "resps": [note], "input": note, "score": {"schema_version": 2, **score}}
     found = read(tmp_path, line, keep=True)
     assert (found.replies, found.prompts, list(found.answered)) == ({}, {}, ["d1"])
-    assert found.records == {"r": {"d1": {"accuracy": record, "accuracy_stderr": record}}}
-    kept = found.records["r"]["d1"]
-    assert kept["accuracy"] is kept["accuracy_stderr"]  # of many metrics the record is kept once
-    assert read(tmp_path, line).records == {}
+    assert found.scores == {"r": {"d1": {"schema_version": 2, **score}}}
+    assert read(tmp_path, line).scores == {}
+
+
+def test_scores_of_the_first_version_are_put_together(tmp_path: Path) -> None:
+    record = {"sample": "d1", "rule": "r", "key": "A", "value": "A", "unit": "u"}
+    line = {
+        "doc_id": 1,
+        "resps": ["A"],
+        "accuracy": record,
+        "accuracy_stderr": record,
+        "closed_accuracy": {"level": 2, **record},
+    }
+    (score,) = read(tmp_path, line, keep=True).scores["r"].values()
+    assert score == {"sample": "d1", "rule": "r", "target": "A", "value": "A", "cluster_id": "u", "level": 2}
 
 
 @pytest.mark.parametrize(
@@ -98,9 +109,10 @@ def test_rows_that_there_are_not(line: dict[str, Any], tmp_path: Path) -> None:
         read(tmp_path, line)
 
 
-def test_records_of_other_documents(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["score", "accuracy"])  # as now, and as in files of the first version
+def test_scores_of_other_documents(tmp_path: Path, name: str) -> None:
     with pytest.raises(RepliesError, match="made on other data"):
-        read(tmp_path, {"doc_id": 1, "resps": ["A"], "accuracy": {"sample": "d2"}})
+        read(tmp_path, {"doc_id": 1, "resps": ["A"], name: {"sample": "d2"}})
 
 
 def test_a_file_that_is_gone(tmp_path: Path) -> None:
