@@ -55,19 +55,23 @@ def with_failed_passes(one):
     return {doc["doc_id"]: Reply(losses=tuple(options)) for doc, options in both}
 
 
+def numbers(scores):
+    """Values and errors; a metric of classes or texts counts the clusters of failed samples, too."""
+    return {name: (one.value, one.error) for name, one in scores.estimates.items() if name not in COUNTS}
+
+
 def check_scores(task, one, replies):
     """Scores of all replies are those of the others, and the failed ones are counted."""
     found = score_replies(task, one.documents, replies)["rule"]
     expected = score_replies(task, one.documents, without_lost(one, replies))["rule"]
-    scores = {name: value for name, value in found.estimates.items() if name not in COUNTS}
-    assert repr(scores) == repr({name: value for name, value in expected.estimates.items() if name not in COUNTS})
+    assert repr(numbers(found)) == repr(numbers(expected))
     assert [found.estimates[name].value for name in ("scored_samples", "failed_samples")] == [8, 4]
     assert found.reasons == {**expected.reasons, "adapter_failed": 4}
     assert repr(found.groups) == repr(expected.groups)
     assert [(one.document, one.kind) for one in found.wrong] == [(one.document, one.kind) for one in expected.wrong]
     alone = score_replies(task, one.documents, {doc: one for doc, one in replies.items() if one.failed})["rule"]
-    numbers = {name for name, one in alone.estimates.items() if not math.isnan(one.value) and one.value != 0}
-    assert numbers <= {"failed_samples", "submission_rows"}
+    defined = {name for name, one in alone.estimates.items() if not math.isnan(one.value) and one.value != 0}
+    assert defined <= {"failed_samples", "submission_rows"}
     assert (list(alone.wrong), alone.estimates["failed_samples"].value) == ([], 4)
     assert not any(alone.groups.values())
 
@@ -88,15 +92,11 @@ def test_scores_of_recorded_likelihoods(name, rule):
     check_scores(one.task(rule, "multiple_choice"), one, with_failed_passes(one))
 
 
-def without_counts(scores):
-    return scores.categories, {name: one for name, one in scores.estimates.items() if name not in COUNTS}
-
-
 def check_pairs(task, one, replies):
     scored = score_replies(task, one.documents, replies)
     for name, expected in score_replies(task, one.documents, without_lost(one, replies)).items():
         found = scored[name]
-        assert repr(without_counts(found)) == repr(without_counts(expected))
+        assert repr((found.categories, numbers(found))) == repr((expected.categories, numbers(expected)))
         assert found.reasons == {**expected.reasons, "adapter_failed": 4}
         total = found.categories[TOTAL]
         assert (total.images, total.pairs, total.incomplete_pairs) == (8, 3, 2)
