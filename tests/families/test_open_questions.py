@@ -1,22 +1,19 @@
-"""Open questions: records, metrics over subsets, and what must not stand in a record."""
+"""Open questions: scores, metrics over subsets, and what must not stand in a score."""
 
-import itertools
 import json
 import math
-import random
 
 import pytest
 
 from medtasks.errors import UnknownName
 from medtasks.extract.failure import failed_reply
-from medtasks.families.counts import COUNTS
-from medtasks.harness.filters import ReadWith
-from medtasks.hooks import open_questions
+from medtasks.families.open_questions import OPEN_QUESTIONS
 from medtasks.stats.standard_error import mean_standard_error
 
+from ..task_families import score_of, values_of
+
 REFERENCE = "multimedeval_vqa_head"
-NAMES = [metric["metric"] for metric in open_questions.METRIC_LIST]
-SCORES = [name for name in NAMES if name not in COUNTS]
+OWN = ["bleu_1", "token_f1", "token_recall", "closed_accuracy", "open_recall", "open_accuracy", "invalid_rate"]
 
 
 def document(number=1, answer="left lower lobe", **more):
@@ -24,69 +21,45 @@ def document(number=1, answer="left lower lobe", **more):
     return {**doc, **more}
 
 
-def results(reply, rule=REFERENCE):
-    return ReadWith(rule).apply([[reply]], None)
+def score(reply, answer="left lower lobe", number=1, rule=REFERENCE, **more):
+    return score_of(OPEN_QUESTIONS, document(number, answer, **more), reply, rule)
 
 
-def record(reply, answer="left lower lobe", number=1, rule=REFERENCE, **more):
-    return open_questions.process_results(document(number, answer, **more), results(reply, rule))["bleu_1"]
-
-
-def values(items):
-    return {metric["metric"]: metric["aggregation"](items) for metric in open_questions.METRIC_LIST}
+def values(scores):
+    return values_of(OPEN_QUESTIONS, scores)
 
 
 def test_names():
-    assert NAMES[len(SCORES) :] == ["scored_samples", "failed_samples"]
-    own = [name for name in SCORES if not name.endswith("_stderr")]
-    assert own == [
-        "bleu_1",
-        "token_f1",
-        "token_recall",
-        "closed_accuracy",
-        "open_recall",
-        "open_accuracy",
-        "invalid_rate",
-    ]
-    assert not [(a, b) for a, b in itertools.permutations([*own, *COUNTS], 2) if a in b]
-    assert [name for pair in zip(own, (f"{name}_stderr" for name in own), strict=True) for name in pair] == SCORES
+    counts = ["scored_samples", "failed_samples"]
+    assert [metric.name for metric in OPEN_QUESTIONS.metrics] == [*OWN, *counts]
+    assert [metric.name for metric in OPEN_QUESTIONS.metrics if not metric.has_error] == counts
 
 
-def test_only_what_is_missing_and_errors_are_better_when_lower():
-    lower = {metric["metric"] for metric in open_questions.METRIC_LIST if not metric["higher_is_better"]}
-    assert lower == {name for name in NAMES if name.endswith("_stderr")} | {"invalid_rate", "failed_samples"}
-
-
-def test_a_record_stands_under_every_metric_and_says_nothing_of_the_patient():
-    doc = document(answer="Pneumonia of Mr. Doe", patient_id="p100", image_id="scan7")
-    records = open_questions.process_results(doc, results("Mr. Doe has pneumonia"))
-    assert set(records) == set(NAMES)
-    entry = records["token_f1"]
-    assert all(item == entry for item in records.values())
-    assert set(entry) == {
-        *("sample", "unit", "closed", "correct", "bleu_1", "token_f1", "token_recall", "reason", "rule")
-    }
-    written = json.dumps(entry).lower()
+def test_a_score_says_nothing_of_the_patient():
+    found = score("Mr. Doe has pneumonia", "Pneumonia of Mr. Doe", patient_id="p100", image_id="scan7")
+    facts = ("closed", "correct", "bleu_1", "token_f1", "token_recall")
+    assert set(found) == {"sample", "cluster_id", *facts, "reason", "rule"}
+    written = json.dumps(found).lower()
     assert not [word for word in ("doe", "pneumonia", "where", "p100", "scan7") if word in written]
 
 
-def test_the_rule_is_the_filters_and_else_the_robust_one():
+def test_the_rule_is_the_rows_and_else_the_robust_one():
     reply = "There is no lower lobe on the left"
-    assert record(reply)["rule"] == REFERENCE
-    untagged = open_questions.process_results(document(), [reply])["bleu_1"]
-    assert untagged["rule"] == "robust_vqa"
-    assert untagged == record(reply, rule="robust_vqa")
-    assert (record(reply)["token_recall"], untagged["token_recall"]) == (1.0, 0.0)
+    assert score(reply)["rule"] == REFERENCE
+    unnamed = score(reply, rule=None)
+    assert unnamed["rule"] == "robust_vqa"
+    assert unnamed == score(reply, rule="robust_vqa")
+    assert (score(reply)["token_recall"], unnamed["token_recall"]) == (1.0, 0.0)
 
 
 def test_a_rule_for_options_is_refused():
     with pytest.raises(UnknownName, match="robust_choice"):
-        open_questions.process_results(document(), results("left", "robust_choice"))
+        score("left", rule="robust_choice")
 
 
 def test_the_question_helps_to_read_a_statement():
     found = [
-        record("There is no mass.", "no", rule="robust_vqa", question=question)
+        score("There is no mass.", "no", rule="robust_vqa", question=question)
         for question in ("Is there a mass?", "Is the lung clear?")
     ]
     assert [item["correct"] for item in found] == [True, False]
@@ -94,11 +67,11 @@ def test_the_question_helps_to_read_a_statement():
 
 def test_metrics_over_their_subsets():
     items = [
-        record("yes", "yes"),
-        record("yes", "no"),
-        record("", "no"),
-        record("left lower lobe"),
-        record("left", "left lower lobe"),
+        score("yes", "yes"),
+        score("yes", "no"),
+        score("", "no"),
+        score("left lower lobe"),
+        score("left", "left lower lobe"),
     ]
     found = values(items)
     assert found["closed_accuracy"] == pytest.approx(1 / 3)
@@ -111,8 +84,8 @@ def test_metrics_over_their_subsets():
 
 
 def test_errors_of_independent_samples_are_those_of_the_subset():
-    closed = [record(reply, "yes", n) for n, reply in enumerate(["yes", "no", "yes", "no", "no"])]
-    opened = [record(reply, number=n) for n, reply in enumerate(["left lower lobe", "left", "right"], start=10)]
+    closed = [score(reply, "yes", n) for n, reply in enumerate(["yes", "no", "yes", "no", "no"])]
+    opened = [score(reply, number=n) for n, reply in enumerate(["left lower lobe", "left", "right"], start=10)]
     found = values(closed + opened)
     assert found["closed_accuracy_stderr"] == pytest.approx(mean_standard_error([1, 0, 1, 0, 0]))
     assert found["open_accuracy_stderr"] == pytest.approx(mean_standard_error([1, 0, 0]))
@@ -121,61 +94,39 @@ def test_errors_of_independent_samples_are_those_of_the_subset():
     assert found["invalid_rate_stderr"] == 0
 
 
-@pytest.mark.parametrize("unit", ["image_id", "patient_id"])
-def test_errors_are_clustered_by_image_or_patient(unit):
-    """Two samples of one unit that always agree carry as much as one."""
+@pytest.mark.parametrize("cluster", ["image_id", "patient_id"])
+def test_errors_are_clustered_by_image_or_patient(cluster):
+    """Two samples of one cluster that always agree carry as much as one."""
     replies = ["yes", "no", "yes", "no", "no"]
-    twice = [record(reply, "yes", n, **{unit: str(n // 2)}) for n, reply in enumerate(r for r in replies for _ in "12")]
+    twice = [
+        score(reply, "yes", n, **{cluster: str(n // 2)}) for n, reply in enumerate(r for r in replies for _ in "12")
+    ]
     assert values(twice)["closed_accuracy_stderr"] == pytest.approx(mean_standard_error([1, 0, 1, 0, 0]))
 
 
 def test_a_patient_outweighs_an_image():
-    items = [record(reply, "yes", n, patient_id="p", image_id=str(n)) for n, reply in enumerate(["yes", "no"])]
+    items = [score(reply, "yes", n, patient_id="p", image_id=str(n)) for n, reply in enumerate(["yes", "no"])]
     assert math.isnan(values(items)["closed_accuracy_stderr"])
 
 
 @pytest.mark.parametrize(("reply", "answer", "absent"), [("yes", "yes", "open"), ("left", "left", "closed")])
 def test_a_subset_without_samples_is_nan(reply, answer, absent):
-    found = values([record(reply, answer, n) for n in range(3)])
-    assert {name for name, value in found.items() if math.isnan(value)} == {n for n in NAMES if n.startswith(absent)}
-    nothing = values([])
-    assert all(math.isnan(nothing[name]) for name in SCORES)
-    assert (nothing["scored_samples"], nothing["failed_samples"]) == (0, 0)
-
-
-def test_aggregations_do_not_depend_on_order():
-    rng = random.Random(5)
-    words = ["left", "lower", "lobe", "lung", "yes", "no"]
-    items = [
-        record(" ".join(rng.choices(words, k=rng.randint(1, 9))), rng.choice(["yes", "no", "left lower lobe"]), n)
-        for n in range(60)
-    ]
-    expected = values(items)
-    for _ in range(10):
-        rng.shuffle(items)
-        found = values(items)
-        assert {name: found[name] for name in NAMES if not name.endswith("_stderr")} == {
-            name: expected[name] for name in NAMES if not name.endswith("_stderr")
-        }
-        assert found == pytest.approx(expected)
+    found = values([score(reply, answer, n) for n in range(3)])
+    assert {name for name, value in found.items() if math.isnan(value)} == {n for n in found if n.startswith(absent)}
 
 
 @pytest.mark.parametrize("rule", [REFERENCE, "robust_vqa"])
 def test_empty_replies_are_invalid_and_wrong(rule):
-    found = record("", "no memory", rule=rule)
+    found = score("", "no memory", rule=rule)
     assert (found["reason"], found["correct"], found["token_recall"]) == ("empty", False, 0.0)
     assert values([found])["invalid_rate"] == 1
 
 
 @pytest.mark.parametrize("rule", [REFERENCE, "robust_vqa"])
 def test_failed_samples_are_in_no_metric_though_their_cause_has_the_words_of_the_key(rule):
-    failed = [record(failed_reply("no memory"), answer, 1, rule) for answer in ("no memory", "no")]
+    failed = [score(failed_reply("no memory"), answer, 1, rule) for answer in ("no memory", "no")]
     assert [item["reason"] for item in failed] == ["adapter_failed"] * 2
     answered = [("yes", "yes"), ("", "no"), ("left", "left lower lobe"), ("right", "left lower lobe")]
-    rest = [record(reply, answer, n, rule) for n, (reply, answer) in enumerate(answered, start=2)]
-    found, expected = values([*failed, *rest]), values(rest)
-    assert [found[name] for name in SCORES] == [expected[name] for name in SCORES]
-    assert (found["scored_samples"], found["failed_samples"]) == (4, 2)
-    alone = values(failed)
-    assert all(math.isnan(alone[name]) for name in SCORES)
-    assert (alone["scored_samples"], alone["failed_samples"]) == (0, 2)
+    rest = [score(reply, answer, n, rule) for n, (reply, answer) in enumerate(answered, start=2)]
+    assert values([*failed, *rest]) == {**values(rest), "failed_samples": 2}
+    assert values(rest)["scored_samples"] == 4
