@@ -11,7 +11,7 @@ from medtasks.data.schema import CHOICE, CLASSIFICATION, MULTILABEL, OPEN_QUESTI
 from medtasks.errors import DatasetNotPrepared
 from medtasks.families.family import Row
 from medtasks.harness.task_files import task_config, task_file, task_files
-from medtasks.harness.task_index import resolved, tasks_folder
+from medtasks.harness.task_index import tasks_folder
 
 from . import tiny_multimedeval
 
@@ -159,15 +159,6 @@ def test_how_a_task_asks(task):
     usual, other, its = (1000, "radfm", 200) if is_report(task) else (200, "llava_med", 1000)
     assert config["generation_kwargs"] == {"max_new_tokens": usual, **greedy}
     assert config["model_specific_generation_kwargs"] == {"default": {}, other: {"max_new_tokens": its}}
-
-
-@pytest.mark.parametrize("task", TASKS)
-def test_no_metric_name_is_part_of_another(task):
-    names = [entry["metric"] for entry in resolved(task_config(f"multimedeval_{task}")["metric_list"])]
-    own = [name for name in names if not name.endswith("_stderr")]
-    assert len(set(names)) == len(names)
-    assert not [(one, other) for one in own for other in own if one != other and one in other]
-    assert {name.removesuffix("_stderr") for name in names} == set(own)
 
 
 def test_made_up_documents_spell_classes_as_the_readers_do():

@@ -14,7 +14,6 @@ from sklearn.metrics import f1_score
 
 from medtasks.audit.scoring import score_replies
 from medtasks.errors import UnknownName
-from medtasks.extract.answer import Reason
 from medtasks.extract.failure import cut_reply, failed_reply
 from medtasks.families import classification
 from medtasks.families.classification import MULTI_LABEL
@@ -182,16 +181,6 @@ def test_empty_replies_do_not_stand_for_replies_that_no_labeler_read(silent):
     assert values([empty])["invalid_rate"] == 1
     read = entry([0, 0, 0, 1, 0], [0, 0, 0, 1, 0], 3)
     assert values([unread, empty, read])["invalid_rate"] == 0.5
-
-
-def test_replies_without_labels_are_left_out_and_counted():
-    items = drawn(5, number=40)
-    unread = [dict(item, value=None, reason=str(Reason.JUDGE_FAILED)) for item in items[:10]]
-    found, rest = values(unread + items[10:]), values(items[10:])
-    of_the_model = [name for name in SCORES if not name.startswith("judge")]
-    assert [found[name] for name in of_the_model] == [rest[name] for name in of_the_model]
-    assert (found["judge_failed_rate"], rest["judge_failed_rate"]) == (0.25, 0.0)
-    assert (found["scored_samples"], found["unjudged_samples"]) == (rest["scored_samples"], 10) == (30, 10)
 
 
 def test_a_warning_says_how_many_are_left_out(warned):

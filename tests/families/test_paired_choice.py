@@ -2,7 +2,6 @@
 
 import json
 import math
-import random
 
 import pytest
 
@@ -65,16 +64,6 @@ def test_score_of_a_likelihood_document():
 def test_score_of_an_invalid_reply():
     found = score(document(), "I cannot tell.")
     assert (found["value"], found["reason"]) == (None, "refused")
-
-
-def test_metrics_do_not_depend_on_order():
-    scores = scored(["AB", "AA", ("A", "?"), "BA", "BB"])
-    expected = values(scores)
-    assert expected["set_accuracy"] == 0.2
-    assert not any(math.isnan(value) for value in expected.values())
-    for seed in range(20):
-        random.Random(seed).shuffle(scores)
-        assert values(scores) == expected
 
 
 def test_metrics_of_pairs():

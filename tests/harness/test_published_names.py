@@ -30,6 +30,15 @@ def test_every_name_of_every_task_resolves():
         assert getattr(importlib.import_module(module), attribute) == found
 
 
+@pytest.mark.parametrize("task", [name for name, task in task_files().items() if task.kind == "task"])
+def test_no_metric_name_of_a_task_is_part_of_another(task):
+    names = [entry["metric"] for entry in resolved(task_config(task)["metric_list"])]
+    own = [name for name in names if not name.endswith("_stderr")]
+    assert len(set(names)) == len(names)
+    assert not [(one, other) for one in own for other in own if one != other and one in other]
+    assert {name.removesuffix("_stderr") for name in names} == set(own)
+
+
 @pytest.mark.parametrize("hook", FAMILIES)
 def test_a_hook_its_metric_list_and_single_aggregations(hook):
     name, _, attribute = hook.rpartition(".")
@@ -68,7 +77,7 @@ def test_names_that_are_the_same_elsewhere():
 
 @pytest.mark.parametrize("name", ["choice.no_such", "pairs.accuracy", "nobody.METRIC_LIST", "reports.METRIC_LISTS"])
 def test_a_name_that_nobody_published(name):
-    with pytest.raises(AttributeError, match="there is no medtasks.hooks"):
+    with pytest.raises(AttributeError, match=r"there is no medtasks\.hooks"):
         published(f"{HOOKS}{name}")
     with pytest.raises(ModuleNotFoundError):
         importlib.import_module("medtasks.hooks.nobody")
