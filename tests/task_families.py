@@ -9,35 +9,21 @@ from typing import Any
 
 import pytest
 
-from medtasks.audit import sample_values
+from medtasks.data.samples import Sample
 from medtasks.data.variants import rotated
 from medtasks.extract import labeler
 from medtasks.extract.failure import failed_reply
 from medtasks.extract.labeler import CONDITIONS, Finding
 from medtasks.extract.registry import Kind, extractors
+from medtasks.families import submission, texts
+from medtasks.families.family import Reply, Row, TaskFamily
+from medtasks.families.registry import HOOKS, family_of
+from medtasks.harness.published_names import published
 from medtasks.harness.task_file import TaskFile
 from medtasks.harness.task_index import DottedName
-from medtasks.hooks import (
-    answer_texts,
-    choice,
-    classification,
-    closed_questions,
-    free_form,
-    grouped_choice,
-    judged_choice,
-    knowledge_hallucination,
-    label_hallucination,
-    multi_answer,
-    multilabel,
-    open_questions,
-    pairs,
-    report_panel,
-    reports,
-    rotations,
-    submission,
-    visual_hallucination,
-)
 from medtasks.judges.client import Judge, Verdict
+from medtasks.metrics import metric as metric_module
+from medtasks.metrics.metric import STDERR, AnyMetric, Score, Scores, evaluate
 from medtasks.metrics.report_metrics import metric_info
 from medtasks.metrics.report_scores import ReportScores, mean
 
@@ -56,18 +42,68 @@ UNREADABLE = "mumble mumble"
 """A reply for which the stand-ins of judge and labeler fail."""
 
 
-@dataclass(frozen=True)
-class Family:
-    """Hooks of a task, names of rules for it, twelve documents, and what a model said to each."""
+def score_of(
+    family: TaskFamily, doc: Mapping[str, Any], reply: Any = None, rule: str | None = None, **how: Any
+) -> Score:
+    """Return the score of a reply in words, or of one loss per option; ``how`` is passed to :class:`Row`."""
+    given = Reply(losses=tuple(reply)) if isinstance(reply, list | tuple) else Reply.of_text(reply)
+    return family.score(Sample(doc), given, Row(rule, **how))
 
-    process: Callable[..., Mapping[str, Any]]
-    metrics: Sequence[Mapping[str, Any]]
+
+def values_of(family: TaskFamily, scores: Scores) -> dict[str, float]:
+    """Return all metrics and standard errors by the names that the harness shows."""
+    return flat(family.metrics, scores)
+
+
+def flat(metrics: Sequence[AnyMetric], scores: Scores) -> dict[str, float]:
+    """Return metrics and standard errors in one dictionary."""
+    found: dict[str, float] = {}
+    for metric, estimate in zip(metrics, evaluate(metrics, scores).values(), strict=True):
+        found[metric.name] = estimate.value
+        if metric.has_error:
+            found[f"{metric.name}{STDERR}"] = estimate.error
+    return found
+
+
+def forget_computed() -> None:
+    """Let panels compute again what they computed last."""
+    metric_module._computed.cache_clear()
+
+
+@dataclass(frozen=True)
+class MadeUp:
+    """A family, its published hook, names of rules for it, twelve documents, and what a model said to each."""
+
+    hook: str
     rules: Sequence[str | None]
     documents: Sequence[Mapping[str, Any]]
     replies: Sequence[str]
     metrics_name: str = "METRIC_LIST"
 
-    def task(self, rule: str, output_type: str = "generate_until") -> TaskFile:
+    @property
+    def family(self) -> TaskFamily:
+        """The family."""
+        found = family_of(f"{HOOKS}{self.hook}")
+        assert found is not None
+        return found
+
+    @property
+    def process(self) -> Callable[..., Mapping[str, Any]]:
+        """The hook as the harness imports it."""
+        found: Callable[..., Mapping[str, Any]] = published(f"{HOOKS}{self.hook}")
+        return found
+
+    @property
+    def metrics(self) -> Sequence[Mapping[str, Any]]:
+        """The metric list as the harness imports it."""
+        found: Sequence[Mapping[str, Any]] = published(f"{HOOKS}{self._module}.{self.metrics_name}")
+        return found
+
+    @property
+    def _module(self) -> str:
+        return self.hook.partition(".")[0]
+
+    def task(self, rule: str | None, output_type: str = "generate_until") -> TaskFile:
         """Return the task that reads with one rule."""
         return TaskFile(
             name="made_up",
@@ -76,9 +112,9 @@ class Family:
             description="",
             dataset="mediconfusion",
             output_type=output_type,
-            rules={"rule": rule},
-            process_results=DottedName(f"{self.process.__module__}.{self.process.__name__}"),
-            metric_list=DottedName(f"{self.process.__module__}.{self.metrics_name}"),
+            rows={"rule": Row(rule)},
+            process_results=DottedName(f"{HOOKS}{self.hook}"),
+            metric_list=DottedName(f"{HOOKS}{self._module}.{self.metrics_name}"),
             breakdown=("department",),
         )
 
@@ -101,21 +137,20 @@ def document(n: int, **columns: Any) -> dict[str, Any]:
     }
 
 
-def family(hook: Any, rules: Sequence[str | None], replies: Sequence[str], **columns: Callable[[int], Any]) -> Family:
+def made_up(
+    module: str, rules: Sequence[str | None], replies: Sequence[str], **columns: Callable[[int], Any]
+) -> MadeUp:
     """Return the family of a hook; ``columns`` say what its documents have besides those of a single choice."""
     documents = [document(n, **{name: of(n) for name, of in columns.items()}) for n in range(12)]
-    return Family(hook.process_results, hook.METRIC_LIST, rules, documents, replies)
+    hook, _, metrics_name = module.partition(" ")
+    return MadeUp(
+        hook if "." in hook else f"{hook}.process_results", rules, documents, replies, metrics_name or "METRIC_LIST"
+    )
 
 
-def rotations_of(process: Any, rule: str, **columns: Any) -> Family:
+def rotations_of(hook: str, rule: str, **columns: Any) -> MadeUp:
     """Return the family of four questions in three rotations each."""
-    return Family(process, rotations.METRIC_LIST, [rule], rotated([document(n, **columns) for n in range(4)]), LETTERS)
-
-
-def reports_of(process: Any, metrics_name: str) -> Family:
-    """Return a family of reports with one of the two metric lists."""
-    documents = [document(n, **{name: of(n) for name, of in REPORT.items()}) for n in range(12)]
-    return Family(process, getattr(reports, metrics_name), list(extractors(Kind.REPORT)), documents, SAID, metrics_name)
+    return MadeUp(f"rotations.{hook}", [rule], rotated([document(n, **columns) for n in range(4)]), LETTERS)
 
 
 LETTERS = ["A", "B", "C", "(b)", "I cannot tell.", "C", "", "A", "heparin", "A", "B", "C"]
@@ -152,39 +187,41 @@ FINDINGS: dict[str, Callable[[int], Any]] = {
     "labels": lambda n: [int(n % part == 0) for part in (2, 3, 4, 5, 7)],
 }
 FAMILIES = {
-    "choice": family(choice, [rule for rule in extractors(Kind.CHOICE) if rule not in OF_WORDS], LETTERS),
-    "choice_of_words": family(
-        choice, OF_WORDS, WORDS, options=lambda n: (["yes", "no", "maybe"], [*WORDS[3:5], "neutral"])[n % 2]
+    "choice": made_up("choice", [rule for rule in extractors(Kind.CHOICE) if rule not in OF_WORDS], LETTERS),
+    "choice_of_words": made_up(
+        "choice", OF_WORDS, WORDS, options=lambda n: (["yes", "no", "maybe"], [*WORDS[3:5], "neutral"])[n % 2]
     ),
-    "pairs": family(pairs, ["mediconfusion_reference", "robust_choice"], LETTERS, **PAIRED),
-    "free_form": family(free_form, [None], SAID, **PAIRED),
-    "grouped_choice": family(grouped_choice, ["vlmevalkit_2026_06", "robust_choice"], LETTERS),
-    "judged_choice": family(judged_choice, ["vlmevalkit_2024_06", "vlmevalkit_2026_06"], SAID),
-    "classification": family(
-        classification, ["multimedeval_class_v0_1_0", "robust_class"], LETTERS, label=lambda n: n % 3
+    "pairs": made_up("pairs", ["mediconfusion_reference", "robust_choice"], LETTERS, **PAIRED),
+    "free_form": made_up("free_form", [None], SAID, **PAIRED),
+    "grouped_choice": made_up("grouped_choice", ["vlmevalkit_2026_06", "robust_choice"], LETTERS),
+    "judged_choice": made_up("judged_choice", ["vlmevalkit_2024_06", "vlmevalkit_2026_06"], SAID),
+    "classification": made_up(
+        "classification", ["multimedeval_class_v0_1_0", "robust_class"], LETTERS, label=lambda n: n % 3
     ),
-    "multilabel": family(
-        multilabel, [rule for rule in extractors(Kind.LABELS) if rule != "listed_options"], NAMED, **FINDINGS
+    "multilabel": made_up(
+        "multilabel", [rule for rule in extractors(Kind.LABELS) if rule != "listed_options"], NAMED, **FINDINGS
     ),
-    "closed_questions": family(closed_questions, list(extractors(Kind.CLOSED)), SAID, **CLOSED),
-    "multi_answer": family(multi_answer, ["listed_options"], LETTERS, answers=lambda n: ["A", "C"]),
-    "open_questions": family(open_questions, list(extractors(Kind.OPEN)), SAID, **OPEN),
-    "reports": reports_of(reports.process_results, "REPORT_METRICS"),
-    "multimedeval_reports": reports_of(reports.multimedeval_process_results, "MULTIMEDEVAL_METRICS"),
-    "knowledge_hallucination": family(knowledge_hallucination, list(extractors(Kind.FREE_TEXT)), SAID, **OPEN),
-    "visual_hallucination": family(
-        visual_hallucination, list(extractors(Kind.FREE_TEXT)), SAID, **REPORT, **COMPONENTS
+    "closed_questions": made_up("closed_questions", list(extractors(Kind.CLOSED)), SAID, **CLOSED),
+    "multi_answer": made_up("multi_answer", ["listed_options"], LETTERS, answers=lambda n: ["A", "C"]),
+    "open_questions": made_up("open_questions", list(extractors(Kind.OPEN)), SAID, **OPEN),
+    "reports": made_up("reports REPORT_METRICS", list(extractors(Kind.REPORT)), SAID, **REPORT),
+    "multimedeval_reports": made_up(
+        "reports.multimedeval_process_results MULTIMEDEVAL_METRICS", list(extractors(Kind.REPORT)), SAID, **REPORT
     ),
-    "rotations": rotations_of(rotations.process_results, "robust_choice"),
-    "rotations_listed": rotations_of(rotations.process_listed, "listed_options", answers=["A", "C"]),
-    "submission": family(submission, ["robust_choice"], LETTERS),
+    "knowledge_hallucination": made_up("knowledge_hallucination", list(extractors(Kind.FREE_TEXT)), SAID, **OPEN),
+    "visual_hallucination": made_up(
+        "visual_hallucination", list(extractors(Kind.FREE_TEXT)), SAID, **REPORT, **COMPONENTS
+    ),
+    "rotations": rotations_of("process_results", "robust_choice"),
+    "rotations_listed": rotations_of("process_listed", "listed_options", answers=["A", "C"]),
+    "submission": made_up("submission", ["robust_choice"], LETTERS),
 }
 CASES = {f"{name}-{rule}": (one, rule) for name, one in FAMILIES.items() for rule in one.rules}
 """Every family under each of its rules."""
 WITH_LIKELIHOODS = ("choice", "pairs", "grouped_choice", "classification", "closed_questions", "rotations")
 
 
-def losses(one: Family) -> list[list[float]]:
+def losses(one: MadeUp) -> list[list[float]]:
     """Return losses of the options of each document, all different."""
     return [[1.0 + (n * 7 + k * 5) % 11 for k in range(len(doc["options"]))] for n, doc in enumerate(one.documents)]
 
@@ -233,11 +270,9 @@ def install_stand_ins(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setenv("MEDTASKS_JUDGE_MODEL", "scripted")
     monkeypatch.setattr(Judge, "ask", ask)
     monkeypatch.setattr(labeler, "labeler", lambda: labels)
-    monkeypatch.setattr(report_panel, "report_metric", shared_words)
-    monkeypatch.setattr(sample_values, "report_metric", shared_words)
+    monkeypatch.setattr(texts, "report_metric", shared_words)
     monkeypatch.setattr(submission, "load_documents", lambda name: FAMILIES["submission"].documents)
-    for module in (answer_texts, label_hallucination, reports):
-        module._scores.cache_clear()
+    forget_computed()
     return asked
 
 

@@ -7,20 +7,23 @@ import random
 from pathlib import Path
 
 import pytest
-from medtasks.hooks.reading import tagged
 
 from medtasks.data.catalogue import CATALOGUE
 from medtasks.data.gmai.preparing import prepare
 from medtasks.data.home import home
 from medtasks.data.preparation import Options
 from medtasks.data.store import load_documents
+from medtasks.families.multi_select import MULTI_SELECT
+from medtasks.families.single_choice import GROUPED_CHOICE
+from medtasks.families.submission import SUBMISSION
+from medtasks.harness.published_names import published
 from medtasks.harness.task_files import task_config, task_file
 from medtasks.harness.task_index import resolved
-from medtasks.hooks import grouped_choice, multi_answer, submission
 from medtasks.metrics.multi_answer import multi_answer_accuracy, multi_answer_recall
 from medtasks.prompts.template import prompt, target
 
 from . import tiny_gmai
+from .task_families import score_of, values_of
 
 PUBLISHED = Path(__file__).parents[2] / "shared" / "published" / "gmai_mmbench_table12.csv"
 DOC = {
@@ -85,33 +88,11 @@ def test_braces_in_questions_are_text():
     ],
 )
 def test_rules_of_the_task(reply, reference, newest, robust):
-    rules = task_file("gmai_mmbench_val").rules
-    assert list(rules) == ["reference", "reference_2026", "robust"]
-    for name, right in zip(rules, (reference, newest, robust), strict=True):
-        record = grouped_choice.process_results(DOC, [tagged(reply, rules[name])])["accuracy"]
-        assert (record["value"] == record["key"]) is right, name
-
-
-def records(levels_and_rights):
-    return [
-        {"level": level, "key": "A", "value": "A" if right else None, "unit": str(number)}
-        for number, (level, right) in enumerate(levels_and_rights)
-    ]
-
-
-def values(items):
-    return {entry["metric"]: entry["aggregation"](items) for entry in grouped_choice.METRIC_LIST}
-
-
-def test_overall_is_the_question_weighted_mean_of_the_levels():
-    rng = random.Random(3)
-    items = records([(rng.choice(grouped_choice.LEVELS), rng.random() < 0.4) for _ in range(500)])
-    found = values(items)
-    weights = {level: sum(item["level"] == level for item in items) for level in grouped_choice.LEVELS}
-    weighted = sum(found[f"acc_{level}_level"] * weight for level, weight in weights.items()) / len(items)
-    assert math.isclose(found["accuracy"], weighted)
-    rng.shuffle(items)
-    assert values(items) == pytest.approx(found, rel=1e-12)
+    rows = task_file("gmai_mmbench_val").rows
+    assert list(rows) == ["reference", "reference_2026", "robust"]
+    for name, right in zip(rows, (reference, newest, robust), strict=True):
+        score = score_of(GROUPED_CHOICE, DOC, reply, rows[name].extractor)
+        assert (score["value"] == score["target"]) is right, name
 
 
 def test_published_test_scores_are_question_weighted():
@@ -133,21 +114,6 @@ def test_published_test_scores_are_question_weighted():
     assert checked >= 20
 
 
-def test_twins_make_the_error_larger_than_single_cases():
-    pairs = [item for n in range(60) for item in records([("mask", n % 2), ("contour", n % 2)])]
-    for number, item in enumerate(pairs):
-        item["unit"] = str(number // 2)
-    alone = [{**item, "unit": str(number)} for number, item in enumerate(pairs)]
-    assert math.isclose(values(pairs)["accuracy_stderr"] / values(alone)["accuracy_stderr"], math.sqrt(2), rel_tol=0.01)
-
-
-def test_levels_without_questions_are_not_zero():
-    found = values(records([("image", True)]))
-    assert found["acc_image_level"] == 1
-    assert math.isnan(found["acc_mask_level"])
-    assert math.isnan(values([])["accuracy"])
-
-
 @pytest.mark.parametrize(
     ("listed", "right", "accuracy", "recall"),
     [("AB", "AB", 1, 1), ("A", "AB", 1, 0.5), ("ABCD", "AB", 0.5, 1), ("CD", "AB", 0, 0), ("", "AB", 0, 0)],
@@ -163,24 +129,21 @@ def test_several_answers_are_scored_by_case():
         for n in range(4)
     ]
     replies = ["A,C", "A, B", "none of these", "A,B,C,D"]
-    items = [multi_answer.process_results(d, [r])["mcls_recall"] for d, r in zip(documents, replies, strict=True)]
-    found = {entry["metric"]: entry["aggregation"](items) for entry in multi_answer.METRIC_LIST}
+    scores = [score_of(MULTI_SELECT, doc, reply) for doc, reply in zip(documents, replies, strict=True)]
+    found = values_of(MULTI_SELECT, scores)
     assert found["mcls_accuracy"] == (1 + 0.5 + 0 + 0.5) / 4
     assert found["mcls_recall"] == (1 + 0.5 + 0 + 1) / 4
     assert found["invalid_rate"] == 0.25
-    assert len({item["unit"] for item in items}) == 2
+    assert len({score["cluster_id"] for score in scores}) == 2
 
 
 def test_submission_holds_every_reply_and_no_formula(val):
     from openpyxl import load_workbook
 
     replies = ["B", "=1+1", "\x01 control", "y" * 40_000, *["A"] * (len(val) - 4)]
-    items = [
-        submission.process_results({**doc, "answer": None}, [reply])["submission_rows"]
-        for doc, reply in zip(val, replies, strict=True)
-    ]
-    random.Random(1).shuffle(items)
-    assert submission.submission_rows(items) == len(val)
+    scores = [score_of(SUBMISSION, {**doc, "answer": None}, reply) for doc, reply in zip(val, replies, strict=True)]
+    random.Random(1).shuffle(scores)
+    assert published("medtasks.hooks.submission.submission_rows")(scores) == len(val)
     (path,) = (home() / "submissions" / "gmai_mmbench_val").glob("*.xlsx")
     header, *rows = load_workbook(path).active.iter_rows(values_only=True)
     assert [row[0] for row in rows] == [doc["doc_id"] for doc in val]
@@ -192,11 +155,12 @@ def test_submission_holds_every_reply_and_no_formula(val):
 
 
 def test_submission_that_cannot_be_written_is_nan(val, tmp_path, monkeypatch):
-    items = [submission.process_results(doc, ["A"])["invalid_rate"] for doc in val]
+    scores = [score_of(SUBMISSION, doc, "A") for doc in val]
     blocked = home() / "submissions"
     blocked.write_text("")
-    assert math.isnan(submission.submission_rows(items))
-    assert submission.invalid_rate(items) < 1
+    found = values_of(SUBMISSION, scores)
+    assert math.isnan(found["submission_rows"])
+    assert found["invalid_rate"] < 1
 
 
 def test_every_task_names_its_data_and_prompt():
@@ -204,8 +168,5 @@ def test_every_task_names_its_data_and_prompt():
         config = task_config(f"gmai_mmbench_{name}")
         assert config["metadata"]["version"] == 2
         assert config["metadata"]["prompt"] in ("vlmevalkit", "paper")
-        metrics = [
-            entry["metric"] for entry in resolved(config["metric_list"]) if not entry["metric"].endswith("_stderr")
-        ]
-        assert not [(a, b) for a in metrics for b in metrics if a != b and a in b]
-    assert json.dumps(task_file("gmai_mmbench_val_ll").rules)
+    rows = task_file("gmai_mmbench_val_ll").rows
+    assert json.dumps({name: row.extractor for name, row in rows.items()})

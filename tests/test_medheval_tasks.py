@@ -6,6 +6,7 @@ import pytest
 
 from medtasks.data.catalogue import CATALOGUE
 from medtasks.errors import DatasetNotPrepared
+from medtasks.families.family import Row
 from medtasks.harness.task_files import task_config, task_file, task_files
 from medtasks.harness.task_index import resolved, tasks_folder
 
@@ -60,8 +61,9 @@ def test_groups():
 def test_how_replies_are_read(name):
     file = task_file(name)
     by_text = {"reference": "medheval_reference", "strict": "medheval_strict"}
-    assert file.rules == (by_text if name in GENERATED else {"strict": "untied"})
-    assert list(file.rules)[-1] == "strict"
+    expected = by_text if name in GENERATED else {"strict": "untied"}
+    assert file.rows == {row: Row(rule) for row, rule in expected.items()}
+    assert list(file.rows)[-1] == "strict"
     assert file.dataset == name.removesuffix("_ll")
     assert file.process_results == "medtasks.hooks.closed_questions.process_results"
     names = {entry["metric"] for entry in resolved(task_config(name)["metric_list"])}

@@ -24,7 +24,7 @@ from medtasks.extract.labeler import CONDITIONS, Finding, chosen_findings, label
 from medtasks.extract.registry import Kind, extractor_of
 from medtasks.families.counts import JUDGED_SAMPLE_COUNTS, answered
 from medtasks.families.family import Asks, Column, ReadAnswer, Reply, Row, TaskFamily
-from medtasks.families.texts import TextRow, text_metrics
+from medtasks.families.texts import TextRow, text_metrics, text_row
 from medtasks.judges.client import Judge, scoring_judge
 from medtasks.judges.fence import addresses_judge
 from medtasks.judges.medheval import ASPECTS, WORST_SEVERITY, judge_components, judge_correctness, judge_severity
@@ -235,10 +235,10 @@ _SUMS = {
 
 def _label_panel(rows: Sequence[TextRow]) -> PanelResult:
     """Label both reports of every study once, and count how they agree."""
-    labels, cause = _labels({text.text for _, reference, report in rows for text in (reference, report)})
+    labels, cause = _labels({text.text for _, reference, report, _ in rows for text in (reference, report)})
     read = [
         (cluster, label_cells(labels[reference.text], labels[report.text]))
-        for cluster, reference, report in rows
+        for cluster, reference, report, _ in rows
         if reference.text in labels and report.text in labels
     ]
     of_all = f"{len(rows) - len(read)} of {len(rows)} reports"
@@ -273,7 +273,7 @@ def _labels(texts: set[str]) -> tuple[dict[str, tuple[Finding, ...]], str]:
     return found, str(failures[0]).rstrip(".") if isinstance(failures[0], MedTasksError) else type(failures[0]).__name__
 
 
-_BY_LABELS = Panel(lambda one: (one["cluster_id"], one["reference"], one["labelled"]), _label_panel, uses_models=True)
+_BY_LABELS = Panel(text_row("labelled"), _label_panel, uses_models=True)
 
 
 def _labelled(name: str, *, higher_is_better: bool, has_error: bool = True) -> CorpusMetric:

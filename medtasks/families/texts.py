@@ -4,6 +4,7 @@ import math
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from medtasks.data.privacy import PrivateText
 from medtasks.errors import MedTasksError
@@ -14,7 +15,8 @@ from medtasks.metrics.report_metrics import metric_info, report_metric
 from medtasks.metrics.report_scores import ReportScores, mean
 from medtasks.stats.standard_error import clustered_standard_error
 
-TextRow = tuple[str, PrivateText, PrivateText]  # cluster, target, reply
+# cluster, target, reply, and the file of the saved reply: another run tries again what failed
+TextRow = tuple[str, PrivateText, PrivateText, str | None]
 
 _OUT_OF_MEMORY = ("OutOfMemoryError", "MemoryError")  # torch's own is not worth an import here
 
@@ -39,13 +41,12 @@ def text_metrics(
     wanted = tuple(keys)
     names = tuple(dict.fromkeys(metric_info(key).name for key in wanted))
 
-    def row(score: Mapping[str, object]) -> TextRow:
-        return score["cluster_id"], score["reference"], score[reply]  # type: ignore[return-value] # what the family wrote
-
     def compute(rows: Sequence[TextRow]) -> PanelResult:
         return compare_texts(names, rows)
 
-    panel = Panel(row, compute, lambda one: (one[0], one[1].text, one[2].text), uses_models=_use_models(names))
+    panel = Panel(
+        text_row(reply), compute, lambda one: (one[0], one[1].text, one[2].text), uses_models=_use_models(names)
+    )
     return tuple(
         CorpusMetric(
             key,
@@ -57,6 +58,11 @@ def text_metrics(
         )
         for key in wanted
     )
+
+
+def text_row(reply: str) -> Callable[[Mapping[str, Any]], TextRow]:
+    """Return what gives the row of a score, whose reply stands in some field."""
+    return lambda score: (score["cluster_id"], score["reference"], score[reply], score.get("saved"))
 
 
 def _use_models(names: Iterable[str]) -> bool:
@@ -97,7 +103,7 @@ def text_values(metric: CorpusMetric, scores: Scores) -> list[tuple[Score, float
     """
     assert metric.text_field is not None
     said = list(metric.selection(scores))
-    rows = [(one["cluster_id"], one["reference"], one[metric.text_field]) for one in said]
+    rows = list(map(text_row(metric.text_field), said))
     if not rows:
         return []
     try:

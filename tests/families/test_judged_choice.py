@@ -4,16 +4,19 @@ import math
 from types import SimpleNamespace
 
 import pytest
-from medtasks.hooks.reading import tagged
 
 from medtasks.audit.scoring import score_replies, wrong_answers
 from medtasks.errors import JudgeNotConfigured, UnknownName
 from medtasks.extract.answer import Reason
+from medtasks.families import single_choice
 from medtasks.families.family import Reply
+from medtasks.families.single_choice import GROUPED_CHOICE, JUDGED_CHOICE
 from medtasks.harness.task_files import task_config, task_file
 from medtasks.harness.task_index import resolved
-from medtasks.hooks import grouped_choice, judged_choice
 from medtasks.judges import client
+from medtasks.prompts import judged
+
+from ..task_families import score_of, values_of
 
 TASK = "gmai_mmbench_val_judged"
 DOC = {
@@ -45,62 +48,53 @@ class Told:
 
 @pytest.fixture
 def _told(monkeypatch):
-    monkeypatch.setattr(judged_choice, "judge_for", lambda dataset, access: Told())
+    monkeypatch.setattr(single_choice, "judge_for", lambda dataset, access: Told())
 
 
-def records(*replies, metric="accuracy"):
-    return [
-        judged_choice.process_results({**DOC, "doc_id": str(n), "image_id": str(n)}, [reply])[metric]
-        for n, reply in enumerate(replies)
-    ]
+def scored(*replies, family=JUDGED_CHOICE, rule=None):
+    documents = [{**DOC, "doc_id": str(n), "image_id": str(n)} for n in range(len(replies))]
+    return [score_of(family, doc, reply, rule) for doc, reply in zip(documents, replies, strict=True)]
 
 
-def values(items):
-    return {entry["metric"]: entry["aggregation"](items) for entry in judged_choice.METRIC_LIST}
+def values(scores):
+    return values_of(JUDGED_CHOICE, scores)
 
 
 @pytest.mark.usefixtures("_told")
 def test_a_judge_that_fails_takes_its_replies_out_of_the_score():
-    found = values(records("A", "B", "a growth", "a hole", "rain", "fog", "mist", ""))
+    found = values(scored("A", "B", "a growth", "a hole", "rain", "fog", "mist", ""))
     assert found["accuracy"] == found["acc_box_level"] == 2 / 6
     assert found["invalid_rate"] == 2 / 6
     assert found["judge_asked_rate"] == 5 / 8
     assert found["judge_failed_rate"] == 2 / 8
-    alone = values(records("A", "B", "a growth", "a hole", "rain", ""))
+    alone = values(scored("A", "B", "a growth", "a hole", "rain", ""))
     assert alone["accuracy_stderr"] == found["accuracy_stderr"] > 0
     assert math.isnan(found["acc_mask_level"])
 
 
 @pytest.mark.usefixtures("_told")
 def test_letters_do_not_stand_for_all_replies_when_the_judge_never_answers():
-    found = values(records("A", "A", "fog"))
+    found = values(scored("A", "A", "fog"))
     assert math.isnan(found["accuracy"])
     assert math.isnan(found["invalid_rate"])
     assert found["judge_failed_rate"] == 1 / 3
-    assert values(records("A", "A"))["accuracy"] == 1
+    assert values(scored("A", "A"))["accuracy"] == 1
 
 
 @pytest.mark.usefixtures("_told")
 def test_without_need_for_a_judge_the_scores_are_those_of_the_plain_task():
     replies = ["A", "B", "", "polyp"]
-    plain = [
-        grouped_choice.process_results(
-            {**DOC, "doc_id": str(n), "image_id": str(n)}, [tagged(reply, "vlmevalkit_2024_06")]
-        )["accuracy"]
-        for n, reply in enumerate(replies)
-    ]
-    found = values(records(*replies))
-    for entry in grouped_choice.METRIC_LIST:
-        expected = entry["aggregation"](plain)
-        assert found[entry["metric"]] == pytest.approx(expected, nan_ok=True)
+    plain = values_of(GROUPED_CHOICE, scored(*replies, family=GROUPED_CHOICE, rule="vlmevalkit_2024_06"))
+    found = values(scored(*replies))
+    assert {name: found[name] for name in plain} == pytest.approx(plain, nan_ok=True)
     assert found["judge_asked_rate"] == 0
 
 
 @pytest.mark.usefixtures("_told")
-def test_record_says_who_decided():
-    (letter, judged, failed) = records("A", "a growth", "fog")
+def test_score_says_who_decided():
+    letter, judged, failed = scored("A", "a growth", "fog")
     assert (letter["asked"], judged["asked"], failed["asked"]) == (False, True, True)
-    assert judged["value"] == judged["key"] == "A"
+    assert judged["value"] == judged["target"] == "A"
     assert judged["judge"] == "m, temperature 0"
     assert judged["rule"] == "vlmevalkit_2024_06"
     assert "value" not in failed
@@ -110,8 +104,9 @@ def test_record_says_who_decided():
 @pytest.mark.usefixtures("_told")
 def test_replies_without_verdict_are_no_wrong_answers():
     replies = ["A", "B", "rain", "fog"]
-    samples = [judged_choice.process_results(DOC, [reply]) for reply in replies]
-    assert [one.reply for one in wrong_answers([DOC] * 4, samples, replies)] == ["B", "rain"]
+    documents = [{**DOC, "doc_id": str(n)} for n in range(4)]
+    recorded = {str(n): Reply(text) for n, text in enumerate(replies)}
+    assert [one.reply for one in wrong_answers(task_file(TASK), documents, scored(*replies), recorded)] == ["B", "rain"]
 
 
 @pytest.mark.usefixtures("_told")
@@ -121,24 +116,24 @@ def test_recorded_replies_are_judged_under_both_rules():
     recorded = {str(n): Reply(text) for n, text in enumerate(replies)}
     scores = score_replies(task_file(TASK), documents, recorded)
     assert list(scores) == ["reference", "reference_2026", "fenced"]
-    assert scores["reference"].values["accuracy"] == 1 / 2
-    assert scores["reference_2026"].values["accuracy"] == 2 / 3
+    assert scores["reference"].estimates["accuracy"].value == 1 / 2
+    assert scores["reference_2026"].estimates["accuracy"].value == 2 / 3
     assert scores["reference"].reasons == {"ok": 2, "judge_failed": 2}
     assert scores["reference"].groups["department"]["None"].questions == 2  # of which it is the accuracy
     counts = ("scored_samples", "failed_samples", "unjudged_samples")
-    assert [scores["reference"].values[name] for name in counts] == [2, 0, 2]
-    assert [scores["reference_2026"].values[name] for name in counts] == [3, 0, 1]
+    assert [scores["reference"].estimates[name].value for name in counts] == [2, 0, 2]
+    assert [scores["reference_2026"].estimates[name].value for name in counts] == [3, 0, 1]
 
 
 @pytest.mark.usefixtures("_told")
 def test_rules_without_a_judge_are_refused():
     with pytest.raises(UnknownName, match="robust_choice"):
-        judged_choice.process_results(DOC, [tagged("A", "robust_choice")])
+        scored("A", rule="robust_choice")
 
 
 def test_no_prompt_without_a_judge():
     settings = resolved(task_config(TASK)["lmms_eval_specific_kwargs"])["default"]
-    for build in (judged_choice.prompt, judged_choice.messages):
+    for build in (judged.prompt, judged.messages):
         with pytest.raises(JudgeNotConfigured, match="MEDTASKS_JUDGE_MODEL"):
             build(DOC, settings)
 
@@ -151,9 +146,4 @@ def test_the_prompt_is_that_of_the_plain_task(monkeypatch):
     plain = task_config("gmai_mmbench_val")
     assert settings == resolved(plain["lmms_eval_specific_kwargs"])
     # The dataset is gated and not credentialed, so that a judge on another machine may see its text.
-    assert judged_choice.prompt(DOC, settings["default"]) == plain["doc_to_text"].resolve()(DOC, settings["default"])
-
-
-def test_metric_names_are_no_parts_of_each_other():
-    names = [entry["metric"] for entry in judged_choice.METRIC_LIST if not entry["metric"].endswith("_stderr")]
-    assert not [(a, b) for a in names for b in names if a != b and a in b]
+    assert judged.prompt(DOC, settings["default"]) == plain["doc_to_text"].resolve()(DOC, settings["default"])

@@ -1,6 +1,10 @@
-"""A sample without a reply is in no score, in every task family and whatever stands for the reply."""
+"""What holds in every task family: its metrics, their errors, and which samples are in no metric."""
 
+import itertools
+import json
 import math
+import pickle
+import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,9 +14,8 @@ from openpyxl import load_workbook
 from medtasks.data.home import home
 from medtasks.extract.failure import cut_reply
 from medtasks.extract.registry import Kind, extractors
-from medtasks.harness import saved_replies
 from medtasks.harness.filters import ChooseWith, ReadWith
-from medtasks.hooks import answer_texts, label_hallucination
+from medtasks.metrics.metric import CorpusMetric
 
 from ..task_families import (
     CASES,
@@ -21,10 +24,11 @@ from ..task_families import (
     LOST,
     UNREADABLE,
     WITH_LIKELIHOODS,
-    Family,
+    MadeUp,
     install_stand_ins,
     kept,
     losses,
+    values_of,
     with_lost,
 )
 
@@ -53,16 +57,20 @@ def likelihoods(rule: str | None, given: Sequence[Sequence[Any]]) -> list[list[A
     return [list(one) if rule is None else ChooseWith(rule).apply([[option] for option in one], None) for one in given]
 
 
-def samples(one: Family, results: Sequence[Sequence[Any]], documents: Any = None) -> list[Mapping[str, Any]]:
-    with saved_replies.nothing_saved():
-        return [one.process(doc, given) for doc, given in zip(documents or one.documents, results, strict=True)]
+def samples(one: MadeUp, results: Sequence[Sequence[Any]], documents: Any = None) -> list[Mapping[str, Any]]:
+    return [one.process(doc, given) for doc, given in zip(documents or one.documents, results, strict=True)]
 
 
-def values(one: Family, results: Sequence[Sequence[Any]], documents: Any = None) -> dict[str, Any]:
+def values(one: MadeUp, results: Sequence[Sequence[Any]], documents: Any = None) -> dict[str, Any]:
     """Every metric by name, None where it is NaN."""
     made = samples(one, results, documents)
     found = {entry["metric"]: entry["aggregation"]([each[entry["metric"]] for each in made]) for entry in one.metrics}
     return {name: None if math.isnan(value) else value for name, value in found.items()}
+
+
+def scores_of(one: MadeUp, rule: str | None) -> list[dict[str, Any]]:
+    """The score of each sample."""
+    return [dict(scored.items())[one.metrics[0]["metric"]] for scored in samples(one, texts(rule, one.replies))]
 
 
 def scores(found: Mapping[str, Any], *also_not: str) -> dict[str, Any]:
@@ -78,6 +86,94 @@ def are_undefined(found: Mapping[str, Any]) -> bool:
     """Whether there is no score: numbers of things may be 0, of which there are none."""
     kinds = [type(value) for value in scores(found).values() if value != 0 or type(value) is not int]
     return set(kinds) == {type(None)}
+
+
+# ---- metrics ----
+
+
+@every_family
+def test_names_of_metrics(one):
+    """The harness finds a metric by a part of its name, and shows ``<name>_stderr`` beside the one before it."""
+    names = [entry["metric"] for entry in one.metrics]
+    assert len(set(names)) == len(names)
+    own = [name for name in names if not name.endswith("_stderr")]
+    assert not [(a, b) for a, b in itertools.permutations(own, 2) if a in b]
+    errors = [name for name in names if name.endswith("_stderr")]
+    assert all(names[names.index(name) - 1] == name.removesuffix("_stderr") for name in errors)
+    assert [entry["aggregation"].__name__ for entry in one.metrics] == names
+    place = names.index("scored_samples")  # the numbers of samples stand last, without errors
+    assert names[place + 1] == "failed_samples"
+    assert set(names[place + 2 :]) <= {"unjudged_samples", "possible_injection"}
+
+
+LOWER = (
+    "rate",
+    "confusion",
+    "chair",
+    "hallucination_score",
+    "radcliq",
+    "failed",
+    "unjudged",
+    "incomplete",
+    "injection",
+)
+
+
+@every_family
+def test_only_what_is_missing_or_wrong_and_errors_are_better_when_lower(one):
+    for entry in one.metrics:
+        low = entry["metric"].endswith("_stderr") or any(word in entry["metric"] for word in LOWER)
+        assert entry["higher_is_better"] == (not low), entry["metric"]
+
+
+@every_case
+def test_one_score_stands_under_every_metric(one, rule):
+    for sample in samples(one, texts(rule, one.replies)):
+        assert [name for name, _ in sample.items()] == [entry["metric"] for entry in one.metrics]
+        (score,) = {id(score): score for _, score in sample.items()}.values()
+        assert all(sample[name] is score for name, _ in sample.items())
+        assert set(sample) == {"score"}
+        written: dict[str, Any] = {}
+        written.update(sample)  # as the harness does
+        assert written["score"] == {"schema_version": 2, **json.loads(json.dumps(score, default=str))}
+        assert pickle.loads(pickle.dumps(score)) == score
+
+
+@every_case
+def test_neither_order_nor_ranks_nor_the_way_matter(one, rule):
+    """The harness asks for each metric alone; commands evaluate the family's metrics."""
+    made = scores_of(one, rule)
+    whole = values_of(one.family, made)
+    other_ranks = pickle.loads(pickle.dumps(made[1::2])) + made[::2]
+    for scores in (random.Random(3).sample(made, 12), other_ranks):
+        assert repr(values_of(one.family, scores)) == repr(whole)
+    assert repr({entry["metric"]: entry["aggregation"](made) for entry in one.metrics}) == repr(whole)
+
+
+@every_family
+def test_of_nothing_metrics_are_nan_and_counts_0(one):
+    found = {entry["metric"]: entry["aggregation"]([]) for entry in one.metrics}
+    assert all(value == 0 or math.isnan(value) for value in found.values())
+    assert all(found[name] == 0 for name in COUNTS if name in found)
+    counted = {metric.name for metric in one.family.metrics if not metric.has_error}
+    assert {name for name, value in found.items() if value == 0} <= counted
+
+
+ALONE = {name: case for name, case in CASES.items() if not name.startswith(("pairs", "free_form", "rotations"))}
+
+
+@pytest.mark.parametrize(("one", "rule"), ALONE.values(), ids=ALONE)
+def test_samples_of_a_cluster_that_agree_carry_as_much_as_one(one, rule):
+    once = [{**score, "cluster_id": f"patient-{n}"} for n, score in enumerate(scores_of(one, rule))]
+    thrice = [score for score in once for _ in range(3)]
+    apart = [{**score, "cluster_id": f"doc-{n}"} for n, score in enumerate(thrice)]
+    alone, together, independent = (values_of(one.family, scores) for scores in (once, thrice, apart))
+    errors = [name for name in alone if name.endswith("_stderr")]
+    assert [together[name] for name in errors] == pytest.approx([alone[name] for name in errors], nan_ok=True)
+    assert all(independent[name] < together[name] for name in errors if together[name] > 0)
+    assert any(alone[name] > 0 for name in errors)
+    of_one = values_of(one.family, [{**score, "cluster_id": "patient-1"} for score in once])
+    assert all(math.isnan(of_one[name]) for name in errors)
 
 
 # ---- failed samples ----
@@ -113,18 +209,10 @@ def test_failed_samples_alone_have_no_score(one, rule, asked):
 
 @every_failure
 @every_family
-def test_records_without_a_filter(one, failure):
+def test_scores_without_a_filter(one, failure):
     (sample,) = samples(one, [[failure]], one.documents[:1])
-    assert {record["reason"] for _, record in sample.items()} == {"adapter_failed"}
-    assert not any(record.get("possible_injection") or "cut" in record for _, record in sample.items())
-
-
-@every_family
-def test_numbers_of_samples_stand_last(one):
-    names = [entry["metric"] for entry in one.metrics]
-    place = names.index("scored_samples")
-    assert names[place + 1] == "failed_samples"
-    assert set(names[place + 2 :]) <= {"unjudged_samples", "possible_injection"}
+    assert {score["reason"] for _, score in sample.items()} == {"adapter_failed"}
+    assert not any(score.get("possible_injection") or "cut" in score for _, score in sample.items())
 
 
 def test_failed_rows_of_a_submission_are_blank():
@@ -166,9 +254,10 @@ def test_tied_likelihoods_are_invalid_and_scored(one):
 def test_a_mark_of_a_cut_reply_changes_no_metric(one, rule):
     whole, cut = texts(rule, one.replies), texts(rule, [cut_reply(reply) for reply in one.replies])
     for before, after in zip(samples(one, whole), samples(one, cut), strict=True):
-        for metric, record in before.items():
-            unsaid = record["reason"] in ("empty", "no_match", "ambiguous")
-            assert after[metric] == {**record, "reason": "truncated" if unsaid else record["reason"], "cut": True}
+        for metric, score in before.items():
+            unsaid = score["reason"] in ("empty", "no_match", "ambiguous")
+            expected = {**score, "reason": "truncated" if unsaid else score["reason"], "cut": True}
+            assert after[metric] | {"saved": None} == expected | {"saved": None}
     assert values(one, cut) == values(one, whole)
 
 
@@ -185,10 +274,11 @@ BY_JUDGES = ("free_form", "judged_choice", "knowledge_hallucination", "visual_ha
 JUDGED = {name: case for name, case in CASES.items() if name.startswith(BY_JUDGES)}
 
 
-def by_verdict(found: Mapping[str, Any]) -> dict[str, Any]:
+def by_verdict(one: MadeUp, found: Mapping[str, Any]) -> dict[str, Any]:
     """The metrics that need a verdict; where texts are compared as well, the invalid rate is of all replies."""
-    compared = {*answer_texts.NAMES, *label_hallucination.NAMES}
-    of_all = {*compared, "invalid_rate", "invalid_rate_stderr"} if compared & found.keys() else set()
+    corpus = {metric.name for metric in one.family.metrics if isinstance(metric, CorpusMetric) and metric.panel}
+    compared = {name for name in corpus if not name.startswith("chair_judge")} if "hallucination" in one.hook else set()
+    of_all = {name for key in (*compared, "invalid_rate") for name in (key, f"{key}_stderr")} if compared else set()
     return {name: value for name, value in scores(found, *of_all).items() if not name.startswith("judge_")}
 
 
@@ -198,13 +288,13 @@ def test_replies_without_a_verdict_are_in_no_metric_that_needs_one(one, rule):
     expected = values(one, texts(rule, kept(one.replies)), kept(one.documents))
     assert (counts(found), counts(expected)) == ([8, 0, 4], [8, 0, 0])
     assert (found["judge_failed_rate"], expected["judge_failed_rate"]) == (4 / 12, 0)
-    assert by_verdict(found) == by_verdict(expected)
+    assert by_verdict(one, found) == by_verdict(one, expected)
 
 
 @pytest.mark.parametrize("silent", ["", cut_reply("")], ids=["empty", "cut"])
 @pytest.mark.parametrize(("one", "rule"), JUDGED.values(), ids=JUDGED)
 def test_replies_that_say_nothing_do_not_stand_for_those_that_nobody_judged(one, rule, silent):
     found = values(one, texts(rule, [UNREADABLE, silent, FAILURES["request"]] * 4))
-    assert are_undefined(by_verdict(found))
+    assert are_undefined(by_verdict(one, found))
     assert found["judge_failed_rate"] == 0.5
     assert counts(found) == [4, 4, 4]

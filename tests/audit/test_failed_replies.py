@@ -13,11 +13,9 @@ from medtasks.extract.registry import Kind, extractors
 from medtasks.families.family import Reply
 from medtasks.harness.filters import ReadWith
 from medtasks.harness.replies import read_replies
-from medtasks.harness.task_files import task_file
-from medtasks.hooks import choice
 from medtasks.metrics.pairs import TOTAL
 
-from .task_families import CASES, FAILURES, FAMILIES, LOST, WITH_LIKELIHOODS, install_stand_ins, losses, with_lost
+from ..task_families import CASES, FAILURES, FAMILIES, LOST, WITH_LIKELIHOODS, install_stand_ins, losses, with_lost
 
 COUNTS = {"scored_samples", "failed_samples", "unjudged_samples", "submission_rows"}
 of_pairs = {name: case for name, case in CASES.items() if "pair_id" in case[0].documents[0]}
@@ -57,21 +55,24 @@ def with_failed_passes(one):
     return {doc["doc_id"]: Reply(losses=tuple(options)) for doc, options in both}
 
 
+def numbers(scores):
+    """Values and errors; a metric of classes or texts counts the clusters of failed samples, too."""
+    return {name: (one.value, one.error) for name, one in scores.estimates.items() if name not in COUNTS}
+
+
 def check_scores(task, one, replies):
     """Scores of all replies are those of the others, and the failed ones are counted."""
     found = score_replies(task, one.documents, replies)["rule"]
     expected = score_replies(task, one.documents, without_lost(one, replies))["rule"]
-    scores = {name: value for name, value in found.values.items() if name not in COUNTS}
-    assert repr(scores) == repr({name: value for name, value in expected.values.items() if name not in COUNTS})
-    assert [found.values[name] for name in ("scored_samples", "failed_samples")] == [8, 4]
-    assert repr(found.errors) == repr(expected.errors)
+    assert repr(numbers(found)) == repr(numbers(expected))
+    assert [found.estimates[name].value for name in ("scored_samples", "failed_samples")] == [8, 4]
     assert found.reasons == {**expected.reasons, "adapter_failed": 4}
     assert repr(found.groups) == repr(expected.groups)
     assert [(one.document, one.kind) for one in found.wrong] == [(one.document, one.kind) for one in expected.wrong]
     alone = score_replies(task, one.documents, {doc: one for doc, one in replies.items() if one.failed})["rule"]
-    numbers = {name for name, value in alone.values.items() if not math.isnan(value) and value != 0}
-    assert numbers <= {"failed_samples", "submission_rows"}
-    assert (alone.wrong, alone.values["failed_samples"]) == ([], 4)
+    defined = {name for name, one in alone.estimates.items() if not math.isnan(one.value) and one.value != 0}
+    assert defined <= {"failed_samples", "submission_rows"}
+    assert (list(alone.wrong), alone.estimates["failed_samples"].value) == ([], 4)
     assert not any(alone.groups.values())
 
 
@@ -95,22 +96,22 @@ def check_pairs(task, one, replies):
     scored = score_replies(task, one.documents, replies)
     for name, expected in score_replies(task, one.documents, without_lost(one, replies)).items():
         found = scored[name]
-        assert repr((found.table, found.errors)) == repr((expected.table, expected.errors))
+        assert repr((found.categories, numbers(found))) == repr((expected.categories, numbers(expected)))
         assert found.reasons == {**expected.reasons, "adapter_failed": 4}
-        assert (found.table[TOTAL].images, found.table[TOTAL].pairs, found.table[TOTAL].incomplete_pairs) == (8, 3, 2)
+        total = found.categories[TOTAL]
+        assert (total.images, total.pairs, total.incomplete_pairs) == (8, 3, 2)
     failed = {doc_id: reply for doc_id, reply in replies.items() if reply.failed}
     for alone in score_replies(task, one.documents, failed).values():
         assert alone.reasons == {"adapter_failed": 4}
         assert alone.as_dict()["categories"].keys() == {TOTAL}
-        assert math.isnan(alone.table[TOTAL].individual_accuracy)
+        assert math.isnan(alone.categories[TOTAL].individual_accuracy)
 
 
 @both_turns
 @pytest.mark.parametrize("name", of_pairs)
 def test_scores_of_recorded_replies_to_pairs(name, failures, recorded):
     one, rule = of_pairs[name]
-    task = task_file("mediconfusion_ff") if rule is None else one.task(rule)
-    check_pairs(task, one, recorded(one, with_lost(one.replies, *failures)))
+    check_pairs(one.task(rule), one, recorded(one, with_lost(one.replies, *failures)))
 
 
 @with_likelihoods
@@ -121,7 +122,7 @@ def test_scores_of_recorded_likelihoods_of_pairs(rule):
 
 def check_values(task, one, replies):
     """Failed samples have no value, and those of the others are as without them."""
-    metrics = chosen_metrics(task, one.documents, ())
+    metrics = chosen_metrics(task)
     found = run_values(task, one.documents, replies, metrics)
     expected = run_values(task, one.documents, without_lost(one, replies), metrics)
     assert repr(found) == repr(expected)
@@ -170,7 +171,7 @@ def test_marks_of_cut_replies_change_no_score(name, recorded):
     replies = recorded(one, [cut_reply(reply) for reply in one.replies])
     assert all(reply.cut for reply in replies.values())
     cut = score_replies(one.task(rule), one.documents, replies)["rule"]
-    assert repr((cut.values, cut.errors, cut.groups)) == repr((whole.values, whole.errors, whole.groups))
+    assert repr((cut.estimates, cut.groups)) == repr((whole.estimates, whole.groups))
     assert not cut.reasons.keys() & {"empty", "no_match", "ambiguous"}
     assert sum(cut.reasons.values()) == 12
 
@@ -180,7 +181,7 @@ def test_marks_of_cut_replies_change_no_score_of_pairs(recorded):
     task = one.task("robust_choice")
     whole = score_replies(task, one.documents, recorded(one, one.replies))["rule"]
     cut = score_replies(task, one.documents, recorded(one, [cut_reply(reply) for reply in one.replies]))["rule"]
-    assert (cut.table, cut.errors) == (whole.table, whole.errors)
+    assert repr((cut.categories, cut.estimates)) == repr((whole.categories, whole.estimates))
     unsaid = ("empty", "no_match", "ambiguous")
     assert cut.reasons["truncated"] == sum(whole.reasons.get(reason, 0) for reason in unsaid) > 1
     assert not cut.reasons.keys() & set(unsaid)
@@ -191,7 +192,7 @@ def test_what_a_credentialed_run_saves_can_be_scored_later():
     documents = [{**doc, "dataset": "multimedeval_mednli"} for doc in FAMILIES["choice"].documents[:8]]
     given = [*FAILURES.values(), cut_reply("B"), ""]
     for doc, result in zip(documents, ReadWith("robust_choice").apply([[one] for one in given], None), strict=True):
-        choice.process_results(doc, [result])
+        FAMILIES["choice"].process(doc, [result])
     (file,) = (home() / "replies").rglob("*.jsonl")
     replies = list(read_replies(file, documents).values())
     assert [reply.failed for reply in replies] == [True] * 6 + [False] * 2

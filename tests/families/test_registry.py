@@ -1,36 +1,33 @@
-"""The table of families agrees with the hooks that it describes, and with the page for people."""
+"""Every published hook has its family, whose rule exists and whose columns stand on the page for people."""
 
-import importlib
 import re
 from pathlib import Path
 
 import pytest
 
-from medtasks.extract.registry import extractor_of
-from medtasks.families import FAMILIES, Kind
+from medtasks.extract.registry import Kind, extractor_of
+from medtasks.families.family import Asks, TaskFamily
+from medtasks.families.registry import FAMILIES, HOOKS, ROTATED, family_of
 from medtasks.harness.task_files import task_files
 from medtasks.harness.task_index import DottedName
-from medtasks.hooks import reading
 
-PAGE = (Path(__file__).parents[1] / "tasks_yaml" / "README.md").read_text(encoding="utf-8")
-
-
-def default_of(hook: str) -> str:
-    module = importlib.import_module(hook.rpartition(".")[0])
-    if "hallucination" in hook:
-        module = importlib.import_module("medtasks.hooks.open_answers")
-    return getattr(module, "_DEFAULT", getattr(module, "_STRICT", reading._TEXT_DEFAULT))
+PAGE = (Path(__file__).parents[2] / "tasks_yaml" / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("hook", FAMILIES)
-def test_the_default_rule_is_that_of_the_hook(hook):
+def test_every_hook_has_a_family_and_its_rule(hook):
     assert callable(DottedName(hook).resolve())
-    rule = FAMILIES[hook].rule
-    if hook == "medtasks.hooks.free_form.process_results":
-        assert rule is None
+    family = family_of(hook)
+    assert isinstance(family, TaskFamily)
+    if hook == f"{HOOKS}free_form.process_results":
+        assert (family.extractor, family.asks) == (None, Asks.JUDGE)
     else:
-        assert rule == default_of(hook)
-        assert extractor_of(rule).name == rule
+        assert extractor_of(family.extractor, family.kind).name == family.extractor
+
+
+def test_what_is_no_hook_of_ours_has_no_family():
+    assert family_of("medtasks.hooks.choice.prompt") is None
+    assert {*ROTATED, *ROTATED.values()} <= FAMILIES.keys()
 
 
 def test_every_hook_of_our_tasks_is_in_a_family():
@@ -43,9 +40,9 @@ def test_the_page_names_families_and_their_columns():
     table = re.search(r"\| family \|.*?\n\n", PAGE, re.DOTALL)[0]
     rows = [row for row in table.splitlines()[2:] if row and "BLEU option" not in row]
     printed = {row.split("|")[3].strip(" `"): row for row in rows}
-    for hook, family in FAMILIES.items():
-        room = hook.split(".")[2]
-        if "judge" in family.name or room in ("grouped_choice", "submission"):
+    for hook in FAMILIES:
+        family, room = family_of(hook), hook.split(".")[2]
+        if "judge" in family.name or room in ("grouped_choice", "submission", "rotations"):
             continue
         row = printed[room]
         assert family.name in row

@@ -1,6 +1,5 @@
-"""Reports: one record per reply, all metrics once over all records, and metrics that fail alone."""
+"""Reports: one score per reply, all metrics once over all scores, and metrics that fail alone."""
 
-import itertools
 import json
 import math
 import pickle
@@ -9,29 +8,29 @@ from collections.abc import Callable, Sequence
 
 import pytest
 from loguru import logger
-from medtasks.hooks.reports import (
-    MULTIMEDEVAL_METRICS,
-    REPORT_METRICS,
-    metrics_for,
-    multimedeval_process_results,
-    process_results,
-    score_records,
-)
 
 from medtasks.data.privacy import PrivateText
 from medtasks.errors import MedTasksError, UnknownName, WeightsMissing
 from medtasks.extract.failure import failed_reply
+from medtasks.families import texts
 from medtasks.families.counts import COUNTS
+from medtasks.families.family import TaskFamily
+from medtasks.families.reports import MULTIMEDEVAL_REPORTS, REPORTS
+from medtasks.families.texts import text_metrics
 from medtasks.harness import saved_replies
 from medtasks.harness.filters import ReadWith
-from medtasks.hooks import report_panel, reports
+from medtasks.harness.published_names import published
 from medtasks.metrics.report_metrics import REPORT_METRICS as REGISTRY
 from medtasks.metrics.report_metrics import metric_info
 from medtasks.metrics.report_scores import ReportScores, mean
 from medtasks.stats.standard_error import clustered_standard_error
 
+from ..task_families import flat, forget_computed, score_of, values_of
+
+KEYS = [metric.name for metric in MULTIMEDEVAL_REPORTS.metrics if metric.name not in {"invalid_rate", *COUNTS}]
 OPEN, CREDENTIALED = "mediconfusion", "multimedeval_mednli"  # any of that access
-LISTS = {"multimedeval": MULTIMEDEVAL_METRICS, "report": REPORT_METRICS}
+FAMILIES = {"multimedeval": MULTIMEDEVAL_REPORTS, "report": REPORTS}
+every_family = pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
 
 
 class Fakes:
@@ -60,9 +59,9 @@ class Fakes:
 @pytest.fixture
 def fakes(monkeypatch: pytest.MonkeyPatch) -> Fakes:
     made = Fakes()
-    monkeypatch.setattr(report_panel, "report_metric", made.report_metric)
+    monkeypatch.setattr(texts, "report_metric", made.report_metric)
     monkeypatch.setattr(saved_replies, "_runs", {})
-    reports._scores.cache_clear()
+    forget_computed()
     return made
 
 
@@ -79,36 +78,36 @@ def document(number=1, report="Left effusion seen.", dataset=OPEN, **more):
     return {**doc, "indication": "Cough.", "report": report, **more}
 
 
-def record(reply, number=1, **more):
-    return both(document(number, **more), ReadWith("report_text").apply([[reply]], None))["bleu_1"]
+def score(reply, number=1, **more):
+    return score_of(REPORTS, document(number, **more), reply, "report_text")
 
 
-def both(doc, results):
-    """Return the records under the metrics of either list."""
-    of_reports = process_results(doc, results)
-    with saved_replies.nothing_saved():
-        of_multimedeval = multimedeval_process_results(doc, results)
-    for hook, returned in ((REPORT_METRICS, of_reports), (MULTIMEDEVAL_METRICS, of_multimedeval)):
-        assert dict(returned.items()).keys() == {metric["metric"] for metric in hook}
-    return dict([*of_multimedeval.items(), *of_reports.items()])
+def values(scores, family: TaskFamily = MULTIMEDEVAL_REPORTS):
+    return values_of(family, scores)
 
 
-def values(items, metric_list=MULTIMEDEVAL_METRICS):
-    return {metric["metric"]: metric["aggregation"](items) for metric in metric_list}
+def run(number=40, seed=0):
+    """What the harness does with many replies under MultiMedEval's metrics."""
+    process = published("medtasks.hooks.reports.multimedeval_process_results")
+    samples = [process(doc, [reply]) for doc, reply in many_replies(number, seed)]
+    return {
+        entry["metric"]: entry["aggregation"]([sample[entry["metric"]] for sample in samples])
+        for entry in published("medtasks.hooks.reports.MULTIMEDEVAL_METRICS")
+    }
 
 
 # ---- names ----
 
 
 def test_multimedeval_reports_what_it_prints_with_errors():
-    names = [metric["metric"] for metric in MULTIMEDEVAL_METRICS]
     own = ["bleu_1", "bleu_4", "rouge_1", "rouge_l", "meteor", "idf_bertscore_f1", "chexbert_similarity"]
     own += ["radgraph_partial", "radcliq_v1_multimedeval", "invalid_rate"]
-    assert names == [*(name for key in own for name in (key, f"{key}_stderr")), "scored_samples", "failed_samples"]
+    names = [*(name for key in own for name in (key, f"{key}_stderr")), "scored_samples", "failed_samples"]
+    assert [entry["metric"] for entry in published("medtasks.hooks.reports.MULTIMEDEVAL_METRICS")] == names
 
 
 def test_report_metrics_have_errors_where_they_have_values_per_report():
-    names = [metric["metric"] for metric in REPORT_METRICS]
+    names = [entry["metric"] for entry in published("medtasks.hooks.reports.REPORT_METRICS")]
     assert names[-2:] == ["scored_samples", "failed_samples"]
     own = [name for name in names[:-2] if not name.endswith("_stderr")]
     assert len(own) == 17
@@ -116,50 +115,40 @@ def test_report_metrics_have_errors_where_they_have_values_per_report():
     assert without == {f"chexbert_{labels}_{average}_f1" for labels in (14, 5) for average in ("micro", "macro")}
 
 
-@pytest.mark.parametrize("metric_list", LISTS.values(), ids=LISTS)
-def test_no_name_is_part_of_another_and_all_are_known(metric_list):
-    own = [metric["metric"] for metric in metric_list if not metric["metric"].endswith("_stderr")]
-    assert not [(a, b) for a, b in itertools.permutations(own, 2) if a in b]
-    for metric in metric_list:
-        assert metric["aggregation"].__name__ == metric["metric"]
-    higher = {metric["metric"] for metric in metric_list if metric["higher_is_better"]}
-    expected = {name for name in own if not name.startswith("radcliq") and name not in {"invalid_rate", *COUNTS}}
-    assert higher == expected | {"scored_samples"}
-    for key in expected:
-        assert REGISTRY[metrics_for([key])[0]].higher_is_better
+@every_family
+def test_directions_are_those_of_the_registry(family):
+    own = [metric for metric in family.metrics if metric.name not in {"invalid_rate", *COUNTS}]
+    assert [metric.higher_is_better for metric in own] == [not metric.name.startswith("radcliq") for metric in own]
+    assert all(metric.higher_is_better == metric_info(metric.name).higher_is_better for metric in own)
 
 
-def test_metrics_for():
-    assert metrics_for(["rouge_1", "bleu_4", "invalid_rate", "rouge_l"]) == ("rouge", "bleu")
-    assert metrics_for([]) == ()
-    with pytest.raises(KeyError):
-        metrics_for(["acc"])
+# ---- scores ----
 
 
-# ---- records ----
-
-
-def test_one_record_for_all_metrics(fakes):
-    returned = process_results(document(patient_id="p9"), ReadWith("report_text").apply([["Small effusion"]], None))
-    assert len({id(entry) for _, entry in returned.items()}) == 1
-    entry = returned["bleu_1"]
+def test_a_score_holds_private_text():
+    entry = score("Small effusion", patient_id="p9")
     assert entry["reference"] == PrivateText("Left effusion seen.")
     assert entry["reply"] == PrivateText("Small effusion")
     assert (entry["sample"], entry["reason"], entry["rule"]) == ("s1", "ok", "report_text")
-    assert entry["unit"].startswith("patient-")
-    records = dict(returned.items())
-    assert pickle.loads(pickle.dumps(records)) == records
+    assert entry["cluster_id"].startswith("patient-")
+    assert "effusion" not in json.dumps(entry, default=str)
+    assert "withheld (sha256" in json.dumps(entry, default=str)
+
+
+@pytest.mark.parametrize("hook", ["process_results", "multimedeval_process_results"])
+def test_what_the_harness_writes_has_no_text(fakes, hook):
+    process = published(f"medtasks.hooks.reports.{hook}")
+    returned = process(document(patient_id="p9"), ReadWith("report_text").apply([["Small effusion"]], None))
     sample: dict[str, object] = {}
     sample.update(returned)
-    assert sample.keys() == records.keys()
     assert "effusion" not in json.dumps(sample)  # which W&B writes without a default
     assert "withheld (sha256" in json.dumps(sample)
-    both(document(), ["x"])
 
 
-def test_a_credentialed_record_has_hashed_ids_and_the_sample_no_text(fakes):
+def test_a_credentialed_score_has_hashed_ids_and_the_sample_no_text(fakes):
     reply = ReadWith("report_text").apply([["Small effusion"]], None)
-    returned = process_results(document(dataset=CREDENTIALED, patient_id="p9"), reply)
+    process = published("medtasks.hooks.reports.process_results")
+    returned = process(document(dataset=CREDENTIALED, patient_id="p9"), reply)
     assert "is credentialed" in returned["target"]
     assert returned["bleu_1"]["sample"].startswith("doc-")
     sample: dict[str, object] = {}
@@ -183,89 +172,88 @@ def test_a_credentialed_record_has_hashed_ids_and_the_sample_no_text(fakes):
         ("é \U0001fac1 \ud83e\udec1 \ud800.", "ok", "é \U0001fac1 \U0001fac1 \ufffd."),
     ],
 )
-def test_reasons(fakes, reply, reason, text):
-    entry = record(reply)
+def test_reasons(reply, reason, text):
+    entry = score(reply)
     assert (entry["reason"], entry["reply"].text) == (reason, text)
 
 
 def test_a_reply_without_a_filter_and_a_rule_nobody_knows(fakes):
-    assert process_results(document(), ["plain"])["bleu_1"]["rule"] == "report_text"
+    process = published("medtasks.hooks.reports.process_results")
+    assert process(document(), ["plain"])["bleu_1"]["rule"] == "report_text"
     with pytest.raises(UnknownName, match="report_text"):
-        process_results(document(), ['{"rule": "report_txt", "reply": "x"}'])
+        process(document(), ['{"rule": "report_txt", "reply": "x"}'])
 
 
-# ---- aggregation ----
+# ---- metrics ----
 
 
-def many(count=40, seed=0):
+def many_replies(count=40, seed=0):
     chance = random.Random(seed)
     words = ["left", "right", "effusion", "no", "normal", "heart"]
-    return [
-        record(
-            " ".join(chance.choices(words, k=chance.randrange(6))),
-            number,
-            report=" ".join(chance.choices(words, k=4)),
-            patient_id=f"p{number // 3}",
-        )
-        for number in range(count)
-    ]
+    for number in range(count):
+        reply, report = " ".join(chance.choices(words, k=chance.randrange(6))), " ".join(chance.choices(words, k=4))
+        yield document(number, report=report, patient_id=f"p{number // 3}"), reply
+
+
+def many():
+    return [score_of(REPORTS, doc, reply) for doc, reply in many_replies()]
 
 
 def test_empty_replies_are_invalid_and_failed_samples_in_no_metric(fakes):
-    rest = [record("", 1), record("left", 3), record("heart", 4)]
-    for metric_list in LISTS.values():
-        found, expected = values([record(failed_reply("seen"), 2), *rest], metric_list), values(rest, metric_list)
+    rest = [score("", 1), score("left", 3), score("heart", 4)]
+    for family in FAMILIES.values():
+        found, expected = values([score(failed_reply("seen"), 2), *rest], family), values(rest, family)
         assert found.keys() == expected.keys()
         assert {name: value for name, value in found.items() if value != expected[name]} == {"failed_samples": 1}
         assert (found["invalid_rate"], found["scored_samples"]) == (pytest.approx(1 / 3), 3)
 
 
-@pytest.mark.parametrize("metric_list", LISTS.values(), ids=LISTS)
-def test_values_and_errors_clustered_by_patient(fakes, metric_list):
+@every_family
+def test_values_and_errors_clustered_by_patient(fakes, family):
     items = many()
-    found = values(items, metric_list)
+    found = values(items, family)
     shares = [
         len({*i["reference"].text.split()} & {*i["reply"].text.split()}) / len({*i["reference"].text.split()})
         for i in items
     ]
-    units = [item["unit"] for item in items]
+    clusters = [item["cluster_id"] for item in items]
     assert (found.pop("scored_samples"), found.pop("failed_samples")) == (len(items), 0)
     for name, value in found.items():
         key = name.removesuffix("_stderr")
         cases = [float(i["reason"] != "ok") for i in items] if key == "invalid_rate" else [s + len(key) for s in shares]
-        expected = mean(cases) if name == key else clustered_standard_error(cases, units)
+        expected = mean(cases) if name == key else clustered_standard_error(cases, clusters)
         assert value == pytest.approx(expected, abs=1e-12)
     assert 0 < found["invalid_rate"] < 1
 
 
 def test_each_metric_is_computed_once(fakes):
     items = many()
-    first = values(items, REPORT_METRICS)
+    first = values(items, REPORTS)
     shuffled = pickle.loads(pickle.dumps(random.Random(1).sample(items, len(items))))  # as from another rank
-    assert values(shuffled, REPORT_METRICS) == first
+    assert values(shuffled, REPORTS) == first
     expected = {"bleu", "rouge", "meteor", "bertscore", "chexbert", "f1_chexbert", "radgraph", "radgraph_combined"}
     assert sorted(fakes.calls) == sorted(expected | {"radcliq_v0", "radcliq_v1"})
-    values(items[:-1], REPORT_METRICS)
+    values(items[:-1], REPORTS)
     assert len(fakes.calls) == 20
 
 
 def test_equal_reports_of_one_patient_count_each(fakes):
-    items = [record("Left", 1, patient_id="p"), record("Left", 2, patient_id="p"), record("x", 3, patient_id="q")]
+    items = [score("Left", 1, patient_id="p"), score("Left", 2, patient_id="p"), score("x", 3, patient_id="q")]
     assert values(items)["bleu_1"] == pytest.approx(6 + (1 / 3 + 1 / 3 + 0) / 3)
 
 
-@pytest.mark.parametrize("metric_list", LISTS.values(), ids=LISTS)
+@every_family
 @pytest.mark.parametrize("failed", [0, 2])
-def test_no_answered_records(fakes, said, metric_list, failed):
-    found = values([record(failed_reply("seen"), n) for n in range(failed)], metric_list)
+def test_no_answered_samples(fakes, said, family, failed):
+    found = values([score(failed_reply("seen"), n) for n in range(failed)], family)
     assert (found.pop("scored_samples"), found.pop("failed_samples")) == (0, failed)
     assert all(math.isnan(value) for value in found.values())
     assert fakes.calls == []  # metrics are not asked about nothing, which some cannot take
     assert [message for level, message in said if level == "WARNING"] == []
 
 
-def test_one_record_has_values_without_errors(fakes):
-    found = values([record("Left")])
+def test_one_score_has_values_without_errors(fakes):
+    found = values([score("Left")])
     assert all(math.isnan(value) == name.endswith("_stderr") for name, value in found.items())
 
 
@@ -274,8 +262,8 @@ def test_a_total_that_is_no_mean_has_no_error_of_a_mean(fakes, monkeypatch):
         keys = metric_info("bleu").keys
         return ReportScores({key: [0.0, 1.0] for key in keys}, dict.fromkeys(keys, 0.9))
 
-    monkeypatch.setattr(report_panel, "report_metric", lambda name: corpus)
-    found = values([record("Left", 1), record("x", 2)])
+    monkeypatch.setattr(texts, "report_metric", lambda name: corpus)
+    found = values([score("Left", 1), score("x", 2)])
     assert found["bleu_1"] == 0.9
     assert math.isnan(found["bleu_1_stderr"])
 
@@ -307,12 +295,9 @@ FAILURES = {
 
 @pytest.mark.parametrize(("error", "told"), FAILURES.values(), ids=FAILURES)
 def test_a_failing_metric_costs_its_own_numbers(fakes, said, error, told):
-    items = many()
-    whole = values(items)
-    reports._scores.cache_clear()
-    said.clear()
+    whole = values(many())
     fakes.broken = {"chexbert": error}
-    found = values(items)
+    found = run()
     lost = {"chexbert_similarity", "chexbert_similarity_stderr"}
     assert {name for name, value in found.items() if math.isnan(value)} == lost
     assert all(found[name] == whole[name] for name in found.keys() - lost)
@@ -326,12 +311,11 @@ def test_a_failing_metric_costs_its_own_numbers(fakes, said, error, told):
 
 def test_all_metrics_may_fail(fakes, said):
     fakes.broken = {name: RuntimeError("zyz") for name in REGISTRY}
-    found = values(many())
+    found = run()
     kept = {"invalid_rate", "invalid_rate_stderr", "scored_samples", "failed_samples"}
     assert {name for name, value in found.items() if not math.isnan(value)} == kept
-    assert len([message for level, message in said if level == "WARNING"]) == len(
-        metrics_for(reports._MULTIMEDEVAL_KEYS)
-    )
+    warned = [message.partition(" ")[0] for level, message in said if level == "WARNING"]
+    assert sorted(warned) == sorted({metric_info(name).name for name in found.keys() & set(KEYS)})
 
 
 def test_a_metric_that_forgets_a_key_fails_alone(fakes, monkeypatch):
@@ -340,34 +324,33 @@ def test_a_metric_that_forgets_a_key_fails_alone(fakes, monkeypatch):
     def forgetful(name):
         return (lambda **_: ReportScores({}, {})) if name == "rouge" else whole(name)
 
-    monkeypatch.setattr(report_panel, "report_metric", forgetful)
-    found = values(many())
+    monkeypatch.setattr(texts, "report_metric", forgetful)
+    found = run()
     assert math.isnan(found["rouge_l"])
     assert not math.isnan(found["bleu_1"])
 
 
 def test_another_run_tries_a_failed_metric_again(fakes):
     fakes.broken = {"chexbert": WeightsMissing("gone")}
-    assert math.isnan(values(many())["chexbert_similarity"])
+    assert math.isnan(run()["chexbert_similarity"])
     fakes.broken = {}
-    assert not math.isnan(values(many())["chexbert_similarity"])  # the weights were fetched meanwhile
+    assert not math.isnan(run()["chexbert_similarity"])  # the weights were fetched meanwhile
 
 
 def test_settings_are_told(fakes, said):
-    values(many())
+    run()
     assert ("INFO", "bertscore_multimedeval: fake yes") in said
 
 
 def test_no_settings_for_models_stop_the_run(fakes, monkeypatch):
     monkeypatch.setenv("MEDTASKS_METRICS_DTYPE", "float8")
-    assert not math.isnan(values(many())["bleu_1"])
+    assert not math.isnan(run()["bleu_1"])
 
 
-def test_score_records_with_further_metrics(fakes):
-    items = many()
-    scores = score_records(items, ("radcliq_v1", "bleu"))
-    assert scores.values.keys() == {"radcliq_v1", "bleu_1", "bleu_2", "bleu_4", "invalid_rate"}
-    assert scores.values["bleu_1"] == values(items)["bleu_1"]
-    assert scores.failures == {}
+def test_further_metrics(fakes):
+    scores = many()
+    found = flat(text_metrics(("radcliq_v1", "bleu_1", "bleu_2")), scores)
+    assert found["bleu_1"] == values(scores)["bleu_1"]
+    assert not any(map(math.isnan, found.values()))
     with pytest.raises(UnknownName, match="did you mean 'radcliq_v1'"):
-        score_records(items, ("radcliq_v2",))
+        text_metrics(["radcliq_v2"])

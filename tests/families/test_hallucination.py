@@ -1,10 +1,7 @@
-"""Open tasks of MedHEval in the harness: records without text, metrics of judges and labels, and what lacks them."""
+"""Open tasks of MedHEval: scores without text, metrics of judges and labels, and what lacks them."""
 
-import itertools
 import json
 import math
-import pickle
-import random
 from types import SimpleNamespace
 
 import pytest
@@ -13,15 +10,20 @@ from loguru import logger
 from medtasks.errors import JudgeNotConfigured, JudgeRefused, LabelerError
 from medtasks.extract.failure import failed_reply
 from medtasks.extract.labeler import CONDITIONS, Finding
-from medtasks.harness.filters import ReadWith
-from medtasks.hooks import (
-    answer_texts,
-    knowledge_hallucination,
-    label_hallucination,
-    optional_judge,
-    visual_hallucination,
+from medtasks.families import hallucination
+from medtasks.families.hallucination import (
+    COMPONENT_REPORTS,
+    COMPONENT_REPORTS_ELEVEN,
+    KNOWLEDGE_QUESTIONS,
+    KNOWLEDGE_QUESTIONS_ELEVEN,
 )
+from medtasks.harness.published_names import published
+from medtasks.judges import client
 from medtasks.judges.client import Verdict
+from medtasks.metrics.metric import CorpusMetric
+from medtasks.prompts import judged
+
+from ..task_families import forget_computed, score_of
 
 REFERENCE, STRICT = "medheval_open_reference", "medheval_open_strict"
 QUESTION = {
@@ -72,8 +74,7 @@ def judge(monkeypatch):
 
     def install(**texts):
         scripted = ScriptedJudge(**texts)
-        for module in (knowledge_hallucination, visual_hallucination):
-            monkeypatch.setattr(module, "scoring_judge", lambda doc: scripted)
+        monkeypatch.setattr(hallucination, "scoring_judge", lambda dataset: scripted)
         return scripted
 
     return install
@@ -81,27 +82,41 @@ def judge(monkeypatch):
 
 @pytest.fixture(autouse=True)
 def _fresh():
-    answer_texts._scores.cache_clear()
-    label_hallucination._scores.cache_clear()
+    forget_computed()
 
 
-def knowledge(reply, number=1, rule=STRICT, process=knowledge_hallucination.process_results, **more):
-    doc = {**QUESTION, "doc_id": f"q/{number}", "patient_id": f"p{number}", **more}
-    return process(doc, ReadWith(rule).apply([[reply]], None))
+def knowledge(reply, number=1, rule=STRICT, family=KNOWLEDGE_QUESTIONS, **more):
+    return score_of(family, {**QUESTION, "doc_id": f"q/{number}", "patient_id": f"p{number}", **more}, reply, rule)
 
 
-def report(reply, number=1, rule=STRICT, process=visual_hallucination.process_results, **more):
-    doc = {**REPORT, "doc_id": f"r/{number}", "patient_id": f"p{number}", **more}
-    return process(doc, ReadWith(rule).apply([[reply]], None))
+def report(reply, number=1, rule=STRICT, family=COMPONENT_REPORTS, **more):
+    return score_of(family, {**REPORT, "doc_id": f"r/{number}", "patient_id": f"p{number}", **more}, reply, rule)
 
 
-def values(module, samples):
-    """Every metric of a task over the samples, by name."""
-    return {
-        entry["metric"]: entry["aggregation"]([sample[entry["metric"]] for sample in samples])
-        for entry in module.METRIC_LIST
-        if entry["metric"] not in answer_texts.NAMES and entry["metric"] not in label_hallucination.NAMES
-    }
+def saved(module, doc, *replies):
+    """The scores that the harness gets, whose replies are on disk."""
+    process = published(f"medtasks.hooks.{module}.process_results")
+    documents = ({**doc, "doc_id": str(n), "patient_id": f"p{n}"} for n in range(len(replies)))
+    return [process(one, [reply])["invalid_rate"] for one, reply in zip(documents, replies, strict=True)]
+
+
+def aggregated(module, scores, chosen=lambda name: True):
+    """What the harness computes of each metric, by name."""
+    metric_list = published(f"medtasks.hooks.{module}.METRIC_LIST")
+    names = {entry["metric"]: entry["aggregation"] for entry in metric_list}
+    return {name: of(scores) for name, of in names.items() if chosen(name.removesuffix("_stderr"))}
+
+
+OF_TEXTS = {
+    metric.name
+    for metric in COMPONENT_REPORTS.metrics
+    if isinstance(metric, CorpusMetric) and metric.panel is not None and not metric.name.startswith("chair_judge")
+}
+
+
+def values(module, scores):
+    """The metrics that compare no texts and need no labeler."""
+    return aggregated(module, scores, lambda name: name not in OF_TEXTS)
 
 
 def components(**counts):
@@ -110,25 +125,16 @@ def components(**counts):
     return json.dumps({"model_1": named})
 
 
-@pytest.mark.parametrize("module", [knowledge_hallucination, visual_hallucination])
-def test_no_metric_s_name_is_part_of_another_s(module):
-    names = [entry["metric"] for entry in module.METRIC_LIST]
-    assert len(set(names)) == len(names)
-    plain = [name for name in names if not name.endswith("_stderr")]
-    assert {name.removesuffix("_stderr") for name in names} == set(plain)
-    assert [(a, b) for a, b in itertools.permutations(plain, 2) if a in b] == []
-
-
 def test_two_judges_read_every_answer(judge):
     asked = judge(correctness='{"model_1": 1}', severity='{"model_1": 2}').asked
-    record = knowledge("Assistant: Rest.")["knowledge_rate"]
+    record = knowledge("Assistant: Rest.")
     assert (record["correct"], record["severity"], record["reason"]) == (1, 2, "ok")
     assert record["judge"] == "scripted, temperature 0"
     assert [name.split()[0] for name in record["judge_prompts"]] == ["correctness_single", "severity_single"]
     assert [kind for kind, *_ in asked] == ["correctness", "severity"]
     assert all('"model_1": "Rest."' in user for _, _, user in asked)
     assert not any("eleven" in system for _, system, _ in asked)
-    knowledge("Rest.", process=knowledge_hallucination.process_results_eleven)
+    knowledge("Rest.", family=KNOWLEDGE_QUESTIONS_ELEVEN)
     assert "eleven different models" in asked[2][1]
     assert "multiple different models" in asked[3][1]
 
@@ -137,8 +143,8 @@ def test_the_reference_rule_judges_the_whole_reply(judge):
     asked = judge(correctness='{"model_1": 1}', severity='{"model_1": 2}').asked
     samples = knowledge("Assistant: Atelectasis", rule=REFERENCE)
     assert all('"model_1": "Assistant: Atelectasis"' in user for _, _, user in asked)
-    assert samples["method4_bleu"]["reply"].text == " Atelec"
-    assert knowledge("Assistant: Atelectasis")["method4_bleu"]["reply"].text == "Atelectasis"
+    assert samples["compared"].text == " Atelec"
+    assert knowledge("Assistant: Atelectasis")["compared"].text == "Atelectasis"
 
 
 def test_rate_and_score(judge):
@@ -147,7 +153,7 @@ def test_rate_and_score(judge):
         correctness=lambda user: json.dumps({"model_1": next(v for k, v in right.items() if f'"{k}"' in user)}),
         severity=lambda user: json.dumps({"model_1": 0 if '"One."' in user else 4}),
     )
-    found = values(knowledge_hallucination, [knowledge(reply, n) for n, reply in enumerate(right)])
+    found = values("knowledge_hallucination", [knowledge(reply, n) for n, reply in enumerate(right)])
     assert (found["knowledge_rate"], found["answers_judged"]) == (0.5, 4)
     assert (found["hallucination_score"], found["answers_scored"]) == (3.0, 4)
     assert found["knowledge_rate_stderr"] == pytest.approx(math.sqrt(1 / 12))
@@ -160,8 +166,8 @@ def test_a_reply_that_says_nothing_is_the_worst_without_asking(judge, reply, rea
     scripted = judge(correctness='{"model_1": 1}', severity='{"model_1": 0}')
     silent, said = knowledge(reply, 1), knowledge("Rest.", 2)
     assert len(scripted.asked) == 2
-    assert silent["knowledge_rate"]["reason"] == reason
-    found = values(knowledge_hallucination, [silent, said])
+    assert silent["reason"] == reason
+    found = values("knowledge_hallucination", [silent, said])
     assert (found["knowledge_rate"], found["hallucination_score"], found["invalid_rate"]) == (0.5, 2.5, 0.5)
 
 
@@ -169,8 +175,8 @@ def test_a_failed_sample_is_in_no_metric_and_asks_nobody(judge):
     scripted = judge(correctness='{"model_1": 1}', severity='{"model_1": 2}')
     failed = knowledge(failed_reply("out of memory"), 1)
     assert scripted.asked == []
-    assert {record["reason"] for _, record in failed.items()} == {"adapter_failed"}
-    found = values(knowledge_hallucination, [failed, knowledge("Rest.", 2)])
+    assert failed["reason"] == "adapter_failed"
+    found = values("knowledge_hallucination", [failed, knowledge("Rest.", 2)])
     assert (found["knowledge_rate"], found["hallucination_score"], found["invalid_rate"]) == (0.0, 2.0, 0.0)
     assert (found["answers_judged"], found["answers_scored"]) == (1, 1)
     assert (found["scored_samples"], found["failed_samples"], found["unjudged_samples"]) == (1, 1, 0)
@@ -179,8 +185,8 @@ def test_a_failed_sample_is_in_no_metric_and_asks_nobody(judge):
 def test_a_judge_that_fails_is_left_out_and_counted(judge):
     judge(correctness=lambda user: '{"model_1": 0}' if '"Two."' in user else "{}", severity='{"model_1": 9}')
     samples = [knowledge(reply, n) for n, reply in enumerate(["One.", "Two.", "Three."])]
-    assert {sample["knowledge_rate"]["reason"] for sample in samples} == {"judge_failed"}
-    found = values(knowledge_hallucination, samples)
+    assert {sample["reason"] for sample in samples} == {"judge_failed"}
+    found = values("knowledge_hallucination", samples)
     assert (found["knowledge_rate"], found["answers_judged"]) == (1.0, 1)
     assert math.isnan(found["hallucination_score"])
     assert found["answers_scored"] == 0
@@ -190,7 +196,7 @@ def test_a_judge_that_fails_is_left_out_and_counted(judge):
 
 def test_empty_replies_do_not_stand_for_replies_that_nobody_judged(judge):
     judge()
-    found = values(knowledge_hallucination, [knowledge("", 1), knowledge("Rest.", 2)])
+    found = values("knowledge_hallucination", [knowledge("", 1), knowledge("Rest.", 2)])
     assert math.isnan(found["knowledge_rate"])
     assert math.isnan(found["hallucination_score"])
     assert (found["answers_judged"], found["judge_failed_rate"], found["invalid_rate"]) == (0, 0.5, 0.5)
@@ -198,20 +204,13 @@ def test_empty_replies_do_not_stand_for_replies_that_nobody_judged(judge):
 
 def test_without_a_judge_the_task_runs(warned):
     samples = [knowledge("Rest.", 1), knowledge("", 2), knowledge("Fluids.", 3)]
-    found = values(knowledge_hallucination, samples)
+    found = values("knowledge_hallucination", samples)
     assert math.isnan(found["knowledge_rate"])
     assert math.isnan(found["knowledge_rate_stderr"])
     assert found["judge_failed_rate"] == pytest.approx(2 / 3)
     # Nobody was set up to judge, so that nobody failed; texts are compared all the same.
     assert (found["scored_samples"], found["failed_samples"], found["unjudged_samples"]) == (3, 0, 0)
-    assert [text for text in warned if "No judge is configured" in text] == [optional_judge._MISSING]
-
-
-@pytest.mark.parametrize("module", [knowledge_hallucination, visual_hallucination])
-def test_no_samples(module):
-    found = {entry["metric"]: entry["aggregation"]([]) for entry in module.METRIC_LIST}
-    assert all(math.isnan(value) or value == 0 for value in found.values())
-    assert not any(value == 0 for name, value in found.items() if "rate" in name or "chair" in name)
+    assert [text for text in warned if "No judge is configured" in text] == [client._MISSING]
 
 
 def test_components_are_summed_over_reports(judge):
@@ -223,13 +222,13 @@ def test_components_are_summed_over_reports(judge):
         )
     )
     samples = [report("One report.", 1), report("Another report.", 2)]
-    found = values(visual_hallucination, samples)
+    found = values("visual_hallucination", samples)
     assert (found["chair_judge_anatomy"], found["mentions_anatomy"]) == (0.1, 10)
     assert (found["chair_judge_symptom"], found["mentions_symptom"]) == (0.5, 4)
     assert math.isnan(found["chair_judge_measurement"])
     assert found["mentions_measurement"] == 0
     assert found["chair_judge_anatomy_stderr"] > 0
-    assert samples[0]["chair_judge_anatomy"]["components"] == {
+    assert samples[0]["components"] == {
         "anatomy": [1, 1],
         "symptom": [0, 2],
         "measurement": [0, 0],
@@ -242,42 +241,28 @@ def test_the_judge_of_reports_sees_the_published_components(judge):
     truth = '{"structured_ground_truth": {"anatomy": ["heart"], "symptom": ["enlarged heart"], "measurement": []}'
     assert truth in asked[0][2]
     assert "eleven" not in asked[0][1]
-    report("Heart.", process=visual_hallucination.process_results_eleven)
+    report("Heart.", family=COMPONENT_REPORTS_ELEVEN)
     assert "eleven models" in asked[1][1]
 
 
 def test_a_failed_judge_of_reports_invents_nothing(judge):
     judge(components="{}")
-    found = values(visual_hallucination, [report("Heart.", 1), report("", 2)])
+    found = values("visual_hallucination", [report("Heart.", 1), report("", 2)])
     assert all(math.isnan(found[f"chair_judge_{aspect}"]) for aspect in ("anatomy", "symptom", "measurement"))
     assert (found["judge_failed_rate"], found["invalid_rate"]) == (0.5, 0.5)
 
 
-@pytest.mark.parametrize("kind", ["knowledge", "report"])
-def test_order_and_ranks_change_nothing(judge, kind):
-    judge(
-        correctness=lambda user: json.dumps({"model_1": len(user) % 2}),
-        severity=lambda user: json.dumps({"model_1": len(user) % 6}),
-        components=lambda user: components(anatomy=(len(user) % 5, len(user) % 3), symptom=(1, 1)),
-    )
-    make, module = {
-        "knowledge": (knowledge, knowledge_hallucination),
-        "report": (report, visual_hallucination),
-    }[kind]
-    samples = [make("word " * number, number // 2) for number in range(12)]
-    whole = values(module, samples)
-    shuffled = random.Random(3).sample(samples, 12)
-    ranks = pickle.loads(pickle.dumps(samples[1::2])) + samples[::2]
-    assert repr(values(module, shuffled)) == repr(values(module, ranks)) == repr(whole)
-
-
-def test_records_hold_no_text(judge, monkeypatch):
+def test_what_the_harness_writes_holds_no_text(judge):
     judge(correctness='{"model_1": 1}', severity='{"model_1": 1}', components=components())
     canary = "Canary Example"
-    one = knowledge(f"{canary} says so", question=canary, answer=canary, patient_id=canary, image_id=canary)
-    two = report(f"{canary} says so", report=canary, symptom=[canary], patient_id=canary, image_id=canary)
-    for sample in (one, two):
-        written = json.dumps(sample, default=str) + repr(sample)
+    changes = {"patient_id": canary, "image_id": canary, "question": canary}
+    documents = {
+        "knowledge_hallucination": {**QUESTION, "doc_id": "q", **changes, "answer": canary},
+        "visual_hallucination": {**REPORT, "doc_id": "r", **changes, "report": canary, "symptom": [canary]},
+    }
+    for module, doc in documents.items():
+        sample = published(f"medtasks.hooks.{module}.process_results")(doc, [f"{canary} says so"])
+        written = json.dumps(sample, default=str) + repr(sample) + repr(dict(sample.items()))
         assert "Canary" not in written
         assert {"doc", "target", "arguments", "resps", "filtered_resps"} <= sample.keys()
 
@@ -286,7 +271,7 @@ def test_records_hold_no_text(judge, monkeypatch):
 @pytest.mark.parametrize("reply", ["word " * 5000, "Herzgröße: normal 心脏", "\ud800", "{}" * 50, "\x00", "Assistant:"])
 def test_odd_replies_are_scored(judge, rule, reply):
     judge(correctness='{"model_1": 0}', severity='{"model_1": 5}', components=components(anatomy=(1, 0)))
-    for module, make in ((knowledge_hallucination, knowledge), (visual_hallucination, report)):
+    for module, make in (("knowledge_hallucination", knowledge), ("visual_hallucination", report)):
         found = values(module, [make(reply, 1, rule), make(reply, 2, rule)])
         assert all(isinstance(value, float | int) for value in found.values())
         assert found["judge_failed_rate"] == 0
@@ -317,15 +302,15 @@ def labeled(monkeypatch):
         batches.append(list(texts))
         return [SAID[text] for text in texts]
 
-    monkeypatch.setattr(label_hallucination, "label_texts", labels_of)
+    monkeypatch.setattr(hallucination, "label_texts", labels_of)
     return batches
 
 
-def label_values(samples):
-    return {
-        entry["metric"]: entry["aggregation"]([sample[entry["metric"]] for sample in samples])
-        for entry in label_hallucination.METRIC_LIST
-    }
+def label_values(scores):
+    return aggregated("visual_hallucination", scores, lambda name: name in LABEL_METRICS)
+
+
+LABEL_METRICS = {metric.name for metric in hallucination._LABEL_METRICS}
 
 
 def test_labels_of_all_reports_come_from_one_call(labeled):
@@ -341,11 +326,11 @@ def test_labels_of_all_reports_come_from_one_call(labeled):
 
 
 def test_a_short_report_is_no_report_under_the_reference_rule_only(labeled):
-    assert report("Heart.", rule=REFERENCE)["chair_label"]["reply"].text == "No report generated."
-    assert report("Heart.", rule=STRICT)["chair_label"]["reply"].text == "Heart."
+    assert report("Heart.", rule=REFERENCE)["labelled"].text == "No report generated."
+    assert report("Heart.", rule=STRICT)["labelled"].text == "Heart."
     reference = label_values([report("", 1, REFERENCE)])
     assert (reference["mentions_label"], reference["chair_label"]) == (1, 0)  # "No Finding" is a mention
-    label_hallucination._scores.cache_clear()
+    forget_computed()
     strict = label_values([report("", 1, STRICT)])
     assert labeled[-1] == ["The heart is enlarged."]
     assert strict["mentions_label"] == 0
@@ -354,7 +339,7 @@ def test_a_short_report_is_no_report_under_the_reference_rule_only(labeled):
 
 
 def test_without_a_labeler_the_other_metrics_stay(warned):
-    samples = [report("Right report.", 1), report("Wrong report.", 2)]
+    samples = saved("visual_hallucination", REPORT, "Right report.", "Wrong report.")
     found = label_values(samples)
     assert found["reports_labelled"] == 0
     assert all(math.isnan(found[name]) for name in ("chair_label", "chair_label_stderr", "label_recall"))
@@ -369,7 +354,7 @@ def test_a_text_that_cannot_be_labelled_costs_its_report_only(monkeypatch, warne
     def labels_of(texts):
         return [SAID.get(text, LabelerError("the labeler raised ValueError")) for text in texts]
 
-    monkeypatch.setattr(label_hallucination, "label_texts", labels_of)
+    monkeypatch.setattr(hallucination, "label_texts", labels_of)
     found = label_values([report("Right report.", 1), report("Odd report.", 2)])
     assert (found["reports_labelled"], found["chair_label"]) == (1, 0)
     assert any("1 of 2 reports: the labeler raised ValueError" in text for text in warned)
@@ -379,7 +364,7 @@ def test_a_labeler_s_own_words_are_not_repeated(monkeypatch, warned):
     def labels_of(texts):
         raise RuntimeError(f"bad text: {texts[0]}")
 
-    monkeypatch.setattr(label_hallucination, "label_texts", labels_of)
+    monkeypatch.setattr(hallucination, "label_texts", labels_of)
     label_values([report("Right report.", 1)])
     assert any("RuntimeError" in text for text in warned)
     assert not any("Right report" in text for text in warned)
@@ -389,11 +374,8 @@ def test_a_labeler_s_own_words_are_not_repeated(monkeypatch, warned):
 
 
 def test_text_metrics_without_weights(warned):
-    samples = [knowledge("Rest and fluids.", 1), knowledge("Surgery", 2), knowledge("", 3)]
-    found = {
-        entry["metric"]: entry["aggregation"]([sample[entry["metric"]] for sample in samples])
-        for entry in answer_texts.METRIC_LIST
-    }
+    samples = saved("knowledge_hallucination", QUESTION, "Rest and fluids.", "Surgery", "")
+    found = aggregated("knowledge_hallucination", samples, lambda name: name in OF_TEXTS)
     assert found["stemmed_rouge_1"] == pytest.approx(1 / 3)
     assert 0 < found["method4_bleu"] <= 1 / 3 + 1e-12
     assert math.isnan(found["roberta_large_f1"])
@@ -416,7 +398,9 @@ def named(monkeypatch):
 
 
 def ask():
-    return optional_judge.prompt({**QUESTION, "doc_id": "q/1", "image_files": []}, {"template": "{question}"})
+    return judged.prompt_with_judge_or_without(
+        {**QUESTION, "doc_id": "q/1", "image_files": []}, {"template": "{question}"}
+    )
 
 
 def test_a_task_without_a_judge_is_not_refused(warned):
@@ -437,7 +421,7 @@ def test_a_judge_that_cannot_be_asked_stops_the_task_before_the_model_runs(named
 
 def test_and_none_later(named, warned):
     named("https://judge.example/v1")
-    found = values(knowledge_hallucination, [knowledge("Rest.", 1)])
+    found = values("knowledge_hallucination", [knowledge("Rest.", 1)])
     assert math.isnan(found["knowledge_rate"])
     assert found["judge_failed_rate"] == 1
     assert len(warned) == 1

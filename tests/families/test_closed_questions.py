@@ -1,17 +1,19 @@
-"""Prompts and scores of MedHEval's closed questions."""
+"""Scores of MedHEval's closed questions."""
 
 import json
 import math
 
 import pytest
-from medtasks.hooks.closed_questions import METRIC_LIST, YES_NO_METRIC_LIST, process_results
-from medtasks.hooks.reading import tagged
 
-from medtasks.errors import MedTasksError
 from medtasks.extract.medheval_reference import listed_options
-from medtasks.harness.task_files import task_config
-from medtasks.prompts import closed as closed_prompts
+from medtasks.families.closed_questions import CLOSED_QUESTIONS, YES_NO_METRICS
+from medtasks.families.family import Row
+from medtasks.harness.published_names import published
+from medtasks.harness.reply_envelope import enveloped
 
+from ..task_families import score_of, values_of
+
+PROCESS = published("medtasks.hooks.closed_questions.process_results")
 CONSTANTS = {
     "Yes": (0.471, 0.346, 0.369, 0.218, 0.361),
     "No": (0.434, 0.484, 0.563, 0.280, 0.466),
@@ -53,93 +55,23 @@ def organs(number=0, **columns):
     return document(number, **{**choices, **columns})
 
 
-def scored(docs, replies, rule, metrics=METRIC_LIST):
-    records = [process_results(doc, [tagged(reply, rule)]) for doc, reply in zip(docs, replies, strict=True)]
-    return {entry["metric"]: entry["aggregation"]([record[entry["metric"]] for record in records]) for entry in metrics}
+def scored(docs, replies, rule):
+    return values_of(
+        CLOSED_QUESTIONS,
+        [score_of(CLOSED_QUESTIONS, doc, reply, rule) for doc, reply in zip(docs, replies, strict=True)],
+    )
 
 
-def settings(family):
-    kwargs = task_config("medheval_visual_mm")["lmms_eval_specific_kwargs"]
-    assert list(kwargs) == ["default", "llava_med", "radfm", "med_flamingo"]
-    return kwargs[family]
-
-
-@pytest.mark.parametrize(
-    ("family", "yes_no", "options"),
-    [
-        (
-            family,
-            "Is there a mass? Please answer Yes or No.",
-            "Which organ is it? Please select from the following choices: A. Liver, B. Heart, C. Lung",
-        )
-        for family in ("default", "llava_med")
-    ]
-    + [
-        (
-            "radfm",
-            "Is there a mass?Please answer Yes or No. Your answer:",
-            "Which organ is it? A. Liver, B. Heart, C. Lung. Please select one from the choices. Your answer:",
-        )
-    ],
-)
-def test_prompts(family, yes_no, options):
-    assert closed_prompts.prompt(document(), settings(family)) == yes_no
-    assert closed_prompts.prompt(organs(), settings(family)) == options
-
-
-@pytest.mark.parametrize(
-    ("doc", "asked"),
-    [
-        (document(), "Is there a mass? Please answer Yes or No."),
-        (organs(), "Which organ is it? Please select from the following choices: A. Liver, B. Heart, C. Lung"),
-    ],
-)
-def test_solved_examples_of_med_flamingo(doc, asked):
-    text = closed_prompts.prompt(doc, settings("med_flamingo"))
-    assert text.endswith(f" Please answer Yes or No. Answer: no. <image>Question: {asked} Answer:")
-    # As many places as there are images, or the model refuses the prompt.
-    assert text.count("<image>") == 1
-    assert text.count("<|endofchunk|>") == 2
-
-
-def test_braces_in_a_question_stay():
-    assert "{x}?" in closed_prompts.prompt(document(question="{x}?"), settings("default"))
-
-
-@pytest.mark.parametrize(
-    ("given", "complaint"),
-    [
-        (None, "no yes_no_template"),
-        ({"options_template": "{question}"}, "no yes_no_template"),
-        ({"yes_no_template": "{options}"}, "cannot be filled in"),
-        ({"yes_no_template": "{question"}, "cannot be filled in"),
-    ],
-)
-def test_templates_that_do_not_fit(given, complaint):
-    with pytest.raises(MedTasksError, match=complaint):
-        closed_prompts.prompt(document(), given)
-
-
-def test_options_of_likelihoods():
-    assert closed_prompts.option_texts(document()) == ["Yes", "No"]
-    assert closed_prompts.option_texts(organs()) == ["Liver", "Heart", "Lung"]
-    assert closed_prompts.option_texts(organs(options=[], choices="left or right")) == ["left or right"]
-    assert closed_prompts.target(organs()) == "Heart"
-
-
-def test_a_record():
-    found = process_results(organs(3), [tagged("B", "medheval_strict")])
-    assert found.keys() == {entry["metric"] for entry in METRIC_LIST}
-    entry = found["accuracy"]
-    assert all(value is entry for value in found.values())
+def test_a_score():
+    entry = score_of(CLOSED_QUESTIONS, organs(3), "B", "medheval_strict")
     assert len(json.dumps(entry)) > 0
-    assert entry.pop("unit").startswith("image-")
+    assert entry.pop("cluster_id").startswith("image-")
     assert entry == {
         "sample": "MM-VisHal/3",
         "source": "slake",
         "hallucination": "anatomy",
         "kind": "multi-choice",
-        "key": "B",
+        "target": "B",
         "value": "B",
         "reason": "ok",
         "correct": 1.0,
@@ -151,18 +83,10 @@ def test_a_record():
     }
 
 
-@pytest.mark.parametrize("name", [entry["metric"] for entry in METRIC_LIST if not entry["metric"].endswith("_stderr")])
-def test_metric_names(name):
-    names = [entry["metric"] for entry in METRIC_LIST]
-    assert len(set(names)) == len(names)
-    own = [other for other in names if not other.endswith("_stderr")]
-    assert [other for other in own if name in other] == [name]
-
-
 def test_metrics_of_sets_without_types():
-    names = [entry["metric"] for entry in YES_NO_METRIC_LIST]
+    names = [metric.name for metric in YES_NO_METRICS]
     assert not [name for name in names if name.startswith("acc_")]
-    assert set(names) < {entry["metric"] for entry in METRIC_LIST}
+    assert set(names) < {metric.name for metric in CLOSED_QUESTIONS.metrics}
 
 
 def test_scores_under_both_rules():
@@ -199,9 +123,7 @@ def test_errors_are_clustered_by_image():
 
 def test_likelihoods():
     def preferring(doc, losses):
-        return process_results(doc, [{"rule": "untied", "loss": loss, "is_greedy": False} for loss in losses])[
-            "accuracy"
-        ]
+        return score_of(CLOSED_QUESTIONS, doc, losses, "untied")
 
     entry = preferring(organs(), [2.0, 1.0, 3.0])
     assert (entry["value"], entry["correct"], entry["rule"]) == ("B", 1.0, "untied")
@@ -210,12 +132,12 @@ def test_likelihoods():
     assert preferring(document(), [math.nan, 1.0])["reason"] == "adapter_failed"
     unparsed = preferring(organs(options=[], choices="left or right", answer=None), [1.0])
     assert (unparsed["counted"], unparsed["correct"]) == ("left_out", 0.0)
-    raw = process_results(organs(), ["(2.0, False)", "(1.0, False)", "(3.0, False)"])["accuracy"]
+    raw = PROCESS(organs(), ["(2.0, False)", "(1.0, False)", "(3.0, False)"])["accuracy"]
     assert (raw["value"], raw["rule"]) == ("B", "untied")
 
 
 def test_without_a_filter_replies_are_read_strictly():
-    entry = process_results(document(), ["I cannot tell."])["accuracy"]
+    entry = PROCESS(document(), ["I cannot tell."])["accuracy"]
     assert (entry["rule"], entry["reason"]) == ("medheval_strict", "refused")
 
 
@@ -229,7 +151,7 @@ def test_credentialed_text_is_withheld():
         "choices": "CANARY choices",
         "answer": None,
     }
-    found = process_results(document(**secret), [tagged("CANARY reply", "medheval_reference")])
+    found = PROCESS(document(**secret), [enveloped("CANARY reply", Row("medheval_reference"))])
     assert "CANARY" not in json.dumps(found)
     assert "10000007" not in json.dumps(found)
     assert found["accuracy"]["sample"].startswith("doc-")
@@ -267,7 +189,7 @@ def test_golden_medheval_published_answers(published):
 def test_golden_medheval_right_letters(published):
     """Letters of the options that the released evaluator finds in the published answers, alone, are mostly not read."""
     docs = [doc for doc in published if doc["kind"] == "multi-choice"]
-    keys = [process_results(doc, [tagged("", "medheval_reference")])["accuracy"]["key"] for doc in docs]
+    keys = [score_of(CLOSED_QUESTIONS, doc, "", "medheval_reference")["target"] for doc in docs]
     asked = [(doc, key) for doc, key in zip(docs, keys, strict=True) if key]
     assert len(asked) == 961
     found = scored(*zip(*asked, strict=True), "medheval_reference")

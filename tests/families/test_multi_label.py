@@ -1,8 +1,7 @@
-"""Several labels per image in the harness: records, metrics, and what a missing labeler does to them."""
+"""Several findings per image: scores, metrics, and what a missing labeler does to them."""
 
 import copy
 import importlib
-import itertools
 import json
 import math
 import random
@@ -11,25 +10,27 @@ from pathlib import Path
 import numpy as np
 import pytest
 from loguru import logger
-from medtasks.hooks.reading import tagged
 from sklearn.metrics import f1_score
 
 from medtasks.audit.scoring import score_replies
 from medtasks.errors import UnknownName
-from medtasks.extract.answer import Reason
 from medtasks.extract.failure import cut_reply, failed_reply
-from medtasks.families.family import Reply
+from medtasks.families import classification
+from medtasks.families.classification import MULTI_LABEL
+from medtasks.families.family import Reply, Row
 from medtasks.harness.filters import ReadWith
+from medtasks.harness.published_names import published
 from medtasks.harness.task_file import TaskFile
 from medtasks.harness.task_index import DottedName
-from medtasks.hooks import multilabel
 from medtasks.metrics.classification import MULTILABEL_METRICS, count_labels, multilabel_metrics, values_with_errors
+
+from ..task_families import forget_computed, score_of, values_of
 
 HEAD, ROBUST, LABELED = "multimedeval_labels_head", "robust_labels", "chexbert_labels"
 OPTIONS = ["Atelectasis", "Cardiomegaly", "Consolidation", "Edema", "Pleural Effusion"]
-NAMES = [metric["metric"] for metric in multilabel.METRIC_LIST]
 COUNTS = ["scored_samples", "failed_samples", "unjudged_samples"]
-SCORES = [name for name in NAMES if name not in COUNTS]
+OWN = [*MULTILABEL_METRICS, "invalid_rate", "judge_failed_rate"]
+SCORES = [name for own in OWN for name in (own, f"{own}_stderr")]
 
 
 @pytest.fixture(autouse=True)
@@ -45,17 +46,17 @@ def warned():
     logger.remove(sink)
 
 
-def record(reply, labels=(0, 0, 0, 1, 0), number=1, rule=HEAD, **more):
+def score(reply, labels=(0, 0, 0, 1, 0), number=1, rule=HEAD, **more):
     doc = {"doc_id": str(number), "image_id": None, "options": OPTIONS, "labels": list(labels), **more}
-    return multilabel.process_results(doc, ReadWith(rule).apply([[reply]], None))["macro_f1"]
+    return score_of(MULTI_LABEL, doc, reply, rule)
 
 
-def entry(key, value, number, unit=None, reason="no_match"):
-    """A record as another rank sends it."""
+def entry(key, value, number, cluster=None, reason="no_match"):
+    """A score as another rank sends it."""
     return {
         "sample": str(number),
-        "unit": unit or f"doc-{number}",
-        "key": list(key),
+        "cluster_id": cluster or f"doc-{number}",
+        "target": list(key),
         "value": None if value is None else list(value),
         "reason": reason if value is None else "ok",
         "rule": "any",
@@ -72,51 +73,37 @@ def drawn(seed, number=60, invalid=0.1):
 
 
 def values(items):
-    return {metric["metric"]: metric["aggregation"](items) for metric in multilabel.METRIC_LIST}
+    return values_of(MULTI_LABEL, items)
 
 
 def test_names():
-    assert NAMES[len(SCORES) :] == COUNTS
-    own = [name for name in SCORES if not name.endswith("_stderr")]
-    assert own == [*MULTILABEL_METRICS, "invalid_rate", "judge_failed_rate"]
-    assert not [(a, b) for a, b in itertools.permutations([*own, *COUNTS], 2) if a in b]
-    assert [name for pair in zip(own, (f"{name}_stderr" for name in own), strict=True) for name in pair] == SCORES
+    assert [metric.name for metric in MULTI_LABEL.metrics] == [*OWN, *COUNTS]
+    assert [metric.name for metric in MULTI_LABEL.metrics if not metric.has_error] == COUNTS
 
 
-def test_only_what_is_missing_and_errors_are_better_when_lower():
-    lower = {metric["metric"] for metric in multilabel.METRIC_LIST if not metric["higher_is_better"]}
-    missing = {"invalid_rate", "judge_failed_rate", "failed_samples", "unjudged_samples"}
-    assert lower == {name for name in NAMES if name.endswith("_stderr")} | missing
+def test_a_score_has_numbers_only():
+    found = score("edema", number=7, image_id="scan7", patient_id="p100")
+    cluster = found.pop("cluster_id")
+    assert found == {"sample": "7", "target": [0, 0, 0, 1, 0], "value": [0, 0, 0, 1, 0], "reason": "ok", "rule": HEAD}
+    assert cluster.startswith("patient-")
+    assert not [word for word in ("dema", "p100", "scan7") if word in json.dumps(found) + cluster]
 
 
-def test_a_record_stands_under_every_metric_and_has_numbers_only():
-    doc = {"doc_id": "7", "image_id": "scan7", "patient_id": "p100", "options": OPTIONS, "labels": [0, 0, 0, 1, 0]}
-    records = multilabel.process_results(doc, ReadWith(HEAD).apply([["edema"]], None))
-    assert set(records) == set(NAMES)
-    found = records["macro_auroc"]
-    assert all(item == found for item in records.values())
-    unit = found.pop("unit")
-    assert found == {"sample": "7", "key": [0, 0, 0, 1, 0], "value": [0, 0, 0, 1, 0], "reason": "ok", "rule": HEAD}
-    assert unit.startswith("patient-")
-    assert not [word for word in ("dema", "p100", "scan7") if word in json.dumps(found) + unit]
-
-
-def test_the_rule_is_the_filters_and_else_the_robust_one():
+def test_the_rule_is_the_rows_and_else_the_robust_one():
     reply = "There is edema. No effusion."
-    doc = {"doc_id": "1", "options": OPTIONS, "labels": [0, 0, 0, 1, 0]}
-    untagged = multilabel.process_results(doc, [reply])["macro_f1"]
-    assert (untagged["rule"], untagged["value"]) == (ROBUST, [0, 0, 0, 1, 0])
-    assert (record(reply)["rule"], record(reply)["value"]) == (HEAD, [0, 0, 0, 0, 0])
+    unnamed = score(reply, rule=None)
+    assert (unnamed["rule"], unnamed["value"]) == (ROBUST, [0, 0, 0, 1, 0])
+    assert (score(reply)["rule"], score(reply)["value"]) == (HEAD, [0, 0, 0, 0, 0])
 
 
 def test_a_rule_for_options_is_refused():
     with pytest.raises(UnknownName, match="robust_choice"):
-        record("edema", rule="robust_choice")
+        score("edema", rule="robust_choice")
 
 
 def test_values_are_those_of_the_metrics():
     items = drawn(1)
-    gold, predicted = [item["key"] for item in items], [item["value"] for item in items]
+    gold, predicted = [item["target"] for item in items], [item["value"] for item in items]
     found = values(items)
     expected = multilabel_metrics(count_labels(gold, predicted, len(OPTIONS)).total())
     assert {name: found[name] for name in MULTILABEL_METRICS} == {name: float(v) for name, v in expected.items()}
@@ -128,31 +115,21 @@ def test_values_are_those_of_the_metrics():
 
 def test_values_of_valid_replies_are_scikit_learns():
     items = drawn(2, invalid=0)
-    gold, predicted = (np.array([item[side] for item in items]) for side in ("key", "value"))
+    gold, predicted = (np.array([item[side] for item in items]) for side in ("target", "value"))
     found = values(items)
     assert found["macro_f1"] == pytest.approx(f1_score(gold, predicted, average="macro"))
     assert found["macro_accuracy"] == pytest.approx((gold == predicted).mean())
 
 
 def test_a_failed_sample_is_in_no_metric():
-    found = record(failed_reply("no memory"), (1, 1, 1, 1, 1))
+    found = score(failed_reply("no memory"), (1, 1, 1, 1, 1))
     assert (found["value"], found["reason"]) == (None, "adapter_failed")
-    rest = [record("edema", number=2), record("", number=3, rule=ROBUST)]
+    rest = [score("edema", number=2), score("", number=3, rule=ROBUST)]
     scored, expected = values([found, *rest]), values(rest)
     assert [scored[name] for name in SCORES] == pytest.approx([expected[name] for name in SCORES], nan_ok=True)
     assert (scored["macro_accuracy"], scored["invalid_rate"], scored["judge_failed_rate"]) == (0.5, 0.5, 0.0)
     assert scored["present_label_f1"] == pytest.approx(2 / 3)
     assert (scored["scored_samples"], scored["failed_samples"], scored["unjudged_samples"]) == (2, 1, 0)
-
-
-def test_errors_are_over_patients():
-    """Images of one patient that always agree carry as much as one."""
-    once = [entry([n % 2, 1 - n % 2], [n % 3 % 2, 1 - n % 2], n, f"patient-{n}") for n in range(30)]
-    thrice = [dict(item, sample=f"{item['sample']}/{n}") for item in once for n in range(3)]
-    alone, together = values(once), values(thrice)
-    for name in (*MULTILABEL_METRICS, "invalid_rate"):
-        assert together[f"{name}_stderr"] == pytest.approx(alone[f"{name}_stderr"])
-    assert alone["macro_f1_stderr"] > 0
 
 
 def test_all_metrics_of_one_filter_are_computed_at_once(monkeypatch):
@@ -162,8 +139,8 @@ def test_all_metrics_of_one_filter_are_computed_at_once(monkeypatch):
         calls.append(arguments)
         return values_with_errors(*arguments)
 
-    monkeypatch.setattr(multilabel, "values_with_errors", counted)
-    multilabel._scores.cache_clear()
+    monkeypatch.setattr(classification, "values_with_errors", counted)
+    forget_computed()
     items = drawn(4)
     expected = values(items)
     for seed in range(3):
@@ -171,24 +148,18 @@ def test_all_metrics_of_one_filter_are_computed_at_once(monkeypatch):
         random.Random(seed).shuffle(other)
         assert values(other) == expected  # to the last digit
     assert len(calls) == 1
-    flipped = dict(items[0], key=[1 - label for label in items[0]["key"]])
+    flipped = dict(items[0], target=[1 - label for label in items[0]["target"]])
     assert values([flipped, *items[1:]]) != expected
-    assert values([dict(items[0], unit="new"), *items[1:]])["macro_f1"] == expected["macro_f1"]
+    assert values([dict(items[0], cluster_id="new"), *items[1:]])["macro_f1"] == expected["macro_f1"]
     assert values([dict(item, value=None, reason="judge_failed") for item in items[:5]] + items[5:]) != expected
     assert len(calls) == 4
-
-
-def test_without_records_everything_is_nan():
-    found = values([])
-    assert all(math.isnan(found[name]) for name in SCORES)
-    assert {found[name] for name in COUNTS} == {0}
 
 
 def test_without_a_labeler_its_filter_is_nan_and_the_other_works():
     replies = ["There is edema.", "The heart is enlarged.", "Bibasilar atelectasis without effusion."]
     keys = [(0, 0, 0, 1, 0), (0, 1, 0, 0, 0), (1, 0, 0, 0, 0)]
     labeled, robust = (
-        [record(reply, key, n, rule) for n, (reply, key) in enumerate(zip(replies, keys, strict=True))]
+        [score(reply, key, n, rule) for n, (reply, key) in enumerate(zip(replies, keys, strict=True))]
         for rule in (LABELED, ROBUST)
     )
     assert {item["reason"] for item in labeled} == {"judge_failed"}
@@ -202,7 +173,7 @@ def test_without_a_labeler_its_filter_is_nan_and_the_other_works():
 
 @pytest.mark.parametrize("silent", ["", " \n", cut_reply("")])
 def test_empty_replies_do_not_stand_for_replies_that_no_labeler_read(silent):
-    unread, empty = record("There is edema.", rule=LABELED), record(silent, number=2, rule=LABELED)
+    unread, empty = score("There is edema.", rule=LABELED), score(silent, number=2, rule=LABELED)
     assert (unread["reason"], empty["reason"]) == ("judge_failed", "truncated" if silent == cut_reply("") else "empty")
     found = values([unread, empty])
     assert {name for name in SCORES if not math.isnan(found[name])} == {"judge_failed_rate", "judge_failed_rate_stderr"}
@@ -212,25 +183,15 @@ def test_empty_replies_do_not_stand_for_replies_that_no_labeler_read(silent):
     assert values([unread, empty, read])["invalid_rate"] == 0.5
 
 
-def test_replies_without_labels_are_left_out_and_counted():
-    items = drawn(5, number=40)
-    unread = [dict(item, value=None, reason=str(Reason.JUDGE_FAILED)) for item in items[:10]]
-    found, rest = values(unread + items[10:]), values(items[10:])
-    of_the_model = [name for name in SCORES if not name.startswith("judge")]
-    assert [found[name] for name in of_the_model] == [rest[name] for name in of_the_model]
-    assert (found["judge_failed_rate"], rest["judge_failed_rate"]) == (0.25, 0.0)
-    assert (found["scored_samples"], found["unjudged_samples"]) == (rest["scored_samples"], 10) == (30, 10)
-
-
 def test_a_warning_says_how_many_are_left_out(warned):
     unread = entry([1, 0], None, 1, reason="judge_failed")
-    values([unread, entry([1, 0], [1, 0], 2)])
+    published("medtasks.hooks.multilabel.judge_failed_rate")([unread, entry([1, 0], [1, 0], 2)])
     assert warned == ["The labeler failed for 50.0% of 2 replies; they are left out of the other metrics."]
 
 
 def test_an_empty_reply_names_no_label_for_the_reference_and_is_invalid_for_the_others():
-    assert record("")["value"] == [0, 0, 0, 0, 0]
-    assert [record("", rule=rule)["reason"] for rule in (ROBUST, LABELED)] == ["empty", "empty"]
+    assert score("")["value"] == [0, 0, 0, 0, 0]
+    assert [score("", rule=rule)["reason"] for rule in (ROBUST, LABELED)] == ["empty", "empty"]
 
 
 @pytest.fixture
@@ -253,7 +214,8 @@ def test_the_filter_labels_all_replies_in_one_call(labeler):
     results = ReadWith(LABELED).apply([[reply, "a repeat"] for reply in REPLIES], None)
     assert labeler == [["edema", "atelectasis and <b>pleural effusion", "nothing", "edema"]]
     documents = [{"doc_id": str(n), "options": OPTIONS, "labels": [0] * 5} for n in range(len(REPLIES))]
-    found = [multilabel.process_results(doc, [one])["macro_f1"] for doc, one in zip(documents, results, strict=True)]
+    process = published("medtasks.hooks.multilabel.process_results")
+    found = [process(doc, [one])["macro_f1"] for doc, one in zip(documents, results, strict=True)]
     assert len(labeler) == 1
     assert [item["value"] for item in found] == [
         [0, 0, 0, 1, 0],
@@ -268,7 +230,7 @@ def test_the_filter_labels_all_replies_in_one_call(labeler):
     assert not any("<" in one for one in results)
     # The options of a document are in its own order.
     turned = dict(documents[0], options=OPTIONS[::-1])
-    assert multilabel.process_results(turned, [results[0]])["macro_f1"]["value"] == [0, 1, 0, 0, 0]
+    assert process(turned, [results[0]])["macro_f1"]["value"] == [0, 1, 0, 0, 0]
 
 
 def test_other_rules_ask_no_labeler(labeler):
@@ -277,9 +239,8 @@ def test_other_rules_ask_no_labeler(labeler):
 
 
 def test_a_reply_that_went_through_no_filter_is_labelled_alone(labeler):
-    doc = {"doc_id": "1", "options": OPTIONS, "labels": [0] * 5}
     for reply in ("edema", "nothing"):
-        multilabel.process_results(doc, [tagged(reply, LABELED)])
+        score(reply, rule=LABELED)
     assert labeler == [["edema"], ["nothing"]]
 
 
@@ -291,7 +252,7 @@ def test_scoring_recorded_replies_labels_them_in_one_call(labeler):
         description="",
         dataset="findings",
         output_type="generate_until",
-        rules={"reference": LABELED, "robust": ROBUST},
+        rows={"reference": Row(LABELED), "robust": Row(ROBUST)},
         process_results=DottedName("medtasks.hooks.multilabel.process_results"),
         metric_list=DottedName("medtasks.hooks.multilabel.METRIC_LIST"),
     )
@@ -299,9 +260,10 @@ def test_scoring_recorded_replies_labels_them_in_one_call(labeler):
     recorded = {str(n): Reply(text=reply) for n, reply in enumerate(REPLIES)}
     scores = score_replies(task, documents, recorded)
     assert labeler == [["edema", "atelectasis and <b>pleural effusion", "nothing", "edema"]]
+    reference = scores["reference"].estimates
     assert scores["reference"].reasons == {"ok": 4, "empty": 1, "adapter_failed": 1}
-    assert scores["reference"].values["judge_failed_rate"] == 0
+    assert reference["judge_failed_rate"].value == 0
     # Not the failed sample: two replies name edema, one names two other findings, one none, one is empty.
-    assert scores["reference"].values["macro_accuracy"] == pytest.approx((5 + 2 + 4 + 5) / 25)
-    assert (scores["reference"].values["scored_samples"], scores["reference"].values["failed_samples"]) == (5, 1)
+    assert reference["macro_accuracy"].value == pytest.approx((5 + 2 + 4 + 5) / 25)
+    assert (reference["scored_samples"].value, reference["failed_samples"].value) == (5, 1)
     assert scores["robust"].reasons["ok"] >= 3

@@ -1,4 +1,4 @@
-"""Text of credentialed records: never in what hooks hand to the harness, in messages or in results."""
+"""What the harness writes of a sample: one score, and nothing of a credentialed record; nor in messages or results."""
 
 import copy
 import json
@@ -7,8 +7,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import pytest
-from medtasks.hooks.reading import tagged
-from medtasks.hooks.withheld import hidden_ids, withhold
 
 from medtasks.data.catalogue import CATALOGUE
 from medtasks.data.dataset_info import Access
@@ -16,8 +14,10 @@ from medtasks.data.manifest import Manifest
 from medtasks.data.privacy import PrivateText, hidden_id, is_private
 from medtasks.data.provenance_of import provenance
 from medtasks.errors import SourceError
-from medtasks.harness.logged_samples import without_scoring
-from medtasks.hooks import choice, classification, multilabel, open_questions, pairs
+from medtasks.families.family import Row
+from medtasks.harness.logged_samples import LoggedSample, logged, score_in, without_scoring
+from medtasks.harness.published_names import published
+from medtasks.harness.reply_envelope import enveloped
 from medtasks.prompts.images import images
 
 CREDENTIALED = "multimedeval_mednli"
@@ -127,12 +127,12 @@ def test_the_user_may_name_datasets_to_show(home, monkeypatch):
 
 SHARED = {"doc_id": "p10/s5", "image_id": "scan-7", "patient_id": "10000032", "image_files": ["images/p10.jpg"]}
 FAMILIES = {
-    "choice": (choice, {"question": "Q zyz", "options": ["zyz a", "zyz b"], "answer": "B"}, "robust_choice"),
-    "open": (open_questions, {"question": "Q zyz", "answer": "zyz"}, "robust_vqa"),
-    "class": (classification, {"options": ["zyz a", "zyz b"], "label": 1}, "robust_class"),
-    "labels": (multilabel, {"options": ["zyz a", "zyz b"], "labels": [1, 0]}, "robust_labels"),
+    "choice": ("choice", {"question": "Q zyz", "options": ["zyz a", "zyz b"], "answer": "B"}, "robust_choice"),
+    "open": ("open_questions", {"question": "Q zyz", "answer": "zyz"}, "robust_vqa"),
+    "class": ("classification", {"options": ["zyz a", "zyz b"], "label": 1}, "robust_class"),
+    "labels": ("multilabel", {"options": ["zyz a", "zyz b"], "labels": [1, 0]}, "robust_labels"),
     "pairs": (
-        pairs,
+        "pairs",
         {"question": "Q zyz", "options": ["zyz a", "zyz b"], "answer": "A", "pair_id": "17", "position": 1}
         | {"categories": ["cerebral"]},
         "robust_choice",
@@ -143,47 +143,86 @@ FAMILIES = {
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("reply", ["zyz b", "", "[[medtasks:adapter_failed]] zyz"])
 def test_every_family_withholds(home, family, reply):
-    hooks, fields, rule = FAMILIES[family]
+    module, fields, rule = FAMILIES[family]
+    process = published(f"medtasks.hooks.{module}.process_results")
+    metrics = published(f"medtasks.hooks.{module}.METRIC_LIST")
     doc = {**SHARED, **fields, "dataset": CREDENTIALED}
-    returned = hooks.process_results(doc, [tagged(reply, rule)])
-    names = {entry["metric"] for entry in hooks.METRIC_LIST}
+    returned = process(doc, [enveloped(reply, Row(rule))])
+    names = {entry["metric"] for entry in metrics}
     assert dict(returned.items()).keys() == names  # what the harness takes for metrics
     sample: dict[str, object] = dict.fromkeys(WRITTEN, "zyz")
     sample.update(returned)
-    assert sample.keys() == names | set(WRITTEN)
+    assert sample.keys() == {"score", *WRITTEN}
     written = json.dumps(sample, default=str)
     for secret in ("zyz", "p10", "scan-7", "10000032"):
         assert secret not in written
-    open_doc = doc | {"dataset": "mediconfusion"}
-    shown = hooks.process_results(open_doc, [tagged(reply, rule)])
-    assert shown.keys() == names
-    for metric in hooks.METRIC_LIST:  # ids that are hashed cluster as clear ones do
-        both = [[found[metric["metric"]]] * 3 for found in (returned, shown)]
-        assert repr(metric["aggregation"](both[0])) == repr(metric["aggregation"](both[1]))
+    shown = process(doc | {"dataset": "mediconfusion"}, [enveloped(reply, Row(rule))])
+    assert shown.keys() == {"score"}
+    for entry in metrics:  # ids that are hashed cluster as clear ones do
+        both = [[found[entry["metric"]]] * 3 for found in (returned, shown)]
+        assert repr(entry["aggregation"](both[0])) == repr(entry["aggregation"](both[1]))
 
 
 def test_open_data_are_not_touched(home):
-    entry = {"sample": "s5"}
+    score = {"sample": "s5"}
     for doc in ({"dataset": "mediconfusion", "doc_id": "1"}, {"doc_id": "1"}, {"doc_id": "1", "dataset": None}):
-        assert withhold(doc, ["reply"], {"accuracy": entry})["accuracy"] is entry
-        assert withhold(doc, ["reply"], {"accuracy": entry}).keys() == {"accuracy"}
+        found = logged(doc, ["reply"], ["accuracy"], score)
+        assert (found["accuracy"], found.keys()) == (score, {"score"})
     assert not (home / "replies").exists()
 
 
-def test_ids_are_hashed_alike_for_all_metrics_and_records_stay_one():
-    entry = {"sample": "s5", "pair_id": "17", "image_id": None, "unit": "patient-0", "key": "A", "score": 0.5}
-    hidden = hidden_ids({"accuracy": entry, "invalid_rate": entry, "count": 3})
-    assert hidden["accuracy"] is hidden["invalid_rate"]
-    assert hidden["accuracy"] == entry | {"sample": hidden_id("doc", "s5"), "pair_id": hidden_id("pair", "17")}
-    assert hidden["count"] == 3
-    assert entry["sample"] == "s5"
+def test_ids_are_hashed_and_the_score_stays_one():
+    score = {"sample": "s5", "pair_id": "17", "image_id": None, "cluster_id": "patient-0", "target": "A", "n": 3}
+    found = logged({"dataset": CREDENTIALED}, ["zyz"], ["accuracy", "invalid_rate"], score)
+    assert found["accuracy"] is found["invalid_rate"]
+    assert found["accuracy"] == score | {"sample": hidden_id("doc", "s5"), "pair_id": hidden_id("pair", "17")}
+    assert score["sample"] == "s5"
+
+
+def test_a_sample_holds_its_score_once_however_many_metrics():
+    score = {"sample": "s5", "target": "A", "value": "A", "reason": "ok", "reference": PrivateText("effusion")}
+    few, many = (logged({}, ["x"], [f"m{n}" for n in range(number)], score) for number in (1, 60))
+    assert [json.dumps(dict.copy(one)) for one in (few, many)] == [json.dumps({"score": few["score"]})] * 2
+    assert few["score"]["schema_version"] == 2
+    assert "effusion" not in json.dumps(few["score"])
+    assert [value for _, value in many.items()] == [score] * 60
+    assert isinstance(many, LoggedSample)
+
+
+# ---- what is read back ----
+
+OLD_ID, OLD_CLUSTER = "17/1", "image-0f9fd6cbde3f6f8a"
+
+
+def test_a_score_is_read_as_it_was_written():
+    score = {"sample": "s5", "target": [1, 0], "value": None, "reason": "empty"}
+    sample: dict[str, object] = {"doc_id": 0, "resps": [["x"]]}
+    sample.update(logged({}, ["x"], ["accuracy"], score))
+    assert score_in(json.loads(json.dumps(sample))) == {"schema_version": 2, **score}
+
+
+@pytest.mark.parametrize("sample_id", [OLD_ID, hidden_id("doc", OLD_ID)])
+def test_records_of_version_1_are_one_score(sample_id):
+    """A record per metric, also of a credentialed set, whose text is a note; a judge's record knows more."""
+    record = {"sample": sample_id, "unit": OLD_CLUSTER, "key": "B", "value": "A", "reason": "ok", "rule": "any"}
+    own = {"doc_id": 3, "doc": "[[medtasks:withheld]] 'x'", "target": "B", "resps": [["(a)"]], "doc_hash": "9f"}
+    score = {"sample": sample_id, "cluster_id": OLD_CLUSTER, "target": "B", "value": "A", "reason": "ok", "rule": "any"}
+    assert score_in({**own, "accuracy": record, "accuracy_stderr": record}) == score
+    judged = {"sample": sample_id, "judge": "m", "correct": 1, "reason": "judge_failed"}
+    assert score_in({**own, "knowledge_rate": judged, "method4_bleu": record}) == {
+        **score,
+        "judge": "m",
+        "correct": 1,
+        "reason": "judge_failed",
+    }
+    assert score_in({**own, "accuracy": 0.5, "filter": {"name": "none"}}) is None
 
 
 @pytest.mark.parametrize(
     ("results", "in_words"),
     [
         (["zyz"], True),
-        ([tagged("zyz", "robust_choice")], True),
+        ([enveloped("zyz", Row("robust_choice"))], True),
         (["first zyz", "second zyz"], True),  # several replies kept by a filter
         ([{"rule": "untied", "loss": 1.0, "is_greedy": False}] * 2, False),
         (["(1.5, False)", "(nan, False)"], False),
@@ -192,9 +231,14 @@ def test_ids_are_hashed_alike_for_all_metrics_and_records_stay_one():
     ],
 )
 def test_likelihoods_say_nothing_and_stay(home, results, in_words):
-    returned = withhold({**SHARED, "dataset": CREDENTIALED}, results, {})
-    assert ("resps" in returned, "filtered_resps" in returned) == (in_words, in_words)
+    doc = {**SHARED, "dataset": CREDENTIALED}
+    for returned in (logged(doc, results, [], {}), without_scoring(doc, results)):
+        assert ("resps" in returned, "filtered_resps" in returned) == (in_words, in_words)
     assert (home / "replies").exists() == in_words
+    if isinstance(results[0], str) and len(results) == 1:
+        fields = {"options": ["zyz a", "zyz b"], "answer": "B"}
+        published("medtasks.hooks.choice.process_results")({**doc, **fields, "doc_id": "scored"}, results)
+        assert [path for path in (home / "replies").rglob("*.jsonl") if '"scored"' in path.read_text()]
 
 
 def test_withheld_samples_fit_what_the_harness_writes(home):

@@ -87,7 +87,7 @@ def test_harness_still_turns_likelihoods_into_text(pair):
     kept, _ = unwrap_generation_output(pair)
     assert isinstance(kept, str), (
         "the harness keeps log-likelihoods as pairs now; once our lowest supported version does, ChooseWith need not "
-        "repair them and medtasks/hooks/loglikelihood.py can go"
+        "repair them and medtasks/harness/loglikelihood.py can go"
     )
 
 

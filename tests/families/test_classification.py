@@ -1,0 +1,178 @@
+"""One class per image: scores, metrics, and that the bootstrap runs once per set of scores."""
+
+import copy
+import json
+import math
+import random
+
+import pytest
+
+from medtasks.extract.failure import failed_reply
+from medtasks.families import classification
+from medtasks.families.classification import CLASSIFICATION
+from medtasks.metrics.classification import MULTICLASS_METRICS, count_classes, multiclass_metrics, values_with_errors
+from medtasks.stats.standard_error import clustered_standard_error
+
+from ..task_families import forget_computed, score_of, values_of
+
+REFERENCE, NUMBERED = "multimedeval_class_v0_1_0", "{number}: {text}"
+OPTIONS = ["adipose", "background", "debris"]
+
+
+def document(label, number=1, **more):
+    return {"doc_id": str(number), "image_id": None, "patient_id": None, "options": OPTIONS, "label": label, **more}
+
+
+def score(reply, label=0, number=1, rule=REFERENCE, **more):
+    return score_of(CLASSIFICATION, document(label, number, **more), reply, rule, option_form=NUMBERED)
+
+
+def entry(key, value, number, cluster=None, classes=3):
+    """A score as another rank sends it."""
+    return {
+        "sample": str(number),
+        "cluster_id": cluster or f"doc-{number}",
+        "classes": classes,
+        "target": key,
+        "value": value,
+        "reason": "ok" if value is not None else "no_match",
+        "rule": "any",
+    }
+
+
+def values(scores):
+    return values_of(CLASSIFICATION, scores)
+
+
+def drawn(seed, number=80, patients=20):
+    draw = random.Random(seed)
+    return [
+        entry(draw.randrange(3), draw.choice([0, 1, 2, None]), n, f"patient-{draw.randrange(patients)}")
+        for n in range(number)
+    ]
+
+
+@pytest.fixture
+def computed(monkeypatch):
+    """The calls of the computation, from an empty cache on."""
+    calls = []
+
+    def counted(*arguments):
+        calls.append(arguments)
+        return values_with_errors(*arguments)
+
+    monkeypatch.setattr(classification, "values_with_errors", counted)
+    forget_computed()
+    return calls
+
+
+def test_names():
+    counts = ["scored_samples", "failed_samples"]
+    assert [metric.name for metric in CLASSIFICATION.metrics] == [*MULTICLASS_METRICS, "invalid_rate", *counts]
+    assert [metric.name for metric in CLASSIFICATION.metrics if not metric.has_error] == counts
+
+
+def test_a_score_has_numbers_only():
+    doc = document(0, patient_id="p100", image_id="scan7", details="age 55, smokes", options=["Nevus", "Melanoma"])
+    found = score_of(CLASSIFICATION, doc, "Mr. Doe has a melanoma", REFERENCE)
+    cluster = found.pop("cluster_id")
+    assert found == {"sample": "1", "classes": 2, "target": 0, "value": 1, "reason": "ok", "rule": REFERENCE}
+    assert cluster.startswith("patient-")
+    assert not [word for word in ("Doe", "elanoma", "smokes", "p100", "scan7") if word in json.dumps(found) + cluster]
+
+
+@pytest.mark.parametrize(
+    ("reply", "value"), [("1: adipose", 0), ("2", 1), ("It is debris.", 2), ("nothing fits", 0), ("", 0)]
+)
+def test_replies_are_classes(reply, value):
+    found = score(reply)
+    assert (found["value"], found["reason"]) == (value, "ok")
+
+
+def test_the_rule_is_the_rows_and_else_the_robust_one():
+    unnamed = score_of(CLASSIFICATION, document(0), "No image was given.")
+    assert (unnamed["rule"], unnamed["value"]) == ("robust_class", None)
+    assert score("No image was given.")["value"] == 0  # the reference takes the first class
+
+
+def test_a_failed_sample_is_in_no_metric():
+    """Its class is in no mean over classes, either: here nothing else has class 2."""
+    found = score(failed_reply("no memory"), label=2)
+    assert (found["value"], found["reason"]) == (None, "adapter_failed")
+    rest = [score("2: background", label=1, number=2), score("2: background", label=0, number=3)]
+    scored = values([found, *rest])
+    assert scored == {**values(rest), "failed_samples": 1}
+    assert (scored["balanced_accuracy"], scored["invalid_rate"], scored["scored_samples"]) == (0.5, 0.0, 2)
+
+
+def test_likelihoods_are_read_too():
+    found = score_of(CLASSIFICATION, document(2), [3.0, 1.0, 2.0], "untied")
+    assert (found["value"], found["rule"]) == (1, "untied")
+
+
+def test_values_are_those_of_the_metrics():
+    scores = drawn(1)
+    gold, predicted = [one["target"] for one in scores], [one["value"] for one in scores]
+    found = values(scores)
+    expected = multiclass_metrics(count_classes(gold, predicted, 3).total())
+    assert {name: found[name] for name in MULTICLASS_METRICS} == {name: float(v) for name, v in expected.items()}
+    invalid = [float(value is None) for value in predicted]
+    assert found["invalid_rate"] == sum(invalid) / len(invalid)
+    clusters = [one["cluster_id"] for one in scores]
+    assert found["invalid_rate_stderr"] == pytest.approx(clustered_standard_error(invalid, clusters))
+    assert {type(value) for name, value in found.items() if not name.endswith("_samples")} == {float}
+    assert (found["scored_samples"], found["failed_samples"]) == (len(scores), 0)
+
+
+def test_classes_that_no_score_has_still_count():
+    """The number of classes is the document's, not that of the answers."""
+    found = values([entry(n % 2, n % 2, n, classes=4) for n in range(6)])
+    assert (found["macro_auroc"], found["present_class_auroc"]) == (0.5, 1.0)
+
+
+def test_errors_are_over_patients():
+    scores = [entry(n % 2, n % 3, n, f"patient-{n}") for n in range(40) for _ in range(2)]
+    apart = [{**one, "cluster_id": f"doc-{n}"} for n, one in enumerate(scores)]
+    assert values(scores)["macro_f1_stderr"] > 1.2 * values(apart)["macro_f1_stderr"] > 0
+    found = values([entry(n % 2, 0, n, "patient-1") for n in range(9)])
+    assert all(math.isnan(value) == name.endswith("_stderr") for name, value in found.items())
+
+
+def test_all_metrics_of_one_row_are_computed_at_once(computed):
+    scores = drawn(2)
+    expected = values(scores)
+    assert len(computed) == 1
+    for seed in range(3):  # gathered from other ranks, in another order
+        other = copy.deepcopy(scores)
+        random.Random(seed).shuffle(other)
+        assert values(other) == expected  # to the last digit
+    assert len(computed) == 1
+
+
+def test_rows_and_tasks_do_not_mix(computed):
+    """Sets of scores that differ in one answer, cluster, target, class or copy, also when they come by turns."""
+    scores = [entry(0, 0, 0), *drawn(3)]
+    changes = ({"value": 1}, {"cluster_id": "patient-1"}, {"target": 1})
+    spoilt = [[dict(scores[0], **change), *scores[1:]] for change in changes]
+    sets = [scores, *spoilt, [dict(one, classes=4) for one in scores], [*scores, scores[0]]]
+    first = [values(one) for one in sets]
+    assert len(computed) == len(sets)
+    by_turns = [[metric.estimate(one).value for one in sets] for metric in CLASSIFICATION.metrics]
+    names = [metric.name for metric in CLASSIFICATION.metrics]
+    assert list(zip(*by_turns, strict=True)) == [tuple(one[name] for name in names) for one in first]
+    forget_computed()
+    assert [values(one) for one in reversed(sets)] == first[::-1]
+    assert len({json.dumps(one) for one in first}) == len(sets)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "accuracy", "f1"),
+    [([42, 114], 0.5, 0.212), ([174, 46, 92, 68, 20], 0.2, 0.121)],
+)
+def test_a_model_that_names_no_class_has_the_published_row(sizes, accuracy, f1):
+    """The reference takes the first class then; BreastMNIST and RetinaMNIST, RadFM's rows."""
+    options = [f"class {name}" for name in "vwxyz"[: len(sizes)]]
+    labels = [label for label, size in enumerate(sizes) for _ in range(size)]
+    found = values([score("I cannot say.", label, n, options=options) for n, label in enumerate(labels)])
+    assert (found["macro_accuracy"], found["macro_auroc"], found["invalid_rate"]) == (accuracy, 0.5, 0.0)
+    assert found["macro_f1"] == pytest.approx(f1, abs=1e-3)

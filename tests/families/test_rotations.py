@@ -1,0 +1,127 @@
+"""Scores of rotated questions, and metrics over questions."""
+
+import math
+
+import pytest
+
+from medtasks.data.variants import rotated
+from medtasks.families.rotations import ROTATED_CHOICE, ROTATED_CLASSES, ROTATED_MULTI_SELECT
+from medtasks.harness.published_names import published
+
+from ..task_families import score_of, values_of
+
+CHOICE = {
+    "doc_id": "q1",
+    "dataset": "mediconfusion",
+    "image_id": "scan",
+    "patient_id": None,
+    "image_files": [],
+    "options": ["liver", "spleen", "kidney"],
+    "answer": "B",
+}
+CLASSES = {name: value for name, value in CHOICE.items() if name != "answer"} | {"label": 2}
+SEVERAL = {name: value for name, value in CHOICE.items() if name != "answer"} | {"answers": ["A", "C"]}
+
+
+def scored(document, replies, rule="robust_choice", family=ROTATED_CHOICE, **how):
+    """One score per rotation; replies by rotation."""
+    return [score_of(family, one, reply, rule, **how) for one, reply in zip(rotated([document]), replies, strict=True)]
+
+
+def values(scores):
+    return {name: value for name, value in values_of(ROTATED_CHOICE, scores).items() if not name.endswith("_stderr")}
+
+
+def test_letters_are_those_of_the_published_order():
+    # Shown: liver spleen kidney; spleen kidney liver; kidney liver spleen.
+    found = scored(CHOICE, ["B", "A", "C"])
+    assert [(score["target"], score["value"], score["right"]) for score in found] == [("B", "B", 1.0)] * 3
+    assert [score["sample"] for score in found] == ["q1~r0", "q1~r1", "q1~r2"]
+    assert {score["rotation_of"] for score in found} == {"q1"}
+    assert values(found) == {
+        "mean_accuracy": 1.0,
+        "published_order": 1.0,
+        "worst_case": 1.0,
+        "flip_rate": 0.0,
+        "invalid_rate": 0.0,
+        "incomplete_rotations": 0,
+        "scored_samples": 3,
+        "failed_samples": 0,
+    }
+
+
+def test_a_model_that_always_says_a():
+    found = scored(CHOICE, ["A", "A", "A"])
+    assert [score["value"] for score in found] == ["A", "B", "C"]
+    assert values(found)["flip_rate"] == 1
+    assert values(found)["mean_accuracy"] == pytest.approx(1 / 3)
+    assert values(found)["worst_case"] == values(found)["published_order"] == 0
+
+
+def test_a_model_that_names_the_option():
+    found = scored(CHOICE, ["It is the kidney.", "kidney", "kidney"])
+    assert [score["value"] for score in found] == ["C", "C", "C"]
+    assert values(found)["flip_rate"] == 0
+
+
+def test_invalid_replies():
+    found = scored(CHOICE, ["B", "perhaps", ""])
+    assert [score["reason"] for score in found][2] == "empty"
+    assert values(found)["invalid_rate"] == pytest.approx(2 / 3)
+    assert values(found)["flip_rate"] == 1
+    assert math.isnan(values(scored(CHOICE, ["", "", ""]))["flip_rate"])
+
+
+@pytest.mark.parametrize("rule", ["untied", "greedy_reference"])
+def test_likelihoods(rule):
+    best = [1, 0, 2]  # where the spleen stands
+    replies = [[0.1 if place == right else 1.0 for place in range(3)] for right in best]
+    assert [score["value"] for score in scored(CHOICE, replies, rule)] == ["B"] * 3
+    assert values(scored(CHOICE, [[1.0] * 3] * 3, rule))["invalid_rate"] == (1 if rule == "untied" else 0)
+
+
+def test_classes_by_their_numbers_and_names():
+    replies = ["3: kidney", "2: kidney", "1: kidney"]
+    found = scored(CLASSES, replies, "multimedeval_class_head", ROTATED_CLASSES, option_form="{number}: {text}")
+    assert [(score["target"], score["value"]) for score in found] == [("C", "C")] * 3
+    named = scored(CLASSES, ["kidney", "kidney", "kidney"], "robust_class", ROTATED_CLASSES)
+    assert values(named)["worst_case"] == 1
+
+
+def test_several_right_options():
+    # Shown: liver spleen kidney; spleen kidney liver; kidney liver spleen.
+    found = scored(SEVERAL, ["A,C", "B, C", "A"], "listed_options", ROTATED_MULTI_SELECT)
+    assert [score["target"] for score in found] == [["A", "C"]] * 3
+    assert [score["value"] for score in found] == [["A", "C"], ["A", "C"], ["C"]]
+    assert [score["right"] for score in found][:2] == [1.0, 1.0]
+    assert values(found)["flip_rate"] == 1
+    assert values(found)["worst_case"] == found[2]["right"]
+    unread = scored(SEVERAL, ["?", "?", "?"], "listed_options", ROTATED_MULTI_SELECT)
+    assert [score["value"] for score in unread] == [None] * 3
+
+
+def test_cut_questions_are_counted():
+    found = scored(CHOICE, ["B", "A", "C"])
+    other = [{**score, "rotation_of": "q2"} for score in found]
+    cut = values([*found, *other[:2]])
+    assert (cut["incomplete_rotations"], cut["worst_case"]) == (1, 1)
+    assert values(other[1:])["incomplete_rotations"] == 1
+    assert math.isnan(values(other[1:])["published_order"])
+
+
+def test_errors_are_clustered():
+    right = scored(CHOICE, ["B", "A", "C"])
+    wrong = [{**one, "rotation_of": "q2", "value": "A", "right": 0.0} for one in right]
+    assert math.isnan(values_of(ROTATED_CHOICE, [*right, *wrong])["mean_accuracy_stderr"])
+    two_clusters = [*right, *({**one, "cluster_id": "another"} for one in wrong)]
+    assert values_of(ROTATED_CHOICE, two_clusters)["mean_accuracy_stderr"] == pytest.approx(0.5)
+
+
+def test_credentialed_questions_still_belong_together():
+    hidden = {**CHOICE, "dataset": "nobody_knows_this_one", "doc_id": "patient 5", "image_id": "patient 5"}
+    process = published("medtasks.hooks.rotations.process_results")
+    found = [process(one, [reply])["worst_case"] for one, reply in zip(rotated([hidden]), "BAC", strict=True)]
+    assert "patient 5" not in str(found)
+    assert len({score["rotation_of"] for score in found}) == 1
+    assert len({score["sample"] for score in found}) == 3
+    assert values(found)["worst_case"] == 1

@@ -1,0 +1,86 @@
+"""Scores of single questions with options, alone and by what they are about."""
+
+import math
+import random
+
+import pytest
+
+from medtasks.families.single_choice import GROUPED_CHOICE, LEVELS, SINGLE_CHOICE
+
+from ..task_families import score_of, values_of
+
+
+def choices(*answers):
+    """Scores of single questions: (image, target, reply)."""
+    return [
+        score_of(SINGLE_CHOICE, {"options": ["x", "y"], "answer": key, "image_id": image}, reply, "robust_choice")
+        for image, key, reply in answers
+    ]
+
+
+def test_metrics_of_single_questions():
+    found = values_of(SINGLE_CHOICE, choices((1, "A", "A"), (1, "A", "B"), (2, "B", "?"), (3, "B", "B")))
+    assert found["accuracy"] == 0.5
+    assert found["invalid_rate"] == 0.25
+    # Deviations from the mean, summed by image: 0, -0.5, 0.5.
+    assert found["accuracy_stderr"] == pytest.approx(math.sqrt(3 / 2 * 0.5) / 4)
+    assert found["invalid_rate_stderr"] == pytest.approx(math.sqrt(3 / 2 * (0.5**2 + 0.75**2 + 0.25**2)) / 4)
+
+
+def test_without_image_ids_every_sample_is_for_itself():
+    answers = [("A", "A"), ("A", "B"), ("B", "B"), ("B", "B")]
+    alone = values_of(SINGLE_CHOICE, choices(*((None, *answer) for answer in answers)))
+    apart = values_of(SINGLE_CHOICE, choices(*((n, *answer) for n, answer in enumerate(answers))))
+    assert alone["accuracy_stderr"] == apart["accuracy_stderr"] == pytest.approx(0.25)
+
+
+def test_score_of_a_likelihood_document():
+    document = {"doc_id": "q1", "options": ["x", "y", "z"], "answer": "C"}
+    assert score_of(SINGLE_CHOICE, document, [3.0, 2.0, 1.0], "untied") == {
+        "sample": "q1",
+        "cluster_id": None,
+        "target": "C",
+        "value": "C",
+        "reason": "ok",
+        "rule": "untied",
+    }
+
+
+# ---- by level, as in GMAI-MMBench ----
+
+
+def leveled(levels_and_rights):
+    return [
+        {"level": level, "target": "A", "value": "A" if right else None, "reason": "ok", "cluster_id": str(number)}
+        for number, (level, right) in enumerate(levels_and_rights)
+    ]
+
+
+def values(scores):
+    return values_of(GROUPED_CHOICE, scores)
+
+
+def test_overall_is_the_question_weighted_mean_of_the_levels():
+    rng = random.Random(3)
+    scores = leveled([(rng.choice(LEVELS), rng.random() < 0.4) for _ in range(500)])
+    found = values(scores)
+    weights = {level: sum(score["level"] == level for score in scores) for level in LEVELS}
+    weighted = sum(found[f"acc_{level}_level"] * weight for level, weight in weights.items()) / len(scores)
+    assert math.isclose(found["accuracy"], weighted)
+    rng.shuffle(scores)
+    assert values(scores) == pytest.approx(found, rel=1e-12)
+
+
+def test_twins_make_the_error_larger_than_single_cases():
+    pairs = [score for n in range(60) for score in leveled([("mask", n % 2), ("contour", n % 2)])]
+    twins, alone = (
+        [{**score, "cluster_id": str(number // size)} for number, score in enumerate(pairs)] for size in (2, 1)
+    )
+    assert math.isclose(values(twins)["accuracy_stderr"] / values(alone)["accuracy_stderr"], math.sqrt(2), rel_tol=0.01)
+
+
+def test_levels_without_questions_are_not_zero():
+    found = values(leveled([("image", True)]))
+    assert found["acc_image_level"] == 1
+    assert math.isnan(found["acc_mask_level"])
+    assert math.isnan(values([])["accuracy"])

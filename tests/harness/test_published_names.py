@@ -1,0 +1,83 @@
+"""The dotted names that task files use: all of them resolve, also through Python's own imports."""
+
+import importlib
+import pickle
+
+import pytest
+
+from medtasks.families.registry import FAMILIES, HOOKS, family_of
+from medtasks.harness.published_names import MODULES, hook_modules, place_of, published
+from medtasks.harness.task_files import task_config, task_files
+from medtasks.harness.task_index import DottedName, resolved
+
+
+def dotted_names(value):
+    if isinstance(value, DottedName):
+        yield value
+    elif isinstance(value, dict | list):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from dotted_names(one)
+
+
+def test_every_name_of_every_task_resolves():
+    used = {name for task in task_files() for name in dotted_names(dict(task_config(task)))}
+    ours = {name for name in used if name.startswith(HOOKS)}
+    assert len(ours) > 40
+    for name in ours:
+        found = name.resolve()
+        assert callable(found) or isinstance(found, list)
+        module, _, attribute = name.rpartition(".")
+        assert getattr(importlib.import_module(module), attribute) == found
+
+
+@pytest.mark.parametrize("task", [name for name, task in task_files().items() if task.kind == "task"])
+def test_no_metric_name_of_a_task_is_part_of_another(task):
+    names = [entry["metric"] for entry in resolved(task_config(task)["metric_list"])]
+    own = [name for name in names if not name.endswith("_stderr")]
+    assert len(set(names)) == len(names)
+    assert not [(one, other) for one in own for other in own if one != other and one in other]
+    assert {name.removesuffix("_stderr") for name in names} == set(own)
+
+
+@pytest.mark.parametrize("hook", FAMILIES)
+def test_a_hook_its_metric_list_and_single_aggregations(hook):
+    name, _, attribute = hook.rpartition(".")
+    module = importlib.import_module(name)
+    process = getattr(module, attribute)
+    assert (process.__module__, process.__name__) == (name, attribute)
+    if name.endswith(".reports"):
+        metrics = module.REPORT_METRICS if attribute == "process_results" else module.MULTIMEDEVAL_METRICS
+    else:
+        metrics = module.METRIC_LIST
+    own = {metric.name for metric in family_of(hook).metrics}
+    assert {entry["metric"].removesuffix("_stderr") for entry in metrics} == own
+    assert resolved(metrics) is not None
+    if not name.endswith(".reports"):
+        assert all(getattr(module, entry["metric"]).__name__ == entry["metric"] for entry in metrics)
+
+
+def test_scoring_by_published_names():
+    choice = importlib.import_module("medtasks.hooks.choice")
+    doc = {"doc_id": "q1", "options": ["x", "y"], "answer": "B", "image_id": None}
+    samples = [choice.process_results(doc, [reply]) for reply in ("B", "(a)")]
+    scores = pickle.loads(pickle.dumps([sample["accuracy"] for sample in samples]))  # as from another rank
+    assert (choice.accuracy(scores), choice.accuracy_stderr(scores), choice.invalid_rate(scores)) == (0.5, 0.5, 0.0)
+    for entry in choice.METRIC_LIST:
+        assert entry["aggregation"](scores) == getattr(choice, entry["metric"])(scores)
+
+
+def test_names_that_are_the_same_elsewhere():
+    for module, place in MODULES.items():
+        assert place_of(f"{HOOKS}{module}.anything") == f"{place}.anything"
+    prompts = importlib.import_module("medtasks.hooks.prompts")
+    assert prompts.prompt is importlib.import_module("medtasks.prompts.lettered").prompt
+    assert set(hook_modules()) >= {*MODULES, "choice", "reports", "free_form"}
+    assert place_of("my_package.prompt") == "my_package.prompt"
+
+
+@pytest.mark.parametrize("name", ["choice.no_such", "pairs.accuracy", "nobody.METRIC_LIST", "reports.METRIC_LISTS"])
+def test_a_name_that_nobody_published(name):
+    with pytest.raises(AttributeError, match=r"there is no medtasks\.hooks"):
+        published(f"{HOOKS}{name}")
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module("medtasks.hooks.nobody")

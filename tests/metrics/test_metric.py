@@ -1,0 +1,202 @@
+"""Metrics by declaration: means, errors, weights and panels against formulas written here."""
+
+import math
+import random
+from collections import defaultdict
+
+import pytest
+
+from medtasks.metrics.metric import (
+    CorpusMetric,
+    Estimate,
+    Metric,
+    Panel,
+    PanelResult,
+    Role,
+    counting,
+    evaluate,
+    weighted_mean,
+)
+
+
+def scores_of(*rows):
+    """Scores of (cluster, value)."""
+    return [{"sample": n, "cluster_id": cluster, "value": value} for n, (cluster, value) in enumerate(rows)]
+
+
+def drawn(seed, number=60, clusters=12):
+    draw = random.Random(seed)
+    return [
+        {"sample": n, "cluster_id": f"c{draw.randrange(clusters)}", "image": draw.randrange(9), "value": draw.random()}
+        for n in range(number)
+    ]
+
+
+def variance(values, clusters):
+    """Of the mean: squared sums of deviations by cluster, with G / (G - 1)."""
+    mean, sums = sum(values) / len(values), defaultdict(float)
+    for value, cluster in zip(values, clusters, strict=True):
+        sums[cluster] += value - mean
+    groups = len(sums)
+    return groups / (groups - 1) * sum(one**2 for one in sums.values()) / len(values) ** 2
+
+
+def value_of(score):
+    return score["value"]
+
+
+VALUE = Metric("value", of=value_of)
+
+
+def test_mean_and_error_over_clusters():
+    scores = drawn(1)
+    values, clusters = [one["value"] for one in scores], [one["cluster_id"] for one in scores]
+    found = VALUE.estimate(scores)
+    assert found.value == pytest.approx(sum(values) / 60)
+    assert found.error == pytest.approx(math.sqrt(variance(values, clusters)))
+    assert found.clusters == len(set(clusters))
+
+
+def test_error_over_two_kinds_of_clusters():
+    scores = drawn(2)
+    values, first, second = ([one[name] for one in scores] for name in ("value", "cluster_id", "image"))
+    found = Metric("value", of=value_of, clusters=(lambda one: one["cluster_id"], lambda one: one["image"]))
+    both = variance(values, first) + variance(values, second)
+    expected = both - variance(values, list(zip(first, second, strict=True)))
+    expected = max(expected, variance(values, first), variance(values, second))
+    assert found.estimate(scores).error == pytest.approx(math.sqrt(expected))
+    assert found.estimate(scores).clusters == len(set(first))
+
+
+def test_samples_without_a_cluster_are_each_their_own():
+    scores = scores_of((None, 0.0), (None, 1.0), (None, 1.0), (None, 0.0))
+    apart = [{**one, "cluster_id": n} for n, one in enumerate(scores)]
+    assert VALUE.estimate(scores) == VALUE.estimate(apart)
+    assert VALUE.estimate(scores).clusters == 4
+
+
+def test_nothing_and_one_cluster():
+    assert repr(VALUE.estimate([])) == repr(Estimate(math.nan, math.nan, 0))
+    assert repr(VALUE.estimate(scores_of(("a", 1.0), ("a", 0.0)))) == repr(Estimate(0.5, math.nan, 1))
+
+
+def test_units_without_a_value_count_nowhere():
+    scores = scores_of(("a", 1.0), ("b", None), ("c", 0.0), ("d", None))
+    valued = [one for one in scores if one["value"] is not None]
+    assert VALUE.estimate(scores) == VALUE.estimate(valued)
+    assert VALUE.values(scores) == [(valued[0], 1.0), (valued[1], 0.0)]
+    every = Metric("value", of=value_of, all_clusters=True)
+    assert every.estimate(scores) == Estimate(0.5, VALUE.estimate(valued).error, 4)
+
+
+def test_a_selection_comes_first():
+    chosen = Metric("value", selection=lambda scores: [one for one in scores if one["sample"] < 2], of=value_of)
+    assert chosen.estimate(scores_of(("a", 1.0), ("b", 0.5), ("c", 0.0))).value == 0.75
+
+
+def test_units_that_are_pairs():
+    """A pair is worth 1 where both of its samples are."""
+    scores = scores_of(
+        *((f"pair{n}", float(right)) for n, both in enumerate(["11", "10", "00", "11"]) for right in both)
+    )
+
+    def pairs(found):
+        members = defaultdict(list)
+        for one in found:
+            members[one["cluster_id"]].append(one)
+        return list(members.values())
+
+    solved = Metric(
+        "solved",
+        units=lambda found: [pair for pair in pairs(found) if len(pair) == 2],
+        of=lambda pair: float(all(one["value"] for one in pair)),
+        clusters=(lambda pair: pair[0]["cluster_id"],),
+    )
+    found = solved.estimate(scores[:-1])
+    assert (found.value, found.clusters) == (1 / 3, 3)
+    assert solved.estimate(scores).error == pytest.approx(math.sqrt(variance([1, 0, 0, 1], "abcd")))
+
+
+def test_weights_are_those_of_a_ratio():
+    scores, weights = drawn(3), [1.0, 0.0, 3.0] * 20
+    weighted = Metric("value", of=value_of, weights=lambda units: [weights[one["sample"]] for one in units])
+    found = weighted.estimate(scores)
+    values, clusters = [one["value"] for one in scores], [one["cluster_id"] for one in scores]
+    total = sum(weights)
+    mean = sum(value * weight for value, weight in zip(values, weights, strict=True)) / total
+    sums = defaultdict(float)
+    for value, weight, cluster in zip(values, weights, clusters, strict=True):
+        if weight:
+            sums[cluster] += weight * (value - mean)
+    groups = len(sums)
+    assert found.value == pytest.approx(mean)
+    assert found.error == pytest.approx(math.sqrt(groups / (groups - 1) * sum(one**2 for one in sums.values())) / total)
+    equal = Metric("value", of=value_of, weights=lambda units: [2.0] * len(units)).estimate(scores)
+    assert (equal.value, equal.error) == pytest.approx((VALUE.estimate(scores).value, VALUE.estimate(scores).error))
+    assert math.isnan(weighted_mean([1.0], [0.0]))
+
+
+def test_a_metric_without_error():
+    plain = Metric("value", has_error=False, role=Role.ASIDE, of=value_of)
+    assert repr(plain.estimate(scores_of(("a", 1.0), ("b", 0.0)))) == repr(Estimate(0.5))
+    assert [one.is_compared for one in (VALUE, plain)] == [True, False]
+    assert not Metric("value", role=Role.ASIDE, of=value_of).is_compared
+
+
+def test_counts():
+    number = counting("number", len, selection=lambda scores: scores[1:])
+    assert repr(number.estimate(drawn(4))) == repr(Estimate(59))
+    assert (number.has_error, number.is_compared) == (False, False)
+    assert number.values(drawn(4)) == []
+
+
+# ---- panels ----
+
+
+@pytest.fixture
+def panel():
+    """A panel that notes the rows it computed."""
+    computed = []
+
+    def compute(rows):
+        computed.append(rows)
+        return PanelResult({"most": Estimate(max(value for _, value in rows), 0.25)} if rows else {})
+
+    made = Panel(lambda one: (one["cluster_id"], one["value"]), compute)
+    return made, computed
+
+
+def test_metrics_of_a_panel(panel):
+    made, computed = panel
+    most = CorpusMetric("most", panel=made, of=lambda one: one["value"] if one["sample"] else None)
+    bare, absent = CorpusMetric("most", has_error=False, panel=made), CorpusMetric("absent", panel=made)
+    scores = scores_of(("a", 0.5), ("a", 0.75), (None, 0.25))
+    assert most.estimate(scores) == Estimate(0.75, 0.25, 2)
+    assert repr(bare.estimate(scores)) == repr(Estimate(0.75))
+    assert repr(absent.estimate(scores)) == repr(Estimate(math.nan, math.nan, 2))
+    assert most.values(scores) == [(scores[1], 0.75), (scores[2], 0.25)]
+    assert bare.values(scores) == []
+    assert math.isnan(most.estimate([]).value)
+    assert len(computed) == 2  # of these scores, and of none
+
+
+def test_a_panel_computes_once_for_each_content(panel):
+    made, computed = panel
+    scores = scores_of(("a", 0.5), ("a", 0.5), ("b", 0.75))
+    for found in (scores, scores[::-1], [dict(one, sample="elsewhere") for one in scores]):
+        made.of(found)
+    assert computed == [[("a", 0.5), ("a", 0.5), ("b", 0.75)]]
+    made.of(scores[1:])  # one of two equal rows
+    made.of([*scores[1:], {**scores[0], "cluster_id": "c"}])
+    made.of(scores)
+    assert len(computed) == 3
+    other = Panel(made.row, lambda rows: made.compute(rows))
+    other.of(scores)
+    assert len(computed) == 4
+
+
+def test_evaluate_keeps_the_order_of_metrics(panel):
+    metrics = [counting("number", len), CorpusMetric("most", panel=panel[0]), VALUE]
+    found = evaluate(metrics, scores_of(("a", 1.0), ("b", 0.5)))
+    assert list(found) == ["number", "most", "value"]
+    assert [one.value for one in found.values()] == [2, 1.0, 0.75]
