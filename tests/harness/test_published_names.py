@@ -5,7 +5,7 @@ import pickle
 
 import pytest
 
-from medtasks.families.registry import FAMILIES, HOOKS, family_of
+from medtasks.families.registry import HOOKS, NAMED, family_of
 from medtasks.harness.published_names import MODULES, hook_modules, place_of, published
 from medtasks.harness.task_files import task_config, task_files
 from medtasks.harness.task_index import DottedName, resolved
@@ -39,7 +39,7 @@ def test_no_metric_name_of_a_task_is_part_of_another(task):
     assert {name.removesuffix("_stderr") for name in names} == set(own)
 
 
-@pytest.mark.parametrize("hook", FAMILIES)
+@pytest.mark.parametrize("hook", [f"{HOOKS}{name}" for name in NAMED])
 def test_a_hook_its_metric_list_and_single_aggregations(hook):
     name, _, attribute = hook.rpartition(".")
     module = importlib.import_module(name)
