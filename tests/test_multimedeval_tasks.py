@@ -12,6 +12,7 @@ from medtasks.errors import DatasetNotPrepared
 from medtasks.families.family import Row
 from medtasks.harness.task_files import task_config, task_file, task_files
 from medtasks.harness.task_index import tasks_folder
+from medtasks.plugin import model_manifests
 
 from . import tiny_multimedeval
 
@@ -189,6 +190,7 @@ def test_readme_and_catalogue_agree(name):
 
 @pytest.fixture(scope="module")
 def manager():
+    model_manifests()  # as the harness does, so that it finds what has no file
     from lmms_eval.tasks import TaskManager
 
     return TaskManager(include_path=str(tasks_folder()), include_defaults=False, model_name="medtasks_tiny")

@@ -54,8 +54,8 @@ def extend_task_search(module: ModuleType) -> None:
         _guard_evaluation()
         call = signature.bind(*args, **kwargs)
         call.apply_defaults()
-        if not call.arguments["include_defaults"]:
-            return build(*args, **kwargs)
+        if not call.arguments["include_defaults"]:  # who wants these gets what the files say, twins included
+            return _with_generated(build(*args, **kwargs), sanity=False)
         chosen = call.arguments["include_path"]
         own = [chosen] if isinstance(chosen, str) else list(chosen or [])
         call.arguments["include_path"] = [*own, str(tasks_folder()), *_users_own_tasks()]
@@ -65,7 +65,7 @@ def extend_task_search(module: ModuleType) -> None:
             index = build(*args, **kwargs)
             _warn(error)
             return index
-        return _with_variants(index, own)
+        return _with_generated(index, own)
 
     @functools.wraps(match)
     def match_tasks(self: Any, task_list: Any, *args: Any, **kwargs: Any) -> Any:
@@ -117,8 +117,8 @@ def _guard_evaluation() -> None:
         )
 
 
-def _with_variants(index: Any, folders: Sequence[str]) -> Any:
-    """Return the harness's index with the sanity variants of our tasks and of those in the user's folders.
+def _with_generated(index: Any, folders: Sequence[str] = (), *, sanity: bool = True) -> Any:
+    """Return the harness's index with few-shot twins and sanity variants of our tasks and those in the user's folders.
 
     Without them, and with a warning, if that fails.
     """
@@ -129,7 +129,7 @@ def _with_variants(index: Any, folders: Sequence[str]) -> Any:
         from medtasks.harness.variants import index_entries
 
         include([Path(folder) for folder in folders if os.path.isdir(folder)])
-        return {**index, **index_entries(index)}
+        return {**index, **index_entries(index, sanity=sanity)}
     except Exception as error:  # noqa: BLE001
         _warn(
             error,

@@ -19,12 +19,13 @@ VARIANT_OF = "medtasks_variant_of"
 """Key of an entry of the harness's index that stands for a sanity variant, or for the tag of a task's variants."""
 
 
-def index_entries(index: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+def index_entries(index: Mapping[str, Mapping[str, Any]], *, sanity: bool = True) -> dict[str, dict[str, Any]]:
     """Return entries of the harness's task index for few-shot twins and sanity variants, and for their tags.
 
     Args:
         index: The harness's index. Entries are made for those of our tasks that no file of the harness or the user has
             replaced, and only under names that are free.
+        sanity: Whether for sanity variants, too.
     """
     entries: dict[str, dict[str, Any]] = {}
     for task in task_files().values():
@@ -36,7 +37,7 @@ def index_entries(index: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str,
             for tag in task.tags:
                 known = entries.get(tag) or index.get(tag) or {"type": "tag", "task": [], "yaml_path": -1}
                 entries[tag] = {**known, "task": [*known["task"], task.name]}
-        made = [one for one in variants_of(task) if one.name not in index]
+        made = [one for one in variants_of(task) if sanity and one.name not in index]
         entries |= {one.name: {**listed, "yaml_path": _file(one), VARIANT_OF: task.name} for one in made}
         tag = task.name + TAG_ENDING
         if made and tag not in index:
