@@ -10,6 +10,7 @@ from types import ModuleType
 import pytest
 
 from medtasks import plugin
+from medtasks.harness.task_index import tasks_folder
 
 MANIFESTS = [
     ["hf_vlm", "medtasks.model_adapters.hf_vlm.HfVlm", None],
@@ -26,6 +27,7 @@ import lmms_eval.models.registry_v2
 assert "medtasks.plugin" not in sys.modules
 start = time.perf_counter()
 from medtasks import plugin
+from medtasks.harness.task_index import tasks_folder
 first = plugin.model_manifests()
 seconds = time.perf_counter() - start
 second = plugin.model_manifests()
@@ -71,9 +73,7 @@ report["patterns"] = {
     pattern: everything.match_tasks([pattern])
     for pattern in ("mediconfusion*", "mediconfusion_*", "mediconfusion_b*", "mediconfusion_*_blind", "*_gd_sanity")
 }
-reading = tasks.TaskManager._get_config
-tasks.TaskManager()
-report["reading wrapped once"] = tasks.TaskManager._get_config is reading
+report["reading is the harness's"] = tasks.TaskManager._get_config.__module__ == "lmms_eval.tasks"
 tasks.__file__ = str(folder / "defaults" / "__init__.py")  # 2000 defaults take seconds to read
 report["default wins"] = tasks.TaskManager().task_index["mediconfusion_gd"]["yaml_path"]
 user = str(folder / "user")
@@ -191,7 +191,7 @@ def test_a_variant_is_its_base_but_for_a_few_changes(real):
     assert real["blind"] == {
         "task": "mediconfusion_gd_blind",
         "tag": [],
-        "process_docs": "blind_table",
+        "process_docs": "mediconfusion_gd_blind",
         "doc_to_text": "prompt",
         "variant": "blind",
         "base": "mediconfusion_gd",
@@ -203,7 +203,7 @@ def test_a_variant_is_its_base_but_for_a_few_changes(real):
         "mediconfusion_gd",
         *(f"mediconfusion_gd_{ending}" for ending in ("blind", "blank", "swapped", "rotated")),
     ]
-    assert real["reading wrapped once"]
+    assert real["reading is the harness's"]
 
 
 def test_patterns_match_variants_only_when_they_name_them(real):
@@ -289,7 +289,7 @@ def silence():
 @pytest.mark.usefixtures("silence")
 @pytest.mark.parametrize("calls", [1, 2])
 def test_our_folder_is_the_last(harness, calls):
-    ours = str(plugin.tasks_folder())
+    ours = str(tasks_folder())
     manager = harness(Manager, calls)
     assert manager().paths == ["defaults", ours]
     assert manager("user").paths == ["defaults", "user", ours]
@@ -360,7 +360,7 @@ class MoreParameters(Manager):
 @pytest.mark.usefixtures("silence")
 def test_further_parameters_are_passed_on(harness):
     manager = harness(MoreParameters)()
-    ours = str(plugin.tasks_folder())
+    ours = str(tasks_folder())
     assert manager.initialize_tasks(recursive=False) == ["defaults", ours, "recursive=False"]
     assert manager.initialize_tasks("a", True) == ["defaults", "a", ours, "recursive=True"]
 
@@ -369,7 +369,7 @@ class DislikesOurs(Manager):
     """An index that cannot read our YAML."""
 
     def initialize_tasks(self, include_path=None, include_defaults=True):
-        if str(plugin.tasks_folder()) in (include_path or ()):
+        if str(tasks_folder()) in (include_path or ()):
             raise KeyError("version")
         return Manager.initialize_tasks(self, include_path, include_defaults)
 
@@ -426,7 +426,7 @@ def test_a_harness_that_cannot_be_kept_from_logging_text_says_so(monkeypatch):
     text, columns = (str(warning.message) for warning in warned)
     assert "with --predict_only, text of credentialed datasets would reach" in text
     assert "could not check the documents of your own tasks with this version" in columns
-    assert module.TaskManager().paths == ["defaults", str(plugin.tasks_folder())]
+    assert module.TaskManager().paths == ["defaults", str(tasks_folder())]
 
 
 def test_a_harness_that_cannot_be_watched_says_so(harness, monkeypatch):
@@ -445,45 +445,18 @@ class Index(Manager):
     """The harness's task index with entries as it has them."""
 
     def initialize_tasks(self, include_path=None, include_defaults=True):
-        ours = str(plugin.tasks_folder() / "mediconfusion" / "mediconfusion.yaml")
-        self.task_index = {"mediconfusion": {"type": "task", "yaml_path": ours}}
-        return self.task_index
-
-    def _get_config(self, name):
-        return {"task": name, "metadata": {"version": 1}}
+        ours = str(tasks_folder() / "mediconfusion" / "mediconfusion.yaml")
+        return {"mediconfusion": {"type": "task", "yaml_path": ours}}
 
 
 @pytest.mark.usefixtures("silence")
 @pytest.mark.parametrize("calls", [1, 2])
-def test_variants_are_added_and_served(harness, calls):
-    manager = harness(Index, calls)()
-    manager.task_index = manager.paths
-    assert sorted(manager.paths) == ["mediconfusion", *variants("mediconfusion")]
-    assert manager._get_config("mediconfusion") == {"task": "mediconfusion", "metadata": {"version": 1}}
-    blank = manager._get_config("mediconfusion_blank")
-    assert (blank["task"], blank["metadata"]["version"]) == ("mediconfusion_blank", 1)
-    assert blank["metadata"]["base"] == "mediconfusion"
-
-
-class OtherReading(Index):
-    """A later harness's index that reads files in another way."""
-
-    def _get_config(self, path):
-        return {}
-
-
-class NoReading(Index):
-    _get_config = None
-
-
-@pytest.mark.parametrize("manager", [OtherReading, NoReading])
-def test_a_harness_that_cannot_serve_variants_keeps_everything_else(harness, manager):
-    before = vars(manager)["_get_config"]
-    made = harness(manager)
-    with pytest.warns(UserWarning, match="could not add the sanity variants .* all other tasks are there") as warned:
-        assert list(made().paths) == ["mediconfusion"]
-    assert len(warned) == 1
-    assert vars(made)["_get_config"] is before
+def test_variants_are_added_as_files(harness, calls):
+    index = harness(Index, calls)().paths
+    assert sorted(index) == ["mediconfusion", *variants("mediconfusion")]
+    assert index["mediconfusion"]["yaml_path"] == str(tasks_folder() / "mediconfusion" / "mediconfusion.yaml")
+    for name in variants("mediconfusion"):
+        assert name.endswith("_sanity") or os.path.isfile(index[name]["yaml_path"])
 
 
 def test_an_index_that_cannot_be_made_sense_of(harness, monkeypatch):

@@ -110,7 +110,7 @@ def test_unreachable_judge_loses_nothing(parrot, sample, monkeypatch, tmp_path):
     for metric in ("invalid_rate", "set_accuracy", "individual_accuracy", "confusion"):
         assert math.isnan(results[f"{metric},reference"])
     samples = found["samples"]["mediconfusion_ff"]
-    assert {sample["confusion"]["reason"] for sample in samples} == {"judge_failed"}
+    assert {sample["score"]["reason"] for sample in samples} == {"judge_failed"}
     assert all("I see this" in str(sample["resps"]) for sample in samples)
 
 
@@ -122,7 +122,7 @@ def test_recorded_replies_are_judged(judge, sample, tmp_path: Path):
     lines = [{"doc_id": d["doc_id"], "reply": d["options"][0] if d["position"] == 1 else "fog"} for d in documents]
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
     scores = score_replies(task_file("mediconfusion_ff"), documents, read_replies(file, documents))
-    total = scores["reference"].table["total"]
+    total = scores["reference"].categories["total"]
     assert total.invalid == 16
     assert total.individual_score == sum(d["answer"] == "A" for d in documents if d["position"] == 1)
     assert scores["reference"].reasons == {"ok": 16, "ambiguous": 16}

@@ -119,9 +119,7 @@ def one_run(home):
 
 def values(results, task):
     names = [entry["metric"] for entry in resolved(task_config(task)["metric_list"])]
-    return {
-        (name, rule): results["results"][task][f"{name},{rule}"] for name in names for rule in task_file(task).rules
-    }
+    return {(name, rule): results["results"][task][f"{name},{rule}"] for name in names for rule in task_file(task).rows}
 
 
 def chosen(name):
@@ -159,9 +157,9 @@ def test_results_say_which_part_of_the_data_they_are_about(one_run):
 
 def test_a_part_scores_like_the_same_questions_of_the_whole(one_run):
     results, _ = one_run
-    whole = {one["accuracy"]["sample"]: one for one in results["samples"][VAL]}
+    whole = {one["score"]["sample"]: one for one in results["samples"][VAL]}
     for name in CRITERIA:
-        part = {one["accuracy"]["sample"]: one for one in results["samples"][name]}
+        part = {one["score"]["sample"]: one for one in results["samples"][name]}
         assert list(part) == [row["index"] for row in chosen(name)]
         assert {one: sample["resps"] for one, sample in part.items()} == {one: whole[one]["resps"] for one in part}
         assert {one: sample["accuracy"] for one, sample in part.items()} == {
@@ -177,7 +175,7 @@ def test_the_submission_is_written_once(one_run):
     assert file.suffix == ".xlsx"
     header, *rows = load_workbook(file).active.iter_rows(values_only=True)
     assert [row[0] for row in rows] == [document["doc_id"] for document in load_documents(TEST)]
-    replies = {one["invalid_rate"]["sample"]: one["invalid_rate"]["reply"] for one in results["samples"][TEST]}
+    replies = {one["score"]["sample"]: one["score"]["reply"] for one in results["samples"][TEST]}
     assert len(replies) == 11
     assert [row[header.index("prediction")] or "" for row in rows] == [replies[row[0]] for row in rows]
     assert not [metric for metric, _ in values(results, TEST) if "acc" in metric]
@@ -306,5 +304,5 @@ def test_an_unreachable_judge_makes_no_score(describing, monkeypatch):
     assert math.isnan(found["accuracy", "reference"])
     failed = sum(kind(doc) > 0 for doc in load_documents(VAL)) / 60
     assert found["judge_failed_rate", "reference"] == found["judge_asked_rate", "reference"] == pytest.approx(failed)
-    reasons = {sample["accuracy"]["reason"] for sample in results["samples"][task]}
+    reasons = {sample["score"]["reason"] for sample in results["samples"][task]}
     assert reasons == {"ok", "judge_failed"}

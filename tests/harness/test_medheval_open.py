@@ -24,8 +24,8 @@ from medtasks.errors import JudgeRefused, forget_warnings
 from medtasks.harness.replies import read_replies
 from medtasks.harness.task_files import task_config, task_file
 from medtasks.harness.task_index import resolved
-from medtasks.hooks import answer_texts, label_hallucination
 from medtasks.judges import client
+from medtasks.metrics import metric
 
 from .. import medheval_sources as sources
 
@@ -122,8 +122,7 @@ def asked(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> Judge:
 def _fresh() -> None:
     client._judge.cache_clear()
     forget_warnings()
-    answer_texts._scores.cache_clear()
-    label_hallucination._scores.cache_clear()
+    metric._computed.cache_clear()
 
 
 @pytest.fixture(scope="module")
@@ -321,8 +320,8 @@ def test_replies_are_judged_later(evaluate, home, parrot, judge, monkeypatch):
         monkeypatch.setenv(name, value)
     documents = load_documents(KNOWLEDGE)
     scores = score_replies(task_file(KNOWLEDGE), documents, read_replies(files, documents))["strict"]
-    assert scores.values["knowledge_rate"] == pytest.approx(1 / 6)
-    assert scores.values["stemmed_rouge_l"] == first["stemmed_rouge_l"]
+    assert scores.estimates["knowledge_rate"].value == pytest.approx(1 / 6)
+    assert scores.estimates["stemmed_rouge_l"].value == first["stemmed_rouge_l"]
     assert scores.reasons == {"ok": ROWS}
 
 

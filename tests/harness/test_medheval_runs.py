@@ -94,9 +94,7 @@ def knowing():
 
 def values(results, task):
     names = [entry["metric"] for entry in resolved(task_config(task)["metric_list"])]
-    return {
-        (name, rule): results["results"][task][f"{name},{rule}"] for name in names for rule in task_file(task).rules
-    }
+    return {(name, rule): results["results"][task][f"{name},{rule}"] for name in names for rule in task_file(task).rows}
 
 
 @pytest.mark.usefixtures("_prepared")

@@ -72,10 +72,10 @@ def test_the_tiny_model_runs(loads):
 def test_labels_are_chexberts_and_score_again_the_same(loads, speaking, tmp_path):
     results = evaluate(speaking, log_samples=True)
     assert len(loads) == 1  # for all replies of the task
-    samples = [sample for sample in results["samples"][TASK] if sample["macro_f1"]["rule"] == "chexbert_labels"]
+    samples = [sample for sample in results["samples"][TASK] if sample["score"]["rule"] == "chexbert_labels"]
     wanted = findings_of(REPLIES, tiny_multimedeval.FIVE_FINDINGS)
-    assert [sample["macro_f1"]["value"] for sample in samples] == [[int(f == 1) for f in row] for row in wanted]
-    assert [sample["macro_f1"]["reason"] for sample in samples] == ["ok"] * 4
+    assert [sample["score"]["value"] for sample in samples] == [[int(f == 1) for f in row] for row in wanted]
+    assert [sample["score"]["reason"] for sample in samples] == ["ok"] * 4
     assert len({tuple(row) for row in wanted}) > 1
     written = json.dumps(results["samples"], default=str)
     assert not [reply for reply in REPLIES if reply in written]  # the dataset is credentialed

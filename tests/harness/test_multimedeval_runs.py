@@ -85,7 +85,7 @@ def knowing():
 def values(results, task):
     """Every metric under every rule; the harness's own extra columns are left out."""
     names = [entry["metric"] for entry in resolved(task_config(task)["metric_list"])]
-    rows = task_file(task).rules
+    rows = task_file(task).rows
     assert {key.partition(",")[2] for key in results["results"][task] if "," in key} == set(rows)
     return {(name, row): results["results"][task][f"{name},{row}"] for name in names for row in rows}
 

@@ -4,12 +4,12 @@ import json
 import math
 
 import pytest
-from medtasks.hooks.withheld import withhold
 
 from medtasks.data.privacy import hidden_id
 from medtasks.errors import RepliesError
 from medtasks.extract.failure import NO_TEXT, cut_reply, failed_reply
 from medtasks.families.family import Reply
+from medtasks.harness.logged_samples import logged
 from medtasks.harness.replies import read_replies
 
 DOCUMENTS = [{"doc_id": f"{pair}/{position}"} for pair in (10001, 10002, 10003) for position in (1, 2)]
@@ -165,7 +165,7 @@ def test_files_of_several_ranks_and_folders(tmp_path):
 
 def test_samples_of_credentialed_data(tmp_path, monkeypatch):
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
-    note = withhold({"dataset": "multimedeval_mednli", "doc_id": "1"}, ["secret"], {})["resps"][0][0]
+    note = logged({"dataset": "multimedeval_mednli", "doc_id": "1"}, ["secret"], ["accuracy"], {})["resps"][0][0]
     file = tmp_path / "samples.jsonl"
     file.write_text(json.dumps({"doc_id": 0, "resps": [note], "filtered_resps": note}) + "\n")
     with pytest.raises(RepliesError, match=r"line 1 holds no reply, because .* credentialed; .*/replies instead"):

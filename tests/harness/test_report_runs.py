@@ -149,12 +149,13 @@ def test_golden_weights_score_finishes_what_failed(tiny_weights):
     finished = scores["reference"]
     assert finished.failures.keys() == {"meteor"}
     assert finished.reasons == {"ok": 3, "empty": 1}
-    assert {name: finished.values[name] for name in LEXICAL} == {name: failed[name] for name in LEXICAL}
+    found = {name: one.value for name, one in finished.estimates.items()}
+    assert {name: found[name] for name in LEXICAL} == {name: failed[name] for name in LEXICAL}
     whole = values(evaluate(saying(replies)))
-    assert {name: finished.values[name] for name in MODELS} == {name: whole[name] for name in MODELS}
-    assert math.isfinite(finished.values["radcliq_v1"])
-    assert math.isfinite(finished.values["chexbert_14_micro_f1"])
-    assert math.isnan(finished.errors["chexbert_14_micro_f1"])
+    assert {name: found[name] for name in MODELS} == {name: whole[name] for name in MODELS}
+    assert math.isfinite(found["radcliq_v1"])
+    assert math.isfinite(found["chexbert_14_micro_f1"])
+    assert math.isnan(finished.estimates["chexbert_14_micro_f1"].error)
     assert len(saved()) == 2
 
 

@@ -166,14 +166,14 @@ def test_recorded_replies_score_as_the_harness_scored_them(finished, results, na
     assert len(replies) == len(documents)
     if task.variant == "rotated":
         for rule, found in score_replies(task, documents, replies).items():
-            for metric, value in found.values.items():
-                assert value == pytest.approx(scored[f"{metric},{rule}"], nan_ok=True)
-            for metric, value in found.errors.items():
-                assert value == pytest.approx(scored[f"{metric}_stderr,{rule}"], nan_ok=True)
+            for metric, one in found.estimates.items():
+                assert one.value == pytest.approx(scored[f"{metric},{rule}"], nan_ok=True)
+                if one.clusters is not None:
+                    assert one.error == pytest.approx(scored[f"{metric}_stderr,{rule}"], nan_ok=True)
         return
     for rule, pairs in score_replies(task, documents, replies).items():
         for metric in PAIR_METRICS:
-            value = getattr(pairs.table["total"], metric)
+            value = getattr(pairs.categories["total"], metric)
             assert value == pytest.approx(scored[f"{metric},{rule}"], nan_ok=True)
 
 
@@ -182,7 +182,7 @@ def test_a_shared_journal_replays_nothing_of_another_variant(finished):
     anew = in_this_process(TASKS, model_args="journal=false", **TINY)
     for task in TASKS:
         first, second = again["samples"][task], anew["samples"][task]
-        assert [one["invalid_rate"] for one in first] == [one["invalid_rate"] for one in second]
+        assert [one["score"] for one in first] == [one["score"] for one in second]
     replies = [{one["doc_id"]: one["resps"] for one in anew["samples"][task]} for task in TASKS]
     assert len({repr(one) for one in replies}) == len(TASKS)
 
@@ -233,7 +233,7 @@ def test_every_adapter_answers_without_the_questions_image(checkpoints, home_wit
     tasks = [GD, *(f"{GD}_{variant}" for variant in VARIANTS), f"{MC}_blind"]
     found = simple_evaluate(model=model, model_args=checkpoints[model], tasks=tasks, **{**TINY, "limit": 4})
     read = {
-        task: {one["invalid_rate"]["sample"]: [option["loss"] for option in one["filtered_resps"]] for one in rows}
+        task: {one["score"]["sample"]: [option["loss"] for option in one["filtered_resps"]] for one in rows}
         for task, rows in found["samples"].items()
         if task.startswith(GD)
     }
@@ -258,7 +258,7 @@ def test_every_kind_of_task(multimedeval_home, monkeypatch):
     found = in_this_process(tasks, model_args="journal=false", **TINY)
     assert set(found["results"]) == set(tasks)
     for task in tasks:
-        rules = task_file(task).rules
+        rules = task_file(task).rows
         assert {key.partition(",")[2] for key in found["results"][task] if "," in key} == set(rules)
         shown = len(task_documents(task_file(task)))
         assert found["n-samples"][task]["effective"] == shown
@@ -298,7 +298,7 @@ def test_rotated_classes(multimedeval_home, monkeypatch, fixed):
     task = "multimedeval_pathmnist_rotated"
     for knows, accuracy, flips in ((True, 1, 0), (False, 1 / 9, 1)):
         found = in_this_process([task], fixed(knows))["results"][task]
-        for rule in task_file(task).rules:
+        for rule in task_file(task).rows:
             assert found[f"mean_accuracy,{rule}"] == pytest.approx(accuracy)
             assert found[f"worst_case,{rule}"] == float(knows)
             assert found[f"flip_rate,{rule}"] == flips
@@ -312,7 +312,7 @@ def test_nothing_of_a_credentialed_record_is_written(evaluate, planted_home, tmp
     written = samples(tmp_path / "out")
     assert set(written) == set(tasks), ran.stderr[-4000:]
     assert found_in(ran, tmp_path, *outside(planted_home / "home")) == []
-    records = [row["worst_case"] for row in written["canary_choice_rotated"]]
+    records = [row["score"] for row in written["canary_choice_rotated"]]
     assert len({record["sample"] for record in records}) == 2 * DOCUMENTS
     assert len({record["rotation_of"] for record in records}) == DOCUMENTS
     assert CANARY not in str(records)
