@@ -6,7 +6,6 @@ import pytest
 
 from medtasks.errors import WeightsMissing
 from medtasks.families import texts
-from medtasks.metrics import metric as metrics
 from medtasks.metrics.report_metrics import metric_info
 from medtasks.metrics.report_scores import ReportScores, mean
 
@@ -32,7 +31,6 @@ def prepared(monkeypatch):
 
         return metric
 
-    metrics._computed.cache_clear()
     monkeypatch.setattr(texts, "report_metric", report_metric)
     return broken
 

@@ -6,7 +6,7 @@ import math
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,9 @@ from medtasks.harness.task_files import task_config, task_file, variants_of
 from medtasks.harness.task_index import resolved
 
 from .. import tiny_multimedeval
-from ..model_adapters.test_two_processes import LEAVE, checkpoints, home_with_demonstrations, on_two_processes
+from ..model_adapters.test_two_processes import checkpoints, home_with_demonstrations
 from .test_canary import CANARY, DOCUMENTS, evaluate, found_in, outside, planted_home, samples
+from .whole_runs import answering, on_two
 
 __all__ = ["checkpoints", "evaluate", "home_with_demonstrations", "planted_home"]  # fixtures
 
@@ -32,22 +33,6 @@ MC, GD = "mediconfusion", "mediconfusion_gd"
 TASKS = [name for base in (MC, GD) for name in (base, *(f"{base}_{variant}" for variant in VARIANTS))]
 PAIRS, QUESTIONS = 16, 32
 TINY = {"batch_size": 8, "device": "cpu", "gen_kwargs": "max_new_tokens=4", "log_samples": True}
-
-EVALUATE = (
-    """
-import json, sys
-import torch
-torch.set_num_threads(1)
-import lmms_eval.models
-from lmms_eval.evaluator import simple_evaluate
-options = json.loads(sys.argv[2])
-results = simple_evaluate(model="medtasks_tiny", tasks=json.loads(sys.argv[1]), **options)
-if results is not None:
-    found = {task: {key: repr(value) for key, value in row.items()} for task, row in results["results"].items()}
-    json.dump(found, open(sys.argv[3], "w"))
-"""
-    + LEAVE
-)
 
 
 @pytest.fixture(scope="module")
@@ -190,9 +175,7 @@ def test_a_shared_journal_replays_nothing_of_another_variant(finished):
 def test_two_processes_and_a_limit(results, tmp_path):
     tasks = [f"{GD}_rotated", f"{GD}_swapped", f"{MC}_blind"]
     options = {**TINY, "model_args": "journal=false", "limit": 7}
-    out = tmp_path / "two.json"
-    on_two_processes(EVALUATE, tmp_path, json.dumps(tasks), json.dumps(options), str(out))
-    two, one = json.loads(out.read_text()), in_this_process(tasks, **options)["results"]
+    two, one = on_two(tmp_path, tasks, **options), in_this_process(tasks, **options)["results"]
     for task in tasks:
         assert one[task].keys() == two[task].keys()
         for metric, value in one[task].items():
@@ -269,35 +252,21 @@ def test_every_kind_of_task(multimedeval_home, monkeypatch):
         assert found["results"][f"{name}_rotated"]["mean_accuracy,robust"] <= 1
 
 
-@pytest.fixture(scope="module")
-def fixed() -> Callable[[bool], Any]:
+def knowing_or_first(knows):
     """A model that knows the class by name, or always names the first one it is shown."""
-    from lmms_eval.api.model import lmms
 
-    class Fixed(lmms):
-        def __init__(self, knows: bool) -> None:
-            super().__init__()
-            self._knows = knows
+    def say(doc):
+        place = doc["label"] if knows else 0
+        return f"{place + 1}: {doc['options'][place]}"
 
-        def generate_until(self, requests):
-            documents = [self.task_dict[r.args[4]][r.args[5]][r.args[3]] for r in requests]
-            places = [doc["label"] if self._knows else 0 for doc in documents]
-            return [f"{place + 1}: {doc['options'][place]}" for place, doc in zip(places, documents, strict=True)]
-
-        def loglikelihood(self, requests):
-            raise NotImplementedError
-
-        def generate_until_multi_round(self, requests):
-            raise NotImplementedError
-
-    return Fixed
+    return answering(say)
 
 
-def test_rotated_classes(multimedeval_home, monkeypatch, fixed):
+def test_rotated_classes(multimedeval_home, monkeypatch):
     monkeypatch.setenv("MEDTASKS_HOME", str(multimedeval_home))
     task = "multimedeval_pathmnist_rotated"
     for knows, accuracy, flips in ((True, 1, 0), (False, 1 / 9, 1)):
-        found = in_this_process([task], fixed(knows))["results"][task]
+        found = in_this_process([task], knowing_or_first(knows))["results"][task]
         for rule in task_file(task).rows:
             assert found[f"mean_accuracy,{rule}"] == pytest.approx(accuracy)
             assert found[f"worst_case,{rule}"] == float(knows)

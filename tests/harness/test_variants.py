@@ -30,6 +30,7 @@ from medtasks.harness.task_files import (
 )
 from medtasks.harness.task_index import DottedName, resolved
 from medtasks.harness.variants import index_entries
+from medtasks.hooks import submission
 from medtasks.tasks.selected_tasks import select_as
 
 TASKS = [name for name, task in task_files().items() if task.kind == "task"]
@@ -290,3 +291,14 @@ def test_a_task_with_a_file_of_that_name_is_no_variant(tmp_path, monkeypatch):
     assert variant_of("mediconfusion_blind") is None
     assert task_file("mediconfusion_blind").variant is None
     assert [task.variant for task in variants_of(task_file("mediconfusion"))] == list(VARIANTS[1:])
+
+
+def test_spreadsheets_of_replies_to_a_variant_have_a_folder_of_their_own(prepared, tmp_path, monkeypatch):
+    """They must not be sent in for the task's."""
+    shutil.copytree(prepared / "datasets" / "gmai_mmbench_test", tmp_path / "datasets" / "gmai_mmbench_test")
+    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
+    for task in ("gmai_mmbench_test", "gmai_mmbench_test_blind", "gmai_mmbench_test_swapped"):
+        documents = task_documents(task_file(task))
+        records = [submission.process_results(one, ["A"])["submission_rows"] for one in documents]
+        assert submission.submission_rows(records) == len(documents) > 0
+        assert len(list((tmp_path / "submissions" / task).iterdir())) == 1
