@@ -6,11 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from medtasks.data.catalogue import CATALOGUE
-from medtasks.data.gmai.preparing import prepare
 from medtasks.data.home import dataset_folder
 from medtasks.data.manifest import Manifest
-from medtasks.data.preparation import Options
 from medtasks.data.store import load_documents
 from medtasks.errors import JudgeNotConfigured
 from medtasks.families.counts import COUNTS
@@ -37,26 +34,14 @@ ROWS = tiny_gmai.rows(60)
 OPTIONS = {"gen_kwargs": "max_new_tokens=4", "log_samples": True}
 
 
-def prepare_all(source: Path) -> None:
-    """Prepare the three parts and two choices of the validation part below ``MEDTASKS_HOME``."""
-    tiny_gmai.write(source / VAL / "GMAI-MMBench_VAL.tsv", ROWS)
-    for part, name in enumerate(CATALOGUE[TEST].md5):
-        rows = [{**row, "index": f"{part}{row['index']}", "answer": ""} for row in tiny_gmai.rows(1, seed=part)]
-        tiny_gmai.write(source / TEST / name, rows)
-    several = [{**row, "answer": ",".join({"A", row["answer"]})} for row in tiny_gmai.rows(9, seed=50)]
-    tiny_gmai.write(source / MCLS / "own.tsv", several)
-    for name in (VAL, TEST, MCLS):
-        prepare(CATALOGUE[name], Options(source / name, allow_changed=True))
-    for name, criteria in CRITERIA.items():
-        select_as(VAL, criteria, name)
-
-
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
     folder = tmp_path_factory.mktemp("gmai")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MEDTASKS_HOME", str(folder / "home"))
-        prepare_all(folder / "source")
+        tiny_gmai.prepare_all(folder / "source", ROWS, several=9, seed=50, unkeyed=1)
+        for name, criteria in CRITERIA.items():
+            select_as(VAL, criteria, name)
     return folder / "home"
 
 
