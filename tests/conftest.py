@@ -10,7 +10,7 @@ from medtasks.cli.data import write_sample_home
 from medtasks.data.catalogue import CATALOGUE
 from medtasks.errors import forget_warnings
 from medtasks.harness.task_files import include
-from medtasks.metrics import metric
+from medtasks.metrics.metric import forget_computed
 
 from . import tiny_multimedeval
 
@@ -64,7 +64,7 @@ def _own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
 def _own_warnings() -> None:
     """Let every test hear the warnings that earlier ones have heard, and compute what they have computed."""
     forget_warnings()
-    metric._computed.cache_clear()
+    forget_computed()
 
 
 @pytest.fixture(autouse=True)
