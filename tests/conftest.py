@@ -10,6 +10,7 @@ from medtasks.cli.data import write_sample_home
 from medtasks.data.catalogue import CATALOGUE
 from medtasks.errors import forget_warnings
 from medtasks.harness.task_files import include
+from medtasks.metrics.metric import forget_computed
 
 from . import tiny_multimedeval
 
@@ -61,8 +62,9 @@ def _own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
 
 @pytest.fixture(autouse=True)
 def _own_warnings() -> None:
-    """Let every test hear the warnings that earlier ones have heard."""
+    """Let every test hear the warnings that earlier ones have heard, and compute what they have computed."""
     forget_warnings()
+    forget_computed()
 
 
 @pytest.fixture(autouse=True)

@@ -1,5 +1,6 @@
 """A chat endpoint on the loopback that plays a script, faults included."""
 
+import contextlib
 import json
 import socket
 import struct
@@ -65,6 +66,16 @@ class Endpoint(ThreadingHTTPServer):
             handler.connection.close()
 
         return step
+
+
+@contextlib.contextmanager
+def serving(server):
+    """Serve until the block ends."""
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+    yield server
+    server.over.set()
+    server.shutdown()
+    server.server_close()
 
 
 class Handler(BaseHTTPRequestHandler):

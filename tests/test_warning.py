@@ -45,7 +45,7 @@ def test_threads_give_it_once(records):
 def test_the_same_of_two_filters_is_said_once(records):
     def cut(rule):
         document = {"doc_id": "1/1", "pair_id": "1", "position": 1, "image_id": "i", "answer": "A", "categories": ["C"]}
-        return [PAIRED_CHOICE.score(Sample(document), Reply("A"), Row(rule))]
+        return [PAIRED_CHOICE.score(Sample({**document, "options": ["x", "y"]}), Reply(text="A"), Row(rule))]
 
     for rule in ("mediconfusion_reference", "robust_choice"):
         pairs.set_accuracy(cut(rule))

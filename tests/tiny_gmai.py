@@ -9,6 +9,10 @@ from pathlib import Path
 
 from PIL import Image
 
+from medtasks.data.catalogue import CATALOGUE
+from medtasks.data.gmai.preparing import prepare
+from medtasks.data.preparation import Options
+
 COLUMNS = (
     *("index", "image", "question", "A", "B", "C", "D", "E", "F", "answer", "category", "clinical VQA task"),
     *("department", "perceptual granularity", "modality", "original task"),
@@ -70,3 +74,24 @@ def write(path: Path, content: Sequence[Mapping[str, str]], columns: Sequence[st
         table.writeheader()
         table.writerows(content)
     return path
+
+
+def prepare_all(folder: Path, validation: Sequence[Mapping[str, str]], several: int, seed: int, unkeyed: int) -> None:
+    """Prepare all parts below ``MEDTASKS_HOME``.
+
+    Args:
+        folder: For the files.
+        validation: Rows of the validation part.
+        several: How many rows the part with several right options has.
+        seed: Of these.
+        unkeyed: How many rows each file of the test part has.
+    """
+    test, mcls = CATALOGUE["gmai_mmbench_test"], CATALOGUE["gmai_mmbench_mcls"]
+    write(folder / "val" / "GMAI-MMBench_VAL.tsv", validation)
+    for part, name in enumerate(test.md5):
+        drawn = [{**row, "index": f"{part}{row['index']}", "answer": ""} for row in rows(unkeyed, seed=part)]
+        write(folder / "test" / name, drawn)
+    keyed = [{**row, "answer": ",".join({"A", row["answer"]})} for row in rows(several, seed=seed)]
+    write(folder / "mcls" / "own.tsv", keyed)
+    for info, part in ((CATALOGUE["gmai_mmbench_val"], "val"), (test, "test"), (mcls, "mcls")):
+        prepare(info, Options(folder / part, allow_changed=True))

@@ -11,7 +11,8 @@ from typing import Any
 from medtasks.audit.scoring import Documents, Replies, rows_of
 from medtasks.data.samples import Sample
 from medtasks.errors import RepliesError, UnknownName, unknown_name
-from medtasks.families.texts import NotComparable
+from medtasks.families.family import compares_texts
+from medtasks.families.texts import NO_MEAN, NotComparable
 from medtasks.harness.task_file import TaskFile
 from medtasks.metrics.metric import AnyMetric, CorpusMetric, Role, Score
 from medtasks.metrics.report_metrics import REPORT_METRICS, keys_of
@@ -21,7 +22,6 @@ from medtasks.stats.paired import PairedResult, compare_paired, holm
 Values = Mapping[str, tuple[str, float]]
 """By sample its cluster and its value."""
 
-_NO_MEAN = "is no mean over samples"
 _NO_VALUE = "has no value per sample"
 
 
@@ -213,16 +213,18 @@ def run_values(task: TaskFile, documents: Documents, replies: Replies, metrics: 
 
 def _values(task: TaskFile, metric: AnyMetric, scores: Sequence[Score], samples: Sequence[tuple[str, str]]) -> Values:
     found = task.family.sample_values(metric, scores, samples)
-    total = metric.estimate(scores).value
+    texts = compares_texts(metric)
+    if not found and task.family.paired:
+        return found  # no complete pair in common, which is said of both runs
     if not found:
-        raise NotComparable(_NO_MEAN if _is_of_corpus(metric) else _NO_VALUE)
+        of_all = isinstance(metric, CorpusMetric) and metric.of is None and not texts
+        raise NotComparable(NO_MEAN if of_all else _NO_VALUE)
+    if texts:  # compared with their mean already; the estimate would compute all other metrics of texts, too
+        return found
+    total = metric.estimate(scores).value
     if not math.isclose(mean([value for _, value in found.values()]), total, rel_tol=1e-9, abs_tol=1e-12):
-        raise NotComparable(_NO_MEAN)
+        raise NotComparable(NO_MEAN)
     return found
-
-
-def _is_of_corpus(metric: AnyMetric) -> bool:
-    return isinstance(metric, CorpusMetric) and metric.of is None and metric.text_field is None
 
 
 def _shared(runs: Mapping[str, Replies], first: str, second: str) -> list[Replies]:

@@ -19,7 +19,16 @@ from medtasks.families.paired_choice import paired_answers
 from medtasks.families.texts import text_metrics
 from medtasks.harness.sample_counts import SampleCounts, counts_of
 from medtasks.harness.task_file import TaskFile
-from medtasks.metrics.metric import AnyMetric, CorpusMetric, Estimate, PanelResult, Score, Scores, evaluate
+from medtasks.metrics.metric import (
+    AnyMetric,
+    CorpusMetric,
+    Estimate,
+    PanelResult,
+    Score,
+    Scores,
+    evaluate,
+    forget_computed,
+)
 from medtasks.metrics.pairs import Counts, count
 from medtasks.metrics.report_metrics import keys_of
 
@@ -167,6 +176,7 @@ def score_replies(
         )
     asked = [document for document in documents if document["doc_id"] in replies]
     metrics = _with_further(task.metrics, report_metrics)
+    forget_computed()  # whoever scores again may have mended what failed before
     return {
         name: _row_scores(task, rule, asked, scores, replies, metrics)
         for name, (rule, scores) in rows_of(task, asked, replies).items()

@@ -10,7 +10,7 @@ from typing import NoReturn
 from medtasks.data.catalogue import CATALOGUE, dataset_info
 from medtasks.data.home import HOME_VARIABLE, dataset_folder, home, own_tasks_folder
 from medtasks.data.manifest import FILE_NAME
-from medtasks.errors import DatasetNotPrepared
+from medtasks.errors import DatasetNotPrepared, MedTasksError
 
 
 def prepared_folder(name: str) -> Path:
@@ -36,17 +36,24 @@ def prepared_folder(name: str) -> Path:
     return folder
 
 
-class _NotPrepared(str):
-    """The path of a dataset that is not there: the first look at it raises our own sentence.
+class UnusablePath(str):
+    """The path of a dataset that is not there or cannot be used: the first look at it raises our own sentence.
 
     The harness wraps whatever ``!function`` raises in an ImportError about module paths, and retries a failing dataset
     load for ten seconds before it hides the cause. Between the two it tests the path for truth, unwrapped.
     """
 
-    error: DatasetNotPrepared
+    error: MedTasksError
 
     def __bool__(self) -> NoReturn:
         raise self.error
+
+
+def unusable(path: str | Path, error: MedTasksError) -> UnusablePath:
+    """Return a path that raises this error at the first look at it."""
+    made = UnusablePath(path)
+    made.error = error
+    return made
 
 
 def known(name: str) -> bool:
@@ -65,6 +72,4 @@ def __getattr__(name: str) -> str:
     try:
         return str(prepared_folder(name))
     except DatasetNotPrepared as error:
-        missing = _NotPrepared(dataset_folder(name))
-        missing.error = error
-        return missing
+        return unusable(dataset_folder(name), error)

@@ -126,7 +126,8 @@ class ReadAnswer:
     score: float | None = None
 
 
-def _compares_texts(metric: AnyMetric) -> TypeGuard[CorpusMetric]:
+def compares_texts(metric: AnyMetric) -> TypeGuard[CorpusMetric]:
+    """Return whether a metric compares texts, with others that are computed together."""
     return isinstance(metric, CorpusMetric) and metric.text_field is not None
 
 
@@ -226,10 +227,10 @@ class TaskFamily(ABC):
             Cluster and value by sample, or by what several samples make together; without those that have no value.
 
         Raises:
-            NotComparable: The values cannot be computed.
+            NotComparable: The values cannot be computed, or a metric of texts is not their mean.
         """
         known = {id(score): sample for score, sample in zip(scores, samples, strict=True)}
-        valued = text_values(metric, scores) if _compares_texts(metric) else metric.values(scores)
+        valued = text_values(metric, scores, only_of_means=True) if compares_texts(metric) else metric.values(scores)
         found = ((known[id(score)], value) for score, value in valued)
         return {doc_id: (cluster, value) for (doc_id, cluster), value in found}
 

@@ -19,10 +19,11 @@ from medtasks.stats.standard_error import clustered_standard_error
 TextRow = tuple[str, PrivateText, PrivateText, str | None]
 
 _OUT_OF_MEMORY = ("OutOfMemoryError", "MemoryError")  # torch's own is not worth an import here
+NO_MEAN = "is no mean over samples"
 
 
 class NotComparable(Exception):
-    """A metric has no value per sample; the message goes behind its name."""
+    """A metric has no value per sample, or is not the mean of these; the message goes behind its name."""
 
 
 def text_metrics(
@@ -95,11 +96,16 @@ def compare_texts(names: Sequence[str], rows: Sequence[TextRow]) -> PanelResult:
     return PanelResult(estimates, failures, settings)
 
 
-def text_values(metric: CorpusMetric, scores: Scores) -> list[tuple[Score, float]]:
+def text_values(metric: CorpusMetric, scores: Scores, *, only_of_means: bool = False) -> list[tuple[Score, float]]:
     """Return the value of each sample under a metric of :func:`text_metrics`; none where it has none.
 
+    Args:
+        metric: The metric; those that share its computation are not computed.
+        scores: Scores of samples.
+        only_of_means: Whether it has to be the mean of the values.
+
     Raises:
-        NotComparable: It cannot be computed.
+        NotComparable: It cannot be computed, or is not their mean.
     """
     assert metric.text_field is not None
     said = list(metric.selection(scores))
@@ -107,13 +113,17 @@ def text_values(metric: CorpusMetric, scores: Scores) -> list[tuple[Score, float
     if not rows:
         return []
     try:
-        found = _scores(metric_info(metric.name).name, rows).samples.get(metric.name, ())
+        computed = _scores(metric_info(metric.name).name, rows)
     except (MedTasksError, ImportError) as error:
         how = "; run: pip install 'medtasks[report]'" if isinstance(error, ImportError) else ""
         raise NotComparable(f"could not be computed: {error}{how}") from error
     except Exception as error:  # noqa: BLE001  # a message that is not our own may quote a patient's report
         raise NotComparable(f"could not be computed: {type(error).__name__}") from None
-    return [(score, value) for score, value in zip(said, found, strict=False) if not math.isnan(value)]
+    found = computed.samples.get(metric.name, ())
+    valued = [(score, value) for score, value in zip(said, found, strict=False) if not math.isnan(value)]
+    if only_of_means and valued and not _is_close(mean([value for _, value in valued]), computed.totals[metric.name]):
+        raise NotComparable(NO_MEAN)
+    return valued
 
 
 def _scores(name: str, rows: Sequence[TextRow]) -> ReportScores:
@@ -122,9 +132,13 @@ def _scores(name: str, rows: Sequence[TextRow]) -> ReportScores:
 
 def _error(scores: ReportScores, key: str, rows: Sequence[TextRow]) -> float:
     values = scores.samples.get(key)
-    if not values or not math.isclose(mean(values), scores.totals[key], rel_tol=1e-9, abs_tol=1e-12):
+    if not values or not _is_close(mean(values), scores.totals[key]):
         return math.nan
     return clustered_standard_error(values, [row[0] for row in rows])
+
+
+def _is_close(one: float, other: float) -> bool:
+    return math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-12)
 
 
 def _cause(error: Exception) -> str:

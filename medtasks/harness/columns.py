@@ -68,5 +68,7 @@ def _find_image_root(task: Any) -> None:
     from medtasks.harness.task_index import SETTINGS, with_image_roots
 
     known = task_files().get(str(task.config.task))
-    if known is not None and getattr(task.config, SETTINGS, None) is not None:
-        setattr(task.config, SETTINGS, with_image_roots(vars(task.config), known.path.parent)[SETTINGS])
+    for holder in (task.config, task):  # the task has its model's settings already
+        settings = getattr(holder, SETTINGS, None)
+        if known is not None and settings is not None:
+            setattr(holder, SETTINGS, with_image_roots({SETTINGS: settings}, known.path.parent)[SETTINGS])

@@ -1,21 +1,55 @@
-"""What ``process_docs`` of a sanity variant does, by the variant's name: ``medtasks.harness.process_docs.<task>``."""
+"""What a sanity variant's file for the harness names: ``medtasks.harness.process_docs.<task>``.
+
+By the variant's name, what its ``process_docs`` does; behind ``path_of_``, the ``dataset_path`` of a variant whose
+images cannot always be had.
+"""
 
 from collections.abc import Callable
 from typing import Any
 
-from medtasks.data.variants import SWAPPED
+from medtasks.errors import MedTasksError
+
+_PATH = "path_of_"
 
 
-def __getattr__(name: str) -> Callable[[Any], Any]:
-    from medtasks.harness.documents import changed_table, check_possible
-    from medtasks.harness.task_files import task_config, task_file, variant_of
-    from medtasks.harness.task_index import resolved
+def __getattr__(name: str) -> Callable[[Any], Any] | str:
+    from medtasks.harness.task_files import variant_of
 
-    found = None if name.startswith("__") else variant_of(name)
+    variant = name.removeprefix(_PATH)
+    found = None if name.startswith("__") else variant_of(variant)
     if found is None:
         raise AttributeError(name)
+    return _dataset_path(variant) if name != variant else _changed(variant, found[0])
+
+
+def _changed(name: str, base: str) -> Callable[[Any], Any]:
+    from medtasks.harness.documents import changed_table
+    from medtasks.harness.task_files import task_config, task_file
+    from medtasks.harness.task_index import resolved
+
     task = task_file(name)
-    if task.variant == SWAPPED:
-        check_possible(task)  # here, because the harness would hide what process_docs raises
-    config = resolved({key: value for key, value in task_config(found[0]).items() if key != "dataset_path"})
-    return lambda table: changed_table(task, table, config)
+    config = resolved({key: value for key, value in task_config(base).items() if key != "dataset_path"})
+
+    def changed(table: Any) -> Any:
+        return changed_table(task, table, config)
+
+    changed.__name__ = changed.__qualname__ = name  # what shows a task's configuration
+    return changed
+
+
+def _dataset_path(name: str) -> str:
+    """Return the path of a variant's dataset; the first look at it says why the variant is impossible.
+
+    The harness would hide what ``process_docs`` raises.
+    """
+    from medtasks.data.path_of import unusable
+    from medtasks.harness.documents import check_possible
+    from medtasks.harness.task_files import task_config, task_file
+    from medtasks.harness.task_index import resolved
+
+    path = str(resolved(task_config(name)["dataset_path"]))
+    try:
+        check_possible(task_file(name))
+    except MedTasksError as error:
+        return unusable(path, error)
+    return path

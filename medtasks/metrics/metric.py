@@ -210,6 +210,11 @@ def _computed(panel: Panel[Any], rows: frozenset[tuple[Any, int]]) -> PanelResul
     return panel.compute(sorted(repeated, key=panel.order))
 
 
+def forget_computed() -> None:
+    """Let every panel be computed again: what failed may have been mended since."""
+    _computed.cache_clear()
+
+
 @dataclass(frozen=True)
 class CorpusMetric(_Declared):
     """What only all scores together give: macro F1, AUROC, a count.

@@ -100,13 +100,11 @@ def test_letters_recorded_for_a_likelihood_task_have_none(gmai):
 
 @pytest.mark.parametrize("name", LIKELIHOODS)
 def test_the_note_says_whether_probabilities_are_the_models_own(name):
-    found = only(task_calibration(task_file(name), [question(1)], {"q1": losses(0.1, 2.0)}))
+    found = task_calibration(task_file(name), [question(1, pair_id="1", image_id="i")], {"q1": losses(0.1, 2.0)})
+    assert list(found) == list(task_file(name).rows)
     letters = name in ("mediconfusion_gd", "gmai_mmbench_val_ll")
-    assert ("where each letter is one token" in found.note) == letters
-    assert ("not the model's own probabilities" in found.note) == (not letters)
-    assert list(task_calibration(task_file(name), [question(1)], {"q1": losses(0.1, 2.0)})) == list(
-        task_file(name).rules
-    )
+    assert ("where each letter is one token" in only(found).note) == letters
+    assert ("not the model's own probabilities" in only(found).note) == (not letters)
 
 
 def width(found):
@@ -142,7 +140,7 @@ def test_accuracy_is_that_of_every_rule_without_ties(sample):
     replies = {one["doc_id"]: losses(n % 5 + 0.5, n % 3 + 0.25) for n, one in enumerate(documents)}
     found = task_calibration(task, documents, replies)
     for name, score in score_replies(task, documents, replies).items():
-        assert found[name].accuracy.value == score.table["total"].individual_accuracy
+        assert found[name].accuracy.value == score.categories["total"].individual_accuracy
 
 
 def test_a_tie_is_between_the_rules(sample):

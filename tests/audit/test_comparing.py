@@ -3,6 +3,7 @@
 import json
 import math
 import random
+from dataclasses import replace
 
 import pytest
 import scipy.stats
@@ -12,7 +13,7 @@ from medtasks.audit.scoring import score_replies
 from medtasks.data.mediconfusion import Options, prepare
 from medtasks.data.store import load_documents
 from medtasks.errors import RepliesError, UnknownName, WeightsMissing
-from medtasks.families.family import Reply
+from medtasks.families.family import Reply, Row
 from medtasks.harness.task_file import TaskFile
 from medtasks.harness.task_files import task_file
 from medtasks.harness.task_index import DottedName
@@ -38,7 +39,7 @@ def by_metric(found, rule="robust"):
     return {one.metric: one for one in found.comparisons if one.rule == rule}
 
 
-def choice_task(hook="choice", **rules):
+def choice_task(hook="choice", rule="robust_choice"):
     return TaskFile(
         name="invented",
         kind="task",
@@ -46,7 +47,7 @@ def choice_task(hook="choice", **rules):
         description="",
         dataset="invented",
         output_type="generate_until",
-        rules=rules or {"robust": "robust_choice"},
+        rows={"robust": Row(rule)},
         process_results=DottedName(f"medtasks.hooks.{hook}.process_results"),
         metric_list=DottedName(f"medtasks.hooks.{hook}.METRIC_LIST"),
     )
@@ -75,7 +76,7 @@ def test_pairs_by_mcnemar_and_answers_by_connected_pairs(documents):
     assert (pairs.samples, pairs.units, pairs.test) == (16, 16, MCNEMAR)
     assert (answers.samples, answers.test) == (32, SIGN_FLIP)
     for name, run in runs.items():
-        total = score_replies(task, documents, run)["robust"].table[TOTAL]
+        total = score_replies(task, documents, run)["robust"].categories[TOTAL]
         assert (pairs.first if name == "A" else pairs.second) == total.set_accuracy
         assert (answers.first if name == "A" else answers.second) == total.individual_accuracy
 
@@ -196,7 +197,7 @@ def test_open_questions_by_subset():
         }
         for n in range(20)
     ]
-    task = choice_task("open_questions", robust="robust_vqa")
+    task = choice_task("open_questions", "robust_vqa")
     runs = {"A": texts(questions, lambda _: "yes"), "B": texts(questions, lambda d: d["answer"])}
     found = by_metric(compare_runs(task, questions, runs))
     assert found["closed_accuracy"].result.samples == found["open_recall"].result.samples == 10
@@ -227,7 +228,7 @@ def test_classes_are_compared_by_right_answers():
         }
         for n in range(30)
     ]
-    task = choice_task("classification", robust="robust_class")
+    task = choice_task("classification", "robust_class")
     runs = {"A": texts(images, lambda _: "red"), "B": texts(images, lambda d: d["options"][d["label"]])}
     found = compare_runs(task, images, runs)
     (one,) = found.comparisons
@@ -251,11 +252,14 @@ def reports(monkeypatch):
             totals = {key: mean(lengths) for key in keys} | ({"bleu_4": 0.1} if name == "bleu" else {})
             return ReportScores(dict.fromkeys(keys, lengths), totals)
 
+        asked.append(name)
         return metric
 
-    monkeypatch.setattr("medtasks.audit.sample_values.report_metric", report_metric)
+    asked = []
+    monkeypatch.setattr("medtasks.families.texts.report_metric", report_metric)
     tiny_multimedeval.prepare("mimic_cxr_report")
-    return load_documents("multimedeval_mimic_cxr_report")
+    yield load_documents("multimedeval_mimic_cxr_report")
+    assert set(asked) <= {"bleu", "meteor", "chexbert"}  # no other metric of the task is computed
 
 
 def test_reports(reports):
@@ -294,9 +298,7 @@ def test_runs_of_different_kinds(documents):
 
 
 def test_likelihoods(questions):
-    task = TaskFile(
-        **{**vars(choice_task(robust="untied")), "output_type": "multiple_choice"},
-    )
+    task = replace(choice_task(rule="untied"), output_type="multiple_choice")
     right = {q["doc_id"]: Reply(losses=(0.5, 1.0) if q["answer"] == "A" else (1.0, 0.5)) for q in questions}
     always_a = {q["doc_id"]: Reply(losses=(0.5, 1.0)) for q in questions}
     (one,) = compare_runs(task, questions, {"A": always_a, "B": right}).comparisons

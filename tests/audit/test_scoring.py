@@ -1,15 +1,98 @@
-"""Scoring recorded replies gives what the metrics give on answers read one by one."""
+"""Scores of recorded replies under every rule: of questions, of pairs, by group; and wrong answers."""
 
+import csv
 import json
+import math
+import random
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from medtasks.audit.scoring import score_replies
+from medtasks.audit.scoring import (
+    by_group,
+    count_kinds,
+    export_wrong_answers,
+    score_replies,
+    scores_of,
+    wrong_answers,
+)
+from medtasks.data.catalogue import CATALOGUE
 from medtasks.data.store import load_documents
-from medtasks.errors import JudgeNotConfigured, RepliesError
-from medtasks.families.family import Reply
+from medtasks.errors import JudgeNotConfigured, MedTasksError, RepliesError
+from medtasks.extract.error_classes import ErrorClass
+from medtasks.families.family import Reply, Row
+from medtasks.harness.task_file import TaskFile
 from medtasks.harness.task_files import task_file
+from medtasks.harness.task_index import DottedName
 from medtasks.metrics.pairs import TOTAL
+
+DOCUMENTS = [
+    {"doc_id": str(number), "image_id": None, "options": ["aspirin", "heparin"], "answer": answer}
+    for number, answer in enumerate("ABBA")
+]
+ALL_ANSWERED = {"scored_samples": 4, "failed_samples": 0}
+
+
+def task(output_type="generate_until", **rows):
+    return TaskFile(
+        name="drugs",
+        kind="task",
+        path=Path("drugs.yaml"),
+        description="",
+        dataset="drugs",
+        output_type=output_type,
+        rows=rows,
+        process_results=DottedName("medtasks.hooks.choice.process_results"),
+        metric_list=DottedName("medtasks.hooks.choice.METRIC_LIST"),
+    )
+
+
+def texts(*replies):
+    return {str(number): Reply(text=reply) for number, reply in enumerate(replies)}
+
+
+def values(scores):
+    return {name: one.value for name, one in scores.estimates.items()}
+
+
+def test_every_rule_scores_every_reply():
+    strict_and_robust = task(reference=Row("mediconfusion_reference"), robust=Row("robust_choice"))
+    scores = score_replies(strict_and_robust, DOCUMENTS, texts("A", "(b)", "B", "I cannot tell from this image."))
+    assert list(scores) == ["reference", "robust"]
+    reference, robust = scores.values()
+    assert (reference.rule, robust.rule) == ("mediconfusion_reference v1", "robust_choice v2")
+    assert values(reference) == {"accuracy": 0.5, "invalid_rate": 0.5, **ALL_ANSWERED}
+    assert values(robust) == {"accuracy": 0.75, "invalid_rate": 0.25, **ALL_ANSWERED}
+    assert robust.estimates["accuracy"].error == pytest.approx(0.25)
+    assert sum(robust.reasons.values()) == 4
+    assert robust.reasons["ok"] == 3
+    assert robust.as_dict()["metrics"] == {"accuracy": 0.75, "invalid_rate": 0.25, **ALL_ANSWERED}
+
+
+def test_documents_without_a_reply_are_left_out():
+    scores = score_replies(task(robust=Row("robust_choice")), DOCUMENTS, texts("A"))
+    assert values(scores["robust"])["accuracy"] == 1
+    assert math.isnan(scores["robust"].estimates["accuracy"].error)
+    assert scores["robust"].as_dict()["standard_errors"]["accuracy"] is None
+
+
+def test_option_form_reaches_the_rule():
+    numbered = task(robust=Row("robust_choice", "drug number {number}, {text}"))
+    replies = texts("drug number 1, aspirin", "drug number 2, heparin", "heparin", "drug number 1, aspirin")
+    found = score_replies(numbered, DOCUMENTS, replies)["robust"]
+    assert values(found) == {"accuracy": 0.75, "invalid_rate": 0.25, **ALL_ANSWERED}
+
+
+def test_likelihoods():
+    replies = {str(number): Reply(losses=losses) for number, losses in enumerate([(1, 2), (2, 1), (1, 1), (3, 4)])}
+    scores = score_replies(task("multiple_choice", robust=Row("untied")), DOCUMENTS, replies)
+    assert values(scores["robust"]) == {"accuracy": 0.75, "invalid_rate": 0.25, **ALL_ANSWERED}
+    with pytest.raises(RepliesError, match="'drugs' reads log-likelihoods, and some replies are texts"):
+        score_replies(task("multiple_choice", robust=Row("untied")), DOCUMENTS, texts("A"))
+    with pytest.raises(RepliesError, match="'drugs' reads texts, and some replies are log-likelihoods"):
+        score_replies(task(robust=Row("robust_choice")), DOCUMENTS, replies)
+
 
 MODES = ["mediconfusion", "mediconfusion_gd", "mediconfusion_ps"]
 RULES = {
@@ -20,75 +103,75 @@ RULES = {
 
 
 @pytest.fixture
-def documents(sample):
+def pairs(sample):
     return load_documents("mediconfusion")
 
 
-def texts(documents, reply):
+def each(documents, reply):
     return {document["doc_id"]: Reply(text=reply(document)) for document in documents}
 
 
 @pytest.mark.parametrize("task", MODES)
-def test_right_letters_are_all_right(documents, task):
-    scores = score_replies(task_file(task), documents, texts(documents, lambda document: document["answer"]))
+def test_right_letters_are_all_right(pairs, task):
+    scores = score_replies(task_file(task), pairs, each(pairs, lambda document: document["answer"]))
     assert list(scores) == ["reference", "robust"]
     for score in scores.values():
-        total = score.table[TOTAL]
+        total = score.categories[TOTAL]
         assert (total.set_accuracy, total.individual_accuracy, total.confusion, total.invalid_rate) == (1, 1, 0, 0)
         assert score.reasons == {"ok": 32}
-        assert score.errors["set_accuracy"] == 0
+        assert score.estimates["set_accuracy"].error == 0
     # Letters recorded for GD and PS are read as the reference reads them.
     assert scores["reference"].rule == "mediconfusion_reference v1"
     assert scores["robust"].rule.startswith("robust_choice v")
 
 
 @pytest.mark.parametrize("task", MODES[1:])
-def test_losses(documents, task):
+def test_losses(pairs, task):
     def losses(document):
         right = document["answer"] == "A"
         tied = document["pair_id"] == "90001"
         return Reply(losses=(1.0, 1.0) if tied else (0.5, 1.5) if right else (1.5, 0.5))
 
-    scores = score_replies(task_file(task), documents, {d["doc_id"]: losses(d) for d in documents})
+    scores = score_replies(task_file(task), pairs, {d["doc_id"]: losses(d) for d in pairs})
     reference, robust = scores["reference"], scores["robust"]
     assert (reference.rule, robust.rule) == RULES[task]
-    assert reference.table[TOTAL].individual_score == 31
-    assert reference.table[TOTAL].confused == 1  # a tie is A in GD and B in PS, twice the same
+    assert reference.categories[TOTAL].individual_score == 31
+    assert reference.categories[TOTAL].confused == 1  # a tie is A in GD and B in PS, twice the same
     assert reference.reasons == {"ok": 32}
-    assert robust.table[TOTAL].individual_score == 30
+    assert robust.categories[TOTAL].individual_score == 30
     assert robust.reasons == {"ok": 30, "ambiguous": 2}
 
 
-def test_rules_differ_where_they_should(documents):
-    scores = score_replies(task_file("mediconfusion"), documents, texts(documents, lambda document: "**A**"))
-    assert scores["reference"].table[TOTAL].invalid_rate == 1
-    assert scores["robust"].table[TOTAL].invalid_rate == 0
+def test_rules_differ_where_they_should(pairs):
+    scores = score_replies(task_file("mediconfusion"), pairs, each(pairs, lambda document: "**A**"))
+    assert scores["reference"].categories[TOTAL].invalid_rate == 1
+    assert scores["robust"].categories[TOTAL].invalid_rate == 0
     summary = scores["reference"].as_dict()
     assert summary["categories"][TOTAL]["confusion"] is None  # NaN is no JSON
     json.loads(json.dumps(summary, allow_nan=False))
 
 
-def test_unanswered_questions_are_left_out(documents):
-    half = texts(documents[:9], lambda document: "A")
-    total = score_replies(task_file("mediconfusion"), documents, half)["reference"].table[TOTAL]
+def test_unanswered_questions_are_left_out(pairs):
+    half = each(pairs[:9], lambda document: "A")
+    total = score_replies(task_file("mediconfusion"), pairs, half)["reference"].categories[TOTAL]
     assert (total.images, total.pairs, total.incomplete_pairs, total.invalid) == (9, 4, 1, 0)
 
 
-def test_replies_of_the_wrong_kind(documents):
+def test_replies_of_the_wrong_kind(pairs):
     mixed = {"90001/1": Reply(text="A"), "90001/2": Reply(losses=(1.0, 2.0))}
-    with pytest.raises(RepliesError, match="some replies are texts and some are log-likelihoods"):
-        score_replies(task_file("mediconfusion_gd"), documents, mixed)
+    with pytest.raises(RepliesError, match="'mediconfusion_gd' reads log-likelihoods, and some replies are texts"):
+        score_replies(task_file("mediconfusion_gd"), pairs, mixed)
     del mixed["90001/1"]
     for task in ("mediconfusion", "mediconfusion_ff"):
-        with pytest.raises(RepliesError, match=f"are log-likelihoods, but '{task}' reads texts"):
-            score_replies(task_file(task), documents, mixed)
+        with pytest.raises(RepliesError, match=f"'{task}' reads texts, and some replies are log-likelihoods"):
+            score_replies(task_file(task), pairs, mixed)
     with pytest.raises(RepliesError, match="'mediconfusion_all' is a group"):
-        score_replies(task_file("mediconfusion_all"), documents, mixed)
+        score_replies(task_file("mediconfusion_all"), pairs, mixed)
 
 
-def test_free_form_needs_a_judge(documents):
+def test_free_form_needs_a_judge(pairs):
     with pytest.raises(JudgeNotConfigured, match="MEDTASKS_JUDGE_BASE_URL"):
-        score_replies(task_file("mediconfusion_ff"), documents, texts(documents, lambda document: "A"))
+        score_replies(task_file("mediconfusion_ff"), pairs, each(pairs, lambda document: "A"))
 
 
 def test_golden_mediconfusion_categories_have_their_published_sizes(test_data, tmp_path, monkeypatch):
@@ -96,11 +179,101 @@ def test_golden_mediconfusion_categories_have_their_published_sizes(test_data, t
 
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
     prepare(Options(test_data / "mediconfusion"))
-    documents = load_documents("mediconfusion")
-    always_a = texts(documents, lambda document: "A")
-    for score in score_replies(task_file("mediconfusion"), documents, always_a).values():
-        sizes = {name: counts.images for name, counts in score.table.items()}
+    pairs = load_documents("mediconfusion")
+    always_a = each(pairs, lambda document: "A")
+    for score in score_replies(task_file("mediconfusion"), pairs, always_a).values():
+        sizes = {name: counts.images for name, counts in score.categories.items()}
         assert sizes.pop(TOTAL) == 352
         assert sizes == json.loads((test_data / "mediconfusion/statistics.json").read_text())
-        total = score.table[TOTAL]
+        total = score.categories[TOTAL]
         assert (total.set_accuracy, total.individual_accuracy, total.confusion, total.invalid_rate) == (0, 0.5, 1, 0)
+
+
+@pytest.fixture(scope="module")
+def questions():
+    rng = random.Random(2)
+    return [
+        {
+            "doc_id": str(number),
+            "dataset": "gmai_mmbench_val",
+            "image_id": str(number // 2),
+            "question": "What is it?",
+            "options": ["polyp", "ulcer", "erosion"],
+            "answer": rng.choice("ABC"),
+            "department": rng.choice(["Urology", "None", None]),
+            "clinical_task": rng.choice(["Counting", "Bone"]),
+            "granularity": "Image Level",
+            "modality": "CT",
+        }
+        for number in range(200)
+    ]
+
+
+@pytest.fixture(scope="module")
+def replies(questions):
+    rng = random.Random(4)
+    words = ["A", "B", "C", "I cannot tell.", "A and B", "", "...."]
+    return {document["doc_id"]: Reply(text=rng.choice(words)) for document in questions}
+
+
+def test_groups_equal_a_plain_mean(questions, replies):
+    pandas = pytest.importorskip("pandas")
+    found = score_replies(task_file("gmai_mmbench_val"), questions, replies)["robust"]
+    frame = pandas.DataFrame(questions)
+    frame["right"] = [replies[one["doc_id"]].text == one["answer"] for one in questions]
+    for column in ("department", "clinical_task"):
+        means, sizes = frame.groupby(column)["right"].mean(), frame.groupby(column)["right"].size()
+        groups = found.groups[column]
+        assert {value: score.questions for value, score in groups.items()} == sizes.to_dict()
+        assert {value: score.accuracy.value for value, score in groups.items()} == pytest.approx(means.to_dict())
+        assert all(score.accuracy.error > 0 for score in groups.values())
+    weighted = sum(score.accuracy.value * score.questions for score in found.groups["clinical_task"].values())
+    assert weighted / len(questions) == pytest.approx(values(found)["accuracy"])
+
+
+def test_wrong_answers_are_sorted_into_kinds(questions, replies):
+    found = score_replies(task_file("gmai_mmbench_val"), questions, replies)["robust"]
+    kinds = count_kinds(found.wrong)
+    texts = [reply.text for reply in replies.values()]
+    assert kinds[ErrorClass.REFUSAL] == texts.count("I cannot tell.")
+    assert kinds[ErrorClass.IRRELEVANT] == texts.count("") + texts.count("....")
+    assert kinds[ErrorClass.MISUNDERSTOOD] == texts.count("A and B")
+    assert sum(kinds.values()) == round((1 - values(found)["accuracy"]) * len(questions))
+    assert found.as_dict()["wrong_answers"] == kinds
+
+
+def test_likelihoods_leave_the_kind_to_a_human(questions):
+    score, given = {"target": "A", "value": "B", "reason": "ok"}, {"0": Reply(losses=(2.0, 1.0, 3.0))}
+    (wrong,) = wrong_answers(task_file("gmai_mmbench_val_ll"), questions[:1], [score], given)
+    assert (wrong.kind, wrong.reply) == (ErrorClass.FOR_A_HUMAN, "")
+
+
+def test_tasks_without_accuracy_have_no_groups(questions):
+    reports = replace(task_file("iu_xray_report"), breakdown=("department",))
+    assert by_group(reports, questions, [{"reason": "ok"}] * len(questions)) == {}
+
+
+def test_export_leaves_a_column_for_the_human(questions, replies, tmp_path):
+    found = score_replies(task_file("gmai_mmbench_val"), questions, replies)["robust"]
+    path = tmp_path / "errors.csv"
+    export_wrong_answers(path, [], {"robust": found.wrong})
+    with path.open(encoding="utf-8", newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert len(rows) == len(found.wrong) > 0
+    assert {row["class_by_human"] for row in rows} == {""}
+    assert {row["class"] for row in rows} >= {"", "refusal"}
+    assert rows[0]["options"] == "polyp | ulcer | erosion"
+
+
+def test_credentialed_text_is_not_exported(questions, tmp_path, monkeypatch):
+    private = next(name for name, info in CATALOGUE.items() if info.access == "credentialed")
+    with pytest.raises(MedTasksError, match=f"MEDTASKS_LOG_TEXT={private}"):
+        export_wrong_answers(tmp_path / "errors.csv", [private], {})
+    assert not (tmp_path / "errors.csv").exists()
+    monkeypatch.setenv("MEDTASKS_LOG_TEXT", private)
+    export_wrong_answers(tmp_path / "errors.csv", [], {})
+
+
+def test_scores_have_what_is_needed(questions):
+    (score,) = scores_of(task_file("gmai_mmbench_val"), Row("robust_choice"), questions[:1], [Reply(text="A")])
+    assert {"target", "value", "reason"} <= score.keys()

@@ -132,7 +132,7 @@ def test_wrong_replies(fails, sample, write, tmp_path):
     fails([*command, write("{\n")], "line 1 is not valid JSON", 'like {"doc_id": "10001/1", "reply": "A"}')
     fails([*command, write({"doc_id": 0, "resps": [["(1.0, True)"], ["(2.0, False)"]]})], "reads texts")
     mixed = write({"doc_id": 0, "reply": "A"}, {"doc_id": 1, "resps": [["(1.0, True)"], ["(2.0, False)"]]})
-    fails(["score", "mediconfusion_gd", mixed], "some replies are texts and some are log-likelihoods")
+    fails(["score", "mediconfusion_gd", mixed], "'mediconfusion_gd' reads log-likelihoods, and some replies are texts")
 
 
 def test_unprepared(fails, write):

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from medtasks.errors import WeightsMissing
-from medtasks.hooks import report_panel
+from medtasks.families import texts
 from medtasks.metrics.report_metrics import metric_info
 from medtasks.metrics.report_scores import ReportScores, mean
 
@@ -32,7 +32,7 @@ def prepared(monkeypatch):
 
         return metric
 
-    monkeypatch.setattr(report_panel, "report_metric", report_metric)
+    monkeypatch.setattr(texts, "report_metric", report_metric)
     return broken
 
 

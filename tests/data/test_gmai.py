@@ -8,7 +8,6 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from medtasks.hooks.units import unit_of
 from PIL import Image
 
 from medtasks.data import preparers
@@ -18,6 +17,7 @@ from medtasks.data.gmai.preparing import prepare
 from medtasks.data.gmai.tsv import TsvFile
 from medtasks.data.home import dataset_folder
 from medtasks.data.preparation import Options
+from medtasks.data.samples import Sample
 from medtasks.data.store import load_documents
 from medtasks.errors import SourceError
 
@@ -92,7 +92,7 @@ def test_pointers_lead_forward_and_through_pointers(source):
     rows[0]["image"], rows[1]["image"] = rows[1]["index"], rows[4]["index"]
     documents = prepared(source(rows))
     assert documents[0]["image_files"] == documents[1]["image_files"] == documents[4]["image_files"]
-    assert len({unit_of(document) for document in documents}) == 3
+    assert len({Sample(document).cluster_id for document in documents}) == 3
 
 
 def test_twins_are_one_unit_and_others_are_not(source):
@@ -106,7 +106,7 @@ def test_twins_are_one_unit_and_others_are_not(source):
         )
     rows.append({**rows[3], "index": "other", "question": "Another question", "image": tiny_gmai.png(99)})
     rows.append({**base, "index": "whole", "perceptual granularity": "Image Level", "image": tiny_gmai.png(98)})
-    units = {document["doc_id"]: unit_of(document) for document in prepared(source(rows))}
+    units = {document["doc_id"]: Sample(document).cluster_id for document in prepared(source(rows))}
     assert all(units[f"m{case}"] == units[f"c{case}"] for case in range(3))
     assert len(set(units.values())) == 5
 

@@ -5,12 +5,16 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from subprocess import CompletedProcess
 
 import pytest
+from medtasks.audit.report.as_json import report_as_dict
 from PIL import Image
 
+from medtasks.audit.report.reading.collecting import collect_run
+from medtasks.audit.report.reading.run_folder import read_run
 from medtasks.audit.scoring import score_replies
 from medtasks.data.image_store import ImageStore
 from medtasks.data.manifest import Manifest
@@ -51,17 +55,17 @@ def planted_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for task, columns in TASKS.items():
             publish_planted(task, columns)
             (root / "home" / "tasks" / f"{task}.yaml").write_text(YAML[task].replace("TASK", task))
-    package = root / "package"
-    package.mkdir()
-    (package / "echo_model.py").write_text(ECHO)
-    (package / "echo_model-1.dist-info").mkdir()
-    (package / "echo_model-1.dist-info" / "entry_points.txt").write_text(
-        "[lmms_eval.models]\necho = echo_model:manifest\n"
-    )
-    (package / "echo_model-1.dist-info" / "METADATA").write_text(
-        "Metadata-Version: 2.1\nName: echo-model\nVersion: 1\n"
-    )
+    write_echo(root / "package")
     return root
+
+
+def write_echo(package: Path) -> None:
+    """Write a package with the model ``echo`` into a folder, as if it were installed there."""
+    about = package / "echo_model-1.dist-info"
+    about.mkdir(parents=True)
+    (package / "echo_model.py").write_text(ECHO)
+    (about / "entry_points.txt").write_text("[lmms_eval.models]\necho = echo_model:manifest\n")
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: echo-model\nVersion: 1\n")
 
 
 def publish_planted(name: str, columns: Columns) -> None:
@@ -158,7 +162,7 @@ def test_nothing_of_a_record_is_written(evaluate: Evaluate, planted_home: Path, 
     for row in (row for rows in written.values() for row in rows):
         assert "is credentialed" in str(row["target"])
         assert "is credentialed" in str(row["input"])
-    records = [row["accuracy"] for row in written["canary_choice"]]
+    records = [row["score"] for row in written["canary_choice"]]
     assert len({record["sample"] for record in records}) == DOCUMENTS
     assert all(record["sample"].startswith("doc-") for record in records)
 
@@ -228,15 +232,60 @@ def test_replies_of_two_ranks_are_saved_for_their_owner_and_scored_again(
 
     monkeypatch.setenv("MEDTASKS_HOME", str(planted_home / "home"))
     documents = load_documents("canary_open")
-    again = score_replies(task_file("canary_open"), documents, read_replies(files, documents))["robust"].values
+    again = score_replies(task_file("canary_open"), documents, read_replies(files, documents))["robust"]
     (results,) = (tmp_path / "out").rglob("*_results.json")
     first = json.loads(results.read_text())["results"]["canary_open"]
-    assert again["token_f1"] > 0
-    assert {name: repr(first[f"{name},robust"]) for name in again} == {name: repr(again[name]) for name in again}
+    assert again.estimates["token_f1"].value > 0
+    for name, one in again.estimates.items():
+        assert repr(first[f"{name},robust"]) == repr(one.value), name
     assert set(folder.glob("*")) - before == set(files)  # scoring saves nothing
     (file,) = (tmp_path / "out").rglob("*_samples_canary_open.jsonl")
     with pytest.raises(RepliesError, match="holds no reply, because its dataset is credentialed; name the files"):
         read_replies(file, documents)
+
+
+MEDTASKS = [sys.executable, "-m", "medtasks.cli.main"]
+FILES = ["--markdown", "out/found.md", "--latex", "out/found.tex", "--json", "out/found.json", "--figures", "out/drawn"]
+
+
+def test_nothing_of_a_record_is_in_a_manifest_or_a_report(
+    planted_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = ["--model", "echo", "--tasks", ",".join(TASKS), "--output_path", "out", "--log_samples"]
+    ran = execute([*MEDTASKS, "run", *options, "--batch_size", "1"], planted_home, tmp_path)
+    assert ran.returncode == 0, ran.stderr[-4000:]
+    (manifest,) = (tmp_path / "out").glob("*_run.json")
+    assert sorted(json.loads(manifest.read_text())["tasks"]) == sorted(TASKS)
+    reported = execute([*MEDTASKS, "report", "out", *FILES], planted_home, tmp_path)
+    assert reported.returncode == 0, reported.stderr[-4000:]
+    made = {path.name for path in (tmp_path / "out").iterdir()}
+    assert {"report.html", "found.md", "found.tex", "found.json", "drawn"} <= made
+    home = planted_home / "home"
+    assert found_in(ran, tmp_path, *outside(home)) == []
+    assert found_in(reported, tmp_path) == []
+    monkeypatch.setenv("MEDTASKS_HOME", str(home))
+    report = collect_run(read_run(tmp_path / "out"))
+    assert [task.name for task in report.tasks] == sorted(TASKS)
+    for task in report.tasks:
+        assert (task.withheld, len(task.items), task.pictures) == (True, DOCUMENTS, {}), task.missing
+        assert all(item.doc_id.startswith("doc-") for item in task.items)
+        assert all(rule.scores and sum(rule.reasons.values()) == DOCUMENTS for rule in task.rules), task.name
+    assert report.notes == ()
+    assert CANARY not in repr(asdict(report))
+    assert CANARY not in json.dumps(report_as_dict(report))
+
+
+def test_the_user_may_ask_for_text_in_a_report(planted_home: Path, tmp_path: Path) -> None:
+    allowed = {"MEDTASKS_LOG_TEXT": "canary_choice"}
+    options = ["--model", "echo", "--tasks", "canary_choice", "--output_path", "out", "--log_samples"]
+    ran = execute([*MEDTASKS, "run", *options, "--batch_size", "1"], planted_home, tmp_path, **allowed)
+    assert ran.returncode == 0, ran.stderr[-4000:]
+    reported = execute([*MEDTASKS, "report", "out"], planted_home, tmp_path, **allowed)
+    assert reported.returncode == 0, reported.stderr[-4000:]
+    assert f"{CANARY} question 0 of canary_choice" in (tmp_path / "out" / "report.html").read_text()
+    hidden = execute([*MEDTASKS, "report", "out", "--html", "hidden.html"], planted_home, tmp_path)
+    assert hidden.returncode == 0, hidden.stderr[-4000:]
+    assert CANARY not in (tmp_path / "hidden.html").read_text() + hidden.stdout + hidden.stderr
 
 
 YAML_HEAD = """\
@@ -307,7 +356,7 @@ class Echo(lmms):
         self._rank, self._world_size = self.accelerator.process_index, self.accelerator.num_processes
 
     def generate_until(self, requests):
-        return [f"reply {CANARY} to {{request.args[0]}}, number {{request.doc_id}}" for request in requests]
+        return [f"reply {CANARY} to {{request.args[0]}} in row {{request.doc_id}}." for request in requests]
 
     def loglikelihood(self, requests):
         return [(1.0 + request.idx, False) for request in requests]

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from medtasks.harness.task_files import task_files
 from medtasks.harness.task_index import tasks_folder
@@ -143,3 +144,24 @@ def test_wheel_holds_everything(wheel):
     text = entry_points.read_text()
     assert "[lmms_eval.models]\nmedtasks = medtasks.plugin:model_manifests" in text
     assert "lmms_eval = lmms_eval.cli.dispatch:main" in text
+
+
+@pytest.mark.parametrize("kind", ["QA", "VQA"])
+def test_a_users_own_folder_runs_without_any_code(run, tmp_path, kind):
+    folder, home = tmp_path / "rounds", str(tmp_path / "home")
+    folder.mkdir()
+    Image.new("L", (8, 8), 90).save(folder / "a.png")
+    samples = [{"question": "Which side?", "answer": "left", "images": ["a.png"] * count} for count in range(3)]
+    if kind == "QA":
+        samples = [{**sample, "options": ["right", "left"]} for sample in samples]
+    (folder / "dataset.json").write_text(json.dumps({"taskType": kind, "modality": "Drawn", "samples": samples}))
+    prepared = run(["medtasks", "data", "prepare", "--from-folder", str(folder)], MEDTASKS_HOME=home)
+    assert prepared.returncode == 0, prepared.stderr
+    options = "--model medtasks_tiny --model_args journal=false --device cpu --batch_size 2 --output_path out"
+    ran = run(["lmms_eval", "--tasks", "multimedeval_rounds", *options.split()], MEDTASKS_HOME=home)
+    files = list((tmp_path / "out").rglob("*_results.json"))
+    assert len(files) == 1, ran.stdout[-2000:] + ran.stderr[-2000:]
+    results = json.loads(files[0].read_text())
+    assert results["n-samples"]["multimedeval_rounds"]["effective"] == 3
+    metric = {"QA": "accuracy", "VQA": "token_recall"}[kind]
+    assert {f"{metric},reference", f"{metric},robust"} <= results["results"]["multimedeval_rounds"].keys()

@@ -3,13 +3,13 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from medtasks.hooks.units import unit_of
 
+from medtasks.data.samples import Sample
 from medtasks.data.store import load_documents, open_documents
 from medtasks.data.variants import published_position, rotated
 from medtasks.errors import MedTasksError
-from medtasks.harness import variant_documents as made
-from medtasks.harness.documents import task_documents
+from medtasks.harness import process_docs
+from medtasks.harness.documents import changed_table, task_documents
 from medtasks.harness.task_files import task_file, task_files, variants_of
 
 IMAGE_TASKS = [name for name, task in task_files().items() if task.variants]
@@ -51,7 +51,7 @@ def test_every_dataset_in_every_variant(prepared, name):
 def test_the_harness_gets_the_same_documents(prepared, name):
     splits = open_documents(task_file(name).dataset)
     for variant in variants_of(task_file(name)):
-        table = getattr(made, f"{variant.variant}_table")(splits["test"])
+        table = getattr(process_docs, variant.name)(splits["test"])
         assert table.to_list() == task_documents(variant)
         kept = set(table.features) & set(splits["test"].features) - {"image_sha256"}
         assert {column: table.features[column] for column in kept} == {
@@ -125,26 +125,28 @@ def test_as_many_single_steps_as_options_lead_back(key):
     assert turned == document
 
 
-def test_units_of_rotations(prepared):
+def test_clusters_of_rotations(prepared):
     asked = task_documents(task_file("gmai_mmbench_val_rotated"))
     cases = {}
     for document in asked:
-        cases.setdefault(document["image_id"], set()).add(unit_of(document))
-    assert all(len(units) == 1 for units in cases.values())
+        cases.setdefault(document["image_id"], set()).add(Sample(document).cluster_id)
+    assert all(len(clusters) == 1 for clusters in cases.values())
     assert len(set.union(*cases.values())) == len(cases)
 
     pairs = load_documents("mediconfusion")
     for document in task_documents(task_file("mediconfusion_rotated")):
         assert not {"pair_id", "position"} & document.keys()
-    units = {one["rotation_of"]: unit_of(one) for one in task_documents(task_file("mediconfusion_rotated"))}
+    clusters = {
+        one["rotation_of"]: Sample(one).cluster_id for one in task_documents(task_file("mediconfusion_rotated"))
+    }
     for one in pairs:
         for other in pairs:
             if one["pair_id"] == other["pair_id"] or one["image_id"] == other["image_id"]:
-                assert units[one["doc_id"]] == units[other["doc_id"]]
-    assert len(set(units.values())) > 1
+                assert clusters[one["doc_id"]] == clusters[other["doc_id"]]
+    assert len(set(clusters.values())) > 1
 
     alone = [{**question(["a", "b"], "label", {0}), "doc_id": str(number)} for number in range(3)]
-    assert len({unit_of(one) for one in rotated(alone)}) == 3
+    assert len({Sample(one).cluster_id for one in rotated(alone)}) == 3
 
 
 def test_a_large_table_stays_typed():
@@ -171,8 +173,8 @@ def test_a_large_table_stays_typed():
         }
     )
     table = datasets.Dataset.from_list(rows, features=features)
-    turned = made.rotated_table(table)
+    turned = changed_table(task_file("multimedeval_bloodmnist_rotated"), table, {})
     assert len(turned) == 100_000
     assert turned.features["label"] == features["label"]
     assert turned[99_999]["doc_id"] == "24999~r3"
-    assert len(made.swapped_table(table)) == 25_000
+    assert len(changed_table(task_file("multimedeval_bloodmnist_swapped"), table, {})) == 25_000

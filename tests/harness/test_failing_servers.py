@@ -174,12 +174,12 @@ def assert_scores_are_those_of_the_rest(results, task):
     if task in PAIRS:
         for name, score in score_replies(task_file(task), documents, replies).items():
             for metric in PAIR_METRICS:
-                assert same(row[f"{metric},{name}"], getattr(score.table["total"], metric)), (metric, name)
+                assert same(row[f"{metric},{name}"], getattr(score.categories["total"], metric)), (metric, name)
         return
     for name, score in score_replies(task_file(task), documents, replies).items():
-        for metric, value in score.values.items():
+        for metric, found in score.estimates.items():
             if metric not in ("failed_samples", "submission_rows"):
-                assert same(row[f"{metric},{name}"], value), (task, metric, name)
+                assert same(row[f"{metric},{name}"], found.value), (task, metric, name)
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -222,7 +222,7 @@ def _records(samples):
     for sample in samples:
         if sample["doc_id"] not in seen:
             seen.add(sample["doc_id"])
-            yield sample["doc_id"], next(one for one in sample.values() if isinstance(one, dict) and "reason" in one)
+            yield sample["doc_id"], sample["score"]
 
 
 def _kept(results) -> KeptReplies:

@@ -2,8 +2,6 @@
 
 import json
 import math
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -12,105 +10,60 @@ from medtasks.audit.scoring import score_replies
 from medtasks.harness.replies import read_replies
 from medtasks.harness.task_files import task_file
 
+from ..scripted_server import Endpoint, serving
+from .whole_runs import answering, evaluate
+
 pytestmark = pytest.mark.slow
 
 
-class Judge(ThreadingHTTPServer):
-    """Prefers the option whose first word stands in the reply it is shown; else likes both alike."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.prompts: list[str] = []
-        threading.Thread(target=self.serve_forever, daemon=True).start()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}/v1"
-
-
-class Handler(BaseHTTPRequestHandler):
-    server: Judge
-
-    def do_POST(self) -> None:
-        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        prompt = request["messages"][-1]["content"]
-        self.server.prompts.append(prompt)
-        reply = prompt.split("[AI Assistant]\n")[1].split("\n\n[End of AI Assistant]")[0]
-        option_a = prompt.split("[Answer A]\n")[1].split("\n")[0]
-        scores = "A: 9\nB: 2" if option_a in reply else "A: 5\nB: 5"
-        message = {"role": "assistant", "content": f"{scores}\nYour explanation: because"}
-        body = {"id": "1", "object": "chat.completion", "created": 0, "model": "judge"}
-        body["choices"] = [{"index": 0, "finish_reason": "stop", "message": message}]
-        data = json.dumps(body).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, *_: object) -> None:
-        pass
+def verdict(body):
+    """Prefer the option whose first word stands in the reply that is shown; else like both alike."""
+    prompt = body["messages"][-1]["content"]
+    reply = prompt.split("[AI Assistant]\n")[1].split("\n\n[End of AI Assistant]")[0]
+    option_a = prompt.split("[Answer A]\n")[1].split("\n")[0]
+    scores = "A: 9\nB: 2" if option_a in reply else "A: 5\nB: 5"
+    return f"{scores}\nYour explanation: because"
 
 
 @pytest.fixture
 def judge(monkeypatch, tmp_path):
-    server = Judge()
-    monkeypatch.setenv("MEDTASKS_JUDGE_BASE_URL", server.url)
-    monkeypatch.setenv("MEDTASKS_JUDGE_MODEL", f"judge-{tmp_path.name}")
-    yield server
-    server.shutdown()
-
-
-def evaluate(model):
-    from lmms_eval.evaluator import simple_evaluate
-
-    return simple_evaluate(model=model, tasks=["mediconfusion_ff"])
+    with serving(Endpoint()) as server:
+        server.choose = lambda body: server.reply(verdict(body))
+        monkeypatch.setenv("MEDTASKS_JUDGE_BASE_URL", server.url)
+        monkeypatch.setenv("MEDTASKS_JUDGE_MODEL", f"judge-{tmp_path.name}")
+        yield server
 
 
 @pytest.fixture
 def parrot(sample):
     """Answers every question with the text of option A."""
-    from lmms_eval.api.model import lmms
-
-    class Parrot(lmms):
-        def generate_until(self, requests):
-            docs = [self.task_dict[r.args[4]][r.args[5]][r.args[3]] for r in requests]
-            return [f"I see this: {doc['options'][0]}" for doc in docs]
-
-        def loglikelihood(self, requests):
-            raise NotImplementedError
-
-        generate_until_multi_round = loglikelihood
-
-    return Parrot()
+    return answering(lambda doc: f"I see this: {doc['options'][0]}")
 
 
 def test_judge_reads_every_reply_once_and_a_rerun_is_free(judge, parrot, sample):
-    results = evaluate(parrot)["results"]["mediconfusion_ff"]
+    results = evaluate(["mediconfusion_ff"], parrot)["results"]["mediconfusion_ff"]
     assert results["confusion,reference"] == 1.0
     assert results["individual_accuracy,reference"] == 0.5
     assert results["judge_failed_rate,reference"] == 0.0
-    asked = len(judge.prompts)
+    asked = judge.count
     assert 0 < asked <= 64  # once with the published prompt, once with the reply between marks
     assert results["confusion,fenced"] == 1.0
-    evaluate(parrot)
-    assert len(judge.prompts) == asked
+    evaluate(["mediconfusion_ff"], parrot)
+    assert judge.count == asked
 
 
 def test_unreachable_judge_loses_nothing(parrot, sample, monkeypatch, tmp_path):
     monkeypatch.setenv("MEDTASKS_JUDGE_BASE_URL", "http://127.0.0.1:9/v1")
     monkeypatch.setenv("MEDTASKS_JUDGE_MODEL", "nobody")
     monkeypatch.setenv("MEDTASKS_JUDGE_ATTEMPTS", "1")
-    found = evaluate(parrot)
+    found = evaluate(["mediconfusion_ff"], parrot)
     results = found["results"]["mediconfusion_ff"]
     assert results["judge_failed_rate,reference"] == 1.0
     assert results["unjudged_samples,reference"] == 32
     for metric in ("invalid_rate", "set_accuracy", "individual_accuracy", "confusion"):
         assert math.isnan(results[f"{metric},reference"])
     samples = found["samples"]["mediconfusion_ff"]
-    assert {sample["confusion"]["reason"] for sample in samples} == {"judge_failed"}
+    assert {sample["score"]["reason"] for sample in samples} == {"judge_failed"}
     assert all("I see this" in str(sample["resps"]) for sample in samples)
 
 
@@ -122,7 +75,7 @@ def test_recorded_replies_are_judged(judge, sample, tmp_path: Path):
     lines = [{"doc_id": d["doc_id"], "reply": d["options"][0] if d["position"] == 1 else "fog"} for d in documents]
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
     scores = score_replies(task_file("mediconfusion_ff"), documents, read_replies(file, documents))
-    total = scores["reference"].table["total"]
+    total = scores["reference"].categories["total"]
     assert total.invalid == 16
     assert total.individual_score == sum(d["answer"] == "A" for d in documents if d["position"] == 1)
     assert scores["reference"].reasons == {"ok": 16, "ambiguous": 16}

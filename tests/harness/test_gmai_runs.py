@@ -1,30 +1,21 @@
 """Whole runs of GMAI-MMBench's tasks, and of parts of it, on files in miniature."""
 
-import json
 import math
 import random
-import threading
-from collections.abc import Sequence
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from medtasks.data.catalogue import CATALOGUE
-from medtasks.data.gmai.preparing import prepare
-from medtasks.data.home import dataset_folder, own_tasks_folder
+from medtasks.data.home import dataset_folder
 from medtasks.data.manifest import Manifest
-from medtasks.data.preparation import Options
 from medtasks.data.store import load_documents
 from medtasks.errors import JudgeNotConfigured
 from medtasks.families.counts import COUNTS
-from medtasks.harness.task_files import task_config, task_file
-from medtasks.harness.task_index import resolved, tasks_folder
 from medtasks.tasks.selected_tasks import select_as
 
 from .. import tiny_gmai
-from ..model_adapters.test_two_processes import LEAVE, on_two_processes
+from ..scripted_server import Endpoint, serving
+from .whole_runs import answering, evaluate, on_two, values
 
 pytestmark = pytest.mark.slow
 
@@ -40,46 +31,7 @@ WANTED = {
 }
 TASKS = [VAL, f"{VAL}_ll", TEST, MCLS, EYES, SCANS]
 ROWS = tiny_gmai.rows(60)
-TINY = {
-    "model_args": "journal=false",
-    "batch_size": 8,
-    "device": "cpu",
-    "gen_kwargs": "max_new_tokens=4",
-    "log_samples": True,
-}
-
-EVALUATE = (
-    """
-import json, sys
-import torch
-torch.set_num_threads(1)
-from lmms_eval.evaluator import simple_evaluate
-from lmms_eval.tasks import TaskManager
-from medtasks.data.home import own_tasks_folder
-from medtasks.harness.task_index import tasks_folder
-tasks, options = map(json.loads, sys.argv[1:3])
-manager = TaskManager(include_path=[str(tasks_folder()), str(own_tasks_folder())], include_defaults=False)
-results = simple_evaluate(model="medtasks_tiny", tasks=tasks, task_manager=manager, **options)
-if results is not None:
-    found = {task: {key: repr(value) for key, value in row.items()} for task, row in results["results"].items()}
-    json.dump(found, open(sys.argv[3], "w"))
-"""
-    + LEAVE
-)
-
-
-def prepare_all(source: Path) -> None:
-    """Prepare the three parts and two choices of the validation part below ``MEDTASKS_HOME``."""
-    tiny_gmai.write(source / VAL / "GMAI-MMBench_VAL.tsv", ROWS)
-    for part, name in enumerate(CATALOGUE[TEST].md5):
-        rows = [{**row, "index": f"{part}{row['index']}", "answer": ""} for row in tiny_gmai.rows(1, seed=part)]
-        tiny_gmai.write(source / TEST / name, rows)
-    several = [{**row, "answer": ",".join({"A", row["answer"]})} for row in tiny_gmai.rows(9, seed=50)]
-    tiny_gmai.write(source / MCLS / "own.tsv", several)
-    for name in (VAL, TEST, MCLS):
-        prepare(CATALOGUE[name], Options(source / name, allow_changed=True))
-    for name, criteria in CRITERIA.items():
-        select_as(VAL, criteria, name)
+OPTIONS = {"gen_kwargs": "max_new_tokens=4", "log_samples": True}
 
 
 @pytest.fixture(scope="module")
@@ -87,22 +39,15 @@ def home(tmp_path_factory):
     folder = tmp_path_factory.mktemp("gmai")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MEDTASKS_HOME", str(folder / "home"))
-        prepare_all(folder / "source")
+        tiny_gmai.prepare_all(folder / "source", ROWS, several=9, seed=50, unkeyed=1)
+        for name, criteria in CRITERIA.items():
+            select_as(VAL, criteria, name)
     return folder / "home"
 
 
 @pytest.fixture(autouse=True)
 def _prepared(home, _own_home, monkeypatch):
     monkeypatch.setenv("MEDTASKS_HOME", str(home))
-
-
-def evaluate(tasks: Sequence[str], model: Any, **options: Any) -> dict[str, Any]:
-    from lmms_eval.evaluator import simple_evaluate
-    from lmms_eval.tasks import TaskManager
-
-    folders = [str(tasks_folder()), str(own_tasks_folder())]
-    manager = TaskManager(include_path=folders, include_defaults=False)
-    return simple_evaluate(model=model, tasks=list(tasks), task_manager=manager, **options)
 
 
 def submissions(home: Path) -> list[Path]:
@@ -114,14 +59,7 @@ def one_run(home):
     """Results of all tasks in one run of a real model, and the spreadsheets it wrote."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MEDTASKS_HOME", str(home))
-        return evaluate(TASKS, "medtasks_tiny", **TINY), submissions(home)
-
-
-def values(results, task):
-    names = [entry["metric"] for entry in resolved(task_config(task)["metric_list"])]
-    return {
-        (name, rule): results["results"][task][f"{name},{rule}"] for name in names for rule in task_file(task).rules
-    }
+        return evaluate(TASKS, **OPTIONS), submissions(home)
 
 
 def chosen(name):
@@ -159,14 +97,12 @@ def test_results_say_which_part_of_the_data_they_are_about(one_run):
 
 def test_a_part_scores_like_the_same_questions_of_the_whole(one_run):
     results, _ = one_run
-    whole = {one["accuracy"]["sample"]: one for one in results["samples"][VAL]}
+    whole = {one["score"]["sample"]: one for one in results["samples"][VAL]}
     for name in CRITERIA:
-        part = {one["accuracy"]["sample"]: one for one in results["samples"][name]}
+        part = {one["score"]["sample"]: one for one in results["samples"][name]}
         assert list(part) == [row["index"] for row in chosen(name)]
         assert {one: sample["resps"] for one, sample in part.items()} == {one: whole[one]["resps"] for one in part}
-        assert {one: sample["accuracy"] for one, sample in part.items()} == {
-            one: whole[one]["accuracy"] for one in part
-        }
+        assert {one: sample["score"] for one, sample in part.items()} == {one: whole[one]["score"] for one in part}
 
 
 def test_the_submission_is_written_once(one_run):
@@ -177,16 +113,15 @@ def test_the_submission_is_written_once(one_run):
     assert file.suffix == ".xlsx"
     header, *rows = load_workbook(file).active.iter_rows(values_only=True)
     assert [row[0] for row in rows] == [document["doc_id"] for document in load_documents(TEST)]
-    replies = {one["invalid_rate"]["sample"]: one["invalid_rate"]["reply"] for one in results["samples"][TEST]}
+    replies = {one["score"]["sample"]: one["score"]["reply"] for one in results["samples"][TEST]}
     assert len(replies) == 11
     assert [row[header.index("prediction")] or "" for row in rows] == [replies[row[0]] for row in rows]
     assert not [metric for metric, _ in values(results, TEST) if "acc" in metric]
 
 
 def test_two_processes_score_like_one(one_run, home, tmp_path):
-    out, before = tmp_path / "two.json", submissions(home)
-    on_two_processes(EVALUATE, tmp_path, json.dumps(TASKS), json.dumps(TINY), str(out))
-    two, one = json.loads(out.read_text()), one_run[0]["results"]
+    before = submissions(home)
+    two, one = on_two(tmp_path, TASKS, **OPTIONS), one_run[0]["results"]
     assert set(one) == set(two) == set(TASKS)
     for task in TASKS:
         assert one[task].keys() == two[task].keys()
@@ -199,70 +134,32 @@ def test_two_processes_score_like_one(one_run, home, tmp_path):
     assert len(submissions(home)) == len(before) + 1
 
 
-class Judge(ThreadingHTTPServer):
-    """Gives the letter of the option that a reply describes with underscores for blanks, else Z."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.prompts: list[str] = []
-        threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-
-
-class Handler(BaseHTTPRequestHandler):
-    server: Judge
-
-    def do_POST(self) -> None:
-        prompt = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["messages"][-1]["content"]
-        self.server.prompts.append(prompt)
-        asked = prompt.rpartition("Example 3: ")[2]
-        listed = dict(line.split(". ", 1)[::-1] for line in asked.split("\n") if line[1:3] == ". ")
-        meant = asked.rpartition("Answer: ")[2].partition("\n")[0].removeprefix("It looks like ").replace("_", " ")
-        message = {"role": "assistant", "content": listed.get(meant, "Z")}
-        body = {"id": "1", "object": "chat.completion", "created": 0, "model": "judge"}
-        body["choices"] = [{"index": 0, "finish_reason": "stop", "message": message}]
-        data = json.dumps(body).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, *_: object) -> None:
-        pass
+def matched(body):
+    """Return the letter of the option that a reply describes with underscores for blanks, else Z."""
+    asked = body["messages"][-1]["content"].rpartition("Example 3: ")[2]
+    listed = dict(line.split(". ", 1)[::-1] for line in asked.split("\n") if line[1:3] == ". ")
+    meant = asked.rpartition("Answer: ")[2].partition("\n")[0].removeprefix("It looks like ").replace("_", " ")
+    return listed.get(meant, "Z")
 
 
 @pytest.fixture
 def judge(monkeypatch, tmp_path):
-    server = Judge()
-    monkeypatch.setenv("MEDTASKS_JUDGE_BASE_URL", f"http://127.0.0.1:{server.server_port}/v1")
-    monkeypatch.setenv("MEDTASKS_JUDGE_MODEL", f"judge-{tmp_path.name}")
-    yield server
-    server.shutdown()
-    server.server_close()
+    with serving(Endpoint()) as server:
+        server.choose = lambda body: server.reply(matched(body))
+        monkeypatch.setenv("MEDTASKS_JUDGE_BASE_URL", server.url)
+        monkeypatch.setenv("MEDTASKS_JUDGE_MODEL", f"judge-{tmp_path.name}")
+        yield server
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def describing():
     """A model that knows the key: of three replies one is the letter, one for the judge, one about something else."""
-    from lmms_eval.api.model import lmms
 
-    class Describing(lmms):
-        def generate_until(self, requests):
-            docs = [self.task_dict[r.args[4]][r.args[5]][r.args[3]] for r in requests]
-            return [self._said(doc) for doc in docs]
+    def say(doc):
+        option = doc["options"]["ABCDEF".index(doc["answer"])].replace(" ", "_")
+        return [doc["answer"], f"It looks like {option}", "It looks like rain"][kind(doc)]
 
-        def _said(self, doc):
-            option = doc["options"]["ABCDEF".index(doc["answer"])].replace(" ", "_")
-            return [doc["answer"], f"It looks like {option}", "It looks like rain"][kind(doc)]
-
-        def loglikelihood(self, requests):
-            raise NotImplementedError
-
-        generate_until_multi_round = loglikelihood
-
-    return Describing
+    return answering(say)
 
 
 def kind(doc):
@@ -276,7 +173,7 @@ def test_the_judge_is_asked_where_no_rule_finds_an_option(judge, describing):
     task, documents = f"{VAL}_judged", load_documents(VAL)
     counts = [sum(kind(doc) == one for doc in documents) for one in range(3)]
     assert min(counts) > 3
-    results = evaluate([task, VAL], describing())
+    results = evaluate([task, VAL], describing)
     found = values(results, task)
     for rule in ("reference", "reference_2026"):
         assert found["accuracy", rule] == pytest.approx((counts[0] + counts[1]) / 60)
@@ -284,16 +181,16 @@ def test_the_judge_is_asked_where_no_rule_finds_an_option(judge, describing):
         assert found["judge_asked_rate", rule] == pytest.approx((counts[1] + counts[2]) / 60)
         assert found["invalid_rate", rule] == pytest.approx(counts[2] / 60)
         assert found["judge_failed_rate", rule] == 0
-    asked = len(judge.prompts)
+    asked = judge.count
     assert asked > 0
-    again = evaluate([task], describing())
+    again = evaluate([task], describing)
     assert repr(values(again, task)) == repr(found)
-    assert len(judge.prompts) == asked
+    assert judge.count == asked
 
 
 def test_without_a_judge_the_judged_task_is_refused(describing):
     with pytest.raises(JudgeNotConfigured, match="needs an LLM judge"):
-        evaluate([f"{VAL}_judged"], describing())
+        evaluate([f"{VAL}_judged"], describing)
 
 
 def test_an_unreachable_judge_makes_no_score(describing, monkeypatch):
@@ -301,10 +198,10 @@ def test_an_unreachable_judge_makes_no_score(describing, monkeypatch):
     monkeypatch.setenv("MEDTASKS_JUDGE_MODEL", "nobody")
     monkeypatch.setenv("MEDTASKS_JUDGE_ATTEMPTS", "1")
     task = f"{VAL}_judged"
-    results = evaluate([task], describing(), log_samples=True)
+    results = evaluate([task], describing, log_samples=True)
     found = values(results, task)
     assert math.isnan(found["accuracy", "reference"])
     failed = sum(kind(doc) > 0 for doc in load_documents(VAL)) / 60
     assert found["judge_failed_rate", "reference"] == found["judge_asked_rate", "reference"] == pytest.approx(failed)
-    reasons = {sample["accuracy"]["reason"] for sample in results["samples"][task]}
+    reasons = {sample["score"]["reason"] for sample in results["samples"][task]}
     assert reasons == {"ok", "judge_failed"}

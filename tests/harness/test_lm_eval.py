@@ -73,10 +73,10 @@ def test_numbers_are_those_of_recorded_replies(evaluated, multimedeval_home, mon
     replies = {doc_id: Reply(text=reply(prompt)) for doc_id, prompt in prompts.items()}
     assert results[name]["alias"] == f"{name} [SAMPLE DATA]"
     for rule, scores in score_replies(task, documents, replies).items():
-        for metric, value in scores.values.items():
-            assert results[name][f"{metric},{rule}"] == value
+        for metric, found in scores.estimates.items():
+            assert results[name][f"{metric},{rule}"] == found.value
             if metric not in COUNTS:
-                assert results[name][f"{metric}_stderr,{rule}"] == pytest.approx(scores.errors[metric])
+                assert results[name][f"{metric}_stderr,{rule}"] == pytest.approx(found.error)
 
 
 @pytest.mark.slow
@@ -101,7 +101,8 @@ def test_command(multimedeval_home, tmp_path, monkeypatch):
     again = score_replies(task_file("multimedeval_medqa"), documents, read_replies(samples, documents))
     for rule, scores in again.items():
         assert scores.reasons == {"no_match": len(documents)}
-        assert {metric: results[f"{metric},{rule}"] for metric in scores.values} == scores.values
+        values = {metric: found.value for metric, found in scores.estimates.items()}
+        assert {metric: results[f"{metric},{rule}"] for metric in values} == values
 
 
 def test_a_missing_dataset_is_one_sentence(tmp_path, monkeypatch):

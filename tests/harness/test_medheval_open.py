@@ -2,14 +2,8 @@
 
 import json
 import math
-import os
-import socket
-import struct
-import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
@@ -20,18 +14,19 @@ from medtasks.audit.scoring import score_replies
 from medtasks.data.preparation import Options
 from medtasks.data.preparers import prepare
 from medtasks.data.store import load_documents
-from medtasks.errors import JudgeRefused, forget_warnings
+from medtasks.errors import JudgeRefused
 from medtasks.harness.replies import read_replies
 from medtasks.harness.task_files import task_config, task_file
 from medtasks.harness.task_index import resolved
-from medtasks.hooks import answer_texts, label_hallucination
 from medtasks.judges import client
 
 from .. import medheval_sources as sources
+from ..scripted_server import Endpoint, serving
+from .test_canary import CANARY, execute, write_echo
+from .whole_runs import answering, evaluate
 
 pytestmark = pytest.mark.slow
 
-CANARY = "zyzzyva"  # part of everything planted
 REPORT, KNOWLEDGE = "medheval_visual_report", "medheval_knowledge_open"
 TASKS = [REPORT, f"{REPORT}_paper_question", f"{REPORT}_eleven", KNOWLEDGE, f"{KNOWLEDGE}_eleven"]
 ROWS = 6
@@ -39,54 +34,32 @@ BROKEN = {1: "quotes", 2: "empty object", 3: "best score of another", 4: "too mu
 NEEDS_MODELS = {"meteor", "roberta_large_precision", "roberta_large_recall", "roberta_large_f1"}
 
 
-class Judge(ThreadingHTTPServer):
+class Judge(Endpoint):
     """Calls every answer right and free of hallucination but for row 0, unless it misbehaves."""
 
-    daemon_threads = True
-
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.prompts: list[str] = []
+        super().__init__(self._answer)
         self.broken: Mapping[int, str] = {}
-        threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
 
     def variables(self) -> dict[str, str]:
-        values = {"BASE_URL": f"http://127.0.0.1:{self.server_port}/v1", "MODEL": "m", "REASKS": "0", "ATTEMPTS": "1"}
+        values = {"BASE_URL": self.url, "MODEL": "m", "REASKS": "0", "ATTEMPTS": "1"}
         return {f"MEDTASKS_JUDGE_{name}": value for name, value in values.items()}
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        pass
-
-
-class Handler(BaseHTTPRequestHandler):
-    server: Judge
-
-    def do_POST(self) -> None:
-        system, user = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["messages"]
-        self.server.prompts.append(user["content"])
-        row = next(row for row in range(ROWS) if f"row {row}." in user["content"])
-        behaviour = self.server.broken.get(row)
+    def _answer(self, body: dict[str, Any]) -> Any:
+        system, user = (message["content"] for message in body["messages"])
+        row = next(row for row in range(ROWS) if f"row {row}." in user)
+        behaviour, good = self.broken.get(row), self._good(system, row)
         if behaviour == "no answer":
-            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            self.rfile.close()
-            self.connection.close()
-            return
-        good = self._good(system["content"], row)
-        text = {
-            None: good,
-            "quotes": user["content"],
-            "empty object": "{}",
-            "best score of another": '{"model_2": 0}',
-            "too much": good.replace("}", ', "model_2": 0}'),
-        }[behaviour]
-        body = {"id": "1", "object": "chat.completion", "created": 0, "model": "m"}
-        body["choices"] = [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}]
-        data = json.dumps(body).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
+            return self.reset()
+        return self.reply(
+            {
+                None: good,
+                "quotes": user,
+                "empty object": "{}",
+                "best score of another": '{"model_2": 0}',
+                "too much": good.replace("}", ', "model_2": 0}'),
+            }[behaviour]
+        )
 
     @staticmethod
     def _good(system: str, row: int) -> str:
@@ -98,16 +71,11 @@ class Handler(BaseHTTPRequestHandler):
         nothing = {"recall_number": 0, "wrong_number": 0}
         return json.dumps({"model_1": {"anatomy": heart, "symptom": heart, "measurement": nothing}})
 
-    def log_message(self, *_: object) -> None:
-        pass
-
 
 @pytest.fixture
 def judge() -> Iterator[Judge]:
-    server = Judge()
-    yield server
-    server.shutdown()
-    server.server_close()
+    with serving(Judge()) as server:
+        yield server
 
 
 @pytest.fixture
@@ -121,9 +89,6 @@ def asked(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> Judge:
 @pytest.fixture(autouse=True)
 def _fresh() -> None:
     client._judge.cache_clear()
-    forget_warnings()
-    answer_texts._scores.cache_clear()
-    label_hallucination._scores.cache_clear()
 
 
 @pytest.fixture(scope="module")
@@ -148,11 +113,7 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
             for record in rows:
                 sources.draw(clone / "images", record["img_name"])
             prepare(name, Options(clone, allow_changed=True))
-    package = folder / "package" / "echo_model-1.dist-info"
-    package.mkdir(parents=True)
-    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: echo-model\nVersion: 1\n")
-    (package / "entry_points.txt").write_text("[lmms_eval.models]\necho = echo_model:manifest\n")
-    (package.parent / "echo_model.py").write_text(ECHO)
+    write_echo(folder / "package")
     return folder
 
 
@@ -179,54 +140,15 @@ def command(planted: Path, home: Path, tmp_path: Path) -> Command:
             *(sys.executable, *several, "-m", "lmms_eval", "--model", model, "--tasks", tasks, "--batch_size", "1"),
             *("--output_path", str(tmp_path / f"out{ranks}"), "--log_samples", *options),
         ]
-        environment = {
-            **{name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")},
-            "PYTHONPATH": str(planted / "package"),
-            "HF_HOME": str(tmp_path / "hf"),
-            "HF_HUB_OFFLINE": "1",
-            "TMPDIR": str(tmp_path),
-            "OMP_NUM_THREADS": "1",
-            "ACCELERATE_USE_CPU": "true",
-            **variables,
-        }
-        return subprocess.run(
-            line, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=400, check=False
-        )
+        return execute(line, planted, tmp_path, **{"MEDTASKS_HOME": str(home), **variables})
 
     return run
 
 
-@pytest.fixture(scope="module")
-def evaluate() -> Callable[..., dict[str, Any]]:
-    from lmms_eval.evaluator import simple_evaluate
-    from lmms_eval.tasks import TaskManager
-
-    def run(tasks: list[str], model: Any, **options: Any) -> dict[str, Any]:
-        found: dict[str, Any] = simple_evaluate(model=model, tasks=tasks, task_manager=TaskManager(), **options)
-        return found
-
-    return run
-
-
-@pytest.fixture(scope="module")
+@pytest.fixture
 def parrot() -> Any:
     """Answers with the key, and remembers what it was asked."""
-    from lmms_eval.api.model import lmms
-
-    class Parrot(lmms):  # type: ignore[misc]
-        prompts: dict[str, str]
-
-        def generate_until(self, requests: Any) -> list[str]:
-            self.prompts = {r.args[4]: r.args[0] for r in requests}
-            docs = [self.task_dict[r.args[4]][r.args[5]][r.args[3]] for r in requests]
-            return [f"Assistant: {doc['report' if 'report' in doc else 'answer']}" for doc in docs]
-
-        def loglikelihood(self, requests: Any) -> list[Any]:
-            raise NotImplementedError
-
-        generate_until_multi_round = loglikelihood
-
-    return Parrot()
+    return answering(lambda doc: f"Assistant: {doc['report' if 'report' in doc else 'answer']}")
 
 
 def values(results: Mapping[str, Any], task: str, rule: str = "strict") -> dict[str, float]:
@@ -239,9 +161,8 @@ def written(folder: Path, task: str) -> dict[str, float]:
     return values(json.loads(file.read_text()), task)
 
 
-def test_a_real_model_runs_every_task_without_a_judge(evaluate, home):
-    tiny = {"model_args": "journal=false", "batch_size": 8, "device": "cpu", "gen_kwargs": "max_new_tokens=4"}
-    results = evaluate(TASKS, "medtasks_tiny", **tiny)
+def test_a_real_model_runs_every_task_without_a_judge(home):
+    results = evaluate(TASKS, gen_kwargs="max_new_tokens=4")
     for task in TASKS:
         found = values(results, task)
         assert results["n-samples"][task]["effective"] == ROWS
@@ -254,7 +175,7 @@ def test_a_real_model_runs_every_task_without_a_judge(evaluate, home):
         assert all(f"_{'eleven' if task.endswith('eleven') else 'single'} v1 " in label for label in labels)
 
 
-def test_prompts(evaluate, home, parrot):
+def test_prompts(home, parrot):
     evaluate([REPORT, f"{REPORT}_paper_question", KNOWLEDGE], parrot, limit=1)
     assert parrot.prompts[REPORT] == sources.INSTRUCTION
     assert parrot.prompts[KNOWLEDGE] == f"{CANARY} question row 0."
@@ -264,7 +185,7 @@ def test_prompts(evaluate, home, parrot):
     )
 
 
-def test_a_judge_that_behaves_is_asked_once(evaluate, home, parrot, asked):
+def test_a_judge_that_behaves_is_asked_once(home, parrot, asked):
     results = evaluate([REPORT, KNOWLEDGE], parrot)
     report, knowledge = values(results, REPORT), values(results, KNOWLEDGE)
     assert (report["chair_judge_anatomy"], report["mentions_anatomy"]) == (3 / 9, 9)
@@ -273,15 +194,15 @@ def test_a_judge_that_behaves_is_asked_once(evaluate, home, parrot, asked):
     assert knowledge["hallucination_score"] == pytest.approx(5 / 6)
     assert (report["judge_failed_rate"], knowledge["judge_failed_rate"]) == (0, 0)
     assert knowledge["stemmed_rouge_1"] == 1  # "Assistant:" is not part of the answer
-    calls = len(asked.prompts)
+    calls = asked.count
     # Two rules, for which the label "Assistant:" makes two replies, and one of them between marks, too; three judges.
     assert calls == 3 * 3 * ROWS
     again = evaluate([REPORT, KNOWLEDGE], parrot)
-    assert len(asked.prompts) == calls
+    assert asked.count == calls
     assert repr(values(again, REPORT)) == repr(report)
     assert repr(values(again, KNOWLEDGE)) == repr(knowledge)
     evaluate([f"{KNOWLEDGE}_eleven"], parrot)
-    assert len(asked.prompts) == calls + 3 * 2 * ROWS  # another prompt is another question
+    assert asked.count == calls + 3 * 2 * ROWS  # another prompt is another question
 
 
 def test_a_judge_that_misbehaves_invents_nothing_and_nothing_is_written(command, judge, home, planted, tmp_path):
@@ -310,10 +231,10 @@ def test_two_ranks_see_the_same(command, judge, tmp_path):
         one, two = (written(tmp_path / f"out{ranks}", task) for ranks in (1, 2))
         assert repr(one) == repr(two)
         assert one["judge_failed_rate"] == 0
-    assert len(judge.prompts) == 2 * 3 * ROWS  # the second run found every verdict on disk
+    assert judge.count == 2 * 3 * ROWS  # the second run found every verdict on disk
 
 
-def test_replies_are_judged_later(evaluate, home, parrot, judge, monkeypatch):
+def test_replies_are_judged_later(home, parrot, judge, monkeypatch):
     first = values(evaluate([KNOWLEDGE], parrot), KNOWLEDGE)
     assert math.isnan(first["knowledge_rate"])
     files = list((home / "replies").rglob("*.jsonl"))
@@ -321,12 +242,12 @@ def test_replies_are_judged_later(evaluate, home, parrot, judge, monkeypatch):
         monkeypatch.setenv(name, value)
     documents = load_documents(KNOWLEDGE)
     scores = score_replies(task_file(KNOWLEDGE), documents, read_replies(files, documents))["strict"]
-    assert scores.values["knowledge_rate"] == pytest.approx(1 / 6)
-    assert scores.values["stemmed_rouge_l"] == first["stemmed_rouge_l"]
+    assert scores.estimates["knowledge_rate"].value == pytest.approx(1 / 6)
+    assert scores.estimates["stemmed_rouge_l"].value == first["stemmed_rouge_l"]
     assert scores.reasons == {"ok": ROWS}
 
 
-def test_a_judge_elsewhere_is_refused_before_the_model_runs(evaluate, home, parrot, monkeypatch):
+def test_a_judge_elsewhere_is_refused_before_the_model_runs(home, parrot, monkeypatch):
     monkeypatch.setenv("MEDTASKS_JUDGE_BASE_URL", "https://judge.example/v1")
     monkeypatch.setenv("MEDTASKS_JUDGE_MODEL", "m")
     monkeypatch.setenv("MEDTASKS_JUDGE_API_KEY", "k")
@@ -335,30 +256,3 @@ def test_a_judge_elsewhere_is_refused_before_the_model_runs(evaluate, home, parr
         JudgeRefused, match=rf"'{REPORT}' is credentialed.*MEDTASKS_TRUSTED_JUDGE=https://judge.example"
     ):
         evaluate([REPORT], parrot)
-
-
-ECHO = f"""\
-from lmms_eval.api.model import lmms
-from lmms_eval.models.registry_v2 import ModelManifest
-
-manifest = ModelManifest(model_id="echo", simple_class_path="echo_model.Echo")
-
-
-class Echo(lmms):
-    def __init__(self, batch_size=1, device="cpu", **_):
-        super().__init__()
-        from accelerate import Accelerator
-
-        self.accelerator = Accelerator(cpu=True)
-        self.device = self.accelerator.device
-        self._rank, self._world_size = self.accelerator.process_index, self.accelerator.num_processes
-
-    def generate_until(self, requests):
-        return [f"I see {CANARY} in row {{request.args[3]}}." for request in requests]
-
-    def loglikelihood(self, requests):
-        raise NotImplementedError
-
-    def generate_until_multi_round(self, requests):
-        raise NotImplementedError
-"""

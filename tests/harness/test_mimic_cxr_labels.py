@@ -11,6 +11,7 @@ from medtasks.extract.labeler import findings_of
 from medtasks.metrics.neural.chexbert import network as network_module
 
 from .. import tiny_chexbert, tiny_multimedeval
+from .whole_runs import answering, evaluate
 
 pytestmark = pytest.mark.slow
 
@@ -33,36 +34,14 @@ def loads(tmp_path, monkeypatch):
     return found
 
 
-def evaluate(model, **options):
-    from lmms_eval.evaluator import simple_evaluate
-    from lmms_eval.tasks import TaskManager
-
-    named = {"model_args": "journal=false", "batch_size": 4, "device": "cpu"} if isinstance(model, str) else {}
-    return simple_evaluate(model=model, tasks=[TASK], task_manager=TaskManager(), **named, **options)
-
-
 @pytest.fixture
 def speaking():
     """A model that gives the replies above."""
-    from lmms_eval.api.model import lmms
-
-    class Speaking(lmms):
-        is_simple = True
-
-        def generate_until(self, requests):
-            return [REPLIES[request.args[3]] for request in requests]
-
-        def loglikelihood(self, requests):
-            raise NotImplementedError
-
-        def generate_until_multi_round(self, requests):
-            raise NotImplementedError
-
-    return Speaking()
+    return answering(lambda doc: REPLIES[int(doc["doc_id"])])
 
 
 def test_the_tiny_model_runs(loads):
-    found = evaluate("medtasks_tiny", gen_kwargs="max_new_tokens=8")["results"][TASK]
+    found = evaluate([TASK], gen_kwargs="max_new_tokens=8")["results"][TASK]
     for rule in ("reference", "robust"):
         assert found[f"judge_failed_rate,{rule}"] == 0
         assert 0 <= found[f"macro_f1,{rule}"] <= 1
@@ -70,12 +49,12 @@ def test_the_tiny_model_runs(loads):
 
 
 def test_labels_are_chexberts_and_score_again_the_same(loads, speaking, tmp_path):
-    results = evaluate(speaking, log_samples=True)
+    results = evaluate([TASK], speaking, log_samples=True)
     assert len(loads) == 1  # for all replies of the task
-    samples = [sample for sample in results["samples"][TASK] if sample["macro_f1"]["rule"] == "chexbert_labels"]
+    samples = [sample for sample in results["samples"][TASK] if sample["score"]["rule"] == "chexbert_labels"]
     wanted = findings_of(REPLIES, tiny_multimedeval.FIVE_FINDINGS)
-    assert [sample["macro_f1"]["value"] for sample in samples] == [[int(f == 1) for f in row] for row in wanted]
-    assert [sample["macro_f1"]["reason"] for sample in samples] == ["ok"] * 4
+    assert [sample["score"]["value"] for sample in samples] == [[int(f == 1) for f in row] for row in wanted]
+    assert [sample["score"]["reason"] for sample in samples] == ["ok"] * 4
     assert len({tuple(row) for row in wanted}) > 1
     written = json.dumps(results["samples"], default=str)
     assert not [reply for reply in REPLIES if reply in written]  # the dataset is credentialed
@@ -93,7 +72,7 @@ def test_labels_are_chexberts_and_score_again_the_same(loads, speaking, tmp_path
 
 def test_without_weights_nothing_but_the_labels_is_lost(loads, speaking, tmp_path):
     (tmp_path / "weights" / "chexbert" / "chexbert.pth").unlink()
-    found = evaluate(speaking)["results"][TASK]
+    found = evaluate([TASK], speaking)["results"][TASK]
     assert found["judge_failed_rate,reference"] == 1
     assert math.isnan(found["macro_f1,reference"])
     assert found["judge_failed_rate,robust"] == 0

@@ -5,31 +5,23 @@ from typing import Any
 
 import pytest
 
+from medtasks.data.store import load_documents
+from medtasks.extract.failure import failure_cause
 from medtasks.families.counts import COUNTS
-from medtasks.harness.task_files import task_config, task_file, task_files
-from medtasks.harness.task_index import resolved
+from medtasks.harness.task_files import task_file, task_files
 from medtasks.metrics.report_metrics import REPORT_METRICS
 from medtasks.prompts.template import target
 
 from .. import tiny_multimedeval
+from ..model_adapters.radfm_toy import SIDE, adapter, write_toy
+from .whole_runs import evaluate, values
 
 pytestmark = pytest.mark.slow
 
 EVERYTHING = [name for name, task in task_files().items() if name.startswith("multimedeval_") and task.kind == "task"]
+REPORTS = "multimedeval_ct_rate_report"
 LABELER = ("multimedeval_mimic_cxr_classification", "reference")
 WEIGHED = {key for info in REPORT_METRICS.values() if info.weights or info.wordnet for key in info.keys}
-
-
-@pytest.fixture(scope="module")
-def evaluate():
-    from lmms_eval.evaluator import simple_evaluate
-    from lmms_eval.tasks import TaskManager
-
-    def run(tasks, model, **options: Any) -> dict[str, Any]:
-        named = {"model_args": "journal=false", "batch_size": 8, "device": "cpu"} if isinstance(model, str) else {}
-        return simple_evaluate(model=model, tasks=list(tasks), task_manager=TaskManager(), **named, **options)
-
-    return run
 
 
 @pytest.fixture
@@ -82,22 +74,14 @@ def knowing():
     return Knowing
 
 
-def values(results, task):
-    """Every metric under every rule; the harness's own extra columns are left out."""
-    names = [entry["metric"] for entry in resolved(task_config(task)["metric_list"])]
-    rows = task_file(task).rules
-    assert {key.partition(",")[2] for key in results["results"][task] if "," in key} == set(rows)
-    return {(name, row): results["results"][task][f"{name},{row}"] for name in names for row in rows}
-
-
 def counted(metric, unlabelled):
     """How many samples one of the counts says: none failed, and without a labeler none was read."""
     of_all = "unjudged_samples" if unlabelled else "scored_samples"
     return tiny_multimedeval.TEST_ROWS if metric == of_all else 0
 
 
-def test_a_real_model_runs_every_task(evaluate, home):
-    results = evaluate(EVERYTHING, "medtasks_tiny", gen_kwargs="max_new_tokens=4")
+def test_a_real_model_runs_every_task(home):
+    results = evaluate(EVERYTHING, gen_kwargs="max_new_tokens=4")
     assert set(results["results"]) == set(EVERYTHING)
     for task in EVERYTHING:
         found = values(results, task)
@@ -121,7 +105,7 @@ def test_a_real_model_runs_every_task(evaluate, home):
 
 
 @pytest.mark.parametrize("chat", [False, True], ids=["simple", "chat"])
-def test_a_model_that_knows_the_key(evaluate, knowing, home, chat):
+def test_a_model_that_knows_the_key(knowing, home, chat):
     model = knowing(chat)
     results = evaluate(EVERYTHING, model)
     for task in EVERYTHING:
@@ -145,7 +129,7 @@ def test_a_model_that_knows_the_key(evaluate, knowing, home, chat):
         assert [image.width for image in shown[1:]] == [18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 16, 17]
 
 
-def test_group_shows_its_tasks_and_no_average(evaluate, knowing, home):
+def test_group_shows_its_tasks_and_no_average(knowing, home):
     from lmms_eval.utils import make_table
 
     results = evaluate(["multimedeval"], knowing(False), limit=1)
@@ -158,8 +142,35 @@ def test_group_shows_its_tasks_and_no_average(evaluate, knowing, home):
     assert all(f" - {name} [SAMPLE DATA]" in table for name in members)
 
 
-def test_num_fewshot_option_is_ignored(evaluate, knowing, home):
+def test_num_fewshot_option_is_ignored(knowing, home):
     model = knowing(False)
     results = evaluate(["multimedeval_vqa_rad"], model, num_fewshot=3)
     assert len(model.shown["multimedeval_vqa_rad"]) == 2
     assert results["n-shot"]["multimedeval_vqa_rad"] == 0
+
+
+def test_radfm_writes_reports_on_volumes(tmp_path, monkeypatch):
+    """RadFM is given the volume itself, any other model slices."""
+    pytest.importorskip("nibabel", reason="nibabel is not installed; pip install 'medtasks[radfm]'")
+    monkeypatch.setenv("MEDREPORTSS_HOME", str(tmp_path / "home"))
+    tiny_multimedeval.prepare("ct_rate_report")
+    (tmp_path / "toy").mkdir()
+    model = adapter(write_toy(tmp_path / "toy"), max_failed=0)
+    shown = []
+
+    def seen(text, images):
+        prompt = type(model).encode(model, text, images)
+        shown.append((text, images, prompt.pixels.shape))
+        return prompt
+
+    monkeypatch.setattr(model, "encode", seen)
+    results = evaluate([REPORTS], model, gen_kwargs="max_new_tokens=6")
+    assert results["n-samples"][REPORTS]["effective"] == tiny_multimedeval.TEST_ROWS
+    assert results["results"][REPORTS]["invalid_rate,reference"] == 0
+    replies = [sample["resps"][0][0] for sample in results["samples"][REPORTS]]
+    assert not any(failure_cause(reply) for reply in replies)
+    files = {file for doc in load_documents(REPORTS) for file in doc["image_files"]}
+    for text, images, shape in shown:
+        assert text == "Can you provide a radiology report for this set of CT scans? <image>"
+        assert [image.removeprefix(f"{tmp_path}/home/datasets/{REPORTS}/") in files for image in images] == [True]
+        assert shape == (1, 3, SIDE, SIDE, 4)  # six slices, brought to a depth that RadFM takes

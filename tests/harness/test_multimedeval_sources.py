@@ -117,7 +117,7 @@ def test_all_in_one_command_but_the_missing_one(prepared, group_run):
         assert data["fingerprint"] == Manifest.read(home / "datasets" / task).fingerprint
         scores = scores_of(content, task)
         metrics = [entry["metric"] for entry in resolved(task_config(task)["metric_list"])]
-        assert scores.keys() == {f"{metric},{row}" for metric in metrics for row in task_file(task).rules}
+        assert scores.keys() == {f"{metric},{row}" for metric in metrics for row in task_file(task).rows}
         for key, value in scores.items():
             metric, _, row = key.partition(",")
             if metric in COUNTS:

@@ -4,12 +4,12 @@ import json
 import math
 
 import pytest
-from medtasks.hooks.withheld import withhold
 
 from medtasks.data.privacy import hidden_id
 from medtasks.errors import RepliesError
 from medtasks.extract.failure import NO_TEXT, cut_reply, failed_reply
 from medtasks.families.family import Reply
+from medtasks.harness.logged_samples import logged
 from medtasks.harness.replies import read_replies
 
 DOCUMENTS = [{"doc_id": f"{pair}/{position}"} for pair in (10001, 10002, 10003) for position in (1, 2)]
@@ -125,8 +125,9 @@ def test_malformed_line(read, line, part):
     assert "\n" not in str(caught.value)
 
 
-def test_replies_to_other_data_are_noticed(read):
-    asked = {"set_accuracy": {"sample": "10001/2", "value": "A"}}
+@pytest.mark.parametrize("key", ["score", "set_accuracy"])  # files of version 1 hold a record per metric
+def test_replies_to_other_data_are_noticed(read, key):
+    asked = {key: {"sample": "10001/2", "value": "A"}}
     assert read({"doc_id": 1, "resps": ["A"]} | asked)["10001/2"].text == "A"
     with pytest.raises(RepliesError, match=r"answers document '10001/2', but row 0 .* is '10001/1'.*MEDTASKS_HOME"):
         read({"doc_id": 0, "resps": ["A"]} | asked)
@@ -165,7 +166,7 @@ def test_files_of_several_ranks_and_folders(tmp_path):
 
 def test_samples_of_credentialed_data(tmp_path, monkeypatch):
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
-    note = withhold({"dataset": "multimedeval_mednli", "doc_id": "1"}, ["secret"], {})["resps"][0][0]
+    note = logged({"dataset": "multimedeval_mednli", "doc_id": "1"}, ["secret"], ["accuracy"], {})["resps"][0][0]
     file = tmp_path / "samples.jsonl"
     file.write_text(json.dumps({"doc_id": 0, "resps": [note], "filtered_resps": note}) + "\n")
     with pytest.raises(RepliesError, match=r"line 1 holds no reply, because .* credentialed; .*/replies instead"):
@@ -174,10 +175,10 @@ def test_samples_of_credentialed_data(tmp_path, monkeypatch):
     losses = {
         "doc_id": 0,
         "resps": [["(1.0, True)"], ["(2.0, False)"]],
-        "accuracy": {"sample": hidden_id("doc", doc_id)},
+        "score": {"sample": hidden_id("doc", doc_id)},
     }
     file.write_text(json.dumps(losses) + "\n")
     assert read_replies(file, DOCUMENTS) == {doc_id: Reply(losses=(1.0, 2.0))}
-    file.write_text(json.dumps(losses | {"accuracy": {"sample": hidden_id("doc", "another")}}) + "\n")
+    file.write_text(json.dumps(losses | {"score": {"sample": hidden_id("doc", "another")}}) + "\n")
     with pytest.raises(RepliesError, match="answers document 'doc-"):
         read_replies(file, DOCUMENTS)

@@ -15,9 +15,9 @@ from medtasks.data.store import load_documents
 from medtasks.extract.failure import failed_reply
 from medtasks.harness.replies import read_replies
 from medtasks.harness.task_files import task_file
-from medtasks.hooks import reports
 
 from .. import tiny_multimedeval
+from .whole_runs import answering, evaluate
 
 pytestmark = pytest.mark.slow
 
@@ -44,7 +44,6 @@ def prepared(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     tiny_multimedeval.prepare("mimic_cxr_report")
     monkeypatch.setenv("MEDTASKS_WEIGHTS", str(tmp_path / "weights"))
     monkeypatch.setenv("MEDTASKS_METRICS_DEVICE", "cpu")
-    reports._scores.cache_clear()
 
 
 @pytest.fixture
@@ -59,23 +58,12 @@ def tiny_weights(golden: Path, tmp_path: Path) -> Callable[[], None]:
     return put
 
 
-def evaluate(model: Any = "medtasks_tiny", task: str = TASK) -> dict[str, Any]:
-    from lmms_eval.evaluator import simple_evaluate
-
-    found: dict[str, Any] = simple_evaluate(model=model, tasks=[task])
-    return found
+def run(model: Any = "medtasks_tiny", task: str = TASK) -> dict[str, Any]:
+    return evaluate([task], model)
 
 
 def saying(replies: list[str]) -> Any:
-    from lmms_eval.api.model import lmms
-
-    class Saying(lmms):
-        def generate_until(self, requests):
-            return [replies[request.doc_id] for request in requests]
-
-        loglikelihood = generate_until_multi_round = generate_until
-
-    return Saying()
+    return answering(lambda doc: replies[int(doc["doc_id"])])
 
 
 def values(results: Mapping[str, Any]) -> dict[str, float]:
@@ -91,7 +79,7 @@ def saved() -> list[Path]:
 
 
 def test_without_weights_lexical_metrics_remain_and_replies_are_saved():
-    found = values(evaluate())
+    found = values(run())
     assert found.keys() == LEXICAL | MODELS | {"meteor", "invalid_rate", "scored_samples", "failed_samples"}
     assert (found["scored_samples"], found["failed_samples"]) == (len(load_documents(TASK)), 0)
     assert {name for name, value in found.items() if math.isnan(value)} == MODELS | {"meteor"}
@@ -103,7 +91,7 @@ def test_without_weights_lexical_metrics_remain_and_replies_are_saved():
 
 def test_open_reports_are_shown_and_saved(tmp_path):
     publish_open_copy()
-    results = evaluate(saying(["No effusion.\n\nNormal."] * 4), "iu_xray_report")
+    results = run(saying(["No effusion.\n\nNormal."] * 4), "iu_xray_report")
     sample = results["samples"]["iu_xray_report"][0]
     assert "Heart of normal size" in str(sample["target"])
     assert sample["resps"][0][0] == "No effusion.\n\nNormal."
@@ -128,7 +116,7 @@ def publish_open_copy() -> None:
 @pytest.mark.parametrize("replies", ODD_REPLIES, ids=["empty", "odd"])
 def test_golden_weights_odd_replies_score_without_a_crash(tiny_weights, replies):
     tiny_weights()
-    results = evaluate(saying(replies))
+    results = run(saying(replies))
     found = values(results)
     assert {name for name, value in found.items() if math.isnan(value)} == {"meteor"}  # no WordNet here
     failed = sum(reply.startswith(failed_reply("")) for reply in replies)
@@ -141,7 +129,7 @@ def test_golden_weights_odd_replies_score_without_a_crash(tiny_weights, replies)
 
 def test_golden_weights_score_finishes_what_failed(tiny_weights):
     replies = ["The heart is enlarged.", "", "No effusion. Heart of normal size.", "Clear lungs."]
-    failed = values(evaluate(saying(replies)))
+    failed = values(run(saying(replies)))
     assert {name for name, value in failed.items() if math.isnan(value)} == MODELS | {"meteor"}
     tiny_weights()
     documents, task = load_documents(TASK), task_file(TASK)
@@ -149,24 +137,25 @@ def test_golden_weights_score_finishes_what_failed(tiny_weights):
     finished = scores["reference"]
     assert finished.failures.keys() == {"meteor"}
     assert finished.reasons == {"ok": 3, "empty": 1}
-    assert {name: finished.values[name] for name in LEXICAL} == {name: failed[name] for name in LEXICAL}
-    whole = values(evaluate(saying(replies)))
-    assert {name: finished.values[name] for name in MODELS} == {name: whole[name] for name in MODELS}
-    assert math.isfinite(finished.values["radcliq_v1"])
-    assert math.isfinite(finished.values["chexbert_14_micro_f1"])
-    assert math.isnan(finished.errors["chexbert_14_micro_f1"])
+    found = {name: one.value for name, one in finished.estimates.items()}
+    assert {name: found[name] for name in LEXICAL} == {name: failed[name] for name in LEXICAL}
+    whole = values(run(saying(replies)))
+    assert {name: found[name] for name in MODELS} == {name: whole[name] for name in MODELS}
+    assert math.isfinite(found["radcliq_v1"])
+    assert math.isfinite(found["chexbert_14_micro_f1"])
+    assert math.isnan(finished.estimates["chexbert_14_micro_f1"].error)
     assert len(saved()) == 2
 
 
 def test_golden_weights_a_second_run_loads_no_model(tiny_weights, monkeypatch):
     tiny_weights()
     replies = ["The heart is enlarged.", "", "No effusion.", "Clear lungs."]
-    first = values(evaluate(saying(replies)))
+    first = values(run(saying(replies)))
     import torch
 
     def loaded(*_: Any, **__: Any) -> None:
         raise AssertionError("a model runs")
 
     monkeypatch.setattr(torch.nn.Embedding, "forward", loaded)
-    second = values(evaluate(saying(replies)))
+    second = values(run(saying(replies)))
     assert {name: second[name] for name in MODELS} == {name: first[name] for name in MODELS}

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from medtasks.errors import MedTasksError
+from medtasks.harness import documents, running, task_files
 from medtasks.harness import process as run_process
-from medtasks.harness import running, selection, task_files
-from medtasks.harness.documents import select
+from medtasks.harness.documents import Selection, select
 from medtasks.harness.running import run_tasks, samples_file, stopping_by_signal
 
 HARNESS = """
@@ -84,9 +84,9 @@ def tasks(monkeypatch, tmp_path):
         "two": task("two", "mediconfusion"),
         "medical": task_files.TaskFile("medical", "group", tmp_path, "", members=("one", "two")),
     }
-    possible = selection.check_possible
-    monkeypatch.setattr(selection, "task_files", lambda: known)
-    monkeypatch.setattr(selection, "check_possible", lambda task: task.dataset and possible(task))
+    possible = documents.check_possible
+    monkeypatch.setattr(task_files, "task_files", lambda: known)
+    monkeypatch.setattr(documents, "check_possible", lambda task: task.dataset and possible(task))
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "home"))
     return known
 
@@ -260,8 +260,8 @@ def test_a_damaged_dataset_is_left_out(tasks, sample_home, tmp_path, monkeypatch
 
 
 def test_complete_groups_keep_their_name(tasks, monkeypatch):
-    monkeypatch.setattr(selection, "check_possible", lambda task: None)
-    assert select(["medical", "tagged", "one", "one"]) == selection.Selection(("medical", "tagged", "one"), {})
+    monkeypatch.setattr(documents, "check_possible", lambda task: None)
+    assert select(["medical", "tagged", "one", "one"]) == Selection(("medical", "tagged", "one"), {})
 
 
 def test_the_harness_names_its_files_by_the_zone_that_ours_have(tmp_path, script):

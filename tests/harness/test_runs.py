@@ -85,10 +85,10 @@ def test_ties_and_failures_go_as_each_rule_says(evaluate, constant, sample):
     assert scores(tied, "mediconfusion_ps") == ALWAYS_A
     assert scores(tied, "mediconfusion_gd", "robust")["invalid_rate"] == 1.0
     samples = tied["samples"]
-    chosen = {task: {s["set_accuracy"]["value"] for s in samples[task]} for task in samples}
+    chosen = {task: {s["score"]["value"] for s in samples[task]} for task in samples}
     assert chosen == {"mediconfusion_gd": {"A", None}, "mediconfusion_ps": {"B", None}}
     failed = evaluate(["mediconfusion_ps"], constant("", (math.nan, 1.0)))
-    assert {s["confusion"]["reason"] for s in failed["samples"]["mediconfusion_ps"]} == {"adapter_failed"}
+    assert {s["score"]["reason"] for s in failed["samples"]["mediconfusion_ps"]} == {"adapter_failed"}
 
 
 def test_group_shows_the_best_mode_of_each_metric(evaluate, sample):

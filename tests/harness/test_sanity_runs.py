@@ -6,7 +6,7 @@ import math
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,9 @@ from medtasks.harness.task_files import task_config, task_file, variants_of
 from medtasks.harness.task_index import resolved
 
 from .. import tiny_multimedeval
-from ..model_adapters.test_two_processes import LEAVE, checkpoints, home_with_demonstrations, on_two_processes
+from ..model_adapters.test_two_processes import checkpoints, home_with_demonstrations
 from .test_canary import CANARY, DOCUMENTS, evaluate, found_in, outside, planted_home, samples
+from .whole_runs import answering, on_two
 
 __all__ = ["checkpoints", "evaluate", "home_with_demonstrations", "planted_home"]  # fixtures
 
@@ -32,22 +33,6 @@ MC, GD = "mediconfusion", "mediconfusion_gd"
 TASKS = [name for base in (MC, GD) for name in (base, *(f"{base}_{variant}" for variant in VARIANTS))]
 PAIRS, QUESTIONS = 16, 32
 TINY = {"batch_size": 8, "device": "cpu", "gen_kwargs": "max_new_tokens=4", "log_samples": True}
-
-EVALUATE = (
-    """
-import json, sys
-import torch
-torch.set_num_threads(1)
-import lmms_eval.models
-from lmms_eval.evaluator import simple_evaluate
-options = json.loads(sys.argv[2])
-results = simple_evaluate(model="medtasks_tiny", tasks=json.loads(sys.argv[1]), **options)
-if results is not None:
-    found = {task: {key: repr(value) for key, value in row.items()} for task, row in results["results"].items()}
-    json.dump(found, open(sys.argv[3], "w"))
-"""
-    + LEAVE
-)
 
 
 @pytest.fixture(scope="module")
@@ -166,14 +151,14 @@ def test_recorded_replies_score_as_the_harness_scored_them(finished, results, na
     assert len(replies) == len(documents)
     if task.variant == "rotated":
         for rule, found in score_replies(task, documents, replies).items():
-            for metric, value in found.values.items():
-                assert value == pytest.approx(scored[f"{metric},{rule}"], nan_ok=True)
-            for metric, value in found.errors.items():
-                assert value == pytest.approx(scored[f"{metric}_stderr,{rule}"], nan_ok=True)
+            for metric, one in found.estimates.items():
+                assert one.value == pytest.approx(scored[f"{metric},{rule}"], nan_ok=True)
+                if one.clusters is not None:
+                    assert one.error == pytest.approx(scored[f"{metric}_stderr,{rule}"], nan_ok=True)
         return
     for rule, pairs in score_replies(task, documents, replies).items():
         for metric in PAIR_METRICS:
-            value = getattr(pairs.table["total"], metric)
+            value = getattr(pairs.categories["total"], metric)
             assert value == pytest.approx(scored[f"{metric},{rule}"], nan_ok=True)
 
 
@@ -182,7 +167,7 @@ def test_a_shared_journal_replays_nothing_of_another_variant(finished):
     anew = in_this_process(TASKS, model_args="journal=false", **TINY)
     for task in TASKS:
         first, second = again["samples"][task], anew["samples"][task]
-        assert [one["invalid_rate"] for one in first] == [one["invalid_rate"] for one in second]
+        assert [one["score"] for one in first] == [one["score"] for one in second]
     replies = [{one["doc_id"]: one["resps"] for one in anew["samples"][task]} for task in TASKS]
     assert len({repr(one) for one in replies}) == len(TASKS)
 
@@ -190,9 +175,7 @@ def test_a_shared_journal_replays_nothing_of_another_variant(finished):
 def test_two_processes_and_a_limit(results, tmp_path):
     tasks = [f"{GD}_rotated", f"{GD}_swapped", f"{MC}_blind"]
     options = {**TINY, "model_args": "journal=false", "limit": 7}
-    out = tmp_path / "two.json"
-    on_two_processes(EVALUATE, tmp_path, json.dumps(tasks), json.dumps(options), str(out))
-    two, one = json.loads(out.read_text()), in_this_process(tasks, **options)["results"]
+    two, one = on_two(tmp_path, tasks, **options), in_this_process(tasks, **options)["results"]
     for task in tasks:
         assert one[task].keys() == two[task].keys()
         for metric, value in one[task].items():
@@ -233,7 +216,7 @@ def test_every_adapter_answers_without_the_questions_image(checkpoints, home_wit
     tasks = [GD, *(f"{GD}_{variant}" for variant in VARIANTS), f"{MC}_blind"]
     found = simple_evaluate(model=model, model_args=checkpoints[model], tasks=tasks, **{**TINY, "limit": 4})
     read = {
-        task: {one["invalid_rate"]["sample"]: [option["loss"] for option in one["filtered_resps"]] for one in rows}
+        task: {one["score"]["sample"]: [option["loss"] for option in one["filtered_resps"]] for one in rows}
         for task, rows in found["samples"].items()
         if task.startswith(GD)
     }
@@ -258,7 +241,7 @@ def test_every_kind_of_task(multimedeval_home, monkeypatch):
     found = in_this_process(tasks, model_args="journal=false", **TINY)
     assert set(found["results"]) == set(tasks)
     for task in tasks:
-        rules = task_file(task).rules
+        rules = task_file(task).rows
         assert {key.partition(",")[2] for key in found["results"][task] if "," in key} == set(rules)
         shown = len(task_documents(task_file(task)))
         assert found["n-samples"][task]["effective"] == shown
@@ -269,36 +252,22 @@ def test_every_kind_of_task(multimedeval_home, monkeypatch):
         assert found["results"][f"{name}_rotated"]["mean_accuracy,robust"] <= 1
 
 
-@pytest.fixture(scope="module")
-def fixed() -> Callable[[bool], Any]:
+def knowing_or_first(knows):
     """A model that knows the class by name, or always names the first one it is shown."""
-    from lmms_eval.api.model import lmms
 
-    class Fixed(lmms):
-        def __init__(self, knows: bool) -> None:
-            super().__init__()
-            self._knows = knows
+    def say(doc):
+        place = doc["label"] if knows else 0
+        return f"{place + 1}: {doc['options'][place]}"
 
-        def generate_until(self, requests):
-            documents = [self.task_dict[r.args[4]][r.args[5]][r.args[3]] for r in requests]
-            places = [doc["label"] if self._knows else 0 for doc in documents]
-            return [f"{place + 1}: {doc['options'][place]}" for place, doc in zip(places, documents, strict=True)]
-
-        def loglikelihood(self, requests):
-            raise NotImplementedError
-
-        def generate_until_multi_round(self, requests):
-            raise NotImplementedError
-
-    return Fixed
+    return answering(say)
 
 
-def test_rotated_classes(multimedeval_home, monkeypatch, fixed):
+def test_rotated_classes(multimedeval_home, monkeypatch):
     monkeypatch.setenv("MEDTASKS_HOME", str(multimedeval_home))
     task = "multimedeval_pathmnist_rotated"
     for knows, accuracy, flips in ((True, 1, 0), (False, 1 / 9, 1)):
-        found = in_this_process([task], fixed(knows))["results"][task]
-        for rule in task_file(task).rules:
+        found = in_this_process([task], knowing_or_first(knows))["results"][task]
+        for rule in task_file(task).rows:
             assert found[f"mean_accuracy,{rule}"] == pytest.approx(accuracy)
             assert found[f"worst_case,{rule}"] == float(knows)
             assert found[f"flip_rate,{rule}"] == flips
@@ -312,7 +281,7 @@ def test_nothing_of_a_credentialed_record_is_written(evaluate, planted_home, tmp
     written = samples(tmp_path / "out")
     assert set(written) == set(tasks), ran.stderr[-4000:]
     assert found_in(ran, tmp_path, *outside(planted_home / "home")) == []
-    records = [row["worst_case"] for row in written["canary_choice_rotated"]]
+    records = [row["score"] for row in written["canary_choice_rotated"]]
     assert len({record["sample"] for record in records}) == 2 * DOCUMENTS
     assert len({record["rotation_of"] for record in records}) == DOCUMENTS
     assert CANARY not in str(records)

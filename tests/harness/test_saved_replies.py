@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 from loguru import logger
-from medtasks.hooks.reading import tagged
 
+from medtasks.families.family import Row
 from medtasks.harness import saved_replies
 from medtasks.harness.replies import read_replies
-from medtasks.harness.saved_replies import nothing_saved, replies_folder, save_reply, score_command
+from medtasks.harness.reply_envelope import enveloped
+from medtasks.harness.saved_replies import replies_folder, save_reply, score_command
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +35,7 @@ def warnings():
 
 
 def save(number: int, reply: str, rule: str = "report_text", dataset: str = "reports") -> str | None:
-    return save_reply({"doc_id": f"d{number}", "dataset": dataset}, tagged(reply, rule))
+    return save_reply({"doc_id": f"d{number}", "dataset": dataset}, enveloped(reply, Row(rule)))
 
 
 def saved(home: Path) -> dict[str, list[dict[str, str]]]:
@@ -110,9 +111,7 @@ def test_ranks_do_not_share_a_file(home, monkeypatch):
     assert save(0, "a").endswith(f"-{os.getpid()}-rank3of4.jsonl")
 
 
-def test_nothing_is_saved_while_saved_replies_are_scored(home):
-    with nothing_saved():
-        assert save(0, "a") is None
+def test_what_could_not_be_found_again_is_not_saved(home):
     assert save_reply({"dataset": "reports"}, "a") is None
     assert saved(home) == {}
     assert save(0, "a") is not None

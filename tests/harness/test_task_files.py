@@ -10,7 +10,8 @@ from medtasks.data.catalogue import CATALOGUE
 from medtasks.data.home import own_tasks_folder
 from medtasks.errors import MedTasksError, UnknownName
 from medtasks.extract.registry import Kind, extractor_of
-from medtasks.harness.task_files import task_file, task_files
+from medtasks.families.family import Row
+from medtasks.harness.task_files import main_metrics_first, task_file, task_files
 from medtasks.harness.task_index import tasks_folder
 
 MEDICONFUSION = ["mediconfusion", "mediconfusion_all", "mediconfusion_ff", "mediconfusion_gd", "mediconfusion_ps"]
@@ -54,8 +55,8 @@ def test_names():
 def test_one_task(monkeypatch):
     task = task_file("mediconfusion_gd")
     assert (task.kind, task.dataset, task.output_type) == ("task", "mediconfusion", "multiple_choice")
-    assert task.rules == {"reference": "greedy_reference", "robust": "untied"}
-    assert task_file("mediconfusion_ff").rules == {}
+    assert task.rows == {"reference": Row("greedy_reference"), "robust": Row("untied")}
+    assert task_file("mediconfusion_ff").rows == {"reference": Row(), "fenced": Row(fenced=True)}
     group = task_file("mediconfusion_all")
     assert (group.kind, group.dataset, group.output_type) == ("group", None, None)
     with pytest.raises(UnknownName, match=r"unknown task 'medconfusion_gd'; did you mean 'mediconfusion_gd'\?"):
@@ -116,9 +117,30 @@ def test_rules_and_includes_exist(path):
     if "include" in config:
         assert (path.parent / config["include"]).is_file()
     task = task_file(path.stem)
-    for rule in task.rules.values():
-        of_likelihoods = extractor_of(rule).kind is Kind.LIKELIHOODS
+    for row in task.rows.values():
+        if row.extractor is None:
+            assert task.family.extractor is None
+            continue
+        of_likelihoods = extractor_of(row.extractor).kind is Kind.LIKELIHOODS
         assert of_likelihoods == (task.output_type == "multiple_choice")
+
+
+@pytest.mark.parametrize(
+    ("task", "metrics", "ordered"),
+    [
+        (
+            "mediconfusion",
+            ["confusion", "invalid_rate", "set_accuracy", "individual_accuracy"],
+            ["set_accuracy", "individual_accuracy", "confusion", "invalid_rate"],
+        ),
+        ("mediconfusion_blind", ["confusion", "set_accuracy"], ["set_accuracy", "confusion"]),
+        ("mediconfusion_all", ["confusion", "set_accuracy"], ["set_accuracy", "confusion"]),  # as its first member
+        ("mediconfusion", ["z", "a", "set_accuracy", "z"], ["set_accuracy", "z", "a"]),
+        ("mme", ["z", "a"], ["z", "a"]),  # of the harness
+    ],
+)
+def test_main_metrics_come_first(task, metrics, ordered):
+    assert main_metrics_first(task, metrics) == ordered
 
 
 def test_shared_templates_are_no_tasks():

@@ -1,8 +1,12 @@
 """Task files of anybody, read as the harness reads them."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from medtasks.errors import MedTasksError
+from medtasks.harness import columns
+from medtasks.harness.task_files import include
 from medtasks.harness.task_index import DottedName, harness_folder, index_tasks, read_config, resolved, with_image_roots
 
 
@@ -129,3 +133,16 @@ def test_an_image_root_beside_the_file(tmp_path, monkeypatch):
     absolute = {"lmms_eval_specific_kwargs": {"image_root": "/somewhere/images"}}
     assert with_image_roots(absolute, tmp_path) == absolute
     assert with_image_roots({"lmms_eval_specific_kwargs": None}, tmp_path) == {"lmms_eval_specific_kwargs": None}
+
+
+def test_a_task_of_the_harness_has_it_in_its_models_settings_too(tmp_path):
+    """The harness takes these out of the configuration before it loads the documents."""
+    (tmp_path / "images").mkdir()
+    (tmp_path / "own.yaml").write_text("task: own\ndataset_path: json\n")
+    include([tmp_path])
+    settings = {"default": {"image_root": "images"}}
+    config = SimpleNamespace(task="own", lmms_eval_specific_kwargs=settings)
+    task = SimpleNamespace(config=config, lmms_eval_specific_kwargs={**settings, "image_root": "images"})
+    columns._find_image_root(task)
+    assert task.lmms_eval_specific_kwargs["image_root"] == str(tmp_path / "images")
+    assert config.lmms_eval_specific_kwargs["default"] == {"image_root": str(tmp_path / "images")}

@@ -1,7 +1,11 @@
 """Which tasks have which sanity variants, and what these are made of."""
 
 import importlib
+import json
 import shutil
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +19,7 @@ from medtasks.errors import MedTasksError, UnknownName
 from medtasks.harness.documents import select, task_documents
 from medtasks.harness.task_file import has_images
 from medtasks.harness.task_files import (
+    include,
     tagged_tasks,
     task_config,
     task_file,
@@ -24,10 +29,12 @@ from medtasks.harness.task_files import (
     variants_of,
 )
 from medtasks.harness.task_index import DottedName, resolved
-from medtasks.harness.variants import index_entries, variant_config
+from medtasks.harness.variants import index_entries
+from medtasks.hooks import submission
 from medtasks.tasks.selected_tasks import select_as
 
 TASKS = [name for name, task in task_files().items() if task.kind == "task"]
+MADE = [made.name for task in TASKS for made in variants_of(task_file(task))]
 JUDGED = {"gmai_mmbench_val_judged"}  # shows options and has a key, but a judge reads the replies
 
 
@@ -92,13 +99,22 @@ def test_a_variant_is_its_base_but_for_what_it_says():
     assert (made.variant, made.base, made.variants, made.tags) == ("swapped", "mediconfusion_gd", (), ())
     assert (base.variant, base.base) == (None, None)
     assert made.description.startswith(base.description)
-    for name in ("kind", "path", "dataset", "output_type", "rules", "process_results", "metric_list", "breakdown"):
+    for name in ("kind", "path", "dataset", "output_type", "rows", "process_results", "metric_list", "breakdown"):
         assert getattr(made, name) == getattr(base, name)
     assert len({task.description for task in variants_of(base)} | {base.description}) == 5
 
 
-@pytest.mark.parametrize("name", [made.name for task in TASKS for made in variants_of(task_file(task))])
-def test_configurations(name):
+def read(name: str) -> dict[str, Any]:
+    """What the harness reads from the file of a variant."""
+    from lmms_eval.utils import load_yaml_config
+
+    base = {str(task_file(name).base): {"type": "task", "yaml_path": str(task_file(name).path)}}
+    found: dict[str, Any] = load_yaml_config(index_entries(base)[name]["yaml_path"], mode="full")
+    return found
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_configurations(prepared, name):
     task = task_file(name)
     base, config = task_config(task.base), task_config(name)
     changed = {key for key in config if config[key] != base.get(key)}
@@ -120,6 +136,9 @@ def test_configurations(name):
     assert callable(resolved(config["process_docs"]))
     assert config["process_results"] == task.process_results
     assert config["metric_list"] == task.metric_list
+    file, config = read(name), resolved(config)
+    assert file.pop("process_docs").__name__ == config.pop("process_docs").__name__ == name
+    assert file == config
 
 
 def test_no_metric_contains_another():
@@ -145,10 +164,59 @@ def test_entries_of_the_harness_index():
             *(f"mediconfusion_ps_{ending}" for ending in (*OF_IMAGES, "sanity")),
         ]
     )
-    assert entries["mediconfusion_blind"]["yaml_path"] == str(task_file("mediconfusion").path)
+    assert "mediconfusion_blind.yaml" in entries["mediconfusion_blind"]["yaml_path"]
     tag = entries["mediconfusion_sanity"]
     assert tag["type"] == "tag"
     assert tag["task"] == ["mediconfusion", *(f"mediconfusion_{variant}" for variant in VARIANTS)]
+
+
+OWN = """\
+task: own
+dataset_path: json
+dataset_kwargs: {data_files: {test: questions.jsonl}}
+test_split: test
+lmms_eval_specific_kwargs: {image_root: pictures, default: {image_root: pictures}, other: {image_root: elsewhere}}
+doc_to_visual: !function medtasks.hooks.images.images
+doc_to_text: !function beside.prompt
+process_results: !function medtasks.hooks.choice.process_results
+metric_list: !function medtasks.hooks.choice.METRIC_LIST
+"""
+
+
+def test_places_in_a_file_of_the_user_are_beside_that_file(tmp_path, monkeypatch):
+    (tmp_path / "own.yaml").write_text(OWN)
+    (tmp_path / "beside.py").write_text("def prompt(doc, settings):\n    return 'beside'\n")
+    (tmp_path / "questions.jsonl").write_text("{}\n")
+    (tmp_path / "pictures").mkdir()
+    include([tmp_path])
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    for variant in OF_IMAGES:
+        found, wanted = read(f"own_{variant}"), task_config(f"own_{variant}")
+        assert found["dataset_kwargs"] == {"data_files": {"test": str(tmp_path / "questions.jsonl")}}
+        pictures = {"image_root": str(tmp_path / "pictures")}
+        assert found["lmms_eval_specific_kwargs"]["default"] == pictures
+        for key in ("dataset_kwargs", "lmms_eval_specific_kwargs", "metadata", "task", "task_alias"):
+            assert found[key] == wanted[key]
+        assert found["doc_to_text"]({}, {}) == "beside"
+        assert found["metadata"]["base"] == "own"
+
+
+def test_the_folder_of_the_files_is_gone_with_the_process():
+    script = """
+import json
+from medtasks.harness.task_files import task_file
+from medtasks.harness.variants import index_entries
+made = index_entries({"mediconfusion": {"type": "task", "yaml_path": str(task_file("mediconfusion").path)}})
+import os
+files = [entry["yaml_path"] for entry in made.values() if entry["yaml_path"] != -1]
+print(json.dumps([files, list(map(os.path.isfile, files))]))
+"""
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    files, there = json.loads(ran.stdout)
+    assert [Path(file).name for file in files] == [f"mediconfusion_{variant}.yaml" for variant in VARIANTS]
+    assert all(there)
+    assert not any(Path(file).parent.exists() for file in files)
 
 
 def test_names_that_are_taken_and_tasks_that_are_not_ours():
@@ -181,9 +249,10 @@ def test_a_dataset_that_is_not_prepared():
     assert found.ready == ()
     for name in ("mediconfusion_blind", "mediconfusion_swapped"):
         assert "medtasks data prepare mediconfusion" in found.missing[name]
-    with pytest.raises(MedTasksError, match="medtasks data prepare mediconfusion"):
-        variant_config("mediconfusion_swapped", {"metadata": {}})
-    assert variant_config("mediconfusion_blind", {"metadata": {}})["task_alias"] == "mediconfusion_blind"
+    for name in ("mediconfusion_blind", "mediconfusion_swapped"):  # the harness looks at the path first
+        with pytest.raises(MedTasksError, match="medtasks data prepare mediconfusion"):
+            bool(read(name)["dataset_path"])
+        assert read(name)["task_alias"] == name
 
 
 def test_parts_and_datasets_of_the_user(sample_home, tmp_path, monkeypatch):
@@ -196,9 +265,7 @@ def test_parts_and_datasets_of_the_user(sample_home, tmp_path, monkeypatch):
     asked = task_documents(task_file("mc_head_swapped"))
     assert {document["doc_id"] for document in asked} == {one["doc_id"] for one in load_documents("mc_head")}
     assert task_config("mc_head_blind")["metadata"]["dataset"] == "mc_head"
-    assert (
-        variant_config("mc_head_blind", resolved(task_config("mc_head")))["task_alias"] == "mc_head_blind [SAMPLE DATA]"
-    )
+    assert read("mc_head_blind")["task_alias"] == "mc_head_blind [SAMPLE DATA]"
 
     manifest = prepared_folder("mc_head") / "manifest.json"
     manifest.write_text(manifest.read_text().replace('"images": ', '"images": 0, "x": '))
@@ -224,3 +291,14 @@ def test_a_task_with_a_file_of_that_name_is_no_variant(tmp_path, monkeypatch):
     assert variant_of("mediconfusion_blind") is None
     assert task_file("mediconfusion_blind").variant is None
     assert [task.variant for task in variants_of(task_file("mediconfusion"))] == list(VARIANTS[1:])
+
+
+def test_spreadsheets_of_replies_to_a_variant_have_a_folder_of_their_own(prepared, tmp_path, monkeypatch):
+    """They must not be sent in for the task's."""
+    shutil.copytree(prepared / "datasets" / "gmai_mmbench_test", tmp_path / "datasets" / "gmai_mmbench_test")
+    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
+    for task in ("gmai_mmbench_test", "gmai_mmbench_test_blind", "gmai_mmbench_test_swapped"):
+        documents = task_documents(task_file(task))
+        records = [submission.process_results(one, ["A"])["submission_rows"] for one in documents]
+        assert submission.submission_rows(records) == len(documents) > 0
+        assert len(list((tmp_path / "submissions" / task).iterdir())) == 1

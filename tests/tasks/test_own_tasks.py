@@ -81,7 +81,7 @@ def test_dataset_and_task(own):
     assert [document["dataset"] for document in load_documents(manifest.name)] == [manifest.name] * 3
     task = task_file(manifest.name)
     assert (task.kind, task.dataset, task.output_type) == ("task", manifest.name, "generate_until")
-    assert task.rules == task_file("multimedeval_vqa_rad").rules
+    assert task.rows == task_file("multimedeval_vqa_rad").rows
     assert task.tags == ("multimedeval_own",)
     assert task.description == "Own VQA questions, Radiology"
     assert list(own_tasks_folder().iterdir()) == [task.path]
@@ -129,7 +129,7 @@ def test_options_are_read_as_the_reference_does(own, config, reply, reference):
     (step,) = [dict(step) for step in pipeline["filter"]]
     (tagged,) = step.pop("function")(**step).apply([[reply]], None)
     record = read["process_results"](load_documents(name)[0], [tagged])["accuracy"]
-    assert (record["value"], record["key"]) == (reference, "B")
+    assert (record["value"], record["target"]) == (reference, "B")
 
 
 def test_preparing_again_overwrites_its_own(own, config):
@@ -139,7 +139,7 @@ def test_preparing_again_overwrites_its_own(own, config):
     own("scans", "QA", QA)
     second = prepare_own(folder)
     assert (second.name, second.rows, second.access) == (first.name, 2, "credentialed")
-    assert task_file(first.name).rules["reference"] == "multimedeval_option_head"
+    assert task_file(first.name).rows["reference"].extractor == "multimedeval_option_head"
     assert len([name for name in task_files() if "scans" in name]) == 1
 
 

@@ -1,6 +1,7 @@
-"""Baselines: that every rule of every task reads them as meant, and that their scores are those of a run."""
+"""Baselines: every rule reads them as meant, they score as in a run, and guessing as the mean of all guesses."""
 
 import dataclasses
+import itertools
 import json
 import math
 from collections import Counter
@@ -9,19 +10,22 @@ import pytest
 from loguru import logger
 
 from medtasks.audit.baselines import baselines
-from medtasks.audit.scoring import score_replies
+from medtasks.audit.scoring import score_replies, scores_of
 from medtasks.data.preparation import Options
 from medtasks.data.preparers import prepare
+from medtasks.data.samples import Sample
 from medtasks.data.store import load_documents
 from medtasks.data.variants import blind, rotated
 from medtasks.extract import chexbert_labels
-from medtasks.families.family import Reply
+from medtasks.families import family
+from medtasks.families.family import Reply, needs_labeler
 from medtasks.harness.saved_replies import FOLDER_NAME
 from medtasks.harness.task_files import task_file, task_files
 from medtasks.hooks import pairs
+from medtasks.metrics.metric import evaluate
 from medtasks.metrics.report_metrics import report_metric
 
-from ... import medheval_sources, tiny_gmai
+from .. import medheval_sources, tiny_gmai
 
 JUDGED = ("mediconfusion_ff", "gmai_mmbench_val_judged")
 OPEN_MEDHEVAL = ("medheval_knowledge_open", "medheval_visual_report")
@@ -80,13 +84,13 @@ def check_tasks(names):
         task = task_file(name)
         documents = load_documents(task.dataset)
         for one in baselines(task, documents):
-            missing = {rule for rule, known in task.rules.items() if known == chexbert_labels.NAME}
+            missing = {name for name, row in task.rows.items() if needs_labeler(row)}
             if name.startswith("multimedeval_chestxray14") and one.name == "all findings":
                 missing = {"reference"}  # a reply of several labels is none of them for the reference
             assert no_score(one) == missing, (name, one)
-            assert set(one.scores) == set(task.rules)
+            assert set(one.scores) == set(task.rows)
             assert all(f"No score under {rule}: " in one.describes for rule in missing)
-            for rule in set(task.rules) - missing:
+            for rule in set(task.rows) - missing:
                 invalid = one.scores[rule].get("invalid_rate", 0.0)
                 assert invalid == 0 or name.startswith("medheval_"), (name, one)
                 if name.startswith("multimedeval_") and "answer" in documents[0] and "options" in documents[0]:
@@ -120,7 +124,7 @@ def test_pairs(sample, task):
     documents = load_documents("mediconfusion")
     found = by_name(task, documents)
     assert list(found) == ["always A", "always B", "most frequent answer", "random answer"]
-    for rule in task_file(task).rules:
+    for rule in task_file(task).rows:
         for name in ("always A", "always B", "most frequent answer"):
             assert found[name].scores[rule] == {
                 "set_accuracy": 0,
@@ -141,7 +145,7 @@ def test_scores_of_pairs_are_those_of_recorded_replies(sample):
     task = task_file("mediconfusion")
     scored = score_replies(task, documents, texts(documents, lambda _: "B"))
     for rule, scores in by_name("mediconfusion", documents)["always B"].scores.items():
-        total = scored[rule].table["total"]
+        total = scored[rule].categories["total"]
         assert scores == {name: getattr(total, name) for name in scores}
 
 
@@ -152,8 +156,9 @@ def test_cut_pairs_are_not_warned_of_again(sample):
     try:
         by_name("mediconfusion", documents)
         assert said == []
-        record = {"pair_id": "1", "position": 1, "image_id": "i", "key": "A", "value": "A", "categories": []}
-        pairs.set_accuracy([record])
+        pairs.set_accuracy(
+            [{"pair_id": "1", "position": 1, "image_id": "i", "target": "A", "value": "A", "categories": []}]
+        )
     finally:
         logger.remove(handler)
     assert "1 pairs lack an answer to one image (cut by --limit or --offset, or failed)" in said[0]  # of a run they are
@@ -164,7 +169,7 @@ def test_scores_of_questions_are_those_of_recorded_replies(gmai):
     found = by_name("gmai_mmbench_val", gmai)
     assert list(found) == ["always A", "always B", "most frequent answer", "random answer"]  # all have two options
     for rule, scores in found["always B"].scores.items():
-        assert scores == pytest.approx({name: scored[rule].values[name] for name in scores}, nan_ok=True)
+        assert scores == pytest.approx({name: scored[rule].estimates[name].value for name in scores}, nan_ok=True)
     assert found["always B"].scores["robust"]["accuracy"] == sum(one["answer"] == "B" for one in gmai) / len(gmai)
 
 
@@ -229,6 +234,7 @@ def test_no_labeler_is_asked(monkeypatch):
     def load(*_):
         raise AssertionError("a labeler was asked")
 
+    monkeypatch.setattr(family, "label_replies", load)
     monkeypatch.setattr(chexbert_labels, "label_replies", load)
     documents = [
         {"doc_id": "1", "options": ["Edema"], "labels": [1]},
@@ -300,7 +306,7 @@ def test_golden_closed_questions_of_medheval(test_data, task):
     for rule, recorded in scored.items():
         accuracies = {name: one.scores[rule]["accuracy"] for name, one in found.items()}
         for name, metric in same.items():
-            assert accuracies[name] == pytest.approx(recorded.values[metric])
+            assert accuracies[name] == pytest.approx(recorded.estimates[metric].value)
         assert (found["always yes"].scores[rule]["yes_rate"], found["always no"].scores[rule]["yes_rate"]) == (1, 0)
         assert max(accuracies, key=accuracies.get) == "most frequent answer"
     if "reference" in scored:
@@ -397,3 +403,134 @@ def test_short_public_options_that_never_change_are_named():
     assert list(by_name("multimedeval_pubmedqa", documents))[:3] == ["always yes", "always no", "always maybe"]
     same = [{**one, "options": ["yes", "yes", "maybe"]} for one in documents]
     assert list(by_name("gmai_mmbench_val", same))[:3] == ["always A", "always B", "always C"]
+
+
+PAIRED = ("set_accuracy", "individual_accuracy", "confusion")
+
+
+def pair(number, options=2, answers="AB"):
+    return [
+        {
+            "doc_id": f"{number}/{position}",
+            "pair_id": str(number),
+            "position": position,
+            "image_id": f"{number}-{position}",
+            "options": ["x", "y", "z"][:options],
+            "answer": answers[position - 1],
+            "categories": ["Chest"],
+        }
+        for position in (1, 2)
+    ]
+
+
+def of_every_guess(task, documents, say=lambda document, index: "ABCD"[index]):
+    """The mean of every metric over all combinations of options, as its family scores each."""
+    found = {}
+    for guesses in itertools.product(*(range(len(document["options"])) for document in documents)):
+        replies = [Reply(text=say(d, index)) for d, index in zip(documents, guesses, strict=True)]
+        for name, one in evaluate(task.metrics, scores_of(task, task.rows["robust"], documents, replies)).items():
+            found.setdefault(name, []).append(float(one.value))
+    return {metric: sum(values) / len(values) for metric, values in found.items()}
+
+
+def expected_scores(task, documents):
+    return task_file(task).family.expected_by_chance([Sample(document) for document in documents])
+
+
+def check(task, documents, *metrics, **options):
+    every, expected = of_every_guess(task_file(task), documents, **options), expected_scores(task, documents)
+    assert set(expected) == {*metrics, "invalid_rate"}
+    assert {name: every[name] for name in expected} == pytest.approx(expected)
+
+
+def test_guessed_pairs():
+    check("mediconfusion", [*pair(1), *pair(2)], *PAIRED)
+    incomplete = [*pair(1), pair(2)[0]]
+    check("mediconfusion", incomplete, *PAIRED)
+    check("mediconfusion", pair(1)[:1], "individual_accuracy")
+
+
+def test_pairs_with_three_options():
+    assert expected_scores("mediconfusion", pair(1, options=3)) == pytest.approx(
+        {"invalid_rate": 0, "individual_accuracy": 1 / 3, "set_accuracy": 1 / 9, "confusion": 1 / 3}
+    )
+
+
+def test_pairs_whose_questions_differ_in_their_options():
+    documents = [pair(1)[0], pair(1, options=3, answers="AC")[1]]
+    check("mediconfusion", documents, *PAIRED)
+
+
+def test_different_numbers_of_options_and_levels():
+    documents = [
+        choice(1, "A", 2, granularity="Image Level"),
+        choice(2, "C", 3, granularity="image level"),
+        choice(3, "B", 4, granularity="Contour Level"),
+        choice(4, "B", 2, granularity=None),
+    ]
+    check("gmai_mmbench_val", documents, "accuracy", "acc_image_level", "acc_contour_level")
+
+
+def test_guesses_of_several_right_options():
+    documents = [
+        {**choice(1, None, 4), "answers": ["A", "C", "D"]},
+        {**choice(2, None, 2), "answers": ["B"]},
+        {**choice(3, None, 3), "answers": ["A", "B"]},
+    ]
+    check("gmai_mmbench_mcls", documents, "mcls_accuracy", "mcls_recall")
+
+
+def test_rotated_questions():
+    documents = rotated([choice(1, "A", 2), choice(2, "C", 3)])
+    check("gmai_mmbench_val_rotated", documents, "mean_accuracy", "published_order", "worst_case", "flip_rate")
+    check("gmai_mmbench_val_rotated", documents[:1], "mean_accuracy", "published_order")
+    check("gmai_mmbench_val_rotated", documents[1:2], "mean_accuracy")
+
+
+def test_rotated_questions_with_several_right_options():
+    documents = rotated([{**choice(1, None, 3), "answers": ["A", "C"]}])
+    names = ("mean_accuracy", "published_order", "worst_case", "flip_rate")
+    check("gmai_mmbench_mcls_rotated", documents, *names)
+
+
+@pytest.mark.parametrize("labels", [[0, 1, 2], [0, 0, 1], [0, 2, 2, 2]])
+def test_guessed_classes(labels):
+    documents = [
+        {"doc_id": str(n), "image_id": str(n), "options": ["cyst", "stone", "tumor"], "label": label}
+        for n, label in enumerate(labels)
+    ]
+    names = ("balanced_accuracy", "macro_auroc", "present_class_auroc")
+    check("multimedeval_bloodmnist", documents, *names, say=lambda document, index: document["options"][index])
+
+
+def test_a_single_class_has_no_auroc():
+    documents = [{"doc_id": str(n), "options": ["cyst", "stone"], "label": 1} for n in range(3)]
+    assert expected_scores("multimedeval_bloodmnist", documents) == {
+        "invalid_rate": 0,
+        "balanced_accuracy": 0.5,
+        "macro_auroc": 0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("task", "document"),
+    [
+        ("multimedeval_vqa_rad", {"question": "?", "answer": "left lung"}),
+        ("iu_xray_report", {"report": "No effusion."}),
+        ("multimedeval_chestxray14", {"options": ["Edema", "Mass"], "labels": [0, 1]}),
+        ("medheval_visual_mm", {"options": ["Yes", "No"], "choices": "", "kind": "binary", "answer": "A"}),
+        ("gmai_mmbench_val", {"options": ["x", "y"], "answer": None}),
+        ("gmai_mmbench_test", {"options": ["x", "y"], "answer": None}),
+    ],
+)
+def test_families_without_a_formula(task, document):
+    assert expected_scores(task, [document]) == {}
+
+
+def test_guessing_flips_more_often_the_more_options_there_are():
+    values = [
+        expected_scores("gmai_mmbench_val_rotated", rotated([choice(1, "A", options)]))["flip_rate"]
+        for options in (2, 3, 4)
+    ]
+    assert values == pytest.approx([1 / 2, 8 / 9, 63 / 64])
+    assert not any(map(math.isnan, values))
