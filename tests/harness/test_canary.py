@@ -10,9 +10,9 @@ from pathlib import Path
 from subprocess import CompletedProcess
 
 import pytest
-from medtasks.audit.report.as_json import report_as_dict
 from PIL import Image
 
+from medtasks.audit.report.contents import report_as_dict
 from medtasks.audit.report.reading.collecting import collect_run
 from medtasks.audit.report.reading.run_folder import read_run
 from medtasks.audit.scoring import score_replies
