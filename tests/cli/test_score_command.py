@@ -68,7 +68,7 @@ def test_json(medtasks, constant, tmp_path):
     target = tmp_path / "scores.json"
     medtasks("score", "mediconfusion", constant(31, "**A**"), "--json", target)
     summary = json.loads(target.read_text(), parse_constant=pytest.fail)
-    assert summary.keys() == {"task", "medtasks", "data", "replies", "missing", "rules"}
+    assert summary.keys() == {"schema_version", "task", "medtasks", "data", "replies", "missing", "rules"}
     assert (summary["task"], summary["replies"], summary["missing"]) == ("mediconfusion", 31, 1)
     assert summary["data"]["sample"] is True
     assert len(summary["data"]["fingerprint"]) == 12

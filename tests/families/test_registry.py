@@ -1,15 +1,20 @@
 """Every published hook has its family, whose rule exists and whose columns stand on the page for people."""
 
+import contextlib
 import re
 from pathlib import Path
 
 import pytest
 
+from medtasks.data.samples import Sample
+from medtasks.errors import MedTasksError
 from medtasks.extract.registry import Kind, extractor_of
-from medtasks.families.family import Asks, TaskFamily
+from medtasks.families.family import Asks, Reply, Row, TaskFamily
 from medtasks.families.registry import HOOKS, NAMED, families, family_of
 from medtasks.harness.task_files import task_files
 from medtasks.harness.task_index import DottedName
+
+from ..task_families import FAMILIES
 
 PUBLISHED = [f"{HOOKS}{name}" for name in NAMED]
 PAGE = (Path(__file__).parents[2] / "tasks_yaml" / "README.md").read_text(encoding="utf-8")
@@ -60,3 +65,21 @@ def test_the_page_names_families_and_their_columns():
 
 def test_kinds_are_words():
     assert len({kind.value for kind in Kind}) == len(Kind)
+
+
+@pytest.mark.parametrize("one", FAMILIES.values(), ids=FAMILIES)
+def test_a_family_says_whether_it_asks_a_judge(one, monkeypatch):
+    """The doctor, the guards of a run and ``score`` rely on it."""
+    asked = []
+
+    def judge(*_):
+        asked.append(one.hook)
+        raise MedTasksError("a judge was asked")
+
+    monkeypatch.setenv("MEDTASKS_JUDGE_BASE_URL", "http://127.0.0.1:9/v1")
+    monkeypatch.setenv("MEDTASKS_JUDGE_MODEL", "judge")
+    monkeypatch.setattr("medtasks.judges.client._judge", judge)
+    for document, reply in zip(one.documents, one.replies, strict=True):
+        with contextlib.suppress(MedTasksError):
+            one.family.score(Sample(document), Reply(reply), Row(one.rules[0]))
+    assert bool(asked) == (one.family.asks is not Asks.NOBODY)

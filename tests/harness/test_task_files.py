@@ -11,6 +11,7 @@ from medtasks.data.home import own_tasks_folder
 from medtasks.errors import MedTasksError, UnknownName
 from medtasks.extract.registry import Kind, extractor_of
 from medtasks.families.family import Row
+from medtasks.harness.task_file import TWIN_ENDING
 from medtasks.harness.task_files import main_metrics_first, task_file, task_files
 from medtasks.harness.task_index import tasks_folder
 
@@ -47,7 +48,10 @@ def with_included(path):
 
 
 def test_names():
-    assert list(task_files()) == sorted(path.stem for path in TASKS)
+    twins = [name for name, task in task_files().items() if task.twin]
+    assert list(task_files()) == sorted([*(path.stem for path in TASKS), *twins])
+    assert all(name.removesuffix(TWIN_ENDING) in task_files() for name in twins)
+    assert len(twins) > 20
     assert [path.stem for path in TASKS if path.parent.name == "mediconfusion"] == MEDICONFUSION
     assert {task.kind for task in task_files().values()} == {"task", "group"}
 

@@ -17,7 +17,7 @@ from medtasks.data.store import load_documents
 from medtasks.data.variants import OF_IMAGES, VARIANTS
 from medtasks.errors import MedTasksError, UnknownName
 from medtasks.harness.documents import select, task_documents
-from medtasks.harness.task_file import has_images
+from medtasks.harness.task_file import TWIN_ENDING, has_images
 from medtasks.harness.task_files import (
     include,
     tagged_tasks,
@@ -108,7 +108,9 @@ def read(name: str) -> dict[str, Any]:
     """What the harness reads from the file of a variant."""
     from lmms_eval.utils import load_yaml_config
 
-    base = {str(task_file(name).base): {"type": "task", "yaml_path": str(task_file(name).path)}}
+    base = {
+        str(task_file(name).base).removesuffix(TWIN_ENDING): {"type": "task", "yaml_path": str(task_file(name).path)}
+    }
     found: dict[str, Any] = load_yaml_config(index_entries(base)[name]["yaml_path"], mode="full")
     return found
 
@@ -162,8 +164,11 @@ def test_entries_of_the_harness_index():
         [
             *(f"mediconfusion_{ending}" for ending in (*VARIANTS, "sanity")),
             *(f"mediconfusion_ps_{ending}" for ending in (*OF_IMAGES, "sanity")),
+            "multimedeval_medqa_5shot",
+            "multimedeval_5shot",
         ]
     )
+    assert entries["multimedeval_5shot"]["task"] == ["multimedeval_medqa_5shot"]
     assert "mediconfusion_blind.yaml" in entries["mediconfusion_blind"]["yaml_path"]
     tag = entries["mediconfusion_sanity"]
     assert tag["type"] == "tag"

@@ -66,15 +66,3 @@ def test_labeler(name, needed):
 )
 def test_judge(name, need):
     assert judge_need(task_file(name)) is need
-
-
-def test_no_task_that_imports_the_judge_is_overlooked():
-    """The hooks are told by their names; this looks into the modules."""
-    import importlib
-
-    for task in task_files().values():
-        if task.process_results is None:
-            continue
-        module = importlib.import_module(task.process_results.rpartition(".")[0])
-        asks = hasattr(module, "judge_for") or hasattr(module, "scoring_judge")
-        assert asks == (judge_need(task) is not JudgeNeed.NONE), task.name
