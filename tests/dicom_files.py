@@ -30,7 +30,8 @@ def put_dicom(
 
     meta = pydicom.dataset.FileMetaDataset()
     meta.TransferSyntaxUID = pydicom.uid.ExplicitVRLittleEndian
-    meta.MediaStorageSOPClassUID, meta.MediaStorageSOPInstanceUID = "1.2.840.10008.5.1.4.1.1.1.2", "1.2.3.4"
+    meta.MediaStorageSOPClassUID = pydicom.uid.UID("1.2.840.10008.5.1.4.1.1.1.2")
+    meta.MediaStorageSOPInstanceUID = pydicom.uid.UID("1.2.3.4")
     dataset = pydicom.dataset.FileDataset(str(path), {}, file_meta=meta, preamble=bytes(128))
     dataset.SOPClassUID, dataset.SOPInstanceUID = meta.MediaStorageSOPClassUID, meta.MediaStorageSOPInstanceUID
     dataset.Rows, dataset.Columns = values.shape[-2:]

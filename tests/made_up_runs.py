@@ -2,18 +2,25 @@
 
 import json
 import random
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from medtasks.data.provenance_of import provenance
 from medtasks.data.store import load_documents
 
 
-def write_run(folder: Path, tasks, skill, seed, *, samples=True):
+def write_run(folder: Path, tasks: Iterable[str], skill: float, seed: int, *, samples: bool = True) -> Path:
     """Write what the harness leaves of a made-up model that is right with probability ``skill``."""
     folder.mkdir()
     chance = random.Random(seed)
     documents = load_documents("mediconfusion")
-    results = {"results": {}, "configs": {}, "n-samples": {}, "config": {"model": folder.name, "model_args": ""}}
+    results: dict[str, dict[str, Any]] = {
+        "results": {},
+        "configs": {},
+        "n-samples": {},
+        "config": {"model": folder.name, "model_args": ""},
+    }
     for task in tasks:
         lines = []
         for row, document in enumerate(documents):

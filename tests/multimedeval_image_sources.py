@@ -39,7 +39,7 @@ def mnist(name: str) -> Writer:
     def write(folder: Path) -> tuple[Path, Expected]:
         classes = len(CLASSES[name])
         shape = (28, 28, 3) if name in ("pathmnist", "bloodmnist", "dermamnist", "retinamnist") else (28, 28)
-        arrays = {}
+        arrays: dict[str, Any] = {}
         for split, rows in (("train", 10), ("val", 2), ("test", 24 if name == "tissuemnist" else 6)):
             noise = np.random.default_rng(rows)
             arrays[f"{split}_images"] = noise.integers(0, 256, (rows, *shape), np.uint8)
@@ -72,8 +72,8 @@ def pad_ufes(evaluated: Sequence[int]) -> Writer:
         for split, numbers in (("test", TEST), ("train", TRAIN)):
             lesions = [{"ids": number // 2} for number in numbers[::2]]
             put_parquet(folder / "split" / "data" / f"{split}-00000-of-00001.parquet", lesions)
-        ids = [[names[number] for number in numbers] for numbers in (evaluated, SPREAD)]
-        return folder, Expected(*ids, [number % 7 for number in evaluated], len(evaluated))
+        test, shots = ([names[number] for number in numbers] for numbers in (evaluated, SPREAD))
+        return folder, Expected(test, shots, [number % 7 for number in evaluated], len(evaluated))
 
     return write
 

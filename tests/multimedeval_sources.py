@@ -196,8 +196,8 @@ def slake(folder: Path) -> tuple[Path, Expected]:
         questions = [question(number, language) for number in numbers for language in ("en", "zh")]
         put(folder / f"{split}.json", json.dumps(questions, ensure_ascii=False))
     put_zip(folder / "imgs.zip", {f"imgs/xmlab{n}/source.jpg": picture(n) for n in (*TEST, *TRAIN)})
-    ids = [[str(2 * number) for number in numbers] for numbers in (TEST, SPREAD)]
-    return folder, Expected(*ids, ("Yes", "CT", "No") * 2, images=6)
+    test, shots = ([str(2 * number) for number in numbers] for numbers in (TEST, SPREAD))
+    return folder, Expected(test, shots, ("Yes", "CT", "No") * 2, images=6)
 
 
 QUESTIONS: dict[str, Writer] = {

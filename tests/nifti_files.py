@@ -4,6 +4,7 @@ import gzip
 import struct
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,7 @@ def nifti(
     voxels: NDArray[np.generic],
     directions: Sequence[Sequence[float]] = STRAIGHT,
     *,
-    order: str = "<",
+    order: Literal["<", ">"] = "<",
     scaling: tuple[float, float] = (0, 0),
     rotation: Sequence[float] | None = None,
     spacing: Sequence[float] = (1, 1, 1),

@@ -1,13 +1,14 @@
 """Small prepared datasets of drawn pictures, and copies of these pictures as they are found in training sets."""
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
 
-from medtasks.data.image_store import ImageStore
+from medtasks.data.image_store import ImageStore, StoredImage
 from medtasks.data.manifest import Manifest
 from medtasks.data.schema import CHOICE, PAIRED_CHOICE
 from medtasks.data.store import publish, work_folder
@@ -59,7 +60,11 @@ def prepare_set(
 def _document(name: str, row: Mapping[str, object], images: ImageStore) -> dict[str, object]:
     pictures = row["pictures"]
     assert isinstance(pictures, list)
-    adding = {bytes: images.add_bytes, Image.Image: images.add_pixels, Path: images.add_volume}
+    adding: Mapping[type, Callable[[Any], StoredImage]] = {
+        bytes: images.add_bytes,
+        Image.Image: images.add_pixels,
+        Path: images.add_volume,
+    }
     stored = [next(add for kind, add in adding.items() if isinstance(one, kind))(one) for one in pictures]
     return {
         "dataset": name,

@@ -6,7 +6,11 @@ import socket
 import struct
 import threading
 import time
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+Step = Callable[["Handler"], object]
 
 
 class Endpoint(ThreadingHTTPServer):
@@ -15,34 +19,46 @@ class Endpoint(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, choose=None):
+    def __init__(self, choose: Callable[[dict[str, Any]], Step] | None = None) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.choose = choose
         self.script = [self.reply("A: 9\nB: 2\nYour explanation: close to A.")]
-        self.bodies, self.headers, self.times, self.paths = [], [], [], []
+        self.bodies: list[dict[str, Any]] = []
+        self.headers: list[dict[str, str]] = []
+        self.times: list[float] = []
+        self.paths: list[str] = []
         self.active = self.peak = 0
         self.lock = threading.Lock()
         self.over = threading.Event()
 
     @property
-    def url(self):
+    def url(self) -> str:
         return f"http://127.0.0.1:{self.server_port}/v1"
 
     @property
-    def count(self):
+    def count(self) -> int:
         return len(self.bodies)
 
-    def handle_error(self, request, client_address):
+    def handle_error(self, request: object, client_address: object) -> None:
         pass
 
-    def reply(self, text, delay=0.0, finish="stop", choices=1, cut=False):
+    def reply(
+        self, text: str | None, delay: float = 0.0, finish: str = "stop", choices: int = 1, cut: bool = False
+    ) -> Step:
         choice = {"index": 0, "finish_reason": finish, "message": {"role": "assistant", "content": text}}
         body = {"id": "1", "object": "chat.completion", "created": 0, "model": "m", "choices": [choice] * choices}
         text = json.dumps(body)
         return self.status(200, body=text[: len(text) // 2] if cut else text, delay=delay)
 
-    def status(self, code, body='{"error": {"message": "no"}}', content_type="application/json", delay=0.0, **headers):
-        def step(handler):
+    def status(
+        self,
+        code: int,
+        body: str = '{"error": {"message": "no"}}',
+        content_type: str = "application/json",
+        delay: float = 0.0,
+        **headers: str,
+    ) -> Step:
+        def step(handler: Handler) -> None:
             self.over.wait(delay)
             data = body.encode()
             handler.send_response(code)
@@ -56,11 +72,11 @@ class Endpoint(ThreadingHTTPServer):
 
         return step
 
-    def hang(self):
+    def hang(self) -> Step:
         return lambda handler: self.over.wait(30)
 
-    def reset(self):
-        def step(handler):
+    def reset(self) -> Step:
+        def step(handler: Handler) -> None:
             handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             handler.rfile.close()
             handler.connection.close()
@@ -79,7 +95,9 @@ def serving(server):
 
 
 class Handler(BaseHTTPRequestHandler):
-    def do_POST(self):
+    server: Endpoint
+
+    def do_POST(self) -> None:
         server = self.server
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         with server.lock:
@@ -96,13 +114,13 @@ class Handler(BaseHTTPRequestHandler):
         finally:
             self.leave()
 
-    def leave(self):
+    def leave(self) -> None:
         with self.server.lock:
             self.server.active -= self.inside
             self.inside = False
 
-    def do_GET(self):
+    def do_GET(self) -> None:
         self.send_error(405)
 
-    def log_message(self, *args):
+    def log_message(self, *args: object) -> None:
         pass

@@ -2,6 +2,7 @@
 
 import io
 import sys
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import pytest
@@ -11,12 +12,12 @@ from medtasks.cli.main import main
 
 @dataclass(frozen=True)
 class Ran:
-    code: int
+    code: int | str
     out: str
     err: str
 
 
-def rows_of(out, title=""):
+def rows_of(out: str, title: str = "") -> dict[str, list[str]]:
     """The rows of the table printed under a title, or of all tables, as texts by the first column."""
     below = out[out.index(title) :].split("└")[0] if title else out
     rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in below.splitlines() if line[:1] == "│"]
@@ -24,10 +25,10 @@ def rows_of(out, title=""):
 
 
 @pytest.fixture
-def medtasks(monkeypatch, capsys):
+def medtasks(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
     """Run one command; return its exit code and what it printed."""
 
-    def run(*arguments, stdin=""):
+    def run(*arguments: object, stdin: str = "") -> Ran:
         monkeypatch.setattr(sys, "argv", ["medtasks", *map(str, arguments)])
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode()), encoding="utf-8"))
         monkeypatch.setenv("COLUMNS", "80")
@@ -41,10 +42,10 @@ def medtasks(monkeypatch, capsys):
 
 
 @pytest.fixture
-def fails(medtasks):
+def fails(medtasks: Callable[..., Ran]) -> Callable[..., Ran]:
     """Run a command that must fail with exit code 1 and one sentence on stderr that contains all ``parts``."""
 
-    def run(arguments, *parts, stdin=""):
+    def run(arguments: Iterable[object], *parts: str, stdin: str = "") -> Ran:
         ran = medtasks(*arguments, stdin=stdin)
         assert ran.code == 1
         assert ran.err.startswith("medtasks: ")

@@ -1,9 +1,12 @@
 """A small source folder, a home of its own, a server for what is published, and the one-sentence rule."""
 
-import contextlib
 import json
 import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
 
@@ -17,7 +20,7 @@ from ..local_server import LocalServer, QuietHandler, serving
 
 
 @pytest.fixture(scope="session")
-def drawn(tmp_path_factory):
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The drawn sample as a source folder; read only."""
     folder = tmp_path_factory.mktemp("drawn")
     write_sample_source(folder)
@@ -25,55 +28,57 @@ def drawn(tmp_path_factory):
 
 
 @pytest.fixture
-def source(drawn, tmp_path):
+def source(drawn: Path, tmp_path: Path) -> Path:
     """A copy of the drawn source that a test may spoil."""
     return Path(shutil.copytree(drawn, tmp_path / "source"))
 
 
+@dataclass(frozen=True)
+class Records:
+    file: Path
+
+    def read(self) -> dict[str, dict[str, Any]]:
+        records: dict[str, dict[str, Any]] = json.loads(self.file.read_text(encoding="utf-8"))
+        return records
+
+    def write(self, records: Mapping[str, Mapping[str, Any]]) -> None:
+        self.file.write_text(json.dumps(records), encoding="utf-8")
+
+    def change(self, pair_id: str, **fields: Any) -> None:
+        records = self.read()
+        records[pair_id].update(fields)
+        self.write(records)
+
+
 @pytest.fixture
-def records(source):
+def records(source: Path) -> Records:
     """Read and rewrite the question file of ``source``."""
-
-    class Records:
-        file = source / "dataset.json"
-
-        def read(self):
-            return json.loads(self.file.read_text(encoding="utf-8"))
-
-        def write(self, records):
-            self.file.write_text(json.dumps(records), encoding="utf-8")
-
-        def change(self, pair_id, **fields):
-            records = self.read()
-            records[pair_id].update(fields)
-            self.write(records)
-
-    return Records()
+    return Records(source / "dataset.json")
 
 
 @pytest.fixture
-def home(tmp_path, monkeypatch):
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "home"
     monkeypatch.setenv(HOME_VARIABLE, str(folder))
     return folder
 
 
 @pytest.fixture
-def final(home):
+def final(home: Path) -> Path:
     return home / "datasets" / "mediconfusion"
 
 
 @pytest.fixture
-def work(home):
+def work(home: Path) -> Path:
     return home / "datasets" / ".preparing-mediconfusion"
 
 
 @pytest.fixture
-def refuses():
+def refuses() -> Callable[..., AbstractContextManager[None]]:
     """The block raises our error, in one sentence that contains all ``parts``."""
 
-    @contextlib.contextmanager
-    def run(*parts, kind=MedTasksError):
+    @contextmanager
+    def run(*parts: str, kind: type[Exception] = MedTasksError) -> Iterator[None]:
         with pytest.raises(kind) as caught:
             yield
         sentence = str(caught.value)
@@ -86,7 +91,7 @@ def refuses():
 class Published(LocalServer):
     """Files by path, with the listing of an S3 bucket at the root; ``requests`` holds every path asked for."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__(_Handler)
         self.files: dict[str, bytes] = {}
         self.requests: list[str] = []
@@ -95,14 +100,14 @@ class Published(LocalServer):
 class _Handler(QuietHandler):
     server: Published
 
-    def do_GET(self):
+    def do_GET(self) -> None:
         parts = urlsplit(self.path)
         name = unquote(parts.path).lstrip("/")
         self.server.requests.append(name or "list")
         body = self.server.files.get(name) if name else self.listing(parse_qs(parts.query)["prefix"][0])
         self.reply(404 if body is None else 200, body or b"")
 
-    def listing(self, prefix):
+    def listing(self, prefix: str) -> bytes:
         keys = "".join(
             f"<Contents><Key>{escape(key)}</Key></Contents>" for key in self.server.files if key.startswith(prefix)
         )
@@ -110,7 +115,7 @@ class _Handler(QuietHandler):
 
 
 @pytest.fixture
-def published(monkeypatch):
+def published(monkeypatch: pytest.MonkeyPatch) -> Iterator[Published]:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     with serving(Published()) as server:
         yield server

@@ -1,8 +1,8 @@
 """A WordNet of a dozen invented senses in the published file formats."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-SENSES = {
+SENSES: Mapping[str, Sequence[tuple[str, ...]]] = {
     "noun": [
         ("lung",),
         ("nodule", "tubercle"),
@@ -23,7 +23,8 @@ def wordnet_files() -> Mapping[str, bytes]:
     """Return the files of the database by name, those that only NLTK's reader asks for included."""
     files = {"lexnames": b"00\tadj.all\t3\n", "index.sense": b"", "cntlist.rev": b""}
     for part, senses in SENSES.items():
-        data, places = LICENCE, {}
+        data = LICENCE
+        places: dict[str, list[int]] = {}
         for words in senses:
             for word in words:
                 places.setdefault(word.partition("(")[0].lower(), []).append(len(data))

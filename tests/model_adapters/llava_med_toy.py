@@ -2,9 +2,13 @@
 
 import json
 import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import torch
 from medtasks.model_adapters.llava_med import LlavaMed
+from PIL import Image
 from safetensors.torch import save_file
 from transformers import (
     CLIPVisionConfig,
@@ -15,12 +19,14 @@ from transformers import (
     MistralForCausalLM,
 )
 
-from .toys import SPLIT, TASK, instances, noise, write_tokenizer
+from .toys import SPLIT, TASK, Doc, instances, noise, write_tokenizer
+
+Tensors = dict[str, torch.Tensor]
 
 WIDTH, SEEN, PATCHES, VOCABULARY = 64, 32, 4, 360
 SHARDS = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
 TOWER = "model.vision_tower.vision_tower.vision_model."
-LANGUAGE = {
+LANGUAGE: dict[str, Any] = {
     "vocab_size": VOCABULARY,
     "hidden_size": WIDTH,
     "intermediate_size": 96,
@@ -40,7 +46,7 @@ VISION = {
     "image_size": 28,
     "patch_size": 14,
 }
-MULTIMODAL = {
+MULTIMODAL: dict[str, Any] = {
     "mm_hidden_size": SEEN,
     "mm_vision_select_layer": -2,
     "mm_vision_select_feature": "patch",
@@ -64,10 +70,10 @@ LINES = (
 )
 
 
-def drawn(module, seed):
+def drawn(module: torch.nn.Module, seed: int) -> Tensors:
     """Random weights of a module by name, large enough that image and text both matter; norms near 1."""
     generator = torch.Generator().manual_seed(seed)
-    weights = {}
+    weights: Tensors = {}
     for name, weight in module.state_dict().items():
         fan = weight[0].numel() if weight.dim() > 1 and "embed_tokens" not in name else 1
         noise = torch.randn(weight.shape, generator=generator) * (2.0 / fan**0.5 if weight.dim() > 1 else 0.1)
@@ -75,11 +81,11 @@ def drawn(module, seed):
     return weights
 
 
-def tower(seed):
+def tower(seed: int) -> Tensors:
     return drawn(CLIPVisionModel(CLIPVisionConfig(**VISION)), seed)
 
 
-def write_tower(folder, seed=7):
+def write_tower(folder: Path, seed: int = 7) -> Path:
     folder.mkdir()
     extra = {"logit_scale": torch.ones(()), "text_model.final_layer_norm.bias": torch.ones(3)}
     save_file(
@@ -92,7 +98,7 @@ def write_tower(folder, seed=7):
     return folder
 
 
-def write_v15(folder, seed=1):
+def write_v15(folder: Path, seed: int = 1) -> Path:
     folder.mkdir()
     write_tokenizer(folder, LINES, 330)
     (folder / "config.json").write_text(json.dumps(V15))
@@ -102,7 +108,7 @@ def write_v15(folder, seed=1):
     inside = {TOWER + name: weight for name, weight in tower(seed + 2).items()}
     positions = {TOWER + "embeddings.position_ids": torch.arange(PATCHES + 1)[None]}
     shards = [language, projector | inside | positions]
-    index = {}
+    index: dict[str, str] = {}
     for name, shard in zip(SHARDS, shards, strict=True):
         save_file(shard, folder / name)
         index |= dict.fromkeys(shard, name)
@@ -110,16 +116,16 @@ def write_v15(folder, seed=1):
     return folder
 
 
-def adapter(folder, **given):
+def adapter(folder: Path, **given: Any) -> LlavaMed:
     defaults = {"vision_tower": str(folder.parent / "clip"), "dtype": "float32", "device": "cpu", "journal": "false"}
     return LlavaMed(pretrained=str(folder), **(defaults | given))
 
 
-def photo(seed=0, size=(50, 40)):
+def photo(seed: int = 0, size: tuple[int, int] = (50, 40)) -> Image.Image:
     return noise(seed, (4, 5)).resize(size)
 
 
-def write_v10(root):
+def write_v10(root: Path) -> Tensors:
     """LLaMA, its delta with three more tokens, and the two added up."""
     shape = {
         key: LANGUAGE[key] for key in ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
@@ -149,8 +155,9 @@ def write_v10(root):
     return merged
 
 
-def make_docs(count=9):
-    words, drawer, docs = ("the", "left", "lung", "is", "clear", "nodule", "effusion", "normal"), random.Random(0), []
+def make_docs(count: int = 9) -> list[Doc]:
+    words, drawer = ("the", "left", "lung", "is", "clear", "nodule", "effusion", "normal"), random.Random(0)
+    docs: list[Doc] = []
     for number in range(count):
         images = [photo(number)] if number % 4 else [photo(number), photo(number + 50, (30, 70))]
         docs.append({"question": " ".join(drawer.choices(words, k=drawer.randint(2, 12))) + "?", "images": images})
@@ -165,7 +172,7 @@ OPTIONS = (" yes", " a large effusion in the left lung", "no nodule")
 GREEDY = {"until": ["\n\n"], "max_new_tokens": 10, "do_sample": False, "temperature": 0}
 
 
-def run(model, docs=DOCS):
+def run(model: LlavaMed, docs: Sequence[Doc] = DOCS) -> tuple[list[tuple[float, bool]], list[str]]:
     """Scores and replies through the harness's calls."""
     model.task_dict = {TASK: {SPLIT: docs}}
     scores = model.loglikelihood(instances("loglikelihood", docs, OPTIONS))

@@ -2,14 +2,21 @@
 
 import json
 import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import torch
+from lmms_eval.api.instance import Instance
+from medtasks.model_adapters.base.batching import Encoded
 from medtasks.model_adapters.med_flamingo import MedFlamingo
 from medtasks.model_adapters.med_flamingo.network import text_time
 from PIL import Image
 from safetensors.torch import save_file
 
-from .toys import SPLIT, TASK, instances, write_tokenizer
+from .toys import SPLIT, TASK, Doc, instances, write_tokenizer
+
+Tensors = dict[str, torch.Tensor]
 
 WIDTH, MLP, LAYERS, EVERY, VISION, LATENTS, DEPTH = 32, 48, 4, 2, 16, 4, 2
 CORPUS = (
@@ -18,17 +25,17 @@ CORPUS = (
 )
 
 
-def draw(shape, generator, gain=1.0):
+def draw(shape: tuple[int, ...], generator: torch.Generator, gain: float = 1.0) -> torch.Tensor:
     """Norms near 1, other vectors small, matrices with variance gain² / inputs."""
     noise = torch.randn(shape, generator=generator)
     return noise * gain / math.sqrt(math.prod(shape[1:])) if len(shape) > 1 else noise * 0.1
 
 
-def norm(name, width, generator):
+def norm(name: str, width: int, generator: torch.Generator) -> Tensors:
     return {f"{name}.weight": 1 + draw((width,), generator), f"{name}.bias": draw((width,), generator)}
 
 
-def llama_tensors(vocabulary, generator):
+def llama_tensors(vocabulary: int, generator: torch.Generator) -> Tensors:
     tensors = {
         "model.embed_tokens.weight": draw((vocabulary, WIDTH), generator),
         "model.norm.weight": 1 + draw((WIDTH,), generator),
@@ -44,7 +51,7 @@ def llama_tensors(vocabulary, generator):
     return {name: tensor.half() for name, tensor in tensors.items()}
 
 
-def clip_tensors(generator):
+def clip_tensors(generator: torch.Generator) -> Tensors:
     stem = "vision_model."
     tensors = {
         f"{stem}embeddings.class_embedding": draw((VISION,), generator),
@@ -69,7 +76,7 @@ def clip_tensors(generator):
     return tensors
 
 
-def trained_tensors(vocabulary, generator):
+def trained_tensors(vocabulary: int, generator: torch.Generator) -> Tensors:
     tensors = {
         "perceiver.latents": draw((LATENTS, VISION), generator, 4.0),
         **norm("perceiver.norm", VISION, generator),
@@ -100,7 +107,7 @@ def trained_tensors(vocabulary, generator):
     return tensors
 
 
-def write_toy(folder):
+def write_toy(folder: Path) -> Path:
     """Write ``model.pt``, ``llama/`` and ``clip/`` as they are published."""
     (folder / "llama").mkdir(parents=True)
     (folder / "clip").mkdir()
@@ -129,19 +136,19 @@ def write_toy(folder):
     return folder
 
 
-def adapter_from(folder, **arguments):
+def adapter_from(folder: Path, **arguments: Any) -> MedFlamingo:
     places = {"pretrained": str(folder / "model.pt"), "llama": str(folder / "llama"), "clip": str(folder / "clip")}
     given = {"dtype": "float32", "device": "cpu", "journal": "false", "batch_size": 8}
     return MedFlamingo(**{**places, **given, **arguments})
 
 
-def scan(seed, size=(40, 31)):
+def scan(seed: int, size: tuple[int, int] = (40, 31)) -> Image.Image:
     image = Image.new("RGB", size, (40 * seed % 255, 90, 200))
     image.paste((250, 30 * seed % 255, 10), (3 * seed, 2, 3 * seed + 9, 20))
     return image
 
 
-DOCS = [
+DOCS: list[Doc] = [
     {"question": "<image>Question: Is the left lung clear? Answer:", "images": [2]},
     {
         "question": "Follow. <image>Question: Which? Answer: Mammography.<|endofchunk|><image>Question: Is the right "
@@ -155,37 +162,42 @@ DOCS = [
 OPTIONS = (" yes", " the right lung shows a large effusion", " B")
 
 
-def visuals(doc):
+def visuals(doc: Doc) -> list[Image.Image]:
     return [scan(number, (40 + number, 31)) for number in doc["images"]]
 
 
-def asked(adapter, docs, kind, details):
+def asked(adapter: MedFlamingo, docs: Sequence[Doc], kind: str, details: Sequence[Any]) -> list[Instance]:
     """Requests, with their documents where the adapter looks for them."""
     adapter.task_dict = {TASK: {SPLIT: docs}}
     return instances(kind, docs, details, lambda doc: doc.get("visuals", visuals)(doc))
 
 
-def scores(adapter, docs=DOCS, options=OPTIONS):
-    return adapter.loglikelihood(asked(adapter, docs, "loglikelihood", options))
+def scores(
+    adapter: MedFlamingo, docs: Sequence[Doc] = DOCS, options: Sequence[str] = OPTIONS
+) -> list[tuple[float, bool]]:
+    scored: list[tuple[float, bool]] = adapter.loglikelihood(asked(adapter, docs, "loglikelihood", options))
+    return scored
 
 
-def replies(adapter, docs=DOCS, **gen_kwargs):
+def replies(adapter: MedFlamingo, docs: Sequence[Doc] = DOCS, **gen_kwargs: Any) -> list[str]:
     given = {"until": [], "max_new_tokens": 9, "do_sample": False, "temperature": 0} | gen_kwargs
-    return adapter.generate_until(asked(adapter, docs, "generate_until", [given]))
+    said: list[str] = adapter.generate_until(asked(adapter, docs, "generate_until", [given]))
+    return said
 
 
-def plain_logits(adapter, ids, prompt):
+def plain_logits(adapter: MedFlamingo, ids: Sequence[int], prompt: Encoded) -> torch.Tensor:
     """Logits after every position in one pass: no padding, no cache, no part of the adapter base."""
     network, mode = adapter.network, adapter.arguments.media_attention
     image = adapter._text.vocabulary + 1
-    ids = torch.tensor([ids])
-    times = text_time(ids, torch.ones_like(ids), image, mode)
+    row = torch.tensor([ids])
+    times = text_time(row, torch.ones_like(row), image, mode)
     with torch.inference_mode():
         media = None if prompt.pixels is None else network.image_features(prompt.pixels)[None]
-        return network.language_model(input_ids=ids, media=media, text_time=times).logits[0]
+        logits: torch.Tensor = network.language_model(input_ids=row, media=media, text_time=times).logits[0]
+    return logits
 
 
-def plain_score(adapter, doc, option):
+def plain_score(adapter: MedFlamingo, doc: Doc, option: str) -> float:
     images = visuals(doc) if "visuals" not in doc else doc["visuals"](doc)
     prompt, whole = adapter.encode(doc["question"], images), adapter.encode(doc["question"] + option, images)
     logs = plain_logits(adapter, whole.ids, prompt).log_softmax(-1)
@@ -193,7 +205,7 @@ def plain_score(adapter, doc, option):
     return sum(losses) / len(losses)
 
 
-def plain_greedy(adapter, doc, tokens):
+def plain_greedy(adapter: MedFlamingo, doc: Doc, tokens: int) -> list[int]:
     prompt = adapter.encode(doc["question"], visuals(doc))
     ids = list(prompt.ids)
     for _ in range(tokens):

@@ -3,11 +3,17 @@
 import json
 import math
 import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
 
 import torch
 from medtasks.model_adapters.radfm import RadFM
 
 from .toys import write_tokenizer
+
+Shapes = dict[str, tuple[int, ...]]
+State = dict[str, torch.Tensor]
 
 HIDDEN, INNER, LAYERS, HEADS = 32, 48, 2, 2
 WIDTH, MLP, DEPTH, PATCH, GRID, FRAMES, LATENTS, RESAMPLERS = 24, 40, 2, 4, 4, 16, 3, 2
@@ -18,12 +24,15 @@ E, V, P = "embedding_layer.", "embedding_layer.vision_encoder.", "embedding_laye
 LINES = ("is the left lung clear?", "choose one option.", "answer: yes", "a large effusion", "no nodule")
 
 
-def norm(prefix, width):
+def norm(prefix: str, width: int) -> Shapes:
     return {f"{prefix}.weight": (width,), f"{prefix}.bias": (width,)}
 
 
-def language_shapes(words):
-    shapes = {"lang_model.model.embed_tokens.weight": (words, HIDDEN), "lang_model.lm_head.weight": (words, HIDDEN)}
+def language_shapes(words: int) -> Shapes:
+    shapes: Shapes = {
+        "lang_model.model.embed_tokens.weight": (words, HIDDEN),
+        "lang_model.lm_head.weight": (words, HIDDEN),
+    }
     shapes["lang_model.model.norm.weight"] = (HIDDEN,)
     for layer in range(LAYERS):
         at = f"lang_model.model.layers.{layer}."
@@ -35,7 +44,7 @@ def language_shapes(words):
     return shapes
 
 
-def vision_shapes():
+def vision_shapes() -> Shapes:
     voxels = PATCH * PATCH * 4 * 3
     shapes = norm(f"{V}to_patch_embedding.1", voxels) | norm(f"{V}to_patch_embedding.3", WIDTH)
     shapes |= {f"{V}to_patch_embedding.2.weight": (WIDTH, voxels), f"{V}to_patch_embedding.2.bias": (WIDTH,)}
@@ -51,8 +60,8 @@ def vision_shapes():
     return shapes
 
 
-def resampler_shapes():
-    shapes = {f"{P}latents": (LATENTS, WIDTH)} | norm(f"{P}norm", WIDTH)
+def resampler_shapes() -> Shapes:
+    shapes: Shapes = {f"{P}latents": (LATENTS, WIDTH)} | norm(f"{P}norm", WIDTH)
     for layer in range(RESAMPLERS):
         at = f"{P}layers.{layer}."
         shapes |= norm(f"{at}0.norm_media", WIDTH) | norm(f"{at}0.norm_latents", WIDTH) | norm(f"{at}1.0", WIDTH)
@@ -62,7 +71,7 @@ def resampler_shapes():
     return shapes | {f"{E}fc.weight": (HIDDEN, WIDTH), f"{E}fc.bias": (HIDDEN,), f"{E}figure_token_weight": (2, HIDDEN)}
 
 
-UNUSED = {
+UNUSED: Shapes = {
     f"{E}bert_model.embeddings.position_ids": (1, 4),
     f"{E}bert_projection_fc.weight": (3, 3),
     f"{E}transformer_decoder.layers.0.norm1.weight": (3,),
@@ -72,10 +81,10 @@ UNUSED = {
 }
 
 
-def draw(shapes):
+def draw(shapes: Shapes) -> State:
     """Random weights: matrices with unit gain, norms near 1, so that every tensor matters."""
     generator = torch.Generator().manual_seed(3)
-    state = {}
+    state: State = {}
     for key, shape in shapes.items():
         drawn = torch.randn(shape, generator=generator)
         if len(shape) > 1:
@@ -86,7 +95,7 @@ def draw(shapes):
     return state
 
 
-def write_toy(folder):
+def write_toy(folder: Path) -> Path:
     """Write the files of a checkpoint as they are published; returns the folder."""
     (folder / "Language_files").mkdir()
     words = write_tokenizer(folder / "Language_files", LINES, 310)
@@ -100,7 +109,7 @@ def write_toy(folder):
     return folder
 
 
-def write_changed(published, folder, change):
+def write_changed(published: Path, folder: Path, change: Callable[[State], object]) -> Path:
     """Write the checkpoint again with a changed state; returns its folder."""
     shutil.copytree(published, folder, dirs_exist_ok=True)
     state = torch.load(published / "pytorch_model.bin")
@@ -109,23 +118,23 @@ def write_changed(published, folder, change):
     return folder
 
 
-def put(key, value):
+def put(key: str, value: torch.Tensor) -> Callable[[State], None]:
     """Return a change that sets a tensor."""
     return lambda state: state.__setitem__(key, value)
 
 
-def adapter(folder, **given):
+def adapter(folder: Path, **given: Any) -> RadFM:
     given = {"device": "cpu", "dtype": "float32", "journal": False, "max_new_tokens": 6} | given
     return RadFM(**{"pretrained": str(folder)} | given)
 
 
-def layer_norm(x, state, key):
+def layer_norm(x: torch.Tensor, state: Mapping[str, torch.Tensor], key: str) -> torch.Tensor:
     centred = x - x.mean(-1, keepdim=True)
     scaled = centred / (centred.pow(2).mean(-1, keepdim=True) + 1e-5).sqrt()
     return scaled * state[f"{key}.weight"] + state[f"{key}.bias"]
 
 
-def attend(queries, keys, values):
+def attend(queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
     """Eight heads of width 64, written with loops."""
     heads = []
     for head in range(8):
@@ -134,7 +143,7 @@ def attend(queries, keys, values):
     return torch.cat(heads, dim=-1)
 
 
-def plain_features(state, volume):
+def plain_features(state: Mapping[str, torch.Tensor], volume: torch.Tensor) -> torch.Tensor:
     """The vision part from its description: one volume (3, height, width, depth), no module of the adapter."""
     height, width, depth = (size // patch for size, patch in zip(volume.shape[1:], (PATCH, PATCH, 4), strict=True))
     tokens = []
@@ -156,7 +165,7 @@ def plain_features(state, volume):
     x = torch.stack(tokens)
     for layer in range(DEPTH):
         at = f"{V}transformer.layers.{layer}."
-        q, k, v = (layer_norm(x, state, f"{at}0.norm") @ state[f"{at}0.fn.to_qkv.weight"].T).split(512, dim=-1)
+        q, k, v = (layer_norm(x, state, f"{at}0.norm") @ state[f"{at}0.fn.to_qkv.weight"].T).chunk(3, dim=-1)
         x = x + attend(q, k, v) @ state[f"{at}0.fn.to_out.0.weight"].T + state[f"{at}0.fn.to_out.0.bias"]
         inner = layer_norm(x, state, f"{at}1.norm") @ state[f"{at}1.fn.net.0.weight"].T + state[f"{at}1.fn.net.0.bias"]
         active = inner * (1 + torch.erf(inner / math.sqrt(2))) / 2

@@ -3,27 +3,35 @@
 import copy
 import io
 import random
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import sentencepiece
 from lmms_eval.api.instance import Instance
+from medtasks.model_adapters.base.batching import Encoded
+from medtasks.model_adapters.base.generation import GenerationSettings
+from medtasks.model_adapters.base.scoring import Continuation
 from medtasks.model_adapters.tiny import MedTasksTiny
 from PIL import Image
 
+Doc = dict[str, Any]
+Visual = Callable[[Doc], Any]
 TASK, SPLIT = "toy", "test"
 WORDS = ("the", "left", "right", "lung", "is", "clear", "nodule", "effusion", "normal", "heart", "absent", "bone")
 
 
-def noise(seed=0, size=(30, 21), mode="RGB"):
+def noise(seed: int = 0, size: tuple[int, int] = (30, 21), mode: str = "RGB") -> Image.Image:
     """An image of random pixels."""
     values = np.random.default_rng(seed).integers(0, 256, (size[1], size[0], 3), dtype=np.uint8)
     return Image.fromarray(values).convert(mode)
 
 
-def make_docs(count=12, seed=0):
+def make_docs(count: int = 12, seed: int = 0) -> list[Doc]:
     """Documents of very different length with one image each; the last has none."""
     rng, words = np.random.default_rng(seed), random.Random(seed)
-    docs = []
+    docs: list[Doc] = []
     for number in range(count):
         pixels = rng.integers(0, 255, (6, 5), dtype=np.uint8)
         text = " ".join(words.choices(WORDS, k=words.randint(2, 40)))
@@ -32,11 +40,17 @@ def make_docs(count=12, seed=0):
     return docs
 
 
-def to_visual(doc):
+def to_visual(doc: Doc) -> list[Image.Image] | None:
     return None if doc["image"] is None else [doc["image"]]
 
 
-def instances(kind, docs, details, visual=lambda doc: doc["images"], doc_ids=None):
+def instances(
+    kind: str,
+    docs: Sequence[Doc],
+    details: Sequence[Any],
+    visual: Visual | None = lambda doc: doc["images"],
+    doc_ids: Iterable[int] | None = None,
+) -> list[Instance]:
     """Requests about documents, one per detail."""
     return [
         Instance(
@@ -53,16 +67,23 @@ def instances(kind, docs, details, visual=lambda doc: doc["images"], doc_ids=Non
 class Bench:
     """An adapter with its documents, without journal unless a test asks for it: a replayed answer tests nothing."""
 
-    def __init__(self, docs, kind=MedTasksTiny, **arguments):
+    def __init__(self, docs: Sequence[Doc], kind: type[MedTasksTiny] = MedTasksTiny, **arguments: Any) -> None:
         self.docs = docs
         self.adapter = kind(**{"device": "cpu", "journal": False, **arguments})
         self.adapter.task_dict = {TASK: {SPLIT: docs}}
 
-    def generation(self, doc_ids=None, visual=to_visual, **gen_kwargs):
+    def generation(
+        self, doc_ids: Iterable[int] | None = None, visual: Visual | None = to_visual, **gen_kwargs: Any
+    ) -> list[Instance]:
         gen_kwargs = {"until": ["\n\n"], "max_new_tokens": 12, "do_sample": False, "temperature": 0} | gen_kwargs
         return instances("generate_until", self.docs, [gen_kwargs], visual, doc_ids)
 
-    def scoring(self, continuations=(" clear", " a large effusion"), doc_ids=None, visual=to_visual):
+    def scoring(
+        self,
+        continuations: Sequence[Any] = (" clear", " a large effusion"),
+        doc_ids: Iterable[int] | None = None,
+        visual: Visual | None = to_visual,
+    ) -> list[Instance]:
         return instances("loglikelihood", self.docs, continuations, visual, doc_ids)
 
 
@@ -71,20 +92,20 @@ class Counting:
 
     ran = 0
 
-    def generate_batch(self, prompts, settings, seed):
+    def generate_batch(self, prompts: Sequence[Encoded], settings: GenerationSettings, seed: int) -> Any:
         self.ran += len(prompts)
-        return super().generate_batch(prompts, settings, seed)
+        return super().generate_batch(prompts, settings, seed)  # type: ignore[misc]  # of the adapter it is mixed into
 
-    def score_batch(self, items):
+    def score_batch(self, items: Sequence[Continuation]) -> Any:
         self.ran += len(items)
-        return super().score_batch(items)
+        return super().score_batch(items)  # type: ignore[misc]  # of the adapter it is mixed into
 
 
-class CountingTiny(Counting, MedTasksTiny):
+class CountingTiny(Counting, MedTasksTiny):  # type: ignore[misc]  # installed under a name that mypy does not know
     pass
 
 
-def write_tokenizer(folder, lines, vocabulary, **more):
+def write_tokenizer(folder: Path, lines: Iterable[str], vocabulary: int, **more: Any) -> int:
     """Write ``tokenizer.model`` with byte fallback; returns the number of its pieces."""
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(

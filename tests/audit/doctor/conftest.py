@@ -3,17 +3,19 @@
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
 
 import pytest
 
 from medtasks.audit.doctor import child_process
-from medtasks.audit.doctor.findings import State
+from medtasks.audit.doctor.findings import Finding, State
 from medtasks.audit.doctor.scope import Scope, scope_of
 
 EVERYTHING = Scope((), ())
 
 
-def only(findings, name=None):
+def only(findings: Iterable[Finding], name: str | None = None) -> Finding:
     """The one finding there is, or the one with a name."""
     (found,) = [one for one in findings if name in (None, one.name)]
     assert (found.state is State.OK) == (found.fix == ""), found
@@ -22,7 +24,9 @@ def only(findings, name=None):
     return found
 
 
-def expect(found, state, *words, called=None, fix=()):
+def expect(
+    found: Finding, state: State, *words: str, called: str | None = None, fix: str | Iterable[str] = ()
+) -> Finding:
     """That a finding is in this state, is about what it should be, and has these words in it and in its fix."""
     assert (found.state, found.name) == (state, called or found.name), found
     assert [word for word in words if word not in found.found] == [], found
@@ -31,25 +35,25 @@ def expect(found, state, *words, called=None, fix=()):
 
 
 @pytest.fixture
-def everything():
+def everything() -> Scope:
     """No task chosen, and no task of ours looked at."""
     return EVERYTHING
 
 
 @pytest.fixture
-def scope():
+def scope() -> Callable[..., Scope]:
     """What some tasks need."""
     return lambda *names: scope_of(names)
 
 
 @pytest.fixture
-def package(tmp_path, monkeypatch):
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Put a module, and the metadata of a distribution, in front of what is installed, for child processes."""
     folder = tmp_path / "site"
     folder.mkdir()
     monkeypatch.setenv("PYTHONPATH", str(folder))
 
-    def write(name, source, *, entry=None, version="1.0"):
+    def write(name: str, source: str, *, entry: str | None = None, version: str = "1.0") -> None:
         (folder / f"{name}.py").write_text(source)
         if entry:
             info = folder / f"{name}-{version}.dist-info"
@@ -61,10 +65,10 @@ def package(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def told(monkeypatch):
+def told(monkeypatch: pytest.MonkeyPatch) -> Callable[..., child_process.Told]:
     """What a real child process tells of a subject."""
 
-    def run(subject, *names):
+    def run(subject: str, *names: str) -> child_process.Told:
         with child_process.Child(subject, names) as child:
             return child.told()
 
@@ -72,7 +76,7 @@ def told(monkeypatch):
 
 
 @pytest.fixture
-def other_python(tmp_path):
+def other_python(tmp_path: Path) -> Path:
     """A link to this Python in a folder of its own, as another virtual environment has it."""
     folder = tmp_path / "other" / "bin"
     folder.mkdir(parents=True)

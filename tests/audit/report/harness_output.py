@@ -133,7 +133,7 @@ def _said(reply: Reply) -> str:
 
 def _line(number: int, document: Mapping[str, Any], reply: Reply, results: list[Any], sample: Mapping[str, Any]) -> str:
     likelihoods = [[f"({loss}, False)"] for loss in reply.losses or ()]
-    written = {
+    written: dict[str, Any] = {
         "doc_id": number,
         "target": str(document.get("answer")),
         "resps": likelihoods or [_said(reply)],

@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from PIL import Image, ImageDraw
 
@@ -29,9 +30,11 @@ HOSTILE = (
     "<img src=x onerror=\"document.title='taken over'\">\u2028\ud800 A"
 )
 AREAS = ("Imaginary heart", "Invented lung")
+Reading = tuple[str | None, str]
+ReadReply = tuple[str, Reading, Reading]
 
 # What the two images of a pair got: reply, then value and reason by reading. The keys are A and B.
-PAIRS = (
+PAIRS: tuple[tuple[ReadReply, ReadReply], ...] = (
     (("A", ("A", "ok"), ("A", "ok")), ("B", ("B", "ok"), ("B", "ok"))),  # both right
     (("A", ("A", "ok"), ("A", "ok")), ("A", ("A", "ok"), ("A", "ok"))),  # not told apart
     (("**A**", (None, "no_match"), ("A", "ok")), ("**B**", (None, "no_match"), ("B", "ok"))),  # the readings differ
@@ -44,7 +47,7 @@ PAIRS = (
 )
 
 
-def score(metric, value, half=0.1, *, share=True, higher=True):
+def score(metric: str, value: float, half: float = 0.1, *, share: bool = True, higher: bool = True) -> Score:
     if math.isnan(value):
         return Score(metric, NAN, NAN, NAN, NAN, share, higher)
     low, high = value - half, value + half
@@ -53,7 +56,7 @@ def score(metric, value, half=0.1, *, share=True, higher=True):
     )
 
 
-def draw(path, text, size=(320, 240)):
+def draw(path: Path, text: str, size: tuple[int, int] = (320, 240)) -> Path:
     image = Image.new("L", size, 20)
     pen = ImageDraw.Draw(image)
     pen.ellipse((size[0] // 5, 20, size[0] * 4 // 5, size[1] - 20), fill=120, outline=230)
@@ -62,7 +65,7 @@ def draw(path, text, size=(320, 240)):
     return path
 
 
-def paired_items(pictures=True):
+def paired_items(pictures: bool = True) -> tuple[Item, ...]:
     items = []
     for number, pair in enumerate(PAIRS, start=1):
         for position, (reply, *read) in enumerate(pair, start=1):
@@ -89,7 +92,7 @@ def paired_items(pictures=True):
     return tuple(items)
 
 
-def paired_rule(name, value):
+def paired_rule(name: str, value: float) -> RuleReport:
     groups = tuple(Group(area, 6, (score("set_accuracy", value, 0.3),)) for area in AREAS)
     invalid = {
         "reference": {"no_match": 3, "empty": 1, "ambiguous": 1},
@@ -114,7 +117,7 @@ def paired_rule(name, value):
     )
 
 
-def paired_task(folder, name="made_up_pairs"):
+def paired_task(folder: Path, name: str = "made_up_pairs") -> TaskReport:
     """Twelve images in six pairs, of which every one is another case of the audit browser."""
     folder.mkdir(parents=True, exist_ok=True)
     items = paired_items()
@@ -159,7 +162,7 @@ def paired_task(folder, name="made_up_pairs"):
     )
 
 
-def likelihood_task(name="made_up_likelihoods"):
+def likelihood_task(name: str = "made_up_likelihoods") -> TaskReport:
     """Four questions answered by likelihood, with calibration."""
     rules = tuple(
         RuleReport(rule, "made_up_greedy v1", "", (score("accuracy", 0.5),), {"ok": 4}) for rule in ("reference",)
@@ -188,11 +191,11 @@ def likelihood_task(name="made_up_likelihoods"):
     return replace(base, rules=rules, items=items, calibration={"reference": calibration}, documents=4, answered=4)
 
 
-def paired_task_without_items(name):
+def paired_task_without_items(name: str) -> TaskReport:
     return TaskReport(name, "", "", "", "", "", False, True, False, 12, 12, (paired_rule("reference", 0.5),))
 
 
-def scored_task(name="made_up_reports"):
+def scored_task(name: str = "made_up_reports") -> TaskReport:
     """Two replies that are neither right nor wrong but have a score, and one that nobody read."""
     rules = (
         RuleReport(
@@ -228,7 +231,7 @@ def scored_task(name="made_up_reports"):
     return replace(base, rules=rules, items=items, documents=3, answered=3)
 
 
-def withheld_task(name="made_up_secrets"):
+def withheld_task(name: str = "made_up_secrets") -> TaskReport:
     """A credentialed task whose collector forgot to leave the text out: the page must not show it."""
     items = tuple(
         replace(
@@ -249,8 +252,8 @@ def withheld_task(name="made_up_secrets"):
     return replace(base, access="credentialed", withheld=True, items=items, pictures=pictures)
 
 
-def comparison():
-    shared = {"samples": 12, "units": 6, "test": "exact McNemar"}
+def comparison() -> RunComparison:
+    shared: dict[str, Any] = {"samples": 12, "units": 6, "test": "exact McNemar"}
     return RunComparison(
         "other-model",
         "runs/other",
@@ -288,8 +291,8 @@ def comparison():
     )
 
 
-def report_of(*tasks, **others):
-    contents = {
+def report_of(*tasks: TaskReport, **others: Any) -> RunReport:
+    contents: dict[str, Any] = {
         "title": "Made-up model on made-up tasks",
         "model": "made_up_model: size=<small> & cheap",
         "created": "2026-01-02T03:04:05+00:00",
@@ -301,7 +304,7 @@ def report_of(*tasks, **others):
     return RunReport(tasks=tuple(tasks), **contents)
 
 
-def full_report(folder):
+def full_report(folder: Path) -> RunReport:
     """A report with something in every section."""
     return report_of(
         paired_task(folder),
@@ -314,7 +317,7 @@ def full_report(folder):
     )
 
 
-def many_items(number):
+def many_items(number: int) -> TaskReport:
     """A task of many questions in pairs, without pictures."""
     base = paired_items(pictures=False)
     items = tuple(

@@ -20,7 +20,7 @@ def publish_own(name: str, columns: Columns, rows: list[dict[str, Any]], access:
         documents = []
         for number, row in enumerate(rows):
             image = images.add_pixels(Image.new("RGB", (8, 8), (number, 0, 0)))
-            empty = {column: [] if isinstance(kind, list) else None for column, kind in columns.items()}
+            empty: dict[str, Any] = {column: [] if isinstance(kind, list) else None for column, kind in columns.items()}
             own = {"doc_id": f"d{number}", "dataset": name, "image_files": [image.file], "image_sha256": [image.sha256]}
             documents.append({**empty, **own, **row})
         manifest = Manifest(

@@ -1,24 +1,31 @@
 """MedHEval in miniature, as a clone that a test may spoil, and preparing it."""
 
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
 import pytest
 
+from medtasks.data.manifest import Manifest
 from medtasks.data.preparation import Options
 from medtasks.data.preparers import prepare
 from medtasks.data.store import load_documents
 
 from ... import medheval_sources
 
+Change = Callable[[list[medheval_sources.Record]], object]
+
 
 @pytest.fixture
-def clone(tmp_path):
+def clone(tmp_path: Path) -> Path:
     return medheval_sources.write_source(tmp_path)
 
 
 @pytest.fixture
-def rewrite(clone):
+def rewrite(clone: Path) -> Callable[[str, Change], Path]:
     """Write the file of a set anew, from its invented records after a change."""
 
-    def run(name, change):
+    def run(name: str, change: Change) -> Path:
         records = [dict(record) for record in medheval_sources.RECORDS[name]]
         change(records)
         return medheval_sources.write_records(clone, name, records)
@@ -27,10 +34,10 @@ def rewrite(clone):
 
 
 @pytest.fixture
-def prepared(home, clone):
+def prepared(home: Path, clone: Path) -> Callable[..., tuple[Manifest, list[dict[str, Any]]]]:
     """Prepare one set; return manifest and documents."""
 
-    def run(name, **options):
+    def run(name: str, **options: Any) -> tuple[Manifest, list[dict[str, Any]]]:
         manifest = prepare(name, Options(clone, allow_changed=True, **options))
         return manifest, load_documents(name)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from tokenizers.pre_tokenizers import ByteLevel
-from transformers import BertConfig, BertForMaskedLM, RobertaConfig, RobertaForMaskedLM
+from transformers import BertConfig, BertForMaskedLM, PreTrainedModel, RobertaConfig, RobertaForMaskedLM
 
 from ... import tiny_chexbert
 from .radgraph.random_archive import write_archive
@@ -15,7 +15,7 @@ SIZE = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 24, "n
 
 
 @pytest.fixture(scope="session")
-def tiny(tmp_path_factory):
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a random checkpoint of CheXbert."""
     return tiny_chexbert.write_chexbert(tmp_path_factory.mktemp("chexbert") / "files")
 
@@ -36,7 +36,7 @@ def xl(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def save(model, folder):
+def save(model: PreTrainedModel, folder: Path) -> None:
     """Weights spread so wide that the cosines of words differ."""
     for name, parameter in model.named_parameters():
         if "LayerNorm" not in name:
@@ -45,7 +45,7 @@ def save(model, folder):
 
 
 @pytest.fixture(scope="session")
-def roberta(tmp_path_factory):
+def roberta(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A RoBERTa of three layers and 62 tokens at most, whose tokens are single bytes; without a stated length."""
     folder = tmp_path_factory.mktemp("roberta")
     vocabulary = ["<s>", "<pad>", "</s>", "<unk>", "<mask>", *sorted(ByteLevel.alphabet())]
@@ -58,7 +58,7 @@ def roberta(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def bert(tmp_path_factory):
+def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A BERT of three layers and 40 tokens at most, which knows a few words."""
     folder = tmp_path_factory.mktemp("bert")
     words = ["no", "pleural", "effusion", "the", "heart", "is", "large", "normal", "mild", "left", ".", ",", "edema"]

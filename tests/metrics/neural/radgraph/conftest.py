@@ -1,10 +1,12 @@
 """Settings that run RadGraph in miniature on the CPU without a cache."""
 
+from pathlib import Path
+
 import pytest
 
 from medtasks.metrics.model_settings import ModelSettings
 
 
 @pytest.fixture
-def settings(v1):
+def settings(v1: Path) -> ModelSettings:
     return ModelSettings(weights=v1, device="cpu", cache=None, progress=False)

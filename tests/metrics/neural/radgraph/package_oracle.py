@@ -46,7 +46,7 @@ def package_model(model_type: str, cache: Path) -> Iterator[Any]:
             delattr(PreTrainedTokenizerBase, name)
 
 
-def package_annotations(model: Any, texts: Sequence[str]) -> list[dict]:
+def package_annotations(model: Any, texts: Sequence[str]) -> list[dict[str, Any]]:
     """Annotate texts with a model of :func:`package_model`."""
     found = model(list(texts))
     return [found[str(position)] for position in range(len(texts))]

@@ -7,6 +7,7 @@ import tarfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from transformers import BertConfig, BertModel
@@ -104,7 +105,8 @@ def random_state(model_type: str, labels: Sequence[str], size: Size, config: Ber
     def linear(name: str, values: torch.Tensor, outputs: int) -> torch.Tensor:
         weight, bias = torch.randn(outputs, values.shape[1]) * (2 / values.shape[1]) ** 0.5, torch.randn(outputs) * 0.1
         state[f"{name}.weight"], state[f"{name}.bias"] = weight, bias
-        return values @ weight.T + bias
+        sums: torch.Tensor = values @ weight.T + bias
+        return sums
 
     def scorer(hidden: str, last: str, values: torch.Tensor, outputs: int, share: float) -> None:
         """Draw a perceptron; each output is above 0 for this share of ``values``."""
@@ -128,7 +130,7 @@ def random_state(model_type: str, labels: Sequence[str], size: Size, config: Ber
     return state
 
 
-def archive_config(encoder: str, size: Size) -> dict:
+def archive_config(encoder: str, size: Size) -> dict[str, Any]:
     """Return an archive's config.json."""
     bert = {"type": "pretrained_transformer_mismatched", "model_name": encoder, "max_length": size.max_length}
     modules = {
