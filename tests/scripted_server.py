@@ -6,7 +6,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -85,7 +85,7 @@ class Endpoint(ThreadingHTTPServer):
 
 
 @contextlib.contextmanager
-def serving(server):
+def serving(server: Endpoint) -> Iterator[Endpoint]:
     """Serve until the block ends."""
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
     yield server

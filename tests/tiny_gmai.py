@@ -93,5 +93,5 @@ def prepare_all(folder: Path, validation: Sequence[Mapping[str, str]], several: 
         write(folder / "test" / name, drawn)
     keyed = [{**row, "answer": ",".join({"A", row["answer"]})} for row in rows(several, seed=seed)]
     write(folder / "mcls" / "own.tsv", keyed)
-    for info, part in ((CATALOGUE["gmai_mmbench_val"], "val"), (test, "test"), (mcls, "mcls")):
-        prepare(info, Options(folder / part, allow_changed=True))
+    for info, place in ((CATALOGUE["gmai_mmbench_val"], "val"), (test, "test"), (mcls, "mcls")):
+        prepare(info, Options(folder / place, allow_changed=True))

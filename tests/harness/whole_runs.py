@@ -9,7 +9,7 @@ from medtasks.data.home import own_tasks_folder
 from medtasks.harness.task_files import task_config, task_file
 from medtasks.harness.task_index import resolved, tasks_folder
 
-from ..model_adapters.test_two_processes import LEAVE, on_two_processes
+from ..two_processes import LEAVE, on_two_processes
 
 TINY = {"model_args": "journal=false", "batch_size": 8, "device": "cpu"}
 

@@ -2,9 +2,6 @@
 
 import ast
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,13 +10,9 @@ from lmms_eval.evaluator import simple_evaluate
 from medtasks.cli.data import write_sample_home
 from medtasks.data.mediconfusion import DEMONSTRATIONS
 
+from ..two_processes import LEAVE, on_two_processes
 from . import llava_med_toy, med_flamingo_toy, radfm_toy, tiny_hf_models
 
-# A rank that ends while another still talks to it is aborted by the communication library now and then.
-LEAVE = """
-torch.distributed.barrier()
-torch.distributed.destroy_process_group()
-"""
 EVALUATE = (
     """
 import json, sys
@@ -62,18 +55,6 @@ open(f"{sys.argv[2]}/{adapter.rank}.json", "w").write(json.dumps(result))
 """
     + LEAVE
 )
-
-
-def on_two_processes(script, folder, *arguments):
-    """Run a script in a folder on two processes."""
-    (folder / "ranks.py").write_text(script)
-    # `accelerate launch --cpu` starts one process whatever --num_processes says.
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", "ranks.py"]
-    environment = {key: value for key, value in os.environ.items() if key not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}
-    environment |= {"ACCELERATE_USE_CPU": "true", "HF_HUB_OFFLINE": "1"}
-    run = subprocess.run([*launch, *arguments], cwd=folder, env=environment, capture_output=True, text=True)
-    assert run.returncode == 0, run.stderr[-12000:]
-    return run
 
 
 @pytest.fixture
