@@ -54,19 +54,13 @@ _building = threading.Lock()
 
 @dataclass(frozen=True)
 class Verdict(Generic[T]):
-    """What one ask came to.
+    """What one ask came to."""
 
-    Attributes:
-        value: What ``parse`` read from the reply, or ``None`` when there is no verdict.
-        failure: Why there is no verdict, as one sentence without sample text; ``None`` exactly when there is one.
-        cached: Whether the verdict came from disk, without a request.
-        text: The judge's last raw reply, empty when none came. May quote the sample: treat it like the data.
-    """
-
-    value: T | None
+    value: T | None  # what ``parse`` read from the reply, or ``None`` when there is no verdict
+    # why there is no verdict, as one sentence without sample text; ``None`` exactly when there is one
     failure: str | None
-    cached: bool
-    text: str
+    cached: bool  # whether the verdict came from disk, without a request
+    text: str  # the judge's last raw reply, empty when none came. May quote the sample: treat it like the data
 
 
 class Judge:

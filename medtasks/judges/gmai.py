@@ -45,15 +45,10 @@ _BETWEEN_WORDS = re.compile(r"[\s.()\[\],:;!*#{}]+")  # what separates words for
 
 @dataclass(frozen=True)
 class Matched:
-    """What a reply came to.
+    """What a reply came to."""
 
-    Attributes:
-        answer: The option; ``JUDGE_FAILED`` where the judge gave no verdict, and otherwise why there is none.
-        asked: Whether the judge was needed.
-    """
-
-    answer: Answer
-    asked: bool
+    answer: Answer  # the option; ``JUDGE_FAILED`` where the judge gave no verdict, and otherwise why there is none
+    asked: bool  # whether the judge was needed
 
 
 def judge_prompt(question: str, options: Sequence[str], reply: str, *, fenced: bool = False) -> str:

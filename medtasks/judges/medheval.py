@@ -31,15 +31,10 @@ class _Exact(BaseModel):
 
 
 class ComponentCounts(_Exact):
-    """What a report mentions of one aspect.
+    """What a report mentions of one aspect."""
 
-    Attributes:
-        recall_number: Components that the ground truth has as well.
-        wrong_number: Components that neither image nor ground truth has.
-    """
-
-    recall_number: NonNegativeInt
-    wrong_number: NonNegativeInt
+    recall_number: NonNegativeInt  # components that the ground truth has as well
+    wrong_number: NonNegativeInt  # components that neither image nor ground truth has
 
 
 class Components(_Exact):

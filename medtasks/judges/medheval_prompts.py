@@ -21,19 +21,12 @@ _PLACE = "{input_pairs}"
 
 @dataclass(frozen=True)
 class JudgePrompt:
-    """What a judge is told.
+    """What a judge is told."""
 
-    Attributes:
-        name: ``<what is judged>_<wording>``.
-        version: Raised when a text changes; part of the cache key.
-        system: The system message.
-        template: The user message, with ``{input_pairs}`` where the JSON goes.
-    """
-
-    name: str
-    version: int
-    system: str
-    template: str
+    name: str  # ``<what is judged>_<wording>``
+    version: int  # raised when a text changes; part of the cache key
+    system: str  # the system message
+    template: str  # the user message, with ``{input_pairs}`` where the JSON goes
 
     @property
     def fingerprint(self) -> str:
@@ -196,17 +189,11 @@ _SEVERITY_SINGLE_USER = (
 
 @dataclass(frozen=True)
 class Wording:
-    """The three prompts of one wording.
+    """The three prompts of one wording."""
 
-    Attributes:
-        components: Counts components of a report, right and wrong ones by aspect (paper, figure 11).
-        correctness: Says whether an answer is right, 1 or 0 (paper, figure 12).
-        severity: Says how severely an answer hallucinates, 0 to 5 (repository).
-    """
-
-    components: JudgePrompt
-    correctness: JudgePrompt
-    severity: JudgePrompt
+    components: JudgePrompt  # counts components of a report, right and wrong ones by aspect (paper, figure 11)
+    correctness: JudgePrompt  # says whether an answer is right, 1 or 0 (paper, figure 12)
+    severity: JudgePrompt  # says how severely an answer hallucinates, 0 to 5 (repository)
 
 
 WORDINGS: Mapping[str, Wording] = MappingProxyType(

@@ -29,28 +29,18 @@ _ACCESS_LEVELS = ("public", "gated", "credentialed")
 class JudgeSettings:
     """An OpenAI-compatible chat endpoint and how to use it.
 
-    Attributes:
-        base_url: ``http(s)://host[:port]/path`` up to, not including, ``/chat/completions``.
-        model: The model's name as the endpoint knows it.
-        api_key: Secret, hidden in ``repr``; empty for an endpoint that needs none.
-        temperature: Sampling temperature in [0, 2].
-        concurrency: Most requests under way at once, over all threads of this process.
-        timeout_s: Seconds without a byte from the endpoint before one try is given up.
-        attempts: Most tries of one request that meets a passing trouble.
-        reasks: Most further questions after a reply that breaks the format.
-
     Raises:
         JudgeNotConfigured: When a value is impossible; one sentence that names the environment variable.
     """
 
-    base_url: str
-    model: str
-    api_key: str = field(default="", repr=False)
-    temperature: float = 0.0
-    concurrency: int = 4
-    timeout_s: float = 60.0
-    attempts: int = 5
-    reasks: int = 2
+    base_url: str  # ``http(s)://host[:port]/path`` up to, not including, ``/chat/completions``
+    model: str  # the model's name as the endpoint knows it
+    api_key: str = field(default="", repr=False)  # secret, hidden in ``repr``; empty for an endpoint that needs none
+    temperature: float = 0.0  # sampling temperature in [0, 2]
+    concurrency: int = 4  # most requests under way at once, over all threads of this process
+    timeout_s: float = 60.0  # seconds without a byte from the endpoint before one try is given up
+    attempts: int = 5  # most tries of one request that meets a passing trouble
+    reasks: int = 2  # most further questions after a reply that breaks the format
 
     def __post_init__(self) -> None:
         rules = (

@@ -37,8 +37,7 @@ Result = TypeVar("Result")
 class MedicalAdapter(AdapterModel, lmms):  # type: ignore[misc]  # the harness is not typed
     """A simple-type harness model; subclasses say how to load, encode and embed, see ``README.md``.
 
-    Raises:
-        AdapterArgumentError: An argument is unknown or has an impossible value.
+    Building one raises an ``AdapterArgumentError`` where an argument is unknown or has an impossible value.
     """
 
     is_simple = True
@@ -82,8 +81,7 @@ class MedicalAdapter(AdapterModel, lmms):  # type: ignore[misc]  # the harness i
     def generate_until(self, requests: Sequence[Any]) -> list[str] | list[GenerationResult]:
         """Answer every request; a sample that fails gets a reply marked by ``failed_reply``.
 
-        Returns:
-            Per request its reply; with ``token_counts`` as the harness's ``GenerationResult``.
+        With ``token_counts`` the replies are the harness's ``GenerationResult``.
 
         Raises:
             MedTasksError: More samples failed than ``max_failed`` allows, or ``generation_kwargs`` are impossible.
@@ -141,11 +139,7 @@ class MedicalAdapter(AdapterModel, lmms):  # type: ignore[misc]  # the harness i
         return [(likelihood.mean, likelihood.greedy) for likelihood in scores]
 
     def generate_until_multi_round(self, requests: Sequence[Any]) -> list[str]:
-        """Refuse: not supported.
-
-        Raises:
-            MedTasksError: Always.
-        """
+        """Refuse: not supported."""
         raise MedTasksError(
             f"{self.model_id} answers in one round; choose a task of type generate_until or multiple_choice "
             f"instead of a multi-round one."
@@ -162,15 +156,9 @@ class MedicalAdapter(AdapterModel, lmms):  # type: ignore[misc]  # the harness i
 
     @torch.inference_mode()
     def generate_batch(self, prompts: Sequence[Encoded], settings: GenerationSettings, seed: int) -> list[str]:
-        """Generate replies in one go.
+        """Generate replies in one go; texts that are ``Reply`` objects carry their token counts.
 
-        Args:
-            prompts: Encoded prompts.
-            settings: How to decode.
-            seed: Used where ``settings`` ask for sampling; the global random state is left as it was.
-
-        Returns:
-            Texts; where they are ``Reply`` objects they carry their token counts.
+        The seed is used where ``settings`` ask for sampling; the global random state is left as it was.
         """
         return generate(self, prompts, settings, seed)
 

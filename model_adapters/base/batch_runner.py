@@ -59,11 +59,7 @@ class FailureLog:
         return max(int(self._max_failed * self._requests), 1 if self._max_failed > 0 else 0)
 
     def record(self, request: Request, error: Exception) -> str:
-        """Note and log one failed request; padding between ranks is not counted.
-
-        Returns:
-            The cause, as :func:`cause_of` words it.
-        """
+        """Note and log one failed request, and return the cause; padding between ranks is not counted."""
         cause = cause_of(error)
         if not request.padding:
             self._causes[cause] += 1
@@ -89,19 +85,12 @@ class FailureLog:
 
 @dataclass
 class BatchBudget:
-    """Room left in the batch that is being filled.
+    """Room left in the batch that is being filled."""
 
-    Attributes:
-        rows: Largest number of requests.
-        tokens: Largest number of tokens, padding included; ``None`` for any.
-        filled: Requests in the batch.
-        longest: Tokens of the longest of them.
-    """
-
-    rows: int
-    tokens: int | None
-    filled: int = 0
-    longest: int = 0
+    rows: int  # largest number of requests
+    tokens: int | None  # largest number of tokens, padding included; ``None`` for any
+    filled: int = 0  # requests in the batch
+    longest: int = 0  # tokens of the longest of them
 
     def takes(self, lengths: Sequence[int]) -> bool:
         """Return whether requests of these lengths still fit; an empty batch takes any."""
@@ -120,27 +109,17 @@ class BatchBudget:
 
 @dataclass(frozen=True)
 class Work(Generic[Item, Result]):
-    """What one kind of request asks of a model.
+    """What one kind of request asks of a model."""
 
-    Attributes:
-        kind: Name of the harness's call.
-        prepare: Turns one sample into model input; may fail for that sample alone.
-        length: Tokens of a prepared sample.
-        execute: Runs the model on a batch of prepared samples; results in the same order.
-        fallback: Makes the result of a failed sample from the cause.
-        key: Names a sample's answer in the journal, by everything that decides about it.
-        stored: From a result to the fields that the journal keeps.
-        restored: Back from the fields.
-    """
-
-    kind: str
-    prepare: Callable[[Sample], Item]
-    length: Callable[[Item], int]
+    kind: str  # name of the harness's call
+    prepare: Callable[[Sample], Item]  # turns one sample into model input; may fail for that sample alone
+    length: Callable[[Item], int]  # tokens of a prepared sample
+    # runs the model on a batch of prepared samples; results in the same order
     execute: Callable[[Sequence[Item]], Sequence[Result]]
-    fallback: Callable[[str], Result]
-    key: Callable[[Sample], str]
-    stored: Callable[[Result], Mapping[str, Any]]
-    restored: Callable[..., Result]
+    fallback: Callable[[str], Result]  # makes the result of a failed sample from the cause
+    key: Callable[[Sample], str]  # names a sample's answer in the journal, by everything that decides about it
+    stored: Callable[[Result], Mapping[str, Any]]  # from a result to the fields that the journal keeps
+    restored: Callable[..., Result]  # back from the fields
 
 
 @dataclass
@@ -157,39 +136,21 @@ class BatchRunner(Generic[Item, Result]):
     """One call of the harness.
 
     Only ``Exception`` is caught: an interrupt by the user ends the run.
-
-    Attributes:
-        requests: All requests of the call.
-        work: What is to be done.
-        reader: Loads images and texts.
-        budget: Size of a batch.
-        failures: Counts the failures.
-        journal: Where answers are kept; ``None`` for nowhere.
-        progress: Bar that is advanced by one per request.
-        replayed: Answers that came from the journal.
     """
 
-    requests: Sequence[Request]
-    work: Work[Item, Result]
-    reader: SampleReader
-    budget: BatchBudget
-    failures: FailureLog
-    journal: Journal | None
-    progress: "tqdm[Any]"
-    replayed: int = 0
+    requests: Sequence[Request]  # all requests of the call
+    work: Work[Item, Result]  # what is to be done
+    reader: SampleReader  # loads images and texts
+    budget: BatchBudget  # size of a batch
+    failures: FailureLog  # counts the failures
+    journal: Journal | None  # where answers are kept; ``None`` for nowhere
+    progress: "tqdm[Any]"  # bar that is advanced by one per request
+    replayed: int = 0  # answers that came from the journal
     _results: dict[int, Result] = field(default_factory=dict)
     _most: int | None = None  # requests that the memory was found to hold
 
     def run(self, streams: Iterable[Iterable[Sequence[int]]]) -> list[Result]:
-        """Run everything.
-
-        Args:
-            streams: Positions in ``requests`` in units, see
-                :func:`~medtasks.model_adapters.base.requests.plan_streams`.
-
-        Returns:
-            One result per request, in the order of ``requests``.
-        """
+        """Run streams of units of positions, see ``plan_streams``; returns results in the order of ``requests``."""
         for stream in streams:
             batch: _Batch[Item] = _Batch()
             for unit in stream:

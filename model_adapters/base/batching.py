@@ -9,15 +9,12 @@ import torch
 
 @dataclass(frozen=True)
 class Encoded:
-    """One prompt as model input.
+    """One prompt as model input."""
 
-    Attributes:
-        ids: Token ids; every position of the language model counts, so the slots that image features will fill are
-            already there as placeholder ids.
-        pixels: Preprocessed images, shape (images, ...) as the model wants them; ``None`` without images.
-    """
-
+    # token ids; every position of the language model counts, so the slots that image features will fill are already
+    # there as placeholder ids
     ids: Sequence[int]
+    # preprocessed images, shape (images, ...) as the model wants them; ``None`` without images
     pixels: torch.Tensor | None
 
 
@@ -27,19 +24,14 @@ class PaddedBatch:
 
     On the left, because the last real token of every row is then in the last column: that is where generation goes on,
     and where the few logits that scoring needs can be kept without the rest.
-
-    Attributes:
-        ids: Shape (batch, length).
-        attention_mask: Shape (batch, length); 0 on padding.
-        position_ids: Shape (batch, length); counts the real tokens of each row from 0. To be passed on, because a
-            rotary embedding in float32 rounds differently at shifted positions.
-        prompts: What the rows hold.
     """
 
-    ids: torch.Tensor
-    attention_mask: torch.Tensor
+    ids: torch.Tensor  # shape (batch, length)
+    attention_mask: torch.Tensor  # shape (batch, length); 0 on padding
+    # shape (batch, length); counts the real tokens of each row from 0. To be passed on, because a rotary embedding in
+    # float32 rounds differently at shifted positions
     position_ids: torch.Tensor
-    prompts: Sequence[Encoded]
+    prompts: Sequence[Encoded]  # what the rows hold
 
     @property
     def pixels(self) -> list[torch.Tensor | None]:

@@ -14,13 +14,7 @@ Value = TypeVar("Value")
 
 
 class BoundedCache(Generic[Value]):
-    """Values by key; the one that was not used for the longest time goes first.
-
-    Args:
-        limit: Size of everything that is kept, in bytes; 0 keeps nothing.
-
-    Attributes:
-        used: Size of what is kept, in bytes.
+    """Values by key, up to ``limit`` bytes; the one that was not used for the longest time goes first.
 
     Example:
         >>> cache = BoundedCache[str](10)
@@ -73,10 +67,7 @@ def content_key(pixels: torch.Tensor) -> str:
 
 
 def image_keys(pixels: torch.Tensor | None) -> tuple[str, ...]:
-    """Return one digest per image, shape (images, ...); none without images.
-
-    A tensor is read once as long as it lives unchanged.
-    """
+    """Return one digest per image, shape (images, ...); a tensor is read once as long as it lives unchanged."""
     if pixels is None:
         return ()
     version = 0 if pixels.is_inference() else pixels._version
@@ -100,16 +91,10 @@ class FeatureCache:
     def features(
         self, pixels: Sequence[torch.Tensor | None], compute: Callable[[torch.Tensor], torch.Tensor]
     ) -> list[torch.Tensor | None]:
-        """Return the features of every row's images, computing those that are not kept.
+        """Return per row the features of its images, joined along the first dimension; ``None`` without images.
 
-        Images are computed one at a time: in a batch, rounding would depend on which of them happened to be kept.
-
-        Args:
-            pixels: Per row its images, shape (images, ...), or ``None``.
-            compute: From one image, shape (1, ...), to its features; see ``AdapterModel.image_features``.
-
-        Returns:
-            Per row the features of its images, joined along the first dimension; ``None`` for a row without images.
+        Images, shape (1, ...), are computed one at a time: in a batch, rounding would depend on which of them happened
+        to be kept.
 
         Raises:
             MedTasksError: ``compute`` gives something else than a tensor.

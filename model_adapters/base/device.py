@@ -35,10 +35,7 @@ def check_processes(processes: int, model: str) -> None:
 
 
 def choose_device(requested: str | None, own: torch.device, processes: int, model: str) -> torch.device:
-    """Return the device of this process.
-
-    Returns:
-        The requested device; with several processes the one accelerate assigned, because they must not share a GPU.
+    """Return the requested device; with several processes the assigned one, because they must not share a GPU.
 
     Raises:
         AdapterArgumentError: The device is not known, not present, or of another type than the processes talk over.
@@ -120,10 +117,7 @@ def gpu_memory() -> dict[int, int]:
 
 
 def planned_map(language: Any, memory: Mapping[int, int], model: str) -> dict[str, int]:
-    """Plan which part of a language model goes where, evenly and in the order of its layers.
-
-    Returns:
-        GPU of each part by its name; a layer is never cut.
+    """Plan which part of a language model goes to which GPU, evenly and in order; a layer is never cut.
 
     Raises:
         AdapterArgumentError: It does not fit.

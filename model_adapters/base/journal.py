@@ -21,15 +21,10 @@ FOLDER_NAME = "journal"
 
 @dataclass(frozen=True)
 class Entry:
-    """One answer.
+    """One answer."""
 
-    Attributes:
-        answer: The fields of the answer.
-        tokens: Length of the model input, so that batches are cut alike whether or not an answer was replayed.
-    """
-
-    answer: Mapping[str, Any]
-    tokens: int
+    answer: Mapping[str, Any]  # the fields of the answer
+    tokens: int  # length of the model input, so that batches are cut alike whether or not an answer was replayed
 
 
 def digest_of(*parts: object) -> str:
@@ -43,12 +38,7 @@ def digest_of(*parts: object) -> str:
 
 
 def journal_folder(argument: str, model_id: str) -> Path | None:
-    """Return the folder of a model's journals, or ``None`` without journal.
-
-    Args:
-        argument: ``true`` for ``$MEDTASKS_HOME/journal``, ``false``, or another folder.
-        model_id: Name of the sub-folder.
-    """
+    """Return the folder of a model's journals: in ``$MEDTASKS_HOME/journal`` for ``true``; ``None`` for ``false``."""
     if argument.lower() == "false":
         return None
     root = home() / FOLDER_NAME if argument.lower() == "true" else Path(argument).expanduser()

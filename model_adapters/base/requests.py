@@ -17,30 +17,19 @@ IMAGE_ID = "image_id"
 
 @dataclass(frozen=True)
 class Request:
-    """One request of the harness.
+    """One request of the harness."""
 
-    Attributes:
-        context: Prompt text.
-        detail: ``gen_kwargs`` of a generation; continuation text, or the function of the document that yields it, of a
-            log-likelihood.
-        doc_to_visual: Function from the document to its images, or ``None``.
-        doc_id: Row of the document in its split.
-        task: Task name.
-        split: Split name.
-        index: Which of the document's requests this is (the option in multiple choice).
-        repeat: How often the same request came before in this call (``repeats`` in the task).
-        padding: True for a request that only evens out the ranks; its result is thrown away.
-    """
-
-    context: str
+    context: str  # prompt text
+    # ``gen_kwargs`` of a generation; continuation text, or the function of the document that yields it, of a
+    # log-likelihood
     detail: Any
-    doc_to_visual: Callable[[Any], Any] | None
-    doc_id: int
-    task: str
-    split: str
-    index: int
-    repeat: int
-    padding: bool
+    doc_to_visual: Callable[[Any], Any] | None  # function from the document to its images, or ``None``
+    doc_id: int  # row of the document in its split
+    task: str  # task name
+    split: str  # split name
+    index: int  # which of the document's requests this is (the option in multiple choice)
+    repeat: int  # how often the same request came before in this call (``repeats`` in the task)
+    padding: bool  # true for a request that only evens out the ranks; its result is thrown away
 
     @property
     def name(self) -> str:
@@ -118,15 +107,10 @@ def plan_streams(
 ) -> list[list[list[int]]]:
     """Return streams of units of positions in ``requests``: one stream per group, longest first.
 
-    Length is measured in characters of the context, so that no image has to be loaded in order to plan. The longest
-    come first because what does not fit into memory should fail at once. Requests on one image stay together, behind
-    the longest of them.
-
-    Args:
-        requests: All requests of the call.
-        group: Requests with different values never share a batch.
-        unit: Neighbouring requests with equal values stay in one batch, whatever its size.
-        image_name: What the image of a request is called in its split; ``None`` where that is not known.
+    Requests with different groups never share a batch; neighbours with equal units stay in one batch, whatever its
+    size. Length is measured in characters of the context, so that no image has to be loaded in order to plan. The
+    longest come first because what does not fit into memory should fail at once. Requests on one image stay together,
+    behind the longest of them.
     """
     groups: dict[Hashable, list[int]] = {}
     images: list[tuple[str, ...]] = []

@@ -28,27 +28,17 @@ class Visuals:
 
     @cached_property
     def digests(self) -> list[str]:
-        """One digest per image, of everything that decides about its pixels.
-
-        Raises:
-            MedTasksError: The file of a volume cannot be read; the message does not name it.
-        """
+        """One digest per image, of everything that decides about its pixels; no error names the file of a volume."""
         return [_visual_digest(image) for image in self.images]
 
 
 @dataclass(frozen=True)
 class Sample:
-    """A request with what it points to.
+    """A request with what it points to."""
 
-    Attributes:
-        request: The request.
-        visuals: Its images.
-        continuation: The text to score; ``None`` for a generation.
-    """
-
-    request: Request
-    visuals: Visuals
-    continuation: str | None
+    request: Request  # the request
+    visuals: Visuals  # its images
+    continuation: str | None  # the text to score; ``None`` for a generation
 
 
 class SampleReader:

@@ -17,15 +17,10 @@ LogitsOf = Callable[[PaddedBatch, int], torch.Tensor]
 
 @dataclass(frozen=True)
 class Continuation:
-    """A prompt followed by the text to score.
+    """A prompt followed by the text to score."""
 
-    Attributes:
-        sequence: Context and continuation, encoded together.
-        tokens: How many tokens at the end belong to the continuation, at least 1.
-    """
-
-    sequence: Encoded
-    tokens: int
+    sequence: Encoded  # context and continuation, encoded together
+    tokens: int  # how many tokens at the end belong to the continuation, at least 1
 
     @property
     def prompt(self) -> Encoded:
@@ -40,17 +35,11 @@ class Continuation:
 
 @dataclass(frozen=True)
 class Likelihood:
-    """Score of one continuation.
+    """Score of one continuation."""
 
-    Attributes:
-        total: Negative log-likelihood summed over the continuation's tokens, in nats.
-        tokens: Number of those tokens.
-        greedy: Whether every token is the most likely one, so that greedy decoding would have produced them.
-    """
-
-    total: float
-    tokens: int
-    greedy: bool
+    total: float  # negative log-likelihood summed over the continuation's tokens, in nats
+    tokens: int  # number of those tokens
+    greedy: bool  # whether every token is the most likely one, so that greedy decoding would have produced them
 
     @property
     def mean(self) -> float:
@@ -81,10 +70,8 @@ def common_length(first: Sequence[object], second: Sequence[object]) -> int:
 def split_continuation(context: Encoded, whole: Encoded) -> Continuation:
     """Find the continuation's tokens: those of the whole after its longest common prefix with the context.
 
-    The common prefix, because a tokenizer may merge the context's last characters with the continuation's first.
-
-    Raises:
-        ValueError: The continuation adds no token, or there is no token before it.
+    The common prefix, because a tokenizer may merge the context's last characters with the continuation's first. A
+    continuation that adds no token, or follows none, is a ``ValueError``.
     """
     common = common_length(context.ids, whole.ids)
     if common == len(whole.ids):
@@ -98,10 +85,7 @@ def score(items: Sequence[Continuation], logits_of: LogitsOf, pad_id: int, devic
     """Score continuations in one forward pass.
 
     With padding on the left, everything that is scored lies in the last columns: memory for logits grows with the
-    longest continuation, not with the prompt.
-
-    Raises:
-        MedTasksError: A score is not finite, as after an overflow in half precision.
+    longest continuation, not with the prompt. A score that is not finite is a ``MedTasksError``.
     """
     batch = pad_left([item.sequence for item in items], pad_id, device)
     longest = max(item.tokens for item in items)
@@ -113,10 +97,8 @@ def score(items: Sequence[Continuation], logits_of: LogitsOf, pad_id: int, devic
 def token_losses(logits: torch.Tensor, targets: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Return losses in nats and whether the target is the most likely token, both of the shape of ``targets``.
 
-    Args:
-        logits: In any precision, shape (..., vocabulary).
-        targets: Shape (...); the image slots of a short prompt may be among them, ids that the model cannot say and
-            that are never scored.
+    Logits have the shape (..., vocabulary). The image slots of a short prompt may be among the targets: ids that the
+    model cannot say and that are never scored.
     """
     if logits.dtype in (torch.float16, torch.bfloat16):
         logits = logits.float()
@@ -126,11 +108,7 @@ def token_losses(logits: torch.Tensor, targets: torch.Tensor) -> tuple[torch.Ten
 
 
 def likelihood(losses: torch.Tensor, hits: torch.Tensor) -> Likelihood:
-    """Sum up what :func:`token_losses` says about the tokens of one continuation, shape (tokens,).
-
-    Raises:
-        MedTasksError: The sum is not finite.
-    """
+    """Sum up what :func:`token_losses` says about the tokens of one continuation; the sum has to be finite."""
     total = losses.sum().item()
     if not math.isfinite(total):
         raise MedTasksError("the model's likelihood is not finite, as after an overflow in half precision")

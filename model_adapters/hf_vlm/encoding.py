@@ -26,31 +26,21 @@ class Prompt(Encoded):
     Attributes:
         ids: Ids as the processor returns them, every position of an image among them.
         pixels: Always ``None``; pixels are in ``inputs``.
-        text: Complete text, chat template included, with one placeholder per image.
-        images: The images of its placeholders.
-        inputs: What the processor made of this prompt alone, if it has run.
     """
 
-    text: str
-    images: tuple[Image.Image, ...]
-    inputs: Mapping[str, Any] | None
+    text: str  # complete text, chat template included, with one placeholder per image
+    images: tuple[Image.Image, ...]  # the images of its placeholders
+    inputs: Mapping[str, Any] | None  # what the processor made of this prompt alone, if it has run
 
 
 @dataclass(frozen=True)
 class ScoredPrompt(Prompt):
-    """A prompt with its continuation at the end.
+    """A prompt with its continuation at the end."""
 
-    Attributes:
-        context: The prompt alone.
-        targets: Ids of the continuation when it follows the tokens of ``context``.
-        merged: Whether the tokenizer merges the two where they meet; the last ids of the prompt are then others.
-        closed: Whether the processor puts something behind every text, so that it cannot be given both at once.
-    """
-
-    context: Prompt
-    targets: tuple[int, ...]
-    merged: bool
-    closed: bool
+    context: Prompt  # the prompt alone
+    targets: tuple[int, ...]  # ids of the continuation when it follows the tokens of ``context``
+    merged: bool  # whether the tokenizer merges the two where they meet; the last ids of the prompt are then others
+    closed: bool  # whether the processor puts something behind every text, so that it cannot be given both at once
 
 
 class PromptWriter:

@@ -22,28 +22,20 @@ _LOADING_ERRORS = (OSError, ValueError, KeyError, TypeError, AttributeError, Imp
 
 @dataclass(frozen=True)
 class HfVlmArguments(AdapterArguments):
-    """Arguments of ``hf_vlm``.
+    """Arguments of ``hf_vlm``."""
 
-    Attributes:
-        pretrained: Folder or hub id of the checkpoint; it has to be given.
-        dtype: ``auto`` (as stored), ``float32``, ``float16`` or ``bfloat16``.
-        device_map: As in transformers, for instance ``auto``: spreads one model over the GPUs of one process.
-        attn_implementation: As in transformers, for instance ``sdpa``; by default its choice.
-        chat_template: Whether a prompt becomes a user turn of the checkpoint's chat template, followed by the
-            generation prompt; if not, the text is sent as it is, after its images.
-        max_length: Longest prompt in tokens, images and continuation included; a longer one fails, none is cut.
-        revision: Revision on the hub.
-        trust_remote_code: Whether code that comes with the checkpoint may run.
-    """
-
-    pretrained: str = argument("")
-    dtype: str = argument("auto")
+    pretrained: str = argument("")  # folder or hub id of the checkpoint; it has to be given
+    dtype: str = argument("auto")  # ``auto`` (as stored), ``float32``, ``float16`` or ``bfloat16``
+    # as in transformers, for instance ``auto``: spreads one model over the GPUs of one process
     device_map: str | None = argument(None)
-    attn_implementation: str | None = argument(None)
+    attn_implementation: str | None = argument(None)  # as in transformers, for instance ``sdpa``; by default its choice
+    # whether a prompt becomes a user turn of the checkpoint's chat template, followed by the generation prompt; if not,
+    # the text is sent as it is, after its images
     chat_template: bool = argument(True)
+    # longest prompt in tokens, images and continuation included; a longer one fails, none is cut
     max_length: int | None = argument(None, least=1)
-    revision: str | None = argument(None)
-    trust_remote_code: bool = argument(False)
+    revision: str | None = argument(None)  # revision on the hub
+    trust_remote_code: bool = argument(False)  # whether code that comes with the checkpoint may run
 
 
 def check_arguments(arguments: HfVlmArguments, processes: int) -> None:

@@ -26,26 +26,20 @@ from .prompt import END_ID, UNKNOWN_ID, ConversationPrompt, InstructPrompt, Prom
 
 @dataclass(frozen=True)
 class LlavaMedArguments(CheckpointArguments):
-    """The arguments of LLaVA-Med.
+    """The arguments of LLaVA-Med."""
 
-    Attributes:
-        pretrained: Folder or hub id of the checkpoint.
-        base: Folder or hub id of LLaMA-7B v1, if ``pretrained`` is the delta of v1.0.
-        vision_tower: Folder or hub id of the CLIP model; without it the one that the checkpoint names, for v1.5
-            ``openai/clip-vit-large-patch14-336``.
-        vision_weights: ``openai``: the tower's weights come from ``vision_tower``, as in the published loader, which
-            ignores those in the checkpoint; ``checkpoint``: they come from the checkpoint, and ``vision_tower`` gives
-            the geometry alone.
-        max_length: Longest prompt in positions, images included; a longer one fails instead of being cut. Without it
-            the checkpoint's limit, 2048.
-        attn_implementation: ``sdpa``, ``eager`` or ``flash_attention_2``.
-    """
-
-    pretrained: str = argument("microsoft/llava-med-v1.5-mistral-7b")
-    base: str | None = argument(None)
+    pretrained: str = argument("microsoft/llava-med-v1.5-mistral-7b")  # folder or hub id of the checkpoint
+    base: str | None = argument(None)  # folder or hub id of LLaMA-7B v1, if ``pretrained`` is the delta of v1.0
+    # folder or hub id of the CLIP model; without it the one that the checkpoint names, for v1.5
+    # ``openai/clip-vit-large-patch14-336``
     vision_tower: str | None = argument(None)
+    # ``openai``: the tower's weights come from ``vision_tower``, as in the published loader, which ignores those in the
+    # checkpoint; ``checkpoint``: they come from the checkpoint, and ``vision_tower`` gives the geometry alone
     vision_weights: str = argument("openai", choices=("openai", "checkpoint"))
+    # longest prompt in positions, images included; a longer one fails instead of being cut. Without it the checkpoint's
+    # limit, 2048
     max_length: int | None = argument(None, least=1)
+    # ``sdpa``, ``eager`` or ``flash_attention_2``
     attn_implementation: str = argument("sdpa", choices=("sdpa", "eager", "flash_attention_2"))
     max_new_tokens: int = argument(100, least=1)
 

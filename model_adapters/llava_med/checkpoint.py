@@ -28,27 +28,16 @@ _PASSED_ON = (
 
 @dataclass(frozen=True)
 class LlavaMedConfig:
-    """The shape of a checkpoint.
+    """The shape of a checkpoint."""
 
-    Attributes:
-        language: ``MistralConfig`` (v1.5) or ``LlamaConfig`` (v1.0).
-        tower: Vision tower the checkpoint was trained with, a hub id.
-        tower_width: Width of its features.
-        select_layer: Which of its hidden states are the features; -2 is the output of the last layer but one.
-        projector: ``linear``, or ``mlpNx_gelu`` for N linear layers with GELU in between.
-        pad: Whether images are padded to a square before the tower sees them.
-        max_length: Longest prompt in positions, images included.
-        image_ends: Whether the images of a v1.0 prompt stand between ``<im_start>`` and ``<im_end>``.
-    """
-
-    language: MistralConfig | LlamaConfig
-    tower: str
-    tower_width: int
-    select_layer: int
-    projector: str
-    pad: bool
-    max_length: int
-    image_ends: bool
+    language: MistralConfig | LlamaConfig  # ``MistralConfig`` (v1.5) or ``LlamaConfig`` (v1.0)
+    tower: str  # vision tower the checkpoint was trained with, a hub id
+    tower_width: int  # width of its features
+    select_layer: int  # which of its hidden states are the features; -2 is the output of the last layer but one
+    projector: str  # ``linear``, or ``mlpNx_gelu`` for N linear layers with GELU in between
+    pad: bool  # whether images are padded to a square before the tower sees them
+    max_length: int  # longest prompt in positions, images included
+    image_ends: bool  # whether the images of a v1.0 prompt stand between ``<im_start>`` and ``<im_end>``
 
     @property
     def is_mistral(self) -> bool:

@@ -18,17 +18,11 @@ _OPENING = (
 
 
 class Prompt(abc.ABC):
-    """How text and images become ids.
+    """How text and images become ids."""
 
-    Attributes:
-        slot_id: Id in the slots of image features.
-        patches: Slots per image.
-        stops: Strings that end a reply.
-    """
-
-    slot_id: int
-    patches: int
-    stops: tuple[str, ...] = ()
+    slot_id: int  # id in the slots of image features
+    patches: int  # slots per image
+    stops: tuple[str, ...] = ()  # strings that end a reply
     tokenizer: SentencePieceText
 
     @abc.abstractmethod

@@ -30,27 +30,20 @@ _UNKNOWN_ID, _END_ID = 0, 2
 
 @dataclass(frozen=True)
 class MedFlamingoArguments(CheckpointArguments):
-    """The arguments of Med-Flamingo.
+    """The arguments of Med-Flamingo."""
 
-    Attributes:
-        pretrained: ``model.pt``, its folder, or a hub id.
-        llama: LLaMA-7B v1: folder in transformers' layout, or a hub id.
-        clip: OpenAI's CLIP ViT-L/14: folder in transformers' layout, or a hub id.
-        media_attention: ``preceding``: text looks at the latest image before it (Flamingo paper, open_flamingo 2.0,
-            MediConfusion). ``following``: at the next one after it (open_flamingo 0.0.2, the official demo).
-        vision_post_norm: Whether patch tokens pass through CLIP's last layer norm, as in installations with open_clip
-            2.23 or newer.
-        bos_id: First id of every prompt: 1, or 0 as with the tokenizer files of ``decapoda-research/llama-7b-hf``.
-        max_new_tokens: Length limit of a reply where the task sets none, in tokens.
-    """
-
-    pretrained: str = argument("med-flamingo/med-flamingo")
-    llama: str = argument("yahma/llama-7b-hf")
+    pretrained: str = argument("med-flamingo/med-flamingo")  # ``model.pt``, its folder, or a hub id
+    llama: str = argument("yahma/llama-7b-hf")  # LLaMA-7B v1: folder in transformers' layout, or a hub id
+    # OpenAI's CLIP ViT-L/14: folder in transformers' layout, or a hub id
     clip: str = argument("openai/clip-vit-large-patch14")
+    # ``preceding``: text looks at the latest image before it (Flamingo paper, open_flamingo 2.0, MediConfusion).
+    # ``following``: at the next one after it (open_flamingo 0.0.2, the official demo)
     media_attention: str = argument("preceding", choices=get_args(MediaAttention))
+    # whether patch tokens pass through CLIP's last layer norm, as in installations with open_clip 2.23 or newer
     vision_post_norm: bool = argument(False)
+    # first id of every prompt: 1, or 0 as with the tokenizer files of ``decapoda-research/llama-7b-hf``
     bos_id: int = argument(1, least=0, most=1)
-    max_new_tokens: int = argument(32, least=1)
+    max_new_tokens: int = argument(32, least=1)  # length limit of a reply where the task sets none, in tokens
 
 
 class MedFlamingo(MedicalAdapter):

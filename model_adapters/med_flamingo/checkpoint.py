@@ -52,17 +52,11 @@ _PUBLISHED_LAYERS, _PUBLISHED_EVERY, _PUBLISHED_DEPTH = 32, 4, 6
 
 @dataclass(frozen=True)
 class TrainedShape:
-    """What only the keys of the trained tensors tell.
+    """What only the keys of the trained tensors tell."""
 
-    Attributes:
-        every: One block before every so many layers of LLaMA.
-        depth: Layers of the resampler.
-        latents: Latents per image.
-    """
-
-    every: int
-    depth: int
-    latents: int
+    every: int  # one block before every so many layers of LLaMA
+    depth: int  # layers of the resampler
+    latents: int  # latents per image
 
 
 def canonical_key(key: str) -> str:

@@ -42,15 +42,10 @@ def text_time(ids: torch.Tensor, real: torch.Tensor, image_id: int, mode: MediaA
 
 @dataclass(frozen=True)
 class MediaView:
-    """What the cross-attention blocks see during one call of the language model.
+    """What the cross-attention blocks see during one call of the language model."""
 
-    Attributes:
-        latents: Shape (batch, images * latents, width); ``None`` without any image in the batch.
-        visible: Shape (batch, length, images * latents); true where a position may look at a latent.
-    """
-
-    latents: torch.Tensor | None
-    visible: torch.Tensor
+    latents: torch.Tensor | None  # shape (batch, images * latents, width); ``None`` without any image in the batch
+    visible: torch.Tensor  # shape (batch, length, images * latents); true where a position may look at a latent
 
     @classmethod
     def of(cls, media: torch.Tensor | None, times: torch.Tensor) -> "MediaView":

@@ -27,15 +27,10 @@ ROOM = 128
 
 @dataclass(frozen=True)
 class CachedPrefix:
-    """What a model has read of a prompt.
+    """What a model has read of a prompt."""
 
-    Attributes:
-        length: Tokens.
-        layers: Per layer keys and values, shape (1, heads, columns, width); columns from ``length`` on may be
-            overwritten.
-    """
-
-    length: int
+    length: int  # tokens
+    # per layer keys and values, shape (1, heads, columns, width); columns from ``length`` on may be overwritten
     layers: Sequence[Halves]
 
     @property

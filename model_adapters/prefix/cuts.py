@@ -25,30 +25,19 @@ Words = tuple[tuple[int, str], ...]
 
 @dataclass(frozen=True)
 class Family:
-    """Prompts with a common prefix.
+    """Prompts with a common prefix."""
 
-    Attributes:
-        members: Places of the prompts, at least two.
-        length: Tokens of the prefix; every member goes on by at least one token, and no image is cut in two.
-    """
-
-    members: tuple[int, ...]
-    length: int
+    members: tuple[int, ...]  # places of the prompts, at least two
+    length: int  # tokens of the prefix; every member goes on by at least one token, and no image is cut in two
 
 
 @dataclass(frozen=True)
 class Cuts:
-    """Where one prompt is cut.
+    """Where one prompt is cut."""
 
-    Attributes:
-        words: The prompt; its part before a cut names the prefix.
-        spans: Its images' columns.
-        places: Ends of its prefixes, each of which goes on from the one before; at least one.
-    """
-
-    words: Words
-    spans: Spans
-    places: tuple[int, ...]
+    words: Words  # the prompt; its part before a cut names the prefix
+    spans: Spans  # its images' columns
+    places: tuple[int, ...]  # ends of its prefixes, each of which goes on from the one before; at least one
 
     @property
     def prefix(self) -> Words:

@@ -17,17 +17,11 @@ from .tree_attention import Tree, score_trees, takes_masks
 
 @dataclass(frozen=True)
 class Prefill:
-    """Prompts that the model has read.
+    """Prompts that the model has read."""
 
-    Attributes:
-        contexts: The prompts, one row each; padding may also stand between a prefix and its suffix.
-        logits: After the last token of each, shape (prompts, vocabulary).
-        cache: Their keys and values, one row per prompt and one place per column of ``contexts``.
-    """
-
-    contexts: PaddedBatch
-    logits: torch.Tensor
-    cache: Any
+    contexts: PaddedBatch  # the prompts, one row each; padding may also stand between a prefix and its suffix
+    logits: torch.Tensor  # after the last token of each, shape (prompts, vocabulary)
+    cache: Any  # their keys and values, one row per prompt and one place per column of ``contexts``
 
 
 def prefill(prompts: Sequence[Encoded], model: AdapterModel) -> Prefill:

@@ -48,23 +48,14 @@ class _Row:
 
 @dataclass
 class _Plan:
-    """Where every token goes, and which logits are read; lists of equal length.
+    """Where every token goes, and which logits are read; lists of equal length."""
 
-    Attributes:
-        place: Place in the batch, row times width plus column.
-        source: Place among the embedded suffixes and options.
-        position: Position of the token in its own text.
-        trees: Numbers of the trees in the order in which they are read.
-        read: Place whose logits are read, per scored token, tree by tree.
-        target: What is to be found there.
-    """
-
-    place: list[int] = field(default_factory=list)
-    source: list[int] = field(default_factory=list)
-    position: list[int] = field(default_factory=list)
-    trees: list[int] = field(default_factory=list)
-    read: list[int] = field(default_factory=list)
-    target: list[int] = field(default_factory=list)
+    place: list[int] = field(default_factory=list)  # place in the batch, row times width plus column
+    source: list[int] = field(default_factory=list)  # place among the embedded suffixes and options
+    position: list[int] = field(default_factory=list)  # position of the token in its own text
+    trees: list[int] = field(default_factory=list)  # numbers of the trees in the order in which they are read
+    read: list[int] = field(default_factory=list)  # place whose logits are read, per scored token, tree by tree
+    target: list[int] = field(default_factory=list)  # what is to be found there
 
     def put(self, places: torch.Tensor, first: int, position: int) -> None:
         """Put neighbouring sources, from ``first`` on, at places; they have neighbouring positions."""

@@ -21,39 +21,22 @@ CONTEXT = 2048
 
 @dataclass(frozen=True)
 class Geometry:
-    """Sizes of a checkpoint.
+    """Sizes of a checkpoint."""
 
-    Attributes:
-        vocabulary: Word embeddings; also the id of the first added token.
-        hidden: Width of the language model.
-        intermediate: Inner width of its feed-forward part.
-        layers: Its number of layers.
-        heads: Its number of attention heads.
-        vision_width: Width of the vision transformer and of the resampler.
-        vision_inner: Inner width of the vision transformer's feed-forward part.
-        vision_layers: Its number of layers.
-        patch: Side of a patch in pixels; a patch is 4 frames deep.
-        rows: Rows of patches that there are positions for.
-        columns: Columns of patches that there are positions for.
-        frames: Patches along the depth that there are positions for.
-        latents: Slots per image.
-        resampler_layers: Layers of the resampler.
-    """
-
-    vocabulary: int
-    hidden: int
-    intermediate: int
-    layers: int
-    heads: int
-    vision_width: int
-    vision_inner: int
-    vision_layers: int
-    patch: int
-    rows: int
-    columns: int
-    frames: int
-    latents: int
-    resampler_layers: int
+    vocabulary: int  # word embeddings; also the id of the first added token
+    hidden: int  # width of the language model
+    intermediate: int  # inner width of its feed-forward part
+    layers: int  # its number of layers
+    heads: int  # its number of attention heads
+    vision_width: int  # width of the vision transformer and of the resampler
+    vision_inner: int  # inner width of the vision transformer's feed-forward part
+    vision_layers: int  # its number of layers
+    patch: int  # side of a patch in pixels; a patch is 4 frames deep
+    rows: int  # rows of patches that there are positions for
+    columns: int  # columns of patches that there are positions for
+    frames: int  # patches along the depth that there are positions for
+    latents: int  # slots per image
+    resampler_layers: int  # layers of the resampler
 
     @property
     def side(self) -> int:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from medtasks.errors import JudgeNotConfigured, JudgeRefused
 from medtasks.judges.cache import VerdictCache
-from medtasks.judges.client import BAD_FORMAT, Judge, judge_if_configured
+from medtasks.judges.client import BAD_FORMAT, Judge, judge_if_there
 from medtasks.judges.medheval import (
     judge_components,
     judge_correctness,
@@ -231,20 +231,20 @@ def test_the_cache_holds_numbers_only(endpoint, judge):
 
 
 def test_no_judge_is_not_a_wrong_judge(monkeypatch, endpoint):
-    assert judge_if_configured("medheval_knowledge_open", "credentialed") is None
+    assert judge_if_there("medheval_knowledge_open") is None
     monkeypatch.setenv("MEDTASKS_JUDGE_BASE_URL", "  ")
-    assert judge_if_configured("medheval_knowledge_open", "credentialed") is None
+    assert judge_if_there("medheval_knowledge_open") is None
     monkeypatch.setenv("MEDTASKS_JUDGE_BASE_URL", endpoint.url)
     with pytest.raises(JudgeNotConfigured, match="MEDTASKS_JUDGE_MODEL is not set"):
-        judge_if_configured("medheval_knowledge_open", "credentialed")
+        judge_if_there("medheval_knowledge_open")
     monkeypatch.setenv("MEDTASKS_JUDGE_MODEL", "m")
-    judge = judge_if_configured("medheval_knowledge_open", "credentialed")
+    judge = judge_if_there("medheval_knowledge_open")
     assert judge is not None
     assert judge.settings.temperature == 0
     monkeypatch.setenv("MEDTASKS_JUDGE_BASE_URL", "https://judge.example/v1")
     monkeypatch.setenv("MEDTASKS_JUDGE_API_KEY", "k")
     with pytest.raises(JudgeRefused):
-        judge_if_configured("medheval_knowledge_open", "credentialed")
+        judge_if_there("medheval_knowledge_open")
 
 
 def settings_at(url):
