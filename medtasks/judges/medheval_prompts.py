@@ -80,13 +80,8 @@ components.
 - Do not count common anatomical structures in chest X-rays that are absent from the ground truth as incorrect \
 components."""
 
-_COMPONENTS_ELEVEN_USER = (
+_COMPONENTS_USER = (
     "The structured ground_truth and models' model_response: {input_pairs}. Ensure that you read the model answers "
-    "carefully and find the similar mentioned components as the recalled components. Your evaluation output in a JSON "
-    "object format, without extra explanation:"
-)
-_COMPONENTS_SINGLE_USER = (
-    "The structured ground_truth and the model's model_response: {input_pairs}. Ensure that you read the model answer "
     "carefully and find the similar mentioned components as the recalled components. Your evaluation output in a JSON "
     "object format, without extra explanation:"
 )
@@ -117,12 +112,8 @@ Instructions:
 ground truth.
 - Aim to capture all possible correct expressions, not just those that match the ground truth verbatim."""
 
-_CORRECTNESS_ELEVEN_USER = (
+_CORRECTNESS_USER = (
     "The question, ground_truth and models' model_response: {input_pairs}. Ensure that you read the model answers "
-    "carefully and evaluate its correctness. Your evaluation output in a JSON object format, without extra explanation:"
-)
-_CORRECTNESS_SINGLE_USER = (
-    "The question, ground_truth and the model's model_response: {input_pairs}. Ensure that you read the model answer "
     "carefully and evaluate its correctness. Your evaluation output in a JSON object format, without extra explanation:"
 )
 
@@ -177,14 +168,12 @@ Your output format:
 "model_1": int, in range[0, 5]
 }}"""
 
-_SEVERITY_ELEVEN_USER = (
-    "The question, ground_truth and models' model_response: {input_pairs}. Ensure that you read the model answers "
-    "carefully and evaluate its correctness. Your evaluation output in a json format, without extra explanation:"
-)
-_SEVERITY_SINGLE_USER = (
-    "The question, ground_truth and the model's model_response: {input_pairs}. Ensure that you read the model answer "
-    "carefully and evaluate its correctness. Your evaluation output in a json format, without extra explanation:"
-)
+_SEVERITY_USER = _CORRECTNESS_USER.replace("JSON object", "json")
+
+
+def _of_one(user: str) -> str:
+    """Return a user message that speaks of one model."""
+    return user.replace("models' model_response", "the model's model_response").replace("answers", "answer")
 
 
 @dataclass(frozen=True)
@@ -199,14 +188,14 @@ class Wording:
 WORDINGS: Mapping[str, Wording] = MappingProxyType(
     {
         "single": Wording(
-            JudgePrompt("components_single", 1, _COMPONENTS_SINGLE, _COMPONENTS_SINGLE_USER),
-            JudgePrompt("correctness_single", 1, _CORRECTNESS_SINGLE, _CORRECTNESS_SINGLE_USER),
-            JudgePrompt("severity_single", 1, _SEVERITY_SINGLE, _SEVERITY_SINGLE_USER),
+            JudgePrompt("components_single", 1, _COMPONENTS_SINGLE, _of_one(_COMPONENTS_USER)),
+            JudgePrompt("correctness_single", 1, _CORRECTNESS_SINGLE, _of_one(_CORRECTNESS_USER)),
+            JudgePrompt("severity_single", 1, _SEVERITY_SINGLE, _of_one(_SEVERITY_USER)),
         ),
         "eleven": Wording(
-            JudgePrompt("components_eleven", 1, _COMPONENTS_ELEVEN, _COMPONENTS_ELEVEN_USER),
-            JudgePrompt("correctness_eleven", 1, _CORRECTNESS_ELEVEN, _CORRECTNESS_ELEVEN_USER),
-            JudgePrompt("severity_eleven", 1, _SEVERITY_ELEVEN, _SEVERITY_ELEVEN_USER),
+            JudgePrompt("components_eleven", 1, _COMPONENTS_ELEVEN, _COMPONENTS_USER),
+            JudgePrompt("correctness_eleven", 1, _CORRECTNESS_ELEVEN, _CORRECTNESS_USER),
+            JudgePrompt("severity_eleven", 1, _SEVERITY_ELEVEN, _SEVERITY_USER),
         ),
     }
 )

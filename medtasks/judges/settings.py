@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from medtasks.data import endpoints
+from medtasks.data.dataset_info import Access
 from medtasks.errors import JudgeNotConfigured, JudgeRefused, unknown_name
 
 BASE_URL = "MEDTASKS_JUDGE_BASE_URL"
@@ -22,15 +23,13 @@ TRUSTED = "MEDTASKS_TRUSTED_JUDGE"
 N = TypeVar("N", int, float)
 
 _EXAMPLE = f"{BASE_URL}=https://api.openai.com/v1 {MODEL}=gpt-4o {API_KEY}=<your key>"
-_ACCESS_LEVELS = ("public", "gated", "credentialed")
 
 
 @dataclass(frozen=True)
 class JudgeSettings:
     """An OpenAI-compatible chat endpoint and how to use it.
 
-    Raises:
-        JudgeNotConfigured: When a value is impossible; one sentence that names the environment variable.
+    An impossible value is a ``JudgeNotConfigured``: one sentence that names the environment variable.
     """
 
     base_url: str  # ``http(s)://host[:port]/path`` up to, not including, ``/chat/completions``
@@ -85,13 +84,7 @@ def is_configured(environ: Mapping[str, str] = os.environ) -> bool:
 
 
 def settings_from_environment(environ: Mapping[str, str] = os.environ) -> JudgeSettings:
-    """Read the judge's settings from ``MEDTASKS_JUDGE_*``.
-
-    Args:
-        environ: Variable names to values. Unset and blank variables count as missing.
-
-    Returns:
-        The settings; the optional variables default to the fields' defaults.
+    """Read the judge's settings from ``MEDTASKS_JUDGE_*``; unset and blank variables count as missing.
 
     Raises:
         JudgeNotConfigured: When the base URL or the model is missing, the key of a remote endpoint is missing, or a
@@ -129,19 +122,13 @@ def check_access(settings: JudgeSettings, access: str, dataset: str, environ: Ma
     names one endpoint by its base URL, for all datasets, and ``MEDTASKS_JUDGE_ALLOW_REMOTE`` one dataset, for all
     endpoints. An endpoint is the trusted one if scheme, host and port are the same; a path may differ.
 
-    Args:
-        settings: The judge that would be asked.
-        access: The dataset's access level: ``public``, ``gated`` or ``credentialed``.
-        dataset: The dataset's name, as ``MEDTASKS_JUDGE_ALLOW_REMOTE`` must spell it to override the refusal.
-        environ: Where the overrides are looked up.
-
     Raises:
         JudgeRefused: When the dataset is credentialed, the endpoint is remote and the user named neither of the two.
         UnknownName: When ``access`` is no access level, so that a misspelt one cannot open the guard.
     """
-    if access not in _ACCESS_LEVELS:
-        raise unknown_name("access level", access, _ACCESS_LEVELS)
-    if access != "credentialed" or settings.is_local or environ.get(ALLOW_REMOTE, "").strip() == dataset:
+    if access not in list(Access):
+        raise unknown_name("access level", access, Access)
+    if access != Access.CREDENTIALED or settings.is_local or environ.get(ALLOW_REMOTE, "").strip() == dataset:
         return
     trusted = environ.get(TRUSTED, "").strip()
     if trusted and not endpoints.is_url(trusted):

@@ -26,14 +26,10 @@ is the name in ``CLIPVisionModel``."""
 def clip_pixels(image: Image.Image, size: int, *, pad: bool, crop_rounding: Literal["floor", "round"]) -> torch.Tensor:
     """Resize the shorter side to ``size`` (bicubic), crop the centre, normalise with CLIP's mean and deviation.
 
-    Args:
-        image: Image of any mode.
-        size: Side of the result in pixels.
-        pad: First centre the image on a square canvas of CLIP's mean colour (LLaVA's ``image_aspect_ratio: pad``), so
-            that nothing is cropped. An odd margin is the smaller one on the left or at the top; the published code
-            draws lots.
-        crop_rounding: How half a margin is rounded where the crop begins: ``floor`` as in transformers' CLIP processor,
-            ``round`` (half to even) as in torchvision and so in open_clip.
+    With ``pad`` the image is first centred on a square canvas of CLIP's mean colour (LLaVA's ``image_aspect_ratio:
+    pad``), so that nothing is cropped. An odd margin is the smaller one on the left or at the top; the published code
+    draws lots. Half a margin is rounded, where the crop begins, to the ``floor`` as in transformers' CLIP processor, or
+    by ``round`` (half to even) as in torchvision and so in open_clip.
 
     Returns:
         Shape (3, size, size), float32, mean 0 and deviation 1 over natural images.

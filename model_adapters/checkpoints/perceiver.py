@@ -71,14 +71,7 @@ class PerceiverResampler(nn.Module):
         self.norm = nn.LayerNorm(dim)
 
     def forward(self, media: torch.Tensor) -> torch.Tensor:
-        """Resample every image by itself.
-
-        Args:
-            media: Image tokens, shape (images, tokens, dim).
-
-        Returns:
-            Shape (images, latents, dim), layer-normalised.
-        """
+        """Resample every image by itself: shape (images, tokens, dim) to (images, latents, dim), layer-normalised."""
         latents = self.latents.expand(len(media), -1, -1)
         for attention, mlp in map(nn.ModuleList.children, self.layers):
             latents = latents + attention(media, latents)

@@ -1,4 +1,7 @@
-"""Reading published checkpoints strictly: every key mapped or dropped by rule, every parameter filled."""
+"""Reading published checkpoints strictly: every key mapped or dropped by rule, every parameter filled.
+
+What is missing, damaged or does not fit is a :class:`CheckpointError`, whose message names the file and the key.
+"""
 
 import json
 import pickle
@@ -32,11 +35,7 @@ class CheckpointError(MedTasksError):
 
 
 def read_json(file: Path, hint: str) -> dict[str, Any]:
-    """Return the content of a configuration file.
-
-    Raises:
-        CheckpointError: The file is missing (the message ends with ``hint``) or damaged.
-    """
+    """Return the content of a configuration file; where it is missing, the message ends with ``hint``."""
     if not file.is_file():
         raise CheckpointError(f"{file} is missing; {hint}")
     try:
@@ -51,12 +50,7 @@ def read_json(file: Path, hint: str) -> dict[str, Any]:
 def stored_tensors(path: Path) -> Iterator[Stored]:
     """Yield the tensors of a checkpoint one by one, without reading it into memory as a whole.
 
-    Args:
-        path: A ``.safetensors``, ``.bin``, ``.pt`` or ``.pth`` file, or a folder with one such file or an index of
-            shards.
-
-    Raises:
-        CheckpointError: A file is missing, truncated or holds no tensors; the message names it.
+    It is a ``.safetensors``, ``.bin``, ``.pt`` or ``.pth`` file, or a folder with one such file or an index of shards.
     """
     for file in _files(path):
         for key, tensor in _safetensors(file) if file.suffix == ".safetensors" else _torch_file(file):
@@ -112,17 +106,8 @@ def fill(
     """Fill the parameters of ``module`` (which may be on the meta device) from a checkpoint.
 
     Two stored keys may have the same destination if their tensors are equal: shared storage is saved twice. Buffers
-    that the checkpoint does not hold (rotary tables) stay as they are.
-
-    Args:
-        module: Target; names as in ``state_dict()``.
-        path: The checkpoint, see :func:`stored_tensors`.
-        rename: From stored key to parameter name.
-        dtype: Type of the parameters.
-        tensors: Its tensors where they were changed on their way, as by adding a delta.
-
-    Raises:
-        CheckpointError: A key is unknown, missing, of another shape, or stored twice with different values.
+    that the checkpoint does not hold (rotary tables) stay as they are. ``tensors`` are the checkpoint's where they were
+    changed on their way, as by adding a delta.
     """
     wanted: Mapping[str, torch.Tensor] = dict(module.named_parameters())
     taken: dict[str, tuple[str, torch.Tensor]] = {}
@@ -147,12 +132,9 @@ def fill(
 
 
 def by_patterns(unused: str, used: str, name: str = r"\g<0>") -> Rename:
-    """Return a renaming by patterns for whole keys.
+    """Return a renaming by patterns for whole keys; a key that is neither unused nor used is unknown.
 
-    Args:
-        unused: Keys to drop.
-        used: Keys to keep; any other is unknown.
-        name: Template of the parameter's name, as of ``re.Match.expand``.
+    ``name`` is the template of the parameter's name, as of ``re.Match.expand``.
     """
 
     def rename(key: str) -> str | None:
@@ -166,11 +148,7 @@ def by_patterns(unused: str, used: str, name: str = r"\g<0>") -> Rename:
 
 
 def refuse_missing(path: object, missing: Collection[str], more: str = "more") -> None:
-    """Check that nothing is missing in a checkpoint.
-
-    Raises:
-        CheckpointError: Something is; the message names the first and how many ``more``.
-    """
+    """Check that nothing is missing in a checkpoint; the message names the first and how many ``more``."""
     if missing:
         others = f" and {len(missing) - 1} {more}" if len(missing) > 1 else ""
         raise CheckpointError(f"{path} lacks '{min(missing)}'{others}; is the checkpoint complete?")
@@ -179,13 +157,8 @@ def refuse_missing(path: object, missing: Collection[str], more: str = "more") -
 def published_folder(name: str, argument: str, *, weights: bool = True) -> Path:
     """Return the local folder that ``name`` stands for; asks the hub (or its cache) where no such folder exists.
 
-    Args:
-        name: Path of a folder, or ``owner/name`` on the Hugging Face hub.
-        argument: Model argument the name comes from, for messages.
-        weights: Whether weights are needed, or configuration and tokenizer files alone.
-
-    Raises:
-        CheckpointError: There is no such folder and the hub does not deliver it.
+    ``argument`` is the model argument the name comes from, for messages. Without ``weights`` only configuration and
+    tokenizer files are fetched.
     """
     folder = Path(name).expanduser()
     if folder.is_dir():
@@ -215,8 +188,8 @@ def on_meta(build: Callable[[], M]) -> M:
     """Build a module whose parameters are on the meta device and whose buffers are real.
 
     Real buffers, because a checkpoint does not fill them: rotary frequencies and CLIP's position numbers. The
-    frequencies stay float32 as long as nobody calls ``.to(dtype)`` on the module; cast parameters one by one, as
-    :func:`~medtasks.model_adapters.checkpoints.reading.fill` does.
+    frequencies stay float32 as long as nobody calls ``.to(dtype)`` on the module; :func:`fill` casts parameters one by
+    one.
     """
     with init_empty_weights(include_buffers=False):
         return build().eval()

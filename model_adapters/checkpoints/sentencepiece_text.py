@@ -14,16 +14,11 @@ from medtasks.errors import MedTasksError
 
 
 class SentencePieceText:
-    """A SentencePiece model with added tokens that it does not know.
+    """A SentencePiece model with added tokens that it does not know; a file that is none is a ``MedTasksError``.
 
-    Args:
-        model_file: The ``tokenizer.model`` file.
-        added: Ids of added tokens by text. Text is split at them; every piece in between is encoded by itself, so that
-            each begins with the model's leading blank.
-        strip_around_added: Drop white space next to added tokens (transformers' slow tokenizers up to 4.28).
-
-    Raises:
-        MedTasksError: The file is missing or no SentencePiece model.
+    Text is split at added tokens; every piece in between is encoded by itself, so that each begins with the model's
+    leading blank. ``strip_around_added`` drops white space next to added tokens (transformers' slow tokenizers up to
+    4.28).
     """
 
     def __init__(

@@ -36,12 +36,7 @@ class HfVlm(MedicalAdapter):
     arguments: HfVlmArguments
 
     def load(self) -> None:
-        """Load processor and model.
-
-        Raises:
-            AdapterArgumentError: An argument does not fit the checkpoint or the run.
-            CheckpointError: The checkpoint is missing, incomplete or of another kind.
-        """
+        """Load processor and model; what does not fit, or is another kind of checkpoint, is a ``MedTasksError``."""
         check_arguments(self.arguments, self.accelerator.num_processes)
         load_config(self.arguments)
         self.processor = load_processor(self.arguments)

@@ -21,12 +21,7 @@ _RENDERING_ERRORS = (jinja2.TemplateError, TypeError, ValueError, KeyError, Attr
 
 @dataclass(frozen=True)
 class Prompt(Encoded):
-    """A prompt as the processor takes it.
-
-    Attributes:
-        ids: Ids as the processor returns them, every position of an image among them.
-        pixels: Always ``None``; pixels are in ``inputs``.
-    """
+    """A prompt as the processor takes it; ``pixels`` is ``None``, for they are in ``inputs``."""
 
     text: str  # complete text, chat template included, with one placeholder per image
     images: tuple[Image.Image, ...]  # the images of its placeholders
@@ -46,8 +41,8 @@ class ScoredPrompt(Prompt):
 class PromptWriter:
     """Writes prompts for one processor.
 
-    Raises:
-        AdapterArgumentError: The chat template is wanted, and there is none or it cannot write a user turn.
+    Where the chat template is wanted, and there is none or it cannot write a user turn, building raises an
+    ``AdapterArgumentError``.
     """
 
     def __init__(self, processor: Any, chat: bool, source: str) -> None:
@@ -72,10 +67,8 @@ class PromptWriter:
     def write(self, text: str, images: int) -> str:
         """Return the complete prompt text with one placeholder per image.
 
-        The images come before the text, unless the text itself holds the processor's placeholder once per image.
-
-        Raises:
-            MedTasksError: The text holds the placeholder another number of times.
+        The images come before the text, unless the text itself holds the processor's placeholder once per image;
+        another number of times is a ``MedTasksError``.
         """
         pieces = text.split(self._image_token) if self._image_token else [text]
         if len(pieces) == 1:
@@ -102,16 +95,11 @@ class PromptWriter:
         return self._last
 
     def scored(self, context: str, continuation: str, images: Sequence[Image.Image]) -> tuple[ScoredPrompt, int]:
-        """Encode a complete prompt text and what follows it.
+        """Encode a complete prompt text and what follows it; returns too how many of the last ids that takes.
 
-        The continuation's tokens are those of the whole text after its longest common prefix with the context. Both
-        are compared with one placeholder per image: however many positions that takes up, it is no part of the end.
-
-        Returns:
-            The prompt, and how many of its last ids belong to the continuation.
-
-        Raises:
-            ValueError: The continuation adds no token, or there is no token before it.
+        The continuation's tokens are those of the whole text after its longest common prefix with the context. Both are
+        compared with one placeholder per image: however many positions that takes up, it is no part of the end. A
+        continuation that adds no token, or follows none, is a ``ValueError``.
         """
         before, after = self.ids(context), self.ids(context + continuation)
         common = next((n for n, pair in enumerate(zip(before, after, strict=False)) if pair[0] != pair[1]), len(before))
@@ -130,15 +118,7 @@ class PromptWriter:
         return scored, len(end)
 
     def batch(self, texts: Sequence[str], images: Sequence[Sequence[Image.Image]]) -> Any:
-        """Run the processor.
-
-        Args:
-            texts: Complete prompts.
-            images: The images of each; all prompts have some or none has.
-
-        Returns:
-            The processor's ``BatchFeature``, padded on the left.
-        """
+        """Run the processor on complete prompts, all with images or all without; its batch is padded on the left."""
         given = {"images": [list(row) for row in images]} if any(images) else {}
         return self._processor(
             text=list(texts),

@@ -1,4 +1,7 @@
-"""Loading a transformers image-text-to-text checkpoint, with one sentence for everything that can be wrong with it."""
+"""Loading a transformers image-text-to-text checkpoint, with one sentence for everything that can be wrong with it.
+
+Files that are missing, incomplete or of another kind are a :class:`CheckpointError`.
+"""
 
 import re
 from dataclasses import dataclass
@@ -39,12 +42,7 @@ class HfVlmArguments(AdapterArguments):
 
 
 def check_arguments(arguments: HfVlmArguments, processes: int) -> None:
-    """Check what the types of the arguments cannot say.
-
-    Raises:
-        AdapterArgumentError: ``pretrained`` is missing, or a value or two arguments together are impossible.
-        CheckpointError: ``pretrained`` names no folder with a configuration, and cannot be a hub id.
-    """
+    """Check what the types of the arguments cannot say."""
     if not arguments.pretrained:
         raise AdapterArgumentError("hf_vlm: argument 'pretrained' is missing; give a folder or a hub id.")
     if arguments.dtype not in _DTYPES:
@@ -64,11 +62,7 @@ def check_arguments(arguments: HfVlmArguments, processes: int) -> None:
 
 
 def load_config(arguments: HfVlmArguments) -> Any:
-    """Load the configuration and check that it is of a kind that this adapter can run.
-
-    Raises:
-        CheckpointError: It cannot be read, or belongs to another kind of model.
-    """
+    """Load the configuration and check that it is of a kind that this adapter can run."""
     name = arguments.pretrained
     try:
         config = AutoConfig.from_pretrained(_source(arguments), **_origin(arguments))
@@ -83,11 +77,7 @@ def load_config(arguments: HfVlmArguments) -> Any:
 
 
 def load_processor(arguments: HfVlmArguments) -> Any:
-    """Load the processor, with its tokenizer padding on the left and knowing a padding token.
-
-    Raises:
-        CheckpointError: The checkpoint has no complete processor.
-    """
+    """Load the processor, with its tokenizer padding on the left and knowing a padding token."""
     hint = "put the tokenizer and processor files of the original checkpoint there"
     try:
         processor = AutoProcessor.from_pretrained(_source(arguments), **_origin(arguments))
@@ -105,11 +95,7 @@ def load_processor(arguments: HfVlmArguments) -> Any:
 
 
 def load_model(arguments: HfVlmArguments, device: torch.device) -> Any:
-    """Load the model, strictly: a weight that the checkpoint lacks would be random.
-
-    Raises:
-        CheckpointError: Weights cannot be read or are missing.
-    """
+    """Load the model, strictly: a weight that the checkpoint lacks would be random."""
     given = {"attn_implementation": arguments.attn_implementation} if arguments.attn_implementation else {}
     try:
         model, report = AutoModelForImageTextToText.from_pretrained(

@@ -45,12 +45,7 @@ class LlavaMedArguments(CheckpointArguments):
 
 
 class LlavaMed(MedicalAdapter):
-    """LLaVA-Med; greedy unless the task asks for sampling.
-
-    Raises:
-        AdapterArgumentError: An argument is unknown or has an impossible value.
-        MedTasksError: A file of the checkpoint is missing, damaged or not LLaVA-Med's.
-    """
+    """LLaVA-Med; greedy unless the task asks for sampling."""
 
     model_id: ClassVar[str] = "llava_med"
     arguments_type: ClassVar[type[AdapterArguments]] = LlavaMedArguments
@@ -112,11 +107,7 @@ class LlavaMed(MedicalAdapter):
         return Encoded(self._ids(text, len(images)), self.prepared(images, self._pixels))
 
     def encode_pair(self, context: str, continuation: str, images: Sequence[Image.Image]) -> Continuation:
-        """Put the continuation where the answer goes, after a space if it does not bring its own.
-
-        Raises:
-            ValueError: The continuation adds no token.
-        """
+        """Put the continuation where the answer goes, after a space if it does not bring its own."""
         answer = continuation if continuation[:1].isspace() else " " + continuation
         pixels = self.prepared(images, self._pixels)
         prompt = Encoded(self._ids(context, len(images)), pixels)

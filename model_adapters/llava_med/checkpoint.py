@@ -1,6 +1,7 @@
 """What a LLaVA-Med checkpoint says about itself, and how the delta of v1.0 is added to LLaMA.
 
-transformers refuses its ``config.json`` (``llava_mistral``).
+transformers refuses its ``config.json`` (``llava_mistral``). What is missing, damaged or another model's is a
+:class:`CheckpointError`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -46,11 +47,7 @@ class LlavaMedConfig:
 
 
 def read_config(folder: Path, attn_implementation: str) -> LlavaMedConfig:
-    """Read ``config.json`` of a checkpoint.
-
-    Raises:
-        CheckpointError: The file is missing, damaged, lacks an entry or describes another kind of model.
-    """
+    """Read ``config.json`` of a checkpoint."""
     file = folder / "config.json"
     given = read_json(file, _HINT)
     kind = given.get("model_type")
@@ -79,11 +76,7 @@ def read_config(folder: Path, attn_implementation: str) -> LlavaMedConfig:
 
 
 def read_tower_config(folder: Path) -> CLIPVisionConfig:
-    """Read the geometry of a CLIP vision tower from the ``config.json`` of a whole CLIP model or of a tower alone.
-
-    Raises:
-        CheckpointError: The file is missing, damaged or lacks an entry.
-    """
+    """Read the geometry of a CLIP vision tower from the ``config.json`` of a whole CLIP model or of a tower alone."""
     file = folder / "config.json"
     given = read_json(file, _HINT)
     vision = given.get("vision_config", given)
@@ -103,20 +96,11 @@ _DELTA_ONLY = "model.mm_projector."
 
 
 def merged_tensors(delta: Path, base: Path) -> Iterator[Stored]:
-    """Yield the merged tensors of v1.0 one by one.
+    """Yield the merged tensors of v1.0 one by one, with the files of the delta.
 
-    The word table and the output matrix have more rows in the delta (tokens were added); the base is added to the rows
-    it has. The sum is computed in the delta's type, float16 as published, so that it is the published sum to the bit.
-
-    Args:
-        delta: Folder of the delta.
-        base: Folder of LLaMA-7B v1 in the Hugging Face layout; its tensors are read when they are needed.
-
-    Yields:
-        File of the delta, key and tensor.
-
-    Raises:
-        CheckpointError: The two do not belong together; the message names file and key.
+    The word table and the output matrix have more rows in the delta (tokens were added); the base, LLaMA-7B v1 in the
+    Hugging Face layout, is added to the rows it has. The sum is computed in the delta's type, float16 as published, so
+    that it is the published sum to the bit. Tensors of the base are read when they are needed.
     """
     known = {key: (file, tensor) for file, key, tensor in stored_tensors(base)}
     for file, key, tensor in stored_tensors(delta):

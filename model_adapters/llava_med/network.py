@@ -36,28 +36,18 @@ class LlavaMedNetwork(nn.Module):
         self.vision_tower.encoder.layers = layers[: range(len(layers) + 1)[self._select_layer]]
 
     def image_features(self, pixels: torch.Tensor) -> torch.Tensor:
-        """Return what the language model is given for images.
+        """Return what the language model is given for images of shape (images, 3, side, side), without the class token.
 
-        Args:
-            pixels: Shape (images, 3, side, side).
-
-        Returns:
-            Shape (images * patches, width of the language model), without the class token.
+        The shape is (images * patches, width of the language model).
         """
         seen = self.vision_tower(pixels.to(self.language_model.get_input_embeddings().weight)).last_hidden_state
         features: torch.Tensor = self.projector(seen[:, 1:]).flatten(0, 1)
         return features
 
     def embed(self, ids: torch.Tensor, slots: torch.Tensor, features: Sequence[torch.Tensor]) -> torch.Tensor:
-        """Embed a batch and put the image features in their slots.
+        """Embed a batch and put the image features in their slots: shape (batch, length, width).
 
-        Args:
-            ids: Shape (batch, length).
-            slots: Shape (batch, length); true where a feature belongs.
-            features: Per row with images the result of :meth:`image_features`; as many features as slots.
-
-        Returns:
-            Shape (batch, length, width).
+        In ``slots``, shape (batch, length), it is true where a feature belongs; there are as many features as slots.
         """
         embedded: torch.Tensor = self.language_model.get_input_embeddings()(ids)
         return embedded.masked_scatter(slots[..., None], torch.cat(list(features))) if features else embedded
@@ -76,11 +66,7 @@ def _projector(kind: str, inputs: int, outputs: int) -> nn.Module:
 
 
 def checkpoint_name(key: str) -> str | None:
-    """Translate a key of LLaVA-Med's checkpoint to a name in :class:`LlavaMedNetwork`.
-
-    Raises:
-        KeyError: The key is not LLaVA-Med's.
-    """
+    """Translate a key of LLaVA-Med's checkpoint to a name in :class:`LlavaMedNetwork`, or raise a ``KeyError``."""
     if key.endswith(("rotary_emb.inv_freq", "embeddings.position_ids")):
         return None
     if key.startswith(_STORED_TOWER):
@@ -102,18 +88,8 @@ def load_network(
 ) -> LlavaMedNetwork:
     """Build the network and fill it; no weight is in memory twice.
 
-    Args:
-        config: Shape of the checkpoint.
-        tower: Shape of the vision tower.
-        tensors: The checkpoint's tensors.
-        path: The checkpoint, for messages.
-        tower_path: Folder of the CLIP model whose tower is taken, as the published loader does; ``None`` for the tower
-            inside the checkpoint.
-        dtype: Type of the weights.
-
-    Raises:
-        CheckpointError: A key is unknown, missing, of another shape or stored twice with different values.
-        AdapterArgumentError: The attention implementation is not installed.
+    ``path`` is the checkpoint, for messages, and ``tower_path`` the folder of the CLIP model whose tower is taken, as
+    the published loader does; ``None`` for the tower inside the checkpoint.
     """
     if tower.hidden_size != config.tower_width:
         raise CheckpointError(

@@ -27,12 +27,9 @@ class Prompt(abc.ABC):
 
     @abc.abstractmethod
     def ids(self, text: str, images: int, answer: str = "") -> list[int]:
-        """Return the ids of a prompt and of the beginning of its answer.
+        """Return the ids of a prompt and of the beginning of its answer, which begins with white space.
 
-        Args:
-            text: The user's text; images come before it in v1.5 and after it in v1.0.
-            images: Number of images.
-            answer: As it follows the template; begins with white space.
+        Images come before the user's text in v1.5 and after it in v1.0.
         """
 
 
@@ -41,9 +38,6 @@ class InstructPrompt(Prompt):
 
     The text on either side of an image is tokenized by itself. A slot holds the id of ``<unk>``, which no text yields
     because the tokenizer falls back to bytes; the published code uses -200, which is no id at all.
-
-    Raises:
-        MedTasksError: ``tokenizer.model`` is missing or damaged.
     """
 
     slot_id = UNKNOWN_ID
@@ -63,11 +57,7 @@ class InstructPrompt(Prompt):
 
 
 class ConversationPrompt(Prompt):
-    """v1.0: a conversation ``simple`` with ``###`` between the turns, and the images after the question.
-
-    Raises:
-        MedTasksError: A file is missing or damaged, or the tokens of images are not in it.
-    """
+    """v1.0: a conversation ``simple`` with ``###`` between the turns, and the images after the question."""
 
     stops = ("###",)
 

@@ -55,11 +55,7 @@ class MedFlamingo(MedicalAdapter):
     network: MedFlamingoNetwork
 
     def load(self) -> None:
-        """Read tokenizer and weights.
-
-        Raises:
-            MedTasksError: A file is missing, damaged or does not fit the others.
-        """
+        """Read tokenizer and weights."""
         given = self.arguments
         check_device_map(given.device_map, self.device, self.accelerator.num_processes, self.model_id)
         llama, clip = published_folder(given.llama, "llama"), published_folder(given.clip, "clip")
@@ -97,18 +93,12 @@ class MedFlamingo(MedicalAdapter):
     def encode(self, text: str, images: Sequence[Image.Image]) -> Encoded:
         """Put one ``<image>`` into the text per image; those that the text lacks come first.
 
-        Raises:
-            MedTasksError: The text has more markers than there are images, or is longer than the model's context.
+        More markers than images, or a text longer than the model's context, are a ``MedTasksError``.
         """
         return Encoded(self._ids(text, len(images)), self.prepared(images, self._pixels))
 
     def encode_pair(self, context: str, continuation: str, images: Sequence[Image.Image]) -> Continuation:
-        """Encode a prompt and the text to score after it.
-
-        Raises:
-            MedTasksError: The continuation holds a marker, which the model has no probability for.
-            ValueError: The continuation adds no token.
-        """
+        """Encode a prompt and the text to score after it, in which the model has no probability for a marker."""
         for marker in self._markers:
             if marker in continuation:
                 raise MedTasksError(f"the continuation holds '{marker}', which the model cannot say")

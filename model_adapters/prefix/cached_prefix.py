@@ -97,13 +97,10 @@ def grows_plainly(language_model: Any) -> bool:
 def cut_prompts(
     prompts: Sequence[Encoded], cuts: Mapping[int, Cuts], model: AdapterModel, kept: PrefixCache
 ) -> list[CutPrompt]:
-    """Read what prompts begin with up to their last cut, each distinct prefix once.
+    """Read what prompts begin with up to their last cut, each distinct prefix once; results in the order of ``cuts``.
 
     Long ones are read one by one: in a batch, rounding would depend on which of them happened to be kept. Short ones
     are read together, and not kept; ``kept`` grows.
-
-    Returns:
-        In the order of ``cuts``.
     """
     known: dict[Words, CachedPrefix] = {}
     short: dict[Words, Encoded] = {}

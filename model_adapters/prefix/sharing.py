@@ -115,12 +115,6 @@ def score_options(
     The last logits of a prompt serve the first token of each of its options. The keys and values of the prompts are
     repeated per option, and the remaining tokens, padded on the right, are run on them. Logits exist for the last
     column of the prompts and for the options' tokens only. The cache of ``read`` is used up.
-
-    Returns:
-        Per question the likelihoods of its options.
-
-    Raises:
-        MedTasksError: A score is not finite.
     """
     tokens = [option.targets for question in questions for option in question]
     owners = torch.tensor([row for row, question in enumerate(questions) for _ in question])

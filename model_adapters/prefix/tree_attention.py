@@ -70,14 +70,9 @@ def takes_masks(language_model: Any) -> bool:
 
 
 def score_trees(trees: Sequence[Tree], model: AdapterModel) -> list[list[Likelihood]] | None:
-    """Score the options of questions.
+    """Score the options of questions; ``None`` if the model is fed with more than embeddings.
 
-    Returns:
-        Per tree the likelihoods of its options; ``None`` if the model is fed with more than embeddings, which only it
-        knows how to arrange.
-
-    Raises:
-        MedTasksError: A score is not finite.
+    Only the model knows how to arrange what that is.
     """
     embedded = _embedded(trees, model)
     if embedded is None:

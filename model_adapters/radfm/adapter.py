@@ -48,12 +48,7 @@ class RadFMArguments(CheckpointArguments):
 
 
 class RadFM(MedicalAdapter):
-    """RadFM: every image, of whatever depth, becomes 32 embeddings between two marks in the text.
-
-    Raises:
-        AdapterArgumentError: An argument is unknown or has an impossible value.
-        MedTasksError: A file of the checkpoint is missing, damaged or not RadFM's.
-    """
+    """RadFM: every image, of whatever depth, becomes 32 embeddings between two marks in the text."""
 
     model_id: ClassVar[str] = "radfm"
     arguments_type: ClassVar[type[AdapterArguments]] = RadFMArguments
@@ -73,18 +68,11 @@ class RadFM(MedicalAdapter):
         self._warned = False
 
     def encode(self, text: str, images: Sequence[Image.Image | Volume]) -> Encoded:
-        """Put the images' slots into the text and preprocess the images.
+        """Put the images' slots into the text and preprocess the images, which may be volumes.
 
-        Args:
-            text: Prompt.
-            images: Images, or volumes (files, arrays, lists of slices); without any, RadFM still expects one black
-                volume, which no slot refers to.
-
-        Returns:
-            Ids, and pixels of shape (images, 3, side, side, depth), values 0 to 1.
-
-        Raises:
-            MedTasksError: The text's own image marks do not fit the images, or a volume cannot be read.
+        Pixels have the shape (images, 3, side, side, depth), values 0 to 1. Without images, RadFM still expects one
+        black volume, which no slot refers to. An image mark of the text that fits no image, or a volume that cannot be
+        read, is a ``MedTasksError``.
         """
         visuals = self._visuals(images)
         ids = self._ids(place_images(text, len(visuals), self._latents, self.arguments.image_position))
@@ -95,11 +83,8 @@ class RadFM(MedicalAdapter):
     def encode_pair(self, context: str, continuation: str, images: Sequence[Image.Image | Volume]) -> Continuation:
         """Encode prompt and continuation; the images' place depends on the prompt alone.
 
-        Where both are too long together, the end of the prompt is cut off and the continuation stays whole.
-
-        Raises:
-            MedTasksError: As of :meth:`encode`, or the continuation holds an image mark or is too long by itself.
-            ValueError: The continuation adds no token.
+        Where both are too long together, the end of the prompt is cut off and the continuation stays whole; one that
+        holds an image mark, or is too long by itself, is a ``MedTasksError``.
         """
         visuals = self._visuals(images)
         prompt = place_images(context, len(visuals), self._latents, self.arguments.image_position)
@@ -171,17 +156,10 @@ class RadFM(MedicalAdapter):
 
 
 def place_images(text: str, images: int, latents: int, position: str) -> str:
-    """Write the blocks of slots into a text.
+    """Write the blocks of slots into a text, in ``front`` of it or ``before_last_character``.
 
-    Args:
-        text: Prompt. Where it holds ``<image>``, each one stands for the next image and is replaced by its block; where
-            it holds blocks with slots already, it stays as it is.
-        images: Number of images.
-        latents: Slots per image.
-        position: ``front`` or ``before_last_character``, for a text without marks.
-
-    Raises:
-        MedTasksError: There are too many images, or the text's own marks do not fit them.
+    Where the text holds ``<image>``, each one stands for the next image and is replaced by its block; where it holds
+    blocks with slots already, it stays as it is. Marks that do not fit the images are a ``MedTasksError``.
 
     Example:
         >>> place_images("Is it?", 1, 2, "before_last_character")

@@ -1,4 +1,7 @@
-"""Reading RadFM's published checkpoint: where its files are, its sizes, and which key belongs where."""
+"""Reading RadFM's published checkpoint: where its files are, its sizes, and which key belongs where.
+
+What is missing, damaged or another model's is a :class:`CheckpointError`, whose message names file and key.
+"""
 
 import json
 import math
@@ -80,12 +83,8 @@ def stored_key(name: str) -> str:
 def locate(pretrained: str) -> tuple[Path, Path]:
     """Return the file or folder of the weights and the folder with the tokenizer.
 
-    Args:
-        pretrained: The ``.bin`` file, the folder that holds it, or a hub id. ``tokenizer.model`` is looked for in
-            ``Language_files`` beside the weights, then beside the weights themselves.
-
-    Raises:
-        CheckpointError: There is no such file or folder, or the hub does not hold it in readable form.
+    ``pretrained`` is the ``.bin`` file, the folder that holds it, or a hub id. ``tokenizer.model`` is looked for beside
+    the weights, then in ``Language_files`` beside them.
     """
     path = Path(pretrained).expanduser()
     if not path.exists():
@@ -102,12 +101,7 @@ def locate(pretrained: str) -> tuple[Path, Path]:
 
 
 def read_tokenizer(folder: Path, vocabulary: int, latents: int) -> SentencePieceText:
-    """Read the tokenizer and add the marks around an image and the slots, numbered through all images.
-
-    Raises:
-        MedTasksError: The file is missing or damaged.
-        CheckpointError: It belongs to another model.
-    """
+    """Read the tokenizer and add the marks around an image and the slots, numbered through all images."""
     names = ["<image>", "</image>", *(slot_token(number) for number in range(MAX_IMAGES * latents))]
     added = {name: vocabulary + place for place, name in enumerate(names)}
     text = SentencePieceText(folder / "tokenizer.model", added, strip_around_added=True)
@@ -127,11 +121,7 @@ def slot_token(number: int) -> str:
 def load_network(
     weights: Path, config_folder: Path, dtype: torch.dtype, attention: str
 ) -> tuple[RadFMNetwork, Geometry]:
-    """Build the network and fill it; the weights are in memory once, the rotary frequencies stay float32.
-
-    Raises:
-        CheckpointError: The checkpoint is damaged or not RadFM's; the message names file and key.
-    """
+    """Build the network and fill it; the weights are in memory once, the rotary frequencies stay float32."""
     shapes = _stored_shapes(weights)
     geometry = read_geometry(weights, shapes, config_folder / "config.json")
     network = on_meta(lambda: RadFMNetwork(geometry, attention))
@@ -162,14 +152,8 @@ def _stored_shapes(weights: Path) -> Shapes:
 def read_geometry(weights: Path, shapes: Shapes, config: Path) -> Geometry:
     """Read the sizes from the shapes of the stored tensors.
 
-    Args:
-        weights: For messages.
-        shapes: Shape of each stored tensor.
-        config: The language model's ``config.json``; needed only if the checkpoint holds no rotary frequencies, and
-            compared with the number of layers found.
-
-    Raises:
-        CheckpointError: A tensor that tells a size is missing or has an impossible shape.
+    The language model's ``config.json`` is needed only if the checkpoint holds no rotary frequencies, and is compared
+    with the number of layers found.
     """
 
     def size(key: str, axis: int = 0, axes: int = 2) -> int:

@@ -116,14 +116,10 @@ class VisionTransformer3D(nn.Module):
         )
 
     def forward(self, pixels: torch.Tensor) -> torch.Tensor:
-        """Encode volumes.
+        """Encode volumes: shape (images, rows * columns * depth patches, width), in that order of axes.
 
-        Args:
-            pixels: Shape (images, 3, height, width, depth), values 0 to 1; sides are multiples of the patch, the depth
-                is a multiple of 4.
-
-        Returns:
-            Shape (images, rows * columns * depth patches, width), in that order of axes.
+        Pixels have the shape (images, 3, height, width, depth), values 0 to 1; sides are multiples of the patch, the
+        depth is a multiple of 4.
         """
         height, width, depth = pixels.shape[2:]
         rows, columns, frames = height // self._patch, width // self._patch, depth // FRAMES_PER_PATCH
@@ -151,24 +147,15 @@ class RadFMNetwork(nn.Module):
         self.language_model = LlamaForCausalLM(_language_config(geometry, attention))
 
     def image_features(self, pixels: torch.Tensor) -> torch.Tensor:
-        """Return what fills the slots of each image, shape (images, latents, hidden).
-
-        Args:
-            pixels: See :class:`VisionTransformer3D`; moved to the weights' device and type.
-        """
+        """Return what fills the slots of each image, shape (images, latents, hidden)."""
         features: torch.Tensor = self.projection(self.resampler(self.vision(pixels.to(self.figure_marks))))
         return features
 
     def embed(self, ids: torch.Tensor, features: Sequence[torch.Tensor | None]) -> torch.Tensor:
         """Look up words, the two marks around an image (ids V and V + 1), and image slots (from V + 2).
 
-        Args:
-            ids: Shape (batch, length), on the weights' device.
-            features: Per row its images' features, shape (images, latents, hidden), or ``None`` without images. A slot
-                that its row's images do not reach must not occur in ``ids``.
-
-        Returns:
-            Shape (batch, length, hidden).
+        Ids of shape (batch, length) become (batch, length, hidden). A slot that its row's images, shape (images,
+        latents, hidden), do not reach must not occur.
         """
         embedded: torch.Tensor = self.language_model.get_input_embeddings()(ids.clamp(max=self.vocabulary - 1))
         for row, images in enumerate(features):

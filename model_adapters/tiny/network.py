@@ -54,10 +54,7 @@ class TinyNetwork(nn.Module):
     """A vision-language model of some 100 000 parameters in float64.
 
     In float64, so that what padding and the composition of a batch change (rounding) is far too small to change a
-    decision.
-
-    Args:
-        seed: Seed of the weights; the global random state is neither read nor changed.
+    decision. The global random state is neither read nor changed.
     """
 
     def __init__(self, seed: int) -> None:
@@ -75,23 +72,14 @@ class TinyNetwork(nn.Module):
     def image_features(self, pixels: torch.Tensor) -> torch.Tensor:
         """Return the image slots' contents, shape (images, IMAGE_TOKENS, width).
 
-        Args:
-            pixels: Shape (images, 3, IMAGE_SIZE, IMAGE_SIZE).
+        Pixels have the shape (images, 3, IMAGE_SIZE, IMAGE_SIZE).
         """
         # Without the class token, as in LLaVA.
         features: torch.Tensor = self.projector(self.vision_tower(pixels.double()).last_hidden_state[:, 1:])
         return features
 
     def embed(self, ids: torch.Tensor, features: Sequence[torch.Tensor | None]) -> torch.Tensor:
-        """Embed a batch and fill the image slots.
-
-        Args:
-            ids: Shape (batch, length); every image of a row has ``IMAGE_TOKENS`` slots in it.
-            features: Per row what :meth:`image_features` says about its images, or ``None``.
-
-        Returns:
-            Shape (batch, length, width).
-        """
+        """Embed ids of shape (batch, length) and fill the image slots: shape (batch, length, width)."""
         embedded: torch.Tensor = self.language_model.get_input_embeddings()(ids)
         present = [row.flatten(0, 1) for row in features if row is not None]
         if present:
