@@ -19,16 +19,13 @@ from ..prefix.cached_prefix import PrefixCache
 from ..prefix.sharing import score_by_question
 from .arguments import parse_arguments
 from .batch_runner import BatchBudget, BatchRunner, FailureLog, Work
-from .batching import Encoded, PaddedBatch
+from .batching import FAILED, Continuation, Encoded, Likelihood, PaddedBatch, score
 from .caches import FeatureCache
 from .device import check_processes, choose_device
-from .fingerprint import model_fingerprint
 from .generation import GenerationItem, GenerationSettings, Reply, generate, ignored_keys, read_settings
-from .journal import Journal, digest_of, journal_folder
+from .journal import Journal, digest_of, journal_folder, model_fingerprint
 from .model import AdapterModel
-from .requests import Documents, ImageNames, Request, plan_streams, read_requests, unnamed
-from .samples import Sample, SampleReader
-from .scoring import FAILED, Continuation, Likelihood, score
+from .requests import Documents, ImageNames, Request, Sample, SampleReader, plan_streams, read_requests, unnamed
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

@@ -14,8 +14,7 @@ from tqdm import tqdm
 from medtasks.errors import MedTasksError
 
 from .journal import Entry, Journal
-from .requests import Request
-from .samples import Sample, SampleReader
+from .requests import Request, Sample, SampleReader
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

@@ -10,11 +10,10 @@ from PIL import Image
 
 from ..prefix.cuts import Spans
 from .arguments import AdapterArguments
-from .batching import Encoded, PaddedBatch
+from .batching import Continuation, Encoded, PaddedBatch, split_continuation
 from .caches import FeatureCache
-from .fingerprint import files_digest, weights_digest
-from .samples import IMAGES
-from .scoring import Continuation, split_continuation
+from .journal import files_digest, weights_digest
+from .requests import IMAGES
 
 
 class AdapterModel(abc.ABC):

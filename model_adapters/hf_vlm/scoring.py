@@ -15,9 +15,18 @@ from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList
 
 from medtasks.errors import MedTasksError
 
-from ..base.batching import PaddedBatch, pad_left, pad_right, positions_of
+from ..base.batching import (
+    Continuation,
+    Likelihood,
+    PaddedBatch,
+    likelihood,
+    pad_left,
+    pad_right,
+    positions_of,
+    score,
+    token_losses,
+)
 from ..base.model import AdapterModel
-from ..base.scoring import Continuation, Likelihood, likelihood, score, token_losses
 from ..prefix.sharing import Prefill, score_options
 from .encoding import Prompt, ScoredPrompt
 

@@ -11,9 +11,8 @@ from medtasks.errors import MedTasksError
 
 from ..base.adapter import MedicalAdapter
 from ..base.arguments import AdapterArguments, CheckpointArguments, argument
-from ..base.batching import Encoded, PaddedBatch
+from ..base.batching import Continuation, Encoded, PaddedBatch, split_continuation
 from ..base.device import check_device_map, place
-from ..base.scoring import Continuation, split_continuation
 from ..checkpoints.clip import clip_pixels
 from ..checkpoints.reading import published_folder
 from ..checkpoints.sentencepiece_text import SentencePieceText

@@ -5,9 +5,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ..base.batching import Encoded
+from ..base.batching import Encoded, common_length
 from ..base.caches import image_keys
-from ..base.scoring import common_length
 
 Spans = Sequence[tuple[int, int]]
 """Per image of a prompt, in order, the columns that depend on it: from the first to behind the last one."""

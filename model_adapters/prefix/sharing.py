@@ -6,10 +6,18 @@ from typing import Any
 
 import torch
 
-from ..base.batching import Encoded, PaddedBatch, pad_left, pad_right
+from ..base.batching import (
+    Continuation,
+    Encoded,
+    Likelihood,
+    PaddedBatch,
+    likelihood,
+    pad_left,
+    pad_right,
+    token_losses,
+)
 from ..base.caches import image_keys
 from ..base.model import AdapterModel
-from ..base.scoring import Continuation, Likelihood, likelihood, token_losses
 from .cached_prefix import CutPrompt, PrefixCache, cut_prompts, grows_plainly, inputs_after, side_by_side, suffixes_of
 from .cuts import Cuts, find_cuts
 from .tree_attention import Tree, score_trees, takes_masks

@@ -12,9 +12,8 @@ from typing import Any
 
 import torch
 
-from ..base.batching import pad_right
+from ..base.batching import Likelihood, likelihood, pad_right, token_losses
 from ..base.model import AdapterModel
-from ..base.scoring import Likelihood, likelihood, token_losses
 from .cached_prefix import CutPrompt, side_by_side, suffixes_of
 
 _OWN_INPUTS = {"attention_mask", "position_ids"}

@@ -13,10 +13,9 @@ from medtasks.errors import MedTasksError
 
 from ..base.adapter import MedicalAdapter
 from ..base.arguments import AdapterArguments, CheckpointArguments, argument
-from ..base.batching import Encoded, PaddedBatch
+from ..base.batching import Continuation, Encoded, PaddedBatch, split_continuation
 from ..base.device import check_device_map, place
-from ..base.samples import VOLUMES
-from ..base.scoring import Continuation, split_continuation
+from ..base.requests import VOLUMES
 from ..prefix.cuts import Spans
 from .checkpoint import FIRST_ID, MAX_IMAGES, load_network, locate, read_tokenizer, slot_token
 from .network import CONTEXT

@@ -13,7 +13,7 @@ from medtasks.model_adapters.prefix import cuts
 from medtasks.model_adapters.prefix.cuts import cuttable, find_families
 from medtasks.model_adapters.radfm import RadFM
 from medtasks.model_adapters.tiny import MedTasksTiny
-from medtasks.model_adapters.tiny.network import IMAGE_TOKENS
+from medtasks.model_adapters.tiny.adapter import IMAGE_TOKENS
 from PIL import Image
 
 from .golden import GOLDEN, recorded, without_record

@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 import torch
-from medtasks.model_adapters.base.batching import Encoded, pad_left
+from medtasks.model_adapters.base.batching import Continuation, Encoded, pad_left
 from medtasks.model_adapters.base.generation import GenerationSettings
-from medtasks.model_adapters.base.scoring import Continuation
 from medtasks.model_adapters.checkpoints.reading import CheckpointError
 from safetensors.torch import load_file
 from transformers import CLIPVisionConfig, LlavaConfig, LlavaForConditionalGeneration, MistralConfig
