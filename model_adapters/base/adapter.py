@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import Any, TypeVar
 
 import torch
@@ -25,7 +26,7 @@ from .device import check_processes, choose_device
 from .generation import GenerationItem, GenerationSettings, Reply, generate, ignored_keys, read_settings
 from .journal import Journal, digest_of, journal_folder, model_fingerprint
 from .model import AdapterModel
-from .requests import Documents, ImageNames, Request, Sample, SampleReader, plan_streams, read_requests, unnamed
+from .requests import Documents, Request, Sample, SampleReader, image_names, plan_streams, read_requests
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -78,10 +79,8 @@ class MedicalAdapter(AdapterModel, lmms):  # type: ignore[misc]  # the harness i
     def generate_until(self, requests: Sequence[Any]) -> list[str] | list[GenerationResult]:
         """Answer every request; a sample that fails gets a reply marked by ``failed_reply``.
 
-        With ``token_counts`` the replies are the harness's ``GenerationResult``.
-
-        Raises:
-            MedTasksError: More samples failed than ``max_failed`` allows, or ``generation_kwargs`` are impossible.
+        With ``token_counts`` the replies are the harness's ``GenerationResult``. More failures than ``max_failed``
+        allows, or impossible ``generation_kwargs``, are a ``MedTasksError``.
         """
         read = read_requests(requests, "generate_until")
         ignored = set().union(*(ignored_keys(request.detail) for request in read))
@@ -93,7 +92,9 @@ class MedicalAdapter(AdapterModel, lmms):  # type: ignore[misc]  # the harness i
             length=lambda item: len(item.prompt.ids),
             execute=self._generate_items,
             fallback=lambda cause: Reply(failed_reply(cause)),
-            key=lambda sample: self._key(sample, self._seeded_settings(sample.request)),
+            key=lambda sample: self._key(
+                sample, (dataclasses.astuple(self._settings(sample.request)), sample.request.seed(self.arguments.seed))
+            ),
             stored=lambda reply: {"text": str(reply), "counts": [reply.input_tokens, reply.output_tokens]},
             restored=lambda text, counts: Reply(text, *counts),
         )
@@ -107,14 +108,10 @@ class MedicalAdapter(AdapterModel, lmms):  # type: ignore[misc]  # the harness i
     def loglikelihood(self, requests: Sequence[Any]) -> list[tuple[float, bool]] | list[tuple[str, dict[str, int]]]:
         """Score every continuation.
 
-        Returns:
-            Per request the mean negative log-likelihood of the continuation's tokens (nats, smaller is better) and
-            whether greedy decoding would produce it; ``(nan, False)`` for a sample that failed. With
-            ``loglikelihood_format=json`` instead ``Likelihood.json`` and the token count; the harness leaves that as it
-            is.
-
-        Raises:
-            MedTasksError: More samples failed than ``max_failed`` allows.
+        The result is the mean negative log-likelihood of the continuation's tokens (nats, smaller is better) and
+        whether greedy decoding would produce it; ``(nan, False)`` for a sample that failed. With
+        ``loglikelihood_format=json`` instead ``Likelihood.json`` and the token count; the harness leaves that as it is.
+        More failures than ``max_failed`` allows are a ``MedTasksError``.
         """
         read = read_requests(requests, "loglikelihood")
         work = Work(
@@ -127,10 +124,12 @@ class MedicalAdapter(AdapterModel, lmms):  # type: ignore[misc]  # the harness i
             stored=dataclasses.asdict,
             restored=Likelihood,
         )
-        # What shares a prefix has to lie in one batch: the options of a question, questions on one image.
-        shared = self.arguments.prefix_cache
-        names = ImageNames(self.task_dict) if shared else unnamed
-        scores = self._run(work, read, plan_streams(read, lambda _: None, _question if shared else _alone, names))
+        streams = plan_streams(read, lambda _: None, _alone)
+        if self.arguments.prefix_cache:
+            # What shares a prefix has to lie in one batch: the options of a question, questions on one image.
+            place = attrgetter("task", "split", "doc_id", "context")
+            streams = plan_streams(read, lambda _: None, place, image_names(self.task_dict))
+        scores = self._run(work, read, streams)
         if self.arguments.loglikelihood_format == "json":
             return [(likelihood.json, {"output_tokens": likelihood.tokens}) for likelihood in scores]
         return [(likelihood.mean, likelihood.greedy) for likelihood in scores]
@@ -185,9 +184,6 @@ class MedicalAdapter(AdapterModel, lmms):  # type: ignore[misc]  # the harness i
     def _settings(self, request: Request) -> GenerationSettings:
         return read_settings(request.detail, self.arguments.max_new_tokens)
 
-    def _seeded_settings(self, request: Request) -> tuple[object, ...]:
-        return dataclasses.astuple(self._settings(request)), request.seed(self.arguments.seed)
-
     def _group(self, request: Request) -> tuple[object, ...]:
         settings = self._settings(request)
         # Sampled replies are drawn one by one: in a batch they would depend on their neighbours.
@@ -228,13 +224,8 @@ class MedicalAdapter(AdapterModel, lmms):  # type: ignore[misc]  # the harness i
             runner = BatchRunner(requests, work, reader, budget, failures, journal, bar)
             results = runner.run(streams)
         if runner.replayed and runner.journal is not None:
-            logger.info(
-                "{} of {} {} answers come from the journal beside {}",
-                runner.replayed,
-                len(requests),
-                work.kind,
-                runner.journal.path,
-            )
+            answers = f"{runner.replayed} of {len(requests)} {work.kind} answers"
+            logger.info("{} come from the journal beside {}", answers, runner.journal.path)
         failures.settle()
         return results
 
@@ -250,8 +241,3 @@ class MedicalAdapter(AdapterModel, lmms):  # type: ignore[misc]  # the harness i
 
 def _alone(request: Request) -> tuple[object, ...]:
     return request.name, request.repeat
-
-
-def _question(request: Request) -> tuple[object, ...]:
-    """Return what the options of a question have in common, which may share the pass over their prompt."""
-    return request.task, request.split, request.doc_id, request.context

@@ -32,30 +32,19 @@ def argument(
 
 @dataclasses.dataclass(frozen=True)
 class AdapterArguments:
-    """What every adapter understands; a model module extends it and may change the defaults."""
+    """What every adapter understands, see ``README.md``; a model module extends it and may change the defaults."""
 
-    # requests in one forward pass; ``auto`` is as many of 64 as the memory is found to hold
     batch_size: int = argument(1, least=1)
-    # upper limit for ``batch_size``; the harness's option of the same name
     max_batch_size: int | None = argument(None, least=1)
-    # ``cpu``, ``cuda`` or ``cuda:N``; by default this process's GPU where there is one, else the CPU
     device: str | None = argument(None)
     max_new_tokens: int = argument(64, least=1)  # length limit of a reply where the task sets none, in tokens
-    # share (0 to 1) of the requests of one call that may fail before the run is stopped. One failure is always
-    # tolerated, except with ``max_failed=0``, which tolerates none
     max_failed: float = argument(0.1, least=0, most=1)
     seed: int = argument(0, least=0, most=2**63 - 1)  # seed of everything random
-    # size of a batch in tokens, padding included. With it, ``batch_size`` is a limit only above 1: the harness's
-    # command line passes 1 where the user said nothing
     batch_tokens: int | None = argument(None, least=1)
     prefix_cache: bool = argument(True)  # whether the options of a question share one pass over image and prompt
-    # size of the kept keys and values of what prompts begin with (images, few-shot examples), in MiB; 0 keeps none from
-    # one batch to the next
     prefix_cache_mb: int = argument(512, least=0)
     feature_cache_mb: int = argument(512, least=0)  # size of the kept vision features, in MiB; 0 keeps none
-    # whether replies carry their token counts, as the harness's ``GenerationResult``
     token_counts: bool = argument(False)
-    # ``pair`` for ``(mean, is_greedy)``, ``json`` for text that has sum and token count too
     loglikelihood_format: str = argument("pair", choices=("pair", "json"))
     journal: str = argument("true")  # ``true``, ``false``, or the folder of the crash-safe journal
 
@@ -85,8 +74,7 @@ class CheckpointArguments(AdapterArguments):
 def parse_arguments(cls: type[Arguments], given: Mapping[str, object], model: str) -> Arguments:
     """Return ``given`` as an instance of ``cls``, every value converted to its declared type; ``None`` is "not given".
 
-    Raises:
-        AdapterArgumentError: A name is unknown, or a value does not fit its type or its bounds.
+    An unknown name, or a value that does not fit its type or its bounds, is an ``AdapterArgumentError``.
     """
     fields = {field.name: field for field in dataclasses.fields(cls)}
     declared = typing.get_type_hints(cls)
@@ -96,14 +84,11 @@ def parse_arguments(cls: type[Arguments], given: Mapping[str, object], model: st
             known = ", ".join(sorted(fields))
             hint = near_match(name, fields) or "."
             raise AdapterArgumentError(f"{model} has no argument '{name}'{hint} Known: {known}.")
+        if name == "batch_size" and _AUTOMATIC.fullmatch(str(value)):  # which the harness hands on as it is
+            value = LARGEST_TRIED
         if value is not None:
-            values[name] = _checked(model, fields[name], _plain_type(declared[name]), _size(name, value))
+            values[name] = _checked(model, fields[name], _plain_type(declared[name]), value)
     return cls(**values)
-
-
-def _size(name: str, value: object) -> object:
-    """Return the number behind ``auto``, which the harness hands on as it is, and any other value unchanged."""
-    return LARGEST_TRIED if name == "batch_size" and _AUTOMATIC.fullmatch(str(value)) else value
 
 
 def _plain_type(declared: Any) -> type:

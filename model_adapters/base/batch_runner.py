@@ -67,11 +67,7 @@ class FailureLog:
         return cause
 
     def settle(self) -> None:
-        """Close the call.
-
-        Raises:
-            MedTasksError: More requests failed than are allowed.
-        """
+        """Close the call: with more failures than are allowed, the run ends."""
         failed = self._causes.total()
         if failed > self.allowed:
             cause, times = self._causes.most_common(1)[0]
@@ -82,28 +78,16 @@ class FailureLog:
             )
 
 
-@dataclass
+@dataclass(frozen=True)
 class BatchBudget:
-    """Room left in the batch that is being filled."""
+    """Size of a batch."""
 
     rows: int  # largest number of requests
     tokens: int | None  # largest number of tokens, padding included; ``None`` for any
-    filled: int = 0  # requests in the batch
-    longest: int = 0  # tokens of the longest of them
 
-    def takes(self, lengths: Sequence[int]) -> bool:
-        """Return whether requests of these lengths still fit; an empty batch takes any."""
-        filled, longest = self.filled + len(lengths), max(self.longest, *lengths)
-        fits = filled <= self.rows and (self.tokens is None or filled * longest <= self.tokens)
-        return self.filled == 0 or fits
-
-    def add(self, lengths: Sequence[int]) -> None:
-        """Put requests of these lengths into the batch."""
-        self.filled, self.longest = self.filled + len(lengths), max(self.longest, *lengths)
-
-    def empty(self) -> None:
-        """Begin the next batch."""
-        self.filled = self.longest = 0
+    def takes(self, rows: int, longest: int) -> bool:
+        """Return whether that many requests fit, of which the longest has so many tokens."""
+        return rows <= self.rows and (self.tokens is None or rows * longest <= self.tokens)
 
 
 @dataclass(frozen=True)
@@ -128,6 +112,7 @@ class _Batch(Generic[Item]):
     positions: list[int] = field(default_factory=list)
     items: dict[int, Item] = field(default_factory=dict)
     keys: dict[int, str] = field(default_factory=dict)
+    longest: int = 0  # tokens
 
 
 @dataclass
@@ -154,11 +139,12 @@ class BatchRunner(Generic[Item, Result]):
             batch: _Batch[Item] = _Batch()
             for unit in stream:
                 taken: _Batch[Item] = _Batch(list(unit))
-                lengths = [self._take(position, taken) for position in unit]
-                if not self.budget.takes(lengths):
+                taken.longest = max(self._take(position, taken) for position in unit)
+                rows, longest = len(batch.positions) + len(taken.positions), max(batch.longest, taken.longest)
+                if batch.positions and not self.budget.takes(rows, longest):
                     self._finish(batch)
                     batch = _Batch()
-                self.budget.add(lengths)
+                batch.longest = max(batch.longest, taken.longest)
                 batch.positions += taken.positions
                 batch.items |= taken.items
                 batch.keys |= taken.keys
@@ -189,7 +175,6 @@ class BatchRunner(Generic[Item, Result]):
         for start in range(0, len(positions), size):
             self._execute(batch, positions[start : start + size])
         self.progress.update(len(batch.positions))
-        self.budget.empty()
 
     def _execute(self, batch: _Batch[Item], positions: Sequence[int]) -> int:
         """Run some requests at once, or in parts where that fails; returns the largest size that could be run."""

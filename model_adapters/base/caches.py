@@ -77,16 +77,8 @@ def image_keys(pixels: torch.Tensor | None) -> tuple[str, ...]:
     return known[1]
 
 
-class FeatureCache:
-    """Vision features, up to ``limit`` bytes: an image is looked at once, however many questions are about it."""
-
-    def __init__(self, limit: int) -> None:
-        self._kept = BoundedCache[torch.Tensor](limit)
-
-    @property
-    def used(self) -> int:
-        """Size of what is kept, in bytes."""
-        return self._kept.used
+class FeatureCache(BoundedCache[torch.Tensor]):
+    """Vision features: an image is looked at once, however many questions are about it."""
 
     def features(
         self, pixels: Sequence[torch.Tensor | None], compute: Callable[[torch.Tensor], torch.Tensor]
@@ -95,9 +87,6 @@ class FeatureCache:
 
         Images, shape (1, ...), are computed one at a time: in a batch, rounding would depend on which of them happened
         to be kept.
-
-        Raises:
-            MedTasksError: ``compute`` gives something else than a tensor.
         """
         known: dict[str, torch.Tensor] = {}  # within a batch nothing is computed twice, however little may be kept
         rows: list[torch.Tensor | None] = []
@@ -110,12 +99,8 @@ class FeatureCache:
             rows.append(torch.cat(features) if len(features) > 1 else next(iter(features), None))
         return rows
 
-    def clear(self) -> None:
-        """Forget everything."""
-        self._kept.clear()
-
     def _of_image(self, key: str, image: torch.Tensor, compute: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
-        kept = self._kept.get(key)
+        kept = self.get(key)
         if kept is not None:
             return kept
         features = compute(image)
@@ -124,5 +109,5 @@ class FeatureCache:
         features = features.detach()
         # A view would keep the whole of what it is a part of.
         whole = features.untyped_storage().nbytes() == features.nbytes
-        self._kept.keep(key, features if whole else features.clone(), features.nbytes)
+        self.keep(key, features if whole else features.clone(), features.nbytes)
         return features

@@ -1,7 +1,6 @@
 """Decoding: what a task's ``gen_kwargs`` ask for, and how replies are stopped and cut."""
 
-import contextlib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,12 +57,9 @@ class Reply(str):
 
 
 def read_settings(gen_kwargs: Mapping[str, Any], max_new_tokens: int) -> GenerationSettings:
-    """Read a task's ``gen_kwargs``; ``None`` values count as not given, unknown keys are ignored.
+    """Read a task's ``gen_kwargs``; ``None`` is "not given", unknown keys are ignored, impossible values refused.
 
     Sampling takes a positive ``temperature`` (1 where only ``do_sample`` is given) and no ``do_sample: false``.
-
-    Raises:
-        MedTasksError: A value is impossible.
     """
     given = {key: value for key, value in gen_kwargs.items() if value is not None}
     until = given.get("until", ())
@@ -148,14 +144,6 @@ class StopStrings(StoppingCriteria):  # type: ignore[misc]  # transformers is no
         return torch.tensor(done, device=input_ids.device)
 
 
-@contextlib.contextmanager
-def seeded(seed: int, device: torch.device) -> Iterator[None]:
-    """Seed torch for the block and restore its global random state afterwards."""
-    with torch.random.fork_rng(range(torch.cuda.device_count()) if device.type == "cuda" else []):
-        torch.manual_seed(seed)
-        yield
-
-
 def generate(model: AdapterModel, prompts: Sequence[Encoded], settings: GenerationSettings, seed: int) -> list[str]:
     """Generate replies in one go, see ``MedicalAdapter.generate_batch``.
 
@@ -169,7 +157,11 @@ def generate(model: AdapterModel, prompts: Sequence[Encoded], settings: Generati
     until = (*settings.until, *model.stop_strings)
     # transformers returns the prompt's ids as well where it was given ids.
     skip = batch.ids.shape[1] if "input_ids" in inputs else 0
-    with seeded(seed, model.device) if settings.temperature > 0 else contextlib.nullcontext():
+    sampled = settings.temperature > 0
+    devices = range(torch.cuda.device_count()) if model.device.type == "cuda" else []
+    with torch.random.fork_rng(devices, enabled=sampled):
+        if sampled:
+            torch.manual_seed(seed)
         ids = model.language_model.generate(
             **inputs,
             generation_config=decoding_config(settings, model.stop_ids, model.pad_id),

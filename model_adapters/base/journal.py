@@ -159,20 +159,10 @@ def _parsed(line: bytes) -> tuple[str, Entry] | None:
 
 
 # Say how a run is carried out, not what comes out. Of the device, only its type counts.
-_NEUTRAL = frozenset(
-    {
-        "batch_size",
-        "batch_tokens",
-        "device",
-        "feature_cache_mb",
-        "journal",
-        "loglikelihood_format",
-        "max_batch_size",
-        "max_failed",
-        "prefix_cache_mb",
-        "token_counts",
-    }
-)
+_NEUTRAL = {
+    *("batch_size", "batch_tokens", "max_batch_size", "max_failed", "device", "journal"),
+    *("feature_cache_mb", "prefix_cache_mb", "loglikelihood_format", "token_counts"),
+}
 _LIBRARIES = ("torch", "transformers", "pillow", "numpy")
 _SAMPLED = 64
 _READ_WHOLE = 2**24
@@ -209,13 +199,11 @@ def files_digest(arguments: AdapterArguments) -> str:
         if isinstance(value, str) and value and name not in _NEUTRAL:
             path = Path(value).expanduser()
             files = sorted(path.iterdir()) if path.is_dir() else [path]
-            digests += [(name, file.name, _file_digest(file)) for file in files if file.is_file()]
+            for file in filter(Path.is_file, files):
+                size = file.stat().st_size
+                large = size > _READ_WHOLE
+                digests.append((name, file.name, str(size) if large else hashlib.sha256(file.read_bytes()).hexdigest()))
     return digest_of(digests)
-
-
-def _file_digest(file: Path) -> str:
-    size = file.stat().st_size
-    return str(size) if size > _READ_WHOLE else hashlib.sha256(file.read_bytes()).hexdigest()
 
 
 def _some_values(tensor: torch.Tensor) -> bytes:

@@ -27,7 +27,10 @@ class AdapterModel(abc.ABC):
     """Whether penalties and banned tokens of the checkpoint's ``generation_config`` stay in force."""
     visual_types: ClassVar[tuple[type, ...]] = IMAGES
     """What the model takes as image."""
-    arguments: AdapterArguments  # the model arguments
+    pad_id: int  # token to fill up with
+    stop_ids: Sequence[int]  # tokens that end a reply
+    stop_strings: Sequence[str] = ()  # where a reply ends beside the task's stop strings
+    arguments: AdapterArguments
     device: torch.device  # where the model's inputs are
     # what :meth:`load` builds, with ``language_model`` in it, and ``image_features`` where there is a vision tower;
     # only a model that overrides what uses them does without
@@ -43,21 +46,6 @@ class AdapterModel(abc.ABC):
     def language_model(self) -> Any:
         """The transformers causal language model: called with ``logits_to_keep``, and asked to ``generate``."""
         return self.network.language_model
-
-    @property
-    @abc.abstractmethod
-    def pad_id(self) -> int:
-        """Token id to fill up with."""
-
-    @property
-    @abc.abstractmethod
-    def stop_ids(self) -> Sequence[int]:
-        """Token ids that end a reply."""
-
-    @property
-    def stop_strings(self) -> Sequence[str]:
-        """Where a reply ends beside the task's stop strings."""
-        return ()
 
     @abc.abstractmethod
     def encode(self, text: str, images: Sequence[Image.Image]) -> Encoded:

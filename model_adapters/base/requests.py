@@ -1,5 +1,6 @@
 """The harness's requests as typed values, the order in which they are run, and what they are about, read once."""
 
+import functools
 import hashlib
 import itertools
 from collections import Counter
@@ -48,11 +49,7 @@ class Request:
 
 
 def read_requests(instances: Sequence[Any], kind: Literal["generate_until", "loglikelihood"]) -> list[Request]:
-    """Turn harness ``Instance`` objects into requests, in the same order.
-
-    Raises:
-        MedTasksError: A request has another shape than a simple-type model is promised.
-    """
+    """Turn harness ``Instance`` objects into requests, in the same order."""
     seen: Counter[tuple[Any, ...]] = Counter()
     requests = []
     for instance in instances:
@@ -69,46 +66,39 @@ def read_requests(instances: Sequence[Any], kind: Literal["generate_until", "log
     return requests
 
 
-def unnamed(_: Request) -> None:
-    """Stand for images that have no name."""
+def image_names(documents: Documents) -> Callable[[Request], str | None]:
+    """Return what looks up the ``image_id`` of a request, so that questions on one image can be planned side by side.
 
-
-class ImageNames:
-    """Looks up the ``image_id`` of requests, so that questions on one image can be planned side by side.
-
-    A hint only, before any image is loaded: whether images are equal is told by their pixels.
+    It is ``None`` for a request without image, or where documents do not name theirs. A hint only, before any image is
+    loaded: whether images are equal is told by their pixels.
     """
 
-    def __init__(self, documents: Documents) -> None:
-        self._documents = documents
-        self._splits: dict[tuple[str, str], Any] = {}
+    @functools.cache
+    def named(task: str, split: str) -> Any:
+        """Return the documents of a split; of a table this column alone, because others may hold images to decode."""
+        table = documents[task][split]
+        columns = getattr(table, "column_names", None)
+        if columns is None:
+            return table
+        return table.select_columns([IMAGE_ID]) if IMAGE_ID in columns else []
 
-    def __call__(self, request: Request) -> str | None:
-        """Return the name; ``None`` for a request without image, or where documents do not name theirs."""
+    def name_of(request: Request) -> str | None:
         if request.doc_to_visual is None:
             return None
         try:
-            name = self._named(request.task, request.split)[request.doc_id][IMAGE_ID]
+            name = named(request.task, request.split)[request.doc_id][IMAGE_ID]
         except (LookupError, TypeError):  # another kind of document; where one is missing, loading it says so
             return None
         return None if name is None else str(name)
 
-    def _named(self, task: str, split: str) -> Any:
-        """Return the documents of a split; of a table this column alone, because others may hold images to decode."""
-        if (task, split) not in self._splits:
-            documents = self._documents[task][split]
-            columns = getattr(documents, "column_names", None)
-            if columns is not None:
-                documents = documents.select_columns([IMAGE_ID]) if IMAGE_ID in columns else []
-            self._splits[task, split] = documents
-        return self._splits[task, split]
+    return name_of
 
 
 def plan_streams(
     requests: Sequence[Request],
     group: Callable[[Request], Hashable],
     unit: Callable[[Request], Hashable],
-    image_name: Callable[[Request], str | None] = unnamed,
+    image_name: Callable[[Request], str | None] = lambda _: None,
 ) -> list[list[list[int]]]:
     """Return streams of units of positions in ``requests``: one stream per group, longest first.
 
@@ -175,12 +165,7 @@ class SampleReader:
         self._last: tuple[tuple[Any, ...], Visuals] | None = None
 
     def read(self, request: Request) -> Sample:
-        """Load the images and the continuation of a request.
-
-        Raises:
-            MedTasksError: The task yields images that the model does not take.
-            TypeError: The task yields no text to score.
-        """
+        """Load the images and the continuation of a request; what the model does not take is an error."""
         continuation = self._continuation(request) if self._scored else None
         place = (request.task, request.split, request.doc_id, request.doc_to_visual)
         if self._last is None or self._last[0] != place:
@@ -204,16 +189,13 @@ class SampleReader:
         images = [visuals] if isinstance(visuals, str | Path | np.ndarray) else list(visuals)
         for image in images:
             if not isinstance(image, self._taken):
-                raise MedTasksError(_refusal(type(image).__name__, self._taken))
+                alone = self._taken == IMAGES
+                looks = "PIL images" if alone else "PIL images, file names, arrays and lists of slices"
+                hint = "; choose another task, or radfm for volumes" * alone
+                raise MedTasksError(f"this model looks at {looks}, the task yields {type(image).__name__}{hint}")
             if isinstance(image, list | tuple) and not all(isinstance(part, Image.Image) for part in image):
                 raise MedTasksError("the task yields a list of something other than PIL images, which are no slices")
         return images
-
-
-def _refusal(kind: str, taken: tuple[type, ...]) -> str:
-    if taken == IMAGES:
-        return f"this model looks at PIL images, the task yields {kind}; choose another task, or radfm for volumes"
-    return f"this model looks at PIL images, file names, arrays and lists of slices, the task yields {kind}"
 
 
 def _visual_digest(visual: Any) -> str:

@@ -35,17 +35,13 @@ _LOADING_ERRORS = (OSError, ValueError, KeyError, TypeError, AttributeError, Imp
 
 @dataclass(frozen=True)
 class HfVlmArguments(AdapterArguments):
-    """Arguments of ``hf_vlm``."""
+    """Arguments of ``hf_vlm``, see ``README.md``."""
 
     pretrained: str = argument("")  # folder or hub id of the checkpoint; it has to be given
     dtype: str = argument("auto")  # ``auto`` (as stored), ``float32``, ``float16`` or ``bfloat16``
-    # as in transformers, for instance ``auto``: spreads one model over the GPUs of one process
     device_map: str | None = argument(None)
     attn_implementation: str | None = argument(None)  # as in transformers, for instance ``sdpa``; by default its choice
-    # whether a prompt becomes a user turn of the checkpoint's chat template, followed by the generation prompt; if not,
-    # the text is sent as it is, after its images
     chat_template: bool = argument(True)
-    # longest prompt in tokens, images and continuation included; a longer one fails, none is cut
     max_length: int | None = argument(None, least=1)
     revision: str | None = argument(None)  # revision on the hub
     trust_remote_code: bool = argument(False)  # whether code that comes with the checkpoint may run
@@ -75,7 +71,7 @@ def load_config(arguments: HfVlmArguments) -> Any:
     """Load the configuration and check that it is of a kind that this adapter can run."""
     name = arguments.pretrained
     try:
-        config = AutoConfig.from_pretrained(_source(arguments), **_origin(arguments))
+        config = AutoConfig.from_pretrained(**_origin(arguments))
     except _LOADING_ERRORS as error:
         raise CheckpointError(f"{name} has no usable config.json ({_brief(error)}); check folder or id") from error
     kind = config.model_type
@@ -90,7 +86,7 @@ def load_processor(arguments: HfVlmArguments) -> Any:
     """Load the processor, with its tokenizer padding on the left and knowing a padding token."""
     hint = "put the tokenizer and processor files of the original checkpoint there"
     try:
-        processor = AutoProcessor.from_pretrained(_source(arguments), **_origin(arguments))
+        processor = AutoProcessor.from_pretrained(**_origin(arguments))
     except _LOADING_ERRORS as error:
         raise CheckpointError(f"{arguments.pretrained} has no usable processor ({_brief(error)}); {hint}") from error
     for part in ("tokenizer", "image_processor"):
@@ -109,7 +105,6 @@ def load_model(arguments: HfVlmArguments, device: torch.device) -> Any:
     given = {"attn_implementation": arguments.attn_implementation} if arguments.attn_implementation else {}
     try:
         model, report = AutoModelForImageTextToText.from_pretrained(
-            _source(arguments),
             dtype=arguments.dtype if arguments.dtype == "auto" else getattr(torch, arguments.dtype),
             device_map=arguments.device_map or {"": device},
             output_loading_info=True,
@@ -124,14 +119,14 @@ def load_model(arguments: HfVlmArguments, device: torch.device) -> Any:
     return model.eval().requires_grad_(False)
 
 
-def _source(arguments: HfVlmArguments) -> str:
-    folder = Path(arguments.pretrained).expanduser()
-    return str(folder) if folder.is_dir() else arguments.pretrained
-
-
 def _origin(arguments: HfVlmArguments) -> dict[str, Any]:
+    folder = Path(arguments.pretrained).expanduser()
     revision = {"revision": arguments.revision} if arguments.revision else {}
-    return {"trust_remote_code": arguments.trust_remote_code, **revision}
+    return {
+        "pretrained_model_name_or_path": str(folder) if folder.is_dir() else arguments.pretrained,
+        "trust_remote_code": arguments.trust_remote_code,
+        **revision,
+    }
 
 
 def _brief(error: Exception) -> str:
@@ -165,23 +160,14 @@ class HfVlm(MedicalAdapter):
         self.network = load_model(self.arguments, self.device)
         self.device = self.network.get_input_embeddings().weight.device
         self._accepted = frozenset(inspect.signature(self.network.forward).parameters)
-        self._stop_ids = _stop_ids(self.network, self.processor.tokenizer, self.writer.turn_end())
+        self.pad_id = int(self.processor.tokenizer.pad_token_id)
+        self.stop_ids = _stop_ids(self.network, self.processor.tokenizer, self.writer.turn_end())
         self._scorer = ContinuationScorer(self, self.arguments.prefix_cache)
 
     @property
     def language_model(self) -> Any:
         """The whole model: transformers embeds the images in it."""
         return self.network
-
-    @property
-    def pad_id(self) -> int:
-        """Padding token of the tokenizer."""
-        return int(self.processor.tokenizer.pad_token_id)
-
-    @property
-    def stop_ids(self) -> Sequence[int]:
-        """End tokens of the checkpoint's generation settings, of the tokenizer and of the template's turns."""
-        return self._stop_ids
 
     def encode(self, text: str, images: Sequence[Image.Image]) -> Encoded:
         """Write ``text`` as a user turn (or as it is, without chat template) and run the processor."""
@@ -236,6 +222,7 @@ class HfVlm(MedicalAdapter):
 
 
 def _stop_ids(model: Any, tokenizer: Any, turn_end: int | None) -> tuple[int, ...]:
+    """Return the end tokens of the checkpoint's generation settings, of the tokenizer and of the template's turns."""
     given = model.generation_config.eos_token_id
     ends = {tokenizer.eos_token_id, turn_end, *(given if isinstance(given, list) else [given])}
     return tuple(sorted(token for token in ends if token is not None))

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import torch
 from loguru import logger
-from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList
+from transformers import LogitsProcessor, LogitsProcessorList
 
 from medtasks.errors import MedTasksError
 
@@ -26,6 +26,7 @@ from ..base.batching import (
     score,
     token_losses,
 )
+from ..base.generation import GenerationSettings, decoding_config
 from ..base.model import AdapterModel
 from ..prefix.sharing import Prefill, score_options
 from .encoding import Prompt, ScoredPrompt
@@ -193,15 +194,8 @@ def forced_logits(model: Any, inputs: Inputs, targets: torch.Tensor, pad_id: int
 
     Slower than one pass, and right by construction for whatever a model does between prompt and reply.
     """
-    config = GenerationConfig(
-        max_new_tokens=targets.shape[1],
-        do_sample=False,
-        num_beams=1,
-        eos_token_id=_NO_STOP,
-        pad_token_id=pad_id,
-        return_dict_in_generate=True,
-        output_logits=True,
-    )
+    config = decoding_config(GenerationSettings(targets.shape[1]), [_NO_STOP], pad_id)
     forced = LogitsProcessorList([_Forced(targets, inputs["input_ids"].shape[1])])
-    output = model.generate(**inputs, generation_config=config, logits_processor=forced)
+    told = {"return_dict_in_generate": True, "output_logits": True}
+    output = model.generate(**inputs, generation_config=config, logits_processor=forced, **told)
     return torch.stack(output.logits, dim=1)

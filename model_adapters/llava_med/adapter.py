@@ -1,6 +1,5 @@
 """``llava_med``: LLaVA-Med v1.5 (and v1.0) from the published weights, and their prompts as token ids."""
 
-import abc
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,12 +15,17 @@ from ..base.arguments import AdapterArguments, CheckpointArguments, argument
 from ..base.batching import Continuation, Encoded, PaddedBatch, split_continuation
 from ..base.device import check_device_map, place
 from ..base.journal import digest_of
-from ..checkpoints.clip import clip_pixels
-from ..checkpoints.reading import CheckpointError, Stored, published_folder, read_json, stored_tensors
-from ..checkpoints.sentencepiece_text import SentencePieceText
+from ..checkpoints.reading import (
+    CheckpointError,
+    SentencePieceText,
+    Stored,
+    published_folder,
+    read_json,
+    stored_tensors,
+)
+from ..checkpoints.vision import clip_pixels
 from ..prefix.cuts import Spans
-from .checkpoint import merged_tensors, read_config, read_tower_config
-from .network import load_network
+from .network import load_network, merged_tensors, read_config, read_tower_config
 
 UNKNOWN_ID, BEGIN_ID, END_ID = 0, 1, 2
 _SPECIAL = {"<s>": BEGIN_ID, "</s>": END_ID}
@@ -33,23 +37,7 @@ _OPENING = (
 )
 
 
-class Prompt(abc.ABC):
-    """How text and images become ids."""
-
-    slot_id: int  # id in the slots of image features
-    patches: int  # slots per image
-    stops: tuple[str, ...] = ()  # strings that end a reply
-    tokenizer: SentencePieceText
-
-    @abc.abstractmethod
-    def ids(self, text: str, images: int, answer: str = "") -> list[int]:
-        """Return the ids of a prompt and of the beginning of its answer, which begins with white space.
-
-        Images come before the user's text in v1.5 and after it in v1.0.
-        """
-
-
-class InstructPrompt(Prompt):
+class InstructPrompt:
     """v1.5: ``[INST] <image>``, a new line, ``{text} [/INST]``; several images one below the other.
 
     The text on either side of an image is tokenized by itself. A slot holds the id of ``<unk>``, which no text yields
@@ -57,13 +45,14 @@ class InstructPrompt(Prompt):
     """
 
     slot_id = UNKNOWN_ID
+    stops: tuple[str, ...] = ()
 
     def __init__(self, folder: Path, patches: int) -> None:
         self.tokenizer = SentencePieceText(folder / "tokenizer.model", _SPECIAL)
         self.patches = patches
 
     def ids(self, text: str, images: int, answer: str = "") -> list[int]:
-        """See :meth:`Prompt.ids`."""
+        """Return the ids of a prompt and of the beginning of its answer, which begins with white space."""
         sides = ("[INST] " + "<image>\n" * images).split("<image>")
         sides[-1] += f"{text} [/INST]{answer}"
         ids = [BEGIN_ID]
@@ -72,10 +61,10 @@ class InstructPrompt(Prompt):
         return ids
 
 
-class ConversationPrompt(Prompt):
+class ConversationPrompt:
     """v1.0: a conversation ``simple`` with ``###`` between the turns, and the images after the question."""
 
-    stops = ("###",)
+    stops: tuple[str, ...] = ("###",)
 
     def __init__(self, folder: Path, patches: int, image_ends: bool) -> None:
         names = [_PATCH, _START, _END] if image_ends else [_PATCH]
@@ -86,7 +75,7 @@ class ConversationPrompt(Prompt):
         self._image = "\n" + (_START + block + _END if image_ends else block)
 
     def ids(self, text: str, images: int, answer: str = "") -> list[int]:
-        """See :meth:`Prompt.ids`."""
+        """As :meth:`InstructPrompt.ids`."""
         turn = f"Human: {text.strip()}{self._image * images}###Assistant:{answer}"
         return [BEGIN_ID, *self.tokenizer.encode(_OPENING + turn)]
 
@@ -103,20 +92,13 @@ def _added_tokens(file: Path, names: Sequence[str]) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class LlavaMedArguments(CheckpointArguments):
-    """The arguments of LLaVA-Med."""
+    """The arguments of LLaVA-Med, see ``README.md``."""
 
     pretrained: str = argument("microsoft/llava-med-v1.5-mistral-7b")  # folder or hub id of the checkpoint
     base: str | None = argument(None)  # folder or hub id of LLaMA-7B v1, if ``pretrained`` is the delta of v1.0
-    # folder or hub id of the CLIP model; without it the one that the checkpoint names, for v1.5
-    # ``openai/clip-vit-large-patch14-336``
     vision_tower: str | None = argument(None)
-    # ``openai``: the tower's weights come from ``vision_tower``, as in the published loader, which ignores those in the
-    # checkpoint; ``checkpoint``: they come from the checkpoint, and ``vision_tower`` gives the geometry alone
     vision_weights: str = argument("openai", choices=("openai", "checkpoint"))
-    # longest prompt in positions, images included; a longer one fails instead of being cut. Without it the checkpoint's
-    # limit, 2048
     max_length: int | None = argument(None, least=1)
-    # ``sdpa``, ``eager`` or ``flash_attention_2``
     attn_implementation: str = argument("sdpa", choices=("sdpa", "eager", "flash_attention_2"))
     max_new_tokens: int = argument(100, least=1)
 
@@ -141,11 +123,12 @@ class LlavaMed(MedicalAdapter):
         tower = read_tower_config(tower_folder)
         self._side = int(tower.image_size)
         patches = (tower.image_size // tower.patch_size) ** 2
-        self._prompt: Prompt = (
+        self._prompt: InstructPrompt | ConversationPrompt = (
             InstructPrompt(folder, patches)
             if self._config.is_mistral
             else ConversationPrompt(folder, patches, self._config.image_ends)
         )
+        self.stop_strings = self._prompt.stops
         self._max_length = self._longest()
         self._text_files = [folder / "config.json", folder / "tokenizer.model", tower_folder / "config.json"]
         network = load_network(
@@ -173,11 +156,6 @@ class LlavaMed(MedicalAdapter):
                 f"llava_med: argument 'max_length' must be at most {limit}, the positions of the model, not {wanted}."
             )
         return wanted
-
-    @property
-    def stop_strings(self) -> Sequence[str]:
-        """The separator of v1.0."""
-        return self._prompt.stops
 
     def encode(self, text: str, images: Sequence[Image.Image]) -> Encoded:
         """Put text and images in the template."""

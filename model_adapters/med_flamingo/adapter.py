@@ -13,34 +13,28 @@ from ..base.adapter import MedicalAdapter
 from ..base.arguments import AdapterArguments, CheckpointArguments, argument
 from ..base.batching import Continuation, Encoded, PaddedBatch, split_continuation
 from ..base.device import check_device_map, place
-from ..checkpoints.clip import clip_pixels
-from ..checkpoints.reading import published_folder
-from ..checkpoints.sentencepiece_text import SentencePieceText
+from ..checkpoints.reading import SentencePieceText, published_folder
+from ..checkpoints.vision import clip_pixels
 from ..prefix.cuts import Spans
 from .checkpoint import load_network, locate_weights, read_llama_config
 from .network import MedFlamingoNetwork, MediaAttention, stack_media, text_time
 
 END_OF_CHUNK, IMAGE, PAD = "<|endofchunk|>", "<image>", "<PAD>"
-_STOP_STRINGS = (END_OF_CHUNK, "|endofchunk|>", IMAGE, "\nQuestion:")
-"""Where a reply ends beside the task's stop strings: the model cannot say its end marker, whose output row was never
+STOP_STRINGS = (END_OF_CHUNK, "|endofchunk|>", IMAGE, "\nQuestion:")
+"""The model cannot say its end marker, whose output row was never
 trained, and goes on with another example. The second is how MediConfusion's prompts misspell it."""
 _UNKNOWN_ID, _END_ID = 0, 2
 
 
 @dataclass(frozen=True)
 class MedFlamingoArguments(CheckpointArguments):
-    """The arguments of Med-Flamingo."""
+    """The arguments of Med-Flamingo, see ``README.md``."""
 
     pretrained: str = argument("med-flamingo/med-flamingo")  # ``model.pt``, its folder, or a hub id
     llama: str = argument("yahma/llama-7b-hf")  # LLaMA-7B v1: folder in transformers' layout, or a hub id
-    # OpenAI's CLIP ViT-L/14: folder in transformers' layout, or a hub id
     clip: str = argument("openai/clip-vit-large-patch14")
-    # ``preceding``: text looks at the latest image before it (Flamingo paper, open_flamingo 2.0, MediConfusion).
-    # ``following``: at the next one after it (open_flamingo 0.0.2, the official demo)
     media_attention: str = argument("preceding", choices=get_args(MediaAttention))
-    # whether patch tokens pass through CLIP's last layer norm, as in installations with open_clip 2.23 or newer
     vision_post_norm: bool = argument(False)
-    # first id of every prompt: 1, or 0 as with the tokenizer files of ``decapoda-research/llama-7b-hf``
     bos_id: int = argument(1, least=0, most=1)
     max_new_tokens: int = argument(32, least=1)  # length limit of a reply where the task sets none, in tokens
 
@@ -51,6 +45,7 @@ class MedFlamingo(MedicalAdapter):
     model_id: ClassVar[str] = "med_flamingo"
     arguments_type: ClassVar[type[AdapterArguments]] = MedFlamingoArguments
     arguments: MedFlamingoArguments
+    stop_strings = STOP_STRINGS
     network: MedFlamingoNetwork
 
     def load(self) -> None:
@@ -58,36 +53,19 @@ class MedFlamingo(MedicalAdapter):
         given = self.arguments
         check_device_map(given.device_map, self.device, self.accelerator.num_processes, self.model_id)
         llama, clip = published_folder(given.llama, "llama"), published_folder(given.clip, "clip")
-        self._vocabulary = read_llama_config(llama).vocab_size
+        vocabulary = read_llama_config(llama).vocab_size
+        self._markers = {text: vocabulary + place for place, text in enumerate((END_OF_CHUNK, IMAGE, PAD))}
+        self.pad_id, self.stop_ids = self._markers[PAD], (_END_ID, self._markers[END_OF_CHUNK])
         self._text = SentencePieceText(llama / "tokenizer.model", self._markers)
-        if self._text.vocabulary != self._vocabulary:
+        if self._text.vocabulary != vocabulary:
             raise MedTasksError(
                 f"{llama / 'tokenizer.model'} has {self._text.vocabulary} pieces, but config.json beside it says "
-                f"vocab_size {self._vocabulary}; put LLaMA's own tokenizer.model there"
+                f"vocab_size {vocabulary}; put LLaMA's own tokenizer.model there"
             )
         weights = locate_weights(given.pretrained)
         self._mode = cast(MediaAttention, given.media_attention)
         network = load_network(weights, llama, clip, given.torch_dtype, self._mode, given.vision_post_norm)
         self.network = place(network, self.device, given.device_map, self.model_id)
-
-    @property
-    def _markers(self) -> dict[str, int]:
-        return {text: self._vocabulary + place for place, text in enumerate((END_OF_CHUNK, IMAGE, PAD))}
-
-    @property
-    def pad_id(self) -> int:
-        """Id of ``<PAD>``."""
-        return self._markers[PAD]
-
-    @property
-    def stop_ids(self) -> Sequence[int]:
-        """End of sequence and ``<|endofchunk|>``."""
-        return _END_ID, self._markers[END_OF_CHUNK]
-
-    @property
-    def stop_strings(self) -> Sequence[str]:
-        """Where the model begins another example."""
-        return _STOP_STRINGS
 
     def encode(self, text: str, images: Sequence[Image.Image]) -> Encoded:
         """Put one ``<image>`` into the text per image; those that the text lacks come first.

@@ -17,8 +17,8 @@ from huggingface_hub.errors import HFValidationError
 from torch import nn
 from transformers import CLIPVisionConfig, LlamaConfig
 
-from ..checkpoints.clip import SHAPE, TOWER_KEYS
 from ..checkpoints.reading import HUB_ID, CheckpointError, by_patterns, fill, on_meta, stored_tensors
+from ..checkpoints.vision import SHAPE, TOWER_KEYS
 from .network import MedFlamingoNetwork, MediaAttention
 
 WEIGHTS_FILE = "model.pt"

@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn import functional
 from transformers import CLIPVisionConfig, CLIPVisionModel, LlamaConfig, LlamaForCausalLM
 
-from ..checkpoints.perceiver import CrossAttention, PerceiverResampler, feed_forward
+from ..checkpoints.vision import CrossAttention, PerceiverResampler, feed_forward
 
 MediaAttention = Literal["preceding", "following"]
 
@@ -155,7 +155,7 @@ class MedFlamingoLanguageModel(LlamaForCausalLM):  # type: ignore[misc]  # trans
         for layer, hook in zip(blocks, self._block_hooks, strict=True):
             self.model.layers[layer].register_forward_pre_hook(hook, with_kwargs=True)
 
-    def forward(  # noqa: D417  # the rest is LLaMA's
+    def forward(
         self,
         input_ids: torch.Tensor,
         attention_mask: torch.Tensor | None = None,
@@ -168,10 +168,9 @@ class MedFlamingoLanguageModel(LlamaForCausalLM):  # type: ignore[misc]  # trans
     ) -> Any:
         """Run LLaMA with the blocks.
 
-        Args:
-            media: Latents, shape (batch, images, latents, media_dim); rows with fewer images are filled up.
-            text_time: See :func:`text_time`; shape (batch, length) of the prompt, whatever part of it or behind it
-                ``input_ids`` is: with cached steps, the size of the cache tells. Default: no position has an image.
+        Media are latents, shape (batch, images, latents, media_dim); rows with fewer images are filled up. For the
+        times see :func:`text_time`; their shape is (batch, length) of the prompt, whatever part of it or behind it
+        ``input_ids`` is: with cached steps, the size of the cache tells. Without times no position has an image.
         """
         start = past_key_values.get_seq_length() if past_key_values is not None else 0
         view = MediaView.of(media, self._times(text_time, input_ids, start))

@@ -26,22 +26,14 @@ _UNKNOWN_ID = 0
 
 @dataclass(frozen=True)
 class RadFMArguments(CheckpointArguments):
-    """The arguments of RadFM."""
+    """The arguments of RadFM, see ``README.md``."""
 
-    # folder with ``pytorch_model.bin`` and ``Language_files``, that ``.bin`` file, or a hub id. The published
-    # repository holds a split archive, which has to be joined and unpacked first
     pretrained: str = argument("chaoyi-wu/RadFM")
-    # ``front``: images before the text, as in the published demo; ``before_last_character``: as in half of the training
-    # samples. A text that holds ``<image>`` places its images itself
     image_position: str = argument("front", choices=("front", "before_last_character"))
-    # ``separate`` images, or ``slices``: all images of a prompt are one volume, in this order
     several_images: str = argument("separate", choices=("separate", "slices"))
-    # ``none``: the whole image; ``random``: the random part that the published code takes, drawn from ``seed`` and the
-    # image's content, so that all options of a question see the same part
     crop: str = argument("none", choices=("none", "random"))
     # longest prompt in positions, image slots included; the end of a longer one is cut off, as by the published code
     max_length: int = argument(CONTEXT, least=2, most=CONTEXT)
-    # ``sdpa``, ``eager`` or ``flash_attention_2``, for the language model
     attn_implementation: str = argument("sdpa", choices=("sdpa", "eager", "flash_attention_2"))
     max_new_tokens: int = argument(200, least=1)  # length limit of a reply where the task sets none, in tokens
 

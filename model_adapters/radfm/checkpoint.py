@@ -11,8 +11,15 @@ from pathlib import Path
 
 import torch
 
-from ..checkpoints.reading import CheckpointError, fill, on_meta, published_folder, refuse_missing, stored_tensors
-from ..checkpoints.sentencepiece_text import SentencePieceText
+from ..checkpoints.reading import (
+    CheckpointError,
+    SentencePieceText,
+    fill,
+    on_meta,
+    published_folder,
+    refuse_missing,
+    stored_tensors,
+)
 from .network import CHANNELS, FRAMES_PER_PATCH, Geometry, RadFMNetwork
 
 Shapes = Mapping[str, tuple[int, ...]]
@@ -26,20 +33,13 @@ _LLAMA = "lang_model."
 _VISION = "embedding_layer.vision_encoder."
 _WORDS = _LLAMA + "model.embed_tokens.weight"
 _WORDS_AGAIN = "embedding_layer.weight"
-_UNUSED = tuple(
-    f"embedding_layer.{part}."
-    for part in (
-        "bert_model",
-        "bert_projection_fc",
-        "transformer_decoder",
-        "transformer_decoder_mlp",
-        "cls_head",
-        "output_upscaling",
-    )
+_UNUSED = re.compile(
+    r"embedding_layer\.(?:bert_model|bert_projection_fc|transformer_decoder(?:_mlp)?|cls_head|output_upscaling)\..*"
+    r"|lang_model\.model\.layers\.\d+\.self_attn\.rotary_emb\.inv_freq",
+    re.DOTALL,
 )
-"""Text encoder and heads that only training and other tasks use."""
+"""Text encoder and heads that only training and other tasks use, and rotary frequencies."""
 _PUBLISHED_HEAD = 128
-_ROTARY = re.compile(r"lang_model\.model\.layers\.\d+\.self_attn\.rotary_emb\.inv_freq")
 
 # Beginning of our names and of the stored ones.
 _PREFIXES = {
@@ -129,7 +129,7 @@ def load_network(
     refuse_missing(weights, set(names) - set(shapes), "more keys")
 
     def rename(key: str) -> str | None:
-        if key.startswith(_UNUSED) or _ROTARY.fullmatch(key):
+        if _UNUSED.fullmatch(key):
             return None
         return names[_WORDS if key == _WORDS_AGAIN else key]
 
@@ -157,7 +157,13 @@ def read_geometry(weights: Path, shapes: Shapes, config: Path) -> Geometry:
     """
 
     def size(key: str, axis: int = 0, axes: int = 2) -> int:
-        return _size(weights, shapes, key, axis, axes)
+        if key not in shapes:
+            raise CheckpointError(f"{weights} lacks '{key}'; is this RadFM's checkpoint, and complete?")
+        if len(shapes[key]) != axes:
+            raise CheckpointError(
+                f"{weights}: key '{key}' has shape {shapes[key]}; is this another model's checkpoint?"
+            )
+        return shapes[key][axis]
 
     voxels_key = f"{_VISION}to_patch_embedding.1.weight"
     patch = math.isqrt(size(voxels_key, axes=1) // (FRAMES_PER_PATCH * CHANNELS))
@@ -180,14 +186,6 @@ def read_geometry(weights: Path, shapes: Shapes, config: Path) -> Geometry:
         latents=size("embedding_layer.perceiver.latents"),
         resampler_layers=_count(shapes, "embedding_layer.perceiver.layers."),
     )
-
-
-def _size(weights: Path, shapes: Shapes, key: str, axis: int, axes: int) -> int:
-    if key not in shapes:
-        raise CheckpointError(f"{weights} lacks '{key}'; is this RadFM's checkpoint, and complete?")
-    if len(shapes[key]) != axes:
-        raise CheckpointError(f"{weights}: key '{key}' has shape {shapes[key]}; is this another model's checkpoint?")
-    return shapes[key][axis]
 
 
 def _count(shapes: Shapes, prefix: str) -> int:

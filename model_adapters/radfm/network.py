@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn import functional
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from ..checkpoints.perceiver import INNER, PerceiverResampler, join_heads, split_heads
+from ..checkpoints.vision import INNER, PerceiverResampler, join_heads, split_heads
 
 CHANNELS = 3
 FRAMES_PER_PATCH = 4

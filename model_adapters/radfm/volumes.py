@@ -64,13 +64,10 @@ def stack_volumes(volumes: Sequence[torch.Tensor], side: int) -> torch.Tensor:
 
 
 def image_volume(image: Image.Image, side: int, crop_seed: int | None = None) -> torch.Tensor:
-    """Return an image as a volume of one slice: the whole image, its aspect not kept, bicubic, not normalised.
+    """Return an image as a volume of one slice, shape (3, side, side, 1), values 0 to 1.
 
-    With a ``crop_seed`` a random part is cut out first, see :func:`random_crop_box`; it depends on this seed and on the
-    image's content alone.
-
-    Returns:
-        Shape (3, side, side, 1), values 0 to 1.
+    It is the whole image, its aspect not kept, bicubic, not normalised. With a ``crop_seed`` a random part is cut out
+    first, see :func:`random_crop_box`; it depends on this seed and on the image's content alone.
     """
     rgb = image.convert("RGB")
     if crop_seed is not None:
@@ -106,11 +103,8 @@ def read_volume(source: Volume, side: int) -> torch.Tensor:
     Whole numbers of 8 bits are divided by 255; fractions between 0 and 1 stay as they are; anything else (Hounsfield
     units) is scaled by the volume's own minimum and maximum. Of NIfTI files the slices are axial, from feet to head,
     seen as they are printed (front on top, the patient's right on the left). Slices as images are resized, like images,
-    to ``side``.
-
-    Raises:
-        MedTasksError: The file is missing, of an unknown kind or damaged, nibabel is needed and not installed, or the
-            voxels have another shape or are not finite; of files a :class:`VolumeFileError`.
+    to ``side``. What cannot be read (for NIfTI files nibabel is needed), has another shape or is not finite, is a
+    ``MedTasksError``; of files a :class:`VolumeFileError`.
     """
     if isinstance(source, np.ndarray):
         return _from_voxels(source, "the array")

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from string import ascii_uppercase
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -24,16 +24,11 @@ from ..base.batching import Continuation, Encoded, PaddedBatch
 from ..base.generation import GenerationSettings, Reply
 from ..prefix.cuts import Spans
 
-PAD_ID: Final = 0
-UNKNOWN_ID: Final = 1
-BEGIN_ID: Final = 2
-END_ID: Final = 3
-IMAGE_ID: Final = 4
-SPECIAL_TOKENS: Final = 5
+PAD_ID, UNKNOWN_ID, BEGIN_ID, END_ID, IMAGE_ID, SPECIAL_TOKENS = range(6)
 
-CHARACTERS: Final = "\n" + "".join(map(chr, range(ord(" "), ord("~") + 1)))
-VOCABULARY_SIZE: Final = SPECIAL_TOKENS + len(CHARACTERS)
-_IDS: Final = {character: SPECIAL_TOKENS + place for place, character in enumerate(CHARACTERS)}
+CHARACTERS = "\n" + "".join(map(chr, range(ord(" "), ord("~") + 1)))
+VOCABULARY_SIZE = SPECIAL_TOKENS + len(CHARACTERS)
+_IDS = {character: SPECIAL_TOKENS + place for place, character in enumerate(CHARACTERS)}
 
 
 def text_to_ids(text: str) -> list[int]:
@@ -72,10 +67,12 @@ class TinyNetwork(nn.Module):
 
     def __init__(self, seed: int) -> None:
         super().__init__()
+        vision = CLIPVisionConfig(image_size=IMAGE_SIZE, patch_size=PATCH_SIZE, **_sizes(_VISION_WIDTH))
+        language = LlamaConfig(vocab_size=VOCABULARY_SIZE, max_position_embeddings=32768, **_sizes(_TEXT_WIDTH))
         with torch.random.fork_rng([]):  # building in transformers draws weights, which are replaced below
-            self.vision_tower = CLIPVisionModel(_vision_config())
+            self.vision_tower = CLIPVisionModel(vision)
             self.projector = nn.Linear(_VISION_WIDTH, _TEXT_WIDTH)
-            self.language_model = LlamaForCausalLM(_language_config())
+            self.language_model = LlamaForCausalLM(language)
             self.language_model.lm_head = nn.Linear(_TEXT_WIDTH, VOCABULARY_SIZE)
         self.double()
         _replace_norms(self.language_model)
@@ -100,28 +97,9 @@ class TinyNetwork(nn.Module):
         return embedded
 
 
-def _vision_config() -> CLIPVisionConfig:
-    return CLIPVisionConfig(
-        hidden_size=_VISION_WIDTH,
-        intermediate_size=2 * _VISION_WIDTH,
-        num_hidden_layers=_LAYERS,
-        num_attention_heads=_HEADS,
-        image_size=IMAGE_SIZE,
-        patch_size=PATCH_SIZE,
-        attn_implementation="sdpa",
-    )
-
-
-def _language_config() -> LlamaConfig:
-    return LlamaConfig(
-        vocab_size=VOCABULARY_SIZE,
-        hidden_size=_TEXT_WIDTH,
-        intermediate_size=2 * _TEXT_WIDTH,
-        num_hidden_layers=_LAYERS,
-        num_attention_heads=_HEADS,
-        max_position_embeddings=32768,
-        attn_implementation="sdpa",
-    )
+def _sizes(width: int) -> dict[str, Any]:
+    layers = {"num_hidden_layers": _LAYERS, "num_attention_heads": _HEADS}
+    return {"hidden_size": width, "intermediate_size": 2 * width, "attn_implementation": "sdpa", **layers}
 
 
 def _replace_norms(model: LlamaForCausalLM) -> None:

@@ -204,7 +204,7 @@ def test_v10_reply_ends_at_the_separator(tmp_path, monkeypatch):
     (whole,) = model.generate_batch(prompt, settings, 0)
     middle = whole[len(whole) // 2]
     assert "" != whole[: whole.index(middle)] != whole
-    monkeypatch.setattr(model._prompt, "stops", (middle,))
+    monkeypatch.setattr(model, "stop_strings", (middle,))
     assert model.generate_batch(prompt, settings, 0) == [whole[: whole.index(middle)].strip()]
 
 
