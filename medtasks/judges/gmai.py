@@ -64,11 +64,9 @@ def judge_prompt(question: str, options: Sequence[str], reply: str, *, fenced: b
 
 
 def parse_choice(text: str, options: Sequence[str], rule: str) -> Answer | None:
-    """Read the judge's reply by a rule of :data:`PROMPT_VERSIONS`.
+    """Read the judge's reply by a rule of :data:`PROMPT_VERSIONS`; ``None`` for one such as with two letters.
 
-    Returns:
-        The option; ``NO_MATCH`` for Z and ``REFUSED`` for a refusal, which the reference takes for Z; ``None`` for any
-            other reply, such as one with two letters.
+    The letter Z is ``NO_MATCH``, and a refusal, which the reference takes for Z, ``REFUSED``.
 
     Example:
         >>> parse_choice("B", ["polyp", "ulcer"], "vlmevalkit_2024_06").value

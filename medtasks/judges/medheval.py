@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, ValidationError
 
@@ -48,17 +48,6 @@ class Components(_Exact):
     def counts(self) -> dict[str, list[int]]:
         """Return right and wrong components by aspect, as :mod:`medtasks.metrics.chair` takes them."""
         return {aspect: [counts.recall_number, counts.wrong_number] for aspect, counts in self}
-
-
-class _ComponentsReply(_Exact):
-    model_1: Components
-
-
-class _NumberReply(_Exact):
-    model_1: NonNegativeInt
-
-
-_R = TypeVar("_R", bound=_Exact)
 
 
 def judge_components(
@@ -101,10 +90,11 @@ def parse_components(text: str, most: int) -> Components | None:
 
     ``most`` is the largest count to believe: sums over the corpus must not depend on one number without sense.
     """
-    reply = _read(text, _ComponentsReply)
-    if reply is None or any(number > most for counts in reply.model_1.counts().values() for number in counts):
+    try:
+        components = Components.model_validate(_of_model_1(text))
+    except ValidationError:
         return None
-    return reply.model_1
+    return None if any(number > most for pair in components.counts().values() for number in pair) else components
 
 
 def parse_number(text: str, most: int) -> int | None:
@@ -114,8 +104,8 @@ def parse_number(text: str, most: int) -> int | None:
         >>> parse_number('{"model_1": 1}', 1), parse_number('{"model_1": true}', 1), parse_number('{"model_1": 6}', 5)
         (1, None, None)
     """
-    reply = _read(text, _NumberReply)
-    return None if reply is None or reply.model_1 > most else reply.model_1
+    number = _of_model_1(text)
+    return number if type(number) is int and 0 <= number <= most else None  # True is no number here
 
 
 def _user(prompt: JudgePrompt, pairs: Mapping[str, Any], answer: str, *, fenced: bool) -> str:
@@ -124,12 +114,13 @@ def _user(prompt: JudgePrompt, pairs: Mapping[str, Any], answer: str, *, fenced:
     return f"{asked}\n\n{note}" if note else asked
 
 
-def _read(text: str, form: type[_R]) -> _R | None:
+def _of_model_1(text: str) -> Any:
     fenced = _FENCED.fullmatch(text.strip())
     try:
-        return form.model_validate(json.loads(fenced[1] if fenced else text, object_pairs_hook=_unique))
-    except (ValidationError, ValueError, RecursionError):
+        reply = json.loads(fenced[1] if fenced else text, object_pairs_hook=_unique)
+    except (ValueError, RecursionError):
         return None
+    return reply["model_1"] if isinstance(reply, dict) and set(reply) == {"model_1"} else None
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

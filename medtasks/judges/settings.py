@@ -1,5 +1,6 @@
 """Which judge is asked, how, and whether it may see a dataset at all."""
 
+import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ TRUSTED = "MEDTASKS_TRUSTED_JUDGE"
 
 N = TypeVar("N", int, float)
 
+_URL_RULE = "must look like http(s)://host[:port]/path, without user or query"
 _EXAMPLE = f"{BASE_URL}=https://api.openai.com/v1 {MODEL}=gpt-4o {API_KEY}=<your key>"
 
 
@@ -43,18 +45,12 @@ class JudgeSettings:
 
     def __post_init__(self) -> None:
         rules = (
-            (
-                endpoints.is_url(self.base_url),
-                f"{BASE_URL} must look like http(s)://host[:port]/path, without user or query",
-            ),
+            (endpoints.is_url(self.base_url), f"{BASE_URL} {_URL_RULE}"),
             (bool(self.model), f"{MODEL} must not be empty"),
             (_is_header_value(self.api_key), f"{API_KEY} contains a character that no HTTP header may hold"),
             (0 <= self.temperature <= 2, f"{TEMPERATURE} is {self.temperature} but must lie between 0 and 2"),
             (self.concurrency >= 1, f"{CONCURRENCY} is {self.concurrency} but must be at least 1"),
-            (
-                0 < self.timeout_s < float("inf"),
-                f"{TIMEOUT} is {self.timeout_s} but must be a positive time in seconds",
-            ),
+            (0 < self.timeout_s < math.inf, f"{TIMEOUT} is {self.timeout_s} but must be a positive time in seconds"),
             (self.attempts >= 1, f"{ATTEMPTS} is {self.attempts} but must be at least 1"),
             (self.reasks >= 0, f"{REASKS} is {self.reasks} but must be at least 0"),
         )
@@ -133,8 +129,8 @@ def check_access(settings: JudgeSettings, access: str, dataset: str, environ: Ma
     trusted = environ.get(TRUSTED, "").strip()
     if trusted and not endpoints.is_url(trusted):
         raise JudgeRefused(
-            f"{TRUSTED} must look like http(s)://host[:port]/path, without user or query, so no judge is trusted with "
-            f"'{dataset}'; write for example {TRUSTED}={settings.origin}"
+            f"{TRUSTED} {_URL_RULE}, so no judge is trusted with '{dataset}'; "
+            f"write for example {TRUSTED}={settings.origin}"
         )
     if trusted and endpoints.origin(trusted) == settings.origin:
         return

@@ -74,8 +74,6 @@ class MedicalAdapter(AdapterModel, lmms):  # type: ignore[misc]  # the harness i
             raise AdapterArgumentError(f"{cls.model_id}: write --model_args as key=value,key=value.") from None
         return cls(**{**(additional_config or {}), **given})
 
-    # ---- what the harness calls ----
-
     def generate_until(self, requests: Sequence[Any]) -> list[str] | list[GenerationResult]:
         """Answer every request; a sample that fails gets a reply marked by ``failed_reply``.
 
@@ -148,8 +146,6 @@ class MedicalAdapter(AdapterModel, lmms):  # type: ignore[misc]  # the harness i
         self._last_prepared = None
         super().clean()
 
-    # ---- one batch ----
-
     @torch.inference_mode()
     def generate_batch(self, prompts: Sequence[Encoded], settings: GenerationSettings, seed: int) -> list[str]:
         """Generate replies in one go; texts that are ``Reply`` objects carry their token counts.
@@ -179,8 +175,6 @@ class MedicalAdapter(AdapterModel, lmms):  # type: ignore[misc]  # the harness i
 
         return score(items, logits_of, self.pad_id, self.device)
 
-    # ---- one sample ----
-
     def _settings(self, request: Request) -> GenerationSettings:
         return read_settings(request.detail, self.arguments.max_new_tokens)
 
@@ -206,8 +200,6 @@ class MedicalAdapter(AdapterModel, lmms):  # type: ignore[misc]  # the harness i
         place = request.task, request.split, request.doc_id, request.index, request.repeat
         kind = "generation" if sample.continuation is None else "loglikelihood"
         return digest_of(self._fingerprint, kind, place, request.context, sample.visuals.digests, detail)
-
-    # ---- one call ----
 
     def _run(
         self, work: Work[Item, Result], requests: Sequence[Request], streams: Sequence[Sequence[Sequence[int]]]

@@ -100,14 +100,13 @@ class FeatureCache(BoundedCache[torch.Tensor]):
         return rows
 
     def _of_image(self, key: str, image: torch.Tensor, compute: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
-        kept = self.get(key)
-        if kept is not None:
-            return kept
-        features = compute(image)
-        if not isinstance(features, torch.Tensor):
-            raise MedTasksError(f"image_features must return a tensor, not {type(features).__name__}")
-        features = features.detach()
-        # A view would keep the whole of what it is a part of.
-        whole = features.untyped_storage().nbytes() == features.nbytes
-        self.keep(key, features if whole else features.clone(), features.nbytes)
+        features = self.get(key)
+        if features is None:
+            features = compute(image)
+            if not isinstance(features, torch.Tensor):
+                raise MedTasksError(f"image_features must return a tensor, not {type(features).__name__}")
+            features = features.detach()
+            # A view would keep the whole of what it is a part of.
+            whole = features.untyped_storage().nbytes() == features.nbytes
+            self.keep(key, features if whole else features.clone(), features.nbytes)
         return features

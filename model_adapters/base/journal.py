@@ -89,7 +89,9 @@ class Journal:
         """
         new = {key: entry for key, entry in entries.items() if key not in self._written}
         self._written.update(new)
-        self._pending += b"".join(_line(key, entry) for key, entry in new.items())
+        for key, entry in new.items():
+            record = {"key": key, "check": _check(key, entry), "tokens": entry.tokens, "answer": entry.answer}
+            self._pending += json.dumps(record).encode("ascii") + b"\n"
         try:
             self._write()
         except OSError as error:
@@ -141,11 +143,6 @@ class Journal:
 
 def _check(key: str, entry: Entry) -> str:
     return digest_of(key, entry.tokens, entry.answer)[:16]
-
-
-def _line(key: str, entry: Entry) -> bytes:
-    record = {"key": key, "check": _check(key, entry), "tokens": entry.tokens, "answer": entry.answer}
-    return json.dumps(record).encode("ascii") + b"\n"
 
 
 def _parsed(line: bytes) -> tuple[str, Entry] | None:

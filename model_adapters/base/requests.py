@@ -166,7 +166,12 @@ class SampleReader:
 
     def read(self, request: Request) -> Sample:
         """Load the images and the continuation of a request; what the model does not take is an error."""
-        continuation = self._continuation(request) if self._scored else None
+        continuation = None
+        if self._scored:
+            text = request.detail(self._document(request)) if callable(request.detail) else request.detail
+            if not isinstance(text, str):
+                raise TypeError(f"expected a continuation as text, got {type(text).__name__}")
+            continuation = text
         place = (request.task, request.split, request.doc_id, request.doc_to_visual)
         if self._last is None or self._last[0] != place:
             self._last = place, Visuals(tuple(self._images(request)))
@@ -174,12 +179,6 @@ class SampleReader:
 
     def _document(self, request: Request) -> Any:
         return self._documents[request.task][request.split][request.doc_id]
-
-    def _continuation(self, request: Request) -> str:
-        text = request.detail(self._document(request)) if callable(request.detail) else request.detail
-        if not isinstance(text, str):
-            raise TypeError(f"expected a continuation as text, got {type(text).__name__}")
-        return text
 
     def _images(self, request: Request) -> list[Any]:
         """Load images; a file name or an array that stands alone counts as a list of one. No message names a file."""

@@ -41,26 +41,18 @@ def clip_pixels(image: Image.Image, size: int, *, pad: bool, crop_rounding: Lite
     """
     rgb = image.convert("RGB")
     if pad:
-        rgb = _squared(rgb, _GREY_FILL if image.mode == "L" else _FILL)
+        side = max(rgb.size)
+        canvas = Image.new("RGB", (side, side), _GREY_FILL if image.mode == "L" else _FILL)
+        canvas.paste(rgb, ((side - rgb.width) // 2, (side - rgb.height) // 2))
+        rgb = canvas
     width, height = rgb.size
     short = min(width, height)
     rgb = rgb.resize((int(size * width / short), int(size * height / short)), Image.Resampling.BICUBIC)
-    left, top = (_half(side - size, crop_rounding) for side in rgb.size)
+    margins = rgb.width - size, rgb.height - size
+    left, top = (margin // 2 if crop_rounding == "floor" else round(margin / 2) for margin in margins)
     rgb = rgb.crop((left, top, left + size, top + size))
     values = torch.from_numpy(np.array(rgb)).permute(2, 0, 1).float() / 255
     return ((values - torch.tensor(MEAN)[:, None, None]) / torch.tensor(STD)[:, None, None]).contiguous()
-
-
-def _squared(image: Image.Image, fill: tuple[int, int, int]) -> Image.Image:
-    width, height = image.size
-    side = max(width, height)
-    canvas = Image.new("RGB", (side, side), fill)
-    canvas.paste(image, ((side - width) // 2, (side - height) // 2))
-    return canvas
-
-
-def _half(margin: int, rounding: Literal["floor", "round"]) -> int:
-    return margin // 2 if rounding == "floor" else round(margin / 2)
 
 
 HEADS = 8

@@ -184,10 +184,13 @@ class HfVlm(MedicalAdapter):
         prompts = cast(Sequence[Prompt], batch.prompts)
         ready = prompts[0].inputs if len(prompts) == 1 else None
         inputs = ready or self.writer.batch([row.text for row in prompts], [row.images for row in prompts])
+        # Labels are for training, and some tokenizers return token types to models that have none.
         return {
             name: value.to(self.device, self.network.dtype if value.is_floating_point() else None)
             for name, value in inputs.items()
-            if isinstance(value, torch.Tensor) and self._wanted(name)
+            if isinstance(value, torch.Tensor)
+            and name != "labels"
+            and (name in self._accepted or not name.endswith("token_type_ids"))
         }
 
     def fingerprint(self) -> str:
@@ -209,10 +212,6 @@ class HfVlm(MedicalAdapter):
     def score_batch(self, items: Sequence[Continuation]) -> list[Likelihood]:
         """Score continuations in the fastest way that is right for the model, see :class:`ContinuationScorer`."""
         return _by_images(items, lambda item: item.sequence, self._scorer.score)
-
-    def _wanted(self, name: str) -> bool:
-        # Labels are for training, and some tokenizers return token types to models that have none.
-        return name != "labels" and (name in self._accepted or not name.endswith("token_type_ids"))
 
     def _checked(self, prompt: Prompt) -> Prompt:
         limit = self.arguments.max_length

@@ -13,7 +13,7 @@ from PIL import Image
 
 from medtasks.errors import AdapterArgumentError, MedTasksError
 
-from ..base.batching import Encoded
+from ..base.batching import Encoded, common_length
 
 _PROBE = "Zqx7"
 _RENDERING_ERRORS = (jinja2.TemplateError, TypeError, ValueError, KeyError, AttributeError)
@@ -50,7 +50,8 @@ class PromptWriter:
         self._chat = chat
         token = getattr(processor, "image_token", None)
         self._image_token = str(token) if token else ""
-        self._template = _template_of(processor)
+        template = getattr(processor, "chat_template", None) or processor.tokenizer.chat_template
+        self._template = template.get("default") if isinstance(template, dict) else template
         self._structured = True
         self._last: Prompt | None = None
         usable = self._template is not None and self._settle_form()
@@ -102,8 +103,8 @@ class PromptWriter:
         continuation that adds no token, or follows none, is a ``ValueError``.
         """
         before, after = self.ids(context), self.ids(context + continuation)
-        common = next((n for n, pair in enumerate(zip(before, after, strict=False)) if pair[0] != pair[1]), len(before))
-        if common >= len(after):
+        common = common_length(before, after)
+        if common == len(after):
             raise ValueError("the continuation adds no token")
         prompt = self.prompt(context, images)
         closed = bool(before) and prompt.ids[-1] != before[-1]
@@ -179,9 +180,3 @@ class PromptWriter:
         block = with_image[start : start + len(with_image) - len(without)]
         fits = with_image == without[:start] + block + without[start:] and self._image_token in block
         return block if fits else self._image_token
-
-
-def _template_of(processor: Any) -> str | None:
-    """Return the template of the processor, or else of its tokenizer; of several the one named ``default``."""
-    template = getattr(processor, "chat_template", None) or processor.tokenizer.chat_template
-    return template.get("default") if isinstance(template, dict) else template

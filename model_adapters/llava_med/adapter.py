@@ -129,7 +129,13 @@ class LlavaMed(MedicalAdapter):
             else ConversationPrompt(folder, patches, self._config.image_ends)
         )
         self.stop_strings = self._prompt.stops
-        self._max_length = self._longest()
+        limit = int(self._config.language.max_position_embeddings)
+        self._max_length = given.max_length or self._config.max_length
+        if self._max_length > limit:
+            raise AdapterArgumentError(
+                f"llava_med: argument 'max_length' must be at most {limit}, the positions of the model, not "
+                f"{self._max_length}."
+            )
         self._text_files = [folder / "config.json", folder / "tokenizer.model", tower_folder / "config.json"]
         network = load_network(
             self._config, tower, self._tensors(folder), folder, tower_folder if openai else None, given.torch_dtype
@@ -147,15 +153,6 @@ class LlavaMed(MedicalAdapter):
                 f"llava_med: '{given.pretrained}' looks like the delta of v1.0; give base=<folder of LLaMA-7B v1> too."
             )
         return stored_tensors(folder)
-
-    def _longest(self) -> int:
-        limit = int(self._config.language.max_position_embeddings)
-        wanted = self.arguments.max_length or self._config.max_length
-        if wanted > limit:
-            raise AdapterArgumentError(
-                f"llava_med: argument 'max_length' must be at most {limit}, the positions of the model, not {wanted}."
-            )
-        return wanted
 
     def encode(self, text: str, images: Sequence[Image.Image]) -> Encoded:
         """Put text and images in the template."""

@@ -85,8 +85,14 @@ def score_by_question(
         read = prefill([prompts[at] for at in several], model)
         scores |= zip(several, score_options([questions[at] for at in several], read, model), strict=True)
     for some in _passes(cuts, model):
-        cut = cut_prompts(prompts, some, model, kept)
-        scores |= zip(some, _score_after_prefixes([questions[at] for at in some], cut, model), strict=True)
+        cut, asked = cut_prompts(prompts, some, model, kept), [questions[at] for at in some]
+        scored_after = None
+        if takes_masks(model.language_model):  # in one pass, where the model can be fed so
+            trees = [Tree(row, [option.targets for option in own]) for row, own in zip(cut, asked, strict=True)]
+            scored_after = score_trees(trees, model)
+        if scored_after is None:  # one over the prompts and one over the options
+            scored_after = score_options(asked, prefill_suffixes(cut, model), model)
+        scores |= zip(some, scored_after, strict=True)
     by_place = {place: score for at, group in enumerate(groups) for place, score in zip(group, scores[at], strict=True)}
     return [by_place[place] for place in range(len(items))]
 
@@ -102,17 +108,6 @@ def _passes(cuts: Mapping[int, Cuts], model: AdapterModel) -> list[Mapping[int, 
     for place, cut in cuts.items():
         parts.setdefault(cut.prefix, {})[place] = cut
     return list(parts.values())
-
-
-def _score_after_prefixes(
-    questions: Sequence[Sequence[Continuation]], cut: Sequence[CutPrompt], model: AdapterModel
-) -> list[list[Likelihood]]:
-    """Score in one pass where the model can be fed so, and otherwise in one over the prompts and one over options."""
-    scores = None
-    if takes_masks(model.language_model):
-        trees = [Tree(row, [option.targets for option in own]) for row, own in zip(cut, questions, strict=True)]
-        scores = score_trees(trees, model)
-    return score_options(questions, prefill_suffixes(cut, model), model) if scores is None else scores
 
 
 def score_options(

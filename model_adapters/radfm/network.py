@@ -139,12 +139,28 @@ class RadFMNetwork(nn.Module):
 
     def __init__(self, geometry: Geometry, attention: str) -> None:
         super().__init__()
+        # LLaMA v1; the published ``config.json`` names other special ids than those the model was trained with.
+        language = LlamaConfig(
+            vocab_size=geometry.vocabulary,
+            hidden_size=geometry.hidden,
+            intermediate_size=geometry.intermediate,
+            num_hidden_layers=geometry.layers,
+            num_attention_heads=geometry.heads,
+            max_position_embeddings=CONTEXT,
+            rms_norm_eps=1e-6,
+            rope_parameters={"rope_type": "default", "rope_theta": 10000.0},
+            tie_word_embeddings=False,
+            pad_token_id=0,
+            bos_token_id=1,
+            eos_token_id=2,
+            attn_implementation=attention,
+        )
         self.vocabulary = geometry.vocabulary
         self.vision = VisionTransformer3D(geometry)
         self.resampler = PerceiverResampler(geometry.vision_width, geometry.latents, geometry.resampler_layers)
         self.projection = nn.Linear(geometry.vision_width, geometry.hidden)
         self.figure_marks = nn.Parameter(torch.empty(2, geometry.hidden))
-        self.language_model = LlamaForCausalLM(_language_config(geometry, attention))
+        self.language_model = LlamaForCausalLM(language)
 
     def image_features(self, pixels: torch.Tensor) -> torch.Tensor:
         """Return what fills the slots of each image, shape (images, latents, hidden)."""
@@ -164,22 +180,3 @@ class RadFMNetwork(nn.Module):
                 table = torch.cat((self.figure_marks, images.flatten(0, 1)))
                 embedded[row, added] = table[ids[row, added] - self.vocabulary]
         return embedded
-
-
-def _language_config(geometry: Geometry, attention: str) -> LlamaConfig:
-    """LLaMA v1; the published ``config.json`` names other special ids than those the model was trained with."""
-    return LlamaConfig(
-        vocab_size=geometry.vocabulary,
-        hidden_size=geometry.hidden,
-        intermediate_size=geometry.intermediate,
-        num_hidden_layers=geometry.layers,
-        num_attention_heads=geometry.heads,
-        max_position_embeddings=CONTEXT,
-        rms_norm_eps=1e-6,
-        rope_parameters={"rope_type": "default", "rope_theta": 10000.0},
-        tie_word_embeddings=False,
-        pad_token_id=0,
-        bos_token_id=1,
-        eos_token_id=2,
-        attn_implementation=attention,
-    )
