@@ -15,7 +15,7 @@ def default_cache_folder() -> Path:
     return home() / "judge"
 
 
-def verdict_key(*, model: str, temperature: float, system: str, user: str, prompt_version: int) -> str:
+def verdict_key(model: str, temperature: float, system: str, user: str, prompt_version: int) -> str:
     """Return the address of a verdict: 64 hexadecimal digits that change with every argument.
 
     The endpoint's address is left out on purpose: the same model behind another address gives the same verdict.

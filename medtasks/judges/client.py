@@ -90,13 +90,7 @@ class Judge:
         """
         settings = self.settings
         system, user = _sendable(system), _sendable(user)
-        key = verdict_key(
-            model=settings.model,
-            temperature=settings.temperature,
-            system=system,
-            user=user,
-            prompt_version=prompt_version,
-        )
+        key = verdict_key(settings.model, settings.temperature, system, user, prompt_version)
         stored = self._cache.get(key)
         value = None if stored is None else parse(stored)
         if stored is not None and value is not None:

@@ -87,15 +87,10 @@ def parse_arguments(cls: type[Arguments], given: Mapping[str, object], model: st
         if name == "batch_size" and _AUTOMATIC.fullmatch(str(value)):  # which the harness hands on as it is
             value = LARGEST_TRIED
         if value is not None:
-            values[name] = _checked(model, fields[name], _plain_type(declared[name]), value)
+            kinds = typing.get_args(declared[name]) or (declared[name],)
+            kind = next(kind for kind in kinds if kind is not types.NoneType)  # ``int`` of ``int | None`` too
+            values[name] = _checked(model, fields[name], kind, value)
     return cls(**values)
-
-
-def _plain_type(declared: Any) -> type:
-    """Return ``int`` for ``int`` and for ``int | None``."""
-    options = typing.get_args(declared) if isinstance(declared, types.UnionType) else (declared,)
-    plain: type = next(option for option in options if option is not types.NoneType)
-    return plain
 
 
 def _checked(model: str, field: "dataclasses.Field[Any]", kind: type, value: object) -> object:

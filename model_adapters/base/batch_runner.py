@@ -207,11 +207,8 @@ class BatchRunner(Generic[Item, Result]):
         self._most = max(1, *(self._execute(batch, part) for part in (positions[:half], positions[half:])))
         if first:
             logger.warning(
-                "{} ran out of memory with {} requests at once and goes on with {}; set a smaller batch_size or "
-                "batch_tokens in --model_args to save the repeated work.",
-                self.work.kind,
-                len(positions),
-                self._most,
+                f"{self.work.kind} ran out of memory with {len(positions)} requests at once and goes on with "
+                f"{self._most}; set a smaller batch_size or batch_tokens in --model_args to save the repeated work."
             )
         return self._most
 

@@ -8,7 +8,6 @@ import torch
 
 from ..base.batching import (
     Continuation,
-    Encoded,
     Likelihood,
     PaddedBatch,
     likelihood,
@@ -18,7 +17,7 @@ from ..base.batching import (
 )
 from ..base.caches import image_keys
 from ..base.model import AdapterModel
-from .cached_prefix import CutPrompt, PrefixCache, cut_prompts, grows_plainly, inputs_after, side_by_side, suffixes_of
+from .cached_prefix import PrefixCache, cut_prompts, grows_plainly, inputs_after, side_by_side, suffixes_of
 from .cuts import Cuts, find_cuts
 from .tree_attention import Tree, score_trees, takes_masks
 
@@ -32,22 +31,10 @@ class Prefill:
     cache: Any  # their keys and values, one row per prompt and one place per column of ``contexts``
 
 
-def prefill(prompts: Sequence[Encoded], model: AdapterModel) -> Prefill:
-    """Read every prompt by itself, all in one batch."""
-    contexts = pad_left(prompts, model.pad_id, model.device)
-    return _prefill(contexts, model, model.model_inputs(contexts))
-
-
-def prefill_suffixes(cut: Sequence[CutPrompt], model: AdapterModel) -> Prefill:
-    """Read what follows the cached prefixes of prompts, all in one batch."""
-    suffix, whole = suffixes_of(cut, model)
-    cache = side_by_side([row.prefix for row in cut], suffix.ids.shape[1])
-    return _prefill(whole, model, inputs_after(suffix, whole, model), past_key_values=cache)
-
-
-def _prefill(contexts: PaddedBatch, model: AdapterModel, inputs: dict[str, Any], **more: Any) -> Prefill:
+def prefill(contexts: PaddedBatch, model: AdapterModel, inputs: dict[str, Any], **cached: Any) -> Prefill:
+    """Read prompts, all in one batch, or what follows their cached prefixes."""
     # use_cache is asked for in the call, because a checkpoint's configuration may have switched it off.
-    output = model.language_model(**inputs, **more, logits_to_keep=1, use_cache=True)
+    output = model.language_model(**inputs, **cached, logits_to_keep=1, use_cache=True)
     return Prefill(contexts, output.logits[:, -1], output.past_key_values)
 
 
@@ -82,7 +69,8 @@ def score_by_question(
         scored = score_whole([questions[at][0] for at in alone])
         scores |= {at: [score] for at, score in zip(alone, scored, strict=True)}
     if several:
-        read = prefill([prompts[at] for at in several], model)
+        contexts = pad_left([prompts[at] for at in several], model.pad_id, model.device)
+        read = prefill(contexts, model, model.model_inputs(contexts))
         scores |= zip(several, score_options([questions[at] for at in several], read, model), strict=True)
     for some in _passes(cuts, model):
         cut, asked = cut_prompts(prompts, some, model, kept), [questions[at] for at in some]
@@ -91,7 +79,10 @@ def score_by_question(
             trees = [Tree(row, [option.targets for option in own]) for row, own in zip(cut, asked, strict=True)]
             scored_after = score_trees(trees, model)
         if scored_after is None:  # one over the prompts and one over the options
-            scored_after = score_options(asked, prefill_suffixes(cut, model), model)
+            suffix, whole = suffixes_of(cut, model)
+            cache = side_by_side([row.prefix for row in cut], suffix.ids.shape[1])
+            read = prefill(whole, model, inputs_after(suffix, whole, model), past_key_values=cache)
+            scored_after = score_options(asked, read, model)
         scores |= zip(some, scored_after, strict=True)
     by_place = {place: score for at, group in enumerate(groups) for place, score in zip(group, scores[at], strict=True)}
     return [by_place[place] for place in range(len(items))]

@@ -138,11 +138,8 @@ class RadFM(MedicalAdapter):
 
     def _warn(self, length: int) -> None:
         if not self._warned:
-            logger.warning(
-                "radfm: a prompt of {} positions exceeds {}, its end was cut off; further ones are not reported",
-                length,
-                self.arguments.max_length,
-            )
+            exceeds = f"a prompt of {length} positions exceeds {self.arguments.max_length}"
+            logger.warning("radfm: {}, its end was cut off; further ones are not reported", exceeds)
         self._warned = True
 
 
