@@ -32,8 +32,7 @@ from typing import Any, ClassVar
 import torch
 from lmms_eval.api.instance import Instance
 from medtasks.model_adapters.base.adapter import MedicalAdapter
-from medtasks.model_adapters.base.batching import Encoded, PaddedBatch
-from medtasks.model_adapters.base.scoring import Continuation, split_continuation
+from medtasks.model_adapters.base.batching import Continuation, Encoded, PaddedBatch, split_continuation
 from medtasks.model_adapters.hf_vlm import HfVlm
 from medtasks.model_adapters.prefix.cuts import Spans
 from PIL import Image

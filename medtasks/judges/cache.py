@@ -6,19 +6,16 @@ import os
 import tempfile
 from pathlib import Path
 
-import platformdirs
-
+from medtasks.data.home import home
 from medtasks.errors import warn_once
 
 
 def default_cache_folder() -> Path:
-    """Return ``$MEDTASKS_HOME/judge`` if that variable is set, else the platform's cache folder for medtasks."""
-    home = os.environ.get("MEDTASKS_HOME", "").strip()
-    root = Path(home).expanduser() if home else platformdirs.user_cache_path("medtasks")
-    return root / "judge"
+    """Return ``judge`` below ``$MEDTASKS_HOME``."""
+    return home() / "judge"
 
 
-def verdict_key(*, model: str, temperature: float, system: str, user: str, prompt_version: int) -> str:
+def verdict_key(model: str, temperature: float, system: str, user: str, prompt_version: int) -> str:
     """Return the address of a verdict: 64 hexadecimal digits that change with every argument.
 
     The endpoint's address is left out on purpose: the same model behind another address gives the same verdict.
@@ -34,11 +31,8 @@ def verdict_key(*, model: str, temperature: float, system: str, user: str, promp
 class VerdictCache:
     """A content-addressed folder of judge replies, one small JSON file each.
 
-    Safe for several threads and processes: a file appears complete or not at all, and two writers of one key write
-    the same thing. The prompt, which may be credentialed, is not stored, and files are readable by their owner only.
-
-    Args:
-        folder: Where the files live; created on the first write.
+    Safe for several threads and processes: a file appears complete or not at all, and two writers of one key write the
+    same thing. The prompt, which may be credentialed, is not stored, and files are readable by their owner only.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -49,10 +43,7 @@ class VerdictCache:
         return self.folder / key[:2] / key[2:4] / f"{key}.json"
 
     def get(self, key: str) -> str | None:
-        """Return the raw judge reply stored under ``key``, or ``None``.
-
-        A file that is missing, unreadable, cut short or malformed is a miss, never an error.
-        """
+        """Return the raw judge reply stored under ``key``; a file that is missing or damaged is a miss."""
         try:
             record = json.loads(self.path_of(key).read_bytes())
         except (OSError, ValueError, RecursionError):

@@ -54,28 +54,19 @@ _building = threading.Lock()
 
 @dataclass(frozen=True)
 class Verdict(Generic[T]):
-    """What one ask came to.
+    """What one ask came to."""
 
-    Attributes:
-        value: What ``parse`` read from the reply, or ``None`` when there is no verdict.
-        failure: Why there is no verdict, as one sentence without sample text; ``None`` exactly when there is one.
-        cached: Whether the verdict came from disk, without a request.
-        text: The judge's last raw reply, empty when none came. May quote the sample: treat it like the data.
-    """
-
-    value: T | None
+    value: T | None  # what ``parse`` read from the reply, or ``None`` when there is no verdict
+    # why there is no verdict, as one sentence without sample text; ``None`` exactly when there is one
     failure: str | None
-    cached: bool
-    text: str
+    cached: bool  # whether the verdict came from disk, without a request
+    text: str  # the judge's last raw reply, empty when none came. May quote the sample: treat it like the data
 
 
 class Judge:
     """One judge, shared by all threads of a process.
 
-    Args:
-        settings: The endpoint and its limits.
-        cache: Where verdicts are kept.
-        backoff_s: Seconds before the second try; doubles with each further try, plus jitter of up to as much.
+    Before the second try it waits for ``backoff_s`` seconds, which double with each further one, plus jitter.
     """
 
     def __init__(self, settings: JudgeSettings, cache: VerdictCache, *, backoff_s: float = 2.0) -> None:
@@ -92,25 +83,14 @@ class Judge:
     def ask(self, system: str, user: str, parse: Callable[[str], T | None], *, prompt_version: int = 1) -> Verdict[T]:
         """Return the judge's verdict, from disk if the same question was answered before.
 
-        Args:
-            system: The system message; none is sent if it is empty.
-            user: The user message.
-            parse: Reads the raw reply; returns ``None`` for a reply that breaks the format. Must not raise.
-            prompt_version: Part of the cache key; raise it when verdicts under the same texts must not be reused.
-
-        Returns:
-            The verdict. Trouble at the remote end is a ``failure``, never an exception. Only a reply that parses is
-            kept on disk.
+        Trouble at the remote end is a ``failure`` of the verdict, never an exception. No system message is sent if it
+        is empty. ``parse`` returns ``None`` for a reply that breaks the format, and must not raise; only a reply that
+        parses is kept on disk. ``prompt_version`` is a part of the cache key, to be raised when verdicts under the same
+        texts must not be reused.
         """
         settings = self.settings
         system, user = _sendable(system), _sendable(user)
-        key = verdict_key(
-            model=settings.model,
-            temperature=settings.temperature,
-            system=system,
-            user=user,
-            prompt_version=prompt_version,
-        )
+        key = verdict_key(settings.model, settings.temperature, system, user, prompt_version)
         stored = self._cache.get(key)
         value = None if stored is None else parse(stored)
         if stored is not None and value is not None:
@@ -204,14 +184,10 @@ class Judge:
 
 
 def judge_for(dataset: str, access: str) -> Judge:
-    """Return the judge that the environment configures, cleared for one dataset.
+    """Return the judge that the environment configures, cleared for one dataset and its access level.
 
     Cheap enough to call per sample. Equal settings give the same judge, so that its limit on concurrent requests and
     its circuit breaker hold over all tasks and threads; every process (rank) has a judge of its own.
-
-    Args:
-        dataset: The dataset's name.
-        access: Its access level: ``public``, ``gated`` or ``credentialed``.
 
     Raises:
         JudgeNotConfigured: When ``MEDTASKS_JUDGE_*`` is incomplete or malformed.

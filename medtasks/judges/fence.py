@@ -47,8 +47,10 @@ def addresses_judge(reply: str) -> bool:
     return _TO_A_JUDGE.search(reply) is not None
 
 
-def fence(reply: str) -> tuple[str, str]:
-    """Return a reply between two marks, and what to tell the judge of it."""
+def shown_to_judge(reply: str, *, fenced: bool) -> tuple[str, str]:
+    """Return a reply as it is and no note to the judge; or, ``fenced``, between two marks and a note on them."""
+    if not fenced:
+        return reply, ""
     digest = hmac.new(_secret(default_cache_folder()), reply.encode("utf-8", "surrogatepass"), hashlib.sha256)
     mark = f"=====REPLY {digest.hexdigest()[:32]}====="
     return f"{mark}\n{reply}\n{mark}", _NOTE.format(mark=mark)

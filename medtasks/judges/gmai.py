@@ -12,6 +12,7 @@ is that of ``JudgeSettings``.
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 
 from medtasks.data.samples import Sample, letter
@@ -19,7 +20,7 @@ from medtasks.errors import unknown_name
 from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.registry import Kind, extractor_of
 from medtasks.judges.client import Judge
-from medtasks.judges.fence import fence
+from medtasks.judges.fence import shown_to_judge
 
 # Apart for each rule: a reply that only one rule can read must not replace, on disk, what the other one has read.
 PROMPT_VERSIONS: Mapping[str, int] = MappingProxyType({"vlmevalkit_2024_06": 1, "vlmevalkit_2026_06": 2})
@@ -45,28 +46,16 @@ _BETWEEN_WORDS = re.compile(r"[\s.()\[\],:;!*#{}]+")  # what separates words for
 
 @dataclass(frozen=True)
 class Matched:
-    """What a reply came to.
+    """What a reply came to."""
 
-    Attributes:
-        answer: The option; ``JUDGE_FAILED`` where the judge gave no verdict, and otherwise why there is none.
-        asked: Whether the judge was needed.
-    """
-
-    answer: Answer
-    asked: bool
+    answer: Answer  # the option; ``JUDGE_FAILED`` where the judge gave no verdict, and otherwise why there is none
+    asked: bool  # whether the judge was needed
 
 
 def judge_prompt(question: str, options: Sequence[str], reply: str, *, fenced: bool = False) -> str:
-    """Return the user message for one reply, character for character as the reference sends it unless it is fenced.
-
-    Args:
-        question: The question as published.
-        options: Option texts in order A, B, ...; at most 26.
-        reply: The model's raw reply.
-        fenced: Set the reply between marks, see :mod:`medtasks.judges.fence`.
-    """
-    shown, note = fence(reply) if fenced else (reply, "")
-    note = f"{note}\n" if fenced else ""
+    """Return the user message for one reply, character for character as the reference sends it unless it is fenced."""
+    shown, note = shown_to_judge(reply, fenced=fenced)
+    note = f"{note}\n" if note else ""
     listed = "".join(f"{letter(index)}. {option}\n" for index, option in enumerate(options))
     return (
         f"{INSTRUCTION}Question: {question}?\nOptions: There are several options: \n{listed}\n"
@@ -75,16 +64,9 @@ def judge_prompt(question: str, options: Sequence[str], reply: str, *, fenced: b
 
 
 def parse_choice(text: str, options: Sequence[str], rule: str) -> Answer | None:
-    """Read the judge's reply.
+    """Read the judge's reply by a rule of :data:`PROMPT_VERSIONS`; ``None`` for one such as with two letters.
 
-    Args:
-        text: The judge's raw reply.
-        options: Option texts in order A, B, ...
-        rule: A name of :data:`PROMPT_VERSIONS`.
-
-    Returns:
-        The option; ``NO_MATCH`` for Z and ``REFUSED`` for a refusal, which the reference takes for Z; ``None`` for any
-        other reply, such as one with two letters.
+    The letter Z is ``NO_MATCH``, and a refusal, which the reference takes for Z, ``REFUSED``.
 
     Example:
         >>> parse_choice("B", ["polyp", "ulcer"], "vlmevalkit_2024_06").value
@@ -103,30 +85,16 @@ def match_reply(
 ) -> Matched:
     """Read one reply by rule, and have it matched where the rule finds nothing; never raises for what either says.
 
-    Args:
-        judge: The judge, already cleared for the dataset's access level.
-        rule: A name of :data:`PROMPT_VERSIONS`.
-        question: The question as published.
-        options: Option texts in order A, B, ...
-        reply: The model's raw reply, or the marker of a sample the adapter could not run.
-        fenced: See :func:`judge_prompt`.
-
-    Returns:
-        The answer. An empty reply, a refusal, the letter Z and an adapter's failure are no option without asking, as is
-        whatever the judge calls Z.
-
-    Raises:
-        UnknownName: There is no such rule here.
+    The reply is the model's raw one, or the marker of a sample the adapter could not run. An empty reply, a refusal,
+    the letter Z and an adapter's failure are no option without asking, as is whatever the judge calls Z. A rule that is
+    not in :data:`PROMPT_VERSIONS` is an ``UnknownName``.
     """
     if rule not in PROMPT_VERSIONS:
         raise unknown_name("rule with a judge", rule, PROMPT_VERSIONS)
     answer = extractor_of(rule, Kind.CHOICE).extract(reply, Sample({"options": options}))
     if answer.reason in (Reason.EMPTY, Reason.ADAPTER_FAILED) or _settled(answer, reply, options):
         return Matched(answer, asked=False)
-
-    def parse(text: str) -> Answer | None:
-        return parse_choice(text, options, rule)
-
+    parse = partial(parse_choice, options=options, rule=rule)
     prompt = judge_prompt(question, options, reply, fenced=fenced)
     said = judge.ask("", prompt, parse, prompt_version=PROMPT_VERSIONS[rule]).value
     return Matched(Answer.invalid(Reason.JUDGE_FAILED) if said is None else said, asked=True)

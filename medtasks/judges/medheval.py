@@ -10,12 +10,13 @@ follows ``JudgeSettings.temperature``, which defaults to 0.
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, TypeVar
+from functools import partial
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError
+from pydantic import BaseModel, ConfigDict, NonNegativeInt, ValidationError
 
 from medtasks.judges.client import Judge, Verdict
-from medtasks.judges.fence import fence
+from medtasks.judges.fence import shown_to_judge
 from medtasks.judges.medheval_prompts import JudgePrompt
 
 ASPECTS = ("anatomy", "symptom", "measurement")
@@ -31,15 +32,10 @@ class _Exact(BaseModel):
 
 
 class ComponentCounts(_Exact):
-    """What a report mentions of one aspect.
+    """What a report mentions of one aspect."""
 
-    Attributes:
-        recall_number: Components that the ground truth has as well.
-        wrong_number: Components that neither image nor ground truth has.
-    """
-
-    recall_number: NonNegativeInt
-    wrong_number: NonNegativeInt
+    recall_number: NonNegativeInt  # components that the ground truth has as well
+    wrong_number: NonNegativeInt  # components that neither image nor ground truth has
 
 
 class Components(_Exact):
@@ -51,136 +47,80 @@ class Components(_Exact):
 
     def counts(self) -> dict[str, list[int]]:
         """Return right and wrong components by aspect, as :mod:`medtasks.metrics.chair` takes them."""
-        found = {aspect: getattr(self, aspect) for aspect in ASPECTS}
-        return {aspect: [counts.recall_number, counts.wrong_number] for aspect, counts in found.items()}
-
-
-class _ComponentsReply(_Exact):
-    model_1: Components
-
-
-class _CorrectnessReply(_Exact):
-    model_1: Annotated[int, Field(ge=0, le=1)]
-
-
-class _SeverityReply(_Exact):
-    model_1: Annotated[int, Field(ge=0, le=WORST_SEVERITY)]
-
-
-_R = TypeVar("_R", bound=_Exact)
+        return {aspect: [counts.recall_number, counts.wrong_number] for aspect, counts in self}
 
 
 def judge_components(
     judge: Judge, prompt: JudgePrompt, ground_truth: Mapping[str, Sequence[str]], answer: str, *, fenced: bool = False
 ) -> Verdict[Components]:
-    """Have the components of one report counted.
+    """Have the components of one report, which is not empty, counted against those of the reference report by aspect.
 
-    Args:
-        judge: The judge, already cleared for the dataset's access level.
-        prompt: One of the ``components`` prompts.
-        ground_truth: Components of the reference report by aspect.
-        answer: The model's report, not empty.
-        fenced: Set the answer between marks, see :mod:`medtasks.judges.fence`.
-
-    Returns:
-        The verdict; a count above the number of the answer's characters is no count.
+    A count above the number of the report's characters is no count.
     """
     pairs = {"structured_ground_truth": {aspect: list(ground_truth[aspect]) for aspect in ASPECTS}}
-
-    def parse(text: str) -> Components | None:
-        return parse_components(text, most=len(answer))
-
+    parse = partial(parse_components, most=len(answer))
     return judge.ask(prompt.system, _user(prompt, pairs, answer, fenced=fenced), parse, prompt_version=prompt.version)
 
 
-def judge_correctness(
-    judge: Judge, prompt: JudgePrompt, question: str, key: str, answer: str, *, fenced: bool = False
+def _judge_number(
+    asked_as: str,
+    most: int,
+    judge: Judge,
+    prompt: JudgePrompt,
+    question: str,
+    gold: str,
+    answer: str,
+    *,
+    fenced: bool = False,
 ) -> Verdict[int]:
-    """Have one answer to a knowledge question judged right (1) or wrong (0).
-
-    Args:
-        judge: The judge, already cleared for the dataset's access level.
-        prompt: One of the ``correctness`` prompts.
-        question: The question as published.
-        key: The published answer.
-        answer: The model's answer, not empty.
-        fenced: Set the answer between marks, see :mod:`medtasks.judges.fence`.
-    """
-    pairs = {"question": question, "ground_truth": key}
-    return judge.ask(
-        prompt.system, _user(prompt, pairs, answer, fenced=fenced), parse_correctness, prompt_version=prompt.version
-    )
+    """Have one answer, not empty, to a knowledge question judged by a number; ``asked_as`` is the question's field."""
+    pairs = {asked_as: question, "ground_truth": gold}
+    parse = partial(parse_number, most=most)
+    return judge.ask(prompt.system, _user(prompt, pairs, answer, fenced=fenced), parse, prompt_version=prompt.version)
 
 
-def judge_severity(
-    judge: Judge, prompt: JudgePrompt, question: str, key: str, answer: str, *, fenced: bool = False
-) -> Verdict[int]:
-    """Have the hallucination in one answer to a knowledge question scored from 0 (none) to 5.
-
-    Args:
-        judge: The judge, already cleared for the dataset's access level.
-        prompt: One of the ``severity`` prompts.
-        question: The question as published.
-        key: The published answer.
-        answer: The model's answer, not empty.
-        fenced: Set the answer between marks, see :mod:`medtasks.judges.fence`.
-    """
-    pairs = {"input": question, "ground_truth": key}
-    return judge.ask(
-        prompt.system, _user(prompt, pairs, answer, fenced=fenced), parse_severity, prompt_version=prompt.version
-    )
+judge_correctness = partial(_judge_number, "question", 1)
+"""Have one answer judged right (1) or wrong (0), by one of the ``correctness`` prompts."""
+judge_severity = partial(_judge_number, "input", WORST_SEVERITY)
+"""Have the hallucination in one answer scored from 0 (none) to 5, by one of the ``severity`` prompts."""
 
 
 def parse_components(text: str, most: int) -> Components | None:
-    """Read the counts from the judge's reply.
+    """Read the counts from the judge's reply; ``None`` for any other form.
 
-    Args:
-        text: The judge's raw reply.
-        most: Largest count to believe: sums over the corpus must not depend on one number without sense.
-
-    Returns:
-        The counts, or ``None`` for any other form.
+    ``most`` is the largest count to believe: sums over the corpus must not depend on one number without sense.
     """
-    reply = _read(text, _ComponentsReply)
-    if reply is None or any(number > most for counts in reply.model_1.counts().values() for number in counts):
+    try:
+        components = Components.model_validate(_of_model_1(text))
+    except ValidationError:
         return None
-    return reply.model_1
+    return None if any(number > most for pair in components.counts().values() for number in pair) else components
 
 
-def parse_correctness(text: str) -> int | None:
-    """Read 1 or 0 from the judge's reply; ``None`` for any other form.
+def parse_number(text: str, most: int) -> int | None:
+    """Read a whole number from 0 to ``most`` from the judge's reply; ``None`` for any other form.
 
     Example:
-        >>> parse_correctness('{"model_1": 1}'), parse_correctness('{"model_1": true}'), parse_correctness("{}")
+        >>> parse_number('{"model_1": 1}', 1), parse_number('{"model_1": true}', 1), parse_number('{"model_1": 6}', 5)
         (1, None, None)
     """
-    reply = _read(text, _CorrectnessReply)
-    return None if reply is None else reply.model_1
-
-
-def parse_severity(text: str) -> int | None:
-    """Read a score from 0 to 5 from the judge's reply; ``None`` for any other form.
-
-    Example:
-        >>> parse_severity('{"model_1": 5}'), parse_severity('{"model_1": 6}')
-        (5, None)
-    """
-    reply = _read(text, _SeverityReply)
-    return None if reply is None else reply.model_1
+    number = _of_model_1(text)
+    return number if type(number) is int and 0 <= number <= most else None  # True is no number here
 
 
 def _user(prompt: JudgePrompt, pairs: Mapping[str, Any], answer: str, *, fenced: bool) -> str:
-    shown, note = fence(answer) if fenced else (answer, "")
+    shown, note = shown_to_judge(answer, fenced=fenced)
     asked = prompt.user({**pairs, "models": {"model_1": shown}})
     return f"{asked}\n\n{note}" if note else asked
 
 
-def _read(text: str, form: type[_R]) -> _R | None:
+def _of_model_1(text: str) -> Any:
     fenced = _FENCED.fullmatch(text.strip())
     try:
-        return form.model_validate(json.loads(fenced[1] if fenced else text, object_pairs_hook=_unique))
-    except (ValidationError, ValueError, RecursionError):
+        reply = json.loads(fenced[1] if fenced else text, object_pairs_hook=_unique)
+    except (ValueError, RecursionError):
         return None
+    return reply["model_1"] if isinstance(reply, dict) and set(reply) == {"model_1"} else None
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

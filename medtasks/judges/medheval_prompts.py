@@ -21,19 +21,12 @@ _PLACE = "{input_pairs}"
 
 @dataclass(frozen=True)
 class JudgePrompt:
-    """What a judge is told.
+    """What a judge is told."""
 
-    Attributes:
-        name: ``<what is judged>_<wording>``.
-        version: Raised when a text changes; part of the cache key.
-        system: The system message.
-        template: The user message, with ``{input_pairs}`` where the JSON goes.
-    """
-
-    name: str
-    version: int
-    system: str
-    template: str
+    name: str  # ``<what is judged>_<wording>``
+    version: int  # raised when a text changes; part of the cache key
+    system: str  # the system message
+    template: str  # the user message, with ``{input_pairs}`` where the JSON goes
 
     @property
     def fingerprint(self) -> str:
@@ -87,13 +80,8 @@ components.
 - Do not count common anatomical structures in chest X-rays that are absent from the ground truth as incorrect \
 components."""
 
-_COMPONENTS_ELEVEN_USER = (
+_COMPONENTS_USER = (
     "The structured ground_truth and models' model_response: {input_pairs}. Ensure that you read the model answers "
-    "carefully and find the similar mentioned components as the recalled components. Your evaluation output in a JSON "
-    "object format, without extra explanation:"
-)
-_COMPONENTS_SINGLE_USER = (
-    "The structured ground_truth and the model's model_response: {input_pairs}. Ensure that you read the model answer "
     "carefully and find the similar mentioned components as the recalled components. Your evaluation output in a JSON "
     "object format, without extra explanation:"
 )
@@ -124,12 +112,8 @@ Instructions:
 ground truth.
 - Aim to capture all possible correct expressions, not just those that match the ground truth verbatim."""
 
-_CORRECTNESS_ELEVEN_USER = (
+_CORRECTNESS_USER = (
     "The question, ground_truth and models' model_response: {input_pairs}. Ensure that you read the model answers "
-    "carefully and evaluate its correctness. Your evaluation output in a JSON object format, without extra explanation:"
-)
-_CORRECTNESS_SINGLE_USER = (
-    "The question, ground_truth and the model's model_response: {input_pairs}. Ensure that you read the model answer "
     "carefully and evaluate its correctness. Your evaluation output in a JSON object format, without extra explanation:"
 )
 
@@ -184,42 +168,34 @@ Your output format:
 "model_1": int, in range[0, 5]
 }}"""
 
-_SEVERITY_ELEVEN_USER = (
-    "The question, ground_truth and models' model_response: {input_pairs}. Ensure that you read the model answers "
-    "carefully and evaluate its correctness. Your evaluation output in a json format, without extra explanation:"
-)
-_SEVERITY_SINGLE_USER = (
-    "The question, ground_truth and the model's model_response: {input_pairs}. Ensure that you read the model answer "
-    "carefully and evaluate its correctness. Your evaluation output in a json format, without extra explanation:"
-)
+_SEVERITY_USER = _CORRECTNESS_USER.replace("JSON object", "json")
+
+
+def _of_one(user: str) -> str:
+    """Return a user message that speaks of one model."""
+    return user.replace("models' model_response", "the model's model_response").replace("answers", "answer")
 
 
 @dataclass(frozen=True)
 class Wording:
-    """The three prompts of one wording.
+    """The three prompts of one wording."""
 
-    Attributes:
-        components: Counts components of a report, right and wrong ones by aspect (paper, figure 11).
-        correctness: Says whether an answer is right, 1 or 0 (paper, figure 12).
-        severity: Says how severely an answer hallucinates, 0 to 5 (repository).
-    """
-
-    components: JudgePrompt
-    correctness: JudgePrompt
-    severity: JudgePrompt
+    components: JudgePrompt  # counts components of a report, right and wrong ones by aspect (paper, figure 11)
+    correctness: JudgePrompt  # says whether an answer is right, 1 or 0 (paper, figure 12)
+    severity: JudgePrompt  # says how severely an answer hallucinates, 0 to 5 (repository)
 
 
 WORDINGS: Mapping[str, Wording] = MappingProxyType(
     {
         "single": Wording(
-            JudgePrompt("components_single", 1, _COMPONENTS_SINGLE, _COMPONENTS_SINGLE_USER),
-            JudgePrompt("correctness_single", 1, _CORRECTNESS_SINGLE, _CORRECTNESS_SINGLE_USER),
-            JudgePrompt("severity_single", 1, _SEVERITY_SINGLE, _SEVERITY_SINGLE_USER),
+            JudgePrompt("components_single", 1, _COMPONENTS_SINGLE, _of_one(_COMPONENTS_USER)),
+            JudgePrompt("correctness_single", 1, _CORRECTNESS_SINGLE, _of_one(_CORRECTNESS_USER)),
+            JudgePrompt("severity_single", 1, _SEVERITY_SINGLE, _of_one(_SEVERITY_USER)),
         ),
         "eleven": Wording(
-            JudgePrompt("components_eleven", 1, _COMPONENTS_ELEVEN, _COMPONENTS_ELEVEN_USER),
-            JudgePrompt("correctness_eleven", 1, _CORRECTNESS_ELEVEN, _CORRECTNESS_ELEVEN_USER),
-            JudgePrompt("severity_eleven", 1, _SEVERITY_ELEVEN, _SEVERITY_ELEVEN_USER),
+            JudgePrompt("components_eleven", 1, _COMPONENTS_ELEVEN, _COMPONENTS_USER),
+            JudgePrompt("correctness_eleven", 1, _CORRECTNESS_ELEVEN, _CORRECTNESS_USER),
+            JudgePrompt("severity_eleven", 1, _SEVERITY_ELEVEN, _SEVERITY_USER),
         ),
     }
 )

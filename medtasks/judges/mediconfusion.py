@@ -13,7 +13,7 @@ from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.failure import failure_cause
 from medtasks.extract.reply_text import without_thoughts
 from medtasks.judges.client import Judge
-from medtasks.judges.fence import fence
+from medtasks.judges.fence import shown_to_judge
 
 RULE_NAME = "gap_of_3"
 RULE_VERSION = 1
@@ -36,18 +36,11 @@ INSTRUCTION = (
 def judge_prompt(question: str, options: Sequence[str], reply: str, *, fenced: bool = False) -> str:
     """Return the user message for one reply, character for character as the reference sends it unless it is fenced.
 
-    Args:
-        question: The question as the model saw it.
-        options: The texts of option A and option B, without letters.
-        reply: The model's raw reply.
-        fenced: Set the reply between marks, see :mod:`medtasks.judges.fence`.
-
-    Raises:
-        ValueError: When there are not exactly two options.
+    The two options come without letters; another number of them is a ``ValueError``.
     """
     if len(options) != 2:
         raise ValueError(f"MediConfusion's judge compares two options, got {len(options)}")
-    shown, note = fence(reply) if fenced else (reply, "")
+    shown, note = shown_to_judge(reply, fenced=fenced)
     return (
         f"[Question]\n{question}\n\n[Answer A]\n{options[0]}\n\n[Answer B]\n{options[1]}\n\n"
         f"[AI Assistant]\n{shown}\n\n[End of AI Assistant]\n\n[System]\n{INSTRUCTION}\n\n{note}"
@@ -55,18 +48,12 @@ def judge_prompt(question: str, options: Sequence[str], reply: str, *, fenced: b
 
 
 def parse_scores(text: str) -> tuple[int, int] | None:
-    r"""Read the two scores from the judge's reply.
+    r"""Read the scores of options A and B, each in 1..10, from the judge's reply; ``None`` where it is malformed.
 
     As in the reference, double newlines are collapsed, line 1 minus ``A: `` and line 2 minus ``B: `` are the scores,
     and what follows is the explanation. Three differences: white space around the reply is dropped; a score outside
-    1..10, or written in anything but plain digits, is no score; and a malformed reply is ``None``, which has the judge
-    asked again, where the reference raises and ends the run.
-
-    Args:
-        text: The judge's raw reply.
-
-    Returns:
-        The scores of options A and B, each an integer in 1..10, or ``None``.
+    1..10, or written in anything but plain digits, is no score; and a malformed reply has the judge asked again, where
+    the reference raises and ends the run.
 
     Example:
         >>> parse_scores("A: 9\nB: 2\nYour explanation: it names the left side.")
@@ -82,15 +69,10 @@ def parse_scores(text: str) -> tuple[int, int] | None:
 
 
 def choose(scores: tuple[int, int], gap: int = 3) -> Answer:
-    """Turn two scores into an option (rule ``gap_of_3``, version 1).
+    """Turn two scores into an option (rule ``gap_of_3``, version 1), ambiguous when they are closer than ``gap``.
 
-    Args:
-        scores: The scores of options A and B.
-        gap: How much higher the chosen option must score; the reference uses 3. The paper's main text, which picks the
-            higher score whatever the gap, is not what its code does.
-
-    Returns:
-        ``A`` or ``B``, or an ambiguous answer when the scores are closer than ``gap``.
+    The reference uses a gap of 3. The paper's main text, which picks the higher score whatever the gap, is not what its
+    code does.
 
     Example:
         >>> choose((7, 4)).value, choose((6, 4)).reason.value
@@ -107,19 +89,10 @@ def choose(scores: tuple[int, int], gap: int = 3) -> Answer:
 def judge_reply(judge: Judge, question: str, options: Sequence[str], reply: str, *, fenced: bool = False) -> Answer:
     """Have one free-form reply judged; never raises for anything the reply or the judge says.
 
-    A reply of white space alone is ``EMPTY`` without asking. The reference sends it to the judge as it is, which costs
-    money and cannot honestly bring one option ahead by the gap.
-
-    Args:
-        judge: The judge, already cleared for the dataset's access level.
-        question: The question as the model saw it.
-        options: The texts of options A and B.
-        reply: The model's raw reply, or the marker of a sample the adapter could not run.
-        fenced: See :func:`judge_prompt`.
-
-    Returns:
-        The chosen option; or ``ADAPTER_FAILED`` or ``EMPTY`` without asking, ``AMBIGUOUS`` for a gap below 3, or
-        ``JUDGE_FAILED`` when the judge gave no verdict.
+    The reply is the model's raw one, or the marker of a sample the adapter could not run, which is ``ADAPTER_FAILED``
+    without asking. A reply of white space alone is ``EMPTY`` without asking: the reference sends it to the judge as it
+    is, which costs money and cannot honestly bring one option ahead by the gap. Without a verdict the answer is
+    ``JUDGE_FAILED``.
     """
     if failure_cause(reply) is not None:
         return Answer.invalid(Reason.ADAPTER_FAILED)

@@ -1,11 +1,13 @@
 """Which judge is asked, how, and whether it may see a dataset at all."""
 
+import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from medtasks.data import endpoints
+from medtasks.data.dataset_info import Access
 from medtasks.errors import JudgeNotConfigured, JudgeRefused, unknown_name
 
 BASE_URL = "MEDTASKS_JUDGE_BASE_URL"
@@ -21,51 +23,34 @@ TRUSTED = "MEDTASKS_TRUSTED_JUDGE"
 
 N = TypeVar("N", int, float)
 
+_URL_RULE = "must look like http(s)://host[:port]/path, without user or query"
 _EXAMPLE = f"{BASE_URL}=https://api.openai.com/v1 {MODEL}=gpt-4o {API_KEY}=<your key>"
-_ACCESS_LEVELS = ("public", "gated", "credentialed")
 
 
 @dataclass(frozen=True)
 class JudgeSettings:
     """An OpenAI-compatible chat endpoint and how to use it.
 
-    Attributes:
-        base_url: ``http(s)://host[:port]/path`` up to, not including, ``/chat/completions``.
-        model: The model's name as the endpoint knows it.
-        api_key: Secret, hidden in ``repr``; empty for an endpoint that needs none.
-        temperature: Sampling temperature in [0, 2].
-        concurrency: Most requests under way at once, over all threads of this process.
-        timeout_s: Seconds without a byte from the endpoint before one try is given up.
-        attempts: Most tries of one request that meets a passing trouble.
-        reasks: Most further questions after a reply that breaks the format.
-
-    Raises:
-        JudgeNotConfigured: When a value is impossible; one sentence that names the environment variable.
+    An impossible value is a ``JudgeNotConfigured``: one sentence that names the environment variable.
     """
 
-    base_url: str
-    model: str
-    api_key: str = field(default="", repr=False)
-    temperature: float = 0.0
-    concurrency: int = 4
-    timeout_s: float = 60.0
-    attempts: int = 5
-    reasks: int = 2
+    base_url: str  # ``http(s)://host[:port]/path`` up to, not including, ``/chat/completions``
+    model: str  # the model's name as the endpoint knows it
+    api_key: str = field(default="", repr=False)  # secret, hidden in ``repr``; empty for an endpoint that needs none
+    temperature: float = 0.0  # sampling temperature in [0, 2]
+    concurrency: int = 4  # most requests under way at once, over all threads of this process
+    timeout_s: float = 60.0  # seconds without a byte from the endpoint before one try is given up
+    attempts: int = 5  # most tries of one request that meets a passing trouble
+    reasks: int = 2  # most further questions after a reply that breaks the format
 
     def __post_init__(self) -> None:
         rules = (
-            (
-                endpoints.is_url(self.base_url),
-                f"{BASE_URL} must look like http(s)://host[:port]/path, without user or query",
-            ),
+            (endpoints.is_url(self.base_url), f"{BASE_URL} {_URL_RULE}"),
             (bool(self.model), f"{MODEL} must not be empty"),
             (_is_header_value(self.api_key), f"{API_KEY} contains a character that no HTTP header may hold"),
             (0 <= self.temperature <= 2, f"{TEMPERATURE} is {self.temperature} but must lie between 0 and 2"),
             (self.concurrency >= 1, f"{CONCURRENCY} is {self.concurrency} but must be at least 1"),
-            (
-                0 < self.timeout_s < float("inf"),
-                f"{TIMEOUT} is {self.timeout_s} but must be a positive time in seconds",
-            ),
+            (0 < self.timeout_s < math.inf, f"{TIMEOUT} is {self.timeout_s} but must be a positive time in seconds"),
             (self.attempts >= 1, f"{ATTEMPTS} is {self.attempts} but must be at least 1"),
             (self.reasks >= 0, f"{REASKS} is {self.reasks} but must be at least 0"),
         )
@@ -95,13 +80,7 @@ def is_configured(environ: Mapping[str, str] = os.environ) -> bool:
 
 
 def settings_from_environment(environ: Mapping[str, str] = os.environ) -> JudgeSettings:
-    """Read the judge's settings from ``MEDTASKS_JUDGE_*``.
-
-    Args:
-        environ: Variable names to values. Unset and blank variables count as missing.
-
-    Returns:
-        The settings; the optional variables default to the fields' defaults.
+    """Read the judge's settings from ``MEDTASKS_JUDGE_*``; unset and blank variables count as missing.
 
     Raises:
         JudgeNotConfigured: When the base URL or the model is missing, the key of a remote endpoint is missing, or a
@@ -139,25 +118,19 @@ def check_access(settings: JudgeSettings, access: str, dataset: str, environ: Ma
     names one endpoint by its base URL, for all datasets, and ``MEDTASKS_JUDGE_ALLOW_REMOTE`` one dataset, for all
     endpoints. An endpoint is the trusted one if scheme, host and port are the same; a path may differ.
 
-    Args:
-        settings: The judge that would be asked.
-        access: The dataset's access level: ``public``, ``gated`` or ``credentialed``.
-        dataset: The dataset's name, as ``MEDTASKS_JUDGE_ALLOW_REMOTE`` must spell it to override the refusal.
-        environ: Where the overrides are looked up.
-
     Raises:
         JudgeRefused: When the dataset is credentialed, the endpoint is remote and the user named neither of the two.
         UnknownName: When ``access`` is no access level, so that a misspelt one cannot open the guard.
     """
-    if access not in _ACCESS_LEVELS:
-        raise unknown_name("access level", access, _ACCESS_LEVELS)
-    if access != "credentialed" or settings.is_local or environ.get(ALLOW_REMOTE, "").strip() == dataset:
+    if access not in list(Access):
+        raise unknown_name("access level", access, Access)
+    if access != Access.CREDENTIALED or settings.is_local or environ.get(ALLOW_REMOTE, "").strip() == dataset:
         return
     trusted = environ.get(TRUSTED, "").strip()
     if trusted and not endpoints.is_url(trusted):
         raise JudgeRefused(
-            f"{TRUSTED} must look like http(s)://host[:port]/path, without user or query, so no judge is trusted with "
-            f"'{dataset}'; write for example {TRUSTED}={settings.origin}"
+            f"{TRUSTED} {_URL_RULE}, so no judge is trusted with '{dataset}'; "
+            f"write for example {TRUSTED}={settings.origin}"
         )
     if trusted and endpoints.origin(trusted) == settings.origin:
         return

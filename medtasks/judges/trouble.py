@@ -9,6 +9,7 @@ import re
 import threading
 import time
 from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING
 
 from medtasks.judges.settings import API_KEY, BASE_URL, MODEL, JudgeSettings
@@ -27,48 +28,31 @@ _REFUSALS = {
 _CODE = re.compile(r"[A-Za-z0-9_.\[\]-]{1,60}", re.ASCII)
 
 
+@dataclass(eq=False)
 class RemoteTrouble(Exception):
-    """One try at the judge gave no reply.
+    """One try at the judge gave no reply."""
 
-    Args:
-        cause: One sentence for the user, the same for every sample that meets this trouble.
-        retry: Whether another try can help.
-        outage: Whether it says something about the endpoint, so that it would meet the next sample as well.
-        wait_s: Seconds the endpoint asked to wait before the next try, or ``None``.
-    """
-
-    def __init__(self, cause: str, *, retry: bool, outage: bool, wait_s: float | None = None) -> None:
-        super().__init__(cause)
-        self.cause = cause
-        self.retry = retry
-        self.outage = outage
-        self.wait_s = wait_s
+    cause: str  # one sentence for the user, the same for every sample that meets this trouble
+    _: KW_ONLY
+    retry: bool  # whether another try can help
+    outage: bool  # whether it says something about the endpoint, so that it would meet the next sample as well
+    wait_s: float | None = None  # seconds the endpoint asked to wait before the next try
 
 
 class CircuitBreaker:
     """Opens after ``limit`` asks in a row that failed for the endpoint's sake, and then stays open.
 
     It does not close again within the process: the replies are kept, and judging them later is cheaper than letting
-    every sample wait for the time-out of an endpoint that comes and goes.
-
-    Args:
-        limit: Number of consecutive failed asks.
-
-    Attributes:
-        opened: Set once the breaker is open; a thread that waits for its next try can wait on this instead.
+    every sample wait for the time-out of an endpoint that comes and goes. A thread that waits for its next try can wait
+    for ``opened`` instead.
     """
 
     def __init__(self, limit: int = 3) -> None:
         self.limit = limit
         self.opened = threading.Event()
+        self.cause: str | None = None  # why the breaker is open
         self._lock = threading.Lock()
         self._in_a_row = 0
-        self._cause: str | None = None
-
-    @property
-    def cause(self) -> str | None:
-        """Why the breaker is open, or ``None`` while it is closed."""
-        return self._cause
 
     def answered(self) -> None:
         """Note that the endpoint gave an answer: the failures before it were no outage."""
@@ -76,16 +60,12 @@ class CircuitBreaker:
             self._in_a_row = 0
 
     def failed(self, cause: str) -> bool:
-        """Note that an ask failed for the endpoint's sake.
-
-        Returns:
-            True exactly once: for the failure that opens the breaker.
-        """
+        """Note that an ask failed for the endpoint's sake; true once, for the failure that opens the breaker."""
         with self._lock:
             self._in_a_row += 1
-            if self._cause is not None or self._in_a_row < self.limit:
+            if self.cause is not None or self._in_a_row < self.limit:
                 return False
-            self._cause = cause
+            self.cause = cause
             self.opened.set()
             return True
 
@@ -94,15 +74,9 @@ def trouble_of(error: Exception, settings: JudgeSettings) -> RemoteTrouble:
     """Classify an exception of the ``openai`` SDK.
 
     The server's own message is never quoted, for it may repeat the prompt or the key; only its short error code is.
-
-    Args:
-        error: What the SDK raised.
-        settings: The endpoint that was asked.
-
-    Returns:
-        The trouble: time-outs, lost connections, 408 and 5xx are retried and are outages; 429 is retried, and is no
-        outage because waiting mends it, unless the quota is used up; 401, 403, 404 and redirects are outages that no
-        retry mends; every other status is a fault of this one request.
+    Time-outs, lost connections, 408 and 5xx are retried and are outages; 429 is retried, and is no outage because
+    waiting mends it, unless the quota is used up; 401, 403, 404 and redirects are outages that no retry mends; every
+    other status is a fault of this one request.
     """
     import openai
 
@@ -123,15 +97,11 @@ def unreadable(settings: JudgeSettings) -> RemoteTrouble:
 
 
 def retry_after_s(headers: Mapping[str, str], now: float) -> float | None:
-    """Return the pause an endpoint asks for, in seconds, or ``None``.
+    """Return the pause an endpoint asks for, in seconds, or ``None`` when that is missing or malformed.
 
-    Args:
-        headers: Response headers, with case-insensitive lookup or lower-case names.
-        now: Seconds since the epoch, to read a date against.
-
-    Returns:
-        ``retry-after-ms`` (OpenAI, Azure), else ``Retry-After`` as seconds or as a date (RFC 9110, 10.2.3); never
-        negative; ``None`` when missing or malformed.
+    It is ``retry-after-ms`` (OpenAI, Azure), else ``Retry-After`` as seconds or as a date (RFC 9110, 10.2.3), which is
+    read against ``now``, in seconds since the epoch; never negative. Headers have case-insensitive lookup or lower-case
+    names.
     """
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         try:

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import Any, TypeVar
 
 import torch
@@ -19,16 +20,13 @@ from ..prefix.cached_prefix import PrefixCache
 from ..prefix.sharing import score_by_question
 from .arguments import parse_arguments
 from .batch_runner import BatchBudget, BatchRunner, FailureLog, Work
-from .batching import Encoded, PaddedBatch
+from .batching import FAILED, Continuation, Encoded, Likelihood, PaddedBatch, score
 from .caches import FeatureCache
 from .device import check_processes, choose_device
-from .fingerprint import model_fingerprint
 from .generation import GenerationItem, GenerationSettings, Reply, generate, ignored_keys, read_settings
-from .journal import Journal, digest_of, journal_folder
+from .journal import Journal, digest_of, journal_folder, model_fingerprint
 from .model import AdapterModel
-from .requests import Documents, ImageNames, Request, plan_streams, read_requests, unnamed
-from .samples import Sample, SampleReader
-from .scoring import FAILED, Continuation, Likelihood, score
+from .requests import Documents, Request, Sample, SampleReader, image_names, plan_streams, read_requests
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -37,8 +35,7 @@ Result = TypeVar("Result")
 class MedicalAdapter(AdapterModel, lmms):  # type: ignore[misc]  # the harness is not typed
     """A simple-type harness model; subclasses say how to load, encode and embed, see ``README.md``.
 
-    Raises:
-        AdapterArgumentError: An argument is unknown or has an impossible value.
+    Building one raises an ``AdapterArgumentError`` where an argument is unknown or has an impossible value.
     """
 
     is_simple = True
@@ -77,16 +74,11 @@ class MedicalAdapter(AdapterModel, lmms):  # type: ignore[misc]  # the harness i
             raise AdapterArgumentError(f"{cls.model_id}: write --model_args as key=value,key=value.") from None
         return cls(**{**(additional_config or {}), **given})
 
-    # ---- what the harness calls ----
-
     def generate_until(self, requests: Sequence[Any]) -> list[str] | list[GenerationResult]:
         """Answer every request; a sample that fails gets a reply marked by ``failed_reply``.
 
-        Returns:
-            Per request its reply; with ``token_counts`` as the harness's ``GenerationResult``.
-
-        Raises:
-            MedTasksError: More samples failed than ``max_failed`` allows, or ``generation_kwargs`` are impossible.
+        With ``token_counts`` the replies are the harness's ``GenerationResult``. More failures than ``max_failed``
+        allows, or impossible ``generation_kwargs``, are a ``MedTasksError``.
         """
         read = read_requests(requests, "generate_until")
         ignored = set().union(*(ignored_keys(request.detail) for request in read))
@@ -98,7 +90,9 @@ class MedicalAdapter(AdapterModel, lmms):  # type: ignore[misc]  # the harness i
             length=lambda item: len(item.prompt.ids),
             execute=self._generate_items,
             fallback=lambda cause: Reply(failed_reply(cause)),
-            key=lambda sample: self._key(sample, self._seeded_settings(sample.request)),
+            key=lambda sample: self._key(
+                sample, (dataclasses.astuple(self._settings(sample.request)), sample.request.seed(self.arguments.seed))
+            ),
             stored=lambda reply: {"text": str(reply), "counts": [reply.input_tokens, reply.output_tokens]},
             restored=lambda text, counts: Reply(text, *counts),
         )
@@ -112,14 +106,10 @@ class MedicalAdapter(AdapterModel, lmms):  # type: ignore[misc]  # the harness i
     def loglikelihood(self, requests: Sequence[Any]) -> list[tuple[float, bool]] | list[tuple[str, dict[str, int]]]:
         """Score every continuation.
 
-        Returns:
-            Per request the mean negative log-likelihood of the continuation's tokens (nats, smaller is better) and
-            whether greedy decoding would produce it; ``(nan, False)`` for a sample that failed. With
-            ``loglikelihood_format=json`` instead ``Likelihood.json`` and the token count; the harness leaves that as it
-            is.
-
-        Raises:
-            MedTasksError: More samples failed than ``max_failed`` allows.
+        The result is the mean negative log-likelihood of the continuation's tokens (nats, smaller is better) and
+        whether greedy decoding would produce it; ``(nan, False)`` for a sample that failed. With
+        ``loglikelihood_format=json`` instead ``Likelihood.json`` and the token count; the harness leaves that as it is.
+        More failures than ``max_failed`` allows are a ``MedTasksError``.
         """
         read = read_requests(requests, "loglikelihood")
         work = Work(
@@ -132,20 +122,18 @@ class MedicalAdapter(AdapterModel, lmms):  # type: ignore[misc]  # the harness i
             stored=dataclasses.asdict,
             restored=Likelihood,
         )
-        # What shares a prefix has to lie in one batch: the options of a question, questions on one image.
-        shared = self.arguments.prefix_cache
-        names = ImageNames(self.task_dict) if shared else unnamed
-        scores = self._run(work, read, plan_streams(read, lambda _: None, _question if shared else _alone, names))
+        streams = plan_streams(read, lambda _: None, _alone)
+        if self.arguments.prefix_cache:
+            # What shares a prefix has to lie in one batch: the options of a question, questions on one image.
+            place = attrgetter("task", "split", "doc_id", "context")
+            streams = plan_streams(read, lambda _: None, place, image_names(self.task_dict))
+        scores = self._run(work, read, streams)
         if self.arguments.loglikelihood_format == "json":
             return [(likelihood.json, {"output_tokens": likelihood.tokens}) for likelihood in scores]
         return [(likelihood.mean, likelihood.greedy) for likelihood in scores]
 
     def generate_until_multi_round(self, requests: Sequence[Any]) -> list[str]:
-        """Refuse: not supported.
-
-        Raises:
-            MedTasksError: Always.
-        """
+        """Refuse: not supported."""
         raise MedTasksError(
             f"{self.model_id} answers in one round; choose a task of type generate_until or multiple_choice "
             f"instead of a multi-round one."
@@ -158,19 +146,11 @@ class MedicalAdapter(AdapterModel, lmms):  # type: ignore[misc]  # the harness i
         self._last_prepared = None
         super().clean()
 
-    # ---- one batch ----
-
     @torch.inference_mode()
     def generate_batch(self, prompts: Sequence[Encoded], settings: GenerationSettings, seed: int) -> list[str]:
-        """Generate replies in one go.
+        """Generate replies in one go; texts that are ``Reply`` objects carry their token counts.
 
-        Args:
-            prompts: Encoded prompts.
-            settings: How to decode.
-            seed: Used where ``settings`` ask for sampling; the global random state is left as it was.
-
-        Returns:
-            Texts; where they are ``Reply`` objects they carry their token counts.
+        The seed is used where ``settings`` ask for sampling; the global random state is left as it was.
         """
         return generate(self, prompts, settings, seed)
 
@@ -195,13 +175,8 @@ class MedicalAdapter(AdapterModel, lmms):  # type: ignore[misc]  # the harness i
 
         return score(items, logits_of, self.pad_id, self.device)
 
-    # ---- one sample ----
-
     def _settings(self, request: Request) -> GenerationSettings:
         return read_settings(request.detail, self.arguments.max_new_tokens)
-
-    def _seeded_settings(self, request: Request) -> tuple[object, ...]:
-        return dataclasses.astuple(self._settings(request)), request.seed(self.arguments.seed)
 
     def _group(self, request: Request) -> tuple[object, ...]:
         settings = self._settings(request)
@@ -226,8 +201,6 @@ class MedicalAdapter(AdapterModel, lmms):  # type: ignore[misc]  # the harness i
         kind = "generation" if sample.continuation is None else "loglikelihood"
         return digest_of(self._fingerprint, kind, place, request.context, sample.visuals.digests, detail)
 
-    # ---- one call ----
-
     def _run(
         self, work: Work[Item, Result], requests: Sequence[Request], streams: Sequence[Sequence[Sequence[int]]]
     ) -> list[Result]:
@@ -243,13 +216,8 @@ class MedicalAdapter(AdapterModel, lmms):  # type: ignore[misc]  # the harness i
             runner = BatchRunner(requests, work, reader, budget, failures, journal, bar)
             results = runner.run(streams)
         if runner.replayed and runner.journal is not None:
-            logger.info(
-                "{} of {} {} answers come from the journal beside {}",
-                runner.replayed,
-                len(requests),
-                work.kind,
-                runner.journal.path,
-            )
+            answers = f"{runner.replayed} of {len(requests)} {work.kind} answers"
+            logger.info("{} come from the journal beside {}", answers, runner.journal.path)
         failures.settle()
         return results
 
@@ -265,8 +233,3 @@ class MedicalAdapter(AdapterModel, lmms):  # type: ignore[misc]  # the harness i
 
 def _alone(request: Request) -> tuple[object, ...]:
     return request.name, request.repeat
-
-
-def _question(request: Request) -> tuple[object, ...]:
-    """Return what the options of a question have in common, which may share the pass over their prompt."""
-    return request.task, request.split, request.doc_id, request.context

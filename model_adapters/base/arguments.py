@@ -26,53 +26,27 @@ _KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: 
 def argument(
     default: Any, *, least: float | None = None, most: float | None = None, choices: Sequence[str] | None = None
 ) -> Any:
-    """Declare a dataclass field with bounds.
-
-    Args:
-        default: Value when the argument is not given.
-        least: Smallest allowed value, inclusive; ``None`` for no bound.
-        most: Largest allowed value, inclusive; ``None`` for no bound.
-        choices: The allowed texts; ``None`` for any.
-    """
+    """Declare a dataclass field with inclusive bounds, or with the texts that are allowed; ``None`` for any."""
     return dataclasses.field(default=default, metadata={"least": least, "most": most, "choices": choices})
 
 
 @dataclasses.dataclass(frozen=True)
 class AdapterArguments:
-    """What every adapter understands; a model module extends it and may change the defaults.
-
-    Attributes:
-        batch_size: Requests in one forward pass; ``auto`` is as many of 64 as the memory is found to hold.
-        max_batch_size: Upper limit for ``batch_size``; the harness's option of the same name.
-        device: ``cpu``, ``cuda`` or ``cuda:N``; by default this process's GPU where there is one, else the CPU.
-        max_new_tokens: Length limit of a reply where the task sets none, in tokens.
-        max_failed: Share (0 to 1) of the requests of one call that may fail before the run is stopped. One failure is
-            always tolerated, except with ``max_failed=0``, which tolerates none.
-        seed: Seed of everything random.
-        batch_tokens: Size of a batch in tokens, padding included. With it, ``batch_size`` is a limit only above 1: the
-            harness's command line passes 1 where the user said nothing.
-        prefix_cache: Whether the options of a question share one pass over image and prompt.
-        prefix_cache_mb: Size of the kept keys and values of what prompts begin with (images, few-shot examples), in
-            MiB; 0 keeps none from one batch to the next.
-        feature_cache_mb: Size of the kept vision features, in MiB; 0 keeps none.
-        token_counts: Whether replies carry their token counts, as the harness's ``GenerationResult``.
-        loglikelihood_format: ``pair`` for ``(mean, is_greedy)``, ``json`` for text that has sum and token count too.
-        journal: ``true``, ``false``, or the folder of the crash-safe journal.
-    """
+    """What every adapter understands, see ``README.md``; a model module extends it and may change the defaults."""
 
     batch_size: int = argument(1, least=1)
     max_batch_size: int | None = argument(None, least=1)
     device: str | None = argument(None)
-    max_new_tokens: int = argument(64, least=1)
+    max_new_tokens: int = argument(64, least=1)  # length limit of a reply where the task sets none, in tokens
     max_failed: float = argument(0.1, least=0, most=1)
-    seed: int = argument(0, least=0, most=2**63 - 1)
+    seed: int = argument(0, least=0, most=2**63 - 1)  # seed of everything random
     batch_tokens: int | None = argument(None, least=1)
-    prefix_cache: bool = argument(True)
+    prefix_cache: bool = argument(True)  # whether the options of a question share one pass over image and prompt
     prefix_cache_mb: int = argument(512, least=0)
-    feature_cache_mb: int = argument(512, least=0)
+    feature_cache_mb: int = argument(512, least=0)  # size of the kept vision features, in MiB; 0 keeps none
     token_counts: bool = argument(False)
     loglikelihood_format: str = argument("pair", choices=("pair", "json"))
-    journal: str = argument("true")
+    journal: str = argument("true")  # ``true``, ``false``, or the folder of the crash-safe journal
 
     @property
     def requests_per_batch(self) -> int:
@@ -83,14 +57,11 @@ class AdapterArguments:
 
 @dataclasses.dataclass(frozen=True)
 class CheckpointArguments(AdapterArguments):
-    """The arguments of every adapter, and those of one that reads a published checkpoint.
+    """The arguments of every adapter, and those of one that reads a published checkpoint."""
 
-    Attributes:
-        dtype: Type of the weights: ``bfloat16``, ``float16``, or ``float32`` for parity with the official code.
-        device_map: ``auto`` spreads the language model over the GPUs of one process; by default one device holds all.
-    """
-
+    # type of the weights: ``bfloat16``, ``float16``, or ``float32`` for parity with the official code
     dtype: str = argument("bfloat16", choices=("bfloat16", "float16", "float32"))
+    # ``auto`` spreads the language model over the GPUs of one process; by default one device holds all
     device_map: str | None = argument(None, choices=("auto",))
 
     @property
@@ -101,18 +72,9 @@ class CheckpointArguments(AdapterArguments):
 
 
 def parse_arguments(cls: type[Arguments], given: Mapping[str, object], model: str) -> Arguments:
-    """Check ``given`` against the fields of ``cls``.
+    """Return ``given`` as an instance of ``cls``, every value converted to its declared type; ``None`` is "not given".
 
-    Args:
-        cls: Dataclass that declares the arguments.
-        given: Argument names and values, as text or as already parsed numbers; ``None`` stands for "not given".
-        model: Model id, for messages.
-
-    Returns:
-        An instance of ``cls`` with every value converted to its declared type.
-
-    Raises:
-        AdapterArgumentError: A name is unknown, or a value does not fit its type or its bounds.
+    An unknown name, or a value that does not fit its type or its bounds, is an ``AdapterArgumentError``.
     """
     fields = {field.name: field for field in dataclasses.fields(cls)}
     declared = typing.get_type_hints(cls)
@@ -122,21 +84,13 @@ def parse_arguments(cls: type[Arguments], given: Mapping[str, object], model: st
             known = ", ".join(sorted(fields))
             hint = near_match(name, fields) or "."
             raise AdapterArgumentError(f"{model} has no argument '{name}'{hint} Known: {known}.")
+        if name == "batch_size" and _AUTOMATIC.fullmatch(str(value)):  # which the harness hands on as it is
+            value = LARGEST_TRIED
         if value is not None:
-            values[name] = _checked(model, fields[name], _plain_type(declared[name]), _size(name, value))
+            kinds = typing.get_args(declared[name]) or (declared[name],)
+            kind = next(kind for kind in kinds if kind is not types.NoneType)  # ``int`` of ``int | None`` too
+            values[name] = _checked(model, fields[name], kind, value)
     return cls(**values)
-
-
-def _size(name: str, value: object) -> object:
-    """Return the number behind ``auto``, which the harness hands on as it is, and any other value unchanged."""
-    return LARGEST_TRIED if name == "batch_size" and _AUTOMATIC.fullmatch(str(value)) else value
-
-
-def _plain_type(declared: Any) -> type:
-    """Return ``int`` for ``int`` and for ``int | None``."""
-    options = typing.get_args(declared) if isinstance(declared, types.UnionType) else (declared,)
-    plain: type = next(option for option in options if option is not types.NoneType)
-    return plain
 
 
 def _checked(model: str, field: "dataclasses.Field[Any]", kind: type, value: object) -> object:

@@ -14,8 +14,7 @@ from tqdm import tqdm
 from medtasks.errors import MedTasksError
 
 from .journal import Entry, Journal
-from .requests import Request
-from .samples import Sample, SampleReader
+from .requests import Request, Sample, SampleReader
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -59,11 +58,7 @@ class FailureLog:
         return max(int(self._max_failed * self._requests), 1 if self._max_failed > 0 else 0)
 
     def record(self, request: Request, error: Exception) -> str:
-        """Note and log one failed request; padding between ranks is not counted.
-
-        Returns:
-            The cause, as :func:`cause_of` words it.
-        """
+        """Note and log one failed request, and return the cause; padding between ranks is not counted."""
         cause = cause_of(error)
         if not request.padding:
             self._causes[cause] += 1
@@ -72,11 +67,7 @@ class FailureLog:
         return cause
 
     def settle(self) -> None:
-        """Close the call.
-
-        Raises:
-            MedTasksError: More requests failed than are allowed.
-        """
+        """Close the call: with more failures than are allowed, the run ends."""
         failed = self._causes.total()
         if failed > self.allowed:
             cause, times = self._causes.most_common(1)[0]
@@ -87,60 +78,31 @@ class FailureLog:
             )
 
 
-@dataclass
+@dataclass(frozen=True)
 class BatchBudget:
-    """Room left in the batch that is being filled.
+    """Size of a batch."""
 
-    Attributes:
-        rows: Largest number of requests.
-        tokens: Largest number of tokens, padding included; ``None`` for any.
-        filled: Requests in the batch.
-        longest: Tokens of the longest of them.
-    """
+    rows: int  # largest number of requests
+    tokens: int | None  # largest number of tokens, padding included; ``None`` for any
 
-    rows: int
-    tokens: int | None
-    filled: int = 0
-    longest: int = 0
-
-    def takes(self, lengths: Sequence[int]) -> bool:
-        """Return whether requests of these lengths still fit; an empty batch takes any."""
-        filled, longest = self.filled + len(lengths), max(self.longest, *lengths)
-        fits = filled <= self.rows and (self.tokens is None or filled * longest <= self.tokens)
-        return self.filled == 0 or fits
-
-    def add(self, lengths: Sequence[int]) -> None:
-        """Put requests of these lengths into the batch."""
-        self.filled, self.longest = self.filled + len(lengths), max(self.longest, *lengths)
-
-    def empty(self) -> None:
-        """Begin the next batch."""
-        self.filled = self.longest = 0
+    def takes(self, rows: int, longest: int) -> bool:
+        """Return whether that many requests fit, of which the longest has so many tokens."""
+        return rows <= self.rows and (self.tokens is None or rows * longest <= self.tokens)
 
 
 @dataclass(frozen=True)
 class Work(Generic[Item, Result]):
-    """What one kind of request asks of a model.
+    """What one kind of request asks of a model."""
 
-    Attributes:
-        kind: Name of the harness's call.
-        prepare: Turns one sample into model input; may fail for that sample alone.
-        length: Tokens of a prepared sample.
-        execute: Runs the model on a batch of prepared samples; results in the same order.
-        fallback: Makes the result of a failed sample from the cause.
-        key: Names a sample's answer in the journal, by everything that decides about it.
-        stored: From a result to the fields that the journal keeps.
-        restored: Back from the fields.
-    """
-
-    kind: str
-    prepare: Callable[[Sample], Item]
-    length: Callable[[Item], int]
+    kind: str  # name of the harness's call
+    prepare: Callable[[Sample], Item]  # turns one sample into model input; may fail for that sample alone
+    length: Callable[[Item], int]  # tokens of a prepared sample
+    # runs the model on a batch of prepared samples; results in the same order
     execute: Callable[[Sequence[Item]], Sequence[Result]]
-    fallback: Callable[[str], Result]
-    key: Callable[[Sample], str]
-    stored: Callable[[Result], Mapping[str, Any]]
-    restored: Callable[..., Result]
+    fallback: Callable[[str], Result]  # makes the result of a failed sample from the cause
+    key: Callable[[Sample], str]  # names a sample's answer in the journal, by everything that decides about it
+    stored: Callable[[Result], Mapping[str, Any]]  # from a result to the fields that the journal keeps
+    restored: Callable[..., Result]  # back from the fields
 
 
 @dataclass
@@ -150,6 +112,7 @@ class _Batch(Generic[Item]):
     positions: list[int] = field(default_factory=list)
     items: dict[int, Item] = field(default_factory=dict)
     keys: dict[int, str] = field(default_factory=dict)
+    longest: int = 0  # tokens
 
 
 @dataclass
@@ -157,48 +120,31 @@ class BatchRunner(Generic[Item, Result]):
     """One call of the harness.
 
     Only ``Exception`` is caught: an interrupt by the user ends the run.
-
-    Attributes:
-        requests: All requests of the call.
-        work: What is to be done.
-        reader: Loads images and texts.
-        budget: Size of a batch.
-        failures: Counts the failures.
-        journal: Where answers are kept; ``None`` for nowhere.
-        progress: Bar that is advanced by one per request.
-        replayed: Answers that came from the journal.
     """
 
-    requests: Sequence[Request]
-    work: Work[Item, Result]
-    reader: SampleReader
-    budget: BatchBudget
-    failures: FailureLog
-    journal: Journal | None
-    progress: "tqdm[Any]"
-    replayed: int = 0
+    requests: Sequence[Request]  # all requests of the call
+    work: Work[Item, Result]  # what is to be done
+    reader: SampleReader  # loads images and texts
+    budget: BatchBudget  # size of a batch
+    failures: FailureLog  # counts the failures
+    journal: Journal | None  # where answers are kept; ``None`` for nowhere
+    progress: "tqdm[Any]"  # bar that is advanced by one per request
+    replayed: int = 0  # answers that came from the journal
     _results: dict[int, Result] = field(default_factory=dict)
     _most: int | None = None  # requests that the memory was found to hold
 
     def run(self, streams: Iterable[Iterable[Sequence[int]]]) -> list[Result]:
-        """Run everything.
-
-        Args:
-            streams: Positions in ``requests`` in units, see
-                :func:`~medtasks.model_adapters.base.requests.plan_streams`.
-
-        Returns:
-            One result per request, in the order of ``requests``.
-        """
+        """Run streams of units of positions, see ``plan_streams``; returns results in the order of ``requests``."""
         for stream in streams:
             batch: _Batch[Item] = _Batch()
             for unit in stream:
                 taken: _Batch[Item] = _Batch(list(unit))
-                lengths = [self._take(position, taken) for position in unit]
-                if not self.budget.takes(lengths):
+                taken.longest = max(self._take(position, taken) for position in unit)
+                rows, longest = len(batch.positions) + len(taken.positions), max(batch.longest, taken.longest)
+                if batch.positions and not self.budget.takes(rows, longest):
                     self._finish(batch)
                     batch = _Batch()
-                self.budget.add(lengths)
+                batch.longest = max(batch.longest, taken.longest)
                 batch.positions += taken.positions
                 batch.items |= taken.items
                 batch.keys |= taken.keys
@@ -229,7 +175,6 @@ class BatchRunner(Generic[Item, Result]):
         for start in range(0, len(positions), size):
             self._execute(batch, positions[start : start + size])
         self.progress.update(len(batch.positions))
-        self.budget.empty()
 
     def _execute(self, batch: _Batch[Item], positions: Sequence[int]) -> int:
         """Run some requests at once, or in parts where that fails; returns the largest size that could be run."""
@@ -262,11 +207,8 @@ class BatchRunner(Generic[Item, Result]):
         self._most = max(1, *(self._execute(batch, part) for part in (positions[:half], positions[half:])))
         if first:
             logger.warning(
-                "{} ran out of memory with {} requests at once and goes on with {}; set a smaller batch_size or "
-                "batch_tokens in --model_args to save the repeated work.",
-                self.work.kind,
-                len(positions),
-                self._most,
+                f"{self.work.kind} ran out of memory with {len(positions)} requests at once and goes on with "
+                f"{self._most}; set a smaller batch_size or batch_tokens in --model_args to save the repeated work."
             )
         return self._most
 

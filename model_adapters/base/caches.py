@@ -14,13 +14,7 @@ Value = TypeVar("Value")
 
 
 class BoundedCache(Generic[Value]):
-    """Values by key; the one that was not used for the longest time goes first.
-
-    Args:
-        limit: Size of everything that is kept, in bytes; 0 keeps nothing.
-
-    Attributes:
-        used: Size of what is kept, in bytes.
+    """Values by key, up to ``limit`` bytes; the one that was not used for the longest time goes first.
 
     Example:
         >>> cache = BoundedCache[str](10)
@@ -73,10 +67,7 @@ def content_key(pixels: torch.Tensor) -> str:
 
 
 def image_keys(pixels: torch.Tensor | None) -> tuple[str, ...]:
-    """Return one digest per image, shape (images, ...); none without images.
-
-    A tensor is read once as long as it lives unchanged.
-    """
+    """Return one digest per image, shape (images, ...); a tensor is read once as long as it lives unchanged."""
     if pixels is None:
         return ()
     version = 0 if pixels.is_inference() else pixels._version
@@ -86,33 +77,16 @@ def image_keys(pixels: torch.Tensor | None) -> tuple[str, ...]:
     return known[1]
 
 
-class FeatureCache:
-    """Vision features, up to ``limit`` bytes: an image is looked at once, however many questions are about it."""
-
-    def __init__(self, limit: int) -> None:
-        self._kept = BoundedCache[torch.Tensor](limit)
-
-    @property
-    def used(self) -> int:
-        """Size of what is kept, in bytes."""
-        return self._kept.used
+class FeatureCache(BoundedCache[torch.Tensor]):
+    """Vision features: an image is looked at once, however many questions are about it."""
 
     def features(
         self, pixels: Sequence[torch.Tensor | None], compute: Callable[[torch.Tensor], torch.Tensor]
     ) -> list[torch.Tensor | None]:
-        """Return the features of every row's images, computing those that are not kept.
+        """Return per row the features of its images, joined along the first dimension; ``None`` without images.
 
-        Images are computed one at a time: in a batch, rounding would depend on which of them happened to be kept.
-
-        Args:
-            pixels: Per row its images, shape (images, ...), or ``None``.
-            compute: From one image, shape (1, ...), to its features; see ``AdapterModel.image_features``.
-
-        Returns:
-            Per row the features of its images, joined along the first dimension; ``None`` for a row without images.
-
-        Raises:
-            MedTasksError: ``compute`` gives something else than a tensor.
+        Images, shape (1, ...), are computed one at a time: in a batch, rounding would depend on which of them happened
+        to be kept.
         """
         known: dict[str, torch.Tensor] = {}  # within a batch nothing is computed twice, however little may be kept
         rows: list[torch.Tensor | None] = []
@@ -125,19 +99,14 @@ class FeatureCache:
             rows.append(torch.cat(features) if len(features) > 1 else next(iter(features), None))
         return rows
 
-    def clear(self) -> None:
-        """Forget everything."""
-        self._kept.clear()
-
     def _of_image(self, key: str, image: torch.Tensor, compute: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
-        kept = self._kept.get(key)
-        if kept is not None:
-            return kept
-        features = compute(image)
-        if not isinstance(features, torch.Tensor):
-            raise MedTasksError(f"image_features must return a tensor, not {type(features).__name__}")
-        features = features.detach()
-        # A view would keep the whole of what it is a part of.
-        whole = features.untyped_storage().nbytes() == features.nbytes
-        self._kept.keep(key, features if whole else features.clone(), features.nbytes)
+        features = self.get(key)
+        if features is None:
+            features = compute(image)
+            if not isinstance(features, torch.Tensor):
+                raise MedTasksError(f"image_features must return a tensor, not {type(features).__name__}")
+            features = features.detach()
+            # A view would keep the whole of what it is a part of.
+            whole = features.untyped_storage().nbytes() == features.nbytes
+            self.keep(key, features if whole else features.clone(), features.nbytes)
         return features

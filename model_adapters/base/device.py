@@ -1,6 +1,7 @@
 """Which device this process computes on, and the device map of a model over all GPUs of one process.
 
-Under a device map the language model's layers lie in a row, and all that sees images on the first GPU.
+Under a device map the language model's layers lie in a row, and all that sees images on the first GPU. What is not
+known, not present or has no room is an ``AdapterArgumentError``.
 """
 
 import os
@@ -21,10 +22,8 @@ N = TypeVar("N", bound=nn.Module)
 def check_processes(processes: int, model: str) -> None:
     """Check that accelerate and the harness, which reads ``WORLD_SIZE``, agree on the number of processes.
 
-    They do not where several processes are started on a machine without GPU: accelerate then has to be told so.
-
-    Raises:
-        MedTasksError: They disagree; every process would take itself for the first.
+    They do not where several processes are started on a machine without GPU: accelerate then has to be told so, or
+    every process would take itself for the first.
     """
     started = int(os.environ.get("WORLD_SIZE", "1"))
     if started != processes:
@@ -35,14 +34,7 @@ def check_processes(processes: int, model: str) -> None:
 
 
 def choose_device(requested: str | None, own: torch.device, processes: int, model: str) -> torch.device:
-    """Return the device of this process.
-
-    Returns:
-        The requested device; with several processes the one accelerate assigned, because they must not share a GPU.
-
-    Raises:
-        AdapterArgumentError: The device is not known, not present, or of another type than the processes talk over.
-    """
+    """Return the requested device; with several processes the assigned one, because they must not share a GPU."""
     if requested is None:
         return own
     device = _existing(requested, model)
@@ -74,11 +66,7 @@ def _existing(requested: str, model: str) -> torch.device:
 
 
 def check_device_map(device_map: str | None, device: torch.device, processes: int, model: str) -> None:
-    """Check that a model can be spread here; to be called before weights are read.
-
-    Raises:
-        AdapterArgumentError: There are several processes, there is no GPU, or a GPU other than the first is asked for.
-    """
+    """Check that a model can be spread here; to be called before weights are read."""
     if device_map is None:
         return
     spread = f"{model}: device_map='{device_map}' spreads a model over the GPUs of one process"
@@ -97,9 +85,6 @@ def place(network: N, device: torch.device, device_map: str | None, model: str) 
     """Put a network where it computes and return it; with a device map, all but its ``language_model`` on ``device``.
 
     Types stay as they are, so that rotary frequencies remain float32.
-
-    Raises:
-        AdapterArgumentError: The GPUs have no room for it.
     """
     if device_map is None:
         return network.to(device)
@@ -120,14 +105,7 @@ def gpu_memory() -> dict[int, int]:
 
 
 def planned_map(language: Any, memory: Mapping[int, int], model: str) -> dict[str, int]:
-    """Plan which part of a language model goes where, evenly and in the order of its layers.
-
-    Returns:
-        GPU of each part by its name; a layer is never cut.
-
-    Raises:
-        AdapterArgumentError: It does not fit.
-    """
+    """Plan which part of a language model goes to which GPU, evenly and in order; a layer is never cut."""
     whole = sorted(language._no_split_modules)
     balanced = get_balanced_memory(language, max_memory=dict(memory), no_split_module_classes=whole)
     room = {gpu: balanced[gpu] for gpu in memory}

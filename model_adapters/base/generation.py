@@ -1,7 +1,6 @@
 """Decoding: what a task's ``gen_kwargs`` ask for, and how replies are stopped and cut."""
 
-import contextlib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,23 +18,14 @@ _READ = frozenset({"until", "max_new_tokens", "do_sample", "temperature", "top_p
 
 @dataclass(frozen=True)
 class GenerationSettings:
-    """How a reply is decoded; requests with equal settings can share a batch.
+    """How a reply is decoded; requests with equal settings can share a batch."""
 
-    Attributes:
-        max_new_tokens: Length limit in tokens.
-        until: Stop strings; the reply ends before the first that occurs.
-        temperature: 0 for greedy decoding or beam search, else the sampling temperature.
-        top_p: Probability mass to sample from.
-        top_k: Number of most likely tokens to sample from; 0 for all.
-        num_beams: Width of the beam search; 1 for none.
-    """
-
-    max_new_tokens: int
-    until: tuple[str, ...] = ()
-    temperature: float = 0.0
-    top_p: float = 1.0
-    top_k: int = 0
-    num_beams: int = 1
+    max_new_tokens: int  # length limit in tokens
+    until: tuple[str, ...] = ()  # stop strings; the reply ends before the first that occurs
+    temperature: float = 0.0  # 0 for greedy decoding or beam search, else the sampling temperature
+    top_p: float = 1.0  # probability mass to sample from
+    top_k: int = 0  # number of most likely tokens to sample from; 0 for all
+    num_beams: int = 1  # width of the beam search; 1 for none
 
 
 @dataclass(frozen=True)
@@ -48,12 +38,7 @@ class GenerationItem:
 
 
 class Reply(str):
-    """The text that came out for one prompt, which remembers what it took.
-
-    Args:
-        text: The reply.
-        input_tokens: Positions of the prompt, image slots included; ``None`` where nobody counted.
-        output_tokens: Tokens that were decoded, the one that ended the reply included; ``None`` where nobody counted.
+    """The text that came out for one prompt, which remembers what it took; ``None`` where nobody counted.
 
     Example:
         >>> Reply("yes", 7, 2) == "yes", Reply("yes", 7, 2).output_tokens
@@ -65,23 +50,16 @@ class Reply(str):
     output_tokens: int | None
 
     def __new__(cls, text: str, input_tokens: int | None = None, output_tokens: int | None = None) -> "Reply":
-        """Build the text."""
+        """Build the text; positions of the prompt include image slots, decoded tokens the one that ended the reply."""
         reply = super().__new__(cls, text)
         reply.input_tokens, reply.output_tokens = input_tokens, output_tokens
         return reply
 
 
 def read_settings(gen_kwargs: Mapping[str, Any], max_new_tokens: int) -> GenerationSettings:
-    """Read a task's ``gen_kwargs`` without changing them.
+    """Read a task's ``gen_kwargs``; ``None`` is "not given", unknown keys are ignored, impossible values refused.
 
     Sampling takes a positive ``temperature`` (1 where only ``do_sample`` is given) and no ``do_sample: false``.
-
-    Args:
-        gen_kwargs: As the harness passes them; ``None`` values count as not given, unknown keys are ignored.
-        max_new_tokens: Length limit where the task sets none.
-
-    Raises:
-        MedTasksError: A value is impossible.
     """
     given = {key: value for key, value in gen_kwargs.items() if value is not None}
     until = given.get("until", ())
@@ -166,14 +144,6 @@ class StopStrings(StoppingCriteria):  # type: ignore[misc]  # transformers is no
         return torch.tensor(done, device=input_ids.device)
 
 
-@contextlib.contextmanager
-def seeded(seed: int, device: torch.device) -> Iterator[None]:
-    """Seed torch for the block and restore its global random state afterwards."""
-    with torch.random.fork_rng(range(torch.cuda.device_count()) if device.type == "cuda" else []):
-        torch.manual_seed(seed)
-        yield
-
-
 def generate(model: AdapterModel, prompts: Sequence[Encoded], settings: GenerationSettings, seed: int) -> list[str]:
     """Generate replies in one go, see ``MedicalAdapter.generate_batch``.
 
@@ -187,7 +157,11 @@ def generate(model: AdapterModel, prompts: Sequence[Encoded], settings: Generati
     until = (*settings.until, *model.stop_strings)
     # transformers returns the prompt's ids as well where it was given ids.
     skip = batch.ids.shape[1] if "input_ids" in inputs else 0
-    with seeded(seed, model.device) if settings.temperature > 0 else contextlib.nullcontext():
+    sampled = settings.temperature > 0
+    devices = range(torch.cuda.device_count()) if model.device.type == "cuda" else []
+    with torch.random.fork_rng(devices, enabled=sampled):
+        if sampled:
+            torch.manual_seed(seed)
         ids = model.language_model.generate(
             **inputs,
             generation_config=decoding_config(settings, model.stop_ids, model.pad_id),

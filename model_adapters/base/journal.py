@@ -1,35 +1,39 @@
 """Answers on disk as soon as they exist, so that a run that was killed goes on where it stopped.
 
-One line of JSON per answer: ``{"key": ..., "check": ..., "tokens": ..., "answer": {...}}``.
+One line of JSON per answer: ``{"key": ..., "check": ..., "tokens": ..., "answer": {...}}``. Answers are replayed where
+all that decides about them beside the request is the same: weights, code, libraries, arguments.
 """
 
+import dataclasses
+import functools
 import hashlib
+import inspect
 import json
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import torch
 from loguru import logger
+from torch import nn
 
 from medtasks.data.home import home
 from medtasks.errors import warn_once
+
+from .arguments import AdapterArguments
 
 FOLDER_NAME = "journal"
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One answer.
+    """One answer."""
 
-    Attributes:
-        answer: The fields of the answer.
-        tokens: Length of the model input, so that batches are cut alike whether or not an answer was replayed.
-    """
-
-    answer: Mapping[str, Any]
-    tokens: int
+    answer: Mapping[str, Any]  # the fields of the answer
+    tokens: int  # length of the model input, so that batches are cut alike whether or not an answer was replayed
 
 
 def digest_of(*parts: object) -> str:
@@ -43,12 +47,7 @@ def digest_of(*parts: object) -> str:
 
 
 def journal_folder(argument: str, model_id: str) -> Path | None:
-    """Return the folder of a model's journals, or ``None`` without journal.
-
-    Args:
-        argument: ``true`` for ``$MEDTASKS_HOME/journal``, ``false``, or another folder.
-        model_id: Name of the sub-folder.
-    """
+    """Return the folder of a model's journals: in ``$MEDTASKS_HOME/journal`` for ``true``; ``None`` for ``false``."""
     if argument.lower() == "false":
         return None
     root = home() / FOLDER_NAME if argument.lower() == "true" else Path(argument).expanduser()
@@ -90,7 +89,9 @@ class Journal:
         """
         new = {key: entry for key, entry in entries.items() if key not in self._written}
         self._written.update(new)
-        self._pending += b"".join(_line(key, entry) for key, entry in new.items())
+        for key, entry in new.items():
+            record = {"key": key, "check": _check(key, entry), "tokens": entry.tokens, "answer": entry.answer}
+            self._pending += json.dumps(record).encode("ascii") + b"\n"
         try:
             self._write()
         except OSError as error:
@@ -144,11 +145,6 @@ def _check(key: str, entry: Entry) -> str:
     return digest_of(key, entry.tokens, entry.answer)[:16]
 
 
-def _line(key: str, entry: Entry) -> bytes:
-    record = {"key": key, "check": _check(key, entry), "tokens": entry.tokens, "answer": entry.answer}
-    return json.dumps(record).encode("ascii") + b"\n"
-
-
 def _parsed(line: bytes) -> tuple[str, Entry] | None:
     try:
         record = json.loads(line)
@@ -157,3 +153,69 @@ def _parsed(line: bytes) -> tuple[str, Entry] | None:
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
     return (record["key"], entry) if sound else None
+
+
+# Say how a run is carried out, not what comes out. Of the device, only its type counts.
+_NEUTRAL = {
+    *("batch_size", "batch_tokens", "max_batch_size", "max_failed", "device", "journal"),
+    *("feature_cache_mb", "prefix_cache_mb", "loglikelihood_format", "token_counts"),
+}
+_LIBRARIES = ("torch", "transformers", "pillow", "numpy")
+_SAMPLED = 64
+_READ_WHOLE = 2**24
+
+
+def model_fingerprint(model_id: str, kind: type, arguments: AdapterArguments, device: str, weights: str) -> str:
+    """Return a digest of everything about a model that may change an answer.
+
+    The code of the adapters is part of it: whoever changes a preprocessing must not be served older answers.
+    """
+    decisive = {name: value for name, value in dataclasses.asdict(arguments).items() if name not in _NEUTRAL}
+    versions = {name: metadata.version(name) for name in _LIBRARIES}
+    return digest_of(model_id, kind.__qualname__, _code_digest(kind), versions, decisive, device, weights)
+
+
+def weights_digest(owner: object) -> str:
+    """Return a digest of the weights that an object holds in its attributes, from some values of every tensor.
+
+    Two checkpoints of one architecture differ in almost all values, so a few of each tensor tell them apart.
+    """
+    digest = hashlib.sha256()
+    for attribute, module in sorted(vars(owner).items()):
+        if isinstance(module, nn.Module):
+            for name, tensor in sorted(module.state_dict().items()):
+                digest.update(f"{attribute}.{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
+                digest.update(_some_values(tensor))
+    return digest.hexdigest()
+
+
+def files_digest(arguments: AdapterArguments) -> str:
+    """Return a digest of the files and folders that arguments name: content of small files, size of large ones."""
+    digests = []
+    for name, value in sorted(dataclasses.asdict(arguments).items()):
+        if isinstance(value, str) and value and name not in _NEUTRAL:
+            path = Path(value).expanduser()
+            files = sorted(path.iterdir()) if path.is_dir() else [path]
+            for file in filter(Path.is_file, files):
+                size = file.stat().st_size
+                large = size > _READ_WHOLE
+                digests.append((name, file.name, str(size) if large else hashlib.sha256(file.read_bytes()).hexdigest()))
+    return digest_of(digests)
+
+
+def _some_values(tensor: torch.Tensor) -> bytes:
+    if tensor.is_meta or tensor.numel() == 0:
+        return b""
+    flat = tensor.detach().reshape(-1)
+    places = torch.linspace(0, flat.numel() - 1, min(_SAMPLED, flat.numel()), dtype=torch.float64).long()
+    values: Any = flat[places.to(flat.device)].cpu().view(torch.uint8).numpy()
+    return bytes(values.data)
+
+
+@functools.cache
+def _code_digest(kind: type) -> str:
+    """Return a digest of this package's code, and of the module of an adapter that lives elsewhere."""
+    files = sorted(Path(__file__).parents[1].rglob("*.py"))
+    own = inspect.getsourcefile(kind)
+    files += [Path(own)] if own else []
+    return digest_of([(file.name, hashlib.sha256(file.read_bytes()).hexdigest()) for file in files])

@@ -10,22 +10,14 @@ from PIL import Image
 
 from ..prefix.cuts import Spans
 from .arguments import AdapterArguments
-from .batching import Encoded, PaddedBatch
+from .batching import Continuation, Encoded, PaddedBatch, split_continuation
 from .caches import FeatureCache
-from .fingerprint import files_digest, weights_digest
-from .samples import IMAGES
-from .scoring import Continuation, split_continuation
+from .journal import files_digest, weights_digest
+from .requests import IMAGES
 
 
 class AdapterModel(abc.ABC):
-    """The model's side of an adapter; the harness's side is ``adapter.MedicalAdapter``, which models extend.
-
-    Attributes:
-        arguments: The model arguments.
-        device: Where the model's inputs are.
-        network: What :meth:`load` builds, with ``language_model`` in it, and ``image_features`` where there is a
-            vision tower; only a model that overrides what uses them does without.
-    """
+    """The model's side of an adapter; the harness's side is ``adapter.MedicalAdapter``, which models extend."""
 
     model_id: ClassVar[str]
     arguments_type: ClassVar[type[AdapterArguments]] = AdapterArguments
@@ -35,8 +27,13 @@ class AdapterModel(abc.ABC):
     """Whether penalties and banned tokens of the checkpoint's ``generation_config`` stay in force."""
     visual_types: ClassVar[tuple[type, ...]] = IMAGES
     """What the model takes as image."""
+    pad_id: int  # token to fill up with
+    stop_ids: Sequence[int]  # tokens that end a reply
+    stop_strings: Sequence[str] = ()  # where a reply ends beside the task's stop strings
     arguments: AdapterArguments
-    device: torch.device
+    device: torch.device  # where the model's inputs are
+    # what :meth:`load` builds, with ``language_model`` in it, and ``image_features`` where there is a vision tower;
+    # only a model that overrides what uses them does without
     network: Any
     _features: FeatureCache
     _last_prepared: tuple[tuple[Any, ...], torch.Tensor | None] | None
@@ -50,21 +47,6 @@ class AdapterModel(abc.ABC):
         """The transformers causal language model: called with ``logits_to_keep``, and asked to ``generate``."""
         return self.network.language_model
 
-    @property
-    @abc.abstractmethod
-    def pad_id(self) -> int:
-        """Token id to fill up with."""
-
-    @property
-    @abc.abstractmethod
-    def stop_ids(self) -> Sequence[int]:
-        """Token ids that end a reply."""
-
-    @property
-    def stop_strings(self) -> Sequence[str]:
-        """Where a reply ends beside the task's stop strings."""
-        return ()
-
     @abc.abstractmethod
     def encode(self, text: str, images: Sequence[Image.Image]) -> Encoded:
         """Turn a prompt into model input; at least one token (a begin of sequence) even for empty text.
@@ -75,20 +57,16 @@ class AdapterModel(abc.ABC):
     def encode_pair(self, context: str, continuation: str, images: Sequence[Image.Image]) -> Continuation:
         """Encode a prompt and the text to score after it; to be overridden where a template closes the prompt.
 
-        Raises:
-            ValueError: The continuation adds no token.
+        Raises a ``ValueError`` where the continuation adds no token.
         """
         return split_continuation(self.encode(context, images), self.encode(context + continuation, images))
 
     def image_features(self, pixels: torch.Tensor) -> torch.Tensor:
         """Return what the language model is given for some images; called through :meth:`cached_features`.
 
-        Args:
-            pixels: Images as in ``Encoded.pixels``, shape (images, ...), on ``self.device``.
-
-        Returns:
-            Features whose first dimension runs over the images: shape (images, ...) or (images * tokens, ...). No image
-            may depend on its neighbours, because :meth:`cached_features` hands over one at a time.
+        Pixels are as in ``Encoded.pixels``, on ``self.device``. The first dimension of the features runs over the
+        images: shape (images, ...) or (images * tokens, ...). No image may depend on its neighbours, because
+        :meth:`cached_features` hands over one at a time.
         """
         features: torch.Tensor = self.network.image_features(pixels)
         return features
@@ -110,31 +88,26 @@ class AdapterModel(abc.ABC):
         return self._features.features(pixels, lambda image: self.image_features(image.to(self.device)))
 
     def continuation_inputs(self, ids: torch.Tensor, contexts: PaddedBatch) -> dict[str, Any]:
-        """Return the language model's inputs for text tokens that follow a cached context.
+        """Return the language model's inputs for text tokens that follow a cached context, shape (batch, tokens).
 
-        Args:
-            ids: Token ids, shape (batch, tokens).
-            contexts: The batch whose keys and values are in the cache, one row per row of ``ids``.
+        The keys and values of ``contexts`` are in the cache, one row per row of ``ids``.
         """
         return {"input_ids": ids}
 
     def image_spans(self, prompt: Encoded) -> Spans | None:
         """Return per image, in order, the columns that depend on it directly: (first, behind the last).
 
-        With it, prompts of a batch that begin alike share the prefill of that prefix, which is cut at a border of
-        these spans or outside of them. An image that no column shows has the span (0, 0).
-
-        Returns:
-            ``None``, the default, or anything but one span per image where a prompt is not to share its prefix.
+        With it, prompts of a batch that begin alike share the prefill of that prefix, which is cut at a border of these
+        spans or outside of them. An image that no column shows has the span (0, 0). Where a prompt is not to share its
+        prefix, return ``None``, the default, or anything but one span per image.
         """
         return None
 
     def suffix_inputs(self, suffix: PaddedBatch, whole: PaddedBatch) -> dict[str, Any]:
         """Return the language model's inputs for what follows a cached prefix; mask and positions are set anew.
 
-        Args:
-            suffix: What follows, padded on the left, with the images whose spans lie in it.
-            whole: Prefix and suffix side by side, with padding before each, and all images.
+        The suffix is padded on the left, with the images whose spans lie in it. In ``whole``, prefix and suffix lie
+        side by side, with padding before each, and all images.
         """
         return self.model_inputs(suffix)
 

@@ -1,11 +1,17 @@
-"""The harness's requests as typed values, and the order in which they are run."""
+"""The harness's requests as typed values, the order in which they are run, and what they are about, read once."""
 
+import functools
 import hashlib
 import itertools
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 from typing import Any, Literal
+
+import numpy as np
+from PIL import Image
 
 from medtasks.errors import MedTasksError
 
@@ -17,30 +23,19 @@ IMAGE_ID = "image_id"
 
 @dataclass(frozen=True)
 class Request:
-    """One request of the harness.
+    """One request of the harness."""
 
-    Attributes:
-        context: Prompt text.
-        detail: ``gen_kwargs`` of a generation; continuation text, or the function of the document that yields it, of a
-            log-likelihood.
-        doc_to_visual: Function from the document to its images, or ``None``.
-        doc_id: Row of the document in its split.
-        task: Task name.
-        split: Split name.
-        index: Which of the document's requests this is (the option in multiple choice).
-        repeat: How often the same request came before in this call (``repeats`` in the task).
-        padding: True for a request that only evens out the ranks; its result is thrown away.
-    """
-
-    context: str
+    context: str  # prompt text
+    # ``gen_kwargs`` of a generation; continuation text, or the function of the document that yields it, of a
+    # log-likelihood
     detail: Any
-    doc_to_visual: Callable[[Any], Any] | None
-    doc_id: int
-    task: str
-    split: str
-    index: int
-    repeat: int
-    padding: bool
+    doc_to_visual: Callable[[Any], Any] | None  # function from the document to its images, or ``None``
+    doc_id: int  # row of the document in its split
+    task: str  # task name
+    split: str  # split name
+    index: int  # which of the document's requests this is (the option in multiple choice)
+    repeat: int  # how often the same request came before in this call (``repeats`` in the task)
+    padding: bool  # true for a request that only evens out the ranks; its result is thrown away
 
     @property
     def name(self) -> str:
@@ -54,11 +49,7 @@ class Request:
 
 
 def read_requests(instances: Sequence[Any], kind: Literal["generate_until", "loglikelihood"]) -> list[Request]:
-    """Turn harness ``Instance`` objects into requests, in the same order.
-
-    Raises:
-        MedTasksError: A request has another shape than a simple-type model is promised.
-    """
+    """Turn harness ``Instance`` objects into requests, in the same order."""
     seen: Counter[tuple[Any, ...]] = Counter()
     requests = []
     for instance in instances:
@@ -75,58 +66,46 @@ def read_requests(instances: Sequence[Any], kind: Literal["generate_until", "log
     return requests
 
 
-def unnamed(_: Request) -> None:
-    """Stand for images that have no name."""
+def image_names(documents: Documents) -> Callable[[Request], str | None]:
+    """Return what looks up the ``image_id`` of a request, so that questions on one image can be planned side by side.
 
-
-class ImageNames:
-    """Looks up the ``image_id`` of requests, so that questions on one image can be planned side by side.
-
-    A hint only, before any image is loaded: whether images are equal is told by their pixels.
+    It is ``None`` for a request without image, or where documents do not name theirs. A hint only, before any image is
+    loaded: whether images are equal is told by their pixels.
     """
 
-    def __init__(self, documents: Documents) -> None:
-        self._documents = documents
-        self._splits: dict[tuple[str, str], Any] = {}
+    @functools.cache
+    def named(task: str, split: str) -> Any:
+        """Return the documents of a split; of a table this column alone, because others may hold images to decode."""
+        table = documents[task][split]
+        columns = getattr(table, "column_names", None)
+        if columns is None:
+            return table
+        return table.select_columns([IMAGE_ID]) if IMAGE_ID in columns else []
 
-    def __call__(self, request: Request) -> str | None:
-        """Return the name; ``None`` for a request without image, or where documents do not name theirs."""
+    def name_of(request: Request) -> str | None:
         if request.doc_to_visual is None:
             return None
         try:
-            name = self._named(request.task, request.split)[request.doc_id][IMAGE_ID]
+            name = named(request.task, request.split)[request.doc_id][IMAGE_ID]
         except (LookupError, TypeError):  # another kind of document; where one is missing, loading it says so
             return None
         return None if name is None else str(name)
 
-    def _named(self, task: str, split: str) -> Any:
-        """Return the documents of a split; of a table this column alone, because others may hold images to decode."""
-        if (task, split) not in self._splits:
-            documents = self._documents[task][split]
-            columns = getattr(documents, "column_names", None)
-            if columns is not None:
-                documents = documents.select_columns([IMAGE_ID]) if IMAGE_ID in columns else []
-            self._splits[task, split] = documents
-        return self._splits[task, split]
+    return name_of
 
 
 def plan_streams(
     requests: Sequence[Request],
     group: Callable[[Request], Hashable],
     unit: Callable[[Request], Hashable],
-    image_name: Callable[[Request], str | None] = unnamed,
+    image_name: Callable[[Request], str | None] = lambda _: None,
 ) -> list[list[list[int]]]:
     """Return streams of units of positions in ``requests``: one stream per group, longest first.
 
-    Length is measured in characters of the context, so that no image has to be loaded in order to plan. The longest
-    come first because what does not fit into memory should fail at once. Requests on one image stay together, behind
-    the longest of them.
-
-    Args:
-        requests: All requests of the call.
-        group: Requests with different values never share a batch.
-        unit: Neighbouring requests with equal values stay in one batch, whatever its size.
-        image_name: What the image of a request is called in its split; ``None`` where that is not known.
+    Requests with different groups never share a batch; neighbours with equal units stay in one batch, whatever its
+    size. Length is measured in characters of the context, so that no image has to be loaded in order to plan. The
+    longest come first because what does not fit into memory should fail at once. Requests on one image stay together,
+    behind the longest of them.
     """
     groups: dict[Hashable, list[int]] = {}
     images: list[tuple[str, ...]] = []
@@ -147,3 +126,97 @@ def plan_streams(
         [list(run) for _, run in itertools.groupby(sorted(positions, key=order), key=lambda at: unit(requests[at]))]
         for positions in groups.values()
     ]
+
+
+IMAGES: tuple[type, ...] = (Image.Image,)
+"""What a model looks at unless its adapter says more in ``AdapterModel.visual_types``."""
+VOLUMES: tuple[type, ...] = (*IMAGES, str, Path, np.ndarray, list, tuple)
+"""Images, and volumes: files, arrays, lists of images as slices."""
+
+
+@dataclass(frozen=True)
+class Visuals:
+    """The images of a document, and whatever else its model takes, see :data:`VOLUMES`."""
+
+    images: tuple[Any, ...]
+
+    @cached_property
+    def digests(self) -> list[str]:
+        """One digest per image, of everything that decides about its pixels; no error names the file of a volume."""
+        return [_visual_digest(image) for image in self.images]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A request with what it points to."""
+
+    request: Request  # the request
+    visuals: Visuals  # its images
+    continuation: str | None  # the text to score; ``None`` for a generation
+
+
+class SampleReader:
+    """Reads the samples of one call of the harness; keeps the images of the last document only."""
+
+    def __init__(self, documents: Documents, scored: bool, taken: tuple[type, ...] = IMAGES) -> None:
+        self._documents = documents
+        self._scored = scored
+        self._taken = taken
+        self._last: tuple[tuple[Any, ...], Visuals] | None = None
+
+    def read(self, request: Request) -> Sample:
+        """Load the images and the continuation of a request; what the model does not take is an error."""
+        continuation = None
+        if self._scored:
+            text = request.detail(self._document(request)) if callable(request.detail) else request.detail
+            if not isinstance(text, str):
+                raise TypeError(f"expected a continuation as text, got {type(text).__name__}")
+            continuation = text
+        place = (request.task, request.split, request.doc_id, request.doc_to_visual)
+        if self._last is None or self._last[0] != place:
+            self._last = place, Visuals(tuple(self._images(request)))
+        return Sample(request, self._last[1], continuation)
+
+    def _document(self, request: Request) -> Any:
+        return self._documents[request.task][request.split][request.doc_id]
+
+    def _images(self, request: Request) -> list[Any]:
+        """Load images; a file name or an array that stands alone counts as a list of one. No message names a file."""
+        visuals = None if request.doc_to_visual is None else request.doc_to_visual(self._document(request))
+        if visuals is None:
+            return []
+        images = [visuals] if isinstance(visuals, str | Path | np.ndarray) else list(visuals)
+        for image in images:
+            if not isinstance(image, self._taken):
+                alone = self._taken == IMAGES
+                looks = "PIL images" if alone else "PIL images, file names, arrays and lists of slices"
+                hint = "; choose another task, or radfm for volumes" * alone
+                raise MedTasksError(f"this model looks at {looks}, the task yields {type(image).__name__}{hint}")
+            if isinstance(image, list | tuple) and not all(isinstance(part, Image.Image) for part in image):
+                raise MedTasksError("the task yields a list of something other than PIL images, which are no slices")
+        return images
+
+
+def _visual_digest(visual: Any) -> str:
+    if isinstance(visual, Image.Image):
+        # The indices of a palette image say nothing without the palette, nor a transparent colour without its name.
+        indirect = visual.mode in ("P", "PA") or "transparency" in visual.info
+        pixels = (visual.convert("RGBA") if indirect else visual).tobytes()
+        return _digest(f"{visual.mode} {visual.size}", [pixels])
+    if isinstance(visual, np.ndarray):
+        return _digest(f"array {visual.dtype.str} {visual.shape}", [visual.tobytes()])
+    if not isinstance(visual, str | Path):
+        return _digest(f"slices {' '.join(map(_visual_digest, visual))}", [])
+    try:
+        with Path(visual).open("rb") as file:
+            # The ending decides how the file is read; its name and place say nothing about its voxels.
+            return _digest(f"file {Path(visual).suffix.lower()} ", iter(lambda: file.read(2**20), b""))
+    except OSError as error:
+        raise MedTasksError(f"the file of a volume cannot be read ({error.strerror}); prepare the data anew") from error
+
+
+def _digest(head: str, content: Iterable[bytes]) -> str:
+    digest = hashlib.sha256(head.encode())
+    for block in content:
+        digest.update(block)
+    return digest.hexdigest()

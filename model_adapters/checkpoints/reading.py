@@ -1,4 +1,10 @@
-"""Reading published checkpoints strictly: every key mapped or dropped by rule, every parameter filled."""
+"""Reading published checkpoints strictly: every key mapped or dropped by rule, every parameter filled.
+
+What is missing, damaged or does not fit is a :class:`CheckpointError`, whose message names the file and the key.
+
+transformers 5 tokenizes LLaMA models differently from the versions the published models were run with, and cannot read
+their ``tokenizer.model`` beside lmms-eval at all. SentencePiece itself reproduces the old ids.
+"""
 
 import json
 import pickle
@@ -7,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from pathlib import Path
 from typing import Any, TypeVar
 
+import sentencepiece
 import torch
 from accelerate import init_empty_weights
 from huggingface_hub import snapshot_download
@@ -32,11 +39,7 @@ class CheckpointError(MedTasksError):
 
 
 def read_json(file: Path, hint: str) -> dict[str, Any]:
-    """Return the content of a configuration file.
-
-    Raises:
-        CheckpointError: The file is missing (the message ends with ``hint``) or damaged.
-    """
+    """Return the content of a configuration file; where it is missing, the message ends with ``hint``."""
     if not file.is_file():
         raise CheckpointError(f"{file} is missing; {hint}")
     try:
@@ -51,12 +54,7 @@ def read_json(file: Path, hint: str) -> dict[str, Any]:
 def stored_tensors(path: Path) -> Iterator[Stored]:
     """Yield the tensors of a checkpoint one by one, without reading it into memory as a whole.
 
-    Args:
-        path: A ``.safetensors``, ``.bin``, ``.pt`` or ``.pth`` file, or a folder with one such file or an index of
-            shards.
-
-    Raises:
-        CheckpointError: A file is missing, truncated or holds no tensors; the message names it.
+    It is a ``.safetensors``, ``.bin``, ``.pt`` or ``.pth`` file, or a folder with one such file or an index of shards.
     """
     for file in _files(path):
         for key, tensor in _safetensors(file) if file.suffix == ".safetensors" else _torch_file(file):
@@ -112,17 +110,8 @@ def fill(
     """Fill the parameters of ``module`` (which may be on the meta device) from a checkpoint.
 
     Two stored keys may have the same destination if their tensors are equal: shared storage is saved twice. Buffers
-    that the checkpoint does not hold (rotary tables) stay as they are.
-
-    Args:
-        module: Target; names as in ``state_dict()``.
-        path: The checkpoint, see :func:`stored_tensors`.
-        rename: From stored key to parameter name.
-        dtype: Type of the parameters.
-        tensors: Its tensors where they were changed on their way, as by adding a delta.
-
-    Raises:
-        CheckpointError: A key is unknown, missing, of another shape, or stored twice with different values.
+    that the checkpoint does not hold (rotary tables) stay as they are. ``tensors`` are the checkpoint's where they were
+    changed on their way, as by adding a delta.
     """
     wanted: Mapping[str, torch.Tensor] = dict(module.named_parameters())
     taken: dict[str, tuple[str, torch.Tensor]] = {}
@@ -147,12 +136,9 @@ def fill(
 
 
 def by_patterns(unused: str, used: str, name: str = r"\g<0>") -> Rename:
-    """Return a renaming by patterns for whole keys.
+    """Return a renaming by patterns for whole keys; a key that is neither unused nor used is unknown.
 
-    Args:
-        unused: Keys to drop.
-        used: Keys to keep; any other is unknown.
-        name: Template of the parameter's name, as of ``re.Match.expand``.
+    ``name`` is the template of the parameter's name, as of ``re.Match.expand``.
     """
 
     def rename(key: str) -> str | None:
@@ -166,11 +152,7 @@ def by_patterns(unused: str, used: str, name: str = r"\g<0>") -> Rename:
 
 
 def refuse_missing(path: object, missing: Collection[str], more: str = "more") -> None:
-    """Check that nothing is missing in a checkpoint.
-
-    Raises:
-        CheckpointError: Something is; the message names the first and how many ``more``.
-    """
+    """Check that nothing is missing in a checkpoint; the message names the first and how many ``more``."""
     if missing:
         others = f" and {len(missing) - 1} {more}" if len(missing) > 1 else ""
         raise CheckpointError(f"{path} lacks '{min(missing)}'{others}; is the checkpoint complete?")
@@ -179,13 +161,8 @@ def refuse_missing(path: object, missing: Collection[str], more: str = "more") -
 def published_folder(name: str, argument: str, *, weights: bool = True) -> Path:
     """Return the local folder that ``name`` stands for; asks the hub (or its cache) where no such folder exists.
 
-    Args:
-        name: Path of a folder, or ``owner/name`` on the Hugging Face hub.
-        argument: Model argument the name comes from, for messages.
-        weights: Whether weights are needed, or configuration and tokenizer files alone.
-
-    Raises:
-        CheckpointError: There is no such folder and the hub does not deliver it.
+    ``argument`` is the model argument the name comes from, for messages. Without ``weights`` only configuration and
+    tokenizer files are fetched.
     """
     folder = Path(name).expanduser()
     if folder.is_dir():
@@ -215,8 +192,60 @@ def on_meta(build: Callable[[], M]) -> M:
     """Build a module whose parameters are on the meta device and whose buffers are real.
 
     Real buffers, because a checkpoint does not fill them: rotary frequencies and CLIP's position numbers. The
-    frequencies stay float32 as long as nobody calls ``.to(dtype)`` on the module; cast parameters one by one, as
-    :func:`~medtasks.model_adapters.checkpoints.reading.fill` does.
+    frequencies stay float32 as long as nobody calls ``.to(dtype)`` on the module; :func:`fill` casts parameters one by
+    one.
     """
     with init_empty_weights(include_buffers=False):
         return build().eval()
+
+
+class SentencePieceText:
+    """A SentencePiece model with added tokens that it does not know; a file that is none is a ``MedTasksError``.
+
+    Text is split at added tokens; every piece in between is encoded by itself, so that each begins with the model's
+    leading blank. ``strip_around_added`` drops white space next to added tokens (transformers' slow tokenizers up to
+    4.28).
+    """
+
+    def __init__(
+        self, model_file: Path, added: Mapping[str, int] | None = None, *, strip_around_added: bool = False
+    ) -> None:
+        if not model_file.is_file():
+            raise MedTasksError(f"{model_file} is missing; put the checkpoint's tokenizer.model there")
+        self._model = sentencepiece.SentencePieceProcessor()
+        try:
+            self._model.LoadFromSerializedProto(model_file.read_bytes())
+        except (RuntimeError, TypeError) as error:
+            raise MedTasksError(f"{model_file} is no SentencePiece model; download it again") from error
+        self._added = dict(added or {})
+        self._texts = {token: text for text, token in self._added.items()}
+        self._strip = strip_around_added
+        names = sorted(self._added, key=len, reverse=True)
+        self._split = re.compile("(" + "|".join(map(re.escape, names)) + ")") if names else None
+
+    @property
+    def vocabulary(self) -> int:
+        """Number of pieces, added tokens not counted."""
+        return int(self._model.GetPieceSize())
+
+    def encode(self, text: str) -> list[int]:
+        """Return the ids of ``text``, without begin or end of sequence."""
+        if self._split is None:
+            return list(self._model.EncodeAsIds(text))
+        ids: list[int] = []
+        parts = self._split.split(text)
+        for number, part in enumerate(parts):
+            if part in self._added:
+                ids.append(self._added[part])
+                continue
+            if self._strip:
+                part = part.lstrip() if number > 0 else part
+                part = part.rstrip() if number < len(parts) - 1 else part
+            if part:
+                ids += self._model.EncodeAsIds(part)
+        return ids
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the text of ``ids``; control pieces and added tokens are left out."""
+        known = [token for token in ids if token < self.vocabulary and not self._model.IsControl(token)]
+        return str(self._model.DecodeIds(known))

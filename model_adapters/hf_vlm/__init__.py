@@ -1,5 +1,3 @@
 """Any image-text-to-text checkpoint of transformers."""
 
-from .adapter import HfVlm
-
-__all__ = ["HfVlm"]
+from .adapter import HfVlm as HfVlm

@@ -13,7 +13,7 @@ from PIL import Image
 
 from medtasks.errors import AdapterArgumentError, MedTasksError
 
-from ..base.batching import Encoded
+from ..base.batching import Encoded, common_length
 
 _PROBE = "Zqx7"
 _RENDERING_ERRORS = (jinja2.TemplateError, TypeError, ValueError, KeyError, AttributeError)
@@ -21,43 +21,28 @@ _RENDERING_ERRORS = (jinja2.TemplateError, TypeError, ValueError, KeyError, Attr
 
 @dataclass(frozen=True)
 class Prompt(Encoded):
-    """A prompt as the processor takes it.
+    """A prompt as the processor takes it; ``pixels`` is ``None``, for they are in ``inputs``."""
 
-    Attributes:
-        ids: Ids as the processor returns them, every position of an image among them.
-        pixels: Always ``None``; pixels are in ``inputs``.
-        text: Complete text, chat template included, with one placeholder per image.
-        images: The images of its placeholders.
-        inputs: What the processor made of this prompt alone, if it has run.
-    """
-
-    text: str
-    images: tuple[Image.Image, ...]
-    inputs: Mapping[str, Any] | None
+    text: str  # complete text, chat template included, with one placeholder per image
+    images: tuple[Image.Image, ...]  # the images of its placeholders
+    inputs: Mapping[str, Any] | None  # what the processor made of this prompt alone, if it has run
 
 
 @dataclass(frozen=True)
 class ScoredPrompt(Prompt):
-    """A prompt with its continuation at the end.
+    """A prompt with its continuation at the end."""
 
-    Attributes:
-        context: The prompt alone.
-        targets: Ids of the continuation when it follows the tokens of ``context``.
-        merged: Whether the tokenizer merges the two where they meet; the last ids of the prompt are then others.
-        closed: Whether the processor puts something behind every text, so that it cannot be given both at once.
-    """
-
-    context: Prompt
-    targets: tuple[int, ...]
-    merged: bool
-    closed: bool
+    context: Prompt  # the prompt alone
+    targets: tuple[int, ...]  # ids of the continuation when it follows the tokens of ``context``
+    merged: bool  # whether the tokenizer merges the two where they meet; the last ids of the prompt are then others
+    closed: bool  # whether the processor puts something behind every text, so that it cannot be given both at once
 
 
 class PromptWriter:
     """Writes prompts for one processor.
 
-    Raises:
-        AdapterArgumentError: The chat template is wanted, and there is none or it cannot write a user turn.
+    Where the chat template is wanted, and there is none or it cannot write a user turn, building raises an
+    ``AdapterArgumentError``.
     """
 
     def __init__(self, processor: Any, chat: bool, source: str) -> None:
@@ -65,7 +50,8 @@ class PromptWriter:
         self._chat = chat
         token = getattr(processor, "image_token", None)
         self._image_token = str(token) if token else ""
-        self._template = _template_of(processor)
+        template = getattr(processor, "chat_template", None) or processor.tokenizer.chat_template
+        self._template = template.get("default") if isinstance(template, dict) else template
         self._structured = True
         self._last: Prompt | None = None
         usable = self._template is not None and self._settle_form()
@@ -82,10 +68,8 @@ class PromptWriter:
     def write(self, text: str, images: int) -> str:
         """Return the complete prompt text with one placeholder per image.
 
-        The images come before the text, unless the text itself holds the processor's placeholder once per image.
-
-        Raises:
-            MedTasksError: The text holds the placeholder another number of times.
+        The images come before the text, unless the text itself holds the processor's placeholder once per image;
+        another number of times is a ``MedTasksError``.
         """
         pieces = text.split(self._image_token) if self._image_token else [text]
         if len(pieces) == 1:
@@ -112,20 +96,15 @@ class PromptWriter:
         return self._last
 
     def scored(self, context: str, continuation: str, images: Sequence[Image.Image]) -> tuple[ScoredPrompt, int]:
-        """Encode a complete prompt text and what follows it.
+        """Encode a complete prompt text and what follows it; returns too how many of the last ids that takes.
 
-        The continuation's tokens are those of the whole text after its longest common prefix with the context. Both
-        are compared with one placeholder per image: however many positions that takes up, it is no part of the end.
-
-        Returns:
-            The prompt, and how many of its last ids belong to the continuation.
-
-        Raises:
-            ValueError: The continuation adds no token, or there is no token before it.
+        The continuation's tokens are those of the whole text after its longest common prefix with the context. Both are
+        compared with one placeholder per image: however many positions that takes up, it is no part of the end. A
+        continuation that adds no token, or follows none, is a ``ValueError``.
         """
         before, after = self.ids(context), self.ids(context + continuation)
-        common = next((n for n, pair in enumerate(zip(before, after, strict=False)) if pair[0] != pair[1]), len(before))
-        if common >= len(after):
+        common = common_length(before, after)
+        if common == len(after):
             raise ValueError("the continuation adds no token")
         prompt = self.prompt(context, images)
         closed = bool(before) and prompt.ids[-1] != before[-1]
@@ -140,15 +119,7 @@ class PromptWriter:
         return scored, len(end)
 
     def batch(self, texts: Sequence[str], images: Sequence[Sequence[Image.Image]]) -> Any:
-        """Run the processor.
-
-        Args:
-            texts: Complete prompts.
-            images: The images of each; all prompts have some or none has.
-
-        Returns:
-            The processor's ``BatchFeature``, padded on the left.
-        """
+        """Run the processor on complete prompts, all with images or all without; its batch is padded on the left."""
         given = {"images": [list(row) for row in images]} if any(images) else {}
         return self._processor(
             text=list(texts),
@@ -209,9 +180,3 @@ class PromptWriter:
         block = with_image[start : start + len(with_image) - len(without)]
         fits = with_image == without[:start] + block + without[start:] and self._image_token in block
         return block if fits else self._image_token
-
-
-def _template_of(processor: Any) -> str | None:
-    """Return the template of the processor, or else of its tokenizer; of several the one named ``default``."""
-    template = getattr(processor, "chat_template", None) or processor.tokenizer.chat_template
-    return template.get("default") if isinstance(template, dict) else template

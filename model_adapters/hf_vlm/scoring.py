@@ -11,13 +11,23 @@ from typing import Any, cast
 
 import torch
 from loguru import logger
-from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList
+from transformers import LogitsProcessor, LogitsProcessorList
 
 from medtasks.errors import MedTasksError
 
-from ..base.batching import PaddedBatch, pad_left, pad_right, positions_of
+from ..base.batching import (
+    Continuation,
+    Likelihood,
+    PaddedBatch,
+    likelihood,
+    pad_left,
+    pad_right,
+    positions_of,
+    score,
+    token_losses,
+)
+from ..base.generation import GenerationSettings, decoding_config
 from ..base.model import AdapterModel
-from ..base.scoring import Continuation, Likelihood, likelihood, score, token_losses
 from ..prefix.sharing import Prefill, score_options
 from .encoding import Prompt, ScoredPrompt
 
@@ -36,14 +46,12 @@ _PER_TOKEN = {"input_ids", "attention_mask", "token_type_ids", "mm_token_type_id
 class ContinuationScorer:
     """Scores batches of continuations, all with images or all without.
 
-    Options of one prompt share a pass over it; other batches take one pass over prompt and continuation. Either way is
-    compared once, with and without images, with the logits that ``generate`` sees while it is made to produce the
-    continuation. A way that differs (as one pass does for a model that reads its prompt in both directions) is given up
-    with one line in the log, down to scoring everything as it is generated.
+    Options of one prompt share a pass over it, if they may; other batches take one pass over prompt and continuation.
+    Either way is compared once, with and without images, with the logits that ``generate`` sees while it is made to
+    produce the continuation. A way that differs (as one pass does for a model that reads its prompt in both directions)
+    is given up with one line in the log, down to scoring everything as it is generated.
 
-    Args:
-        adapter: Gives the transformers model, which the harness frees in the adapter's attributes, and its inputs.
-        share: Whether options may share a pass.
+    The transformers model stays in the adapter's attributes, where the harness frees it.
     """
 
     def __init__(self, adapter: AdapterModel, share: bool) -> None:
@@ -51,11 +59,7 @@ class ContinuationScorer:
         self._fits: dict[tuple[str, bool], bool] = {}
 
     def score(self, items: Sequence[Continuation]) -> list[Likelihood]:
-        """Score a batch.
-
-        Raises:
-            MedTasksError: A score is not finite.
-        """
+        """Score a batch."""
         prompts = [cast(ScoredPrompt, item.sequence) for item in items]
         merged = any(prompt.merged for prompt in prompts)
         repeated = self._share and not merged and len(_questions(items)) < len(items)
@@ -127,10 +131,7 @@ def tail_logits(model: Any, inputs: Inputs, keep: int) -> torch.Tensor:
     """Return the logits of the last ``keep`` positions, shape (batch, keep, vocabulary), in one forward pass.
 
     The others are never computed: where the model has no ``logits_to_keep``, its output layer is handed the last
-    positions only.
-
-    Raises:
-        MedTasksError: The model returns logits for other positions.
+    positions only. Logits for other positions are a ``MedTasksError``.
     """
     accepted = inspect.signature(model.forward).parameters
     given: dict[str, Any] = {**inputs, **_positions(model, inputs), "use_cache": False}
@@ -150,8 +151,7 @@ def tail_logits(model: Any, inputs: Inputs, keep: int) -> torch.Tensor:
 def read_contexts(prompts: Sequence[Prompt], adapter: AdapterModel) -> Prefill:
     """Read prompts, all in one batch, so that continuations can follow them.
 
-    Raises:
-        ValueError: The model takes more per token than this knows to continue (masks of cross-attention).
+    A model that takes more per token than this knows to continue (masks of cross-attention) is a ``ValueError``.
     """
     inputs = adapter.model_inputs(pad_left(prompts, adapter.pad_id, adapter.device))
     ids, mask = inputs["input_ids"], inputs["attention_mask"]
@@ -194,15 +194,8 @@ def forced_logits(model: Any, inputs: Inputs, targets: torch.Tensor, pad_id: int
 
     Slower than one pass, and right by construction for whatever a model does between prompt and reply.
     """
-    config = GenerationConfig(
-        max_new_tokens=targets.shape[1],
-        do_sample=False,
-        num_beams=1,
-        eos_token_id=_NO_STOP,
-        pad_token_id=pad_id,
-        return_dict_in_generate=True,
-        output_logits=True,
-    )
+    config = decoding_config(GenerationSettings(targets.shape[1]), [_NO_STOP], pad_id)
     forced = LogitsProcessorList([_Forced(targets, inputs["input_ids"].shape[1])])
-    output = model.generate(**inputs, generation_config=config, logits_processor=forced)
+    told = {"return_dict_in_generate": True, "output_logits": True}
+    output = model.generate(**inputs, generation_config=config, logits_processor=forced, **told)
     return torch.stack(output.logits, dim=1)

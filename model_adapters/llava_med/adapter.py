@@ -1,4 +1,4 @@
-"""``llava_med``: LLaVA-Med v1.5 (and v1.0) from the published weights."""
+"""``llava_med``: LLaVA-Med v1.5 (and v1.0) from the published weights, and their prompts as token ids."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,37 +12,90 @@ from medtasks.errors import AdapterArgumentError, MedTasksError
 
 from ..base.adapter import MedicalAdapter
 from ..base.arguments import AdapterArguments, CheckpointArguments, argument
-from ..base.batching import Encoded, PaddedBatch
+from ..base.batching import Continuation, Encoded, PaddedBatch, split_continuation
 from ..base.device import check_device_map, place
 from ..base.journal import digest_of
-from ..base.scoring import Continuation, split_continuation
-from ..checkpoints.clip import clip_pixels
-from ..checkpoints.reading import Stored, published_folder, stored_tensors
+from ..checkpoints.reading import (
+    CheckpointError,
+    SentencePieceText,
+    Stored,
+    published_folder,
+    read_json,
+    stored_tensors,
+)
+from ..checkpoints.vision import clip_pixels
 from ..prefix.cuts import Spans
-from .checkpoint import merged_tensors, read_config, read_tower_config
-from .network import load_network
-from .prompt import END_ID, UNKNOWN_ID, ConversationPrompt, InstructPrompt, Prompt
+from .network import load_network, merged_tensors, read_config, read_tower_config
+
+UNKNOWN_ID, BEGIN_ID, END_ID = 0, 1, 2
+_SPECIAL = {"<s>": BEGIN_ID, "</s>": END_ID}
+_PATCH, _START, _END = "<im_patch>", "<im_start>", "<im_end>"
+# The conversation "simple" of v1.0's evaluation.
+_OPENING = (
+    "A chat between a curious human and an artificial intelligence assistant. The assistant gives helpful, detailed, "
+    "and polite answers to the human's questions.###Human: Hi!###Assistant: Hi there!  How can I help you today?\n###"
+)
+
+
+class InstructPrompt:
+    """v1.5: ``[INST] <image>``, a new line, ``{text} [/INST]``; several images one below the other.
+
+    The text on either side of an image is tokenized by itself. A slot holds the id of ``<unk>``, which no text yields
+    because the tokenizer falls back to bytes; the published code uses -200, which is no id at all.
+    """
+
+    slot_id = UNKNOWN_ID
+    stops: tuple[str, ...] = ()
+
+    def __init__(self, folder: Path, patches: int) -> None:
+        self.tokenizer = SentencePieceText(folder / "tokenizer.model", _SPECIAL)
+        self.patches = patches
+
+    def ids(self, text: str, images: int, answer: str = "") -> list[int]:
+        """Return the ids of a prompt and of the beginning of its answer, which begins with white space."""
+        sides = ("[INST] " + "<image>\n" * images).split("<image>")
+        sides[-1] += f"{text} [/INST]{answer}"
+        ids = [BEGIN_ID]
+        for number, side in enumerate(sides):
+            ids += [self.slot_id] * (self.patches if number else 0) + self.tokenizer.encode(side)
+        return ids
+
+
+class ConversationPrompt:
+    """v1.0: a conversation ``simple`` with ``###`` between the turns, and the images after the question."""
+
+    stops: tuple[str, ...] = ("###",)
+
+    def __init__(self, folder: Path, patches: int, image_ends: bool) -> None:
+        names = [_PATCH, _START, _END] if image_ends else [_PATCH]
+        added = _added_tokens(folder / "added_tokens.json", names)
+        self.slot_id, self.patches = added[_PATCH], patches
+        self.tokenizer = SentencePieceText(folder / "tokenizer.model", _SPECIAL | added, strip_around_added=True)
+        block = _PATCH * patches
+        self._image = "\n" + (_START + block + _END if image_ends else block)
+
+    def ids(self, text: str, images: int, answer: str = "") -> list[int]:
+        """As :meth:`InstructPrompt.ids`."""
+        turn = f"Human: {text.strip()}{self._image * images}###Assistant:{answer}"
+        return [BEGIN_ID, *self.tokenizer.encode(_OPENING + turn)]
+
+
+def _added_tokens(file: Path, names: Sequence[str]) -> dict[str, int]:
+    added = read_json(file, "LLaVA-Med v1.0 needs the ids of its image tokens from there")
+    try:
+        return {name: int(added[name]) for name in names}
+    except (ValueError, TypeError) as error:
+        raise CheckpointError(f"{file} is damaged; download it again") from error
+    except KeyError as error:
+        raise CheckpointError(f"{file} lacks {error}; take the file that was published with the delta") from error
 
 
 @dataclass(frozen=True)
 class LlavaMedArguments(CheckpointArguments):
-    """The arguments of LLaVA-Med.
+    """The arguments of LLaVA-Med, see ``README.md``."""
 
-    Attributes:
-        pretrained: Folder or hub id of the checkpoint.
-        base: Folder or hub id of LLaMA-7B v1, if ``pretrained`` is the delta of v1.0.
-        vision_tower: Folder or hub id of the CLIP model; without it the one that the checkpoint names, for v1.5
-            ``openai/clip-vit-large-patch14-336``.
-        vision_weights: ``openai``: the tower's weights come from ``vision_tower``, as in the published loader, which
-            ignores those in the checkpoint; ``checkpoint``: they come from the checkpoint, and ``vision_tower`` gives
-            the geometry alone.
-        max_length: Longest prompt in positions, images included; a longer one fails instead of being cut. Without it
-            the checkpoint's limit, 2048.
-        attn_implementation: ``sdpa``, ``eager`` or ``flash_attention_2``.
-    """
-
-    pretrained: str = argument("microsoft/llava-med-v1.5-mistral-7b")
-    base: str | None = argument(None)
+    pretrained: str = argument("microsoft/llava-med-v1.5-mistral-7b")  # folder or hub id of the checkpoint
+    base: str | None = argument(None)  # folder or hub id of LLaMA-7B v1, if ``pretrained`` is the delta of v1.0
     vision_tower: str | None = argument(None)
     vision_weights: str = argument("openai", choices=("openai", "checkpoint"))
     max_length: int | None = argument(None, least=1)
@@ -51,12 +104,7 @@ class LlavaMedArguments(CheckpointArguments):
 
 
 class LlavaMed(MedicalAdapter):
-    """LLaVA-Med; greedy unless the task asks for sampling.
-
-    Raises:
-        AdapterArgumentError: An argument is unknown or has an impossible value.
-        MedTasksError: A file of the checkpoint is missing, damaged or not LLaVA-Med's.
-    """
+    """LLaVA-Med; greedy unless the task asks for sampling."""
 
     model_id: ClassVar[str] = "llava_med"
     arguments_type: ClassVar[type[AdapterArguments]] = LlavaMedArguments
@@ -75,12 +123,19 @@ class LlavaMed(MedicalAdapter):
         tower = read_tower_config(tower_folder)
         self._side = int(tower.image_size)
         patches = (tower.image_size // tower.patch_size) ** 2
-        self._prompt: Prompt = (
+        self._prompt: InstructPrompt | ConversationPrompt = (
             InstructPrompt(folder, patches)
             if self._config.is_mistral
             else ConversationPrompt(folder, patches, self._config.image_ends)
         )
-        self._max_length = self._longest()
+        self.stop_strings = self._prompt.stops
+        limit = int(self._config.language.max_position_embeddings)
+        self._max_length = given.max_length or self._config.max_length
+        if self._max_length > limit:
+            raise AdapterArgumentError(
+                f"llava_med: argument 'max_length' must be at most {limit}, the positions of the model, not "
+                f"{self._max_length}."
+            )
         self._text_files = [folder / "config.json", folder / "tokenizer.model", tower_folder / "config.json"]
         network = load_network(
             self._config, tower, self._tensors(folder), folder, tower_folder if openai else None, given.torch_dtype
@@ -99,30 +154,12 @@ class LlavaMed(MedicalAdapter):
             )
         return stored_tensors(folder)
 
-    def _longest(self) -> int:
-        limit = int(self._config.language.max_position_embeddings)
-        wanted = self.arguments.max_length or self._config.max_length
-        if wanted > limit:
-            raise AdapterArgumentError(
-                f"llava_med: argument 'max_length' must be at most {limit}, the positions of the model, not {wanted}."
-            )
-        return wanted
-
-    @property
-    def stop_strings(self) -> Sequence[str]:
-        """The separator of v1.0."""
-        return self._prompt.stops
-
     def encode(self, text: str, images: Sequence[Image.Image]) -> Encoded:
         """Put text and images in the template."""
         return Encoded(self._ids(text, len(images)), self.prepared(images, self._pixels))
 
     def encode_pair(self, context: str, continuation: str, images: Sequence[Image.Image]) -> Continuation:
-        """Put the continuation where the answer goes, after a space if it does not bring its own.
-
-        Raises:
-            ValueError: The continuation adds no token.
-        """
+        """Put the continuation where the answer goes, after a space if it does not bring its own."""
         answer = continuation if continuation[:1].isspace() else " " + continuation
         pixels = self.prepared(images, self._pixels)
         prompt = Encoded(self._ids(context, len(images)), pixels)

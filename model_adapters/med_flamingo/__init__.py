@@ -1,5 +1,4 @@
 """Med-Flamingo."""
 
-from .adapter import MedFlamingo, MedFlamingoArguments
-
-__all__ = ["MedFlamingo", "MedFlamingoArguments"]
+from .adapter import MedFlamingo as MedFlamingo
+from .adapter import MedFlamingoArguments as MedFlamingoArguments

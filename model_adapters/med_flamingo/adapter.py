@@ -11,46 +11,32 @@ from medtasks.errors import MedTasksError
 
 from ..base.adapter import MedicalAdapter
 from ..base.arguments import AdapterArguments, CheckpointArguments, argument
-from ..base.batching import Encoded, PaddedBatch
+from ..base.batching import Continuation, Encoded, PaddedBatch, split_continuation
 from ..base.device import check_device_map, place
-from ..base.scoring import Continuation, split_continuation
-from ..checkpoints.clip import clip_pixels
-from ..checkpoints.reading import published_folder
-from ..checkpoints.sentencepiece_text import SentencePieceText
+from ..checkpoints.reading import SentencePieceText, published_folder
+from ..checkpoints.vision import clip_pixels
 from ..prefix.cuts import Spans
 from .checkpoint import load_network, locate_weights, read_llama_config
 from .network import MedFlamingoNetwork, MediaAttention, stack_media, text_time
 
 END_OF_CHUNK, IMAGE, PAD = "<|endofchunk|>", "<image>", "<PAD>"
-_STOP_STRINGS = (END_OF_CHUNK, "|endofchunk|>", IMAGE, "\nQuestion:")
-"""Where a reply ends beside the task's stop strings: the model cannot say its end marker, whose output row was never
+STOP_STRINGS = (END_OF_CHUNK, "|endofchunk|>", IMAGE, "\nQuestion:")
+"""The model cannot say its end marker, whose output row was never
 trained, and goes on with another example. The second is how MediConfusion's prompts misspell it."""
 _UNKNOWN_ID, _END_ID = 0, 2
 
 
 @dataclass(frozen=True)
 class MedFlamingoArguments(CheckpointArguments):
-    """The arguments of Med-Flamingo.
+    """The arguments of Med-Flamingo, see ``README.md``."""
 
-    Attributes:
-        pretrained: ``model.pt``, its folder, or a hub id.
-        llama: LLaMA-7B v1: folder in transformers' layout, or a hub id.
-        clip: OpenAI's CLIP ViT-L/14: folder in transformers' layout, or a hub id.
-        media_attention: ``preceding``: text looks at the latest image before it (Flamingo paper, open_flamingo 2.0,
-            MediConfusion). ``following``: at the next one after it (open_flamingo 0.0.2, the official demo).
-        vision_post_norm: Whether patch tokens pass through CLIP's last layer norm, as in installations with open_clip
-            2.23 or newer.
-        bos_id: First id of every prompt: 1, or 0 as with the tokenizer files of ``decapoda-research/llama-7b-hf``.
-        max_new_tokens: Length limit of a reply where the task sets none, in tokens.
-    """
-
-    pretrained: str = argument("med-flamingo/med-flamingo")
-    llama: str = argument("yahma/llama-7b-hf")
+    pretrained: str = argument("med-flamingo/med-flamingo")  # ``model.pt``, its folder, or a hub id
+    llama: str = argument("yahma/llama-7b-hf")  # LLaMA-7B v1: folder in transformers' layout, or a hub id
     clip: str = argument("openai/clip-vit-large-patch14")
     media_attention: str = argument("preceding", choices=get_args(MediaAttention))
     vision_post_norm: bool = argument(False)
     bos_id: int = argument(1, least=0, most=1)
-    max_new_tokens: int = argument(32, least=1)
+    max_new_tokens: int = argument(32, least=1)  # length limit of a reply where the task sets none, in tokens
 
 
 class MedFlamingo(MedicalAdapter):
@@ -59,63 +45,37 @@ class MedFlamingo(MedicalAdapter):
     model_id: ClassVar[str] = "med_flamingo"
     arguments_type: ClassVar[type[AdapterArguments]] = MedFlamingoArguments
     arguments: MedFlamingoArguments
+    stop_strings = STOP_STRINGS
     network: MedFlamingoNetwork
 
     def load(self) -> None:
-        """Read tokenizer and weights.
-
-        Raises:
-            MedTasksError: A file is missing, damaged or does not fit the others.
-        """
+        """Read tokenizer and weights."""
         given = self.arguments
         check_device_map(given.device_map, self.device, self.accelerator.num_processes, self.model_id)
         llama, clip = published_folder(given.llama, "llama"), published_folder(given.clip, "clip")
-        self._vocabulary = read_llama_config(llama).vocab_size
+        vocabulary = read_llama_config(llama).vocab_size
+        self._markers = {text: vocabulary + place for place, text in enumerate((END_OF_CHUNK, IMAGE, PAD))}
+        self.pad_id, self.stop_ids = self._markers[PAD], (_END_ID, self._markers[END_OF_CHUNK])
         self._text = SentencePieceText(llama / "tokenizer.model", self._markers)
-        if self._text.vocabulary != self._vocabulary:
+        if self._text.vocabulary != vocabulary:
             raise MedTasksError(
                 f"{llama / 'tokenizer.model'} has {self._text.vocabulary} pieces, but config.json beside it says "
-                f"vocab_size {self._vocabulary}; put LLaMA's own tokenizer.model there"
+                f"vocab_size {vocabulary}; put LLaMA's own tokenizer.model there"
             )
         weights = locate_weights(given.pretrained)
         self._mode = cast(MediaAttention, given.media_attention)
         network = load_network(weights, llama, clip, given.torch_dtype, self._mode, given.vision_post_norm)
         self.network = place(network, self.device, given.device_map, self.model_id)
 
-    @property
-    def _markers(self) -> dict[str, int]:
-        return {text: self._vocabulary + place for place, text in enumerate((END_OF_CHUNK, IMAGE, PAD))}
-
-    @property
-    def pad_id(self) -> int:
-        """Id of ``<PAD>``."""
-        return self._markers[PAD]
-
-    @property
-    def stop_ids(self) -> Sequence[int]:
-        """End of sequence and ``<|endofchunk|>``."""
-        return _END_ID, self._markers[END_OF_CHUNK]
-
-    @property
-    def stop_strings(self) -> Sequence[str]:
-        """Where the model begins another example."""
-        return _STOP_STRINGS
-
     def encode(self, text: str, images: Sequence[Image.Image]) -> Encoded:
         """Put one ``<image>`` into the text per image; those that the text lacks come first.
 
-        Raises:
-            MedTasksError: The text has more markers than there are images, or is longer than the model's context.
+        More markers than images, or a text longer than the model's context, are a ``MedTasksError``.
         """
         return Encoded(self._ids(text, len(images)), self.prepared(images, self._pixels))
 
     def encode_pair(self, context: str, continuation: str, images: Sequence[Image.Image]) -> Continuation:
-        """Encode a prompt and the text to score after it.
-
-        Raises:
-            MedTasksError: The continuation holds a marker, which the model has no probability for.
-            ValueError: The continuation adds no token.
-        """
+        """Encode a prompt and the text to score after it, in which the model has no probability for a marker."""
         for marker in self._markers:
             if marker in continuation:
                 raise MedTasksError(f"the continuation holds '{marker}', which the model cannot say")

@@ -1,6 +1,7 @@
 """Loading Med-Flamingo: the trained tensors lie in one file, LLaMA-7B and CLIP ViT-L/14 beside it in their own folders.
 
-Key names as open_flamingo 0.0.2 saves them, see the issues 187 and 204 of that project for public listings.
+Key names as open_flamingo 0.0.2 saves them, see the issues 187 and 204 of that project for public listings. What is
+missing, damaged or another model's is a :class:`CheckpointError`, whose message names file or key.
 """
 
 import json
@@ -16,8 +17,8 @@ from huggingface_hub.errors import HFValidationError
 from torch import nn
 from transformers import CLIPVisionConfig, LlamaConfig
 
-from ..checkpoints.clip import SHAPE, TOWER_KEYS
 from ..checkpoints.reading import HUB_ID, CheckpointError, by_patterns, fill, on_meta, stored_tensors
+from ..checkpoints.vision import SHAPE, TOWER_KEYS
 from .network import MedFlamingoNetwork, MediaAttention
 
 WEIGHTS_FILE = "model.pt"
@@ -52,17 +53,11 @@ _PUBLISHED_LAYERS, _PUBLISHED_EVERY, _PUBLISHED_DEPTH = 32, 4, 6
 
 @dataclass(frozen=True)
 class TrainedShape:
-    """What only the keys of the trained tensors tell.
+    """What only the keys of the trained tensors tell."""
 
-    Attributes:
-        every: One block before every so many layers of LLaMA.
-        depth: Layers of the resampler.
-        latents: Latents per image.
-    """
-
-    every: int
-    depth: int
-    latents: int
+    every: int  # one block before every so many layers of LLaMA
+    depth: int  # layers of the resampler
+    latents: int  # latents per image
 
 
 def canonical_key(key: str) -> str:
@@ -73,11 +68,7 @@ def canonical_key(key: str) -> str:
 
 
 def trained_name(key: str) -> str | None:
-    """Map a key of ``model.pt``; see :data:`~medtasks.model_adapters.checkpoints.reading.Rename`.
-
-    Raises:
-        KeyError: The key belongs to neither the trained nor the frozen part.
-    """
+    """Map a key of ``model.pt``; see :data:`~medtasks.model_adapters.checkpoints.reading.Rename`."""
     name = canonical_key(key)
     if _FROZEN.fullmatch(name):
         return None
@@ -87,22 +78,14 @@ def trained_name(key: str) -> str | None:
 
 
 def read_llama_config(folder: Path) -> LlamaConfig:
-    """Read what decides LLaMA's computation; token ids in published configurations are partly wrong.
-
-    Raises:
-        CheckpointError: The file is missing, damaged or describes another kind of model.
-    """
+    """Read what decides LLaMA's computation; token ids in published configurations are partly wrong."""
     stored = _read_config(folder, ("llama",))
     shape = {key: stored[key] for key in _LLAMA_SHAPE if stored.get(key) is not None}
     return LlamaConfig(**shape, tie_word_embeddings=False, attn_implementation="sdpa")
 
 
 def read_clip_config(folder: Path) -> CLIPVisionConfig:
-    """Read the vision tower's configuration, alone or inside that of a whole CLIP model.
-
-    Raises:
-        CheckpointError: The file is missing, damaged or describes another kind of model.
-    """
+    """Read the vision tower's configuration, alone or inside that of a whole CLIP model."""
     whole = _read_config(folder, ("clip", "clip_vision_model"))
     stored = whole.get("vision_config") or whole
     shape = {key: stored[key] for key in _CLIP_SHAPE if stored.get(key) is not None}
@@ -130,12 +113,7 @@ def _read_config(folder: Path, kinds: tuple[str, ...]) -> Mapping[str, Any]:
 
 
 def read_trained_shape(file: Path, layers: int) -> TrainedShape:
-    """Read the sizes that no configuration file holds from the keys of the trained tensors.
-
-    Raises:
-        CheckpointError: The file is damaged, lacks keys without which there is no telling, or stores a tensor twice
-            with different values.
-    """
+    """Read the sizes that no configuration file holds from the keys of the trained tensors."""
     trained = _trained_tensors(file)
     before = {int(match[1]) for name in trained if (match := re.match(rf"{re.escape(_BLOCKS)}\.(\d+)\.", name))}
     levels = {int(match[1]) for name in trained if (match := re.match(r"perceiver\.layers\.(\d+)\.", name))}
@@ -166,14 +144,7 @@ def _trained_tensors(file: Path) -> dict[str, torch.Tensor]:
 def load_network(
     weights: Path, llama: Path, clip: Path, dtype: torch.dtype, mode: MediaAttention, post_norm: bool
 ) -> MedFlamingoNetwork:
-    """Build the network and fill every parameter; LLaMA-7B and CLIP ViT-L/14 lie in folders in transformers' layout.
-
-    Returns:
-        The network on the CPU, in evaluation mode.
-
-    Raises:
-        CheckpointError: A file or key is missing, unknown, damaged or of another shape; the message names it.
-    """
+    """Build the network and fill every parameter; LLaMA-7B and CLIP ViT-L/14 lie in folders in transformers' layout."""
     language, vision = read_llama_config(llama), read_clip_config(clip)
     trained = read_trained_shape(weights, language.num_hidden_layers)
     layers = range(trained.every - 1, language.num_hidden_layers, trained.every)
@@ -197,11 +168,7 @@ def load_network(
 
 
 def locate_weights(name: str) -> Path:
-    """Find ``model.pt``: a file, a folder that holds it, or a hub id to download it from.
-
-    Raises:
-        CheckpointError: There is no such file, folder or repository.
-    """
+    """Find ``model.pt``: a file, a folder that holds it, or a hub id to download it from."""
     path = Path(name).expanduser()
     if path.is_file():
         return path

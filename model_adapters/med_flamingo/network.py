@@ -13,24 +13,18 @@ from torch import nn
 from torch.nn import functional
 from transformers import CLIPVisionConfig, CLIPVisionModel, LlamaConfig, LlamaForCausalLM
 
-from ..checkpoints.perceiver import CrossAttention, PerceiverResampler, feed_forward
+from ..checkpoints.vision import CrossAttention, PerceiverResampler, feed_forward
 
 MediaAttention = Literal["preceding", "following"]
 
 
 def text_time(ids: torch.Tensor, real: torch.Tensor, image_id: int, mode: MediaAttention) -> torch.Tensor:
-    """Say which image every position may look at.
+    """Return k for a position that may look at the k-th image of its row, 0 for none and on padding.
 
-    Args:
-        ids: Token ids, shape (batch, length).
-        real: Shape (batch, length); 0 on padding.
-        image_id: Id of ``<image>``, which stands in front of the text about its image.
-        mode: ``preceding``: text looks at the latest image before it (open_flamingo 2.0). ``following``: at the next
-            one after it, or at none behind the last image (open_flamingo 0.0.2). The marker itself looks at its own
-            image either way.
-
-    Returns:
-        Shape (batch, length); k for the k-th image of the row, 0 for none and on padding.
+    Text looks at the latest image before it under ``preceding`` (open_flamingo 2.0), under ``following`` at the next
+    one after it, or at none behind the last image (open_flamingo 0.0.2). The marker ``<image>``, which stands in front
+    of the text about its image, looks at its own either way. Ids, ``real`` (0 on padding) and result have the shape
+    (batch, length).
     """
     markers = (ids == image_id) & real.bool()
     seen = markers.cumsum(-1)
@@ -42,15 +36,10 @@ def text_time(ids: torch.Tensor, real: torch.Tensor, image_id: int, mode: MediaA
 
 @dataclass(frozen=True)
 class MediaView:
-    """What the cross-attention blocks see during one call of the language model.
+    """What the cross-attention blocks see during one call of the language model."""
 
-    Attributes:
-        latents: Shape (batch, images * latents, width); ``None`` without any image in the batch.
-        visible: Shape (batch, length, images * latents); true where a position may look at a latent.
-    """
-
-    latents: torch.Tensor | None
-    visible: torch.Tensor
+    latents: torch.Tensor | None  # shape (batch, images * latents, width); ``None`` without any image in the batch
+    visible: torch.Tensor  # shape (batch, length, images * latents); true where a position may look at a latent
 
     @classmethod
     def of(cls, media: torch.Tensor | None, times: torch.Tensor) -> "MediaView":
@@ -103,11 +92,8 @@ class GatedCrossAttention(nn.Module):
 def stack_media(rows: Iterable[torch.Tensor | None]) -> torch.Tensor | None:
     """Arrange the latents of each row as one tensor, filled up with zeros that no text looks at.
 
-    Args:
-        rows: Per row shape (images, latents, width), or ``None`` for a row without images.
-
-    Returns:
-        Shape (rows, images of the richest row, latents, width); ``None`` if no row has an image.
+    A row has the shape (images, latents, width); the result is (rows, images of the richest row, latents, width), or
+    ``None`` if no row has an image.
     """
     given = list(rows)
     example = next((row for row in given if row is not None), None)
@@ -151,13 +137,9 @@ class _BlockHook:
 
 
 class MedFlamingoLanguageModel(LlamaForCausalLM):  # type: ignore[misc]  # transformers is not analysed
-    """LLaMA that is also given media.
+    """LLaMA that is also given media, ``media_dim`` wide; some ``layers``, from 0, have a block in front.
 
-    Args:
-        config: LLaMA's configuration; ``vocab_size`` does not count the markers.
-        layers: Layers that have a block in front, from 0.
-        media_dim: Width of the latents.
-        mode: See :func:`text_time`.
+    LLaMA's ``vocab_size`` does not count the markers. For the mode see :func:`text_time`.
     """
 
     _no_split_modules: ClassVar[list[str]] = ["LlamaDecoderLayer", "GatedCrossAttention"]
@@ -173,7 +155,7 @@ class MedFlamingoLanguageModel(LlamaForCausalLM):  # type: ignore[misc]  # trans
         for layer, hook in zip(blocks, self._block_hooks, strict=True):
             self.model.layers[layer].register_forward_pre_hook(hook, with_kwargs=True)
 
-    def forward(  # noqa: D417  # the rest is LLaMA's
+    def forward(
         self,
         input_ids: torch.Tensor,
         attention_mask: torch.Tensor | None = None,
@@ -186,10 +168,9 @@ class MedFlamingoLanguageModel(LlamaForCausalLM):  # type: ignore[misc]  # trans
     ) -> Any:
         """Run LLaMA with the blocks.
 
-        Args:
-            media: Latents, shape (batch, images, latents, media_dim); rows with fewer images are filled up.
-            text_time: See :func:`text_time`; shape (batch, length) of the prompt, whatever part of it or behind it
-                ``input_ids`` is: with cached steps, the size of the cache tells. Default: no position has an image.
+        Media are latents, shape (batch, images, latents, media_dim); rows with fewer images are filled up. For the
+        times see :func:`text_time`; their shape is (batch, length) of the prompt, whatever part of it or behind it
+        ``input_ids`` is: with cached steps, the size of the cache tells. Without times no position has an image.
         """
         start = past_key_values.get_seq_length() if past_key_values is not None else 0
         view = MediaView.of(media, self._times(text_time, input_ids, start))
@@ -218,17 +199,10 @@ class MedFlamingoLanguageModel(LlamaForCausalLM):  # type: ignore[misc]  # trans
 
 
 class MedFlamingoNetwork(nn.Module):
-    """The whole model, without weights.
+    """The whole model, without weights; see :class:`MedFlamingoLanguageModel`.
 
-    Args:
-        vision: CLIP's vision tower.
-        language: LLaMA.
-        layers: LLaMA layers with a block in front.
-        latents: Latents per image.
-        depth: Layers of the resampler.
-        mode: See :func:`text_time`.
-        post_norm: Whether patch tokens pass through CLIP's last layer norm, as under open_clip 2.23 and newer; the
-            model was trained without.
+    ``post_norm`` says whether patch tokens pass through CLIP's last layer norm, as under open_clip 2.23 and newer; the
+    model was trained without.
     """
 
     def __init__(
@@ -248,14 +222,7 @@ class MedFlamingoNetwork(nn.Module):
         self.language_model = MedFlamingoLanguageModel(language, layers, vision.hidden_size, mode)
 
     def image_features(self, pixels: torch.Tensor) -> torch.Tensor:
-        """Return the latents of images.
-
-        Args:
-            pixels: Shape (images, 3, size, size), any floating type.
-
-        Returns:
-            Shape (images, latents, width), in the type of the weights.
-        """
+        """Return the latents of images, shape (images, latents, width), for pixels of shape (images, 3, size, size)."""
         # The class token is left out; the last hidden state has not passed the tower's last norm.
         tokens = self.vision(pixels.to(self.perceiver.latents)).last_hidden_state[:, 1:]
         resampled: torch.Tensor = self.perceiver(self.vision.post_layernorm(tokens) if self.post_norm else tokens)

@@ -27,15 +27,10 @@ ROOM = 128
 
 @dataclass(frozen=True)
 class CachedPrefix:
-    """What a model has read of a prompt.
+    """What a model has read of a prompt."""
 
-    Attributes:
-        length: Tokens.
-        layers: Per layer keys and values, shape (1, heads, columns, width); columns from ``length`` on may be
-            overwritten.
-    """
-
-    length: int
+    length: int  # tokens
+    # per layer keys and values, shape (1, heads, columns, width); columns from ``length`` on may be overwritten
     layers: Sequence[Halves]
 
     @property
@@ -102,13 +97,10 @@ def grows_plainly(language_model: Any) -> bool:
 def cut_prompts(
     prompts: Sequence[Encoded], cuts: Mapping[int, Cuts], model: AdapterModel, kept: PrefixCache
 ) -> list[CutPrompt]:
-    """Read what prompts begin with up to their last cut, each distinct prefix once.
+    """Read what prompts begin with up to their last cut, each distinct prefix once; results in the order of ``cuts``.
 
     Long ones are read one by one: in a batch, rounding would depend on which of them happened to be kept. Short ones
     are read together, and not kept; ``kept`` grows.
-
-    Returns:
-        In the order of ``cuts``.
     """
     known: dict[Words, CachedPrefix] = {}
     short: dict[Words, Encoded] = {}

@@ -5,9 +5,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ..base.batching import Encoded
+from ..base.batching import Encoded, common_length
 from ..base.caches import image_keys
-from ..base.scoring import common_length
 
 Spans = Sequence[tuple[int, int]]
 """Per image of a prompt, in order, the columns that depend on it: from the first to behind the last one."""
@@ -25,30 +24,19 @@ Words = tuple[tuple[int, str], ...]
 
 @dataclass(frozen=True)
 class Family:
-    """Prompts with a common prefix.
+    """Prompts with a common prefix."""
 
-    Attributes:
-        members: Places of the prompts, at least two.
-        length: Tokens of the prefix; every member goes on by at least one token, and no image is cut in two.
-    """
-
-    members: tuple[int, ...]
-    length: int
+    members: tuple[int, ...]  # places of the prompts, at least two
+    length: int  # tokens of the prefix; every member goes on by at least one token, and no image is cut in two
 
 
 @dataclass(frozen=True)
 class Cuts:
-    """Where one prompt is cut.
+    """Where one prompt is cut."""
 
-    Attributes:
-        words: The prompt; its part before a cut names the prefix.
-        spans: Its images' columns.
-        places: Ends of its prefixes, each of which goes on from the one before; at least one.
-    """
-
-    words: Words
-    spans: Spans
-    places: tuple[int, ...]
+    words: Words  # the prompt; its part before a cut names the prefix
+    spans: Spans  # its images' columns
+    places: tuple[int, ...]  # ends of its prefixes, each of which goes on from the one before; at least one
 
     @property
     def prefix(self) -> Words:
@@ -61,15 +49,12 @@ class Cuts:
 
 
 def find_cuts(prompts: Sequence[Encoded], spans_of: Callable[[Encoded], Spans | None]) -> dict[int, Cuts]:
-    """Cut the prompts of a batch.
+    """Cut the prompts of a batch; those that are better read whole are left out of the result, which goes by place.
 
     A prompt is cut behind its last image, because further questions may follow on that one, and before it if there are
     other images there, which are examples as a rule. Where neither is long enough, or prompts of the batch have much
     more in common, they are cut where their family's prefix ends. No cut depends on what has been kept from other
     batches: what is cut alike rounds alike.
-
-    Returns:
-        By place in ``prompts``; prompts that are better read whole are left out.
     """
     words, spans = cuttable(prompts, spans_of)
     places = {place: own_places(spans[place], len(words[place])) for place in spans}
@@ -146,14 +131,9 @@ def _common(ours: Words, theirs: Words, spans: Spans) -> int:
 
 
 def _best_runs(common: Sequence[int], lengths: Sequence[int]) -> list[tuple[int, int]]:
-    """Part sorted prompts into runs that share a prefix, so that most tokens are spared.
+    """Part sorted prompts into runs of two or more that share a prefix, so that most tokens are spared.
 
-    Args:
-        common: Per pair of neighbours the length of their common prefix.
-        lengths: Per prompt its length.
-
-    Returns:
-        Start and end of each run of two or more.
+    Each pair of neighbours has the length of its common prefix in ``common``; a run is its start and end.
     """
     # Per number of prompts from the first: tokens spared among them at best, and where the last run then starts.
     best = [(0, 0)]

@@ -6,46 +6,35 @@ from typing import Any
 
 import torch
 
-from ..base.batching import Encoded, PaddedBatch, pad_left, pad_right
+from ..base.batching import (
+    Continuation,
+    Likelihood,
+    PaddedBatch,
+    likelihood,
+    pad_left,
+    pad_right,
+    token_losses,
+)
 from ..base.caches import image_keys
 from ..base.model import AdapterModel
-from ..base.scoring import Continuation, Likelihood, likelihood, token_losses
-from .cached_prefix import CutPrompt, PrefixCache, cut_prompts, grows_plainly, inputs_after, side_by_side, suffixes_of
+from .cached_prefix import PrefixCache, cut_prompts, grows_plainly, inputs_after, side_by_side, suffixes_of
 from .cuts import Cuts, find_cuts
 from .tree_attention import Tree, score_trees, takes_masks
 
 
 @dataclass(frozen=True)
 class Prefill:
-    """Prompts that the model has read.
+    """Prompts that the model has read."""
 
-    Attributes:
-        contexts: The prompts, one row each; padding may also stand between a prefix and its suffix.
-        logits: After the last token of each, shape (prompts, vocabulary).
-        cache: Their keys and values, one row per prompt and one place per column of ``contexts``.
-    """
-
-    contexts: PaddedBatch
-    logits: torch.Tensor
-    cache: Any
+    contexts: PaddedBatch  # the prompts, one row each; padding may also stand between a prefix and its suffix
+    logits: torch.Tensor  # after the last token of each, shape (prompts, vocabulary)
+    cache: Any  # their keys and values, one row per prompt and one place per column of ``contexts``
 
 
-def prefill(prompts: Sequence[Encoded], model: AdapterModel) -> Prefill:
-    """Read every prompt by itself, all in one batch."""
-    contexts = pad_left(prompts, model.pad_id, model.device)
-    return _prefill(contexts, model, model.model_inputs(contexts))
-
-
-def prefill_suffixes(cut: Sequence[CutPrompt], model: AdapterModel) -> Prefill:
-    """Read what follows the cached prefixes of prompts, all in one batch."""
-    suffix, whole = suffixes_of(cut, model)
-    cache = side_by_side([row.prefix for row in cut], suffix.ids.shape[1])
-    return _prefill(whole, model, inputs_after(suffix, whole, model), past_key_values=cache)
-
-
-def _prefill(contexts: PaddedBatch, model: AdapterModel, inputs: dict[str, Any], **more: Any) -> Prefill:
+def prefill(contexts: PaddedBatch, model: AdapterModel, inputs: dict[str, Any], **cached: Any) -> Prefill:
+    """Read prompts, all in one batch, or what follows their cached prefixes."""
     # use_cache is asked for in the call, because a checkpoint's configuration may have switched it off.
-    output = model.language_model(**inputs, **more, logits_to_keep=1, use_cache=True)
+    output = model.language_model(**inputs, **cached, logits_to_keep=1, use_cache=True)
     return Prefill(contexts, output.logits[:, -1], output.past_key_values)
 
 
@@ -80,11 +69,21 @@ def score_by_question(
         scored = score_whole([questions[at][0] for at in alone])
         scores |= {at: [score] for at, score in zip(alone, scored, strict=True)}
     if several:
-        read = prefill([prompts[at] for at in several], model)
+        contexts = pad_left([prompts[at] for at in several], model.pad_id, model.device)
+        read = prefill(contexts, model, model.model_inputs(contexts))
         scores |= zip(several, score_options([questions[at] for at in several], read, model), strict=True)
     for some in _passes(cuts, model):
-        cut = cut_prompts(prompts, some, model, kept)
-        scores |= zip(some, _score_after_prefixes([questions[at] for at in some], cut, model), strict=True)
+        cut, asked = cut_prompts(prompts, some, model, kept), [questions[at] for at in some]
+        scored_after = None
+        if takes_masks(model.language_model):  # in one pass, where the model can be fed so
+            trees = [Tree(row, [option.targets for option in own]) for row, own in zip(cut, asked, strict=True)]
+            scored_after = score_trees(trees, model)
+        if scored_after is None:  # one over the prompts and one over the options
+            suffix, whole = suffixes_of(cut, model)
+            cache = side_by_side([row.prefix for row in cut], suffix.ids.shape[1])
+            read = prefill(whole, model, inputs_after(suffix, whole, model), past_key_values=cache)
+            scored_after = score_options(asked, read, model)
+        scores |= zip(some, scored_after, strict=True)
     by_place = {place: score for at, group in enumerate(groups) for place, score in zip(group, scores[at], strict=True)}
     return [by_place[place] for place in range(len(items))]
 
@@ -102,17 +101,6 @@ def _passes(cuts: Mapping[int, Cuts], model: AdapterModel) -> list[Mapping[int, 
     return list(parts.values())
 
 
-def _score_after_prefixes(
-    questions: Sequence[Sequence[Continuation]], cut: Sequence[CutPrompt], model: AdapterModel
-) -> list[list[Likelihood]]:
-    """Score in one pass where the model can be fed so, and otherwise in one over the prompts and one over options."""
-    scores = None
-    if takes_masks(model.language_model):
-        trees = [Tree(row, [option.targets for option in own]) for row, own in zip(cut, questions, strict=True)]
-        scores = score_trees(trees, model)
-    return score_options(questions, prefill_suffixes(cut, model), model) if scores is None else scores
-
-
 def score_options(
     questions: Sequence[Sequence[Continuation]], read: Prefill, model: AdapterModel
 ) -> list[list[Likelihood]]:
@@ -121,12 +109,6 @@ def score_options(
     The last logits of a prompt serve the first token of each of its options. The keys and values of the prompts are
     repeated per option, and the remaining tokens, padded on the right, are run on them. Logits exist for the last
     column of the prompts and for the options' tokens only. The cache of ``read`` is used up.
-
-    Returns:
-        Per question the likelihoods of its options.
-
-    Raises:
-        MedTasksError: A score is not finite.
     """
     tokens = [option.targets for question in questions for option in question]
     owners = torch.tensor([row for row, question in enumerate(questions) for _ in question])

@@ -12,9 +12,8 @@ from typing import Any
 
 import torch
 
-from ..base.batching import pad_right
+from ..base.batching import Likelihood, likelihood, pad_right, token_losses
 from ..base.model import AdapterModel
-from ..base.scoring import Likelihood, likelihood, token_losses
 from .cached_prefix import CutPrompt, side_by_side, suffixes_of
 
 _OWN_INPUTS = {"attention_mask", "position_ids"}
@@ -39,32 +38,15 @@ class Tree:
 
 
 @dataclass
-class _Row:
-    """One row: trees after one prefix. The last tokens of the prompts and the options come last, and are read."""
-
-    trees: list[int] = field(default_factory=list)
-    columns: int = 0
-
-
-@dataclass
 class _Plan:
-    """Where every token goes, and which logits are read; lists of equal length.
+    """Where every token goes, and which logits are read; lists of equal length."""
 
-    Attributes:
-        place: Place in the batch, row times width plus column.
-        source: Place among the embedded suffixes and options.
-        position: Position of the token in its own text.
-        trees: Numbers of the trees in the order in which they are read.
-        read: Place whose logits are read, per scored token, tree by tree.
-        target: What is to be found there.
-    """
-
-    place: list[int] = field(default_factory=list)
-    source: list[int] = field(default_factory=list)
-    position: list[int] = field(default_factory=list)
-    trees: list[int] = field(default_factory=list)
-    read: list[int] = field(default_factory=list)
-    target: list[int] = field(default_factory=list)
+    place: list[int] = field(default_factory=list)  # place in the batch, row times width plus column
+    source: list[int] = field(default_factory=list)  # place among the embedded suffixes and options
+    position: list[int] = field(default_factory=list)  # position of the token in its own text
+    trees: list[int] = field(default_factory=list)  # numbers of the trees in the order in which they are read
+    read: list[int] = field(default_factory=list)  # place whose logits are read, per scored token, tree by tree
+    target: list[int] = field(default_factory=list)  # what is to be found there
 
     def put(self, places: torch.Tensor, first: int, position: int) -> None:
         """Put neighbouring sources, from ``first`` on, at places; they have neighbouring positions."""
@@ -79,14 +61,9 @@ def takes_masks(language_model: Any) -> bool:
 
 
 def score_trees(trees: Sequence[Tree], model: AdapterModel) -> list[list[Likelihood]] | None:
-    """Score the options of questions.
+    """Score the options of questions; ``None`` if the model is fed with more than embeddings.
 
-    Returns:
-        Per tree the likelihoods of its options; ``None`` if the model is fed with more than embeddings, which only it
-        knows how to arrange.
-
-    Raises:
-        MedTasksError: A score is not finite.
+    Only the model knows how to arrange what that is.
     """
     embedded = _embedded(trees, model)
     if embedded is None:
@@ -99,7 +76,7 @@ def score_trees(trees: Sequence[Tree], model: AdapterModel) -> list[list[Likelih
     packed[torch.tensor(plan.place, device=device)] = vectors[torch.tensor(plan.source, device=device)]
     positions = torch.zeros(len(rows) * width, dtype=torch.long)
     positions[plan.place] = torch.tensor(plan.position)
-    prefixes = [trees[row.trees[0]].cut.prefix for row in rows]
+    prefixes = [trees[row[0]].cut.prefix for row in rows]
     keep = width - min(place % width for place in plan.read)
     logits = model.language_model(
         inputs_embeds=packed.view(len(rows), width, -1),
@@ -143,33 +120,36 @@ def _vectors(inputs: dict[str, Any], model: AdapterModel) -> torch.Tensor | None
     return given
 
 
-def _fill_rows(trees: Sequence[Tree]) -> tuple[list[_Row], int]:
-    """Put trees with one prefix into rows as wide as the widest tree, which costs no padding."""
+def _fill_rows(trees: Sequence[Tree]) -> tuple[list[list[int]], int]:
+    """Put trees, by number, with one prefix into rows as wide as the widest tree, which costs no padding."""
     width = max(tree.columns for tree in trees)
-    rows: dict[Hashable, list[_Row]] = {}
+    rows: dict[Hashable, list[list[int]]] = {}
     for number, tree in enumerate(trees):
         of_prefix = rows.setdefault(id(tree.cut.prefix), [])
-        row = next((row for row in of_prefix if row.columns + tree.columns <= width), None)
+        fitting = (row for row in of_prefix if tree.columns + sum(trees[at].columns for at in row) <= width)
+        row = next(fitting, None)
         if row is None:
-            row = _Row()
-            of_prefix.append(row)
-        row.trees.append(number)
-        row.columns += tree.columns
+            of_prefix.append([number])
+        else:
+            row.append(number)
     return [row for of_prefix in rows.values() for row in of_prefix], width
 
 
 def _arrange(
-    trees: Sequence[Tree], rows: Sequence[_Row], width: int, suffix_width: int, option_width: int
+    trees: Sequence[Tree], rows: Sequence[Sequence[int]], width: int, suffix_width: int, option_width: int
 ) -> tuple[_Plan, torch.Tensor]:
-    """Return the plan, and which of the packed tokens sees which, shape (rows, width, width)."""
+    """Return the plan, and which of the packed tokens sees which, shape (rows, width, width).
+
+    The last tokens of the prompts and the options come last in a row, and are read.
+    """
     plan = _Plan()
     seen = torch.eye(width, dtype=torch.bool).repeat(len(rows), 1, 1)  # padding has to see something
     options_before = list(itertools.accumulate((len(tree.options) for tree in trees), initial=0))
     for number, row in enumerate(rows):
-        head = width - row.columns
-        tail = head + sum(trees[at].suffix - 1 for at in row.trees)
-        plan.trees += row.trees
-        for at in row.trees:
+        head = width - sum(trees[at].columns for at in row)
+        tail = head + sum(trees[at].suffix - 1 for at in row)
+        plan.trees += row
+        for at in row:
             tree, start = trees[at], trees[at].cut.prefix.length
             suffix = torch.tensor([*range(head, head + tree.suffix - 1), tail])
             head, tail = head + tree.suffix - 1, tail + 1

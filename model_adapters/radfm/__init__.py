@@ -1,5 +1,4 @@
 """RadFM, for images and volumes."""
 
-from .adapter import RadFM, RadFMArguments
-
-__all__ = ["RadFM", "RadFMArguments"]
+from .adapter import RadFM as RadFM
+from .adapter import RadFMArguments as RadFMArguments

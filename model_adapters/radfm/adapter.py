@@ -13,10 +13,9 @@ from medtasks.errors import MedTasksError
 
 from ..base.adapter import MedicalAdapter
 from ..base.arguments import AdapterArguments, CheckpointArguments, argument
-from ..base.batching import Encoded, PaddedBatch
+from ..base.batching import Continuation, Encoded, PaddedBatch, split_continuation
 from ..base.device import check_device_map, place
-from ..base.samples import VOLUMES
-from ..base.scoring import Continuation, split_continuation
+from ..base.requests import VOLUMES
 from ..prefix.cuts import Spans
 from .checkpoint import FIRST_ID, MAX_IMAGES, load_network, locate, read_tokenizer, slot_token
 from .network import CONTEXT
@@ -27,38 +26,20 @@ _UNKNOWN_ID = 0
 
 @dataclass(frozen=True)
 class RadFMArguments(CheckpointArguments):
-    """The arguments of RadFM.
-
-    Attributes:
-        pretrained: Folder with ``pytorch_model.bin`` and ``Language_files``, that ``.bin`` file, or a hub id. The
-            published repository holds a split archive, which has to be joined and unpacked first.
-        image_position: ``front``: images before the text, as in the published demo; ``before_last_character``: as in
-            half of the training samples. A text that holds ``<image>`` places its images itself.
-        several_images: ``separate`` images, or ``slices``: all images of a prompt are one volume, in this order.
-        crop: ``none``: the whole image; ``random``: the random part that the published code takes, drawn from
-            ``seed`` and the image's content, so that all options of a question see the same part.
-        max_length: Longest prompt in positions, image slots included; the end of a longer one is cut off, as by the
-            published code.
-        attn_implementation: ``sdpa``, ``eager`` or ``flash_attention_2``, for the language model.
-        max_new_tokens: Length limit of a reply where the task sets none, in tokens.
-    """
+    """The arguments of RadFM, see ``README.md``."""
 
     pretrained: str = argument("chaoyi-wu/RadFM")
     image_position: str = argument("front", choices=("front", "before_last_character"))
     several_images: str = argument("separate", choices=("separate", "slices"))
     crop: str = argument("none", choices=("none", "random"))
+    # longest prompt in positions, image slots included; the end of a longer one is cut off, as by the published code
     max_length: int = argument(CONTEXT, least=2, most=CONTEXT)
     attn_implementation: str = argument("sdpa", choices=("sdpa", "eager", "flash_attention_2"))
-    max_new_tokens: int = argument(200, least=1)
+    max_new_tokens: int = argument(200, least=1)  # length limit of a reply where the task sets none, in tokens
 
 
 class RadFM(MedicalAdapter):
-    """RadFM: every image, of whatever depth, becomes 32 embeddings between two marks in the text.
-
-    Raises:
-        AdapterArgumentError: An argument is unknown or has an impossible value.
-        MedTasksError: A file of the checkpoint is missing, damaged or not RadFM's.
-    """
+    """RadFM: every image, of whatever depth, becomes 32 embeddings between two marks in the text."""
 
     model_id: ClassVar[str] = "radfm"
     arguments_type: ClassVar[type[AdapterArguments]] = RadFMArguments
@@ -78,18 +59,11 @@ class RadFM(MedicalAdapter):
         self._warned = False
 
     def encode(self, text: str, images: Sequence[Image.Image | Volume]) -> Encoded:
-        """Put the images' slots into the text and preprocess the images.
+        """Put the images' slots into the text and preprocess the images, which may be volumes.
 
-        Args:
-            text: Prompt.
-            images: Images, or volumes (files, arrays, lists of slices); without any, RadFM still expects one black
-                volume, which no slot refers to.
-
-        Returns:
-            Ids, and pixels of shape (images, 3, side, side, depth), values 0 to 1.
-
-        Raises:
-            MedTasksError: The text's own image marks do not fit the images, or a volume cannot be read.
+        Pixels have the shape (images, 3, side, side, depth), values 0 to 1. Without images, RadFM still expects one
+        black volume, which no slot refers to. An image mark of the text that fits no image, or a volume that cannot be
+        read, is a ``MedTasksError``.
         """
         visuals = self._visuals(images)
         ids = self._ids(place_images(text, len(visuals), self._latents, self.arguments.image_position))
@@ -100,11 +74,8 @@ class RadFM(MedicalAdapter):
     def encode_pair(self, context: str, continuation: str, images: Sequence[Image.Image | Volume]) -> Continuation:
         """Encode prompt and continuation; the images' place depends on the prompt alone.
 
-        Where both are too long together, the end of the prompt is cut off and the continuation stays whole.
-
-        Raises:
-            MedTasksError: As of :meth:`encode`, or the continuation holds an image mark or is too long by itself.
-            ValueError: The continuation adds no token.
+        Where both are too long together, the end of the prompt is cut off and the continuation stays whole; one that
+        holds an image mark, or is too long by itself, is a ``MedTasksError``.
         """
         visuals = self._visuals(images)
         prompt = place_images(context, len(visuals), self._latents, self.arguments.image_position)
@@ -167,26 +138,16 @@ class RadFM(MedicalAdapter):
 
     def _warn(self, length: int) -> None:
         if not self._warned:
-            logger.warning(
-                "radfm: a prompt of {} positions exceeds {}, its end was cut off; further ones are not reported",
-                length,
-                self.arguments.max_length,
-            )
+            exceeds = f"a prompt of {length} positions exceeds {self.arguments.max_length}"
+            logger.warning("radfm: {}, its end was cut off; further ones are not reported", exceeds)
         self._warned = True
 
 
 def place_images(text: str, images: int, latents: int, position: str) -> str:
-    """Write the blocks of slots into a text.
+    """Write the blocks of slots into a text, in ``front`` of it or ``before_last_character``.
 
-    Args:
-        text: Prompt. Where it holds ``<image>``, each one stands for the next image and is replaced by its block; where
-            it holds blocks with slots already, it stays as it is.
-        images: Number of images.
-        latents: Slots per image.
-        position: ``front`` or ``before_last_character``, for a text without marks.
-
-    Raises:
-        MedTasksError: There are too many images, or the text's own marks do not fit them.
+    Where the text holds ``<image>``, each one stands for the next image and is replaced by its block; where it holds
+    blocks with slots already, it stays as it is. Marks that do not fit the images are a ``MedTasksError``.
 
     Example:
         >>> place_images("Is it?", 1, 2, "before_last_character")

@@ -1,4 +1,7 @@
-"""Reading RadFM's published checkpoint: where its files are, its sizes, and which key belongs where."""
+"""Reading RadFM's published checkpoint: where its files are, its sizes, and which key belongs where.
+
+What is missing, damaged or another model's is a :class:`CheckpointError`, whose message names file and key.
+"""
 
 import json
 import math
@@ -8,8 +11,15 @@ from pathlib import Path
 
 import torch
 
-from ..checkpoints.reading import CheckpointError, fill, on_meta, published_folder, refuse_missing, stored_tensors
-from ..checkpoints.sentencepiece_text import SentencePieceText
+from ..checkpoints.reading import (
+    CheckpointError,
+    SentencePieceText,
+    fill,
+    on_meta,
+    published_folder,
+    refuse_missing,
+    stored_tensors,
+)
 from .network import CHANNELS, FRAMES_PER_PATCH, Geometry, RadFMNetwork
 
 Shapes = Mapping[str, tuple[int, ...]]
@@ -23,20 +33,13 @@ _LLAMA = "lang_model."
 _VISION = "embedding_layer.vision_encoder."
 _WORDS = _LLAMA + "model.embed_tokens.weight"
 _WORDS_AGAIN = "embedding_layer.weight"
-_UNUSED = tuple(
-    f"embedding_layer.{part}."
-    for part in (
-        "bert_model",
-        "bert_projection_fc",
-        "transformer_decoder",
-        "transformer_decoder_mlp",
-        "cls_head",
-        "output_upscaling",
-    )
+_UNUSED = re.compile(
+    r"embedding_layer\.(?:bert_model|bert_projection_fc|transformer_decoder(?:_mlp)?|cls_head|output_upscaling)\..*"
+    r"|lang_model\.model\.layers\.\d+\.self_attn\.rotary_emb\.inv_freq",
+    re.DOTALL,
 )
-"""Text encoder and heads that only training and other tasks use."""
+"""Text encoder and heads that only training and other tasks use, and rotary frequencies."""
 _PUBLISHED_HEAD = 128
-_ROTARY = re.compile(r"lang_model\.model\.layers\.\d+\.self_attn\.rotary_emb\.inv_freq")
 
 # Beginning of our names and of the stored ones.
 _PREFIXES = {
@@ -80,12 +83,8 @@ def stored_key(name: str) -> str:
 def locate(pretrained: str) -> tuple[Path, Path]:
     """Return the file or folder of the weights and the folder with the tokenizer.
 
-    Args:
-        pretrained: The ``.bin`` file, the folder that holds it, or a hub id. ``tokenizer.model`` is looked for in
-            ``Language_files`` beside the weights, then beside the weights themselves.
-
-    Raises:
-        CheckpointError: There is no such file or folder, or the hub does not hold it in readable form.
+    ``pretrained`` is the ``.bin`` file, the folder that holds it, or a hub id. ``tokenizer.model`` is looked for beside
+    the weights, then in ``Language_files`` beside them.
     """
     path = Path(pretrained).expanduser()
     if not path.exists():
@@ -102,12 +101,7 @@ def locate(pretrained: str) -> tuple[Path, Path]:
 
 
 def read_tokenizer(folder: Path, vocabulary: int, latents: int) -> SentencePieceText:
-    """Read the tokenizer and add the marks around an image and the slots, numbered through all images.
-
-    Raises:
-        MedTasksError: The file is missing or damaged.
-        CheckpointError: It belongs to another model.
-    """
+    """Read the tokenizer and add the marks around an image and the slots, numbered through all images."""
     names = ["<image>", "</image>", *(slot_token(number) for number in range(MAX_IMAGES * latents))]
     added = {name: vocabulary + place for place, name in enumerate(names)}
     text = SentencePieceText(folder / "tokenizer.model", added, strip_around_added=True)
@@ -127,11 +121,7 @@ def slot_token(number: int) -> str:
 def load_network(
     weights: Path, config_folder: Path, dtype: torch.dtype, attention: str
 ) -> tuple[RadFMNetwork, Geometry]:
-    """Build the network and fill it; the weights are in memory once, the rotary frequencies stay float32.
-
-    Raises:
-        CheckpointError: The checkpoint is damaged or not RadFM's; the message names file and key.
-    """
+    """Build the network and fill it; the weights are in memory once, the rotary frequencies stay float32."""
     shapes = _stored_shapes(weights)
     geometry = read_geometry(weights, shapes, config_folder / "config.json")
     network = on_meta(lambda: RadFMNetwork(geometry, attention))
@@ -139,7 +129,7 @@ def load_network(
     refuse_missing(weights, set(names) - set(shapes), "more keys")
 
     def rename(key: str) -> str | None:
-        if key.startswith(_UNUSED) or _ROTARY.fullmatch(key):
+        if _UNUSED.fullmatch(key):
             return None
         return names[_WORDS if key == _WORDS_AGAIN else key]
 
@@ -162,18 +152,18 @@ def _stored_shapes(weights: Path) -> Shapes:
 def read_geometry(weights: Path, shapes: Shapes, config: Path) -> Geometry:
     """Read the sizes from the shapes of the stored tensors.
 
-    Args:
-        weights: For messages.
-        shapes: Shape of each stored tensor.
-        config: The language model's ``config.json``; needed only if the checkpoint holds no rotary frequencies, and
-            compared with the number of layers found.
-
-    Raises:
-        CheckpointError: A tensor that tells a size is missing or has an impossible shape.
+    The language model's ``config.json`` is needed only if the checkpoint holds no rotary frequencies, and is compared
+    with the number of layers found.
     """
 
     def size(key: str, axis: int = 0, axes: int = 2) -> int:
-        return _size(weights, shapes, key, axis, axes)
+        if key not in shapes:
+            raise CheckpointError(f"{weights} lacks '{key}'; is this RadFM's checkpoint, and complete?")
+        if len(shapes[key]) != axes:
+            raise CheckpointError(
+                f"{weights}: key '{key}' has shape {shapes[key]}; is this another model's checkpoint?"
+            )
+        return shapes[key][axis]
 
     voxels_key = f"{_VISION}to_patch_embedding.1.weight"
     patch = math.isqrt(size(voxels_key, axes=1) // (FRAMES_PER_PATCH * CHANNELS))
@@ -196,14 +186,6 @@ def read_geometry(weights: Path, shapes: Shapes, config: Path) -> Geometry:
         latents=size("embedding_layer.perceiver.latents"),
         resampler_layers=_count(shapes, "embedding_layer.perceiver.layers."),
     )
-
-
-def _size(weights: Path, shapes: Shapes, key: str, axis: int, axes: int) -> int:
-    if key not in shapes:
-        raise CheckpointError(f"{weights} lacks '{key}'; is this RadFM's checkpoint, and complete?")
-    if len(shapes[key]) != axes:
-        raise CheckpointError(f"{weights}: key '{key}' has shape {shapes[key]}; is this another model's checkpoint?")
-    return shapes[key][axis]
 
 
 def _count(shapes: Shapes, prefix: str) -> int:

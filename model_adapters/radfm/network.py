@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn import functional
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from ..checkpoints.perceiver import INNER, PerceiverResampler, join_heads, split_heads
+from ..checkpoints.vision import INNER, PerceiverResampler, join_heads, split_heads
 
 CHANNELS = 3
 FRAMES_PER_PATCH = 4
@@ -21,39 +21,22 @@ CONTEXT = 2048
 
 @dataclass(frozen=True)
 class Geometry:
-    """Sizes of a checkpoint.
+    """Sizes of a checkpoint."""
 
-    Attributes:
-        vocabulary: Word embeddings; also the id of the first added token.
-        hidden: Width of the language model.
-        intermediate: Inner width of its feed-forward part.
-        layers: Its number of layers.
-        heads: Its number of attention heads.
-        vision_width: Width of the vision transformer and of the resampler.
-        vision_inner: Inner width of the vision transformer's feed-forward part.
-        vision_layers: Its number of layers.
-        patch: Side of a patch in pixels; a patch is 4 frames deep.
-        rows: Rows of patches that there are positions for.
-        columns: Columns of patches that there are positions for.
-        frames: Patches along the depth that there are positions for.
-        latents: Slots per image.
-        resampler_layers: Layers of the resampler.
-    """
-
-    vocabulary: int
-    hidden: int
-    intermediate: int
-    layers: int
-    heads: int
-    vision_width: int
-    vision_inner: int
-    vision_layers: int
-    patch: int
-    rows: int
-    columns: int
-    frames: int
-    latents: int
-    resampler_layers: int
+    vocabulary: int  # word embeddings; also the id of the first added token
+    hidden: int  # width of the language model
+    intermediate: int  # inner width of its feed-forward part
+    layers: int  # its number of layers
+    heads: int  # its number of attention heads
+    vision_width: int  # width of the vision transformer and of the resampler
+    vision_inner: int  # inner width of the vision transformer's feed-forward part
+    vision_layers: int  # its number of layers
+    patch: int  # side of a patch in pixels; a patch is 4 frames deep
+    rows: int  # rows of patches that there are positions for
+    columns: int  # columns of patches that there are positions for
+    frames: int  # patches along the depth that there are positions for
+    latents: int  # slots per image
+    resampler_layers: int  # layers of the resampler
 
     @property
     def side(self) -> int:
@@ -133,14 +116,10 @@ class VisionTransformer3D(nn.Module):
         )
 
     def forward(self, pixels: torch.Tensor) -> torch.Tensor:
-        """Encode volumes.
+        """Encode volumes: shape (images, rows * columns * depth patches, width), in that order of axes.
 
-        Args:
-            pixels: Shape (images, 3, height, width, depth), values 0 to 1; sides are multiples of the patch, the depth
-                is a multiple of 4.
-
-        Returns:
-            Shape (images, rows * columns * depth patches, width), in that order of axes.
+        Pixels have the shape (images, 3, height, width, depth), values 0 to 1; sides are multiples of the patch, the
+        depth is a multiple of 4.
         """
         height, width, depth = pixels.shape[2:]
         rows, columns, frames = height // self._patch, width // self._patch, depth // FRAMES_PER_PATCH
@@ -160,32 +139,39 @@ class RadFMNetwork(nn.Module):
 
     def __init__(self, geometry: Geometry, attention: str) -> None:
         super().__init__()
+        # LLaMA v1; the published ``config.json`` names other special ids than those the model was trained with.
+        language = LlamaConfig(
+            vocab_size=geometry.vocabulary,
+            hidden_size=geometry.hidden,
+            intermediate_size=geometry.intermediate,
+            num_hidden_layers=geometry.layers,
+            num_attention_heads=geometry.heads,
+            max_position_embeddings=CONTEXT,
+            rms_norm_eps=1e-6,
+            rope_parameters={"rope_type": "default", "rope_theta": 10000.0},
+            tie_word_embeddings=False,
+            pad_token_id=0,
+            bos_token_id=1,
+            eos_token_id=2,
+            attn_implementation=attention,
+        )
         self.vocabulary = geometry.vocabulary
         self.vision = VisionTransformer3D(geometry)
         self.resampler = PerceiverResampler(geometry.vision_width, geometry.latents, geometry.resampler_layers)
         self.projection = nn.Linear(geometry.vision_width, geometry.hidden)
         self.figure_marks = nn.Parameter(torch.empty(2, geometry.hidden))
-        self.language_model = LlamaForCausalLM(_language_config(geometry, attention))
+        self.language_model = LlamaForCausalLM(language)
 
     def image_features(self, pixels: torch.Tensor) -> torch.Tensor:
-        """Return what fills the slots of each image, shape (images, latents, hidden).
-
-        Args:
-            pixels: See :class:`VisionTransformer3D`; moved to the weights' device and type.
-        """
+        """Return what fills the slots of each image, shape (images, latents, hidden)."""
         features: torch.Tensor = self.projection(self.resampler(self.vision(pixels.to(self.figure_marks))))
         return features
 
     def embed(self, ids: torch.Tensor, features: Sequence[torch.Tensor | None]) -> torch.Tensor:
         """Look up words, the two marks around an image (ids V and V + 1), and image slots (from V + 2).
 
-        Args:
-            ids: Shape (batch, length), on the weights' device.
-            features: Per row its images' features, shape (images, latents, hidden), or ``None`` without images. A slot
-                that its row's images do not reach must not occur in ``ids``.
-
-        Returns:
-            Shape (batch, length, hidden).
+        Ids of shape (batch, length) become (batch, length, hidden). A slot that its row's images, shape (images,
+        latents, hidden), do not reach must not occur.
         """
         embedded: torch.Tensor = self.language_model.get_input_embeddings()(ids.clamp(max=self.vocabulary - 1))
         for row, images in enumerate(features):
@@ -194,22 +180,3 @@ class RadFMNetwork(nn.Module):
                 table = torch.cat((self.figure_marks, images.flatten(0, 1)))
                 embedded[row, added] = table[ids[row, added] - self.vocabulary]
         return embedded
-
-
-def _language_config(geometry: Geometry, attention: str) -> LlamaConfig:
-    """LLaMA v1; the published ``config.json`` names other special ids than those the model was trained with."""
-    return LlamaConfig(
-        vocab_size=geometry.vocabulary,
-        hidden_size=geometry.hidden,
-        intermediate_size=geometry.intermediate,
-        num_hidden_layers=geometry.layers,
-        num_attention_heads=geometry.heads,
-        max_position_embeddings=CONTEXT,
-        rms_norm_eps=1e-6,
-        rope_parameters={"rope_type": "default", "rope_theta": 10000.0},
-        tie_word_embeddings=False,
-        pad_token_id=0,
-        bos_token_id=1,
-        eos_token_id=2,
-        attn_implementation=attention,
-    )

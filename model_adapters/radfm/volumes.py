@@ -40,10 +40,9 @@ class VolumeFileError(MedTasksError):
 
 
 def target_depth(depths: Sequence[int]) -> int:
-    """Return the number of slices all images of a prompt are brought to.
+    """Return the number of slices all images of a prompt are brought to; a flat image counts as one slice.
 
-    That is, among 4, 8, ..., 64, the one closest to the deepest image; the smaller of two that are equally close. A
-    flat image counts as one slice.
+    That is, among 4, 8, ..., 64, the one closest to the deepest image; the smaller of two that are equally close.
 
     Example:
         >>> target_depth([1]), target_depth([1, 6]), target_depth([31]), target_depth([300])
@@ -53,11 +52,10 @@ def target_depth(depths: Sequence[int]) -> int:
 
 
 def stack_volumes(volumes: Sequence[torch.Tensor], side: int) -> torch.Tensor:
-    """Bring all images of a prompt to one size, by the nearest voxel, and stack them.
+    """Bring all images of a prompt to one size, by the nearest voxel: shape (images, 3, side, side, depth).
 
-    Returns:
-        Shape (images, 3, side, side, depth); the depth by :func:`target_depth`. Without images one black volume, which
-        is what RadFM was trained with on text alone.
+    The depth goes by :func:`target_depth`. Without images one black volume, which is what RadFM was trained with on
+    text alone.
     """
     if not volumes:
         return torch.zeros(1, _CHANNELS, side, side, DEPTHS[0])
@@ -66,16 +64,10 @@ def stack_volumes(volumes: Sequence[torch.Tensor], side: int) -> torch.Tensor:
 
 
 def image_volume(image: Image.Image, side: int, crop_seed: int | None = None) -> torch.Tensor:
-    """Return an image as a volume of one slice: the whole image, its aspect not kept, bicubic, not normalised.
+    """Return an image as a volume of one slice, shape (3, side, side, 1), values 0 to 1.
 
-    Args:
-        image: Image of any mode.
-        side: Height and width of the result.
-        crop_seed: ``None`` for the whole image; else a random part is cut out first, see :func:`random_crop_box`.
-            The part depends on this seed and on the image's content alone.
-
-    Returns:
-        Shape (3, side, side, 1), values 0 to 1.
+    It is the whole image, its aspect not kept, bicubic, not normalised. With a ``crop_seed`` a random part is cut out
+    first, see :func:`random_crop_box`; it depends on this seed and on the image's content alone.
     """
     rgb = image.convert("RGB")
     if crop_seed is not None:
@@ -89,10 +81,8 @@ def image_volume(image: Image.Image, side: int, crop_seed: int | None = None) ->
 def random_crop_box(width: int, height: int, generator: random.Random) -> tuple[int, int, int, int]:
     """Draw a part of an image as RadFM's training and demo do: 80 to 100 % of the area, aspect 3:4 to 4:3.
 
-    After ten draws that do not fit, the largest centred part of an allowed aspect is taken.
-
-    Returns:
-        Left, upper, right and lower border in pixels.
+    After ten draws that do not fit, the largest centred part of an allowed aspect is taken. The box is left, upper,
+    right and lower border in pixels.
     """
     narrowest, widest = 3 / 4, 4 / 3
     for _ in range(10):
@@ -108,22 +98,13 @@ def random_crop_box(width: int, height: int, generator: random.Random) -> tuple[
 
 
 def read_volume(source: Volume, side: int) -> torch.Tensor:
-    """Read a volume.
+    """Read a volume: shape (3, height, width, depth), values 0 to 1.
 
     Whole numbers of 8 bits are divided by 255; fractions between 0 and 1 stay as they are; anything else (Hounsfield
-    units) is scaled by the volume's own minimum and maximum.
-
-    Args:
-        source: See :data:`Volume`. Of NIfTI files the slices are axial, from feet to head, seen as they are printed
-            (front on top, the patient's right on the left). Slices as images are resized like images.
-        side: Height and width that images are resized to.
-
-    Returns:
-        Shape (3, height, width, depth), values 0 to 1.
-
-    Raises:
-        MedTasksError: The file is missing, of an unknown kind or damaged, nibabel is needed and not installed, or the
-            voxels have another shape or are not finite; of files a :class:`VolumeFileError`.
+    units) is scaled by the volume's own minimum and maximum. Of NIfTI files the slices are axial, from feet to head,
+    seen as they are printed (front on top, the patient's right on the left). Slices as images are resized, like images,
+    to ``side``. What cannot be read (for NIfTI files nibabel is needed), has another shape or is not finite, is a
+    ``MedTasksError``; of files a :class:`VolumeFileError`.
     """
     if isinstance(source, np.ndarray):
         return _from_voxels(source, "the array")

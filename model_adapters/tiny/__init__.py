@@ -1,5 +1,3 @@
 """A very small model with random weights."""
 
-from .adapter import MedTasksTiny
-
-__all__ = ["MedTasksTiny"]
+from .adapter import MedTasksTiny as MedTasksTiny

@@ -14,8 +14,7 @@ from medtasks.judges.medheval import (
     judge_correctness,
     judge_severity,
     parse_components,
-    parse_correctness,
-    parse_severity,
+    parse_number,
 )
 from medtasks.judges.medheval_prompts import WORDINGS
 from medtasks.judges.settings import JudgeSettings, check_access
@@ -127,8 +126,8 @@ def test_each_judge_gets_its_json_with_one_model(endpoint, judge):
     ],
 )
 def test_scores_are_read_strictly(text, severity, correct):
-    assert parse_severity(text) == severity
-    assert parse_correctness(text) == correct
+    assert parse_number(text, most=5) == severity
+    assert parse_number(text, most=1) == correct
 
 
 def test_components_are_read():
@@ -175,8 +174,8 @@ def test_a_count_beyond_the_answer_is_no_count():
 )
 def test_no_text_breaks_a_parser(text):
     assert parse_components(text, most=9) is None
-    assert parse_severity(text) is None
-    assert parse_correctness(text) is None
+    assert parse_number(text, most=5) is None
+    assert parse_number(text, most=1) is None
 
 
 def test_a_rerun_costs_no_call_and_another_prompt_does(endpoint, judge):

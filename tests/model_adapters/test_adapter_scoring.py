@@ -4,8 +4,7 @@ import math
 
 import pytest
 import torch
-from medtasks.model_adapters.base.batching import Encoded
-from medtasks.model_adapters.base.scoring import Continuation, Likelihood, score, split_continuation
+from medtasks.model_adapters.base.batching import Continuation, Encoded, Likelihood, score, split_continuation
 
 from medtasks.errors import MedTasksError
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from medtasks.model_adapters.checkpoints.clip import MEAN, STD, clip_pixels
+from medtasks.model_adapters.checkpoints.vision import MEAN, STD, clip_pixels
 from PIL import Image
 from transformers import CLIPImageProcessorPil
 

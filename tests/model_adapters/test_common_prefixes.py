@@ -7,13 +7,13 @@ import datasets
 import pytest
 import torch
 from medtasks.model_adapters.base.batching import Encoded
-from medtasks.model_adapters.base.requests import ImageNames, plan_streams, read_requests
+from medtasks.model_adapters.base.requests import image_names, plan_streams, read_requests
 from medtasks.model_adapters.llava_med import LlavaMed
 from medtasks.model_adapters.prefix import cuts
 from medtasks.model_adapters.prefix.cuts import cuttable, find_families
 from medtasks.model_adapters.radfm import RadFM
 from medtasks.model_adapters.tiny import MedTasksTiny
-from medtasks.model_adapters.tiny.network import IMAGE_TOKENS
+from medtasks.model_adapters.tiny.adapter import IMAGE_TOKENS
 from PIL import Image
 
 from .golden import GOLDEN, recorded, without_record
@@ -194,7 +194,7 @@ def test_questions_on_one_image_lie_in_one_batch(new_bench, album, monkeypatch):
 def test_questions_on_one_image_are_planned_longest_first(new_bench, album):
     bench = new_bench(docs=album)
     requests = read_requests(bench.scoring(["x"]), "loglikelihood")
-    names = ImageNames(bench.adapter.task_dict)
+    names = image_names(bench.adapter.task_dict)
     (stream,) = plan_streams(requests, lambda _: None, lambda request: request.doc_id, names)
     planned = [requests[position] for unit in stream for position in unit]
     by_image = [list(run) for _, run in itertools.groupby(planned, key=names)]
@@ -217,12 +217,12 @@ def test_names_come_from_the_column_alone(bench):
     table = table.cast_column("image", datasets.Image())
     with pytest.raises(OSError):
         table[0]
-    assert [ImageNames({TASK: {SPLIT: table}})(request) for request in requests] == ["a", None, "a"]
+    assert [image_names({TASK: {SPLIT: table}})(request) for request in requests] == ["a", None, "a"]
     bare = table.remove_columns("image_id")
     for split in (bare, [{"question": "?"}] * 3, [None] * 3, []):
-        assert [ImageNames({TASK: {SPLIT: split}})(request) for request in requests] == [None] * 3
+        assert [image_names({TASK: {SPLIT: split}})(request) for request in requests] == [None] * 3
     blind = read_requests(bench.scoring(["x"], [0], visual=None), "loglikelihood")
-    assert ImageNames({TASK: {SPLIT: table}})(blind[0]) is None
+    assert image_names({TASK: {SPLIT: table}})(blind[0]) is None
 
 
 # ---- which prompts are a family ----

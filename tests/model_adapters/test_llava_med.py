@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 import torch
-from medtasks.model_adapters.base.batching import Encoded, pad_left
+from medtasks.model_adapters.base.batching import Continuation, Encoded, pad_left
 from medtasks.model_adapters.base.generation import GenerationSettings
-from medtasks.model_adapters.base.scoring import Continuation
 from medtasks.model_adapters.checkpoints.reading import CheckpointError
 from safetensors.torch import load_file
 from transformers import CLIPVisionConfig, LlavaConfig, LlavaForConditionalGeneration, MistralConfig
@@ -205,7 +204,7 @@ def test_v10_reply_ends_at_the_separator(tmp_path, monkeypatch):
     (whole,) = model.generate_batch(prompt, settings, 0)
     middle = whole[len(whole) // 2]
     assert "" != whole[: whole.index(middle)] != whole
-    monkeypatch.setattr(model._prompt, "stops", (middle,))
+    monkeypatch.setattr(model, "stop_strings", (middle,))
     assert model.generate_batch(prompt, settings, 0) == [whole[: whole.index(middle)].strip()]
 
 

@@ -10,8 +10,7 @@ from huggingface_hub.errors import LocalEntryNotFoundError
 from medtasks.model_adapters.checkpoints import reading as published
 from medtasks.model_adapters.checkpoints.reading import CheckpointError, on_meta
 from medtasks.model_adapters.llava_med import LlavaMed
-from medtasks.model_adapters.llava_med.checkpoint import read_config, read_tower_config
-from medtasks.model_adapters.llava_med.network import LlavaMedNetwork
+from medtasks.model_adapters.llava_med.network import LlavaMedNetwork, read_config, read_tower_config
 from safetensors.torch import load_file, save_file
 
 from medtasks.errors import AdapterArgumentError, MedTasksError

@@ -129,8 +129,9 @@ def test_the_batch_size_bounds_batches_by_tokens(new_bench, monkeypatch):
     assert memory.sizes == [7, 5]
 
 
-def test_scores_in_token_batches_keep_their_order(new_bench, bench):
-    wide = new_bench(batch_tokens=900, batch_size=1)
+@pytest.mark.parametrize("tokens", [900, pytest.param(1, id="an empty batch takes any")])
+def test_scores_in_token_batches_keep_their_order(new_bench, bench, tokens):
+    wide = new_bench(batch_tokens=tokens, batch_size=1)
     got = [loss for loss, _ in wide.adapter.loglikelihood(wide.scoring()[::-1])[::-1]]
     expected = [loss for loss, _ in bench.adapter.loglikelihood(bench.scoring())]
     assert got == pytest.approx(expected, abs=1e-9)
@@ -138,14 +139,11 @@ def test_scores_in_token_batches_keep_their_order(new_bench, bench):
 
 def test_the_room_of_a_batch():
     room = BatchBudget(rows=4, tokens=40)
-    assert room.takes([100]), "an empty batch takes any"
-    room.add([10])
-    assert room.takes([10, 10])
-    assert room.takes([13, 13])
-    assert not room.takes([14, 14])
-    assert not room.takes([1, 1, 1, 1])
-    room.empty()
-    assert room.takes([1] * 9)
+    assert room.takes(3, 13)
+    assert not room.takes(3, 14)
+    assert room.takes(4, 10)
+    assert not room.takes(5, 1)
+    assert BatchBudget(rows=4, tokens=None).takes(4, 10**9)
 
 
 def test_options_of_a_question_form_a_unit(bench):

@@ -8,7 +8,7 @@ from medtasks.model_adapters.base.batching import Encoded
 from medtasks.model_adapters.base.caches import BoundedCache, content_key, image_keys
 from medtasks.model_adapters.prefix import cached_prefix, cuts, sharing
 from medtasks.model_adapters.prefix.cuts import find_cuts, own_places
-from medtasks.model_adapters.tiny.network import IMAGE_TOKENS
+from medtasks.model_adapters.tiny.adapter import IMAGE_TOKENS
 
 from .golden import GOLDEN
 from .med_flamingo_toy import adapter_from

@@ -4,8 +4,7 @@ import itertools
 
 import pytest
 import torch
-from medtasks.model_adapters.base.batching import Encoded
-from medtasks.model_adapters.base.scoring import Continuation
+from medtasks.model_adapters.base.batching import Continuation, Encoded
 from medtasks.model_adapters.prefix.sharing import group_by_prefix
 from medtasks.model_adapters.tiny import MedTasksTiny
 

@@ -4,8 +4,7 @@ import re
 
 import numpy as np
 import pytest
-from medtasks.model_adapters.base.requests import Request
-from medtasks.model_adapters.base.samples import VOLUMES, SampleReader
+from medtasks.model_adapters.base.requests import VOLUMES, Request, SampleReader
 from medtasks.model_adapters.radfm import RadFM
 
 from medtasks.errors import MedTasksError

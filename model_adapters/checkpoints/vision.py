@@ -1,12 +1,59 @@
-"""The resampler of RadFM and Med-Flamingo: any number of image tokens becomes a fixed number of latents.
+"""What published models look at images with: CLIP's preprocessing and the names of its tensors, and the resampler.
 
-Described in Alayrac et al. 2022 (Flamingo), appendix A.1.1. Parameter names are those both published checkpoints use,
-so that a loader only strips the prefix in front of ``latents``, ``layers`` and ``norm``.
+CLIP preprocesses with PIL alone, to the last bit as the published stacks did it: transformers 5 does so on torchvision
+by default, which resizes differently (up to 0.015 after normalisation).
+
+The resampler of RadFM and Med-Flamingo makes a fixed number of latents of any number of image tokens, see Alayrac et
+al. 2022 (Flamingo), appendix A.1.1. Parameter names are those both published checkpoints use, so that a loader only
+strips the prefix in front of ``latents``, ``layers`` and ``norm``.
 """
 
+from typing import Literal
+
+import numpy as np
 import torch
+from PIL import Image
 from torch import nn
 from torch.nn import functional
+
+MEAN = (0.48145466, 0.4578275, 0.40821073)
+STD = (0.26862954, 0.26130258, 0.27577711)
+_FILL = (122, 116, 104)  # int(255 * MEAN)
+_GREY_FILL = (114, 114, 114)  # what LLaVA-Med pads images with that are grey when they come in
+SHAPE = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "image_size", "patch_size")
+"""What a tower's configuration has to say."""
+TOWER_KEYS = (
+    r"text_model\..+|logit_scale|(?:text|visual)_projection\.weight|(?:vision_model\.)?embeddings\.position_ids",
+    r"(?:vision_model\.)?((?:embeddings|encoder|pre_layrnorm|post_layernorm)\..+)",
+)
+"""For ``by_patterns``: keys of a whole CLIP model, or of its vision tower as transformers 5 stores it alone; the group
+is the name in ``CLIPVisionModel``."""
+
+
+def clip_pixels(image: Image.Image, size: int, *, pad: bool, crop_rounding: Literal["floor", "round"]) -> torch.Tensor:
+    """Resize the shorter side to ``size`` (bicubic), crop the centre, normalise with CLIP's mean and deviation.
+
+    With ``pad`` the image is first centred on a square canvas of CLIP's mean colour (LLaVA's ``image_aspect_ratio:
+    pad``), so that nothing is cropped. An odd margin is the smaller one on the left or at the top; the published code
+    draws lots. Half a margin is rounded, where the crop begins, to the ``floor`` as in transformers' CLIP processor, or
+    by ``round`` (half to even) as in torchvision and so in open_clip. The result has the shape (3, size, size),
+    float32, mean 0 and deviation 1 over natural images.
+    """
+    rgb = image.convert("RGB")
+    if pad:
+        side = max(rgb.size)
+        canvas = Image.new("RGB", (side, side), _GREY_FILL if image.mode == "L" else _FILL)
+        canvas.paste(rgb, ((side - rgb.width) // 2, (side - rgb.height) // 2))
+        rgb = canvas
+    width, height = rgb.size
+    short = min(width, height)
+    rgb = rgb.resize((int(size * width / short), int(size * height / short)), Image.Resampling.BICUBIC)
+    margins = rgb.width - size, rgb.height - size
+    left, top = (margin // 2 if crop_rounding == "floor" else round(margin / 2) for margin in margins)
+    rgb = rgb.crop((left, top, left + size, top + size))
+    values = torch.from_numpy(np.array(rgb)).permute(2, 0, 1).float() / 255
+    return ((values - torch.tensor(MEAN)[:, None, None]) / torch.tensor(STD)[:, None, None]).contiguous()
+
 
 HEADS = 8
 HEAD_WIDTH = 64
@@ -71,14 +118,7 @@ class PerceiverResampler(nn.Module):
         self.norm = nn.LayerNorm(dim)
 
     def forward(self, media: torch.Tensor) -> torch.Tensor:
-        """Resample every image by itself.
-
-        Args:
-            media: Image tokens, shape (images, tokens, dim).
-
-        Returns:
-            Shape (images, latents, dim), layer-normalised.
-        """
+        """Resample every image by itself: shape (images, tokens, dim) to (images, latents, dim), layer-normalised."""
         latents = self.latents.expand(len(media), -1, -1)
         for attention, mlp in map(nn.ModuleList.children, self.layers):
             latents = latents + attention(media, latents)
