@@ -16,32 +16,19 @@ class Access(enum.StrEnum):
 
 @dataclass(frozen=True)
 class DatasetInfo:
-    """One entry of the catalogue.
+    """One entry of the catalogue."""
 
-    Attributes:
-        name: Name used on the command line and as ``path_of.<name>``.
-        benchmark: Benchmark the dataset belongs to.
-        description: One line.
-        source: Where it is published.
-        revision: Commit or version of ``source`` the facts here were checked against.
-        access: Who may obtain it.
-        licence: Licence as stated by the source.
-        size: Download size in megabytes (10^6 bytes); None where the source does not say.
-        rows: Documents of a complete copy; None where no reference states it.
-        images: Distinct images of a complete copy; None where no reference states it.
-        sha256: SHA-256 checksums of the published files, by file name.
-        md5: MD5 checksums, where the source publishes those.
-    """
-
-    name: str
+    name: str  # as on the command line and as ``path_of.<name>``
     benchmark: str
-    description: str
-    source: str
-    revision: str
-    access: Access
-    licence: str
-    size: float | None = None
-    rows: int | None = None
-    images: int | None = None
+    description: str  # one line
+    source: str  # where it is published
+    revision: str  # commit or version of ``source`` the facts here were checked against
+    access: Access  # who may obtain it
+    licence: str  # as stated by the source
+    size: float | None = None  # download size in megabytes (10^6 bytes); None where the source does not say
+    rows: int | None = None  # documents of a complete copy; None where no reference states it
+    images: int | None = None  # distinct images of a complete copy; None where no reference states it
+    # SHA-256 checksums of the published files, by file name
     sha256: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    # MD5 checksums, where the source publishes those
     md5: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))

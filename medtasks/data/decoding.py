@@ -83,14 +83,10 @@ class ImageRule(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Decoding:
-    """A rule and what a user knows about the images.
-
-    Attributes:
-        rule: The rule.
-        value_range: Values that are black and white, of images with more than 8 bits; None: what their files say.
-    """
+    """A rule and what a user knows about the images."""
 
     rule: ImageRule = ImageRule.LINEAR
+    # values that are black and white, of images with more than 8 bits; None: what their files say
     value_range: Range | None = None
 
     @classmethod
@@ -124,16 +120,11 @@ LINEAR = Decoding()
 
 @dataclass(frozen=True)
 class DecodedImage:
-    """What a model sees of a file.
+    """What a model sees of a file."""
 
-    Attributes:
-        pixels: RGB.
-        size: Width and height of the whole image; ``pixels`` may have been asked for smaller.
-        conversions: What was done with the file's values, a few words each; empty where they are 8 bits as stored.
-    """
-
-    pixels: Image.Image
-    size: tuple[int, int]
+    pixels: Image.Image  # RGB
+    size: tuple[int, int]  # width and height of the whole image; ``pixels`` may have been asked for smaller
+    # what was done with the file's values, a few words each; empty where they are 8 bits as stored
     conversions: tuple[str, ...] = ()
 
 

@@ -28,17 +28,11 @@ _REVISION = "REVISION"  # file beside the downloaded ones
 
 @dataclass(frozen=True)
 class Published:
-    """A file on the web.
-
-    Attributes:
-        url: Where it is.
-        md5: Digest its publisher states; None: not known.
-        sha256: The same with SHA-256.
-    """
+    """A file on the web."""
 
     url: str
-    md5: str | None = None
-    sha256: str | None = None
+    md5: str | None = None  # digest its publisher states; None: not known
+    sha256: str | None = None  # the same with SHA-256
 
     def matches(self, path: Path) -> bool:
         """Return whether the bytes of ``path`` are the published ones, as far as a digest is known."""

@@ -20,15 +20,10 @@ _DISK_BLOCK = 4096  # bytes; compressing what fits into one saves no room
 
 @dataclass(frozen=True)
 class StoredImage:
-    """One image of the dataset.
+    """One image of the dataset."""
 
-    Attributes:
-        file: Path below the dataset's folder.
-        sha256: Of the file's bytes.
-    """
-
-    file: str
-    sha256: str
+    file: str  # path below the dataset's folder
+    sha256: str  # of the file's bytes
 
     @property
     def image_id(self) -> str:
@@ -38,15 +33,10 @@ class StoredImage:
 
 @dataclass(frozen=True)
 class ImageFacts:
-    """What is known of an image's pixels.
+    """What is known of an image's pixels."""
 
-    Attributes:
-        sha256: Of size and RGB pixels, as a model sees them; of a volume, of its unpacked file.
-        conversions: How they came from the file, see :class:`medtasks.data.decoding.DecodedImage`.
-    """
-
-    sha256: str
-    conversions: tuple[str, ...] = ()
+    sha256: str  # of size and RGB pixels, as a model sees them; of a volume, of its unpacked file
+    conversions: tuple[str, ...] = ()  # how they came from the file, see :class:`medtasks.data.decoding.DecodedImage`
 
 
 class ImageStore:

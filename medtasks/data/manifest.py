@@ -20,46 +20,30 @@ FILE_NAME = "manifest.json"
 
 
 class Manifest(BaseModel):
-    """Facts recorded when a dataset was prepared; the harness writes them into every result.
-
-    Attributes:
-        name: Catalogue name.
-        source: Folder or address the data came from.
-        revision: Revision of the source, or ``"local"``.
-        access: Access level of the dataset.
-        sample: True for drawn stand-in data: scores on it say nothing about a model.
-        complete: True when no row of the source was left out.
-        rows: Documents.
-        images: Distinct images.
-        text_sha256: Fingerprint of all columns but the image bytes, independent of row order.
-        pixels_sha256: Fingerprint of the decoded pixels (RGB) of all distinct images.
-        left_out: What was left out and why, one sentence each.
-        selected_from: Dataset of which this one is a part, None for a whole one. The images stay there.
-        selection: Values by column that the part was chosen by.
-        image_rule: How models see the images, see :mod:`medtasks.data.decoding`; what was prepared before there was a
-            choice has the references' rule.
-        image_range: Values that its owner says are black and white, of images with more than 8 bits.
-        image_conversions: What is done with how many images; none where nobody counted. Several things may be done with
-            one image.
-    """
+    """Facts recorded when a dataset was prepared; the harness writes them into every result."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    name: str
-    source: str
-    revision: str
+    name: str  # catalogue name
+    source: str  # folder or address the data came from
+    revision: str  # of the source, or ``"local"``
     access: str
-    sample: bool
-    complete: bool
+    sample: bool  # True for drawn stand-in data: scores on it say nothing about a model
+    complete: bool  # True when no row of the source was left out
     rows: int
-    images: int
-    text_sha256: str
-    pixels_sha256: str
-    left_out: tuple[str, ...] = ()
+    images: int  # distinct ones
+    text_sha256: str  # fingerprint of all columns but the image bytes, independent of row order
+    pixels_sha256: str  # fingerprint of the decoded pixels (RGB) of all distinct images
+    left_out: tuple[str, ...] = ()  # what was left out and why, one sentence each
+    # dataset of which this one is a part, None for a whole one. The images stay there.
     selected_from: str | None = None
-    selection: Mapping[str, tuple[str, ...]] = {}
+    selection: Mapping[str, tuple[str, ...]] = {}  # values by column that the part was chosen by
+    # how models see the images, see :mod:`medtasks.data.decoding`; what was prepared before there was a choice has the
+    # references' rule
     image_rule: ImageRule = ImageRule.REFERENCE
+    # values that its owner says are black and white, of images with more than 8 bits
     image_range: tuple[float, float] | None = None
+    # what is done with how many images; none where nobody counted. Several things may be done with one image.
     image_conversions: Mapping[str, int] = {}
 
     @property

@@ -42,22 +42,14 @@ _NIFTI_2 = _Layout(
 
 @dataclass(frozen=True)
 class NiftiHeader:
-    """What a header says.
+    """What a header says."""
 
-    Attributes:
-        shape: Voxels along the three axes.
-        dtype: Of a voxel as stored, byte order included.
-        offset: Byte at which voxels start.
-        slope: Stored values are multiplied by this ...
-        intercept: ... and this is added.
-        directions: Where the axes point, shape (3, 3): one column per axis; rows are right, front and head.
-    """
-
-    shape: tuple[int, int, int]
-    dtype: np.dtype[Any]
-    offset: int
-    slope: float
-    intercept: float
+    shape: tuple[int, int, int]  # voxels along the three axes
+    dtype: np.dtype[Any]  # of a voxel as stored, byte order included
+    offset: int  # byte at which voxels start
+    slope: float  # stored values are multiplied by this ...
+    intercept: float  # ... and this is added
+    # where the axes point, shape (3, 3): one column per axis; rows are right, front and head
     directions: NDArray[np.float64]
 
     @property

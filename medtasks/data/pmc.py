@@ -48,17 +48,11 @@ _Result = TypeVar("_Result")
 
 @dataclass(frozen=True)
 class Figure:
-    """One wanted figure.
+    """One wanted figure."""
 
-    Attributes:
-        pmc_id: Article, such as ``"PMC3284869"``.
-        file_name: Original name of the figure's file in the article; unique only within it.
-        target: Where to put it; its folder is created.
-    """
-
-    pmc_id: str
-    file_name: str
-    target: Path
+    pmc_id: str  # such as ``"PMC3284869"``
+    file_name: str  # original name of the figure's file in the article; unique only within it
+    target: Path  # where to put it; its folder is created
 
 
 @dataclass(frozen=True)

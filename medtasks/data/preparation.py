@@ -29,44 +29,33 @@ _NAMED = 3
 
 @dataclass(frozen=True)
 class Options:
-    """How to prepare.
+    """How to prepare."""
 
-    Attributes:
-        source: Local copy, laid out as the source publishes it; None downloads what the licence allows.
-        fetch_images: Fetch images that ``source`` lacks (MediConfusion only).
-        allow_incomplete: Prepare even if rows have to be left out or are fewer than published; the manifest says so.
-        sample: The source is a drawn sample; results say so.
-        allow_changed: Prepare from files that are not the published ones; the manifest's revision says so (MedHEval and
-            GMAI-MMBench only).
-        images: Folder of the images of each source that ``source`` does not hold, by the source's name (MedHEval only).
-    """
-
+    # local copy, laid out as the source publishes it; None downloads what the licence allows
     source: Path | None = None
-    fetch_images: bool = False
+    fetch_images: bool = False  # fetch images that ``source`` lacks (MediConfusion only)
+    # prepare even if rows have to be left out or are fewer than published; the manifest says so
     allow_incomplete: bool = False
-    sample: bool = False
+    sample: bool = False  # the source is a drawn sample; results say so
+    # prepare from files that are not the published ones; the manifest's revision says so (MedHEval and GMAI-MMBench
+    # only)
     allow_changed: bool = False
+    # folder of the images of each source that ``source`` does not hold, by the source's name (MedHEval only)
     images: Mapping[str, Path] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Row:
-    """One row of a source.
+    """One row of a source."""
 
-    Attributes:
-        place: File and row, for messages: ``"test.csv row 12"``.
-        document: Columns of the dataset's schema except ``dataset``, ``image_files`` and ``image_sha256``; None where
-            the row cannot be used.
-        images: Images in the order they are shown.
-        cause: Why the row cannot be used, one sentence without a final stop.
-        outside: The row is not part of the evaluated set, which is no damage: such rows are only counted by ``cause``,
-            a text that fits several of them, and do not count as rows of the source.
-    """
-
-    place: str
+    place: str  # file and row, for messages: ``"test.csv row 12"``
+    # columns of the dataset's schema except ``dataset``, ``image_files`` and ``image_sha256``; None where the row
+    # cannot be used
     document: Mapping[str, Any] | None
-    images: Sequence[StoredImage] = ()
-    cause: str = ""
+    images: Sequence[StoredImage] = ()  # in the order they are shown
+    cause: str = ""  # why the row cannot be used, one sentence without a final stop
+    # the row is not part of the evaluated set, which is no damage: such rows are only counted by ``cause``, a text that
+    # fits several of them, and do not count as rows of the source
     outside: bool = False
 
 
@@ -128,26 +117,19 @@ def each_row(row: Callable[[SourceRow, str], Row]) -> ReadRows:
 
 @dataclass(frozen=True)
 class Recipe:
-    """How one dataset is read from its source.
+    """How one dataset is read from its source."""
 
-    Attributes:
-        columns: Schema of its documents.
-        test: Reads the evaluated rows, in published order.
-        layout: What the source folder holds, for messages: ``"the hub's parquet files test-*.parquet"``.
-        demonstrations: Reads the examples for few-shot prompts; None where the benchmark has none. A source without
-            the files it needs gives none, with a note in the manifest.
-        download: Brings the source into a folder and returns it; None where a person has to obtain it.
-        revision: Tells the revision of a source folder, ``"local"`` for an unknown one; None: not told.
-        decoding: What models see of its image files; published sets are read as their references do.
-    """
-
-    columns: Columns
-    test: Reader
-    layout: str
+    columns: Columns  # of its documents
+    test: Reader  # reads the evaluated rows, in published order
+    layout: str  # what the source folder holds, for messages: ``"the hub's parquet files test-*.parquet"``
+    # reads the examples for few-shot prompts; None where the benchmark has none. A source without the files it needs
+    # gives none, with a note in the manifest.
     demonstrations: Reader | None = None
+    # brings the source into a folder and returns it; None where a person has to obtain it
     download: Callable[[Path], Path] | None = None
+    # tells the revision of a source folder, ``"local"`` for an unknown one; None: not told
     revision: Callable[[Path], str] | None = None
-    decoding: Decoding = REFERENCE
+    decoding: Decoding = REFERENCE  # what models see of its image files; published sets are read as their references do
 
     @classmethod
     def of_splits(

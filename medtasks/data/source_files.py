@@ -19,15 +19,10 @@ _BROKEN = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, NotImplemen
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A file of a source.
+    """A file of a source."""
 
-    Attributes:
-        path: The file, or the archive that holds it.
-        member: Its name in the archive; None for a file of its own.
-    """
-
-    path: Path
-    member: str | None = None
+    path: Path  # the file, or the archive that holds it
+    member: str | None = None  # its name in the archive; None for a file of its own
 
     @property
     def name(self) -> str:

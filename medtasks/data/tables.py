@@ -28,16 +28,10 @@ ReadValues = Callable[[], Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class SourceRow:
-    """One row.
+    """One row."""
 
-    Attributes:
-        place: File and row, counted from 1, for messages.
-        index: Position in the table, from 0.
-        values: Its columns.
-    """
-
-    place: str
-    index: int
+    place: str  # file and row, counted from 1, for messages
+    index: int  # position in the table, from 0
     values: Mapping[str, Any]
 
     def error(self, what: str) -> SourceError:

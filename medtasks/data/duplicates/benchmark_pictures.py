@@ -18,21 +18,12 @@ from medtasks.errors import MedTasksError, SourceError
 
 @dataclass(frozen=True)
 class Use:
-    """Where a picture is shown.
+    """Where a picture is shown."""
 
-    Attributes:
-        doc_id: The question; for a solved example without one, its file.
-        file: The picture's file.
-        example: It is a solved example of few-shot prompts and no question.
-        identity: Equal for uses that say themselves that they show the same: by image id and patient.
-        image_id: As the document has it.
-        patient_id: Likewise.
-        pair_id: Likewise.
-    """
-
-    doc_id: str
+    doc_id: str  # the question; for a solved example without one, its file
     file: Path
-    example: bool
+    example: bool  # it is a solved example of few-shot prompts and no question
+    # equal for uses that say themselves that they show the same: by image id and patient
     identity: tuple[str, str | None]
     image_id: str | None = None
     patient_id: str | None = None
@@ -41,19 +32,12 @@ class Use:
 
 @dataclass(frozen=True)
 class Picture:
-    """All files with the same pixels.
-
-    Attributes:
-        files: In order.
-        known: Hash of the first one.
-        file_digests: SHA-256 of the files' bytes.
-        uses: Where a dataset shows it; none for pictures of a folder.
-    """
+    """All files with the same pixels."""
 
     files: tuple[Path, ...]
-    known: PictureHash
-    file_digests: frozenset[bytes]
-    uses: tuple[Use, ...] = ()
+    known: PictureHash  # hash of the first one
+    file_digests: frozenset[bytes]  # SHA-256 of the files' bytes
+    uses: tuple[Use, ...] = ()  # where a dataset shows it; none for pictures of a folder
 
     @property
     def questions(self) -> tuple[str, ...]:
@@ -68,48 +52,28 @@ class Picture:
 
 @dataclass(frozen=True)
 class DatasetPictures:
-    """What a dataset shows.
+    """What a dataset shows."""
 
-    Attributes:
-        documents: Its questions, in order.
-        pictures: Its distinct pictures, in the order of the questions; those of solved examples last.
-        folders: Where the files lie.
-        volumes: How many distinct volumes it shows, which are not compared.
-    """
-
-    documents: Sequence[Mapping[str, Any]]
-    pictures: tuple[Picture, ...]
-    folders: tuple[Path, ...]
-    volumes: int
+    documents: Sequence[Mapping[str, Any]]  # questions, in order
+    pictures: tuple[Picture, ...]  # its distinct pictures, in the order of the questions; those of solved examples last
+    folders: tuple[Path, ...]  # where the files lie
+    volumes: int  # how many distinct volumes it shows, which are not compared
 
 
 @dataclass(frozen=True)
 class OtherPictures:
-    """What a dataset is compared with.
+    """What a dataset is compared with."""
 
-    Attributes:
-        name: The folder or dataset as the user named it.
-        folder: What paths are shown below; None for a dataset, whose pictures are called by their questions.
-        pictures: Distinct pictures.
-        files: How many files were read.
-        unreadable: Why a file could not be read.
-        volumes: How many volumes were skipped.
-        closed: How many folders may not be read.
-        without_decoder: How many DICOM files nothing installed reads.
-        others: How many files are no pictures by their ending.
-        private: Its own pictures and names may not be shown.
-    """
-
-    name: str
-    folder: Path | None
+    name: str  # the folder or dataset as the user named it
+    folder: Path | None  # what paths are shown below; None for a dataset, whose pictures are called by their questions
     pictures: tuple[Picture, ...]
-    files: int
-    unreadable: Mapping[Path, str]
-    volumes: int
-    closed: int = 0
-    without_decoder: int = 0
-    others: int = 0
-    private: bool = False
+    files: int  # how many files were read
+    unreadable: Mapping[Path, str]  # why a file could not be read
+    volumes: int  # how many volumes were skipped
+    closed: int = 0  # how many folders may not be read
+    without_decoder: int = 0  # how many DICOM files nothing installed reads
+    others: int = 0  # how many files are no pictures by their ending
+    private: bool = False  # its own pictures and names may not be shown
 
 
 def dataset_pictures(name: str) -> DatasetPictures:

@@ -40,20 +40,12 @@ class Concern(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """Two pictures that are one.
+    """Two pictures that are one."""
 
-    Attributes:
-        first: A picture of the set.
-        second: Another one, of the set or not; or the same again, used in two ways that contradict each other.
-        kind: How sure it is.
-        concern: Why it matters within the set; None for a picture outside of it.
-        alike: How they resemble each other.
-    """
-
-    first: Picture
-    second: Picture
-    kind: Kind
-    concern: Concern | None
+    first: Picture  # a picture of the set
+    second: Picture  # another one, of the set or not; or the same again, used in two ways that contradict each other
+    kind: Kind  # how sure it is
+    concern: Concern | None  # why it matters within the set; None for a picture outside of it
     alike: Alike
 
     @property
@@ -65,27 +57,18 @@ class Finding:
 
 @dataclass(frozen=True)
 class Duplicates:
-    """What was found.
-
-    Attributes:
-        shown: The set.
-        other: What it was compared with; None if with itself alone.
-        within: Findings within the set, the weightiest and surest first.
-        outside: Findings in ``other``, the surest first.
-        groups: Pictures of the set that belong together by ``within``, the largest group first.
-        uniform: Pictures of the set of a single grey, which were not compared.
-        uniform_outside: How many distinct ones ``other`` has.
-        left_out: Ids of questions to leave out so that no finding remains: those whose picture is in ``other`` or a
-            solved example, and of equal pictures all questions but those on the first. Pairs go as a whole.
-    """
+    """What was found."""
 
     shown: DatasetPictures
-    other: OtherPictures | None
-    within: tuple[Finding, ...]
-    outside: tuple[Finding, ...]
+    other: OtherPictures | None  # what it was compared with; None if with itself alone
+    within: tuple[Finding, ...]  # findings within the set, the weightiest and surest first
+    outside: tuple[Finding, ...]  # findings in ``other``, the surest first
+    # pictures of the set that belong together by ``within``, the largest group first
     groups: tuple[tuple[Picture, ...], ...]
-    uniform: tuple[Picture, ...]
-    uniform_outside: int
+    uniform: tuple[Picture, ...]  # pictures of the set of a single grey, which were not compared
+    uniform_outside: int  # how many distinct ones ``other`` has
+    # ids of questions to leave out so that no finding remains: those whose picture is in ``other`` or a solved example,
+    # and of equal pictures all questions but those on the first. Pairs go as a whole.
     left_out: tuple[str, ...]
 
     @property

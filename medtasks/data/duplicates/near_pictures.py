@@ -32,20 +32,13 @@ _MOST_FOUND = 1_000_000
 
 @dataclass(frozen=True)
 class Alike:
-    """How two pictures resemble each other.
+    """How two pictures resemble each other."""
 
-    Attributes:
-        distance: Bits that differ in their hashes, of 256.
-        likeness: Correlation of their details, up to 1.
-        turn: How one is laid, of :data:`medtasks.data.duplicates.perceptual_hash.TURNS`; empty if both are laid the
-            same way.
-        inverted: Whether dark is bright in one of them.
-    """
-
-    distance: int
-    likeness: float
+    distance: int  # bits that differ in their hashes, of 256
+    likeness: float  # correlation of their details, up to 1
+    # how one is laid, of :data:`medtasks.data.duplicates.perceptual_hash.TURNS`; empty if both are laid the same way
     turn: str = ""
-    inverted: bool = False
+    inverted: bool = False  # whether dark is bright in one of them
 
 
 class Looks:

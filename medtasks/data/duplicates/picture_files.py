@@ -40,21 +40,13 @@ _NO_PICTURES = ("BUFR", "EPS", "GRIB", "HDF5", "MPEG", "PDF", "WMF")  # Pillow k
 
 @dataclass
 class FolderPictures:
-    """What a folder holds.
+    """What a folder holds."""
 
-    Attributes:
-        files: Pictures, sorted.
-        volumes: How many volumes (NIfTI) it holds, which are not compared.
-        closed: How many folders in it may not be read.
-        without_decoder: How many DICOM files it holds that nothing installed reads.
-        others: How many files are no pictures by their ending.
-    """
-
-    files: list[Path] = field(default_factory=list)
-    volumes: int = 0
-    closed: int = 0
-    without_decoder: int = 0
-    others: int = 0
+    files: list[Path] = field(default_factory=list)  # pictures, sorted
+    volumes: int = 0  # how many volumes (NIfTI) it holds, which are not compared
+    closed: int = 0  # how many folders in it may not be read
+    without_decoder: int = 0  # how many DICOM files it holds that nothing installed reads
+    others: int = 0  # how many files are no pictures by their ending
 
 
 def pictures_below(folder: Path, without: Iterable[Path] = ()) -> FolderPictures:
@@ -131,19 +123,12 @@ def _identity(folder: Path) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class PictureHash:
-    """What is known of one picture.
+    """What is known of one picture."""
 
-    Attributes:
-        file_sha256: Of the file's bytes, 32 bytes.
-        pixels_sha256: Of size and RGB pixels, 32 bytes.
-        size: Width and height in pixels.
-        views: Perceptual hash of each of its sketches; none for a picture of a single grey.
-    """
-
-    file_sha256: bytes
-    pixels_sha256: bytes
-    size: tuple[int, int]
-    views: tuple[bytes, ...]
+    file_sha256: bytes  # of the file's bytes, 32 bytes
+    pixels_sha256: bytes  # of size and RGB pixels, 32 bytes
+    size: tuple[int, int]  # width and height in pixels
+    views: tuple[bytes, ...]  # perceptual hash of each of its sketches; none for a picture of a single grey
 
     def packed(self) -> bytes:
         """Return it as bytes."""

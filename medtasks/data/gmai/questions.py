@@ -38,19 +38,12 @@ _NEEDED = ("index", "image", "question", "A", "B")
 
 @dataclass
 class Question:
-    """One row on its way to a document.
+    """One row on its way to a document."""
 
-    Attributes:
-        place: File and row, for messages.
-        document: Columns of the document but its image.
-        image: Its image, or the index of the row that has it; None where that is broken.
-        cause: Why the row cannot be used.
-    """
-
-    place: str
-    document: dict[str, Any] | None
-    image: StoredImage | str | None = None
-    cause: str = ""
+    place: str  # file and row, for messages
+    document: dict[str, Any] | None  # columns of the document but its image
+    image: StoredImage | str | None = None  # its image, or the index of the row that has it; None where that is broken
+    cause: str = ""  # why the row cannot be used
 
 
 def read_questions(file: TsvFile, images: ImageStore, *, keyed: bool, several: bool) -> list[Question]:

@@ -19,19 +19,13 @@ _QUOTED = re.compile(rb'"((?:[^"]|"")*)"')
 
 @dataclass(frozen=True)
 class TsvRow:
-    """One row.
+    """One row."""
 
-    Attributes:
-        number: Row, counted from 1 without the header.
-        values: Fields by column; empty ones are left out, so that the words ``None`` and ``NA`` stay words.
-        end: Bytes of the file up to the end of the row.
-        fault: What is wrong with the row as a whole, or nothing.
-    """
-
-    number: int
+    number: int  # row, counted from 1 without the header
+    # fields by column; empty ones are left out, so that the words ``None`` and ``NA`` stay words
     values: Mapping[str, bytes]
-    end: int
-    fault: str = ""
+    end: int  # bytes of the file up to the end of the row
+    fault: str = ""  # what is wrong with the row as a whole, or nothing
 
 
 class TsvFile:

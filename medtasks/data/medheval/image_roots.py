@@ -14,21 +14,13 @@ from medtasks.errors import SourceError, unknown_name
 
 @dataclass(frozen=True)
 class ImageSource:
-    """One source of images.
-
-    Attributes:
-        title: What it is called.
-        names: What its names look like.
-        folders: Where the images lie below the folder a user names, likeliest first.
-        expected: What to name, for messages.
-        private: Names hold numbers of patients and stay out of messages.
-    """
+    """One source of images."""
 
     title: str
-    names: re.Pattern[str]
-    folders: tuple[str, ...]
-    expected: str
-    private: bool = False
+    names: re.Pattern[str]  # of its images
+    folders: tuple[str, ...]  # where the images lie below the folder a user names, likeliest first
+    expected: str  # what to name, for messages
+    private: bool = False  # names hold numbers of patients and stay out of messages
 
 
 _PHYSIONET = "physionet.org/files/mimic-cxr-jpg"

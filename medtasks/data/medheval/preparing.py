@@ -38,19 +38,12 @@ GROUPS: Mapping[str, frozenset[str]] = MappingProxyType(
 
 @dataclass(frozen=True)
 class ImageCount:
-    """Images of one source that a set names.
+    """Images of one source that a set names."""
 
-    Attributes:
-        source: Key in :data:`~medtasks.data.medheval.image_roots.IMAGE_SOURCES`.
-        found: Names of images that are on the disk.
-        missing: Names of those that are not.
-        questions: Questions on missing images.
-    """
-
-    source: str
-    found: frozenset[str]
-    missing: frozenset[str]
-    questions: int
+    source: str  # key in :data:`~medtasks.data.medheval.image_roots.IMAGE_SOURCES`
+    found: frozenset[str]  # names of images that are on the disk
+    missing: frozenset[str]  # names of those that are not
+    questions: int  # questions on missing images
 
     def __str__(self) -> str:
         total = len(self.found) + len(self.missing)
@@ -59,17 +52,11 @@ class ImageCount:
 
 @dataclass(frozen=True)
 class Readiness:
-    """Whether one set can be prepared.
-
-    Attributes:
-        name: The set.
-        counts: Its images by source; none where its file is missing.
-        cause: Why it cannot be prepared, None if it can.
-    """
+    """Whether one set can be prepared."""
 
     name: str
-    counts: tuple[ImageCount, ...]
-    cause: str | None
+    counts: tuple[ImageCount, ...]  # its images by source; none where its file is missing
+    cause: str | None  # why it cannot be prepared, None if it can
 
 
 def prepare(info: DatasetInfo, options: Options) -> Manifest:

@@ -26,17 +26,11 @@ Document = dict[str, Any]
 
 @dataclass(frozen=True)
 class RecordKind:
-    """How the records of one file become documents.
+    """How the records of one file become documents."""
 
-    Attributes:
-        columns: Schema of the documents.
-        fields: What every record must have.
-        document: Returns the columns of a record, without those about its images.
-    """
-
-    columns: Columns
-    fields: tuple[str, ...]
-    document: Callable[[SourceRow], Document]
+    columns: Columns  # of the documents
+    fields: tuple[str, ...]  # what every record must have
+    document: Callable[[SourceRow], Document]  # returns the columns of a record, without those about its images
 
 
 def read_records(path: Path, kind: RecordKind) -> list[SourceRow]:

@@ -32,21 +32,13 @@ _MOST_OPTIONS = 26  # letters
 
 @dataclass(frozen=True)
 class OwnQuestions:
-    """What a folder holds.
-
-    Attributes:
-        folder: The folder.
-        kind: ``"QA"`` or ``"VQA"``.
-        modality: As its owner calls it.
-        samples: The questions.
-        decoding: What models see of the images.
-    """
+    """What a folder holds."""
 
     folder: Path
-    kind: str
-    modality: str
+    kind: str  # ``"QA"`` or ``"VQA"``
+    modality: str  # as its owner calls it
     samples: RecordTable
-    decoding: Decoding
+    decoding: Decoding  # what models see of the images
 
     @property
     def recipe(self) -> Recipe:

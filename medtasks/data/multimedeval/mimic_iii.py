@@ -61,17 +61,12 @@ class Summary(NamedTuple):
 
 @dataclass(frozen=True)
 class Groups:
-    """Which exams belong together, and what their sections are called.
+    """Which exams belong together, and what their sections are called."""
 
-    Attributes:
-        by_exam: Name of the group, modality and anatomy joined by ``_``, by the note's ``DESCRIPTION``.
-        findings: By group: names of its findings section, in lower case, the first to look for first.
-        spellings: Common name of a section by other spellings.
-    """
-
-    by_exam: Mapping[str, str]
+    by_exam: Mapping[str, str]  # name of the group, modality and anatomy joined by ``_``, by the note's ``DESCRIPTION``
+    # by group: names of its findings section, in lower case, the first to look for first
     findings: Mapping[str, Sequence[str]]
-    spellings: Mapping[str, str]
+    spellings: Mapping[str, str]  # common name of a section by other spellings
 
 
 @functools.cache

@@ -50,17 +50,11 @@ _VIEWS = (
 
 @dataclass(frozen=True)
 class Section:
-    """One section.
+    """One section."""
 
-    Attributes:
-        name: Its header in lower case, or what the parser calls it.
-        text: What stands behind the header, with all white space.
-        start: Where the text starts in the report.
-    """
-
-    name: str
-    text: str
-    start: int
+    name: str  # its header in lower case, or what the parser calls it
+    text: str  # what stands behind the header, with all white space
+    start: int  # where the text starts in the report
 
 
 def split_at_headers(report: str) -> list[Section]:
