@@ -32,9 +32,6 @@ def blank_volume(path: Path) -> Path:
     Its voxels are 0.5, which models that scale volumes to 0 and 1 leave as it is. Nothing else of the original's file
     is in it, and nothing of its name in that of the new one.
 
-    Args:
-        path: A volume (``.nii.gz``).
-
     Raises:
         OSError: It is missing or damaged.
         MedTasksError: The new one cannot be written.

@@ -32,11 +32,7 @@ MULTIMEDEVAL, MEDHEVAL, GMAI = map(of_benchmark, ("MultiMedEval", "MedHEval", "G
 
 
 def dataset_info(name: str) -> DatasetInfo:
-    """Return the catalogue entry of ``name``.
-
-    Raises:
-        UnknownName: There is no such dataset; the message suggests the nearest name.
-    """
+    """Return the catalogue entry of ``name``; UnknownName, with the nearest name, where there is none."""
     if name not in CATALOGUE:
         raise unknown_name("dataset", name, CATALOGUE, "medtasks data list")
     return CATALOGUE[name]

@@ -91,11 +91,7 @@ class Decoding:
 
     @classmethod
     def of_settings(cls, settings: Mapping[str, Any]) -> "Decoding | None":
-        """Return what ``image_rule`` and ``image_range`` of a task or folder say; None where it has neither.
-
-        Raises:
-            MedTasksError: They are impossible.
-        """
+        """Return what ``image_rule`` and ``image_range`` of a task or folder say; None where it has neither."""
         rule, given = settings.get("image_rule"), settings.get("image_range")
         if rule is None and given is None:
             return None
@@ -131,10 +127,7 @@ class DecodedImage:
 def decoded(source: Source, decoding: Decoding, side: int | None = None) -> DecodedImage:
     """Decode an image completely.
 
-    Args:
-        source: A file, or a stream that can be rewound.
-        decoding: By which rule.
-        side: Enough pixels per side; a JPEG is then decoded at a half, a quarter or an eighth of its size.
+    With ``side``, enough pixels per side, a JPEG is decoded at a half, a quarter or an eighth of its size.
 
     Raises:
         FileNotFoundError: There is no such file.
@@ -151,10 +144,7 @@ def decoded(source: Source, decoding: Decoding, side: int | None = None) -> Deco
 
 
 def decoded_somehow(source: Source, decoding: Decoding = LINEAR, side: int | None = None) -> DecodedImage:
-    """Decode an image to look at it or to compare it: no model would see one of an unclear range, which is stretched.
-
-    Args and errors are those of :func:`decoded`, but for :class:`UnclearRange`.
-    """
+    """Decode an image to look at it or compare it: one of an unclear range, which no model would see, is stretched."""
     try:
         return decoded(source, decoding, side)
     except UnclearRange as unclear:

@@ -35,16 +35,13 @@ _FULL = 16  # bits
 
 
 def scaled(image: Image.Image, raw: str, source: Source, given: Range | None) -> tuple[Image.Image, list[str]]:
-    """Return an image of more than 8 bits in 8.
+    """Return an image of more than 8 bits in 8: grey or RGB, on black where it is transparent; and what was done.
 
     Args:
         image: It, opened; decoded here.
         raw: How the file holds its values, in Pillow's words.
         source: Where it came from; a stream that can be rewound.
         given: Values that are black and white, as a user knows better than the file.
-
-    Returns:
-        A grey or RGB image, on black where it is transparent; and what was done.
 
     Raises:
         UnclearRange: Nothing says which values are black and white.
@@ -82,11 +79,7 @@ def from_unit(share: Any) -> Image.Image:
 
 
 def refuse_if_dark(values: Any, low: float, high: float, done: str) -> None:
-    """Refuse values that all lie in the lowest part of their range.
-
-    Raises:
-        UnclearRange: They do, and are not all the same.
-    """
+    """Raise UnclearRange for values that all lie in the lowest part of their range and are not all the same."""
     least, largest = _ends(values)
     if least < largest < low + (high - low) * _LEAST_USED:
         raise UnclearRange(
@@ -134,11 +127,7 @@ def _decoded_as(source: Source, raw: str) -> Any:
 
 
 def _file_range(image: Any, values: Any, depths: tuple[int, ...]) -> tuple[Range, str]:
-    """Return what is black and white by the file's own words, and these words.
-
-    Raises:
-        UnclearRange: It has none.
-    """
+    """Return what is black and white by the file's own words, and these words."""
     if image.format == "TIFF":
         return _tiff_range(image.tag_v2, values)
     if image.format == "PNG":

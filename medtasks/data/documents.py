@@ -1,4 +1,7 @@
-"""Documents of those schemas that several sources share, without what preparing adds: dataset and image files."""
+"""Documents of those schemas that several sources share, without what preparing adds: dataset and image files.
+
+What the columns mean is said in :mod:`medtasks.data.schema`; here the right option or class is an index, from 0.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,17 +19,7 @@ def choice_document(
     context: str | None = None,
     image_id: str | None = None,
 ) -> dict[str, Any]:
-    """Return a document of the ``CHOICE`` schema, without its image files.
-
-    Args:
-        doc_id: Unique in the dataset.
-        question: As published, without options.
-        options: Their texts.
-        answer: Index of the right one, from 0.
-        subject: As published.
-        context: Text the question is about.
-        image_id: The same for questions on the same images.
-    """
+    """Return a document of the ``CHOICE`` schema."""
     return {
         "doc_id": doc_id,
         "image_id": image_id,
@@ -48,16 +41,7 @@ def class_document(
     patient_id: str | None = None,
     details: str | None = None,
 ) -> dict[str, Any]:
-    """Return a document of the ``CLASSIFICATION`` schema, without its image.
-
-    Args:
-        doc_id: Unique in the dataset.
-        options: Names of all classes.
-        label: Index of the right one, from 0.
-        image_id: The same for documents on the same image; None: :func:`~medtasks.data.preparation.image_row` says it.
-        patient_id: As published.
-        details: What the prompt says about this patient.
-    """
+    """Return a document of the ``CLASSIFICATION`` schema; without ``image_id``, the image file's is added later."""
     return {
         "doc_id": doc_id,
         **({} if image_id is None else {"image_id": image_id}),
@@ -77,16 +61,7 @@ def report_document(
     context: str | None = None,
     indication: str | None = None,
 ) -> dict[str, str | None]:
-    """Return a document of the ``REPORT`` schema, without its image files.
-
-    Args:
-        doc_id: Unique in the dataset.
-        report: What a radiologist wrote, as the protocol compares it.
-        image_id: The study or volume; None without images.
-        patient_id: As published.
-        context: Text to summarise.
-        indication: Why the study was made, as the report says.
-    """
+    """Return a document of the ``REPORT`` schema; ``image_id`` names the study or volume."""
     return {
         "doc_id": doc_id,
         "image_id": image_id,

@@ -46,15 +46,10 @@ class Published:
 
 
 def download(published: Published, target: Path, backoff_s: float = _BACKOFF_S) -> Path:
-    """Download a file unless it is there; an interrupted download goes on where it stopped.
+    """Download a file to ``target`` unless it is there; an interrupted download goes on where it stopped.
 
-    Args:
-        published: What to download.
-        target: Where to put it; what has arrived so far lies beside it in ``<name>.part``.
-        backoff_s: Wait before the second attempt, in seconds; doubles with every further one.
-
-    Returns:
-        ``target``.
+    What has arrived so far lies beside it in ``<name>.part``. The wait before the second attempt is ``backoff_s``
+    seconds; it doubles with every further one.
 
     Raises:
         SourceError: The server cannot be reached or has no such file, or what arrived is not the published file.
@@ -80,11 +75,6 @@ def download(published: Published, target: Path, backoff_s: float = _BACKOFF_S) 
 
 
 def _continue(url: str, partial: Path) -> None:
-    """Fetch what is still missing of a file.
-
-    Raises:
-        requests.RequestException: The server does not answer, refuses, or breaks off.
-    """
     arrived = partial.stat().st_size if partial.exists() else 0
     # An encoded body would have another length than the file, and other offsets.
     headers = {"Accept-Encoding": "identity", **({"Range": f"bytes={arrived}-"} if arrived else {})}
@@ -119,14 +109,10 @@ def _unreachable(url: str, name: str, error: requests.RequestException) -> Sourc
 
 
 def hub_download(info: DatasetInfo, patterns: Sequence[str]) -> Callable[[Path], Path]:
-    """Return a function that brings the files of a dataset into a folder.
+    """Return a function that brings the files of a dataset into a folder; each of ``patterns`` must match at least one.
 
     It goes on where an earlier attempt stopped, and compares every file with the size and checksum the Hub publishes;
     where it publishes no checksum, as for small files, with the catalogue's.
-
-    Args:
-        info: Its ``source`` is the dataset's page on the Hub, its ``revision`` a commit or branch there.
-        patterns: Which files are needed: ``"data/test-*.parquet"``; each must match at least one.
     """
 
     def download(folder: Path) -> Path:

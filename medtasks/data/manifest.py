@@ -57,17 +57,12 @@ class Manifest(BaseModel):
         return hashlib.sha256(f"{self.text_sha256}{self.pixels_sha256}".encode()).hexdigest()[:12]
 
     def write(self, folder: Path) -> None:
-        """Write the manifest into a dataset's folder."""
+        """Write the manifest into the folder of a dataset."""
         (folder / FILE_NAME).write_text(self.model_dump_json(indent=2) + "\n", encoding="utf-8")
 
     @classmethod
     def read(cls, folder: Path) -> "Manifest":
-        """Read the manifest of a prepared dataset.
-
-        Raises:
-            FileNotFoundError: The folder holds no manifest.
-            SourceError: The manifest is damaged.
-        """
+        """Read the manifest of a prepared dataset; FileNotFoundError without one, SourceError if it is damaged."""
         path = folder / FILE_NAME
         try:
             return cls.model_validate_json(path.read_text(encoding="utf-8"))
@@ -100,11 +95,7 @@ def file_sha256(path: Path) -> str:
 
 
 def read_facts(path: Path, decoding: Decoding) -> ImageFacts:
-    """Decode an image or read a volume completely, and return what is known of its pixels.
-
-    Raises:
-        OSError: The file is missing, truncated or no image.
-    """
+    """Decode an image or read a volume completely; an OSError for one that is missing, truncated or no image."""
     if is_volume(path):
         return ImageFacts(volume_digests(path).voxels, (VOLUME,))
     return image_facts(decoded(path, decoding))
@@ -135,12 +126,7 @@ def described_images(data: Mapping[str, Any]) -> str:
 
 
 def decoding_of(folder: Path) -> Decoding:
-    """Return how the images of a prepared dataset are decoded; its manifest is read once unless it changes.
-
-    Raises:
-        FileNotFoundError: The folder holds no manifest.
-        SourceError: The manifest is damaged.
-    """
+    """Return how the images of a prepared dataset are decoded; its manifest is read once unless it changes."""
     return _decoding(folder, (folder / FILE_NAME).stat().st_mtime_ns)
 
 

@@ -32,10 +32,7 @@ DEMONSTRATIONS = "few_shot_prompts"
 
 
 def prepare(options: Options) -> Manifest:
-    """Prepare MediConfusion under ``MEDTASKS_HOME``.
-
-    Returns:
-        The manifest of the prepared dataset.
+    """Prepare MediConfusion under ``MEDTASKS_HOME``, and return its manifest.
 
     Raises:
         SourceError: Questions or images are missing or broken; every one is counted and the first ones are named.

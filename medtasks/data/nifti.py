@@ -59,10 +59,7 @@ class NiftiHeader:
 
 
 def read_header(data: bytes) -> NiftiHeader:
-    """Read the header of a volume.
-
-    Args:
-        data: The beginning of the unpacked file, at least ``HEADER_BYTES`` where it is so long.
+    """Read the header of a volume from the beginning of the unpacked file, ``HEADER_BYTES`` where it is so long.
 
     Raises:
         UnreadableImage: It is no NIfTI file, holds no single volume, or values of a kind that is no plain number.
@@ -78,13 +75,8 @@ def read_header(data: bytes) -> NiftiHeader:
 def axial(header: NiftiHeader, data: bytes, positions: list[int]) -> NDArray[np.float32]:
     """Return axial slices as they are printed: the front on top, the patient's right on the left.
 
-    Args:
-        header: Header of the volume.
-        data: The whole unpacked file.
-        positions: Which slices, counted from the feet.
-
-    Returns:
-        Scaled values, shape (slices, height, width).
+    ``data`` is the whole unpacked file; ``positions`` are counted from the feet. Values are scaled, shape (slices,
+    height, width).
     """
     stored = np.frombuffer(data, header.dtype, int(np.prod(header.shape)), header.offset)
     order, signs = _closest_axes(header.directions)

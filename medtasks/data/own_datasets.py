@@ -14,14 +14,7 @@ BENCHMARK = "own questions"
 
 
 def own_dataset_info(name: str, source: Path, access: Access, kind: str) -> DatasetInfo:
-    """Describe a dataset that is being prepared from a user's folder.
-
-    Args:
-        name: Name it is prepared under.
-        source: The folder.
-        access: Who may read it, as the user says.
-        kind: ``"QA"`` or ``"VQA"``.
-    """
+    """Describe a dataset of a ``kind`` (``"QA"`` or ``"VQA"``) that is being prepared from a user's folder."""
     return _info(name, f"{kind}, from {source}", str(source), access)
 
 

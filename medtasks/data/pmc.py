@@ -94,11 +94,7 @@ class ObjectStorage:
             self._session.mount(scheme, HTTPAdapter(pool_maxsize=workers))
 
     def listing(self, prefix: str) -> list[str]:
-        """Return all keys that begin with ``prefix``.
-
-        Raises:
-            Failure: The listing cannot be had.
-        """
+        """Return all keys that begin with ``prefix``; Failure where the listing cannot be had."""
         keys: list[str] = []
         query = {"list-type": "2", "prefix": prefix}
         while True:
@@ -110,14 +106,9 @@ class ObjectStorage:
             query = query | {"continuation-token": token}
 
     def body(self, key: str, fault: Callable[[bytes], str | None]) -> bytes:
-        """Return the body of an object.
+        """Return the body of an object, Failure where it cannot be had whole.
 
-        Args:
-            key: The object.
-            fault: Says what is wrong with a body, or None; a faulty one is fetched again.
-
-        Raises:
-            Failure: The object cannot be had whole.
+        ``fault`` says what is wrong with a body, or None; a faulty one is fetched again.
         """
         return self._patiently(functools.partial(self._faultless, key, fault))
 
@@ -173,11 +164,7 @@ class ObjectStorage:
 
 
 def pmc_id_of(dlink: str) -> str:
-    """Return the article of a package link ``ftp://.../oa_package/25/da/PMC3284869.tar.gz``.
-
-    Raises:
-        SourceError: The link does not end in ``/PMC<digits>.tar.gz``.
-    """
+    """Return the article of a package link ``ftp://.../25/da/PMC3284869.tar.gz``; SourceError for another link."""
     match = _PACKAGE.search(dlink)
     if match is None:
         raise SourceError(f"'{dlink}' names no PubMed Central package (expected .../PMC<digits>.tar.gz)")
@@ -193,10 +180,10 @@ def fetch_figures(
     timeout_s: float = 30.0,
     progress: bool = True,
 ) -> list[Missing]:
-    """Fetch figures that are not there yet; every file that exists afterwards is a whole image.
+    """Fetch figures that are not there yet, and return those that could not be had, in the order of ``figures``.
 
-    Safe to interrupt and run again: a target that decodes is kept and costs no request. An interruption waits for the
-    requests in flight, at most ``timeout_s``.
+    Every file that exists afterwards is a whole image. Safe to interrupt and run again: a target that decodes is kept
+    and costs no request. An interruption waits for the requests in flight, at most ``timeout_s``.
 
     Args:
         figures: What to fetch; targets must be distinct.
@@ -206,9 +193,6 @@ def fetch_figures(
         backoff_s: Wait before the second try in seconds; doubles with every further one. A longer ``Retry-After`` wins.
         timeout_s: Longest silence of the server in seconds.
         progress: Show a progress bar.
-
-    Returns:
-        The figures that could not be had, in the order of ``figures``.
 
     Raises:
         SourceError: The storage cannot be reached at all, or its URL is malformed.

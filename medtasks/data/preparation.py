@@ -60,20 +60,7 @@ class Row:
 
 
 def image_row(place: str, name: str, add: Callable[[], StoredImage], document: Mapping[str, Any]) -> Row:
-    """Store the image of a row.
-
-    Args:
-        place: File and row, for messages.
-        name: What messages call the image.
-        add: Stores the image.
-        document: The row's columns; without an ``image_id``, equal files get the same.
-
-    Returns:
-        The row; one without a document where the image is missing or broken.
-
-    Raises:
-        OSError: The disk is full, or the image may not be read.
-    """
+    """Store the image of a row, as :func:`images_row`; without an ``image_id``, equal files get the same."""
     row = images_row(place, {name: add}, document)
     if row.document is None:
         return row
@@ -81,15 +68,9 @@ def image_row(place: str, name: str, add: Callable[[], StoredImage], document: M
 
 
 def images_row(place: str, adding: Mapping[str, Callable[[], StoredImage]], document: Mapping[str, Any]) -> Row:
-    """Store the images of a row.
+    """Store the images of a row, and return the row: one without a document where an image is missing or broken.
 
-    Args:
-        place: File and row, for messages.
-        adding: What stores each image, in the order they are shown, by what messages call it.
-        document: The row's columns.
-
-    Returns:
-        The row; one without a document where an image is missing or broken.
+    ``adding`` has what stores each image, in the order they are shown, by what messages call it.
 
     Raises:
         OSError: The disk is full, or an image may not be read.
@@ -137,12 +118,8 @@ class Recipe:
     ) -> "Recipe":
         """Return the recipe of a benchmark that evaluates one split whole and takes its examples from another.
 
-        Args:
-            columns: Schema of its documents.
-            tables: Finds a split in a source.
-            rows: Turns rows of a split into rows of documents.
-            layout: See above.
-            splits: Names of the evaluated split and of the one with the solved examples.
+        ``tables`` finds a split in a source, ``rows`` turns its rows into rows of documents; ``splits`` are the
+        evaluated one and the one with the solved examples.
         """
 
         def read(position: int, source: Path, images: ImageStore) -> Iterable[Row]:
@@ -152,20 +129,12 @@ class Recipe:
         return cls(columns, functools.partial(read, 0), layout, functools.partial(read, 1))
 
     def from_hub(self, info: DatasetInfo, patterns: Sequence[str]) -> "Recipe":
-        """Return the same recipe for a source that can be downloaded from the Hugging Face Hub, and told by its files.
-
-        Args:
-            info: The dataset.
-            patterns: Which files are needed, see :func:`~medtasks.data.downloads.hub_download`.
-        """
+        """Return the same recipe for a source that :func:`~medtasks.data.downloads.hub_download` can fetch."""
         return dataclasses.replace(self, download=hub_download(info, patterns), revision=hub_revision(info))
 
 
 def prepare_recipe(info: DatasetInfo, recipe: Recipe, options: Options) -> Manifest:
-    """Prepare one dataset under ``MEDTASKS_HOME``.
-
-    Returns:
-        The manifest of the prepared dataset.
+    """Prepare one dataset under ``MEDTASKS_HOME``, and return its manifest.
 
     Raises:
         SourceError: The source is missing, malformed or incomplete; the message names file and row.

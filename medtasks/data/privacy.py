@@ -26,9 +26,6 @@ class PrivateText:
     It goes from rank to rank by pickle and compares by content; whatever turns it into text, JSON's ``default=str``
     included, gets a digest. It is no ``str``, so nothing shows it by accident.
 
-    Args:
-        text: The text.
-
     Example:
         >>> PrivateText("No effusion.")
         withheld (sha256 32aedc5eb10c8955)

@@ -117,14 +117,9 @@ scan_lower scan_upper B: Where is the hot spot in this drawn bone scan?
 def write_sample_source(folder: Path) -> None:
     """Write the sample as a folder laid out like the reference repository's ``data/``.
 
-    ``folder`` then holds ``dataset.json`` (16 pairs, 18 fields each) and ``images/<number>.jpg``. The bytes are
-    the same at every call with one Pillow version. The two similarity fields are 0.0: nothing was measured.
-
-    Args:
-        folder: Created if need be; files of the same names are overwritten.
-
-    Raises:
-        OSError: The folder cannot be written.
+    ``folder``, created if need be, then holds ``dataset.json`` (16 pairs, 18 fields each) and ``images/<number>.jpg``.
+    The bytes are the same at every call with one Pillow version. The two similarity fields are 0.0: nothing was
+    measured.
     """
     images = folder / "images"
     images.mkdir(parents=True, exist_ok=True)

@@ -58,17 +58,9 @@ def publish(
     columns: Columns,
     demonstrations: Sequence[Mapping[str, Any]] = (),
 ) -> Path:
-    """Write the documents and the manifest into ``work`` and move it to its final place.
+    """Write documents and manifest into ``work``, where the image files already are, and move it to its final place.
 
-    Args:
-        work: Folder yielded by :func:`work_folder`; its image files are already there.
-        manifest: What the dataset is.
-        documents: Rows in order.
-        columns: Column types, see :mod:`medtasks.data.schema`.
-        demonstrations: Examples for few-shot prompts, in the same columns.
-
-    Returns:
-        The dataset's final folder.
+    ``demonstrations`` are examples for few-shot prompts, in the same columns.
     """
     import datasets
 
@@ -85,14 +77,7 @@ def publish(
 def publish_documents(
     work: Path, manifest: Manifest, splits: Mapping[str, Sequence[Mapping[str, Any]]], features: Any
 ) -> Path:
-    """Write splits and manifest into ``work`` and move it to its final place; see :func:`publish`.
-
-    Args:
-        work: Folder yielded by :func:`work_folder`.
-        manifest: What the dataset is.
-        splits: Rows by split.
-        features: Column types as the ``datasets`` library has them.
-    """
+    """Write splits and manifest into ``work``, move it to its final place and return that; see :func:`publish`."""
     import datasets
 
     tables = {
@@ -142,10 +127,7 @@ def without_progress_bars() -> Iterator[None]:
 
 
 def open_documents(name: str) -> Any:
-    """Open the splits of a prepared dataset without reading their rows.
-
-    Returns:
-        A mapping of split names to memory-mapped tables of the ``datasets`` library; the evaluated split is among them.
+    """Return the splits of a prepared dataset, the evaluated one among them, as memory-mapped tables; no row is read.
 
     Raises:
         DatasetNotPrepared: The dataset is not under ``MEDTASKS_HOME``.
@@ -161,12 +143,7 @@ def open_documents(name: str) -> Any:
 
 
 def load_documents(name: str, split: str = SPLIT) -> list[dict[str, Any]]:
-    """Return the documents of a prepared dataset in order; of a split it does not have, none.
-
-    Raises:
-        DatasetNotPrepared: The dataset is not under ``MEDTASKS_HOME``.
-        SourceError: Its files are damaged.
-    """
+    """Return the documents of a prepared dataset in order, of a split it does not have none; errors as above."""
     tables = open_documents(name)
     with _damage_named(name, dataset_folder(name)):
         return [dict(row) for row in tables[split]] if split in tables else []

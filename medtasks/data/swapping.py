@@ -37,11 +37,7 @@ def pictures_of(document: Document) -> Shown:
 def swapped_pictures(documents: Sequence[Document]) -> list[Shown]:
     """Return the images that each question is shown instead of its own; the same for the same documents.
 
-    Args:
-        documents: All documents of a dataset.
-
-    Returns:
-        Shape (documents,). A question without image stays without.
+    A question without image stays without.
 
     Raises:
         MedTasksError: There are no images of another patient or case to take.

@@ -1,6 +1,7 @@
 """Rows of published tables, whatever their format, each knowing the file and row it stands in.
 
-Tables are read a few rows at a time: images lie in them, and some are larger than the memory they are read in.
+Tables are read a few rows at a time: images lie in them, and some are larger than the memory they are read in. A file
+that is damaged or lacks a column, and a value of another type than asked for, is a SourceError that names file and row.
 """
 
 import contextlib
@@ -39,41 +40,25 @@ class SourceRow:
         return SourceError(f"{self.place}: {what}")
 
     def text(self, column: str) -> str:
-        """Return a text.
-
-        Raises:
-            SourceError: It is none.
-        """
+        """Return a text."""
         value = self.values[column]
         if not isinstance(value, str):
             raise self.error(f"{column} is {kind_of(value)} and not a text")
         return value
 
     def optional_text(self, column: str) -> str | None:
-        """Return a text, or None where the column is missing or null.
-
-        Raises:
-            SourceError: It is something else.
-        """
+        """Return a text, or None where the column is missing or null."""
         return None if self.values.get(column) is None else self.text(column)
 
     def texts(self, column: str) -> list[str]:
-        """Return a list of texts.
-
-        Raises:
-            SourceError: It is none.
-        """
+        """Return a list of texts."""
         value = self.values[column]
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
             raise self.error(f"{column} is {kind_of(value)} and not a list of texts")
         return value
 
     def integer(self, column: str) -> int:
-        """Return a whole number.
-
-        Raises:
-            SourceError: It is none.
-        """
+        """Return a whole number."""
         value = self.values[column]
         if not isinstance(value, int) or isinstance(value, bool):
             raise self.error(f"{column} is {kind_of(value)} and not a whole number")
@@ -89,14 +74,7 @@ class Table(ABC):
 
     @abstractmethod
     def rows(self, wanted: Collection[int] | None = None) -> Iterator[SourceRow]:
-        """Read rows in order.
-
-        Args:
-            wanted: Positions of the rows to return; None: all.
-
-        Raises:
-            SourceError: A file is damaged or lacks a column; the message names file and row.
-        """
+        """Read rows in order: those at the positions ``wanted``, by default all."""
 
     def spread(self, count: int = DEMONSTRATIONS) -> Iterator[SourceRow]:
         """Read the rows MultiMedEval shows as solved examples: ``count`` of them, evenly spread, first row first."""
@@ -122,13 +100,7 @@ class ListedTable(Table):
 
 
 class ParquetTable(Table):
-    """Parquet files, one after the other.
-
-    Args:
-        files: In order; none of them in an archive.
-        columns: Columns every file must have.
-        optional: Columns to read where they exist.
-    """
+    """Parquet files, none in an archive, one after the other; every one has ``columns``, some the ``optional`` ones."""
 
     def __init__(self, files: Sequence[SourceFile], columns: Sequence[str], optional: Sequence[str] = ()) -> None:
         self._files, self._columns, self._optional = files, columns, optional
@@ -194,12 +166,7 @@ class JsonLinesTable(ListedTable):
 
 
 class RecordTable(ListedTable):
-    """Rows that are in memory already.
-
-    Args:
-        records: Place and columns of each row.
-        columns: Columns every row must have.
-    """
+    """Rows that are in memory already, each with its place for messages; every one must have ``columns``."""
 
     def __init__(self, records: Iterable[tuple[str, Any]], columns: Sequence[str]) -> None:
         self._records, self._columns = list(records), columns
@@ -211,12 +178,10 @@ class RecordTable(ListedTable):
 
 
 class CsvTable(ListedTable):
-    """The rows of a CSV file that belong to a split; all values are texts, missing ones empty.
+    """The rows of a CSV file (``.gz``: packed) that belong to a split; all values are texts, missing ones empty.
 
-    Args:
-        file: The file; one whose name ends in ``.gz`` is unpacked while it is read.
-        columns: Columns it must have; others are left out.
-        belongs: Says of a row's columns whether it is one of the table's; None: every row is.
+    Columns but those named are left out. ``belongs`` says of a row's columns whether it is one of the table's; None:
+    all.
     """
 
     def __init__(
@@ -248,15 +213,7 @@ def hub_table(
 ) -> ParquetTable | None:
     """Return a split from parquet files, in any of the layouts the Hub has for them; None where there are none.
 
-    Args:
-        source: The dataset's folder, or the folder of its data files.
-        split: ``"test"``.
-        config: Name of the configuration, which may be a folder.
-        columns: Columns it must have.
-        optional: Columns to read where they exist.
-
-    Raises:
-        SourceError: Some of the files are missing.
+    ``source`` is the dataset's folder, or that of its data files; ``config`` may be a folder.
     """
     folders, endings = (f"{config}/", "data/", ""), ("-*.parquet", "/*.parquet", ".parquet")
     files = find_shards(source, [f"{folder}{split}{ending}" for ending in endings for folder in folders])
@@ -264,7 +221,7 @@ def hub_table(
 
 
 def required_hub_table(source: Path, split: str, config: str, columns: Sequence[str]) -> ParquetTable:
-    """Return a split from parquet files; arguments and errors as of :func:`hub_table`, and it must be there."""
+    """Return a split from parquet files that must be there, see :func:`hub_table`."""
     table = hub_table(source, split, config, columns)
     if table is None:
         raise not_found(source, f"{'data' if config == 'default' else config}/{split}-*.parquet")
@@ -272,11 +229,7 @@ def required_hub_table(source: Path, split: str, config: str, columns: Sequence[
 
 
 def read_json(file: SourceFile) -> Any:
-    """Return the content of a JSON file.
-
-    Raises:
-        SourceError: It is no JSON, or its archive is damaged.
-    """
+    """Return the content of a JSON file."""
     with file.open() as stream:
         return _json(file.name, stream.read())
 
@@ -317,11 +270,7 @@ def _object(place: str, value: Any, columns: Sequence[str]) -> Mapping[str, Any]
 
 
 def check_columns(place: str, wanted: Iterable[str], present: Iterable[str]) -> None:
-    """Refuse a table that lacks a column.
-
-    Raises:
-        SourceError: It does; the message names what is missing and what there is.
-    """
+    """Refuse a table that lacks a column; the message names what is missing and what there is."""
     there = set(present)
     missing = [column for column in wanted if column not in there]
     if missing:

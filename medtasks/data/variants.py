@@ -52,14 +52,7 @@ def blank(documents: Documents) -> Changed:
 
 
 def swapped(documents: Documents) -> Changed:
-    """Return documents that show other images.
-
-    Args:
-        documents: All documents of a dataset.
-
-    Raises:
-        MedTasksError: There are no images of another patient or case to take.
-    """
+    """Return documents that show other images, see :func:`~medtasks.data.swapping.swapped_pictures`."""
     return [
         {**document, **_shown(document, shown), COLUMN: SWAPPED}
         for document, shown in zip(documents, swapped_pictures(documents), strict=True)
@@ -69,9 +62,7 @@ def swapped(documents: Documents) -> Changed:
 def rotated(documents: Documents, clusters: Sequence[str] | None = None) -> Changed:
     """Return each document once per rotation of its options.
 
-    Args:
-        documents: All documents of a dataset, with ``options`` and ``answer``, ``answers`` or ``label``.
-        clusters: What each of them is not independent of, shape (documents,); None for its patient, image or itself.
+    ``clusters`` says what each of them is not independent of; by default its patient, image or itself.
     """
     return [
         {**_rotation(document, number), "unit_id": unit}
@@ -81,12 +72,7 @@ def rotated(documents: Documents, clusters: Sequence[str] | None = None) -> Chan
 
 
 def published_position(position: int, rotation: int, options: int) -> int:
-    """Return where an option stands in the published order.
-
-    Args:
-        position: Where it stands in a rotation, from 0.
-        rotation: The rotation.
-        options: How many options there are.
+    """Return where an option stands in the published order, from 0, that stands at ``position`` in a rotation.
 
     Example:
         >>> [published_position(place, 1, 3) for place in range(3)]

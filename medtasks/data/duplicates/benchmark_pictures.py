@@ -108,16 +108,9 @@ def dataset_pictures(name: str) -> DatasetPictures:
 
 
 def other_pictures(named: str, without: Sequence[Path] = ()) -> OtherPictures:
-    """Hash the pictures of a folder, or of another prepared dataset.
+    """Hash the pictures of a folder, or, where there is none of this name, of another prepared dataset.
 
-    Args:
-        named: A folder; or, where there is none of this name, a prepared dataset.
-        without: Folders to leave out of a folder's search.
-
-    Raises:
-        MedTasksError: It is neither, or holds no picture that can be read.
-        DatasetNotPrepared: It is a dataset that is not under ``MEDTASKS_HOME``.
-        SourceError: The dataset is damaged.
+    The folders ``without`` are left out of the search. Errors are those of :func:`dataset_pictures`.
     """
     folder = Path(named).expanduser()
     if not folder.is_dir():

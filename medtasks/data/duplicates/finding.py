@@ -78,11 +78,11 @@ class Duplicates:
 
 
 def find_duplicates(shown: DatasetPictures, other: OtherPictures | None, distance: int, *, turned: bool) -> Duplicates:
-    """Compare all pictures of a set with each other, and with others.
+    """Compare all pictures of a set with each other, and with others it may share with them, such as training images.
 
     Args:
         shown: The set.
-        other: Pictures it may share with the set, such as training images.
+        other: The others.
         distance: Bits of the hashes that may differ for pictures that look the same, from 0.
         turned: Also find pictures that are mirrored or rotated by 90, 180 or 270 degrees, which takes eight times as
             many comparisons.
@@ -170,7 +170,6 @@ def _weight(finding: Finding) -> tuple[int, int, float, str]:
 
 
 def _groups(pictures: Sequence[Picture], within: Iterable[Finding]) -> tuple[tuple[Picture, ...], ...]:
-    """Return the connected pictures."""
     shown = list(within)
     numbers = {id(picture): number for number, picture in enumerate(pictures)}
     known = sorted({numbers[id(picture)] for finding in shown for picture in (finding.first, finding.second)})

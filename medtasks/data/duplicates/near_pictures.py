@@ -44,9 +44,7 @@ class Alike:
 class Looks:
     """What pictures look like: their hashes at hand, their details read when they are asked for.
 
-    Args:
-        pictures: A file and its hash each. Those of a single grey are never near to any.
-        any_turn: Also all other ways to lay them, which are read at once.
+    Pictures of a single grey are never near to any. With ``any_turn`` all other ways to lay them are read, at once.
     """
 
     def __init__(self, pictures: Sequence[tuple[Path, PictureHash]], *, any_turn: bool = False) -> None:
@@ -101,12 +99,7 @@ class Looks:
 
 
 def near(first: Looks, second: Looks, distance: int) -> dict[tuple[int, int], Alike]:
-    """Find all pictures that look the same.
-
-    Args:
-        first: Pictures.
-        second: Other pictures; or the same object, for pictures that resemble each other.
-        distance: Largest number of bits that differ.
+    """Find all pictures that look the same, in two sets or, given the same object twice, in one.
 
     Returns:
         The closest resemblance, by number of the picture in ``first`` and in ``second``; the smaller number first where
@@ -133,7 +126,6 @@ def near(first: Looks, second: Looks, distance: int) -> dict[tuple[int, int], Al
 
 
 def _confirm(first: Looks, second: Looks, candidates: Sequence[Any], found: dict[tuple[int, int], Alike]) -> None:
-    """Add those candidates to ``found`` whose details are alike."""
     rows, others, bits, inverted = candidates
     sides = np.array(
         [side_compared(first.size(row), second.size(other)) for row, other in zip(rows, others, strict=True)], np.int64

@@ -63,8 +63,7 @@ _BLOCK = 4096
 def sketches(picture: Image.Image) -> list[Sketch]:
     """Return small grey versions of a picture: of the whole, and of what is inside a plain border if it has one.
 
-    Returns:
-        One or two arrays of shape (64, 64); none for a picture that shows a single grey, which resembles any other.
+    One or two arrays of shape (64, 64); none for a picture that shows a single grey, which resembles any other.
     """
     grey = picture.convert("L")
     whole = _sketch(grey)
@@ -101,12 +100,8 @@ def side_compared(first: tuple[int, int], second: tuple[int, int]) -> int:
 def details(shown: npt.NDArray[np.uint8], side: int) -> npt.NDArray[np.float32]:
     """Return what tells pictures of one kind apart, as vectors of length 1 whose product is their correlation.
 
-    Args:
-        shown: Sketches, shape (sketches, 64, 64).
-        side: :data:`SIDE`, or :data:`TINY_SIDE` for pictures too small to have more.
-
-    Returns:
-        Shape (sketches, side * side).
+    Sketches have the shape (sketches, 64, 64), details (sketches, side * side); ``side`` is :data:`SIDE`, or
+    :data:`TINY_SIDE` for pictures too small to have more.
     """
     from scipy import ndimage  # type: ignore[import-untyped]
 

@@ -52,9 +52,7 @@ class FolderPictures:
 def pictures_below(folder: Path, without: Iterable[Path] = ()) -> FolderPictures:
     """Find all pictures in a folder and its subfolders, following links; a folder that is reached twice counts once.
 
-    Args:
-        folder: Where to look.
-        without: Folders to leave out.
+    The folders ``without`` are left out.
     """
     known = _endings()
     found = FolderPictures()
@@ -86,11 +84,7 @@ def pictures_below(folder: Path, without: Iterable[Path] = ()) -> FolderPictures
 
 
 def read_picture(path: Path, data: bytes | None = None) -> tuple[Image.Image, bytes]:
-    """Read a picture of any format, the first one of a file with several.
-
-    Args:
-        path: The file.
-        data: Its bytes, if they were read already.
+    """Read a picture of any format, the first one of a file with several; ``data`` are its bytes, if already read.
 
     Returns:
         The picture as models see it by the rule ``linear``, whatever the rule of its dataset: what is lost by the other
@@ -136,11 +130,7 @@ class PictureHash:
 
     @classmethod
     def unpacked(cls, data: bytes) -> "PictureHash":
-        """Return what :meth:`packed` gave.
-
-        Raises:
-            struct.error: It gave something else.
-        """
+        """Return what :meth:`packed` gave; struct.error for anything else."""
         file_sha256, pixels_sha256, width, height = _HEAD.unpack_from(data)
         views = data[_HEAD.size :]
         if len(views) % _HASH_BYTES:
@@ -152,11 +142,8 @@ class PictureHash:
 def hash_pictures(files: Sequence[Path]) -> tuple[dict[Path, PictureHash], dict[Path, str]]:
     """Hash pictures, on all processors; those hashed before come from a cache below ``MEDTASKS_HOME``.
 
-    Args:
-        files: Files; each is read completely unless path, size and time of change are those of before.
-
-    Returns:
-        Hashes by file, and for each file that cannot be read the cause.
+    Each is read completely unless path, size and time of change are those of before. Returns the hashes by file, and
+    for each file that cannot be read the cause.
     """
     cache = _Cache(home() / CACHE_NAME)
     found: dict[Path, PictureHash] = {}

@@ -25,16 +25,9 @@ _VALIDATION_NAMES = ("GMAI-MMBench_VAL.tsv", "GMAI_mm_bench_VAL.tsv")
 
 
 def prepare(info: DatasetInfo, options: Options) -> Manifest:
-    """Prepare one part under ``MEDTASKS_HOME``.
+    """Prepare one part under ``MEDTASKS_HOME``, and return its manifest; see :func:`prepare_recipe` for errors.
 
     A part that was read to its end before an interruption is not read again.
-
-    Returns:
-        The manifest of the prepared dataset.
-
-    Raises:
-        SourceError: Files are missing, changed, cut or malformed; the message names file and row.
-        MedTasksError: The disk is full, or another process prepares the same dataset.
     """
     digests: dict[str, str] = {}
     recipe = Recipe(
@@ -71,15 +64,7 @@ def _faults(questions: Sequence[Question]) -> str:
 
 
 def tsv_files(info: DatasetInfo, source: Path) -> list[Path]:
-    """Find the files of a part.
-
-    Args:
-        info: The part.
-        source: A folder that holds them, or the single file itself.
-
-    Raises:
-        SourceError: They are not there, or some are missing.
-    """
+    """Find the files of a part in ``source``, a folder that holds them or the single file itself."""
     if source.is_file():
         return [source]
     if info is MULTI_ANSWER_SET:

@@ -57,10 +57,6 @@ def read_questions(file: TsvFile, images: ImageStore, *, keyed: bool, several: b
 
     Returns:
         One question per row, in order. Pointers to other rows are not followed yet.
-
-    Raises:
-        SourceError: The file is no TSV of the benchmark.
-        OSError: It cannot be read, or the disk is full.
     """
     questions: list[Question] = []
     waiting: deque[tuple[Question, Future[StoredImage]]] = deque()

@@ -29,15 +29,7 @@ class TsvRow:
 
 
 class TsvFile:
-    """A TSV file that is read once.
-
-    Args:
-        path: The file.
-
-    Attributes:
-        path: The file.
-        md5: MD5 of what has been read so far, of the whole file after the last row.
-    """
+    """A TSV file that is read once."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -45,18 +37,14 @@ class TsvFile:
 
     @property
     def md5(self) -> str:
-        """MD5 of the bytes read so far."""
+        """MD5 of the bytes read so far; of the whole file after the last row."""
         return self._md5.hexdigest()
 
     def rows(self) -> Iterator[TsvRow]:
-        """Read rows in order.
-
-        Yields:
-            One row at a time; a row with another number of fields than the header has a fault and no values.
+        """Read rows in order; one with another number of fields than the header has a fault and no values.
 
         Raises:
             SourceError: The file has no header, or names a column twice.
-            OSError: It cannot be read.
         """
         with self.path.open("rb", buffering=_BUFFER) as stream:
             records = self._records(stream)

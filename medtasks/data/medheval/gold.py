@@ -40,10 +40,8 @@ _JOINED = re.compile(r"\b(?:and|or|plus)(?: the| an?)? \||\| (?:and|or|plus)\b")
 def resolve_yes_no(gold: str, question: str, choices: str) -> Resolved:
     """Return A for yes, B for no, or None, and what had to be interpreted.
 
-    Args:
-        gold: As published.
-        question: As published; sentences are understood as answers to it.
-        choices: As published; some yes/no questions list ``A. Yes, B. No``.
+    All texts are as published; sentences are understood as answers to the question, and some yes/no questions list
+    ``A. Yes, B. No`` as choices.
 
     Example:
         >>> resolve_yes_no("yes", "Is it?", "")
@@ -76,10 +74,6 @@ def _yes_no_letter(word: str) -> str:
 def resolve_choice(gold: str, options: Sequence[str]) -> Resolved:
     """Return the letter of the one option that the published answer names, or None, and what had to be interpreted.
 
-    Args:
-        gold: As published.
-        options: Option texts in order A, B, ...; at least two.
-
     Example:
         >>> [resolve_choice(gold, ["CT", "MRI"])[0] for gold in ("MRI", "B", "B: MRI")]
         ['B', 'B', 'B']
@@ -104,7 +98,6 @@ def resolve_choice(gold: str, options: Sequence[str]) -> Resolved:
 
 
 def _resolve_labelled(letter: str, text: str, options: Sequence[str]) -> Resolved:
-    """Resolve an answer that gives letter and text."""
     equal = [letter_of(index) for index in _equal(text, options)]
     if letter in equal:
         return letter, ()

@@ -64,12 +64,10 @@ def image_source(name: str) -> str | None:
 
 
 class ImageRoots:
-    """Finds image files.
+    """Finds image files by their source and the name that questions have for them.
 
-    Args:
-        source: The benchmark's folder. What the user does not name is looked for below it, in ``images``,
-            ``images/<source>``, ``<source>`` and the folder itself.
-        named: Folders that the user names, by source.
+    What the user does not name is looked for below the benchmark's own folder, in ``images``, ``images/<source>``,
+    ``<source>`` and the folder itself.
 
     Raises:
         UnknownName: A source is not known.
@@ -90,12 +88,7 @@ class ImageRoots:
         return self._named.get(key, self._source)
 
     def find(self, key: str, name: str) -> Path | None:
-        """Return the file of an image, or None where there is none.
-
-        Args:
-            key: Its source.
-            name: As the question names it.
-        """
+        """Return the file of an image, or None where there is none."""
         return next((folder / name for folder in self._folders[key] if (folder / name).is_file()), None)
 
     def _candidates(self, key: str) -> Iterator[Path]:

@@ -18,9 +18,6 @@ def parsed_options(choices: str) -> list[str]:
 
     Labels must be A, B, C, ... without a gap, and there must be at least two.
 
-    Args:
-        choices: As published.
-
     Example:
         >>> parsed_options("A. Left, lower lobe, B. Right lobe")
         ['Left, lower lobe', 'Right lobe']

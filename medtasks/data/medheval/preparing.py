@@ -60,17 +60,7 @@ class Readiness:
 
 
 def prepare(info: DatasetInfo, options: Options) -> Manifest:
-    """Prepare one set under ``MEDTASKS_HOME``.
-
-    Returns:
-        The manifest of the prepared dataset.
-
-    Raises:
-        SourceError: A file is missing, changed or malformed, or images are missing; the message says which and what to
-            do.
-        UnknownName: The options name an unknown source of images.
-        MedTasksError: The disk is full, or another process prepares the same dataset.
-    """
+    """Prepare one set under ``MEDTASKS_HOME``, and return its manifest; see :func:`prepare_recipe` for errors."""
     if options.source is None:
         raise SourceError(
             f"'{info.name}' ({info.description}) is prepared from your clone of {info.source} and your copies of the "
@@ -88,14 +78,7 @@ def prepare(info: DatasetInfo, options: Options) -> Manifest:
 
 
 def preflight(info: DatasetInfo, options: Options) -> list[ImageCount]:
-    """Count the images of a set, without reading any.
-
-    Args:
-        info: The set.
-        options: ``source`` is needed.
-
-    Returns:
-        One count per source that the set names, in the order of ``IMAGE_SOURCES``.
+    """Count the images of a set, without reading any, by source in the order of ``IMAGE_SOURCES``.
 
     Raises:
         SourceError: Its file is missing, changed or malformed.
@@ -106,10 +89,7 @@ def preflight(info: DatasetInfo, options: Options) -> list[ImageCount]:
 
 
 def survey(options: Options) -> list[Readiness]:
-    """Look for the files and images of all six sets.
-
-    Args:
-        options: ``source`` and ``images`` say where; with ``allow_incomplete`` a set is ready if it has any image.
+    """Look for the files and images of all six sets; with ``allow_incomplete`` a set is ready if it has any image.
 
     Raises:
         SourceError: There is no source, or a file is changed or malformed.
@@ -161,12 +141,7 @@ def largest_group(found: Sequence[Readiness]) -> str | None:
 
 
 def present_file(info: DatasetInfo, source: Path) -> Path | None:
-    """Return the file of a set, None where it is not there.
-
-    Args:
-        info: The set.
-        source: The clone, or its folder ``benchmark_data``.
-    """
+    """Return the file of a set below the clone or its folder ``benchmark_data``, None where it is not there."""
     return _present(source, next(iter(info.sha256)))
 
 

@@ -1,4 +1,7 @@
-"""The records of MedHEval's files, as published, and the documents they become."""
+"""The records of MedHEval's files, as published, and the documents they become.
+
+A record with a missing field, or a value of another type or an unknown one, is a SourceError.
+"""
 
 import re
 from collections.abc import Callable, Mapping
@@ -34,11 +37,7 @@ class RecordKind:
 
 
 def read_records(path: Path, kind: RecordKind) -> list[SourceRow]:
-    """Return the records of a file in order.
-
-    Raises:
-        SourceError: It is no JSON list of objects with the kind's fields, or two of them have the same number.
-    """
+    """Return the records of a file in order; two of the same number are an error."""
     rows = list(listed_records(SourceFile(path), kind.fields).rows())
     first: dict[int, SourceRow] = {}
     for row in rows:
@@ -49,11 +48,7 @@ def read_records(path: Path, kind: RecordKind) -> list[SourceRow]:
 
 
 def source_of(row: SourceRow) -> str:
-    """Return the source of a record's image, see :data:`~medtasks.data.medheval.image_roots.IMAGE_SOURCES`.
-
-    Raises:
-        SourceError: Its name is of no known form.
-    """
+    """Return the source of a record's image, see :data:`~medtasks.data.medheval.image_roots.IMAGE_SOURCES`."""
     source = image_source(row.text("img_name"))
     if source is None:
         raise row.error("img_name has none of the forms xmlab7/x.jpg, synpic7.jpg, CXR7_IM-7/0.png, p10/p100/s5/x.jpg")
@@ -63,13 +58,7 @@ def source_of(row: SourceRow) -> str:
 def document_of(row: SourceRow, kind: RecordKind, file: str) -> Document:
     """Return the columns of a record's document, without those about its images.
 
-    Args:
-        row: The record.
-        kind: Its kind.
-        file: Name of its file; numbers of questions are unique in a file only.
-
-    Raises:
-        SourceError: A field has a value of another type, or an unknown one.
+    Numbers of questions are unique in a file only, so its name is part of the id.
     """
     patient = _PATIENT.match(row.text("img_name"))
     return {

@@ -79,10 +79,6 @@ class LabelledImages(ListedTable):
     """Images of one split of MIMIC-CXR-JPG with the findings of their study.
 
     Rows have the columns ``subject_id``, ``study_id``, ``dicom_id`` and one per finding.
-
-    Args:
-        source: The published folder, or one that holds it.
-        split: ``"test"`` or ``"train"``.
     """
 
     def __init__(self, source: Path, split: str) -> None:

@@ -62,11 +62,7 @@ class OwnQuestions:
 
 
 def read_folder(folder: Path) -> OwnQuestions:
-    """Read the ``dataset.json`` of a folder; its images are not opened.
-
-    Raises:
-        SourceError: There is none, or it is not of the format above.
-    """
+    """Read the ``dataset.json`` of a folder, a SourceError unless it is as said above; its images are not opened."""
     path = folder / FILE_NAME
     if not path.is_file():
         raise SourceError(f"{folder} holds no {FILE_NAME}")

@@ -45,21 +45,12 @@ _DESCRIBED, _UNDESCRIBED = "cropped images", ""
 
 
 def read_dicom(path: Path) -> Image.Image:
-    """Read the image of a DICOM file as MultiMedEval shows mammograms to models.
+    """Read the image of a DICOM file as MultiMedEval shows mammograms to models: grey (mode L), rows and columns kept.
 
     Every bit of a stored value counts, whatever ``BitsStored`` says; ``MONOCHROME1`` is inverted, so that dense tissue
     is bright; then the least value becomes 0 and the largest 255, rounded down. No window is applied. An image of a
     single value becomes black. Source: ``VinDrMammo.format_question`` in ``multimedeval/image_classification.py`` at
-    d9ac283.
-
-    Returns:
-        A grey image (mode L) of the file's rows and columns.
-
-    Raises:
-        FileNotFoundError: There is no such file.
-        UnreadableImage: The file is no DICOM file, is truncated, holds no single grey image, or is compressed in a
-            way that no installed package decodes.
-        MedTasksError: ``pydicom`` is not installed.
+    d9ac283. Errors are those of :func:`~medtasks.data.dicom.reading_dicom`.
     """
     values = _stored_values(path)
     if values.ndim != 2 or not values.size:

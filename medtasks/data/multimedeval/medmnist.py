@@ -77,16 +77,7 @@ CLASSES = MappingProxyType(
 class NpzArray:
     """One array of an ``.npz`` archive; only its header is read at first.
 
-    Args:
-        path: The archive.
-        name: Name of the array, ``"test_images"``.
-
-    Attributes:
-        shape: Its dimensions.
-        dtype: Type of its elements.
-
-    Raises:
-        SourceError: The file is no archive of arrays, is damaged, or has no such array.
+    Raises, as its methods do, SourceError where the file is no archive of arrays, is damaged, or has no such array.
     """
 
     def __init__(self, path: Path, name: str) -> None:
@@ -96,21 +87,10 @@ class NpzArray:
             self.dtype: np.dtype[Any] = dtype
 
     def __len__(self) -> int:
-        """Return the number of rows."""
         return self.shape[0]
 
     def rows(self, wanted: Collection[int] | None = None) -> Iterator[tuple[int, bytes]]:
-        """Read rows in order, then the rest of the array: only its end tells whether it is damaged.
-
-        Args:
-            wanted: Positions of the rows to return; None: all.
-
-        Yields:
-            Position and bytes of each row.
-
-        Raises:
-            SourceError: The archive is damaged.
-        """
+        """Read position and bytes of rows (None: all), then all the rest: only its end tells whether it is damaged."""
         size = int(np.prod(self.shape[1:])) * self.dtype.itemsize
         positions = range(len(self)) if wanted is None else sorted(wanted)
         with self._opened() as (stream, _, _):
@@ -127,11 +107,7 @@ class NpzArray:
                 pass
 
     def values(self) -> np.ndarray[Any, np.dtype[Any]]:
-        """Return the whole array.
-
-        Raises:
-            SourceError: The archive is damaged.
-        """
+        """Return the whole array."""
         return np.frombuffer(b"".join(row for _, row in self.rows()), self.dtype).reshape(self.shape)
 
     @contextlib.contextmanager
@@ -155,13 +131,7 @@ class NpzArray:
 class Split(Table):
     """One split of a set: rows with the columns ``image`` (bytes of the pixels, channels last) and ``label``.
 
-    Args:
-        name: The set.
-        path: Its archive.
-        split: ``"test"`` or ``"train"``.
-
-    Raises:
-        SourceError: The archive is damaged, or its arrays are not those of the set.
+    Raises a SourceError where the archive is damaged, or its arrays are not those of the set.
     """
 
     def __init__(self, name: str, path: Path, split: str) -> None:

@@ -82,15 +82,9 @@ def groups() -> Groups:
 
 
 def summary_of(note: str, group: str, protocol: Protocol) -> Summary | None:
-    r"""Return findings and impression of a note.
+    r"""Return findings and impression of a note of a group of exams (:class:`Groups`).
 
-    Args:
-        note: Text of the note.
-        group: Group of its exam, see :class:`Groups`.
-        protocol: How it is cut, see the module.
-
-    Returns:
-        None where the note has no final report, no or several impressions, or no findings.
+    None where the note has no final report, no or several impressions, or no findings.
 
     Example:
         >>> note = "FINAL REPORT\n FINDINGS: Seen by [**Name**].\n IMPRESSION: Clear.\n"

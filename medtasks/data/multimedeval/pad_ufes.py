@@ -83,9 +83,6 @@ _TRUTH_VALUES = MappingProxyType({"true": "True", "false": "False"})
 def patient_history(values: Mapping[str, str]) -> str:
     """Return what the reference's later prompt says of a patient; fields that are not known are left out.
 
-    Args:
-        values: Columns of ``metadata.csv``.
-
     Example:
         >>> patient_history(dict.fromkeys(_HISTORY.values(), "") | {"drink": "TRUE", "age": "55", "gender": "FEMALE"})
         'Patient history: drink True, age 55, gender FEMALE'
@@ -102,11 +99,6 @@ def _metadata(source: Path) -> SourceFile:
 
 
 def _lesions(source: Path, split: str) -> frozenset[str]:
-    """Return the lesion ids of a split.
-
-    Raises:
-        SourceError: The source lacks it.
-    """
     folder = source / "split" if source.is_dir() else source.parent / "split"
     table: Table | None = hub_table(folder, split, "default", ("ids",))
     if table is None:
@@ -117,19 +109,11 @@ def _lesions(source: Path, split: str) -> frozenset[str]:
 
 @contextlib.contextmanager
 def _image_files(source: Path, ending: str) -> Iterator[Callable[[str], bytes]]:
-    """Yield a function that reads an image file by its name.
+    """Yield a function that reads an image file by its name, from a folder with all below it or from an archive.
 
     It raises FileNotFoundError for a name that is nowhere, and :class:`UnreadableImage` where the archive is damaged at
-    this file. A file in a folder goes before one of the same name in an archive.
-
-    Args:
-        source: A folder, searched with everything below it, or an archive. Archives within an archive are unpacked
-            into temporary files beside the datasets.
-        ending: How the names of images end, ``".png"``.
-
-    Raises:
-        SourceError: An archive is damaged.
-        OSError: The disk is full.
+    this file. A file in a folder goes before one of the same name in an archive. Archives within an archive are
+    unpacked into temporary files beside the datasets.
     """
     where: dict[str, _Reader] = {}
     archives = [source]

@@ -27,17 +27,7 @@ _SLAKE_ARCHIVE = "imgs.zip"
 def open_question_row(
     row: SourceRow, doc_id: str, images: Sequence[StoredImage], question_type: str | None = None
 ) -> Row:
-    """Return a row of the ``OPEN_QUESTION`` schema.
-
-    Args:
-        row: Has ``question`` and ``answer``.
-        doc_id: Unique in the dataset.
-        images: In the order they are shown, possibly none.
-        question_type: As published.
-
-    Raises:
-        SourceError: Question or answer is no text.
-    """
+    """Return a row of the ``OPEN_QUESTION`` schema from one with ``question`` and ``answer``."""
     document = {
         "doc_id": doc_id,
         "image_id": shared_image_id(images),
