@@ -13,7 +13,7 @@ from typing import Any
 import requests
 from tqdm import tqdm
 
-from medtasks.data.dataset_info import DatasetInfo
+from medtasks.data.catalogue import DatasetInfo
 from medtasks.data.manifest import file_sha256
 from medtasks.errors import SourceError
 

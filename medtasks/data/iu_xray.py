@@ -19,7 +19,6 @@ import tarfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
-from types import MappingProxyType
 from typing import NamedTuple
 from xml.etree import ElementTree
 
@@ -174,14 +173,12 @@ def _download(folder: Path) -> Path:
     return folder
 
 
-RECIPES: Mapping[str, Recipe] = MappingProxyType(
-    {
-        "iu_xray_report": Recipe(
-            columns=REPORT,
-            test=_test,
-            layout=f"{_REPORTS} and {_IMAGES} of Open-i, or R2Gen's {_ANNOTATION} and folder images",
-            download=_download,
-            revision=_revision,
-        )
-    }
-)
+RECIPES: Mapping[str, Recipe] = {
+    "iu_xray_report": Recipe(
+        columns=REPORT,
+        test=_test,
+        layout=f"{_REPORTS} and {_IMAGES} of Open-i, or R2Gen's {_ANNOTATION} and folder images",
+        download=_download,
+        revision=_revision,
+    )
+}

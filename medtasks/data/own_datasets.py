@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
-from medtasks.data.catalogue import CATALOGUE
-from medtasks.data.dataset_info import Access, DatasetInfo
+from medtasks.data.catalogue import CATALOGUE, Access, DatasetInfo
 from medtasks.data.home import dataset_folder, datasets_folder
 from medtasks.data.manifest import FILE_NAME, Manifest
 from medtasks.errors import MedTasksError

@@ -14,7 +14,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from medtasks.data.dataset_info import Access, DatasetInfo
+from medtasks.data.catalogue import Access, DatasetInfo
 from medtasks.data.decoding import REFERENCE, Decoding, UnreadableImage
 from medtasks.data.downloads import hub_download, hub_revision
 from medtasks.data.image_store import ImageStore, StoredImage

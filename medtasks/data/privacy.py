@@ -3,7 +3,7 @@
 import hashlib
 import os
 
-from medtasks.data.dataset_info import Access
+from medtasks.data.catalogue import Access
 from medtasks.data.own_datasets import access_of
 
 LOG_TEXT_VARIABLE = "MEDTASKS_LOG_TEXT"

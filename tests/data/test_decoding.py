@@ -11,7 +11,7 @@ import pytest
 from loguru import logger
 from PIL import Image, ImageFile
 
-from medtasks.data.dataset_info import Access
+from medtasks.data.catalogue import Access
 from medtasks.data.decoding import LINEAR, REFERENCE, Decoding, ImageRule, UnreadableImage, decoded, strict_decoding
 from medtasks.data.home import HOME_VARIABLE
 from medtasks.data.manifest import Manifest, described_images

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from medtasks.data.catalogue import GMAI
-from medtasks.data.dataset_info import DatasetInfo
+from medtasks.data.catalogue import GMAI, DatasetInfo
 from medtasks.data.downloads import hub_download
 from medtasks.data.gmai.questions import Question, read_questions, rows_of
 from medtasks.data.gmai.tsv import TsvFile

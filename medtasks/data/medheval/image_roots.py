@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 
 from medtasks.errors import SourceError, unknown_name
 
@@ -24,32 +23,30 @@ class ImageSource:
 
 
 _PHYSIONET = "physionet.org/files/mimic-cxr-jpg"
-IMAGE_SOURCES: Mapping[str, ImageSource] = MappingProxyType(
-    {
-        "slake": ImageSource(
-            "SLAKE", re.compile(r"xmlab\d+/[\w-]+\.\w+"), ("", "imgs", "imgs/imgs"), "SLAKE's folder imgs"
-        ),
-        "vqa_rad": ImageSource(
-            "VQA-RAD",
-            re.compile(r"synpic\d+\.\w+"),
-            ("", "images", "VQA_RAD Image Folder"),
-            "the image folder of VQA-RAD at https://osf.io/89kps",
-        ),
-        "iu_xray": ImageSource(
-            "IU-Xray",
-            re.compile(r"CXR[\w-]+/[\w-]+\.\w+"),
-            ("", "images", "iu_xray/images"),
-            "the folder images of IU-Xray in R2Gen's package",
-        ),
-        "mimic_cxr": ImageSource(
-            "MIMIC-CXR-JPG",
-            re.compile(r"p\d{2}/p\d+/s\d+/[\w-]+\.\w+"),
-            ("", "files", "2.1.0/files", "2.0.0/files", f"{_PHYSIONET}/2.1.0/files", f"{_PHYSIONET}/2.0.0/files"),
-            "the folder files of MIMIC-CXR-JPG",
-            private=True,
-        ),
-    }
-)
+IMAGE_SOURCES: Mapping[str, ImageSource] = {
+    "slake": ImageSource(
+        "SLAKE", re.compile(r"xmlab\d+/[\w-]+\.\w+"), ("", "imgs", "imgs/imgs"), "SLAKE's folder imgs"
+    ),
+    "vqa_rad": ImageSource(
+        "VQA-RAD",
+        re.compile(r"synpic\d+\.\w+"),
+        ("", "images", "VQA_RAD Image Folder"),
+        "the image folder of VQA-RAD at https://osf.io/89kps",
+    ),
+    "iu_xray": ImageSource(
+        "IU-Xray",
+        re.compile(r"CXR[\w-]+/[\w-]+\.\w+"),
+        ("", "images", "iu_xray/images"),
+        "the folder images of IU-Xray in R2Gen's package",
+    ),
+    "mimic_cxr": ImageSource(
+        "MIMIC-CXR-JPG",
+        re.compile(r"p\d{2}/p\d+/s\d+/[\w-]+\.\w+"),
+        ("", "files", "2.1.0/files", "2.0.0/files", f"{_PHYSIONET}/2.1.0/files", f"{_PHYSIONET}/2.0.0/files"),
+        "the folder files of MIMIC-CXR-JPG",
+        private=True,
+    ),
+}
 _UNASKED = ("images", "images/{0}", "{0}", "")  # where images may lie below the benchmark's own folder
 
 

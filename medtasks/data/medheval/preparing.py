@@ -9,10 +9,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 
-from medtasks.data.catalogue import MEDHEVAL
-from medtasks.data.dataset_info import DatasetInfo
+from medtasks.data.catalogue import MEDHEVAL, DatasetInfo
 from medtasks.data.decoding import UnreadableImage
 from medtasks.data.image_store import ImageStore, StoredImage
 from medtasks.data.manifest import Manifest, file_sha256
@@ -24,15 +22,13 @@ from medtasks.data.tables import SourceRow
 from medtasks.errors import SourceError
 
 _DIGITS = 12
-GROUPS: Mapping[str, frozenset[str]] = MappingProxyType(
-    {
-        "medheval": frozenset(info.name for info in MEDHEVAL),
-        "medheval_closed": frozenset(
-            ("medheval_visual_mm", "medheval_visual_cxr", "medheval_knowledge_closed", "medheval_context")
-        ),
-        "medheval_public": frozenset(("medheval_visual_mm",)),
-    }
-)
+GROUPS: Mapping[str, frozenset[str]] = {
+    "medheval": frozenset(info.name for info in MEDHEVAL),
+    "medheval_closed": frozenset(
+        ("medheval_visual_mm", "medheval_visual_cxr", "medheval_knowledge_closed", "medheval_context")
+    ),
+    "medheval_public": frozenset(("medheval_visual_mm",)),
+}
 """Sets behind the groups of tasks, largest first."""
 
 

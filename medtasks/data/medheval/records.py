@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from types import MappingProxyType
 from typing import Any
 
 from medtasks.data.medheval.gold import YES_NO, Flag, resolve_choice, resolve_yes_no
@@ -18,9 +17,12 @@ from medtasks.data.source_files import SourceFile
 from medtasks.data.tables import SourceRow, listed_records
 
 BINARY, MULTI_CHOICE = "binary", "multi-choice"
-HALLUCINATIONS: Mapping[str, str] = MappingProxyType(
-    {"type_1": "anatomy", "type_2": "measurement", "type_3": "symptom", "type_4": "technique"}
-)
+HALLUCINATIONS: Mapping[str, str] = {
+    "type_1": "anatomy",
+    "type_2": "measurement",
+    "type_3": "symptom",
+    "type_4": "technique",
+}
 COMPONENTS = ("anatomy", "measurement", "symptom")
 _PATIENT = re.compile(r"p\d{2}/p(\d+)/s\d+/")
 
@@ -140,13 +142,11 @@ VISUAL = RecordKind(CLOSED_QUESTION, (*_SHARED, "hallucination_type", "question_
 YES_NO_ONLY = RecordKind(CLOSED_QUESTION, (*_SHARED, "choices"), _yes_no)
 OPEN = RecordKind(OPEN_QUESTION, _SHARED, _open)
 REPORT = RecordKind(COMPONENT_REPORT, (*_SHARED, "structured_answer"), _report)
-KINDS: Mapping[str, RecordKind] = MappingProxyType(
-    {
-        "medheval_visual_mm": VISUAL,
-        "medheval_visual_cxr": VISUAL,
-        "medheval_visual_report": REPORT,
-        "medheval_knowledge_closed": YES_NO_ONLY,
-        "medheval_knowledge_open": OPEN,
-        "medheval_context": YES_NO_ONLY,
-    }
-)
+KINDS: Mapping[str, RecordKind] = {
+    "medheval_visual_mm": VISUAL,
+    "medheval_visual_cxr": VISUAL,
+    "medheval_visual_report": REPORT,
+    "medheval_knowledge_closed": YES_NO_ONLY,
+    "medheval_knowledge_open": OPEN,
+    "medheval_context": YES_NO_ONLY,
+}

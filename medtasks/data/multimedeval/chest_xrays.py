@@ -15,7 +15,6 @@ import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
 
 from medtasks.data.decoding import UnreadableImage
 from medtasks.data.image_store import ImageStore, StoredImage
@@ -194,10 +193,8 @@ _MIMIC_LAYOUT = "mimic-cxr-2.0.0-split.csv.gz, mimic-cxr-2.0.0-chexpert.csv.gz a
 _DIFF_VQA_LAYOUT = f"{_QUESTIONS} and, beside it, the folder files/ of MIMIC-CXR-JPG 2.0.0"
 _MIMIC = Recipe.of_splits(MULTILABEL, LabelledImages, _with_five, _MIMIC_LAYOUT)
 
-RECIPES: Mapping[str, Recipe] = MappingProxyType(
-    {
-        "chestxray14": Recipe.of_splits(MULTILABEL, _listed, _with_fourteen, _CHESTXRAY14_LAYOUT),
-        "mimic_cxr_classification": replace(_MIMIC, test=_mimic_test),
-        "diff_vqa": Recipe.of_splits(OPEN_QUESTION, _questions, _with_questions, _DIFF_VQA_LAYOUT),
-    }
-)
+RECIPES: Mapping[str, Recipe] = {
+    "chestxray14": Recipe.of_splits(MULTILABEL, _listed, _with_fourteen, _CHESTXRAY14_LAYOUT),
+    "mimic_cxr_classification": replace(_MIMIC, test=_mimic_test),
+    "diff_vqa": Recipe.of_splits(OPEN_QUESTION, _questions, _with_questions, _DIFF_VQA_LAYOUT),
+}

@@ -16,7 +16,6 @@ import functools
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -163,14 +162,10 @@ _VINDR_LAYOUT = (
 )
 _CBIS_LAYOUT = "the folders csv/ and jpeg/ of the Kaggle copy"
 
-RECIPES: Mapping[str, Recipe] = MappingProxyType(
-    {
-        "vindr_mammo": Recipe.of_splits(CLASSIFICATION, _graded, _with_grades, _VINDR_LAYOUT),
-        **{
-            name: Recipe.of_splits(
-                CLASSIFICATION, functools.partial(_cases, abnormality), _with_pathologies, _CBIS_LAYOUT
-            )
-            for name, abnormality in _TABLES.items()
-        },
-    }
-)
+RECIPES: Mapping[str, Recipe] = {
+    "vindr_mammo": Recipe.of_splits(CLASSIFICATION, _graded, _with_grades, _VINDR_LAYOUT),
+    **{
+        name: Recipe.of_splits(CLASSIFICATION, functools.partial(_cases, abnormality), _with_pathologies, _CBIS_LAYOUT)
+        for name, abnormality in _TABLES.items()
+    },
+}

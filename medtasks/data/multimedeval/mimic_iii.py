@@ -29,7 +29,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from tqdm import tqdm
@@ -189,6 +188,4 @@ def _recipe(protocol: Protocol) -> Recipe:
     return Recipe(columns=REPORT, test=functools.partial(_test, protocol), layout=layout)
 
 
-RECIPES: Mapping[str, Recipe] = MappingProxyType(
-    {"mimic_iii_summary": _recipe("paper"), "mimic_iii_summary_head": _recipe("head")}
-)
+RECIPES: Mapping[str, Recipe] = {"mimic_iii_summary": _recipe("paper"), "mimic_iii_summary_head": _recipe("head")}

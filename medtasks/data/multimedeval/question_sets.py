@@ -9,7 +9,6 @@ option occurs in the reply, so that the order has no effect; here it is fixed.
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from medtasks.data.catalogue import dataset_info
@@ -207,12 +206,10 @@ _MEDNLI_LAYOUT = "PhysioNet's mednli zip archive, or the folder unpacked from it
 _MEDMCQA = _recipe(_medmcqa_table, _medmcqa, _MEDMCQA_LAYOUT, ("validation", "train"))
 _MMLU = _recipe(_mmlu_table, _mmlu, "the Hub's parquet files all/test-*.parquet", ("test", "dev"))
 
-RECIPES: Mapping[str, Recipe] = MappingProxyType(
-    {
-        "medqa": _on_hub("medqa", _recipe(_medqa_table, _medqa, _MEDQA_LAYOUT), "data_clean.zip"),
-        "medmcqa": _on_hub("medmcqa", _MEDMCQA, "data/validation-*.parquet", "data/train-*.parquet"),
-        "pubmedqa": _on_hub("pubmedqa", _recipe(_pubmedqa_table, _pubmedqa, _PUBMEDQA_LAYOUT), "pqal.zip"),
-        "mmlu": _on_hub("mmlu", replace(_MMLU, test=_mmlu_test), "all/test-*.parquet", "all/dev-*.parquet"),
-        "mednli": _recipe(_mednli_table, _mednli, _MEDNLI_LAYOUT),
-    }
-)
+RECIPES: Mapping[str, Recipe] = {
+    "medqa": _on_hub("medqa", _recipe(_medqa_table, _medqa, _MEDQA_LAYOUT), "data_clean.zip"),
+    "medmcqa": _on_hub("medmcqa", _MEDMCQA, "data/validation-*.parquet", "data/train-*.parquet"),
+    "pubmedqa": _on_hub("pubmedqa", _recipe(_pubmedqa_table, _pubmedqa, _PUBMEDQA_LAYOUT), "pqal.zip"),
+    "mmlu": _on_hub("mmlu", replace(_MMLU, test=_mmlu_test), "all/test-*.parquet", "all/dev-*.parquet"),
+    "mednli": _recipe(_mednli_table, _mednli, _MEDNLI_LAYOUT),
+}

@@ -19,7 +19,6 @@ import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 
 from medtasks.data.documents import report_document
 from medtasks.data.image_store import ImageStore
@@ -164,9 +163,7 @@ _MIMIC_CXR_LAYOUT = (
 )
 _CT_RATE_LAYOUT = f"the Hub's {_CT_REPORTS} and valid/valid_1/valid_1_a/valid_1_a_1{ENDING} ..., which must stay there"
 
-RECIPES: Mapping[str, Recipe] = MappingProxyType(
-    {
-        "mimic_cxr_report": Recipe(REPORT, _mimic_cxr, _MIMIC_CXR_LAYOUT),
-        "ct_rate_report": Recipe(REPORT, _ct_rate, _CT_RATE_LAYOUT),
-    }
-)
+RECIPES: Mapping[str, Recipe] = {
+    "mimic_cxr_report": Recipe(REPORT, _mimic_cxr, _MIMIC_CXR_LAYOUT),
+    "ct_rate_report": Recipe(REPORT, _ct_rate, _CT_RATE_LAYOUT),
+}

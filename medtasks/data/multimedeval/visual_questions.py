@@ -7,7 +7,6 @@ import contextlib
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from medtasks.data.catalogue import dataset_info
@@ -122,10 +121,8 @@ _SLAKE = Recipe.of_splits(
 )
 _PARQUET_FILES = ("data/test-*.parquet", "data/train-*.parquet")
 
-RECIPES: Mapping[str, Recipe] = MappingProxyType(
-    {
-        "vqa_rad": _PARQUET.from_hub(dataset_info("multimedeval_vqa_rad"), _PARQUET_FILES),
-        "path_vqa": _PARQUET.from_hub(dataset_info("multimedeval_path_vqa"), _PARQUET_FILES),
-        "slake": _SLAKE.from_hub(dataset_info("multimedeval_slake"), ("test.json", "train.json", _SLAKE_ARCHIVE)),
-    }
-)
+RECIPES: Mapping[str, Recipe] = {
+    "vqa_rad": _PARQUET.from_hub(dataset_info("multimedeval_vqa_rad"), _PARQUET_FILES),
+    "path_vqa": _PARQUET.from_hub(dataset_info("multimedeval_path_vqa"), _PARQUET_FILES),
+    "slake": _SLAKE.from_hub(dataset_info("multimedeval_slake"), ("test.json", "train.json", _SLAKE_ARCHIVE)),
+}
