@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from medtasks.data.decoding import UnreadableImage
 from medtasks.data.home import home
 from medtasks.data.nifti import HEADER_BYTES, NiftiHeader, read_header
+from medtasks.data.strict_pillow import UnreadableImage
 from medtasks.errors import MedTasksError
 
 GREY = (128, 128, 128)

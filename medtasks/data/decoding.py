@@ -37,22 +37,6 @@ from PIL import Image, UnidentifiedImageError
 from medtasks.data.strict_pillow import ON_BLACK, Range, Source, UnclearRange, UnreadableImage, strict_decoding
 from medtasks.errors import MedTasksError
 
-__all__ = [
-    "AS_STORED",
-    "LINEAR",
-    "REFERENCE",
-    "DecodedImage",
-    "Decoding",
-    "ImageRule",
-    "UnclearRange",
-    "UnreadableImage",
-    "decoded",
-    "decoded_somehow",
-    "is_dicom",
-    "is_whole_image",
-    "strict_decoding",
-]
-
 AS_STORED = "8 bits as stored"
 """What is said of an image with which nothing was done."""
 

@@ -22,13 +22,13 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 from xml.etree import ElementTree
 
-from medtasks.data.decoding import UnreadableImage
 from medtasks.data.documents import report_document
 from medtasks.data.downloads import Published, download
 from medtasks.data.image_store import ImageStore, StoredImage
 from medtasks.data.preparation import Recipe, Row, images_row
 from medtasks.data.schema import REPORT
 from medtasks.data.source_files import SourceFile, find_file, required_file
+from medtasks.data.strict_pillow import UnreadableImage
 from medtasks.data.tables import RecordTable, read_json
 from medtasks.errors import SourceError
 

@@ -145,9 +145,7 @@ def _fetch_images(links: dict[str, tuple[str, str]], images: Path, wanted: Seque
         for name in wanted
         if name in links
     }
-    for missing in fetch_figures(list(figures)):
-        causes[figures[missing.figure]] = missing.cause
-    return causes
+    return causes | {figures[figure]: cause for figure, cause in fetch_figures(list(figures)).items()}
 
 
 def _decode(images: Path, names: Iterable[str]) -> tuple[dict[str, ImageFacts], dict[str, str]]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from medtasks.data.decoding import UnreadableImage
+from medtasks.data.strict_pillow import UnreadableImage
 
 _TYPES = {2: "u1", 4: "i2", 8: "i4", 16: "f4", 64: "f8", 256: "i1", 512: "u2", 768: "u4"}
 HEADER_BYTES = 540  # of the longer version

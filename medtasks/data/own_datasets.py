@@ -70,14 +70,5 @@ def _prepared(folder: Path) -> DatasetInfo:
 def _info(
     name: str, description: str, source: str, access: Access, rows: int | None = None, images: int | None = None
 ) -> DatasetInfo:
-    return DatasetInfo(
-        name=name,
-        benchmark=BENCHMARK,
-        description=description,
-        source=source,
-        revision="local",
-        access=access,
-        licence="of its owner",
-        rows=rows,
-        images=images,
-    )
+    facts = (name, BENCHMARK, description, source, "local", access, "of its owner")
+    return DatasetInfo(*facts, rows=rows, images=images)

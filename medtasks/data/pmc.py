@@ -55,14 +55,6 @@ class Figure:
     target: Path  # where to put it; its folder is created
 
 
-@dataclass(frozen=True)
-class Missing:
-    """A figure that could not be fetched, and one clause that says why."""
-
-    figure: Figure
-    cause: str
-
-
 class Failure(Exception):
     """A request failed for good."""
 
@@ -179,8 +171,8 @@ def fetch_figures(
     backoff_s: float = 1.0,
     timeout_s: float = 30.0,
     progress: bool = True,
-) -> list[Missing]:
-    """Fetch figures that are not there yet, and return those that could not be had, in the order of ``figures``.
+) -> dict[Figure, str]:
+    """Fetch figures that are not there yet; return why each figure that could not be had is missing, in their order.
 
     Every file that exists afterwards is a whole image. Safe to interrupt and run again: a target that decodes is kept
     and costs no request. An interruption waits for the requests in flight, at most ``timeout_s``.
@@ -199,20 +191,14 @@ def fetch_figures(
         OSError: A target cannot be written, for instance because the disk is full.
     """
     storage = ObjectStorage(_base_url(base_url), workers, attempts, backoff_s, timeout_s)
-    causes = _fetch_lacking(storage, figures, workers, progress)
-    return [Missing(figure, causes[figure]) for figure in figures if figure in causes]
-
-
-def _fetch_lacking(
-    storage: ObjectStorage, figures: Sequence[Figure], workers: int, progress: bool
-) -> dict[Figure, str]:
     articles: dict[str, list[Figure]] = defaultdict(list)
     for figure in figures:
         if not is_whole_image(figure.target):
             articles[figure.pmc_id].append(figure)
     kept = len(figures) - sum(map(len, articles.values()))
     with tqdm(desc="Fetching images", total=len(figures), initial=kept, unit="image", disable=not progress) as bar:
-        return _fetch_articles(storage, articles, workers, bar.update) if articles else {}
+        causes = _fetch_articles(storage, articles, workers, bar.update) if articles else {}
+    return {figure: causes[figure] for figure in figures if figure in causes}
 
 
 def _fetch_articles(

@@ -15,12 +15,13 @@ from typing import Any
 from tqdm import tqdm
 
 from medtasks.data.catalogue import Access, DatasetInfo
-from medtasks.data.decoding import REFERENCE, Decoding, UnreadableImage
+from medtasks.data.decoding import REFERENCE, Decoding
 from medtasks.data.downloads import hub_download, hub_revision
 from medtasks.data.image_store import ImageStore, StoredImage
 from medtasks.data.manifest import Manifest, counted_conversions, pixels_fingerprint, text_fingerprint
 from medtasks.data.schema import Columns, image_digests, image_key
 from medtasks.data.store import SCRATCH, publish, work_folder
+from medtasks.data.strict_pillow import UnreadableImage
 from medtasks.data.tables import SourceRow, Table
 from medtasks.errors import SourceError
 
@@ -91,11 +92,6 @@ Tables = Callable[[Path, str], Table]
 ReadRows = Callable[[Iterator[SourceRow], str, Path, ImageStore], Iterable[Row]]
 
 
-def each_row(row: Callable[[SourceRow, str], Row]) -> ReadRows:
-    """Return what turns rows of a split into rows of documents one by one, where no image file belongs to them."""
-    return lambda rows, split, _source, _images: (row(each, split) for each in rows)
-
-
 @dataclass(frozen=True)
 class Recipe:
     """How one dataset is read from its source."""
@@ -150,7 +146,8 @@ def prepare_recipe(info: DatasetInfo, recipe: Recipe, options: Options) -> Manif
         documents, causes, outside = _gather(info, recipe.test(source, images))
         demonstrations, notes = _demonstrations(info, recipe, source, images)
         if not documents:
-            raise _nothing_usable(info, [*causes, *outside])
+            why = "; ".join([*causes, *outside][:_NAMED]) or "it is empty"
+            raise SourceError(f"'{info.name}': no usable row in the source ({why})")
         left_out = _left_out(info, len(documents), causes, options)
         used = _files([*documents, *demonstrations])
         images.keep_only(used)
@@ -236,10 +233,6 @@ def _demonstrations(
         why = causes[0] if causes else "the source has no training split"
         return [], [f"no few-shot demonstrations: {why}"]
     return documents, []
-
-
-def _nothing_usable(info: DatasetInfo, notes: Sequence[str]) -> SourceError:
-    return SourceError(f"'{info.name}': no usable row in the source ({'; '.join(notes[:_NAMED]) or 'it is empty'})")
 
 
 def _left_out(info: DatasetInfo, rows: int, causes: Sequence[str], options: Options) -> list[str]:

@@ -86,15 +86,15 @@ class ListedTable(Table):
     """A table of which every row is met; the columns of those that are not wanted are not read."""
 
     @abstractmethod
-    def listed(self) -> Iterator[tuple[str, ReadValues]]:
+    def _listed(self) -> Iterator[tuple[str, ReadValues]]:
         """Yield file and row of each row, for messages, and what reads its columns."""
 
     def __len__(self) -> int:
-        return sum(1 for _ in self.listed())
+        return sum(1 for _ in self._listed())
 
     def rows(self, wanted: Collection[int] | None = None) -> Iterator[SourceRow]:
         """Read rows in order, see :meth:`Table.rows`."""
-        for index, (place, values) in enumerate(self.listed()):
+        for index, (place, values) in enumerate(self._listed()):
             if wanted is None or index in wanted:
                 yield SourceRow(place, index, values())
 
@@ -153,8 +153,7 @@ class JsonLinesTable(ListedTable):
     def __init__(self, file: SourceFile, columns: Sequence[str]) -> None:
         self._file, self._columns = file, columns
 
-    def listed(self) -> Iterator[tuple[str, ReadValues]]:
-        """Yield the rows, see :meth:`ListedTable.listed`."""
+    def _listed(self) -> Iterator[tuple[str, ReadValues]]:
         with self._file.open() as stream:
             for number, line in enumerate(stream, 1):
                 if line.strip():
@@ -171,8 +170,7 @@ class RecordTable(ListedTable):
     def __init__(self, records: Iterable[tuple[str, Any]], columns: Sequence[str]) -> None:
         self._records, self._columns = list(records), columns
 
-    def listed(self) -> Iterator[tuple[str, ReadValues]]:
-        """Yield the rows, see :meth:`ListedTable.listed`."""
+    def _listed(self) -> Iterator[tuple[str, ReadValues]]:
         for place, value in self._records:
             yield place, functools.partial(_object, place, value, self._columns)
 
@@ -189,8 +187,7 @@ class CsvTable(ListedTable):
     ) -> None:
         self._file, self._columns, self._belongs = file, columns, belongs
 
-    def listed(self) -> Iterator[tuple[str, ReadValues]]:
-        """Yield the rows, see :meth:`ListedTable.listed`."""
+    def _listed(self) -> Iterator[tuple[str, ReadValues]]:
         name, number = self._file.name, 0
         try:
             with self._file.open() as stream, _unpacked(name, stream) as plain:

@@ -13,7 +13,7 @@ from typing import IO, NamedTuple
 
 from PIL import Image
 
-from medtasks.data.decoding import UnreadableImage
+from medtasks.data.strict_pillow import UnreadableImage
 
 ENDING = ".nii.gz"
 _PIECE = 1 << 20  # bytes

@@ -9,12 +9,13 @@ from loguru import logger
 from PIL import Image
 
 from medtasks.data.blanks import blank_picture, blank_volume
-from medtasks.data.decoding import LINEAR, Decoding, UnclearRange, decoded
+from medtasks.data.decoding import LINEAR, Decoding, decoded
 from medtasks.data.manifest import decoding_of
 from medtasks.data.mediconfusion import DEMONSTRATIONS
 from medtasks.data.path_of import known, prepared_folder
 from medtasks.data.privacy import hidden_id, is_private
 from medtasks.data.samples import Sample
+from medtasks.data.strict_pillow import UnclearRange
 from medtasks.data.variants import BLANK, BLIND, COLUMN
 from medtasks.errors import DatasetNotPrepared, SourceError, UnknownName
 

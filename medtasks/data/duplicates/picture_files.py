@@ -3,32 +3,34 @@
 Hashes are made on all processors and kept: what is unchanged is not decoded again.
 """
 
+import contextlib
 import hashlib
 import importlib.util
 import io
 import os
-import sqlite3
 import struct
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from PIL import Image
 from tqdm import tqdm
 
-from medtasks.data.decoding import UnreadableImage, decoded_somehow
+from medtasks.data.decoding import decoded_somehow
 from medtasks.data.duplicates.perceptual_hash import perceptual_hash, sketches
 from medtasks.data.home import home
 from medtasks.data.image_store import pixels_sha256
-from medtasks.errors import warn_once
+from medtasks.data.sqlite_cache import SqliteCache
+from medtasks.data.strict_pillow import UnreadableImage
 
 CACHE_NAME = "picture_hashes.sqlite"
 _VERSION = 2  # of the hashes; another one leaves the old ones unused
 _CHUNK = 1000  # files between two writes to the cache
-_VARIABLES = 500  # below SQLite's limit in one statement
+_CANNOT_KEEP = (
+    "Hashes of pictures cannot be kept in {path} ({error}); the search goes on, and the next one hashes them again."
+)
 _HASH_BYTES = 32
 _HEAD = struct.Struct("<32s32sII")
 # Decoders of rare formats raise whatever their bugs make of a damaged file; one such file must not end the search.
@@ -145,7 +147,7 @@ def hash_pictures(files: Sequence[Path]) -> tuple[dict[Path, PictureHash], dict[
     Each is read completely unless path, size and time of change are those of before. Returns the hashes by file, and
     for each file that cannot be read the cause.
     """
-    cache = _Cache(home() / CACHE_NAME)
+    cache = SqliteCache(home() / CACHE_NAME, ("pictures", "hash"), _CANNOT_KEEP, disposable=True)
     found: dict[Path, PictureHash] = {}
     causes: dict[Path, str] = {}
     with (
@@ -158,14 +160,15 @@ def hash_pictures(files: Sequence[Path]) -> tuple[dict[Path, PictureHash], dict[
             part = files[start : start + _CHUNK]
             keys = {path: key for path in part if (key := _key(path))}
             known = cache.get(keys.values())
-            found.update((path, known[key]) for path, key in keys.items() if key in known)
+            with contextlib.suppress(struct.error, TypeError):  # a damaged hash is made again, with those behind it
+                found.update((path, PictureHash.unpacked(known[key])) for path, key in keys.items() if key in known)
             missing = [path for path in part if path not in found]
             for path, result in zip(missing, workers.map(_hashed, missing), strict=True):
                 if isinstance(result, str):
                     causes[path] = result
                 else:
                     found[path] = result
-            cache.put({keys[path]: found[path] for path in missing if path in found and path in keys})
+            cache.put({keys[path]: found[path].packed() for path in missing if path in found and path in keys})
             bar.update(len(part))
     return found, causes
 
@@ -191,61 +194,3 @@ def _key(path: Path) -> bytes | None:
         return None
     place = f"{_VERSION}\0{path.absolute()}\0{status.st_size}\0{status.st_mtime_ns}"
     return hashlib.sha256(place.encode("utf-8", "surrogateescape")).digest()
-
-
-class _Cache:
-    """Hashes by key in one SQLite file; a damaged one is begun anew, one that cannot be written costs only time."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def get(self, keys: Iterable[bytes]) -> Mapping[bytes, PictureHash]:
-        """Return the hashes of those keys that have one."""
-        wanted = list(keys)
-        found: dict[bytes, PictureHash] = {}
-        if not self._path.is_file():
-            return found
-        try:
-            with closing(sqlite3.connect(self._path, timeout=30)) as connection:
-                for start in range(0, len(wanted), _VARIABLES):
-                    part = wanted[start : start + _VARIABLES]
-                    marks = ",".join("?" * len(part))
-                    rows = connection.execute(f"SELECT key, hash FROM pictures WHERE key IN ({marks})", part)
-                    found.update((key, PictureHash.unpacked(data)) for key, data in rows)
-        except (sqlite3.DatabaseError, struct.error, TypeError) as error:
-            self._damaged(error)
-            return {}
-        return found
-
-    def put(self, hashes: Mapping[bytes, PictureHash]) -> None:
-        """Keep hashes."""
-        if not hashes:
-            return
-        try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            if not self._path.exists():
-                os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
-            with closing(sqlite3.connect(self._path, timeout=30)) as connection, connection:
-                connection.execute(
-                    "CREATE TABLE IF NOT EXISTS pictures (key BLOB PRIMARY KEY, hash BLOB) WITHOUT ROWID"
-                )
-                rows = [(key, one.packed()) for key, one in hashes.items()]
-                connection.executemany("INSERT OR REPLACE INTO pictures VALUES (?, ?)", rows)
-        except (sqlite3.Error, OSError) as error:
-            self._warn(error)
-
-    def _damaged(self, error: Exception) -> None:
-        if isinstance(error, sqlite3.OperationalError):  # locked, or not to be opened; without a table it is ours
-            if "no such table" not in str(error):
-                self._warn(error)
-            return
-        try:
-            self._path.unlink(missing_ok=True)
-        except OSError as refused:
-            self._warn(refused)
-
-    def _warn(self, error: Exception) -> None:
-        warn_once(
-            f"Hashes of pictures cannot be kept in {self._path} ({error}); the search goes on, and the next one hashes "
-            f"them again."
-        )

@@ -17,10 +17,10 @@ from typing import Any
 
 from tqdm import tqdm
 
-from medtasks.data.decoding import UnreadableImage
 from medtasks.data.gmai.tsv import TsvFile, TsvRow
 from medtasks.data.image_store import ImageStore, StoredImage
 from medtasks.data.preparation import Row
+from medtasks.data.strict_pillow import UnreadableImage
 
 _POINTER = 64  # characters
 _WORKERS, _AHEAD = 2, 6  # images decoded at once; rows read ahead of them

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from medtasks.data.catalogue import MEDHEVAL, DatasetInfo
-from medtasks.data.decoding import UnreadableImage
 from medtasks.data.image_store import ImageStore, StoredImage
 from medtasks.data.manifest import Manifest, file_sha256
 from medtasks.data.medheval.image_roots import IMAGE_SOURCES, ImageRoots
 from medtasks.data.medheval.records import KINDS, document_of, read_records, source_of
 from medtasks.data.preparation import Options, Recipe, Row, prepare_recipe
 from medtasks.data.source_files import not_found
+from medtasks.data.strict_pillow import UnreadableImage
 from medtasks.data.tables import SourceRow
 from medtasks.errors import SourceError
 

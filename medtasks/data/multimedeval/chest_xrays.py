@@ -16,11 +16,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from medtasks.data.decoding import UnreadableImage
 from medtasks.data.image_store import ImageStore, StoredImage
 from medtasks.data.preparation import Recipe, Row, image_row
 from medtasks.data.schema import MULTILABEL, OPEN_QUESTION
 from medtasks.data.source_files import SourceFile, not_found, physionet_file, required_file
+from medtasks.data.strict_pillow import UnreadableImage
 from medtasks.data.tables import CsvTable, ListedTable, ReadValues, SourceRow, Table
 
 FOURTEEN_FINDINGS = (
@@ -92,8 +92,7 @@ class LabelledImages(ListedTable):
             lambda row: (row["study_id"], row["subject_id"]) in self._images,
         )
 
-    def listed(self) -> Iterator[tuple[str, ReadValues]]:
-        """Yield the rows, see :meth:`ListedTable.listed`."""
+    def _listed(self) -> Iterator[tuple[str, ReadValues]]:
         for row in self._findings.rows():
             for image in self._images[row.text("study_id"), row.text("subject_id")]:
                 yield row.place, {**row.values, "dicom_id": image.text("dicom_id")}.copy

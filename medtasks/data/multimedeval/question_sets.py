@@ -14,7 +14,7 @@ from typing import Any
 from medtasks.data.catalogue import dataset_info
 from medtasks.data.documents import choice_document
 from medtasks.data.image_store import ImageStore
-from medtasks.data.preparation import Recipe, Row, Tables, each_row
+from medtasks.data.preparation import Recipe, Row, Tables
 from medtasks.data.samples import letter
 from medtasks.data.schema import CHOICE
 from medtasks.data.source_files import required_file
@@ -189,8 +189,11 @@ def _recipe(
     splits: tuple[str, str] = ("test", "train"),
 ) -> Recipe:
     """Build a recipe from what finds a split in a source, and what turns a row of a split into a document."""
-    rows = each_row(lambda row, split: Row(row.place, document(row, split)))
-    return Recipe.of_splits(CHOICE, tables, rows, layout, splits)
+
+    def read(rows: Iterator[SourceRow], split: str, _source: Path, _images: ImageStore) -> Iterator[Row]:
+        return (Row(row.place, document(row, split)) for row in rows)
+
+    return Recipe.of_splits(CHOICE, tables, read, layout, splits)
 
 
 def _on_hub(name: str, recipe: Recipe, *files: str) -> Recipe:

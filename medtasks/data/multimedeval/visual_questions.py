@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from medtasks.data.catalogue import dataset_info
-from medtasks.data.decoding import UnreadableImage
 from medtasks.data.image_store import ImageStore, StoredImage
 from medtasks.data.preparation import Recipe, Row
 from medtasks.data.schema import OPEN_QUESTION
 from medtasks.data.source_files import SourceFile, not_found, unpacking
+from medtasks.data.strict_pillow import UnreadableImage
 from medtasks.data.tables import RecordTable, SourceRow, Table, listed_records, required_hub_table
 from medtasks.errors import SourceError
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from medtasks.data.decoding import UnreadableImage
 from medtasks.data.duplicates import picture_files
 from medtasks.data.duplicates.picture_files import CACHE_NAME, PictureHash, hash_pictures, pictures_below, read_picture
 from medtasks.data.home import home
+from medtasks.data.strict_pillow import UnreadableImage
 
 from ...picture_sets import jpeg_bytes, texture, write_folder
 
