@@ -133,13 +133,7 @@ def long_bone(size: tuple[int, int], seed: int, broken: Level | None = None) -> 
     sheet = Sheet(size, 25)
     bottom = sheet.height
     sheet.polygon([(18, 0), (82, 0), (74, bottom), (26, bottom)], 80)
-    shaft = [
-        (50.0, 0.08 * bottom),
-        (50.0, 0.2 * bottom),
-        (50.0, 0.5 * bottom),
-        (50.0, 0.8 * bottom),
-        (50.0, 0.92 * bottom),
-    ]
+    shaft = [(50.0, share * bottom) for share in (0.08, 0.2, 0.5, 0.8, 0.92)]
     sheet.tube(shaft, [32, 20, 16, 20, 32], 215)
     sheet.line([shaft[1], shaft[3]], 6, 165)
     if broken:

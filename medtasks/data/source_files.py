@@ -11,7 +11,7 @@ import lzma
 import re
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -52,6 +52,33 @@ def unpacking(archive: Path) -> Iterator[None]:
         yield
     except _BROKEN as error:
         raise SourceError(f"{archive} cannot be unpacked ({error}); download it again") from error
+
+
+@contextlib.contextmanager
+def file_reader(
+    folders: Sequence[Path], archives: Iterable[Path], below: Sequence[str]
+) -> Iterator[Callable[[str], bytes]]:
+    """Yield a function that reads a file by its name; FileNotFoundError where it is nowhere.
+
+    It looks in all folders first, then in all archives, where the file may lie at one of the places ``below``.
+    """
+    with contextlib.ExitStack() as stack:
+        opened: dict[Path, zipfile.ZipFile] = {}
+        for path in archives:
+            with unpacking(path):
+                opened[path] = stack.enter_context(zipfile.ZipFile(path))
+
+        def read(name: str) -> bytes:
+            for folder in folders:
+                with contextlib.suppress(FileNotFoundError):
+                    return (folder / name).read_bytes()
+            for path, archive in opened.items():
+                for place in below:
+                    with contextlib.suppress(KeyError), unpacking(path):
+                        return archive.read(place + name)
+            raise FileNotFoundError(name)
+
+        yield read
 
 
 def find_file(source: Path, patterns: Sequence[str]) -> SourceFile | None:

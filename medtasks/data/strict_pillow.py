@@ -7,7 +7,7 @@ import threading
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, TextIO
+from typing import IO, Any
 
 import PIL
 from PIL import ImageFile
@@ -73,16 +73,9 @@ def _strict_and_quiet() -> contextlib.ExitStack:
     # Not by a filter: changing the filters makes Python give every other warning again that it had given once.
     given = warnings.showwarning
 
-    def show(
-        message: Warning | str,
-        category: type[Warning],
-        filename: str,
-        lineno: int,
-        file: TextIO | None = None,
-        line: str | None = None,
-    ) -> None:
+    def show(message: Warning | str, category: type[Warning], filename: str, *args: Any, **where: Any) -> None:
         if not filename.startswith(_PILLOW):
-            given(message, category, filename, lineno, file, line)
+            given(message, category, filename, *args, **where)
 
     undo.callback(setattr, warnings, "showwarning", given)
     warnings.showwarning = show

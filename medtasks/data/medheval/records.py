@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from medtasks.data.medheval.gold import YES_NO, Flag, resolve_choice, resolve_yes_no
+from medtasks.data.medheval.gold import YES_NO, Flag, bare_letters, parsed_options, resolve_choice, resolve_yes_no
 from medtasks.data.medheval.image_roots import image_source
-from medtasks.data.medheval.options import bare_letters, parsed_options
 from medtasks.data.schema import CLOSED_QUESTION, COMPONENT_REPORT, OPEN_QUESTION, Columns
 from medtasks.data.source_files import SourceFile
 from medtasks.data.tables import SourceRow, listed_records

@@ -9,7 +9,7 @@ import functools
 import os
 import zipfile
 import zlib
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from medtasks.data.downloads import Published, download
 from medtasks.data.image_store import ImageStore
 from medtasks.data.preparation import Recipe, Row
 from medtasks.data.schema import CLASSIFICATION
-from medtasks.data.tables import SourceRow, Table
+from medtasks.data.tables import RecordTable, SourceRow
 from medtasks.errors import SourceError
 
 URL_VARIABLE = "MEDTASKS_MEDMNIST_URL"
@@ -80,55 +80,40 @@ def read_array(path: Path, name: str) -> np.ndarray[Any, np.dtype[Any]]:
         raise SourceError(f"{path} is damaged at {name} ({error}); download it again") from error
 
 
-class Split(Table):
-    """One split of a set: rows with the columns ``image`` (bytes of the pixels, channels last) and ``label``.
-
-    Raises a SourceError where the archive is damaged, or its arrays are not those of the set.
-    """
-
-    def __init__(self, name: str, path: Path, split: str) -> None:
-        self._place, self._classes = f"{path.name} {split}", len(CLASSES[name])
-        self._images, labels = read_array(path, f"{split}_images"), read_array(path, f"{split}_labels")
-        pixels = (_SIDE, _SIDE, 3) if name in _COLOUR else (_SIDE, _SIDE)
-        if self._images.shape[1:] != pixels or str(self._images.dtype) != "uint8":
-            raise _unlike(path, f"{split}_images", self._images, f"uint8 in the shape (N, {str(pixels)[1:]}")
-        if labels.shape not in ((len(self), 1), (len(self),)) or labels.dtype.kind not in "iu":
-            raise _unlike(path, f"{split}_labels", labels, f"whole numbers in the shape ({len(self)}, 1)")
-        self._labels = labels.reshape(-1)
-
-    def __len__(self) -> int:
-        return len(self._images)
-
-    def rows(self, wanted: Collection[int] | None = None) -> Iterator[SourceRow]:
-        """Read rows in order, and refuse a label that is no class."""
-        for index in range(len(self)) if wanted is None else sorted(wanted):
-            label = int(self._labels[index])
-            values = {"image": self._images[index].tobytes(), "label": label}
-            row = SourceRow(f"{self._place} row {index + 1}", index, values)
-            if not 0 <= label < self._classes:
-                raise row.error(f"the label is {label} and not one of 0 to {self._classes - 1}")
-            yield row
-
-
 def _unlike(path: Path, name: str, array: np.ndarray[Any, Any], expected: str) -> SourceError:
     return SourceError(f"{path}: {name} is {array.dtype} in the shape {array.shape}, expected {expected}")
 
 
-def _table(name: str, source: Path, split: str) -> Split:
-    return Split(name, _archive(name, source), split)
+def _table(name: str, source: Path, split: str) -> RecordTable:
+    """Return rows with the columns ``image`` (pixels, channels last) and ``label``; errors where there are others."""
+    path = _archive(name, source)
+    images, labels = read_array(path, f"{split}_images"), read_array(path, f"{split}_labels")
+    pixels = (_SIDE, _SIDE, 3) if name in _COLOUR else (_SIDE, _SIDE)
+    if images.shape[1:] != pixels or str(images.dtype) != "uint8":
+        raise _unlike(path, f"{split}_images", images, f"uint8 in the shape (N, {str(pixels)[1:]}")
+    if labels.shape not in ((len(images), 1), (len(images),)) or labels.dtype.kind not in "iu":
+        raise _unlike(path, f"{split}_labels", labels, f"whole numbers in the shape ({len(images)}, 1)")
+    values = (
+        {"image": image, "label": label} for image, label in zip(images, labels.reshape(-1).tolist(), strict=True)
+    )
+    rows = ((f"{path.name} {split} row {number}", row) for number, row in enumerate(values, 1))
+    return RecordTable(rows, ("image", "label"))
 
 
 def _rows(name: str, rows: Iterator[SourceRow], split: str, _source: Path, images: ImageStore) -> Iterator[Row]:
-    mode = "RGB" if name in _COLOUR else "L"
+    classes = CLASSES[name]
     for row in rows:
-        stored = images.add_pixels(Image.frombytes(mode, (_SIDE, _SIDE), row.values["image"]))
-        label, doc_id = row.values["label"], f"{split}/{row.index}"
-        yield Row(row.place, class_document(doc_id, CLASSES[name], label, image_id=stored.image_id), [stored])
+        label = row.integer("label")
+        if not 0 <= label < len(classes):
+            raise row.error(f"the label is {label} and not one of 0 to {len(classes) - 1}")
+        stored = images.add_pixels(Image.fromarray(row.values["image"]))
+        document = class_document(f"{split}/{row.index}", classes, label, image_id=stored.image_id)
+        yield Row(row.place, document, [stored])
 
 
 def _first_quarter(name: str, source: Path, images: ImageStore) -> Iterator[Row]:
-    split = _table(name, source, "test")
-    return _rows(name, split.rows(range(len(split) // 4)), "test", source, images)
+    test = _table(name, source, "test")
+    return _rows(name, test.rows(range(len(test) // 4)), "test", source, images)
 
 
 def _archive(name: str, source: Path) -> Path:
