@@ -84,8 +84,8 @@ class Decoding:
         chosen = ImageRule(rule or ImageRule.LINEAR)
         if given is None:
             return cls(chosen)
-        numbers = given if isinstance(given, list | tuple) else ()
-        if len(numbers) != 2 or not all(_is_number(one) for one in numbers) or not numbers[0] < numbers[1]:
+        numbers = given if isinstance(given, list | tuple) and {int, float}.issuperset(map(type, given)) else ()
+        if len(numbers) != 2 or not all(map(math.isfinite, numbers)) or not numbers[0] < numbers[1]:
             raise MedTasksError(
                 f"image_range is {given!r}; it must be [LOW, HIGH], the values that are black and white"
             )
@@ -174,14 +174,15 @@ def _decoded(source: Source, decoding: Decoding, side: int | None) -> DecodedIma
 
 
 def _linear(image: Image.Image, raw: str, source: Source, given: Range | None) -> tuple[Image.Image, list[str]]:
-    if _is_planar(image):
+    tags = getattr(image, "tag_v2", {})
+    if tags.get(_PLANAR) == 2 and max(tags.get(_BITS, (8,))) > 8:
         raise UnreadableImage("it has 16 bits in separate planes, which Pillow misreads; save the colours interleaved")
     if _is_deep(image, raw):
         from medtasks.data.deep_images import scaled
 
         pixels, done = scaled(image, raw, source, given)
         return pixels.convert("RGB"), done
-    if getattr(image, "tag_v2", {}).get(_FORMAT, (1,))[0] == _SIGNED:
+    if tags.get(_FORMAT, (1,))[0] == _SIGNED:
         raise UnreadableImage("it has signed values, which Pillow misreads; save it with unsigned ones of 8 bits")
     if not image.has_transparency_data:
         return image.convert("RGB"), []
@@ -233,15 +234,6 @@ def _raw_mode(image: Image.Image) -> str:
 def _is_deep(image: Image.Image, raw: str) -> bool:
     """Return whether an image has more than 8 bits per value that reach Python, or could."""
     return image.mode.startswith(("I", "F")) or (image.mode in ("RGB", "RGBA") and ";16" in raw)
-
-
-def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) and math.isfinite(value)
-
-
-def _is_planar(image: Image.Image) -> bool:
-    tags = getattr(image, "tag_v2", {})
-    return tags.get(_PLANAR) == 2 and max(tags.get(_BITS, (8,))) > 8
 
 
 def _turn(image: Image.Image) -> Image.Transpose | None:

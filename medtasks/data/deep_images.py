@@ -107,14 +107,11 @@ def _samples(image: Image.Image, raw: str, source: Source) -> tuple[Any, Any]:
     # Both orders of bytes are asked for, and Pillow keeps the first byte of one and the second of the other.
     layout = raw.partition(";")[0].replace("a", "A")
     first, second = (_decoded_as(source, f"{layout};16{order}").astype(np.uint16) for order in "BL")
-    pixels = first << 8 | second if _big_endian(raw) else second << 8 | first
+    big_endian = raw.endswith("B") or (raw.endswith("N") and sys.byteorder == "big")
+    pixels = first << 8 | second if big_endian else second << 8 | first
     if image.mode == "RGBA":
         return pixels[..., :3], pixels[..., 3]
     return pixels, None if clear is None else np.where((pixels == clear).all(axis=2), 0, 2**_FULL - 1)
-
-
-def _big_endian(raw: str) -> bool:
-    return raw.endswith("B") or (raw.endswith("N") and sys.byteorder == "big")
 
 
 def _decoded_as(source: Source, raw: str) -> Any:

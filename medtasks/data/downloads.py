@@ -64,8 +64,14 @@ def download(published: Published, target: Path, backoff_s: float = _BACKOFF_S) 
             _continue(published.url, partial)
             break
         except requests.RequestException as error:
-            if attempt == _ATTEMPTS - 1 or _is_final(error):
-                raise _unreachable(published.url, target.name, error) from error
+            status = None if error.response is None else error.response.status_code
+            if attempt == _ATTEMPTS - 1 or (status and status < 500 and status not in _WORTH_ANOTHER_TRY):
+                raise SourceError(
+                    f"cannot download {target.name} from {published.url} "
+                    f"({f'HTTP {status}' if status else type(error).__name__}); check the connection and run the same "
+                    f"command again: what has arrived is kept. Or download it elsewhere and add '--source FOLDER' with "
+                    f"the folder it lies in"
+                ) from error
             time.sleep(backoff_s * 2**attempt)
     if not published.matches(partial):
         partial.unlink()
@@ -93,19 +99,6 @@ def _continue(url: str, partial: Path) -> None:
         ):
             for piece in answer.iter_content(_PIECE):
                 bar.update(stream.write(piece))
-
-
-def _is_final(error: requests.RequestException) -> bool:
-    status = error.response.status_code if error.response is not None else None
-    return status is not None and status < 500 and status not in _WORTH_ANOTHER_TRY
-
-
-def _unreachable(url: str, name: str, error: requests.RequestException) -> SourceError:
-    said = f"HTTP {error.response.status_code}" if error.response is not None else type(error).__name__
-    return SourceError(
-        f"cannot download {name} from {url} ({said}); check the connection and run the same command again: what has "
-        f"arrived is kept. Or download it elsewhere and add '--source FOLDER' with the folder it lies in"
-    )
 
 
 def hub_download(info: DatasetInfo, patterns: Sequence[str]) -> Callable[[Path], Path]:

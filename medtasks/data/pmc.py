@@ -97,12 +97,13 @@ class ObjectStorage:
                 return keys
             query = query | {"continuation-token": token}
 
-    def body(self, key: str, fault: Callable[[bytes], str | None]) -> bytes:
-        """Return the body of an object, Failure where it cannot be had whole.
+    def image(self, key: str) -> bytes:
+        """Return the body of an object that is an image; one that does not decode is fetched again.
 
-        ``fault`` says what is wrong with a body, or None; a faulty one is fetched again.
+        Raises:
+            Failure: The object cannot be had whole.
         """
-        return self._patiently(functools.partial(self._faultless, key, fault))
+        return self._patiently(functools.partial(self._image, key))
 
     def _patiently(self, request: Callable[[], _Result]) -> _Result:
         retrying = tenacity.Retrying(
@@ -125,11 +126,10 @@ class ObjectStorage:
         except ElementTree.ParseError as error:
             raise Transient("the storage's listing is no XML") from error
 
-    def _faultless(self, key: str, fault: Callable[[bytes], str | None]) -> bytes:
+    def _image(self, key: str) -> bytes:
         body = self._get(quote(key))
-        cause = fault(body)
-        if cause:
-            raise Transient(f"{key} {cause}")
+        if not is_whole_image(BytesIO(body)):
+            raise Transient(f"{key} does not decode as an image")
         return body
 
     def _get(self, path: str, query: dict[str, str] | None = None) -> bytes:
@@ -235,7 +235,7 @@ def _fetch_article(storage: ObjectStorage, pmc_id: str, figures: Sequence[Figure
     failures: dict[Figure, Failure] = {}
     for figure in figures:
         try:
-            body = storage.body(_newest_key(keys, figure), _require_image)
+            body = storage.image(_newest_key(keys, figure))
         except Failure as failure:
             failures[figure] = failure
         else:
@@ -267,10 +267,6 @@ def _base_url(chosen: str | None) -> str:
     if not re.match(r"https?://[^/]", url):
         raise SourceError(f"'{url}' is no storage URL; set {URL_VARIABLE} to one that begins with https:// or unset it")
     return url
-
-
-def _require_image(body: bytes) -> str | None:
-    return None if is_whole_image(BytesIO(body)) else "does not decode as an image"
 
 
 def _unreachable(storage: ObjectStorage, failure: Failure) -> SourceError:

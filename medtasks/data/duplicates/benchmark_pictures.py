@@ -69,10 +69,7 @@ class OtherPictures:
     pictures: tuple[Picture, ...]
     files: int  # how many files were read
     unreadable: Mapping[Path, str]  # why a file could not be read
-    volumes: int  # how many volumes were skipped
-    closed: int = 0  # how many folders may not be read
-    without_decoder: int = 0  # how many DICOM files nothing installed reads
-    others: int = 0  # how many files are no pictures by their ending
+    listed: FolderPictures  # what else the folder holds; of a dataset, its volumes
     private: bool = False  # its own pictures and names may not be shown
 
 
@@ -117,23 +114,15 @@ def other_pictures(named: str, without: Sequence[Path] = ()) -> OtherPictures:
         if not folder.exists() and known(named):
             found = dataset_pictures(named)
             files = sum(len(picture.files) for picture in found.pictures)
-            return OtherPictures(named, None, found.pictures, files, {}, found.volumes, private=is_private(named))
+            listed = FolderPictures(volumes=found.volumes)
+            return OtherPictures(named, None, found.pictures, files, {}, listed, is_private(named))
         raise MedTasksError(f"{named} is neither a folder nor a prepared dataset; see 'medtasks data list'")
     listed = pictures_below(folder, without)
     hashes, causes = hash_pictures(listed.files)
     if not hashes:
         raise MedTasksError(f"{named} holds no picture that can be read ({_instead(listed, len(causes))})")
-    return OtherPictures(
-        name=named,
-        folder=folder,
-        pictures=_grouped([file for file in listed.files if file in hashes], hashes, {}),
-        files=len(hashes),
-        unreadable=causes,
-        volumes=listed.volumes,
-        closed=listed.closed,
-        without_decoder=listed.without_decoder,
-        others=listed.others,
-    )
+    pictures = _grouped([file for file in listed.files if file in hashes], hashes, {})
+    return OtherPictures(named, folder, pictures, len(hashes), causes, listed)
 
 
 def _instead(listed: FolderPictures, unreadable: int) -> str:

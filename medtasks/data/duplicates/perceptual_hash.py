@@ -106,8 +106,9 @@ def details(shown: npt.NDArray[np.uint8], side: int) -> npt.NDArray[np.float32]:
     from scipy import ndimage  # type: ignore[import-untyped]
 
     # Sketches of a large picture hold more than those of a small one until both are reduced.
-    reduced = shown if side == SIDE else [_resized(Image.fromarray(one), side) for one in shown]
-    grey = np.asarray(reduced, np.float32)
+    bicubic = Image.Resampling.BICUBIC
+    reduced = shown if side == SIDE else [Image.fromarray(sketch).resize((side, side), bicubic) for sketch in shown]
+    grey = np.stack([np.asarray(sketch, np.float32) for sketch in reduced])
     fine = grey - ndimage.gaussian_filter(grey, (0, _BLUR, _BLUR), mode="nearest")
     wide = 1.5 * _BLUR
     contrast = np.sqrt(ndimage.gaussian_filter(fine * fine, (0, wide, wide), mode="nearest"))
@@ -157,10 +158,6 @@ def _compare(columns: Hashes, rows: Hashes, distance: int, offset: int) -> tuple
         near = bits <= distance
         found.append((column[near] + start, row[near] + offset, bits[near], inverted[near]))
     return tuple(np.concatenate(kind) for kind in zip(*found, strict=True))
-
-
-def _resized(grey: Image.Image, side: int) -> Sketch:
-    return np.asarray(grey.resize((side, side), Image.Resampling.BICUBIC))
 
 
 def _sketch(grey: Image.Image) -> Sketch:
