@@ -30,11 +30,8 @@ def blank_volume(path: Path) -> Path:
     """Return a grey volume of the same size and orientation, written once below ``MEDTASKS_HOME``.
 
     Its voxels are 0.5, which models that scale volumes to 0 and 1 leave as it is. Nothing else of the original's file
-    is in it, and nothing of its name in that of the new one.
-
-    Raises:
-        OSError: It is missing or damaged.
-        MedTasksError: The new one cannot be written.
+    is in it, and nothing of its name in that of the new one. An OSError is about the original, a MedTasksError about
+    the new one.
     """
     try:
         with gzip.open(path) as plain:

@@ -109,9 +109,7 @@ class DecodedImage:
 
 
 def decoded(source: Source, decoding: Decoding, side: int | None = None) -> DecodedImage:
-    """Decode an image completely.
-
-    With ``side``, enough pixels per side, a JPEG is decoded at a half, a quarter or an eighth of its size.
+    """Decode an image completely; where ``side`` pixels per side are enough, a JPEG at down to an eighth of its size.
 
     Raises:
         FileNotFoundError: There is no such file.

@@ -37,15 +37,9 @@ _FULL = 16  # bits
 def scaled(image: Image.Image, raw: str, source: Source, given: Range | None) -> tuple[Image.Image, list[str]]:
     """Return an image of more than 8 bits in 8: grey or RGB, on black where it is transparent; and what was done.
 
-    Args:
-        image: It, opened; decoded here.
-        raw: How the file holds its values, in Pillow's words.
-        source: Where it came from; a stream that can be rewound.
-        given: Values that are black and white, as a user knows better than the file.
-
-    Raises:
-        UnclearRange: Nothing says which values are black and white.
-        OSError: The file is damaged.
+    ``image`` comes from ``source``, is opened and is decoded here; ``raw`` is how the file holds its values, in
+    Pillow's words; ``given`` are the values that are black and white, where a user knows better than the file. Without
+    these an UnclearRange says that nothing tells them; another OSError, that the file is damaged.
     """
     values, alpha = _samples(image, raw, source)
     depths = _significant_bits(source) if image.format == "PNG" else ()

@@ -132,10 +132,9 @@ def hub_download(info: DatasetInfo, patterns: Sequence[str]) -> Callable[[Path],
 
 
 def hub_revision(info: DatasetInfo) -> Callable[[Path], str]:
-    """Return a function that tells the revision of a source folder.
+    """Return a function that tells the revision of a source folder: the commit it was downloaded at, if it was.
 
-    It is the commit a folder was downloaded at, or the catalogue's where all files with a known checksum are the
-    published ones, else ``"local"``.
+    Else it is the catalogue's where all files with a known checksum are the published ones, or ``"local"``.
     """
 
     def revision(source: Path) -> str:

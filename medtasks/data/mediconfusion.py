@@ -32,12 +32,7 @@ DEMONSTRATIONS = "few_shot_prompts"
 
 
 def prepare(options: Options) -> Manifest:
-    """Prepare MediConfusion under ``MEDTASKS_HOME``, and return its manifest.
-
-    Raises:
-        SourceError: Questions or images are missing or broken; every one is counted and the first ones are named.
-        MedTasksError: The disk is full, or another process prepares the same dataset.
-    """
+    """Prepare MediConfusion under ``MEDTASKS_HOME``, and return its manifest; every unusable image is counted."""
     question_file = find_question_file(options.source) if options.source else None
     with work_folder(MEDICONFUSION.name) as work:
         question_file = question_file or _download_questions(work / SCRATCH / "source")

@@ -73,10 +73,9 @@ def read_header(data: bytes) -> NiftiHeader:
 
 
 def axial(header: NiftiHeader, data: bytes, positions: list[int]) -> NDArray[np.float32]:
-    """Return axial slices as they are printed: the front on top, the patient's right on the left.
+    """Return axial slices (slices, height, width) as printed: the front on top, the patient's right on the left.
 
-    ``data`` is the whole unpacked file; ``positions`` are counted from the feet. Values are scaled, shape (slices,
-    height, width).
+    ``data`` is the whole unpacked file, ``positions`` count from the feet, values are scaled.
     """
     stored = np.frombuffer(data, header.dtype, int(np.prod(header.shape)), header.offset)
     order, signs = _closest_axes(header.directions)

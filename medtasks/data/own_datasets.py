@@ -1,4 +1,7 @@
-"""Datasets a user prepared from folders of their own: what is under ``MEDTASKS_HOME`` and not in the catalogue."""
+"""Datasets a user prepared from folders of their own: what is under ``MEDTASKS_HOME`` and not in the catalogue.
+
+One with a damaged manifest, and one that is neither, count as credentialed: nobody can say that they are not.
+"""
 
 from collections.abc import Mapping
 from functools import lru_cache
@@ -18,19 +21,13 @@ def own_dataset_info(name: str, source: Path, access: Access, kind: str) -> Data
 
 
 def own_datasets() -> Mapping[str, DatasetInfo]:
-    """Return the prepared datasets that are not in the catalogue, by name.
-
-    One with a damaged manifest counts as credentialed, because nobody can say that it is not.
-    """
+    """Return the prepared datasets that are not in the catalogue, by name."""
     folders = sorted(path.parent for path in datasets_folder().glob(f"[!.]*/{FILE_NAME}"))
     return {folder.name: _prepared(folder) for folder in folders if folder.name not in CATALOGUE}
 
 
 def access_of(name: str) -> Access:
-    """Return who may read a dataset, whether it is in the catalogue or a user's own.
-
-    One that is neither counts as credentialed, because nobody can say that it is not.
-    """
+    """Return who may read a dataset, whether it is in the catalogue or a user's own."""
     if name in CATALOGUE:
         return CATALOGUE[name].access
     try:

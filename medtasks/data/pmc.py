@@ -72,7 +72,7 @@ class Unreachable(Transient):
 
 
 class ObjectStorage:
-    """An S3 bucket read without credentials, patiently."""
+    """An S3 bucket read without credentials, patiently; a :class:`Failure` is for good."""
 
     def __init__(self, base_url: str, workers: int, attempts: int, backoff_s: float, timeout_s: float) -> None:
         self.stop = threading.Event()
@@ -86,7 +86,7 @@ class ObjectStorage:
             self._session.mount(scheme, HTTPAdapter(pool_maxsize=workers))
 
     def listing(self, prefix: str) -> list[str]:
-        """Return all keys that begin with ``prefix``; Failure where the listing cannot be had."""
+        """Return all keys that begin with ``prefix``."""
         keys: list[str] = []
         query = {"list-type": "2", "prefix": prefix}
         while True:
@@ -98,11 +98,7 @@ class ObjectStorage:
             query = query | {"continuation-token": token}
 
     def image(self, key: str) -> bytes:
-        """Return the body of an object that is an image; one that does not decode is fetched again.
-
-        Raises:
-            Failure: The object cannot be had whole.
-        """
+        """Return the body of an object that is an image; one that does not decode is fetched again."""
         return self._patiently(functools.partial(self._image, key))
 
     def _patiently(self, request: Callable[[], _Result]) -> _Result:
@@ -164,27 +160,18 @@ def pmc_id_of(dlink: str) -> str:
 
 
 def fetch_figures(
-    figures: Sequence[Figure],
-    base_url: str | None = None,
-    workers: int = 4,
-    attempts: int = 5,
-    backoff_s: float = 1.0,
-    timeout_s: float = 30.0,
+    figures: Sequence[Figure],  # of distinct targets
+    base_url: str | None = None,  # default ``$MEDTASKS_PMC_URL``, else PubMed Central's own
+    workers: int = 4,  # articles fetched at the same time
+    attempts: int = 5,  # tries per request, the first one included
+    backoff_s: float = 1.0,  # before the second try; doubles with every further one, a longer ``Retry-After`` wins
+    timeout_s: float = 30.0,  # longest silence of the server
     progress: bool = True,
 ) -> dict[Figure, str]:
     """Fetch figures that are not there yet; return why each figure that could not be had is missing, in their order.
 
     Every file that exists afterwards is a whole image. Safe to interrupt and run again: a target that decodes is kept
     and costs no request. An interruption waits for the requests in flight, at most ``timeout_s``.
-
-    Args:
-        figures: What to fetch; targets must be distinct.
-        base_url: Storage; default ``$MEDTASKS_PMC_URL``, else PubMed Central's own.
-        workers: Articles fetched at the same time.
-        attempts: Tries per request, the first one included.
-        backoff_s: Wait before the second try in seconds; doubles with every further one. A longer ``Retry-After`` wins.
-        timeout_s: Longest silence of the server in seconds.
-        progress: Show a progress bar.
 
     Raises:
         SourceError: The storage cannot be reached at all, or its URL is malformed.

@@ -69,12 +69,9 @@ def image_row(place: str, name: str, add: Callable[[], StoredImage], document: M
 
 
 def images_row(place: str, adding: Mapping[str, Callable[[], StoredImage]], document: Mapping[str, Any]) -> Row:
-    """Store the images of a row, and return the row: one without a document where an image is missing or broken.
+    """Store the images of a row, in the order they are shown; ``adding`` stores each, by what messages call it.
 
-    ``adding`` has what stores each image, in the order they are shown, by what messages call it.
-
-    Raises:
-        OSError: The disk is full, or an image may not be read.
+    The row is one without a document where an image is missing or broken; an OSError is about the disk.
     """
     stored = []
     for name, add in adding.items():
@@ -112,11 +109,7 @@ class Recipe:
     def of_splits(
         cls, columns: Columns, tables: Tables, rows: ReadRows, layout: str, splits: Sequence[str] = ("test", "train")
     ) -> "Recipe":
-        """Return the recipe of a benchmark that evaluates one split whole and takes its examples from another.
-
-        ``tables`` finds a split in a source, ``rows`` turns its rows into rows of documents; ``splits`` are the
-        evaluated one and the one with the solved examples.
-        """
+        """Return the recipe of a benchmark that evaluates one split whole and takes its examples from the second."""
 
         def read(position: int, source: Path, images: ImageStore) -> Iterable[Row]:
             table = tables(source, splits[position])

@@ -50,9 +50,8 @@ def values(document: Mapping[str, Any], column: str) -> list[str]:
 def choose(documents: Sequence[Mapping[str, Any]], criteria: Criteria) -> list[Mapping[str, Any]]:
     """Return the documents that fit all criteria, in order; of a pair both images when one of them fits.
 
-    Raises:
-        UnknownName: There is no such column.
-        MedTasksError: A value occurs nowhere, or no document fits all criteria.
+    UnknownName says that there is no such column, MedTasksError that a value occurs nowhere or nothing fits all
+    criteria.
     """
     columns = selectable(documents)
     wanted = {column: resolved(column, chosen, columns) for column, chosen in criteria.items() if chosen}

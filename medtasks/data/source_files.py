@@ -58,10 +58,7 @@ def unpacking(archive: Path) -> Iterator[None]:
 def file_reader(
     folders: Sequence[Path], archives: Iterable[Path], below: Sequence[str]
 ) -> Iterator[Callable[[str], bytes]]:
-    """Yield a function that reads a file by its name; FileNotFoundError where it is nowhere.
-
-    It looks in all folders first, then in all archives, where the file may lie at one of the places ``below``.
-    """
+    """Yield a function that reads a file by name, from folders, else from archives at one of the places ``below``."""
     with contextlib.ExitStack() as stack:
         opened: dict[Path, zipfile.ZipFile] = {}
         for path in archives:
@@ -102,10 +99,7 @@ def required_file(source: Path, patterns: Sequence[str], what: str | None = None
 
 
 def physionet_file(source: Path, project: str, version: str, names: Sequence[str]) -> SourceFile:
-    """Find a file of a PhysioNet project, whether the user names the project's folder or one it was downloaded into.
-
-    ``project`` is its name in its address, ``"vindr-mammo"``; ``names`` are those the file may have, likeliest first.
-    """
+    """Find a file of a PhysioNet project, whether the user names the project's folder or one it was downloaded into."""
     below = f"{project}/{version}"
     folders = ("", f"{version}/", f"{below}/", f"files/{below}/", f"physionet.org/files/{below}/", "*/")
     return required_file(source, [folder + name for folder in folders for name in names])

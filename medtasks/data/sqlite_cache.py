@@ -13,13 +13,10 @@ _KEYS = 500  # below SQLite's limit of variables in one statement
 
 
 class SqliteCache:
-    """Safe for several threads and processes; one that fails costs only the time it would have saved.
+    """Safe for several threads and processes; one that fails costs only the time it would have saved, and one warning.
 
-    Args:
-        path: The file, created at the first write; None: nothing is kept.
-        table: Name of the table, and of its column with the values.
-        warning: What is said once when the file cannot be used, with places for ``{path}`` and ``{error}``.
-        disposable: Whether a damaged file is begun anew without a word.
+    The file is created at the first write; without a path nothing is kept. ``table`` is its table and the column of the
+    values. ``warning`` has places for ``{path}`` and ``{error}``. A damaged file that is ``disposable`` is begun anew.
     """
 
     def __init__(self, path: Path | None, table: tuple[str, str], warning: str, *, disposable: bool = False) -> None:

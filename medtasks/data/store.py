@@ -24,11 +24,8 @@ def work_folder(name: str) -> Iterator[Path]:
     """Yield the folder in which dataset ``name`` is being prepared.
 
     The folder lies beside the final one and survives an interruption, so that the next attempt finds the files already
-    fetched; its subfolder ``SCRATCH`` goes when the dataset is published. A lock keeps a second preparer of the same
-    dataset out.
-
-    Raises:
-        MedTasksError: Another process prepares this dataset, or the disk is full.
+    fetched; its subfolder ``SCRATCH`` goes when the dataset is published. A lock keeps a second preparer out. A
+    MedTasksError says that there is one, or that the disk is full.
     """
     final = dataset_folder(name)
     work = final.with_name(f".preparing-{name}")
@@ -58,10 +55,7 @@ def publish(
     columns: Columns,
     demonstrations: Sequence[Mapping[str, Any]] = (),
 ) -> Path:
-    """Write documents and manifest into ``work``, where the image files already are, and move it to its final place.
-
-    ``demonstrations`` are examples for few-shot prompts, in the same columns.
-    """
+    """Write documents, few-shot examples and manifest into ``work``, where images are; move it to its final place."""
     import datasets
 
     features = datasets.Features(

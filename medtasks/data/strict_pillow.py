@@ -30,11 +30,7 @@ class UnreadableImage(OSError):
 
 
 class UnclearRange(UnreadableImage):
-    """Nothing says which of an image's values are black and white.
-
-    Attributes:
-        found: Its least and largest value.
-    """
+    """Nothing says which of an image's values, ``found`` from least to largest, are black and white."""
 
     def __init__(self, what: str, found: Range) -> None:
         super().__init__(

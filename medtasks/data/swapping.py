@@ -35,12 +35,9 @@ def pictures_of(document: Document) -> Shown:
 
 
 def swapped_pictures(documents: Sequence[Document]) -> list[Shown]:
-    """Return the images that each question is shown instead of its own; the same for the same documents.
+    """Return the images that each question is shown instead of its own, if it has any; the same for the same documents.
 
-    A question without image stays without.
-
-    Raises:
-        MedTasksError: There are no images of another patient or case to take.
+    A MedTasksError says that there are no images of another patient or case to take.
     """
     given: list[Shown | None] = _within_pairs(documents) if "pair_id" in documents[0] else [None] * len(documents)
     if None not in given:

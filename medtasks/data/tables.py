@@ -176,11 +176,7 @@ class RecordTable(ListedTable):
 
 
 class CsvTable(ListedTable):
-    """The rows of a CSV file (``.gz``: packed) that belong to a split; all values are texts, missing ones empty.
-
-    Columns but those named are left out. ``belongs`` says of a row's columns whether it is one of the table's; None:
-    all.
-    """
+    """The rows of a CSV file (``.gz``: packed) for which ``belongs`` is true; values are texts, missing ones empty."""
 
     def __init__(
         self, file: SourceFile, columns: Collection[str], belongs: Callable[[Mapping[str, str]], bool] | None = None
@@ -208,10 +204,7 @@ class CsvTable(ListedTable):
 def hub_table(
     source: Path, split: str, config: str, columns: Sequence[str], optional: Sequence[str] = ()
 ) -> ParquetTable | None:
-    """Return a split from parquet files, in any of the layouts the Hub has for them; None where there are none.
-
-    ``source`` is the dataset's folder, or that of its data files; ``config`` may be a folder.
-    """
+    """Return a split from parquet files in any layout of the Hub, where ``config`` may be a folder; None without."""
     folders, endings = (f"{config}/", "data/", ""), ("-*.parquet", "/*.parquet", ".parquet")
     files = find_shards(source, [f"{folder}{split}{ending}" for ending in endings for folder in folders])
     return ParquetTable(files, columns, optional) if files else None
@@ -232,11 +225,7 @@ def read_json(file: SourceFile) -> Any:
 
 
 def listed_records(file: SourceFile, columns: Sequence[str]) -> RecordTable:
-    """Return the questions of a JSON file that is a list of objects.
-
-    Raises:
-        SourceError: It is no JSON or no list.
-    """
+    """Return the questions of a JSON file that is a list of objects."""
     content = read_json(file)
     if not isinstance(content, list):
         raise SourceError(f"{file.name} is not a list of questions")

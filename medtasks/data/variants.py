@@ -60,10 +60,7 @@ def swapped(documents: Documents) -> Changed:
 
 
 def rotated(documents: Documents, clusters: Sequence[str] | None = None) -> Changed:
-    """Return each document once per rotation of its options.
-
-    ``clusters`` says what each of them is not independent of; by default its patient, image or itself.
-    """
+    """Return each document once per rotation of its options, clustered as said or by its patient, image or itself."""
     return [
         {**_rotation(document, number), "unit_id": unit}
         for document, unit in zip(documents, clusters or map(_cluster, documents), strict=True)

@@ -105,10 +105,7 @@ def dataset_pictures(name: str) -> DatasetPictures:
 
 
 def other_pictures(named: str, without: Sequence[Path] = ()) -> OtherPictures:
-    """Hash the pictures of a folder, or, where there is none of this name, of another prepared dataset.
-
-    The folders ``without`` are left out of the search. Errors are those of :func:`dataset_pictures`.
-    """
+    """Hash the pictures of a folder, except in those ``without``; or, if there is none of this name, of a dataset."""
     folder = Path(named).expanduser()
     if not folder.is_dir():
         if not folder.exists() and known(named):

@@ -80,12 +80,8 @@ class Duplicates:
 def find_duplicates(shown: DatasetPictures, other: OtherPictures | None, distance: int, *, turned: bool) -> Duplicates:
     """Compare all pictures of a set with each other, and with others it may share with them, such as training images.
 
-    Args:
-        shown: The set.
-        other: The others.
-        distance: Bits of the hashes that may differ for pictures that look the same, from 0.
-        turned: Also find pictures that are mirrored or rotated by 90, 180 or 270 degrees, which takes eight times as
-            many comparisons.
+    Hashes of pictures that look the same differ in at most ``distance`` bits. With ``turned``, also those are found
+    that are mirrored or rotated by 90, 180 or 270 degrees, which takes eight times as many comparisons.
     """
     pictures = [picture for picture in shown.pictures if picture.known.views]
     looks = Looks([(picture.files[0], picture.known) for picture in pictures], any_turn=turned)

@@ -101,12 +101,8 @@ class Looks:
 def near(first: Looks, second: Looks, distance: int) -> dict[tuple[int, int], Alike]:
     """Find all pictures that look the same, in two sets or, given the same object twice, in one.
 
-    Returns:
-        The closest resemblance, by number of the picture in ``first`` and in ``second``; the smaller number first where
-        both are the same.
-
-    Raises:
-        MedTasksError: More than a million pairs look the same, so that this says nothing about any of them.
+    Returns the closest resemblance, by number of the picture in ``first`` and in ``second``; the smaller number first
+    where both are the same. More than a million pairs are a MedTasksError: that says nothing about any of them.
     """
     found: dict[tuple[int, int], Alike] = {}
     with tqdm(desc="Comparing", total=len(second.hashes), unit="picture", leave=False, disable=None) as bar:

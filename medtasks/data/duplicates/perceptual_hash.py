@@ -120,12 +120,7 @@ def details(shown: npt.NDArray[np.uint8], side: int) -> npt.NDArray[np.float32]:
 
 
 def close_pairs(first: Hashes, second: Hashes, distance: int) -> Iterator[tuple[int, Any, Any, Any, Any]]:
-    """Compare all hashes of two sets.
-
-    Args:
-        first: Shape (n, 4).
-        second: Shape (m, 4).
-        distance: Largest number of bits that differ; of the hash of an inverted picture, that do not differ.
+    """Find the pairs among hashes of shapes (n, 4) and (m, 4) that differ in at most ``distance`` bits.
 
     Yields:
         For a part of ``second`` each, in order: its end, and four arrays of equal length: row in ``first``, row in

@@ -52,10 +52,7 @@ class FolderPictures:
 
 
 def pictures_below(folder: Path, without: Iterable[Path] = ()) -> FolderPictures:
-    """Find all pictures in a folder and its subfolders, following links; a folder that is reached twice counts once.
-
-    The folders ``without`` are left out.
-    """
+    """Find all pictures in a folder and its subfolders, following links, but for those in the folders ``without``."""
     known = _endings()
     found = FolderPictures()
     visited = {_identity(path) for path in without if path.is_dir()}
@@ -86,16 +83,11 @@ def pictures_below(folder: Path, without: Iterable[Path] = ()) -> FolderPictures
 
 
 def read_picture(path: Path, data: bytes | None = None) -> tuple[Image.Image, bytes]:
-    """Read a picture of any format, the first one of a file with several; ``data`` are its bytes, if already read.
+    """Read a picture of any format, the first one of a file with several; and the SHA-256 of its pixels.
 
-    Returns:
-        The picture as models see it by the rule ``linear``, whatever the rule of its dataset: what is lost by the other
-        one would hide a twin. One whose range is not clear goes from its least to its largest value. And the SHA-256 of
-        its pixels.
-
-    Raises:
-        FileNotFoundError: There is no such file.
-        UnreadableImage: It is truncated, damaged or no picture.
+    ``data`` are its bytes, if already read. It is as models see it by the rule ``linear``, whatever the rule of its
+    dataset: what is lost by the other one would hide a twin. One whose range is not clear goes from its least to its
+    largest value. Errors are those of :func:`~medtasks.data.decoding.decoded`.
     """
     if path.suffix.lower() in _DICOM:
         from medtasks.data.multimedeval.mammography import read_dicom

@@ -47,16 +47,9 @@ class Question:
 
 
 def read_questions(file: TsvFile, images: ImageStore, *, keyed: bool, several: bool) -> list[Question]:
-    """Read all rows of a file and store their images; a progress bar shows the bytes read.
+    """Read all rows of a file, in order, and store their images; pointers to other rows are not followed yet.
 
-    Args:
-        file: The file.
-        images: Where images go.
-        keyed: Whether rows have an answer.
-        several: Whether an answer may be several letters.
-
-    Returns:
-        One question per row, in order. Pointers to other rows are not followed yet.
+    A progress bar shows the bytes read. Only ``keyed`` rows have an answer, which may be ``several`` letters.
     """
     questions: list[Question] = []
     waiting: deque[tuple[Question, Future[StoredImage]]] = deque()

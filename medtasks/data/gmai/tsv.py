@@ -41,11 +41,7 @@ class TsvFile:
         return self._md5.hexdigest()
 
     def rows(self) -> Iterator[TsvRow]:
-        """Read rows in order; one with another number of fields than the header has a fault and no values.
-
-        Raises:
-            SourceError: The file has no header, or names a column twice.
-        """
+        """Read rows in order; one with another number of fields than the header has a fault and no values."""
         with self.path.open("rb", buffering=_BUFFER) as stream:
             records = self._records(stream)
             header = next(records, b"")

@@ -74,23 +74,13 @@ def prepare(info: DatasetInfo, options: Options) -> Manifest:
 
 
 def preflight(info: DatasetInfo, options: Options) -> list[ImageCount]:
-    """Count the images of a set, without reading any, by source in the order of ``IMAGE_SOURCES``.
-
-    Raises:
-        SourceError: Its file is missing, changed or malformed.
-        UnknownName: The options name an unknown source of images.
-    """
+    """Count the images of a set, without reading any, by source in the order of ``IMAGE_SOURCES``."""
     assert options.source is not None
     return _counted(_records(info, options.source, options), ImageRoots(options.source, options.images))
 
 
 def survey(options: Options) -> list[Readiness]:
-    """Look for the files and images of all six sets; with ``allow_incomplete`` a set is ready if it has any image.
-
-    Raises:
-        SourceError: There is no source, or a file is changed or malformed.
-        UnknownName: The options name an unknown source of images.
-    """
+    """Look for the files and images of all six sets; with ``allow_incomplete`` a set is ready if it has any image."""
     if options.source is None:
         raise SourceError(
             f"'medheval' is prepared from your clone of {MEDHEVAL[0].source} and your copies of the images: run "

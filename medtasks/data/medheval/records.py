@@ -57,10 +57,7 @@ def source_of(row: SourceRow) -> str:
 
 
 def document_of(row: SourceRow, kind: RecordKind, file: str) -> Document:
-    """Return the columns of a record's document, without those about its images.
-
-    Numbers of questions are unique in a file only, so its name is part of the id.
-    """
+    """Return the columns of a record's document but for its images; its number is unique in the file only."""
     patient = _PATIENT.match(row.text("img_name"))
     return {
         "doc_id": f"{PurePosixPath(file).stem}/{row.integer('qid')}",
