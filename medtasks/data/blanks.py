@@ -2,7 +2,6 @@
 
 import gzip
 import hashlib
-import os
 import struct
 import zlib
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from medtasks.data.home import home
+from medtasks.data.home import home, written_whole
 from medtasks.data.nifti import HEADER_BYTES, NiftiHeader, read_header
 from medtasks.data.strict_pillow import UnreadableImage
 from medtasks.errors import MedTasksError
@@ -67,10 +66,11 @@ def _beginning(header: NiftiHeader) -> bytes:
 
 
 def _write(path: Path, beginning: bytes, voxels: int) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(f".{os.getpid()}.part")  # several ranks may write the same one
-    with partial.open("wb") as stream, gzip.GzipFile("", "wb", mtime=0, fileobj=stream) as packed:
+    with (
+        written_whole(path) as partial,
+        partial.open("wb") as stream,
+        gzip.GzipFile("", "wb", mtime=0, fileobj=stream) as packed,
+    ):
         packed.write(beginning)
         for start in range(0, voxels, _PIECE):
             packed.write(b"\1" * min(_PIECE, voxels - start))
-    os.replace(partial, path)

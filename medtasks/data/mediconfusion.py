@@ -11,6 +11,7 @@ from tqdm import tqdm
 
 from medtasks.data.catalogue import MEDICONFUSION
 from medtasks.data.decoding import REFERENCE
+from medtasks.data.home import written_whole
 from medtasks.data.image_store import ImageFacts
 from medtasks.data.manifest import (
     Manifest,
@@ -125,9 +126,8 @@ def _copy_images(source: Path, images: Path, wanted: Sequence[str]) -> dict[str,
         if not origin.is_file():
             causes[image_id] = f"{origin} is missing"
         elif not target.is_file() or file_sha256(origin) != file_sha256(target):
-            partial = target.with_suffix(".part")
-            shutil.copyfile(origin, partial)
-            partial.replace(target)
+            with written_whole(target) as partial:
+                shutil.copyfile(origin, partial)
     return causes
 
 

@@ -30,6 +30,7 @@ from urllib3 import Retry
 from urllib3.exceptions import InvalidHeader
 
 from medtasks.data.decoding import is_whole_image
+from medtasks.data.home import written_whole
 from medtasks.errors import SourceError
 
 URL_VARIABLE = "MEDTASKS_PMC_URL"
@@ -226,7 +227,8 @@ def _fetch_article(storage: ObjectStorage, pmc_id: str, figures: Sequence[Figure
         except Failure as failure:
             failures[figure] = failure
         else:
-            _write_whole(figure.target, body)
+            with written_whole(figure.target) as partial:
+                partial.write_bytes(body)
     return failures
 
 
@@ -236,17 +238,6 @@ def _newest_key(keys: Sequence[str], figure: Figure) -> str:
     if not found:
         raise Failure(f"'{figure.file_name}' is not among the {len(keys)} files of {figure.pmc_id}")
     return max(found)[1]
-
-
-def _write_whole(target: Path, body: bytes) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    partial = target.with_name(target.name + ".part")
-    try:
-        partial.write_bytes(body)
-        os.replace(partial, target)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
 
 
 def _base_url(chosen: str | None) -> str:

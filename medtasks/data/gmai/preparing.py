@@ -11,6 +11,7 @@ from medtasks.data.catalogue import GMAI, DatasetInfo
 from medtasks.data.downloads import hub_download
 from medtasks.data.gmai.questions import Question, read_questions, rows_of
 from medtasks.data.gmai.tsv import TsvFile
+from medtasks.data.home import written_whole
 from medtasks.data.image_store import ImageFacts, ImageStore, StoredImage
 from medtasks.data.manifest import Manifest
 from medtasks.data.preparation import Options, Recipe, Row, prepare_recipe
@@ -102,10 +103,8 @@ def _part(info: DatasetInfo, path: Path, images: ImageStore) -> tuple[list[Quest
         | ({"facts": dataclasses.asdict(facts[question.image.file])} if isinstance(question.image, StoredImage) else {})
         for question in questions
     ]
-    note.parent.mkdir(parents=True, exist_ok=True)
-    partial = note.with_suffix(".part")
-    partial.write_text(json.dumps({"mark": mark, "md5": file.md5, "questions": kept}), encoding="utf-8")
-    partial.replace(note)
+    with written_whole(note) as partial:
+        partial.write_text(json.dumps({"mark": mark, "md5": file.md5, "questions": kept}), encoding="utf-8")
     return questions, file.md5
 
 

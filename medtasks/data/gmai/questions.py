@@ -61,8 +61,11 @@ def read_questions(file: TsvFile, images: ImageStore, *, keyed: bool, several: b
         for row in file.rows():
             question = _question(f"{name} row {row.number}", row, keyed, several)
             questions.append(question)
-            if question.document is not None:
-                _take_image(question, row.values["image"], workers, waiting, images)
+            value = row.values.get("image", b"")
+            if question.document is not None and len(value) <= _POINTER:
+                question.image = value.decode("utf-8", "replace")
+            elif question.document is not None:
+                waiting.append((question, workers.submit(_stored, value, images)))
             while len(waiting) > _AHEAD:
                 _finish(*waiting.popleft())
             bar.update(row.end - before)
@@ -117,19 +120,6 @@ def _question(place: str, row: TsvRow, keyed: bool, several: bool) -> Question:
         return Question(place, None, cause=f"its answer is '{wrong[0]}', and the options are {', '.join(given)}")
     key = {"answers": sorted(set(letters))} if several else {"answer": letters[0]}
     return Question(place, {**document, **key})
-
-
-def _take_image(
-    question: Question,
-    value: bytes,
-    workers: ThreadPoolExecutor,
-    waiting: deque[tuple[Question, Future[StoredImage]]],
-    images: ImageStore,
-) -> None:
-    if len(value) <= _POINTER:
-        question.image = value.decode("utf-8", "replace")
-    else:
-        waiting.append((question, workers.submit(_stored, value, images)))
 
 
 def _stored(value: bytes, images: ImageStore) -> StoredImage:

@@ -3,6 +3,7 @@
 What of it can be prepared is told before anything is: :func:`survey`.
 """
 
+import contextlib
 import dataclasses
 import functools
 from collections import Counter
@@ -181,34 +182,27 @@ def _rows(info: DatasetInfo, options: Options, source: Path, images: ImageStore)
         if not count.found and not options.allow_incomplete:
             raise SourceError(_no_image(info, count, roots.searched(count.source)))
     file = Path(next(iter(info.sha256))).name
-    stored: dict[str, StoredImage | None] = {}
+
+    @functools.cache
+    def stored(path: Path) -> StoredImage | None:
+        with contextlib.suppress(UnreadableImage):
+            return images.add_file(path)
+        return None
+
     for row in records:
         document = document_of(row, KINDS[info.name], file)
-        name = row.text("img_name")
-        path = roots.find(source_of(row), name)
+        key, name = source_of(row), row.text("img_name")
+        path = roots.find(key, name)
         if path is None:
             continue
-        if name not in stored:
-            stored[name] = _stored(path, images)
-        yield _row(row, document, stored[name])
+        if image := stored(path):
+            yield Row(row.place, {**document, "image_id": image.image_id}, [image])
+        else:
+            called = "its image" if IMAGE_SOURCES[key].private else f"its image {name}"
+            yield Row(row.place, None, cause=f"{called} ({IMAGE_SOURCES[key].title}) cannot be read")
     for count in counts:
         if count.missing:
             yield Row(file, None, cause=_missing(count))
-
-
-def _stored(path: Path, images: ImageStore) -> StoredImage | None:
-    try:
-        return images.add_file(path)
-    except UnreadableImage:
-        return None
-
-
-def _row(row: SourceRow, document: Mapping[str, object], image: StoredImage | None) -> Row:
-    if image is None:
-        source = IMAGE_SOURCES[source_of(row)]
-        name = "its image" if source.private else f"its image {row.text('img_name')}"
-        return Row(row.place, None, cause=f"{name} ({source.title}) cannot be read")
-    return Row(row.place, {**document, "image_id": image.image_id}, [image])
 
 
 def _missing(count: ImageCount) -> str:
