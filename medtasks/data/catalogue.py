@@ -49,13 +49,11 @@ def _entries() -> Iterator[DatasetInfo]:
 CATALOGUE: Mapping[str, DatasetInfo] = {info.name: info for info in _entries()}
 
 
-def of_benchmark(name: str) -> tuple[DatasetInfo, ...]:
-    """Return the datasets of a benchmark."""
-    return tuple(info for info in CATALOGUE.values() if info.benchmark == name)
-
-
 MEDICONFUSION = CATALOGUE["mediconfusion"]
-MULTIMEDEVAL, MEDHEVAL, GMAI = map(of_benchmark, ("MultiMedEval", "MedHEval", "GMAI-MMBench"))
+MULTIMEDEVAL, MEDHEVAL, GMAI = (
+    tuple(info for info in CATALOGUE.values() if info.benchmark == benchmark)
+    for benchmark in ("MultiMedEval", "MedHEval", "GMAI-MMBench")
+)
 
 
 def dataset_info(name: str) -> DatasetInfo:

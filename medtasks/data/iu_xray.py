@@ -22,11 +22,10 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 from xml.etree import ElementTree
 
-from medtasks.data.documents import report_document
 from medtasks.data.downloads import Published, download
 from medtasks.data.image_store import ImageStore, StoredImage
 from medtasks.data.preparation import Recipe, Row, images_row
-from medtasks.data.schema import REPORT
+from medtasks.data.schema import REPORT, report_document
 from medtasks.data.source_files import SourceFile, find_file, required_file
 from medtasks.data.strict_pillow import UnreadableImage
 from medtasks.data.tables import RecordTable, read_json

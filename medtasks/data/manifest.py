@@ -124,20 +124,20 @@ def described_images(data: Mapping[str, Any]) -> str:
     return f"{data.get('image_rule', ImageRule.REFERENCE)}: {done}" if counts else ""
 
 
-def decoding_of(folder: Path) -> Decoding:
-    """Return how the images of a prepared dataset are decoded; its manifest is read once unless it changes."""
-    return _decoding(folder, (folder / FILE_NAME).stat().st_mtime_ns)
+def manifest_of(folder: Path) -> Manifest:
+    """Return what :meth:`Manifest.read` does; the file is read once unless it changes."""
+    return _read(folder, (folder / FILE_NAME).stat().st_mtime_ns)
 
 
 def decoding_of_file(file: Path) -> Decoding:
     """Return how an image file is decoded: as the prepared dataset says in whose folder it lies, else linearly."""
     name = dataset_holding(file.absolute())
     try:
-        return decoding_of(dataset_folder(name)) if name else LINEAR
+        return manifest_of(dataset_folder(name)).decoding if name else LINEAR
     except (OSError, SourceError):
         return LINEAR
 
 
 @functools.lru_cache(maxsize=64)
-def _decoding(folder: Path, modified: int) -> Decoding:
-    return Manifest.read(folder).decoding
+def _read(folder: Path, modified: int) -> Manifest:
+    return Manifest.read(folder)

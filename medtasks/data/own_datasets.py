@@ -4,12 +4,11 @@ One with a damaged manifest, and one that is neither, count as credentialed: nob
 """
 
 from collections.abc import Mapping
-from functools import lru_cache
 from pathlib import Path
 
 from medtasks.data.catalogue import CATALOGUE, Access, DatasetInfo
 from medtasks.data.home import dataset_folder, datasets_folder
-from medtasks.data.manifest import FILE_NAME, Manifest
+from medtasks.data.manifest import FILE_NAME, manifest_of
 from medtasks.errors import MedTasksError
 
 BENCHMARK = "own questions"
@@ -31,16 +30,16 @@ def access_of(name: str) -> Access:
     if name in CATALOGUE:
         return CATALOGUE[name].access
     try:
-        return _own_access(dataset_folder(name), (dataset_folder(name) / FILE_NAME).stat().st_mtime_ns)
-    except (OSError, ValueError):  # a name that no folder can have is a ValueError
+        return Access(manifest_of(dataset_folder(name)).access)
+    except (MedTasksError, OSError, ValueError):  # a name that no folder can have is a ValueError
         return Access.CREDENTIALED
 
 
 def part_of(name: str) -> str | None:
     """Return the dataset of which a prepared one is a part; None for a whole one, and where nothing tells."""
     try:
-        return Manifest.read(dataset_folder(name)).selected_from
-    except (MedTasksError, OSError):
+        return manifest_of(dataset_folder(name)).selected_from
+    except (MedTasksError, OSError, ValueError):
         return None
 
 
@@ -50,14 +49,9 @@ def preparing_again(name: str) -> str:
     return f"medtasks data prepare {name}" if whole is None else f"medtasks data select {whole} ... --as {name}"
 
 
-@lru_cache(maxsize=64)
-def _own_access(folder: Path, modified: int) -> Access:
-    return _prepared(folder).access
-
-
 def _prepared(folder: Path) -> DatasetInfo:
     try:
-        manifest = Manifest.read(folder)
+        manifest = manifest_of(folder)
         access = Access(manifest.access)
     except (MedTasksError, ValueError):
         return _info(folder.name, "its manifest is damaged", "an unknown folder", Access.CREDENTIALED)

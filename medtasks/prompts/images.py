@@ -10,7 +10,7 @@ from PIL import Image
 
 from medtasks.data.blanks import blank_picture, blank_volume
 from medtasks.data.decoding import LINEAR, Decoding, decoded
-from medtasks.data.manifest import decoding_of
+from medtasks.data.manifest import manifest_of
 from medtasks.data.mediconfusion import DEMONSTRATIONS
 from medtasks.data.path_of import known, prepared_folder
 from medtasks.data.privacy import hidden_id, is_private
@@ -68,7 +68,7 @@ def image_decoding(doc: Mapping[str, Any], settings: Mapping[str, Any]) -> Decod
     """
     given = Decoding.of_settings(settings)
     try:
-        prepared = decoding_of(prepared_folder(doc["dataset"])) if doc.get("dataset") is not None else None
+        prepared = manifest_of(prepared_folder(doc["dataset"])).decoding if doc.get("dataset") is not None else None
     except (DatasetNotPrepared, UnknownName):
         prepared = None
     if prepared is None:

@@ -16,11 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from medtasks.data.decoding import LINEAR, Decoding
-from medtasks.data.documents import choice_document
 from medtasks.data.image_store import ImageStore, StoredImage
 from medtasks.data.multimedeval.visual_questions import open_question_row, shared_image_id
 from medtasks.data.preparation import Recipe, Row
-from medtasks.data.schema import CHOICE, OPEN_QUESTION
+from medtasks.data.schema import CHOICE, OPEN_QUESTION, choice_document
 from medtasks.data.source_files import SourceFile
 from medtasks.data.strict_pillow import UnreadableImage
 from medtasks.data.tables import RecordTable, SourceRow, check_columns, read_json

@@ -22,10 +22,9 @@ import numpy as np
 from PIL import Image
 
 from medtasks.data.dicom import reading_dicom
-from medtasks.data.documents import class_document
 from medtasks.data.image_store import ImageStore, StoredImage
 from medtasks.data.preparation import Recipe, Row, image_row
-from medtasks.data.schema import CLASSIFICATION
+from medtasks.data.schema import CLASSIFICATION, class_document
 from medtasks.data.source_files import SourceFile, physionet_file, required_file
 from medtasks.data.strict_pillow import UnreadableImage, strict_decoding
 from medtasks.data.tables import CsvTable, SourceRow

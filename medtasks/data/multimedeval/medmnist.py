@@ -19,11 +19,10 @@ from numpy.lib import format as npy
 from PIL import Image
 
 from medtasks.data.catalogue import dataset_info
-from medtasks.data.documents import class_document
 from medtasks.data.downloads import Published, download
 from medtasks.data.image_store import ImageStore
 from medtasks.data.preparation import Recipe, Row
-from medtasks.data.schema import CLASSIFICATION
+from medtasks.data.schema import CLASSIFICATION, class_document
 from medtasks.data.tables import RecordTable, SourceRow
 from medtasks.errors import SourceError
 

@@ -33,11 +33,10 @@ from typing import Literal, NamedTuple
 
 from tqdm import tqdm
 
-from medtasks.data.documents import report_document
 from medtasks.data.image_store import ImageStore
 from medtasks.data.multimedeval.report_sections import report_sections, split_at_headers
 from medtasks.data.preparation import Recipe, Row
-from medtasks.data.schema import REPORT
+from medtasks.data.schema import REPORT, report_document
 from medtasks.data.source_files import find_file, not_found, physionet_file
 from medtasks.data.tables import CsvTable, SourceRow, Table, hub_table
 

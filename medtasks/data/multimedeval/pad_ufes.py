@@ -23,12 +23,11 @@ from pathlib import Path, PurePath, PurePosixPath
 from typing import IO
 
 from medtasks.data.catalogue import dataset_info
-from medtasks.data.documents import class_document
 from medtasks.data.downloads import Published, download, hub_download
 from medtasks.data.home import home
 from medtasks.data.image_store import ImageStore
 from medtasks.data.preparation import Recipe, Row, image_row
-from medtasks.data.schema import CLASSIFICATION
+from medtasks.data.schema import CLASSIFICATION, class_document
 from medtasks.data.source_files import SourceFile, required_file, unpacking
 from medtasks.data.strict_pillow import UnreadableImage
 from medtasks.data.tables import CsvTable, SourceRow, Table, hub_table

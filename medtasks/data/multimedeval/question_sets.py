@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from medtasks.data.catalogue import dataset_info
-from medtasks.data.documents import choice_document
 from medtasks.data.image_store import ImageStore
 from medtasks.data.preparation import Recipe, Row, Tables
 from medtasks.data.samples import letter
-from medtasks.data.schema import CHOICE
+from medtasks.data.schema import CHOICE, choice_document
 from medtasks.data.source_files import required_file
 from medtasks.data.tables import JsonLinesTable, RecordTable, SourceRow, Table, hub_table, read_json, required_hub_table
 from medtasks.errors import SourceError

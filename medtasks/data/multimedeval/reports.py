@@ -18,12 +18,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from medtasks.data.documents import report_document
 from medtasks.data.image_store import ImageStore
 from medtasks.data.multimedeval.chest_xrays import mimic_cxr_file, study_folder
 from medtasks.data.multimedeval.report_sections import first_text, report_sections
 from medtasks.data.preparation import Recipe, Row, images_row
-from medtasks.data.schema import REPORT
+from medtasks.data.schema import REPORT, report_document
 from medtasks.data.source_files import SourceFile, file_reader, required_file
 from medtasks.data.tables import CsvTable, SourceRow
 from medtasks.data.volume_files import ENDING
