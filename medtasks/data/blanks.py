@@ -20,9 +20,9 @@ _VOXELS_AT = 352  # bytes
 _PIECE = 1 << 20  # bytes
 
 
-def blank_picture(picture: Image.Image) -> Image.Image:
-    """Return a grey RGB picture of the same size."""
-    return Image.new("RGB", picture.size, GREY)
+def blank_image(image: Image.Image) -> Image.Image:
+    """Return a grey RGB image of the same size."""
+    return Image.new("RGB", image.size, GREY)
 
 
 def blank_volume(path: Path) -> Path:

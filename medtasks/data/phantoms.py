@@ -1,7 +1,7 @@
-"""Drawn pictures that look a little like radiology and come from no patient.
+"""Drawn images that look a little like radiology and come from no patient.
 
-Every function returns one grey picture of its own size; its arguments change exactly the thing a question asks about.
-Sides are sides of the picture. The drawing is deterministic: equal arguments give equal pixels on one Pillow version.
+Every function returns one grey image of its own size; its arguments change exactly the thing a question asks about.
+Sides are sides of the image. The drawing is deterministic: equal arguments give equal pixels on one Pillow version.
 """
 
 import random
@@ -18,7 +18,7 @@ Level = Literal["upper", "lower"]
 
 _OVERSAMPLING = 3
 _SOFTNESS = 1.1  # pixels of Gaussian blur
-_GRAIN = 0.025  # share of noise in the picture
+_GRAIN = 0.025  # share of noise in the image
 
 
 class Sheet:
@@ -60,7 +60,7 @@ class Sheet:
                 self.ellipse(centre, (radius, radius), grey)
 
     def finished(self, seed: int) -> Image.Image:
-        """Return the picture at its own size, softened and with grain that depends on ``seed`` alone."""
+        """Return the image at its own size, softened and with grain that depends on ``seed`` alone."""
         image = self._image.resize(self._size, Image.Resampling.LANCZOS)
         image = image.filter(ImageFilter.GaussianBlur(_SOFTNESS))
         coarse = (self._size[0] // 3, self._size[1] // 3)

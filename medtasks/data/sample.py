@@ -1,6 +1,6 @@
-"""The bundled sample: MediConfusion's layout with drawn pictures, so that everything can be tried without any patient.
+"""The bundled sample: MediConfusion's layout with drawn images, so that everything can be tried without any patient.
 
-Pairs are built like the published ones: one question with two options, asked of two pictures with opposite answers.
+Pairs are built like the published ones: one question with two options, asked of two images with opposite answers.
 Scores on it say nothing about a model's medical ability.
 """
 
@@ -74,7 +74,7 @@ _DRAWINGS: Mapping[str, _Drawing] = {
     ),
 }
 
-# Both pictures, the right option of the first, and the question; then the options.
+# Both images, the right option of the first, and the question; then the options.
 _PAIRS = """
 head_left head_right A: Where is the bright spot in the brain of this drawn head phantom?
     In the left half of the picture | In the right half of the picture

@@ -9,7 +9,7 @@ column             type          meaning
 ``dataset``        str           catalogue name, so that hooks find the images beside the documents
 ``pair_id``        str           the two rows of a pair share it
 ``position``       int           1 or 2: first or second image of the pair
-``image_id``       str           the same picture has the same id wherever it is used
+``image_id``       str           the same image has the same id wherever it is used
 ``image_file``     str           path below the dataset's folder; one file per distinct image
 ``image_sha256``   str           of the file's bytes
 ``question``       str           as published, without options
@@ -23,7 +23,7 @@ All other families share these columns:
 =================  ============  ==================================================================================
 ``doc_id``         str           unique and stable in the dataset
 ``dataset``        str           name the dataset is prepared under
-``image_id``       str or null   the same picture (or study, where a question shows several) has the same id
+``image_id``       str or null   the same image (or study, where a question shows several) has the same id
 ``patient_id``     str or null   where the source says whose image it is; results never show it
 ``image_files``    list[str]     paths below the dataset's folder, in the order they are shown; may be empty. A volume
                                  (``.nii.gz``) is a link to the file of the source

@@ -16,7 +16,7 @@ and documents of ``rotated`` have further columns:
 ================  =====================================================================================================
 ``rotation_of``   ``doc_id`` of the question
 ``rotation``      by how many places the options moved forward, from 0: rotation 0 is the published order
-``unit_id``       what standard errors are clustered by; of paired questions all pairs that pictures connect, which is
+``unit_id``       what standard errors are clustered by; of paired questions all pairs that images connect, which is
                   why ``pair_id`` and ``position`` are gone: rotations of a pair are no pair
 ================  =====================================================================================================
 """
@@ -25,7 +25,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from medtasks.data.samples import letter
-from medtasks.data.swapping import Picture, swapped_pictures
+from medtasks.data.swapping import ShownImage, swapped_images
 
 Documents = Sequence[Mapping[str, Any]]
 Changed = list[dict[str, Any]]
@@ -52,10 +52,10 @@ def blank(documents: Documents) -> Changed:
 
 
 def swapped(documents: Documents) -> Changed:
-    """Return documents that show other images, see :func:`~medtasks.data.swapping.swapped_pictures`."""
+    """Return documents that show other images, see :func:`~medtasks.data.swapping.swapped_images`."""
     return [
         {**document, **_shown(document, shown), COLUMN: SWAPPED}
-        for document, shown in zip(documents, swapped_pictures(documents), strict=True)
+        for document, shown in zip(documents, swapped_images(documents), strict=True)
     ]
 
 
@@ -78,7 +78,7 @@ def published_position(position: int, rotation: int, options: int) -> int:
     return (position + rotation) % options
 
 
-def _shown(document: Mapping[str, Any], images: Sequence[Picture]) -> dict[str, Any]:
+def _shown(document: Mapping[str, Any], images: Sequence[ShownImage]) -> dict[str, Any]:
     """Return the columns of a document that shows other images; of one without digests the files alone."""
     files, digests = [image.file for image in images], [image.sha256 for image in images]
     if "image_file" in document:

@@ -81,4 +81,4 @@ def axial_slices(path: Path, count: int) -> list[Image.Image]:
     shown = axial(header, data, [int((number + 0.5) * depth / count) for number in range(count)])
     dark, bright = np.nanpercentile(shown, (_DARK, _BRIGHT))
     grey = np.nan_to_num(np.clip((shown - dark) / max(float(bright - dark), 1e-6), 0, 1)) * 255
-    return [Image.fromarray(picture).convert("RGB") for picture in grey.round().astype(np.uint8)]
+    return [Image.fromarray(image).convert("RGB") for image in grey.round().astype(np.uint8)]

@@ -8,7 +8,7 @@ from typing import Any
 from loguru import logger
 from PIL import Image
 
-from medtasks.data.blanks import blank_picture, blank_volume
+from medtasks.data.blanks import blank_image, blank_volume
 from medtasks.data.decoding import LINEAR, Decoding, decoded
 from medtasks.data.manifest import manifest_of
 from medtasks.data.mediconfusion import DEMONSTRATIONS
@@ -135,7 +135,7 @@ def is_blind(doc: Mapping[str, Any]) -> bool:
 
 def shown(doc: Mapping[str, Any], pictures: Sequence[Image.Image]) -> list[Image.Image]:
     """Return a document's pictures as its variant shows them."""
-    return [blank_picture(picture) for picture in pictures] if doc.get(COLUMN) == BLANK else list(pictures)
+    return [blank_image(picture) for picture in pictures] if doc.get(COLUMN) == BLANK else list(pictures)
 
 
 def shown_volume(doc: Mapping[str, Any], path: Path) -> Path:

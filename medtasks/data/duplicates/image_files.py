@@ -1,4 +1,4 @@
-"""Picture files of any kind: found in a folder, read into 8 bits, and hashed.
+"""Image files of any kind: found in a folder, read into 8 bits, and hashed.
 
 Hashes are made on all processors and kept: what is unchanged is not decoded again.
 """
@@ -37,24 +37,24 @@ _HEAD = struct.Struct("<32s32sII")
 _FAILURES = (ArithmeticError, AttributeError, LookupError, MemoryError, OSError, RuntimeError, TypeError, ValueError)
 _DICOM = (".dcm", ".dicom", ".ima")
 _VOLUMES = (".nii", ".nii.gz")
-_NO_PICTURES = ("BUFR", "EPS", "GRIB", "HDF5", "MPEG", "PDF", "WMF")  # Pillow knows their names and little more
+_NO_IMAGES = ("BUFR", "EPS", "GRIB", "HDF5", "MPEG", "PDF", "WMF")  # Pillow knows their names and little more
 
 
 @dataclass
-class FolderPictures:
+class FolderImages:
     """What a folder holds."""
 
-    files: list[Path] = field(default_factory=list)  # pictures, sorted
+    files: list[Path] = field(default_factory=list)  # images, sorted
     volumes: int = 0  # how many volumes (NIfTI) it holds, which are not compared
     closed: int = 0  # how many folders in it may not be read
     without_decoder: int = 0  # how many DICOM files it holds that nothing installed reads
-    others: int = 0  # how many files are no pictures by their ending
+    others: int = 0  # how many files are no images by their ending
 
 
-def pictures_below(folder: Path, without: Iterable[Path] = ()) -> FolderPictures:
-    """Find all pictures in a folder and its subfolders, following links, but for those in the folders ``without``."""
+def images_below(folder: Path, without: Iterable[Path] = ()) -> FolderImages:
+    """Find all images in a folder and its subfolders, following links, but for those in the folders ``without``."""
     known = _endings()
-    found = FolderPictures()
+    found = FolderImages()
     visited = {_identity(path) for path in without if path.is_dir()}
 
     def closed(_: OSError) -> None:
@@ -82,8 +82,8 @@ def pictures_below(folder: Path, without: Iterable[Path] = ()) -> FolderPictures
     return found
 
 
-def read_picture(path: Path, data: bytes | None = None) -> tuple[Image.Image, bytes]:
-    """Read a picture of any format, the first one of a file with several; and the SHA-256 of its pixels.
+def read_image(path: Path, data: bytes | None = None) -> tuple[Image.Image, bytes]:
+    """Read an image of any format, the first one of a file with several; and the SHA-256 of its pixels.
 
     ``data`` are its bytes, if already read. It is as models see it by the rule ``linear``, whatever the rule of its
     dataset: what is lost by the other one would hide a twin. One whose range is not clear goes from its least to its
@@ -92,15 +92,15 @@ def read_picture(path: Path, data: bytes | None = None) -> tuple[Image.Image, by
     if path.suffix.lower() in _DICOM:
         from medtasks.data.multimedeval.mammography import read_dicom
 
-        picture = read_dicom(path)
+        image = read_dicom(path)
     else:
-        picture = decoded_somehow(io.BytesIO(path.read_bytes() if data is None else data)).pixels
-    return picture, bytes.fromhex(pixels_sha256(picture.convert("RGB")))
+        image = decoded_somehow(io.BytesIO(path.read_bytes() if data is None else data)).pixels
+    return image, bytes.fromhex(pixels_sha256(image.convert("RGB")))
 
 
 def _endings() -> frozenset[str]:
     formats = Image.registered_extensions()
-    readable = {ending for ending, name in formats.items() if name in Image.OPEN and name not in _NO_PICTURES}
+    readable = {ending for ending, name in formats.items() if name in Image.OPEN and name not in _NO_IMAGES}
     return frozenset(readable | set(_DICOM if importlib.util.find_spec("pydicom") else ()))
 
 
@@ -110,20 +110,20 @@ def _identity(folder: Path) -> tuple[int, int]:
 
 
 @dataclass(frozen=True)
-class PictureHash:
-    """What is known of one picture."""
+class ImageHash:
+    """What is known of one image."""
 
     file_sha256: bytes  # of the file's bytes, 32 bytes
     pixels_sha256: bytes  # of size and RGB pixels, 32 bytes
     size: tuple[int, int]  # width and height in pixels
-    views: tuple[bytes, ...]  # perceptual hash of each of its sketches; none for a picture of a single grey
+    views: tuple[bytes, ...]  # perceptual hash of each of its sketches; none for an image of a single grey
 
     def packed(self) -> bytes:
         """Return it as bytes."""
         return _HEAD.pack(self.file_sha256, self.pixels_sha256, *self.size) + b"".join(self.views)
 
     @classmethod
-    def unpacked(cls, data: bytes) -> "PictureHash":
+    def unpacked(cls, data: bytes) -> "ImageHash":
         """Return what :meth:`packed` gave; struct.error for anything else."""
         file_sha256, pixels_sha256, width, height = _HEAD.unpack_from(data)
         views = data[_HEAD.size :]
@@ -133,14 +133,14 @@ class PictureHash:
         return cls(file_sha256, pixels_sha256, (width, height), each)
 
 
-def hash_pictures(files: Sequence[Path]) -> tuple[dict[Path, PictureHash], dict[Path, str]]:
-    """Hash pictures, on all processors; those hashed before come from a cache below ``MEDTASKS_HOME``.
+def hash_images(files: Sequence[Path]) -> tuple[dict[Path, ImageHash], dict[Path, str]]:
+    """Hash images, on all processors; those hashed before come from a cache below ``MEDTASKS_HOME``.
 
     Each is read completely unless path, size and time of change are those of before. Returns the hashes by file, and
     for each file that cannot be read the cause.
     """
     cache = SqliteCache(home() / CACHE_NAME, ("pictures", "hash"), _CANNOT_KEEP, disposable=True)
-    found: dict[Path, PictureHash] = {}
+    found: dict[Path, ImageHash] = {}
     causes: dict[Path, str] = {}
     with (
         warnings.catch_warnings(),
@@ -153,7 +153,7 @@ def hash_pictures(files: Sequence[Path]) -> tuple[dict[Path, PictureHash], dict[
             keys = {path: key for path in part if (key := _key(path))}
             known = cache.get(keys.values())
             with contextlib.suppress(struct.error, TypeError):  # a damaged hash is made again, with those behind it
-                found.update((path, PictureHash.unpacked(known[key])) for path, key in keys.items() if key in known)
+                found.update((path, ImageHash.unpacked(known[key])) for path, key in keys.items() if key in known)
             missing = [path for path in part if path not in found]
             for path, result in zip(missing, workers.map(_hashed, missing), strict=True):
                 if isinstance(result, str):
@@ -165,13 +165,13 @@ def hash_pictures(files: Sequence[Path]) -> tuple[dict[Path, PictureHash], dict[
     return found, causes
 
 
-def _hashed(path: Path) -> PictureHash | str:
-    """Return the hash of a picture, or why there is none."""
+def _hashed(path: Path) -> ImageHash | str:
+    """Return the hash of an image, or why there is none."""
     try:
         data = path.read_bytes()
-        picture, pixels = read_picture(path, data)
-        views = tuple(perceptual_hash(sketch) for sketch in sketches(picture))
-        return PictureHash(hashlib.sha256(data).digest(), pixels, picture.size, views)
+        image, pixels = read_image(path, data)
+        views = tuple(perceptual_hash(sketch) for sketch in sketches(image))
+        return ImageHash(hashlib.sha256(data).digest(), pixels, image.size, views)
     except UnreadableImage as error:
         return str(error)
     except _FAILURES as error:

@@ -1,4 +1,4 @@
-"""The pictures of a prepared dataset and the questions that show them, and the pictures to compare them with."""
+"""The images of a prepared dataset and the questions that show them, and the images to compare them with."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from medtasks.data.duplicates.picture_files import FolderPictures, PictureHash, hash_pictures, pictures_below
+from medtasks.data.duplicates.image_files import FolderImages, ImageHash, hash_images, images_below
 from medtasks.data.mediconfusion import DEMONSTRATIONS
 from medtasks.data.path_of import known, prepared_folder
 from medtasks.data.privacy import is_private
@@ -18,7 +18,7 @@ from medtasks.errors import MedTasksError, SourceError
 
 @dataclass(frozen=True)
 class Use:
-    """Where a picture is shown."""
+    """Where an image is shown."""
 
     doc_id: str  # the question; for a solved example without one, its file
     file: Path
@@ -31,13 +31,13 @@ class Use:
 
 
 @dataclass(frozen=True)
-class Picture:
+class DistinctImage:
     """All files with the same pixels."""
 
     files: tuple[Path, ...]
-    known: PictureHash  # hash of the first one
+    known: ImageHash  # hash of the first one
     file_digests: frozenset[bytes]  # SHA-256 of the files' bytes
-    uses: tuple[Use, ...] = ()  # where a dataset shows it; none for pictures of a folder
+    uses: tuple[Use, ...] = ()  # where a dataset shows it; none for images of a folder
 
     @property
     def questions(self) -> tuple[str, ...]:
@@ -51,35 +51,35 @@ class Picture:
 
 
 @dataclass(frozen=True)
-class DatasetPictures:
+class DatasetImages:
     """What a dataset shows."""
 
     documents: Sequence[Mapping[str, Any]]  # questions, in order
-    pictures: tuple[Picture, ...]  # its distinct pictures, in the order of the questions; those of solved examples last
+    images: tuple[DistinctImage, ...]  # distinct ones, in the order of the questions; those of solved examples last
     folders: tuple[Path, ...]  # where the files lie
     volumes: int  # how many distinct volumes it shows, which are not compared
 
 
 @dataclass(frozen=True)
-class OtherPictures:
+class OtherImages:
     """What a dataset is compared with."""
 
     name: str  # the folder or dataset as the user named it
-    folder: Path | None  # what paths are shown below; None for a dataset, whose pictures are called by their questions
-    pictures: tuple[Picture, ...]
+    folder: Path | None  # what paths are shown below; None for a dataset, whose images are called by their questions
+    images: tuple[DistinctImage, ...]
     files: int  # how many files were read
     unreadable: Mapping[Path, str]  # why a file could not be read
-    listed: FolderPictures  # what else the folder holds; of a dataset, its volumes
-    private: bool = False  # its own pictures and names may not be shown
+    listed: FolderImages  # what else the folder holds; of a dataset, its volumes
+    private: bool = False  # its own images and names may not be shown
 
 
-def dataset_pictures(name: str) -> DatasetPictures:
-    """Hash all pictures of a prepared dataset.
+def dataset_images(name: str) -> DatasetImages:
+    """Hash all images of a prepared dataset.
 
     Raises:
         DatasetNotPrepared: The dataset is not under ``MEDTASKS_HOME``.
-        SourceError: Its documents are damaged, or a picture is missing or damaged.
-        MedTasksError: It has no pictures.
+        SourceError: Its documents are damaged, or an image is missing or damaged.
+        MedTasksError: It has no images.
     """
     documents = load_documents(name)
     uses: dict[Path, list[Use]] = defaultdict(list)
@@ -88,41 +88,41 @@ def dataset_pictures(name: str) -> DatasetPictures:
     for document in load_documents(name, DEMONSTRATIONS_SPLIT):
         _note(document, uses, example=True)
     folders = sorted({prepared_folder(str(document["dataset"])) for document in documents})
-    for file in (file for folder in folders for file in pictures_below(folder / DEMONSTRATIONS).files):
+    for file in (file for folder in folders for file in images_below(folder / DEMONSTRATIONS).files):
         uses[file].append(Use(file.name, file, True, (file.name, None)))
     volumes = [file for file in uses if is_volume(file)]
     files = [file for file in uses if not is_volume(file)]
     if not files:
         raise MedTasksError(f"the questions of '{name}' show no pictures{' but volumes' if volumes else ''}")
-    hashes, causes = hash_pictures(files)
+    hashes, causes = hash_images(files)
     for file, cause in causes.items():
         place = "" if is_private(name) else f" ({file}: {cause})"
         raise SourceError(
             f"{len(causes)} of {len(files)} pictures of '{name}' cannot be read{place}; run 'medtasks data prepare "
             f"{name}' again"
         )
-    return DatasetPictures(documents, _grouped(files, hashes, uses), tuple(folders), len(volumes))
+    return DatasetImages(documents, _grouped(files, hashes, uses), tuple(folders), len(volumes))
 
 
-def other_pictures(named: str, without: Sequence[Path] = ()) -> OtherPictures:
-    """Hash the pictures of a folder, except in those ``without``; or, if there is none of this name, of a dataset."""
+def other_images(named: str, without: Sequence[Path] = ()) -> OtherImages:
+    """Hash the images of a folder, except in those ``without``; or, if there is none of this name, of a dataset."""
     folder = Path(named).expanduser()
     if not folder.is_dir():
         if not folder.exists() and known(named):
-            found = dataset_pictures(named)
-            files = sum(len(picture.files) for picture in found.pictures)
-            listed = FolderPictures(volumes=found.volumes)
-            return OtherPictures(named, None, found.pictures, files, {}, listed, is_private(named))
+            found = dataset_images(named)
+            files = sum(len(image.files) for image in found.images)
+            listed = FolderImages(volumes=found.volumes)
+            return OtherImages(named, None, found.images, files, {}, listed, is_private(named))
         raise MedTasksError(f"{named} is neither a folder nor a prepared dataset; see 'medtasks data list'")
-    listed = pictures_below(folder, without)
-    hashes, causes = hash_pictures(listed.files)
+    listed = images_below(folder, without)
+    hashes, causes = hash_images(listed.files)
     if not hashes:
         raise MedTasksError(f"{named} holds no picture that can be read ({_instead(listed, len(causes))})")
-    pictures = _grouped([file for file in listed.files if file in hashes], hashes, {})
-    return OtherPictures(named, folder, pictures, len(hashes), causes, listed)
+    images = _grouped([file for file in listed.files if file in hashes], hashes, {})
+    return OtherImages(named, folder, images, len(hashes), causes, listed)
 
 
-def _instead(listed: FolderPictures, unreadable: int) -> str:
+def _instead(listed: FolderImages, unreadable: int) -> str:
     dicom = f", DICOM files (read once pip install 'medtasks[dicom]' was run): {listed.without_decoder}"
     return (
         f"damaged pictures: {unreadable}, volumes: {listed.volumes}, other files: {listed.others}, folders that may "
@@ -142,13 +142,13 @@ def _note(document: Mapping[str, Any], uses: dict[Path, list[Use]], *, example: 
 
 
 def _grouped(
-    files: Sequence[Path], hashes: Mapping[Path, PictureHash], uses: Mapping[Path, Sequence[Use]]
-) -> tuple[Picture, ...]:
+    files: Sequence[Path], hashes: Mapping[Path, ImageHash], uses: Mapping[Path, Sequence[Use]]
+) -> tuple[DistinctImage, ...]:
     groups: dict[bytes, list[Path]] = defaultdict(list)
     for file in files:
         groups[hashes[file].pixels_sha256].append(file)
     return tuple(
-        Picture(
+        DistinctImage(
             files=tuple(group),
             known=hashes[group[0]],
             file_digests=frozenset(hashes[file].file_sha256 for file in group),
