@@ -45,9 +45,10 @@ def prepare(options: Options) -> Manifest:
         documents = [_document(pair, position, work / "images") for pair in kept for position in (1, 2)]
         used = {document["image_id"] for document in documents}
         _tidy(work, used, question_file.parent / DEMONSTRATIONS)
+        origin = str(options.source.resolve()) if options.source else MEDICONFUSION.source
         manifest = Manifest(
             name=MEDICONFUSION.name,
-            source=_origin(options),
+            source="drawn sample of medtasks (no patient images)" if options.sample else origin,
             revision=revision,
             access=MEDICONFUSION.access,
             sample=options.sample,
@@ -78,12 +79,6 @@ def _gather_images(
         causes |= _copy_images(fetched, images, [name for name in lacking if name not in causes])
     facts, broken = _decode(images, [name for name in wanted if name not in causes])
     return facts, causes | broken
-
-
-def _origin(options: Options) -> str:
-    if options.sample:
-        return "drawn sample of medtasks (no patient images)"
-    return str(options.source.resolve()) if options.source else MEDICONFUSION.source
 
 
 def _revision(question_file: Path, options: Options) -> str:

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -49,18 +49,13 @@ def _rows(
         part, digests[path.name] = _part(info, path, images)
         changed = _changed(info, {path.name: digests[path.name]})
         if changed and not options.allow_changed:
+            faults = (f": {row.place}: {row.cause}" for row in part if row.document is None or row.cause)
             raise SourceError(
-                f"{path} is not the published file (MD5 {digests[path.name]}, published {changed[0]}){_faults(part)}; "
-                f"download it again, or accept this one with --allow-changed"
+                f"{path} is not the published file (MD5 {digests[path.name]}, published {changed[0]})"
+                f"{next(faults, '')}; download it again, or accept this one with --allow-changed"
             )
         questions += part
     yield from rows_of(questions)
-
-
-def _faults(questions: Sequence[Question]) -> str:
-    """Return what is wrong with the rows of a file that is not the published one: it may tell why."""
-    broken = [question for question in questions if question.document is None or question.cause]
-    return f": {broken[0].place}: {broken[0].cause}" if broken else ""
 
 
 def tsv_files(info: DatasetInfo, source: Path) -> list[Path]:

@@ -46,8 +46,7 @@ def _answer_index(row: SourceRow, column: str, options: int) -> int:
 
 def _medqa_table(source: Path, split: str) -> Table:
     columns = ("question", "options", "answer_idx")
-    table = hub_table(source, split, "med_qa_en_source", columns)
-    if table is not None:
+    if (table := hub_table(source, split, "med_qa_en_source", columns)) is not None:
         return table
     inside = f"questions/US/{split}.jsonl"
     names = [f"data_clean/{inside}", inside, f"US/{split}.jsonl", f"{split}.jsonl", f"*.zip!*{inside}"]
@@ -80,8 +79,7 @@ def _keyed_options(row: SourceRow) -> tuple[list[str], list[str]]:
 
 def _medmcqa_table(source: Path, split: str) -> Table:
     columns = ("id", "question", *_MEDMCQA_OPTIONS, "cop")
-    table = hub_table(source, split, "default", columns, ("subject_name",))
-    if table is not None:
+    if (table := hub_table(source, split, "default", columns, ("subject_name",))) is not None:
         return table
     name = {"validation": "dev"}.get(split, split)
     names = [f"data/{name}.json", f"{name}.json", f"*.zip!*{name}.json"]
@@ -108,8 +106,7 @@ def _medmcqa(row: SourceRow, split: str) -> dict[str, Any]:
 
 def _pubmedqa_table(source: Path, split: str) -> Table:
     columns = ("id", "question", "context", "answer")
-    table = hub_table(source, split, "pubmed_qa_labeled_fold1_bigbio_qa", columns)
-    if table is not None:
+    if (table := hub_table(source, split, "pubmed_qa_labeled_fold1_bigbio_qa", columns)) is not None:
         return table
     names = {"test": ("pqal_test_set.json", "test_set.json"), "train": ("pqal_fold1/train_set.json",)}[split]
     places = [f"{mark}{name}" for mark in ("", "data/", "*.zip!*") for name in names]
