@@ -31,10 +31,8 @@ class DatasetInfo:
     size: float | None = None  # download size in megabytes (10^6 bytes); None where the source does not say
     rows: int | None = None  # documents of a complete copy; None where no reference states it
     images: int | None = None  # distinct images of a complete copy; None where no reference states it
-    # SHA-256 checksums of the published files, by file name
-    sha256: Mapping[str, str] = field(default_factory=dict)
-    # MD5 checksums, where the source publishes those
-    md5: Mapping[str, str] = field(default_factory=dict)
+    sha256: Mapping[str, str] = field(default_factory=dict)  # of the published files, by name
+    md5: Mapping[str, str] = field(default_factory=dict)  # where the source publishes those
 
 
 def _entries() -> Iterator[DatasetInfo]:

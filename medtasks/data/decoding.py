@@ -70,8 +70,7 @@ class Decoding:
     """A rule and what a user knows about the images."""
 
     rule: ImageRule = ImageRule.LINEAR
-    # values that are black and white, of images with more than 8 bits; None: what their files say
-    value_range: Range | None = None
+    value_range: Range | None = None  # black and white, of images with more than 8 bits; None: as files say
 
     @classmethod
     def of_settings(cls, settings: Mapping[str, Any]) -> "Decoding | None":
@@ -104,8 +103,7 @@ class DecodedImage:
 
     pixels: Image.Image  # RGB
     size: tuple[int, int]  # width and height of the whole image; ``pixels`` may have been asked for smaller
-    # what was done with the file's values, a few words each; empty where they are 8 bits as stored
-    conversions: tuple[str, ...] = ()
+    conversions: tuple[str, ...] = ()  # what was done with the file's values; empty for 8 bits as stored
 
 
 def decoded(source: Source, decoding: Decoding, side: int | None = None) -> DecodedImage:

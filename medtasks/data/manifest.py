@@ -35,16 +35,13 @@ class Manifest(BaseModel):
     text_sha256: str  # fingerprint of all columns but the image bytes, independent of row order
     pixels_sha256: str  # fingerprint of the decoded pixels (RGB) of all distinct images
     left_out: tuple[str, ...] = ()  # what was left out and why, one sentence each
-    # dataset of which this one is a part, None for a whole one. The images stay there.
-    selected_from: str | None = None
+    selected_from: str | None = None  # the dataset this one is a part of; the images stay there
     selection: Mapping[str, tuple[str, ...]] = {}  # values by column that the part was chosen by
     # how models see the images, see :mod:`medtasks.data.decoding`; what was prepared before there was a choice has the
     # references' rule
     image_rule: ImageRule = ImageRule.REFERENCE
-    # values that its owner says are black and white, of images with more than 8 bits
-    image_range: tuple[float, float] | None = None
-    # what is done with how many images; none where nobody counted. Several things may be done with one image.
-    image_conversions: Mapping[str, int] = {}
+    image_range: tuple[float, float] | None = None  # black and white, of images with more than 8 bits
+    image_conversions: Mapping[str, int] = {}  # how many images each was done with; of one, several may be
 
     @property
     def decoding(self) -> Decoding:

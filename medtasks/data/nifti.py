@@ -49,8 +49,7 @@ class NiftiHeader:
     offset: int  # byte at which voxels start
     slope: float  # stored values are multiplied by this ...
     intercept: float  # ... and this is added
-    # where the axes point, shape (3, 3): one column per axis; rows are right, front and head
-    directions: NDArray[np.float64]
+    directions: NDArray[np.float64]  # of the axes, one column each; rows are right, front and head
 
     @property
     def file_bytes(self) -> int:

@@ -32,11 +32,9 @@ _NAMED = 3
 class Options:
     """How to prepare."""
 
-    # local copy, laid out as the source publishes it; None downloads what the licence allows
-    source: Path | None = None
+    source: Path | None = None  # laid out as it is published; None downloads what the licence allows
     fetch_images: bool = False  # fetch images that ``source`` lacks (MediConfusion only)
-    # prepare even if rows have to be left out or are fewer than published; the manifest says so
-    allow_incomplete: bool = False
+    allow_incomplete: bool = False  # even if rows are left out or fewer than published; the manifest says so
     sample: bool = False  # the source is a drawn sample; results say so
     # prepare from files that are not the published ones; the manifest's revision says so (MedHEval and GMAI-MMBench
     # only)
@@ -99,10 +97,8 @@ class Recipe:
     # reads the examples for few-shot prompts; None where the benchmark has none. A source without the files it needs
     # gives none, with a note in the manifest.
     demonstrations: Reader | None = None
-    # brings the source into a folder and returns it; None where a person has to obtain it
-    download: Callable[[Path], Path] | None = None
-    # tells the revision of a source folder, ``"local"`` for an unknown one; None: not told
-    revision: Callable[[Path], str] | None = None
+    download: Callable[[Path], Path] | None = None  # brings the source into a folder; None: a person has to
+    revision: Callable[[Path], str] | None = None  # of a source folder, ``"local"`` for an unknown one
     decoding: Decoding = REFERENCE  # what models see of its image files; published sets are read as their references do
 
     @classmethod

@@ -31,8 +31,7 @@ class Sample:
     """
 
     document: Document  # what it lacks is empty or None here
-    # options in the form in which an extractor compares them; None for their bare texts
-    written_options: Sequence[str] | None = None
+    written_options: Sequence[str] | None = None  # as an extractor compares them; None for their bare texts
 
     @property
     def doc_id(self) -> Any:

@@ -23,8 +23,7 @@ class Use:
     doc_id: str  # the question; for a solved example without one, its file
     file: Path
     example: bool  # it is a solved example of few-shot prompts and no question
-    # equal for uses that say themselves that they show the same: by image id and patient
-    identity: tuple[str, str | None]
+    identity: tuple[str, str | None]  # by image id and patient; equal for uses that say they show the same
     image_id: str | None = None
     patient_id: str | None = None
     pair_id: str | None = None

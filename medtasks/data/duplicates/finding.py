@@ -63,8 +63,7 @@ class Duplicates:
     other: OtherImages | None  # what it was compared with; None if with itself alone
     within: tuple[Finding, ...]  # findings within the set, the weightiest and surest first
     outside: tuple[Finding, ...]  # findings in ``other``, the surest first
-    # images of the set that belong together by ``within``, the largest group first
-    groups: tuple[tuple[DistinctImage, ...], ...]
+    groups: tuple[tuple[DistinctImage, ...], ...]  # connected by ``within``, the largest first
     uniform: tuple[DistinctImage, ...]  # images of the set of a single grey, which were not compared
     uniform_outside: int  # how many distinct ones ``other`` has
     # ids of questions to leave out so that no finding remains: those whose image is in ``other`` or a solved example,

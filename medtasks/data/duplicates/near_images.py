@@ -36,8 +36,7 @@ class Alike:
 
     distance: int  # bits that differ in their hashes, of 256
     likeness: float  # correlation of their details, up to 1
-    # how one is laid, of :data:`medtasks.data.duplicates.perceptual_hash.TURNS`; empty if both are laid the same way
-    turn: str = ""
+    turn: str = ""  # how one is laid, of ``perceptual_hash.TURNS``; empty if both are laid the same way
     inverted: bool = False  # whether dark is bright in one of them
 
 

@@ -22,8 +22,7 @@ class TsvRow:
     """One row."""
 
     number: int  # row, counted from 1 without the header
-    # fields by column; empty ones are left out, so that the words ``None`` and ``NA`` stay words
-    values: Mapping[str, bytes]
+    values: Mapping[str, bytes]  # by column; empty ones are left out, so that ``None`` and ``NA`` stay words
     end: int  # bytes of the file up to the end of the row
     fault: str = ""  # what is wrong with the row as a whole, or nothing
 

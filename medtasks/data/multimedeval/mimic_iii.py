@@ -62,8 +62,7 @@ class Groups:
     """Which exams belong together, and what their sections are called."""
 
     by_exam: Mapping[str, str]  # name of the group, modality and anatomy joined by ``_``, by the note's ``DESCRIPTION``
-    # by group: names of its findings section, in lower case, the first to look for first
-    findings: Mapping[str, Sequence[str]]
+    findings: Mapping[str, Sequence[str]]  # names of its section, in lower case, by group, the first to look for first
     spellings: Mapping[str, str]  # common name of a section by other spellings
 
 
