@@ -18,7 +18,6 @@ Pillow itself reads 16 bits per colour as 8 by dropping the low byte. Here both 
 """
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -162,12 +161,7 @@ def _used_bits(values: Any, named: tuple[int, ...], full: int = _FULL) -> int:
 
 
 def _significant_bits(source: Source) -> tuple[int, ...]:
-    """Return the bits of each channel from the ``sBIT`` chunk of a PNG file; none without one."""
-    return next((tuple(body) for name, body in _png_chunks(source) if name == b"sBIT"), ())
-
-
-def _png_chunks(source: Source) -> Iterator[tuple[bytes, bytes]]:
-    """Yield name and content of the chunks before the pixels."""
+    """Return the bits of each channel from the ``sBIT`` chunk of a PNG file; none without one before the pixels."""
     if isinstance(source, Path):
         data = source.read_bytes()
     else:
@@ -176,5 +170,7 @@ def _png_chunks(source: Source) -> Iterator[tuple[bytes, bytes]]:
     at = 8
     while at + 8 <= len(data) and (name := data[at + 4 : at + 8]) != b"IDAT":
         length = int.from_bytes(data[at : at + 4], "big")
-        yield name, data[at + 8 : at + 8 + length]
+        if name == b"sBIT":
+            return tuple(data[at + 8 : at + 8 + length])
         at += 12 + length
+    return ()

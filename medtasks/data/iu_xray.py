@@ -16,7 +16,6 @@ https://github.com/zhjohnchan/R2Gen at e8cd3cf.
 
 import functools
 import tarfile
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
@@ -26,7 +25,7 @@ from medtasks.data.downloads import Published, download
 from medtasks.data.image_store import ImageStore, StoredImage
 from medtasks.data.preparation import Recipe, Row, images_row
 from medtasks.data.schema import REPORT, report_document
-from medtasks.data.source_files import SourceFile, find_file, required_file
+from medtasks.data.source_files import SourceFile, find_file, required_file, unpacking
 from medtasks.data.strict_pillow import UnreadableImage
 from medtasks.data.tables import RecordTable, read_json
 from medtasks.errors import SourceError
@@ -34,7 +33,6 @@ from medtasks.errors import SourceError
 _ANNOTATION = "annotation.json"
 _REPORTS, _IMAGES = "NLMCXR_reports.tgz", "NLMCXR_png.tgz"
 _OPEN_I = "https://openi.nlm.nih.gov/imgs/collections"
-_BROKEN = (tarfile.TarError, EOFError, zlib.error)
 _REPORT_FILES = ("ecgen-radiology/*.xml", "*/ecgen-radiology/*.xml", "*.xml")
 _IMAGE_FILES = ("NLMCXR_png/*.png", "images/*.png", "*/NLMCXR_png/*.png", "*.png")
 
@@ -152,18 +150,15 @@ def _image_files(source: Path, wanted: set[str], images: ImageStore) -> Callable
 
 def _unpacked(archive: Path, ending: str, wanted: set[str] | None = None) -> Iterator[tuple[str, bytes]]:
     """Yield name and content of the files in an archive; with ``wanted`` only of those, named without ending."""
-    try:
-        with tarfile.open(archive, "r|*") as opened:
-            for member in opened:
-                name = PurePosixPath(member.name).name
-                if not member.isfile() or not name.endswith(ending) or name.startswith("."):
-                    continue
-                if wanted is None or name.removesuffix(ending) in wanted:
-                    content = opened.extractfile(member)
-                    assert content is not None  # it is a file
-                    yield name, content.read()
-    except _BROKEN as error:
-        raise SourceError(f"{archive} cannot be unpacked ({error}); download it again") from error
+    with unpacking(archive), tarfile.open(archive, "r|*") as opened:
+        for member in opened:
+            name = PurePosixPath(member.name).name
+            if not member.isfile() or not name.endswith(ending) or name.startswith("."):
+                continue
+            if wanted is None or name.removesuffix(ending) in wanted:
+                content = opened.extractfile(member)
+                assert content is not None  # it is a file
+                yield name, content.read()
 
 
 def _download(folder: Path) -> Path:

@@ -9,6 +9,7 @@ import contextlib
 import fnmatch
 import lzma
 import re
+import tarfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,7 +20,10 @@ from typing import IO
 from medtasks.errors import SourceError
 
 _SHARD = re.compile(r"-(\d{5})-of-(\d{5})\b")
-_BROKEN = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, NotImplementedError, RuntimeError)
+_BROKEN = (
+    *(zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError),
+    *(NotImplementedError, RuntimeError),
+)
 
 
 @dataclass(frozen=True)
