@@ -4,7 +4,7 @@ import functools
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +67,17 @@ class Manifest(BaseModel):
             raise SourceError(
                 f"{path} is damaged; prepare the dataset again: medtasks data prepare {folder.name}"
             ) from error
+
+
+def measured(documents: Sequence[Mapping[str, Any]], images: Mapping[str, ImageFacts]) -> dict[str, Any]:
+    """Return what a manifest says of documents, and of the images they show by image id."""
+    return {
+        "rows": len(documents),
+        "images": len(images),
+        "text_sha256": text_fingerprint(documents),
+        "pixels_sha256": pixels_fingerprint(images),
+        "image_conversions": counted_conversions(images.values()),
+    }
 
 
 def text_fingerprint(documents: Iterable[Mapping[str, Any]]) -> str:

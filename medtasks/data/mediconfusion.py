@@ -13,14 +13,7 @@ from medtasks.data.catalogue import MEDICONFUSION
 from medtasks.data.decoding import REFERENCE
 from medtasks.data.home import written_whole
 from medtasks.data.image_store import ImageFacts
-from medtasks.data.manifest import (
-    Manifest,
-    counted_conversions,
-    file_sha256,
-    pixels_fingerprint,
-    read_facts,
-    text_fingerprint,
-)
+from medtasks.data.manifest import Manifest, file_sha256, measured, read_facts
 from medtasks.data.mediconfusion_source import Pair, find_question_file, read_links, read_pairs
 from medtasks.data.preparation import Options
 from medtasks.data.schema import PAIRED_CHOICE
@@ -53,12 +46,8 @@ def prepare(options: Options) -> Manifest:
             access=MEDICONFUSION.access,
             sample=options.sample,
             complete=not left_out,
-            rows=len(documents),
-            images=len(used),
-            text_sha256=text_fingerprint(documents),
-            pixels_sha256=pixels_fingerprint({name: facts[name] for name in used}),
             left_out=tuple(left_out),
-            image_conversions=counted_conversions(facts[name] for name in used),
+            **measured(documents, {name: facts[name] for name in used}),
         )
         publish(work, manifest, documents, PAIRED_CHOICE)
     return manifest

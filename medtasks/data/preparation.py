@@ -18,7 +18,7 @@ from medtasks.data.catalogue import Access, DatasetInfo
 from medtasks.data.decoding import REFERENCE, Decoding
 from medtasks.data.downloads import hub_download, hub_revision
 from medtasks.data.image_store import ImageStore, StoredImage
-from medtasks.data.manifest import Manifest, counted_conversions, pixels_fingerprint, text_fingerprint
+from medtasks.data.manifest import Manifest, measured
 from medtasks.data.schema import Columns, image_digests, image_key
 from medtasks.data.store import SCRATCH, publish, work_folder
 from medtasks.data.strict_pillow import UnreadableImage
@@ -148,14 +148,10 @@ def prepare_recipe(info: DatasetInfo, recipe: Recipe, options: Options) -> Manif
             access=info.access,
             sample=options.sample,
             complete=not left_out,
-            rows=len(documents),
-            images=len(tested),
-            text_sha256=text_fingerprint(documents),
-            pixels_sha256=pixels_fingerprint(tested),
             left_out=(*left_out, *outside, *notes),
             image_rule=recipe.decoding.rule,
             image_range=recipe.decoding.value_range,
-            image_conversions=counted_conversions(tested.values()),
+            **measured(documents, tested),
         )
         publish(work, manifest, documents, recipe.columns, demonstrations)
     return manifest
