@@ -18,8 +18,8 @@ import numpy as np
 from imagehash import ImageHash
 from PIL import Image
 
+from medtasks.data.duplicates.image_files import hash_images
 from medtasks.data.duplicates.perceptual_hash import BITS, DISTANCE, close_pairs
-from medtasks.data.duplicates.picture_files import hash_pictures
 from medtasks.data.home import HOME_VARIABLE
 
 SMALLEST_RATIO = 300.0
@@ -84,7 +84,7 @@ def hashing() -> None:
             cloud.rotate(number).save(file, quality=90)
         for what in ("fresh", "from the cache"):
             began = time.perf_counter()
-            hash_pictures(files)
+            hash_images(files)
             print(f"hashing {what}: {PICTURES / (time.perf_counter() - began):,.0f} pictures/s of {WIDTH} x {WIDTH}")
 
 

@@ -11,8 +11,7 @@ import typer
 from medtasks.cli.included import IncludePath, look_into
 from medtasks.cli.medheval import MEDHEVAL, image_folders, prepare_medheval
 from medtasks.cli.output import out, say, say_columns
-from medtasks.data.catalogue import CATALOGUE, dataset_info
-from medtasks.data.dataset_info import Access, DatasetInfo
+from medtasks.data.catalogue import CATALOGUE, Access, DatasetInfo, dataset_info
 from medtasks.data.decoding import AS_STORED
 from medtasks.data.home import HOME_VARIABLE, dataset_folder, home, own_tasks_folder
 from medtasks.data.manifest import FILE_NAME, Manifest, described_images

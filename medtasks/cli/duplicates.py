@@ -52,13 +52,13 @@ def duplicates(
     questions on one picture are no finding. Other files than images (archives, tables, volumes) are not looked into.
     """
     from medtasks.audit.report.duplicates import Names, duplicates_as_dict, write_duplicates_page
-    from medtasks.data.duplicates.benchmark_pictures import dataset_pictures, other_pictures
+    from medtasks.data.duplicates.benchmark_images import dataset_images, other_images
     from medtasks.data.duplicates.finding import find_duplicates
 
     if against == name:
         raise MedTasksError(f"'{name}' is compared with itself in any case; leave out --against")
-    shown = dataset_pictures(name)
-    other = other_pictures(against, without=shown.folders) if against else None
+    shown = dataset_images(name)
+    other = other_images(against, without=shown.folders) if against else None
     found = find_duplicates(shown, other, distance, turned=turned)
     names = Names(name, found)
     contents = duplicates_as_dict(name, found, names, distance, turned=turned)

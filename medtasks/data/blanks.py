@@ -2,7 +2,6 @@
 
 import gzip
 import hashlib
-import os
 import struct
 import zlib
 from pathlib import Path
@@ -10,9 +9,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from medtasks.data.decoding import UnreadableImage
-from medtasks.data.home import home
+from medtasks.data.home import home, written_whole
 from medtasks.data.nifti import HEADER_BYTES, NiftiHeader, read_header
+from medtasks.data.strict_pillow import UnreadableImage
 from medtasks.errors import MedTasksError
 
 GREY = (128, 128, 128)
@@ -21,23 +20,17 @@ _VOXELS_AT = 352  # bytes
 _PIECE = 1 << 20  # bytes
 
 
-def blank_picture(picture: Image.Image) -> Image.Image:
-    """Return a grey RGB picture of the same size."""
-    return Image.new("RGB", picture.size, GREY)
+def blank_image(image: Image.Image) -> Image.Image:
+    """Return a grey RGB image of the same size."""
+    return Image.new("RGB", image.size, GREY)
 
 
 def blank_volume(path: Path) -> Path:
     """Return a grey volume of the same size and orientation, written once below ``MEDTASKS_HOME``.
 
     Its voxels are 0.5, which models that scale volumes to 0 and 1 leave as it is. Nothing else of the original's file
-    is in it, and nothing of its name in that of the new one.
-
-    Args:
-        path: A volume (``.nii.gz``).
-
-    Raises:
-        OSError: It is missing or damaged.
-        MedTasksError: The new one cannot be written.
+    is in it, and nothing of its name in that of the new one. An OSError is about the original, a MedTasksError about
+    the new one.
     """
     try:
         with gzip.open(path) as plain:
@@ -73,10 +66,11 @@ def _beginning(header: NiftiHeader) -> bytes:
 
 
 def _write(path: Path, beginning: bytes, voxels: int) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(f".{os.getpid()}.part")  # several ranks may write the same one
-    with partial.open("wb") as stream, gzip.GzipFile("", "wb", mtime=0, fileobj=stream) as packed:
+    with (
+        written_whole(path) as partial,
+        partial.open("wb") as stream,
+        gzip.GzipFile("", "wb", mtime=0, fileobj=stream) as packed,
+    ):
         packed.write(beginning)
         for start in range(0, voxels, _PIECE):
             packed.write(b"\1" * min(_PIECE, voxels - start))
-    os.replace(partial, path)

@@ -1,12 +1,38 @@
 """Which datasets exist: the entries of ``catalogue.toml``."""
 
+import enum
 import tomllib
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from importlib import resources
-from types import MappingProxyType
 
-from medtasks.data.dataset_info import Access, DatasetInfo
 from medtasks.errors import unknown_name
+
+
+class Access(enum.StrEnum):
+    """Who may obtain a dataset."""
+
+    PUBLIC = "public"
+    GATED = "gated"
+    CREDENTIALED = "credentialed"
+
+
+@dataclass(frozen=True)
+class DatasetInfo:
+    """One entry of the catalogue."""
+
+    name: str  # as on the command line and as ``path_of.<name>``
+    benchmark: str
+    description: str  # one line
+    source: str  # where it is published
+    revision: str  # commit or version of ``source`` the facts here were checked against
+    access: Access  # who may obtain it
+    licence: str  # as stated by the source
+    size: float | None = None  # download size in megabytes (10^6 bytes); None where the source does not say
+    rows: int | None = None  # documents of a complete copy; None where no reference states it
+    images: int | None = None  # distinct images of a complete copy; None where no reference states it
+    sha256: Mapping[str, str] = field(default_factory=dict)  # of the published files, by name
+    md5: Mapping[str, str] = field(default_factory=dict)  # where the source publishes those
 
 
 def _entries() -> Iterator[DatasetInfo]:
@@ -15,28 +41,21 @@ def _entries() -> Iterator[DatasetInfo]:
         datasets = shared.pop("datasets")
         for name, own in datasets.items():
             facts = {**shared, **own}
-            facts |= {kind: MappingProxyType(facts.get(kind, {})) for kind in ("sha256", "md5")}
             yield DatasetInfo(name, access=Access(facts.pop("access")), **facts)
 
 
-CATALOGUE: Mapping[str, DatasetInfo] = MappingProxyType({info.name: info for info in _entries()})
-
-
-def of_benchmark(name: str) -> tuple[DatasetInfo, ...]:
-    """Return the datasets of a benchmark."""
-    return tuple(info for info in CATALOGUE.values() if info.benchmark == name)
+CATALOGUE: Mapping[str, DatasetInfo] = {info.name: info for info in _entries()}
 
 
 MEDICONFUSION = CATALOGUE["mediconfusion"]
-MULTIMEDEVAL, MEDHEVAL, GMAI = map(of_benchmark, ("MultiMedEval", "MedHEval", "GMAI-MMBench"))
+MULTIMEDEVAL, MEDHEVAL, GMAI = (
+    tuple(info for info in CATALOGUE.values() if info.benchmark == benchmark)
+    for benchmark in ("MultiMedEval", "MedHEval", "GMAI-MMBench")
+)
 
 
 def dataset_info(name: str) -> DatasetInfo:
-    """Return the catalogue entry of ``name``.
-
-    Raises:
-        UnknownName: There is no such dataset; the message suggests the nearest name.
-    """
+    """Return the catalogue entry of ``name``; UnknownName, with the nearest name, where there is none."""
     if name not in CATALOGUE:
         raise unknown_name("dataset", name, CATALOGUE, "medtasks data list")
     return CATALOGUE[name]

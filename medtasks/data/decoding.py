@@ -37,22 +37,6 @@ from PIL import Image, UnidentifiedImageError
 from medtasks.data.strict_pillow import ON_BLACK, Range, Source, UnclearRange, UnreadableImage, strict_decoding
 from medtasks.errors import MedTasksError
 
-__all__ = [
-    "AS_STORED",
-    "LINEAR",
-    "REFERENCE",
-    "DecodedImage",
-    "Decoding",
-    "ImageRule",
-    "UnclearRange",
-    "UnreadableImage",
-    "decoded",
-    "decoded_somehow",
-    "is_dicom",
-    "is_whole_image",
-    "strict_decoding",
-]
-
 AS_STORED = "8 bits as stored"
 """What is said of an image with which nothing was done."""
 
@@ -83,23 +67,14 @@ class ImageRule(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Decoding:
-    """A rule and what a user knows about the images.
-
-    Attributes:
-        rule: The rule.
-        value_range: Values that are black and white, of images with more than 8 bits; None: what their files say.
-    """
+    """A rule and what a user knows about the images."""
 
     rule: ImageRule = ImageRule.LINEAR
-    value_range: Range | None = None
+    value_range: Range | None = None  # black and white, of images with more than 8 bits; None: as files say
 
     @classmethod
     def of_settings(cls, settings: Mapping[str, Any]) -> "Decoding | None":
-        """Return what ``image_rule`` and ``image_range`` of a task or folder say; None where it has neither.
-
-        Raises:
-            MedTasksError: They are impossible.
-        """
+        """Return what ``image_rule`` and ``image_range`` of a task or folder say; None where it has neither."""
         rule, given = settings.get("image_rule"), settings.get("image_range")
         if rule is None and given is None:
             return None
@@ -108,8 +83,8 @@ class Decoding:
         chosen = ImageRule(rule or ImageRule.LINEAR)
         if given is None:
             return cls(chosen)
-        numbers = given if isinstance(given, list | tuple) else ()
-        if len(numbers) != 2 or not all(_is_number(one) for one in numbers) or not numbers[0] < numbers[1]:
+        numbers = given if isinstance(given, list | tuple) and {int, float}.issuperset(map(type, given)) else ()
+        if len(numbers) != 2 or not all(map(math.isfinite, numbers)) or not numbers[0] < numbers[1]:
             raise MedTasksError(
                 f"image_range is {given!r}; it must be [LOW, HIGH], the values that are black and white"
             )
@@ -124,26 +99,15 @@ LINEAR = Decoding()
 
 @dataclass(frozen=True)
 class DecodedImage:
-    """What a model sees of a file.
+    """What a model sees of a file."""
 
-    Attributes:
-        pixels: RGB.
-        size: Width and height of the whole image; ``pixels`` may have been asked for smaller.
-        conversions: What was done with the file's values, a few words each; empty where they are 8 bits as stored.
-    """
-
-    pixels: Image.Image
-    size: tuple[int, int]
-    conversions: tuple[str, ...] = ()
+    pixels: Image.Image  # RGB
+    size: tuple[int, int]  # width and height of the whole image; ``pixels`` may have been asked for smaller
+    conversions: tuple[str, ...] = ()  # what was done with the file's values; empty for 8 bits as stored
 
 
 def decoded(source: Source, decoding: Decoding, side: int | None = None) -> DecodedImage:
-    """Decode an image completely.
-
-    Args:
-        source: A file, or a stream that can be rewound.
-        decoding: By which rule.
-        side: Enough pixels per side; a JPEG is then decoded at a half, a quarter or an eighth of its size.
+    """Decode an image completely; where ``side`` pixels per side are enough, a JPEG at down to an eighth of its size.
 
     Raises:
         FileNotFoundError: There is no such file.
@@ -160,10 +124,7 @@ def decoded(source: Source, decoding: Decoding, side: int | None = None) -> Deco
 
 
 def decoded_somehow(source: Source, decoding: Decoding = LINEAR, side: int | None = None) -> DecodedImage:
-    """Decode an image to look at it or to compare it: no model would see one of an unclear range, which is stretched.
-
-    Args and errors are those of :func:`decoded`, but for :class:`UnclearRange`.
-    """
+    """Decode an image to look at it or compare it: one of an unclear range, which no model would see, is stretched."""
     try:
         return decoded(source, decoding, side)
     except UnclearRange as unclear:
@@ -209,14 +170,15 @@ def _decoded(source: Source, decoding: Decoding, side: int | None) -> DecodedIma
 
 
 def _linear(image: Image.Image, raw: str, source: Source, given: Range | None) -> tuple[Image.Image, list[str]]:
-    if _is_planar(image):
+    tags = getattr(image, "tag_v2", {})
+    if tags.get(_PLANAR) == 2 and max(tags.get(_BITS, (8,))) > 8:
         raise UnreadableImage("it has 16 bits in separate planes, which Pillow misreads; save the colours interleaved")
     if _is_deep(image, raw):
         from medtasks.data.deep_images import scaled
 
         pixels, done = scaled(image, raw, source, given)
         return pixels.convert("RGB"), done
-    if getattr(image, "tag_v2", {}).get(_FORMAT, (1,))[0] == _SIGNED:
+    if tags.get(_FORMAT, (1,))[0] == _SIGNED:
         raise UnreadableImage("it has signed values, which Pillow misreads; save it with unsigned ones of 8 bits")
     if not image.has_transparency_data:
         return image.convert("RGB"), []
@@ -268,15 +230,6 @@ def _raw_mode(image: Image.Image) -> str:
 def _is_deep(image: Image.Image, raw: str) -> bool:
     """Return whether an image has more than 8 bits per value that reach Python, or could."""
     return image.mode.startswith(("I", "F")) or (image.mode in ("RGB", "RGBA") and ";16" in raw)
-
-
-def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) and math.isfinite(value)
-
-
-def _is_planar(image: Image.Image) -> bool:
-    tags = getattr(image, "tag_v2", {})
-    return tags.get(_PLANAR) == 2 and max(tags.get(_BITS, (8,))) > 8
 
 
 def _turn(image: Image.Image) -> Image.Transpose | None:

@@ -18,7 +18,6 @@ Pillow itself reads 16 bits per colour as 8 by dropping the low byte. Here both 
 """
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,20 +34,11 @@ _FULL = 16  # bits
 
 
 def scaled(image: Image.Image, raw: str, source: Source, given: Range | None) -> tuple[Image.Image, list[str]]:
-    """Return an image of more than 8 bits in 8.
+    """Return an image of more than 8 bits in 8: grey or RGB, on black where it is transparent; and what was done.
 
-    Args:
-        image: It, opened; decoded here.
-        raw: How the file holds its values, in Pillow's words.
-        source: Where it came from; a stream that can be rewound.
-        given: Values that are black and white, as a user knows better than the file.
-
-    Returns:
-        A grey or RGB image, on black where it is transparent; and what was done.
-
-    Raises:
-        UnclearRange: Nothing says which values are black and white.
-        OSError: The file is damaged.
+    ``image`` comes from ``source``, is opened and is decoded here; ``raw`` is how the file holds its values, in
+    Pillow's words; ``given`` are the values that are black and white, where a user knows better than the file. Without
+    these an UnclearRange says that nothing tells them; another OSError, that the file is damaged.
     """
     values, alpha = _samples(image, raw, source)
     depths = _significant_bits(source) if image.format == "PNG" else ()
@@ -82,11 +72,7 @@ def from_unit(share: Any) -> Image.Image:
 
 
 def refuse_if_dark(values: Any, low: float, high: float, done: str) -> None:
-    """Refuse values that all lie in the lowest part of their range.
-
-    Raises:
-        UnclearRange: They do, and are not all the same.
-    """
+    """Raise UnclearRange for values that all lie in the lowest part of their range and are not all the same."""
     least, largest = _ends(values)
     if least < largest < low + (high - low) * _LEAST_USED:
         raise UnclearRange(
@@ -114,14 +100,11 @@ def _samples(image: Image.Image, raw: str, source: Source) -> tuple[Any, Any]:
     # Both orders of bytes are asked for, and Pillow keeps the first byte of one and the second of the other.
     layout = raw.partition(";")[0].replace("a", "A")
     first, second = (_decoded_as(source, f"{layout};16{order}").astype(np.uint16) for order in "BL")
-    pixels = first << 8 | second if _big_endian(raw) else second << 8 | first
+    big_endian = raw.endswith("B") or (raw.endswith("N") and sys.byteorder == "big")
+    pixels = first << 8 | second if big_endian else second << 8 | first
     if image.mode == "RGBA":
         return pixels[..., :3], pixels[..., 3]
     return pixels, None if clear is None else np.where((pixels == clear).all(axis=2), 0, 2**_FULL - 1)
-
-
-def _big_endian(raw: str) -> bool:
-    return raw.endswith("B") or (raw.endswith("N") and sys.byteorder == "big")
 
 
 def _decoded_as(source: Source, raw: str) -> Any:
@@ -134,11 +117,7 @@ def _decoded_as(source: Source, raw: str) -> Any:
 
 
 def _file_range(image: Any, values: Any, depths: tuple[int, ...]) -> tuple[Range, str]:
-    """Return what is black and white by the file's own words, and these words.
-
-    Raises:
-        UnclearRange: It has none.
-    """
+    """Return what is black and white by the file's own words, and these words."""
     if image.format == "TIFF":
         return _tiff_range(image.tag_v2, values)
     if image.format == "PNG":
@@ -182,12 +161,7 @@ def _used_bits(values: Any, named: tuple[int, ...], full: int = _FULL) -> int:
 
 
 def _significant_bits(source: Source) -> tuple[int, ...]:
-    """Return the bits of each channel from the ``sBIT`` chunk of a PNG file; none without one."""
-    return next((tuple(body) for name, body in _png_chunks(source) if name == b"sBIT"), ())
-
-
-def _png_chunks(source: Source) -> Iterator[tuple[bytes, bytes]]:
-    """Yield name and content of the chunks before the pixels."""
+    """Return the bits of each channel from the ``sBIT`` chunk of a PNG file; none without one before the pixels."""
     if isinstance(source, Path):
         data = source.read_bytes()
     else:
@@ -196,5 +170,7 @@ def _png_chunks(source: Source) -> Iterator[tuple[bytes, bytes]]:
     at = 8
     while at + 8 <= len(data) and (name := data[at + 4 : at + 8]) != b"IDAT":
         length = int.from_bytes(data[at : at + 4], "big")
-        yield name, data[at + 8 : at + 8 + length]
+        if name == b"sBIT":
+            return tuple(data[at + 8 : at + 8 + length])
         at += 12 + length
+    return ()

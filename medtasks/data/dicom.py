@@ -29,13 +29,7 @@ _BROKEN = (AttributeError, EOFError, IndexError, KeyError, NotImplementedError, 
 def reading_dicom(name: str) -> Iterator[Any]:
     """Yield ``pydicom``, whose errors become :class:`UnreadableImage` within the block, and its warnings nothing.
 
-    Args:
-        name: What to call the file.
-
-    Raises:
-        UnreadableImage: The file is no DICOM file, is truncated, or is compressed in a way that no installed package
-            decodes.
-        MedTasksError: ``pydicom`` is not installed.
+    A MedTasksError says that ``pydicom`` is not installed, which ``name`` needs.
     """
     try:
         pydicom = importlib.import_module("pydicom")
@@ -52,14 +46,9 @@ def reading_dicom(name: str) -> Iterator[Any]:
 
 
 def windowed(source: Source, given: Range | None) -> tuple[Image.Image, list[str]]:
-    """Read the image of a DICOM file.
+    """Read the image of a DICOM file, grey or RGB; and say what was done.
 
-    Args:
-        source: The file, or a stream at its beginning.
-        given: Values of the modality that are black and white, in place of the file's own window.
-
-    Returns:
-        A grey or RGB image, and what was done.
+    ``given`` are values of the modality that are black and white, in place of the file's own window.
 
     Raises:
         UnclearRange: It has no window, and its values use little of the range of their bits.

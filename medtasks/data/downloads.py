@@ -13,7 +13,7 @@ from typing import Any
 import requests
 from tqdm import tqdm
 
-from medtasks.data.dataset_info import DatasetInfo
+from medtasks.data.catalogue import DatasetInfo
 from medtasks.data.manifest import file_sha256
 from medtasks.errors import SourceError
 
@@ -28,17 +28,11 @@ _REVISION = "REVISION"  # file beside the downloaded ones
 
 @dataclass(frozen=True)
 class Published:
-    """A file on the web.
-
-    Attributes:
-        url: Where it is.
-        md5: Digest its publisher states; None: not known.
-        sha256: The same with SHA-256.
-    """
+    """A file on the web."""
 
     url: str
-    md5: str | None = None
-    sha256: str | None = None
+    md5: str | None = None  # digest its publisher states; None: not known
+    sha256: str | None = None  # the same with SHA-256
 
     def matches(self, path: Path) -> bool:
         """Return whether the bytes of ``path`` are the published ones, as far as a digest is known."""
@@ -52,15 +46,10 @@ class Published:
 
 
 def download(published: Published, target: Path, backoff_s: float = _BACKOFF_S) -> Path:
-    """Download a file unless it is there; an interrupted download goes on where it stopped.
+    """Download a file to ``target`` unless it is there; an interrupted download goes on where it stopped.
 
-    Args:
-        published: What to download.
-        target: Where to put it; what has arrived so far lies beside it in ``<name>.part``.
-        backoff_s: Wait before the second attempt, in seconds; doubles with every further one.
-
-    Returns:
-        ``target``.
+    What has arrived so far lies beside it in ``<name>.part``. The wait before the second attempt is ``backoff_s``
+    seconds; it doubles with every further one.
 
     Raises:
         SourceError: The server cannot be reached or has no such file, or what arrived is not the published file.
@@ -75,8 +64,14 @@ def download(published: Published, target: Path, backoff_s: float = _BACKOFF_S) 
             _continue(published.url, partial)
             break
         except requests.RequestException as error:
-            if attempt == _ATTEMPTS - 1 or _is_final(error):
-                raise _unreachable(published.url, target.name, error) from error
+            status = None if error.response is None else error.response.status_code
+            if attempt == _ATTEMPTS - 1 or (status and status < 500 and status not in _WORTH_ANOTHER_TRY):
+                raise SourceError(
+                    f"cannot download {target.name} from {published.url} "
+                    f"({f'HTTP {status}' if status else type(error).__name__}); check the connection and run the same "
+                    f"command again: what has arrived is kept. Or download it elsewhere and add '--source FOLDER' with "
+                    f"the folder it lies in"
+                ) from error
             time.sleep(backoff_s * 2**attempt)
     if not published.matches(partial):
         partial.unlink()
@@ -86,11 +81,6 @@ def download(published: Published, target: Path, backoff_s: float = _BACKOFF_S) 
 
 
 def _continue(url: str, partial: Path) -> None:
-    """Fetch what is still missing of a file.
-
-    Raises:
-        requests.RequestException: The server does not answer, refuses, or breaks off.
-    """
     arrived = partial.stat().st_size if partial.exists() else 0
     # An encoded body would have another length than the file, and other offsets.
     headers = {"Accept-Encoding": "identity", **({"Range": f"bytes={arrived}-"} if arrived else {})}
@@ -111,28 +101,11 @@ def _continue(url: str, partial: Path) -> None:
                 bar.update(stream.write(piece))
 
 
-def _is_final(error: requests.RequestException) -> bool:
-    status = error.response.status_code if error.response is not None else None
-    return status is not None and status < 500 and status not in _WORTH_ANOTHER_TRY
-
-
-def _unreachable(url: str, name: str, error: requests.RequestException) -> SourceError:
-    said = f"HTTP {error.response.status_code}" if error.response is not None else type(error).__name__
-    return SourceError(
-        f"cannot download {name} from {url} ({said}); check the connection and run the same command again: what has "
-        f"arrived is kept. Or download it elsewhere and add '--source FOLDER' with the folder it lies in"
-    )
-
-
 def hub_download(info: DatasetInfo, patterns: Sequence[str]) -> Callable[[Path], Path]:
-    """Return a function that brings the files of a dataset into a folder.
+    """Return a function that brings the files of a dataset into a folder; each of ``patterns`` must match at least one.
 
     It goes on where an earlier attempt stopped, and compares every file with the size and checksum the Hub publishes;
     where it publishes no checksum, as for small files, with the catalogue's.
-
-    Args:
-        info: Its ``source`` is the dataset's page on the Hub, its ``revision`` a commit or branch there.
-        patterns: Which files are needed: ``"data/test-*.parquet"``; each must match at least one.
     """
 
     def download(folder: Path) -> Path:
@@ -159,10 +132,9 @@ def hub_download(info: DatasetInfo, patterns: Sequence[str]) -> Callable[[Path],
 
 
 def hub_revision(info: DatasetInfo) -> Callable[[Path], str]:
-    """Return a function that tells the revision of a source folder.
+    """Return a function that tells the revision of a source folder: the commit it was downloaded at, if it was.
 
-    It is the commit a folder was downloaded at, or the catalogue's where all files with a known checksum are the
-    published ones, else ``"local"``.
+    Else it is the catalogue's where all files with a known checksum are the published ones, or ``"local"``.
     """
 
     def revision(source: Path) -> str:

@@ -1,6 +1,8 @@
-"""Where prepared data lives."""
+"""Where prepared data lives, and writing there so that a file is whole or not there."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import platformdirs
@@ -34,3 +36,19 @@ def dataset_holding(path: Path) -> str | None:
 def own_tasks_folder() -> Path:
     """Return the folder of the task files written for a user's own datasets, whether or not it exists."""
     return home() / "tasks"
+
+
+@contextmanager
+def written_whole(target: Path) -> Iterator[Path]:
+    """Yield a file that takes the place of ``target`` when the block ends, and goes when it fails.
+
+    It lies in the same folder, which is created; several processes may write the same target.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial = target.with_name(f"{target.name}.{os.getpid()}.part")
+    try:
+        yield partial
+        partial.replace(target)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise

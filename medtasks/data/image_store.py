@@ -20,15 +20,10 @@ _DISK_BLOCK = 4096  # bytes; compressing what fits into one saves no room
 
 @dataclass(frozen=True)
 class StoredImage:
-    """One image of the dataset.
+    """One image of the dataset."""
 
-    Attributes:
-        file: Path below the dataset's folder.
-        sha256: Of the file's bytes.
-    """
-
-    file: str
-    sha256: str
+    file: str  # path below the dataset's folder
+    sha256: str  # of the file's bytes
 
     @property
     def image_id(self) -> str:
@@ -38,28 +33,20 @@ class StoredImage:
 
 @dataclass(frozen=True)
 class ImageFacts:
-    """What is known of an image's pixels.
+    """What is known of an image's pixels."""
 
-    Attributes:
-        sha256: Of size and RGB pixels, as a model sees them; of a volume, of its unpacked file.
-        conversions: How they came from the file, see :class:`medtasks.data.decoding.DecodedImage`.
-    """
-
-    sha256: str
-    conversions: tuple[str, ...] = ()
+    sha256: str  # of size and RGB pixels, as a model sees them; of a volume, of its unpacked file
+    conversions: tuple[str, ...] = ()  # how they came from the file, see :class:`medtasks.data.decoding.DecodedImage`
 
 
 class ImageStore:
-    """Writes images below a folder and remembers what their pixels are.
+    """Writes images below ``folder`` and remembers what their pixels are, as models will see them.
 
-    Equal files are stored once, so a question set on few images stays small, and a second attempt after an
-    interruption writes nothing again.
+    Equal files are stored once, so a question set on few images stays small, and a second attempt after an interruption
+    writes nothing again. Several threads may add images at once.
 
-    Several threads may add images at once.
-
-    Args:
-        folder: The dataset's work folder.
-        decoding: What models will see of the files.
+    Adding raises UnreadableImage for a file that is truncated, no image or of an unclear range, FileNotFoundError for
+    one that is not there, and another OSError where it may not be read or the disk is full.
     """
 
     def __init__(self, folder: Path, decoding: Decoding = REFERENCE) -> None:
@@ -73,36 +60,17 @@ class ImageStore:
         return dict(self._facts)
 
     def add_bytes(self, data: bytes) -> StoredImage:
-        """Store an encoded image as it is.
-
-        Raises:
-            UnreadableImage: The bytes are truncated, no image, or of an unclear range.
-            OSError: The disk is full.
-        """
+        """Store an encoded image as it is."""
         digest = hashlib.sha256(data).hexdigest()
         file = self._store(data, digest, _ending(data), lambda: image_facts(decoded(io.BytesIO(data), self.decoding)))
         return StoredImage(file, digest)
 
     def add_file(self, path: Path) -> StoredImage:
-        """Store a copy of an image file.
-
-        Raises:
-            FileNotFoundError: There is no such file.
-            UnreadableImage: It is truncated, no image, or of an unclear range.
-            OSError: The disk is full, or the file may not be read.
-        """
+        """Store a copy of an image file."""
         return self.add_bytes(path.read_bytes())
 
     def add_pixels(self, image: Image.Image, conversion: str | None = None) -> StoredImage:
-        """Store an image that comes as pixels (mode L or RGB), as PNG.
-
-        Args:
-            image: The image.
-            conversion: How its pixels came from a file of another kind.
-
-        Raises:
-            OSError: The disk is full.
-        """
+        """Store an image that comes as pixels (mode L or RGB), as PNG; ``conversion`` says how they were made."""
         facts = ImageFacts(pixels_sha256(image.convert("RGB")), () if conversion is None else (conversion,))
         buffer = io.BytesIO()
         tiny = image.width * image.height * len(image.getbands()) <= _DISK_BLOCK
@@ -112,13 +80,7 @@ class ImageStore:
         return StoredImage(self._store(data, facts.sha256, "png", lambda: facts), hashlib.sha256(data).hexdigest())
 
     def add_volume(self, path: Path) -> StoredImage:
-        """Point to the file of a volume, which stays where it is.
-
-        Raises:
-            FileNotFoundError: There is no such file.
-            UnreadableImage: It is truncated, damaged or no NIfTI file.
-            OSError: The file may not be read, or the disk takes no links.
-        """
+        """Point to the file of a volume, which stays where it is."""
         digests = volume_digests(path)
         file = f"{FOLDER}/{digests.file[:16]}{ENDING}"
         self._facts[file] = ImageFacts(digests.voxels, (VOLUME,))
@@ -129,10 +91,7 @@ class ImageStore:
         return StoredImage(file, digests.file)
 
     def _store(self, data: bytes, name: str, ending: str, facts: Callable[[], ImageFacts]) -> str:
-        """Store a file, and return its path below the dataset's folder.
-
-        ``facts`` is asked only for a file not seen before.
-        """
+        """Store a file not seen before, asking for its ``facts``, and return its path below the dataset's folder."""
         file = f"{FOLDER}/{name[:16]}.{ending}"
         if file not in self._facts:
             self._facts[file] = facts()
@@ -145,14 +104,7 @@ class ImageStore:
         return file
 
     def recall(self, image: StoredImage, facts: ImageFacts) -> StoredImage:
-        """Take an image that an earlier attempt stored, without decoding it again.
-
-        Args:
-            image: What was stored.
-            facts: What was noted of it then.
-
-        Returns:
-            ``image``.
+        """Take an image that an earlier attempt stored, with what was noted of it then, without decoding it again.
 
         Raises:
             FileNotFoundError: Its file is not there.

@@ -16,27 +16,23 @@ https://github.com/zhjohnchan/R2Gen at e8cd3cf.
 
 import functools
 import tarfile
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
-from types import MappingProxyType
 from typing import NamedTuple
 from xml.etree import ElementTree
 
-from medtasks.data.decoding import UnreadableImage
-from medtasks.data.documents import report_document
 from medtasks.data.downloads import Published, download
 from medtasks.data.image_store import ImageStore, StoredImage
 from medtasks.data.preparation import Recipe, Row, images_row
-from medtasks.data.schema import REPORT
-from medtasks.data.source_files import SourceFile, find_file, required_file
+from medtasks.data.schema import REPORT, report_document
+from medtasks.data.source_files import SourceFile, find_file, required_file, unpacking
+from medtasks.data.strict_pillow import UnreadableImage
 from medtasks.data.tables import RecordTable, read_json
 from medtasks.errors import SourceError
 
 _ANNOTATION = "annotation.json"
 _REPORTS, _IMAGES = "NLMCXR_reports.tgz", "NLMCXR_png.tgz"
 _OPEN_I = "https://openi.nlm.nih.gov/imgs/collections"
-_BROKEN = (tarfile.TarError, EOFError, zlib.error)
 _REPORT_FILES = ("ecgen-radiology/*.xml", "*/ecgen-radiology/*.xml", "*.xml")
 _IMAGE_FILES = ("NLMCXR_png/*.png", "images/*.png", "*/NLMCXR_png/*.png", "*.png")
 
@@ -154,18 +150,15 @@ def _image_files(source: Path, wanted: set[str], images: ImageStore) -> Callable
 
 def _unpacked(archive: Path, ending: str, wanted: set[str] | None = None) -> Iterator[tuple[str, bytes]]:
     """Yield name and content of the files in an archive; with ``wanted`` only of those, named without ending."""
-    try:
-        with tarfile.open(archive, "r|*") as opened:
-            for member in opened:
-                name = PurePosixPath(member.name).name
-                if not member.isfile() or not name.endswith(ending) or name.startswith("."):
-                    continue
-                if wanted is None or name.removesuffix(ending) in wanted:
-                    content = opened.extractfile(member)
-                    assert content is not None  # it is a file
-                    yield name, content.read()
-    except _BROKEN as error:
-        raise SourceError(f"{archive} cannot be unpacked ({error}); download it again") from error
+    with unpacking(archive), tarfile.open(archive, "r|*") as opened:
+        for member in opened:
+            name = PurePosixPath(member.name).name
+            if not member.isfile() or not name.endswith(ending) or name.startswith("."):
+                continue
+            if wanted is None or name.removesuffix(ending) in wanted:
+                content = opened.extractfile(member)
+                assert content is not None  # it is a file
+                yield name, content.read()
 
 
 def _download(folder: Path) -> Path:
@@ -174,14 +167,12 @@ def _download(folder: Path) -> Path:
     return folder
 
 
-RECIPES: Mapping[str, Recipe] = MappingProxyType(
-    {
-        "iu_xray_report": Recipe(
-            columns=REPORT,
-            test=_test,
-            layout=f"{_REPORTS} and {_IMAGES} of Open-i, or R2Gen's {_ANNOTATION} and folder images",
-            download=_download,
-            revision=_revision,
-        )
-    }
-)
+RECIPES: Mapping[str, Recipe] = {
+    "iu_xray_report": Recipe(
+        columns=REPORT,
+        test=_test,
+        layout=f"{_REPORTS} and {_IMAGES} of Open-i, or R2Gen's {_ANNOTATION} and folder images",
+        download=_download,
+        revision=_revision,
+    )
+}

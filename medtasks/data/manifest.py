@@ -4,7 +4,7 @@ import functools
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,47 +20,28 @@ FILE_NAME = "manifest.json"
 
 
 class Manifest(BaseModel):
-    """Facts recorded when a dataset was prepared; the harness writes them into every result.
-
-    Attributes:
-        name: Catalogue name.
-        source: Folder or address the data came from.
-        revision: Revision of the source, or ``"local"``.
-        access: Access level of the dataset.
-        sample: True for drawn stand-in data: scores on it say nothing about a model.
-        complete: True when no row of the source was left out.
-        rows: Documents.
-        images: Distinct images.
-        text_sha256: Fingerprint of all columns but the image bytes, independent of row order.
-        pixels_sha256: Fingerprint of the decoded pixels (RGB) of all distinct images.
-        left_out: What was left out and why, one sentence each.
-        selected_from: Dataset of which this one is a part, None for a whole one. The images stay there.
-        selection: Values by column that the part was chosen by.
-        image_rule: How models see the images, see :mod:`medtasks.data.decoding`; what was prepared before there was a
-            choice has the references' rule.
-        image_range: Values that its owner says are black and white, of images with more than 8 bits.
-        image_conversions: What is done with how many images; none where nobody counted. Several things may be done with
-            one image.
-    """
+    """Facts recorded when a dataset was prepared; the harness writes them into every result."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    name: str
-    source: str
-    revision: str
+    name: str  # catalogue name
+    source: str  # folder or address the data came from
+    revision: str  # of the source, or ``"local"``
     access: str
-    sample: bool
-    complete: bool
+    sample: bool  # True for drawn stand-in data: scores on it say nothing about a model
+    complete: bool  # True when no row of the source was left out
     rows: int
-    images: int
-    text_sha256: str
-    pixels_sha256: str
-    left_out: tuple[str, ...] = ()
-    selected_from: str | None = None
-    selection: Mapping[str, tuple[str, ...]] = {}
+    images: int  # distinct ones
+    text_sha256: str  # fingerprint of all columns but the image bytes, independent of row order
+    pixels_sha256: str  # fingerprint of the decoded pixels (RGB) of all distinct images
+    left_out: tuple[str, ...] = ()  # what was left out and why, one sentence each
+    selected_from: str | None = None  # the dataset this one is a part of; the images stay there
+    selection: Mapping[str, tuple[str, ...]] = {}  # values by column that the part was chosen by
+    # how models see the images, see :mod:`medtasks.data.decoding`; what was prepared before there was a choice has the
+    # references' rule
     image_rule: ImageRule = ImageRule.REFERENCE
-    image_range: tuple[float, float] | None = None
-    image_conversions: Mapping[str, int] = {}
+    image_range: tuple[float, float] | None = None  # black and white, of images with more than 8 bits
+    image_conversions: Mapping[str, int] = {}  # how many images each was done with; of one, several may be
 
     @property
     def decoding(self) -> Decoding:
@@ -73,17 +54,12 @@ class Manifest(BaseModel):
         return hashlib.sha256(f"{self.text_sha256}{self.pixels_sha256}".encode()).hexdigest()[:12]
 
     def write(self, folder: Path) -> None:
-        """Write the manifest into a dataset's folder."""
+        """Write the manifest into the folder of a dataset."""
         (folder / FILE_NAME).write_text(self.model_dump_json(indent=2) + "\n", encoding="utf-8")
 
     @classmethod
     def read(cls, folder: Path) -> "Manifest":
-        """Read the manifest of a prepared dataset.
-
-        Raises:
-            FileNotFoundError: The folder holds no manifest.
-            SourceError: The manifest is damaged.
-        """
+        """Read the manifest of a prepared dataset; FileNotFoundError without one, SourceError if it is damaged."""
         path = folder / FILE_NAME
         try:
             return cls.model_validate_json(path.read_text(encoding="utf-8"))
@@ -93,20 +69,30 @@ class Manifest(BaseModel):
             ) from error
 
 
+def measured(documents: Sequence[Mapping[str, Any]], images: Mapping[str, ImageFacts]) -> dict[str, Any]:
+    """Return what a manifest says of documents, and of the images they show by image id."""
+    return {
+        "rows": len(documents),
+        "images": len(images),
+        "text_sha256": text_fingerprint(documents),
+        "pixels_sha256": pixels_fingerprint(images),
+        "image_conversions": counted_conversions(images.values()),
+    }
+
+
 def text_fingerprint(documents: Iterable[Mapping[str, Any]]) -> str:
     """Return the SHA-256 of the documents' columns, whatever their order.
 
     Digests of image files do not count where a document lists several: some of these files are written here, and
     another build of the compression library writes other bytes for the same pixels.
     """
-    digests = sorted(
-        hashlib.sha256(json.dumps(_reproducible(document), sort_keys=True).encode()).digest() for document in documents
-    )
+    digests = []
+    for document in documents:
+        left_out = "image_sha256" if "image_files" in document else None
+        columns = {column: value for column, value in document.items() if column != left_out}
+        digests.append(hashlib.sha256(json.dumps(columns, sort_keys=True).encode()).digest())
+    digests.sort()
     return hashlib.sha256(b"".join(digests)).hexdigest()
-
-
-def _reproducible(document: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in document.items() if key != "image_sha256" or "image_files" not in document}
 
 
 def file_sha256(path: Path) -> str:
@@ -116,11 +102,7 @@ def file_sha256(path: Path) -> str:
 
 
 def read_facts(path: Path, decoding: Decoding) -> ImageFacts:
-    """Decode an image or read a volume completely, and return what is known of its pixels.
-
-    Raises:
-        OSError: The file is missing, truncated or no image.
-    """
+    """Decode an image or read a volume completely; an OSError for one that is missing, truncated or no image."""
     if is_volume(path):
         return ImageFacts(volume_digests(path).voxels, (VOLUME,))
     return image_facts(decoded(path, decoding))
@@ -150,25 +132,20 @@ def described_images(data: Mapping[str, Any]) -> str:
     return f"{data.get('image_rule', ImageRule.REFERENCE)}: {done}" if counts else ""
 
 
-def decoding_of(folder: Path) -> Decoding:
-    """Return how the images of a prepared dataset are decoded; its manifest is read once unless it changes.
-
-    Raises:
-        FileNotFoundError: The folder holds no manifest.
-        SourceError: The manifest is damaged.
-    """
-    return _decoding(folder, (folder / FILE_NAME).stat().st_mtime_ns)
+def manifest_of(folder: Path) -> Manifest:
+    """Return what :meth:`Manifest.read` does; the file is read once unless it changes."""
+    return _read(folder, (folder / FILE_NAME).stat().st_mtime_ns)
 
 
 def decoding_of_file(file: Path) -> Decoding:
     """Return how an image file is decoded: as the prepared dataset says in whose folder it lies, else linearly."""
     name = dataset_holding(file.absolute())
     try:
-        return decoding_of(dataset_folder(name)) if name else LINEAR
+        return manifest_of(dataset_folder(name)).decoding if name else LINEAR
     except (OSError, SourceError):
         return LINEAR
 
 
 @functools.lru_cache(maxsize=64)
-def _decoding(folder: Path, modified: int) -> Decoding:
-    return Manifest.read(folder).decoding
+def _read(folder: Path, modified: int) -> Manifest:
+    return Manifest.read(folder)

@@ -11,15 +11,9 @@ from tqdm import tqdm
 
 from medtasks.data.catalogue import MEDICONFUSION
 from medtasks.data.decoding import REFERENCE
+from medtasks.data.home import written_whole
 from medtasks.data.image_store import ImageFacts
-from medtasks.data.manifest import (
-    Manifest,
-    counted_conversions,
-    file_sha256,
-    pixels_fingerprint,
-    read_facts,
-    text_fingerprint,
-)
+from medtasks.data.manifest import Manifest, file_sha256, measured, read_facts
 from medtasks.data.mediconfusion_source import Pair, find_question_file, read_links, read_pairs
 from medtasks.data.preparation import Options
 from medtasks.data.schema import PAIRED_CHOICE
@@ -32,15 +26,7 @@ DEMONSTRATIONS = "few_shot_prompts"
 
 
 def prepare(options: Options) -> Manifest:
-    """Prepare MediConfusion under ``MEDTASKS_HOME``.
-
-    Returns:
-        The manifest of the prepared dataset.
-
-    Raises:
-        SourceError: Questions or images are missing or broken; every one is counted and the first ones are named.
-        MedTasksError: The disk is full, or another process prepares the same dataset.
-    """
+    """Prepare MediConfusion under ``MEDTASKS_HOME``, and return its manifest; every unusable image is counted."""
     question_file = find_question_file(options.source) if options.source else None
     with work_folder(MEDICONFUSION.name) as work:
         question_file = question_file or _download_questions(work / SCRATCH / "source")
@@ -52,19 +38,16 @@ def prepare(options: Options) -> Manifest:
         documents = [_document(pair, position, work / "images") for pair in kept for position in (1, 2)]
         used = {document["image_id"] for document in documents}
         _tidy(work, used, question_file.parent / DEMONSTRATIONS)
+        origin = str(options.source.resolve()) if options.source else MEDICONFUSION.source
         manifest = Manifest(
             name=MEDICONFUSION.name,
-            source=_origin(options),
+            source="drawn sample of medtasks (no patient images)" if options.sample else origin,
             revision=revision,
             access=MEDICONFUSION.access,
             sample=options.sample,
             complete=not left_out,
-            rows=len(documents),
-            images=len(used),
-            text_sha256=text_fingerprint(documents),
-            pixels_sha256=pixels_fingerprint({name: facts[name] for name in used}),
             left_out=tuple(left_out),
-            image_conversions=counted_conversions(facts[name] for name in used),
+            **measured(documents, {name: facts[name] for name in used}),
         )
         publish(work, manifest, documents, PAIRED_CHOICE)
     return manifest
@@ -85,12 +68,6 @@ def _gather_images(
         causes |= _copy_images(fetched, images, [name for name in lacking if name not in causes])
     facts, broken = _decode(images, [name for name in wanted if name not in causes])
     return facts, causes | broken
-
-
-def _origin(options: Options) -> str:
-    if options.sample:
-        return "drawn sample of medtasks (no patient images)"
-    return str(options.source.resolve()) if options.source else MEDICONFUSION.source
 
 
 def _revision(question_file: Path, options: Options) -> str:
@@ -133,9 +110,8 @@ def _copy_images(source: Path, images: Path, wanted: Sequence[str]) -> dict[str,
         if not origin.is_file():
             causes[image_id] = f"{origin} is missing"
         elif not target.is_file() or file_sha256(origin) != file_sha256(target):
-            partial = target.with_suffix(".part")
-            shutil.copyfile(origin, partial)
-            partial.replace(target)
+            with written_whole(target) as partial:
+                shutil.copyfile(origin, partial)
     return causes
 
 
@@ -148,9 +124,7 @@ def _fetch_images(links: dict[str, tuple[str, str]], images: Path, wanted: Seque
         for name in wanted
         if name in links
     }
-    for missing in fetch_figures(list(figures)):
-        causes[figures[missing.figure]] = missing.cause
-    return causes
+    return causes | {figures[figure]: cause for figure, cause in fetch_figures(list(figures)).items()}
 
 
 def _decode(images: Path, names: Iterable[str]) -> tuple[dict[str, ImageFacts], dict[str, str]]:

@@ -1,4 +1,7 @@
-"""Reading MediConfusion's published question files (``dataset.json``, ``dataset.csv``, ``image_dict.json``)."""
+"""Reading MediConfusion's published question files (``dataset.json``, ``dataset.csv``, ``image_dict.json``).
+
+A file that is missing or malformed is a SourceError, which names the pair and the field.
+"""
 
 import ast
 import csv
@@ -38,11 +41,7 @@ class Pair:
 
 
 def find_question_file(folder: Path) -> Path:
-    """Return ``dataset.json`` (preferred) or ``dataset.csv`` in ``folder`` or its ``data/`` subfolder.
-
-    Raises:
-        SourceError: The folder does not exist or holds neither file.
-    """
+    """Return ``dataset.json`` (preferred) or ``dataset.csv`` in ``folder`` or its ``data/`` subfolder."""
     if not folder.is_dir():
         raise SourceError(f"--source {folder} is not a folder; give the folder that holds dataset.json and images/")
     for place in (folder, folder / "data"):
@@ -56,11 +55,7 @@ def find_question_file(folder: Path) -> Path:
 
 
 def read_pairs(path: Path) -> list[Pair]:
-    """Read all pairs of a question file in file order.
-
-    Raises:
-        SourceError: The file is malformed; the message names the pair and the field.
-    """
+    """Read all pairs of a question file in file order."""
     records = _json_records(path) if path.suffix == ".json" else _csv_records(path)
     pairs = [_pair(path, pair_id, record) for pair_id, record in records]
     if not pairs:
@@ -74,11 +69,7 @@ def read_pairs(path: Path) -> list[Pair]:
 
 
 def read_links(path: Path) -> dict[str, tuple[str, str]]:
-    """Read ``image_dict.json``: image id → (package address, file name in the article).
-
-    Raises:
-        SourceError: The file is missing or malformed.
-    """
+    """Read ``image_dict.json``: image id → (package address, file name in the article)."""
     try:
         entries = json.loads(path.read_text(encoding="utf-8"))
         return {str(e["local"]): (str(e["dlink"]), str(e["file_name"])) for e in entries.values()}

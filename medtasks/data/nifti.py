@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from medtasks.data.decoding import UnreadableImage
+from medtasks.data.strict_pillow import UnreadableImage
 
 _TYPES = {2: "u1", 4: "i2", 8: "i4", 16: "f4", 64: "f8", 256: "i1", 512: "u2", 768: "u4"}
 HEADER_BYTES = 540  # of the longer version
@@ -42,23 +42,14 @@ _NIFTI_2 = _Layout(
 
 @dataclass(frozen=True)
 class NiftiHeader:
-    """What a header says.
+    """What a header says."""
 
-    Attributes:
-        shape: Voxels along the three axes.
-        dtype: Of a voxel as stored, byte order included.
-        offset: Byte at which voxels start.
-        slope: Stored values are multiplied by this ...
-        intercept: ... and this is added.
-        directions: Where the axes point, shape (3, 3): one column per axis; rows are right, front and head.
-    """
-
-    shape: tuple[int, int, int]
-    dtype: np.dtype[Any]
-    offset: int
-    slope: float
-    intercept: float
-    directions: NDArray[np.float64]
+    shape: tuple[int, int, int]  # voxels along the three axes
+    dtype: np.dtype[Any]  # of a voxel as stored, byte order included
+    offset: int  # byte at which voxels start
+    slope: float  # stored values are multiplied by this ...
+    intercept: float  # ... and this is added
+    directions: NDArray[np.float64]  # of the axes, one column each; rows are right, front and head
 
     @property
     def file_bytes(self) -> int:
@@ -67,10 +58,7 @@ class NiftiHeader:
 
 
 def read_header(data: bytes) -> NiftiHeader:
-    """Read the header of a volume.
-
-    Args:
-        data: The beginning of the unpacked file, at least ``HEADER_BYTES`` where it is so long.
+    """Read the header of a volume from the beginning of the unpacked file, ``HEADER_BYTES`` where it is so long.
 
     Raises:
         UnreadableImage: It is no NIfTI file, holds no single volume, or values of a kind that is no plain number.
@@ -84,15 +72,9 @@ def read_header(data: bytes) -> NiftiHeader:
 
 
 def axial(header: NiftiHeader, data: bytes, positions: list[int]) -> NDArray[np.float32]:
-    """Return axial slices as they are printed: the front on top, the patient's right on the left.
+    """Return axial slices (slices, height, width) as printed: the front on top, the patient's right on the left.
 
-    Args:
-        header: Header of the volume.
-        data: The whole unpacked file.
-        positions: Which slices, counted from the feet.
-
-    Returns:
-        Scaled values, shape (slices, height, width).
+    ``data`` is the whole unpacked file, ``positions`` count from the feet, values are scaled.
     """
     stored = np.frombuffer(data, header.dtype, int(np.prod(header.shape)), header.offset)
     order, signs = _closest_axes(header.directions)

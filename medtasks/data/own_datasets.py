@@ -1,57 +1,45 @@
-"""Datasets a user prepared from folders of their own: what is under ``MEDTASKS_HOME`` and not in the catalogue."""
+"""Datasets a user prepared from folders of their own: what is under ``MEDTASKS_HOME`` and not in the catalogue.
+
+One with a damaged manifest, and one that is neither, count as credentialed: nobody can say that they are not.
+"""
 
 from collections.abc import Mapping
-from functools import lru_cache
 from pathlib import Path
 
-from medtasks.data.catalogue import CATALOGUE
-from medtasks.data.dataset_info import Access, DatasetInfo
+from medtasks.data.catalogue import CATALOGUE, Access, DatasetInfo
 from medtasks.data.home import dataset_folder, datasets_folder
-from medtasks.data.manifest import FILE_NAME, Manifest
+from medtasks.data.manifest import FILE_NAME, manifest_of
 from medtasks.errors import MedTasksError
 
 BENCHMARK = "own questions"
 
 
 def own_dataset_info(name: str, source: Path, access: Access, kind: str) -> DatasetInfo:
-    """Describe a dataset that is being prepared from a user's folder.
-
-    Args:
-        name: Name it is prepared under.
-        source: The folder.
-        access: Who may read it, as the user says.
-        kind: ``"QA"`` or ``"VQA"``.
-    """
+    """Describe a dataset of a ``kind`` (``"QA"`` or ``"VQA"``) that is being prepared from a user's folder."""
     return _info(name, f"{kind}, from {source}", str(source), access)
 
 
 def own_datasets() -> Mapping[str, DatasetInfo]:
-    """Return the prepared datasets that are not in the catalogue, by name.
-
-    One with a damaged manifest counts as credentialed, because nobody can say that it is not.
-    """
+    """Return the prepared datasets that are not in the catalogue, by name."""
     folders = sorted(path.parent for path in datasets_folder().glob(f"[!.]*/{FILE_NAME}"))
     return {folder.name: _prepared(folder) for folder in folders if folder.name not in CATALOGUE}
 
 
 def access_of(name: str) -> Access:
-    """Return who may read a dataset, whether it is in the catalogue or a user's own.
-
-    One that is neither counts as credentialed, because nobody can say that it is not.
-    """
+    """Return who may read a dataset, whether it is in the catalogue or a user's own."""
     if name in CATALOGUE:
         return CATALOGUE[name].access
     try:
-        return _own_access(dataset_folder(name), (dataset_folder(name) / FILE_NAME).stat().st_mtime_ns)
-    except (OSError, ValueError):  # a name that no folder can have is a ValueError
+        return Access(manifest_of(dataset_folder(name)).access)
+    except (MedTasksError, OSError, ValueError):  # a name that no folder can have is a ValueError
         return Access.CREDENTIALED
 
 
 def part_of(name: str) -> str | None:
     """Return the dataset of which a prepared one is a part; None for a whole one, and where nothing tells."""
     try:
-        return Manifest.read(dataset_folder(name)).selected_from
-    except (MedTasksError, OSError):
+        return manifest_of(dataset_folder(name)).selected_from
+    except (MedTasksError, OSError, ValueError):
         return None
 
 
@@ -61,14 +49,9 @@ def preparing_again(name: str) -> str:
     return f"medtasks data prepare {name}" if whole is None else f"medtasks data select {whole} ... --as {name}"
 
 
-@lru_cache(maxsize=64)
-def _own_access(folder: Path, modified: int) -> Access:
-    return _prepared(folder).access
-
-
 def _prepared(folder: Path) -> DatasetInfo:
     try:
-        manifest = Manifest.read(folder)
+        manifest = manifest_of(folder)
         access = Access(manifest.access)
     except (MedTasksError, ValueError):
         return _info(folder.name, "its manifest is damaged", "an unknown folder", Access.CREDENTIALED)
@@ -78,14 +61,5 @@ def _prepared(folder: Path) -> DatasetInfo:
 def _info(
     name: str, description: str, source: str, access: Access, rows: int | None = None, images: int | None = None
 ) -> DatasetInfo:
-    return DatasetInfo(
-        name=name,
-        benchmark=BENCHMARK,
-        description=description,
-        source=source,
-        revision="local",
-        access=access,
-        licence="of its owner",
-        rows=rows,
-        images=images,
-    )
+    facts = (name, BENCHMARK, description, source, "local", access, "of its owner")
+    return DatasetInfo(*facts, rows=rows, images=images)

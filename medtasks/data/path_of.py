@@ -14,12 +14,7 @@ from medtasks.errors import DatasetNotPrepared, MedTasksError
 
 
 def prepared_folder(name: str) -> Path:
-    """Return the folder of a prepared dataset.
-
-    Raises:
-        UnknownName: There is no such dataset.
-        DatasetNotPrepared: It has not been prepared under ``MEDTASKS_HOME``.
-    """
+    """Return the folder of a prepared dataset; UnknownName or DatasetNotPrepared where there is none."""
     folder = dataset_folder(name)
     if not (folder / FILE_NAME).is_file():
         if _own_task(name).is_file():

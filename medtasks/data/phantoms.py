@@ -1,7 +1,7 @@
-"""Drawn pictures that look a little like radiology and come from no patient.
+"""Drawn images that look a little like radiology and come from no patient.
 
-Every function returns one grey picture of its own size; its arguments change exactly the thing a question asks about.
-Sides are sides of the picture. The drawing is deterministic: equal arguments give equal pixels on one Pillow version.
+Every function returns one grey image of its own size; its arguments change exactly the thing a question asks about.
+Sides are sides of the image. The drawing is deterministic: equal arguments give equal pixels on one Pillow version.
 """
 
 import random
@@ -18,7 +18,7 @@ Level = Literal["upper", "lower"]
 
 _OVERSAMPLING = 3
 _SOFTNESS = 1.1  # pixels of Gaussian blur
-_GRAIN = 0.025  # share of noise in the picture
+_GRAIN = 0.025  # share of noise in the image
 
 
 class Sheet:
@@ -60,7 +60,7 @@ class Sheet:
                 self.ellipse(centre, (radius, radius), grey)
 
     def finished(self, seed: int) -> Image.Image:
-        """Return the picture at its own size, softened and with grain that depends on ``seed`` alone."""
+        """Return the image at its own size, softened and with grain that depends on ``seed`` alone."""
         image = self._image.resize(self._size, Image.Resampling.LANCZOS)
         image = image.filter(ImageFilter.GaussianBlur(_SOFTNESS))
         coarse = (self._size[0] // 3, self._size[1] // 3)
@@ -133,13 +133,7 @@ def long_bone(size: tuple[int, int], seed: int, broken: Level | None = None) -> 
     sheet = Sheet(size, 25)
     bottom = sheet.height
     sheet.polygon([(18, 0), (82, 0), (74, bottom), (26, bottom)], 80)
-    shaft = [
-        (50.0, 0.08 * bottom),
-        (50.0, 0.2 * bottom),
-        (50.0, 0.5 * bottom),
-        (50.0, 0.8 * bottom),
-        (50.0, 0.92 * bottom),
-    ]
+    shaft = [(50.0, share * bottom) for share in (0.08, 0.2, 0.5, 0.8, 0.92)]
     sheet.tube(shaft, [32, 20, 16, 20, 32], 215)
     sheet.line([shaft[1], shaft[3]], 6, 165)
     if broken:

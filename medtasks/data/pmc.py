@@ -30,6 +30,7 @@ from urllib3 import Retry
 from urllib3.exceptions import InvalidHeader
 
 from medtasks.data.decoding import is_whole_image
+from medtasks.data.home import written_whole
 from medtasks.errors import SourceError
 
 URL_VARIABLE = "MEDTASKS_PMC_URL"
@@ -48,25 +49,11 @@ _Result = TypeVar("_Result")
 
 @dataclass(frozen=True)
 class Figure:
-    """One wanted figure.
+    """One wanted figure."""
 
-    Attributes:
-        pmc_id: Article, such as ``"PMC3284869"``.
-        file_name: Original name of the figure's file in the article; unique only within it.
-        target: Where to put it; its folder is created.
-    """
-
-    pmc_id: str
-    file_name: str
-    target: Path
-
-
-@dataclass(frozen=True)
-class Missing:
-    """A figure that could not be fetched, and one clause that says why."""
-
-    figure: Figure
-    cause: str
+    pmc_id: str  # such as ``"PMC3284869"``
+    file_name: str  # original name of the figure's file in the article; unique only within it
+    target: Path  # where to put it; its folder is created
 
 
 class Failure(Exception):
@@ -86,7 +73,7 @@ class Unreachable(Transient):
 
 
 class ObjectStorage:
-    """An S3 bucket read without credentials, patiently."""
+    """An S3 bucket read without credentials, patiently; a :class:`Failure` is for good."""
 
     def __init__(self, base_url: str, workers: int, attempts: int, backoff_s: float, timeout_s: float) -> None:
         self.stop = threading.Event()
@@ -100,11 +87,7 @@ class ObjectStorage:
             self._session.mount(scheme, HTTPAdapter(pool_maxsize=workers))
 
     def listing(self, prefix: str) -> list[str]:
-        """Return all keys that begin with ``prefix``.
-
-        Raises:
-            Failure: The listing cannot be had.
-        """
+        """Return all keys that begin with ``prefix``."""
         keys: list[str] = []
         query = {"list-type": "2", "prefix": prefix}
         while True:
@@ -115,17 +98,9 @@ class ObjectStorage:
                 return keys
             query = query | {"continuation-token": token}
 
-    def body(self, key: str, fault: Callable[[bytes], str | None]) -> bytes:
-        """Return the body of an object.
-
-        Args:
-            key: The object.
-            fault: Says what is wrong with a body, or None; a faulty one is fetched again.
-
-        Raises:
-            Failure: The object cannot be had whole.
-        """
-        return self._patiently(functools.partial(self._faultless, key, fault))
+    def image(self, key: str) -> bytes:
+        """Return the body of an object that is an image; one that does not decode is fetched again."""
+        return self._patiently(functools.partial(self._image, key))
 
     def _patiently(self, request: Callable[[], _Result]) -> _Result:
         retrying = tenacity.Retrying(
@@ -148,11 +123,10 @@ class ObjectStorage:
         except ElementTree.ParseError as error:
             raise Transient("the storage's listing is no XML") from error
 
-    def _faultless(self, key: str, fault: Callable[[bytes], str | None]) -> bytes:
+    def _image(self, key: str) -> bytes:
         body = self._get(quote(key))
-        cause = fault(body)
-        if cause:
-            raise Transient(f"{key} {cause}")
+        if not is_whole_image(BytesIO(body)):
+            raise Transient(f"{key} does not decode as an image")
         return body
 
     def _get(self, path: str, query: dict[str, str] | None = None) -> bytes:
@@ -179,11 +153,7 @@ class ObjectStorage:
 
 
 def pmc_id_of(dlink: str) -> str:
-    """Return the article of a package link ``ftp://.../oa_package/25/da/PMC3284869.tar.gz``.
-
-    Raises:
-        SourceError: The link does not end in ``/PMC<digits>.tar.gz``.
-    """
+    """Return the article of a package link ``ftp://.../25/da/PMC3284869.tar.gz``; SourceError for another link."""
     match = _PACKAGE.search(dlink)
     if match is None:
         raise SourceError(f"'{dlink}' names no PubMed Central package (expected .../PMC<digits>.tar.gz)")
@@ -191,50 +161,32 @@ def pmc_id_of(dlink: str) -> str:
 
 
 def fetch_figures(
-    figures: Sequence[Figure],
-    base_url: str | None = None,
-    workers: int = 4,
-    attempts: int = 5,
-    backoff_s: float = 1.0,
-    timeout_s: float = 30.0,
+    figures: Sequence[Figure],  # of distinct targets
+    base_url: str | None = None,  # default ``$MEDTASKS_PMC_URL``, else PubMed Central's own
+    workers: int = 4,  # articles fetched at the same time
+    attempts: int = 5,  # tries per request, the first one included
+    backoff_s: float = 1.0,  # before the second try; doubles with every further one, a longer ``Retry-After`` wins
+    timeout_s: float = 30.0,  # longest silence of the server
     progress: bool = True,
-) -> list[Missing]:
-    """Fetch figures that are not there yet; every file that exists afterwards is a whole image.
+) -> dict[Figure, str]:
+    """Fetch figures that are not there yet; return why each figure that could not be had is missing, in their order.
 
-    Safe to interrupt and run again: a target that decodes is kept and costs no request. An interruption waits for the
-    requests in flight, at most ``timeout_s``.
-
-    Args:
-        figures: What to fetch; targets must be distinct.
-        base_url: Storage; default ``$MEDTASKS_PMC_URL``, else PubMed Central's own.
-        workers: Articles fetched at the same time.
-        attempts: Tries per request, the first one included.
-        backoff_s: Wait before the second try in seconds; doubles with every further one. A longer ``Retry-After`` wins.
-        timeout_s: Longest silence of the server in seconds.
-        progress: Show a progress bar.
-
-    Returns:
-        The figures that could not be had, in the order of ``figures``.
+    Every file that exists afterwards is a whole image. Safe to interrupt and run again: a target that decodes is kept
+    and costs no request. An interruption waits for the requests in flight, at most ``timeout_s``.
 
     Raises:
         SourceError: The storage cannot be reached at all, or its URL is malformed.
         OSError: A target cannot be written, for instance because the disk is full.
     """
     storage = ObjectStorage(_base_url(base_url), workers, attempts, backoff_s, timeout_s)
-    causes = _fetch_lacking(storage, figures, workers, progress)
-    return [Missing(figure, causes[figure]) for figure in figures if figure in causes]
-
-
-def _fetch_lacking(
-    storage: ObjectStorage, figures: Sequence[Figure], workers: int, progress: bool
-) -> dict[Figure, str]:
     articles: dict[str, list[Figure]] = defaultdict(list)
     for figure in figures:
         if not is_whole_image(figure.target):
             articles[figure.pmc_id].append(figure)
     kept = len(figures) - sum(map(len, articles.values()))
     with tqdm(desc="Fetching images", total=len(figures), initial=kept, unit="image", disable=not progress) as bar:
-        return _fetch_articles(storage, articles, workers, bar.update) if articles else {}
+        causes = _fetch_articles(storage, articles, workers, bar.update) if articles else {}
+    return {figure: causes[figure] for figure in figures if figure in causes}
 
 
 def _fetch_articles(
@@ -271,11 +223,12 @@ def _fetch_article(storage: ObjectStorage, pmc_id: str, figures: Sequence[Figure
     failures: dict[Figure, Failure] = {}
     for figure in figures:
         try:
-            body = storage.body(_newest_key(keys, figure), _require_image)
+            body = storage.image(_newest_key(keys, figure))
         except Failure as failure:
             failures[figure] = failure
         else:
-            _write_whole(figure.target, body)
+            with written_whole(figure.target) as partial:
+                partial.write_bytes(body)
     return failures
 
 
@@ -287,26 +240,11 @@ def _newest_key(keys: Sequence[str], figure: Figure) -> str:
     return max(found)[1]
 
 
-def _write_whole(target: Path, body: bytes) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    partial = target.with_name(target.name + ".part")
-    try:
-        partial.write_bytes(body)
-        os.replace(partial, target)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
-
-
 def _base_url(chosen: str | None) -> str:
     url = (chosen or os.environ.get(URL_VARIABLE) or DEFAULT_URL).rstrip("/")
     if not re.match(r"https?://[^/]", url):
         raise SourceError(f"'{url}' is no storage URL; set {URL_VARIABLE} to one that begins with https:// or unset it")
     return url
-
-
-def _require_image(body: bytes) -> str | None:
-    return None if is_whole_image(BytesIO(body)) else "does not decode as an image"
 
 
 def _unreachable(storage: ObjectStorage, failure: Failure) -> SourceError:

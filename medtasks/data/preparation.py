@@ -14,13 +14,14 @@ from typing import Any
 
 from tqdm import tqdm
 
-from medtasks.data.dataset_info import Access, DatasetInfo
-from medtasks.data.decoding import REFERENCE, Decoding, UnreadableImage
+from medtasks.data.catalogue import Access, DatasetInfo
+from medtasks.data.decoding import REFERENCE, Decoding
 from medtasks.data.downloads import hub_download, hub_revision
 from medtasks.data.image_store import ImageStore, StoredImage
-from medtasks.data.manifest import Manifest, counted_conversions, pixels_fingerprint, text_fingerprint
+from medtasks.data.manifest import Manifest, measured
 from medtasks.data.schema import Columns, image_digests, image_key
 from medtasks.data.store import SCRATCH, publish, work_folder
+from medtasks.data.strict_pillow import UnreadableImage
 from medtasks.data.tables import SourceRow, Table
 from medtasks.errors import SourceError
 
@@ -29,62 +30,36 @@ _NAMED = 3
 
 @dataclass(frozen=True)
 class Options:
-    """How to prepare.
+    """How to prepare."""
 
-    Attributes:
-        source: Local copy, laid out as the source publishes it; None downloads what the licence allows.
-        fetch_images: Fetch images that ``source`` lacks (MediConfusion only).
-        allow_incomplete: Prepare even if rows have to be left out or are fewer than published; the manifest says so.
-        sample: The source is a drawn sample; results say so.
-        allow_changed: Prepare from files that are not the published ones; the manifest's revision says so (MedHEval and
-            GMAI-MMBench only).
-        images: Folder of the images of each source that ``source`` does not hold, by the source's name (MedHEval only).
-    """
-
-    source: Path | None = None
-    fetch_images: bool = False
-    allow_incomplete: bool = False
-    sample: bool = False
+    source: Path | None = None  # laid out as it is published; None downloads what the licence allows
+    fetch_images: bool = False  # fetch images that ``source`` lacks (MediConfusion only)
+    allow_incomplete: bool = False  # even if rows are left out or fewer than published; the manifest says so
+    sample: bool = False  # the source is a drawn sample; results say so
+    # prepare from files that are not the published ones; the manifest's revision says so (MedHEval and GMAI-MMBench
+    # only)
     allow_changed: bool = False
+    # folder of the images of each source that ``source`` does not hold, by the source's name (MedHEval only)
     images: Mapping[str, Path] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Row:
-    """One row of a source.
+    """One row of a source."""
 
-    Attributes:
-        place: File and row, for messages: ``"test.csv row 12"``.
-        document: Columns of the dataset's schema except ``dataset``, ``image_files`` and ``image_sha256``; None where
-            the row cannot be used.
-        images: Images in the order they are shown.
-        cause: Why the row cannot be used, one sentence without a final stop.
-        outside: The row is not part of the evaluated set, which is no damage: such rows are only counted by ``cause``,
-            a text that fits several of them, and do not count as rows of the source.
-    """
-
-    place: str
+    place: str  # file and row, for messages: ``"test.csv row 12"``
+    # columns of the dataset's schema except ``dataset``, ``image_files`` and ``image_sha256``; None where the row
+    # cannot be used
     document: Mapping[str, Any] | None
-    images: Sequence[StoredImage] = ()
-    cause: str = ""
+    images: Sequence[StoredImage] = ()  # in the order they are shown
+    cause: str = ""  # why the row cannot be used, one sentence without a final stop
+    # the row is not part of the evaluated set, which is no damage: such rows are only counted by ``cause``, a text that
+    # fits several of them, and do not count as rows of the source
     outside: bool = False
 
 
 def image_row(place: str, name: str, add: Callable[[], StoredImage], document: Mapping[str, Any]) -> Row:
-    """Store the image of a row.
-
-    Args:
-        place: File and row, for messages.
-        name: What messages call the image.
-        add: Stores the image.
-        document: The row's columns; without an ``image_id``, equal files get the same.
-
-    Returns:
-        The row; one without a document where the image is missing or broken.
-
-    Raises:
-        OSError: The disk is full, or the image may not be read.
-    """
+    """Store the image of a row, as :func:`images_row`; without an ``image_id``, equal files get the same."""
     row = images_row(place, {name: add}, document)
     if row.document is None:
         return row
@@ -92,18 +67,9 @@ def image_row(place: str, name: str, add: Callable[[], StoredImage], document: M
 
 
 def images_row(place: str, adding: Mapping[str, Callable[[], StoredImage]], document: Mapping[str, Any]) -> Row:
-    """Store the images of a row.
+    """Store the images of a row, in the order they are shown; ``adding`` stores each, by what messages call it.
 
-    Args:
-        place: File and row, for messages.
-        adding: What stores each image, in the order they are shown, by what messages call it.
-        document: The row's columns.
-
-    Returns:
-        The row; one without a document where an image is missing or broken.
-
-    Raises:
-        OSError: The disk is full, or an image may not be read.
+    The row is one without a document where an image is missing or broken; an OSError is about the disk.
     """
     stored = []
     for name, add in adding.items():
@@ -121,47 +87,25 @@ Tables = Callable[[Path, str], Table]
 ReadRows = Callable[[Iterator[SourceRow], str, Path, ImageStore], Iterable[Row]]
 
 
-def each_row(row: Callable[[SourceRow, str], Row]) -> ReadRows:
-    """Return what turns rows of a split into rows of documents one by one, where no image file belongs to them."""
-    return lambda rows, split, _source, _images: (row(each, split) for each in rows)
-
-
 @dataclass(frozen=True)
 class Recipe:
-    """How one dataset is read from its source.
+    """How one dataset is read from its source."""
 
-    Attributes:
-        columns: Schema of its documents.
-        test: Reads the evaluated rows, in published order.
-        layout: What the source folder holds, for messages: ``"the hub's parquet files test-*.parquet"``.
-        demonstrations: Reads the examples for few-shot prompts; None where the benchmark has none. A source without
-            the files it needs gives none, with a note in the manifest.
-        download: Brings the source into a folder and returns it; None where a person has to obtain it.
-        revision: Tells the revision of a source folder, ``"local"`` for an unknown one; None: not told.
-        decoding: What models see of its image files; published sets are read as their references do.
-    """
-
-    columns: Columns
-    test: Reader
-    layout: str
+    columns: Columns  # of its documents
+    test: Reader  # reads the evaluated rows, in published order
+    layout: str  # what the source folder holds, for messages: ``"the hub's parquet files test-*.parquet"``
+    # reads the examples for few-shot prompts; None where the benchmark has none. A source without the files it needs
+    # gives none, with a note in the manifest.
     demonstrations: Reader | None = None
-    download: Callable[[Path], Path] | None = None
-    revision: Callable[[Path], str] | None = None
-    decoding: Decoding = REFERENCE
+    download: Callable[[Path], Path] | None = None  # brings the source into a folder; None: a person has to
+    revision: Callable[[Path], str] | None = None  # of a source folder, ``"local"`` for an unknown one
+    decoding: Decoding = REFERENCE  # what models see of its image files; published sets are read as their references do
 
     @classmethod
     def of_splits(
         cls, columns: Columns, tables: Tables, rows: ReadRows, layout: str, splits: Sequence[str] = ("test", "train")
     ) -> "Recipe":
-        """Return the recipe of a benchmark that evaluates one split whole and takes its examples from another.
-
-        Args:
-            columns: Schema of its documents.
-            tables: Finds a split in a source.
-            rows: Turns rows of a split into rows of documents.
-            layout: See above.
-            splits: Names of the evaluated split and of the one with the solved examples.
-        """
+        """Return the recipe of a benchmark that evaluates one split whole and takes its examples from the second."""
 
         def read(position: int, source: Path, images: ImageStore) -> Iterable[Row]:
             table = tables(source, splits[position])
@@ -170,20 +114,12 @@ class Recipe:
         return cls(columns, functools.partial(read, 0), layout, functools.partial(read, 1))
 
     def from_hub(self, info: DatasetInfo, patterns: Sequence[str]) -> "Recipe":
-        """Return the same recipe for a source that can be downloaded from the Hugging Face Hub, and told by its files.
-
-        Args:
-            info: The dataset.
-            patterns: Which files are needed, see :func:`~medtasks.data.downloads.hub_download`.
-        """
+        """Return the same recipe for a source that :func:`~medtasks.data.downloads.hub_download` can fetch."""
         return dataclasses.replace(self, download=hub_download(info, patterns), revision=hub_revision(info))
 
 
 def prepare_recipe(info: DatasetInfo, recipe: Recipe, options: Options) -> Manifest:
-    """Prepare one dataset under ``MEDTASKS_HOME``.
-
-    Returns:
-        The manifest of the prepared dataset.
+    """Prepare one dataset under ``MEDTASKS_HOME``, and return its manifest.
 
     Raises:
         SourceError: The source is missing, malformed or incomplete; the message names file and row.
@@ -199,7 +135,8 @@ def prepare_recipe(info: DatasetInfo, recipe: Recipe, options: Options) -> Manif
         documents, causes, outside = _gather(info, recipe.test(source, images))
         demonstrations, notes = _demonstrations(info, recipe, source, images)
         if not documents:
-            raise _nothing_usable(info, [*causes, *outside])
+            why = "; ".join([*causes, *outside][:_NAMED]) or "it is empty"
+            raise SourceError(f"'{info.name}': no usable row in the source ({why})")
         left_out = _left_out(info, len(documents), causes, options)
         used = _files([*documents, *demonstrations])
         images.keep_only(used)
@@ -211,14 +148,10 @@ def prepare_recipe(info: DatasetInfo, recipe: Recipe, options: Options) -> Manif
             access=info.access,
             sample=options.sample,
             complete=not left_out,
-            rows=len(documents),
-            images=len(tested),
-            text_sha256=text_fingerprint(documents),
-            pixels_sha256=pixels_fingerprint(tested),
             left_out=(*left_out, *outside, *notes),
             image_rule=recipe.decoding.rule,
             image_range=recipe.decoding.value_range,
-            image_conversions=counted_conversions(tested.values()),
+            **measured(documents, tested),
         )
         publish(work, manifest, documents, recipe.columns, demonstrations)
     return manifest
@@ -285,10 +218,6 @@ def _demonstrations(
         why = causes[0] if causes else "the source has no training split"
         return [], [f"no few-shot demonstrations: {why}"]
     return documents, []
-
-
-def _nothing_usable(info: DatasetInfo, notes: Sequence[str]) -> SourceError:
-    return SourceError(f"'{info.name}': no usable row in the source ({'; '.join(notes[:_NAMED]) or 'it is empty'})")
 
 
 def _left_out(info: DatasetInfo, rows: int, causes: Sequence[str], options: Options) -> list[str]:

@@ -27,11 +27,7 @@ _MODULES = {
 
 
 def recipe_of(name: str) -> Recipe:
-    """Return the recipe of one of MultiMedEval's datasets or of IU X-Ray; only the module that reads it is imported.
-
-    Args:
-        name: Catalogue name, ``"multimedeval_octmnist"``.
-    """
+    """Return the recipe of one of MultiMedEval's datasets or of IU X-Ray; only the module that reads it is imported."""
     short = name.removeprefix("multimedeval_")
     module = next(module for module, names in _MODULES.items() if short in names)
     recipe: Recipe = importlib.import_module(f".{module}", "medtasks.data.multimedeval").RECIPES[short]
@@ -39,12 +35,7 @@ def recipe_of(name: str) -> Recipe:
 
 
 def prepare(name: str, options: Options) -> Manifest:
-    """Prepare dataset ``name``.
-
-    Raises:
-        UnknownName: There is no such dataset.
-        MedTasksError: The source or the disk does not allow it.
-    """
+    """Prepare dataset ``name``; UnknownName where there is none, MedTasksError where source or disk do not allow it."""
     info = dataset_info(name)
     if info is MEDICONFUSION:
         return mediconfusion.prepare(options)
@@ -60,11 +51,7 @@ def prepare(name: str, options: Options) -> Manifest:
 
 
 def verify(name: str) -> Iterator[str]:
-    """Read a prepared dataset completely and yield one sentence for each thing that is not as its manifest says.
-
-    Raises:
-        DatasetNotPrepared: It has not been prepared under ``MEDTASKS_HOME``.
-    """
+    """Read a prepared dataset completely and yield one sentence for each thing that is not as its manifest says."""
     folder = prepared_folder(name)
     manifest = Manifest.read(folder)
     documents = load_documents(name)

@@ -3,7 +3,7 @@
 import hashlib
 import os
 
-from medtasks.data.dataset_info import Access
+from medtasks.data.catalogue import Access
 from medtasks.data.own_datasets import access_of
 
 LOG_TEXT_VARIABLE = "MEDTASKS_LOG_TEXT"
@@ -25,9 +25,6 @@ class PrivateText:
 
     It goes from rank to rank by pickle and compares by content; whatever turns it into text, JSON's ``default=str``
     included, gets a digest. It is no ``str``, so nothing shows it by accident.
-
-    Args:
-        text: The text.
 
     Example:
         >>> PrivateText("No effusion.")

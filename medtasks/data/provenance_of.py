@@ -17,9 +17,6 @@ def provenance(name: str) -> dict[str, Any]:
 
     What was left out is told by names of files, which may tell who a patient is: of a credentialed dataset only the
     number of notes is returned, and the manifest beside the documents has them.
-
-    Raises:
-        DatasetNotPrepared: It has not been prepared under ``MEDTASKS_HOME``.
     """
     manifest = Manifest.read(prepared_folder(name))
     facts = {"fingerprint": manifest.fingerprint, **manifest.model_dump(mode="json")}

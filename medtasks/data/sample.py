@@ -1,12 +1,11 @@
-"""The bundled sample: MediConfusion's layout with drawn pictures, so that everything can be tried without any patient.
+"""The bundled sample: MediConfusion's layout with drawn images, so that everything can be tried without any patient.
 
-Pairs are built like the published ones: one question with two options, asked of two pictures with opposite answers.
+Pairs are built like the published ones: one question with two options, asked of two images with opposite answers.
 Scores on it say nothing about a model's medical ability.
 """
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -20,64 +19,62 @@ _FIRST_IMAGE = 90000
 _QUALITY = 90
 _TINTS = {"warm": ("#0a0604", "#fff6e6"), "cool": ("#04060c", "#e8f2ff")}
 
-Draw = Callable[[tuple[int, int], int], Image.Image]
 
+class _Drawing:
+    """An image: what draws it and which finding, the medical areas, and what is seen."""
 
-@dataclass(frozen=True)
-class _Picture:
-    draw: Draw
-    size: tuple[int, int]
-    categories: tuple[str, ...]
-    caption: str
-    tint: Literal["warm", "cool"] | None = None
+    def __init__(
+        self,
+        draw: Callable[..., Image.Image],
+        size: tuple[int, int],
+        categories: str,
+        caption: str,
+        tint: Literal["warm", "cool"] | None = None,
+        **finding: object,
+    ) -> None:
+        self._draw, self._tint = partial(draw, size, **finding), tint
+        self.categories, self.caption = categories.split(", "), f"Drawn phantom: {caption}."
 
-
-def _picture(
-    draw: Callable[..., Image.Image],
-    size: tuple[int, int],
-    categories: str,
-    caption: str,
-    tint: Literal["warm", "cool"] | None = None,
-    **finding: object,
-) -> _Picture:
-    return _Picture(partial(draw, **finding), size, tuple(categories.split(", ")), caption, tint)
+    def image(self, seed: int) -> Image.Image:
+        image = self._draw(seed)
+        return image if self._tint is None else ImageOps.colorize(image, *_TINTS[self._tint])
 
 
 _HEART = "Cardiac, Pulmonary"
 _SPINE = "Spinal, Musculoskeletal"
-_PICTURES: Mapping[str, _Picture] = {
-    "head_left": _picture(phantoms.head, (256, 300), "Cerebral", "bright spot at the left", spot="left"),
-    "head_right": _picture(phantoms.head, (248, 288), "Cerebral", "bright spot at the right", spot="right"),
-    "head_plain": _picture(phantoms.head, (264, 300), "Cerebral", "no bright spot, thin ventricles", "cool"),
-    "head_wide": _picture(phantoms.head, (240, 280), "Cerebral", "wide ventricles", wide_ventricles=True),
-    "vessel_open": _picture(phantoms.vessel, (240, 300), "Vascular", "smooth vessel"),
-    "vessel_narrow": _picture(phantoms.vessel, (256, 300), "Vascular", "vessel narrowed half-way", narrowed=True),
-    "vessel_bulge": _picture(phantoms.vessel, (248, 288), "Vascular", "vessel with a round bulge", "warm", bulge=True),
-    "neck_middle": _picture(phantoms.neck, (256, 280), "Head and Neck", "airway in the middle", airway="middle"),
-    "neck_right": _picture(phantoms.neck, (280, 288), "Head and Neck", "airway bent to the right", airway="right"),
-    "spine_straight": _picture(phantoms.spine, (224, 320), _SPINE, "straight column"),
-    "spine_curved": _picture(phantoms.spine, (232, 320), _SPINE, "column bent sideways", curved=True),
-    "spine_slipped": _picture(phantoms.spine, (224, 312), _SPINE, "column with a step", "cool", slipped=True),
-    "spine_flat": _picture(phantoms.spine, (240, 320), _SPINE, "one flat vertebra", collapsed=True),
-    "bone_whole": _picture(phantoms.long_bone, (224, 320), "Musculoskeletal", "whole bone"),
-    "bone_upper": _picture(phantoms.long_bone, (232, 312), "Musculoskeletal", "break above", broken="upper"),
-    "bone_lower": _picture(phantoms.long_bone, (224, 304), "Musculoskeletal", "break below", "cool", broken="lower"),
-    "chest_plain": _picture(phantoms.chest, (320, 296), _HEART, "small heart, clear lungs"),
-    "chest_heart": _picture(phantoms.chest, (304, 288), _HEART, "large heart", large_heart=True),
-    "chest_catheter": _picture(phantoms.chest, (312, 304), _HEART, "catheter", "cool", catheter=True),
-    "chest_left": _picture(phantoms.chest, (304, 280), "Pulmonary", "nodule at the left", nodule="left"),
-    "chest_right": _picture(phantoms.chest, (296, 280), "Pulmonary", "nodule at the right", nodule="right"),
-    "stomach_left": _picture(phantoms.stomach, (272, 304), "Gastrointestinal", "bubble at the left", bubble="left"),
-    "stomach_right": _picture(phantoms.stomach, (264, 296), "Gastrointestinal", "bubble at the right", bubble="right"),
-    "bowel_thin": _picture(phantoms.bowel, (280, 288), "Gastrointestinal", "thin loops", swollen=False),
-    "bowel_swollen": _picture(phantoms.bowel, (288, 280), "Gastrointestinal", "swollen loops", "warm", swollen=True),
-    "scan_upper": _picture(phantoms.bone_scan, (224, 320), "Nuclear Medicine", "hot spot above", hot_spot="upper"),
-    "scan_lower": _picture(
+_DRAWINGS: Mapping[str, _Drawing] = {
+    "head_left": _Drawing(phantoms.head, (256, 300), "Cerebral", "bright spot at the left", spot="left"),
+    "head_right": _Drawing(phantoms.head, (248, 288), "Cerebral", "bright spot at the right", spot="right"),
+    "head_plain": _Drawing(phantoms.head, (264, 300), "Cerebral", "no bright spot, thin ventricles", "cool"),
+    "head_wide": _Drawing(phantoms.head, (240, 280), "Cerebral", "wide ventricles", wide_ventricles=True),
+    "vessel_open": _Drawing(phantoms.vessel, (240, 300), "Vascular", "smooth vessel"),
+    "vessel_narrow": _Drawing(phantoms.vessel, (256, 300), "Vascular", "vessel narrowed half-way", narrowed=True),
+    "vessel_bulge": _Drawing(phantoms.vessel, (248, 288), "Vascular", "vessel with a round bulge", "warm", bulge=True),
+    "neck_middle": _Drawing(phantoms.neck, (256, 280), "Head and Neck", "airway in the middle", airway="middle"),
+    "neck_right": _Drawing(phantoms.neck, (280, 288), "Head and Neck", "airway bent to the right", airway="right"),
+    "spine_straight": _Drawing(phantoms.spine, (224, 320), _SPINE, "straight column"),
+    "spine_curved": _Drawing(phantoms.spine, (232, 320), _SPINE, "column bent sideways", curved=True),
+    "spine_slipped": _Drawing(phantoms.spine, (224, 312), _SPINE, "column with a step", "cool", slipped=True),
+    "spine_flat": _Drawing(phantoms.spine, (240, 320), _SPINE, "one flat vertebra", collapsed=True),
+    "bone_whole": _Drawing(phantoms.long_bone, (224, 320), "Musculoskeletal", "whole bone"),
+    "bone_upper": _Drawing(phantoms.long_bone, (232, 312), "Musculoskeletal", "break above", broken="upper"),
+    "bone_lower": _Drawing(phantoms.long_bone, (224, 304), "Musculoskeletal", "break below", "cool", broken="lower"),
+    "chest_plain": _Drawing(phantoms.chest, (320, 296), _HEART, "small heart, clear lungs"),
+    "chest_heart": _Drawing(phantoms.chest, (304, 288), _HEART, "large heart", large_heart=True),
+    "chest_catheter": _Drawing(phantoms.chest, (312, 304), _HEART, "catheter", "cool", catheter=True),
+    "chest_left": _Drawing(phantoms.chest, (304, 280), "Pulmonary", "nodule at the left", nodule="left"),
+    "chest_right": _Drawing(phantoms.chest, (296, 280), "Pulmonary", "nodule at the right", nodule="right"),
+    "stomach_left": _Drawing(phantoms.stomach, (272, 304), "Gastrointestinal", "bubble at the left", bubble="left"),
+    "stomach_right": _Drawing(phantoms.stomach, (264, 296), "Gastrointestinal", "bubble at the right", bubble="right"),
+    "bowel_thin": _Drawing(phantoms.bowel, (280, 288), "Gastrointestinal", "thin loops", swollen=False),
+    "bowel_swollen": _Drawing(phantoms.bowel, (288, 280), "Gastrointestinal", "swollen loops", "warm", swollen=True),
+    "scan_upper": _Drawing(phantoms.bone_scan, (224, 320), "Nuclear Medicine", "hot spot above", hot_spot="upper"),
+    "scan_lower": _Drawing(
         phantoms.bone_scan, (232, 320), "Nuclear Medicine", "hot spot below", "warm", hot_spot="lower"
     ),
 }
 
-# Both pictures, the right option of the first, and the question; then the options.
+# Both images, the right option of the first, and the question; then the options.
 _PAIRS = """
 head_left head_right A: Where is the bright spot in the brain of this drawn head phantom?
     In the left half of the picture | In the right half of the picture
@@ -117,32 +114,19 @@ scan_lower scan_upper B: Where is the hot spot in this drawn bone scan?
 def write_sample_source(folder: Path) -> None:
     """Write the sample as a folder laid out like the reference repository's ``data/``.
 
-    ``folder`` then holds ``dataset.json`` (16 pairs, 18 fields each) and ``images/<number>.jpg``. The bytes are
-    the same at every call with one Pillow version. The two similarity fields are 0.0: nothing was measured.
-
-    Args:
-        folder: Created if need be; files of the same names are overwritten.
-
-    Raises:
-        OSError: The folder cannot be written.
+    ``folder``, created if need be, then holds ``dataset.json`` (16 pairs, 18 fields each) and ``images/<number>.jpg``.
+    The bytes are the same at every call with one Pillow version. The two similarity fields are 0.0: nothing was
+    measured.
     """
     images = folder / "images"
     images.mkdir(parents=True, exist_ok=True)
-    numbers = {name: _FIRST_IMAGE + index for index, name in enumerate(_PICTURES)}
+    numbers = {name: _FIRST_IMAGE + index for index, name in enumerate(_DRAWINGS)}
     for name, number in numbers.items():
-        _render(_PICTURES[name], number).save(images / f"{number}.jpg", quality=_QUALITY)
+        _DRAWINGS[name].image(number).save(images / f"{number}.jpg", quality=_QUALITY)
     pairs = zip(_PAIRS[::2], _PAIRS[1::2], strict=True)
     records = {str(_FIRST_PAIR + index): _record(*pair, numbers) for index, pair in enumerate(pairs)}
     text = json.dumps(records, indent=1, ensure_ascii=False)
     (folder / "dataset.json").write_text(text + "\n", encoding="utf-8")
-
-
-def _render(picture: _Picture, seed: int) -> Image.Image:
-    image = picture.draw(picture.size, seed)
-    if picture.tint is None:
-        return image
-    dark, bright = _TINTS[picture.tint]
-    return ImageOps.colorize(image, dark, bright)
 
 
 def _record(pair: str, options: str, numbers: Mapping[str, int]) -> dict[str, object]:
@@ -154,10 +138,10 @@ def _record(pair: str, options: str, numbers: Mapping[str, int]) -> dict[str, ob
         "im_2": f"drawn/{second}.jpg",
         "im_1_local": numbers[first],
         "im_2_local": numbers[second],
-        "cap_1": f"Drawn phantom: {_PICTURES[first].caption}.",
-        "cap_2": f"Drawn phantom: {_PICTURES[second].caption}.",
-        "category_1": list(_PICTURES[first].categories),
-        "category_2": list(_PICTURES[second].categories),
+        "cap_1": _DRAWINGS[first].caption,
+        "cap_2": _DRAWINGS[second].caption,
+        "category_1": _DRAWINGS[first].categories,
+        "category_2": _DRAWINGS[second].categories,
         "BiomedCLIP_sim": 0.0,
         "DINO_sim": 0.0,
         "question": question,

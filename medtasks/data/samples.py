@@ -24,18 +24,14 @@ def option_index(name: str) -> int:
 class Sample:
     """Typed view of a document in the canonical columns (:mod:`medtasks.data.schema`).
 
-    Attributes:
-        document: The document. What it lacks is empty or None here.
-        written_options: Options in the form in which an extractor compares them; None for their bare texts.
-
     Example:
         >>> sample = Sample({"doc_id": "7", "image_file": "a.png", "options": ["yes", "no"], "answer": "B"})
         >>> sample.images, sample.target, sample.options
         (('a.png',), 1, ('yes', 'no'))
     """
 
-    document: Document
-    written_options: Sequence[str] | None = None
+    document: Document  # what it lacks is empty or None here
+    written_options: Sequence[str] | None = None  # as an extractor compares them; None for their bare texts
 
     @property
     def doc_id(self) -> Any:

@@ -9,7 +9,7 @@ column             type          meaning
 ``dataset``        str           catalogue name, so that hooks find the images beside the documents
 ``pair_id``        str           the two rows of a pair share it
 ``position``       int           1 or 2: first or second image of the pair
-``image_id``       str           the same picture has the same id wherever it is used
+``image_id``       str           the same image has the same id wherever it is used
 ``image_file``     str           path below the dataset's folder; one file per distinct image
 ``image_sha256``   str           of the file's bytes
 ``question``       str           as published, without options
@@ -23,7 +23,7 @@ All other families share these columns:
 =================  ============  ==================================================================================
 ``doc_id``         str           unique and stable in the dataset
 ``dataset``        str           name the dataset is prepared under
-``image_id``       str or null   the same picture (or study, where a question shows several) has the same id
+``image_id``       str or null   the same image (or study, where a question shows several) has the same id
 ``patient_id``     str or null   where the source says whose image it is; results never show it
 ``image_files``    list[str]     paths below the dataset's folder, in the order they are shown; may be empty. A volume
                                  (``.nii.gz``) is a link to the file of the source
@@ -97,10 +97,16 @@ and add their own:
 =================  ============  ==================================================================================
 
 The split ``demonstrations`` holds examples for few-shot prompts, in the same columns; not every dataset has them.
+
+Schemas that several sources share have a function here. It gives a document without what preparing adds, the dataset
+and the image files, and takes the right option or class as an index, from 0.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
+from typing import Any
+
+from medtasks.data.samples import letter
 
 SPLIT = "test"
 DEMONSTRATIONS_SPLIT = "demonstrations"
@@ -145,16 +151,76 @@ GROUPED_CHOICE = {**_GROUPED, **_columns("answer")}
 MULTI_ANSWER = {**_GROUPED, **_columns("answers:list[str]")}
 
 
-def image_digests(document: Mapping[str, object]) -> dict[str, str]:
+def image_digests(document: Mapping[str, Any]) -> dict[str, str]:
     """Return the SHA-256 of each image file of a document, by path below the dataset's folder."""
     if "image_file" in document:
-        return {str(document["image_file"]): str(document["image_sha256"])}
-    files, digests = document["image_files"], document["image_sha256"]
-    assert isinstance(files, list)
-    assert isinstance(digests, list)
-    return dict(zip(files, digests, strict=True))
+        return {document["image_file"]: document["image_sha256"]}
+    return dict(zip(document["image_files"], document["image_sha256"], strict=True))
 
 
 def image_key(file: str) -> str:
     """Return the name an image file has in fingerprints: its own, without folder and ending."""
     return PurePosixPath(file).stem
+
+
+def choice_document(
+    doc_id: str,
+    question: str,
+    options: Sequence[str],
+    answer: int,
+    *,
+    subject: str | None = None,
+    context: str | None = None,
+    image_id: str | None = None,
+) -> dict[str, Any]:
+    """Return a document of the ``CHOICE`` schema."""
+    return {
+        "doc_id": doc_id,
+        "image_id": image_id,
+        "patient_id": None,
+        "subject": subject,
+        "context": context,
+        "question": question,
+        "options": list(options),
+        "answer": letter(answer),
+    }
+
+
+def class_document(
+    doc_id: str,
+    options: Sequence[str],
+    label: int,
+    *,
+    image_id: str | None = None,
+    patient_id: str | None = None,
+    details: str | None = None,
+) -> dict[str, Any]:
+    """Return a document of the ``CLASSIFICATION`` schema; without ``image_id``, the image file's is added later."""
+    return {
+        "doc_id": doc_id,
+        **({} if image_id is None else {"image_id": image_id}),
+        "patient_id": patient_id,
+        "details": details,
+        "options": list(options),
+        "label": label,
+    }
+
+
+def report_document(
+    doc_id: str,
+    report: str,
+    *,
+    image_id: str | None = None,
+    patient_id: str | None = None,
+    context: str | None = None,
+    indication: str | None = None,
+) -> dict[str, str | None]:
+    """Return a document of the ``REPORT`` schema; ``image_id`` names the study or volume."""
+    return {
+        "doc_id": doc_id,
+        "image_id": image_id,
+        "patient_id": patient_id,
+        "context": context,
+        "indication": indication,
+        "report": report,
+    }

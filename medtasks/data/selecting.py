@@ -34,11 +34,7 @@ Criteria = Mapping[str, Sequence[str]]
 
 
 def selectable(documents: Sequence[Mapping[str, Any]]) -> dict[str, Counter[str]]:
-    """Return the columns one can choose by, each with how many documents have which value.
-
-    Args:
-        documents: Documents of one dataset.
-    """
+    """Return the columns one can choose by, each with how many documents have which value."""
     found = {one: Counter(value for document in documents for value in values(document, one)) for one in SELECTABLE}
     return {column: counts for column, counts in found.items() if counts}
 
@@ -54,13 +50,8 @@ def values(document: Mapping[str, Any], column: str) -> list[str]:
 def choose(documents: Sequence[Mapping[str, Any]], criteria: Criteria) -> list[Mapping[str, Any]]:
     """Return the documents that fit all criteria, in order; of a pair both images when one of them fits.
 
-    Args:
-        documents: Documents of one dataset.
-        criteria: Wanted values by column.
-
-    Raises:
-        UnknownName: There is no such column.
-        MedTasksError: A value occurs nowhere, or no document fits all criteria.
+    UnknownName says that there is no such column, MedTasksError that a value occurs nowhere or nothing fits all
+    criteria.
     """
     columns = selectable(documents)
     wanted = {column: resolved(column, chosen, columns) for column, chosen in criteria.items() if chosen}
@@ -74,16 +65,9 @@ def choose(documents: Sequence[Mapping[str, Any]], criteria: Criteria) -> list[M
 
 
 def resolved(column: str, chosen: Iterable[str], columns: Mapping[str, Mapping[str, int]]) -> set[str]:
-    """Return the values of a column that the user's words stand for.
+    """Return the values of a column that the user's words (full values, abbreviations or patterns) stand for.
 
-    Args:
-        column: The column.
-        chosen: Full values, abbreviations or patterns.
-        columns: What :func:`selectable` gave.
-
-    Raises:
-        UnknownName: There is no such column.
-        MedTasksError: A word stands for no value; the message suggests the nearest.
+    ``columns`` is what :func:`selectable` gave. Errors are those of :func:`choose`; the message suggests the nearest.
 
     Example:
         >>> sorted(resolved("department", ["o", "uro*"], {"department": {"Ophthalmology": 2, "Urology": 1}}))

@@ -1,12 +1,18 @@
-"""Finding a source's files, whether the user has them in a folder or still in the published archive."""
+"""Finding a source's files, whether the user has them in a folder or still in the published archive.
+
+Everything here raises SourceError: for a file that is not there or there twice, and for a damaged or encrypted archive.
+A source is a folder or a zip archive. Patterns say where a file may lie, likeliest first: ``"US/test.jsonl"``, or
+``"*.zip!*/US/test.jsonl"`` for a member of an archive. ``*`` is any text, in a member's name slashes included.
+"""
 
 import contextlib
 import fnmatch
 import lzma
 import re
+import tarfile
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -14,20 +20,18 @@ from typing import IO
 from medtasks.errors import SourceError
 
 _SHARD = re.compile(r"-(\d{5})-of-(\d{5})\b")
-_BROKEN = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, NotImplementedError, RuntimeError)
+_BROKEN = (
+    *(zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError),
+    *(NotImplementedError, RuntimeError),
+)
 
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A file of a source.
+    """A file of a source."""
 
-    Attributes:
-        path: The file, or the archive that holds it.
-        member: Its name in the archive; None for a file of its own.
-    """
-
-    path: Path
-    member: str | None = None
+    path: Path  # the file, or the archive that holds it
+    member: str | None = None  # its name in the archive; None for a file of its own
 
     @property
     def name(self) -> str:
@@ -36,11 +40,7 @@ class SourceFile:
 
     @contextlib.contextmanager
     def open(self) -> Iterator[IO[bytes]]:
-        """Open for reading.
-
-        Raises:
-            SourceError: The archive is damaged or encrypted; also when that shows while reading.
-        """
+        """Open for reading; that an archive is damaged may also show while reading."""
         if self.member is None:
             with self.path.open("rb") as stream:
                 yield stream
@@ -51,28 +51,39 @@ class SourceFile:
 
 @contextlib.contextmanager
 def unpacking(archive: Path) -> Iterator[None]:
-    """Turn what Python raises for a damaged or encrypted archive into our own sentence.
-
-    Raises:
-        SourceError: The block found the archive damaged or encrypted.
-    """
+    """Turn what Python raises for a damaged or encrypted archive into our own sentence."""
     try:
         yield
     except _BROKEN as error:
         raise SourceError(f"{archive} cannot be unpacked ({error}); download it again") from error
 
 
+@contextlib.contextmanager
+def file_reader(
+    folders: Sequence[Path], archives: Iterable[Path], below: Sequence[str]
+) -> Iterator[Callable[[str], bytes]]:
+    """Yield a function that reads a file by name, from folders, else from archives at one of the places ``below``."""
+    with contextlib.ExitStack() as stack:
+        opened: dict[Path, zipfile.ZipFile] = {}
+        for path in archives:
+            with unpacking(path):
+                opened[path] = stack.enter_context(zipfile.ZipFile(path))
+
+        def read(name: str) -> bytes:
+            for folder in folders:
+                with contextlib.suppress(FileNotFoundError):
+                    return (folder / name).read_bytes()
+            for path, archive in opened.items():
+                for place in below:
+                    with contextlib.suppress(KeyError), unpacking(path):
+                        return archive.read(place + name)
+            raise FileNotFoundError(name)
+
+        yield read
+
+
 def find_file(source: Path, patterns: Sequence[str]) -> SourceFile | None:
-    """Return the file that the first matching pattern names, or None.
-
-    Args:
-        source: A folder, or a zip archive.
-        patterns: Where the file may lie, likeliest first: ``"US/test.jsonl"``, or ``"*.zip!*/US/test.jsonl"`` for a
-            member of an archive. ``*`` is any text, in a member's name slashes included.
-
-    Raises:
-        SourceError: Several files match, or an archive is damaged.
-    """
+    """Return the file that the first matching pattern names, or None."""
     for pattern in patterns:
         found = _matching(source, pattern)
         if len(found) > 1:
@@ -84,16 +95,7 @@ def find_file(source: Path, patterns: Sequence[str]) -> SourceFile | None:
 
 
 def required_file(source: Path, patterns: Sequence[str], what: str | None = None) -> SourceFile:
-    """Return the file that the first matching pattern names.
-
-    Args:
-        source: A folder, or a zip archive.
-        patterns: See :func:`find_file`.
-        what: What messages call it; by default the first pattern.
-
-    Raises:
-        SourceError: It is not there, several files match, or an archive is damaged.
-    """
+    """Return the file that the first matching pattern names; messages call it ``what``, by default that pattern."""
     file = find_file(source, patterns)
     if file is None:
         raise not_found(source, what or patterns[0])
@@ -101,32 +103,14 @@ def required_file(source: Path, patterns: Sequence[str], what: str | None = None
 
 
 def physionet_file(source: Path, project: str, version: str, names: Sequence[str]) -> SourceFile:
-    """Find a file of a PhysioNet project, whether the user names the project's folder or one it was downloaded into.
-
-    Args:
-        source: Folder given by the user.
-        project: Name of the project in its address, ``"vindr-mammo"``.
-        version: Its version.
-        names: Names the file may have, likeliest first.
-
-    Raises:
-        SourceError: It is not there, or several copies are.
-    """
+    """Find a file of a PhysioNet project, whether the user names the project's folder or one it was downloaded into."""
     below = f"{project}/{version}"
     folders = ("", f"{version}/", f"{below}/", f"files/{below}/", f"physionet.org/files/{below}/", "*/")
     return required_file(source, [folder + name for folder in folders for name in names])
 
 
 def find_shards(source: Path, patterns: Sequence[str]) -> list[SourceFile]:
-    """Return the files that the first matching pattern names, in the order of their names; none if there are none.
-
-    Args:
-        source: A folder.
-        patterns: Where the files may lie, likeliest first: ``"data/test-*.parquet"``.
-
-    Raises:
-        SourceError: Their names say that some of them are missing, or that they belong to several copies.
-    """
+    """Return the files that the first matching pattern names, by name; an error where some of them are missing."""
     for pattern in patterns:
         found = sorted(_matching(source, pattern), key=lambda file: file.name)
         if found:
@@ -136,12 +120,7 @@ def find_shards(source: Path, patterns: Sequence[str]) -> list[SourceFile]:
 
 
 def not_found(source: Path, what: str) -> SourceError:
-    """Build the error for a source that lacks its files.
-
-    Args:
-        source: The folder or archive that was searched.
-        what: What it should hold.
-    """
+    """Build the error for a source that lacks ``what`` it should hold."""
     place = source if source.is_dir() or zipfile.is_zipfile(source) else f"{source} is no folder and no zip archive and"
     return SourceError(f"{place} holds no {what}")
 

@@ -24,11 +24,8 @@ def work_folder(name: str) -> Iterator[Path]:
     """Yield the folder in which dataset ``name`` is being prepared.
 
     The folder lies beside the final one and survives an interruption, so that the next attempt finds the files already
-    fetched; its subfolder ``SCRATCH`` goes when the dataset is published. A lock keeps a second preparer of the same
-    dataset out.
-
-    Raises:
-        MedTasksError: Another process prepares this dataset, or the disk is full.
+    fetched; its subfolder ``SCRATCH`` goes when the dataset is published. A lock keeps a second preparer out. A
+    MedTasksError says that there is one, or that the disk is full.
     """
     final = dataset_folder(name)
     work = final.with_name(f".preparing-{name}")
@@ -58,18 +55,7 @@ def publish(
     columns: Columns,
     demonstrations: Sequence[Mapping[str, Any]] = (),
 ) -> Path:
-    """Write the documents and the manifest into ``work`` and move it to its final place.
-
-    Args:
-        work: Folder yielded by :func:`work_folder`; its image files are already there.
-        manifest: What the dataset is.
-        documents: Rows in order.
-        columns: Column types, see :mod:`medtasks.data.schema`.
-        demonstrations: Examples for few-shot prompts, in the same columns.
-
-    Returns:
-        The dataset's final folder.
-    """
+    """Write documents, few-shot examples and manifest into ``work``, where images are; move it to its final place."""
     import datasets
 
     features = datasets.Features(
@@ -85,14 +71,7 @@ def publish(
 def publish_documents(
     work: Path, manifest: Manifest, splits: Mapping[str, Sequence[Mapping[str, Any]]], features: Any
 ) -> Path:
-    """Write splits and manifest into ``work`` and move it to its final place; see :func:`publish`.
-
-    Args:
-        work: Folder yielded by :func:`work_folder`.
-        manifest: What the dataset is.
-        splits: Rows by split.
-        features: Column types as the ``datasets`` library has them.
-    """
+    """Write splits and manifest into ``work``, move it to its final place and return that; see :func:`publish`."""
     import datasets
 
     tables = {
@@ -142,10 +121,7 @@ def without_progress_bars() -> Iterator[None]:
 
 
 def open_documents(name: str) -> Any:
-    """Open the splits of a prepared dataset without reading their rows.
-
-    Returns:
-        A mapping of split names to memory-mapped tables of the ``datasets`` library; the evaluated split is among them.
+    """Return the splits of a prepared dataset, the evaluated one among them, as memory-mapped tables; no row is read.
 
     Raises:
         DatasetNotPrepared: The dataset is not under ``MEDTASKS_HOME``.
@@ -161,12 +137,7 @@ def open_documents(name: str) -> Any:
 
 
 def load_documents(name: str, split: str = SPLIT) -> list[dict[str, Any]]:
-    """Return the documents of a prepared dataset in order; of a split it does not have, none.
-
-    Raises:
-        DatasetNotPrepared: The dataset is not under ``MEDTASKS_HOME``.
-        SourceError: Its files are damaged.
-    """
+    """Return the documents of a prepared dataset in order, of a split it does not have none; errors as above."""
     tables = open_documents(name)
     with _damage_named(name, dataset_folder(name)):
         return [dict(row) for row in tables[split]] if split in tables else []

@@ -7,7 +7,7 @@ import threading
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, TextIO
+from typing import IO, Any
 
 import PIL
 from PIL import ImageFile
@@ -30,11 +30,7 @@ class UnreadableImage(OSError):
 
 
 class UnclearRange(UnreadableImage):
-    """Nothing says which of an image's values are black and white.
-
-    Attributes:
-        found: Its least and largest value.
-    """
+    """Nothing says which of an image's values, ``found`` from least to largest, are black and white."""
 
     def __init__(self, what: str, found: Range) -> None:
         super().__init__(
@@ -73,16 +69,9 @@ def _strict_and_quiet() -> contextlib.ExitStack:
     # Not by a filter: changing the filters makes Python give every other warning again that it had given once.
     given = warnings.showwarning
 
-    def show(
-        message: Warning | str,
-        category: type[Warning],
-        filename: str,
-        lineno: int,
-        file: TextIO | None = None,
-        line: str | None = None,
-    ) -> None:
+    def show(message: Warning | str, category: type[Warning], filename: str, *args: Any, **where: Any) -> None:
         if not filename.startswith(_PILLOW):
-            given(message, category, filename, lineno, file, line)
+            given(message, category, filename, *args, **where)
 
     undo.callback(setattr, warnings, "showwarning", given)
     warnings.showwarning = show

@@ -16,64 +16,57 @@ from medtasks.stats.connected_components import connected_components
 _SEED = "medtasks swapped images"
 
 
-class Picture(NamedTuple):
+class ShownImage(NamedTuple):
     """An image as documents list it: its file, and that file's digest, or again the file where none is known."""
 
     file: str
     sha256: str
 
 
-Shown = tuple[Picture, ...]
+Shown = tuple[ShownImage, ...]
 Document = Mapping[str, Any]
 
 
-def pictures_of(document: Document) -> Shown:
+def images_of(document: Document) -> Shown:
     """Return the images of a question."""
     if "image_file" in document:
-        return (Picture(document["image_file"], document.get("image_sha256", document["image_file"])),)
-    return tuple(map(Picture, document["image_files"], document.get("image_sha256", document["image_files"])))
+        return (ShownImage(document["image_file"], document.get("image_sha256", document["image_file"])),)
+    return tuple(map(ShownImage, document["image_files"], document.get("image_sha256", document["image_files"])))
 
 
-def swapped_pictures(documents: Sequence[Document]) -> list[Shown]:
-    """Return the images that each question is shown instead of its own; the same for the same documents.
+def swapped_images(documents: Sequence[Document]) -> list[Shown]:
+    """Return the images that each question is shown instead of its own, if it has any; the same for the same documents.
 
-    Args:
-        documents: All documents of a dataset.
-
-    Returns:
-        Shape (documents,). A question without image stays without.
-
-    Raises:
-        MedTasksError: There are no images of another patient or case to take.
+    A MedTasksError says that there are no images of another patient or case to take.
     """
     given: list[Shown | None] = _within_pairs(documents) if "pair_id" in documents[0] else [None] * len(documents)
     if None not in given:
-        return [pictures for pictures in given if pictures is not None]
+        return [images for images in given if images is not None]
     units = connected_components([list(_unit_keys(document)) for document in documents])
-    own = [pictures_of(document) for document in documents]
+    own = [images_of(document) for document in documents]
     others = _between_units(dict(zip(own, units, strict=True)), str(documents[0].get("dataset")))
     return [others[own[place]] if one is None else one for place, one in enumerate(given)]
 
 
 def _within_pairs(documents: Sequence[Document]) -> list[Shown | None]:
-    """Return the partner's image; None where a pair lacks one of its two, or both show the same picture."""
+    """Return the partner's image; None where a pair lacks one of its two, or both show the same image."""
     at = {(document["pair_id"], document["position"]): document for document in documents}
     partners = [at.get((document["pair_id"], 3 - document["position"])) for document in documents]
     return [
-        None if partner is None or _same(partner, document) else pictures_of(partner)
+        None if partner is None or _same(partner, document) else images_of(partner)
         for document, partner in zip(documents, partners, strict=True)
     ]
 
 
 def _same(one: Document, other: Document) -> bool:
-    return [picture.sha256 for picture in pictures_of(one)] == [picture.sha256 for picture in pictures_of(other)]
+    return [image.sha256 for image in images_of(one)] == [image.sha256 for image in images_of(other)]
 
 
 def _unit_keys(document: Document) -> Iterator[Hashable]:
     for name in ("patient_id", "image_id"):
         if document.get(name) is not None:
             yield name, document[name]
-    yield from (picture.sha256 for picture in pictures_of(document))
+    yield from (image.sha256 for image in images_of(document))
 
 
 def _between_units(units: Mapping[Shown, int], dataset: str) -> dict[Shown, Shown]:
@@ -105,7 +98,7 @@ def _exchanged(by_unit: Mapping[int, list[Shown]]) -> dict[Shown, Shown]:
 
 def _put_together(own: Shown, units: Mapping[Shown, int], dataset: str) -> Shown:
     """Take as many images of other units one by one, where no other unit shows so many."""
-    foreign = sorted({picture for shown, unit in units.items() if unit != units[own] for picture in shown})
+    foreign = sorted({image for shown, unit in units.items() if unit != units[own] for image in shown})
     random.Random(f"{_SEED} {own[0].sha256}").shuffle(foreign)
     of_kind = {volume: [one for one in foreign if is_volume(one.file) == volume] for volume in (False, True)}
     offered = [of_kind[volume] for volume in _kinds(own)]
@@ -114,9 +107,9 @@ def _put_together(own: Shown, units: Mapping[Shown, int], dataset: str) -> Shown
             f"'{dataset}' holds images of one patient or case only, so that none can be swapped; choose the variant "
             f"_blind or _blank, or a larger part of the data"
         )
-    return tuple(pictures[place % len(pictures)] for place, pictures in enumerate(offered))
+    return tuple(images[place % len(images)] for place, images in enumerate(offered))
 
 
 def _kinds(shown: Shown) -> tuple[bool, ...]:
     """Return which of the images are volumes."""
-    return tuple(is_volume(picture.file) for picture in shown)
+    return tuple(is_volume(image.file) for image in shown)

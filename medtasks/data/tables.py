@@ -1,6 +1,7 @@
 """Rows of published tables, whatever their format, each knowing the file and row it stands in.
 
-Tables are read a few rows at a time: images lie in them, and some are larger than the memory they are read in.
+Tables are read a few rows at a time: images lie in them, and some are larger than the memory they are read in. A file
+that is damaged or lacks a column, and a value of another type than asked for, is a SourceError that names file and row.
 """
 
 import contextlib
@@ -28,16 +29,10 @@ ReadValues = Callable[[], Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class SourceRow:
-    """One row.
+    """One row."""
 
-    Attributes:
-        place: File and row, counted from 1, for messages.
-        index: Position in the table, from 0.
-        values: Its columns.
-    """
-
-    place: str
-    index: int
+    place: str  # file and row, counted from 1, for messages
+    index: int  # position in the table, from 0
     values: Mapping[str, Any]
 
     def error(self, what: str) -> SourceError:
@@ -45,41 +40,25 @@ class SourceRow:
         return SourceError(f"{self.place}: {what}")
 
     def text(self, column: str) -> str:
-        """Return a text.
-
-        Raises:
-            SourceError: It is none.
-        """
+        """Return a text."""
         value = self.values[column]
         if not isinstance(value, str):
             raise self.error(f"{column} is {kind_of(value)} and not a text")
         return value
 
     def optional_text(self, column: str) -> str | None:
-        """Return a text, or None where the column is missing or null.
-
-        Raises:
-            SourceError: It is something else.
-        """
+        """Return a text, or None where the column is missing or null."""
         return None if self.values.get(column) is None else self.text(column)
 
     def texts(self, column: str) -> list[str]:
-        """Return a list of texts.
-
-        Raises:
-            SourceError: It is none.
-        """
+        """Return a list of texts."""
         value = self.values[column]
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
             raise self.error(f"{column} is {kind_of(value)} and not a list of texts")
         return value
 
     def integer(self, column: str) -> int:
-        """Return a whole number.
-
-        Raises:
-            SourceError: It is none.
-        """
+        """Return a whole number."""
         value = self.values[column]
         if not isinstance(value, int) or isinstance(value, bool):
             raise self.error(f"{column} is {kind_of(value)} and not a whole number")
@@ -95,14 +74,7 @@ class Table(ABC):
 
     @abstractmethod
     def rows(self, wanted: Collection[int] | None = None) -> Iterator[SourceRow]:
-        """Read rows in order.
-
-        Args:
-            wanted: Positions of the rows to return; None: all.
-
-        Raises:
-            SourceError: A file is damaged or lacks a column; the message names file and row.
-        """
+        """Read rows in order: those at the positions ``wanted``, by default all."""
 
     def spread(self, count: int = DEMONSTRATIONS) -> Iterator[SourceRow]:
         """Read the rows MultiMedEval shows as solved examples: ``count`` of them, evenly spread, first row first."""
@@ -114,27 +86,21 @@ class ListedTable(Table):
     """A table of which every row is met; the columns of those that are not wanted are not read."""
 
     @abstractmethod
-    def listed(self) -> Iterator[tuple[str, ReadValues]]:
+    def _listed(self) -> Iterator[tuple[str, ReadValues]]:
         """Yield file and row of each row, for messages, and what reads its columns."""
 
     def __len__(self) -> int:
-        return sum(1 for _ in self.listed())
+        return sum(1 for _ in self._listed())
 
     def rows(self, wanted: Collection[int] | None = None) -> Iterator[SourceRow]:
         """Read rows in order, see :meth:`Table.rows`."""
-        for index, (place, values) in enumerate(self.listed()):
+        for index, (place, values) in enumerate(self._listed()):
             if wanted is None or index in wanted:
                 yield SourceRow(place, index, values())
 
 
 class ParquetTable(Table):
-    """Parquet files, one after the other.
-
-    Args:
-        files: In order; none of them in an archive.
-        columns: Columns every file must have.
-        optional: Columns to read where they exist.
-    """
+    """Parquet files, none in an archive, one after the other; every one has ``columns``, some the ``optional`` ones."""
 
     def __init__(self, files: Sequence[SourceFile], columns: Sequence[str], optional: Sequence[str] = ()) -> None:
         self._files, self._columns, self._optional = files, columns, optional
@@ -187,8 +153,7 @@ class JsonLinesTable(ListedTable):
     def __init__(self, file: SourceFile, columns: Sequence[str]) -> None:
         self._file, self._columns = file, columns
 
-    def listed(self) -> Iterator[tuple[str, ReadValues]]:
-        """Yield the rows, see :meth:`ListedTable.listed`."""
+    def _listed(self) -> Iterator[tuple[str, ReadValues]]:
         with self._file.open() as stream:
             for number, line in enumerate(stream, 1):
                 if line.strip():
@@ -200,38 +165,25 @@ class JsonLinesTable(ListedTable):
 
 
 class RecordTable(ListedTable):
-    """Rows that are in memory already.
-
-    Args:
-        records: Place and columns of each row.
-        columns: Columns every row must have.
-    """
+    """Rows that are in memory already, each with its place for messages; every one must have ``columns``."""
 
     def __init__(self, records: Iterable[tuple[str, Any]], columns: Sequence[str]) -> None:
         self._records, self._columns = list(records), columns
 
-    def listed(self) -> Iterator[tuple[str, ReadValues]]:
-        """Yield the rows, see :meth:`ListedTable.listed`."""
+    def _listed(self) -> Iterator[tuple[str, ReadValues]]:
         for place, value in self._records:
             yield place, functools.partial(_object, place, value, self._columns)
 
 
 class CsvTable(ListedTable):
-    """The rows of a CSV file that belong to a split; all values are texts, missing ones empty.
-
-    Args:
-        file: The file; one whose name ends in ``.gz`` is unpacked while it is read.
-        columns: Columns it must have; others are left out.
-        belongs: Says of a row's columns whether it is one of the table's; None: every row is.
-    """
+    """The rows of a CSV file (``.gz``: packed) for which ``belongs`` is true; values are texts, missing ones empty."""
 
     def __init__(
         self, file: SourceFile, columns: Collection[str], belongs: Callable[[Mapping[str, str]], bool] | None = None
     ) -> None:
         self._file, self._columns, self._belongs = file, columns, belongs
 
-    def listed(self) -> Iterator[tuple[str, ReadValues]]:
-        """Yield the rows, see :meth:`ListedTable.listed`."""
+    def _listed(self) -> Iterator[tuple[str, ReadValues]]:
         name, number = self._file.name, 0
         try:
             with self._file.open() as stream, _unpacked(name, stream) as plain:
@@ -252,25 +204,14 @@ class CsvTable(ListedTable):
 def hub_table(
     source: Path, split: str, config: str, columns: Sequence[str], optional: Sequence[str] = ()
 ) -> ParquetTable | None:
-    """Return a split from parquet files, in any of the layouts the Hub has for them; None where there are none.
-
-    Args:
-        source: The dataset's folder, or the folder of its data files.
-        split: ``"test"``.
-        config: Name of the configuration, which may be a folder.
-        columns: Columns it must have.
-        optional: Columns to read where they exist.
-
-    Raises:
-        SourceError: Some of the files are missing.
-    """
+    """Return a split from parquet files in any layout of the Hub, where ``config`` may be a folder; None without."""
     folders, endings = (f"{config}/", "data/", ""), ("-*.parquet", "/*.parquet", ".parquet")
     files = find_shards(source, [f"{folder}{split}{ending}" for ending in endings for folder in folders])
     return ParquetTable(files, columns, optional) if files else None
 
 
 def required_hub_table(source: Path, split: str, config: str, columns: Sequence[str]) -> ParquetTable:
-    """Return a split from parquet files; arguments and errors as of :func:`hub_table`, and it must be there."""
+    """Return a split from parquet files that must be there, see :func:`hub_table`."""
     table = hub_table(source, split, config, columns)
     if table is None:
         raise not_found(source, f"{'data' if config == 'default' else config}/{split}-*.parquet")
@@ -278,21 +219,13 @@ def required_hub_table(source: Path, split: str, config: str, columns: Sequence[
 
 
 def read_json(file: SourceFile) -> Any:
-    """Return the content of a JSON file.
-
-    Raises:
-        SourceError: It is no JSON, or its archive is damaged.
-    """
+    """Return the content of a JSON file."""
     with file.open() as stream:
         return _json(file.name, stream.read())
 
 
 def listed_records(file: SourceFile, columns: Sequence[str]) -> RecordTable:
-    """Return the questions of a JSON file that is a list of objects.
-
-    Raises:
-        SourceError: It is no JSON or no list.
-    """
+    """Return the questions of a JSON file that is a list of objects."""
     content = read_json(file)
     if not isinstance(content, list):
         raise SourceError(f"{file.name} is not a list of questions")
@@ -323,11 +256,7 @@ def _object(place: str, value: Any, columns: Sequence[str]) -> Mapping[str, Any]
 
 
 def check_columns(place: str, wanted: Iterable[str], present: Iterable[str]) -> None:
-    """Refuse a table that lacks a column.
-
-    Raises:
-        SourceError: It does; the message names what is missing and what there is.
-    """
+    """Refuse a table that lacks a column; the message names what is missing and what there is."""
     there = set(present)
     missing = [column for column in wanted if column not in there]
     if missing:

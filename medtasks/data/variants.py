@@ -16,7 +16,7 @@ and documents of ``rotated`` have further columns:
 ================  =====================================================================================================
 ``rotation_of``   ``doc_id`` of the question
 ``rotation``      by how many places the options moved forward, from 0: rotation 0 is the published order
-``unit_id``       what standard errors are clustered by; of paired questions all pairs that pictures connect, which is
+``unit_id``       what standard errors are clustered by; of paired questions all pairs that images connect, which is
                   why ``pair_id`` and ``position`` are gone: rotations of a pair are no pair
 ================  =====================================================================================================
 """
@@ -25,7 +25,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from medtasks.data.samples import letter
-from medtasks.data.swapping import Picture, swapped_pictures
+from medtasks.data.swapping import ShownImage, swapped_images
 
 Documents = Sequence[Mapping[str, Any]]
 Changed = list[dict[str, Any]]
@@ -52,27 +52,15 @@ def blank(documents: Documents) -> Changed:
 
 
 def swapped(documents: Documents) -> Changed:
-    """Return documents that show other images.
-
-    Args:
-        documents: All documents of a dataset.
-
-    Raises:
-        MedTasksError: There are no images of another patient or case to take.
-    """
+    """Return documents that show other images, see :func:`~medtasks.data.swapping.swapped_images`."""
     return [
         {**document, **_shown(document, shown), COLUMN: SWAPPED}
-        for document, shown in zip(documents, swapped_pictures(documents), strict=True)
+        for document, shown in zip(documents, swapped_images(documents), strict=True)
     ]
 
 
 def rotated(documents: Documents, clusters: Sequence[str] | None = None) -> Changed:
-    """Return each document once per rotation of its options.
-
-    Args:
-        documents: All documents of a dataset, with ``options`` and ``answer``, ``answers`` or ``label``.
-        clusters: What each of them is not independent of, shape (documents,); None for its patient, image or itself.
-    """
+    """Return each document once per rotation of its options, clustered as said or by its patient, image or itself."""
     return [
         {**_rotation(document, number), "unit_id": unit}
         for document, unit in zip(documents, clusters or map(_cluster, documents), strict=True)
@@ -81,12 +69,7 @@ def rotated(documents: Documents, clusters: Sequence[str] | None = None) -> Chan
 
 
 def published_position(position: int, rotation: int, options: int) -> int:
-    """Return where an option stands in the published order.
-
-    Args:
-        position: Where it stands in a rotation, from 0.
-        rotation: The rotation.
-        options: How many options there are.
+    """Return where an option stands in the published order, from 0, that stands at ``position`` in a rotation.
 
     Example:
         >>> [published_position(place, 1, 3) for place in range(3)]
@@ -95,7 +78,7 @@ def published_position(position: int, rotation: int, options: int) -> int:
     return (position + rotation) % options
 
 
-def _shown(document: Mapping[str, Any], images: Sequence[Picture]) -> dict[str, Any]:
+def _shown(document: Mapping[str, Any], images: Sequence[ShownImage]) -> dict[str, Any]:
     """Return the columns of a document that shows other images; of one without digests the files alone."""
     files, digests = [image.file for image in images], [image.sha256 for image in images]
     if "image_file" in document:

@@ -1,4 +1,7 @@
-"""Volumes (NIfTI, ``.nii.gz``) of a dataset, which are too large to copy: it only points to the files of its source."""
+"""Volumes (NIfTI, ``.nii.gz``) of a dataset, which are too large to copy: it only points to the files of its source.
+
+One that is truncated, damaged or no NIfTI file with one volume is an :class:`UnreadableImage`.
+"""
 
 import contextlib
 import gzip
@@ -10,7 +13,7 @@ from typing import IO, NamedTuple
 
 from PIL import Image
 
-from medtasks.data.decoding import UnreadableImage
+from medtasks.data.strict_pillow import UnreadableImage
 
 ENDING = ".nii.gz"
 _PIECE = 1 << 20  # bytes
@@ -41,15 +44,7 @@ def unpacked_volume(file: Path | IO[bytes]) -> Iterator[gzip.GzipFile]:
 
 
 def volume_digests(path: Path) -> VolumeDigests:
-    """Read a volume to its end.
-
-    Returns:
-        Two digests; that of the unpacked file depends on header and voxels only.
-
-    Raises:
-        FileNotFoundError: There is no such file.
-        UnreadableImage: It is truncated, damaged or no NIfTI file with one volume.
-    """
+    """Read a volume to its end; the digest of the unpacked file depends on header and voxels only."""
     from medtasks.data.nifti import HEADER_BYTES, read_header
 
     voxels, beginning, length = hashlib.sha256(), b"", 0
@@ -67,19 +62,11 @@ def volume_digests(path: Path) -> VolumeDigests:
 
 
 def axial_slices(path: Path, count: int) -> list[Image.Image]:
-    """Return pictures of a volume, for models that see no volumes.
+    """Return images of a volume, for models that see no volumes.
 
-    Args:
-        path: The volume.
-        count: Number of slices, evenly spread from feet to head; of a volume with fewer, some come twice.
-
-    Returns:
-        Grey pictures in RGB, seen as slices are printed: the front on top, the patient's right on the left. Black and
-        white are the 0.5th and the 99.5th percentile of the voxels shown.
-
-    Raises:
-        FileNotFoundError: There is no such file.
-        UnreadableImage: It is damaged, or no NIfTI file with one volume.
+    There are ``count``, evenly spread from feet to head; of a volume with fewer slices some come twice. They are grey,
+    in RGB, as slices are printed: the front on top, the patient's right on the left. Black and white are the 0.5th and
+    the 99.5th percentile of the voxels shown.
     """
     import numpy as np
 
@@ -94,4 +81,4 @@ def axial_slices(path: Path, count: int) -> list[Image.Image]:
     shown = axial(header, data, [int((number + 0.5) * depth / count) for number in range(count)])
     dark, bright = np.nanpercentile(shown, (_DARK, _BRIGHT))
     grey = np.nan_to_num(np.clip((shown - dark) / max(float(bright - dark), 1e-6), 0, 1)) * 255
-    return [Image.fromarray(picture).convert("RGB") for picture in grey.round().astype(np.uint8)]
+    return [Image.fromarray(image).convert("RGB") for image in grey.round().astype(np.uint8)]

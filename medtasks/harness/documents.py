@@ -7,7 +7,7 @@ from typing import Any
 from medtasks.data.samples import Sample
 from medtasks.data.schema import SPLIT
 from medtasks.data.store import load_documents, open_documents
-from medtasks.data.swapping import swapped_pictures
+from medtasks.data.swapping import swapped_images
 from medtasks.data.variants import BLANK, BLIND, NEW_COLUMNS, SWAPPED, blank, blind, rotated, swapped
 from medtasks.errors import MedTasksError
 from medtasks.harness.own_documents import completed, is_looked_at, own_documents
@@ -40,13 +40,13 @@ def check_possible(task: TaskFile) -> None:
     """
     if task.dataset is None:
         if task.variant == SWAPPED:
-            swapped_pictures(_base_documents(task))
+            swapped_images(_base_documents(task))
         elif is_looked_at(task_config(task.base or task.name)):
             _base_documents(task)
         return
     table = open_documents(task.dataset)[SPLIT]
     if task.variant == SWAPPED:
-        swapped_pictures(table.select_columns([name for name in _OF_IMAGES if name in table.column_names]).to_list())
+        swapped_images(table.select_columns([name for name in _OF_IMAGES if name in table.column_names]).to_list())
 
 
 def changed_table(task: TaskFile, table: Any, config: Mapping[str, Any]) -> Any:

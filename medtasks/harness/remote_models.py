@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 
 from medtasks.data import endpoints
-from medtasks.data.dataset_info import Access
+from medtasks.data.catalogue import Access
 from medtasks.data.own_datasets import access_of
 from medtasks.errors import ModelRefused
 from medtasks.harness.model_places import PLACES, Destination, file_of_module, known_destinations, named_addresses

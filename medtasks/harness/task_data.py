@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from medtasks.data.dataset_info import Access
+from medtasks.data.catalogue import Access
 from medtasks.data.manifest import text_fingerprint
 from medtasks.data.own_datasets import access_of
 from medtasks.data.privacy import is_private

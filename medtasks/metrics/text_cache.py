@@ -5,20 +5,20 @@ the file is readable by its owner only.
 """
 
 import hashlib
-import os
-import sqlite3
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
 from medtasks.data.home import home
-from medtasks.errors import warn_once
+from medtasks.data.sqlite_cache import SqliteCache
 
 Text = TypeVar("Text", bound=Hashable)
 Value = TypeVar("Value")
 
-_CHUNK = 500  # below SQLite's limit of variables in one statement
+_CANNOT_KEEP = (
+    "What a metric's model computes cannot be kept in {path} ({error}); the run goes on, a rerun computes it again. "
+    "Free some space, or remove that file if it is damaged."
+)
 _PUT_AFTER = 256  # values
 
 
@@ -41,11 +41,8 @@ def text_key(*texts: str) -> bytes:
     return digest.digest()
 
 
-class TextCache:
+class TextCache(SqliteCache):
     """Values by text for one model.
-
-    Safe for several threads and processes. A cache that is damaged, locked or on a full disk costs only the time it
-    would have saved: one warning, and the run goes on.
 
     Args:
         folder: Where cache files live, created at the first write; None: nothing is kept.
@@ -55,36 +52,7 @@ class TextCache:
 
     def __init__(self, folder: Path | None, model: str) -> None:
         name = hashlib.sha256(model.encode()).hexdigest()[:32]
-        self._path = None if folder is None else folder / f"{name}.sqlite"
-
-    def get(self, keys: Sequence[bytes]) -> Mapping[bytes, bytes]:
-        """Return the values of those keys that have one."""
-        if self._path is None or not self._path.is_file():
-            return {}
-        values: dict[bytes, bytes] = {}
-        try:
-            with self._connection(self._path) as connection:
-                for start in range(0, len(keys), _CHUNK):
-                    part = list(keys[start : start + _CHUNK])
-                    marks = ",".join("?" * len(part))
-                    values.update(connection.execute(f"SELECT key, value FROM texts WHERE key IN ({marks})", part))
-        except sqlite3.Error as error:
-            self._warn(error)
-        return values
-
-    def put(self, values: Mapping[bytes, bytes]) -> None:
-        """Keep values."""
-        if self._path is None or not values:
-            return
-        try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            if not self._path.exists():
-                os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
-            with self._connection(self._path) as connection:
-                connection.execute("CREATE TABLE IF NOT EXISTS texts (key BLOB PRIMARY KEY, value BLOB) WITHOUT ROWID")
-                connection.executemany("INSERT OR REPLACE INTO texts VALUES (?, ?)", list(values.items()))
-        except (sqlite3.Error, OSError) as error:
-            self._warn(error)
+        super().__init__(None if folder is None else folder / f"{name}.sqlite", ("texts", "value"), _CANNOT_KEEP)
 
     def complete(
         self,
@@ -119,14 +87,3 @@ class TextCache:
         finally:
             self.put(fresh)
         return values
-
-    @contextmanager
-    def _connection(self, path: Path) -> Iterator[sqlite3.Connection]:
-        with closing(sqlite3.connect(path, timeout=30)) as connection, connection:
-            yield connection
-
-    def _warn(self, error: Exception) -> None:
-        warn_once(
-            f"What a metric's model computes cannot be kept in {self._path} ({error}); the run goes on, a rerun "
-            f"computes it again. Free some space, or remove that file if it is damaged."
-        )

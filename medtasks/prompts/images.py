@@ -8,13 +8,14 @@ from typing import Any
 from loguru import logger
 from PIL import Image
 
-from medtasks.data.blanks import blank_picture, blank_volume
-from medtasks.data.decoding import LINEAR, Decoding, UnclearRange, decoded
-from medtasks.data.manifest import decoding_of
+from medtasks.data.blanks import blank_image, blank_volume
+from medtasks.data.decoding import LINEAR, Decoding, decoded
+from medtasks.data.manifest import manifest_of
 from medtasks.data.mediconfusion import DEMONSTRATIONS
 from medtasks.data.path_of import known, prepared_folder
 from medtasks.data.privacy import hidden_id, is_private
 from medtasks.data.samples import Sample
+from medtasks.data.strict_pillow import UnclearRange
 from medtasks.data.variants import BLANK, BLIND, COLUMN
 from medtasks.errors import DatasetNotPrepared, SourceError, UnknownName
 
@@ -67,7 +68,7 @@ def image_decoding(doc: Mapping[str, Any], settings: Mapping[str, Any]) -> Decod
     """
     given = Decoding.of_settings(settings)
     try:
-        prepared = decoding_of(prepared_folder(doc["dataset"])) if doc.get("dataset") is not None else None
+        prepared = manifest_of(prepared_folder(doc["dataset"])).decoding if doc.get("dataset") is not None else None
     except (DatasetNotPrepared, UnknownName):
         prepared = None
     if prepared is None:
@@ -134,7 +135,7 @@ def is_blind(doc: Mapping[str, Any]) -> bool:
 
 def shown(doc: Mapping[str, Any], pictures: Sequence[Image.Image]) -> list[Image.Image]:
     """Return a document's pictures as its variant shows them."""
-    return [blank_picture(picture) for picture in pictures] if doc.get(COLUMN) == BLANK else list(pictures)
+    return [blank_image(picture) for picture in pictures] if doc.get(COLUMN) == BLANK else list(pictures)
 
 
 def shown_volume(doc: Mapping[str, Any], path: Path) -> Path:

@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from medtasks.data.dataset_info import Access
+from medtasks.data.catalogue import Access
 from medtasks.data.home import dataset_folder
 from medtasks.data.manifest import FILE_NAME, Manifest
 from medtasks.data.multimedeval.folder import QA, VQA, OwnQuestions, read_folder

@@ -10,7 +10,7 @@ from typing import Any
 from tqdm import tqdm
 
 from medtasks.data.home import dataset_folder
-from medtasks.data.manifest import Manifest, counted_conversions, pixels_fingerprint, read_facts, text_fingerprint
+from medtasks.data.manifest import Manifest, measured, read_facts
 from medtasks.data.own_datasets import own_datasets
 from medtasks.data.path_of import prepared_folder
 from medtasks.data.schema import SPLIT, image_digests, image_key
@@ -95,11 +95,7 @@ def _publish(dataset: str, criteria: Criteria, name: str, documents: Sequence[Ma
     manifest = whole.model_copy(
         update={
             "name": name,
-            "rows": len(documents),
-            "images": len(files),
-            "text_sha256": text_fingerprint(documents),
-            "pixels_sha256": pixels_fingerprint(facts),
-            "image_conversions": counted_conversions(facts.values()),
+            **measured(documents, facts),
             "selected_from": dataset,
             "selection": {column: tuple(values) for column, values in criteria.items() if values},
         }

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from medtasks.data.duplicates.benchmark_pictures import dataset_pictures
+from medtasks.data.duplicates.benchmark_images import dataset_images
 from medtasks.data.privacy import hidden_id
 
 from ..picture_sets import jpeg_bytes, prepare_pairs, prepare_set, texture, write_folder
@@ -172,7 +172,7 @@ def test_of_credentialed_data_nothing_is_shown(medtasks, secret, tmp_path):
     assert sorted(files) == ["f.json", "l.txt", "secret_duplicates.html"]
     assert CANARY not in ran.out + ran.err
     assert [name for name, content in files.items() if CANARY.encode() in content] == []
-    stored = [file.stem for picture in dataset_pictures("secret").pictures for file in picture.files]
+    stored = [file.stem for picture in dataset_images("secret").images for file in picture.files]
     assert [stem for stem in stored for content in files.values() if stem.encode() in content] == []
     assert b"data:image" not in files["secret_duplicates.html"]
     assert "Credentialed data" in ran.out

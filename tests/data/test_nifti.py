@@ -7,8 +7,8 @@ from itertools import permutations, product
 import numpy as np
 import pytest
 
-from medtasks.data.decoding import UnreadableImage
 from medtasks.data.nifti import axial, read_header, slice_count
+from medtasks.data.strict_pillow import UnreadableImage
 from medtasks.data.volume_files import axial_slices, is_volume, volume_digests
 
 from ..nifti_files import nifti, put_nifti, scan

@@ -147,14 +147,14 @@ def test_other_links_are_refused_with_a_sentence(link):
 
 
 def test_figure_arrives_unchanged(bucket, fetch, figure):
-    assert fetch(figure) == []
+    assert fetch(figure) == {}
     assert figure.target.read_bytes() == bucket.objects["PMC1.1/a.jpg"]
     assert files(figure.target.parent) == ["1.jpg"]
 
 
 def test_url_comes_from_the_environment(bucket, fetch, figure, monkeypatch):
     monkeypatch.setenv("MEDTASKS_PMC_URL", bucket.url + "/")
-    assert fetch(figure, base_url=None) == []
+    assert fetch(figure, base_url=None) == {}
 
 
 def test_malformed_url_is_refused_at_once(fetch, figure):
@@ -165,28 +165,28 @@ def test_malformed_url_is_refused_at_once(fetch, figure):
 def test_one_paged_listing_serves_all_figures_of_an_article(bucket, fetch, tmp_path):
     names = [f"fig {n}&+#?%41.jpg" for n in range(7)]
     bucket.objects |= {f"PMC7.1/{name}": picture(n) for n, name in enumerate(names)}
-    assert fetch(*[Figure("PMC7", name, tmp_path / f"{n}.jpg") for n, name in enumerate(names)]) == []
+    assert fetch(*[Figure("PMC7", name, tmp_path / f"{n}.jpg") for n, name in enumerate(names)]) == {}
     assert bucket.count("list PMC7.") == 3
     assert [(tmp_path / f"{n}.jpg").read_bytes() for n in range(7)] == list(bucket.objects.values())
 
 
 def test_newest_version_wins_by_number(bucket, fetch, figure):
     bucket.objects |= {f"PMC1.{version}/a.jpg": picture(version) for version in (2, 9, 10)}
-    assert fetch(figure) == []
+    assert fetch(figure) == {}
     assert figure.target.read_bytes() == bucket.objects["PMC1.10/a.jpg"]
 
 
 def test_only_the_whole_base_name_and_the_whole_article_match(bucket, fetch, figure):
     bucket.objects |= {"PMC1.2/xa.jpg": picture(2), "PMC1.3/a.jpg.png": picture(3), "PMC12.4/a.jpg": picture(4)}
     bucket.objects |= {"PMC1.5/aXjpg": picture(5)}
-    assert fetch(figure) == []
+    assert fetch(figure) == {}
     assert figure.target.read_bytes() == bucket.objects["PMC1.1/a.jpg"]
 
 
 def test_same_name_in_two_articles(bucket, fetch, figure, tmp_path):
     bucket.objects["PMC2.1/media/a.jpg"] = picture(200)
     other = Figure("PMC2", "a.jpg", tmp_path / "2.jpg")
-    assert fetch(figure, other) == []
+    assert fetch(figure, other) == {}
     assert other.target.read_bytes() == bucket.objects["PMC2.1/media/a.jpg"]
     assert figure.target.read_bytes() == bucket.objects["PMC1.1/a.jpg"]
 
@@ -195,14 +195,14 @@ def test_same_name_in_two_articles(bucket, fetch, figure, tmp_path):
 @pytest.mark.parametrize("fault", [500, 503, 429, 408, "reset", "cut5", b"<html>sign in"])
 def test_passing_trouble_is_tried_again(bucket, fetch, figure, where, fault):
     bucket.faults[where] = [fault, fault]
-    assert fetch(figure) == []
+    assert fetch(figure) == {}
     assert bucket.count("list PMC1." if where == "list" else where) == 3
     assert figure.target.read_bytes() == bucket.objects["PMC1.1/a.jpg"]
 
 
 def test_silence_is_tried_again(bucket, fetch, figure):
     bucket.faults["PMC1.1/a.jpg"] = ["hang"]
-    assert fetch(figure, timeout_s=0.2) == []
+    assert fetch(figure, timeout_s=0.2) == {}
     assert bucket.count("PMC1.1/a.jpg") == 2
 
 
@@ -210,32 +210,31 @@ def test_length_alone_betrays_a_cut(bucket, fetch, figure):
     bucket.objects["PMC1.1/a.jpg"] += b"tail"  # what is left after the cut still decodes, and there is no digest
     bucket.etags["PMC1.1/a.jpg"] = ""
     bucket.faults["PMC1.1/a.jpg"] = ["cut4"]
-    assert fetch(figure) == []
+    assert fetch(figure) == {}
     assert figure.target.read_bytes() == bucket.objects["PMC1.1/a.jpg"]
 
 
 def test_digest_alone_betrays_another_picture(bucket, fetch, figure):
     bucket.faults["PMC1.1/a.jpg"] = [picture(99)]
-    assert fetch(figure) == []
+    assert fetch(figure) == {}
     assert figure.target.read_bytes() == bucket.objects["PMC1.1/a.jpg"]
 
 
 def test_multipart_etag_is_no_digest(bucket, fetch, figure):
     bucket.etags["PMC1.1/a.jpg"] = f'"{"0" * 32}-2"'
-    assert fetch(figure) == []
+    assert fetch(figure) == {}
 
 
 def test_decoding_alone_betrays_a_broken_picture(bucket, fetch, figure):
     bucket.etags["PMC1.1/a.jpg"] = ""
     bucket.faults["PMC1.1/a.jpg"] = [picture(1)[:-200]]
-    assert fetch(figure) == []
+    assert fetch(figure) == {}
     assert bucket.count("PMC1.1/a.jpg") == 2
 
 
 def test_object_that_is_no_image_is_given_up(bucket, fetch, figure):
     bucket.objects["PMC1.1/a.jpg"] = b"GIF89a no"
-    (missing,) = fetch(figure, attempts=3)
-    assert "does not decode as an image" in missing.cause
+    assert "does not decode as an image" in fetch(figure, attempts=3)[figure]
     assert bucket.count("PMC1.1/a.jpg") == 3
     assert files(figure.target.parent) == []
 
@@ -243,13 +242,13 @@ def test_object_that_is_no_image_is_given_up(bucket, fetch, figure):
 @pytest.mark.parametrize(("asked", "least_s"), [(1, 0.95), ("soon", 0.0)])
 def test_retry_after_is_honoured(bucket, fetch, figure, asked, least_s):
     bucket.faults["list"] = [(503, asked)]
-    assert fetch(figure) == []
+    assert fetch(figure) == {}
     assert least_s <= bucket.times[1] - bucket.times[0] < least_s + 0.8
 
 
 def test_back_off_grows(bucket, fetch, figure):
     bucket.faults["list"] = [500, 500, 500]
-    assert fetch(figure, backoff_s=0.1) == []
+    assert fetch(figure, backoff_s=0.1) == {}
     waits = [after - before for before, after in zip(bucket.times[:3], bucket.times[1:4], strict=True)]
     assert all(wait >= 0.95 * expected for wait, expected in zip(waits, [0.1, 0.2, 0.4], strict=True))
     assert waits[0] < 0.35
@@ -257,17 +256,16 @@ def test_back_off_grows(bucket, fetch, figure):
 
 def test_lasting_trouble_ends_after_the_given_attempts(bucket, fetch, figure):
     bucket.faults["PMC1.1/a.jpg"] = [500, ...]
-    (missing,) = fetch(figure, attempts=4)
-    assert missing.figure == figure
-    assert "HTTP 500" in missing.cause
+    missing = fetch(figure, attempts=4)
+    assert list(missing) == [figure]
+    assert "HTTP 500" in missing[figure]
     assert bucket.count("PMC1.1/a.jpg") == 4
 
 
 @pytest.mark.parametrize("status", [403, 404])
 def test_refusal_is_final(bucket, fetch, figure, status):
     bucket.faults["PMC1.1/a.jpg"] = [status]
-    (missing,) = fetch(figure)
-    assert f"HTTP {status}" in missing.cause
+    assert f"HTTP {status}" in fetch(figure)[figure]
     assert bucket.count("PMC1.1/a.jpg") == 1
 
 
@@ -275,9 +273,10 @@ def test_what_is_not_there_is_named_in_order_and_the_rest_arrives(bucket, fetch,
     bucket.objects["PMC3.1/PMC3.1.xml"] = b"<article/>"
     gone = Figure("PMC2", "b.jpg", tmp_path / "2.jpg")
     unlisted = Figure("PMC3", "c.jpg", tmp_path / "3.jpg")
-    first, second = fetch(unlisted, figure, gone)
-    assert (first.figure, first.cause) == (unlisted, "'c.jpg' is not among the 1 files of PMC3")
-    assert (second.figure, second.cause) == (gone, "PMC2 is not in PubMed Central's open-access storage")
+    assert list(fetch(unlisted, figure, gone).items()) == [
+        (unlisted, "'c.jpg' is not among the 1 files of PMC3"),
+        (gone, "PMC2 is not in PubMed Central's open-access storage"),
+    ]
     assert files(tmp_path) == ["1.jpg"]
     assert bucket.count("list .*") == 3
 
@@ -287,12 +286,12 @@ def test_whole_files_cost_no_request_and_broken_ones_are_replaced(bucket, fetch,
     kept.target.write_bytes(picture(50))
     figure.target.parent.mkdir()
     figure.target.write_bytes(picture(1)[:-300])
-    assert fetch(kept, figure) == []
+    assert fetch(kept, figure) == {}
     assert bucket.count(".*PMC2.*") == 0
     assert kept.target.read_bytes() == picture(50)
     assert figure.target.read_bytes() == bucket.objects["PMC1.1/a.jpg"]
     bucket.requests.clear()
-    assert fetch(kept, figure) == []
+    assert fetch(kept, figure) == {}
     assert bucket.requests == []
 
 
@@ -300,7 +299,7 @@ def test_cut_files_are_replaced_although_the_harness_made_pillow_lenient(bucket,
     monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", True)
     figure.target.parent.mkdir()
     figure.target.write_bytes(picture(1)[:-300])
-    assert fetch(figure) == []
+    assert fetch(figure) == {}
     assert figure.target.read_bytes() == bucket.objects["PMC1.1/a.jpg"]
     assert ImageFile.LOAD_TRUNCATED_IMAGES is True
 
@@ -318,7 +317,7 @@ def test_target_appears_only_whole(bucket, fetch, figure, monkeypatch):
         os.rename(partial, target)
 
     monkeypatch.setattr(pmc.os, "replace", replace)
-    assert fetch(figure) == []
+    assert fetch(figure) == {}
     assert seen == [(False, True, bucket.objects["PMC1.1/a.jpg"])]
 
 
@@ -389,8 +388,8 @@ def test_few_unreachable_articles_among_good_ones_are_only_missing(bucket, fetch
     for n in (0, 1, 3, 4, 6, 7):
         bucket.faults[f"PMC{n}.1/a.jpg"] = ["reset", ...]
     missing = fetch(*figures, workers=1, attempts=2)
-    assert [lost.figure for lost in missing] == [figures[n] for n in (0, 1, 3, 4, 6, 7)]
-    assert all("no answer" in lost.cause for lost in missing)
+    assert list(missing) == [figures[n] for n in (0, 1, 3, 4, 6, 7)]
+    assert all("no answer" in cause for cause in missing.values())
     assert files(tmp_path) == ["2.jpg", "5.jpg", "8.jpg"]
 
 
@@ -402,7 +401,7 @@ def test_an_answering_host_is_never_called_unreachable(bucket, fetch, tmp_path):
 def test_progress_counts_images_kept_ones_included(bucket, fetch, figure, tmp_path, capsys):
     kept = Figure("PMC2", "b.jpg", tmp_path / "2.jpg")
     kept.target.write_bytes(picture(50))
-    assert fetch(kept, figure, progress=True) == []
+    assert fetch(kept, figure, progress=True) == {}
     assert re.search(r"Fetching images: 100%.* 2/2 \[.*image/s\]", capsys.readouterr().err)
-    assert fetch(kept, figure, progress=False) == []
+    assert fetch(kept, figure, progress=False) == {}
     assert capsys.readouterr().err == ""

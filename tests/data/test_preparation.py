@@ -6,7 +6,7 @@ import pytest
 from PIL import Image
 
 from medtasks.data import preparation
-from medtasks.data.dataset_info import Access, DatasetInfo
+from medtasks.data.catalogue import Access, DatasetInfo
 from medtasks.data.image_store import ImageStore, StoredImage
 from medtasks.data.manifest import Manifest
 from medtasks.data.preparation import Options, Recipe, Row, prepare_recipe

@@ -7,9 +7,10 @@ import pytest
 from medtasks.model_adapters.radfm.volumes import read_volume
 from PIL import Image
 
-from medtasks.data.blanks import FOLDER_NAME, blank_picture, blank_volume
-from medtasks.data.decoding import UnreadableImage
+from medtasks.data.blanks import FOLDER_NAME, blank_volume
+from medtasks.data.blanks import blank_image as blank_picture
 from medtasks.data.nifti import read_header
+from medtasks.data.strict_pillow import UnreadableImage
 from medtasks.data.volume_files import axial_slices, volume_digests
 from medtasks.errors import MedTasksError, SourceError
 from medtasks.harness.documents import task_documents

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from medtasks.data.catalogue import CATALOGUE
-from medtasks.data.dataset_info import Access
+from medtasks.data.catalogue import CATALOGUE, Access
 from medtasks.data.manifest import Manifest
 from medtasks.data.privacy import PrivateText, hidden_id, is_private
 from medtasks.data.provenance_of import provenance

@@ -10,8 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from medtasks.cli.main import app
-from medtasks.data.catalogue import CATALOGUE, MULTIMEDEVAL
-from medtasks.data.dataset_info import Access
+from medtasks.data.catalogue import CATALOGUE, MULTIMEDEVAL, Access
 from medtasks.data.manifest import Manifest
 from medtasks.data.schema import DEMONSTRATIONS_SPLIT
 from medtasks.data.store import load_documents

@@ -7,7 +7,7 @@ import shutil
 import pytest
 from PIL import Image
 
-from medtasks.data.dataset_info import Access
+from medtasks.data.catalogue import Access
 from medtasks.data.home import dataset_folder, own_tasks_folder
 from medtasks.data.manifest import Manifest
 from medtasks.data.store import load_documents

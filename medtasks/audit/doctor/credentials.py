@@ -12,8 +12,7 @@ from pathlib import Path
 from medtasks.audit.doctor.findings import CREDENTIALS, Finding, State, of_error
 from medtasks.audit.doctor.scope import Scope
 from medtasks.data import endpoints
-from medtasks.data.catalogue import CATALOGUE
-from medtasks.data.dataset_info import Access
+from medtasks.data.catalogue import CATALOGUE, Access
 from medtasks.data.home import dataset_folder, home
 from medtasks.data.manifest import FILE_NAME
 from medtasks.errors import ModelRefused

@@ -7,8 +7,7 @@ from functools import partial
 from medtasks.audit.doctor.credentials import HUB
 from medtasks.audit.doctor.findings import DATASETS, Finding, State, findings_of, of_error
 from medtasks.audit.doctor.scope import Scope
-from medtasks.data.catalogue import CATALOGUE
-from medtasks.data.dataset_info import Access
+from medtasks.data.catalogue import CATALOGUE, Access
 from medtasks.data.home import dataset_folder
 from medtasks.data.manifest import FILE_NAME, Manifest
 from medtasks.data.path_of import prepared_folder

@@ -14,7 +14,7 @@ from typing import Any
 from medtasks.audit.report.page.thumbnails import Thumbnail, thumbnails
 from medtasks.audit.report.page.writing import rendered, write_whole
 from medtasks.audit.report.words import counted
-from medtasks.data.duplicates.benchmark_pictures import OtherPictures, Picture
+from medtasks.data.duplicates.benchmark_images import DistinctImage, OtherImages
 from medtasks.data.duplicates.finding import Concern, Duplicates, Finding, Kind
 from medtasks.data.duplicates.perceptual_hash import BITS, LIKENESS, SIDE, TINY_SIDE
 from medtasks.data.privacy import hidden_id, is_private
@@ -49,7 +49,7 @@ class Names:
         """Return what a question of the set is called."""
         return hidden_id("doc", doc_id) if self.hidden else _printable(doc_id)
 
-    def described(self, picture: Picture, *, own: bool = True, file: int = 0) -> dict[str, Any]:
+    def described(self, picture: DistinctImage, *, own: bool = True, file: int = 0) -> dict[str, Any]:
         """Return what is said of a picture, the set's ``own`` or not; ``file`` is which of its files comes first."""
         hidden = self.hidden if own else self.other_is_hidden()
         called = hidden_id if hidden else lambda _, name: _printable(name)
@@ -62,13 +62,13 @@ class Names:
             "examples": [called("doc", name) for name in picture.examples],
         }
 
-    def unreadable(self, other: OtherPictures) -> dict[str, str]:
+    def unreadable(self, other: OtherImages) -> dict[str, str]:
         """Return why files could not be read, by file; none where names may not be shown."""
         if self.other_is_hidden():
             return {}
         return {_printable(_below(file, [other.folder])): _printable(why) for file, why in other.unreadable.items()}
 
-    def _files(self, picture: Picture, *, own: bool, hidden: bool) -> list[str]:
+    def _files(self, picture: DistinctImage, *, own: bool, hidden: bool) -> list[str]:
         folders = self._folders if own else [self._other.folder if self._other else None]
         below = [_below(file, folders) for file in picture.files]
         if not hidden:
@@ -83,7 +83,7 @@ def duplicates_as_dict(dataset: str, found: Duplicates, names: Names, distance: 
 
     As was searched, ``distance`` bits of the hashes may differ, and copies may be mirrored and rotated (``turned``).
     """
-    asked = sum(bool(picture.questions) for picture in found.shown.pictures)
+    asked = sum(bool(picture.questions) for picture in found.shown.images)
     return {
         "dataset": dataset,
         "data": provenance(dataset),
@@ -97,7 +97,7 @@ def duplicates_as_dict(dataset: str, found: Duplicates, names: Names, distance: 
         },
         "questions": found.questions,
         "pictures": asked,
-        "pictures_of_examples_only": len(found.shown.pictures) - asked,
+        "pictures_of_examples_only": len(found.shown.images) - asked,
         "volumes": found.shown.volumes,
         "uniform": [names.described(picture) for picture in found.uniform],
         "within": [_finding(finding, names) for finding in found.within],
@@ -121,12 +121,12 @@ def _other(found: Duplicates, names: Names) -> dict[str, Any]:
     return {
         "name": _printable(names.other),
         "files": found.other.files,
-        "pictures": len(found.other.pictures),
+        "pictures": len(found.other.images),
         "uniform": found.uniform_outside,
-        "volumes": found.other.volumes,
-        "closed_folders": found.other.closed,
-        "dicom_without_decoder": found.other.without_decoder,
-        "other_files": found.other.others,
+        "volumes": found.other.listed.volumes,
+        "closed_folders": found.other.listed.closed,
+        "dicom_without_decoder": found.other.listed.without_decoder,
+        "other_files": found.other.listed.others,
         "unreadable": len(found.other.unreadable),
         "unreadable_files": names.unreadable(found.other),
         "findings": [_finding(finding, names) for finding in found.outside],

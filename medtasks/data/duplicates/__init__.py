@@ -1,1 +1,1 @@
-"""The same and nearly the same pictures in a set and elsewhere."""
+"""The same and nearly the same images in a set and elsewhere."""

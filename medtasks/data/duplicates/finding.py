@@ -1,11 +1,11 @@
-"""Duplicates among the pictures of a benchmark, and between them and other pictures such as a training set.
+"""Duplicates among the images of a benchmark, and between them and other images such as a training set.
 
-A picture of the test set that a model was trained on, or that a few-shot prompt shows with its solution, makes a score
+An image of the test set that a model was trained on, or that a few-shot prompt shows with its solution, makes a score
 too good. Copies are found that are the same file, that have the same pixels, or that look the same
-(:mod:`medtasks.data.duplicates.perceptual_hash`). That several questions show one picture under one image id is no
+(:mod:`medtasks.data.duplicates.perceptual_hash`). That several questions show one image under one image id is no
 finding.
 
-Pictures of a single grey are equal to each other and say nothing; they are counted and not compared.
+Images of a single grey are equal to each other and say nothing; they are counted and not compared.
 """
 
 import enum
@@ -14,15 +14,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from medtasks.data.duplicates.benchmark_pictures import DatasetPictures, OtherPictures, Picture, Use
-from medtasks.data.duplicates.near_pictures import Alike, Looks, near
+from medtasks.data.duplicates.benchmark_images import DatasetImages, DistinctImage, OtherImages, Use
+from medtasks.data.duplicates.near_images import Alike, Looks, near
 from medtasks.stats.connected_components import connected_components
 
 _EXACT = Alike(0, 1.0)
 
 
 class Kind(enum.StrEnum):
-    """How sure it is that two pictures are one, the surest first."""
+    """How sure it is that two images are one, the surest first."""
 
     FILE = "same file"
     PIXELS = "same pixels"
@@ -40,20 +40,12 @@ class Concern(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """Two pictures that are one.
+    """Two images that are one."""
 
-    Attributes:
-        first: A picture of the set.
-        second: Another one, of the set or not; or the same again, used in two ways that contradict each other.
-        kind: How sure it is.
-        concern: Why it matters within the set; None for a picture outside of it.
-        alike: How they resemble each other.
-    """
-
-    first: Picture
-    second: Picture
-    kind: Kind
-    concern: Concern | None
+    first: DistinctImage  # an image of the set
+    second: DistinctImage  # another one, of the set or not; or the same, used in two ways that contradict each other
+    kind: Kind  # how sure it is
+    concern: Concern | None  # why it matters within the set; None for an image outside of it
     alike: Alike
 
     @property
@@ -65,27 +57,17 @@ class Finding:
 
 @dataclass(frozen=True)
 class Duplicates:
-    """What was found.
+    """What was found."""
 
-    Attributes:
-        shown: The set.
-        other: What it was compared with; None if with itself alone.
-        within: Findings within the set, the weightiest and surest first.
-        outside: Findings in ``other``, the surest first.
-        groups: Pictures of the set that belong together by ``within``, the largest group first.
-        uniform: Pictures of the set of a single grey, which were not compared.
-        uniform_outside: How many distinct ones ``other`` has.
-        left_out: Ids of questions to leave out so that no finding remains: those whose picture is in ``other`` or a
-            solved example, and of equal pictures all questions but those on the first. Pairs go as a whole.
-    """
-
-    shown: DatasetPictures
-    other: OtherPictures | None
-    within: tuple[Finding, ...]
-    outside: tuple[Finding, ...]
-    groups: tuple[tuple[Picture, ...], ...]
-    uniform: tuple[Picture, ...]
-    uniform_outside: int
+    shown: DatasetImages
+    other: OtherImages | None  # what it was compared with; None if with itself alone
+    within: tuple[Finding, ...]  # findings within the set, the weightiest and surest first
+    outside: tuple[Finding, ...]  # findings in ``other``, the surest first
+    groups: tuple[tuple[DistinctImage, ...], ...]  # connected by ``within``, the largest first
+    uniform: tuple[DistinctImage, ...]  # images of the set of a single grey, which were not compared
+    uniform_outside: int  # how many distinct ones ``other`` has
+    # ids of questions to leave out so that no finding remains: those whose image is in ``other`` or a solved example,
+    # and of equal images all questions but those on the first. Pairs go as a whole.
     left_out: tuple[str, ...]
 
     @property
@@ -94,36 +76,32 @@ class Duplicates:
         return len(self.shown.documents)
 
 
-def find_duplicates(shown: DatasetPictures, other: OtherPictures | None, distance: int, *, turned: bool) -> Duplicates:
-    """Compare all pictures of a set with each other, and with others.
+def find_duplicates(shown: DatasetImages, other: OtherImages | None, distance: int, *, turned: bool) -> Duplicates:
+    """Compare all images of a set with each other, and with others it may share with them, such as training images.
 
-    Args:
-        shown: The set.
-        other: Pictures it may share with the set, such as training images.
-        distance: Bits of the hashes that may differ for pictures that look the same, from 0.
-        turned: Also find pictures that are mirrored or rotated by 90, 180 or 270 degrees, which takes eight times as
-            many comparisons.
+    Hashes of images that look the same differ in at most ``distance`` bits. With ``turned``, also those are found
+    that are mirrored or rotated by 90, 180 or 270 degrees, which takes eight times as many comparisons.
     """
-    pictures = [picture for picture in shown.pictures if picture.known.views]
-    looks = Looks([(picture.files[0], picture.known) for picture in pictures], any_turn=turned)
+    images = [image for image in shown.images if image.known.views]
+    looks = Looks([(image.files[0], image.known) for image in images], any_turn=turned)
     alike = near(looks, looks, distance)
-    within = _within(pictures, alike)
-    outside = _outside(pictures, looks, other, distance) if other else []
+    within = _within(images, alike)
+    outside = _outside(images, looks, other, distance) if other else []
     return Duplicates(
         shown=shown,
         other=other,
         within=tuple(sorted(within, key=_weight)),
         outside=tuple(sorted(outside, key=_weight)),
-        groups=_groups(pictures, within),
-        uniform=tuple(picture for picture in shown.pictures if not picture.known.views),
-        uniform_outside=sum(not picture.known.views for picture in other.pictures) if other else 0,
+        groups=_groups(images, within),
+        uniform=tuple(image for image in shown.images if not image.known.views),
+        uniform_outside=sum(not image.known.views for image in other.images) if other else 0,
         left_out=_left_out(shown.documents, within, outside),
     )
 
 
-def _within(pictures: Sequence[Picture], alike: Mapping[tuple[int, int], Alike]) -> list[Finding]:
-    same = [(picture, picture, _sureness(picture, picture), _EXACT) for picture in pictures]
-    close = [(pictures[one], pictures[two], Kind.NEAR, how) for (one, two), how in alike.items()]
+def _within(images: Sequence[DistinctImage], alike: Mapping[tuple[int, int], Alike]) -> list[Finding]:
+    same = [(image, image, _sureness(image, image), _EXACT) for image in images]
+    close = [(images[one], images[two], Kind.NEAR, how) for (one, two), how in alike.items()]
     found = []
     for first, second, kind, how in [*same, *close]:
         concern = _concern(first, second)
@@ -132,30 +110,30 @@ def _within(pictures: Sequence[Picture], alike: Mapping[tuple[int, int], Alike])
     return found
 
 
-def _outside(pictures: Sequence[Picture], looks: Looks, other: OtherPictures, distance: int) -> list[Finding]:
-    asked = {number for number, picture in enumerate(pictures) if picture.questions}
-    others = [picture for picture in other.pictures if picture.known.views]
-    by_pixels = {picture.known.pixels_sha256: picture for picture in others}
+def _outside(images: Sequence[DistinctImage], looks: Looks, other: OtherImages, distance: int) -> list[Finding]:
+    asked = {number for number, image in enumerate(images) if image.questions}
+    others = [image for image in other.images if image.known.views]
+    by_pixels = {image.known.pixels_sha256: image for image in others}
     found = []
     for number in sorted(asked):
-        twin = by_pixels.get(pictures[number].known.pixels_sha256)
+        twin = by_pixels.get(images[number].known.pixels_sha256)
         if twin:
-            found.append(Finding(pictures[number], twin, _sureness(pictures[number], twin), None, _EXACT))
-    close = near(looks, Looks([(picture.files[0], picture.known) for picture in others]), distance)
+            found.append(Finding(images[number], twin, _sureness(images[number], twin), None, _EXACT))
+    close = near(looks, Looks([(image.files[0], image.known) for image in others]), distance)
     for (one, two), how in close.items():
-        if one in asked and pictures[one].known.pixels_sha256 != others[two].known.pixels_sha256:
-            found.append(Finding(pictures[one], others[two], Kind.NEAR, None, how))
+        if one in asked and images[one].known.pixels_sha256 != others[two].known.pixels_sha256:
+            found.append(Finding(images[one], others[two], Kind.NEAR, None, how))
     return found
 
 
-def _sureness(first: Picture, second: Picture) -> Kind:
+def _sureness(first: DistinctImage, second: DistinctImage) -> Kind:
     if first is second:
         return Kind.FILE if len(first.file_digests) == 1 else Kind.PIXELS
     return Kind.FILE if first.file_digests & second.file_digests else Kind.PIXELS
 
 
-def _concern(first: Picture, second: Picture) -> Concern | None:
-    """Return why it matters that two pictures, or all uses of one, show the same; None if it does not."""
+def _concern(first: DistinctImage, second: DistinctImage) -> Concern | None:
+    """Return why it matters that two images, or all uses of one, show the same; None if it does not."""
     if (first.examples and second.questions) or (first.questions and second.examples):
         return Concern.EXAMPLE
     one, two = _asking(first), _asking(second)
@@ -173,8 +151,8 @@ def _concern(first: Picture, second: Picture) -> Concern | None:
     return None
 
 
-def _asking(picture: Picture) -> list[Use]:
-    return [use for use in picture.uses if not use.example]
+def _asking(image: DistinctImage) -> list[Use]:
+    return [use for use in image.uses if not use.example]
 
 
 def _differ(first: set[Any], second: set[Any]) -> bool:
@@ -186,18 +164,17 @@ def _weight(finding: Finding) -> tuple[int, int, float, str]:
     return concern, list(Kind).index(finding.kind), -finding.alike.likeness, str(finding.first.files[0])
 
 
-def _groups(pictures: Sequence[Picture], within: Iterable[Finding]) -> tuple[tuple[Picture, ...], ...]:
-    """Return the connected pictures."""
+def _groups(images: Sequence[DistinctImage], within: Iterable[Finding]) -> tuple[tuple[DistinctImage, ...], ...]:
     shown = list(within)
-    numbers = {id(picture): number for number, picture in enumerate(pictures)}
-    known = sorted({numbers[id(picture)] for finding in shown for picture in (finding.first, finding.second)})
+    numbers = {id(image): number for number, image in enumerate(images)}
+    known = sorted({numbers[id(image)] for finding in shown for image in (finding.first, finding.second)})
     shared: dict[int, list[int]] = {number: [] for number in known}
     for index, finding in enumerate(shown):
-        for picture in (finding.first, finding.second):
-            shared[numbers[id(picture)]].append(index)
-    groups: dict[int, list[Picture]] = defaultdict(list)
+        for image in (finding.first, finding.second):
+            shared[numbers[id(image)]].append(index)
+    groups: dict[int, list[DistinctImage]] = defaultdict(list)
     for number, group in zip(known, connected_components(list(shared.values())), strict=True):
-        groups[group].append(pictures[number])
+        groups[group].append(images[number])
     return tuple(sorted(map(tuple, groups.values()), key=len, reverse=True))
 
 
@@ -235,7 +212,7 @@ def _of_one_pair(finding: Finding) -> set[str]:
 
 
 def _contradicts(question: str, kept: set[str], findings: Iterable[Finding]) -> bool:
-    """Return whether a question shows a picture that a kept one shows under another identity."""
+    """Return whether a question shows an image that a kept one shows under another identity."""
     for finding in findings:
         uses = {*_asking(finding.first), *_asking(finding.second)}
         own = {use.identity for use in uses if use.doc_id == question}

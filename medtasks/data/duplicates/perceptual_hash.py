@@ -1,21 +1,21 @@
-"""Whether two pictures look the same: a perceptual hash finds candidates, a comparison of their details decides.
+"""Whether two images look the same: a perceptual hash finds candidates, a comparison of their details decides.
 
-Medical pictures of one kind look alike, so a short hash with a generous distance calls every chest X-ray a copy of
+Medical images of one kind look alike, so a short hash with a generous distance calls every chest X-ray a copy of
 every other. Here a pair counts as near-duplicate when both hold:
 
 1. The 256-bit DCT hashes (``imagehash.phash`` with ``hash_size=16``) differ in at most :data:`DISTANCE` bits, or in at
-   least 256 less that many, which an inverted picture does.
-2. The details correlate by at least :data:`LIKENESS`: sketches of 64 x 64 pixels (28 x 28 where a picture is smaller
+   least 256 less that many, which an inverted image does.
+2. The details correlate by at least :data:`LIKENESS`: sketches of 64 x 64 pixels (28 x 28 where an image is smaller
    than 56) without their slow variation of brightness and with equal local contrast.
 
-Measured by ``benchmarks/duplicate_recall.py`` on drawn pictures of 224 x 224 pixels, 1,000 each of eight kinds that
-look alike within a kind. Of 499,500 pairs of different pictures of a kind, taken for copies with the default
+Measured by ``benchmarks/duplicate_recall.py`` on drawn images of 224 x 224 pixels, 1,000 each of eight kinds that
+look alike within a kind. Of 499,500 pairs of different images of a kind, taken for copies with the default
 distance: eyes 18 (by the hash alone: 296), eyes of 28 x 28 pixels 0 (304), chests, heads, retinas, cells, ultrasound
 sectors and textures 0. With distance 32 it is 2 for eyes, with 48 it is 52. Of copies are found: re-encoded (JPEG
 quality 50 to 95), resized (a quarter to twice as large), brightness, contrast, gamma and window changed, noisy,
 softened, inverted, or with a plain border 100 %; with a line of text or cropped by 1 % 99.6 %; with equalised
 histogram 64 %; cropped by 2 % or more, or rotated by 3 degrees, hardly any. Copies reduced to 28 x 28 pixels are
-found when that was done with a bicubic filter (100 %), with a bilinear one 30 %; pictures of that size that were
+found when that was done with a bicubic filter (100 %), with a bilinear one 30 %; images of that size that were
 re-encoded at JPEG quality 75 are missed. Neighbouring slices of a volume or frames of a video may count as copies:
 nothing here tells them apart.
 """
@@ -45,7 +45,7 @@ TURNS = {
     "rotated by 90 degrees and mirrored": Image.Transpose.TRANSPOSE,
     "rotated by 270 degrees and mirrored": Image.Transpose.TRANSVERSE,
 }
-"""The eight ways to lay a picture, by what is said of one laid that way."""
+"""The eight ways to lay an image, by what is said of one laid that way."""
 
 Sketch = npt.NDArray[np.uint8]
 Hashes = npt.NDArray[np.uint64]
@@ -54,19 +54,18 @@ _SMALLEST = 56  # pixels of the shorter side; a quarter of the usual 224
 _FLAT = 8  # grey levels
 _BORDER = 4  # grey levels that a plain border may vary by, which JPEG makes of a single one
 _SPECKS = 0.005  # share of a border's line that may differ more
-_CORE = 0.2  # a picture that is narrower than this without its border has none
+_CORE = 0.2  # an image that is narrower than this without its border has none
 _BLUR, _FLOOR = 2.0, 4.0  # pixels; grey levels of contrast below which there is only noise
 _ROWS, _COLUMNS = 64, 4096  # of one block of comparisons, which stays near the processor
 _BLOCK = 4096
 
 
-def sketches(picture: Image.Image) -> list[Sketch]:
-    """Return small grey versions of a picture: of the whole, and of what is inside a plain border if it has one.
+def sketches(image: Image.Image) -> list[Sketch]:
+    """Return small grey versions of an image: of the whole, and of what is inside a plain border if it has one.
 
-    Returns:
-        One or two arrays of shape (64, 64); none for a picture that shows a single grey, which resembles any other.
+    One or two arrays of shape (64, 64); none for an image that shows a single grey, which resembles any other.
     """
-    grey = picture.convert("L")
+    grey = image.convert("L")
     whole = _sketch(grey)
     if int(whole.max()) - int(whole.min()) <= _FLAT:
         return []
@@ -94,25 +93,22 @@ def stacked(hashes: list[bytes]) -> Hashes:
 
 
 def side_compared(first: tuple[int, int], second: tuple[int, int]) -> int:
-    """Return the side of the sketches to compare two pictures by, given their sizes in pixels."""
+    """Return the side of the sketches to compare two images by, given their sizes in pixels."""
     return SIDE if min(*first, *second) >= _SMALLEST else TINY_SIDE
 
 
 def details(shown: npt.NDArray[np.uint8], side: int) -> npt.NDArray[np.float32]:
-    """Return what tells pictures of one kind apart, as vectors of length 1 whose product is their correlation.
+    """Return what tells images of one kind apart, as vectors of length 1 whose product is their correlation.
 
-    Args:
-        shown: Sketches, shape (sketches, 64, 64).
-        side: :data:`SIDE`, or :data:`TINY_SIDE` for pictures too small to have more.
-
-    Returns:
-        Shape (sketches, side * side).
+    Sketches have the shape (sketches, 64, 64), details (sketches, side * side); ``side`` is :data:`SIDE`, or
+    :data:`TINY_SIDE` for images too small to have more.
     """
     from scipy import ndimage  # type: ignore[import-untyped]
 
-    # Sketches of a large picture hold more than those of a small one until both are reduced.
-    reduced = shown if side == SIDE else [_resized(Image.fromarray(one), side) for one in shown]
-    grey = np.asarray(reduced, np.float32)
+    # Sketches of a large image hold more than those of a small one until both are reduced.
+    bicubic = Image.Resampling.BICUBIC
+    reduced = shown if side == SIDE else [Image.fromarray(sketch).resize((side, side), bicubic) for sketch in shown]
+    grey = np.stack([np.asarray(sketch, np.float32) for sketch in reduced])
     fine = grey - ndimage.gaussian_filter(grey, (0, _BLUR, _BLUR), mode="nearest")
     wide = 1.5 * _BLUR
     contrast = np.sqrt(ndimage.gaussian_filter(fine * fine, (0, wide, wide), mode="nearest"))
@@ -124,16 +120,11 @@ def details(shown: npt.NDArray[np.uint8], side: int) -> npt.NDArray[np.float32]:
 
 
 def close_pairs(first: Hashes, second: Hashes, distance: int) -> Iterator[tuple[int, Any, Any, Any, Any]]:
-    """Compare all hashes of two sets.
-
-    Args:
-        first: Shape (n, 4).
-        second: Shape (m, 4).
-        distance: Largest number of bits that differ; of the hash of an inverted picture, that do not differ.
+    """Find the pairs among hashes of shapes (n, 4) and (m, 4) that differ in at most ``distance`` bits.
 
     Yields:
         For a part of ``second`` each, in order: its end, and four arrays of equal length: row in ``first``, row in
-        ``second``, bits that differ (or do not), and whether one picture is inverted.
+        ``second``, bits that differ (or do not), and whether one image is inverted.
     """
     columns = np.ascontiguousarray(first.T)
     with ThreadPoolExecutor() as workers:
@@ -162,10 +153,6 @@ def _compare(columns: Hashes, rows: Hashes, distance: int, offset: int) -> tuple
         near = bits <= distance
         found.append((column[near] + start, row[near] + offset, bits[near], inverted[near]))
     return tuple(np.concatenate(kind) for kind in zip(*found, strict=True))
-
-
-def _resized(grey: Image.Image, side: int) -> Sketch:
-    return np.asarray(grey.resize((side, side), Image.Resampling.BICUBIC))
 
 
 def _sketch(grey: Image.Image) -> Sketch:

@@ -3,15 +3,15 @@
 import dataclasses
 import functools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from medtasks.data.catalogue import GMAI
-from medtasks.data.dataset_info import DatasetInfo
+from medtasks.data.catalogue import GMAI, DatasetInfo
 from medtasks.data.downloads import hub_download
 from medtasks.data.gmai.questions import Question, read_questions, rows_of
 from medtasks.data.gmai.tsv import TsvFile
+from medtasks.data.home import written_whole
 from medtasks.data.image_store import ImageFacts, ImageStore, StoredImage
 from medtasks.data.manifest import Manifest
 from medtasks.data.preparation import Options, Recipe, Row, prepare_recipe
@@ -25,16 +25,9 @@ _VALIDATION_NAMES = ("GMAI-MMBench_VAL.tsv", "GMAI_mm_bench_VAL.tsv")
 
 
 def prepare(info: DatasetInfo, options: Options) -> Manifest:
-    """Prepare one part under ``MEDTASKS_HOME``.
+    """Prepare one part under ``MEDTASKS_HOME``, and return its manifest; see :func:`prepare_recipe` for errors.
 
     A part that was read to its end before an interruption is not read again.
-
-    Returns:
-        The manifest of the prepared dataset.
-
-    Raises:
-        SourceError: Files are missing, changed, cut or malformed; the message names file and row.
-        MedTasksError: The disk is full, or another process prepares the same dataset.
     """
     digests: dict[str, str] = {}
     recipe = Recipe(
@@ -56,30 +49,17 @@ def _rows(
         part, digests[path.name] = _part(info, path, images)
         changed = _changed(info, {path.name: digests[path.name]})
         if changed and not options.allow_changed:
+            faults = (f": {row.place}: {row.cause}" for row in part if row.document is None or row.cause)
             raise SourceError(
-                f"{path} is not the published file (MD5 {digests[path.name]}, published {changed[0]}){_faults(part)}; "
-                f"download it again, or accept this one with --allow-changed"
+                f"{path} is not the published file (MD5 {digests[path.name]}, published {changed[0]})"
+                f"{next(faults, '')}; download it again, or accept this one with --allow-changed"
             )
         questions += part
     yield from rows_of(questions)
 
 
-def _faults(questions: Sequence[Question]) -> str:
-    """Return what is wrong with the rows of a file that is not the published one: it may tell why."""
-    broken = [question for question in questions if question.document is None or question.cause]
-    return f": {broken[0].place}: {broken[0].cause}" if broken else ""
-
-
 def tsv_files(info: DatasetInfo, source: Path) -> list[Path]:
-    """Find the files of a part.
-
-    Args:
-        info: The part.
-        source: A folder that holds them, or the single file itself.
-
-    Raises:
-        SourceError: They are not there, or some are missing.
-    """
+    """Find the files of a part in ``source``, a folder that holds them or the single file itself."""
     if source.is_file():
         return [source]
     if info is MULTI_ANSWER_SET:
@@ -118,10 +98,8 @@ def _part(info: DatasetInfo, path: Path, images: ImageStore) -> tuple[list[Quest
         | ({"facts": dataclasses.asdict(facts[question.image.file])} if isinstance(question.image, StoredImage) else {})
         for question in questions
     ]
-    note.parent.mkdir(parents=True, exist_ok=True)
-    partial = note.with_suffix(".part")
-    partial.write_text(json.dumps({"mark": mark, "md5": file.md5, "questions": kept}), encoding="utf-8")
-    partial.replace(note)
+    with written_whole(note) as partial:
+        partial.write_text(json.dumps({"mark": mark, "md5": file.md5, "questions": kept}), encoding="utf-8")
     return questions, file.md5
 
 

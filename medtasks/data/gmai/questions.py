@@ -17,10 +17,10 @@ from typing import Any
 
 from tqdm import tqdm
 
-from medtasks.data.decoding import UnreadableImage
 from medtasks.data.gmai.tsv import TsvFile, TsvRow
 from medtasks.data.image_store import ImageStore, StoredImage
 from medtasks.data.preparation import Row
+from medtasks.data.strict_pillow import UnreadableImage
 
 _POINTER = 64  # characters
 _WORKERS, _AHEAD = 2, 6  # images decoded at once; rows read ahead of them
@@ -38,36 +38,18 @@ _NEEDED = ("index", "image", "question", "A", "B")
 
 @dataclass
 class Question:
-    """One row on its way to a document.
+    """One row on its way to a document."""
 
-    Attributes:
-        place: File and row, for messages.
-        document: Columns of the document but its image.
-        image: Its image, or the index of the row that has it; None where that is broken.
-        cause: Why the row cannot be used.
-    """
-
-    place: str
-    document: dict[str, Any] | None
-    image: StoredImage | str | None = None
-    cause: str = ""
+    place: str  # file and row, for messages
+    document: dict[str, Any] | None  # columns of the document but its image
+    image: StoredImage | str | None = None  # its image, or the index of the row that has it; None where that is broken
+    cause: str = ""  # why the row cannot be used
 
 
 def read_questions(file: TsvFile, images: ImageStore, *, keyed: bool, several: bool) -> list[Question]:
-    """Read all rows of a file and store their images; a progress bar shows the bytes read.
+    """Read all rows of a file, in order, and store their images; pointers to other rows are not followed yet.
 
-    Args:
-        file: The file.
-        images: Where images go.
-        keyed: Whether rows have an answer.
-        several: Whether an answer may be several letters.
-
-    Returns:
-        One question per row, in order. Pointers to other rows are not followed yet.
-
-    Raises:
-        SourceError: The file is no TSV of the benchmark.
-        OSError: It cannot be read, or the disk is full.
+    A progress bar shows the bytes read. Only ``keyed`` rows have an answer, which may be ``several`` letters.
     """
     questions: list[Question] = []
     waiting: deque[tuple[Question, Future[StoredImage]]] = deque()
@@ -79,8 +61,11 @@ def read_questions(file: TsvFile, images: ImageStore, *, keyed: bool, several: b
         for row in file.rows():
             question = _question(f"{name} row {row.number}", row, keyed, several)
             questions.append(question)
-            if question.document is not None:
-                _take_image(question, row.values["image"], workers, waiting, images)
+            value = row.values.get("image", b"")
+            if question.document is not None and len(value) <= _POINTER:
+                question.image = value.decode("utf-8", "replace")
+            elif question.document is not None:
+                waiting.append((question, workers.submit(_stored, value, images)))
             while len(waiting) > _AHEAD:
                 _finish(*waiting.popleft())
             bar.update(row.end - before)
@@ -135,19 +120,6 @@ def _question(place: str, row: TsvRow, keyed: bool, several: bool) -> Question:
         return Question(place, None, cause=f"its answer is '{wrong[0]}', and the options are {', '.join(given)}")
     key = {"answers": sorted(set(letters))} if several else {"answer": letters[0]}
     return Question(place, {**document, **key})
-
-
-def _take_image(
-    question: Question,
-    value: bytes,
-    workers: ThreadPoolExecutor,
-    waiting: deque[tuple[Question, Future[StoredImage]]],
-    images: ImageStore,
-) -> None:
-    if len(value) <= _POINTER:
-        question.image = value.decode("utf-8", "replace")
-    else:
-        waiting.append((question, workers.submit(_stored, value, images)))
 
 
 def _stored(value: bytes, images: ImageStore) -> StoredImage:

@@ -19,31 +19,16 @@ _QUOTED = re.compile(rb'"((?:[^"]|"")*)"')
 
 @dataclass(frozen=True)
 class TsvRow:
-    """One row.
+    """One row."""
 
-    Attributes:
-        number: Row, counted from 1 without the header.
-        values: Fields by column; empty ones are left out, so that the words ``None`` and ``NA`` stay words.
-        end: Bytes of the file up to the end of the row.
-        fault: What is wrong with the row as a whole, or nothing.
-    """
-
-    number: int
-    values: Mapping[str, bytes]
-    end: int
-    fault: str = ""
+    number: int  # row, counted from 1 without the header
+    values: Mapping[str, bytes]  # by column; empty ones are left out, so that ``None`` and ``NA`` stay words
+    end: int  # bytes of the file up to the end of the row
+    fault: str = ""  # what is wrong with the row as a whole, or nothing
 
 
 class TsvFile:
-    """A TSV file that is read once.
-
-    Args:
-        path: The file.
-
-    Attributes:
-        path: The file.
-        md5: MD5 of what has been read so far, of the whole file after the last row.
-    """
+    """A TSV file that is read once."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -51,19 +36,11 @@ class TsvFile:
 
     @property
     def md5(self) -> str:
-        """MD5 of the bytes read so far."""
+        """MD5 of the bytes read so far; of the whole file after the last row."""
         return self._md5.hexdigest()
 
     def rows(self) -> Iterator[TsvRow]:
-        """Read rows in order.
-
-        Yields:
-            One row at a time; a row with another number of fields than the header has a fault and no values.
-
-        Raises:
-            SourceError: The file has no header, or names a column twice.
-            OSError: It cannot be read.
-        """
+        """Read rows in order; one with another number of fields than the header has a fault and no values."""
         with self.path.open("rb", buffering=_BUFFER) as stream:
             records = self._records(stream)
             header = next(records, b"")

@@ -3,14 +3,17 @@
 Answers are texts: an option, its letter, both, a sentence, several options, or a remark that the image does not say.
 A single option is taken where a careful reader would find it, and none where the answer names several, contradicts
 itself or decides nothing. What had to be interpreted is flagged, so that it can be looked at.
+
+Options are published as one text in one of several dialects: ``A. x, B. y``, ``A: x, B: y`` and ``A) x, B) y``, also
+with semicolons or blanks between them; ``A, x; B, y``; and letters without any text, ``A, B, C``.
 """
 
 import enum
 import re
 from collections.abc import Sequence
+from string import ascii_uppercase
 
 from medtasks.data.medheval.gold_reading import normalised, option_said, yes_or_no
-from medtasks.data.medheval.options import parsed_options
 from medtasks.data.samples import letter as letter_of
 
 YES_NO = ("Yes", "No")
@@ -29,6 +32,10 @@ class Flag(enum.StrEnum):
 
 Resolved = tuple[str | None, tuple[Flag, ...]]
 
+_MARKS = (".", ":", ")", ".:)")  # the first option's mark for all of them, before a mixture
+_BARE = re.compile(r"\(?[A-Z]\)?(?:\s*[,;/]\s*\(?[A-Z]\)?)+\s*\.?")
+_BARE_LETTER = re.compile(r"[A-Z]")
+_AROUND = " \t\r\n,;"
 _LETTER = re.compile(r"\(?([A-Z])\)?[.:]?")
 _LABELLED = re.compile(r"\(?([A-Z])\)?\s*[.:),]\s*(.+)", re.DOTALL)
 _LABEL = re.compile(r"(?<!\w)([A-Z])[.:)]")
@@ -37,13 +44,60 @@ _ASKS = re.compile(r"\W*(?:is|are|was|were|does|do|did|can|could|has|have|will|w
 _JOINED = re.compile(r"\b(?:and|or|plus)(?: the| an?)? \||\| (?:and|or|plus)\b")
 
 
+def parsed_options(choices: str) -> list[str]:
+    """Return the texts of the options in order; none where they cannot be told.
+
+    Labels must be A, B, C, ... without a gap, and there must be at least two.
+
+    Example:
+        >>> parsed_options("A. Left, lower lobe, B. Right lobe")
+        ['Left, lower lobe', 'Right lobe']
+        >>> parsed_options("A, axial; B, sagittal")
+        ['axial', 'sagittal']
+        >>> parsed_options("A, B, C"), parsed_options("left or right")
+        ([], [])
+    """
+    for marks in _MARKS:
+        texts = _texts_at_labels(choices, rf"\s*[{re.escape(marks)}]\s*")
+        if len(texts) > 1 and all(texts):
+            return texts
+    texts = _texts_at_labels(choices, r"\s*,\s*") if ";" in choices else []
+    return texts if len(texts) > 1 and all(texts) else []
+
+
+def bare_letters(choices: str) -> list[str]:
+    """Return the letters of options that have no text; none for other dialects.
+
+    Example:
+        >>> bare_letters("A, B, C"), bare_letters("A. CT, B. MRI")
+        (['A', 'B', 'C'], [])
+    """
+    letters = _BARE_LETTER.findall(choices) if _BARE.fullmatch(choices.strip()) else []
+    return letters if letters == list(ascii_uppercase[: len(letters)]) else []
+
+
+def _texts_at_labels(choices: str, mark: str) -> list[str]:
+    """Cut a text at its labels A, B, C, ..., taking for each the first place behind the one before."""
+    texts: list[str] = []
+    start = -1
+    position = 0
+    for letter in ascii_uppercase:
+        before = r"\s*\(?" if letter == "A" else r"(?:[,;]\s*|\s+)\(?"
+        label = re.compile(before + letter + mark)
+        found = label.match(choices) if letter == "A" else label.search(choices, position)
+        if found is None:
+            break
+        if start >= 0:
+            texts.append(choices[start : found.start()].strip(_AROUND))
+        start = position = found.end()
+    return [*texts, choices[start:].strip(_AROUND)] if start >= 0 else []
+
+
 def resolve_yes_no(gold: str, question: str, choices: str) -> Resolved:
     """Return A for yes, B for no, or None, and what had to be interpreted.
 
-    Args:
-        gold: As published.
-        question: As published; sentences are understood as answers to it.
-        choices: As published; some yes/no questions list ``A. Yes, B. No``.
+    All texts are as published; sentences are understood as answers to the question, and some yes/no questions list
+    ``A. Yes, B. No`` as choices.
 
     Example:
         >>> resolve_yes_no("yes", "Is it?", "")
@@ -76,10 +130,6 @@ def _yes_no_letter(word: str) -> str:
 def resolve_choice(gold: str, options: Sequence[str]) -> Resolved:
     """Return the letter of the one option that the published answer names, or None, and what had to be interpreted.
 
-    Args:
-        gold: As published.
-        options: Option texts in order A, B, ...; at least two.
-
     Example:
         >>> [resolve_choice(gold, ["CT", "MRI"])[0] for gold in ("MRI", "B", "B: MRI")]
         ['B', 'B', 'B']
@@ -104,7 +154,6 @@ def resolve_choice(gold: str, options: Sequence[str]) -> Resolved:
 
 
 def _resolve_labelled(letter: str, text: str, options: Sequence[str]) -> Resolved:
-    """Resolve an answer that gives letter and text."""
     equal = [letter_of(index) for index in _equal(text, options)]
     if letter in equal:
         return letter, ()

@@ -114,11 +114,7 @@ def normalised(text: str) -> str:
 
 
 def option_said(text: str, options: Sequence[str]) -> int | None:
-    """Return the index of the only option that a sentence affirms, None if there is no such option.
-
-    Args:
-        text: A sentence that holds the words of at most one option.
-        options: Option texts.
+    """Return the index of the only option that a sentence affirms, which holds the words of at most one; else None.
 
     Example:
         >>> option_said("In the left lobe, not in the right one.", ["Right lobe", "Left lobe"])

@@ -7,57 +7,46 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 
 from medtasks.errors import SourceError, unknown_name
 
 
 @dataclass(frozen=True)
 class ImageSource:
-    """One source of images.
-
-    Attributes:
-        title: What it is called.
-        names: What its names look like.
-        folders: Where the images lie below the folder a user names, likeliest first.
-        expected: What to name, for messages.
-        private: Names hold numbers of patients and stay out of messages.
-    """
+    """One source of images."""
 
     title: str
-    names: re.Pattern[str]
-    folders: tuple[str, ...]
-    expected: str
-    private: bool = False
+    names: re.Pattern[str]  # of its images
+    folders: tuple[str, ...]  # where the images lie below the folder a user names, likeliest first
+    expected: str  # what to name, for messages
+    private: bool = False  # names hold numbers of patients and stay out of messages
 
 
 _PHYSIONET = "physionet.org/files/mimic-cxr-jpg"
-IMAGE_SOURCES: Mapping[str, ImageSource] = MappingProxyType(
-    {
-        "slake": ImageSource(
-            "SLAKE", re.compile(r"xmlab\d+/[\w-]+\.\w+"), ("", "imgs", "imgs/imgs"), "SLAKE's folder imgs"
-        ),
-        "vqa_rad": ImageSource(
-            "VQA-RAD",
-            re.compile(r"synpic\d+\.\w+"),
-            ("", "images", "VQA_RAD Image Folder"),
-            "the image folder of VQA-RAD at https://osf.io/89kps",
-        ),
-        "iu_xray": ImageSource(
-            "IU-Xray",
-            re.compile(r"CXR[\w-]+/[\w-]+\.\w+"),
-            ("", "images", "iu_xray/images"),
-            "the folder images of IU-Xray in R2Gen's package",
-        ),
-        "mimic_cxr": ImageSource(
-            "MIMIC-CXR-JPG",
-            re.compile(r"p\d{2}/p\d+/s\d+/[\w-]+\.\w+"),
-            ("", "files", "2.1.0/files", "2.0.0/files", f"{_PHYSIONET}/2.1.0/files", f"{_PHYSIONET}/2.0.0/files"),
-            "the folder files of MIMIC-CXR-JPG",
-            private=True,
-        ),
-    }
-)
+IMAGE_SOURCES: Mapping[str, ImageSource] = {
+    "slake": ImageSource(
+        "SLAKE", re.compile(r"xmlab\d+/[\w-]+\.\w+"), ("", "imgs", "imgs/imgs"), "SLAKE's folder imgs"
+    ),
+    "vqa_rad": ImageSource(
+        "VQA-RAD",
+        re.compile(r"synpic\d+\.\w+"),
+        ("", "images", "VQA_RAD Image Folder"),
+        "the image folder of VQA-RAD at https://osf.io/89kps",
+    ),
+    "iu_xray": ImageSource(
+        "IU-Xray",
+        re.compile(r"CXR[\w-]+/[\w-]+\.\w+"),
+        ("", "images", "iu_xray/images"),
+        "the folder images of IU-Xray in R2Gen's package",
+    ),
+    "mimic_cxr": ImageSource(
+        "MIMIC-CXR-JPG",
+        re.compile(r"p\d{2}/p\d+/s\d+/[\w-]+\.\w+"),
+        ("", "files", "2.1.0/files", "2.0.0/files", f"{_PHYSIONET}/2.1.0/files", f"{_PHYSIONET}/2.0.0/files"),
+        "the folder files of MIMIC-CXR-JPG",
+        private=True,
+    ),
+}
 _UNASKED = ("images", "images/{0}", "{0}", "")  # where images may lie below the benchmark's own folder
 
 
@@ -72,12 +61,10 @@ def image_source(name: str) -> str | None:
 
 
 class ImageRoots:
-    """Finds image files.
+    """Finds image files by their source and the name that questions have for them.
 
-    Args:
-        source: The benchmark's folder. What the user does not name is looked for below it, in ``images``,
-            ``images/<source>``, ``<source>`` and the folder itself.
-        named: Folders that the user names, by source.
+    What the user does not name is looked for below the benchmark's own folder, in ``images``, ``images/<source>``,
+    ``<source>`` and the folder itself.
 
     Raises:
         UnknownName: A source is not known.
@@ -98,12 +85,7 @@ class ImageRoots:
         return self._named.get(key, self._source)
 
     def find(self, key: str, name: str) -> Path | None:
-        """Return the file of an image, or None where there is none.
-
-        Args:
-            key: Its source.
-            name: As the question names it.
-        """
+        """Return the file of an image, or None where there is none."""
         return next((folder / name for folder in self._folders[key] if (folder / name).is_file()), None)
 
     def _candidates(self, key: str) -> Iterator[Path]:

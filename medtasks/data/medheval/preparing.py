@@ -3,54 +3,44 @@
 What of it can be prepared is told before anything is: :func:`survey`.
 """
 
+import contextlib
 import dataclasses
 import functools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 
-from medtasks.data.catalogue import MEDHEVAL
-from medtasks.data.dataset_info import DatasetInfo
-from medtasks.data.decoding import UnreadableImage
+from medtasks.data.catalogue import MEDHEVAL, DatasetInfo
 from medtasks.data.image_store import ImageStore, StoredImage
 from medtasks.data.manifest import Manifest, file_sha256
 from medtasks.data.medheval.image_roots import IMAGE_SOURCES, ImageRoots
 from medtasks.data.medheval.records import KINDS, document_of, read_records, source_of
 from medtasks.data.preparation import Options, Recipe, Row, prepare_recipe
 from medtasks.data.source_files import not_found
+from medtasks.data.strict_pillow import UnreadableImage
 from medtasks.data.tables import SourceRow
 from medtasks.errors import SourceError
 
 _DIGITS = 12
-GROUPS: Mapping[str, frozenset[str]] = MappingProxyType(
-    {
-        "medheval": frozenset(info.name for info in MEDHEVAL),
-        "medheval_closed": frozenset(
-            ("medheval_visual_mm", "medheval_visual_cxr", "medheval_knowledge_closed", "medheval_context")
-        ),
-        "medheval_public": frozenset(("medheval_visual_mm",)),
-    }
-)
+GROUPS: Mapping[str, frozenset[str]] = {
+    "medheval": frozenset(info.name for info in MEDHEVAL),
+    "medheval_closed": frozenset(
+        ("medheval_visual_mm", "medheval_visual_cxr", "medheval_knowledge_closed", "medheval_context")
+    ),
+    "medheval_public": frozenset(("medheval_visual_mm",)),
+}
 """Sets behind the groups of tasks, largest first."""
 
 
 @dataclass(frozen=True)
 class ImageCount:
-    """Images of one source that a set names.
+    """Images of one source that a set names."""
 
-    Attributes:
-        source: Key in :data:`~medtasks.data.medheval.image_roots.IMAGE_SOURCES`.
-        found: Names of images that are on the disk.
-        missing: Names of those that are not.
-        questions: Questions on missing images.
-    """
-
-    source: str
-    found: frozenset[str]
-    missing: frozenset[str]
-    questions: int
+    source: str  # key in :data:`~medtasks.data.medheval.image_roots.IMAGE_SOURCES`
+    found: frozenset[str]  # names of images that are on the disk
+    missing: frozenset[str]  # names of those that are not
+    questions: int  # questions on missing images
 
     def __str__(self) -> str:
         total = len(self.found) + len(self.missing)
@@ -59,31 +49,15 @@ class ImageCount:
 
 @dataclass(frozen=True)
 class Readiness:
-    """Whether one set can be prepared.
-
-    Attributes:
-        name: The set.
-        counts: Its images by source; none where its file is missing.
-        cause: Why it cannot be prepared, None if it can.
-    """
+    """Whether one set can be prepared."""
 
     name: str
-    counts: tuple[ImageCount, ...]
-    cause: str | None
+    counts: tuple[ImageCount, ...]  # its images by source; none where its file is missing
+    cause: str | None  # why it cannot be prepared, None if it can
 
 
 def prepare(info: DatasetInfo, options: Options) -> Manifest:
-    """Prepare one set under ``MEDTASKS_HOME``.
-
-    Returns:
-        The manifest of the prepared dataset.
-
-    Raises:
-        SourceError: A file is missing, changed or malformed, or images are missing; the message says which and what to
-            do.
-        UnknownName: The options name an unknown source of images.
-        MedTasksError: The disk is full, or another process prepares the same dataset.
-    """
+    """Prepare one set under ``MEDTASKS_HOME``, and return its manifest; see :func:`prepare_recipe` for errors."""
     if options.source is None:
         raise SourceError(
             f"'{info.name}' ({info.description}) is prepared from your clone of {info.source} and your copies of the "
@@ -101,33 +75,13 @@ def prepare(info: DatasetInfo, options: Options) -> Manifest:
 
 
 def preflight(info: DatasetInfo, options: Options) -> list[ImageCount]:
-    """Count the images of a set, without reading any.
-
-    Args:
-        info: The set.
-        options: ``source`` is needed.
-
-    Returns:
-        One count per source that the set names, in the order of ``IMAGE_SOURCES``.
-
-    Raises:
-        SourceError: Its file is missing, changed or malformed.
-        UnknownName: The options name an unknown source of images.
-    """
+    """Count the images of a set, without reading any, by source in the order of ``IMAGE_SOURCES``."""
     assert options.source is not None
     return _counted(_records(info, options.source, options), ImageRoots(options.source, options.images))
 
 
 def survey(options: Options) -> list[Readiness]:
-    """Look for the files and images of all six sets.
-
-    Args:
-        options: ``source`` and ``images`` say where; with ``allow_incomplete`` a set is ready if it has any image.
-
-    Raises:
-        SourceError: There is no source, or a file is changed or malformed.
-        UnknownName: The options name an unknown source of images.
-    """
+    """Look for the files and images of all six sets; with ``allow_incomplete`` a set is ready if it has any image."""
     if options.source is None:
         raise SourceError(
             f"'medheval' is prepared from your clone of {MEDHEVAL[0].source} and your copies of the images: run "
@@ -174,12 +128,7 @@ def largest_group(found: Sequence[Readiness]) -> str | None:
 
 
 def present_file(info: DatasetInfo, source: Path) -> Path | None:
-    """Return the file of a set, None where it is not there.
-
-    Args:
-        info: The set.
-        source: The clone, or its folder ``benchmark_data``.
-    """
+    """Return the file of a set below the clone or its folder ``benchmark_data``, None where it is not there."""
     return _present(source, next(iter(info.sha256)))
 
 
@@ -233,34 +182,27 @@ def _rows(info: DatasetInfo, options: Options, source: Path, images: ImageStore)
         if not count.found and not options.allow_incomplete:
             raise SourceError(_no_image(info, count, roots.searched(count.source)))
     file = Path(next(iter(info.sha256))).name
-    stored: dict[str, StoredImage | None] = {}
+
+    @functools.cache
+    def stored(path: Path) -> StoredImage | None:
+        with contextlib.suppress(UnreadableImage):
+            return images.add_file(path)
+        return None
+
     for row in records:
         document = document_of(row, KINDS[info.name], file)
-        name = row.text("img_name")
-        path = roots.find(source_of(row), name)
+        key, name = source_of(row), row.text("img_name")
+        path = roots.find(key, name)
         if path is None:
             continue
-        if name not in stored:
-            stored[name] = _stored(path, images)
-        yield _row(row, document, stored[name])
+        if image := stored(path):
+            yield Row(row.place, {**document, "image_id": image.image_id}, [image])
+        else:
+            called = "its image" if IMAGE_SOURCES[key].private else f"its image {name}"
+            yield Row(row.place, None, cause=f"{called} ({IMAGE_SOURCES[key].title}) cannot be read")
     for count in counts:
         if count.missing:
             yield Row(file, None, cause=_missing(count))
-
-
-def _stored(path: Path, images: ImageStore) -> StoredImage | None:
-    try:
-        return images.add_file(path)
-    except UnreadableImage:
-        return None
-
-
-def _row(row: SourceRow, document: Mapping[str, object], image: StoredImage | None) -> Row:
-    if image is None:
-        source = IMAGE_SOURCES[source_of(row)]
-        name = "its image" if source.private else f"its image {row.text('img_name')}"
-        return Row(row.place, None, cause=f"{name} ({source.title}) cannot be read")
-    return Row(row.place, {**document, "image_id": image.image_id}, [image])
 
 
 def _missing(count: ImageCount) -> str:

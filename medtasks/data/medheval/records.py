@@ -1,23 +1,27 @@
-"""The records of MedHEval's files, as published, and the documents they become."""
+"""The records of MedHEval's files, as published, and the documents they become.
+
+A record with a missing field, or a value of another type or an unknown one, is a SourceError.
+"""
 
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from types import MappingProxyType
 from typing import Any
 
-from medtasks.data.medheval.gold import YES_NO, Flag, resolve_choice, resolve_yes_no
+from medtasks.data.medheval.gold import YES_NO, Flag, bare_letters, parsed_options, resolve_choice, resolve_yes_no
 from medtasks.data.medheval.image_roots import image_source
-from medtasks.data.medheval.options import bare_letters, parsed_options
 from medtasks.data.schema import CLOSED_QUESTION, COMPONENT_REPORT, OPEN_QUESTION, Columns
 from medtasks.data.source_files import SourceFile
 from medtasks.data.tables import SourceRow, listed_records
 
 BINARY, MULTI_CHOICE = "binary", "multi-choice"
-HALLUCINATIONS: Mapping[str, str] = MappingProxyType(
-    {"type_1": "anatomy", "type_2": "measurement", "type_3": "symptom", "type_4": "technique"}
-)
+HALLUCINATIONS: Mapping[str, str] = {
+    "type_1": "anatomy",
+    "type_2": "measurement",
+    "type_3": "symptom",
+    "type_4": "technique",
+}
 COMPONENTS = ("anatomy", "measurement", "symptom")
 _PATIENT = re.compile(r"p\d{2}/p(\d+)/s\d+/")
 
@@ -26,25 +30,15 @@ Document = dict[str, Any]
 
 @dataclass(frozen=True)
 class RecordKind:
-    """How the records of one file become documents.
+    """How the records of one file become documents."""
 
-    Attributes:
-        columns: Schema of the documents.
-        fields: What every record must have.
-        document: Returns the columns of a record, without those about its images.
-    """
-
-    columns: Columns
-    fields: tuple[str, ...]
-    document: Callable[[SourceRow], Document]
+    columns: Columns  # of the documents
+    fields: tuple[str, ...]  # what every record must have
+    document: Callable[[SourceRow], Document]  # returns the columns of a record, without those about its images
 
 
 def read_records(path: Path, kind: RecordKind) -> list[SourceRow]:
-    """Return the records of a file in order.
-
-    Raises:
-        SourceError: It is no JSON list of objects with the kind's fields, or two of them have the same number.
-    """
+    """Return the records of a file in order; two of the same number are an error."""
     rows = list(listed_records(SourceFile(path), kind.fields).rows())
     first: dict[int, SourceRow] = {}
     for row in rows:
@@ -55,11 +49,7 @@ def read_records(path: Path, kind: RecordKind) -> list[SourceRow]:
 
 
 def source_of(row: SourceRow) -> str:
-    """Return the source of a record's image, see :data:`~medtasks.data.medheval.image_roots.IMAGE_SOURCES`.
-
-    Raises:
-        SourceError: Its name is of no known form.
-    """
+    """Return the source of a record's image, see :data:`~medtasks.data.medheval.image_roots.IMAGE_SOURCES`."""
     source = image_source(row.text("img_name"))
     if source is None:
         raise row.error("img_name has none of the forms xmlab7/x.jpg, synpic7.jpg, CXR7_IM-7/0.png, p10/p100/s5/x.jpg")
@@ -67,16 +57,7 @@ def source_of(row: SourceRow) -> str:
 
 
 def document_of(row: SourceRow, kind: RecordKind, file: str) -> Document:
-    """Return the columns of a record's document, without those about its images.
-
-    Args:
-        row: The record.
-        kind: Its kind.
-        file: Name of its file; numbers of questions are unique in a file only.
-
-    Raises:
-        SourceError: A field has a value of another type, or an unknown one.
-    """
+    """Return the columns of a record's document but for its images; its number is unique in the file only."""
     patient = _PATIENT.match(row.text("img_name"))
     return {
         "doc_id": f"{PurePosixPath(file).stem}/{row.integer('qid')}",
@@ -157,13 +138,11 @@ VISUAL = RecordKind(CLOSED_QUESTION, (*_SHARED, "hallucination_type", "question_
 YES_NO_ONLY = RecordKind(CLOSED_QUESTION, (*_SHARED, "choices"), _yes_no)
 OPEN = RecordKind(OPEN_QUESTION, _SHARED, _open)
 REPORT = RecordKind(COMPONENT_REPORT, (*_SHARED, "structured_answer"), _report)
-KINDS: Mapping[str, RecordKind] = MappingProxyType(
-    {
-        "medheval_visual_mm": VISUAL,
-        "medheval_visual_cxr": VISUAL,
-        "medheval_visual_report": REPORT,
-        "medheval_knowledge_closed": YES_NO_ONLY,
-        "medheval_knowledge_open": OPEN,
-        "medheval_context": YES_NO_ONLY,
-    }
-)
+KINDS: Mapping[str, RecordKind] = {
+    "medheval_visual_mm": VISUAL,
+    "medheval_visual_cxr": VISUAL,
+    "medheval_visual_report": REPORT,
+    "medheval_knowledge_closed": YES_NO_ONLY,
+    "medheval_knowledge_open": OPEN,
+    "medheval_context": YES_NO_ONLY,
+}

@@ -15,13 +15,12 @@ import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
 
-from medtasks.data.decoding import UnreadableImage
 from medtasks.data.image_store import ImageStore, StoredImage
 from medtasks.data.preparation import Recipe, Row, image_row
 from medtasks.data.schema import MULTILABEL, OPEN_QUESTION
 from medtasks.data.source_files import SourceFile, not_found, physionet_file, required_file
+from medtasks.data.strict_pillow import UnreadableImage
 from medtasks.data.tables import CsvTable, ListedTable, ReadValues, SourceRow, Table
 
 FOURTEEN_FINDINGS = (
@@ -79,10 +78,6 @@ class LabelledImages(ListedTable):
     """Images of one split of MIMIC-CXR-JPG with the findings of their study.
 
     Rows have the columns ``subject_id``, ``study_id``, ``dicom_id`` and one per finding.
-
-    Args:
-        source: The published folder, or one that holds it.
-        split: ``"test"`` or ``"train"``.
     """
 
     def __init__(self, source: Path, split: str) -> None:
@@ -97,8 +92,7 @@ class LabelledImages(ListedTable):
             lambda row: (row["study_id"], row["subject_id"]) in self._images,
         )
 
-    def listed(self) -> Iterator[tuple[str, ReadValues]]:
-        """Yield the rows, see :meth:`ListedTable.listed`."""
+    def _listed(self) -> Iterator[tuple[str, ReadValues]]:
         for row in self._findings.rows():
             for image in self._images[row.text("study_id"), row.text("subject_id")]:
                 yield row.place, {**row.values, "dicom_id": image.text("dicom_id")}.copy
@@ -198,10 +192,8 @@ _MIMIC_LAYOUT = "mimic-cxr-2.0.0-split.csv.gz, mimic-cxr-2.0.0-chexpert.csv.gz a
 _DIFF_VQA_LAYOUT = f"{_QUESTIONS} and, beside it, the folder files/ of MIMIC-CXR-JPG 2.0.0"
 _MIMIC = Recipe.of_splits(MULTILABEL, LabelledImages, _with_five, _MIMIC_LAYOUT)
 
-RECIPES: Mapping[str, Recipe] = MappingProxyType(
-    {
-        "chestxray14": Recipe.of_splits(MULTILABEL, _listed, _with_fourteen, _CHESTXRAY14_LAYOUT),
-        "mimic_cxr_classification": replace(_MIMIC, test=_mimic_test),
-        "diff_vqa": Recipe.of_splits(OPEN_QUESTION, _questions, _with_questions, _DIFF_VQA_LAYOUT),
-    }
-)
+RECIPES: Mapping[str, Recipe] = {
+    "chestxray14": Recipe.of_splits(MULTILABEL, _listed, _with_fourteen, _CHESTXRAY14_LAYOUT),
+    "mimic_cxr_classification": replace(_MIMIC, test=_mimic_test),
+    "diff_vqa": Recipe.of_splits(OPEN_QUESTION, _questions, _with_questions, _DIFF_VQA_LAYOUT),
+}

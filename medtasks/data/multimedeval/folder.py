@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from medtasks.data.decoding import LINEAR, Decoding, UnreadableImage
-from medtasks.data.documents import choice_document
+from medtasks.data.decoding import LINEAR, Decoding
 from medtasks.data.image_store import ImageStore, StoredImage
 from medtasks.data.multimedeval.visual_questions import open_question_row, shared_image_id
 from medtasks.data.preparation import Recipe, Row
-from medtasks.data.schema import CHOICE, OPEN_QUESTION
+from medtasks.data.schema import CHOICE, OPEN_QUESTION, choice_document
 from medtasks.data.source_files import SourceFile
+from medtasks.data.strict_pillow import UnreadableImage
 from medtasks.data.tables import RecordTable, SourceRow, check_columns, read_json
 from medtasks.errors import MedTasksError, SourceError
 
@@ -32,21 +32,13 @@ _MOST_OPTIONS = 26  # letters
 
 @dataclass(frozen=True)
 class OwnQuestions:
-    """What a folder holds.
-
-    Attributes:
-        folder: The folder.
-        kind: ``"QA"`` or ``"VQA"``.
-        modality: As its owner calls it.
-        samples: The questions.
-        decoding: What models see of the images.
-    """
+    """What a folder holds."""
 
     folder: Path
-    kind: str
-    modality: str
+    kind: str  # ``"QA"`` or ``"VQA"``
+    modality: str  # as its owner calls it
     samples: RecordTable
-    decoding: Decoding
+    decoding: Decoding  # what models see of the images
 
     @property
     def recipe(self) -> Recipe:
@@ -70,11 +62,7 @@ class OwnQuestions:
 
 
 def read_folder(folder: Path) -> OwnQuestions:
-    """Read the ``dataset.json`` of a folder; its images are not opened.
-
-    Raises:
-        SourceError: There is none, or it is not of the format above.
-    """
+    """Read the ``dataset.json`` of a folder, a SourceError unless it is as said above; its images are not opened."""
     path = folder / FILE_NAME
     if not path.is_file():
         raise SourceError(f"{folder} holds no {FILE_NAME}")

@@ -16,19 +16,17 @@ import functools
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from PIL import Image
 
-from medtasks.data.decoding import UnreadableImage, strict_decoding
 from medtasks.data.dicom import reading_dicom
-from medtasks.data.documents import class_document
 from medtasks.data.image_store import ImageStore, StoredImage
 from medtasks.data.preparation import Recipe, Row, image_row
-from medtasks.data.schema import CLASSIFICATION
+from medtasks.data.schema import CLASSIFICATION, class_document
 from medtasks.data.source_files import SourceFile, physionet_file, required_file
+from medtasks.data.strict_pillow import UnreadableImage, strict_decoding
 from medtasks.data.tables import CsvTable, SourceRow
 
 _STRETCHED = "DICOM scaled from its least to its largest value"
@@ -45,21 +43,12 @@ _DESCRIBED, _UNDESCRIBED = "cropped images", ""
 
 
 def read_dicom(path: Path) -> Image.Image:
-    """Read the image of a DICOM file as MultiMedEval shows mammograms to models.
+    """Read the image of a DICOM file as MultiMedEval shows mammograms to models: grey (mode L), rows and columns kept.
 
     Every bit of a stored value counts, whatever ``BitsStored`` says; ``MONOCHROME1`` is inverted, so that dense tissue
     is bright; then the least value becomes 0 and the largest 255, rounded down. No window is applied. An image of a
     single value becomes black. Source: ``VinDrMammo.format_question`` in ``multimedeval/image_classification.py`` at
-    d9ac283.
-
-    Returns:
-        A grey image (mode L) of the file's rows and columns.
-
-    Raises:
-        FileNotFoundError: There is no such file.
-        UnreadableImage: The file is no DICOM file, is truncated, holds no single grey image, or is compressed in a
-            way that no installed package decodes.
-        MedTasksError: ``pydicom`` is not installed.
+    d9ac283. Errors are those of :func:`~medtasks.data.dicom.reading_dicom`.
     """
     values = _stored_values(path)
     if values.ndim != 2 or not values.size:
@@ -172,14 +161,10 @@ _VINDR_LAYOUT = (
 )
 _CBIS_LAYOUT = "the folders csv/ and jpeg/ of the Kaggle copy"
 
-RECIPES: Mapping[str, Recipe] = MappingProxyType(
-    {
-        "vindr_mammo": Recipe.of_splits(CLASSIFICATION, _graded, _with_grades, _VINDR_LAYOUT),
-        **{
-            name: Recipe.of_splits(
-                CLASSIFICATION, functools.partial(_cases, abnormality), _with_pathologies, _CBIS_LAYOUT
-            )
-            for name, abnormality in _TABLES.items()
-        },
-    }
-)
+RECIPES: Mapping[str, Recipe] = {
+    "vindr_mammo": Recipe.of_splits(CLASSIFICATION, _graded, _with_grades, _VINDR_LAYOUT),
+    **{
+        name: Recipe.of_splits(CLASSIFICATION, functools.partial(_cases, abnormality), _with_pathologies, _CBIS_LAYOUT)
+        for name, abnormality in _TABLES.items()
+    },
+}

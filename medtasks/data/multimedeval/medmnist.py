@@ -1,42 +1,34 @@
 """MedMNIST's test sets at 28 x 28 pixels, as its authors publish them: one ``.npz`` archive per set.
 
-Arrays are read row by row: a training set need not fit into memory for five of its images. Class names and their order
-are those of the package ``medmnist`` 3.0.2. Images of one channel stay grey.
+Class names and their order are those of the package ``medmnist`` 3.0.2. Images of one channel stay grey.
 
 Source: Yang et al., Scientific Data 10:41 (2023); https://zenodo.org/records/10519652.
 """
 
-import contextlib
 import functools
-import hashlib
-import io
 import os
 import zipfile
 import zlib
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
-from typing import IO, Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.lib import format as npy
 from PIL import Image
 
 from medtasks.data.catalogue import dataset_info
-from medtasks.data.documents import class_document
 from medtasks.data.downloads import Published, download
 from medtasks.data.image_store import ImageStore
 from medtasks.data.preparation import Recipe, Row
-from medtasks.data.schema import CLASSIFICATION
-from medtasks.data.tables import SourceRow, Table
+from medtasks.data.schema import CLASSIFICATION, class_document
+from medtasks.data.tables import RecordTable, SourceRow
 from medtasks.errors import SourceError
 
 URL_VARIABLE = "MEDTASKS_MEDMNIST_URL"
 _URL = "https://zenodo.org/records/10519652/files"
-_HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
-_BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError, RuntimeError)
-_CHUNK = 1 << 20  # bytes
+_BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError, RuntimeError, MemoryError)
 _SIDE = 28  # pixels
 _COLOUR = frozenset({"pathmnist", "bloodmnist", "dermamnist", "retinamnist"})
 _QUARTERED = frozenset({"tissuemnist"})
@@ -44,168 +36,83 @@ _ORGANS = (
     *("bladder", "femur-left", "femur-right", "heart", "kidney-left", "kidney-right", "liver", "lung-left"),
     *("lung-right", "pancreas", "spleen"),
 )
-CLASSES = MappingProxyType(
-    {
-        "octmnist": ("choroidal neovascularization", "diabetic macular edema", "drusen", "normal"),
-        "pathmnist": (
-            *("adipose", "background", "debris", "lymphocytes", "mucus", "smooth muscle", "normal colon mucosa"),
-            *("cancer-associated stroma", "colorectal adenocarcinoma epithelium"),
-        ),
-        "bloodmnist": (
-            *("basophil", "eosinophil", "erythroblast"),
-            "immature granulocytes(myelocytes, metamyelocytes and promyelocytes)",
-            *("lymphocyte", "monocyte", "neutrophil", "platelet"),
-        ),
-        "breastmnist": ("malignant", "normal, benign"),
-        "dermamnist": (
-            *("actinic keratoses and intraepithelial carcinoma", "basal cell carcinoma"),
-            *("benign keratosis-like lesions", "dermatofibroma", "melanoma", "melanocytic nevi", "vascular lesions"),
-        ),
-        "organcmnist": _ORGANS,
-        "organsmnist": _ORGANS,
-        "pneumoniamnist": ("normal", "pneumonia"),
-        "retinamnist": ("0", "1", "2", "3", "4"),
-        "tissuemnist": (
-            *("Collecting Duct, Connecting Tubule", "Distal Convoluted Tubule", "Glomerular endothelial cells"),
-            *("Interstitial endothelial cells", "Leukocytes", "Podocytes", "Proximal Tubule Segments"),
-            "Thick Ascending Limb",
-        ),
-    }
-)
+CLASSES = {
+    "octmnist": ("choroidal neovascularization", "diabetic macular edema", "drusen", "normal"),
+    "pathmnist": (
+        *("adipose", "background", "debris", "lymphocytes", "mucus", "smooth muscle", "normal colon mucosa"),
+        *("cancer-associated stroma", "colorectal adenocarcinoma epithelium"),
+    ),
+    "bloodmnist": (
+        *("basophil", "eosinophil", "erythroblast"),
+        "immature granulocytes(myelocytes, metamyelocytes and promyelocytes)",
+        *("lymphocyte", "monocyte", "neutrophil", "platelet"),
+    ),
+    "breastmnist": ("malignant", "normal, benign"),
+    "dermamnist": (
+        *("actinic keratoses and intraepithelial carcinoma", "basal cell carcinoma"),
+        *("benign keratosis-like lesions", "dermatofibroma", "melanoma", "melanocytic nevi", "vascular lesions"),
+    ),
+    "organcmnist": _ORGANS,
+    "organsmnist": _ORGANS,
+    "pneumoniamnist": ("normal", "pneumonia"),
+    "retinamnist": ("0", "1", "2", "3", "4"),
+    "tissuemnist": (
+        *("Collecting Duct, Connecting Tubule", "Distal Convoluted Tubule", "Glomerular endothelial cells"),
+        *("Interstitial endothelial cells", "Leukocytes", "Podocytes", "Proximal Tubule Segments"),
+        "Thick Ascending Limb",
+    ),
+}
 
 
-class NpzArray:
-    """One array of an ``.npz`` archive; only its header is read at first.
-
-    Args:
-        path: The archive.
-        name: Name of the array, ``"test_images"``.
-
-    Attributes:
-        shape: Its dimensions.
-        dtype: Type of its elements.
-
-    Raises:
-        SourceError: The file is no archive of arrays, is damaged, or has no such array.
-    """
-
-    def __init__(self, path: Path, name: str) -> None:
-        self._path, self._name = path, name
-        with self._opened() as (_, shape, dtype):
-            self.shape: tuple[int, ...] = shape
-            self.dtype: np.dtype[Any] = dtype
-
-    def __len__(self) -> int:
-        """Return the number of rows."""
-        return self.shape[0]
-
-    def rows(self, wanted: Collection[int] | None = None) -> Iterator[tuple[int, bytes]]:
-        """Read rows in order, then the rest of the array: only its end tells whether it is damaged.
-
-        Args:
-            wanted: Positions of the rows to return; None: all.
-
-        Yields:
-            Position and bytes of each row.
-
-        Raises:
-            SourceError: The archive is damaged.
-        """
-        size = int(np.prod(self.shape[1:])) * self.dtype.itemsize
-        positions = range(len(self)) if wanted is None else sorted(wanted)
-        with self._opened() as (stream, _, _):
-            begin, behind = stream.tell(), 0
-            for position in positions:
-                if position != behind:
-                    stream.seek(begin + position * size)
-                behind = position + 1
-                row = stream.read(size)
-                if len(row) < size:
-                    raise SourceError(f"{self._path}: {self._name} ends in row {position}; download it again")
-                yield position, row
-            while stream.read(_CHUNK):
-                pass
-
-    def values(self) -> np.ndarray[Any, np.dtype[Any]]:
-        """Return the whole array.
-
-        Raises:
-            SourceError: The archive is damaged.
-        """
-        return np.frombuffer(b"".join(row for _, row in self.rows()), self.dtype).reshape(self.shape)
-
-    @contextlib.contextmanager
-    def _opened(self) -> Iterator[tuple[IO[bytes], tuple[int, ...], np.dtype[Any]]]:
-        try:
-            with (
-                zipfile.ZipFile(self._path) as archive,
-                archive.open(f"{self._name}.npy") as member,
-                io.BufferedReader(cast(io.RawIOBase, member), _CHUNK) as stream,  # a member's own small reads are slow
-            ):
-                shape, in_columns, dtype = _HEADERS[npy.read_magic(stream)](stream)
-                if in_columns or dtype.hasobject or not shape:
-                    raise ValueError("an array of another kind than the published one")
-                yield stream, shape, dtype
-        except KeyError as error:
-            raise SourceError(f"{self._path} holds no array '{self._name}'") from error
-        except _BROKEN as error:
-            raise SourceError(f"{self._path} is damaged at {self._name} ({error}); download it again") from error
+def read_array(path: Path, name: str) -> np.ndarray[Any, np.dtype[Any]]:
+    """Read one array of an ``.npz`` archive, a SourceError where that is damaged or has no such array."""
+    try:
+        with zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as stream:
+            array: np.ndarray[Any, np.dtype[Any]] = npy.read_array(stream, allow_pickle=False)
+            if not array.ndim:
+                raise ValueError("an array of another kind than the published one")
+            stream.read()  # only its end tells whether it is damaged
+            return array
+    except KeyError as error:
+        raise SourceError(f"{path} holds no array '{name}'") from error
+    except _BROKEN as error:
+        raise SourceError(f"{path} is damaged at {name} ({error}); download it again") from error
 
 
-class Split(Table):
-    """One split of a set: rows with the columns ``image`` (bytes of the pixels, channels last) and ``label``.
-
-    Args:
-        name: The set.
-        path: Its archive.
-        split: ``"test"`` or ``"train"``.
-
-    Raises:
-        SourceError: The archive is damaged, or its arrays are not those of the set.
-    """
-
-    def __init__(self, name: str, path: Path, split: str) -> None:
-        self._place, self._classes = f"{path.name} {split}", len(CLASSES[name])
-        self._images, labels = NpzArray(path, f"{split}_images"), NpzArray(path, f"{split}_labels")
-        pixels = (_SIDE, _SIDE, 3) if name in _COLOUR else (_SIDE, _SIDE)
-        if self._images.shape[1:] != pixels or str(self._images.dtype) != "uint8":
-            raise _unlike(path, f"{split}_images", self._images, f"uint8 in the shape (N, {str(pixels)[1:]}")
-        if labels.shape not in ((len(self), 1), (len(self),)) or labels.dtype.kind not in "iu":
-            raise _unlike(path, f"{split}_labels", labels, f"whole numbers in the shape ({len(self)}, 1)")
-        self._labels = labels.values().reshape(-1)
-
-    def __len__(self) -> int:
-        return len(self._images)
-
-    def rows(self, wanted: Collection[int] | None = None) -> Iterator[SourceRow]:
-        """Read rows in order, and refuse a label that is no class."""
-        for index, pixels in self._images.rows(wanted):
-            label = int(self._labels[index])
-            row = SourceRow(f"{self._place} row {index + 1}", index, {"image": pixels, "label": label})
-            if not 0 <= label < self._classes:
-                raise row.error(f"the label is {label} and not one of 0 to {self._classes - 1}")
-            yield row
-
-
-def _unlike(path: Path, name: str, array: NpzArray, expected: str) -> SourceError:
+def _unlike(path: Path, name: str, array: np.ndarray[Any, Any], expected: str) -> SourceError:
     return SourceError(f"{path}: {name} is {array.dtype} in the shape {array.shape}, expected {expected}")
 
 
-def _table(name: str, source: Path, split: str) -> Split:
-    return Split(name, _archive(name, source), split)
+def _table(name: str, source: Path, split: str) -> RecordTable:
+    """Return rows with the columns ``image`` (pixels, channels last) and ``label``; errors where there are others."""
+    path = _archive(name, source)
+    images, labels = read_array(path, f"{split}_images"), read_array(path, f"{split}_labels")
+    pixels = (_SIDE, _SIDE, 3) if name in _COLOUR else (_SIDE, _SIDE)
+    if images.shape[1:] != pixels or str(images.dtype) != "uint8":
+        raise _unlike(path, f"{split}_images", images, f"uint8 in the shape (N, {str(pixels)[1:]}")
+    if labels.shape not in ((len(images), 1), (len(images),)) or labels.dtype.kind not in "iu":
+        raise _unlike(path, f"{split}_labels", labels, f"whole numbers in the shape ({len(images)}, 1)")
+    values = (
+        {"image": image, "label": label} for image, label in zip(images, labels.reshape(-1).tolist(), strict=True)
+    )
+    rows = ((f"{path.name} {split} row {number}", row) for number, row in enumerate(values, 1))
+    return RecordTable(rows, ("image", "label"))
 
 
 def _rows(name: str, rows: Iterator[SourceRow], split: str, _source: Path, images: ImageStore) -> Iterator[Row]:
-    mode = "RGB" if name in _COLOUR else "L"
+    classes = CLASSES[name]
     for row in rows:
-        stored = images.add_pixels(Image.frombytes(mode, (_SIDE, _SIDE), row.values["image"]))
-        label, doc_id = row.values["label"], f"{split}/{row.index}"
-        yield Row(row.place, class_document(doc_id, CLASSES[name], label, image_id=stored.image_id), [stored])
+        label = row.integer("label")
+        if not 0 <= label < len(classes):
+            raise row.error(f"the label is {label} and not one of 0 to {len(classes) - 1}")
+        stored = images.add_pixels(Image.fromarray(row.values["image"]))
+        document = class_document(f"{split}/{row.index}", classes, label, image_id=stored.image_id)
+        yield Row(row.place, document, [stored])
 
 
 def _first_quarter(name: str, source: Path, images: ImageStore) -> Iterator[Row]:
-    split = _table(name, source, "test")
-    return _rows(name, split.rows(range(len(split) // 4)), "test", source, images)
+    test = _table(name, source, "test")
+    return _rows(name, test.rows(range(len(test) // 4)), "test", source, images)
 
 
 def _archive(name: str, source: Path) -> Path:
@@ -216,19 +123,17 @@ def _archive(name: str, source: Path) -> Path:
 
 
 def _download(name: str, folder: Path) -> Path:
-    file = f"{name}.npz"
-    base = os.environ.get(URL_VARIABLE, _URL)
-    return download(Published(f"{base}/{file}?download=1", md5=_md5(name)), folder / file)
+    return download(_published(name), folder / f"{name}.npz")
 
 
 def _revision(name: str, source: Path) -> str:
-    with _archive(name, source).open("rb") as stream:
-        digest = hashlib.file_digest(stream, functools.partial(hashlib.md5, usedforsecurity=False)).hexdigest()
-    return dataset_info(f"multimedeval_{name}").revision if digest == _md5(name) else "local"
+    unchanged = _published(name).matches(_archive(name, source))
+    return dataset_info(f"multimedeval_{name}").revision if unchanged else "local"
 
 
-def _md5(name: str) -> str:
-    return dataset_info(f"multimedeval_{name}").md5[f"{name}.npz"]
+def _published(name: str) -> Published:
+    url = f"{os.environ.get(URL_VARIABLE, _URL)}/{name}.npz?download=1"
+    return Published(url, md5=dataset_info(f"multimedeval_{name}").md5[f"{name}.npz"])
 
 
 def _recipe(name: str) -> Recipe:
@@ -238,4 +143,4 @@ def _recipe(name: str) -> Recipe:
     return replace(recipe, download=of_set(_download, name), revision=of_set(_revision, name))
 
 
-RECIPES = MappingProxyType({name: _recipe(name) for name in CLASSES})
+RECIPES = {name: _recipe(name) for name in CLASSES}

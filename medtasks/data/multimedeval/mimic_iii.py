@@ -29,16 +29,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from tqdm import tqdm
 
-from medtasks.data.documents import report_document
 from medtasks.data.image_store import ImageStore
 from medtasks.data.multimedeval.report_sections import report_sections, split_at_headers
 from medtasks.data.preparation import Recipe, Row
-from medtasks.data.schema import REPORT
+from medtasks.data.schema import REPORT, report_document
 from medtasks.data.source_files import find_file, not_found, physionet_file
 from medtasks.data.tables import CsvTable, SourceRow, Table, hub_table
 
@@ -61,17 +59,11 @@ class Summary(NamedTuple):
 
 @dataclass(frozen=True)
 class Groups:
-    """Which exams belong together, and what their sections are called.
+    """Which exams belong together, and what their sections are called."""
 
-    Attributes:
-        by_exam: Name of the group, modality and anatomy joined by ``_``, by the note's ``DESCRIPTION``.
-        findings: By group: names of its findings section, in lower case, the first to look for first.
-        spellings: Common name of a section by other spellings.
-    """
-
-    by_exam: Mapping[str, str]
-    findings: Mapping[str, Sequence[str]]
-    spellings: Mapping[str, str]
+    by_exam: Mapping[str, str]  # name of the group, modality and anatomy joined by ``_``, by the note's ``DESCRIPTION``
+    findings: Mapping[str, Sequence[str]]  # names of its section, in lower case, by group, the first to look for first
+    spellings: Mapping[str, str]  # common name of a section by other spellings
 
 
 @functools.cache
@@ -87,15 +79,9 @@ def groups() -> Groups:
 
 
 def summary_of(note: str, group: str, protocol: Protocol) -> Summary | None:
-    r"""Return findings and impression of a note.
+    r"""Return findings and impression of a note of a group of exams (:class:`Groups`).
 
-    Args:
-        note: Text of the note.
-        group: Group of its exam, see :class:`Groups`.
-        protocol: How it is cut, see the module.
-
-    Returns:
-        None where the note has no final report, no or several impressions, or no findings.
+    None where the note has no final report, no or several impressions, or no findings.
 
     Example:
         >>> note = "FINAL REPORT\n FINDINGS: Seen by [**Name**].\n IMPRESSION: Clear.\n"
@@ -200,6 +186,4 @@ def _recipe(protocol: Protocol) -> Recipe:
     return Recipe(columns=REPORT, test=functools.partial(_test, protocol), layout=layout)
 
 
-RECIPES: Mapping[str, Recipe] = MappingProxyType(
-    {"mimic_iii_summary": _recipe("paper"), "mimic_iii_summary_head": _recipe("head")}
-)
+RECIPES: Mapping[str, Recipe] = {"mimic_iii_summary": _recipe("paper"), "mimic_iii_summary_head": _recipe("head")}

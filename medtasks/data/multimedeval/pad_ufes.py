@@ -20,71 +20,60 @@ import tempfile
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePath, PurePosixPath
-from types import MappingProxyType
 from typing import IO
 
 from medtasks.data.catalogue import dataset_info
-from medtasks.data.decoding import UnreadableImage
-from medtasks.data.documents import class_document
 from medtasks.data.downloads import Published, download, hub_download
 from medtasks.data.home import home
 from medtasks.data.image_store import ImageStore
 from medtasks.data.preparation import Recipe, Row, image_row
-from medtasks.data.schema import CLASSIFICATION
+from medtasks.data.schema import CLASSIFICATION, class_document
 from medtasks.data.source_files import SourceFile, required_file, unpacking
+from medtasks.data.strict_pillow import UnreadableImage
 from medtasks.data.tables import CsvTable, SourceRow, Table, hub_table
 from medtasks.errors import SourceError
 
 URL_VARIABLE = "MEDTASKS_PAD_UFES_URL"
 _URL = "https://data.mendeley.com/public-files/datasets/zr7vgbcyr2/files"
-_FILES = MappingProxyType(
-    {
-        "metadata.csv": "fa850265-57da-48f0-ba3e-998b3e44b1f6",
-        "imgs_part_1.zip": "1cc2f71f-20a2-412d-b746-a9b9bc20c966",
-        "imgs_part_2.zip": "559a60ed-5504-475d-996c-6a8bc253b5e7",
-        "imgs_part_3.zip": "34dcdf8e-e5f1-4b35-aa0b-5135051ff852",
-    }
-)
+_FILES = {
+    "metadata.csv": "fa850265-57da-48f0-ba3e-998b3e44b1f6",
+    "imgs_part_1.zip": "1cc2f71f-20a2-412d-b746-a9b9bc20c966",
+    "imgs_part_2.zip": "559a60ed-5504-475d-996c-6a8bc253b5e7",
+    "imgs_part_3.zip": "34dcdf8e-e5f1-4b35-aa0b-5135051ff852",
+}
 _INFO = dataset_info("multimedeval_pad_ufes_20")
 _SPLIT = dataclasses.replace(
     _INFO, source="https://huggingface.co/datasets/croyer/Pad-UFES-20-split", revision="main", sha256={}
 )
-CLASSES = MappingProxyType(
-    {
-        "BCC": "Basal Cell Carcinoma (BCC)",
-        "SCC": "Squamous Cell Carcinoma (SCC)",
-        "ACK": "Actinic Keratosis (ACK)",
-        "SEK": "Seborrheic Keratosis (SEK)",
-        "BOD": "Bowen’s disease (BOD)",
-        "MEL": "Melanoma (MEL)",
-        "NEV": "Nevus (NEV)",
-    }
-)
-_HISTORY = MappingProxyType(
-    {
-        "smokes": "smoke",
-        "drink": "drink",
-        "age": "age",
-        "backgroundFather": "background_father",
-        "backgroundMother": "background_mother",
-        "pesticide": "pesticide",
-        "gender": "gender",
-        "skin cancer history": "skin_cancer_history",
-        "cancer history": "cancer_history",
-        "has piped water": "has_piped_water",
-        "has sewage system": "has_sewage_system",
-    }
-)
+CLASSES = {
+    "BCC": "Basal Cell Carcinoma (BCC)",
+    "SCC": "Squamous Cell Carcinoma (SCC)",
+    "ACK": "Actinic Keratosis (ACK)",
+    "SEK": "Seborrheic Keratosis (SEK)",
+    "BOD": "Bowen’s disease (BOD)",
+    "MEL": "Melanoma (MEL)",
+    "NEV": "Nevus (NEV)",
+}
+_HISTORY = {
+    "smokes": "smoke",
+    "drink": "drink",
+    "age": "age",
+    "backgroundFather": "background_father",
+    "backgroundMother": "background_mother",
+    "pesticide": "pesticide",
+    "gender": "gender",
+    "skin cancer history": "skin_cancer_history",
+    "cancer history": "cancer_history",
+    "has piped water": "has_piped_water",
+    "has sewage system": "has_sewage_system",
+}
 _COLUMNS = ("patient_id", "lesion_id", "diagnostic", "img_id", *_HISTORY.values())
 _Reader = Callable[[], bytes]
-_TRUTH_VALUES = MappingProxyType({"true": "True", "false": "False"})
+_TRUTH_VALUES = {"true": "True", "false": "False"}
 
 
 def patient_history(values: Mapping[str, str]) -> str:
     """Return what the reference's later prompt says of a patient; fields that are not known are left out.
-
-    Args:
-        values: Columns of ``metadata.csv``.
 
     Example:
         >>> patient_history(dict.fromkeys(_HISTORY.values(), "") | {"drink": "TRUE", "age": "55", "gender": "FEMALE"})
@@ -102,11 +91,6 @@ def _metadata(source: Path) -> SourceFile:
 
 
 def _lesions(source: Path, split: str) -> frozenset[str]:
-    """Return the lesion ids of a split.
-
-    Raises:
-        SourceError: The source lacks it.
-    """
     folder = source / "split" if source.is_dir() else source.parent / "split"
     table: Table | None = hub_table(folder, split, "default", ("ids",))
     if table is None:
@@ -117,19 +101,11 @@ def _lesions(source: Path, split: str) -> frozenset[str]:
 
 @contextlib.contextmanager
 def _image_files(source: Path, ending: str) -> Iterator[Callable[[str], bytes]]:
-    """Yield a function that reads an image file by its name.
+    """Yield a function that reads an image file by its name, from a folder with all below it or from an archive.
 
     It raises FileNotFoundError for a name that is nowhere, and :class:`UnreadableImage` where the archive is damaged at
-    this file. A file in a folder goes before one of the same name in an archive.
-
-    Args:
-        source: A folder, searched with everything below it, or an archive. Archives within an archive are unpacked
-            into temporary files beside the datasets.
-        ending: How the names of images end, ``".png"``.
-
-    Raises:
-        SourceError: An archive is damaged.
-        OSError: The disk is full.
+    this file. A file in a folder goes before one of the same name in an archive. Archives within an archive are
+    unpacked into temporary files beside the datasets.
     """
     where: dict[str, _Reader] = {}
     archives = [source]
@@ -231,14 +207,12 @@ _NEEDED = "metadata.csv, the images (unpacked, in imgs_part_*.zip or in the publ
 _SPLIT_FILES = "the folder split with the test and train files of croyer/Pad-UFES-20-split"
 _WHOLE = Recipe.of_splits(CLASSIFICATION, _whole, _rows, f"{_NEEDED}, and for few-shot prompts {_SPLIT_FILES}")
 
-RECIPES: Mapping[str, Recipe] = MappingProxyType(
-    {
-        "pad_ufes_20": dataclasses.replace(_WHOLE, download=functools.partial(_download, split_required=False)),
-        "pad_ufes_20_disjoint": dataclasses.replace(
-            _WHOLE,
-            test=_checked,
-            layout=f"{_NEEDED} and {_SPLIT_FILES}",
-            download=functools.partial(_download, split_required=True),
-        ),
-    }
-)
+RECIPES: Mapping[str, Recipe] = {
+    "pad_ufes_20": dataclasses.replace(_WHOLE, download=functools.partial(_download, split_required=False)),
+    "pad_ufes_20_disjoint": dataclasses.replace(
+        _WHOLE,
+        test=_checked,
+        layout=f"{_NEEDED} and {_SPLIT_FILES}",
+        download=functools.partial(_download, split_required=True),
+    ),
+}

@@ -9,15 +9,13 @@ option occurs in the reply, so that the order has no effect; here it is fixed.
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from medtasks.data.catalogue import dataset_info
-from medtasks.data.documents import choice_document
 from medtasks.data.image_store import ImageStore
-from medtasks.data.preparation import Recipe, Row, Tables, each_row
+from medtasks.data.preparation import Recipe, Row, Tables
 from medtasks.data.samples import letter
-from medtasks.data.schema import CHOICE
+from medtasks.data.schema import CHOICE, choice_document
 from medtasks.data.source_files import required_file
 from medtasks.data.tables import JsonLinesTable, RecordTable, SourceRow, Table, hub_table, read_json, required_hub_table
 from medtasks.errors import SourceError
@@ -48,8 +46,7 @@ def _answer_index(row: SourceRow, column: str, options: int) -> int:
 
 def _medqa_table(source: Path, split: str) -> Table:
     columns = ("question", "options", "answer_idx")
-    table = hub_table(source, split, "med_qa_en_source", columns)
-    if table is not None:
+    if (table := hub_table(source, split, "med_qa_en_source", columns)) is not None:
         return table
     inside = f"questions/US/{split}.jsonl"
     names = [f"data_clean/{inside}", inside, f"US/{split}.jsonl", f"{split}.jsonl", f"*.zip!*{inside}"]
@@ -82,8 +79,7 @@ def _keyed_options(row: SourceRow) -> tuple[list[str], list[str]]:
 
 def _medmcqa_table(source: Path, split: str) -> Table:
     columns = ("id", "question", *_MEDMCQA_OPTIONS, "cop")
-    table = hub_table(source, split, "default", columns, ("subject_name",))
-    if table is not None:
+    if (table := hub_table(source, split, "default", columns, ("subject_name",))) is not None:
         return table
     name = {"validation": "dev"}.get(split, split)
     names = [f"data/{name}.json", f"{name}.json", f"*.zip!*{name}.json"]
@@ -110,8 +106,7 @@ def _medmcqa(row: SourceRow, split: str) -> dict[str, Any]:
 
 def _pubmedqa_table(source: Path, split: str) -> Table:
     columns = ("id", "question", "context", "answer")
-    table = hub_table(source, split, "pubmed_qa_labeled_fold1_bigbio_qa", columns)
-    if table is not None:
+    if (table := hub_table(source, split, "pubmed_qa_labeled_fold1_bigbio_qa", columns)) is not None:
         return table
     names = {"test": ("pqal_test_set.json", "test_set.json"), "train": ("pqal_fold1/train_set.json",)}[split]
     places = [f"{mark}{name}" for mark in ("", "data/", "*.zip!*") for name in names]
@@ -190,8 +185,11 @@ def _recipe(
     splits: tuple[str, str] = ("test", "train"),
 ) -> Recipe:
     """Build a recipe from what finds a split in a source, and what turns a row of a split into a document."""
-    rows = each_row(lambda row, split: Row(row.place, document(row, split)))
-    return Recipe.of_splits(CHOICE, tables, rows, layout, splits)
+
+    def read(rows: Iterator[SourceRow], split: str, _source: Path, _images: ImageStore) -> Iterator[Row]:
+        return (Row(row.place, document(row, split)) for row in rows)
+
+    return Recipe.of_splits(CHOICE, tables, read, layout, splits)
 
 
 def _on_hub(name: str, recipe: Recipe, *files: str) -> Recipe:
@@ -207,12 +205,10 @@ _MEDNLI_LAYOUT = "PhysioNet's mednli zip archive, or the folder unpacked from it
 _MEDMCQA = _recipe(_medmcqa_table, _medmcqa, _MEDMCQA_LAYOUT, ("validation", "train"))
 _MMLU = _recipe(_mmlu_table, _mmlu, "the Hub's parquet files all/test-*.parquet", ("test", "dev"))
 
-RECIPES: Mapping[str, Recipe] = MappingProxyType(
-    {
-        "medqa": _on_hub("medqa", _recipe(_medqa_table, _medqa, _MEDQA_LAYOUT), "data_clean.zip"),
-        "medmcqa": _on_hub("medmcqa", _MEDMCQA, "data/validation-*.parquet", "data/train-*.parquet"),
-        "pubmedqa": _on_hub("pubmedqa", _recipe(_pubmedqa_table, _pubmedqa, _PUBMEDQA_LAYOUT), "pqal.zip"),
-        "mmlu": _on_hub("mmlu", replace(_MMLU, test=_mmlu_test), "all/test-*.parquet", "all/dev-*.parquet"),
-        "mednli": _recipe(_mednli_table, _mednli, _MEDNLI_LAYOUT),
-    }
-)
+RECIPES: Mapping[str, Recipe] = {
+    "medqa": _on_hub("medqa", _recipe(_medqa_table, _medqa, _MEDQA_LAYOUT), "data_clean.zip"),
+    "medmcqa": _on_hub("medmcqa", _MEDMCQA, "data/validation-*.parquet", "data/train-*.parquet"),
+    "pubmedqa": _on_hub("pubmedqa", _recipe(_pubmedqa_table, _pubmedqa, _PUBMEDQA_LAYOUT), "pqal.zip"),
+    "mmlu": _on_hub("mmlu", replace(_MMLU, test=_mmlu_test), "all/test-*.parquet", "all/dev-*.parquet"),
+    "mednli": _recipe(_mednli_table, _mednli, _MEDNLI_LAYOUT),
+}

@@ -50,31 +50,18 @@ _VIEWS = (
 
 @dataclass(frozen=True)
 class Section:
-    """One section.
+    """One section."""
 
-    Attributes:
-        name: Its header in lower case, or what the parser calls it.
-        text: What stands behind the header, with all white space.
-        start: Where the text starts in the report.
-    """
-
-    name: str
-    text: str
-    start: int
+    name: str  # its header in lower case, or what the parser calls it
+    text: str  # what stands behind the header, with all white space
+    start: int  # where the text starts in the report
 
 
 def split_at_headers(report: str) -> list[Section]:
-    r"""Cut a report at its headers.
+    r"""Cut a report at its headers: the preamble and one section per header, named by it in lower case.
 
-    The search goes on at the new line behind a header and the character that follows its colon. A header right below an
-    empty one is therefore the empty one's text.
-
-    Args:
-        report: The text.
-
-    Returns:
-        The preamble and one section per header, named by the header in lower case; without a header the whole text as
-        ``full report``.
+    Without a header it is one section, ``full report``. The search goes on at the new line behind a header and the
+    character that follows its colon. A header right below an empty one is therefore the empty one's text.
 
     Example:
         >>> [section.name for section in split_at_headers("CHEST FILM\n FINDINGS: Clear.\n")]
@@ -92,10 +79,7 @@ def split_at_headers(report: str) -> list[Section]:
 
 
 def report_sections(report: str) -> list[Section]:
-    r"""Return the sections of a report under their common names, in order; names may repeat.
-
-    Args:
-        report: The text, new lines as ``\n``.
+    r"""Return the sections of a report, new lines as ``\n``, under their common names, in order; names may repeat.
 
     Example:
         >>> [section.name for section in report_sections(" \n FINDNGS: Clear.\n IMPRESSION: \n ")]

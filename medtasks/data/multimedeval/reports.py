@@ -13,21 +13,17 @@ the source folder. Source: Hamamci et al., https://huggingface.co/datasets/ibrah
 ``multimedeval/ct_rate.py`` at d9ac283.
 """
 
-import contextlib
 import functools
-import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 
-from medtasks.data.documents import report_document
 from medtasks.data.image_store import ImageStore
 from medtasks.data.multimedeval.chest_xrays import mimic_cxr_file, study_folder
 from medtasks.data.multimedeval.report_sections import first_text, report_sections
 from medtasks.data.preparation import Recipe, Row, images_row
-from medtasks.data.schema import REPORT
-from medtasks.data.source_files import SourceFile, required_file, unpacking
+from medtasks.data.schema import REPORT, report_document
+from medtasks.data.source_files import SourceFile, file_reader, required_file
 from medtasks.data.tables import CsvTable, SourceRow
 from medtasks.data.volume_files import ENDING
 
@@ -39,8 +35,6 @@ _PLACES = ("", _PROJECT, f"files/{_PROJECT}", f"physionet.org/files/{_PROJECT}",
 _CT_REPORTS = "radiology_text_reports/validation_reports.csv"
 _CT_TOPS = ("", "dataset/", "ct_rate/dataset/", "*/dataset/")
 _CT_FOLDERS = ("valid", "valid_fixed")
-
-_ReadReport = Callable[[str, str], str]
 
 
 @dataclass
@@ -65,54 +59,30 @@ def _studies(split: SourceFile) -> list[_Study]:
     return list(studies.values())
 
 
-@contextlib.contextmanager
-def _reports(source: Path, split: SourceFile) -> Iterator[_ReadReport]:
-    """Yield a function that returns a study's report, raising FileNotFoundError where it is nowhere."""
-    roots = dict.fromkeys([split.path.parent, source])
-    folders = [folder for root in roots for place in _PLACES for folder in _folders(root, place)]
-    with contextlib.ExitStack() as opened:
-        archives: dict[Path, zipfile.ZipFile] = {}
-        for path in (path for root in roots for place in _PLACES for path in sorted(root.glob(place + _ARCHIVE))):
-            with unpacking(path):
-                archives[path] = opened.enter_context(zipfile.ZipFile(path))
-
-        def read(subject_id: str, study_id: str) -> str:
-            name = study_folder(Path("files"), subject_id, study_id).with_suffix(".txt")
-            for place in folders:
-                with contextlib.suppress(FileNotFoundError):
-                    return _text((place / name).read_bytes())
-            for path, archive in archives.items():
-                for folder in ("", f"{_UNPACKED}/"):
-                    with contextlib.suppress(KeyError), unpacking(path):
-                        return _text(archive.read(folder + name.as_posix()))
-            raise FileNotFoundError(name)
-
-        yield read
-
-
 def _folders(root: Path, place: str) -> list[Path]:
     patterns = (f"{place}files", f"{place}{_UNPACKED}/files")
     return [files.parent for pattern in patterns for files in sorted(root.glob(pattern))]
 
 
-def _text(data: bytes) -> str:
-    return data.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
-
-
 def _mimic_cxr(source: Path, images: ImageStore) -> Iterator[Row]:
     split = mimic_cxr_file(source, "split")
-    with _reports(source, split) as read:
+    roots = dict.fromkeys([split.path.parent, source])
+    folders = [folder for root in roots for place in _PLACES for folder in _folders(root, place)]
+    archives = [path for root in roots for place in _PLACES for path in sorted(root.glob(place + _ARCHIVE))]
+    with file_reader(folders, archives, ("", f"{_UNPACKED}/")) as read:
         for study in _studies(split):
             yield _study_row(study, split.path.parent / "files", read, images)
 
 
-def _study_row(study: _Study, files: Path, read: _ReadReport, images: ImageStore) -> Row:
+def _study_row(study: _Study, files: Path, read: Callable[[str], bytes], images: ImageStore) -> Row:
+    name = study_folder(Path("files"), study.subject_id, study.study_id).with_suffix(".txt")
     try:
-        sections = report_sections(read(study.subject_id, study.study_id))
+        report = read(name.as_posix()).decode("utf-8")
     except FileNotFoundError:
         return Row(study.place, None, cause=f"the report of its study is missing ({_ARCHIVE} of MIMIC-CXR has it)")
     except UnicodeDecodeError:
         return Row(study.place, None, cause="the report of its study is no UTF-8 text")
+    sections = report_sections(report.replace("\r\n", "\n").replace("\r", "\n"))
     findings = first_text(sections, "findings")
     if findings is None:
         return Row(study.place, None, cause="studies whose report has no findings section", outside=True)
@@ -164,9 +134,7 @@ _MIMIC_CXR_LAYOUT = (
 )
 _CT_RATE_LAYOUT = f"the Hub's {_CT_REPORTS} and valid/valid_1/valid_1_a/valid_1_a_1{ENDING} ..., which must stay there"
 
-RECIPES: Mapping[str, Recipe] = MappingProxyType(
-    {
-        "mimic_cxr_report": Recipe(REPORT, _mimic_cxr, _MIMIC_CXR_LAYOUT),
-        "ct_rate_report": Recipe(REPORT, _ct_rate, _CT_RATE_LAYOUT),
-    }
-)
+RECIPES: Mapping[str, Recipe] = {
+    "mimic_cxr_report": Recipe(REPORT, _mimic_cxr, _MIMIC_CXR_LAYOUT),
+    "ct_rate_report": Recipe(REPORT, _ct_rate, _CT_RATE_LAYOUT),
+}

@@ -3,19 +3,16 @@
 Splits and order are those MultiMedEval evaluates (``multimedeval/vqa.py`` at d9ac283).
 """
 
-import contextlib
-import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from medtasks.data.catalogue import dataset_info
-from medtasks.data.decoding import UnreadableImage
 from medtasks.data.image_store import ImageStore, StoredImage
 from medtasks.data.preparation import Recipe, Row
 from medtasks.data.schema import OPEN_QUESTION
-from medtasks.data.source_files import SourceFile, not_found, unpacking
+from medtasks.data.source_files import SourceFile, file_reader, not_found
+from medtasks.data.strict_pillow import UnreadableImage
 from medtasks.data.tables import RecordTable, SourceRow, Table, listed_records, required_hub_table
 from medtasks.errors import SourceError
 
@@ -27,17 +24,7 @@ _SLAKE_ARCHIVE = "imgs.zip"
 def open_question_row(
     row: SourceRow, doc_id: str, images: Sequence[StoredImage], question_type: str | None = None
 ) -> Row:
-    """Return a row of the ``OPEN_QUESTION`` schema.
-
-    Args:
-        row: Has ``question`` and ``answer``.
-        doc_id: Unique in the dataset.
-        images: In the order they are shown, possibly none.
-        question_type: As published.
-
-    Raises:
-        SourceError: Question or answer is no text.
-    """
+    """Return a row of the ``OPEN_QUESTION`` schema from one with ``question`` and ``answer``."""
     document = {
         "doc_id": doc_id,
         "image_id": shared_image_id(images),
@@ -86,34 +73,12 @@ def _english(source: Path, split: str) -> Table:
     return RecordTable(english, _SLAKE_COLUMNS)
 
 
-@contextlib.contextmanager
-def _image_files(source: Path) -> Iterator[Callable[[str], bytes]]:
-    """Yield a function that reads an image file by its published name, raising OSError for one that is not there."""
-    folders = [source / folder for folder in _SLAKE_FOLDERS if (source / folder).is_dir()]
-    packed = source / _SLAKE_ARCHIVE
-    if not folders and not packed.is_file():
-        raise not_found(source, f"{_SLAKE_ARCHIVE} and no folder imgs")
-    with contextlib.ExitStack() as opened:
-        archive: zipfile.ZipFile | None = None
-        if packed.is_file():
-            with unpacking(packed):
-                archive = opened.enter_context(zipfile.ZipFile(packed))
-        members = frozenset(archive.namelist() if archive else ())
-
-        def read(name: str) -> bytes:
-            for folder in folders:
-                with contextlib.suppress(FileNotFoundError):
-                    return (folder / name).read_bytes()
-            if archive is None or f"imgs/{name}" not in members:
-                raise FileNotFoundError(name)
-            with unpacking(packed):
-                return archive.read(f"imgs/{name}")
-
-        yield read
-
-
 def _slake(rows: Iterator[SourceRow], _split: str, source: Path, images: ImageStore) -> Iterator[Row]:
-    with _image_files(source) as read:
+    folders = [source / folder for folder in _SLAKE_FOLDERS if (source / folder).is_dir()]
+    archives = [source / _SLAKE_ARCHIVE] if (source / _SLAKE_ARCHIVE).is_file() else []
+    if not folders and not archives:
+        raise not_found(source, f"{_SLAKE_ARCHIVE} and no folder imgs")
+    with file_reader(folders, archives, ("imgs/",)) as read:
         for row in rows:
             name = row.text("img_name")
             try:
@@ -132,10 +97,8 @@ _SLAKE = Recipe.of_splits(
 )
 _PARQUET_FILES = ("data/test-*.parquet", "data/train-*.parquet")
 
-RECIPES: Mapping[str, Recipe] = MappingProxyType(
-    {
-        "vqa_rad": _PARQUET.from_hub(dataset_info("multimedeval_vqa_rad"), _PARQUET_FILES),
-        "path_vqa": _PARQUET.from_hub(dataset_info("multimedeval_path_vqa"), _PARQUET_FILES),
-        "slake": _SLAKE.from_hub(dataset_info("multimedeval_slake"), ("test.json", "train.json", _SLAKE_ARCHIVE)),
-    }
-)
+RECIPES: Mapping[str, Recipe] = {
+    "vqa_rad": _PARQUET.from_hub(dataset_info("multimedeval_vqa_rad"), _PARQUET_FILES),
+    "path_vqa": _PARQUET.from_hub(dataset_info("multimedeval_path_vqa"), _PARQUET_FILES),
+    "slake": _SLAKE.from_hub(dataset_info("multimedeval_slake"), ("test.json", "train.json", _SLAKE_ARCHIVE)),
+}

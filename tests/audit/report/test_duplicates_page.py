@@ -8,7 +8,8 @@ import pytest
 from medtasks.audit.report import duplicates as duplicates_page
 from medtasks.audit.report.duplicates import Names, duplicates_as_dict
 from medtasks.audit.report.words import counted
-from medtasks.data.duplicates.benchmark_pictures import dataset_pictures, other_pictures
+from medtasks.data.duplicates.benchmark_images import dataset_images as dataset_pictures
+from medtasks.data.duplicates.benchmark_images import other_images as other_pictures
 from medtasks.data.duplicates.finding import find_duplicates
 from medtasks.errors import MedTasksError
 

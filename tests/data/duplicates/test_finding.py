@@ -7,12 +7,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
-from medtasks.data.duplicates import near_pictures
-from medtasks.data.duplicates.benchmark_pictures import Picture, Use, dataset_pictures, other_pictures
+from medtasks.data.duplicates import near_images
+from medtasks.data.duplicates.benchmark_images import DistinctImage, Use, dataset_images, other_images
 from medtasks.data.duplicates.finding import Concern, Finding, Kind, _left_out, find_duplicates
-from medtasks.data.duplicates.near_pictures import Alike, Looks, near
+from medtasks.data.duplicates.image_files import ImageHash, hash_images
+from medtasks.data.duplicates.near_images import Alike, Looks, near
 from medtasks.data.duplicates.perceptual_hash import DISTANCE, LIKENESS
-from medtasks.data.duplicates.picture_files import PictureHash, hash_pictures
 from medtasks.data.home import dataset_folder
 from medtasks.data.mediconfusion import DEMONSTRATIONS
 from medtasks.errors import DatasetNotPrepared, MedTasksError, SourceError
@@ -28,8 +28,8 @@ def row(doc_id, *pictures, **columns):
 
 
 def found_in(name, other=None, distance=DISTANCE, turned=False):
-    shown = dataset_pictures(name)
-    return find_duplicates(shown, other and other_pictures(str(other)), distance, turned=turned)
+    shown = dataset_images(name)
+    return find_duplicates(shown, other and other_images(str(other)), distance, turned=turned)
 
 
 def said(findings):
@@ -42,7 +42,7 @@ def test_one_picture_under_one_id_is_no_finding():
     found = found_in("plain")
 
     assert (found.within, found.outside, found.groups, found.left_out) == ((), (), (), ())
-    assert [picture.questions for picture in found.shown.pictures] == [("q1", "q2"), ("q3",)]
+    assert [picture.questions for picture in found.shown.images] == [("q1", "q2"), ("q3",)]
 
 
 def test_one_file_under_two_patients_or_ids():
@@ -135,7 +135,7 @@ def test_a_pair_of_one_picture_cannot_be_told_apart():
 
 def test_the_example_pictures_beside_mediconfusion_count(sample_home, tmp_path, monkeypatch):
     monkeypatch.setenv("MEDTASKS_HOME", str(shutil.copytree(sample_home, tmp_path / "home")))
-    picture = dataset_pictures("mediconfusion").pictures[0]
+    picture = dataset_images("mediconfusion").images[0]
     (dataset_folder("mediconfusion") / DEMONSTRATIONS).mkdir(exist_ok=True)
     shutil.copyfile(picture.files[0], dataset_folder("mediconfusion") / DEMONSTRATIONS / "planted_F1.jpg")
     found = found_in("mediconfusion")
@@ -280,7 +280,7 @@ def test_the_closest_views_are_reported(tmp_path):
     folder = write_folder(
         tmp_path, {"a.png": ImageOps.expand(inside, 4, 0), "b.png": ImageOps.expand(inside, (4, 4, 5, 4), 0)}
     )
-    looks = Looks(list(hash_pictures(sorted(folder.iterdir()))[0].items()))
+    looks = Looks(list(hash_images(sorted(folder.iterdir()))[0].items()))
     whole = looks.details([0, 2], 64)
 
     assert [view for _, view, _ in looks.rows] == [0, 1, 0, 1]
@@ -302,36 +302,36 @@ def test_volumes_are_counted_and_not_compared(tmp_path):
     prepare_set("mixed", [row("q1", volume), row("q2", volume), row("q3", texture(1))])
     found = found_in("mixed")
 
-    assert (found.shown.volumes, len(found.shown.pictures), found.within) == (1, 1, ())
+    assert (found.shown.volumes, len(found.shown.images), found.within) == (1, 1, ())
 
     prepare_set("volumes", [row("q1", volume)])
     with pytest.raises(MedTasksError, match="'volumes' show no pictures but volumes"):
-        dataset_pictures("volumes")
+        dataset_images("volumes")
 
 
 def test_a_set_without_pictures_says_so():
     prepare_set("text", [row("q1")])
 
     with pytest.raises(MedTasksError, match="the questions of 'text' show no pictures"):
-        dataset_pictures("text")
+        dataset_images("text")
 
 
 def test_a_damaged_picture_of_the_set_says_what_to_do():
     prepare_set("bench", [row("q1", texture(1)), row("q2", texture(2))])
-    file = dataset_pictures("bench").pictures[0].files[0]
+    file = dataset_images("bench").images[0].files[0]
     file.write_bytes(file.read_bytes()[:200])
 
     with pytest.raises(SourceError, match=r"1 of 2 pictures of 'bench' cannot be read .*medtasks data prepare bench"):
-        dataset_pictures("bench")
+        dataset_images("bench")
 
 
 def test_a_damaged_picture_of_a_credentialed_set_is_not_named():
     prepare_set("secret", [row("q1", texture(1)), row("q2", texture(2))], access="credentialed")
-    file = dataset_pictures("secret").pictures[0].files[0]
+    file = dataset_images("secret").images[0].files[0]
     file.unlink()
 
     with pytest.raises(SourceError) as caught:
-        dataset_pictures("secret")
+        dataset_images("secret")
     assert file.name not in str(caught.value)
 
 
@@ -340,18 +340,18 @@ def test_what_is_nothing_to_compare_with(tmp_path):
     write_folder(tmp_path / "broken", {"x.png": b"no picture", "v.nii": b"x", "t.txt": b"x", "u.txt": b"x"})
 
     with pytest.raises(MedTasksError, match="nowhere is neither a folder nor a prepared dataset"):
-        other_pictures("nowhere")
+        other_images("nowhere")
     with pytest.raises(MedTasksError, match=r"holds no picture that can be read .damaged pictures: 0"):
-        other_pictures(str(tmp_path / "empty"))
+        other_images(str(tmp_path / "empty"))
     with pytest.raises(MedTasksError, match="damaged pictures: 1, volumes: 1, other files: 2"):
-        other_pictures(str(tmp_path / "broken"))
+        other_images(str(tmp_path / "broken"))
     with pytest.raises(DatasetNotPrepared, match="medtasks data prepare multimedeval_slake"):
-        other_pictures("multimedeval_slake")
+        other_images("multimedeval_slake")
 
 
 def test_a_picture_that_vanishes_between_the_two_looks_is_left_out(tmp_path):
     folder = write_folder(tmp_path / "training", {"x.png": texture(1), "y.jpg": jpeg_bytes(texture(1), 80)})
-    hashes, _ = hash_pictures(sorted(folder.iterdir()))
+    hashes, _ = hash_images(sorted(folder.iterdir()))
     looks = Looks(list(hashes.items()))
     assert list(near(looks, looks, DISTANCE)) == [(0, 1)]
 
@@ -361,22 +361,22 @@ def test_a_picture_that_vanishes_between_the_two_looks_is_left_out(tmp_path):
 
 
 def test_many_candidates_are_confirmed_in_parts(tmp_path, monkeypatch):
-    monkeypatch.setattr(near_pictures, "_CONFIRMED_AT_ONCE", 2)
-    monkeypatch.setattr(near_pictures, "_READ_AT_ONCE", 2)
+    monkeypatch.setattr(near_images, "_CONFIRMED_AT_ONCE", 2)
+    monkeypatch.setattr(near_images, "_READ_AT_ONCE", 2)
     folder = write_folder(
         tmp_path / "t", {f"{quality}.jpg": jpeg_bytes(texture(1), quality) for quality in range(60, 96, 5)}
     )
-    looks = Looks(list(hash_pictures(sorted(folder.iterdir()))[0].items()))
+    looks = Looks(list(hash_images(sorted(folder.iterdir()))[0].items()))
 
     assert sorted(near(looks, looks, DISTANCE)) == [(one, two) for one in range(8) for two in range(one + 1, 8)]
 
 
 def test_a_flood_of_pairs_ends_with_advice(tmp_path, monkeypatch):
-    monkeypatch.setattr(near_pictures, "_MOST_FOUND", 2)
+    monkeypatch.setattr(near_images, "_MOST_FOUND", 2)
     folder = write_folder(
         tmp_path / "t", {f"{quality}.jpg": jpeg_bytes(texture(1), quality) for quality in (60, 70, 80)}
     )
-    looks = Looks(list(hash_pictures(sorted(folder.iterdir()))[0].items()))
+    looks = Looks(list(hash_images(sorted(folder.iterdir()))[0].items()))
 
     with pytest.raises(MedTasksError, match="take a smaller --distance than 40"):
         near(looks, looks, DISTANCE)
@@ -389,7 +389,7 @@ questions = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers
 @given(questions, st.sets(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=4), st.sets(st.integers(0, 3)))
 def test_after_leaving_out_nothing_is_left_to_find(tmp_path, drawn, close, outside):
     """Pictures 0 to 3, questions on them with an id and a pair each, and any resemblance."""
-    known = PictureHash(b"", b"", (9, 9), (b"",))
+    known = ImageHash(b"", b"", (9, 9), (b"",))
     documents = [{"doc_id": f"q{number}", "pair_id": f"p{pair}"} for number, (_, _, pair) in enumerate(drawn)]
 
     def picture(shown, kept):
@@ -398,7 +398,7 @@ def test_after_leaving_out_nothing_is_left_to_find(tmp_path, drawn, close, outsi
             for number, (which, name, pair) in enumerate(drawn)
             if which == shown and f"q{number}" in kept
         )
-        return Picture((tmp_path / str(shown),), known, frozenset([b"%d" % shown]), uses)
+        return DistinctImage((tmp_path / str(shown),), known, frozenset([b"%d" % shown]), uses)
 
     def findings(kept):
         from medtasks.data.duplicates.finding import _concern

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medtasks.data.medheval.options import bare_letters, parsed_options
+from medtasks.data.medheval.gold import bare_letters, parsed_options
 
 WORDS = st.text("abcdefghijklmnopqrstuvwxyz -", min_size=1, max_size=20).map(str.strip).filter(bool)
 

@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from medtasks.data.catalogue import CATALOGUE, MEDHEVAL
-from medtasks.data.dataset_info import Access
+from medtasks.data.catalogue import CATALOGUE, MEDHEVAL, Access
 from medtasks.data.home import dataset_folder
 from medtasks.data.preparation import Options
 from medtasks.data.preparers import prepare, verify

@@ -11,8 +11,9 @@ from types import MappingProxyType
 
 from PIL import Image
 
-from medtasks.data.decoding import Decoding, decoded_somehow, strict_decoding
+from medtasks.data.decoding import Decoding, decoded_somehow
 from medtasks.data.manifest import decoding_of_file
+from medtasks.data.strict_pillow import strict_decoding
 
 BUDGET = 18_000_000
 """Characters that all images together may take in the page."""

@@ -9,7 +9,7 @@ from medtasks.audit.report.reading.recorded_scores import recorded_values
 from medtasks.audit.report.reading.rule_scores import Computed, compute, of_scores, reasons_of
 from medtasks.audit.report.reading.sample_files import Samples, read_samples
 from medtasks.audit.scoring import rows_of
-from medtasks.data.dataset_info import Access
+from medtasks.data.catalogue import Access
 from medtasks.errors import MedTasksError
 from medtasks.extract.registry import Kind
 from medtasks.families.family import FENCED, Reply

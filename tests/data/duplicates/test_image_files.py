@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from medtasks.data.decoding import UnreadableImage
-from medtasks.data.duplicates import picture_files
-from medtasks.data.duplicates.picture_files import CACHE_NAME, PictureHash, hash_pictures, pictures_below, read_picture
+from medtasks.data.duplicates import image_files
+from medtasks.data.duplicates.image_files import CACHE_NAME, ImageHash, hash_images, images_below, read_image
 from medtasks.data.home import home
+from medtasks.data.strict_pillow import UnreadableImage
 
 from ...picture_sets import jpeg_bytes, texture, write_folder
 
@@ -25,7 +25,7 @@ def folder(tmp_path):
 def test_pictures_are_found_in_all_subfolders_and_the_rest_is_counted(folder):
     for name in ("v.nii", "a/v.NII.gz", "notes.txt", "report.pdf", "table.h5", "none"):
         (folder / name).write_bytes(b"x")
-    found = pictures_below(folder)
+    found = images_below(folder)
 
     assert [path.relative_to(folder).as_posix() for path in found.files] == ["b.png", "a/c.JPG", "a/d.tif"]
     assert (found.volumes, found.without_decoder, found.others) == (2, 0, 4)
@@ -37,13 +37,13 @@ def test_a_folder_that_links_lead_to_twice_counts_once(folder):
     elsewhere = write_folder(folder.parent / "elsewhere", {"e.png": texture(4)})
     (folder / "a" / "out").symlink_to(elsewhere)
 
-    assert sorted(path.name for path in pictures_below(folder).files) == ["b.png", "c.JPG", "d.tif", "e.png"]
+    assert sorted(path.name for path in images_below(folder).files) == ["b.png", "c.JPG", "d.tif", "e.png"]
 
 
 def test_folders_can_be_left_out_by_any_path_to_them(folder, tmp_path):
     (tmp_path / "link").symlink_to(folder / "a")
 
-    assert [path.name for path in pictures_below(folder, [tmp_path / "link", tmp_path / "nowhere"]).files] == ["b.png"]
+    assert [path.name for path in images_below(folder, [tmp_path / "link", tmp_path / "nowhere"]).files] == ["b.png"]
 
 
 def test_folders_that_may_not_be_read_are_counted(folder, monkeypatch):
@@ -55,18 +55,18 @@ def test_folders_that_may_not_be_read_are_counted(folder, monkeypatch):
         return scan(path)
 
     monkeypatch.setattr(os, "scandir", closed)
-    found = pictures_below(folder)
+    found = images_below(folder)
 
     assert ([path.name for path in found.files], found.closed) == (["b.png"], 1)
 
 
 def test_dicom_files_are_counted_where_nothing_reads_them(folder, monkeypatch):
     (folder / "x.dcm").write_bytes(b"x")
-    assert [path.name for path in pictures_below(folder).files if path.suffix == ".dcm"] == ["x.dcm"]
+    assert [path.name for path in images_below(folder).files if path.suffix == ".dcm"] == ["x.dcm"]
 
-    monkeypatch.setattr(picture_files.importlib.util, "find_spec", lambda name: None)
-    assert pictures_below(folder).without_decoder == 1
-    assert len(pictures_below(folder).files) == 3
+    monkeypatch.setattr(image_files.importlib.util, "find_spec", lambda name: None)
+    assert images_below(folder).without_decoder == 1
+    assert len(images_below(folder).files) == 3
 
 
 def test_a_dicom_file_is_read_as_a_picture(tmp_path):
@@ -77,12 +77,12 @@ def test_a_dicom_file_is_read_as_a_picture(tmp_path):
 
     whole = put_dicom(tmp_path / "x.dcm", noise(1), "MONOCHROME1").read_bytes()
     (tmp_path / "cut.dcm").write_bytes(whole[:-10])
-    picture, digest = read_picture(tmp_path / "x.dcm")
+    picture, digest = read_image(tmp_path / "x.dcm")
     picture.save(tmp_path / "same.png")
 
     assert np.array_equal(np.asarray(picture), np.asarray(read_dicom(tmp_path / "x.dcm")))
-    assert read_picture(tmp_path / "same.png")[1] == digest
-    assert list(hash_pictures([tmp_path / "cut.dcm"])[1]) == [tmp_path / "cut.dcm"]
+    assert read_image(tmp_path / "same.png")[1] == digest
+    assert list(hash_images([tmp_path / "cut.dcm"])[1]) == [tmp_path / "cut.dcm"]
 
 
 @pytest.mark.parametrize("mode", ["I;16", "I", "F"])
@@ -91,14 +91,14 @@ def test_a_picture_of_more_than_8_bits_is_spread_over_8(tmp_path, mode):
     Image.fromarray(values).save(tmp_path / "deep.tif")
     with Image.open(tmp_path / "deep.tif") as image:
         assert image.mode == mode
-    picture, digest = read_picture(tmp_path / "deep.tif")
+    picture, digest = read_image(tmp_path / "deep.tif")
 
     low, high = (0, 65535) if mode == "I;16" else (float(values.min()), float(values.max()))
     expected = (values.astype(float) - low) / (high - low) * 255
     assert np.abs(np.asarray(picture)[..., 0] - expected).max() < 0.51
     values[0, 0] += values.dtype.type(2000)
     Image.fromarray(values).save(tmp_path / "other.tif")
-    assert read_picture(tmp_path / "other.tif")[1] != digest
+    assert read_image(tmp_path / "other.tif")[1] != digest
 
 
 def test_a_picture_and_its_upright_opaque_copy_are_the_same(tmp_path):
@@ -108,7 +108,7 @@ def test_a_picture_and_its_upright_opaque_copy_are_the_same(tmp_path):
     lying.save(tmp_path / "lying.png", exif=exif)
     lying.transpose(Image.Transpose.ROTATE_270).convert("RGBA").save(tmp_path / "upright.png")
 
-    assert read_picture(tmp_path / "lying.png")[1] == read_picture(tmp_path / "upright.png")[1]
+    assert read_image(tmp_path / "lying.png")[1] == read_image(tmp_path / "upright.png")[1]
 
 
 def test_values_that_are_no_numbers_do_not_spoil_a_picture(tmp_path):
@@ -116,13 +116,13 @@ def test_values_that_are_no_numbers_do_not_spoil_a_picture(tmp_path):
     values[0, 0], values[1, 1], values[2, 2] = np.nan, np.inf, -np.inf
     Image.fromarray(values).save(tmp_path / "deep.tif")
 
-    assert np.asarray(read_picture(tmp_path / "deep.tif")[0]).std() > 20
+    assert np.asarray(read_image(tmp_path / "deep.tif")[0]).std() > 20
 
 
 def test_grey_and_colour_of_the_same_pixels_have_one_digest(tmp_path):
     picture = texture(6)
     write_folder(tmp_path, {"grey.png": picture, "colour.png": picture.convert("RGB"), "other.png": texture(7)})
-    digests = [read_picture(tmp_path / name)[1] for name in ("grey.png", "colour.png", "other.png")]
+    digests = [read_image(tmp_path / name)[1] for name in ("grey.png", "colour.png", "other.png")]
 
     assert digests[0] == digests[1] != digests[2]
 
@@ -131,29 +131,29 @@ def test_pictures_of_equal_bytes_and_another_shape_differ(tmp_path):
     values = np.asarray(texture(6))
     write_folder(tmp_path, {"wide.png": Image.fromarray(values), "high.png": Image.fromarray(values.reshape(120, 100))})
 
-    assert read_picture(tmp_path / "wide.png")[1] != read_picture(tmp_path / "high.png")[1]
+    assert read_image(tmp_path / "wide.png")[1] != read_image(tmp_path / "high.png")[1]
 
 
 def test_a_damaged_picture_is_said_to_be(tmp_path):
     (tmp_path / "cut.jpg").write_bytes(jpeg_bytes(texture(1), 90)[:-900])
 
     with pytest.raises(UnreadableImage):
-        read_picture(tmp_path / "cut.jpg")
+        read_image(tmp_path / "cut.jpg")
 
 
 @pytest.fixture
 def decoded(monkeypatch):
     """Which files were decoded."""
     seen = []
-    read = picture_files.read_picture
-    monkeypatch.setattr(picture_files, "read_picture", lambda path, data: (seen.append(path.name), read(path, data))[1])
+    read = image_files.read_image
+    monkeypatch.setattr(image_files, "read_image", lambda path, data: (seen.append(path.name), read(path, data))[1])
     return seen
 
 
 def test_files_that_cannot_be_read_are_named_with_the_cause(folder):
     write_folder(folder, {"cut.jpg": jpeg_bytes(texture(1), 90)[:-900], "text.png": b"hello", "empty.gif": b""})
     (folder / "gone.png").symlink_to(folder / "nowhere.png")
-    found, causes = hash_pictures(pictures_below(folder).files)
+    found, causes = hash_images(images_below(folder).files)
 
     assert sorted(path.name for path in found) == ["b.png", "c.JPG", "d.tif"]
     assert sorted(path.name for path in causes) == ["cut.jpg", "empty.gif", "gone.png", "text.png"]
@@ -161,59 +161,59 @@ def test_files_that_cannot_be_read_are_named_with_the_cause(folder):
 
 
 def test_a_decoder_that_fails_in_its_own_way_costs_one_file(folder, monkeypatch):
-    read = picture_files.read_picture
+    read = image_files.read_image
 
     def failing(path, data):
         if path.name == "b.png":
             raise IndexError("list index out of range")
         return read(path, data)
 
-    monkeypatch.setattr(picture_files, "read_picture", failing)
-    found, causes = hash_pictures(pictures_below(folder).files)
+    monkeypatch.setattr(image_files, "read_image", failing)
+    found, causes = hash_images(images_below(folder).files)
 
     assert len(found) == 2
     assert list(causes.values()) == ["IndexError: list index out of range"]
 
 
 def test_nothing_is_decoded_twice_unless_it_changed(folder, decoded):
-    files = pictures_below(folder).files
-    first, _ = hash_pictures(files)
+    files = images_below(folder).files
+    first, _ = hash_images(files)
     assert sorted(decoded) == ["b.png", "c.JPG", "d.tif"]
     decoded.clear()
-    assert hash_pictures(files) == (first, {})
+    assert hash_images(files) == (first, {})
     assert decoded == []
 
     texture(9).save(folder / "b.png")
-    changed, _ = hash_pictures(files)
+    changed, _ = hash_images(files)
     assert decoded == ["b.png"]
     assert changed[folder / "b.png"] != first[folder / "b.png"]
     assert changed[folder / "a/c.JPG"] == first[folder / "a/c.JPG"]
 
 
 def test_an_interrupted_run_keeps_what_it_did(folder, decoded, monkeypatch):
-    monkeypatch.setattr(picture_files, "_CHUNK", 1)
-    files = pictures_below(folder).files
-    hashed = picture_files._hashed
+    monkeypatch.setattr(image_files, "_CHUNK", 1)
+    files = images_below(folder).files
+    hashed = image_files._hashed
 
     def interrupted(path):
         if path == files[2]:
             raise KeyboardInterrupt
         return hashed(path)
 
-    monkeypatch.setattr(picture_files, "_hashed", interrupted)
+    monkeypatch.setattr(image_files, "_hashed", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        hash_pictures(files)
-    monkeypatch.setattr(picture_files, "_hashed", hashed)
+        hash_images(files)
+    monkeypatch.setattr(image_files, "_hashed", hashed)
     decoded.clear()
 
-    assert len(hash_pictures(files)[0]) == 3
+    assert len(hash_images(files)[0]) == 3
     assert decoded == [files[2].name]
 
 
 @pytest.mark.parametrize("damage", [b"", b"no database at all" * 100, "half", "foreign", "short"])
 def test_a_damaged_cache_costs_only_time(folder, damage):
-    files = pictures_below(folder).files
-    expected = hash_pictures(files)
+    files = images_below(folder).files
+    expected = hash_images(files)
     cache = home() / CACHE_NAME
     if damage == "half":
         cache.write_bytes(cache.read_bytes()[: cache.stat().st_size // 2])
@@ -224,12 +224,12 @@ def test_a_damaged_cache_costs_only_time(folder, damage):
     else:
         cache.write_bytes(damage)
 
-    assert hash_pictures(files) == expected
-    assert hash_pictures(files) == expected
+    assert hash_images(files) == expected
+    assert hash_images(files) == expected
 
 
 def test_the_cache_is_its_owners_and_names_no_file(folder):
-    hash_pictures(pictures_below(folder).files)
+    hash_images(images_below(folder).files)
     cache = home() / CACHE_NAME
 
     assert stat.S_IMODE(cache.stat().st_mode) == 0o600
@@ -241,23 +241,23 @@ def test_a_home_that_cannot_be_written_costs_only_the_cache(folder, tmp_path, mo
     (tmp_path / "file").write_text("x")
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "file" / "home"))
 
-    assert len(hash_pictures(pictures_below(folder).files)[0]) == 3
+    assert len(hash_images(images_below(folder).files)[0]) == 3
 
 
 def test_a_hash_survives_packing():
-    known = PictureHash(b"f" * 32, b"p" * 32, (40_000, 1), (b"a" * 32, b"b" * 32))
+    known = ImageHash(b"f" * 32, b"p" * 32, (40_000, 1), (b"a" * 32, b"b" * 32))
 
-    assert PictureHash.unpacked(known.packed()) == known
+    assert ImageHash.unpacked(known.packed()) == known
     for wrong in (known.packed()[:-1], known.packed()[:20], b""):
         with pytest.raises(struct.error):
-            PictureHash.unpacked(wrong)
+            ImageHash.unpacked(wrong)
 
 
 def test_names_that_are_no_text_are_no_trouble(tmp_path):
     name = os.fsdecode(b"caf\xe9.png")
     texture(1).save(tmp_path / "x.png")
     (tmp_path / "x.png").rename(tmp_path / name)
-    found, causes = hash_pictures(pictures_below(tmp_path).files)
+    found, causes = hash_images(images_below(tmp_path).files)
 
     assert [path.name for path in found] == [name]
     assert causes == {}

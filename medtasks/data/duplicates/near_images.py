@@ -1,4 +1,4 @@
-"""Near-duplicates among pictures: candidates by their hashes, confirmed by their details."""
+"""Near-duplicates among images: candidates by their hashes, confirmed by their details."""
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from tqdm import tqdm
 
+from medtasks.data.duplicates.image_files import ImageHash, read_image
 from medtasks.data.duplicates.perceptual_hash import (
     LIKENESS,
     TURNS,
@@ -22,7 +23,6 @@ from medtasks.data.duplicates.perceptual_hash import (
     stacked,
     turned,
 )
-from medtasks.data.duplicates.picture_files import PictureHash, read_picture
 from medtasks.errors import MedTasksError
 
 _CONFIRMED_AT_ONCE = 1024
@@ -32,39 +32,29 @@ _MOST_FOUND = 1_000_000
 
 @dataclass(frozen=True)
 class Alike:
-    """How two pictures resemble each other.
+    """How two images resemble each other."""
 
-    Attributes:
-        distance: Bits that differ in their hashes, of 256.
-        likeness: Correlation of their details, up to 1.
-        turn: How one is laid, of :data:`medtasks.data.duplicates.perceptual_hash.TURNS`; empty if both are laid the
-            same way.
-        inverted: Whether dark is bright in one of them.
-    """
-
-    distance: int
-    likeness: float
-    turn: str = ""
-    inverted: bool = False
+    distance: int  # bits that differ in their hashes, of 256
+    likeness: float  # correlation of their details, up to 1
+    turn: str = ""  # how one is laid, of ``perceptual_hash.TURNS``; empty if both are laid the same way
+    inverted: bool = False  # whether dark is bright in one of them
 
 
 class Looks:
-    """What pictures look like: their hashes at hand, their details read when they are asked for.
+    """What images look like: their hashes at hand, their details read when they are asked for.
 
-    Args:
-        pictures: A file and its hash each. Those of a single grey are never near to any.
-        any_turn: Also all other ways to lay them, which are read at once.
+    Images of a single grey are never near to any. With ``any_turn`` all other ways to lay them are read, at once.
     """
 
-    def __init__(self, pictures: Sequence[tuple[Path, PictureHash]], *, any_turn: bool = False) -> None:
-        self._pictures = pictures
+    def __init__(self, images: Sequence[tuple[Path, ImageHash]], *, any_turn: bool = False) -> None:
+        self._images = images
         self._sketches: dict[int, list[Sketch]] = {}
         self._details: dict[tuple[int, int], npt.NDArray[np.float16]] = {}
         if any_turn:
-            self._read(range(len(pictures)))
+            self._read(range(len(images)))
         self.rows: list[tuple[int, int, str]] = []
         hashes: list[bytes] = []
-        for number, (_, known) in enumerate(pictures):
+        for number, (_, known) in enumerate(images):
             for view, upright in enumerate(known.views):
                 self.rows.append((number, view, ""))
                 hashes.append(upright)
@@ -75,11 +65,11 @@ class Looks:
         self.numbers = np.array([number for number, _, _ in self.rows], np.int64)
 
     def size(self, row: int) -> tuple[int, int]:
-        """Return width and height of the picture of a row."""
-        return self._pictures[self.rows[row][0]][1].size
+        """Return width and height of the image of a row."""
+        return self._images[self.rows[row][0]][1].size
 
     def details(self, rows: Sequence[int], side: int) -> npt.NDArray[np.float32]:
-        """Return details of rows, shape (rows, side * side); zeros for a picture that cannot be read any more."""
+        """Return details of rows, shape (rows, side * side); zeros for an image that cannot be read any more."""
         new = [row for row in dict.fromkeys(rows) if (row, side) not in self._details]
         self._read(self.rows[row][0] for row in new)
         shown = [self._sketch(row) for row in new]
@@ -103,24 +93,15 @@ class Looks:
         with ThreadPoolExecutor() as workers:
             for start in range(0, len(new), _READ_AT_ONCE):
                 part = new[start : start + _READ_AT_ONCE]
-                files = [self._pictures[number][0] for number in part]
+                files = [self._images[number][0] for number in part]
                 self._sketches.update(zip(part, workers.map(_read_sketches, files), strict=True))
 
 
 def near(first: Looks, second: Looks, distance: int) -> dict[tuple[int, int], Alike]:
-    """Find all pictures that look the same.
+    """Find all images that look the same, in two sets or, given the same object twice, in one.
 
-    Args:
-        first: Pictures.
-        second: Other pictures; or the same object, for pictures that resemble each other.
-        distance: Largest number of bits that differ.
-
-    Returns:
-        The closest resemblance, by number of the picture in ``first`` and in ``second``; the smaller number first where
-        both are the same.
-
-    Raises:
-        MedTasksError: More than a million pairs look the same, so that this says nothing about any of them.
+    Returns the closest resemblance, by number of the image in ``first`` and in ``second``; the smaller number first
+    where both are the same. More than a million pairs are a MedTasksError: that says nothing about any of them.
     """
     found: dict[tuple[int, int], Alike] = {}
     with tqdm(desc="Comparing", total=len(second.hashes), unit="picture", leave=False, disable=None) as bar:
@@ -140,7 +121,6 @@ def near(first: Looks, second: Looks, distance: int) -> dict[tuple[int, int], Al
 
 
 def _confirm(first: Looks, second: Looks, candidates: Sequence[Any], found: dict[tuple[int, int], Alike]) -> None:
-    """Add those candidates to ``found`` whose details are alike."""
     rows, others, bits, inverted = candidates
     sides = np.array(
         [side_compared(first.size(row), second.size(other)) for row, other in zip(rows, others, strict=True)], np.int64
@@ -163,6 +143,6 @@ def _confirm(first: Looks, second: Looks, candidates: Sequence[Any], found: dict
 
 def _read_sketches(file: Path) -> list[Sketch]:
     try:
-        return sketches(read_picture(file)[0])
+        return sketches(read_image(file)[0])
     except OSError:  # it was there when it was hashed
         return []

@@ -1,0 +1,72 @@
+"""What was computed once, on disk: values by key in one SQLite file that only its owner may read."""
+
+import os
+import sqlite3
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from itertools import islice
+from pathlib import Path
+
+from medtasks.errors import warn_once
+
+_KEYS = 500  # below SQLite's limit of variables in one statement
+
+
+class SqliteCache:
+    """Safe for several threads and processes; one that fails costs only the time it would have saved, and one warning.
+
+    The file is created at the first write; without a path nothing is kept. ``table`` is its table and the column of the
+    values. ``warning`` has places for ``{path}`` and ``{error}``. A damaged file that is ``disposable`` is begun anew.
+    """
+
+    def __init__(self, path: Path | None, table: tuple[str, str], warning: str, *, disposable: bool = False) -> None:
+        self._path, self._warning, self._disposable = path, warning, disposable
+        self._table, self._column = table
+
+    def get(self, keys: Collection[bytes]) -> Mapping[bytes, bytes]:
+        """Return the values of those keys that have one."""
+        values: dict[bytes, bytes] = {}
+        if self._path is None or not self._path.is_file():
+            return values
+        try:
+            with self._connection(self._path) as connection:
+                remaining = iter(keys)
+                while part := list(islice(remaining, _KEYS)):
+                    marks = ",".join("?" * len(part))
+                    values.update(connection.execute(f"SELECT * FROM {self._table} WHERE key IN ({marks})", part))
+        except sqlite3.Error as error:
+            self._unreadable(self._path, error)
+        return values
+
+    def put(self, values: Mapping[bytes, bytes]) -> None:
+        """Keep values."""
+        if self._path is None or not values:
+            return
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            if not self._path.exists():
+                os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
+            with self._connection(self._path) as connection:
+                columns = f"(key BLOB PRIMARY KEY, {self._column} BLOB)"
+                connection.execute(f"CREATE TABLE IF NOT EXISTS {self._table} {columns} WITHOUT ROWID")
+                connection.executemany(f"INSERT OR REPLACE INTO {self._table} VALUES (?, ?)", list(values.items()))
+        except (sqlite3.Error, OSError) as error:
+            self._warn(error)
+
+    @contextmanager
+    def _connection(self, path: Path) -> Iterator[sqlite3.Connection]:
+        with closing(sqlite3.connect(path, timeout=30)) as connection, connection:
+            yield connection
+
+    def _unreadable(self, path: Path, error: sqlite3.Error) -> None:
+        usable = not isinstance(error, sqlite3.OperationalError)  # that is locked, or cannot be opened
+        if not usable and "no such table" in str(error):
+            return
+        if usable and self._disposable:
+            with suppress(OSError):
+                path.unlink(missing_ok=True)
+                return
+        self._warn(error)
+
+    def _warn(self, error: Exception) -> None:
+        warn_once(self._warning.format(path=self._path, error=error))
