@@ -27,37 +27,21 @@ _NO_VALUE = "has no value per sample"
 
 @dataclass(frozen=True)
 class Comparison:
-    """One test: two runs, one rule, one metric.
-
-    Attributes:
-        first: Name of the first run.
-        second: Name of the second run.
-        rule: Name of the row.
-        metric: Name of the metric.
-        result: Values, difference, interval and p-value.
-        holm: The p-value corrected for all tests of the call.
-    """
+    """One test: two runs, one rule, one metric."""
 
     first: str
     second: str
     rule: str
     metric: str
     result: PairedResult
-    holm: float
+    holm: float  # the p-value corrected for all tests of the call
 
 
 @dataclass(frozen=True)
 class Overlap:
-    """How many documents two runs have in common.
+    """How many documents two runs have in common."""
 
-    Attributes:
-        both: Answered in both runs; only these are compared.
-        only_first: Answered in the first run only.
-        only_second: Answered in the second run only.
-        neither: Answered in none of them.
-    """
-
-    both: int
+    both: int  # answered in both runs; only these are compared
     only_first: int
     only_second: int
     neither: int
@@ -65,34 +49,21 @@ class Overlap:
 
 @dataclass(frozen=True)
 class ComparedRuns:
-    """All comparisons of a call.
+    """All comparisons of a call."""
 
-    Attributes:
-        comparisons: In order of runs, rules and metrics.
-        overlaps: By the names of two runs.
-        rules: Name and version of each answer rule by name of the row.
-        skipped: Why a metric was not compared, by name of the row and metric.
-    """
-
-    comparisons: Sequence[Comparison]
-    overlaps: Mapping[tuple[str, str], Overlap]
-    rules: Mapping[str, str]
-    skipped: Mapping[tuple[str, str], str]
+    comparisons: Sequence[Comparison]  # in order of runs, rules and metrics
+    overlaps: Mapping[tuple[str, str], Overlap]  # by the names of two runs
+    rules: Mapping[str, str]  # name and version of each answer rule by name of the row
+    skipped: Mapping[tuple[str, str], str]  # why a metric was not compared, by name of the row and metric
 
 
 @dataclass(frozen=True)
 class RunValues:
-    """Values of one run.
+    """Values of one run."""
 
-    Attributes:
-        rules: Name and version of each answer rule by name of the row.
-        values: By name of the row and metric.
-        skipped: Why a metric has no values, by name of the row and metric.
-    """
-
-    rules: Mapping[str, str]
-    values: Mapping[tuple[str, str], Values]
-    skipped: Mapping[tuple[str, str], str]
+    rules: Mapping[str, str]  # name and version of each answer rule by name of the row
+    values: Mapping[tuple[str, str], Values]  # by name of the row and metric
+    skipped: Mapping[tuple[str, str], str]  # why a metric has no values, by name of the row and metric
 
 
 def compare_runs(

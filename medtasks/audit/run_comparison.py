@@ -22,30 +22,19 @@ _Key = TypeVar("_Key")
 
 @dataclass(frozen=True)
 class Source:
-    """Where a run's replies are.
+    """Where a run's replies are."""
 
-    Attributes:
-        path: Folder of the run, a samples file, or a file or folder of recorded replies to one task.
-        model: Of a folder with runs of several models, this one.
-    """
-
-    path: Path
-    model: str | None = None
+    path: Path  # folder of the run, a samples file, or a file or folder of recorded replies to one task
+    model: str | None = None  # of a folder with runs of several models, this one
 
 
 @dataclass(frozen=True)
 class ComparedTask:
-    """One task of several runs.
-
-    Attributes:
-        found: All tests.
-        documents: How many documents the task has.
-        data: Provenance of the prepared dataset.
-    """
+    """One task of several runs."""
 
     found: ComparedRuns
-    documents: int
-    data: Mapping[str, Any]
+    documents: int  # how many documents the task has
+    data: Mapping[str, Any]  # provenance of the prepared dataset
 
 
 def compare_task(task: TaskFile, runs: Mapping[str, Source], metrics: Sequence[str] = ()) -> ComparedTask:

@@ -33,59 +33,38 @@ _EXPORTED = ("doc_id", "rule", "question", "options", "key", "value", "reason", 
 
 @dataclass(frozen=True)
 class GroupScore:
-    """Accuracy of one group.
+    """Accuracy of one group."""
 
-    Attributes:
-        questions: How many of it are scored: those that were answered and, where a judge reads, judged.
-        accuracy: Share of right answers, with its error at the task's own cluster.
-    """
-
-    questions: int
-    accuracy: Estimate
+    questions: int  # how many of it are scored: those that were answered and, where a judge reads, judged
+    accuracy: Estimate  # share of right answers, with its error at the task's own cluster
 
 
 @dataclass(frozen=True)
 class WrongAnswer:
-    """One wrong answer.
-
-    Attributes:
-        document: Its document.
-        score: What the task's family made of the reply.
-        reply: The reply as the model gave it; empty for likelihoods.
-        kind: Why it is wrong, as far as a rule can tell.
-    """
+    """One wrong answer."""
 
     document: Mapping[str, Any]
-    score: Score
-    reply: str
-    kind: ErrorClass
+    score: Score  # what the task's family made of the reply
+    reply: str  # the reply as the model gave it; empty for likelihoods
+    kind: ErrorClass  # why it is wrong, as far as a rule can tell
 
 
 @dataclass(frozen=True)
 class RowScores:
-    """Scores under one rule.
-
-    Attributes:
-        rule: Name and version of the rule.
-        estimates: By metric, as the harness would show them.
-        reasons: How many replies were valid, ambiguous, refused, ...
-        failures: By metric of reports, why it failed; its value is NaN.
-        settings: By metric of reports, what its value depends on.
-        groups: Accuracy by column and value, for the columns that the task names.
-        wrong: Wrong answers, where the task's scores tell.
-        categories: Of paired questions, counts by category, ``"total"`` last.
-        all_errors: Whether metrics without a standard error are listed as having none.
-    """
+    """Scores under one rule."""
 
     rule: str
-    estimates: Mapping[str, Estimate]
-    reasons: Mapping[str, int]
-    failures: Mapping[str, str] = field(default_factory=dict)
+    estimates: Mapping[str, Estimate]  # by metric, as the harness would show them
+    reasons: Mapping[str, int]  # how many replies were valid, ambiguous, refused,
+    failures: Mapping[str, str] = field(default_factory=dict)  # by metric of reports, why it failed; its value is NaN
+    # by metric of reports, what its value depends on
     settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    # accuracy by column and value, for the columns that the task names
     groups: Mapping[str, Mapping[str, GroupScore]] = field(default_factory=dict)
-    wrong: Sequence[WrongAnswer] = ()
+    wrong: Sequence[WrongAnswer] = ()  # wrong answers, where the task's scores tell
+    # of paired questions, counts by category, "total" last
     categories: Mapping[str, Counts] = field(default_factory=dict)
-    all_errors: bool = False
+    all_errors: bool = False  # whether metrics without a standard error are listed as having none
 
     @property
     def counts(self) -> SampleCounts:

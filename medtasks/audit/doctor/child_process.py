@@ -20,17 +20,11 @@ _SCRIPT = Path(__file__).with_name("child.py")
 
 @dataclass(frozen=True)
 class Told:
-    """What a child told.
+    """What a child told."""
 
-    Attributes:
-        steps: Fields by key of the steps that ended.
-        broken_off: Fields of the step in which the child ended too early, or None.
-        how: How it ended too early, in words; empty if it did not.
-    """
-
-    steps: dict[str, dict[str, Any]] = field(default_factory=dict)
-    broken_off: dict[str, Any] | None = None
-    how: str = ""
+    steps: dict[str, dict[str, Any]] = field(default_factory=dict)  # fields by key of the steps that ended
+    broken_off: dict[str, Any] | None = None  # fields of the step in which the child ended too early, or None
+    how: str = ""  # how it ended too early, in words; empty if it did not
 
     def step(self, key: str) -> dict[str, Any]:
         """Return the fields of a step.

@@ -26,23 +26,14 @@ _COVERAGE_ROWS = 10
 
 @dataclass(frozen=True)
 class SummaryRow:
-    """One reading of one task in the summary.
-
-    Attributes:
-        task: The task.
-        rule: The reading.
-        score: Main metric; None where nothing is scored.
-        invalid: Share of invalid replies; NaN where it is not known.
-        baseline: The best of those that do not look, and its value.
-        gain: What the pictures add; None without a blind variant.
-    """
+    """One reading of one task in the summary."""
 
     task: TaskReport
     rule: RuleReport
-    score: Score | None
-    invalid: float
-    baseline: tuple[Baseline, float] | None
-    gain: Gain | None
+    score: Score | None  # main metric; None where nothing is scored
+    invalid: float  # share of invalid replies; NaN where it is not known
+    baseline: tuple[Baseline, float] | None  # the best of those that do not look, and its value
+    gain: Gain | None  # what the pictures add; None without a blind variant
 
 
 @dataclass(frozen=True)

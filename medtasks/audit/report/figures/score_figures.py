@@ -45,17 +45,11 @@ _BASELINES = "baselines, which see no image"
 
 @dataclass(frozen=True)
 class Rows:
-    """A figure with a row per name.
-
-    Attributes:
-        figure: The figure.
-        axes: Its axes; a row is 1 high, the first one is 0.
-        dense: Whether series are points, close together.
-    """
+    """A figure with a row per name."""
 
     figure: "Figure"
-    axes: "Axes"
-    dense: bool
+    axes: "Axes"  # its axes; a row is 1 high, the first one is 0
+    dense: bool  # whether series are points, close together
 
     def draw(self, score: Score, row: int, position: int, series: int, look: Look) -> None:
         """Draw one series of a row with its interval.

@@ -63,17 +63,11 @@ _FIRST = ("reference", "robust", "strict")
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure and what it shows.
-
-    Attributes:
-        figure: By matplotlib.
-        title: What it is, a few words.
-        describes: What a reader has to know who does not see it, sentences.
-    """
+    """A figure and what it shows."""
 
     figure: "Figure"
-    title: str
-    describes: str
+    title: str  # what it is, a few words
+    describes: str  # what a reader has to know who does not see it, sentences
 
 
 def shown_text(text: str) -> str:

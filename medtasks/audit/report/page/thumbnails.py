@@ -33,32 +33,20 @@ _File = tuple[Path, Decoding]
 
 @dataclass(frozen=True)
 class Thumbnail:
-    """A small copy of an image, or why there is none.
+    """A small copy of an image, or why there is none."""
 
-    Attributes:
-        uri: JPEG as a data URI; empty if there is no image.
-        width: Of the image as models see it, in pixels; 0 if there is none.
-        height: Likewise.
-        remark: Why there is no image, or what was done with the values of its file; mostly empty.
-    """
-
-    uri: str
-    width: int = 0
+    uri: str  # JPEG as a data URI; empty if there is no image
+    width: int = 0  # of the image as models see it, in pixels; 0 if there is none
     height: int = 0
-    remark: str = ""
+    remark: str = ""  # why there is no image, or what was done with the values of its file; mostly empty
 
 
 @dataclass(frozen=True)
 class Thumbnails:
-    """Small copies of many images.
+    """Small copies of many images."""
 
-    Attributes:
-        side: Their longer side at most, in pixels.
-        by_file: One for every file asked for.
-    """
-
-    side: int
-    by_file: Mapping[Path, Thumbnail]
+    side: int  # their longer side at most, in pixels
+    by_file: Mapping[Path, Thumbnail]  # one for every file asked for
 
     @property
     def left_out(self) -> int:

@@ -31,25 +31,17 @@ _NO_REPLY = Reply()
 
 @dataclass(frozen=True)
 class Audited:
-    """What is known of the questions of one task.
-
-    Attributes:
-        task: The task.
-        documents: Those that were answered, in order.
-        replies: By document id; empty where they are withheld.
-        prompts: By document id, as far as they are recorded.
-        samples: What the task's family made of the replies, by name of the row and document id.
-        values: Value of single samples where the metric is neither right nor wrong, by filter name and document id.
-        withheld: Whether text and pictures may not be shown.
-    """
+    """What is known of the questions of one task."""
 
     task: TaskFile
-    documents: Sequence[Document]
-    replies: Mapping[str, Reply]
-    prompts: Mapping[str, str]
+    documents: Sequence[Document]  # those that were answered, in order
+    replies: Mapping[str, Reply]  # by document id; empty where they are withheld
+    prompts: Mapping[str, str]  # by document id, as far as they are recorded
+    # what the task's family made of the replies, by name of the row and document id
     samples: Mapping[str, Mapping[str, Score]]
+    # value of single samples where the metric is neither right nor wrong, by filter name and document id
     values: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    withheld: bool = False
+    withheld: bool = False  # whether text and pictures may not be shown
 
 
 def audit_items(audited: Audited) -> tuple[Item, ...]:

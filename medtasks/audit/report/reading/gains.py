@@ -17,21 +17,13 @@ from medtasks.stats.paired import compare_paired
 
 @dataclass(frozen=True)
 class Answered:
-    """One task with what a run says of it.
-
-    Attributes:
-        task: The task or a sanity variant.
-        documents: Its documents, in order; empty where they are not at hand.
-        replies: By document id; empty where they are not recorded.
-        rules: Its scores.
-        asked: How many questions were asked.
-    """
+    """One task with what a run says of it."""
 
     task: TaskFile
-    documents: Sequence[Mapping[str, Any]]
-    replies: Mapping[str, Reply]
-    rules: tuple[RuleReport, ...]
-    asked: int
+    documents: Sequence[Mapping[str, Any]]  # its documents, in order; empty where they are not at hand
+    replies: Mapping[str, Reply]  # by document id; empty where they are not recorded
+    rules: tuple[RuleReport, ...]  # its scores
+    asked: int  # how many questions were asked
 
 
 def gains(base: Answered, variants: Sequence[Answered]) -> tuple[Gain, ...]:

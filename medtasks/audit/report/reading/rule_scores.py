@@ -23,25 +23,15 @@ CATEGORIES = "categories"
 
 @dataclass(frozen=True)
 class Computed:
-    """Scores of one rule, computed from the replies.
-
-    Attributes:
-        rule: Name and version of the rule.
-        scores: All metrics, in the task's order.
-        samples: What the task's family made of each reply, by document id.
-        reasons: How many replies were ok, ambiguous, refused, ...
-        groups: Scores by column and group.
-        pairs: Outcomes of pairs, for paired questions.
-        wrong_kinds: How many wrong answers are of which kind.
-    """
+    """Scores of one rule, computed from the replies."""
 
     rule: str
-    scores: tuple[Score, ...]
-    samples: Mapping[str, metric.Score]
-    reasons: Mapping[str, int] = field(default_factory=dict)
-    groups: Mapping[str, tuple[Group, ...]] = field(default_factory=dict)
-    pairs: PairOutcomes | None = None
-    wrong_kinds: Mapping[str, int] = field(default_factory=dict)
+    scores: tuple[Score, ...]  # all metrics, in the task's order
+    samples: Mapping[str, metric.Score]  # what the task's family made of each reply, by document id
+    reasons: Mapping[str, int] = field(default_factory=dict)  # how many replies were ok, ambiguous, refused,
+    groups: Mapping[str, tuple[Group, ...]] = field(default_factory=dict)  # scores by column and group
+    pairs: PairOutcomes | None = None  # outcomes of pairs, for paired questions
+    wrong_kinds: Mapping[str, int] = field(default_factory=dict)  # how many wrong answers are of which kind
 
 
 def compute(task: TaskFile, documents: Documents, replies: Replies) -> dict[str, Computed]:

@@ -18,23 +18,17 @@ _OTHER_DATA = "was made on other data than are prepared here"
 
 @dataclass
 class Samples:
-    """What a samples file holds.
+    """What a samples file holds."""
 
-    Attributes:
-        replies: By document id, in the order of the file; empty where the file holds none because of their dataset.
-        prompts: What the model was asked, by document id; without those that the file withholds.
-        scores: Scores of the run, by rule and document id; only if asked for.
-        answered: Ids of documents with any line, in the order of the file.
-        torn: How many lines cannot be read.
-        contradicting: How many lines give another reply than an earlier one did.
-    """
-
+    # by document id, in the order of the file; empty where the file holds none because of their dataset
     replies: dict[str, Reply] = field(default_factory=dict)
+    # what the model was asked, by document id; without those that the file withholds
     prompts: dict[str, str] = field(default_factory=dict)
+    # scores of the run, by rule and document id; only if asked for
     scores: dict[str, dict[str, Score]] = field(default_factory=dict)
-    answered: dict[str, None] = field(default_factory=dict)
-    torn: int = 0
-    contradicting: int = 0
+    answered: dict[str, None] = field(default_factory=dict)  # ids of documents with any line, in the order of the file
+    torn: int = 0  # how many lines cannot be read
+    contradicting: int = 0  # how many lines give another reply than an earlier one did
 
 
 def read_samples(

@@ -31,29 +31,21 @@ _OF_RECORDS = (KeyError, TypeError, ValueError, IndexError, AttributeError)  # o
 
 @dataclass
 class TaskReading:
-    """What is known of one task of ours.
-
-    Attributes:
-        recorded: What the run recorded.
-        task: The task, no group.
-        withheld: Whether text and pictures may not be shown.
-        data: Which data are here, see :func:`medtasks.harness.task_data.task_provenance`; empty if they are not.
-        documents: All documents, in order; empty where they are not at hand or other than the run's.
-        samples: What its samples file holds.
-        computed: Scores that follow from the replies, by filter name.
-        values: Value of single samples where a metric is neither right nor wrong, by filter name and document id.
-        missing: What is lacking and how to get it, one sentence each.
-    """
+    """What is known of one task of ours."""
 
     recorded: RecordedTask
     task: TaskFile
-    withheld: bool
+    withheld: bool  # whether text and pictures may not be shown
+    # which data are here, see medtasks.harness.task_data.task_provenance; empty if they are not
     data: Mapping[str, Any] = field(default_factory=dict)
+    # all documents, in order; empty where they are not at hand or other than the run's
     documents: Sequence[Document] = ()
-    samples: Samples = field(default_factory=Samples)
+    samples: Samples = field(default_factory=Samples)  # what its samples file holds
+    # scores that follow from the replies, by filter name
     computed: Mapping[str, Computed] = field(default_factory=dict)
+    # value of single samples where a metric is neither right nor wrong, by filter name and document id
     values: dict[str, dict[str, float]] = field(default_factory=dict)
-    missing: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)  # what is lacking and how to get it, one sentence each
 
     @property
     def answered(self) -> list[Document]:

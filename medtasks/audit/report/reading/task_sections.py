@@ -24,19 +24,12 @@ from medtasks.stats.calibration import Calibration
 
 @dataclass(frozen=True)
 class Section:
-    """The section of one task.
+    """The section of one task."""
 
-    Attributes:
-        report: What it says.
-        reading: What it was made from; None for a group and for a task that is not ours.
-        notes: What does not agree, one sentence each.
-        members: Of a group, the names of its members.
-    """
-
-    report: TaskReport
-    reading: TaskReading | None = None
-    notes: Sequence[str] = ()
-    members: Sequence[str] = ()
+    report: TaskReport  # what it says
+    reading: TaskReading | None = None  # what it was made from; None for a group and for a task that is not ours
+    notes: Sequence[str] = ()  # what does not agree, one sentence each
+    members: Sequence[str] = ()  # of a group, the names of its members
 
 
 def section(recorded: RecordedTask) -> Section:

@@ -44,42 +44,25 @@ _VERSIONS = ("medtasks", "lmms_eval", "torch", "transformers")  # the other ones
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell.
-
-    Attributes:
-        text: What it says.
-        code: Whether it is a name as one types it.
-        marks: Numbers of the notes that are about it.
-    """
+    """One cell."""
 
     text: str
-    code: bool = False
-    marks: tuple[int, ...] = ()
+    code: bool = False  # whether it is a name as one types it
+    marks: tuple[int, ...] = ()  # numbers of the notes that are about it
 
 
 @dataclass(frozen=True)
 class Table:
-    """One table.
+    """One table."""
 
-    Attributes:
-        label: Unique in the report; of letters, digits and ``-_.``.
-        caption: Sentences.
-        columns: A letter per column: l and r for left and right, p for long text.
-        headings: One per column.
-        rows: Cells, one per column.
-        warnings: What must not be overlooked; rows of the table, before the others.
-        notes: Sentences below the table; a cell's marks count from 1.
-        ours: How many of the first rows are of this run, where others follow that are not; else 0.
-    """
-
-    label: str
+    label: str  # unique in the report; of letters, digits and -_
     caption: str
-    columns: str
+    columns: str  # a letter per column: l and r for left and right, p for long text
     headings: tuple[Cell, ...]
-    rows: tuple[tuple[Cell, ...], ...]
-    warnings: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-    ours: int = 0
+    rows: tuple[tuple[Cell, ...], ...]  # cells, one per column
+    warnings: tuple[str, ...] = ()  # what must not be overlooked; rows of the table, before the others
+    notes: tuple[str, ...] = ()  # sentences below the table; a cell's marks count from 1
+    ours: int = 0  # how many of the first rows are of this run, where others follow that are not; else 0
 
 
 def name_cell(text: str) -> Cell:
