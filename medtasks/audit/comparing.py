@@ -21,9 +21,6 @@ from medtasks.stats.paired import PairedResult, compare_paired, holm
 Values = Mapping[str, tuple[str, float]]
 """By sample its cluster and its value."""
 
-_NO_MEAN = "is no mean over samples"
-_NO_VALUE = "has no value per sample"
-
 
 @dataclass(frozen=True)
 class Comparison:
@@ -75,11 +72,7 @@ def compare_runs(
     macro F1 or BLEU-4 of a corpus, is not compared. Clusters are patients, else images, else documents; for paired
     questions the pair for set accuracy, and for individual accuracy all pairs that are connected by shared images.
 
-    Args:
-        task: A task, no group.
-        documents: Its documents.
-        runs: Replies by document id, by name of the run; at least two. Failed ones are as if they were not there.
-        metrics: Names of metrics; without any, the task's main ones.
+    Failed replies are as if they were not there. Without names of ``metrics`` the task's main ones are compared.
 
     Raises:
         RepliesError: Two runs answered no document in common, were read by different rules, or do not fit the task.
@@ -103,7 +96,7 @@ def compare_runs(
         for rule, metric in before.values:
             if (rule, metric) in left_out:
                 continue
-            result = _compared(before.values[rule, metric], after.values[rule, metric])
+            result = compared_values(before.values[rule, metric], after.values[rule, metric])
             if result is None:
                 left_out[rule, metric] = f"has no sample with a value in both {first} and {second}"
             else:
@@ -152,48 +145,37 @@ def _asked(name: str, task: TaskFile, known: Sequence[str]) -> Sequence[str]:
 def run_values(task: TaskFile, documents: Documents, replies: Replies, metrics: Sequence[AnyMetric]) -> RunValues:
     """Return the values of one run's samples under every rule; a metric that is not their mean is skipped.
 
-    Args:
-        task: A task, no group.
-        documents: Its documents; those without a reply are left out.
-        replies: Replies by document id.
-        metrics: From :func:`chosen_metrics`.
+    Documents without a reply are left out; ``metrics`` are those of :func:`chosen_metrics`.
 
     Raises:
         RepliesError: The replies do not fit the task.
         JudgeNotConfigured: The task needs a judge and none is configured.
     """
-    asked = [document for document in documents if document["doc_id"] in replies]
     clusters = task.family.independent_clusters([Sample(document) for document in documents])
-    samples = [
-        (document["doc_id"], cluster)
-        for document, cluster in zip(documents, clusters, strict=True)
-        if document["doc_id"] in replies
-    ]
-    rules: dict[str, str] = {}
+    answered = [pair for pair in zip(documents, clusters, strict=True) if pair[0]["doc_id"] in replies]
+    samples = [(document["doc_id"], cluster) for document, cluster in answered]
+    rows = rows_of(task, [document for document, _ in answered], replies)
     values: dict[tuple[str, str], Values] = {}
     skipped: dict[tuple[str, str], str] = {}
-    for name, (rule, scores) in rows_of(task, asked, replies).items():
-        rules[name] = rule
+    for name, (_, scores) in rows.items():
         for metric in metrics:
             try:
                 values[name, metric.name] = _values(task, metric, scores, samples)
             except NotComparable as why:
                 skipped[name, metric.name], values[name, metric.name] = str(why), {}
-    return RunValues(rules, values, skipped)
+    return RunValues({name: rule for name, (rule, _) in rows.items()}, values, skipped)
 
 
 def _values(task: TaskFile, metric: AnyMetric, scores: Sequence[Score], samples: Sequence[tuple[str, str]]) -> Values:
-    found = task.family.sample_values(metric, scores, samples)
+    values = task.family.sample_values(metric, scores, samples)
     total = metric.estimate(scores).value
-    if not found:
-        raise NotComparable(_NO_MEAN if _is_of_corpus(metric) else _NO_VALUE)
-    if not math.isclose(mean([value for _, value in found.values()]), total, rel_tol=1e-9, abs_tol=1e-12):
-        raise NotComparable(_NO_MEAN)
-    return found
-
-
-def _is_of_corpus(metric: AnyMetric) -> bool:
-    return isinstance(metric, CorpusMetric) and metric.of is None and metric.text_field is None
+    of_corpus = isinstance(metric, CorpusMetric) and metric.of is None and metric.text_field is None
+    if not values and not of_corpus:
+        raise NotComparable("has no value per sample")
+    means = [value for _, value in values.values()]
+    if not values or not math.isclose(mean(means), total, rel_tol=1e-9, abs_tol=1e-12):
+        raise NotComparable("is no mean over samples")
+    return values
 
 
 def _shared(runs: Mapping[str, Replies], first: str, second: str) -> list[Replies]:
@@ -209,8 +191,8 @@ def _overlap(documents: Documents, first: Replies, second: Replies) -> Overlap:
     return Overlap(both, len(first) - both, len(second) - both, len(documents) - either)
 
 
-def _compared(first: Values, second: Values) -> PairedResult | None:
-    """Compare two runs on the samples that have a value in both."""
+def compared_values(first: Values, second: Values) -> PairedResult | None:
+    """Compare two runs on the samples that have a value in both; None if there are none."""
     shared = [sample for sample in first if sample in second]
     if not shared:
         return None
@@ -219,15 +201,10 @@ def _compared(first: Values, second: Values) -> PairedResult | None:
 
 
 def check_fingerprints(paths: Sequence[Path], task: str, fingerprint: str) -> None:
-    """Check that runs of the harness were made on the prepared dataset.
+    """Check that runs of the harness, files of replies or folders of them, were made on the prepared dataset.
 
     Its samples files carry no fingerprint of the data, but the results file beside them does. Recorded replies without
     one are matched by document id alone.
-
-    Args:
-        paths: Files of replies, or folders of them.
-        task: Name of the task.
-        fingerprint: Of the prepared dataset.
 
     Raises:
         RepliesError: A results file names another fingerprint.

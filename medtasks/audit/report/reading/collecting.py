@@ -8,9 +8,10 @@ from pathlib import Path
 from loguru import logger
 
 from medtasks.audit.report.contents import RunReport
+from medtasks.audit.report.reading.gains import finished
 from medtasks.audit.report.reading.recorded_run import RecordedRun
 from medtasks.audit.report.reading.task_reading import given_replies
-from medtasks.audit.report.reading.task_sections import finished, reading_section, section
+from medtasks.audit.report.reading.task_sections import reading_section, section
 from medtasks.harness.documents import task_documents
 from medtasks.harness.replies import read_replies
 from medtasks.harness.task_files import scored_task
