@@ -13,8 +13,6 @@ from medtasks.harness.replies import recorded_reply
 from medtasks.harness.task_file import TaskFile
 from medtasks.metrics.metric import Score
 
-_OTHER_DATA = "was made on other data than are prepared here"
-
 
 @dataclass
 class Samples:
@@ -34,13 +32,7 @@ class Samples:
 def read_samples(
     path: Path, task: TaskFile, documents: Sequence[Mapping[str, Any]], *, keep_scores: bool = False
 ) -> Samples:
-    """Read a samples file of one of our tasks.
-
-    Args:
-        path: The file.
-        task: Its task, no group.
-        documents: The task's documents, in order.
-        keep_scores: Keep the scores of the run, too.
+    """Read a samples file of one of our tasks; ``documents`` are the task's, in order.
 
     Raises:
         RepliesError: The file cannot be opened, or answers other documents.
@@ -56,7 +48,7 @@ def read_samples(
             continue
         except IndexError as error:
             how = "point MEDTASKS_HOME to the data of that run" if task.dataset else "its questions have changed since"
-            raise RepliesError(f"{path} {_OTHER_DATA}; {how}") from error
+            raise RepliesError(f"{path} was made on other data than are prepared here; {how}") from error
         found.answered[doc_id] = None
         if reply is not None and found.replies.setdefault(doc_id, reply) != reply:
             found.contradicting += 1
@@ -78,15 +70,8 @@ def _lines(path: Path) -> Iterator[str]:
 
 
 def _doc_id(sample: Mapping[str, Any], documents: Sequence[Mapping[str, Any]]) -> str:
-    """Return the document a sample answers.
-
-    Raises:
-        IndexError: There is no such document, or the record says that it was another one.
-    """
+    """Return the document a sample answers; IndexError: there is none, or the record says that it was another one."""
     row = int(sample["doc_id"])
-    if row < 0:
-        raise IndexError
-    doc_id = str(documents[row]["doc_id"])
-    if answers_another(sample, doc_id) is not None:
+    if row < 0 or answers_another(sample, doc_id := str(documents[row]["doc_id"])) is not None:
         raise IndexError
     return doc_id
