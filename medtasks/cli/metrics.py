@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal
 import typer
 
 from medtasks import __version__
-from medtasks.audit.doctor.packages import installed_version
 from medtasks.audit.doctor.weights import WORDNET, weights_trouble
+from medtasks.audit.facts import installed_version
 from medtasks.audit.report.contents import as_json
 from medtasks.cli.output import number_table, out, say, say_columns, write_json
 from medtasks.errors import MedTasksError

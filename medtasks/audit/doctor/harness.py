@@ -16,7 +16,8 @@ from packaging.specifiers import SpecifierSet
 from medtasks import __version__
 from medtasks.audit.doctor.child_process import Told
 from medtasks.audit.doctor.findings import HARNESS, Finding
-from medtasks.audit.doctor.packages import HARNESS_PACKAGE, harness_requirement, installed_version, requires_python
+from medtasks.audit.doctor.packages import HARNESS_PACKAGE, harness_requirement, requires_python
+from medtasks.audit.facts import installed_version
 from medtasks.errors import MedTasksError
 from medtasks.harness import AUTOLOAD_VARIABLE
 

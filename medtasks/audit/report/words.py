@@ -155,10 +155,7 @@ def counted(value: int, what: str) -> str:
 def coded(name: str, end: str = "", also: str = "") -> str:
     """Return a name for ids, labels and files: what is no letter, digit or underscore is written as its code.
 
-    Args:
-        name: Any name; different ones stay different.
-        end: Behind each code.
-        also: Further characters that may stay.
+    Different names stay different. An ``end`` stands behind each code, characters of ``also`` may stay.
 
     Example:
         >>> coded("my task/1"), coded("a task", end="-")

@@ -39,12 +39,8 @@ def write_figures(report: RunReport, folder: Path, formats: Sequence[str] = ("sv
     """Write every figure of a report into a folder, one file per figure and format, and return the files.
 
     Files are called after the keys, such as ``mediconfusion.groups.categories.svg``; what is no letter, digit or one of
-    ``_-`` in a name is written as its code. PNG has 200 dots per inch. The same report gives the same files.
-
-    Args:
-        report: What is drawn.
-        folder: Made if it is not there.
-        formats: Of ``svg``, ``png`` and ``pdf``.
+    ``_-`` in a name is written as its code. PNG has 200 dots per inch; PDF is the third format. The same report gives
+    the same files. The folder is made if it is not there.
 
     Raises:
         MedTasksError: A format is none of these, or the folder cannot be written to.
@@ -61,10 +57,10 @@ def write_figures(report: RunReport, folder: Path, formats: Sequence[str] = ("sv
             for key, drawing in _drawings(report):
                 for form in formats:
                     file = folder / f"{'.'.join(coded(part, '-', also='-') for part in key.split('/'))}.{form}"
-                    content = (
-                        svg_element(drawing, key).encode() if form == "svg" else file_content(drawing.figure, form)
+                    is_svg = form == "svg"
+                    file.write_bytes(
+                        svg_element(drawing, key).encode() if is_svg else file_content(drawing.figure, form)
                     )
-                    file.write_bytes(content)
                     written.append(file)
     except OSError as error:
         raise MedTasksError(

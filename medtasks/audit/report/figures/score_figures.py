@@ -52,15 +52,7 @@ class Rows:
     dense: bool  # whether series are points, close together
 
     def draw(self, score: Score, row: int, position: int, series: int, look: Look) -> None:
-        """Draw one series of a row with its interval.
-
-        Args:
-            score: Value and interval.
-            row: Which row.
-            position: Which of the row's series.
-            series: How many the row has; together they take 0.8 of it.
-            look: Colour, hatch and marker.
-        """
+        """Draw the series at a position of a row with its interval; all series of a row take 0.8 of it."""
         y = row + 0.8 * ((position + 0.5) / series - 0.5)
         if math.isnan(score.value):
             self._say(NOT_DEFINED, y)
@@ -108,15 +100,9 @@ def new_rows(
     *,
     dense: bool = False,
 ) -> Rows:
-    """Return a figure with a row per name, high enough for its series and its lines of text.
+    """Return a figure with a row per name, from the top, high enough for its series and its lines of text.
 
-    Args:
-        title: Heading.
-        warnings: Below it.
-        names: At the left, from the top; at least one.
-        series: How many bars or points a row holds at most.
-        legend: What the legend will say.
-        dense: Draw points, which take less room than bars.
+    There is at least one name. A row holds ``series`` bars at most; or points if ``dense``, which take less room.
     """
     lines = 1 + max(name.count("\n") for name in names)
     step = max((_SERIES * series + _GAP) * (_DENSE if dense else 1), _LEAST, LINE * lines + 0.06)

@@ -3,7 +3,7 @@
 import base64
 import io
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -65,12 +65,9 @@ def thumbnails(
     """Return small copies of images, as models see them, that fit into a page together.
 
     The more images, the smaller they are; what does not fit at the smallest size is left out, the last files first.
-    The result does not depend on the number of processors.
-
-    Args:
-        files: Images; a file named twice is read once. Files that are missing or damaged get a remark.
-        budget: Characters that all together may take.
-        decodings: How files are decoded, other than as the prepared dataset they lie in says.
+    The result does not depend on the number of processors. A file named twice is read once; those that are missing or
+    damaged get a remark. All together take no more characters than the budget. Files that ``decodings`` names are
+    decoded otherwise than the prepared dataset says in which they lie.
     """
     distinct = {file: decodings.get(file) or decoding_of_file(file) for file in dict.fromkeys(files)}
     with strict_decoding(), ThreadPoolExecutor(_WORKERS) as workers:
@@ -101,18 +98,14 @@ def _likely_side(files: Sequence[_File], budget: int, workers: ThreadPoolExecuto
 def _made(files: Sequence[_File], side: int, budget: int, workers: ThreadPoolExecutor) -> list[Thumbnail]:
     """Return copies of the first files, as many as fit."""
     made: list[Thumbnail] = []
-    for one in _in_blocks(files, side, workers):
-        budget -= len(one.uri)
-        if budget < 0:
-            break
-        made.append(one)
-    return made
-
-
-def _in_blocks(files: Sequence[_File], side: int, workers: ThreadPoolExecutor) -> Iterator[Thumbnail]:
     # In blocks, because an executor would work on all files although the room ends with one of the first.
     for start in range(0, len(files), _BLOCK):
-        yield from workers.map(lambda file: _thumbnail(file, side), files[start : start + _BLOCK])
+        for one in workers.map(lambda file: _thumbnail(file, side), files[start : start + _BLOCK]):
+            budget -= len(one.uri)
+            if budget < 0:
+                return made
+            made.append(one)
+    return made
 
 
 def _thumbnail(file: _File, side: int) -> Thumbnail:

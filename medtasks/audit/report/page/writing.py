@@ -15,7 +15,7 @@ from typing import Any
 
 from medtasks import __version__
 from medtasks.audit.report import rows, words
-from medtasks.audit.report.contents import Item, RunReport, Score, TaskReport, as_json
+from medtasks.audit.report.contents import Item, RunReport, TaskReport, as_json
 from medtasks.audit.report.page.thumbnails import Thumbnails, thumbnails
 from medtasks.audit.report.rows import anchor
 from medtasks.audit.report.words import REASONS
@@ -37,20 +37,16 @@ _FILTERS = (
     rows.anchor,
 )
 _INSIDE_HTML = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
-_NO_FILE = "its file is missing"
+_OF_SCORES = ("metric", "value", "error", "low", "high")
 
 
 def write_page(report: RunReport, path: Path, figures: Mapping[str, str] | None = None) -> None:
     """Write a report as one HTML file.
 
     The file loads nothing: style, script, images and data are inside, and its content security policy forbids
-    everything else, scripts in a model's reply included.
-
-    Args:
-        report: What the page says.
-        path: The file; its folder must exist. It appears complete or not at all.
-        figures: SVG elements by key, see :mod:`medtasks.audit.report.figures.drawing`; tables show the same numbers
-            without them.
+    everything else, scripts in a model's reply included. It appears complete or not at all; its folder must exist.
+    ``figures`` are SVG elements by key, see :mod:`medtasks.audit.report.figures.drawing`; tables show the same numbers
+    without them.
 
     Raises:
         MedTasksError: The file cannot be written.
@@ -76,9 +72,8 @@ def write_page(report: RunReport, path: Path, figures: Mapping[str, str] | None 
 def rendered(name: str, **values: Any) -> str:
     """Return a page of our templates, which escape every value and take no undefined one.
 
-    Args:
-        name: Of the template and of the page's only script.
-        values: What the template names, besides ``version``, ``script`` and ``policy``.
+    The name is that of the template and of the page's only script; the template names the values, and besides
+    ``version``, ``script`` and ``policy``.
     """
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
@@ -110,11 +105,7 @@ def _content_policy(script: str) -> str:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a page, which appears complete or not at all.
-
-    Raises:
-        MedTasksError: It cannot be written.
-    """
+    """Write a page, which appears complete or not at all; MedTasksError: it cannot be written."""
     scratch = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         # Half of a surrogate pair, which a group's name may hold, is no UTF-8.
@@ -130,10 +121,7 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def json_in_html(value: Any) -> str:
-    r"""Return JSON in ASCII without a character that HTML could take for markup.
-
-    Args:
-        value: Of JSON types; numbers are finite.
+    r"""Return a value of JSON types, with finite numbers, as ASCII without a character that HTML takes for markup.
 
     Example:
         >>> json_in_html({"reply": "</script>"})
@@ -169,10 +157,8 @@ def audit_data(report: RunReport, images: Thumbnails) -> dict[str, Any]:
 
     Texts are listed once and items name them by position, as pairs share question, options and mostly the prompt; the
     same goes for images. Of a withheld task only ids, answers, losses and groups are in here, whatever it holds.
-
-    Returns:
-        ``texts``; ``pictures`` (without their pixels); ``reasons`` in words; ``tasks`` with their scores as fractions;
-        ``items``, whose answers and groups are in the order of the task's ``rules`` and ``columns``.
+    Pictures are without their pixels, scores are fractions, and answers and groups of ``items`` are in the order of the
+    task's ``rules`` and ``columns``.
     """
     texts = _Numbered()
     position = {file: number for number, file in enumerate(images.by_file)}
@@ -180,7 +166,7 @@ def audit_data(report: RunReport, images: Thumbnails) -> dict[str, Any]:
     shown = [[one.width, one.height, one.remark] for one in images.by_file.values()]
     return {
         "texts": list(texts),
-        "pictures": [*shown, [0, 0, _NO_FILE]],
+        "pictures": [*shown, [0, 0, "its file is missing"]],
         "side": images.side,
         "reasons": {str(reason): list(words) for reason, words in REASONS.items()},
         "tasks": [_task(task) for task in report.tasks],
@@ -204,13 +190,11 @@ def _task(task: TaskReport) -> dict[str, Any]:
         "sample": task.sample_data,
         "rules": [rule.name for rule in task.rules],
         "columns": _columns(task),
-        "scores": {rule.name: [_score(score) for score in rule.scores] for rule in task.rules},
+        "scores": {
+            rule.name: [{name: as_json(getattr(score, name)) for name in _OF_SCORES} for score in rule.scores]
+            for rule in task.rules
+        },
     }
-
-
-def _score(score: Score) -> dict[str, Any]:
-    numbers = {"value": score.value, "error": score.error, "low": score.low, "high": score.high}
-    return {"metric": score.metric, **{name: as_json(number) for name, number in numbers.items()}}
 
 
 def _columns(task: TaskReport) -> list[str]:
@@ -249,13 +233,8 @@ def _texts(item: Item, texts: Mapping[str, int], pictures: Mapping[str, int], wi
 def _answer(answer: ReadAnswer | None, options: Sequence[str]) -> list[Any] | None:
     if answer is None:
         return None
-    return [
-        answer.value,
-        answer.reason,
-        answer.right,
-        as_json(answer.score),
-        named_options(answer.value or "", options),
-    ]
+    named = named_options(answer.value or "", options)
+    return [answer.value, answer.reason, answer.right, as_json(answer.score), named]
 
 
 def named_options(answer: str, options: Sequence[str]) -> list[int]:
