@@ -18,7 +18,7 @@ from medtasks.cli.output import number_table, out, say, say_columns, write_json
 from medtasks.errors import MedTasksError
 from medtasks.harness.guarded_run import listed
 from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.report_metrics import REPORT_METRICS, MetricInfo, keys_of, metric_info, report_metric
+from medtasks.metrics.report_metrics import REPORT_METRICS, keys_of, metric_info, report_metric
 from medtasks.metrics.report_scores import ReportScores
 from medtasks.metrics.report_texts import ReportPairs, pair_texts, read_report_texts
 from medtasks.stats.score_text import is_share, number
@@ -174,19 +174,12 @@ def _list_metrics() -> None:
     rows = [("metric", "better", "ready", "what")]
     lacking: dict[str, None] = {}
     for info in REPORT_METRICS.values():
-        missing = _missing(info)
+        needed = (*info.weights, *([WORDNET] if info.wordnet else ()))
+        missing = [name for name in needed if weights_trouble(name)]
         lacking.update(dict.fromkeys(missing))
         better = "higher" if info.higher_is_better else "lower"
-        rows.append((info.name, better, "no" if missing else "yes", f"{info.description}{_keys(info)}"))
+        keys = "" if info.keys == (info.name,) else f": {listed(info.keys)}"
+        rows.append((info.name, better, "no" if missing else "yes", f"{info.description}{keys}"))
     say_columns(rows)
     if lacking:
         say(f"Fetch what is missing with: medtasks weights fetch {' '.join(lacking)}")
-
-
-def _keys(info: MetricInfo) -> str:
-    return "" if info.keys == (info.name,) else f": {listed(info.keys)}"
-
-
-def _missing(info: MetricInfo) -> list[str]:
-    needed = (*info.weights, *([WORDNET] if info.wordnet else ()))
-    return [name for name in needed if weights_trouble(name)]

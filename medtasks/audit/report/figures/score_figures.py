@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from medtasks.audit.report.contents import Gain, RuleReport, RunReport, Score, TaskReport
+from medtasks.audit.report.contents import RuleReport, RunReport, Score, TaskReport
 from medtasks.audit.report.figures.style import (
     AXIS,
     GREY,
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from matplotlib.lines import Line2D
 
 _SERIES, _GAP, _LEAST = 0.1, 0.1, 0.22  # inches
 _DENSE = 0.55
@@ -174,6 +173,8 @@ def summary_figure(report: RunReport, looks: Looks) -> Drawing | None:
 
     Metrics that are no shares have no place on the same axis; the description names their tasks.
     """
+    from matplotlib.lines import Line2D
+
     tasks = [task for task in report.tasks if (main := _main(task)) and main.share]
     if not tasks:
         return None
@@ -194,9 +195,15 @@ def summary_figure(report: RunReport, looks: Looks) -> Drawing | None:
         values += levels
     set_score_axis(rows.axes, values, share=True)
     rows.axes.set_xlabel("main metric with its 95 % interval")
-    rows.finish({rule: looks[rule] for rule in rules}, [_baseline_mark()] if any(map(_baselines, tasks)) else [])
+    mark = Line2D([], [], color=GREY, marker="|", markersize=10, linestyle="", label=_BASELINES)
+    rows.finish({rule: looks[rule] for rule in rules}, [mark] if any(map(_baselines, tasks)) else [])
     others = [task.name for task in report.tasks if task not in tasks]
-    told = [f"{task.name}: {'; '.join([*warnings(task), _told(task.rules)])}." for task in tasks]
+    told = []
+    for task in tasks:
+        shown = [
+            f"{rule.scores[0].metric} {scored(rule.scores[0])} under {rule.name}" for rule in task.rules if rule.scores
+        ]
+        told.append(f"{task.name}: {'; '.join([*warnings(task), '; '.join(shown)])}.")
     left_out = [f"Not shown, because their main metric is no share: {', '.join(others)}."] if others else []
     return Drawing(rows.figure, title, " ".join([*told, *left_out]))
 
@@ -261,7 +268,12 @@ def gain_figure(task: TaskReport, looks: Looks) -> Drawing | None:
     unit = "percentage points, with their" if share else "with its"
     rows.axes.set_xlabel(f"{shown_text(metric)} minus that of the variant, {unit} 95 % interval")
     rows.finish({rule: looks[rule] for rule in rules})
-    return Drawing(rows.figure, title, " ".join([*warnings(task), *(_told_gain(gain, share) for gain in gains)]))
+    told = [
+        f"{gain.metric} under {gain.rule} is {number(gain.score, share)}, "
+        f"{number(gain.variant_score, share)} for {gain.variant}."
+        for gain in gains
+    ]
+    return Drawing(rows.figure, title, " ".join([*warnings(task), *told]))
 
 
 def _main(task: TaskReport) -> Score | None:
@@ -279,12 +291,6 @@ def _baselines(task: TaskReport) -> list[float]:
     return sorted({level for level in levels if math.isfinite(level)})
 
 
-def _baseline_mark() -> "Line2D":
-    from matplotlib.lines import Line2D
-
-    return Line2D([], [], color=GREY, marker="|", markersize=10, linestyle="", label=_BASELINES)
-
-
 def _best_baseline(task: TaskReport, rules: Sequence[RuleReport], metric: str) -> list[tuple[float, str]]:
     """Return what the best baseline scores over all questions under the first rule that knows, and what it is."""
     for rule in rules:
@@ -299,14 +305,3 @@ def _task_name(task: TaskReport) -> str:
     main = _main(task)
     metric = row_name(main.metric, "" if main.higher_is_better else "(lower is better)") if main else ""
     return "\n".join([row_name(task.name), metric, *(text.partition(":")[0] for text in warnings(task))])
-
-
-def _told(rules: Sequence[RuleReport]) -> str:
-    return "; ".join(f"{score.metric} {scored(score)} under {rule.name}" for rule in rules for score in rule.scores[:1])
-
-
-def _told_gain(gain: Gain, share: bool) -> str:
-    return (
-        f"{gain.metric} under {gain.rule} is {number(gain.score, share)}, "
-        f"{number(gain.variant_score, share)} for {gain.variant}."
-    )

@@ -60,8 +60,14 @@ def rule_reports(
             continue
         rule, describes = _rule(recorded, task, name)
         again = computed.get(name) or Computed(rule, {})
-        scores = tuple(_scores(recorded, task, values.get(name, {}), again))
-        notes += _disagreements(recorded, name, values.get(name, {}), again)
+        row = values.get(name, {})
+        scores = tuple(_scores(recorded, task, row, again))
+        notes += [
+            f"{recorded.name}, {name}, {one.metric}: the run recorded {_number(*row[one.metric])}, its recorded "
+            f"replies give {_number(one.value, one.error)} under today's rule; the recorded score is shown."
+            for one in again.scores
+            if one.metric in row and not _agrees(row[one.metric], one)
+        ]
         reports.append(
             RuleReport(
                 name=name,
@@ -117,17 +123,6 @@ def _agrees(recorded: tuple[float, float], computed: Score) -> bool:
 
 def _same(first: float, second: float) -> bool:
     return (math.isnan(first) and math.isnan(second)) or math.isclose(first, second, rel_tol=_SAME, abs_tol=_SAME)
-
-
-def _disagreements(
-    recorded: RecordedTask, name: str, values: Mapping[str, tuple[float, float]], again: Computed
-) -> list[str]:
-    return [
-        f"{recorded.name}, {name}, {one.metric}: the run recorded {_number(*values[one.metric])}, its recorded replies "
-        f"give {_number(one.value, one.error)} under today's rule; the recorded score is shown."
-        for one in again.scores
-        if one.metric in values and not _agrees(values[one.metric], one)
-    ]
 
 
 def _number(value: float, error: float) -> str:

@@ -73,7 +73,14 @@ def of_scores(task: TaskFile, rule: str, by_id: Mapping[str, metric.Score], colu
     table = tuple(score(one.name, estimates[one.name], higher_is_better=one.higher_is_better) for one in task.metrics)
     computed = Computed(rule, by_id, table)
     if not task.family.paired:
-        return replace(computed, groups=_groups(task, columns, scores))
+        groups = {
+            column: tuple(
+                Group(value, one.questions, (score("accuracy", one.accuracy, higher_is_better=True),))
+                for value, one in by_value.items()
+            )
+            for column, by_value in by_group(task, columns, scores).items()
+        }
+        return replace(computed, groups=groups)
     answers = paired_answers(task.metrics[0].selection(scores))
     return replace(computed, groups={CATEGORIES: _categories(answers)}, pairs=_outcomes(answers))
 
@@ -83,17 +90,6 @@ def score(name: str, estimate: Estimate, *, higher_is_better: bool) -> Score:
     share = is_share(name, estimate.value)
     low, high = interval(estimate.value, estimate.error, estimate.clusters, share)
     return Score(name, estimate.value, estimate.error, low, high, share, higher_is_better)
-
-
-def _groups(task: TaskFile, documents: Documents, scores: Sequence[metric.Score]) -> dict[str, tuple[Group, ...]]:
-    """Return accuracy by the columns that the task names."""
-    return {
-        column: tuple(
-            Group(value, one.questions, (score("accuracy", one.accuracy, higher_is_better=True),))
-            for value, one in groups.items()
-        )
-        for column, groups in by_group(task, documents, scores).items()
-    }
 
 
 def _categories(answers: Sequence[PairedAnswer]) -> tuple[Group, ...]:

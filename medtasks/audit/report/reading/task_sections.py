@@ -96,7 +96,8 @@ def _group(recorded: RecordedTask, task: TaskFile) -> Section:
 
 
 def _report(reading: TaskReading, rules: tuple[RuleReport, ...]) -> TaskReport:
-    task, recorded, data = reading.task, reading.recorded, _data(reading)
+    task, recorded = reading.task, reading.recorded
+    data = recorded.data or reading.data  # where none are recorded, those that the replies were matched to
     answered = recorded.asked or len(reading.samples.answered)
     documents = recorded.documents or len(reading.documents)
     config = task_config(task.name)
@@ -133,11 +134,6 @@ def _decoding(config: Mapping[str, Any]) -> Decoding | None:
         return Decoding.of_settings(settings.get("default", settings))
     except MedTasksError:  # of which the run died
         return None
-
-
-def _data(reading: TaskReading) -> Mapping[str, Any]:
-    """Return the provenance of the run's data; where none is recorded, of those that the replies were matched to."""
-    return reading.recorded.data or reading.data
 
 
 def _beside(reading: TaskReading) -> tuple[tuple[Baseline, ...], Mapping[str, Calibration], list[str]]:
