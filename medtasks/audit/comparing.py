@@ -1,4 +1,7 @@
-"""Comparing runs of one task on the documents that both answered, sample by sample and under every answer rule."""
+"""Comparing runs of one task on the documents that both answered, sample by sample and under every answer rule.
+
+Replies that do not fit their task, and tasks without a metric that can be compared, raise RepliesError.
+"""
 
 import json
 import math
@@ -110,9 +113,7 @@ def compare_runs(
 def chosen_metrics(task: TaskFile, names: Sequence[str] = ()) -> list[AnyMetric]:
     """Return the metrics to compare: those asked for, or all with a standard error but the rates of unusable replies.
 
-    Raises:
-        RepliesError: The task has no such metric at all.
-        UnknownName: The task has no such metric, or none with a standard error.
+    UnknownName: the task has no such metric, or none with a standard error.
     """
     known = [*task.family.compared_only, *(metric for metric in task.metrics if metric.is_compared)]
     asked = {key for name in names for key in _asked(name, task, [metric.name for metric in known])}
@@ -123,11 +124,7 @@ def chosen_metrics(task: TaskFile, names: Sequence[str] = ()) -> list[AnyMetric]
 
 
 def main_metrics(task: TaskFile) -> list[AnyMetric]:
-    """Return the metrics of a task that say how good its answers are as a whole, of those that can be compared.
-
-    Raises:
-        RepliesError: The task has no such metric.
-    """
+    """Return the metrics of a task that say how good its answers are as a whole, of those that can be compared."""
     known = chosen_metrics(task)
     return [metric for metric in known if metric.role is Role.MAIN] or known[:1]
 
@@ -145,11 +142,8 @@ def _asked(name: str, task: TaskFile, known: Sequence[str]) -> Sequence[str]:
 def run_values(task: TaskFile, documents: Documents, replies: Replies, metrics: Sequence[AnyMetric]) -> RunValues:
     """Return the values of one run's samples under every rule; a metric that is not their mean is skipped.
 
-    Documents without a reply are left out; ``metrics`` are those of :func:`chosen_metrics`.
-
-    Raises:
-        RepliesError: The replies do not fit the task.
-        JudgeNotConfigured: The task needs a judge and none is configured.
+    Documents without a reply are left out; ``metrics`` are those of :func:`chosen_metrics`. JudgeNotConfigured: the
+    task needs a judge and none is configured.
     """
     clusters = task.family.independent_clusters([Sample(document) for document in documents])
     answered = [pair for pair in zip(documents, clusters, strict=True) if pair[0]["doc_id"] in replies]
@@ -204,10 +198,7 @@ def check_fingerprints(paths: Sequence[Path], task: str, fingerprint: str) -> No
     """Check that runs of the harness, files of replies or folders of them, were made on the prepared dataset.
 
     Its samples files carry no fingerprint of the data, but the results file beside them does. Recorded replies without
-    one are matched by document id alone.
-
-    Raises:
-        RepliesError: A results file names another fingerprint.
+    one are matched by document id alone. RepliesError: a results file names another fingerprint.
     """
     for samples in [file for path in paths for file in (sorted(path.glob("*.jsonl")) if path.is_dir() else [path])]:
         beside = samples.with_name(f"{samples.name.split('_samples_')[0]}_results.json")

@@ -66,21 +66,14 @@ def first_manifest(
 
 
 class RunRecording:
-    """The manifest of a run, rewritten whenever something has changed.
+    """The ``manifest`` of a run at its ``path``, rewritten whenever something has changed.
 
     Args:
         output: Folder for results.
-        manifest: What is known before the first task.
+        manifest: What is known before the first task. OSError: it cannot be written before the run begins.
         arguments: Arguments passed on to the harness.
         limit: How many samples of a task may fail before the run counts as one with failures.
         complain: Called with a sentence when the manifest cannot be written any more; the run goes on.
-
-    Attributes:
-        path: The file.
-        manifest: What it says.
-
-    Raises:
-        OSError: It cannot be written before the run begins.
     """
 
     def __init__(

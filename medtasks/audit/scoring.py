@@ -141,10 +141,7 @@ def score_replies(
 def rows_of(task: TaskFile, documents: Documents, replies: Replies) -> dict[str, tuple[str, list[Score]]]:
     """Return name and version of the rule, and scores of shape (samples,), by name of the row of a task's results.
 
-    All ``documents``, shape (samples,), have a reply.
-
-    Raises:
-        RepliesError: Some replies are of the other kind, texts and likelihoods.
+    All ``documents``, shape (samples,), have a reply. RepliesError: some are of the other kind, texts and likelihoods.
     """
     given = [replies[document["doc_id"]] for document in documents]
     as_letters = task.compares_likelihoods and any(reply.losses is None for reply in given)

@@ -27,11 +27,7 @@ class Told:
     how: str = ""  # how it ended too early, in words; empty if it did not
 
     def step(self, key: str) -> dict[str, Any]:
-        """Return the fields of a step.
-
-        Raises:
-            MedTasksError: The child ended before it.
-        """
+        """Return the fields of a step; MedTasksError: the child ended before it."""
         if key not in self.steps:
             raise MedTasksError(f"the process that looks at it ended too early ({self.how}); run the command again")
         return self.steps[key]

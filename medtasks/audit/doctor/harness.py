@@ -42,11 +42,7 @@ SEAMS: Mapping[str, tuple[str, tuple[str, ...], str]] = {
 
 
 def harness_folder() -> Path:
-    """Return the folder of the harness that Python would import, without importing it.
-
-    Raises:
-        MedTasksError: It is not installed.
-    """
+    """Return the folder of the harness that Python would import, without importing it; MedTasksError: there is none."""
     spec = importlib.util.find_spec(HARNESS_PACKAGE)
     folders = [] if spec is None else list(spec.submodule_search_locations or ())
     if not folders:

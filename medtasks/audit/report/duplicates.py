@@ -221,10 +221,7 @@ def write_duplicates_page(
 ) -> None:
     """Write the page of what :func:`duplicates_as_dict` gave; ``found`` are the same findings with their files.
 
-    The file appears complete or not at all.
-
-    Raises:
-        MedTasksError: The file cannot be written.
+    The file appears complete or not at all; MedTasksError: it cannot be written.
     """
     against = contents["against"]
     pairs = [_shown(found.within, names), _shown(found.outside, names)]

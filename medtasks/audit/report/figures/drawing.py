@@ -40,10 +40,8 @@ def write_figures(report: RunReport, folder: Path, formats: Sequence[str] = ("sv
 
     Files are called after the keys, such as ``mediconfusion.groups.categories.svg``; what is no letter, digit or one of
     ``_-`` in a name is written as its code. PNG has 200 dots per inch; PDF is the third format. The same report gives
-    the same files. The folder is made if it is not there.
-
-    Raises:
-        MedTasksError: A format is none of these, or the folder cannot be written to.
+    the same files. The folder is made if it is not there. MedTasksError: a format is none of these, or the folder
+    cannot be written to.
     """
     for form in formats:
         if form not in FORMATS:

@@ -46,10 +46,7 @@ def write_page(report: RunReport, path: Path, figures: Mapping[str, str] | None 
     The file loads nothing: style, script, images and data are inside, and its content security policy forbids
     everything else, scripts in a model's reply included. It appears complete or not at all; its folder must exist.
     ``figures`` are SVG elements by key, see :mod:`medtasks.audit.report.figures.drawing`; tables show the same numbers
-    without them.
-
-    Raises:
-        MedTasksError: The file cannot be written.
+    without them. MedTasksError: the file cannot be written.
     """
     from markupsafe import Markup
 

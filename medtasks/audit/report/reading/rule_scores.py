@@ -1,6 +1,7 @@
 """Scores of a task under each rule, computed again from the replies or from the scores that a run recorded.
 
-What would load a model, ask a judge or write a file is never computed again.
+What would load a model, ask a judge or write a file is never computed again. Replies that do not fit their task raise
+RepliesError.
 """
 
 from collections import Counter
@@ -38,11 +39,7 @@ class Computed:
 
 
 def compute(task: TaskFile, documents: Documents, replies: Replies) -> dict[str, Computed]:
-    """Score replies to a task whose scores follow from replies alone, by name of the row.
-
-    Raises:
-        RepliesError: The replies do not fit the task.
-    """
+    """Score replies to a task whose scores follow from replies alone, by name of the row."""
     computed = {}
     for name, (rule, by_id) in scores_by_id(task, documents, replies).items():
         wrong = wrong_answers(task, documents, list(by_id.values()), replies)
@@ -53,11 +50,7 @@ def compute(task: TaskFile, documents: Documents, replies: Replies) -> dict[str,
 def scores_by_id(
     task: TaskFile, documents: Documents, replies: Replies
 ) -> dict[str, tuple[str, dict[str, metric.Score]]]:
-    """Return name and version of the rule, and scores by document id, by name of the row; all documents have a reply.
-
-    Raises:
-        RepliesError: The replies do not fit the task.
-    """
+    """Return name and version of the rule, and scores by document id, by name of the row; all documents have a reply."""
     ids = [str(document["doc_id"]) for document in documents]
     rows = rows_of(task, documents, replies)
     return {name: (rule, dict(zip(ids, scores, strict=True))) for name, (rule, scores) in rows.items()}

@@ -34,8 +34,7 @@ def read_samples(
 ) -> Samples:
     """Read a samples file of one of our tasks; ``documents`` are the task's, in order.
 
-    Raises:
-        RepliesError: The file cannot be opened, or answers other documents.
+    RepliesError: the file cannot be opened, or answers other documents.
     """
     found = Samples()
     for line in _lines(path):

@@ -72,11 +72,7 @@ def read_task(recorded: RecordedTask, task: TaskFile) -> TaskReading:
 
 
 def given_replies(task: TaskFile, documents: Sequence[Document], replies: Mapping[str, Reply]) -> TaskReading:
-    """Return the same for recorded replies without a run, at least one.
-
-    Raises:
-        MedTasksError: The replies do not fit the task.
-    """
+    """Return the same for recorded replies without a run, at least one; MedTasksError: they do not fit the task."""
     withheld = is_private_task(task, documents)
     samples = Samples(replies=dict(replies), answered=dict.fromkeys(replies))
     data = task_provenance(task, documents)
