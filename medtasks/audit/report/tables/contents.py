@@ -7,21 +7,8 @@ pairs, calibration and groups.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from medtasks.audit.report import rows as report_rows
 from medtasks.audit.report.contents import PublishedScore, RunComparison, RunReport, TaskReport
-from medtasks.audit.report.rows import (
-    baseline_metrics,
-    footnotes,
-    group_columns,
-    group_metrics,
-    group_questions,
-    group_score,
-    is_share,
-    metrics_of,
-    pair_rows,
-    score_of,
-    summary,
-    task_named,
-)
 from medtasks.audit.report.words import (
     INTERVALS,
     NOT_DEFINED,
@@ -93,8 +80,8 @@ def task_tables(task: TaskReport) -> list[Table]:
 def _scores(task: TaskReport) -> Table:
     width = max(1, len(task.rules))
     rows = [
-        cells(name_cell(metric), *(scored(score_of(rule, metric)) for rule in task.rules))
-        for metric in metrics_of(task)
+        cells(name_cell(metric), *(scored(report_rows.score_of(rule, metric)) for rule in task.rules))
+        for metric in report_rows.metrics_of(task)
     ]
     rules = [f"{rule.name}: {rule.rule}. {rule.describes}".rstrip(". ") + "." for rule in task.rules]
     failures = [
@@ -115,9 +102,9 @@ def _scores(task: TaskReport) -> Table:
 
 def _baselines(task: TaskReport) -> Table:
     rows = []
-    for metric in baseline_metrics(task):
+    for metric in report_rows.baseline_metrics(task):
         for rule in task.rules:
-            if score := score_of(rule, metric):
+            if score := report_rows.score_of(rule, metric):
                 values = (one.scores.get(rule.name, {}).get(metric, float("nan")) for one in task.baselines)
                 shown = (number(value, score.share) for value in values)
                 rows.append(cells(name_cell(metric), name_cell(rule.name), scored(score), *shown))
@@ -134,7 +121,7 @@ def _baselines(task: TaskReport) -> Table:
 def _gains(task: TaskReport) -> Table:
     rows = []
     for gain in task.gains:
-        share = is_share(task, gain.metric)
+        share = report_rows.is_share(task, gain.metric)
         values = (number(gain.score, share), number(gain.variant_score, share))
         gained = difference(gain.difference, gain.low, gain.high, share)
         names = (name_cell(gain.rule), name_cell(gain.metric))
@@ -151,11 +138,12 @@ def _gains(task: TaskReport) -> Table:
 
 def _published(task: TaskReport) -> Table:
     """Set published results, a model per row, below those of this run."""
-    metrics = [metric for metric in metrics_of(task) if any(one.metric == metric for one in task.published)]
-    remarks = footnotes(task)
+    metrics = [metric for metric in report_rows.metrics_of(task) if any(one.metric == metric for one in task.published)]
+    remarks = report_rows.footnotes(task)
     by_model = {(one.model, one.metric): one for one in task.published}
     ours = [
-        cells(f"This run, {rule.name}", *(scored(score_of(rule, metric)) for metric in metrics)) for rule in task.rules
+        cells(f"This run, {rule.name}", *(scored(report_rows.score_of(rule, metric)) for metric in metrics))
+        for rule in task.rules
     ]
     theirs = [
         cells(model, *(_as_printed(task, by_model.get((model, metric)), remarks) for metric in metrics))
@@ -178,7 +166,7 @@ def _as_printed(task: TaskReport, score: PublishedScore | None, remarks: Sequenc
     if score is None:
         return Cell("")
     marks = (remarks.index(score.remark) + 1,) if score.remark else ()
-    if not is_share(task, score.metric):
+    if not report_rows.is_share(task, score.metric):
         return Cell(score.printed, marks=marks)
     digits = len(score.printed.partition(".")[2])
     in_percent = abs(float(score.printed) - score.value) > 1e-9 or digits <= 2
@@ -187,7 +175,7 @@ def _as_printed(task: TaskReport, score: PublishedScore | None, remarks: Sequenc
 
 def _pairs(task: TaskReport) -> Table:
     outcomes = {rule.name: rule.pairs for rule in task.rules if rule.pairs}
-    rows = [cells(name, *map(count, numbers)) for name, _, numbers in pair_rows(list(outcomes.values()))]
+    rows = [cells(name, *map(count, numbers)) for name, _, numbers in report_rows.pair_rows(list(outcomes.values()))]
     cut = max((one.incomplete for one in outcomes.values()), default=0)
     return Table(
         label=label(task.name, "pairs"),
@@ -218,13 +206,13 @@ def _calibration(task: TaskReport) -> Table:
 
 
 def _groups(task: TaskReport) -> Iterator[Table]:
-    for column, names in group_columns(task).items():
+    for column, names in report_rows.group_columns(task).items():
         rules = [rule for rule in task.rules if column in rule.groups]
-        for metric in group_metrics(task, column):
+        for metric in report_rows.group_metrics(task, column):
             rows = []
             for name in names:
-                scores = (scored(group_score(rule, column, name, metric)) for rule in rules)
-                rows.append(cells(name, count(group_questions(task, column, name)), *scores))
+                scores = (scored(report_rows.group_score(rule, column, name, metric)) for rule in rules)
+                rows.append(cells(name, count(report_rows.group_questions(task, column, name)), *scores))
             yield Table(
                 label=label(task.name, column, metric),
                 caption=f"{metric} by {column}.",
@@ -271,7 +259,7 @@ def _versions(report: RunReport) -> str:
 
 def _summary(report: RunReport) -> Table:
     rows = []
-    for row in summary(report):
+    for row in report_rows.summary(report):
         share = bool(row.score and row.score.share)
         names = map(name_cell, (row.task.name, row.rule.name, row.score.metric if row.score else NOT_DEFINED))
         baseline = f"{number(row.baseline[1], share)} ({row.baseline[0].name})" if row.baseline else NOT_DEFINED
@@ -299,7 +287,7 @@ def _warnings(tasks: Iterable[TaskReport]) -> tuple[str, ...]:
 def _comparison(report: RunReport, other: RunComparison, position: int) -> Table:
     rows = []
     for one in other.scores:
-        share = is_share(task_named(report, one.task), one.metric)
+        share = report_rows.is_share(report_rows.task_named(report, one.task), one.metric)
         names = map(name_cell, (one.task, one.rule, one.metric))
         values = (number(one.first, share), number(one.second, share))
         found = (difference(one.difference, one.low, one.high, share), one.test, p_value(one.p), p_value(one.p_holm))
