@@ -7,7 +7,6 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from medtasks.errors import MedTasksError
@@ -46,9 +45,7 @@ class Child:
     def __enter__(self) -> "Child":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._process.kill()
         self._process.communicate()
 
@@ -61,13 +58,9 @@ class Child:
             self._process.kill()
             output, _ = self._process.communicate()
             how = f"no end within {TIMEOUT_S:g} s"
-        return _read(output, how or _end(self._process.returncode))
-
-
-def _end(code: int) -> str:
-    if code < 0:
-        return f"signal {signal.Signals(-code).name}"
-    return f"exit code {code}" if code else ""
+        code = self._process.returncode
+        end = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}" if code else ""
+        return _read(output, how or end)
 
 
 def _read(output: str, how: str) -> Told:

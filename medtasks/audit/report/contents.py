@@ -136,16 +136,16 @@ class TaskReport:
 
     name: str
     describes: str
-    protocol: str  # protocol of its metadata, empty if none
-    dataset: str  # name of its dataset, empty for a task that is not ours
-    access: str  # public, gated or credentialed; empty if not known
-    fingerprint: str  # of the data the run was made on, empty if not recorded
-    sample_data: bool  # drawn pictures: the scores say nothing about a model
-    complete_data: bool  # whether the prepared data are the whole published set
-    withheld: bool  # whether text and pictures may not be shown
-    documents: int  # how many questions the dataset has, 0 if not known
-    answered: int  # how many were answered
-    rules: tuple[RuleReport, ...]  # one per reading
+    protocol: str = ""  # protocol of its metadata, empty if none
+    dataset: str = ""  # name of its dataset, empty for a task that is not ours
+    access: str = ""  # public, gated or credentialed; empty if not known
+    fingerprint: str = ""  # of the data the run was made on, empty if not recorded
+    sample_data: bool = False  # drawn pictures: the scores say nothing about a model
+    complete_data: bool = True  # whether the prepared data are the whole published set
+    withheld: bool = False  # whether text and pictures may not be shown
+    documents: int = 0  # how many questions the dataset has, 0 if not known
+    answered: int = 0  # how many were answered
+    rules: tuple[RuleReport, ...] = ()  # one per reading
     baselines: tuple[Baseline, ...] = ()  # always for tasks of ours whose data are at hand
     published: tuple[PublishedScore, ...] = ()  # published results, best first per metric
     gains: tuple[Gain, ...] = ()  # against the sanity variants in the same run

@@ -57,10 +57,7 @@ def _foreign(recorded: RecordedTask, cause: str = "") -> Section:
         protocol=str(recorded.metadata.get("protocol") or ""),
         dataset=dataset,
         access=str(recorded.data.get("access") or ""),
-        fingerprint=str(recorded.data.get("fingerprint") or ""),
-        sample_data=recorded.data.get("sample") is True,
-        complete_data=recorded.data.get("complete") is not False,
-        image_conversions=described_images(recorded.data),
+        **_facts_of(recorded.data),
         withheld=bool(dataset) and is_private(dataset),
         documents=recorded.documents,
         answered=recorded.asked,
@@ -68,6 +65,15 @@ def _foreign(recorded: RecordedTask, cause: str = "") -> Section:
         missing=(what, *_not_asked(recorded.asked, recorded.documents)),
     )
     return Section(report)
+
+
+def _facts_of(data: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "fingerprint": str(data.get("fingerprint") or ""),
+        "sample_data": data.get("sample") is True,
+        "complete_data": data.get("complete") is not False,
+        "image_conversions": described_images(data),
+    }
 
 
 def _group(recorded: RecordedTask, task: TaskFile) -> Section:
@@ -80,15 +86,6 @@ def _group(recorded: RecordedTask, task: TaskFile) -> Section:
     report = TaskReport(
         name=recorded.name,
         describes=task.description,
-        protocol="",
-        dataset="",
-        access="",
-        fingerprint="",
-        sample_data=False,
-        complete_data=True,
-        withheld=False,
-        documents=0,
-        answered=0,
         rules=rules,
         missing=(f"It is a group: its scores summarise {', '.join(members)}.",),
     )
@@ -97,7 +94,6 @@ def _group(recorded: RecordedTask, task: TaskFile) -> Section:
 
 def _report(reading: TaskReading, rules: tuple[RuleReport, ...]) -> TaskReport:
     task, recorded = reading.task, reading.recorded
-    data = recorded.data or reading.data  # where none are recorded, those that the replies were matched to
     answered = recorded.asked or len(reading.samples.answered)
     documents = recorded.documents or len(reading.documents)
     config = task_config(task.name)
@@ -109,10 +105,8 @@ def _report(reading: TaskReading, rules: tuple[RuleReport, ...]) -> TaskReport:
         protocol=str(recorded.metadata.get("protocol") or metadata.get("protocol") or ""),
         dataset=task.dataset or "",
         access=access_of_task(task, reading.documents),
-        fingerprint=str(data.get("fingerprint") or ""),
-        sample_data=data.get("sample") is True,
-        complete_data=data.get("complete") is not False,
-        image_conversions=described_images(data),
+        # Where no data are recorded, those that the replies were matched to.
+        **_facts_of(recorded.data or reading.data),
         decoding=_decoding(config),
         withheld=reading.withheld,
         documents=documents,
