@@ -2,8 +2,8 @@
 
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -63,8 +63,9 @@ def metrics(
     if refs is None or hyps is None:
         raise typer.BadParameter("give the reports with --refs FILE and --hyps FILE")
     pairs = pair_texts(read_report_texts(refs, column), read_report_texts(hyps, column))
-    with _cached(settings, cache) as how:
-        scores, failures = _score(chosen, pairs, how)
+    # Without a lasting cache a passing one is kept, because RadCliQ runs the models of other metrics again.
+    with nullcontext() if cache else tempfile.TemporaryDirectory(prefix="medtasks-") as folder:
+        scores, failures = _score(chosen, pairs, settings if folder is None else replace(settings, cache=Path(folder)))
     _print(pairs, scores, chosen)
     write_json(json_file, _as_dict(pairs, scores, failures))
     if failures:
@@ -99,16 +100,6 @@ def _chosen(given: Sequence[str]) -> Mapping[str, Sequence[str]]:
     for name in names:
         chosen.setdefault(metric_info(name).name, {}).update(dict.fromkeys(keys_of(name)))
     return {name: list(keys) for name, keys in chosen.items()}
-
-
-@contextmanager
-def _cached(settings: ModelSettings, keep: bool) -> Iterator[ModelSettings]:
-    """Without a lasting cache keep a passing one, because RadCliQ runs the models of other metrics again."""
-    if keep:
-        yield settings
-        return
-    with tempfile.TemporaryDirectory(prefix="medtasks-") as folder:
-        yield replace(settings, cache=Path(folder))
 
 
 def _score(

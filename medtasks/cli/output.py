@@ -53,11 +53,7 @@ def _named(names: Sequence[str]) -> str:
 
 
 def write_text(path: Path | None, text: str) -> None:
-    """Write a file, if one is asked for.
-
-    Raises:
-        MedTasksError: It cannot be written.
-    """
+    """Write a file, if one is asked for; MedTasksError: it cannot be written."""
     if path is None:
         return
     try:

@@ -59,11 +59,9 @@ def score(
         private = private_datasets(chosen, documents)
         export_wrong_answers(export_errors, private, {name: found.wrong for name, found in rules.items()})
     data = task_provenance(chosen, documents)
-    if json_file:
-        counted = {"replies": len(recorded), "missing": len(documents) - len(recorded)}
-        summary = {"schema_version": 1, "task": task, "medtasks": __version__, "data": data, **counted}
-        summary["rules"] = {name: rule.as_dict() for name, rule in rules.items()}
-        write_json(json_file, summary)
+    counted = {"replies": len(recorded), "missing": len(documents) - len(recorded)}
+    summary = {"schema_version": 1, "task": task, "medtasks": __version__, "data": data, **counted}
+    write_json(json_file, {**summary, "rules": {name: rule.as_dict() for name, rule in rules.items()}})
     title = f"{task}: {len(recorded)} of {len(documents)} questions answered"
     if chosen.family.paired:
         _print_scores(title, rules, PAIR_METRICS)
