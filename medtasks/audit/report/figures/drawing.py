@@ -17,14 +17,14 @@ that many fit on one page. Figures show scores and names of groups, and nothing 
 """
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from medtasks.audit.report.contents import RunReport, TaskReport
+from medtasks.audit.report.contents import RunReport
 from medtasks.audit.report.figures.outcome_figures import coverage_figure, pair_figure, reliability_figure
 from medtasks.audit.report.figures.score_figures import gain_figure, group_figures, summary_figure
-from medtasks.audit.report.figures.style import FORMATS, RC_PARAMS, Drawing, Look, file_content, rule_looks, svg_element
+from medtasks.audit.report.figures.style import FORMATS, RC_PARAMS, Drawing, file_content, rule_looks, svg_element
 from medtasks.audit.report.words import coded
 from medtasks.errors import MedTasksError, near_match
 
@@ -73,18 +73,14 @@ def _drawings(report: RunReport) -> Iterator[tuple[str, Drawing]]:
     if summary := summary_figure(report, looks):
         yield "summary", summary
     for task in report.tasks:
-        yield from _task_drawings(task, looks)
-
-
-def _task_drawings(task: TaskReport, looks: Mapping[str, Look]) -> Iterator[tuple[str, Drawing]]:
-    for column, drawing in group_figures(task, looks).items():
-        yield f"{task.name}/groups/{column}", drawing
-    for kind, found in (("pairs", pair_figure(task)), ("gains", gain_figure(task, looks))):
-        if found:
-            yield f"{task.name}/{kind}", found
-    for rule in task.calibration:
-        yield f"{task.name}/reliability/{rule}", reliability_figure(task, rule)
-        yield f"{task.name}/coverage/{rule}", coverage_figure(task, rule)
+        for column, drawing in group_figures(task, looks).items():
+            yield f"{task.name}/groups/{column}", drawing
+        for kind, found in (("pairs", pair_figure(task)), ("gains", gain_figure(task, looks))):
+            if found:
+                yield f"{task.name}/{kind}", found
+        for rule in task.calibration:
+            yield f"{task.name}/reliability/{rule}", reliability_figure(task, rule)
+            yield f"{task.name}/coverage/{rule}", coverage_figure(task, rule)
 
 
 @contextmanager

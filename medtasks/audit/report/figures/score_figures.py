@@ -40,10 +40,12 @@ class Rows:
         y = row + 0.8 * ((position + 0.5) / series - 0.5)
         if math.isnan(score.value):
             self._say(NOT_DEFINED, y)
-        elif self.dense:
-            self._draw_point(score, y, look)
-        else:
+        elif not self.dense:
             self._draw_bar(score, y, 0.8 / series, look)
+        else:
+            if ends := _whiskers(score):
+                self.axes.errorbar(score.value, y, xerr=ends, fmt="none", ecolor=look.colour, elinewidth=1.2)
+            self.axes.plot([score.value], [y], clip_on=False, **_point(look))
 
     def _say(self, text: str, y: float) -> None:
         self.axes.text(0, y, f" {text}", va="center", fontsize=6, color=style.GREY)
@@ -56,11 +58,6 @@ class Rows:
             self.axes.errorbar(score.value, y, xerr=ends, fmt="none", ecolor="black", elinewidth=0.8, capsize=1.5)
         elif score.value == 0:
             self._say("0", y)  # a bar without length is no different from none
-
-    def _draw_point(self, score: Score, y: float, look: style.Look) -> None:
-        if ends := _whiskers(score):
-            self.axes.errorbar(score.value, y, xerr=ends, fmt="none", ecolor=look.colour, elinewidth=1.2)
-        self.axes.plot([score.value], [y], clip_on=False, **_point(look))
 
     def finish(self, rules: dict[str, style.Look], others: Sequence["Artist"] = ()) -> None:
         """Write the legend: of the rules, and of what else was drawn."""

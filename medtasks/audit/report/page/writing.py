@@ -50,13 +50,14 @@ def write_page(report: RunReport, path: Path, figures: Mapping[str, str] | None 
     """
     from markupsafe import Markup
 
-    images = thumbnails(shown_images(report), decodings=image_decodings(report))
+    files_shown, decodings, without_file = _images(report)
+    images = thumbnails(files_shown, decodings=decodings)
     page = rendered(
         "page",
         report=report,
         figures={key: Markup(figure) for key, figure in (figures or {}).items()},
         pictures=images,
-        unreadable=images.unreadable + images_without_file(report),
+        unreadable=images.unreadable + without_file,
         style=Markup(_own_text("page.css")),
         data=Markup(json_in_html(audit_data(report, images))),
         uris=Markup(json_in_html([one.uri for one in images.by_file.values()])),
@@ -128,25 +129,23 @@ def json_in_html(value: Any) -> str:
     return json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":")).translate(_INSIDE_HTML)
 
 
-def shown_images(report: RunReport) -> list[Path]:
-    """Return the files of all images that items show, in the order of the items, each once."""
-    tasks = [task for task in report.tasks if not task.withheld]
-    files = (task.pictures.get(key) for task in tasks for item in task.items for key in item.images)
-    return list(dict.fromkeys(file for file in files if file is not None))
+def _images(report: RunReport) -> tuple[list[Path], dict[Path, Decoding], int]:
+    """Return the files of all images that items show, each once in the order of the items, and how many have no file.
 
-
-def image_decodings(report: RunReport) -> dict[Path, Decoding]:
-    """Return how images are decoded whose task says so itself."""
-    return {file: task.decoding for task in report.tasks if task.decoding for file in task.pictures.values()}
-
-
-def images_without_file(report: RunReport) -> int:
-    """Return how many images that items name have no file."""
-    tasks = [task for task in report.tasks if not task.withheld]
-    return len(
-        {(task.name, key) for task in tasks for item in task.items for key in item.images}
-        - {(task.name, key) for task in tasks for key in task.pictures}
-    )
+    Between the two: how files are decoded whose task says so itself.
+    """
+    files: dict[Path, None] = {}
+    decodings: dict[Path, Decoding] = {}
+    without_file = set()
+    for task in report.tasks:
+        if task.decoding:
+            decodings |= dict.fromkeys(task.pictures.values(), task.decoding)
+        for key in () if task.withheld else (key for item in task.items for key in item.images):
+            if key in task.pictures:
+                files[task.pictures[key]] = None
+            else:
+                without_file.add((task.name, key))
+    return list(files), decodings, len(without_file)
 
 
 def audit_data(report: RunReport, images: Thumbnails) -> dict[str, Any]:
