@@ -42,14 +42,9 @@ def baselines(task: TaskFile, documents: Documents) -> tuple[Baseline, ...]:
     - Open questions: yes, no, and the most frequent answer to yes/no questions and to others.
     - Reports: the one that occurs most often, where one occurs twice, by BLEU and ROUGE alone.
 
-    Args:
-        task: A task, no group.
-        documents: Those that the scores shall be compared on, such as all that were answered.
-
-    Returns:
-        Scores by name of the row and metric, without metrics that do not depend on the replies; none for groups, tasks
-        whose replies a judge reads, and datasets without a published target. They hold no text of a credentialed
-        dataset.
+    Scores are by name of the row and metric, without metrics that do not depend on the replies. There are none for
+    groups, tasks whose replies a judge reads, and datasets without a published target. Baselines hold no text of a
+    credentialed dataset.
     """
     if not documents or not task.has_family or task.family.asks is not Asks.NOBODY:
         return ()
@@ -102,11 +97,7 @@ class _Reader:
             attempt += 1
 
     def scores(self, strategy: Strategy) -> list[Score]:
-        """Return the scores of a strategy's replies, shape (documents,).
-
-        Raises:
-            _Misread: Some were not read as meant.
-        """
+        """Return the scores of a strategy's replies, shape (documents,); _Misread: some were not read as meant."""
         if needs_labeler(self._row):
             raise _Misread("it needs a labeler, which baselines do not ask")
         found = [self._found.get((place, one)) for place, one in enumerate(strategy.meant)]
@@ -143,14 +134,13 @@ def _metrics(task: TaskFile) -> list[AnyMetric]:
 
 
 def _random(task: TaskFile, documents: Documents) -> list[Baseline]:
-    scores = _guessed(task, documents) if task.family.kind is Kind.CLOSED else _expected(task, documents)
+    if task.family.kind is Kind.CLOSED:
+        scores = _guessed(task, documents)
+    else:
+        expected = task.family.expected_by_chance([Sample(document) for document in documents])
+        known = {metric.name: expected[metric.name] for metric in _metrics(task) if metric.name in expected}
+        scores = {name: dict(known) for name in task.rows}
     return [Baseline(*_RANDOM, scores)] if any(scores.values()) else []
-
-
-def _expected(task: TaskFile, documents: Documents) -> dict[str, dict[str, float]]:
-    known = task.family.expected_by_chance([Sample(document) for document in documents])
-    found = {metric.name: known[metric.name] for metric in _metrics(task) if metric.name in known}
-    return {name: dict(found) for name in task.rows}
 
 
 def _guessed(task: TaskFile, documents: Documents) -> dict[str, dict[str, float]]:

@@ -1,4 +1,7 @@
-"""Comparing runs of one task on the documents that both answered, sample by sample and under every answer rule."""
+"""Comparing runs of one task on the documents that both answered, sample by sample and under every answer rule.
+
+Replies that do not fit their task, and tasks without a metric that can be compared, raise RepliesError.
+"""
 
 import json
 import math
@@ -27,37 +30,21 @@ _NO_VALUE = "has no value per sample"
 
 @dataclass(frozen=True)
 class Comparison:
-    """One test: two runs, one rule, one metric.
-
-    Attributes:
-        first: Name of the first run.
-        second: Name of the second run.
-        rule: Name of the row.
-        metric: Name of the metric.
-        result: Values, difference, interval and p-value.
-        holm: The p-value corrected for all tests of the call.
-    """
+    """One test: two runs, one rule, one metric."""
 
     first: str
     second: str
     rule: str
     metric: str
     result: PairedResult
-    holm: float
+    holm: float  # the p-value corrected for all tests of the call
 
 
 @dataclass(frozen=True)
 class Overlap:
-    """How many documents two runs have in common.
+    """How many documents two runs have in common."""
 
-    Attributes:
-        both: Answered in both runs; only these are compared.
-        only_first: Answered in the first run only.
-        only_second: Answered in the second run only.
-        neither: Answered in none of them.
-    """
-
-    both: int
+    both: int  # answered in both runs; only these are compared
     only_first: int
     only_second: int
     neither: int
@@ -65,34 +52,21 @@ class Overlap:
 
 @dataclass(frozen=True)
 class ComparedRuns:
-    """All comparisons of a call.
+    """All comparisons of a call."""
 
-    Attributes:
-        comparisons: In order of runs, rules and metrics.
-        overlaps: By the names of two runs.
-        rules: Name and version of each answer rule by name of the row.
-        skipped: Why a metric was not compared, by name of the row and metric.
-    """
-
-    comparisons: Sequence[Comparison]
-    overlaps: Mapping[tuple[str, str], Overlap]
-    rules: Mapping[str, str]
-    skipped: Mapping[tuple[str, str], str]
+    comparisons: Sequence[Comparison]  # in order of runs, rules and metrics
+    overlaps: Mapping[tuple[str, str], Overlap]  # by the names of two runs
+    rules: Mapping[str, str]  # name and version of each answer rule by name of the row
+    skipped: Mapping[tuple[str, str], str]  # why a metric was not compared, by name of the row and metric
 
 
 @dataclass(frozen=True)
 class RunValues:
-    """Values of one run.
+    """Values of one run."""
 
-    Attributes:
-        rules: Name and version of each answer rule by name of the row.
-        values: By name of the row and metric.
-        skipped: Why a metric has no values, by name of the row and metric.
-    """
-
-    rules: Mapping[str, str]
-    values: Mapping[tuple[str, str], Values]
-    skipped: Mapping[tuple[str, str], str]
+    rules: Mapping[str, str]  # name and version of each answer rule by name of the row
+    values: Mapping[tuple[str, str], Values]  # by name of the row and metric
+    skipped: Mapping[tuple[str, str], str]  # why a metric has no values, by name of the row and metric
 
 
 def compare_runs(
@@ -104,11 +78,7 @@ def compare_runs(
     macro F1 or BLEU-4 of a corpus, is not compared. Clusters are patients, else images, else documents; for paired
     questions the pair for set accuracy, and for individual accuracy all pairs that are connected by shared images.
 
-    Args:
-        task: A task, no group.
-        documents: Its documents.
-        runs: Replies by document id, by name of the run; at least two. Failed ones are as if they were not there.
-        metrics: Names of metrics; without any, the task's main ones.
+    Failed replies are as if they were not there. Without names of ``metrics`` the task's main ones are compared.
 
     Raises:
         RepliesError: Two runs answered no document in common, were read by different rules, or do not fit the task.
@@ -132,7 +102,7 @@ def compare_runs(
         for rule, metric in before.values:
             if (rule, metric) in left_out:
                 continue
-            result = _compared(before.values[rule, metric], after.values[rule, metric])
+            result = compared_values(before.values[rule, metric], after.values[rule, metric])
             if result is None:
                 left_out[rule, metric] = f"has no sample with a value in both {first} and {second}"
             else:
@@ -146,9 +116,7 @@ def compare_runs(
 def chosen_metrics(task: TaskFile, names: Sequence[str] = ()) -> list[AnyMetric]:
     """Return the metrics to compare: those asked for, or all with a standard error but the rates of unusable replies.
 
-    Raises:
-        RepliesError: The task has no such metric at all.
-        UnknownName: The task has no such metric, or none with a standard error.
+    UnknownName: the task has no such metric, or none with a standard error.
     """
     known = [*task.family.compared_only, *(metric for metric in task.metrics if metric.is_compared)]
     asked = {key for name in names for key in _asked(name, task, [metric.name for metric in known])}
@@ -159,11 +127,7 @@ def chosen_metrics(task: TaskFile, names: Sequence[str] = ()) -> list[AnyMetric]
 
 
 def main_metrics(task: TaskFile) -> list[AnyMetric]:
-    """Return the metrics of a task that say how good its answers are as a whole, of those that can be compared.
-
-    Raises:
-        RepliesError: The task has no such metric.
-    """
+    """Return the metrics of a task that say how good its answers are as a whole, of those that can be compared."""
     known = chosen_metrics(task)
     return [metric for metric in known if metric.role is Role.MAIN] or known[:1]
 
@@ -181,34 +145,22 @@ def _asked(name: str, task: TaskFile, known: Sequence[str]) -> Sequence[str]:
 def run_values(task: TaskFile, documents: Documents, replies: Replies, metrics: Sequence[AnyMetric]) -> RunValues:
     """Return the values of one run's samples under every rule; a metric that is not their mean is skipped.
 
-    Args:
-        task: A task, no group.
-        documents: Its documents; those without a reply are left out.
-        replies: Replies by document id.
-        metrics: From :func:`chosen_metrics`.
-
-    Raises:
-        RepliesError: The replies do not fit the task.
-        JudgeNotConfigured: The task needs a judge and none is configured.
+    Documents without a reply are left out; ``metrics`` are those of :func:`chosen_metrics`. JudgeNotConfigured: the
+    task needs a judge and none is configured.
     """
-    asked = [document for document in documents if document["doc_id"] in replies]
     clusters = task.family.independent_clusters([Sample(document) for document in documents])
-    samples = [
-        (document["doc_id"], cluster)
-        for document, cluster in zip(documents, clusters, strict=True)
-        if document["doc_id"] in replies
-    ]
-    rules: dict[str, str] = {}
+    answered = [pair for pair in zip(documents, clusters, strict=True) if pair[0]["doc_id"] in replies]
+    samples = [(document["doc_id"], cluster) for document, cluster in answered]
+    rows = rows_of(task, [document for document, _ in answered], replies)
     values: dict[tuple[str, str], Values] = {}
     skipped: dict[tuple[str, str], str] = {}
-    for name, (rule, scores) in rows_of(task, asked, replies).items():
-        rules[name] = rule
+    for name, (_, scores) in rows.items():
         for metric in metrics:
             try:
                 values[name, metric.name] = _values(task, metric, scores, samples)
             except NotComparable as why:
                 skipped[name, metric.name], values[name, metric.name] = str(why), {}
-    return RunValues(rules, values, skipped)
+    return RunValues({name: rule for name, (rule, _) in rows.items()}, values, skipped)
 
 
 def _values(task: TaskFile, metric: AnyMetric, scores: Sequence[Score], samples: Sequence[tuple[str, str]]) -> Values:
@@ -240,8 +192,8 @@ def _overlap(documents: Documents, first: Replies, second: Replies) -> Overlap:
     return Overlap(both, len(first) - both, len(second) - both, len(documents) - either)
 
 
-def _compared(first: Values, second: Values) -> PairedResult | None:
-    """Compare two runs on the samples that have a value in both."""
+def compared_values(first: Values, second: Values) -> PairedResult | None:
+    """Compare two runs on the samples that have a value in both; None if there are none."""
     shared = [sample for sample in first if sample in second]
     if not shared:
         return None
@@ -250,18 +202,10 @@ def _compared(first: Values, second: Values) -> PairedResult | None:
 
 
 def check_fingerprints(paths: Sequence[Path], task: str, fingerprint: str) -> None:
-    """Check that runs of the harness were made on the prepared dataset.
+    """Check that runs of the harness, files of replies or folders of them, were made on the prepared dataset.
 
     Its samples files carry no fingerprint of the data, but the results file beside them does. Recorded replies without
-    one are matched by document id alone.
-
-    Args:
-        paths: Files of replies, or folders of them.
-        task: Name of the task.
-        fingerprint: Of the prepared dataset.
-
-    Raises:
-        RepliesError: A results file names another fingerprint.
+    one are matched by document id alone. RepliesError: a results file names another fingerprint.
     """
     for samples in [file for path in paths for file in (sorted(path.glob("*.jsonl")) if path.is_dir() else [path])]:
         beside = samples.with_name(f"{samples.name.split('_samples_')[0]}_results.json")

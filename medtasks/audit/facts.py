@@ -1,5 +1,6 @@
 """What a run was made with: versions, hardware and data, found out without importing PyTorch or the harness."""
 
+import contextlib
 import os
 import platform
 import subprocess
@@ -24,10 +25,11 @@ _SECONDS = 10
 
 def versions() -> dict[str, str | None]:
     """Return versions by distribution, that of Python first; None for what is not installed."""
-    return {"python": platform.python_version(), **{name: _version(name) for name in DISTRIBUTIONS}}
+    return {"python": platform.python_version(), **{name: installed_version(name) for name in DISTRIBUTIONS}}
 
 
-def _version(name: str) -> str | None:
+def installed_version(name: str) -> str | None:
+    """Return the version of an installed package; None where it is not installed."""
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
@@ -73,20 +75,17 @@ def gpus() -> tuple[Gpu, ...]:
 
 def data_fingerprints(datasets: Iterable[str]) -> Mapping[str, str]:
     """Return the fingerprints of prepared datasets by name, without those that are missing or damaged."""
-    found = {}
+    fingerprints = {}
     for name in datasets:
-        try:
-            found[name] = Manifest.read(dataset_folder(name)).fingerprint
-        except (OSError, MedTasksError):
-            continue
-    return found
+        with contextlib.suppress(OSError, MedTasksError):
+            fingerprints[name] = Manifest.read(dataset_folder(name)).fingerprint
+    return fingerprints
 
 
 def _cpu() -> str:
-    try:
+    lines = []
+    with contextlib.suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
-    except OSError:
-        lines = []
     models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     return next(models, "") or platform.processor()
 

@@ -39,9 +39,6 @@ def model_facts(options: HarnessOptions) -> ModelFacts:
     """Return what is known about the model of a run.
 
     Local files are read once: their digests are kept under ``MEDTASKS_HOME`` by path, size and time of change.
-
-    Args:
-        options: The harness's options.
     """
     name, arguments = options.text("model") or "hf", options.text("model_args")
     given = options.pairs("model_args")
@@ -56,11 +53,12 @@ def model_facts(options: HarnessOptions) -> ModelFacts:
         unknown["model"] = "medtasks_tiny is drawn from its seed and has no weights on disk"
     elif not named:
         unknown["model"] = f"the model arguments name no weights (by {', '.join(WEIGHTS[:3])} ...)"
+    joined = ", ".join(f"{key}={one}" if len(found) > 1 else one for key, one in found.items())
     return ModelFacts(
         name=name,
         arguments=redacted(arguments),
         weights=", ".join(_shown(value) for value in named.values()),
-        fingerprint=_joined(found) if not unknown else None,
+        fingerprint=None if unknown else joined,
         unknown="; ".join(unknown.values()),
     )
 
@@ -85,7 +83,8 @@ def files_sha256(path: Path) -> str:
     """Return the SHA-256 of a file, or of names and contents of all files in a folder, hidden ones left out."""
     if path.is_file():
         return _contents([path])[path]
-    files = sorted(file for file in path.rglob("*") if file.is_file() and not _hidden(file.relative_to(path)))
+    shown = (file for file in path.rglob("*") if not any(part.startswith(".") for part in file.relative_to(path).parts))
+    files = sorted(file for file in shown if file.is_file())
     digests = _contents(files)
     lines = "".join(f"{digests[file]}  {file.relative_to(path).as_posix()}\n" for file in files)
     return hashlib.sha256(lines.encode("utf-8", "surrogateescape")).hexdigest()
@@ -94,9 +93,7 @@ def files_sha256(path: Path) -> str:
 def snapshot_commit(repository: str, revision: str = "main") -> str | None:
     """Return the commit of a repository's snapshot in the Hub's cache on this machine; None if there is none.
 
-    Args:
-        repository: Its name on the Hub.
-        revision: Branch, tag or commit.
+    The ``revision`` is a branch, tag or commit.
     """
     from huggingface_hub.constants import HF_HUB_CACHE
     from huggingface_hub.file_download import repo_folder_name
@@ -110,18 +107,10 @@ def snapshot_commit(repository: str, revision: str = "main") -> str | None:
         return None
 
 
-def _joined(found: Mapping[str, str]) -> str:
-    return next(iter(found.values())) if len(found) == 1 else ", ".join(f"{key}={one}" for key, one in found.items())
-
-
 def _shown(value: str) -> str:
     """Return a name on the Hub as it is, and of a path on this machine the last part."""
     path = Path(value).expanduser()
     return redacted(path.resolve().name if path.exists() or path.is_absolute() else value)
-
-
-def _hidden(file: Path) -> bool:
-    return any(part.startswith(".") for part in file.parts)
 
 
 def _contents(files: Iterable[Path]) -> dict[Path, str]:

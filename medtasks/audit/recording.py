@@ -42,12 +42,8 @@ def first_manifest(
 ) -> RunManifest:
     """Return what is known about a run before its first task.
 
-    Args:
-        command: The command as given.
-        arguments: Arguments passed on to the harness.
-        asked: Names given to ``--tasks``.
-        selection: Which of them can run.
-        notices: Warnings given before the run.
+    The ``arguments`` are those passed on to the harness, ``asked`` are the names given to ``--tasks``, ``selection``
+    says which of them can run, and ``notices`` are the warnings given before the run.
     """
     options = read_options(arguments)
     return RunManifest(
@@ -70,21 +66,14 @@ def first_manifest(
 
 
 class RunRecording:
-    """The manifest of a run, rewritten whenever something has changed.
+    """The ``manifest`` of a run at its ``path``, rewritten whenever something has changed.
 
     Args:
         output: Folder for results.
-        manifest: What is known before the first task.
+        manifest: What is known before the first task. OSError: it cannot be written before the run begins.
         arguments: Arguments passed on to the harness.
         limit: How many samples of a task may fail before the run counts as one with failures.
         complain: Called with a sentence when the manifest cannot be written any more; the run goes on.
-
-    Attributes:
-        path: The file.
-        manifest: What it says.
-
-    Raises:
-        OSError: It cannot be written before the run begins.
     """
 
     def __init__(
@@ -173,27 +162,18 @@ def _after(name: str, record: TaskRecord, outcome: Outcome, folder: Path) -> Tas
     if name in outcome.files:
         results = outcome.files[name]
         samples = samples_file(results, name)
-        found: dict[str, Any] = {
+        changes: dict[str, Any] = {
             "outcome": TaskOutcome.DONE,
             "reason": "",
-            "results": _relative(results, folder),
-            "samples": _relative(samples, folder) if samples.is_file() else None,
-            **_counted(outcome.rows.get(name, {})),
+            "results": results.relative_to(folder).as_posix(),
+            "samples": samples.relative_to(folder).as_posix() if samples.is_file() else None,
         }
-    elif name in outcome.failed:
-        found = {"outcome": TaskOutcome.FAILED, "reason": outcome.reasons[name]}
-    else:
-        found = {}
-    return record.model_copy(update=found)
-
-
-def _counted(row: Mapping[str, Any]) -> dict[str, int]:
-    counts = counts_of(row)
-    return {} if counts is None else {f"{name}_samples": number for name, number in asdict(counts).items()}
-
-
-def _relative(path: Path, folder: Path) -> str:
-    return path.relative_to(folder).as_posix()
+        if counts := counts_of(outcome.rows.get(name, {})):
+            changes |= {f"{kind}_samples": number for kind, number in asdict(counts).items()}
+        return record.model_copy(update=changes)
+    if name in outcome.failed:
+        return record.model_copy(update={"outcome": TaskOutcome.FAILED, "reason": outcome.reasons[name]})
+    return record
 
 
 def _signal_name(code: Any) -> str:

@@ -1,7 +1,7 @@
 """Comparing whole runs: every task that two of them answered, corrected for all tests together."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,39 +22,23 @@ _Key = TypeVar("_Key")
 
 @dataclass(frozen=True)
 class Source:
-    """Where a run's replies are.
+    """Where a run's replies are."""
 
-    Attributes:
-        path: Folder of the run, a samples file, or a file or folder of recorded replies to one task.
-        model: Of a folder with runs of several models, this one.
-    """
-
-    path: Path
-    model: str | None = None
+    path: Path  # folder of the run, a samples file, or a file or folder of recorded replies to one task
+    model: str | None = None  # of a folder with runs of several models, this one
 
 
 @dataclass(frozen=True)
 class ComparedTask:
-    """One task of several runs.
-
-    Attributes:
-        found: All tests.
-        documents: How many documents the task has.
-        data: Provenance of the prepared dataset.
-    """
+    """One task of several runs."""
 
     found: ComparedRuns
-    documents: int
-    data: Mapping[str, Any]
+    documents: int  # how many documents the task has
+    data: Mapping[str, Any]  # provenance of the prepared dataset
 
 
 def compare_task(task: TaskFile, runs: Mapping[str, Source], metrics: Sequence[str] = ()) -> ComparedTask:
-    """Compare runs of one task.
-
-    Args:
-        task: One of our tasks.
-        runs: By name of the run.
-        metrics: Names of metrics; without any, the task's main ones.
+    """Compare runs of one task, by default in its main metrics.
 
     Raises:
         RepliesError: The task is a group, replies cannot be read, or were made on other data.
@@ -75,10 +59,6 @@ def compare_all(
     runs: Mapping[str, Source], metrics: Sequence[str] = ()
 ) -> tuple[dict[str, ComparedTask], dict[str, str]]:
     """Compare all tasks of ours that at least two runs answered, as one family of tests; sanity variants are left out.
-
-    Args:
-        runs: Folder of a run, or samples file of the harness, by name of the run.
-        metrics: Names of metrics; without any, each task's main ones.
 
     Returns:
         Comparisons by task, and why a task of at least two runs was not compared.
@@ -114,13 +94,8 @@ def compare_all(
 def compare_with(run: Source, others: Sequence[Path], task: str | None = None) -> tuple[RunComparison, ...]:
     """Compare one run with others; p-values are corrected for the tests against all of them.
 
-    Args:
-        run: Folder of a run, or with ``task`` a file of recorded replies.
-        others: The same of the runs to compare with.
-        task: Compare this task only.
-
-    Raises:
-        MedTasksError: See :func:`compare_task` and :func:`compare_all`.
+    Runs are folders, or of the only ``task`` to compare files of recorded replies. Errors are those of
+    :func:`compare_task` and :func:`compare_all`.
     """
     found: dict[tuple[Path, str], ComparedTask] = {}
     notes: dict[Path, tuple[str, ...]] = {}
@@ -133,30 +108,23 @@ def compare_with(run: Source, others: Sequence[Path], task: str | None = None) -
             tasks, notes[other] = {task: compare_task(task_file(task), runs)}, ()
         found |= {(other, name): one for name, one in tasks.items()}
     corrected = corrected_together(found)
-    return tuple(
-        RunComparison(
-            _model_of(other),
-            str(other),
-            tuple(score for key, one in corrected.items() if key[0] == other for score in _scores(key[1], one.found)),
-            notes[other]
-            + tuple(note for key, one in corrected.items() if key[0] == other for note in _notes(*key, one)),
-        )
-        for other in notes
-    )
+    comparisons = []
+    for other in notes:
+        tasks = {name: one for (path, name), one in corrected.items() if path == other}
+        scores = tuple(score for name, one in tasks.items() for score in _scores(name, one.found))
+        said = tuple(note for name, one in tasks.items() for note in _notes(name, one))
+        comparisons.append(RunComparison(_model_of(other), str(other), scores, notes[other] + said))
+    return tuple(comparisons)
 
 
 def corrected_together(compared: Mapping[_Key, ComparedTask]) -> dict[_Key, ComparedTask]:
     """Return comparisons with p-values corrected (Holm) for the tests of all of them."""
     p_values = iter(holm([test.result.p for one in compared.values() for test in one.found.comparisons]))
-    return {
-        key: replace(
-            one,
-            found=replace(
-                one.found, comparisons=[replace(test, holm=next(p_values)) for test in one.found.comparisons]
-            ),
-        )
-        for key, one in compared.items()
-    }
+    corrected = {}
+    for key, task in compared.items():
+        tests = [replace(test, holm=next(p_values)) for test in task.found.comparisons]
+        corrected[key] = replace(task, found=replace(task.found, comparisons=tests))
+    return corrected
 
 
 def _samples_by_task(source: Source) -> dict[str, Path]:
@@ -194,28 +162,14 @@ def _model_of(path: Path) -> str:
 
 
 def _scores(task: str, found: ComparedRuns) -> list[ComparedScore]:
-    return [
-        ComparedScore(
-            task=task,
-            rule=test.rule,
-            metric=test.metric,
-            samples=test.result.samples,
-            units=test.result.units,
-            first=test.result.first,
-            second=test.result.second,
-            difference=test.result.difference,
-            low=test.result.low,
-            high=test.result.high,
-            test=test.result.test,
-            p=test.result.p,
-            p_holm=test.holm,
-            detectable=test.result.detectable,
-        )
+    results = [
+        (test, {name: value for name, value in asdict(test.result).items() if name != "mcnemar"})
         for test in found.comparisons
     ]
+    return [ComparedScore(task, test.rule, test.metric, p_holm=test.holm, **result) for test, result in results]
 
 
-def _notes(_: Path, task: str, one: ComparedTask) -> list[str]:
+def _notes(task: str, one: ComparedTask) -> list[str]:
     (overlap,) = one.found.overlaps.values()
     notes = []
     if overlap.only_first or overlap.only_second:

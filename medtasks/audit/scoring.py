@@ -42,59 +42,43 @@ _EXPORTED = ("doc_id", "rule", "question", "options", "key", "value", "reason", 
 
 @dataclass(frozen=True)
 class GroupScore:
-    """Accuracy of one group.
+    """Accuracy of one group."""
 
-    Attributes:
-        questions: How many of it are scored: those that were answered and, where a judge reads, judged.
-        accuracy: Share of right answers, with its error at the task's own cluster.
-    """
+    questions: int  # how many of it are scored: those that were answered and, where a judge reads, judged
+    accuracy: Estimate  # share of right answers, with its error at the task's own cluster
 
-    questions: int
-    accuracy: Estimate
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything as JSON values; NaN becomes None."""
+        value, error = _finite(self.accuracy.value), _finite(self.accuracy.error)
+        return {"questions": self.questions, "accuracy": value, "standard_error": error}
 
 
 @dataclass(frozen=True)
 class WrongAnswer:
-    """One wrong answer.
-
-    Attributes:
-        document: Its document.
-        score: What the task's family made of the reply.
-        reply: The reply as the model gave it; empty for likelihoods.
-        kind: Why it is wrong, as far as a rule can tell.
-    """
+    """One wrong answer."""
 
     document: Mapping[str, Any]
-    score: Score
-    reply: str
-    kind: ErrorClass
+    score: Score  # what the task's family made of the reply
+    reply: str  # the reply as the model gave it; empty for likelihoods
+    kind: ErrorClass  # why it is wrong, as far as a rule can tell
 
 
 @dataclass(frozen=True)
 class RowScores:
-    """Scores under one rule.
-
-    Attributes:
-        rule: Name and version of the rule.
-        estimates: By metric, as the harness would show them.
-        reasons: How many replies were valid, ambiguous, refused, ...
-        failures: By metric of reports, why it failed; its value is NaN.
-        settings: By metric of reports, what its value depends on.
-        groups: Accuracy by column and value, for the columns that the task names.
-        wrong: Wrong answers, where the task's scores tell.
-        categories: Of paired questions, counts by category, ``"total"`` last.
-        all_errors: Whether metrics without a standard error are listed as having none.
-    """
+    """Scores under one rule."""
 
     rule: str
-    estimates: Mapping[str, Estimate]
-    reasons: Mapping[str, int]
-    failures: Mapping[str, str] = field(default_factory=dict)
+    estimates: Mapping[str, Estimate]  # by metric, as the harness would show them
+    reasons: Mapping[str, int]  # how many replies were valid, ambiguous, refused, ...
+    failures: Mapping[str, str] = field(default_factory=dict)  # by metric of reports, why it failed; its value is NaN
+    # by metric of reports, what its value depends on
     settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    # accuracy by column and value, for the columns that the task names
     groups: Mapping[str, Mapping[str, GroupScore]] = field(default_factory=dict)
-    wrong: Sequence[WrongAnswer] = ()
+    wrong: Sequence[WrongAnswer] = ()  # wrong answers, where the task's scores tell
+    # of paired questions, counts by category, "total" last
     categories: Mapping[str, Counts] = field(default_factory=dict)
-    all_errors: bool = False
+    all_errors: bool = False  # whether metrics without a standard error are listed as having none
 
     @property
     def counts(self) -> SampleCounts:
@@ -118,53 +102,34 @@ class RowScores:
         head = {"rule": self.rule, "standard_errors": errors, "reasons": dict(self.reasons)}
         if self.categories:
             injections = {} if self.possible_injection is None else {"possible_injection": self.possible_injection}
-            return {**head, **injections, "categories": self._categories()}
-        return {
-            **head,
-            "metrics": {name: _finite(one.value) for name, one in self.estimates.items()},
-            **({"settings": {name: dict(found) for name, found in self.settings.items()}} if self.settings else {}),
-            **({"failures": dict(self.failures)} if self.failures else {}),
-            **({"groups": self._groups()} if self.groups else {}),
-            **({"wrong_answers": count_kinds(self.wrong)} if self.wrong else {}),
-        }
-
-    def _categories(self) -> dict[str, Any]:
-        return {
-            name: {**{metric: _finite(getattr(counts, metric)) for metric in PAIR_METRICS}, **counts.as_dict()}
-            for name, counts in self.categories.items()
-        }
-
-    def _groups(self) -> dict[str, Any]:
-        return {
-            column: {
-                value: {
-                    "questions": group.questions,
-                    "accuracy": _finite(group.accuracy.value),
-                    "standard_error": _finite(group.accuracy.error),
-                }
-                for value, group in found.items()
+            categories = {
+                name: {**{metric: _finite(getattr(counts, metric)) for metric in PAIR_METRICS}, **counts.as_dict()}
+                for name, counts in self.categories.items()
             }
-            for column, found in self.groups.items()
+            return {**head, **injections, "categories": categories}
+        where_there = {
+            "settings": {name: dict(known) for name, known in self.settings.items()},
+            "failures": dict(self.failures),
+            "groups": {
+                column: {value: group.as_dict() for value, group in groups.items()}
+                for column, groups in self.groups.items()
+            },
+            "wrong_answers": count_kinds(self.wrong),
         }
+        metrics = {name: _finite(one.value) for name, one in self.estimates.items()}
+        return {**head, "metrics": metrics, **{name: value for name, value in where_there.items() if value}}
 
 
 def score_replies(
     task: TaskFile, documents: Documents, replies: Replies, report_metrics: Sequence[str] = ()
 ) -> dict[str, RowScores]:
-    """Score replies under every rule of a task.
+    """Return the scores of replies by name of the row (``reference``, ``robust``); those without one are left out.
 
-    Args:
-        task: A task, no group.
-        documents: Its documents; those without a reply are left out.
-        replies: Replies by document id.
-        report_metrics: For a task that compares reports, metrics besides its own: names of
-            :data:`medtasks.metrics.report_metrics.REPORT_METRICS`, or keys of their scores.
-
-    Returns:
-        By name of the row (``reference``, ``robust``).
+    A task that compares reports may have ``report_metrics`` besides its own: names of
+    :data:`medtasks.metrics.report_metrics.REPORT_METRICS`, or keys of their scores.
 
     Raises:
-        RepliesError: The task is a group, or the replies are likelihoods and it reads texts, or the other way round; or
+        RepliesError: The replies are likelihoods and the task reads texts, or the other way round; or
             ``report_metrics`` are asked of a task without reports.
         JudgeNotConfigured: The task needs a judge and none is configured.
         UnknownName: There is no such metric.
@@ -184,35 +149,20 @@ def score_replies(
 
 
 def rows_of(task: TaskFile, documents: Documents, replies: Replies) -> dict[str, tuple[str, list[Score]]]:
-    """Return the scores of replies in every row of a task's results.
+    """Return name and version of the rule, and scores of shape (samples,), by name of the row of a task's results.
 
-    Args:
-        task: A task, no group.
-        documents: Those that have a reply, shape (samples,).
-        replies: Replies by document id.
-
-    Returns:
-        Name and version of the rule, and scores of shape (samples,), by name of the row.
-
-    Raises:
-        RepliesError: Some replies are of the other kind, texts and likelihoods.
+    All ``documents``, shape (samples,), have a reply. RepliesError: some are of the other kind, texts and likelihoods.
     """
     given = [replies[document["doc_id"]] for document in documents]
+    as_letters = task.compares_likelihoods and any(reply.losses is None for reply in given)
+    versioned = task.family.versioned if as_letters else task.versioned_rule
     return {
-        name: (_versioned(task, row, given), scores_of(task, row, documents, given))
-        for name, row in _rows(task, replies).items()
+        name: (versioned(row), scores_of(task, row, documents, given)) for name, row in _rows(task, replies).items()
     }
 
 
 def scores_of(task: TaskFile, row: Row, documents: Documents, replies: Sequence[Reply]) -> list[Score]:
-    """Return the scores of replies in one row, shape (samples,).
-
-    Args:
-        task: A task, no group.
-        row: How replies are read.
-        documents: Shape (samples,).
-        replies: Shape (samples,).
-    """
+    """Return the scores of replies read in one way; documents, replies and scores have shape (samples,)."""
     given = labelled(replies, row)
     return [task.family.score(Sample(one), reply, row) for one, reply in zip(documents, given, strict=True)]
 
@@ -225,11 +175,6 @@ def _rows(task: TaskFile, replies: Replies) -> Mapping[str, Row]:
         return task.family.letter_rows
     kinds = ("log-likelihoods", "texts") if task.compares_likelihoods else ("texts", "log-likelihoods")
     raise RepliesError(f"'{task.name}' reads {kinds[0]}, and some replies are {kinds[1]}; is this its own file?")
-
-
-def _versioned(task: TaskFile, row: Row, replies: Sequence[Reply]) -> str:
-    as_letters = task.compares_likelihoods and any(reply.losses is None for reply in replies)
-    return task.family.versioned(row) if as_letters else task.versioned_rule(row)
 
 
 def _with_further(own: Sequence[AnyMetric], names: Sequence[str]) -> tuple[AnyMetric, ...]:
@@ -262,7 +207,7 @@ def _row_scores(
         failures if compares_reports else {},
         settings if compares_reports else {},
         by_group(task, documents, scores),
-        () if family.paired else wrong_answers(task, documents, scores, replies),
+        wrong_answers(task, documents, scores, replies),
         count(paired_answers(metrics[0].selection(scores))) if family.paired else {},
         compares_reports,
     )
@@ -286,31 +231,29 @@ def _warn(metrics: Sequence[AnyMetric], scores: Scores, panels: Sequence[PanelRe
 
 
 def by_group(task: TaskFile, documents: Documents, scores: Sequence[Score]) -> dict[str, dict[str, GroupScore]]:
-    """Return the accuracy of each group of the columns that a task names.
+    """Return the accuracy of each group of the columns that a task names, by column and value, the largest group first.
+
+    A document with several values counts in each of their groups. A task without accuracy has no groups.
 
     Args:
         task: A task, no group.
         documents: What groups the scores, shape (samples,): documents, or scores with the same columns.
         scores: Shape (samples,).
-
-    Returns:
-        By column and value, the largest group first; a document with several values counts in each of their groups.
-        Nothing for a task without accuracy.
     """
     accuracy = next((metric for metric in task.metrics if metric.name == _MAIN), None)
-    found: dict[str, dict[str, GroupScore]] = {}
-    for column in task.breakdown if accuracy else ():
+    if accuracy is None:
+        return {}
+    by_column: dict[str, dict[str, GroupScore]] = {}
+    for column in task.breakdown:
         groups: dict[str, list[Score]] = {}
         for document, score in zip(documents, scores, strict=True):
             for value in () if is_failed(score) else values(document, column):
                 groups.setdefault(value, []).append(score)
-        ordered = sorted(groups.items(), key=lambda group: (-len(group[1]), group[0]))
-        found[column] = {value: _group(accuracy, members) for value, members in ordered if accuracy}
-    return found
-
-
-def _group(accuracy: AnyMetric, scores: Scores) -> GroupScore:
-    return GroupScore(sum(not is_unjudged(score) for score in scores), accuracy.estimate(scores))
+        by_column[column] = {
+            value: GroupScore(sum(not is_unjudged(score) for score in members), accuracy.estimate(members))
+            for value, members in sorted(groups.items(), key=lambda group: (-len(group[1]), group[0]))
+        }
+    return by_column
 
 
 def wrong_answers(task: TaskFile, documents: Documents, scores: Sequence[Score], replies: Replies) -> list[WrongAnswer]:
@@ -333,15 +276,10 @@ def count_kinds(wrong: Sequence[WrongAnswer]) -> dict[str, int]:
 
 
 def export_wrong_answers(path: Path, private: Sequence[str], wrong: Mapping[str, Sequence[WrongAnswer]]) -> None:
-    """Write wrong answers as CSV, with an empty column for a human's judgement.
-
-    Args:
-        path: The file.
-        private: Datasets of the questions whose text may not leave their folders.
-        wrong: Wrong answers by name of the row.
+    """Write wrong answers, by name of the row, as CSV, with an empty column for a human's judgement.
 
     Raises:
-        MedTasksError: The file cannot be written, or the dataset's text may not leave its folder.
+        MedTasksError: The file cannot be written, or the text of ``private`` datasets may not leave their folder.
     """
     if private:
         names = ",".join(private)

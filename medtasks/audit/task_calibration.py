@@ -34,17 +34,11 @@ _TEXTS = (
 def task_calibration(
     task: TaskFile, documents: Sequence[Mapping[str, Any]], replies: Mapping[str, Reply]
 ) -> Mapping[str, Calibration]:
-    """Return the calibration of recorded likelihoods.
+    """Return the calibration of recorded likelihoods by filter name, the same for each.
 
-    Args:
-        task: A task, no group.
-        documents: Its documents; those without a reply are not looked at.
-        replies: Replies by document id. Left out and counted are questions without a key, and replies that are texts,
-            have another number of losses than the question has options, or a loss that is not finite: a failed pass.
-
-    Returns:
-        By filter name, the same for each; empty for a task that does not compare likelihoods, and where all replies are
-        texts.
+    It is empty for a task that does not compare likelihoods, and where all replies are texts. Left out and counted are
+    questions without a key, and replies that are texts, have another number of losses than the question has options,
+    or a loss that is not finite: a failed pass.
     """
     answered = [Sample(document) for document in documents if document["doc_id"] in replies]
     if not task.compares_likelihoods or all(replies[one.doc_id].losses is None for one in answered):

@@ -16,7 +16,7 @@ from medtasks.audit.report.contents import as_json
 from medtasks.audit.report.words import p_value
 from medtasks.audit.run_comparison import ComparedTask, Source, compare_all, compare_task
 from medtasks.cli.included import IncludePath, look_into
-from medtasks.cli.output import JsonFile, number_table, out, say, write_json
+from medtasks.cli.output import JsonFile, number_table, out, print_state_of_data, say, write_json
 from medtasks.errors import RepliesError, near_match
 from medtasks.harness.task_files import lost_folders, task_file, task_files, variant_of
 from medtasks.stats.paired import ALPHA, DRAWS, POWER, SEED, SIGN_FLIP
@@ -62,7 +62,7 @@ def compare(
         say(f"Not compared: {name}: {cause}")
     if causes and lost_folders():
         say(f"Of tasks of your own {lost_folders()}.")
-    _print_state_of_data({name: one.data for name, one in found.items()})
+    print_state_of_data({name: one.data for name, one in found.items()})
 
 
 def _task_and_runs(names: Sequence[str]) -> tuple[str | None, list[Path]]:
@@ -133,18 +133,6 @@ def _print_family(tests: Sequence[Comparison]) -> None:
         )
 
 
-def _print_state_of_data(data: Mapping[str, Mapping[str, Any]]) -> None:
-    drawn = [name for name, facts in data.items() if facts["sample"]]
-    cut = [name for name, facts in data.items() if not (facts["sample"] or facts["complete"])]
-    if drawn:
-        out.print(f"SAMPLE DATA ({', '.join(drawn)}): drawn pictures; these scores say nothing about a model.")
-    if cut:
-        out.print(
-            f"INCOMPLETE DATA ({', '.join(cut)}): parts of the published set were left out; do not compare with "
-            f"published scores."
-        )
-
-
 def _as_dict(
     labels: Mapping[str, Path], task: str | None, found: Mapping[str, ComparedTask], causes: Mapping[str, str]
 ) -> dict[str, Any]:
@@ -163,22 +151,16 @@ def _as_dict(
 
 def _task_as_dict(one: ComparedTask) -> dict[str, Any]:
     found = one.found
+    comparisons = []
+    for test in found.comparisons:
+        head = {"first_run": test.first, "second_run": test.second, "rule": test.rule, "metric": test.metric}
+        comparisons.append({**head, **as_json(test.result), "p_holm": test.holm})
     return {
         "data": dict(one.data),
         "rules": dict(found.rules),
         "documents": [
             {"first": first, "second": second, **asdict(overlap)} for (first, second), overlap in found.overlaps.items()
         ],
-        "comparisons": [
-            {
-                "first_run": test.first,
-                "second_run": test.second,
-                "rule": test.rule,
-                "metric": test.metric,
-                **as_json(asdict(test.result)),
-                "p_holm": test.holm,
-            }
-            for test in found.comparisons
-        ],
+        "comparisons": comparisons,
         "not_compared": [{"rule": rule, "metric": metric, "why": why} for (rule, metric), why in found.skipped.items()],
     }

@@ -232,11 +232,7 @@ def sample(folder: Annotated[Path, typer.Argument(help="Folder to write; becomes
 
 
 def write_sample_home(folder: Path) -> None:
-    """Write the drawn sample and prepare it in ``folder``.
-
-    Raises:
-        MedTasksError: The folder holds a real dataset already, or cannot be written.
-    """
+    """Write the drawn sample and prepare it in ``folder``, which may hold no real dataset."""
     from medtasks.data.preparation import Options
     from medtasks.data.preparers import prepare as run
     from medtasks.data.sample import write_sample_source

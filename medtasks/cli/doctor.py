@@ -56,7 +56,8 @@ def doctor(
         out.print(_table(findings), soft_wrap=False)
     else:
         _print_plain(findings)
-    say(", ".join(_counted(counts[state], state) for state in reversed(State)) + ".")
+    endings = {state: "" if state is State.OK or counts[state] == 1 else "s" for state in State}
+    say(", ".join(f"{counts[state]} {state}{endings[state]}" for state in reversed(State)) + ".")
     if counts[State.PROBLEM]:
         raise typer.Exit(1)
 
@@ -82,7 +83,3 @@ def _print_plain(findings: Sequence[Finding]) -> None:
             say(f"  {one.state:<8} {one.name}: {one.found}")
             if one.fix:
                 say(f"  {'':<8} fix: {one.fix}")
-
-
-def _counted(count: int, state: State) -> str:
-    return f"{count} {state}" if state is State.OK or count == 1 else f"{count} {state}s"

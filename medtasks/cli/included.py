@@ -21,16 +21,7 @@ IncludePath = Annotated[
 
 
 def look_into(context: typer.Context, folders: Sequence[Path] | None, runs: Sequence[Path] = ()) -> None:
-    """Look for tasks in folders of the user's, too, until the command ends.
-
-    Args:
-        context: Of the command.
-        folders: As given, which count before those that runs name.
-        runs: Folders and files of recorded runs.
-
-    Raises:
-        MedTasksError: A folder is not there, or a task file in it is damaged.
-    """
+    """Look for tasks in folders of the user's, too, until the command ends; they count before those that runs name."""
     found, lost = recorded_folders(runs)
     given = list(folders or ())
     context.with_resource(including([*given, *found], () if given else lost))

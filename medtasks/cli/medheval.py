@@ -19,11 +19,7 @@ MEDHEVAL = "medheval"
 
 
 def image_folders(given: Sequence[str]) -> dict[str, Path]:
-    """Return the folders that ``--images SOURCE=DIR`` names, by source.
-
-    Raises:
-        typer.BadParameter: One is not of this form, or a source is named twice.
-    """
+    """Return the folders that ``--images SOURCE=DIR`` names, by source."""
     folders: dict[str, Path] = {}
     for text in given:
         source, separator, folder = text.partition("=")
@@ -38,22 +34,16 @@ def image_folders(given: Sequence[str]) -> dict[str, Path]:
 def prepare_medheval(name: str, options: "Options", report: Callable[[Manifest], None]) -> None:
     """Prepare one set of MedHEval, or with the name ``medheval`` all that can be, after saying what was found.
 
-    Args:
-        name: ``medheval``, or a dataset of it.
-        options: Where the files and images are.
-        report: Called with the manifest of each prepared set.
-
-    Raises:
-        MedTasksError: A set cannot be prepared; of all sets, none.
+    The manifest of each prepared set goes to ``report``.
     """
+    from medtasks.data.medheval.preparing import preflight, survey
     from medtasks.data.preparers import prepare
 
     if name != MEDHEVAL:
-        _print_counts(name, options)
+        for count in preflight(dataset_info(name), options) if options.source is not None else ():
+            _print_count(count.source, len(count.found), len(count.found) + len(count.missing))
         report(prepare(name, options))
         return
-    from medtasks.data.medheval.preparing import survey
-
     found = survey(options)
     _print_survey(found)
     ready = [readiness.name for readiness in found if readiness.cause is None]
@@ -64,14 +54,6 @@ def prepare_medheval(name: str, options: "Options", report: Callable[[Manifest],
         )
     for dataset in ready:
         report(prepare(dataset, options))
-
-
-def _print_counts(name: str, options: "Options") -> None:
-    from medtasks.data.medheval.preparing import preflight
-
-    if options.source is not None:
-        for count in preflight(dataset_info(name), options):
-            _print_count(count.source, len(count.found), len(count.found) + len(count.missing))
 
 
 def _print_count(source: str, found: int, named: int) -> None:

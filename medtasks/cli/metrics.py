@@ -2,8 +2,8 @@
 
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -11,14 +11,14 @@ from typing import Annotated, Any, Literal
 import typer
 
 from medtasks import __version__
-from medtasks.audit.doctor.packages import installed_version
 from medtasks.audit.doctor.weights import WORDNET, weights_trouble
+from medtasks.audit.facts import installed_version
 from medtasks.audit.report.contents import as_json
 from medtasks.cli.output import number_table, out, say, say_columns, write_json
 from medtasks.errors import MedTasksError
 from medtasks.harness.guarded_run import listed
 from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.report_metrics import REPORT_METRICS, MetricInfo, keys_of, metric_info, report_metric
+from medtasks.metrics.report_metrics import REPORT_METRICS, keys_of, metric_info, report_metric
 from medtasks.metrics.report_scores import ReportScores
 from medtasks.metrics.report_texts import ReportPairs, pair_texts, read_report_texts
 from medtasks.stats.score_text import is_share, number
@@ -63,8 +63,9 @@ def metrics(
     if refs is None or hyps is None:
         raise typer.BadParameter("give the reports with --refs FILE and --hyps FILE")
     pairs = pair_texts(read_report_texts(refs, column), read_report_texts(hyps, column))
-    with _cached(settings, cache) as how:
-        scores, failures = _score(chosen, pairs, how)
+    # Without a lasting cache a passing one is kept, because RadCliQ runs the models of other metrics again.
+    with nullcontext() if cache else tempfile.TemporaryDirectory(prefix="medtasks-") as folder:
+        scores, failures = _score(chosen, pairs, settings if folder is None else replace(settings, cache=Path(folder)))
     _print(pairs, scores, chosen)
     write_json(json_file, _as_dict(pairs, scores, failures))
     if failures:
@@ -99,16 +100,6 @@ def _chosen(given: Sequence[str]) -> Mapping[str, Sequence[str]]:
     for name in names:
         chosen.setdefault(metric_info(name).name, {}).update(dict.fromkeys(keys_of(name)))
     return {name: list(keys) for name, keys in chosen.items()}
-
-
-@contextmanager
-def _cached(settings: ModelSettings, keep: bool) -> Iterator[ModelSettings]:
-    """Without a lasting cache keep a passing one, because RadCliQ runs the models of other metrics again."""
-    if keep:
-        yield settings
-        return
-    with tempfile.TemporaryDirectory(prefix="medtasks-") as folder:
-        yield replace(settings, cache=Path(folder))
 
 
 def _score(
@@ -174,19 +165,12 @@ def _list_metrics() -> None:
     rows = [("metric", "better", "ready", "what")]
     lacking: dict[str, None] = {}
     for info in REPORT_METRICS.values():
-        missing = _missing(info)
+        needed = (*info.weights, *([WORDNET] if info.wordnet else ()))
+        missing = [name for name in needed if weights_trouble(name)]
         lacking.update(dict.fromkeys(missing))
         better = "higher" if info.higher_is_better else "lower"
-        rows.append((info.name, better, "no" if missing else "yes", f"{info.description}{_keys(info)}"))
+        keys = "" if info.keys == (info.name,) else f": {listed(info.keys)}"
+        rows.append((info.name, better, "no" if missing else "yes", f"{info.description}{keys}"))
     say_columns(rows)
     if lacking:
         say(f"Fetch what is missing with: medtasks weights fetch {' '.join(lacking)}")
-
-
-def _keys(info: MetricInfo) -> str:
-    return "" if info.keys == (info.name,) else f": {listed(info.keys)}"
-
-
-def _missing(info: MetricInfo) -> list[str]:
-    needed = (*info.weights, *([WORDNET] if info.wordnet else ()))
-    return [name for name in needed if weights_trouble(name)]

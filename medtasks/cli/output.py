@@ -1,7 +1,7 @@
 """How every command prints and writes: sentences, columns and tables on one console, and files that are whole."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -35,12 +35,25 @@ def number_table(names: str, numbers: Iterable[str], title: Any = None) -> Table
     return table
 
 
-def write_text(path: Path | None, text: str) -> None:
-    """Write a file, if one is asked for.
+def print_state_of_data(data: Mapping[str, Mapping[str, Any]]) -> None:
+    """Say which of the data, by the name they are shown with, are drawn or cut; an only one needs no name."""
+    drawn = [name for name, facts in data.items() if facts["sample"]]
+    cut = [name for name, facts in data.items() if not (facts["sample"] or facts["complete"])]
+    if drawn:
+        out.print(f"SAMPLE DATA{_named(drawn)}: drawn pictures; these scores say nothing about a model.")
+    if cut:
+        out.print(
+            f"INCOMPLETE DATA{_named(cut)}: parts of the published set were left out; do not compare with "
+            f"published scores."
+        )
 
-    Raises:
-        MedTasksError: It cannot be written.
-    """
+
+def _named(names: Sequence[str]) -> str:
+    return f" ({', '.join(names)})" if any(names) else ""
+
+
+def write_text(path: Path | None, text: str) -> None:
+    """Write a file, if one is asked for; MedTasksError: it cannot be written."""
     if path is None:
         return
     try:

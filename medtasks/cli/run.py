@@ -65,7 +65,7 @@ def run(
         with out.status("Looking up versions, hardware and the model's weights ..."):
             manifest = first_manifest(command, arguments, asked, selection, notices)
             earlier = earlier_run(output, manifest, arguments) if only_failed else None
-            recording = RunRecording(output, manifest, arguments, limit, _complain)
+            recording = RunRecording(output, manifest, arguments, limit, lambda text: say(f"warning: {text}"))
         say(f"manifest: {recording.path}")
         if earlier is not None:
             say(f"replies that did not fail are those of: {earlier.path}")
@@ -142,7 +142,3 @@ def _conclude(manifest: RunManifest, tasks: str) -> None:
     if lost:
         others = "; the others are complete" if lost < len(outcomes) else ""
         raise MedTasksError(f"{lost} of {len(outcomes)} tasks without results{others}")
-
-
-def _complain(sentence: str) -> None:
-    say(f"warning: {sentence}")

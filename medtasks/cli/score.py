@@ -1,6 +1,6 @@
 """``medtasks score``: score recorded replies again, without a model."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,14 +10,13 @@ from rich.table import Table
 from medtasks import __version__
 from medtasks.audit.scoring import PAIR_METRICS, RowScores, count_kinds, export_wrong_answers, score_replies
 from medtasks.cli.included import IncludePath, look_into
-from medtasks.cli.output import JsonFile, number_table, out, write_json
+from medtasks.cli.output import JsonFile, number_table, out, print_state_of_data, write_json
 from medtasks.errors import MedTasksError
 from medtasks.harness.documents import task_documents
 from medtasks.harness.replies import read_replies
 from medtasks.harness.sample_counts import DEFAULT_LIMIT, FailureLimit, SampleCounts
 from medtasks.harness.task_data import private_datasets, task_provenance
 from medtasks.harness.task_files import scored_task
-from medtasks.metrics.metric import Estimate
 from medtasks.metrics.pairs import TOTAL
 from medtasks.stats.score_text import is_share, number, with_error
 
@@ -60,83 +59,70 @@ def score(
         private = private_datasets(chosen, documents)
         export_wrong_answers(export_errors, private, {name: found.wrong for name, found in rules.items()})
     data = task_provenance(chosen, documents)
-    if json_file:
-        counted = {"replies": len(recorded), "missing": len(documents) - len(recorded)}
-        summary = {"schema_version": 1, "task": task, "medtasks": __version__, "data": data, **counted}
-        summary["rules"] = {name: rule.as_dict() for name, rule in rules.items()}
-        write_json(json_file, summary)
+    counted = {"replies": len(recorded), "missing": len(documents) - len(recorded)}
+    summary = {"schema_version": 1, "task": task, "medtasks": __version__, "data": data, **counted}
+    write_json(json_file, {**summary, "rules": {name: rule.as_dict() for name, rule in rules.items()}})
     title = f"{task}: {len(recorded)} of {len(documents)} questions answered"
     if chosen.family.paired:
-        _print_pairs(title, rules)
+        _print_scores(title, rules, PAIR_METRICS)
+        _print_categories(rules)
     else:
-        _print_metrics(title, rules)
+        _print_scores(title, rules, next(iter(rules.values())).estimates)
         _print_groups(rules)
         _print_wrong(rules)
     _print_notes(rules, data, len(recorded), len(documents))
-    problems = [*_too_many_lost(rules, limit), *_not_computed(rules)]
-    if problems:
+    if problems := list(_problems(rules, limit)):
         raise MedTasksError("\n".join(problems))
-
-
-def _not_computed(scores: Mapping[str, RowScores]) -> list[str]:
-    failures = {name: cause for rule in scores.values() for name, cause in rule.failures.items()}
-    return [f"{name} could not be computed: {cause}" for name, cause in failures.items()]
 
 
 def _print_notes(rules: Mapping[str, RowScores], data: Mapping[str, Any], replies: int, documents: int) -> None:
     """Say what the scores are of, and what is in none."""
     if replies < documents:
         out.print(f"Questions without a reply, left out and not counted as wrong: {documents - replies}.")
-    if data["sample"]:
-        out.print("SAMPLE DATA: drawn pictures; these scores say nothing about a model.")
-    elif not data["complete"]:
-        out.print("INCOMPLETE DATA: parts of the published set were left out; do not compare with published scores.")
+    print_state_of_data({"": data})
     if injections := max((rule.possible_injection or 0 for rule in rules.values()), default=0):
         out.print(f"Replies that seem to address the judge: {injections} of {replies}; compare 'fenced'.")
     if (worst := _worst(rules)).lost:
         out.print(f"In no score: {worst}.")
 
 
-def _too_many_lost(rules: Mapping[str, RowScores], limit: FailureLimit) -> Iterator[str]:
+def _problems(rules: Mapping[str, RowScores], limit: FailureLimit) -> Iterator[str]:
     worst = _worst(rules)
     if not limit.allows(worst):
         again = "; judge them again with this command once the judge answers" if worst.unjudged else ""
         yield f"{worst}, which is more than --max-failed {limit}, and they are in no score{again}"
+    failures = {name: cause for rule in rules.values() for name, cause in rule.failures.items()}
+    yield from (f"{name} could not be computed: {cause}" for name, cause in failures.items())
 
 
 def _worst(rules: Mapping[str, RowScores]) -> SampleCounts:
     return max((rule.counts for rule in rules.values()), key=lambda one: one.lost, default=SampleCounts(0, 0))
 
 
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text)
-    except OSError as error:
-        raise MedTasksError(f"cannot write {path}: {error.strerror or error}") from error
+def _print_scores(title: str, rules: Mapping[str, RowScores], metrics: Iterable[str]) -> None:
+    table = number_table("score ± standard error", rules, title)
+    for metric in metrics:
+        estimates = [rule.estimates[metric] for rule in rules.values()]
+        share = all(is_share(metric, one.value) for one in estimates)
+        table.add_row(metric, *(with_error(one.value, one.error, share=share) for one in estimates))
+    reasons = [rule.reasons for rule in rules.values()]
+    _add_counts(table, "replies: ", reasons, sorted(set().union(*reasons)))
+    out.print(table)
 
 
-def _print_pairs(title: str, rules: Mapping[str, RowScores]) -> None:
-    cells = {name: [_with_error(rule.estimates[name], share=True) for rule in rules.values()] for name in PAIR_METRICS}
-    _print_totals(title, cells, {name: rule.reasons for name, rule in rules.items()})
+def _print_categories(rules: Mapping[str, RowScores]) -> None:
     cut = next(iter(rules.values())).categories[TOTAL].incomplete_pairs
     if cut:
         out.print(f"Pairs with one reply only, left out of set accuracy and confusion: {cut}.")
     for name, rule in rules.items():
-        out.print(_categories(name, rule))
-
-
-def _print_metrics(title: str, rules: Mapping[str, RowScores]) -> None:
-    first = next(iter(rules.values()))
-    cells = {}
-    for name in first.estimates:
-        found = [rule.estimates[name] for rule in rules.values()]
-        share = all(is_share(name, one.value) for one in found)
-        cells[name] = [_with_error(one, share=share) for one in found]
-    _print_totals(title, cells, {name: rule.reasons for name, rule in rules.items()})
-
-
-def _with_error(estimate: Estimate, *, share: bool) -> str:
-    return with_error(estimate.value, estimate.error, share=share)
+        columns = ("images", "set", "individual", "confusion", "invalid")
+        table = number_table("category", columns, f"{name} ({rule.rule})")
+        for category, counts in rule.categories.items():
+            if category == TOTAL:
+                table.add_section()
+            shares = (number(getattr(counts, metric), share=True) for metric in PAIR_METRICS)
+            table.add_row(category, str(counts.images), *shares)
+        out.print(table)
 
 
 def _print_groups(scores: Mapping[str, RowScores]) -> None:
@@ -144,37 +130,20 @@ def _print_groups(scores: Mapping[str, RowScores]) -> None:
         title = f"accuracy by {column.replace('_', ' ')} ± standard error"
         table = number_table(column, ("questions", *scores), title)
         for value, first in groups.items():
-            found = [rule.groups[column][value] for rule in scores.values()]
-            accuracies = (_with_error(one.accuracy, share=True) for one in found)
-            table.add_row(value, str(first.questions), *accuracies)
+            accuracies = [rule.groups[column][value].accuracy for rule in scores.values()]
+            shown = (with_error(one.value, one.error, share=True) for one in accuracies)
+            table.add_row(value, str(first.questions), *shown)
         out.print(table)
 
 
 def _print_wrong(scores: Mapping[str, RowScores]) -> None:
-    kinds = {name: count_kinds(rule.wrong) for name, rule in scores.items()}
-    if not any(kinds.values()):
-        return
-    table = number_table("wrong answers", scores)
-    for kind in dict.fromkeys(kind for counts in kinds.values() for kind in counts):
-        table.add_row(kind, *(str(counts.get(kind, 0)) for counts in kinds.values()))
-    out.print(table)
+    kinds = [count_kinds(rule.wrong) for rule in scores.values()]
+    if any(kinds):
+        table = number_table("wrong answers", scores)
+        _add_counts(table, "", kinds, dict.fromkeys(kind for counts in kinds for kind in counts))
+        out.print(table)
 
 
-def _print_totals(title: str, cells: Mapping[str, Sequence[str]], reasons: Mapping[str, Mapping[str, int]]) -> None:
-    totals = number_table("score ± standard error", reasons, title)
-    for metric, row in cells.items():
-        totals.add_row(metric, *row)
-    for reason in sorted({reason for counts in reasons.values() for reason in counts}):
-        totals.add_row(f"replies: {reason}", *(str(counts.get(reason, 0)) for counts in reasons.values()))
-    out.print(totals)
-
-
-def _categories(name: str, rule: RowScores) -> Table:
-    columns = ("images", "set", "individual", "confusion", "invalid")
-    table = number_table("category", columns, f"{name} ({rule.rule})")
-    for category, counts in rule.categories.items():
-        if category == TOTAL:
-            table.add_section()
-        shares = (number(getattr(counts, metric), share=True) for metric in PAIR_METRICS)
-        table.add_row(category, str(counts.images), *shares)
-    return table
+def _add_counts(table: Table, prefix: str, counts: Sequence[Mapping[str, int]], names: Iterable[str]) -> None:
+    for name in names:
+        table.add_row(f"{prefix}{name}", *(str(one.get(name, 0)) for one in counts))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from medtasks.data import endpoints
-from medtasks.data.dataset_info import Access
+from medtasks.data.catalogue import Access
 from medtasks.errors import JudgeNotConfigured, JudgeRefused, unknown_name
 
 BASE_URL = "MEDTASKS_JUDGE_BASE_URL"

@@ -12,7 +12,7 @@ import json
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -35,10 +35,6 @@ def main() -> None:
     {"plug_ins": _plug_ins, "torch": _torch, "harness": _harness}[sys.argv[1]](tell)
 
 
-def _words(error: BaseException) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:_LONGEST_MESSAGE].rstrip(": ")
-
-
 @contextmanager
 def _step(tell: Tell, key: str) -> Iterator[dict[str, Any]]:
     """Tell of one step: what it puts into the yielded fields, its error and its warnings."""
@@ -51,7 +47,8 @@ def _step(tell: Tell, key: str) -> Iterator[dict[str, Any]]:
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - SystemExit, too: the code is foreign
-            fields["error"] = _words(error)
+            words = f"{type(error).__name__}: {' '.join(str(error).split())}"
+            fields["error"] = words[:_LONGEST_MESSAGE].rstrip(": ")
     said = [" ".join(str(one.message).split()) for one in caught if issubclass(one.category, UserWarning)]
     tell(done=key, warnings=[text[:_LONGEST_MESSAGE] for text in said], **fields)
 
@@ -108,19 +105,13 @@ def _torch(tell: Tell) -> None:
     with _step(tell, "devices") as fields:
         import torch
 
-        fields["built_for"] = f"CUDA {torch.version.cuda}" if torch.version.cuda else _other_build(torch)
-        fields["devices"] = []
-        if torch.cuda.is_available():
-            fields["devices"] = [_device(torch, index) for index in range(torch.cuda.device_count())]
-
-
-def _other_build(torch: Any) -> str:
-    return f"ROCm {torch.version.hip}" if getattr(torch.version, "hip", None) else "CPU"
-
-
-def _device(torch: Any, index: int) -> dict[str, Any]:
-    free, total = torch.cuda.mem_get_info(index)
-    return {"name": torch.cuda.get_device_name(index), "free": free, "total": total}
+        other = f"ROCm {torch.version.hip}" if getattr(torch.version, "hip", None) else "CPU"
+        fields["built_for"] = f"CUDA {torch.version.cuda}" if torch.version.cuda else other
+        devices: list[dict[str, Any]] = []
+        for index in range(torch.cuda.device_count()) if torch.cuda.is_available() else ():
+            free, total = torch.cuda.mem_get_info(index)
+            devices.append({"name": torch.cuda.get_device_name(index), "free": free, "total": total})
+        fields["devices"] = devices
 
 
 def _harness(tell: Tell) -> None:
@@ -129,11 +120,7 @@ def _harness(tell: Tell) -> None:
         importlib.import_module("lmms_eval.models")  # loads the plug-ins, ours among them
         from lmms_eval.tasks import TaskManager
 
-        fields["missing"] = _missing(TaskManager().all_tasks, sys.argv[2:])
-
-
-def _missing(known: Iterable[str], wanted: Iterable[str]) -> list[str]:
-    return sorted(set(wanted) - set(known))
+        fields["missing"] = sorted(set(sys.argv[2:]) - set(TaskManager().all_tasks))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from medtasks.errors import MedTasksError
@@ -20,24 +19,14 @@ _SCRIPT = Path(__file__).with_name("child.py")
 
 @dataclass(frozen=True)
 class Told:
-    """What a child told.
+    """What a child told."""
 
-    Attributes:
-        steps: Fields by key of the steps that ended.
-        broken_off: Fields of the step in which the child ended too early, or None.
-        how: How it ended too early, in words; empty if it did not.
-    """
-
-    steps: dict[str, dict[str, Any]] = field(default_factory=dict)
-    broken_off: dict[str, Any] | None = None
-    how: str = ""
+    steps: dict[str, dict[str, Any]] = field(default_factory=dict)  # fields by key of the steps that ended
+    broken_off: dict[str, Any] | None = None  # fields of the step in which the child ended too early, or None
+    how: str = ""  # how it ended too early, in words; empty if it did not
 
     def step(self, key: str) -> dict[str, Any]:
-        """Return the fields of a step.
-
-        Raises:
-            MedTasksError: The child ended before it.
-        """
+        """Return the fields of a step; MedTasksError: the child ended before it."""
         if key not in self.steps:
             raise MedTasksError(f"the process that looks at it ended too early ({self.how}); run the command again")
         return self.steps[key]
@@ -56,9 +45,7 @@ class Child:
     def __enter__(self) -> "Child":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._process.kill()
         self._process.communicate()
 
@@ -71,13 +58,9 @@ class Child:
             self._process.kill()
             output, _ = self._process.communicate()
             how = f"no end within {TIMEOUT_S:g} s"
-        return _read(output, how or _end(self._process.returncode))
-
-
-def _end(code: int) -> str:
-    if code < 0:
-        return f"signal {signal.Signals(-code).name}"
-    return f"exit code {code}" if code else ""
+        code = self._process.returncode
+        end = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}" if code else ""
+        return _read(output, how or end)
 
 
 def _read(output: str, how: str) -> Told:

@@ -67,14 +67,11 @@ def readable_replies() -> Iterator[Finding]:
 
 def _open_to_others(folder: Path) -> bool:
     """Return whether the group or all others may open a file somewhere below a folder, by permission bits alone."""
+    way = [one.stat().st_mode for one in (folder, *folder.resolve().parents)]
     return any(
-        _passes(folder, enter) and _holds_readable(folder, enter, read)
+        all(mode & enter for mode in way) and _holds_readable(folder, enter, read)
         for enter, read in ((stat.S_IXGRP, stat.S_IRGRP), (stat.S_IXOTH, stat.S_IROTH))
     )
-
-
-def _passes(folder: Path, enter: int) -> bool:
-    return all(one.stat().st_mode & enter for one in (folder, *folder.resolve().parents))
 
 
 def _holds_readable(folder: Path, enter: int, read: int) -> bool:
@@ -123,13 +120,10 @@ def _refused(environment: Mapping[str, str]) -> tuple[dict[str, list[str]], dict
     told: dict[str, list[str]] = defaultdict(list)
     untold: dict[str, list[str]] = defaultdict(list)
     for name in PLACES:
-        away = [one for one in known_destinations(name, {}, environment) if not _is_here(one)]
-        causes = [(cause, one) for one in away if (cause := refusal(one, environment))]
-        for cause, one in causes[:1]:
-            home = endpoints.origin(one.url) if one.url else "wherever its provider is"
-            (told[cause] if one.source else untold[home]).append(name)
+        for one in known_destinations(name, {}, environment):
+            is_here = one.url and endpoints.is_loopback(endpoints.host(one.url))
+            if not is_here and (cause := refusal(one, environment)):
+                home = endpoints.origin(one.url) if one.url else "wherever its provider is"
+                (told[cause] if one.source else untold[home]).append(name)
+                break
     return told, untold
-
-
-def _is_here(destination: Destination) -> bool:
-    return bool(destination.url) and endpoints.is_loopback(endpoints.host(destination.url))

@@ -41,11 +41,7 @@ def prepared_data(scope: Scope, *, verify: bool) -> Iterator[Finding]:
 
 
 def _own_documents(task: TaskFile) -> Iterator[Finding]:
-    try:
-        count = len(task_documents(task))
-    except MedTasksError as error:
-        yield of_error(DATASETS, task.name, State.PROBLEM, error)
-        return
+    count = len(task_documents(task))
     yield DATASETS.ok(task.name, f"the documents of '{task.name}', {count}, have all columns it needs")
 
 
@@ -79,26 +75,23 @@ def _dataset(name: str, *, verify: bool) -> Iterator[Finding]:
     except MedTasksError as error:
         yield of_error(DATASETS, name, State.PROBLEM, error, _command(name))
         return
+    how = "verified" if verify else "prepared"
+    what = f"'{name}' is {how}: {manifest.rows} questions, {manifest.images} images, fingerprint {manifest.fingerprint}"
     if rows != manifest.rows:
         found = f"'{name}' holds {rows} questions, and its manifest says {manifest.rows}"
         yield DATASETS.problem(name, found, again)
-        return
-    problems = list(_verified(name)) if verify else []
-    if problems:
-        yield DATASETS.problem(name, _damage(name, problems), again)
-        return
-    yield _intact(name, manifest, again, "verified" if verify else "prepared")
-
-
-def _intact(name: str, manifest: Manifest, again: str, how: str) -> Finding:
-    what = f"'{name}' is {how}: {manifest.rows} questions, {manifest.images} images, fingerprint {manifest.fingerprint}"
-    if manifest.sample:
+    elif problems := _differences(name) if verify else []:
+        count = "1 difference" if len(problems) == 1 else f"{len(problems)} differences"
+        found = f"'{name}' is damaged, {count} from what was prepared{_few(name, ': {}', problems)}"
+        yield DATASETS.problem(name, found, again)
+    elif manifest.sample:
         found = f"'{name}' is the drawn sample, on which scores say nothing about a model"
-        return DATASETS.warning(name, found, again)
-    if not manifest.complete:
-        found = f"{what}, but incomplete{_left_out(name, manifest.left_out)}"
-        return DATASETS.warning(name, found, again)
-    return DATASETS.ok(name, what)
+        yield DATASETS.warning(name, found, again)
+    elif not manifest.complete:
+        found = f"{what}, but incomplete{_few(name, ' ({})', manifest.left_out)}"
+        yield DATASETS.warning(name, found, again)
+    else:
+        yield DATASETS.ok(name, what)
 
 
 def _again(name: str, manifest: Manifest) -> str:
@@ -107,22 +100,14 @@ def _again(name: str, manifest: Manifest) -> str:
     return _command(name)
 
 
-def _verified(name: str) -> Iterator[str]:
+def _differences(name: str) -> list[str]:
     from medtasks.data.preparers import verify
 
-    yield from verify(name)
+    return list(verify(name))
 
 
-def _damage(name: str, problems: Sequence[str]) -> str:
-    count = "1 difference" if len(problems) == 1 else f"{len(problems)} differences"
-    found = f"'{name}' is damaged, {count} from what was prepared"
-    if is_private(name):
-        return found  # file names may be patients'
-    return f"{found}: {'; '.join(problems[:_SHOWN])}{' ...' if len(problems) > _SHOWN else ''}"
-
-
-def _left_out(name: str, notes: Sequence[str]) -> str:
-    """Return what was left out in words, of a private dataset only that something was."""
+def _few(name: str, form: str, notes: Sequence[str]) -> str:
+    """Return the first notes in a form; none of a private dataset, where names of files may be patients'."""
     if not notes or is_private(name):
         return ""
-    return f" ({'; '.join(notes[:_SHOWN])}{' ...' if len(notes) > _SHOWN else ''})"
+    return form.format("; ".join(notes[:_SHOWN]) + (" ..." if len(notes) > _SHOWN else ""))

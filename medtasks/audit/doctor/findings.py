@@ -22,21 +22,13 @@ class State(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at.
+    """One thing that was looked at."""
 
-    Attributes:
-        area: One of :data:`AREAS`.
-        name: What was looked at.
-        state: How bad it is.
-        found: One sentence.
-        fix: One command or sentence that mends it; empty where nothing is to be mended.
-    """
-
-    area: str
+    area: str  # one of AREAS
     name: str
     state: State
-    found: str
-    fix: str = ""
+    found: str  # one sentence
+    fix: str = ""  # one command or sentence that mends it; empty where nothing is to be mended
 
 
 class Area(str):

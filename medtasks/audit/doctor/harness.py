@@ -16,7 +16,8 @@ from packaging.specifiers import SpecifierSet
 from medtasks import __version__
 from medtasks.audit.doctor.child_process import Told
 from medtasks.audit.doctor.findings import HARNESS, Finding
-from medtasks.audit.doctor.packages import HARNESS_PACKAGE, harness_requirement, installed_version, requires_python
+from medtasks.audit.doctor.packages import HARNESS_PACKAGE, harness_requirement, requires_python
+from medtasks.audit.facts import installed_version
 from medtasks.errors import MedTasksError
 from medtasks.harness import AUTOLOAD_VARIABLE
 
@@ -41,11 +42,7 @@ SEAMS: Mapping[str, tuple[str, tuple[str, ...], str]] = {
 
 
 def harness_folder() -> Path:
-    """Return the folder of the harness that Python would import, without importing it.
-
-    Raises:
-        MedTasksError: It is not installed.
-    """
+    """Return the folder of the harness that Python would import, without importing it; MedTasksError: there is none."""
     spec = importlib.util.find_spec(HARNESS_PACKAGE)
     folders = [] if spec is None else list(spec.submodule_search_locations or ())
     if not folders:

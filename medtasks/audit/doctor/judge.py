@@ -57,7 +57,12 @@ def judge(scope: Scope) -> Iterator[Finding]:
     found = f"the judge is {settings.model} at {settings.base_url}, on {where}"
     yield JUDGE.ok("settings", found)
     datasets = list(dict.fromkeys(task.dataset for task, _ in asking if task.dataset))
-    refused = dict(_refused(settings, datasets))
+    refused = {}
+    for dataset in datasets:
+        try:
+            check_access(settings, str(access_of(dataset)), dataset, os.environ)
+        except JudgeRefused as error:
+            refused[dataset] = error
     if refused:
         yield _access(scope, refused)
     if len(refused) < len(datasets) or not datasets:
@@ -74,14 +79,6 @@ def _not_configured(scope: Scope, required: Sequence[TaskFile]) -> Finding:
         return JUDGE.problem("settings", found, fix)
     found = "no judge is set up, so that the metrics that need one will have no value"
     return JUDGE.warning("settings", found, fix)
-
-
-def _refused(settings: JudgeSettings, datasets: Sequence[str]) -> Iterator[tuple[str, JudgeRefused]]:
-    for dataset in datasets:
-        try:
-            check_access(settings, str(access_of(dataset)), dataset, os.environ)
-        except JudgeRefused as error:
-            yield dataset, error
 
 
 def _access(scope: Scope, refused: dict[str, JudgeRefused]) -> Finding:
@@ -109,7 +106,8 @@ def _answer(settings: JudgeSettings) -> Finding:
 
 
 def _known_model(settings: JudgeSettings, known: Sequence[str]) -> Finding:
-    if any(_is_same(name, settings.model) for name in known):
+    # Gemini lists a folder, Ollama a tag.
+    if any(settings.model in (name, name.removeprefix("models/"), name.removesuffix(":latest")) for name in known):
         return JUDGE.ok("reply", f"the judge at {settings.base_url} answers and has {settings.model}")
     if not known:
         found = f"the judge at {settings.base_url} answers and lists no models, so that {settings.model} is not checked"
@@ -118,11 +116,6 @@ def _known_model(settings: JudgeSettings, known: Sequence[str]) -> Finding:
     hint = f"; did you mean '{near[0]}'?" if near else ""
     found = f"the judge at {settings.base_url} answers and has no model '{settings.model}' among its {len(known)}{hint}"
     return JUDGE.problem("model", found, f"set {MODEL} to a name the endpoint lists")
-
-
-def _is_same(listed: str, wanted: str) -> bool:
-    """Return whether an endpoint takes ``wanted`` for a model it lists: Gemini lists a folder, Ollama a tag."""
-    return wanted in (listed, listed.removeprefix("models/"), listed.removesuffix(":latest"))
 
 
 def _without_list(client: "openai.OpenAI", settings: JudgeSettings) -> Finding:
@@ -158,7 +151,9 @@ def _trouble(error: Exception, settings: JudgeSettings) -> Finding:
 
 
 def _no_connection(error: Exception, settings: JudgeSettings, where: str) -> Finding:
-    causes = list(_causes(error))
+    causes: list[BaseException] = [error]
+    while cause := causes[-1].__cause__ or causes[-1].__context__:
+        causes.append(cause)
     if any(isinstance(one, ssl.SSLError) for one in causes):
         reason = next((one.reason for one in causes if isinstance(one, ssl.SSLError) and one.reason), "TLS")
         found = f"no secure connection to {where} comes about ({reason})"
@@ -178,9 +173,3 @@ def _no_connection(error: Exception, settings: JudgeSettings, where: str) -> Fin
 def _status(error: Exception) -> int | None:
     status: Any = getattr(error, "status_code", None)
     return status if isinstance(status, int) else None
-
-
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__

@@ -105,8 +105,10 @@ def torch_stack(told: Told) -> Iterator[Finding]:
     steps = {name: told.step(name) for name in _MODULES}
     for name, step in steps.items():
         yield from _module(name, step)
-    builds = {name: _build(step) for name, step in steps.items() if "version" in step and name != "transformers"}
-    if len(set(builds.values())) > 1 and None not in builds.values():
+    # What a build is for, such as cpu or cu130; empty where its version does not say.
+    known = {name: str(step["version"]) for name, step in steps.items() if "version" in step}
+    builds = {name: version.partition("+")[2] for name, version in known.items() if name != "transformers"}
+    if len(set(builds.values())) > 1 and all(builds.values()):
         what = " and ".join(f"{name} {steps[name]['version']}" for name in builds)
         yield TORCH.warning("builds", f"{what} are not built for the same device", _INSTALL)
     if not steps["torch"]["error"]:
@@ -126,11 +128,6 @@ def _module(name: str, step: Mapping[str, Any]) -> Iterator[Finding]:
         yield TORCH.problem(name, found, "pip install --upgrade torch torchvision")
     else:
         yield TORCH.ok(name, f"{name} {step['version']} can be imported")
-
-
-def _build(step: Mapping[str, Any]) -> str | None:
-    """Return what a build is for, such as ``cpu`` or ``cu130``; None where its version does not say."""
-    return str(step["version"]).partition("+")[2] or None
 
 
 def _devices(step: Mapping[str, Any]) -> Iterator[Finding]:

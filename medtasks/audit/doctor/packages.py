@@ -8,6 +8,7 @@ from packaging.utils import canonicalize_name
 
 from medtasks.audit.doctor.findings import PACKAGES, Finding, State
 from medtasks.audit.doctor.scope import Scope
+from medtasks.audit.facts import installed_version
 from medtasks.data.path_of import known, prepared_folder
 from medtasks.errors import DatasetNotPrepared
 
@@ -26,22 +27,19 @@ _PURPOSES = {
 
 
 def requirements(extra: str | None = None) -> list[Requirement]:
-    """Return what this package needs on this machine; of an extra, only what that adds.
+    """Return what this package needs on this machine; of an extra, only what that adds. Nothing if not installed."""
+    plain = _required(_OWN) or []
+    return plain if extra is None else [one for one in _required(_OWN, extra) or () if one not in plain]
 
-    Returns:
-        Nothing where the package is not installed.
-    """
+
+def _required(distribution: str, extra: str = "") -> list[Requirement] | None:
+    """Return what a distribution needs on this machine, with an extra or without; None where it is not installed."""
     try:
-        lines = importlib.metadata.requires(_OWN) or []
+        lines = importlib.metadata.requires(distribution) or []
     except importlib.metadata.PackageNotFoundError:
-        return []
-    found = [Requirement(line) for line in lines]
-    plain = [one for one in found if one.marker is None or one.marker.evaluate({"extra": ""})]
-    if extra is None:
-        return plain
-    return [
-        one for one in found if one not in plain and one.marker is not None and one.marker.evaluate({"extra": extra})
-    ]
+        return None
+    needed = map(Requirement, lines)
+    return [one for one in needed if one.marker is None or one.marker.evaluate({"extra": extra})]
 
 
 def requires_python() -> str:
@@ -74,19 +72,16 @@ def required_packages() -> Iterator[Finding]:
     needed = [one for one in requirements() if canonicalize_name(one.name) != harness]
     wrong = [(one, words) for one in needed if (words := _trouble(one))]
     for one, words in wrong:
-        found = f"medtasks needs {_shown(one)}, {words}"
-        yield PACKAGES.problem(one.name, found, f"pip install '{_shown(one)}'")
+        yield PACKAGES.problem(one.name, f"medtasks needs {_shown(one)}, {words}", f"pip install '{_shown(one)}'")
     if needed and not wrong:
         yield PACKAGES.ok("required", f"all {len(needed)} packages medtasks needs are installed")
 
 
 def harness_packages() -> Iterator[Finding]:
     """Look for packages the harness asks for; their versions are the harness's own affair."""
-    try:
-        lines = importlib.metadata.requires(HARNESS_PACKAGE) or []
-    except importlib.metadata.PackageNotFoundError:
+    needed = _required(HARNESS_PACKAGE)
+    if needed is None:
         return  # said where the harness's version is looked at
-    needed = [one for one in map(Requirement, lines) if one.marker is None or one.marker.evaluate({"extra": ""})]
     missing = [one for one in needed if installed_version(one.name) is None]
     if missing:
         names = ", ".join(one.name for one in missing)
@@ -98,17 +93,16 @@ def harness_packages() -> Iterator[Finding]:
 
 def extra_packages(scope: Scope) -> Iterator[Finding]:
     """Look at the extras: all of them, or those that the chosen tasks need."""
-    needed = _needed(scope)
-    for extra in needed if scope.chosen else extras():
+    for extra in _needed(scope) if scope.chosen else extras():
         wrong = [f"{_shown(one)} ({words})" for one in requirements(extra) if (words := _trouble(one))]
         purpose = _PURPOSES.get(extra)
-        what = f"extra '{extra}'" + (f", for {purpose}," if purpose else "")
-        if not wrong:
-            yield PACKAGES.ok(f"extra {extra}", f"the {what} is installed")
-            continue
-        found = f"the {what} lacks {', '.join(wrong)}"
-        state = State.WARNING if scope.chosen else State.NOTE
-        yield Finding(PACKAGES, f"extra {extra}", state, found, f"pip install 'medtasks[{extra}]'")
+        what = f"the extra '{extra}'" + (f", for {purpose}," if purpose else "")
+        if wrong:
+            state = State.WARNING if scope.chosen else State.NOTE
+            fix = f"pip install 'medtasks[{extra}]'"
+            yield Finding(PACKAGES, f"extra {extra}", state, f"{what} lacks {', '.join(wrong)}", fix)
+        else:
+            yield PACKAGES.ok(f"extra {extra}", f"{what} is installed")
 
 
 def _needed(scope: Scope) -> Sequence[str]:
@@ -132,14 +126,6 @@ def _trouble(requirement: Requirement) -> str:
     if version is None:
         return "not installed"
     return "" if requirement.specifier.contains(version, prereleases=True) else f"installed is {version}"
-
-
-def installed_version(name: str) -> str | None:
-    """Return the version of an installed package; None where it is not installed."""
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return None
 
 
 def _shown(requirement: Requirement) -> str:

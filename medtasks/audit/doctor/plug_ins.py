@@ -63,17 +63,8 @@ def _found(told: Told) -> list[_PlugIn]:
     fields = [step for key, step in told.steps.items() if key.startswith(_PREFIX)]
     if told.broken_off is not None and "name" in told.broken_off:
         fields.append({**told.broken_off, "error": f"{_ENDS}, {told.how}"})
-    return [
-        _PlugIn(
-            one["name"],
-            one["distribution"],
-            one["version"],
-            one.get("models", ()),
-            one["error"],
-            one.get("warnings", ()),
-        )
-        for one in fields
-    ]
+    defaults: dict[str, Any] = {"models": (), "warnings": ()}
+    return [_PlugIn(**{name: {**defaults, **one}[name] for name in _PlugIn.__annotations__}) for one in fields]
 
 
 def _broken(plug_ins: Sequence[_PlugIn], index: int) -> Finding:

@@ -23,17 +23,11 @@ class JudgeNeed(enum.Enum):
 
 @dataclass(frozen=True)
 class Scope:
-    """What is looked at.
+    """What is looked at."""
 
-    Attributes:
-        names: Tasks, groups and tags as the user gave them; empty for everything.
-        tasks: The tasks of ours behind them; without names, all of ours.
-        foreign: Those of ``names`` that are not ours.
-    """
-
-    names: tuple[str, ...]
-    tasks: tuple[TaskFile, ...]
-    foreign: tuple[str, ...] = ()
+    names: tuple[str, ...]  # tasks, groups and tags as the user gave them; empty for everything
+    tasks: tuple[TaskFile, ...]  # the tasks of ours behind them; without names, all of ours
+    foreign: tuple[str, ...] = ()  # those of names that are not ours
 
     @property
     def chosen(self) -> bool:

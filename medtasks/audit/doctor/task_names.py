@@ -13,7 +13,7 @@ from medtasks.data.home import dataset_folder, own_tasks_folder
 from medtasks.data.manifest import FILE_NAME
 from medtasks.errors import near_match
 from medtasks.harness.task_files import task_files
-from medtasks.harness.task_index import TaskIndex, index_tasks, tasks_folder
+from medtasks.harness.task_index import index_tasks, tasks_folder
 
 _NOT_WALKED = {"__pycache__", ".ipynb_checkpoints"}
 
@@ -89,14 +89,10 @@ def own_names() -> set[str]:
 def _named(folder: Path) -> dict[str, Path]:
     """Return a file for each task, group and tag that the files in a folder name; the harness knows no other."""
     index = index_tasks([folder])
-    tags = {
-        tag: [index.paths[task] for task in tasks if _has_tags(index, task)] for tag, tasks in index.members.items()
-    }
+    # A class of the harness has no tags.
+    tagged = {task for task, config in index.configs.items() if "class" not in config}
+    tags = {tag: [index.paths[task] for task in tasks if task in tagged] for tag, tasks in index.members.items()}
     return {**{tag: paths[0] for tag, paths in tags.items() if paths}, **index.paths}
-
-
-def _has_tags(index: TaskIndex, task: str) -> bool:
-    return task in index.configs and "class" not in index.configs[task]  # a class of the harness has none
 
 
 def _yaml_files(folder: Path) -> list[Path]:

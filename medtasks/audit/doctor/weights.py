@@ -24,13 +24,14 @@ def metric_weights(scope: Scope) -> Iterator[Finding]:
     Missing weights cost their own metrics, which can be computed later from saved replies.
     """
     if not scope.chosen:
-        missing = [name for name in (*WEIGHTS, WORDNET) if weights_trouble(name)]
-        here = len(WEIGHTS) + 1 - len(missing)
-        found = f"{here} of {len(WEIGHTS) + 1} sets of weights are here" + (
-            f"; missing {', '.join(missing)}" if missing else ""
-        )
-        fix = f"medtasks weights fetch {' '.join(missing)}" if missing else ""
-        yield Finding(AREA, "metrics", State.NOTE if missing else State.OK, found, fix)
+        known = (*WEIGHTS, WORDNET)
+        missing = [name for name in known if weights_trouble(name)]
+        found = f"{len(known) - len(missing)} of {len(known)} sets of weights are here"
+        if missing:
+            fix = f"medtasks weights fetch {' '.join(missing)}"
+            yield AREA.note("metrics", f"{found}; missing {', '.join(missing)}", fix)
+        else:
+            yield AREA.ok("metrics", found)
         return
     for name in _needed(scope):
         error = weights_trouble(name)

@@ -19,88 +19,54 @@ from medtasks.stats.calibration import Calibration
 
 @dataclass(frozen=True)
 class Score:
-    """One metric.
-
-    Attributes:
-        metric: Its name.
-        value: NaN where it is not defined.
-        error: Standard error at the task's own unit; NaN where there is none.
-        low: Lower end of the 95 % interval; NaN where there is none.
-        high: Upper end.
-        share: Whether it is a fraction, which may be shown in percent.
-        higher_is_better: Direction.
-    """
+    """One metric."""
 
     metric: str
-    value: float
-    error: float
-    low: float
+    value: float  # NaN where it is not defined
+    error: float  # standard error at the task's own unit; NaN where there is none
+    low: float  # lower end of the 95 % interval; NaN where there is none
     high: float
-    share: bool
+    share: bool  # whether it is a fraction, which may be shown in percent
     higher_is_better: bool
 
 
 @dataclass(frozen=True)
 class Group:
-    """Scores of a part of the questions, such as those of one medical area.
+    """Scores of a part of the questions, such as those of one medical area."""
 
-    Attributes:
-        name: Value of the column.
-        questions: How many questions were answered in it.
-        scores: The task's main metrics.
-    """
-
-    name: str
-    questions: int
-    scores: tuple[Score, ...]
+    name: str  # value of the column
+    questions: int  # how many questions were answered in it
+    scores: tuple[Score, ...]  # the task's main metrics
 
 
 @dataclass(frozen=True)
 class PairOutcomes:
-    """What became of complete and incomplete pairs.
+    """What became of complete and incomplete pairs."""
 
-    Attributes:
-        both_right: Both images answered rightly.
-        swapped: Both images answered with the other image's answer.
-        same: Both images got the same option, by its letter: the confusion the benchmark is about.
-        one_invalid: One of the two replies has no valid answer.
-        both_invalid: Neither has.
-        incomplete: Only one image of the pair was answered at all; in no score of pairs.
-    """
-
-    both_right: int
-    swapped: int
-    same: Mapping[str, int]
-    one_invalid: int
-    both_invalid: int
-    incomplete: int
+    both_right: int  # both images answered rightly
+    swapped: int  # both images answered with the other image's answer
+    same: Mapping[str, int]  # both images got the same option, by its letter: the confusion the benchmark is about
+    one_invalid: int  # one of the two replies has no valid answer
+    both_invalid: int  # neither has
+    incomplete: int  # only one image of the pair was answered at all; in no score of pairs
 
 
 @dataclass(frozen=True)
 class RuleReport:
-    """Scores under one reading of the replies.
+    """Scores under one reading of the replies."""
 
-    Attributes:
-        name: Filter name, such as ``reference``.
-        rule: Name and version of the rule, such as ``mediconfusion_reference v1``.
-        describes: What the rule does, one sentence; empty where nothing is known.
-        scores: All metrics, the main one first.
-        reasons: How many replies were ok, ambiguous, refused ...; empty without samples.
-        groups: Scores by column and group; empty without samples or columns.
-        pairs: Outcomes of pairs, for paired questions.
-        wrong_kinds: How many wrong answers are of which kind, where a rule can tell.
-        failures: Why a metric has no value, by metric.
-    """
-
-    name: str
-    rule: str
-    describes: str
-    scores: tuple[Score, ...]
+    name: str  # filter name, such as reference
+    rule: str  # name and version of the rule, such as mediconfusion_reference v1
+    describes: str  # what the rule does, one sentence; empty where nothing is known
+    scores: tuple[Score, ...]  # all metrics, the main one first
+    # how many replies were ok, ambiguous, refused ...; empty without samples
     reasons: Mapping[str, int] = field(default_factory=dict)
+    # scores by column and group; empty without samples or columns
     groups: Mapping[str, tuple[Group, ...]] = field(default_factory=dict)
-    pairs: PairOutcomes | None = None
+    pairs: PairOutcomes | None = None  # outcomes of pairs, for paired questions
+    # how many wrong answers are of which kind, where a rule can tell
     wrong_kinds: Mapping[str, int] = field(default_factory=dict)
-    failures: Mapping[str, str] = field(default_factory=dict)
+    failures: Mapping[str, str] = field(default_factory=dict)  # why a metric has no value, by metric
 
     @property
     def counts(self) -> SampleCounts:
@@ -111,151 +77,85 @@ class RuleReport:
 
 @dataclass(frozen=True)
 class Baseline:
-    """What a model scores that does not look.
+    """What a model scores that does not look."""
 
-    Attributes:
-        name: Such as ``always A`` or ``most frequent answer``.
-        describes: How it answers, one sentence.
-        scores: Values by filter name and metric.
-    """
-
-    name: str
-    describes: str
-    scores: Mapping[str, Mapping[str, float]]
+    name: str  # such as always A or most frequent answer
+    describes: str  # how it answers, one sentence
+    scores: Mapping[str, Mapping[str, float]]  # values by filter name and metric
 
 
 @dataclass(frozen=True)
 class PublishedScore:
-    """A published result of the same benchmark.
+    """A published result of the same benchmark."""
 
-    Attributes:
-        model: As printed.
-        metric: Name of our metric that is defined the same way.
-        value: On our scale.
-        printed: As printed.
-        source: Paper and table.
-        remark: A known misprint or what makes it not comparable; empty if nothing is known.
-    """
-
-    model: str
-    metric: str
-    value: float
-    printed: str
+    model: str  # as printed
+    metric: str  # name of our metric that is defined the same way
+    value: float  # on our scale
+    printed: str  # as printed
     source: str
-    remark: str = ""
+    remark: str = ""  # a known misprint or what makes it not comparable; empty if nothing is known
 
 
 @dataclass(frozen=True)
 class Gain:
-    """How a task differs from one of its sanity variants on the same questions.
+    """How a task differs from one of its sanity variants on the same questions."""
 
-    Attributes:
-        variant: ``blind``, ``blank`` or ``swapped``.
-        task: Name of the variant.
-        rule: Filter name.
-        metric: Name of the metric.
-        score: Mean of the task.
-        variant_score: Mean of the variant.
-        difference: Task minus variant; against ``blind`` this is the image gain.
-        low: Lower end of its 95 % interval; NaN where the samples do not tell.
-        high: Upper end.
-        p: Two-sided p-value.
-        samples: Questions that both answered.
-    """
-
-    variant: str
-    task: str
+    variant: str  # blind, blank or swapped
+    task: str  # name of the variant
     rule: str
     metric: str
-    score: float
-    variant_score: float
-    difference: float
-    low: float
+    score: float  # mean of the task
+    variant_score: float  # mean of the variant
+    difference: float  # task minus variant; against blind this is the image gain
+    low: float  # lower end of its 95 % interval; NaN where the samples do not tell
     high: float
     p: float
-    samples: int
+    samples: int  # questions that both answered
 
 
 @dataclass(frozen=True)
 class Item:
-    """One question with its reply.
+    """One question with its reply."""
 
-    Attributes:
-        doc_id: Its id; hashed where the task is withheld.
-        unit: What belongs together on the screen: the pair's id, else the own one.
-        images: Keys of :attr:`TaskReport.pictures`, in the order shown.
-        question: As published; empty where withheld.
-        options: Texts of the options; empty if there are none or withheld.
-        prompt: What the model was asked; empty where it is not recorded or withheld.
-        key: The right answer; empty where withheld.
-        reply: Raw reply; empty for likelihoods and where withheld.
-        losses: Mean negative log-likelihood per option; empty for replies in words.
-        answers: By filter name.
-        groups: Values by column, such as the medical areas.
-    """
-
-    doc_id: str
-    unit: str
-    images: tuple[str, ...]
-    question: str
-    options: tuple[str, ...]
-    prompt: str
-    key: str
-    reply: str
-    losses: tuple[float, ...]
+    doc_id: str  # its id; hashed where the task is withheld
+    unit: str  # what belongs together on the screen: the pair's id, else the own one
+    images: tuple[str, ...]  # keys of TaskReport.pictures, in the order shown
+    question: str  # as published; empty where withheld
+    options: tuple[str, ...]  # texts of the options; empty if there are none or withheld
+    prompt: str  # what the model was asked; empty where it is not recorded or withheld
+    key: str  # the right answer; empty where withheld
+    reply: str  # raw reply; empty for likelihoods and where withheld
+    losses: tuple[float, ...]  # mean negative log-likelihood per option; empty for replies in words
     answers: Mapping[str, ReadAnswer]
-    groups: Mapping[str, tuple[str, ...]]
+    groups: Mapping[str, tuple[str, ...]]  # values by column, such as the medical areas
 
 
 @dataclass(frozen=True)
 class TaskReport:
-    """One task of a run.
-
-    Attributes:
-        name: Name of the task.
-        describes: One line about it.
-        protocol: Protocol of its metadata, empty if none.
-        dataset: Name of its dataset, empty for a task that is not ours.
-        access: ``public``, ``gated`` or ``credentialed``; empty if not known.
-        fingerprint: Of the data the run was made on, empty if not recorded.
-        sample_data: Drawn pictures: the scores say nothing about a model.
-        complete_data: Whether the prepared data are the whole published set.
-        withheld: Whether text and pictures may not be shown.
-        documents: How many questions the dataset has, 0 if not known.
-        answered: How many were answered.
-        rules: One per reading.
-        baselines: Always for tasks of ours whose data are at hand.
-        published: Published results, best first per metric.
-        gains: Against the sanity variants in the same run.
-        calibration: By filter name, for likelihoods.
-        items: Every question answered; empty without samples.
-        pictures: File of each picture by key; empty where withheld.
-        decoding: How the task's own settings say that its images are decoded; None: as their dataset says.
-        image_conversions: How models saw how many images, in words; empty if not recorded.
-        missing: What this section lacks and how to get it, one sentence each.
-    """
+    """One task of a run."""
 
     name: str
     describes: str
-    protocol: str
-    dataset: str
-    access: str
-    fingerprint: str
-    sample_data: bool
-    complete_data: bool
-    withheld: bool
-    documents: int
-    answered: int
-    rules: tuple[RuleReport, ...]
-    baselines: tuple[Baseline, ...] = ()
-    published: tuple[PublishedScore, ...] = ()
-    gains: tuple[Gain, ...] = ()
-    calibration: Mapping[str, Calibration] = field(default_factory=dict)
-    items: tuple[Item, ...] = ()
-    pictures: Mapping[str, Path] = field(default_factory=dict)
+    protocol: str = ""  # protocol of its metadata, empty if none
+    dataset: str = ""  # name of its dataset, empty for a task that is not ours
+    access: str = ""  # public, gated or credentialed; empty if not known
+    fingerprint: str = ""  # of the data the run was made on, empty if not recorded
+    sample_data: bool = False  # drawn pictures: the scores say nothing about a model
+    complete_data: bool = True  # whether the prepared data are the whole published set
+    withheld: bool = False  # whether text and pictures may not be shown
+    documents: int = 0  # how many questions the dataset has, 0 if not known
+    answered: int = 0  # how many were answered
+    rules: tuple[RuleReport, ...] = ()  # one per reading
+    baselines: tuple[Baseline, ...] = ()  # always for tasks of ours whose data are at hand
+    published: tuple[PublishedScore, ...] = ()  # published results, best first per metric
+    gains: tuple[Gain, ...] = ()  # against the sanity variants in the same run
+    calibration: Mapping[str, Calibration] = field(default_factory=dict)  # by filter name, for likelihoods
+    items: tuple[Item, ...] = ()  # every question answered; empty without samples
+    pictures: Mapping[str, Path] = field(default_factory=dict)  # file of each picture by key; empty where withheld
+    # how the task's own settings say that its images are decoded; None: as their dataset says
     decoding: Decoding | None = None
-    image_conversions: str = ""
-    missing: tuple[str, ...] = ()
+    image_conversions: str = ""  # how models saw how many images, in words; empty if not recorded
+    missing: tuple[str, ...] = ()  # what this section lacks and how to get it, one sentence each
 
     @property
     def lost(self) -> SampleCounts | None:
@@ -267,83 +167,47 @@ class TaskReport:
 
 @dataclass(frozen=True)
 class ComparedScore:
-    """One test between two runs.
-
-    Attributes:
-        task: Name of the task.
-        rule: Filter name.
-        metric: Name of the metric.
-        samples: Questions answered in both.
-        units: Independent units among them.
-        first: Mean of this run.
-        second: Mean of the other run.
-        difference: Second minus first.
-        low: Lower end of its 95 % interval; NaN where the samples do not tell.
-        high: Upper end.
-        test: Name of the test.
-        p: Two-sided p-value.
-        p_holm: Corrected for all tests of the report.
-        detectable: Smallest true difference found with 80 % power; NaN where the samples do not tell.
-    """
+    """One test between two runs."""
 
     task: str
     rule: str
     metric: str
-    samples: int
-    units: int
-    first: float
-    second: float
-    difference: float
-    low: float
+    samples: int  # questions answered in both
+    units: int  # independent units among them
+    first: float  # mean of this run
+    second: float  # mean of the other run
+    difference: float  # second minus first
+    low: float  # lower end of its 95 % interval; NaN where the samples do not tell
     high: float
     test: str
-    p: float
-    p_holm: float
-    detectable: float
+    p: float  # two-sided p-value
+    p_holm: float  # corrected for all tests of the report
+    detectable: float  # smallest true difference found with 80 % power; NaN where the samples do not tell
 
 
 @dataclass(frozen=True)
 class RunComparison:
-    """This run against another one.
+    """This run against another one."""
 
-    Attributes:
-        name: What the other run is called: its model.
-        path: Where it lies.
-        scores: All tests.
-        notes: What could not be compared, one sentence each.
-    """
-
-    name: str
+    name: str  # what the other run is called: its model
     path: str
     scores: tuple[ComparedScore, ...]
-    notes: tuple[str, ...]
+    notes: tuple[str, ...]  # what could not be compared, one sentence each
 
 
 @dataclass(frozen=True)
 class RunReport:
-    """A whole run.
+    """A whole run."""
 
-    Attributes:
-        title: Heading of the page.
-        model: Model and its arguments as given to the harness; empty if not recorded.
-        created: When the report was made, ISO 8601.
-        run_at: When the run was made, ISO 8601 or as recorded; empty if not recorded.
-        facts: Versions, fingerprints, seeds, hardware, times and the command, by name, as recorded.
-        tasks: Tasks with results, in order of name.
-        missing: Why a task that was asked for is not in ``tasks``, by name.
-        notes: Anything else a reader has to know, one sentence each.
-        comparisons: With other runs.
-    """
-
-    title: str
-    model: str
-    created: str
-    run_at: str
-    facts: Mapping[str, str]
-    tasks: tuple[TaskReport, ...]
-    missing: Mapping[str, str]
-    notes: tuple[str, ...] = ()
-    comparisons: tuple[RunComparison, ...] = ()
+    title: str  # heading of the page
+    model: str  # model and its arguments as given to the harness; empty if not recorded
+    created: str  # when the report was made, ISO 8601
+    run_at: str  # when the run was made, ISO 8601 or as recorded; empty if not recorded
+    facts: Mapping[str, str]  # versions, fingerprints, seeds, hardware, times and the command, by name, as recorded
+    tasks: tuple[TaskReport, ...]  # tasks with results, in order of name
+    missing: Mapping[str, str]  # why a task that was asked for is not in tasks, by name
+    notes: tuple[str, ...] = ()  # anything else a reader has to know, one sentence each
+    comparisons: tuple[RunComparison, ...] = ()  # with other runs
 
 
 def report_as_dict(report: RunReport) -> dict[str, Any]:

@@ -184,7 +184,7 @@ def not_compared(contents: Mapping[str, Any]) -> list[str]:
         return sentences
     skipped = _listed(
         (against["uniform"], "picture", " of a single grey"),
-        (against["unreadable"], "damaged file", f"{_first_unreadable(against)}"),
+        (against["unreadable"], "damaged file", _first_unreadable(against)),
         (against["volumes"], "volume", ""),
         (against["closed_folders"], "folder", " that may not be read"),
         (against["dicom_without_decoder"], "DICOM file", " (read once pip install 'medtasks[dicom]' was run)"),
@@ -219,17 +219,9 @@ def _printable(name: str) -> str:
 def write_duplicates_page(
     contents: Mapping[str, Any], found: Duplicates, names: Names, path: Path, *, sample: bool
 ) -> None:
-    """Write the page; the file appears complete or not at all.
+    """Write the page of what :func:`duplicates_as_dict` gave; ``found`` are the same findings with their files.
 
-    Args:
-        contents: What :func:`duplicates_as_dict` gave.
-        found: The same findings with their files, for the pictures.
-        names: What may be shown.
-        path: The file.
-        sample: The dataset is a drawn sample.
-
-    Raises:
-        MedTasksError: The file cannot be written.
+    The file appears complete or not at all; MedTasksError: it cannot be written.
     """
     against = contents["against"]
     pairs = [_shown(found.within, names), _shown(found.outside, names)]
@@ -247,7 +239,6 @@ def write_duplicates_page(
         against=against,
         within=cards[0],
         outside=cards[1],
-        most=MOST_SHOWN,
         not_compared=not_compared(contents),
         counted=counted,
         kinds=[str(kind) for kind in Kind],

@@ -26,13 +26,9 @@ def published_scores(task_name: str) -> tuple[PublishedScore, ...]:
     """Return the published results of a task's benchmark that are defined as ours are under the filter ``reference``.
 
     Figures that are not comparable for another reason than their definition are among them, with a remark that says so.
-
-    Args:
-        task_name: Name of a task. Variants, selections, few-shot tasks and protocols without published figures have
-            none, nor have groups and tasks of the harness.
-
-    Returns:
-        In order of the task's metrics, best first within a metric; equal values in the paper's order.
+    They are in order of the task's metrics, best first within a metric; equal values in the paper's order. Variants,
+    selections, few-shot tasks and protocols without published figures have none, nor have groups and tasks of the
+    harness.
     """
     return _sorted(task_name, [score for group, score in _found(task_name) if group is None])
 

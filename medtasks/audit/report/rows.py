@@ -26,23 +26,14 @@ _COVERAGE_ROWS = 10
 
 @dataclass(frozen=True)
 class SummaryRow:
-    """One reading of one task in the summary.
-
-    Attributes:
-        task: The task.
-        rule: The reading.
-        score: Main metric; None where nothing is scored.
-        invalid: Share of invalid replies; NaN where it is not known.
-        baseline: The best of those that do not look, and its value.
-        gain: What the pictures add; None without a blind variant.
-    """
+    """One reading of one task in the summary."""
 
     task: TaskReport
     rule: RuleReport
-    score: Score | None
-    invalid: float
-    baseline: tuple[Baseline, float] | None
-    gain: Gain | None
+    score: Score | None  # main metric; None where nothing is scored
+    invalid: float  # share of invalid replies; NaN where it is not known
+    baseline: tuple[Baseline, float] | None  # the best of those that do not look, and its value
+    gain: Gain | None  # what the pictures add; None without a blind variant
 
 
 @dataclass(frozen=True)
@@ -149,25 +140,18 @@ def published_lists(task: TaskReport) -> list[PublishedList]:
     remarks = footnotes(task)
     found = []
     for metric in dict.fromkeys(one.metric for one in task.published):
-        rows = [
-            PublishedRow(one.model, one.value, one.printed, one.source, _number(remarks, one.remark), None)
-            for one in task.published
-            if one.metric == metric
-        ]
+        rows = []
+        for one in task.published:
+            if one.metric == metric:
+                footnote = remarks.index(one.remark) + 1 if one.remark else 0
+                rows.append(PublishedRow(one.model, one.value, one.printed, one.source, footnote, None))
         ours = [(rule, score) for rule in task.rules if (score := score_of(rule, metric))]
         rows += [PublishedRow(f"This run, {rule.name}", one.value, "", "", 0, one) for rule, one in ours]
         upward = ours[0][1].higher_is_better if ours else True
-        rows.sort(key=lambda row: _rank(row, upward))
+        sign = -1 if upward else 1
+        rows.sort(key=lambda row: (True, 0.0) if math.isnan(row.value) else (False, sign * row.value))
         found.append(PublishedList(metric, is_share(task, metric), upward, tuple(rows)))
     return found
-
-
-def _number(remarks: Sequence[str], remark: str) -> int:
-    return remarks.index(remark) + 1 if remark else 0
-
-
-def _rank(row: PublishedRow, upward: bool) -> tuple[bool, float]:
-    return math.isnan(row.value), 0.0 if math.isnan(row.value) else -row.value if upward else row.value
 
 
 def group_columns(task: TaskReport) -> dict[str, list[str]]:

@@ -79,11 +79,11 @@ def interval(low: float, high: float, share: bool = True) -> str:
     """
     if not (math.isfinite(low) and math.isfinite(high)):
         return NOT_DEFINED
-    return f"{_end(low, share)} to {_end(high, share)}"
-
-
-def _end(value: float, share: bool) -> str:
-    return number(value, share) if share or abs(value) >= _HUGE else _rounded(Decimal(repr(float(value))), 3)
+    ends = (
+        number(end, share) if share or abs(end) >= _HUGE else _rounded(Decimal(repr(float(end))), 3)
+        for end in (low, high)
+    )
+    return " to ".join(ends)
 
 
 def points(value: float, share: bool = True) -> str:
@@ -155,10 +155,7 @@ def counted(value: int, what: str) -> str:
 def coded(name: str, end: str = "", also: str = "") -> str:
     """Return a name for ids, labels and files: what is no letter, digit or underscore is written as its code.
 
-    Args:
-        name: Any name; different ones stay different.
-        end: Behind each code.
-        also: Further characters that may stay.
+    Different names stay different. An ``end`` stands behind each code, characters of ``also`` may stay.
 
     Example:
         >>> coded("my task/1"), coded("a task", end="-")

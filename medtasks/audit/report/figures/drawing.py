@@ -17,14 +17,14 @@ that many fit on one page. Figures show scores and names of groups, and nothing 
 """
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from medtasks.audit.report.contents import RunReport, TaskReport
+from medtasks.audit.report.contents import RunReport
 from medtasks.audit.report.figures.outcome_figures import coverage_figure, pair_figure, reliability_figure
 from medtasks.audit.report.figures.score_figures import gain_figure, group_figures, summary_figure
-from medtasks.audit.report.figures.style import FORMATS, RC_PARAMS, Drawing, Look, file_content, rule_looks, svg_element
+from medtasks.audit.report.figures.style import FORMATS, RC_PARAMS, Drawing, file_content, rule_looks, svg_element
 from medtasks.audit.report.words import coded
 from medtasks.errors import MedTasksError, near_match
 
@@ -39,15 +39,9 @@ def write_figures(report: RunReport, folder: Path, formats: Sequence[str] = ("sv
     """Write every figure of a report into a folder, one file per figure and format, and return the files.
 
     Files are called after the keys, such as ``mediconfusion.groups.categories.svg``; what is no letter, digit or one of
-    ``_-`` in a name is written as its code. PNG has 200 dots per inch. The same report gives the same files.
-
-    Args:
-        report: What is drawn.
-        folder: Made if it is not there.
-        formats: Of ``svg``, ``png`` and ``pdf``.
-
-    Raises:
-        MedTasksError: A format is none of these, or the folder cannot be written to.
+    ``_-`` in a name is written as its code. PNG has 200 dots per inch; PDF is the third format. The same report gives
+    the same files. The folder is made if it is not there. MedTasksError: a format is none of these, or the folder
+    cannot be written to.
     """
     for form in formats:
         if form not in FORMATS:
@@ -61,10 +55,10 @@ def write_figures(report: RunReport, folder: Path, formats: Sequence[str] = ("sv
             for key, drawing in _drawings(report):
                 for form in formats:
                     file = folder / f"{'.'.join(coded(part, '-', also='-') for part in key.split('/'))}.{form}"
-                    content = (
-                        svg_element(drawing, key).encode() if form == "svg" else file_content(drawing.figure, form)
+                    is_svg = form == "svg"
+                    file.write_bytes(
+                        svg_element(drawing, key).encode() if is_svg else file_content(drawing.figure, form)
                     )
-                    file.write_bytes(content)
                     written.append(file)
     except OSError as error:
         raise MedTasksError(
@@ -79,18 +73,14 @@ def _drawings(report: RunReport) -> Iterator[tuple[str, Drawing]]:
     if summary := summary_figure(report, looks):
         yield "summary", summary
     for task in report.tasks:
-        yield from _task_drawings(task, looks)
-
-
-def _task_drawings(task: TaskReport, looks: Mapping[str, Look]) -> Iterator[tuple[str, Drawing]]:
-    for column, drawing in group_figures(task, looks).items():
-        yield f"{task.name}/groups/{column}", drawing
-    for kind, found in (("pairs", pair_figure(task)), ("gains", gain_figure(task, looks))):
-        if found:
-            yield f"{task.name}/{kind}", found
-    for rule in task.calibration:
-        yield f"{task.name}/reliability/{rule}", reliability_figure(task, rule)
-        yield f"{task.name}/coverage/{rule}", coverage_figure(task, rule)
+        for column, drawing in group_figures(task, looks).items():
+            yield f"{task.name}/groups/{column}", drawing
+        for kind, found in (("pairs", pair_figure(task)), ("gains", gain_figure(task, looks))):
+            if found:
+                yield f"{task.name}/{kind}", found
+        for rule in task.calibration:
+            yield f"{task.name}/reliability/{rule}", reliability_figure(task, rule)
+            yield f"{task.name}/coverage/{rule}", coverage_figure(task, rule)
 
 
 @contextmanager

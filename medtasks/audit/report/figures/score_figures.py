@@ -9,23 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from medtasks.audit.report.contents import Gain, RuleReport, RunReport, Score, TaskReport
-from medtasks.audit.report.figures.style import (
-    AXIS,
-    GREY,
-    GRID,
-    LINE,
-    Drawing,
-    Look,
-    add_legend,
-    in_percent,
-    legend_height,
-    legend_text,
-    name_margin,
-    name_rows,
-    new_figure,
-    shown_text,
-)
+from medtasks.audit.report.contents import RuleReport, RunReport, Score, TaskReport
+from medtasks.audit.report.figures import style
 from medtasks.audit.report.rows import best_baseline, group_columns, group_questions, group_score, is_share
 from medtasks.audit.report.words import NOT_DEFINED, count, number, scored, signed, warnings
 
@@ -33,52 +18,39 @@ if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from matplotlib.lines import Line2D
 
 _SERIES, _GAP, _LEAST = 0.1, 0.1, 0.22  # inches
 _DENSE = 0.55
 _NAME_LINE = 34  # characters
-Looks = Mapping[str, Look]
+Looks = Mapping[str, style.Look]
 _BARS = 20  # groups; with more of them points take less room
 _BASELINES = "baselines, which see no image"
 
 
 @dataclass(frozen=True)
 class Rows:
-    """A figure with a row per name.
-
-    Attributes:
-        figure: The figure.
-        axes: Its axes; a row is 1 high, the first one is 0.
-        dense: Whether series are points, close together.
-    """
+    """A figure with a row per name."""
 
     figure: "Figure"
-    axes: "Axes"
-    dense: bool
+    axes: "Axes"  # its axes; a row is 1 high, the first one is 0
+    dense: bool  # whether series are points, close together
 
-    def draw(self, score: Score, row: int, position: int, series: int, look: Look) -> None:
-        """Draw one series of a row with its interval.
-
-        Args:
-            score: Value and interval.
-            row: Which row.
-            position: Which of the row's series.
-            series: How many the row has; together they take 0.8 of it.
-            look: Colour, hatch and marker.
-        """
+    def draw(self, score: Score, row: int, position: int, series: int, look: style.Look) -> None:
+        """Draw the series at a position of a row with its interval; all series of a row take 0.8 of it."""
         y = row + 0.8 * ((position + 0.5) / series - 0.5)
         if math.isnan(score.value):
             self._say(NOT_DEFINED, y)
-        elif self.dense:
-            self._draw_point(score, y, look)
-        else:
+        elif not self.dense:
             self._draw_bar(score, y, 0.8 / series, look)
+        else:
+            if ends := _whiskers(score):
+                self.axes.errorbar(score.value, y, xerr=ends, fmt="none", ecolor=look.colour, elinewidth=1.2)
+            self.axes.plot([score.value], [y], clip_on=False, **_point(look))
 
     def _say(self, text: str, y: float) -> None:
-        self.axes.text(0, y, f" {text}", va="center", fontsize=6, color=GREY)
+        self.axes.text(0, y, f" {text}", va="center", fontsize=6, color=style.GREY)
 
-    def _draw_bar(self, score: Score, y: float, height: float, look: Look) -> None:
+    def _draw_bar(self, score: Score, y: float, height: float, look: style.Look) -> None:
         self.axes.barh(
             y, score.value, height=height, color=look.colour, hatch=look.hatch, edgecolor="white", linewidth=0.4
         )
@@ -87,22 +59,17 @@ class Rows:
         elif score.value == 0:
             self._say("0", y)  # a bar without length is no different from none
 
-    def _draw_point(self, score: Score, y: float, look: Look) -> None:
-        if ends := _whiskers(score):
-            self.axes.errorbar(score.value, y, xerr=ends, fmt="none", ecolor=look.colour, elinewidth=1.2)
-        self.axes.plot([score.value], [y], clip_on=False, **_point(look))
-
-    def finish(self, rules: dict[str, Look], others: Sequence["Artist"] = ()) -> None:
+    def finish(self, rules: dict[str, style.Look], others: Sequence["Artist"] = ()) -> None:
         """Write the legend: of the rules, and of what else was drawn."""
-        add_legend(self.figure, [*(self._handle(rule, look) for rule, look in rules.items()), *others])
+        style.add_legend(self.figure, [*(self._handle(rule, look) for rule, look in rules.items()), *others])
 
-    def _handle(self, rule: str, look: Look) -> "Artist":
+    def _handle(self, rule: str, look: style.Look) -> "Artist":
         from matplotlib.lines import Line2D
         from matplotlib.patches import Patch
 
         if self.dense:
-            return Line2D([], [], label=legend_text(rule), **_point(look))
-        return Patch(facecolor=look.colour, hatch=look.hatch, edgecolor="white", label=legend_text(rule))
+            return Line2D([], [], label=style.legend_text(rule), **_point(look))
+        return Patch(facecolor=look.colour, hatch=look.hatch, edgecolor="white", label=style.legend_text(rule))
 
 
 def new_rows(
@@ -114,22 +81,18 @@ def new_rows(
     *,
     dense: bool = False,
 ) -> Rows:
-    """Return a figure with a row per name, high enough for its series and its lines of text.
+    """Return a figure with a row per name, from the top, high enough for its series and its lines of text.
 
-    Args:
-        title: Heading.
-        warnings: Below it.
-        names: At the left, from the top; at least one.
-        series: How many bars or points a row holds at most.
-        legend: What the legend will say.
-        dense: Draw points, which take less room than bars.
+    There is at least one name. A row holds ``series`` bars at most; or points if ``dense``, which take less room.
     """
     lines = 1 + max(name.count("\n") for name in names)
-    step = max((_SERIES * series + _GAP) * (_DENSE if dense else 1), _LEAST, LINE * lines + 0.06)
-    below = AXIS + legend_height(legend)
-    figure, axes = new_figure(title, warnings, height=step * len(names), left=name_margin(names), bottom=below)
-    name_rows(axes, names)
-    axes.grid(axis="x", color=GRID, linewidth=0.5)
+    step = max((_SERIES * series + _GAP) * (_DENSE if dense else 1), _LEAST, style.LINE * lines + 0.06)
+    below = style.AXIS + style.legend_height(legend)
+    figure, axes = style.new_figure(
+        title, warnings, height=step * len(names), left=style.name_margin(names), bottom=below
+    )
+    style.name_rows(axes, names)
+    axes.grid(axis="x", color=style.GRID, linewidth=0.5)
     axes.set_axisbelow(True)
     return Rows(figure, axes, dense)
 
@@ -141,7 +104,7 @@ def row_name(name: str, addition: str = "", *, lines: int = 2) -> str:
         >>> row_name("Cerebral", "(n = 79)")
         'Cerebral (n = 79)'
     """
-    wrapped = textwrap.wrap(shown_text(name), _NAME_LINE, max_lines=lines, placeholder=" …") or ["(empty)"]
+    wrapped = textwrap.wrap(style.shown_text(name), _NAME_LINE, max_lines=lines, placeholder=" …") or ["(empty)"]
     fits = lines == 1 or len(wrapped[-1]) + len(addition) < _NAME_LINE
     return "\n".join(wrapped) + (" " if fits else "\n") * bool(addition) + addition
 
@@ -151,7 +114,7 @@ def set_score_axis(axes: "Axes", values: Sequence[float], share: bool) -> None:
     finite = [value for value in values if math.isfinite(value)]
     low, high = min([0.0, *finite]), max([0.0, *finite])
     if share:
-        in_percent(axes, "x")
+        style.in_percent(axes, "x")
         axes.set_xlim(0, min(1.0, math.floor(10 * high + 1.2) / 10))
     else:
         axes.set_xlim(1.05 * low, 1.05 * high or 1)
@@ -171,7 +134,7 @@ def set_difference_axis(axes: "Axes", values: Sequence[float], share: bool) -> N
     )
 
 
-def _point(look: Look) -> dict[str, Any]:
+def _point(look: style.Look) -> dict[str, Any]:
     return {
         "color": look.colour,
         "marker": look.marker,
@@ -189,11 +152,13 @@ def _whiskers(score: Score) -> list[list[float]] | None:
     return [[max(0.0, score.value - score.low)], [max(0.0, score.high - score.value)]]
 
 
-def summary_figure(report: RunReport, looks: Looks) -> Drawing | None:
+def summary_figure(report: RunReport, looks: Looks) -> style.Drawing | None:
     """Draw the main metric of every task with its interval under every rule, and all baselines.
 
     Metrics that are no shares have no place on the same axis; the description names their tasks.
     """
+    from matplotlib.lines import Line2D
+
     tasks = [task for task in report.tasks if (main := _main(task)) and main.share]
     if not tasks:
         return None
@@ -205,7 +170,7 @@ def summary_figure(report: RunReport, looks: Looks) -> Drawing | None:
     for row, task in enumerate(tasks):
         levels = _baselines(task)
         rows.axes.scatter(
-            levels, [row] * len(levels), marker="|", s=260, color=GREY, linewidth=1.2, zorder=3, clip_on=False
+            levels, [row] * len(levels), marker="|", s=260, color=style.GREY, linewidth=1.2, zorder=3, clip_on=False
         )
         mains = [(rule.name, rule.scores[0]) for rule in task.rules if rule.scores]
         for position, (rule, score) in enumerate(mains):
@@ -214,14 +179,20 @@ def summary_figure(report: RunReport, looks: Looks) -> Drawing | None:
         values += levels
     set_score_axis(rows.axes, values, share=True)
     rows.axes.set_xlabel("main metric with its 95 % interval")
-    rows.finish({rule: looks[rule] for rule in rules}, [_baseline_mark()] if any(map(_baselines, tasks)) else [])
+    mark = Line2D([], [], color=style.GREY, marker="|", markersize=10, linestyle="", label=_BASELINES)
+    rows.finish({rule: looks[rule] for rule in rules}, [mark] if any(map(_baselines, tasks)) else [])
     others = [task.name for task in report.tasks if task not in tasks]
-    told = [f"{task.name}: {'; '.join([*warnings(task), _told(task.rules)])}." for task in tasks]
+    told = []
+    for task in tasks:
+        shown = [
+            f"{rule.scores[0].metric} {scored(rule.scores[0])} under {rule.name}" for rule in task.rules if rule.scores
+        ]
+        told.append(f"{task.name}: {'; '.join([*warnings(task), '; '.join(shown)])}.")
     left_out = [f"Not shown, because their main metric is no share: {', '.join(others)}."] if others else []
-    return Drawing(rows.figure, title, " ".join([*told, *left_out]))
+    return style.Drawing(rows.figure, title, " ".join([*told, *left_out]))
 
 
-def group_figures(task: TaskReport, looks: Looks) -> dict[str, Drawing]:
+def group_figures(task: TaskReport, looks: Looks) -> dict[str, style.Drawing]:
     """Draw the main metric by group, a figure per column, the group with the most questions on top."""
     drawn = {}
     for column, names in group_columns(task).items():
@@ -236,7 +207,7 @@ def group_figures(task: TaskReport, looks: Looks) -> dict[str, Drawing]:
 
 def _group_figure(
     task: TaskReport, rules: Sequence[RuleReport], looks: Looks, column: str, sizes: Mapping[str, int], main: Score
-) -> Drawing:
+) -> style.Drawing:
     metric, dense = main.metric, len(sizes) > _BARS
     title = f"{task.name}: {metric} by {column}"
     level = _best_baseline(task, rules, metric)
@@ -252,14 +223,16 @@ def _group_figure(
                 rows.draw(score, row, position, len(rules), looks[rule.name])
                 values += [score.value, score.low, score.high]
         told.append(f"{rule.name}: " + "; ".join(f"{name} {scored(score)}" for name, score in found.items()) + ".")
-    lines = [rows.axes.axvline(value, color=GREY, linewidth=1, linestyle="--", label=text) for value, text in level]
+    lines = [
+        rows.axes.axvline(value, color=style.GREY, linewidth=1, linestyle="--", label=text) for value, text in level
+    ]
     set_score_axis(rows.axes, values, main.share)
-    rows.axes.set_xlabel(f"{shown_text(metric)} with its 95 % interval")
+    rows.axes.set_xlabel(f"{style.shown_text(metric)} with its 95 % interval")
     rows.finish({rule.name: looks[rule.name] for rule in rules}, lines)
-    return Drawing(rows.figure, title, " ".join([*warnings(task), *told]))
+    return style.Drawing(rows.figure, title, " ".join([*warnings(task), *told]))
 
 
-def gain_figure(task: TaskReport, looks: Looks) -> Drawing | None:
+def gain_figure(task: TaskReport, looks: Looks) -> style.Drawing | None:
     """Draw how much a task is above its sanity variants, with intervals.
 
     The metric is the task's main one; where that has no value per sample, the first that has.
@@ -279,9 +252,14 @@ def gain_figure(task: TaskReport, looks: Looks) -> Drawing | None:
         rows.draw(score, variants.index(gain.variant), rules.index(gain.rule), len(rules), looks[gain.rule])
     set_difference_axis(rows.axes, [end for gain in gains for end in (gain.difference, gain.low, gain.high)], share)
     unit = "percentage points, with their" if share else "with its"
-    rows.axes.set_xlabel(f"{shown_text(metric)} minus that of the variant, {unit} 95 % interval")
+    rows.axes.set_xlabel(f"{style.shown_text(metric)} minus that of the variant, {unit} 95 % interval")
     rows.finish({rule: looks[rule] for rule in rules})
-    return Drawing(rows.figure, title, " ".join([*warnings(task), *(_told_gain(gain, share) for gain in gains)]))
+    told = [
+        f"{gain.metric} under {gain.rule} is {number(gain.score, share)}, "
+        f"{number(gain.variant_score, share)} for {gain.variant}."
+        for gain in gains
+    ]
+    return style.Drawing(rows.figure, title, " ".join([*warnings(task), *told]))
 
 
 def _main(task: TaskReport) -> Score | None:
@@ -299,18 +277,12 @@ def _baselines(task: TaskReport) -> list[float]:
     return sorted({level for level in levels if math.isfinite(level)})
 
 
-def _baseline_mark() -> "Line2D":
-    from matplotlib.lines import Line2D
-
-    return Line2D([], [], color=GREY, marker="|", markersize=10, linestyle="", label=_BASELINES)
-
-
 def _best_baseline(task: TaskReport, rules: Sequence[RuleReport], metric: str) -> list[tuple[float, str]]:
     """Return what the best baseline scores over all questions under the first rule that knows, and what it is."""
     for rule in rules:
         if rule.scores and rule.scores[0].metric == metric and (best := best_baseline(task, rule)):
             text = f"{best[0].name}, all questions: {number(best[1], is_share(task, metric))}"
-            return [(best[1], legend_text(text))]
+            return [(best[1], style.legend_text(text))]
     return []
 
 
@@ -319,14 +291,3 @@ def _task_name(task: TaskReport) -> str:
     main = _main(task)
     metric = row_name(main.metric, "" if main.higher_is_better else "(lower is better)") if main else ""
     return "\n".join([row_name(task.name), metric, *(text.partition(":")[0] for text in warnings(task))])
-
-
-def _told(rules: Sequence[RuleReport]) -> str:
-    return "; ".join(f"{score.metric} {scored(score)} under {rule.name}" for rule in rules for score in rule.scores[:1])
-
-
-def _told_gain(gain: Gain, share: bool) -> str:
-    return (
-        f"{gain.metric} under {gain.rule} is {number(gain.score, share)}, "
-        f"{number(gain.variant_score, share)} for {gain.variant}."
-    )

@@ -63,17 +63,11 @@ _FIRST = ("reference", "robust", "strict")
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure and what it shows.
-
-    Attributes:
-        figure: By matplotlib.
-        title: What it is, a few words.
-        describes: What a reader has to know who does not see it, sentences.
-    """
+    """A figure and what it shows."""
 
     figure: "Figure"
-    title: str
-    describes: str
+    title: str  # what it is, a few words
+    describes: str  # what a reader has to know who does not see it, sentences
 
 
 def shown_text(text: str) -> str:
@@ -95,7 +89,8 @@ def svg_element(drawing: Drawing, key: str) -> str:
     text = file_content(drawing.figure, "svg").decode()
     prefix = f"figure-{coded(key, end='-')}-"
     body = re.sub(r"<style.*?</style>|<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
-    body = re.sub(r"<[^>]*>", lambda tag: _without_style(_with_prefix(tag.group(), prefix)), body)
+    references = re.compile(r'( id="|href="#|url\(#)')
+    body = re.sub(r"<[^>]*>", lambda tag: _without_style(references.sub(rf"\g<0>{prefix}", tag.group())), body)
     start = (
         f'<svg role="img" aria-labelledby="{prefix}title {prefix}describes" stroke-linejoin="round" '
         f'stroke-linecap="butt"'
@@ -113,10 +108,6 @@ def file_content(figure: "Figure", form: str) -> bytes:
     content = io.BytesIO()
     figure.savefig(content, format=form, dpi=_DPI, metadata=dict.fromkeys(_NO_METADATA[form]))
     return content.getvalue()
-
-
-def _with_prefix(tag: str, prefix: str) -> str:
-    return re.sub(r'( id="|href="#|url\(#)', lambda found: found.group() + prefix, tag)
 
 
 def _without_style(tag: str) -> str:

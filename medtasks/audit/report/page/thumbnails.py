@@ -3,7 +3,7 @@
 import base64
 import io
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -34,32 +34,20 @@ _File = tuple[Path, Decoding]
 
 @dataclass(frozen=True)
 class Thumbnail:
-    """A small copy of an image, or why there is none.
+    """A small copy of an image, or why there is none."""
 
-    Attributes:
-        uri: JPEG as a data URI; empty if there is no image.
-        width: Of the image as models see it, in pixels; 0 if there is none.
-        height: Likewise.
-        remark: Why there is no image, or what was done with the values of its file; mostly empty.
-    """
-
-    uri: str
-    width: int = 0
+    uri: str  # JPEG as a data URI; empty if there is no image
+    width: int = 0  # of the image as models see it, in pixels; 0 if there is none
     height: int = 0
-    remark: str = ""
+    remark: str = ""  # why there is no image, or what was done with the values of its file; mostly empty
 
 
 @dataclass(frozen=True)
 class Thumbnails:
-    """Small copies of many images.
+    """Small copies of many images."""
 
-    Attributes:
-        side: Their longer side at most, in pixels.
-        by_file: One for every file asked for.
-    """
-
-    side: int
-    by_file: Mapping[Path, Thumbnail]
+    side: int  # their longer side at most, in pixels
+    by_file: Mapping[Path, Thumbnail]  # one for every file asked for
 
     @property
     def left_out(self) -> int:
@@ -78,12 +66,9 @@ def thumbnails(
     """Return small copies of images, as models see them, that fit into a page together.
 
     The more images, the smaller they are; what does not fit at the smallest size is left out, the last files first.
-    The result does not depend on the number of processors.
-
-    Args:
-        files: Images; a file named twice is read once. Files that are missing or damaged get a remark.
-        budget: Characters that all together may take.
-        decodings: How files are decoded, other than as the prepared dataset they lie in says.
+    The result does not depend on the number of processors. A file named twice is read once; those that are missing or
+    damaged get a remark. All together take no more characters than the budget. Files that ``decodings`` names are
+    decoded otherwise than the prepared dataset says in which they lie.
     """
     distinct = {file: decodings.get(file) or decoding_of_file(file) for file in dict.fromkeys(files)}
     with strict_decoding(), ThreadPoolExecutor(_WORKERS) as workers:
@@ -114,18 +99,14 @@ def _likely_side(files: Sequence[_File], budget: int, workers: ThreadPoolExecuto
 def _made(files: Sequence[_File], side: int, budget: int, workers: ThreadPoolExecutor) -> list[Thumbnail]:
     """Return copies of the first files, as many as fit."""
     made: list[Thumbnail] = []
-    for one in _in_blocks(files, side, workers):
-        budget -= len(one.uri)
-        if budget < 0:
-            break
-        made.append(one)
-    return made
-
-
-def _in_blocks(files: Sequence[_File], side: int, workers: ThreadPoolExecutor) -> Iterator[Thumbnail]:
     # In blocks, because an executor would work on all files although the room ends with one of the first.
     for start in range(0, len(files), _BLOCK):
-        yield from workers.map(lambda file: _thumbnail(file, side), files[start : start + _BLOCK])
+        for one in workers.map(lambda file: _thumbnail(file, side), files[start : start + _BLOCK]):
+            budget -= len(one.uri)
+            if budget < 0:
+                return made
+            made.append(one)
+    return made
 
 
 def _thumbnail(file: _File, side: int) -> Thumbnail:

@@ -15,7 +15,7 @@ from typing import Any
 
 from medtasks import __version__
 from medtasks.audit.report import rows, words
-from medtasks.audit.report.contents import Item, RunReport, Score, TaskReport, as_json
+from medtasks.audit.report.contents import Item, RunReport, TaskReport, as_json
 from medtasks.audit.report.page.thumbnails import Thumbnails, thumbnails
 from medtasks.audit.report.rows import anchor
 from medtasks.audit.report.words import REASONS
@@ -37,33 +37,27 @@ _FILTERS = (
     rows.anchor,
 )
 _INSIDE_HTML = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
-_NO_FILE = "its file is missing"
+_OF_SCORES = ("metric", "value", "error", "low", "high")
 
 
 def write_page(report: RunReport, path: Path, figures: Mapping[str, str] | None = None) -> None:
     """Write a report as one HTML file.
 
     The file loads nothing: style, script, images and data are inside, and its content security policy forbids
-    everything else, scripts in a model's reply included.
-
-    Args:
-        report: What the page says.
-        path: The file; its folder must exist. It appears complete or not at all.
-        figures: SVG elements by key, see :mod:`medtasks.audit.report.figures.drawing`; tables show the same numbers
-            without them.
-
-    Raises:
-        MedTasksError: The file cannot be written.
+    everything else, scripts in a model's reply included. It appears complete or not at all; its folder must exist.
+    ``figures`` are SVG elements by key, see :mod:`medtasks.audit.report.figures.drawing`; tables show the same numbers
+    without them. MedTasksError: the file cannot be written.
     """
     from markupsafe import Markup
 
-    images = thumbnails(shown_images(report), decodings=image_decodings(report))
+    files_shown, decodings, without_file = _images(report)
+    images = thumbnails(files_shown, decodings=decodings)
     page = rendered(
         "page",
         report=report,
         figures={key: Markup(figure) for key, figure in (figures or {}).items()},
         pictures=images,
-        unreadable=images.unreadable + images_without_file(report),
+        unreadable=images.unreadable + without_file,
         style=Markup(_own_text("page.css")),
         data=Markup(json_in_html(audit_data(report, images))),
         uris=Markup(json_in_html([one.uri for one in images.by_file.values()])),
@@ -76,9 +70,8 @@ def write_page(report: RunReport, path: Path, figures: Mapping[str, str] | None 
 def rendered(name: str, **values: Any) -> str:
     """Return a page of our templates, which escape every value and take no undefined one.
 
-    Args:
-        name: Of the template and of the page's only script.
-        values: What the template names, besides ``version``, ``script`` and ``policy``.
+    The name is that of the template and of the page's only script; the template names the values, and besides
+    ``version``, ``script`` and ``policy``.
     """
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
@@ -110,11 +103,7 @@ def _content_policy(script: str) -> str:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a page, which appears complete or not at all.
-
-    Raises:
-        MedTasksError: It cannot be written.
-    """
+    """Write a page, which appears complete or not at all; MedTasksError: it cannot be written."""
     scratch = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         # Half of a surrogate pair, which a group's name may hold, is no UTF-8.
@@ -130,10 +119,7 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def json_in_html(value: Any) -> str:
-    r"""Return JSON in ASCII without a character that HTML could take for markup.
-
-    Args:
-        value: Of JSON types; numbers are finite.
+    r"""Return a value of JSON types, with finite numbers, as ASCII without a character that HTML takes for markup.
 
     Example:
         >>> json_in_html({"reply": "</script>"})
@@ -143,25 +129,23 @@ def json_in_html(value: Any) -> str:
     return json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":")).translate(_INSIDE_HTML)
 
 
-def shown_images(report: RunReport) -> list[Path]:
-    """Return the files of all images that items show, in the order of the items, each once."""
-    tasks = [task for task in report.tasks if not task.withheld]
-    files = (task.pictures.get(key) for task in tasks for item in task.items for key in item.images)
-    return list(dict.fromkeys(file for file in files if file is not None))
+def _images(report: RunReport) -> tuple[list[Path], dict[Path, Decoding], int]:
+    """Return the files of all images that items show, each once in the order of the items, and how many have no file.
 
-
-def image_decodings(report: RunReport) -> dict[Path, Decoding]:
-    """Return how images are decoded whose task says so itself."""
-    return {file: task.decoding for task in report.tasks if task.decoding for file in task.pictures.values()}
-
-
-def images_without_file(report: RunReport) -> int:
-    """Return how many images that items name have no file."""
-    tasks = [task for task in report.tasks if not task.withheld]
-    return len(
-        {(task.name, key) for task in tasks for item in task.items for key in item.images}
-        - {(task.name, key) for task in tasks for key in task.pictures}
-    )
+    Between the two: how files are decoded whose task says so itself.
+    """
+    files: dict[Path, None] = {}
+    decodings: dict[Path, Decoding] = {}
+    without_file = set()
+    for task in report.tasks:
+        if task.decoding:
+            decodings |= dict.fromkeys(task.pictures.values(), task.decoding)
+        for key in () if task.withheld else (key for item in task.items for key in item.images):
+            if key in task.pictures:
+                files[task.pictures[key]] = None
+            else:
+                without_file.add((task.name, key))
+    return list(files), decodings, len(without_file)
 
 
 def audit_data(report: RunReport, images: Thumbnails) -> dict[str, Any]:
@@ -169,10 +153,8 @@ def audit_data(report: RunReport, images: Thumbnails) -> dict[str, Any]:
 
     Texts are listed once and items name them by position, as pairs share question, options and mostly the prompt; the
     same goes for images. Of a withheld task only ids, answers, losses and groups are in here, whatever it holds.
-
-    Returns:
-        ``texts``; ``pictures`` (without their pixels); ``reasons`` in words; ``tasks`` with their scores as fractions;
-        ``items``, whose answers and groups are in the order of the task's ``rules`` and ``columns``.
+    Pictures are without their pixels, scores are fractions, and answers and groups of ``items`` are in the order of the
+    task's ``rules`` and ``columns``.
     """
     texts = _Numbered()
     position = {file: number for number, file in enumerate(images.by_file)}
@@ -180,7 +162,7 @@ def audit_data(report: RunReport, images: Thumbnails) -> dict[str, Any]:
     shown = [[one.width, one.height, one.remark] for one in images.by_file.values()]
     return {
         "texts": list(texts),
-        "pictures": [*shown, [0, 0, _NO_FILE]],
+        "pictures": [*shown, [0, 0, "its file is missing"]],
         "side": images.side,
         "reasons": {str(reason): list(words) for reason, words in REASONS.items()},
         "tasks": [_task(task) for task in report.tasks],
@@ -204,13 +186,11 @@ def _task(task: TaskReport) -> dict[str, Any]:
         "sample": task.sample_data,
         "rules": [rule.name for rule in task.rules],
         "columns": _columns(task),
-        "scores": {rule.name: [_score(score) for score in rule.scores] for rule in task.rules},
+        "scores": {
+            rule.name: [{name: as_json(getattr(score, name)) for name in _OF_SCORES} for score in rule.scores]
+            for rule in task.rules
+        },
     }
-
-
-def _score(score: Score) -> dict[str, Any]:
-    numbers = {"value": score.value, "error": score.error, "low": score.low, "high": score.high}
-    return {"metric": score.metric, **{name: as_json(number) for name, number in numbers.items()}}
 
 
 def _columns(task: TaskReport) -> list[str]:
@@ -249,13 +229,8 @@ def _texts(item: Item, texts: Mapping[str, int], pictures: Mapping[str, int], wi
 def _answer(answer: ReadAnswer | None, options: Sequence[str]) -> list[Any] | None:
     if answer is None:
         return None
-    return [
-        answer.value,
-        answer.reason,
-        answer.right,
-        as_json(answer.score),
-        named_options(answer.value or "", options),
-    ]
+    named = named_options(answer.value or "", options)
+    return [answer.value, answer.reason, answer.right, as_json(answer.score), named]
 
 
 def named_options(answer: str, options: Sequence[str]) -> list[int]:

@@ -8,9 +8,10 @@ from pathlib import Path
 from loguru import logger
 
 from medtasks.audit.report.contents import RunReport
+from medtasks.audit.report.reading.gains import finished
 from medtasks.audit.report.reading.recorded_run import RecordedRun
 from medtasks.audit.report.reading.task_reading import given_replies
-from medtasks.audit.report.reading.task_sections import finished, reading_section, section
+from medtasks.audit.report.reading.task_sections import reading_section, section
 from medtasks.harness.documents import task_documents
 from medtasks.harness.replies import read_replies
 from medtasks.harness.task_files import scored_task
@@ -24,10 +25,6 @@ def collect_run(run: RecordedRun, *, progress: Progress | None = None) -> RunRep
 
     Scores are computed again from the recorded replies through the task's own hooks; where that gives other numbers
     than the run recorded, a note names both and the recorded ones stand. Nothing here loads a model or asks a judge.
-
-    Args:
-        run: From :func:`medtasks.audit.report.reading.run_folder.read_run`.
-        progress: Called with the name of each task before it is read.
     """
     sections = []
     with _silent_hooks():
@@ -49,12 +46,7 @@ def collect_run(run: RecordedRun, *, progress: Progress | None = None) -> RunRep
 
 
 def collect_replies(task_name: str, paths: Sequence[Path], *, progress: Progress | None = None) -> RunReport:
-    """Return what a report says about recorded replies to one task, without a run of the harness.
-
-    Args:
-        task_name: One of our tasks, no group.
-        paths: Files of one run, or folders of them, see :func:`medtasks.harness.replies.read_replies`.
-        progress: Called with the name of the task before it is read.
+    """Return what a report says about recorded replies to one task, in files or folders of one run.
 
     Raises:
         UnknownName: There is no such task.

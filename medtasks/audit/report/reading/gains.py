@@ -1,120 +1,102 @@
-"""What a task's score owes to the image: the task against its sanity variants in the same run, question by question."""
+"""What only several tasks of a run tell: what a score owes to the image, and what a group's members have in common.
+
+A task is compared with its sanity variants in the same run, question by question.
+"""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
-from medtasks.audit.comparing import RunValues, main_metrics, run_values
-from medtasks.audit.report.contents import Gain, RuleReport
+from medtasks.audit.comparing import compared_values, main_metrics, run_values
+from medtasks.audit.report.contents import Gain, TaskReport
+from medtasks.audit.report.reading.task_reading import TaskReading
+from medtasks.data.variants import OF_IMAGES
 from medtasks.errors import MedTasksError
 from medtasks.extract.registry import Kind
-from medtasks.families.family import Reply
 from medtasks.harness.task_file import TaskFile
-from medtasks.metrics.metric import AnyMetric, Role
-from medtasks.stats.paired import compare_paired
+from medtasks.metrics.metric import Role
 
 
 @dataclass(frozen=True)
-class Answered:
-    """One task with what a run says of it.
+class Section:
+    """The section of one task."""
 
-    Attributes:
-        task: The task or a sanity variant.
-        documents: Its documents, in order; empty where they are not at hand.
-        replies: By document id; empty where they are not recorded.
-        rules: Its scores.
-        asked: How many questions were asked.
+    report: TaskReport
+    reading: TaskReading | None = None  # what it was made from; None for a group and for a task that is not ours
+    notes: Sequence[str] = ()  # what does not agree, one sentence each
+    members: Sequence[str] = ()  # of a group, the names of its members
+
+
+def finished(sections: Sequence[Section]) -> tuple[TaskReport, ...]:
+    """Return the reports of a run, with what only several tasks together tell.
+
+    Tasks have their gains over sanity variants, and groups say whether their members' data are drawn samples.
     """
-
-    task: TaskFile
-    documents: Sequence[Mapping[str, Any]]
-    replies: Mapping[str, Reply]
-    rules: tuple[RuleReport, ...]
-    asked: int
+    by_name = {one.report.name: one for one in sections}
+    return tuple(_finished(one, by_name) for one in sections)
 
 
-def gains(base: Answered, variants: Sequence[Answered]) -> tuple[Gain, ...]:
-    """Return how a task differs from its variants, main metrics only.
+def _finished(one: Section, others: Mapping[str, Section]) -> TaskReport:
+    members = [others[name].report for name in one.members if name in others]
+    if members:
+        return replace(
+            one.report,
+            sample_data=any(member.sample_data for member in members),
+            complete_data=all(member.complete_data for member in members),
+            documents=_common([member.documents for member in members]),
+            answered=_common([member.answered for member in members]),
+        )
+    if one.reading is None:
+        return one.report
+    gains: list[Gain] = []
+    for variant in OF_IMAGES:
+        other = others.get(f"{one.report.name}_{variant}")
+        if other and other.reading and other.reading.task.base == one.report.name:
+            gains += _paired(one.reading, other.reading) or _recorded(
+                one.reading.task, one.report, variant, other.report
+            )
+    return replace(one.report, gains=tuple(gains)) if gains else one.report
 
-    Where the replies of both are at hand, they are compared sample by sample on the questions that both answered. Else
-    the difference of the recorded scores stands without interval and p-value, if both were asked the same number of
-    questions.
 
-    Args:
-        base: The task.
-        variants: Its variants ``blind``, ``blank`` and ``swapped`` in the same run.
-    """
-    return tuple(gain for variant in variants for gain in (_paired(base, variant) or _recorded(base, variant)))
+def _common(values: Sequence[int]) -> int:
+    """Return what all values are; 0, which stands for not known, where they differ."""
+    return values[0] if len(set(values)) == 1 else 0
 
 
-def _paired(base: Answered, variant: Answered) -> list[Gain]:
-    shared = _said(base) & _said(variant)
+def _paired(base: TaskReading, variant: TaskReading) -> list[Gain]:
+    """Compare main metrics sample by sample on the questions that both answered, where the replies are at hand."""
+    said = [{name for name, reply in one.samples.replies.items() if not reply.failed} for one in (base, variant)]
+    shared = set.intersection(*said)
     if not shared or not (base.task.is_computed or base.task.family.kind is Kind.REPORT):
         return []
     try:
         metrics = main_metrics(base.task)
-        full, reduced = (_values(one, shared, metrics) for one in (base, variant))
+        full, reduced = (
+            run_values(one.task, one.documents, {name: one.samples.replies[name] for name in shared}, metrics).values
+            for one in (base, variant)
+        )
     except MedTasksError:
         return []
-    return list(_compared(variant, full, reduced))
+    gains = []
+    for (rule, metric), values in full.items():
+        # The difference is the task minus its variant, so that the variant comes first.
+        found = compared_values(reduced.get((rule, metric), {}), values)
+        if found is not None:
+            numbers = (found.second, found.first, found.difference, found.low, found.high, found.p, found.samples)
+            gains.append(Gain(str(variant.task.variant), variant.task.name, rule, metric, *numbers))
+    return gains
 
 
-def _said(one: Answered) -> set[str]:
-    return {doc_id for doc_id, reply in one.replies.items() if not reply.failed}
-
-
-def _values(one: Answered, shared: set[str], metrics: Sequence[AnyMetric]) -> RunValues:
-    replies = {doc_id: reply for doc_id, reply in one.replies.items() if doc_id in shared}
-    return run_values(one.task, one.documents, replies, metrics)
-
-
-def _compared(variant: Answered, full: RunValues, reduced: RunValues) -> Iterator[Gain]:
-    for (rule, metric), values in full.values.items():
-        others = reduced.values.get((rule, metric), {})
-        both = [sample for sample in values if sample in others]
-        if not both:
-            continue
-        found = compare_paired(
-            [others[sample][1] for sample in both],
-            [values[sample][1] for sample in both],
-            [values[sample][0] for sample in both],
-        )
-        yield Gain(
-            variant=str(variant.task.variant),
-            task=variant.task.name,
-            rule=rule,
-            metric=metric,
-            score=found.second,
-            variant_score=found.first,
-            difference=found.difference,
-            low=found.low,
-            high=found.high,
-            p=found.p,
-            samples=found.samples,
-        )
-
-
-def _recorded(base: Answered, variant: Answered) -> Iterator[Gain]:
-    if not base.asked or base.asked != variant.asked:
+def _recorded(task: TaskFile, base: TaskReport, variant: str, other: TaskReport) -> Iterator[Gain]:
+    """Yield the differences of recorded scores, if both were asked the same number of questions; they have no error."""
+    if not base.answered or base.answered != other.answered:
         return
-    reduced = {rule.name: {score.metric: score.value for score in rule.scores} for rule in variant.rules}
+    reduced = {rule.name: {score.metric: score.value for score in rule.scores} for rule in other.rules}
+    main = {metric.name for metric in task.metrics if metric.role is Role.MAIN}
     for rule in base.rules:
         others = reduced.get(rule.name, {})
         known = [score for score in rule.scores if score.metric in others]
-        main = {metric.name for metric in base.task.metrics if metric.role is Role.MAIN}
         for score in [one for one in known if one.metric in main] or known[:1]:
             value = others[score.metric]
-            yield Gain(
-                variant=str(variant.task.variant),
-                task=variant.task.name,
-                rule=rule.name,
-                metric=score.metric,
-                score=score.value,
-                variant_score=value,
-                difference=score.value - value,
-                low=math.nan,
-                high=math.nan,
-                p=math.nan,
-                samples=base.asked,
-            )
+            numbers = (score.value, value, score.value - value, math.nan, math.nan, math.nan, base.answered)
+            yield Gain(variant, other.name, rule.name, score.metric, *numbers)

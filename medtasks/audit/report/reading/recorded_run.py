@@ -8,29 +8,18 @@ from typing import Any
 
 @dataclass(frozen=True)
 class RecordedTask:
-    """What a run recorded of one task.
-
-    Attributes:
-        name: Name of the task or group.
-        scores: The harness's row: values by ``<metric>,<filter>``; empty where only samples are left.
-        config: The task's configuration as recorded.
-        higher_is_better: Direction by metric, as recorded.
-        documents: How many questions the dataset had; 0 if not recorded.
-        asked: How many of them were asked; 0 if not recorded.
-        samples: Its samples file; None if there is none.
-        version: Version of the task; empty if not recorded.
-        members: Of a group, the names of its members.
-    """
+    """What a run recorded of one task."""
 
     name: str
+    # the harness's row: values by <metric>,<filter>; empty where only samples are left
     scores: Mapping[str, Any] = field(default_factory=dict)
-    config: Mapping[str, Any] = field(default_factory=dict)
-    higher_is_better: Mapping[str, bool | None] = field(default_factory=dict)
-    documents: int = 0
-    asked: int = 0
-    samples: Path | None = None
-    version: str = ""
-    members: tuple[str, ...] = ()
+    config: Mapping[str, Any] = field(default_factory=dict)  # the task's configuration as recorded
+    higher_is_better: Mapping[str, bool | None] = field(default_factory=dict)  # direction by metric, as recorded
+    documents: int = 0  # how many questions the dataset had; 0 if not recorded
+    asked: int = 0  # how many of them were asked; 0 if not recorded
+    samples: Path | None = None  # its samples file; None if there is none
+    version: str = ""  # version of the task; empty if not recorded
+    members: tuple[str, ...] = ()  # of a group, the names of its members
 
     @property
     def metadata(self) -> Mapping[str, Any]:
@@ -57,22 +46,12 @@ class RecordedTask:
 
 @dataclass(frozen=True)
 class RecordedRun:
-    """A folder of results of one model.
-
-    Attributes:
-        folder: Where it lies.
-        model: Model and its arguments as given to the harness, secrets replaced; empty if not recorded.
-        run_at: When the newest results were made, ISO 8601 or as recorded; empty if not recorded.
-        facts: Versions, fingerprints, seeds, hardware, times and the command, by name, as recorded.
-        tasks: Tasks and groups with scores, and tasks with samples only, by name in order.
-        missing: Why a task that was asked for is not in ``tasks``, by name.
-        notes: Anything else a reader has to know, one sentence each.
-    """
+    """A folder of results of one model."""
 
     folder: Path
-    model: str
-    run_at: str
-    facts: Mapping[str, str]
-    tasks: Mapping[str, RecordedTask]
-    missing: Mapping[str, str] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
+    model: str  # model and its arguments as given to the harness, secrets replaced; empty if not recorded
+    run_at: str  # when the newest results were made, ISO 8601 or as recorded; empty if not recorded
+    facts: Mapping[str, str]  # versions, fingerprints, seeds, hardware, times and the command, by name, as recorded
+    tasks: Mapping[str, RecordedTask]  # tasks and groups with scores, and tasks with samples only, by name in order
+    missing: Mapping[str, str] = field(default_factory=dict)  # why a task that was asked for is not in tasks, by name
+    notes: tuple[str, ...] = ()  # anything else a reader has to know, one sentence each

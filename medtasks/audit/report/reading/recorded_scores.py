@@ -48,46 +48,40 @@ def _is_number(value: Any) -> bool:
 def rule_reports(
     recorded: RecordedTask, task: TaskFile | None, computed: Mapping[str, Computed]
 ) -> tuple[tuple[RuleReport, ...], list[str]]:
-    """Return the scores of a task under each of its rules.
+    """Return the scores of a task (None: it is not ours) under each of its rules, and sentences on what does not agree.
 
     Recorded values count. Where they differ from those computed from the recorded replies, a sentence says so.
-
-    Args:
-        recorded: What the run recorded; may hold no scores.
-        task: The task; None for one that is not ours.
-        computed: By filter name; empty where nothing is computed again.
-
-    Returns:
-        One report per rule, and sentences on what does not agree.
     """
     values = _rows(recorded, task)
-    names = list(dict.fromkeys([*(task.rows if task else ()), *values, *computed]))
     notes: list[str] = []
     reports = []
-    for name in names:
-        again = computed.get(name)
-        if name in values or again is not None:
-            scores = tuple(_scores(recorded, task, values.get(name, {}), again))
-            notes += _disagreements(recorded, name, values.get(name, {}), again)
-            reports.append(_report(recorded, task, name, scores, again))
+    for name in dict.fromkeys([*(task.rows if task else ()), *values, *computed]):
+        if name not in values and name not in computed:
+            continue
+        rule, describes = _rule(recorded, task, name)
+        again = computed.get(name) or Computed(rule, {})
+        row = values.get(name, {})
+        scores = tuple(_scores(recorded, task, row, again))
+        notes += [
+            f"{recorded.name}, {name}, {one.metric}: the run recorded {_number(*row[one.metric])}, its recorded "
+            f"replies give {_number(one.value, one.error)} under today's rule; the recorded score is shown."
+            for one in again.scores
+            if one.metric in row and not _agrees(row[one.metric], one)
+        ]
+        reports.append(
+            RuleReport(
+                name=name,
+                rule=again.rule,
+                describes=describes,
+                scores=scores,
+                reasons=again.reasons,
+                groups=again.groups,
+                pairs=again.pairs,
+                wrong_kinds=again.wrong_kinds,
+                failures={one.metric: _why_undefined(task, one.metric) for one in scores if math.isnan(one.value)},
+            )
+        )
     return tuple(reports), notes
-
-
-def _report(
-    recorded: RecordedTask, task: TaskFile | None, name: str, scores: tuple[Score, ...], again: Computed | None
-) -> RuleReport:
-    rule, describes = _rule(recorded, task, name)
-    return RuleReport(
-        name=name,
-        rule=again.rule if again else rule,
-        describes=describes,
-        scores=scores,
-        reasons=again.reasons if again else {},
-        groups=again.groups if again else {},
-        pairs=again.pairs if again else None,
-        wrong_kinds=again.wrong_kinds if again else {},
-        failures={one.metric: _why_undefined(task, one.metric) for one in scores if math.isnan(one.value)},
-    )
 
 
 def _rule(recorded: RecordedTask, task: TaskFile | None, name: str) -> tuple[str, str]:
@@ -103,10 +97,10 @@ def _rule(recorded: RecordedTask, task: TaskFile | None, name: str) -> tuple[str
 
 
 def _scores(
-    recorded: RecordedTask, task: TaskFile | None, values: Mapping[str, tuple[float, float]], again: Computed | None
+    recorded: RecordedTask, task: TaskFile | None, values: Mapping[str, tuple[float, float]], again: Computed
 ) -> Iterator[Score]:
     """Yield the recorded values; one that the replies confirm has an interval that knows its number of units."""
-    computed = {one.metric: one for one in again.scores} if again else {}
+    computed = {one.metric: one for one in again.scores}
     own = {one.name: one.higher_is_better for one in task.metrics} if task else {}
     for metric in dict.fromkeys([*own, *values, *computed]):
         known = computed.get(metric)
@@ -114,14 +108,12 @@ def _scores(
             yield known
         elif metric in values:
             higher = bool(own.get(metric, recorded.higher_is_better.get(metric) is not False))
-            yield _as_recorded(metric, *values[metric], ours=task is not None, higher_is_better=higher)
-
-
-def _as_recorded(metric: str, value: float, error: float, *, ours: bool, higher_is_better: bool) -> Score:
-    if ours:
-        return score(metric, Estimate(value, error), higher_is_better=higher_is_better)
-    low, high = interval(value, error, None, share=False)  # nobody knows the scale of another harness task's metric
-    return Score(metric, value, error, low, high, share=False, higher_is_better=higher_is_better)
+            value, error = values[metric]
+            if task is not None:
+                yield score(metric, Estimate(value, error), higher_is_better=higher)
+            else:  # nobody knows the scale of another harness task's metric
+                low, high = interval(value, error, None, share=False)
+                yield Score(metric, value, error, low, high, share=False, higher_is_better=higher)
 
 
 def _agrees(recorded: tuple[float, float], computed: Score) -> bool:
@@ -131,18 +123,6 @@ def _agrees(recorded: tuple[float, float], computed: Score) -> bool:
 
 def _same(first: float, second: float) -> bool:
     return (math.isnan(first) and math.isnan(second)) or math.isclose(first, second, rel_tol=_SAME, abs_tol=_SAME)
-
-
-def _disagreements(
-    recorded: RecordedTask, name: str, values: Mapping[str, tuple[float, float]], again: Computed | None
-) -> list[str]:
-    computed = [one for one in again.scores if one.metric in values] if again else []
-    return [
-        f"{recorded.name}, {name}, {one.metric}: the run recorded {_number(*values[one.metric])}, its recorded replies "
-        f"give {_number(one.value, one.error)} under today's rule; the recorded score is shown."
-        for one in computed
-        if not _agrees(values[one.metric], one)
-    ]
 
 
 def _number(value: float, error: float) -> str:

@@ -1,12 +1,12 @@
 """Scores of a task under each rule, computed again from the replies or from the scores that a run recorded.
 
-What would load a model, ask a judge or write a file is never computed again.
+What would load a model, ask a judge or write a file is never computed again. Replies that do not fit their task raise
+RepliesError.
 """
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from medtasks.audit.report.contents import Group, PairOutcomes, Score
 from medtasks.audit.scoring import Documents, Replies, by_group, count_kinds, rows_of, wrong_answers
@@ -23,96 +23,66 @@ CATEGORIES = "categories"
 
 @dataclass(frozen=True)
 class Computed:
-    """Scores of one rule, computed from the replies.
+    """Scores of one rule, computed from the replies."""
 
-    Attributes:
-        rule: Name and version of the rule.
-        scores: All metrics, in the task's order.
-        samples: What the task's family made of each reply, by document id.
-        reasons: How many replies were ok, ambiguous, refused, ...
-        groups: Scores by column and group.
-        pairs: Outcomes of pairs, for paired questions.
-        wrong_kinds: How many wrong answers are of which kind.
-    """
+    rule: str  # name and version
+    samples: Mapping[str, metric.Score]  # what the task's family made of each reply, by document id
+    scores: tuple[Score, ...] = ()  # all metrics, in the task's order
+    groups: Mapping[str, tuple[Group, ...]] = field(default_factory=dict)  # scores by column and group
+    pairs: PairOutcomes | None = None  # outcomes of pairs, for paired questions
+    wrong_kinds: Mapping[str, int] = field(default_factory=dict)  # how many wrong answers are of which kind
 
-    rule: str
-    scores: tuple[Score, ...]
-    samples: Mapping[str, metric.Score]
-    reasons: Mapping[str, int] = field(default_factory=dict)
-    groups: Mapping[str, tuple[Group, ...]] = field(default_factory=dict)
-    pairs: PairOutcomes | None = None
-    wrong_kinds: Mapping[str, int] = field(default_factory=dict)
+    @property
+    def reasons(self) -> dict[str, int]:
+        """How many replies were ok, ambiguous, refused, ..., the most frequent first."""
+        return dict(Counter(str(one["reason"]) for one in self.samples.values() if "reason" in one).most_common())
 
 
 def compute(task: TaskFile, documents: Documents, replies: Replies) -> dict[str, Computed]:
-    """Score replies.
+    """Score replies to a task whose scores follow from replies alone, by name of the row."""
+    computed = {}
+    for name, (rule, by_id) in scores_by_id(task, documents, replies).items():
+        wrong = wrong_answers(task, documents, list(by_id.values()), replies)
+        computed[name] = replace(of_scores(task, rule, by_id, documents), wrong_kinds=count_kinds(wrong))
+    return computed
 
-    Args:
-        task: A task whose scores follow from replies alone.
-        documents: Those that have a reply, in order.
-        replies: By document id.
 
-    Returns:
-        By name of the row.
-
-    Raises:
-        RepliesError: The replies do not fit the task.
-    """
-    found = {}
-    for name, (rule, scores) in rows_of(task, documents, replies).items():
-        by_id = {str(one["doc_id"]): score for one, score in zip(documents, scores, strict=True)}
-        computed = of_scores(task, rule, by_id, documents)
-        wrong = [] if task.family.paired else wrong_answers(task, documents, scores, replies)
-        found[name] = replace(computed, wrong_kinds=count_kinds(wrong))
-    return found
+def scores_by_id(
+    task: TaskFile, documents: Documents, replies: Replies
+) -> dict[str, tuple[str, dict[str, metric.Score]]]:
+    """Return name and version of the rule, and scores by id, by name of the row; all documents have a reply."""
+    ids = [str(document["doc_id"]) for document in documents]
+    rows = rows_of(task, documents, replies)
+    return {name: (rule, dict(zip(ids, scores, strict=True))) for name, (rule, scores) in rows.items()}
 
 
 def of_scores(task: TaskFile, rule: str, by_id: Mapping[str, metric.Score], columns: Documents) -> Computed:
-    """Return what follows from the scores of samples under one rule.
+    """Return what follows from the scores of samples, by document id, of a task whose metrics follow from them alone.
 
-    Args:
-        task: A task whose metrics follow from scores alone.
-        rule: Name and version of the rule.
-        by_id: What the task's family made of each reply, by document id.
-        columns: What groups the scores, in the same order: documents, or scores with the same columns.
+    ``columns`` group the scores and are in the same order: documents, or scores with the same columns.
     """
     scores = list(by_id.values())
     estimates = evaluate(task.metrics, scores)
     table = tuple(score(one.name, estimates[one.name], higher_is_better=one.higher_is_better) for one in task.metrics)
-    found = Computed(rule, table, by_id, reasons_of(scores))
+    computed = Computed(rule, by_id, table)
     if not task.family.paired:
-        return replace(found, groups=_groups(task, columns, scores))
+        groups = {
+            column: tuple(
+                Group(value, one.questions, (score("accuracy", one.accuracy, higher_is_better=True),))
+                for value, one in by_value.items()
+            )
+            for column, by_value in by_group(task, columns, scores).items()
+        }
+        return replace(computed, groups=groups)
     answers = paired_answers(task.metrics[0].selection(scores))
-    return replace(found, groups={CATEGORIES: _categories(answers)}, pairs=_outcomes(answers))
-
-
-def reasons_of(scores: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """Return how many replies were ok, ambiguous, refused, ..., the most frequent first."""
-    return dict(Counter(str(one["reason"]) for one in scores if "reason" in one).most_common())
+    return replace(computed, groups={CATEGORIES: _categories(answers)}, pairs=_outcomes(answers))
 
 
 def score(name: str, estimate: Estimate, *, higher_is_better: bool) -> Score:
-    """Return a metric with its interval.
-
-    Args:
-        name: Its name.
-        estimate: Its value, which is a count if it is a whole number, its error, and the clusters behind that.
-        higher_is_better: Direction.
-    """
+    """Return a metric with its interval; a value that is a whole number is a count."""
     share = is_share(name, estimate.value)
     low, high = interval(estimate.value, estimate.error, estimate.clusters, share)
     return Score(name, estimate.value, estimate.error, low, high, share, higher_is_better)
-
-
-def _groups(task: TaskFile, documents: Documents, scores: Sequence[metric.Score]) -> dict[str, tuple[Group, ...]]:
-    """Return accuracy by the columns that the task names."""
-    return {
-        column: tuple(
-            Group(value, one.questions, (score("accuracy", one.accuracy, higher_is_better=True),))
-            for value, one in groups.items()
-        )
-        for column, groups in by_group(task, documents, scores).items()
-    }
 
 
 def _categories(answers: Sequence[PairedAnswer]) -> tuple[Group, ...]:

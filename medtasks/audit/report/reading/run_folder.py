@@ -106,12 +106,8 @@ class _Results:
 def read_run(folder: Path, model: str | None = None) -> RecordedRun:
     """Read the results files, samples files and manifests in a folder; the harness puts some into sub-folders.
 
-    Of several results of a task the newest count, and a note names the others.
-
-    Args:
-        folder: What was given to the harness as ``--output_path``.
-        model: Where the folder holds runs of several models: the one with this name, or with this in its name and
-            arguments.
+    Of several results of a task the newest count, and a note names the others. Of runs of several models the one with
+    the name ``model``, or with this in its name and arguments, is read.
 
     Raises:
         MedTasksError: There is no such folder, it holds no run, or runs of several models and none was chosen.
@@ -153,18 +149,14 @@ def _results(folder: Path, notes: list[str]) -> Iterator[_Results]:
         try:
             content: Any = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            notes.append(f"{path} cannot be read and is left out: {_cause(error)}.")
+            damaged = "it is cut off or damaged"
+            cause = (error.strerror or type(error).__name__) if isinstance(error, OSError) else damaged
+            notes.append(f"{path} cannot be read and is left out: {cause}.")
             continue
         if isinstance(content, dict) and isinstance(content.get("results"), dict):
             yield _Results(path, content)
         else:
             notes.append(f"{path} is no results file of the harness and is left out.")
-
-
-def _cause(error: OSError | ValueError) -> str:
-    if isinstance(error, OSError):
-        return error.strerror or type(error).__name__
-    return "it is cut off or damaged"
 
 
 def _manifests(folder: Path, notes: list[str]) -> list[RunManifest]:
@@ -178,28 +170,24 @@ def _manifests(folder: Path, notes: list[str]) -> list[RunManifest]:
 
 
 def _chosen(models: Sequence[str], wanted: str | None, folder: Path) -> str:
-    named = "; ".join(f"'{label}'" for label in models)
-    if wanted is None:
-        if len(models) > 1:
-            raise MedTasksError(f"{folder} holds runs of several models: {named}; choose one with --model")
-        return models[0]
-    fitting = [label for label in models if wanted in (label, label.split(" ")[0])]
-    fitting = fitting or [label for label in models if wanted in label]
-    if not fitting:
+    fitting = [label for label in models if wanted in (None, label, label.split(" ")[0])]
+    fitting = fitting or [label for label in models if wanted is None or wanted in label]
+    named = "; ".join(f"'{label}'" for label in fitting)
+    if wanted is not None and not fitting:
         raise unknown_name("model", wanted, models)
+    if len(fitting) > 1 and wanted is None:
+        raise MedTasksError(f"{folder} holds runs of several models: {named}; choose one with --model")
     if len(fitting) > 1:
-        named = "; ".join(f"'{label}'" for label in fitting)
         raise MedTasksError(f"--model '{wanted}' fits several runs in {folder}: {named}; give more of its arguments")
     return fitting[0]
 
 
 def _owner(samples: Path, results: Sequence[_Results], models: set[str]) -> str | None:
     """Return the model that a samples file is of; None if nothing tells."""
-    beside = {one.model for one in results if one.path.parent == samples.parent}
-    same_run = {
-        one.model for one in results if one.path.parent == samples.parent and _stamp(one.path) == _stamp(samples)
-    }
-    (label,) = next((found for found in (same_run, beside, models) if len(found) == 1), {None})
+    beside = [one for one in results if one.path.parent == samples.parent]
+    same_run = [one for one in beside if _stamp(one.path) == _stamp(samples)]
+    labels = ({one.model for one in same_run}, {one.model for one in beside}, models)
+    (label,) = next((known for known in labels if len(known) == 1), {None})
     return label
 
 
@@ -275,12 +263,7 @@ def _shown(text: str) -> str:
 
 
 def label_of(manifest: RunManifest, models: Mapping[Path, str]) -> str:
-    """Return the model of a manifest as its own results files call it, else as it does itself.
-
-    Args:
-        manifest: A manifest.
-        models: Model by results file.
-    """
+    """Return the model of a manifest as its own results files (``models``) call it, else as it does itself."""
     folder = manifest.path.parent if manifest.path else Path()
     written = (folder / record.results for record in manifest.tasks.values() if record.results)
     own = model_label(manifest.model.name, manifest.model.arguments)
@@ -288,18 +271,12 @@ def label_of(manifest: RunManifest, models: Mapping[Path, str]) -> str:
 
 
 def facts(results: Mapping[str, Any], manifest: RunManifest | None) -> dict[str, str]:
-    """Return what is recorded about a run as lines of a table; what is not recorded is not in it.
-
-    Args:
-        results: Content of a results file; may be empty.
-        manifest: Of the same run, if there is one.
-    """
-    config = results.get("config")
-    settings = config if isinstance(config, Mapping) else {}
-    found: dict[str, Any] = {} if manifest is None else _of_manifest(manifest)
-    recorded = {name: results.get(key) for name, key in _SETTINGS.items()}
-    recorded |= {name: settings.get(key) for name, key in _CONFIG.items()}
-    return {name: _shown(str(value)) for name, value in {**found, **recorded}.items() if value not in _NOTHING}
+    """Return what a results file and a manifest say about a run, by name; what is not recorded is not in it."""
+    config = _mapping(results.get("config"))
+    recorded: dict[str, Any] = {} if manifest is None else _of_manifest(manifest)
+    recorded |= {name: results.get(key) for name, key in _SETTINGS.items()}
+    recorded |= {name: config.get(key) for name, key in _CONFIG.items()}
+    return {name: _shown(str(value)) for name, value in recorded.items() if value not in _NOTHING}
 
 
 def _of_manifest(manifest: RunManifest) -> dict[str, Any]:
@@ -329,9 +306,7 @@ def _of_manifest(manifest: RunManifest) -> dict[str, Any]:
 def missing_tasks(manifests: Sequence[RunManifest], known: Container[str]) -> dict[str, str]:
     """Return why tasks that were asked for have no results, and how to get them, by name.
 
-    Args:
-        manifests: Of runs into one folder, the newest last; of a task the newest counts.
-        known: Names of tasks that have results.
+    Of ``manifests``, the newest last, the newest with a task counts; ``known`` tasks have results.
     """
     last = {name: (manifest, record) for manifest in manifests for name, record in manifest.tasks.items()}
     return {name: _why(name, *found) for name, found in last.items() if name not in known}
@@ -360,12 +335,9 @@ def _go_on(name: str, manifest: RunManifest) -> str:
 
 
 def run_notes(manifests: Sequence[RunManifest], scored: Container[str], sampled: Container[str]) -> list[str]:
-    """Return what a reader has to know about how the runs went, one sentence each.
+    """Return what a reader has to know about how the runs went, one sentence each; the newest manifest is the last.
 
-    Args:
-        manifests: Of runs into one folder, the newest last.
-        scored: Names of tasks that have results.
-        sampled: Names of tasks that have samples only.
+    Tasks are ``scored`` if they have results, ``sampled`` if they have samples only.
     """
     if not manifests:
         return []

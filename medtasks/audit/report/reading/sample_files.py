@@ -13,43 +13,28 @@ from medtasks.harness.replies import recorded_reply
 from medtasks.harness.task_file import TaskFile
 from medtasks.metrics.metric import Score
 
-_OTHER_DATA = "was made on other data than are prepared here"
-
 
 @dataclass
 class Samples:
-    """What a samples file holds.
+    """What a samples file holds."""
 
-    Attributes:
-        replies: By document id, in the order of the file; empty where the file holds none because of their dataset.
-        prompts: What the model was asked, by document id; without those that the file withholds.
-        scores: Scores of the run, by rule and document id; only if asked for.
-        answered: Ids of documents with any line, in the order of the file.
-        torn: How many lines cannot be read.
-        contradicting: How many lines give another reply than an earlier one did.
-    """
-
+    # by document id, in the order of the file; empty where the file holds none because of their dataset
     replies: dict[str, Reply] = field(default_factory=dict)
+    # what the model was asked, by document id; without those that the file withholds
     prompts: dict[str, str] = field(default_factory=dict)
+    # scores of the run, by rule and document id; only if asked for
     scores: dict[str, dict[str, Score]] = field(default_factory=dict)
-    answered: dict[str, None] = field(default_factory=dict)
-    torn: int = 0
-    contradicting: int = 0
+    answered: dict[str, None] = field(default_factory=dict)  # ids of documents with any line, in the order of the file
+    torn: int = 0  # how many lines cannot be read
+    contradicting: int = 0  # how many lines give another reply than an earlier one did
 
 
 def read_samples(
     path: Path, task: TaskFile, documents: Sequence[Mapping[str, Any]], *, keep_scores: bool = False
 ) -> Samples:
-    """Read a samples file of one of our tasks.
+    """Read a samples file of one of our tasks; ``documents`` are the task's, in order.
 
-    Args:
-        path: The file.
-        task: Its task, no group.
-        documents: The task's documents, in order.
-        keep_scores: Keep the scores of the run, too.
-
-    Raises:
-        RepliesError: The file cannot be opened, or answers other documents.
+    RepliesError: the file cannot be opened, or answers other documents.
     """
     found = Samples()
     for line in _lines(path):
@@ -62,7 +47,7 @@ def read_samples(
             continue
         except IndexError as error:
             how = "point MEDTASKS_HOME to the data of that run" if task.dataset else "its questions have changed since"
-            raise RepliesError(f"{path} {_OTHER_DATA}; {how}") from error
+            raise RepliesError(f"{path} was made on other data than are prepared here; {how}") from error
         found.answered[doc_id] = None
         if reply is not None and found.replies.setdefault(doc_id, reply) != reply:
             found.contradicting += 1
@@ -84,15 +69,8 @@ def _lines(path: Path) -> Iterator[str]:
 
 
 def _doc_id(sample: Mapping[str, Any], documents: Sequence[Mapping[str, Any]]) -> str:
-    """Return the document a sample answers.
-
-    Raises:
-        IndexError: There is no such document, or the record says that it was another one.
-    """
+    """Return the document a sample answers; IndexError: there is none, or the record says that it was another one."""
     row = int(sample["doc_id"])
-    if row < 0:
-        raise IndexError
-    doc_id = str(documents[row]["doc_id"])
-    if answers_another(sample, doc_id) is not None:
+    if row < 0 or answers_another(sample, doc_id := str(documents[row]["doc_id"])) is not None:
         raise IndexError
     return doc_id

@@ -6,9 +6,8 @@ from typing import Any
 
 from medtasks.audit.report.reading.recorded_run import RecordedTask
 from medtasks.audit.report.reading.recorded_scores import recorded_values
-from medtasks.audit.report.reading.rule_scores import Computed, compute, of_scores, reasons_of
+from medtasks.audit.report.reading.rule_scores import Computed, compute, of_scores, scores_by_id
 from medtasks.audit.report.reading.sample_files import Samples, read_samples
-from medtasks.audit.scoring import rows_of
 from medtasks.data.catalogue import Access
 from medtasks.errors import MedTasksError
 from medtasks.extract.registry import Kind
@@ -31,29 +30,21 @@ _OF_RECORDS = (KeyError, TypeError, ValueError, IndexError, AttributeError)  # o
 
 @dataclass
 class TaskReading:
-    """What is known of one task of ours.
-
-    Attributes:
-        recorded: What the run recorded.
-        task: The task, no group.
-        withheld: Whether text and pictures may not be shown.
-        data: Which data are here, see :func:`medtasks.harness.task_data.task_provenance`; empty if they are not.
-        documents: All documents, in order; empty where they are not at hand or other than the run's.
-        samples: What its samples file holds.
-        computed: Scores that follow from the replies, by filter name.
-        values: Value of single samples where a metric is neither right nor wrong, by filter name and document id.
-        missing: What is lacking and how to get it, one sentence each.
-    """
+    """What is known of one task of ours."""
 
     recorded: RecordedTask
     task: TaskFile
-    withheld: bool
+    withheld: bool  # whether text and pictures may not be shown
+    # which data are here, see medtasks.harness.task_data.task_provenance; empty if they are not
     data: Mapping[str, Any] = field(default_factory=dict)
+    # all documents, in order; empty where they are not at hand or other than the run's
     documents: Sequence[Document] = ()
-    samples: Samples = field(default_factory=Samples)
+    samples: Samples = field(default_factory=Samples)  # what its samples file holds
+    # scores that follow from the replies, by filter name
     computed: Mapping[str, Computed] = field(default_factory=dict)
+    # value of single samples where a metric is neither right nor wrong, by filter name and document id
     values: dict[str, dict[str, float]] = field(default_factory=dict)
-    missing: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)  # what is lacking and how to get it, one sentence each
 
     @property
     def answered(self) -> list[Document]:
@@ -62,12 +53,7 @@ class TaskReading:
 
 
 def read_task(recorded: RecordedTask, task: TaskFile) -> TaskReading:
-    """Read what a run recorded of one of our tasks; what cannot be read is said in :attr:`TaskReading.missing`.
-
-    Args:
-        recorded: What the run recorded.
-        task: The task, no group.
-    """
+    """Read what a run recorded of one of our tasks; what cannot be read is said in :attr:`TaskReading.missing`."""
     found = TaskReading(recorded, task, withheld=is_private_task(task))
     _find_documents(found)
     if not found.documents:
@@ -86,16 +72,7 @@ def read_task(recorded: RecordedTask, task: TaskFile) -> TaskReading:
 
 
 def given_replies(task: TaskFile, documents: Sequence[Document], replies: Mapping[str, Reply]) -> TaskReading:
-    """Return the same for recorded replies without a run.
-
-    Args:
-        task: A task, no group.
-        documents: Its documents.
-        replies: By document id, at least one.
-
-    Raises:
-        MedTasksError: The replies do not fit the task.
-    """
+    """Return the same for recorded replies without a run, at least one; MedTasksError: they do not fit the task."""
     withheld = is_private_task(task, documents)
     samples = Samples(replies=dict(replies), answered=dict.fromkeys(replies))
     data = task_provenance(task, documents)
@@ -209,7 +186,7 @@ def _aggregated(task: TaskFile, rule: str, documents: Sequence[Document], by_id:
     """Return what follows from recorded scores; without documents they are grouped by what the scores hold."""
     if task.family.scores_suffice:
         return of_scores(task, rule, by_id, documents or list(by_id.values()))
-    return Computed(rule, (), by_id, reasons_of(list(by_id.values())))
+    return Computed(rule, by_id)
 
 
 def _read_reports(found: TaskReading, documents: Sequence[Document]) -> None:
@@ -217,11 +194,11 @@ def _read_reports(found: TaskReading, documents: Sequence[Document]) -> None:
     main = found.task.metrics[0]
     is_light = isinstance(main, CorpusMetric) and not metric_info(main.name).weights
     read = {}
-    for name, (rule, scores) in rows_of(found.task, documents, found.samples.replies).items():
-        by_id = {str(one["doc_id"]): score for one, score in zip(documents, scores, strict=True)}
-        read[name] = Computed(rule, (), by_id, reasons_of(scores))
+    for name, (rule, by_id) in scores_by_id(found.task, documents, found.samples.replies).items():
+        read[name] = Computed(rule, by_id)
         if is_light and isinstance(main, CorpusMetric):
-            found.values[name] = {str(score["sample"]): value for score, value in text_values(main, scores)}
+            scored = text_values(main, list(by_id.values()))
+            found.values[name] = {str(score["sample"]): value for score, value in scored}
     found.computed = read
 
 

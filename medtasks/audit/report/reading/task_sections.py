@@ -1,42 +1,24 @@
 """The section of a report about one task."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from medtasks.audit.report.contents import Baseline, RuleReport, TaskReport
 from medtasks.audit.report.published import published_scores
-from medtasks.audit.report.reading.audit_items import Audited, audit_items, picture_files
-from medtasks.audit.report.reading.gains import Answered, gains
+from medtasks.audit.report.reading.audit_items import audit_items, picture_files
+from medtasks.audit.report.reading.gains import Section
 from medtasks.audit.report.reading.recorded_run import RecordedTask
 from medtasks.audit.report.reading.recorded_scores import recorded_values, rule_reports
 from medtasks.audit.report.reading.task_reading import TaskReading, read_task
 from medtasks.data.decoding import Decoding
 from medtasks.data.manifest import described_images
 from medtasks.data.privacy import LOG_TEXT_VARIABLE, is_private
-from medtasks.data.variants import OF_IMAGES
 from medtasks.errors import MedTasksError, UnknownName
 from medtasks.harness.task_data import access_of_task, private_datasets
 from medtasks.harness.task_file import TaskFile, metadata_of
 from medtasks.harness.task_files import lost_folders, task_config, task_file, task_files
 from medtasks.stats.calibration import Calibration
-
-
-@dataclass(frozen=True)
-class Section:
-    """The section of one task.
-
-    Attributes:
-        report: What it says.
-        reading: What it was made from; None for a group and for a task that is not ours.
-        notes: What does not agree, one sentence each.
-        members: Of a group, the names of its members.
-    """
-
-    report: TaskReport
-    reading: TaskReading | None = None
-    notes: Sequence[str] = ()
-    members: Sequence[str] = ()
 
 
 def section(recorded: RecordedTask) -> Section:
@@ -58,46 +40,6 @@ def reading_section(reading: TaskReading) -> Section:
     return Section(_report(reading, rules), reading, notes)
 
 
-def finished(sections: Sequence[Section]) -> tuple[TaskReport, ...]:
-    """Return the reports of a run, with what only several tasks together tell.
-
-    Tasks have their gains over sanity variants, and groups say whether their members' data are drawn samples.
-    """
-    by_name = {one.report.name: one for one in sections}
-    return tuple(_finished(one, by_name) for one in sections)
-
-
-def _finished(one: Section, others: Mapping[str, Section]) -> TaskReport:
-    members = [others[name].report for name in one.members if name in others]
-    if members:
-        return replace(
-            one.report,
-            sample_data=any(member.sample_data for member in members),
-            complete_data=all(member.complete_data for member in members),
-            documents=_common([member.documents for member in members]),
-            answered=_common([member.answered for member in members]),
-        )
-    if one.reading is None:
-        return one.report
-    variants = [
-        _answered(other, other.reading)
-        for variant in OF_IMAGES
-        if (other := others.get(f"{one.report.name}_{variant}"))
-        and other.reading
-        and other.reading.task.base == one.report.name
-    ]
-    return replace(one.report, gains=gains(_answered(one, one.reading), variants)) if variants else one.report
-
-
-def _common(values: Sequence[int]) -> int:
-    """Return what all values are; 0, which stands for not known, where they differ."""
-    return values[0] if len(set(values)) == 1 else 0
-
-
-def _answered(one: Section, reading: TaskReading) -> Answered:
-    return Answered(reading.task, reading.documents, reading.samples.replies, one.report.rules, one.report.answered)
-
-
 def _foreign(recorded: RecordedTask, cause: str = "") -> Section:
     """Return the scores of a task of the harness that is not ours, or not any more, or that only it can score."""
     rules, _ = rule_reports(recorded, None, {})
@@ -115,10 +57,7 @@ def _foreign(recorded: RecordedTask, cause: str = "") -> Section:
         protocol=str(recorded.metadata.get("protocol") or ""),
         dataset=dataset,
         access=str(recorded.data.get("access") or ""),
-        fingerprint=str(recorded.data.get("fingerprint") or ""),
-        sample_data=recorded.data.get("sample") is True,
-        complete_data=recorded.data.get("complete") is not False,
-        image_conversions=described_images(recorded.data),
+        **_facts_of(recorded.data),
         withheld=bool(dataset) and is_private(dataset),
         documents=recorded.documents,
         answered=recorded.asked,
@@ -126,6 +65,15 @@ def _foreign(recorded: RecordedTask, cause: str = "") -> Section:
         missing=(what, *_not_asked(recorded.asked, recorded.documents)),
     )
     return Section(report)
+
+
+def _facts_of(data: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "fingerprint": str(data.get("fingerprint") or ""),
+        "sample_data": data.get("sample") is True,
+        "complete_data": data.get("complete") is not False,
+        "image_conversions": described_images(data),
+    }
 
 
 def _group(recorded: RecordedTask, task: TaskFile) -> Section:
@@ -138,15 +86,6 @@ def _group(recorded: RecordedTask, task: TaskFile) -> Section:
     report = TaskReport(
         name=recorded.name,
         describes=task.description,
-        protocol="",
-        dataset="",
-        access="",
-        fingerprint="",
-        sample_data=False,
-        complete_data=True,
-        withheld=False,
-        documents=0,
-        answered=0,
         rules=rules,
         missing=(f"It is a group: its scores summarise {', '.join(members)}.",),
     )
@@ -154,8 +93,7 @@ def _group(recorded: RecordedTask, task: TaskFile) -> Section:
 
 
 def _report(reading: TaskReading, rules: tuple[RuleReport, ...]) -> TaskReport:
-    task, recorded, data = reading.task, reading.recorded, _data(reading)
-    audited = _audited(reading)
+    task, recorded = reading.task, reading.recorded
     answered = recorded.asked or len(reading.samples.answered)
     documents = recorded.documents or len(reading.documents)
     config = task_config(task.name)
@@ -167,10 +105,8 @@ def _report(reading: TaskReading, rules: tuple[RuleReport, ...]) -> TaskReport:
         protocol=str(recorded.metadata.get("protocol") or metadata.get("protocol") or ""),
         dataset=task.dataset or "",
         access=access_of_task(task, reading.documents),
-        fingerprint=str(data.get("fingerprint") or ""),
-        sample_data=data.get("sample") is True,
-        complete_data=data.get("complete") is not False,
-        image_conversions=described_images(data),
+        # Where no data are recorded, those that the replies were matched to.
+        **_facts_of(recorded.data or reading.data),
         decoding=_decoding(config),
         withheld=reading.withheld,
         documents=documents,
@@ -179,8 +115,8 @@ def _report(reading: TaskReading, rules: tuple[RuleReport, ...]) -> TaskReport:
         baselines=baselines,
         published=published_scores(task.name) if task.is_shipped else (),
         calibration=calibration,
-        items=audit_items(audited),
-        pictures=picture_files(audited),
+        items=audit_items(reading),
+        pictures=picture_files(reading),
         missing=(*_not_asked(answered, documents), *_not_recorded(reading, rules), *reading.missing, *lacking),
     )
 
@@ -192,23 +128,6 @@ def _decoding(config: Mapping[str, Any]) -> Decoding | None:
         return Decoding.of_settings(settings.get("default", settings))
     except MedTasksError:  # of which the run died
         return None
-
-
-def _data(reading: TaskReading) -> Mapping[str, Any]:
-    """Return the provenance of the run's data; where none is recorded, of those that the replies were matched to."""
-    return reading.recorded.data or reading.data
-
-
-def _audited(reading: TaskReading) -> Audited:
-    return Audited(
-        task=reading.task,
-        documents=reading.answered,
-        replies=reading.samples.replies,
-        prompts=reading.samples.prompts,
-        samples={name: computed.samples for name, computed in reading.computed.items()},
-        values=reading.values,
-        withheld=reading.withheld,
-    )
 
 
 def _beside(reading: TaskReading) -> tuple[tuple[Baseline, ...], Mapping[str, Calibration], list[str]]:

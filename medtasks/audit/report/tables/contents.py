@@ -7,21 +7,8 @@ pairs, calibration and groups.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from medtasks.audit.report.contents import PublishedScore, RuleReport, RunComparison, RunReport, TaskReport
-from medtasks.audit.report.rows import (
-    baseline_metrics,
-    footnotes,
-    group_columns,
-    group_metrics,
-    group_questions,
-    group_score,
-    is_share,
-    metrics_of,
-    pair_rows,
-    score_of,
-    summary,
-    task_named,
-)
+from medtasks.audit.report import rows as report_rows
+from medtasks.audit.report.contents import PublishedScore, RunComparison, RunReport, TaskReport
 from medtasks.audit.report.words import (
     INTERVALS,
     NOT_DEFINED,
@@ -36,7 +23,6 @@ from medtasks.audit.report.words import (
     scored,
     warnings,
 )
-from medtasks.stats.calibration import Measure
 
 _SHOWN = 12  # characters of a fingerprint, enough to tell data apart
 _VERSIONS = ("medtasks", "lmms_eval", "torch", "transformers")  # the other ones stand in the table of the run
@@ -44,42 +30,25 @@ _VERSIONS = ("medtasks", "lmms_eval", "torch", "transformers")  # the other ones
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell.
-
-    Attributes:
-        text: What it says.
-        code: Whether it is a name as one types it.
-        marks: Numbers of the notes that are about it.
-    """
+    """One cell."""
 
     text: str
-    code: bool = False
-    marks: tuple[int, ...] = ()
+    code: bool = False  # whether it is a name as one types it
+    marks: tuple[int, ...] = ()  # numbers of the notes that are about it
 
 
 @dataclass(frozen=True)
 class Table:
-    """One table.
+    """One table."""
 
-    Attributes:
-        label: Unique in the report; of letters, digits and ``-_.``.
-        caption: Sentences.
-        columns: A letter per column: l and r for left and right, p for long text.
-        headings: One per column.
-        rows: Cells, one per column.
-        warnings: What must not be overlooked; rows of the table, before the others.
-        notes: Sentences below the table; a cell's marks count from 1.
-        ours: How many of the first rows are of this run, where others follow that are not; else 0.
-    """
-
-    label: str
+    label: str  # unique in the report; of letters, digits and "-_."
     caption: str
-    columns: str
+    columns: str  # a letter per column: l and r for left and right, p for long text
     headings: tuple[Cell, ...]
-    rows: tuple[tuple[Cell, ...], ...]
-    warnings: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-    ours: int = 0
+    rows: Sequence[tuple[Cell, ...]]  # cells, one per column
+    warnings: tuple[str, ...] = ()  # what must not be overlooked; rows of the table, before the others
+    notes: tuple[str, ...] = ()  # sentences below the table; a cell's marks count from 1
+    ours: int = 0  # how many of the first rows are of this run, where others follow that are not; else 0
 
 
 def name_cell(text: str) -> Cell:
@@ -87,9 +56,9 @@ def name_cell(text: str) -> Cell:
     return Cell(text, code=True)
 
 
-def cells(*texts: str) -> tuple[Cell, ...]:
-    """Return a cell per text."""
-    return tuple(Cell(text) for text in texts)
+def cells(*texts: str | Cell) -> tuple[Cell, ...]:
+    """Return a cell per text; what is one already stays as it is."""
+    return tuple(Cell(text) if isinstance(text, str) else text for text in texts)
 
 
 def label(*parts: str) -> str:
@@ -109,9 +78,10 @@ def task_tables(task: TaskReport) -> list[Table]:
 
 
 def _scores(task: TaskReport) -> Table:
+    width = max(1, len(task.rules))
     rows = [
-        (name_cell(metric), *(Cell(scored(score_of(rule, metric))) for rule in task.rules))
-        for metric in metrics_of(task)
+        cells(name_cell(metric), *(scored(report_rows.score_of(rule, metric)) for rule in task.rules))
+        for metric in report_rows.metrics_of(task)
     ]
     rules = [f"{rule.name}: {rule.rule}. {rule.describes}".rstrip(". ") + "." for rule in task.rules]
     failures = [
@@ -123,34 +93,27 @@ def _scores(task: TaskReport) -> Table:
     return Table(
         label=label(task.name, "scores"),
         caption="Scores.",
-        columns="l" + "r" * max(1, len(task.rules)),
-        headings=(Cell("Metric"), *([name_cell(rule.name) for rule in task.rules] or cells("no scores"))),
-        rows=((Cell("questions"), *cells(*[questions(task)] * max(1, len(task.rules)))), *rows),
+        columns="l" + "r" * width,
+        headings=cells("Metric", *(name_cell(rule.name) for rule in task.rules), *["no scores"] * (not task.rules)),
+        rows=[cells("questions", *[questions(task)] * width), *rows],
         notes=(INTERVALS, *rules, *failures, *task.missing, *withheld),
     )
 
 
 def _baselines(task: TaskReport) -> Table:
-    rows = [
-        (
-            name_cell(metric),
-            name_cell(rule.name),
-            Cell(scored(score)),
-            *(
-                Cell(number(one.scores.get(rule.name, {}).get(metric, float("nan")), score.share))
-                for one in task.baselines
-            ),
-        )
-        for metric in baseline_metrics(task)
-        for rule in task.rules
-        if (score := score_of(rule, metric))
-    ]
+    rows = []
+    for metric in report_rows.baseline_metrics(task):
+        for rule in task.rules:
+            if score := report_rows.score_of(rule, metric):
+                values = (one.scores.get(rule.name, {}).get(metric, float("nan")) for one in task.baselines)
+                shown = (number(value, score.share) for value in values)
+                rows.append(cells(name_cell(metric), name_cell(rule.name), scored(score), *shown))
     return Table(
         label=label(task.name, "baselines"),
         caption="Baselines that see no image.",
         columns="llr" + "r" * len(task.baselines),
-        headings=(*cells("Metric", "Rule", "This run"), *cells(*(one.name for one in task.baselines))),
-        rows=tuple(rows),
+        headings=cells("Metric", "Rule", "This run", *(one.name for one in task.baselines)),
+        rows=rows,
         notes=(INTERVALS, *(f"{one.name}: {one.describes}" for one in task.baselines if one.describes)),
     )
 
@@ -158,42 +121,32 @@ def _baselines(task: TaskReport) -> Table:
 def _gains(task: TaskReport) -> Table:
     rows = []
     for gain in task.gains:
-        share = is_share(task, gain.metric)
-        rows.append(
-            (
-                Cell(gain.variant),
-                name_cell(gain.rule),
-                name_cell(gain.metric),
-                *cells(
-                    count(gain.samples),
-                    number(gain.score, share),
-                    number(gain.variant_score, share),
-                    difference(gain.difference, gain.low, gain.high, share),
-                    p_value(gain.p),
-                ),
-            )
-        )
+        share = report_rows.is_share(task, gain.metric)
+        values = (number(gain.score, share), number(gain.variant_score, share))
+        gained = difference(gain.difference, gain.low, gain.high, share)
+        names = (name_cell(gain.rule), name_cell(gain.metric))
+        rows.append(cells(gain.variant, *names, count(gain.samples), *values, gained, p_value(gain.p)))
     return Table(
         label=label(task.name, "gains"),
         caption="Score minus that of a sanity variant on the same questions.",
         columns="lllrrrrr",
         headings=cells("Variant", "Rule", "Metric", "Questions", "Task", "Variant", "Difference", "p"),
-        rows=tuple(rows),
+        rows=rows,
         notes=(INTERVALS,),
     )
 
 
 def _published(task: TaskReport) -> Table:
     """Set published results, a model per row, below those of this run."""
-    metrics = [metric for metric in metrics_of(task) if any(one.metric == metric for one in task.published)]
-    remarks = footnotes(task)
-    found = {(one.model, one.metric): one for one in task.published}
+    metrics = [metric for metric in report_rows.metrics_of(task) if any(one.metric == metric for one in task.published)]
+    remarks = report_rows.footnotes(task)
+    by_model = {(one.model, one.metric): one for one in task.published}
     ours = [
-        (Cell(f"This run, {rule.name}"), *(Cell(scored(score_of(rule, metric))) for metric in metrics))
+        cells(f"This run, {rule.name}", *(scored(report_rows.score_of(rule, metric)) for metric in metrics))
         for rule in task.rules
     ]
     theirs = [
-        (Cell(model), *(_as_printed(task, found.get((model, metric)), remarks) for metric in metrics))
+        cells(model, *(_as_printed(task, by_model.get((model, metric)), remarks) for metric in metrics))
         for model in dict.fromkeys(one.model for one in task.published)
     ]
     sources = "; ".join(dict.fromkeys(one.source for one in task.published))
@@ -201,8 +154,8 @@ def _published(task: TaskReport) -> Table:
         label=label(task.name, "published"),
         caption=f"Published results ({sources}) and this run.",
         columns="l" + "r" * len(metrics),
-        headings=(Cell("Model"), *map(name_cell, metrics)),
-        rows=(*ours, *theirs) if metrics else (),
+        headings=cells("Model", *map(name_cell, metrics)),
+        rows=[*ours, *theirs] if metrics else [],
         notes=tuple(remarks),
         ours=len(ours),
     )
@@ -213,7 +166,7 @@ def _as_printed(task: TaskReport, score: PublishedScore | None, remarks: Sequenc
     if score is None:
         return Cell("")
     marks = (remarks.index(score.remark) + 1,) if score.remark else ()
-    if not is_share(task, score.metric):
+    if not report_rows.is_share(task, score.metric):
         return Cell(score.printed, marks=marks)
     digits = len(score.printed.partition(".")[2])
     in_percent = abs(float(score.printed) - score.value) > 1e-9 or digits <= 2
@@ -222,62 +175,58 @@ def _as_printed(task: TaskReport, score: PublishedScore | None, remarks: Sequenc
 
 def _pairs(task: TaskReport) -> Table:
     outcomes = {rule.name: rule.pairs for rule in task.rules if rule.pairs}
-    rows = [(Cell(name), *cells(*map(count, numbers))) for name, _, numbers in pair_rows(list(outcomes.values()))]
+    rows = [cells(name, *map(count, numbers)) for name, _, numbers in report_rows.pair_rows(list(outcomes.values()))]
     cut = max((one.incomplete for one in outcomes.values()), default=0)
     return Table(
         label=label(task.name, "pairs"),
         caption="What became of the pairs.",
         columns="l" + "r" * len(outcomes),
-        headings=(Cell("Outcome"), *map(name_cell, outcomes)),
-        rows=tuple(rows) if outcomes else (),
+        headings=cells("Outcome", *map(name_cell, outcomes)),
+        rows=rows if outcomes else [],
         notes=(f"Of {count(cut)} more pairs only one image was asked; they are in no score of pairs.",) if cut else (),
     )
 
 
 def _calibration(task: TaskReport) -> Table:
-    def measured(measure: Measure, share: bool = False) -> str:
-        return estimate(measure.value, measure.low, measure.high, share)
-
-    rows = [
-        (
-            name_cell(name),
-            *cells(count(one.samples), measured(one.accuracy, True), number(one.confidence)),
-            *cells(*(measured(measure) for measure in (one.ece, one.brier, one.aurc))),
+    rows = []
+    for name, one in task.calibration.items():
+        measures = (
+            estimate(measure.value, measure.low, measure.high, False) for measure in (one.ece, one.brier, one.aurc)
         )
-        for name, one in task.calibration.items()
-    ]
+        accuracy = estimate(one.accuracy.value, one.accuracy.low, one.accuracy.high, True)
+        rows.append(cells(name_cell(name), count(one.samples), accuracy, number(one.confidence), *measures))
     return Table(
         label=label(task.name, "calibration"),
         caption="Calibration of the likelihoods.",
         columns="lrrrrrr",
         headings=cells("Rule", "Questions", "Accuracy", "Confidence", "ECE", "Brier", "AURC"),
-        rows=tuple(rows),
+        rows=rows,
         notes=(INTERVALS, *dict.fromkeys(one.note for one in task.calibration.values())),
     )
 
 
 def _groups(task: TaskReport) -> Iterator[Table]:
-    for column, names in group_columns(task).items():
+    for column, names in report_rows.group_columns(task).items():
         rules = [rule for rule in task.rules if column in rule.groups]
-        for metric in group_metrics(task, column):
+        for metric in report_rows.group_metrics(task, column):
+            rows = []
+            for name in names:
+                scores = (scored(report_rows.group_score(rule, column, name, metric)) for rule in rules)
+                rows.append(cells(name, count(report_rows.group_questions(task, column, name)), *scores))
             yield Table(
                 label=label(task.name, column, metric),
                 caption=f"{metric} by {column}.",
                 columns="lr" + "r" * len(rules),
-                headings=(Cell(column), Cell("Questions"), *(name_cell(rule.name) for rule in rules)),
-                rows=tuple(_group_row(task, rules, column, name, metric) for name in names),
+                headings=cells(column, "Questions", *(name_cell(rule.name) for rule in rules)),
+                rows=rows,
                 notes=(INTERVALS,),
             )
 
 
-def _group_row(task: TaskReport, rules: Iterable[RuleReport], column: str, name: str, metric: str) -> tuple[Cell, ...]:
-    scores = (scored(group_score(rule, column, name, metric)) for rule in rules)
-    return (Cell(name), Cell(count(group_questions(task, column, name))), *cells(*scores))
-
-
 def report_tables(report: RunReport) -> list[tuple[str, list[Table]]]:
     """Return all tables of a report in sections with a heading; those without a row are left out."""
-    sections = [("Summary", [_summary(report), *_comparisons(report)])]
+    comparisons = [_comparison(report, other, position) for position, other in enumerate(report.comparisons, 1)]
+    sections = [("Summary", [_summary(report), *comparisons])]
     for task in report.tasks:
         about = f"{task.name}: {_about(report, task)}"
         tables = [
@@ -310,24 +259,18 @@ def _versions(report: RunReport) -> str:
 
 def _summary(report: RunReport) -> Table:
     rows = []
-    for row in summary(report):
+    for row in report_rows.summary(report):
         share = bool(row.score and row.score.share)
+        names = map(name_cell, (row.task.name, row.rule.name, row.score.metric if row.score else NOT_DEFINED))
         baseline = f"{number(row.baseline[1], share)} ({row.baseline[0].name})" if row.baseline else NOT_DEFINED
         gain = difference(row.gain.difference, row.gain.low, row.gain.high, share) if row.gain else NOT_DEFINED
-        rows.append(
-            (
-                name_cell(row.task.name),
-                name_cell(row.rule.name),
-                name_cell(row.score.metric if row.score else NOT_DEFINED),
-                *cells(scored(row.score), number(row.invalid), baseline, gain, questions(row.task)),
-            )
-        )
+        rows.append(cells(*names, scored(row.score), number(row.invalid), baseline, gain, questions(row.task)))
     return Table(
         label=label("summary"),
         caption=f"Main scores. {_model(report)} {_versions(report)}".rstrip(),
         columns="lllrrrrr",
         headings=cells("Task", "Rule", "Metric", "Score", "Invalid", "Best baseline", "Image gain", "Questions"),
-        rows=tuple(rows),
+        rows=rows,
         warnings=_warnings(report.tasks),
         notes=(
             INTERVALS,
@@ -341,30 +284,15 @@ def _warnings(tasks: Iterable[TaskReport]) -> tuple[str, ...]:
     return tuple(f"{task.name}: {text}" for task in tasks for text in warnings(task))
 
 
-def _comparisons(report: RunReport) -> Iterator[Table]:
-    for position, other in enumerate(report.comparisons, 1):
-        yield _comparison(report, other, position)
-
-
 def _comparison(report: RunReport, other: RunComparison, position: int) -> Table:
     rows = []
     for one in other.scores:
-        share = is_share(task_named(report, one.task), one.metric)
-        rows.append(
-            (
-                *map(name_cell, (one.task, one.rule, one.metric)),
-                *cells(
-                    f"{count(one.samples)} ({count(one.units)})",
-                    number(one.first, share),
-                    number(one.second, share),
-                    difference(one.difference, one.low, one.high, share),
-                    one.test,
-                    p_value(one.p),
-                    p_value(one.p_holm),
-                    number(one.detectable, share),
-                ),
-            )
-        )
+        share = report_rows.is_share(report_rows.task_named(report, one.task), one.metric)
+        names = map(name_cell, (one.task, one.rule, one.metric))
+        values = (number(one.first, share), number(one.second, share))
+        found = (difference(one.difference, one.low, one.high, share), one.test, p_value(one.p), p_value(one.p_holm))
+        samples = f"{count(one.samples)} ({count(one.units)})"
+        rows.append(cells(*names, samples, *values, *found, number(one.detectable, share)))
     return Table(
         label=label("comparison", str(position)),
         caption=f"{other.name} compared with this run. {_model(report)} {_versions(report)}".rstrip(),
@@ -373,7 +301,7 @@ def _comparison(report: RunReport, other: RunComparison, position: int) -> Table
             *("Task", "Rule", "Metric", "Questions (units)", "This run", "Other run", "Other minus this"),
             *("Test", "p", "p, Holm", "Detectable"),
         ),
-        rows=tuple(rows) or (cells("nothing could be compared", *[""] * 10),),
+        rows=rows or [cells("nothing could be compared", *[""] * 10)],
         warnings=_warnings([task for task in report.tasks if task.name in {one.task for one in other.scores}]),
         notes=(
             INTERVALS,
@@ -387,10 +315,10 @@ def _comparison(report: RunReport, other: RunComparison, position: int) -> Table
 def _facts(report: RunReport) -> Table:
     times = {"model": report.model, "run": moment(report.run_at), "report": moment(report.created)}
     facts = {**{name: value for name, value in times.items() if value}, **report.facts}
-    rows = tuple(cells(name, value) for name, value in facts.items())
+    rows = [cells(name, value) for name, value in facts.items()]
     return Table(label("run"), "What is recorded about the run.", "lp", cells("Fact", "Value"), rows)
 
 
 def _missing(report: RunReport) -> Table:
-    rows = tuple((name_cell(name), Cell(why)) for name, why in report.missing.items())
+    rows = [cells(name_cell(name), why) for name, why in report.missing.items()]
     return Table(label("missing"), "Tasks that were asked for and have no results.", "lp", cells("Task", "Why"), rows)

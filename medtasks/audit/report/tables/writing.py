@@ -3,6 +3,7 @@
 Any text becomes LaTeX that compiles with every engine and without packages; no character but ASCII is left.
 """
 
+import itertools
 import re
 import unicodedata
 from collections.abc import Iterator
@@ -87,12 +88,11 @@ def markdown(report: RunReport) -> str:
     Of tasks whose data are withheld there are scores only, as of all others.
     """
     lines = [f"# {_plain(report.title)}", ""]
-    number = 0
+    numbers = itertools.count(1)
     for heading, tables in report_tables(report):
         lines += [f"## {_plain(heading)}", ""]
         for table in tables:
-            number += 1
-            lines += [*_markdown_table(table, number), ""]
+            lines += [*_markdown_table(table, next(numbers)), ""]
     return "\n".join(lines)
 
 
@@ -224,14 +224,10 @@ def _latex_cell(cell: Cell) -> str:
 
 
 def latex_text(text: str, *, breakable: bool = False) -> str:
-    r"""Return a text as LaTeX source.
+    r"""Return a text as LaTeX source; lines may break inside ``breakable`` names and paths, which hold no blanks.
 
     Letters with an accent become accent commands; what LaTeX's basic fonts lack becomes its code point. White space
     becomes a blank; invisible characters go.
-
-    Args:
-        text: Any text.
-        breakable: Let lines break inside names and paths, which hold no blanks.
 
     Example:
         >>> latex_text("50 % of a_b, é, 肺")
