@@ -1,21 +1,19 @@
 """What goes wrong with a run before it begins: known traps of the harness, found in its arguments and task files."""
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import metadata
 from typing import Any
 
 from medtasks.errors import MedTasksError
-from medtasks.harness.guarded_run import GuardedRun, listed, refuse, rows_of, warn
+from medtasks.harness.guarded_run import GuardedRun, listed, refuse, warn
 from medtasks.harness.harness_options import read_options, seeds
-from medtasks.harness.harness_tasks import is_cut_at_blank_lines
 from medtasks.harness.manifest import Notice
 from medtasks.harness.name_guards import batch_size, foreign_names, harness_index, unknown_model, unknown_tasks
 from medtasks.harness.private_guards import leaking_options, remote_model, stale_caches
 from medtasks.harness.redaction import redacted
+from medtasks.harness.row_limits import cut_rows, row_limit, row_offset
 from medtasks.harness.task_files import including, task_config, task_files
 from medtasks.harness.task_index import TaskIndex
-from medtasks.harness.unit_limits import cut_units
 
 _BROKEN_WANDB = "0.7.3"
 
@@ -40,7 +38,7 @@ def check(tasks: Sequence[str], arguments: Sequence[str]) -> list[Notice]:
 
 
 def _notices(run: GuardedRun) -> Iterator[Notice]:
-    rules = (_config_file, _limit, _offset, leaking_options, remote_model, _trackers, _unknown, _cuts, _until)
+    rules = (_config_file, row_limit, row_offset, leaking_options, remote_model, _trackers, _unknown, cut_rows, _until)
     others = (_few_shot, batch_size, _system_instruction, stale_caches, _predict_only)
     names = (unknown_tasks, unknown_model)  # last, so that the other spelling is the last that is read
     for rule in (*rules, *others, *names):
@@ -61,49 +59,6 @@ def _config_file(run: GuardedRun) -> Iterator[Notice]:
         )
 
 
-def _limit(run: GuardedRun) -> Iterator[Notice]:
-    limit = run.options.number("limit")
-    if limit is None or limit == -1:
-        return
-    if not 0 < limit < math.inf:
-        yield refuse(f"--limit {limit:g} asks no row of the data at all; leave it out (or give -1) for all of them")
-    elif limit < 1:
-        count = run.count()
-        if count > 1:
-            yield refuse(
-                f"--limit {limit:g} is a share, and the harness applies the first task's number of rows to all {count} "
-                f"tasks; run them one by one, or give a number of rows such as --limit 8"
-            )
-    elif "." in run.options.text("limit"):
-        yield warn(
-            f"--limit {limit} means {int(limit)} rows of each task, not a share; give a whole number, or one below 1"
-        )
-
-
-def _offset(run: GuardedRun) -> Iterator[Notice]:
-    offset = run.options.number("offset")
-    if offset is not None and offset < 0:
-        yield refuse(f"--offset {offset:g} lies before the first row; give the number of rows to skip")
-
-
-def _cuts(run: GuardedRun) -> Iterator[Notice]:
-    """Name pairs and rotated questions that are cut; rows are counted as the harness counts them."""
-    limit, offset = run.options.number("limit"), int(run.options.number("offset") or 0)
-    if offset < 0 or (limit is not None and limit != -1 and not 0 < limit < math.inf):
-        return
-    given = " ".join(f"--{name} {run.options.text(name)}" for name in ("offset", "limit") if run.options.text(name))
-    for task, dataset in run.datasets.items() if given else ():
-        rows = rows_of(task, dataset)
-        count = None if limit is None or limit == -1 else math.ceil(rows.count * limit) if limit < 1 else int(limit)
-        if rows.count and offset >= rows.count:
-            yield warn(f"--offset {offset} skips all {rows.count} rows of {task}, which then fails; give a smaller one")
-        elif rows.units and (found := cut_units(rows.units, offset, count)).cut:
-            yield warn(
-                f"{given} cuts {found.cut} of {found.units} {rows.kind} of {task}, which {rows.loss}: it counts "
-                f"consecutive rows of the data, {rows.parts}; give {' or '.join(found.better)}"
-            )
-
-
 def _until(run: GuardedRun) -> Iterator[Notice]:
     if "until" in run.options.pairs("gen_kwargs"):
         return
@@ -114,6 +69,26 @@ def _until(run: GuardedRun) -> Iterator[Notice]:
             f"replies of {listed(cut)} end at the first blank line, the harness's default, which leaves one paragraph "
             f"of a report; write 'until: []' under generation_kwargs in the task's file"
         )
+
+
+def is_cut_at_blank_lines(config: Mapping[str, Any], model: str) -> bool:
+    """Return whether the harness ends this task's replies at the first blank line, because its file sets no ``until``.
+
+    Args:
+        config: What the task's files say.
+        model: Name of the model, for settings that a task has for it alone.
+    """
+    if "class" in config or "generate_until" not in str(config.get("output_type", "generate_until")):
+        return False
+    if config.get("fewshot_delimiter", "\n\n") != "\n\n":
+        return False
+    by_model = _mapping(config.get("model_specific_generation_kwargs"))
+    own = by_model.get(model) if model in by_model else by_model.get("default")
+    return "until" not in {**_mapping(config.get("generation_kwargs")), **_mapping(own)}
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 def _few_shot(run: GuardedRun) -> Iterator[Notice]:

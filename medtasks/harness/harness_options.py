@@ -55,8 +55,7 @@ class HarnessOptions:
         given: Values by name with underscores, without those that keep the default; a flag is True. From the command
             line they are text, from a ``--config`` file what YAML makes of them.
         unknown: Arguments that lmms-eval 0.7.3 does not know.
-        environment: Variables that a ``--config`` file sets.
-        evaluations: How many evaluations a ``--config`` file asks for, 1 without one.
+        environment: Variables that a ``--config`` file sets, which may ask for several evaluations.
     """
 
     given: Mapping[str, Any] = field(default_factory=dict)

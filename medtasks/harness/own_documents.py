@@ -7,22 +7,44 @@ from typing import Any
 from medtasks.data.home import dataset_holding
 from medtasks.data.store import without_progress_bars
 from medtasks.errors import MedTasksError
-from medtasks.harness.own_columns import check, following, looked_at, needed_columns, other_families
-from medtasks.harness.task_index import LOCAL_LOADERS, resolved
+from medtasks.harness.own_columns import check, following, is_our_hook, looked_at, needed_columns, other_families
+from medtasks.harness.task_files import task_files
+from medtasks.harness.task_index import LOCAL_LOADERS, SETTINGS, resolved, with_image_roots
 
 _OF_THE_HARNESS = ("From_YouTube", "video", "builder_script")
 _NOT_PASSED_ON = ("local_files_only", "create_link", "force_download", "force_unzip", "load_from_disk")
 
 
+def complete_documents(task: Any) -> None:
+    """Check the documents of one of the harness's tasks if its hooks are ours, and add the columns that follow.
+
+    Documents that were prepared by us have all columns and are left as they are, as are those that are read in streams.
+    A relative ``image_root`` is looked for beside the task's file, as the harness does with ``data_files``.
+
+    Raises:
+        MedTasksError: A column is missing, or a row holds something else than the task's hooks need; the file, the
+            column and who needs it are named.
+    """
+    config = vars(task.config)
+    if not any(is_our_hook(config.get(key)) for key in ("process_results", "doc_to_text", "doc_to_visual")):
+        return
+    known = task_files().get(str(task.config.task))
+    if known is not None and getattr(task.config, SETTINGS, None) is not None:
+        setattr(task.config, SETTINGS, with_image_roots(config, known.path.parent)[SETTINGS])
+    split = split_of(config)
+    for tables in () if is_prepared(config.get("dataset_path")) else (task.dataset, task.dataset_no_image):
+        if split in tables and hasattr(tables[split], "select_columns") and hasattr(tables[split], "__len__"):
+            tables[split] = completed(tables[split], config)
+
+
 def own_documents(task: str, config: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the documents of a task that were not prepared by us, in order, without pictures that a column holds.
+
+    They have the columns that follow from others, see :mod:`medtasks.harness.own_columns`.
 
     Args:
         task: Its name, for messages.
         config: What its file says, with unresolved dotted names.
-
-    Returns:
-        Documents with the columns that follow from others, see :mod:`medtasks.harness.own_columns`.
 
     Raises:
         MedTasksError: They cannot be loaded, or lack what the task's hooks need.

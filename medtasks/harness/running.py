@@ -34,11 +34,9 @@ class Outcome:
 
     Attributes:
         done: Tasks whose results are on disk.
-        failed: Tasks that ran, on their own where there are several, and left no results.
-        results: Results files, in the order they were written.
-        files: Results file by task.
+        failed: Tasks that ran, on their own where there are several, and left no results; ``reasons`` say why.
+        results: Results files, in the order they were written; ``files`` has them by task.
         rows: What its results file says of each task: values by ``<metric>,<filter>``.
-        reasons: Why a task failed.
         processes: Processes of the harness, the one that runs included.
     """
 
@@ -73,9 +71,6 @@ def run_tasks(
         watch: Called with the outcome so far when a process of the harness begins and when it has ended, also by
             Ctrl-C or a signal, which then goes on to the caller.
         variables: Environment variables of the harness, besides those of this process.
-
-    Returns:
-        The outcome by task.
     """
     outcome = Outcome()
     wanted = wanted_tasks(names)

@@ -13,13 +13,7 @@ DEFAULT_LIMIT = "1%"
 
 @dataclass(frozen=True)
 class SampleCounts:
-    """Samples of one task.
-
-    Attributes:
-        scored: Those behind its scores.
-        failed: Those that the model did not answer.
-        unjudged: Those that a judge or a labeler should have read and did not.
-    """
+    """Samples of one task that are behind its scores, that the model did not answer, and that nobody judged."""
 
     scored: int
     failed: int
@@ -38,11 +32,10 @@ class SampleCounts:
 def counts_of(row: Mapping[str, Any]) -> SampleCounts | None:
     """Return the counts in a task's row of a results file, of several filters the one that lost most.
 
+    None where the row has no counts: the task is not ours, or an earlier version wrote it.
+
     Args:
         row: Values by ``<metric>,<filter>``, as the harness writes them.
-
-    Returns:
-        None where the row has no counts: the task is not ours, or an earlier version wrote it.
     """
     found: dict[str, dict[str, int]] = {}
     for key, value in row.items():
@@ -65,12 +58,7 @@ def _is_whole(value: Any) -> bool:
 
 @dataclass(frozen=True)
 class FailureLimit:
-    """How many samples of a task may be in no score.
-
-    Attributes:
-        number: Samples, or percent of them.
-        is_share: Which of the two.
-    """
+    """How many samples of a task may be in no score, or what percent of them."""
 
     number: float
     is_share: bool

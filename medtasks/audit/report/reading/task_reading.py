@@ -14,9 +14,8 @@ from medtasks.errors import MedTasksError
 from medtasks.extract.registry import Kind
 from medtasks.families.family import FENCED, Reply
 from medtasks.families.texts import text_values
-from medtasks.harness.documents import task_documents
+from medtasks.harness.documents import access_of_task, is_private_task, task_documents, task_provenance
 from medtasks.harness.saved_replies import replies_folder
-from medtasks.harness.task_data import access_of_task, is_private_task, task_provenance
 from medtasks.harness.task_file import TaskFile
 from medtasks.harness.task_files import included_option
 from medtasks.metrics.metric import CorpusMetric, Score
@@ -37,7 +36,7 @@ class TaskReading:
         recorded: What the run recorded.
         task: The task, no group.
         withheld: Whether text and pictures may not be shown.
-        data: Which data are here, see :func:`medtasks.harness.task_data.task_provenance`; empty if they are not.
+        data: Which data are here, see :func:`medtasks.harness.documents.task_provenance`; empty if they are not.
         documents: All documents, in order; empty where they are not at hand or other than the run's.
         samples: What its samples file holds.
         computed: Scores that follow from the replies, by filter name.

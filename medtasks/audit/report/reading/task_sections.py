@@ -16,7 +16,7 @@ from medtasks.data.manifest import described_images
 from medtasks.data.privacy import LOG_TEXT_VARIABLE, is_private
 from medtasks.data.variants import OF_IMAGES
 from medtasks.errors import MedTasksError, UnknownName
-from medtasks.harness.task_data import access_of_task, private_datasets
+from medtasks.harness.documents import access_of_task, private_datasets
 from medtasks.harness.task_file import TaskFile, metadata_of
 from medtasks.harness.task_files import lost_folders, task_config, task_file, task_files
 from medtasks.stats.calibration import Calibration
