@@ -45,7 +45,8 @@ def text_metrics(
     def compute(rows: Sequence[TextRow]) -> PanelResult:
         return compare_texts(names, rows)
 
-    panel = Panel(row, compute, lambda one: (one[0], one[1].text, one[2].text), uses_models=_use_models(names))
+    uses_models = any(metric_info(name).weights for name in names)
+    panel = Panel(row, compute, lambda one: (one[0], one[1].text, one[2].text), uses_models=uses_models)
     return tuple(
         CorpusMetric(
             key,
@@ -59,16 +60,8 @@ def text_metrics(
     )
 
 
-def _use_models(names: Iterable[str]) -> bool:
-    return any(metric_info(name).weights for name in names)
-
-
 def compare_texts(names: Sequence[str], rows: Sequence[TextRow]) -> PanelResult:
-    """Score texts with several metrics.
-
-    Args:
-        names: Names of :data:`medtasks.metrics.report_metrics.REPORT_METRICS`.
-        rows: Shape (n,). Without any, everything is NaN.
+    """Score rows, shape (n,), with several of :data:`~medtasks.metrics.report_metrics.REPORT_METRICS`; without any, all is NaN.
 
     Raises:
         UnknownName: There is no such metric.
