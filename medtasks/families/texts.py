@@ -61,7 +61,7 @@ def text_metrics(
 
 
 def compare_texts(names: Sequence[str], rows: Sequence[TextRow]) -> PanelResult:
-    """Score rows, shape (n,), with several of :data:`~medtasks.metrics.report_metrics.REPORT_METRICS`; without any, all is NaN.
+    """Score rows, shape (n,), with several of :data:`~medtasks.metrics.report_metrics.REPORT_METRICS`.
 
     Raises:
         UnknownName: There is no such metric.

@@ -42,13 +42,7 @@ def task_documents(task: TaskFile) -> list[dict[str, Any]]:
 
 
 def check_possible(task: TaskFile) -> None:
-    """Check before a run that the documents of a task or a variant can be had.
-
-    Raises:
-        DatasetNotPrepared: The dataset is not under ``MEDTASKS_HOME``.
-        SourceError: Its files are damaged.
-        MedTasksError: Its own documents cannot be used, or its images cannot be swapped.
-    """
+    """Check before a run that the documents of a task or a variant can be had; errors: :func:`task_documents`."""
     if task.dataset is None:
         if task.variant == SWAPPED:
             swapped_pictures(_base_documents(task))
@@ -120,11 +114,7 @@ class Selection:
 
 
 def select(names: Sequence[str]) -> Selection:
-    """Look up the datasets of the chosen tasks.
-
-    Args:
-        names: Tasks, groups and tags as given to the harness's ``--tasks``; sanity variants and their tags, too.
-    """
+    """Look up the datasets of tasks, groups and tags as given to ``--tasks``; sanity variants and their tags, too."""
     ready: dict[str, None] = {}
     missing: dict[str, str] = {}
     for name in names:
@@ -150,11 +140,7 @@ def _why_impossible(task: TaskFile) -> str | None:
 
 
 def task_provenance(task: TaskFile, documents: Sequence[Document]) -> dict[str, Any]:
-    """Return which data a task asks; of a user's own the place, and a fingerprint of their text alone.
-
-    Args:
-        task: A task, no group.
-        documents: Its documents.
+    """Return which data a task, no group, asks; of a user's own the place, and a fingerprint of their text alone.
 
     Raises:
         DatasetNotPrepared: Its dataset has not been prepared under ``MEDTASKS_HOME``.
@@ -173,12 +159,12 @@ def task_provenance(task: TaskFile, documents: Sequence[Document]) -> dict[str, 
 
 
 def is_private_task(task: TaskFile, documents: Sequence[Document] = ()) -> bool:
-    """Return whether text of a task must stay out of logs: by its dataset's name, or by that of any document."""
+    """Return whether text of a task must stay out of logs."""
     return bool(private_datasets(task, documents))
 
 
 def private_datasets(task: TaskFile, documents: Sequence[Document] = ()) -> list[str]:
-    """Return the names by which text of a task must stay out of logs."""
+    """Return the names of a task's dataset and of its documents' by which its text must stay out of logs."""
     return sorted(filter(is_private, _names(task, documents)))
 
 

@@ -22,11 +22,7 @@ from medtasks.harness.reply_envelope import enveloped, opened
 class ReadWith(Filter):  # type: ignore[misc]  # the harness is untyped
     """Attach the name of a rule to every reply, and the form in which the rule compares it with the options.
 
-    Args:
-        rule: Name of a rule that reads text; None where a judge alone reads it.
-        option: How one option is written for the rule, see :func:`medtasks.families.family.written_options`; None: its
-            bare text.
-        fenced: Have a judge get the reply between marks, see :mod:`medtasks.judges.fence`.
+    The arguments are those of :class:`~medtasks.families.family.Row`.
     """
 
     def __init__(self, rule: str | None = None, option: str | None = None, *, fenced: bool = False) -> None:

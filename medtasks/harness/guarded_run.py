@@ -41,12 +41,7 @@ def listed(names: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class GuardedRun:
-    """What is about to be run.
-
-    Attributes:
-        names: Tasks, groups and tags as given.
-        options: The harness's options.
-    """
+    """What is about to be run: tasks, groups and tags as given, with the harness's options."""
 
     names: Sequence[str]
     options: HarnessOptions

@@ -74,9 +74,7 @@ def _until(run: GuardedRun) -> Iterator[Notice]:
 def is_cut_at_blank_lines(config: Mapping[str, Any], model: str) -> bool:
     """Return whether the harness ends this task's replies at the first blank line, because its file sets no ``until``.
 
-    Args:
-        config: What the task's files say.
-        model: Name of the model, for settings that a task has for it alone.
+    A task may have settings for one model alone.
     """
     if "class" in config or "generate_until" not in str(config.get("output_type", "generate_until")):
         return False

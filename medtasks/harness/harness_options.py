@@ -10,39 +10,23 @@ import yaml
 
 from medtasks.errors import MedTasksError
 
+
+def _spelled(names: str) -> tuple[tuple[str, ...], ...]:
+    return tuple(tuple(name.split("|")) for name in names.split())
+
+
 # All options of lmms-eval 0.7.3, because it accepts every unique beginning of a name.
-FLAGS: tuple[tuple[str, ...], ...] = (
-    ("--check_integrity",),
-    ("--write_out", "-w"),
-    ("--log_samples",),
-    ("--wandb_log_samples",),
-    ("--swanlab_log_samples",),
-    ("--apply_chat_template",),
-    ("--fewshot_as_multiturn",),
-    ("--show_config",),
-    ("--predict_only", "-x"),
-    ("--trust_remote_code",),
-    ("--process_with_media",),
-    ("--force_simple",),
-    ("--tui",),
-    ("--power-analysis",),
+FLAGS = _spelled(
+    "--check_integrity --write_out|-w --log_samples --wandb_log_samples --swanlab_log_samples --apply_chat_template "
+    "--fewshot_as_multiturn --show_config --predict_only|-x --trust_remote_code --process_with_media --force_simple "
+    "--tui --power-analysis"
 )
-VALUES: tuple[tuple[str, ...], ...] = (
-    *(("--config",), ("--model",), ("--tasks",), ("--model_args",), ("--launcher_args",), ("--num_fewshot",)),
-    *(("--batch_size", "-b"), ("--max_batch_size",), ("--device",), ("--output_path",), ("--limit",), ("--offset",)),
-    *(("--use_cache", "-c"), ("--cache_requests",), ("--log_samples_suffix",), ("--system_instruction",)),
-    *(("--include_path",), ("--gen_kwargs",), ("--reasoning_tags",), ("--verbosity",), ("--wandb_args",)),
-    *(("--swanlab_args",), ("--timezone",), ("--hf_hub_log_args",), ("--seed",), ("--agentic_trace_mode",)),
-    *(("--process-docs-parallel", "--process_docs_parallel"), ("-n", "--repeats", "--num_samples"), ("--baseline",)),
-    *(
-        ("--max_tokens",),
-        ("--effect-size",),
-        ("--alpha",),
-        ("--power",),
-        ("--correlation",),
-        ("--std-a",),
-        ("--std-b",),
-    ),
+VALUES = _spelled(
+    "--config --model --tasks --model_args --launcher_args --num_fewshot --batch_size|-b --max_batch_size --device "
+    "--output_path --limit --offset --use_cache|-c --cache_requests --log_samples_suffix --system_instruction "
+    "--include_path --gen_kwargs --reasoning_tags --verbosity --wandb_args --swanlab_args --timezone "
+    "--hf_hub_log_args --seed --agentic_trace_mode --process-docs-parallel|--process_docs_parallel "
+    "-n|--repeats|--num_samples --baseline --max_tokens --effect-size --alpha --power --correlation --std-a --std-b"
 )
 DEFAULT_SEEDS = (0, 1234, 1234, 1234)
 

@@ -41,20 +41,13 @@ Place = tuple[str, int, int]  # task, row of its data, number of the request
 
 @dataclass(frozen=True)
 class KeptReplies:
-    """Replies by request.
-
-    Attributes:
-        found: Texts, and likelihoods as ``(mean negative log-likelihood, is_greedy)``.
-    """
+    """Replies by request: texts, and likelihoods as ``(mean negative log-likelihood, is_greedy)``."""
 
     found: Mapping[Place, Any] = field(default_factory=dict)
 
     @classmethod
     def from_environment(cls, tasks: Mapping[str, Any]) -> "KeptReplies":
-        """Read the replies of the run that :data:`KEPT_VARIABLE` names, if it is set.
-
-        Args:
-            tasks: The harness's tasks by name.
+        """Read the replies of the run that :data:`KEPT_VARIABLE` names, if it is set, to the harness's tasks.
 
         Raises:
             MedTasksError: The run's files cannot be read.
@@ -138,7 +131,7 @@ def earlier_run(output: Path, current: RunManifest, arguments: Sequence[str]) ->
 
     Args:
         output: Folder for results, in which both runs lie.
-        current: Manifest of the run that is about to begin.
+        current: The run that is about to begin.
         arguments: Its arguments for the harness.
 
     Raises:

@@ -35,11 +35,6 @@ class LoggedSample(dict[str, Any]):
 
     The harness takes the metrics from ``items()``, and would list every key there as one of the task; it updates the
     sample with the whole, which ``dict.update`` reads past ``items()`` and ``[]``.
-
-    Args:
-        metrics: Names of the metrics.
-        score: The score that each of them gets.
-        written: Keys of the sample.
     """
 
     def __init__(self, metrics: Iterable[str], score: Any, written: Mapping[str, Any]) -> None:
@@ -65,14 +60,8 @@ def logged(
 ) -> LoggedSample:
     """Return what ``process_results`` hands to the harness for one document.
 
-    For a credentialed dataset ids in the score are hashed and clear text of the sample is overwritten.
-
-    Args:
-        doc: The document.
-        results: What the harness gave to ``process_results``.
-        metrics: Names of the task's metrics.
-        score: Besides ids it holds letters, labels, numbers and :class:`~medtasks.data.privacy.PrivateText`, never text
-            of the document or the reply.
+    For a credentialed dataset ids in the score are hashed and clear text of the sample is overwritten. The score holds
+    no text of the document or the reply, but as :class:`~medtasks.data.privacy.PrivateText`.
     """
     private = is_private_document(doc)
     kept = {name: _hidden(name, value) for name, value in score.items()} if private else dict(score)

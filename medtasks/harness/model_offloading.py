@@ -27,9 +27,6 @@ def evaluated_models_on_cpu(settings: ModelSettings) -> Iterator[None]:
 
     What cannot be moved stays, so that metrics may run short of memory, which they survive; what was moved goes back
     to where it was, so that the same adapter can answer another run.
-
-    Args:
-        settings: How the metrics' models are run.
     """
     away = _move_away() if _on_gpu(settings) else []
     try:

@@ -52,13 +52,7 @@ ERROR_TEXTS: Mapping[str, re.Pattern[str]] = MappingProxyType(
 
 @contextlib.contextmanager
 def watched(lm: Any, tasks: Container[str], kept: KeptReplies) -> Iterator[None]:
-    """Mark the failures of a model within the block.
-
-    Args:
-        lm: A model of the harness.
-        tasks: Names of the tasks whose replies are marked.
-        kept: Replies that the model is not asked for.
-    """
+    """Mark the failures of a model in its replies to some tasks within the block; for kept replies it is not asked."""
     module = type(lm).generate_until.__module__.removeprefix(_MODELS)
     calls = {"generate_until": _reply_checker(module), "loglikelihood": _checked_likelihood}
     with contextlib.ExitStack() as stack:
@@ -174,9 +168,7 @@ async def _noted_later(answer: Awaitable[Any], tools: bool) -> Any:
 def _noted(completion: Any, tools: bool) -> Any:
     """Return a completion whose text tells a failed and a cut reply.
 
-    Args:
-        completion: As the server gave it.
-        tools: Whether the model may call tools: then replies are parts of a conversation and are left as they are.
+    Where the model may call tools, replies are parts of a conversation and are left as they are.
 
     Raises:
         ValueError: The answer has no single choice; the harness tries again.

@@ -11,6 +11,8 @@ column          where it is missing
 ``kind`` ...    of yes/no questions: ``answer`` is yes or no then, and becomes ``kind``, ``choices``, ``options``,
                 ``gold`` and the letter in ``answer``, see ``CLOSED_QUESTION`` in :mod:`medtasks.data.schema`
 ==============  ======================================================================================================
+
+In a task's configuration hooks are functions, or their dotted names.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -43,12 +45,7 @@ _SHOWN = 24  # characters
 
 
 def needed_columns(config: Mapping[str, Any], known: Sequence[str]) -> Iterator[tuple[str, Mapping[str, Column]]]:
-    """Yield who needs which columns.
-
-    Args:
-        config: A task's configuration; hooks as functions or as their dotted names.
-        known: The columns that there are.
-    """
+    """Yield who needs which columns, by a task's configuration and the columns that there are."""
     family = family_of(hook_name(config.get("process_results")))
     if family is not None:
         columns = family.short if family.short is not None and "kind" not in known else family.columns
@@ -82,7 +79,7 @@ def check(config: Mapping[str, Any], columns: Columns, known: Sequence[str], whe
     """Check that documents hold what the hooks of their task need.
 
     Args:
-        config: The task's configuration; hooks as functions or as their dotted names.
+        config: The task's configuration.
         columns: Values by column, each of shape (documents,): at least the needed ones that are there.
         known: Names of all columns.
         where: The documents' file, for the message.
@@ -174,12 +171,9 @@ def _template_fields(settings: Any) -> set[str]:
     """Return the fields of all templates in the settings of a task."""
     if not isinstance(settings, Mapping):
         return set()
-    templates = [str(one["template"]) for one in (settings, *settings.values()) if _has_template(one)]
+    several = (settings, *settings.values())
+    templates = [str(one["template"]) for one in several if isinstance(one, Mapping) and "template" in one]
     return {field for template in templates for field in template_fields(template)}
-
-
-def _has_template(settings: object) -> bool:
-    return isinstance(settings, Mapping) and "template" in settings
 
 
 def looked_at(config: Mapping[str, Any], known: Sequence[str]) -> list[str]:
@@ -197,16 +191,13 @@ def other_families(config: Mapping[str, Any], known: Sequence[str]) -> list[str]
 
 
 def following(process_results: object, columns: Columns, known: Sequence[str], count: int) -> dict[str, list[Any]]:
-    """Return the columns that follow from others, see the table above.
+    """Return the columns that follow from others, see the table above: new ones, and those that replace others.
 
     Args:
         process_results: The hook that scores.
-        columns: Values by column, of :func:`looked_at`.
+        columns: Values by column, each of shape (documents,): those of :func:`looked_at`.
         known: Names of all columns.
         count: Number of documents.
-
-    Returns:
-        New columns, and those that replace others; each of shape (documents,).
     """
     family = family_of(hook_name(process_results))
     paired = family is not None and family.paired

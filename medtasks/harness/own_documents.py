@@ -54,10 +54,10 @@ def own_documents(task: str, config: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def completed(table: Any, config: Mapping[str, Any], *, apart: bool = False) -> Any:
-    """Check a table of a user's own documents, and add the columns that follow from others.
+    """Check a user's own documents, a table of the ``datasets`` library, and add the columns that follow from others.
 
     Args:
-        table: Of the ``datasets`` library.
+        table: The documents.
         config: The task's configuration; hooks as functions or as their dotted names.
         apart: Leave out columns by which other families of tasks are known, so that nothing takes it for one of these.
 

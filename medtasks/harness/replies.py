@@ -18,16 +18,13 @@ _FORM = '{"doc_id": "10001/1", "reply": "A"}'
 
 
 def read_replies(paths: Path | Sequence[Path], documents: Sequence[Mapping[str, Any]]) -> dict[str, Reply]:
-    """Read recorded replies and match them to documents.
+    """Return recorded replies by document id, in file order.
 
     Args:
         paths: A file, or the files of one run; a folder stands for the ``.jsonl`` files in it. Lines of ``{"doc_id",
             "reply"}``, or a samples file written by lmms-eval or lm-eval. A ``doc_id`` is the document's own id, or its
-            row number counted from 0.
+            row number counted from 0. A samples file holds each reply once per filter; they must agree.
         documents: The dataset the replies belong to, in order.
-
-    Returns:
-        Replies by document id, in file order. A samples file holds each reply once per filter; they must agree.
 
     Raises:
         RepliesError: A line is malformed, names an unknown document, or contradicts an earlier one.

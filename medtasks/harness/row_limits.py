@@ -94,8 +94,7 @@ class CutUnits:
     """What ``--offset`` and ``--limit`` do to units, such as image pairs.
 
     Attributes:
-        units: Units of which at least one row is asked.
-        cut: Those of which not all rows are.
+        units: Those of which at least one row is asked; of ``cut`` ones not all rows are.
         better: Nearest settings that cut none, such as ``--limit 4``; empty where every setting does.
     """
 
@@ -108,7 +107,7 @@ def cut_units(units: Sequence[str], offset: int, limit: int | None) -> CutUnits:
     """Count the units that are cut when only some consecutive rows are asked.
 
     Args:
-        units: Unit of each row, in the order of the rows.
+        units: Unit of each row.
         offset: First row asked, from 0.
         limit: How many rows; None for all that follow.
 

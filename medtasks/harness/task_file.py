@@ -51,25 +51,22 @@ class ListedMetrics(tuple[Mapping[str, Any], ...]):
 
 @dataclass(frozen=True)
 class TaskFile:
-    """One task or group.
+    """One task or group; a group has only name, path, description and members.
 
     Attributes:
         name: Name for ``--tasks``.
         kind: ``"task"`` or ``"group"``.
         path: The YAML file.
-        description: One line.
-        dataset: Name of its prepared dataset; None for a group, and for a task whose documents were not prepared here.
+        dataset: Name of its prepared dataset; None for a task whose documents were not prepared here.
         guarded_as: Name whose access level holds for its text: its dataset, or the one that its metadata name.
-        output_type: ``"generate_until"`` or ``"multiple_choice"``, or None for a group.
+        output_type: ``"generate_until"`` or ``"multiple_choice"``.
         rows: How replies are read, by the name of a row of its results.
-        process_results: The scoring hook; None for a group, and where the harness scores by itself.
-        metric_list: Its metrics; None likewise.
+        process_results: The scoring hook; None where the harness scores by itself, as is its metric list.
         members: Names of a group's tasks and groups.
         tags: Names under which the task is selected together with others.
         breakdown: Columns by which ``medtasks score`` groups its questions.
         variants: Names of its sanity variants (``blind``, ``blank``, ``swapped``, ``rotated``); none for a variant.
         variant: Which variant of ``base`` it is, None for a task with a file.
-        base: Name of the task of which it is a variant, None for a task with a file.
         base_scoring: The hook that scores ``base``, where this one has another.
         twin: Name of the few-shot twin whose prompt it has: of itself, or of ``base``; None for a zero-shot task.
     """
@@ -189,10 +186,11 @@ class TaskFile:
         )
         if variant != ROTATED:
             return made
-        scoring = str(self.family.rotated)
-        metrics = DottedName(f"{HOOKS}rotations.METRIC_LIST")
         return replace(
-            made, process_results=DottedName(scoring), metric_list=metrics, base_scoring=self.process_results
+            made,
+            process_results=DottedName(str(self.family.rotated)),
+            metric_list=DottedName(f"{HOOKS}rotations.METRIC_LIST"),
+            base_scoring=self.process_results,
         )
 
     @property
@@ -201,11 +199,7 @@ class TaskFile:
         return self.variant is None and self.twin is None
 
     def changes(self, config: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what is different from what its file says, with unresolved dotted names.
-
-        Args:
-            config: What its file and the files that it includes say.
-        """
+        """Return what is different from what its file and the files that it includes say."""
         changed: dict[str, Any] = {} if self.twin is None else self._twin_changes(config)
         return changed if self.variant is None else {**changed, **self._variant_changes({**config, **changed})}
 
@@ -248,8 +242,7 @@ def group_file(name: str, config: Mapping[str, Any], path: Path, members: tuple[
 
 def task_file_of(name: str, config: Mapping[str, Any], path: Path) -> TaskFile:
     """Return a task from what its file and the files that it includes say, with unresolved dotted names."""
-    metadata = metadata_of(config)
-    prepared = str(config.get("dataset_path", ""))
+    metadata, prepared = metadata_of(config), str(config.get("dataset_path", ""))
     dataset = prepared.removeprefix(_PREPARED) if prepared.startswith(_PREPARED) else None
     metrics, tags = config.get("metric_list"), config.get("tag") or []
     return TaskFile(

@@ -41,12 +41,7 @@ TAG_ENDING = "_sanity"
 
 @dataclass(frozen=True)
 class _Included:
-    """Folders of the user's that are looked into.
-
-    Attributes:
-        tasks: Their tasks and groups by name.
-        lost: Folders that a recorded run took tasks from and that are not here.
-    """
+    """What was found in folders of the user's, and which folders a recorded run took tasks from and are not here."""
 
     tasks: Mapping[str, TaskFile] = field(default_factory=dict)
     lost: tuple[str, ...] = ()
@@ -58,9 +53,7 @@ _included = _Included()
 def include(folders: Sequence[Path], lost: Sequence[str] = ()) -> None:
     """Look for tasks in these folders of the user's, too, from now on; the first of two with one name counts.
 
-    Args:
-        folders: Folders with task files; they may lie anywhere in them.
-        lost: Folders that a recorded run took tasks from and that are not here; messages name them.
+    Messages name the folders that a recorded run took tasks from and that are lost.
 
     Raises:
         MedTasksError: A folder is not there, or a task file in it is damaged.
@@ -161,10 +154,7 @@ def scored_task(name: str) -> TaskFile:
 def task_config(name: str) -> dict[str, Any]:
     """Return what a task's file and the files it includes say, with unresolved dotted names.
 
-    Of a few-shot twin or a sanity variant, what its task says with what it changes.
-
-    Raises:
-        UnknownName: There is no such task; the message suggests the nearest name.
+    Of a few-shot twin or a sanity variant, what its task says with what it changes. Errors: :func:`task_file`.
     """
     task = task_file(name)
     config = with_image_roots(read_config(task.path), task.path.parent)

@@ -2,7 +2,8 @@
 
 The harness's own ``--num_fewshot`` never passes on the examples' images and knows no turns; these hooks do both. The
 settings are those of :mod:`medtasks.prompts.template`, and ``example``: how a simple model's prompt shows one
-demonstration, with the fields ``{question}`` and ``{answer}``.
+demonstration, with the fields ``{question}`` and ``{answer}``. Errors are those of the hooks there and of
+:func:`demonstrations`.
 """
 
 import functools
@@ -24,16 +25,7 @@ _EXAMPLE = "{question}\n{answer}\n\n"
 
 
 def prompt(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Settings | None = None) -> str:
-    """Return the prompt of a simple model: the solved examples, then the question.
-
-    Args:
-        doc: A document.
-        lmms_eval_specific_kwargs: Settings of the model family.
-
-    Raises:
-        DatasetNotPrepared: The document's dataset was prepared without demonstrations.
-        MedTasksError: As of :func:`medtasks.prompts.template.prompt`.
-    """
+    """Return the prompt of a simple model: the solved examples, then the question."""
     settings = lmms_eval_specific_kwargs or {}
     form = str(settings.get("example", _EXAMPLE))
     shown = [
@@ -44,21 +36,13 @@ def prompt(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Settings | None = 
 
 
 def images(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Settings | None = None) -> list[Image.Image]:
-    """Open the images of the demonstrations and then those of the document.
-
-    Raises:
-        DatasetNotPrepared: The document's dataset was prepared without demonstrations.
-        SourceError: An image is missing or broken.
-    """
+    """Open the images of the demonstrations and then those of the document."""
     shown = [picture for pictures in _pictures_of(doc["dataset"]) for picture in pictures]
     return [*shown, *document_images.images(doc, lmms_eval_specific_kwargs)]
 
 
 def messages(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Settings | None = None) -> list[Message]:
-    """Return the conversation of a chat model: question and answer of each example as turns, then the question.
-
-    Errors are those of :func:`prompt` and :func:`images`.
-    """
+    """Return the conversation of a chat model: question and answer of each example as turns, then the question."""
     settings = lmms_eval_specific_kwargs or {}
     turns: list[Message] = []
     for example, pictures in zip(demonstrations(doc["dataset"]), _pictures_of(doc["dataset"]), strict=True):

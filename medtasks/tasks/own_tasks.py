@@ -34,7 +34,7 @@ def prepare_own(
     allow_incomplete: bool = False,
     again: bool = False,
 ) -> Manifest:
-    """Prepare a user's folder as a dataset and write its task file.
+    """Prepare a user's folder as a dataset and write its task file; the manifest's name is also the task's.
 
     Args:
         folder: Holds ``dataset.json``, see :mod:`medtasks.data.multimedeval.folder`.
@@ -42,9 +42,6 @@ def prepare_own(
         access: Who may read it. As long as the user does not say otherwise, it stays on this machine.
         allow_incomplete: Leave out what cannot be used.
         again: ``name`` is a dataset prepared before, which may have moved to ``folder``.
-
-    Returns:
-        The dataset's manifest; its name is also the task's.
 
     Raises:
         SourceError: The folder is not of that format, or samples cannot be used.

@@ -43,15 +43,12 @@ def whole_dataset(name: str) -> str:
 
 
 def select_as(dataset: str, criteria: Criteria, name: str) -> tuple[Manifest, list[str]]:
-    """Make the documents that fit a dataset of their own, with its tasks.
+    """Make the documents of a prepared dataset that fit a dataset of their own, and return it with its tasks' names.
 
     Args:
-        dataset: A prepared dataset.
+        dataset: The whole.
         criteria: Wanted values by column, see :func:`medtasks.data.selecting.choose`.
         name: Name of the part and of its first task.
-
-    Returns:
-        The part's manifest, and the names of its tasks.
 
     Raises:
         UnknownName: There is no such column.

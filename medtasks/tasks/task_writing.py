@@ -19,12 +19,9 @@ def own_task_path(name: str) -> Path:
 
 
 def refuse_taken(name: str, mark: str, option: str) -> None:
-    """Refuse a name that a task or dataset has already.
+    """Refuse a name that a task or dataset has already; the option gives another.
 
-    Args:
-        name: Name of the new dataset and task.
-        mark: First line of the files that may be overwritten.
-        option: The option that gives another name, for the message.
+    Files with the mark as their first line may be overwritten.
 
     Raises:
         MedTasksError: It is taken, by the harness, by this package or by a file of the user's.
@@ -45,18 +42,12 @@ def without_twin(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def write_task_file(name: str, config: Mapping[str, Any], mark: str) -> None:
-    """Write a task file that stands alone, in one step.
-
-    Args:
-        name: Name of the task, and of the file.
-        config: What :func:`medtasks.harness.task_files.task_config` gives, with changes.
-        mark: First line of the file.
+    """Write a task file that stands alone, in one step; the mark is its first line.
 
     Raises:
         MedTasksError: It cannot be written.
     """
-    path = own_task_path(name)
-    text = dumped(config)
+    path, text = own_task_path(name), dumped(config)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_suffix(".part")
