@@ -9,7 +9,7 @@ from abc import ABC
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
-from typing import Any, ClassVar, TypeGuard
+from typing import Any, ClassVar
 
 from medtasks.data.samples import Sample, letter
 from medtasks.errors import MedTasksError
@@ -125,10 +125,6 @@ class ReadAnswer:
     score: float | None = None
 
 
-def _compares_texts(metric: AnyMetric) -> TypeGuard[CorpusMetric]:
-    return isinstance(metric, CorpusMetric) and metric.text_field is not None
-
-
 def needs_labeler(row: Row) -> bool:
     """Return whether the replies in a row are read by a labeler of chest findings."""
     return row.extractor == CHEXBERT_LABELS
@@ -223,7 +219,10 @@ class TaskFamily(ABC):
         Raises:
             NotComparable: The values cannot be computed.
         """
-        valued = text_values(metric, scores) if _compares_texts(metric) else metric.values(scores)
+        if isinstance(metric, CorpusMetric) and metric.text_field is not None:
+            valued = text_values(metric, scores)
+        else:
+            valued = metric.values(scores)
         return self._by_sample(valued, dict(zip(map(id, scores), samples, strict=True)), id)
 
     @staticmethod

@@ -2,7 +2,7 @@
 
 import math
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from medtasks.data.privacy import PrivateText
@@ -24,7 +24,7 @@ class NotComparable(Exception):
 
 
 def text_metrics(
-    keys: Iterable[str], reply: str = "reply", *, without_error: Callable[[str], bool] = lambda key: False
+    keys: Iterable[str], reply: str = "reply", *, without_error: Container[str] = ()
 ) -> tuple[CorpusMetric, ...]:
     """Return the metrics of some keys, which share one computation.
 
@@ -52,7 +52,7 @@ def text_metrics(
             key,
             metric_info(key).higher_is_better,
             answered,
-            has_error=not without_error(key),
+            has_error=key not in without_error,
             panel=panel,
             text_field=reply,
         )

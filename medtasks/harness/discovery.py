@@ -36,6 +36,8 @@ def _indexing_ours(build: AnyFunction) -> AnyFunction:
     signature = inspect.signature(build)
 
     def initialize_tasks(*args: Any, **kwargs: Any) -> Any:
+        from medtasks.data.home import own_tasks_folder
+
         _guard_evaluation()
         call = signature.bind(*args, **kwargs)
         call.apply_defaults()
@@ -43,7 +45,8 @@ def _indexing_ours(build: AnyFunction) -> AnyFunction:
             return build(*args, **kwargs)
         chosen = call.arguments["include_path"]
         own = [chosen] if isinstance(chosen, str) else list(chosen or [])
-        call.arguments["include_path"] = [*own, str(tasks_folder()), *_users_own_tasks()]
+        written = [str(own_tasks_folder())] if own_tasks_folder().is_dir() else []
+        call.arguments["include_path"] = [*own, str(tasks_folder()), *written]
         try:
             index = build(*call.args, **call.kwargs)
         except Exception as error:  # noqa: BLE001
@@ -172,11 +175,3 @@ def _withhold_without_scoring(module: ModuleType) -> None:
         return override_metric
 
     wrap_once(task, "override_metric", withholding)
-
-
-def _users_own_tasks() -> list[str]:
-    """Return the folder of tasks that ``medtasks data prepare --from-folder`` has written, if there is one."""
-    from medtasks.data.home import own_tasks_folder
-
-    folder = own_tasks_folder()
-    return [str(folder)] if folder.is_dir() else []

@@ -3,7 +3,6 @@
 The harness has no hooks for either, so its ``evaluate`` is wrapped. A run without any task of ours is left as it is.
 """
 
-import contextlib
 import inspect
 import math
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
@@ -43,11 +42,16 @@ def _guarded(evaluate: AnyFunction) -> AnyFunction:
     def guarded(*args: Any, **kwargs: Any) -> Any:
         call = signature.bind(*args, **kwargs)
         lm, tasks = call.arguments["lm"], dict(_tasks(call.arguments["task_dict"]))
-        ours = {name: task for name, task in tasks.items() if _is_ours(task)}
+        ours = {
+            name: task for name, task in tasks.items() if is_our_hook(getattr(task.config, "process_results", None))
+        }
         _refuse(lm, tasks, ours)
         if not ours:
             return evaluate(*args, **kwargs)
-        with _watched(lm, ours):
+        from medtasks.harness.kept_replies import KeptReplies
+        from medtasks.harness.models import watched
+
+        with watched(lm, ours, KeptReplies.from_environment(ours)):
             results = evaluate(*args, **kwargs)
         if results is not None:  # only the first of several processes has them
             _say_what_was_lost(results.get("results") or {}, ours)
@@ -81,25 +85,13 @@ def refuse_examples(tasks: Mapping[str, Any]) -> None:
     Raises:
         MedTasksError: A task is to show examples and its file has no ``fewshot_config``.
     """
-    failing = [name for name, task in tasks.items() if _shots(task) > 0 and not hasattr(task, "sampler")]
+    shots = {name: int(getattr(task.config, "num_fewshot", 0) or 0) for name, task in tasks.items()}
+    failing = [name for name, task in tasks.items() if shots[name] > 0 and not hasattr(task, "sampler")]
     if failing:
         raise MedTasksError(
             f"--num_fewshot asks {listed(failing)} for solved examples, and the task's file has no fewshot_config to "
             f"choose them with; leave it out"
         )
-
-
-def _shots(task: Any) -> int:
-    return int(getattr(task.config, "num_fewshot", 0) or 0)
-
-
-@contextlib.contextmanager
-def _watched(lm: Any, tasks: Mapping[str, Any]) -> Iterator[None]:
-    from medtasks.harness.kept_replies import KeptReplies
-    from medtasks.harness.models import watched
-
-    with watched(lm, tasks, KeptReplies.from_environment(tasks)):
-        yield
 
 
 def _tasks(task_dict: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
@@ -110,11 +102,6 @@ def _tasks(task_dict: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
             yield from _tasks(found)
         elif getattr(found, "config", None) is not None:
             yield str(name), found
-
-
-def _is_ours(task: Any) -> bool:
-    """Return whether our hooks score a task."""
-    return is_our_hook(getattr(task.config, "process_results", None))
 
 
 def _prepared(task: Any) -> str | None:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 from medtasks.harness.harness_options import HarnessOptions
 from medtasks.harness.manifest import Notice, Severity
@@ -69,7 +69,11 @@ class GuardedRun:
         """Dataset by task, where its files say so."""
         ours = {name: dataset for name in self.ours if (dataset := task_file(name).guarded_as)}
         paths = {task: config.get("dataset_path") for task, config in self.configs.items()}
-        theirs = {task: path.removeprefix(_OURS) for task, path in paths.items() if _is_ours(path)}
+        theirs = {
+            task: path.removeprefix(_OURS)
+            for task, path in paths.items()
+            if isinstance(path, DottedName) and path.startswith(_OURS)
+        }
         return {**theirs, **ours}
 
     def count(self) -> int:
@@ -84,7 +88,3 @@ class GuardedRun:
     @property
     def _foreign(self) -> list[str]:
         return [name for name in self.names if not tasks_of(name)]
-
-
-def _is_ours(path: object) -> TypeGuard[DottedName]:
-    return isinstance(path, DottedName) and path.startswith(_OURS)

@@ -1,5 +1,6 @@
 """What goes wrong with a run before it begins: known traps of the harness, found in its arguments and task files."""
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import metadata
 from typing import Any
@@ -28,9 +29,6 @@ def check(tasks: Sequence[str], arguments: Sequence[str]) -> list[Notice]:
     try:
         options = read_options(arguments)
         seeds(options)
-    except MedTasksError as error:
-        return [refuse(str(error))]
-    try:
         with including(options.folders()):
             return list(_notices(GuardedRun(tasks, options)))
     except MedTasksError as error:
@@ -113,7 +111,8 @@ def _few_shot(run: GuardedRun) -> Iterator[Notice]:
 def _system_instruction(run: GuardedRun) -> Iterator[Notice]:
     if not run.options.text("system_instruction"):
         return
-    failing = [task for task, config in run.configs.items() if _crashes(config)]
+    configs = run.configs.items()
+    failing = [task for task, config in configs if config.get("description") and not config.get("fewshot_config")]
     if failing:
         yield warn(
             f"--system_instruction makes {listed(failing)} fail (no attribute 'sampler'), because its file has a "
@@ -131,19 +130,14 @@ def _system_instruction(run: GuardedRun) -> Iterator[Notice]:
         )
 
 
-def _crashes(config: Mapping[str, Any]) -> bool:
-    return bool(config.get("description")) and not config.get("fewshot_config")
-
-
 def _is_chat(run: GuardedRun) -> bool:
     """Return whether the model is of the harness's chat type; one it does not know is none."""
     from lmms_eval.models import MODEL_REGISTRY_V2
 
-    try:
+    with contextlib.suppress(ValueError):
         model = MODEL_REGISTRY_V2.resolve(run.options.text("model") or "hf", run.options.flag("force_simple"))
-    except ValueError:
-        return False
-    return str(model.model_type) == "chat"
+        return str(model.model_type) == "chat"
+    return False
 
 
 def _trackers(run: GuardedRun) -> Iterator[Notice]:

@@ -142,13 +142,11 @@ def _configs(path: Path) -> list[dict[str, Any]]:
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise MedTasksError(f"--config {path} cannot be read as YAML; correct the path or the file") from error
     configs = content if isinstance(content, list) else [content]
-    if not configs or not all(isinstance(config, dict) and _is_mapping(config.get("env")) for config in configs):
+    if not configs or not all(
+        isinstance(config, dict) and isinstance(config.get("env"), dict | None) for config in configs
+    ):
         raise MedTasksError(f"--config {path} holds no mapping of options to values, such as 'limit: 8'; correct it")
     return configs
-
-
-def _is_mapping(value: object) -> bool:
-    return value is None or isinstance(value, dict)
 
 
 def _split(text: str) -> list[str]:

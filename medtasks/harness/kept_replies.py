@@ -63,7 +63,7 @@ class KeptReplies:
                 if name in tasks and record.samples
                 for row, replies in _rows(manifest, name, record, tasks[name])
                 for number, reply in enumerate(replies)
-                if not _failed(reply)
+                if not (failure_cause(reply) is not None if isinstance(reply, str) else math.isnan(reply[0]))
             }
         )
 
@@ -72,10 +72,6 @@ class KeptReplies:
         if (request.repeats or 1) > 1:
             return None
         return self.found.get((request.task_name, int(request.doc_id), request.idx))
-
-
-def _failed(reply: Any) -> bool:
-    return failure_cause(reply) is not None if isinstance(reply, str) else math.isnan(reply[0])
 
 
 def _rows(manifest: RunManifest, name: str, record: TaskRecord, task: Any) -> Iterator[tuple[int, list[Any]]]:
@@ -102,12 +98,9 @@ def _saved(manifest: RunManifest, name: str) -> dict[str, str]:
     """Return the replies that the processes of a run have saved under ``MEDTASKS_HOME``, by document."""
     began = datetime.fromisoformat(manifest.started)
     ended = datetime.fromisoformat(manifest.ended) if manifest.ended else datetime.now(UTC)
-    files = [file for file in sorted(replies_folder(name).glob("*.jsonl")) if began <= _written(file) <= ended]
+    written = {file: datetime.fromtimestamp(file.stat().st_mtime, UTC) for file in replies_folder(name).glob("*.jsonl")}
+    files = sorted(file for file, when in written.items() if began <= when <= ended)
     return {line["doc_id"]: line["reply"] for file in files for line in _objects(file)}
-
-
-def _written(path: Path) -> datetime:
-    return datetime.fromtimestamp(path.stat().st_mtime, UTC)
 
 
 def _objects(path: Path) -> Iterator[dict[str, Any]]:

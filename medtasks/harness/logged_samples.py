@@ -64,7 +64,9 @@ def logged(
     no text of the document or the reply, but as :class:`~medtasks.data.privacy.PrivateText`.
     """
     private = is_private_document(doc)
-    kept = {name: _hidden(name, value) for name, value in score.items()} if private else dict(score)
+    kept = dict(score)
+    if private:
+        kept |= {name: hidden_id(kind, kept[name]) for name, kind in _IDS.items() if kept.get(name) is not None}
     shown = {name: str(value) if isinstance(value, PrivateText) else value for name, value in kept.items()}
     overwritten = _overwriting(doc, words=may_hold_words(results)) if private else {}
     return LoggedSample(metrics, kept, {SCORE: {"schema_version": SCHEMA_VERSION, **shown}, **overwritten})
@@ -116,10 +118,6 @@ def may_hold_words(results: Sequence[Any]) -> bool:
     if len(results) == 1:
         return not isinstance(results[0], dict)
     return any(not isinstance(result, dict) and parse_loglikelihood(result) is FAILED for result in results)
-
-
-def _hidden(name: str, value: Any) -> Any:
-    return hidden_id(_IDS[name], value) if name in _IDS and value is not None else value
 
 
 def _overwriting(doc: Mapping[str, Any], *, words: bool) -> dict[str, Any]:

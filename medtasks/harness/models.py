@@ -54,7 +54,10 @@ ERROR_TEXTS: Mapping[str, re.Pattern[str]] = MappingProxyType(
 def watched(lm: Any, tasks: Container[str], kept: KeptReplies) -> Iterator[None]:
     """Mark the failures of a model in its replies to some tasks within the block; for kept replies it is not asked."""
     module = type(lm).generate_until.__module__.removeprefix(_MODELS)
-    calls = {"generate_until": _reply_checker(module), "loglikelihood": _checked_likelihood}
+    calls = {
+        "generate_until": _reply_checker(module),
+        "loglikelihood": lambda result: FAILED if parse_loglikelihood(result) is FAILED else result,
+    }
     with contextlib.ExitStack() as stack:
         for name, check in calls.items():
             original = getattr(lm, name)
@@ -141,10 +144,6 @@ def _with_text(reply: Any, change: Callable[[Any], Any]) -> Any:
         return change(reply[0]), reply[1]
     changed = change(reply)
     return reply if changed == reply else changed  # a reply of our own adapters is a str that carries counts of tokens
-
-
-def _checked_likelihood(result: Any) -> Any:
-    return FAILED if parse_loglikelihood(result) is FAILED else result
 
 
 # ---- answers of a server ----

@@ -91,11 +91,17 @@ def own_table(task: str, config: Mapping[str, Any]) -> Any:
     except MedTasksError:
         raise
     except Exception as error:
-        cause = f"there is no split '{split}'" if isinstance(error, KeyError) else _first_line(error)
+        root = error.__cause__ or error
+        said = str(root).strip().splitlines()[:1] or ["no reason given"]
+        cause = f"there is no split '{split}'" if isinstance(error, KeyError) else f"{type(root).__name__}: {said[0]}"
         raise MedTasksError(f"the documents of '{task}' ({place_of(config)}) cannot be loaded: {cause}") from error
     if not len(table):
         raise MedTasksError(f"the documents of '{task}' ({place_of(config)}) are none: the file is empty")
-    media = [name for name, feature in table.features.items() if _is_media(feature)]
+    media = [
+        name
+        for name, feature in table.features.items()
+        if isinstance(getattr(feature, "feature", feature), datasets.Image | datasets.Audio)
+    ]
     kept: datasets.Dataset = table.remove_columns(media) if media else table
     return kept
 
@@ -137,15 +143,3 @@ def _loaded(task: str, config: Mapping[str, Any]) -> Any:
         return datasets.load_from_disk(path)
     kept = {name: value for name, value in given.items() if name not in _NOT_PASSED_ON}
     return datasets.load_dataset(path, config.get("dataset_name"), **kept)
-
-
-def _is_media(feature: Any) -> bool:
-    import datasets
-
-    inner = getattr(feature, "feature", feature)
-    return isinstance(inner, datasets.Image | datasets.Audio)
-
-
-def _first_line(error: Exception) -> str:
-    cause = error.__cause__ or error
-    return f"{type(cause).__name__}: {str(cause).strip().splitlines()[0] if str(cause).strip() else 'no reason given'}"

@@ -40,7 +40,8 @@ def counts_of(row: Mapping[str, Any]) -> SampleCounts | None:
     found: dict[str, dict[str, int]] = {}
     for key, value in row.items():
         metric, _, name = key.rpartition(",")
-        if metric in ("scored_samples", "failed_samples", "unjudged_samples") and _is_whole(value):
+        counted = metric in ("scored_samples", "failed_samples", "unjudged_samples")
+        if counted and isinstance(value, int | float) and math.isfinite(value):
             found.setdefault(name, {})[metric.removesuffix("_samples")] = int(value)
     counts = [SampleCounts(**one) for one in found.values() if {"scored", "failed"} <= one.keys()]
     return max(counts, key=lambda one: one.lost) if counts else None
@@ -50,10 +51,6 @@ def counts_of_reasons(reasons: Mapping[str, int]) -> SampleCounts:
     """Return the counts that follow from why replies have, or have not, a value."""
     failed, unjudged = reasons.get(Reason.ADAPTER_FAILED, 0), reasons.get(Reason.JUDGE_FAILED, 0)
     return SampleCounts(sum(reasons.values()) - failed - unjudged, failed, unjudged)
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value)
 
 
 @dataclass(frozen=True)

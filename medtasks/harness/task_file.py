@@ -299,16 +299,12 @@ def _variants(config: Mapping[str, Any], dataset: str | None) -> tuple[str, ...]
     None for a task whose dataset holds no image; ``rotated`` only where the prompt shows the options. Of documents of
     the user's own, only our hooks know what a variant shows.
     """
-    if not (_opens_images(config) if dataset is None else has_images(dataset)):
+    messages = config.get("doc_to_messages")
+    opened_by_us = config.get("doc_to_visual") == _IMAGES and (messages is None or str(messages).startswith(HOOKS))
+    if not (opened_by_us if dataset is None else has_images(dataset)):
         return ()
     family = family_of(str(config.get("process_results")))
     return VARIANTS if family is not None and family.rotated and _shows_options(config) else OF_IMAGES
-
-
-def _opens_images(config: Mapping[str, Any]) -> bool:
-    """Return whether hooks of ours open the images, in chat models' conversations, too."""
-    messages = config.get("doc_to_messages")
-    return config.get("doc_to_visual") == _IMAGES and (messages is None or str(messages).startswith(HOOKS))
 
 
 def has_images(dataset: str) -> bool:

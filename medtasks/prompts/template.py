@@ -89,7 +89,9 @@ def question_parts(doc: Mapping[str, Any], settings: Settings) -> list[str]:
     shown = len(doc["image_files"]) if "image_files" in doc else int("image_file" in doc)
     # Cut before filling: a question may itself hold the mark.
     places = str(settings.get("images_joined_by", "")).join([_PLACE] * shown)
-    template = _template(settings)
+    if "template" not in settings:
+        raise MedTasksError("lmms_eval_specific_kwargs have no template for this model; add one in the task's YAML")
+    template = str(settings["template"])
     parts = template.replace("{images}", _PLACE if is_blind(doc) else places).split(_PLACE)
     if is_blind(doc):
         parts = ["".join([parts[0], *(part.removeprefix(" ") for part in parts[1:])])]
@@ -98,10 +100,11 @@ def question_parts(doc: Mapping[str, Any], settings: Settings) -> list[str]:
             f"sample {doc.get('doc_id', '?')} has {shown} images and its prompt {len(parts) - 1} places for them; "
             f"write {{images}} into the template instead of {_PLACE}"
         )
+    options = written_options(settings.get("option"), doc.get("options") or ())
     fields = {
         **{name: doc.get(name) or "" for name in ("question", "context", "details", "indication")},
         "hint": f"Hint: {doc['hint']}\n" if doc.get("hint") else "",
-        "options": _options(doc, settings),
+        "options": str(settings.get("options_joined_by", "\n")).join(options),
         "closed_prefix": settings.get("closed_prefix", "") if doc.get("answer") in ("yes", "no") else "",
     }
     return [_filled(part, fields) for part in parts]
@@ -144,17 +147,6 @@ def _named_answer(doc: Mapping[str, Any], settings: Settings | None = None) -> s
     if "options" in doc:
         return str(doc["options"][[letter(index) for index in range(len(doc["options"]))].index(doc["answer"])])
     return str(doc["answer"])
-
-
-def _options(doc: Mapping[str, Any], settings: Settings) -> str:
-    written = written_options(settings.get("option"), doc.get("options") or ())
-    return str(settings.get("options_joined_by", "\n")).join(written)
-
-
-def _template(settings: Settings) -> str:
-    if "template" not in settings:
-        raise MedTasksError("lmms_eval_specific_kwargs have no template for this model; add one in the task's YAML")
-    return str(settings["template"])
 
 
 def _filled(text: str, fields: Mapping[str, str]) -> str:
