@@ -15,8 +15,8 @@ from medtasks.errors import MedTasksError
 from medtasks.extract.failure import failure_cause
 from medtasks.harness.guarded_run import listed
 from medtasks.harness.last_words import say_last
-from medtasks.harness.loglikelihood import parse_loglikelihood
 from medtasks.harness.own_columns import is_our_hook
+from medtasks.harness.reply_envelope import parse_loglikelihood
 from medtasks.harness.sample_counts import counts_of
 from medtasks.harness.task_files import main_metrics_first
 from medtasks.harness.wrapping import AnyFunction, wrap_once

@@ -15,8 +15,7 @@ from medtasks.errors import unknown_name
 from medtasks.extract.chexbert_labels import label_replies
 from medtasks.extract.registry import Kind, extractor_of, extractors
 from medtasks.families.family import Row, needs_labeler, written_options
-from medtasks.harness.loglikelihood import parse_loglikelihood
-from medtasks.harness.reply_envelope import enveloped, opened
+from medtasks.harness.reply_envelope import enveloped, opened, parse_loglikelihood
 
 
 class ReadWith(Filter):  # type: ignore[misc]  # the harness is untyped

@@ -1,22 +1,27 @@
 """What goes wrong with a run before it begins: known traps of the harness, found in its arguments and task files."""
 
 import contextlib
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import metadata
+from string import Template
 from typing import Any
 
-from medtasks.errors import MedTasksError
+from medtasks.data.privacy import LOG_TEXT_VARIABLE, is_private
+from medtasks.errors import MedTasksError, ModelRefused
 from medtasks.harness.guarded_run import GuardedRun, listed, refuse, warn
 from medtasks.harness.harness_options import read_options, seeds
 from medtasks.harness.manifest import Notice
+from medtasks.harness.model_places import destinations
 from medtasks.harness.name_guards import batch_size, foreign_names, harness_index, unknown_model, unknown_tasks
-from medtasks.harness.private_guards import leaking_options, remote_model, stale_caches
 from medtasks.harness.redaction import redacted
+from medtasks.harness.remote_models import check_model, credentialed
 from medtasks.harness.row_limits import cut_rows, row_limit, row_offset
 from medtasks.harness.task_files import including, task_config, task_files
 from medtasks.harness.task_index import TaskIndex
 
 _BROKEN_WANDB = "0.7.3"
+_NO = ("", "0", "false", "none")
 
 
 def check(tasks: Sequence[str], arguments: Sequence[str]) -> list[Notice]:
@@ -36,8 +41,18 @@ def check(tasks: Sequence[str], arguments: Sequence[str]) -> list[Notice]:
 
 
 def _notices(run: GuardedRun) -> Iterator[Notice]:
-    rules = (_config_file, row_limit, row_offset, leaking_options, remote_model, _trackers, _unknown, cut_rows, _until)
-    others = (_few_shot, batch_size, _system_instruction, stale_caches, _predict_only)
+    rules = (
+        _config_file,
+        row_limit,
+        row_offset,
+        _leaking_options,
+        _remote_model,
+        _trackers,
+        _unknown,
+        cut_rows,
+        _until,
+    )
+    others = (_few_shot, batch_size, _system_instruction, _stale_caches, _predict_only)
     names = (unknown_tasks, unknown_model)  # last, so that the other spelling is the last that is read
     for rule in (*rules, *others, *names):
         yield from rule(run)
@@ -162,3 +177,65 @@ def _predict_only(run: GuardedRun) -> Iterator[Notice]:
         yield warn(
             "--predict_only gives no scores; score the replies afterwards with: medtasks score TASK SAMPLES_FILE"
         )
+
+
+# ---- text of patients' records ----
+
+
+def _leaking_options(run: GuardedRun) -> Iterator[Notice]:
+    """Refuse options that print, cache or upload text of credentialed datasets.
+
+    The harness's samples file is safe: there our hooks overwrite the text (:mod:`medtasks.harness.logged_samples`).
+    """
+    private = sorted({dataset for dataset in run.datasets.values() if is_private(dataset)})
+    for option, does in _leaks(run) if private else ():
+        yield refuse(
+            f"{option} {does}, and text of credentialed data ({listed(private)}) must not leave what this package "
+            f"controls; leave the option out, or allow it by name with {LOG_TEXT_VARIABLE}={','.join(private)}"
+        )
+
+
+def _remote_model(run: GuardedRun) -> Iterator[Notice]:
+    """Refuse a model that would send questions of credentialed datasets to another machine."""
+    private = credentialed(run.datasets.values())
+    if not private:
+        return
+    environment = dict(os.environ)
+    for name, value in run.options.environment.items():  # the harness replaces variables in the file's values, too
+        environment[name] = Template(value).safe_substitute(environment)
+    options, model = run.options, run.options.text("model") or "hf"
+    goes_to = destinations(model, options.model_arguments(), environment, force_simple=options.flag("force_simple"))
+    try:
+        check_model(model, goes_to, private, environment)
+    except ModelRefused as error:
+        yield refuse(str(error))
+
+
+def _stale_caches(run: GuardedRun) -> Iterator[Notice]:
+    """Warn of the harness's caches, which do not see that a picture or a dataset has changed."""
+    if run.options.text("use_cache"):
+        yield warn(
+            "--use_cache finds a reply by the text of its request, so after a change of pictures it gives an old one; "
+            "leave it out (our models keep a journal that tells pictures apart), or use a new folder for each dataset"
+        )
+    if run.options.text("cache_requests") in ("true", "True"):
+        yield warn(
+            "--cache_requests true finds prompts by the name of the task, so after a change of data it gives "
+            "the old ones; leave it out, or give --cache_requests refresh"
+        )
+
+
+def _leaks(run: GuardedRun) -> Iterator[tuple[str, str]]:
+    options = run.options
+    if options.text("use_cache"):
+        yield "--use_cache", "writes replies into a database"
+    if options.text("cache_requests").lower() not in (*_NO, "delete"):
+        yield "--cache_requests", "writes documents and prompts into a folder of the harness's installation"
+    if options.flag("write_out"):
+        yield "--write_out", "prints prompts and keys"
+    if options.flag("wandb_log_samples"):
+        yield "--wandb_log_samples", "uploads samples to Weights & Biases"
+    if options.flag("swanlab_log_samples"):
+        yield "--swanlab_log_samples", "uploads samples to SwanLab"
+    if options.pairs("hf_hub_log_args").get("push_samples_to_hub", "").strip().lower() not in _NO:
+        yield "--hf_hub_log_args push_samples_to_hub", "uploads the results folder with its samples to the Hub"

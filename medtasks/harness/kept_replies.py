@@ -16,9 +16,9 @@ from medtasks.errors import MedTasksError
 from medtasks.extract.failure import failure_cause
 from medtasks.harness.harness_options import read_options
 from medtasks.harness.logged_samples import is_withheld
-from medtasks.harness.loglikelihood import parse_loglikelihood
 from medtasks.harness.manifest import RunManifest, TaskRecord, manifest_files
 from medtasks.harness.redaction import redacted_arguments
+from medtasks.harness.reply_envelope import parse_loglikelihood
 from medtasks.harness.saved_replies import replies_folder
 
 if TYPE_CHECKING:

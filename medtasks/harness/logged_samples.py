@@ -10,7 +10,7 @@ from collections.abc import ItemsView, Iterable, Mapping, Sequence
 from typing import Any
 
 from medtasks.data.privacy import PrivateText, hidden_id, is_private
-from medtasks.harness.loglikelihood import FAILED, parse_loglikelihood
+from medtasks.harness.reply_envelope import FAILED, parse_loglikelihood
 from medtasks.harness.saved_replies import save_reply
 
 SCORE = "score"

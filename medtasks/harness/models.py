@@ -18,7 +18,7 @@ from lmms_eval.api.instance import GenerationResult, Instance
 
 from medtasks.extract.failure import NO_TEXT, cut_reply, failed_reply, failure_cause, without_cut_mark
 from medtasks.harness.kept_replies import KeptReplies
-from medtasks.harness.loglikelihood import FAILED, parse_loglikelihood
+from medtasks.harness.reply_envelope import FAILED, parse_loglikelihood
 
 _MODELS = "lmms_eval.models."
 EMPTY_AFTER_ERRORS = frozenset(

@@ -9,8 +9,7 @@ from medtasks.data.home import home
 from medtasks.errors import RepliesError
 from medtasks.families.family import Reply
 from medtasks.harness.logged_samples import answers_another, is_withheld
-from medtasks.harness.loglikelihood import parse_loglikelihood
-from medtasks.harness.reply_envelope import opened
+from medtasks.harness.reply_envelope import opened, parse_loglikelihood
 from medtasks.harness.saved_replies import FOLDER_NAME
 
 _LONGEST_ROW_NUMBER = 12

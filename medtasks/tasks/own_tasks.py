@@ -17,7 +17,7 @@ from medtasks.data.preparation import Options, prepare_recipe
 from medtasks.errors import MedTasksError, SourceError
 from medtasks.harness.task_files import task_config
 from medtasks.harness.task_index import DottedName
-from medtasks.tasks.task_writing import refuse_taken, without_twin, write_task_file
+from medtasks.tasks.task_writing import own_keys, own_metadata, refuse_taken, write_task_file
 
 TAG = "multimedeval_own"
 _PREFIX = "multimedeval_"
@@ -93,19 +93,9 @@ def _refuse_another_folder(name: str, folder: Path) -> None:
 
 def _task_config(name: str, questions: OwnQuestions) -> dict[str, Any]:
     config, with_images = task_config(_MODELS[questions.kind]), task_config(_MODELS[VQA])
-    own = {
-        "task": name,
-        "task_alias": DottedName(f"medtasks.data.label_of.{name}"),
-        "tag": TAG,
-        "dataset_path": DottedName(f"medtasks.data.path_of.{name}"),
-    }
-    metadata = {
-        **without_twin(with_images["metadata"]),
-        "description": f"Own {questions.kind} questions, {questions.modality or 'no modality given'}",
-        "prompt": "head",
-        "dataset": name,
-        "data": DottedName(f"medtasks.data.provenance_of.{name}"),
-    }
+    own = own_keys(name, name, TAG)
+    description = f"Own {questions.kind} questions, {questions.modality or 'no modality given'}"
+    metadata = own_metadata(with_images["metadata"], name, description=description, prompt="head")
     settings = {
         family: _prompt(questions.kind) | {key: known[key] for key in ("image_mark",) if key in known}
         for family, known in with_images["lmms_eval_specific_kwargs"].items()

@@ -10,7 +10,7 @@ from medtasks.data.catalogue import CATALOGUE
 from medtasks.data.home import own_tasks_folder
 from medtasks.errors import MedTasksError
 from medtasks.harness.task_files import tagged_tasks, task_files, variant_of
-from medtasks.harness.task_index import dumped, harness_folder
+from medtasks.harness.task_index import DottedName, dumped, harness_folder
 
 
 def own_task_path(name: str) -> Path:
@@ -36,9 +36,20 @@ def refuse_taken(name: str, mark: str, option: str) -> None:
         raise MedTasksError(f"{path} was not written by this command; move it away, or choose another {option}")
 
 
-def without_twin(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a task's metadata for a copy of it that has no few-shot twin, or one with a file of its own."""
-    return {name: value for name, value in metadata.items() if name != "few_shot"}
+def own_keys(task: str, dataset: str, tags: object) -> dict[str, Any]:
+    """Return what a task file says of its name and its data, which are prepared."""
+    return {
+        "task": task,
+        "task_alias": DottedName(f"medtasks.data.label_of.{task}"),
+        "tag": tags,
+        "dataset_path": DottedName(f"medtasks.data.path_of.{dataset}"),
+    }
+
+
+def own_metadata(metadata: Mapping[str, Any], dataset: str, **about: Any) -> dict[str, Any]:
+    """Return a task's metadata for a copy of it on other data, which has no few-shot twin, or one with its own file."""
+    data = {"dataset": dataset, "data": DottedName(f"medtasks.data.provenance_of.{dataset}")}
+    return {**{name: value for name, value in metadata.items() if name != "few_shot"}, **about, **data}
 
 
 def write_task_file(name: str, config: Mapping[str, Any], mark: str) -> None:
