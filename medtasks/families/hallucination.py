@@ -88,6 +88,9 @@ _RATES: tuple[AnyMetric, ...] = (
 )
 
 
+_Verdicts = tuple[list[JudgePrompt], dict[str, Any]]
+
+
 class JudgedText(TaskFamily):
     """A free reply of which some metrics need a judge; the others are there without one.
 
@@ -123,9 +126,7 @@ class JudgedText(TaskFamily):
         }
 
     @abstractmethod
-    def _verdicts(
-        self, judge: Judge | None, sample: Sample, said: str, *, fenced: bool
-    ) -> tuple[list[JudgePrompt], dict[str, Any]]:
+    def _verdicts(self, judge: Judge | None, sample: Sample, said: str, *, fenced: bool) -> _Verdicts:
         """Return what the judge is told, and what it says by field of the score; None where there is no verdict."""
 
     @abstractmethod
@@ -155,9 +156,7 @@ class KnowledgeQuestions(JudgedText):
         *_RATES,
     )
 
-    def _verdicts(
-        self, judge: Judge | None, sample: Sample, said: str, *, fenced: bool
-    ) -> tuple[list[JudgePrompt], dict[str, Any]]:
+    def _verdicts(self, judge: Judge | None, sample: Sample, said: str, *, fenced: bool) -> _Verdicts:
         asked = sample.question, sample.document["answer"], said
 
         def verdict(ask: Callable[..., Any], prompt: JudgePrompt, unsaid: int) -> int | None:
@@ -300,9 +299,7 @@ class ComponentReports(JudgedText):
         *_RATES,
     )
 
-    def _verdicts(
-        self, judge: Judge | None, sample: Sample, said: str, *, fenced: bool
-    ) -> tuple[list[JudgePrompt], dict[str, Any]]:
+    def _verdicts(self, judge: Judge | None, sample: Sample, said: str, *, fenced: bool) -> _Verdicts:
         prompt = self._wording.components
         if judge is None:
             return [prompt], {"components": None}

@@ -57,10 +57,8 @@ def check_possible(task: TaskFile) -> None:
 def changed_table(task: TaskFile, table: Any, config: Mapping[str, Any]) -> Any:
     """Return a table of the ``datasets`` library with the rows that a sanity variant asks.
 
-    Args:
-        task: The variant.
-        table: Its task's table, of a user's own as the harness has loaded it.
-        config: The configuration of its task, with resolved dotted names.
+    The table is that of its task, of a user's own as the harness has loaded it; in the configuration of its task,
+    dotted names are resolved.
     """
     import datasets
 

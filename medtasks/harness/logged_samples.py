@@ -10,7 +10,7 @@ from collections.abc import ItemsView, Iterable, Mapping, Sequence
 from typing import Any
 
 from medtasks.data.privacy import PrivateText, hidden_id, is_private
-from medtasks.harness.reply_envelope import FAILED, parse_loglikelihood
+from medtasks.harness.reply_envelope import FAILED, in_words, parse_loglikelihood
 from medtasks.harness.saved_replies import save_reply
 
 SCORE = "score"
@@ -115,9 +115,9 @@ def is_withheld(text: str) -> bool:
 
 def may_hold_words(results: Sequence[Any]) -> bool:
     """Return whether results may be text, which likelihoods that can be read are not."""
-    if len(results) == 1:
-        return not isinstance(results[0], dict)
-    return any(not isinstance(result, dict) and parse_loglikelihood(result) is FAILED for result in results)
+    return in_words(results) or any(
+        not isinstance(result, dict) and parse_loglikelihood(result) is FAILED for result in results
+    )
 
 
 def _overwriting(doc: Mapping[str, Any], *, words: bool) -> dict[str, Any]:

@@ -103,12 +103,12 @@ def check(config: Mapping[str, Any], columns: Columns, known: Sequence[str], whe
 
 
 def _check_rows(columns: Columns, name: str, kind: Column, who: str, where: str) -> None:
-    options = columns.get("options")
-    holds = _HOLDS[kind]
+    options, datasets = columns.get("options"), columns.get("dataset")
     for row, value in enumerate(columns[name]):
-        if not holds(value, options[row] if options is not None else ()):
-            found = "something else" if _hidden(columns, row) else _shown(value)
-            raise MedTasksError(f"{where}, row {row + 1}: '{name}' is {found}, and {who} needs {kind.value}")
+        if not _HOLDS[kind](value, options[row] if options is not None else ()):
+            dataset = None if datasets is None else datasets[row]
+            shown = "something else" if dataset is not None and is_private(str(dataset)) else _shown(value)
+            raise MedTasksError(f"{where}, row {row + 1}: '{name}' is {shown}, and {who} needs {kind.value}")
 
 
 def _check_unique(columns: Columns, keys: Sequence[str], where: str) -> None:
@@ -120,11 +120,6 @@ def _check_unique(columns: Columns, keys: Sequence[str], where: str) -> None:
                 f"{where}: rows {first + 1} and {row + 1} have the same {' and '.join(keys)}, so that replies cannot "
                 f"be told apart"
             )
-
-
-def _hidden(columns: Columns, row: int) -> bool:
-    datasets = columns.get("dataset")
-    return datasets is not None and datasets[row] is not None and is_private(str(datasets[row]))
 
 
 def _shown(value: object) -> str:
@@ -203,12 +198,12 @@ def following(process_results: object, columns: Columns, known: Sequence[str], c
     paired = family is not None and family.paired
     found: dict[str, list[Any]] = {}
     if "doc_id" in known:
-        if not all(isinstance(one, str) for one in columns["doc_id"]):
-            found["doc_id"] = [str(one) for one in columns["doc_id"]]
+        if not all(isinstance(doc_id, str) for doc_id in columns["doc_id"]):
+            found["doc_id"] = list(map(str, columns["doc_id"]))
     elif paired:
         found["doc_id"] = [f"{pair}/{at}" for pair, at in zip(columns["pair_id"], columns["position"], strict=True)]
     else:
-        found["doc_id"] = [str(row) for row in range(count)]
+        found["doc_id"] = list(map(str, range(count)))
     if "image_id" not in known and "image_files" in known:
         found["image_id"] = [" ".join(files) or None for files in columns["image_files"]]
     elif "image_id" not in known and "image_file" in known:

@@ -40,11 +40,8 @@ def complete_documents(task: Any) -> None:
 def own_documents(task: str, config: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the documents of a task that were not prepared by us, in order, without pictures that a column holds.
 
-    They have the columns that follow from others, see :mod:`medtasks.harness.own_columns`.
-
-    Args:
-        task: Its name, for messages.
-        config: What its file says, with unresolved dotted names.
+    They have the columns that follow from others, see :mod:`medtasks.harness.own_columns`. The configuration is what
+    the task's file says, with unresolved dotted names.
 
     Raises:
         MedTasksError: They cannot be loaded, or lack what the task's hooks need.
@@ -56,10 +53,7 @@ def own_documents(task: str, config: Mapping[str, Any]) -> list[dict[str, Any]]:
 def completed(table: Any, config: Mapping[str, Any], *, apart: bool = False) -> Any:
     """Check a user's own documents, a table of the ``datasets`` library, and add the columns that follow from others.
 
-    Args:
-        table: The documents.
-        config: The task's configuration; hooks as functions or as their dotted names.
-        apart: Leave out columns by which other families of tasks are known, so that nothing takes it for one of these.
+    ``apart`` leaves out columns by which other families of tasks are known, so that nothing takes it for one of these.
 
     Raises:
         MedTasksError: A column is missing, or a row holds something else than the task's hooks need.

@@ -32,7 +32,11 @@ def read_replies(paths: Path | Sequence[Path], documents: Sequence[Mapping[str, 
     given = [paths] if isinstance(paths, Path) else paths
     replies: dict[str, Reply] = {}
     for path in _files(given):
-        for number, line in enumerate(_lines(path), start=1):
+        try:
+            lines = path.read_text(encoding="utf-8-sig").split("\n")  # replies may hold other line separators
+        except (OSError, UnicodeDecodeError) as error:
+            raise RepliesError(f"cannot read replies from {path}: {error}") from error
+        for number, line in enumerate(lines, start=1):
             if not line.strip():
                 continue
             place = f"{path} line {number}"
@@ -57,13 +61,6 @@ def _files(paths: Sequence[Path]) -> list[Path]:
             raise RepliesError(f"cannot read replies from {path}: the folder holds no replies (no .jsonl file)")
         files += inside
     return files
-
-
-def _lines(path: Path) -> list[str]:
-    try:
-        return path.read_text(encoding="utf-8-sig").split("\n")  # replies may hold other line separators
-    except (OSError, UnicodeDecodeError) as error:
-        raise RepliesError(f"cannot read replies from {path}: {error}") from error
 
 
 def _object(line: str, place: str) -> dict[str, Any]:

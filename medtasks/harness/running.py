@@ -100,15 +100,14 @@ def stopping_by_signal() -> Iterator[None]:
     def stop(number: int, _: FrameType | None) -> None:
         raise SystemExit(_BY_SIGNAL + number)
 
-    wanted = (signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.getsignal(number) for number in wanted if signal.getsignal(number) is signal.SIG_DFL}
-    for number in before:
+    usual = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is signal.SIG_DFL]
+    for number in usual:
         signal.signal(number, stop)
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number in usual:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _run(

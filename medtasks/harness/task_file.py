@@ -45,8 +45,8 @@ class ListedMetrics(tuple[Mapping[str, Any], ...]):
     @property
     def is_ours(self) -> bool:
         """Whether this package aggregates them all."""
-        given = [one.get("aggregation") for one in self]
-        return all(isinstance(one, DottedName) and one.is_ours for one in given)
+        aggregations = [one.get("aggregation") for one in self]
+        return all(isinstance(name, DottedName) and name.is_ours for name in aggregations)
 
 
 @dataclass(frozen=True)
@@ -103,11 +103,8 @@ class TaskFile:
     @property
     def has_family(self) -> bool:
         """Whether its hook scores for one of our families."""
-        return (
-            self.process_results is not None
-            and self.process_results.is_ours
-            and family_of(self.process_results) is not None
-        )
+        hook = self.process_results
+        return hook is not None and hook.is_ours and family_of(hook) is not None
 
     @property
     def family(self) -> TaskFamily:
@@ -243,6 +240,7 @@ def group_file(name: str, config: Mapping[str, Any], path: Path, members: tuple[
 def task_file_of(name: str, config: Mapping[str, Any], path: Path) -> TaskFile:
     """Return a task from what its file and the files that it includes say, with unresolved dotted names."""
     metadata, prepared = metadata_of(config), str(config.get("dataset_path", ""))
+    family = family_of(str(config.get("process_results")))
     dataset = prepared.removeprefix(_PREPARED) if prepared.startswith(_PREPARED) else None
     metrics, tags = config.get("metric_list"), config.get("tag") or []
     return TaskFile(
@@ -253,12 +251,12 @@ def task_file_of(name: str, config: Mapping[str, Any], path: Path) -> TaskFile:
         dataset=dataset,
         guarded_as=dataset or _text(metadata.get("dataset")),
         output_type=str(config.get("output_type", "generate_until")),
-        rows=dict(_rows(config)),
+        rows=dict(_rows(config, family)),
         process_results=hook if isinstance(hook := config.get("process_results"), DottedName) else None,
         metric_list=ListedMetrics(metrics) if isinstance(metrics, list) else metrics,
         tags=tuple([tags] if isinstance(tags, str) else tags),
         breakdown=tuple(metadata.get("breakdown", ())),
-        variants=_variants(config, dataset),
+        variants=_variants(config, dataset, family),
     )
 
 
@@ -276,9 +274,8 @@ def _text(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _rows(config: Mapping[str, Any]) -> Iterator[tuple[str, Row]]:
+def _rows(config: Mapping[str, Any], family: TaskFamily | None) -> Iterator[tuple[str, Row]]:
     """Yield how replies are read by filter name; where they are taken as they are, by the family's own rule."""
-    family = family_of(str(config.get("process_results")))
     own = family and (LIKELIHOOD_EXTRACTOR if config.get("output_type") == _LIKELIHOODS else family.extractor)
     by_judge = family is not None and family.extractor is None
     for pipeline in config.get("filter_list") or [{"name": _UNNAMED, "filter": [{"function": _AS_IT_IS}]}]:
@@ -293,7 +290,7 @@ def _rows(config: Mapping[str, Any]) -> Iterator[tuple[str, Row]]:
             yield name, Row(own)
 
 
-def _variants(config: Mapping[str, Any], dataset: str | None) -> tuple[str, ...]:
+def _variants(config: Mapping[str, Any], dataset: str | None, family: TaskFamily | None) -> tuple[str, ...]:
     """Return the names of a task's variants, in their order.
 
     None for a task whose dataset holds no image; ``rotated`` only where the prompt shows the options. Of documents of
@@ -303,7 +300,6 @@ def _variants(config: Mapping[str, Any], dataset: str | None) -> tuple[str, ...]
     opened_by_us = config.get("doc_to_visual") == _IMAGES and (messages is None or str(messages).startswith(HOOKS))
     if not (opened_by_us if dataset is None else has_images(dataset)):
         return ()
-    family = family_of(str(config.get("process_results")))
     return VARIANTS if family is not None and family.rotated and _shows_options(config) else OF_IMAGES
 
 

@@ -4,6 +4,7 @@ The task file stands alone: one that included ours would make every task of the 
 moves. It is put together from the task of a published dataset, so that it asks and scores as that does.
 """
 
+import contextlib
 import re
 from pathlib import Path
 from typing import Any
@@ -77,14 +78,11 @@ def own_name(text: str) -> str:
 
 
 def _refuse_another_folder(name: str, folder: Path) -> None:
-    prepared = dataset_folder(name)
-    if not (prepared / FILE_NAME).is_file():
-        return
-    try:
-        source = Manifest.read(prepared).source
-    except SourceError:
-        return  # a damaged one is not worth keeping
-    if source != str(folder.resolve()):
+    prepared, source = dataset_folder(name), None
+    if (prepared / FILE_NAME).is_file():
+        with contextlib.suppress(SourceError):  # a damaged one is not worth keeping
+            source = Manifest.read(prepared).source
+    if source not in (None, str(folder.resolve())):
         raise MedTasksError(
             f"'{name}' is prepared from {source} already; choose another name with --name, or replace it: "
             f"medtasks data prepare {name} --source {folder}"
