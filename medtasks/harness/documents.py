@@ -18,7 +18,7 @@ from medtasks.errors import MedTasksError
 from medtasks.harness.own_documents import completed, is_looked_at, own_documents, place_of
 from medtasks.harness.task_file import TaskFile
 from medtasks.harness.task_files import members_of, task_config
-from medtasks.harness.task_index import SETTINGS
+from medtasks.harness.task_index import SETTINGS, mapping_in
 from medtasks.prompts.images import images
 
 Document = Mapping[str, Any]
@@ -189,11 +189,8 @@ def unreadable_images(task: TaskFile, documents: Sequence[Document]) -> Iterator
 
 def image_settings(task: TaskFile) -> Mapping[str, Any]:
     """Return the settings by which a task's images are found: those of the harness's default model family."""
-    settings = task_config(task.name).get(SETTINGS)
-    if not isinstance(settings, Mapping):
-        return {}
-    default = settings.get("default", settings)
-    return default if isinstance(default, Mapping) else {}
+    settings = mapping_in(task_config(task.name), SETTINGS)
+    return mapping_in(settings, "default") if "default" in settings else settings
 
 
 def _names(task: TaskFile, documents: Sequence[Document]) -> set[str]:

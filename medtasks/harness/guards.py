@@ -18,7 +18,7 @@ from medtasks.harness.redaction import redacted
 from medtasks.harness.remote_models import check_model, credentialed
 from medtasks.harness.row_limits import cut_rows, row_limit, row_offset
 from medtasks.harness.task_files import including, task_config, task_files
-from medtasks.harness.task_index import TaskIndex
+from medtasks.harness.task_index import TaskIndex, mapping_in
 
 _BROKEN_WANDB = "0.7.3"
 _NO = ("", "0", "false", "none")
@@ -93,13 +93,9 @@ def is_cut_at_blank_lines(config: Mapping[str, Any], model: str) -> bool:
         return False
     if config.get("fewshot_delimiter", "\n\n") != "\n\n":
         return False
-    by_model = _mapping(config.get("model_specific_generation_kwargs"))
-    own = by_model.get(model) if model in by_model else by_model.get("default")
-    return "until" not in {**_mapping(config.get("generation_kwargs")), **_mapping(own)}
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
+    by_model = mapping_in(config, "model_specific_generation_kwargs")
+    own = mapping_in(by_model, model if model in by_model else "default")
+    return "until" not in {**mapping_in(config, "generation_kwargs"), **own}
 
 
 def _few_shot(run: GuardedRun) -> Iterator[Notice]:

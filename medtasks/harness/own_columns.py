@@ -25,6 +25,7 @@ from medtasks.families.family import Column
 from medtasks.families.registry import families, family_of
 from medtasks.harness.published_names import place_of
 from medtasks.harness.task_file import template_fields
+from medtasks.harness.task_index import SETTINGS, mapping_in
 
 Columns = Mapping[str, Sequence[Any]]
 
@@ -56,7 +57,7 @@ def needed_columns(config: Mapping[str, Any], known: Sequence[str]) -> Iterator[
         if hook in _PROMPTS:
             yield who or hook, _PROMPTS[hook]
         elif hook.startswith(_WITH_TEMPLATE):
-            fields = _template_fields(config.get("lmms_eval_specific_kwargs"))
+            fields = _template_fields(mapping_in(config, SETTINGS))
             yield who or hook, {name: kind for name, kind in _FIELDS.items() if name in fields}
     if hook_name(config.get("doc_to_visual")) == _IMAGES:
         several = {"image_files": Column.TEXTS}
@@ -162,10 +163,8 @@ _HOLDS: Mapping[Column, Callable[[Any, Any], bool]] = {
 }
 
 
-def _template_fields(settings: Any) -> set[str]:
+def _template_fields(settings: Mapping[str, Any]) -> set[str]:
     """Return the fields of all templates in the settings of a task."""
-    if not isinstance(settings, Mapping):
-        return set()
     several = (settings, *settings.values())
     templates = [str(one["template"]) for one in several if isinstance(one, Mapping) and "template" in one]
     return {field for template in templates for field in template_fields(template)}

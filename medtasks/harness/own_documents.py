@@ -9,7 +9,7 @@ from medtasks.data.store import without_progress_bars
 from medtasks.errors import MedTasksError
 from medtasks.harness.own_columns import check, following, is_our_hook, looked_at, needed_columns, other_families
 from medtasks.harness.task_files import task_files
-from medtasks.harness.task_index import LOCAL_LOADERS, SETTINGS, resolved, with_image_roots
+from medtasks.harness.task_index import LOCAL_LOADERS, SETTINGS, mapping_in, resolved, with_image_roots
 
 _OF_THE_HARNESS = ("From_YouTube", "video", "builder_script")
 _NOT_PASSED_ON = ("local_files_only", "create_link", "force_download", "force_unzip", "load_from_disk")
@@ -112,8 +112,7 @@ def split_of(config: Mapping[str, Any]) -> str:
 
 def place_of(config: Mapping[str, Any]) -> str:
     """Return where documents come from, for messages: their files, or the dataset's name."""
-    arguments = config.get("dataset_kwargs")
-    files = arguments.get("data_files") if isinstance(arguments, Mapping) else None
+    files = mapping_in(config, "dataset_kwargs").get("data_files")
     if isinstance(files, Mapping):
         files = files.get(split_of(config), files)
     if isinstance(files, list):

@@ -15,7 +15,7 @@ from medtasks.errors import RepliesError
 from medtasks.extract.registry import Kind, extractor_of
 from medtasks.families.family import LIKELIHOOD_EXTRACTOR, Asks, Row, TaskFamily, needs_labeler
 from medtasks.families.registry import HOOKS, family_of
-from medtasks.harness.task_index import SETTINGS, DottedName, resolved, tasks_folder
+from medtasks.harness.task_index import SETTINGS, DottedName, mapping_in, resolved, tasks_folder
 from medtasks.metrics.metric import STDERR, AnyMetric
 
 _PREPARED = "medtasks.data.path_of."
@@ -161,7 +161,7 @@ class TaskFile:
 
     def as_twin(self, config: Mapping[str, Any]) -> "TaskFile":
         """Return the same task after five solved examples, with this task's file as path; it has no file of its own."""
-        tags = metadata_of(config)["few_shot"]["tag"]
+        tags = mapping_in(config, "metadata")["few_shot"]["tag"]
         return replace(
             self,
             name=f"{self.name}{TWIN_ENDING}",
@@ -201,7 +201,7 @@ class TaskFile:
         return changed if self.variant is None else {**changed, **self._variant_changes({**config, **changed})}
 
     def _twin_changes(self, config: Mapping[str, Any]) -> dict[str, Any]:
-        metadata = {name: value for name, value in metadata_of(config).items() if name != "few_shot"}
+        metadata = {name: value for name, value in mapping_in(config, "metadata").items() if name != "few_shot"}
         about = {
             "description": f"{metadata['description']}, after five solved examples",
             "protocol": "5-shot",
@@ -211,7 +211,7 @@ class TaskFile:
         return {
             "task": self.twin,
             "task_alias": DottedName(f"{_LABEL}{self.twin}"),
-            "tag": metadata_of(config)["few_shot"]["tag"],
+            "tag": mapping_in(config, "metadata")["few_shot"]["tag"],
             "doc_to_visual": DottedName(f"{HOOKS}few_shot.images"),
             "doc_to_text": DottedName(f"{HOOKS}few_shot.prompt"),
             "doc_to_messages": DottedName(f"{HOOKS}few_shot.messages"),
@@ -225,7 +225,7 @@ class TaskFile:
             "task_alias": self.name if self.dataset is None else DottedName(f"{_LABEL}{self.name}"),
             "tag": [],
             "process_docs": DottedName(f"medtasks.harness.process_docs.{self.name}"),
-            "metadata": {**metadata_of(config), **about},
+            "metadata": {**mapping_in(config, "metadata"), **about},
         }
         if self.variant == ROTATED:
             changed |= {"process_results": self.process_results, "metric_list": self.metric_list}
@@ -234,12 +234,12 @@ class TaskFile:
 
 def group_file(name: str, config: Mapping[str, Any], path: Path, members: tuple[str, ...]) -> TaskFile:
     """Return a group from what its file says."""
-    return TaskFile(name, "group", path, _described(metadata_of(config)), members=members)
+    return TaskFile(name, "group", path, _described(mapping_in(config, "metadata")), members=members)
 
 
 def task_file_of(name: str, config: Mapping[str, Any], path: Path) -> TaskFile:
     """Return a task from what its file and the files that it includes say, with unresolved dotted names."""
-    metadata, prepared = metadata_of(config), str(config.get("dataset_path", ""))
+    metadata, prepared = mapping_in(config, "metadata"), str(config.get("dataset_path", ""))
     family = family_of(str(config.get("process_results")))
     dataset = prepared.removeprefix(_PREPARED) if prepared.startswith(_PREPARED) else None
     metrics, tags = config.get("metric_list"), config.get("tag") or []
@@ -258,12 +258,6 @@ def task_file_of(name: str, config: Mapping[str, Any], path: Path) -> TaskFile:
         breakdown=tuple(metadata.get("breakdown", ())),
         variants=_variants(config, dataset, family),
     )
-
-
-def metadata_of(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a task's metadata; empty where its file has none."""
-    found = config.get("metadata")
-    return found if isinstance(found, Mapping) else {}
 
 
 def _described(metadata: Mapping[str, Any]) -> str:
@@ -315,9 +309,10 @@ def has_images(dataset: str) -> bool:
 
 
 def _shows_options(config: Mapping[str, Any]) -> bool:
-    hook, settings = str(config.get("doc_to_text")), config.get(SETTINGS)
-    models = [one for one in settings.values() if isinstance(one, Mapping)] if isinstance(settings, Mapping) else []
-    templates = [str(one["template"]) for one in models if "template" in one]
+    hook, settings = str(config.get("doc_to_text")), mapping_in(config, SETTINGS)
+    templates = [
+        str(own["template"]) for own in (mapping_in(settings, model) for model in settings) if "template" in own
+    ]
     if not templates:
         return hook == _LETTERED_PROMPT  # whose own prompt does
     fields = {field for template in templates for field in template_fields(template)}

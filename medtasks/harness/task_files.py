@@ -32,8 +32,8 @@ from typing import Any
 from medtasks.data.home import own_tasks_folder
 from medtasks.data.variants import VARIANTS
 from medtasks.errors import MedTasksError, RepliesError, UnknownName, unknown_name
-from medtasks.harness.task_file import TWIN_ENDING, TaskFile, group_file, metadata_of, task_file_of
-from medtasks.harness.task_index import TaskIndex, index_tasks, read_config, tasks_folder, with_image_roots
+from medtasks.harness.task_file import TWIN_ENDING, TaskFile, group_file, task_file_of
+from medtasks.harness.task_index import TaskIndex, index_tasks, mapping_in, read_config, tasks_folder, with_image_roots
 
 INCLUDE = "--include_path"
 TAG_ENDING = "_sanity"
@@ -120,7 +120,7 @@ def _tasks(index: TaskIndex) -> Iterator[TaskFile]:
         if "class" not in config:
             task = task_file_of(name, config, index.paths[name])
             yield task
-            if "few_shot" in metadata_of(config) and f"{name}{TWIN_ENDING}" not in index:
+            if "few_shot" in mapping_in(config, "metadata") and f"{name}{TWIN_ENDING}" not in index:
                 yield task.as_twin(config)
 
 

@@ -63,6 +63,12 @@ class DottedName(str):
         return file if file is not None and file.is_file() else None
 
 
+def mapping_in(config: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    """Return the mapping under a key of a configuration; empty where there is none, or something else."""
+    value = config.get(key)
+    return value if isinstance(value, Mapping) else {}
+
+
 def resolved(value: Any) -> Any:
     """Return a configuration value with every dotted name in it replaced by what it names."""
     return _changed(value, lambda leaf: leaf.resolve() if isinstance(leaf, DottedName) else leaf)
@@ -177,10 +183,9 @@ def with_image_roots(config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
 
     Else it stays relative to the working folder: the same rule as the harness has for ``data_files``.
     """
-    settings = config.get(SETTINGS)
-    if not isinstance(settings, Mapping):
+    if not isinstance(config.get(SETTINGS), Mapping):
         return dict(config)
-    placed = {family: _with_root(own, folder) for family, own in settings.items()}
+    placed = {family: _with_root(own, folder) for family, own in config[SETTINGS].items()}
     return {**config, SETTINGS: _with_root(placed, folder)}
 
 
@@ -231,9 +236,8 @@ def _parsed(path: Path, modified: int) -> Mapping[str, Any]:
 
 def _beside_the_file(config: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Resolve relative ``data_files`` that lie beside the file; others stay relative to the working folder."""
-    arguments = config.get("dataset_kwargs")
-    local = config.get("dataset_path") in LOCAL_LOADERS
-    if not local or not isinstance(arguments, dict) or "data_files" not in arguments:
+    arguments = mapping_in(config, "dataset_kwargs")
+    if config.get("dataset_path") not in LOCAL_LOADERS or "data_files" not in arguments:
         return config
 
     def placed(file: Any) -> Any:

@@ -17,8 +17,9 @@ from medtasks.data.privacy import LOG_TEXT_VARIABLE, is_private
 from medtasks.data.variants import OF_IMAGES
 from medtasks.errors import MedTasksError, UnknownName
 from medtasks.harness.documents import access_of_task, private_datasets
-from medtasks.harness.task_file import TaskFile, metadata_of
+from medtasks.harness.task_file import TaskFile
 from medtasks.harness.task_files import lost_folders, task_config, task_file, task_files
+from medtasks.harness.task_index import mapping_in
 from medtasks.stats.calibration import Calibration
 
 
@@ -159,7 +160,7 @@ def _report(reading: TaskReading, rules: tuple[RuleReport, ...]) -> TaskReport:
     answered = recorded.asked or len(reading.samples.answered)
     documents = recorded.documents or len(reading.documents)
     config = task_config(task.name)
-    metadata = metadata_of(config)
+    metadata = mapping_in(config, "metadata")
     baselines, calibration, lacking = _beside(reading)
     return TaskReport(
         name=task.name,
