@@ -1,9 +1,11 @@
 """Metrics that compare texts with targets, all of a task at once; one that fails costs its own numbers only."""
 
+import functools
 import math
 import traceback
 from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from medtasks.data.privacy import PrivateText
 from medtasks.errors import MedTasksError
@@ -39,14 +41,12 @@ def text_metrics(
     wanted = tuple(keys)
     names = tuple(dict.fromkeys(metric_info(key).name for key in wanted))
 
-    def row(score: Mapping[str, object]) -> TextRow:
-        return score["cluster_id"], score["reference"], score[reply]  # type: ignore[return-value] # what the family wrote
-
-    def compute(rows: Sequence[TextRow]) -> PanelResult:
-        return compare_texts(names, rows)
-
-    uses_models = any(metric_info(name).weights for name in names)
-    panel = Panel(row, compute, lambda one: (one[0], one[1].text, one[2].text), uses_models=uses_models)
+    panel = Panel(
+        functools.partial(_row, reply=reply),
+        functools.partial(compare_texts, names),
+        lambda row: (row[0], row[1].text, row[2].text),
+        uses_models=any(metric_info(name).weights for name in names),
+    )
     return tuple(
         CorpusMetric(
             key,
@@ -58,6 +58,10 @@ def text_metrics(
         )
         for key in wanted
     )
+
+
+def _row(score: Mapping[str, Any], reply: str) -> TextRow:
+    return score["cluster_id"], score["reference"], score[reply]
 
 
 def compare_texts(names: Sequence[str], rows: Sequence[TextRow]) -> PanelResult:
@@ -88,9 +92,8 @@ def text_values(metric: CorpusMetric, scores: Scores) -> list[tuple[Score, float
     Raises:
         NotComparable: It cannot be computed.
     """
-    assert metric.text_field is not None
     said = list(metric.selection(scores))
-    rows = [(one["cluster_id"], one["reference"], one[metric.text_field]) for one in said]
+    rows = [_row(score, str(metric.text_field)) for score in said]
     if not rows:
         return []
     try:

@@ -92,8 +92,7 @@ def _check_own_documents(module: ModuleType) -> None:
         return download_and_check
 
     with or_warn(
-        "check the documents of your own tasks with",
-        "a missing column will be a KeyError; use lmms-eval 0.7.3",
+        "check the documents of your own tasks with", "a missing column will be a KeyError; use lmms-eval 0.7.3"
     ):
         if hasattr(module, "ConfigurableTask"):
             wrap_once(module.ConfigurableTask, "download", checking)
@@ -121,10 +120,8 @@ def _with_variants(index: Any, folders: Sequence[str]) -> Any:
     if not isinstance(index, dict):
         return index
     entries = {}
-    with or_warn(
-        "add the sanity variants of its tasks (_blind, _blank, _swapped, _rotated) to",
-        "all other tasks are there",
-    ):
+    variants = "the sanity variants of its tasks (_blind, _blank, _swapped, _rotated)"
+    with or_warn(f"add {variants} to", "all other tasks are there"):
         from medtasks.harness.task_files import include
         from medtasks.harness.variants import index_entries
 

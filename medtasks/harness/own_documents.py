@@ -38,7 +38,7 @@ def complete_documents(task: Any) -> None:
 
 
 def own_documents(task: str, config: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the documents of a task that were not prepared by us, in order, without pictures that a column holds.
+    """Return the documents of a task that were not prepared by us, in order, without images that a column holds.
 
     They have the columns that follow from others, see :mod:`medtasks.harness.own_columns`. The configuration is what
     the task's file says, with unresolved dotted names.
@@ -70,7 +70,7 @@ def completed(table: Any, config: Mapping[str, Any], *, apart: bool = False) -> 
 
 
 def own_table(task: str, config: Mapping[str, Any]) -> Any:
-    """Return the table of the ``datasets`` library that the harness asks, without columns of pictures and sound.
+    """Return the table of the ``datasets`` library that the harness asks, without columns of images and sound.
 
     Raises:
         MedTasksError: It cannot be loaded, or is empty.

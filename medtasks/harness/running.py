@@ -205,9 +205,9 @@ def _reason(code: int) -> str:
 
 def _results_files(output: Path) -> dict[Path, tuple[int, int]]:
     """Return time and size of each results file, to tell new ones from those of earlier runs."""
-    found = {}
+    states = {}
     for path in sorted(output.rglob(f"*{RESULTS.lstrip('_')}")):
         with contextlib.suppress(OSError):
             facts = path.stat()
-            found[path] = (facts.st_mtime_ns, facts.st_size)
-    return found
+            states[path] = (facts.st_mtime_ns, facts.st_size)
+    return states

@@ -15,7 +15,7 @@ from medtasks.errors import RepliesError
 from medtasks.extract.registry import Kind, extractor_of
 from medtasks.families.family import LIKELIHOOD_EXTRACTOR, Asks, Row, TaskFamily, needs_labeler
 from medtasks.families.registry import HOOKS, family_of
-from medtasks.harness.task_index import SETTINGS, DottedName, mapping_in, resolved, tasks_folder
+from medtasks.harness.task_index import SETTINGS, DottedName, mapping_in, names_in, resolved, tasks_folder
 from medtasks.metrics.metric import STDERR, AnyMetric
 
 _PREPARED = "medtasks.data.path_of."
@@ -161,13 +161,10 @@ class TaskFile:
 
     def as_twin(self, config: Mapping[str, Any]) -> "TaskFile":
         """Return the same task after five solved examples, with this task's file as path; it has no file of its own."""
-        tags = mapping_in(config, "metadata")["few_shot"]["tag"]
+        name = f"{self.name}{TWIN_ENDING}"
+        tags = names_in(mapping_in(config, "metadata")["few_shot"]["tag"])
         return replace(
-            self,
-            name=f"{self.name}{TWIN_ENDING}",
-            description=f"{self.description}, after five solved examples",
-            tags=tuple([tags] if isinstance(tags, str) else tags),
-            twin=f"{self.name}{TWIN_ENDING}",
+            self, name=name, description=f"{self.description}, after five solved examples", tags=tuple(tags), twin=name
         )
 
     def as_variant(self, variant: str) -> "TaskFile":
@@ -242,7 +239,7 @@ def task_file_of(name: str, config: Mapping[str, Any], path: Path) -> TaskFile:
     metadata, prepared = mapping_in(config, "metadata"), str(config.get("dataset_path", ""))
     family = family_of(str(config.get("process_results")))
     dataset = prepared.removeprefix(_PREPARED) if prepared.startswith(_PREPARED) else None
-    metrics, tags = config.get("metric_list"), config.get("tag") or []
+    metrics = config.get("metric_list")
     return TaskFile(
         name=name,
         kind="task",
@@ -254,7 +251,7 @@ def task_file_of(name: str, config: Mapping[str, Any], path: Path) -> TaskFile:
         rows=dict(_rows(config, family)),
         process_results=hook if isinstance(hook := config.get("process_results"), DottedName) else None,
         metric_list=ListedMetrics(metrics) if isinstance(metrics, list) else metrics,
-        tags=tuple([tags] if isinstance(tags, str) else tags),
+        tags=tuple(names_in(config.get("tag") or None)),
         breakdown=tuple(metadata.get("breakdown", ())),
         variants=_variants(config, dataset, family),
     )

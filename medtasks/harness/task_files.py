@@ -131,11 +131,11 @@ def task_file(name: str) -> TaskFile:
         UnknownName: There is no such task; the message suggests the nearest name.
     """
     known = task_files()
-    found = known.get(name) or _variant(name, known)
-    if found is None:
+    task = known.get(name) or _variant(name, known)
+    if task is None:
         where = lost_folders() or f"a task from a folder of your own needs {INCLUDE} FOLDER"
         raise UnknownName(f"{unknown_name('task', name, known, 'medtasks tasks')}; {where}")
-    return found
+    return task
 
 
 def scored_task(name: str) -> TaskFile:
@@ -220,18 +220,15 @@ def _members(name: str, above: tuple[str, ...]) -> Iterator[TaskFile]:
 
 
 def main_metrics_first(task: str, metrics: Iterator[str] | Sequence[str]) -> list[str]:
-    """Return metrics in the order of a task's own list, which begins with its main one.
+    """Return names of metrics, without ``_stderr``, in the order of a task's own list, which begins with its main one.
 
-    Args:
-        task: Name of a task; of a group the first member's list counts, of a task that is not ours there is none.
-        metrics: Names, without ``_stderr``; those that are not in the list come behind, in their own order.
+    Those that are not in it come behind, in their own order; of a group the first member's list counts.
     """
-    try:
+    listed: list[str] = []
+    with contextlib.suppress(MedTasksError):  # a task that is not ours has no list
         first = task_file(task)
         while first.members:
             first = task_file(first.members[0])
-        listed = [] if first.metric_list is None else [str(one["metric"]) for one in first.metric_list.resolve()]
-    except MedTasksError:
-        listed = []
+        listed = [] if first.metric_list is None else [str(metric["metric"]) for metric in first.metric_list.resolve()]
     places = {name: place for place, name in enumerate(listed)}
     return sorted(dict.fromkeys(metrics), key=lambda name: places.get(name, len(places)))

@@ -158,7 +158,7 @@ def index_tasks(folders: Iterable[Path], naming: Iterable[str] = (), *, strict: 
         elif isinstance(task, str) and task not in configs:
             configs[task] = config
             paths.setdefault(task, path)
-            for name in (*_names(config.get("tag")), *_names(config.get("group"))):
+            for name in (*names_in(config.get("tag")), *names_in(config.get("group"))):
                 members.setdefault(name, []).append(task)
     return TaskIndex(configs, groups, paths, {name: tuple(found) for name, found in members.items()})
 
@@ -173,7 +173,7 @@ def read_config(path: Path) -> dict[str, Any]:
     """
     config = dict(_parsed(path, path.stat().st_mtime_ns))
     merged: dict[str, Any] = {}
-    for name in reversed(_names(config.pop("include", None))):  # of several, the first one wins
+    for name in reversed(names_in(config.pop("include", None))):  # of several, the first one wins
         merged |= read_config(Path(name) if Path(name).is_file() else path.parent / name)
     return _beside_the_file(merged | config, path.parent)
 
@@ -277,7 +277,8 @@ def _damage(error: Exception) -> str:
     return f"is damaged in line {where.line + 1}" if where else "is damaged"
 
 
-def _names(value: object) -> list[str]:
+def names_in(value: object) -> list[str]:
+    """Return the names in a value that is a list of them, one alone, or none."""
     return [str(item) for item in value] if isinstance(value, list) else [] if value is None else [str(value)]
 
 

@@ -124,9 +124,9 @@ def is_blind(doc: Mapping[str, Any]) -> bool:
     return doc.get(COLUMN) == BLIND
 
 
-def shown(doc: Mapping[str, Any], pictures: Sequence[Image.Image]) -> list[Image.Image]:
-    """Return a document's pictures as its variant shows them."""
-    return [blank_picture(picture) for picture in pictures] if doc.get(COLUMN) == BLANK else list(pictures)
+def shown(doc: Mapping[str, Any], opened: Sequence[Image.Image]) -> list[Image.Image]:
+    """Return a document's images as its variant shows them."""
+    return list(map(blank_picture, opened)) if doc.get(COLUMN) == BLANK else list(opened)
 
 
 def shown_volume(doc: Mapping[str, Any], path: Path) -> Path:

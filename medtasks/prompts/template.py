@@ -58,13 +58,13 @@ def messages(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Settings | None 
     return [user_turn(question_parts(doc, settings), images(doc, settings))]
 
 
-def user_turn(parts: Sequence[str], pictures: Sequence[Any]) -> Message:
-    """Return a turn in which the pictures stand between the parts of the text; with a single part they come first."""
-    before = [""] * (len(pictures) + 1 - len(parts))
+def user_turn(parts: Sequence[str], shown: Sequence[Any]) -> Message:
+    """Return a turn in which the images stand between the parts of the text; with a single part they come first."""
+    before = [""] * (len(shown) + 1 - len(parts))
     content: list[dict[str, Any]] = []
     for position, part in enumerate([*before, *parts]):
         if position:
-            content.append({"type": "image", "url": pictures[position - 1]})
+            content.append({"type": "image", "url": shown[position - 1]})
         if part:
             content.append({"type": "text", "text": part})
     return {"role": "user", "content": content}
