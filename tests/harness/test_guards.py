@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from medtasks.harness import row_limits
 from medtasks.harness import guards as run_guards
+from medtasks.harness import row_limits
 from medtasks.harness.documents import task_documents
 from medtasks.harness.guards import check
 from medtasks.harness.manifest import Severity
