@@ -113,10 +113,8 @@ class ReadAnswer:
     """What was read from a reply, for a person who looks at single samples.
 
     Attributes:
-        value: In words or letters; None where there is no answer.
-        reason: ``ok``, or why there is none.
-        right: Whether it is right; None where it is neither right nor wrong.
-        score: A value between right and wrong; None where there is none.
+        value: In words or letters; None where there is no answer, and ``reason`` says why.
+        right: Whether it is right; None where it is neither, or a ``score`` lies between.
     """
 
     value: str | None
@@ -254,10 +252,7 @@ class TaskFamily(ABC):
     def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
         """Return what was read from a reply, for a person.
 
-        Args:
-            score: Its score, perhaps of an earlier version.
-            reply: The reply.
-            value: Its value where a metric of texts has one and the score does not tell.
+        The score may be of an earlier version; the value is that of a metric of texts where the score does not tell.
         """
         given, target = score.get("value"), score.get("target")
         right = None if target is None or "value" not in score else given == target  # without a verdict is no value

@@ -14,6 +14,7 @@ metrics.
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from medtasks.data.privacy import PrivateText
@@ -23,7 +24,7 @@ from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.labeler import CONDITIONS, Finding, chosen_findings, label_texts
 from medtasks.extract.registry import Kind, extractor_of
 from medtasks.families.classification import estimates_of
-from medtasks.families.counts import JUDGED_SAMPLE_COUNTS, answered, judge_failed_rate
+from medtasks.families.counts import INVALID_RATE, JUDGED_SAMPLE_COUNTS, answered, judge_failed_rate
 from medtasks.families.family import Asks, Column, ReadAnswer, Reply, Row, TaskFamily
 from medtasks.families.texts import TextRow, text_metrics
 from medtasks.judges.client import Judge, scoring_judge
@@ -58,10 +59,10 @@ def _with_verdict(name: str) -> Callable[[Scores], Scores]:
 
     def chosen(scores: Scores) -> Scores:
         known = answered(scores)
-        asked = [one for one in known if one["asked"]]
-        if asked and all(one[name] is None for one in asked):
+        verdicts = [score[name] for score in known if score["asked"]]
+        if verdicts and all(verdict is None for verdict in verdicts):
             return []
-        return [one for one in known if one[name] is not None]
+        return [score for score in known if score[name] is not None]
 
     return chosen
 
@@ -77,13 +78,7 @@ def _failed_warning(scores: Scores) -> str:
 _RATES: tuple[AnyMetric, ...] = (
     judge_failed_rate(_failed_warning, of=lambda score: score["judge_failed"]),
     # replies that say nothing: empty, or cut off while reasoning
-    Metric(
-        "invalid_rate",
-        False,
-        answered,
-        role=Role.RATE,
-        of=lambda score: float(score["reason"] not in (Reason.OK, Reason.JUDGE_FAILED)),
-    ),
+    replace(INVALID_RATE, of=lambda score: float(score["reason"] not in (Reason.OK, Reason.JUDGE_FAILED))),
     *JUDGED_SAMPLE_COUNTS,
 )
 

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 from medtasks.data.own_datasets import access_of
@@ -13,7 +14,6 @@ from medtasks.families.counts import (
     JUDGED_SAMPLE_COUNTS,
     SAMPLE_COUNTS,
     answered,
-    is_invalid,
     is_unjudged,
     judge_failed_rate,
     judged,
@@ -97,7 +97,7 @@ def _by_level(selection: Selection) -> tuple[AnyMetric, ...]:
     return (
         Metric("accuracy", selection=selection, role=Role.MAIN, of=is_right),
         *(Metric(f"acc_{level}_level", selection=selection, of=_at(level)) for level in LEVELS),
-        Metric("invalid_rate", False, selection, role=Role.RATE, of=is_invalid),
+        replace(INVALID_RATE, selection=selection),
     )
 
 
