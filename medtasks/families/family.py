@@ -6,10 +6,10 @@ ask this object; nothing else looks at what columns a document has.
 
 import math
 from abc import ABC
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeGuard
 
 from medtasks.data.samples import Sample, letter
 from medtasks.errors import MedTasksError
@@ -123,6 +123,10 @@ class ReadAnswer:
     score: float | None = None
 
 
+def _compares_texts(metric: AnyMetric) -> TypeGuard[CorpusMetric]:
+    return isinstance(metric, CorpusMetric) and metric.text_field is not None
+
+
 def needs_labeler(row: Row) -> bool:
     """Return whether the replies in a row are read by a labeler of chest findings."""
     return row.extractor == CHEXBERT_LABELS
@@ -217,18 +221,9 @@ class TaskFamily(ABC):
         Raises:
             NotComparable: The values cannot be computed.
         """
-        if isinstance(metric, CorpusMetric) and metric.text_field is not None:
-            valued = text_values(metric, scores)
-        else:
-            valued = metric.values(scores)
-        return self._by_sample(valued, dict(zip(map(id, scores), samples, strict=True)), id)
-
-    @staticmethod
-    def _by_sample(
-        valued: Iterable[tuple[Any, float]], samples: Mapping[Any, tuple[str, str]], key: Callable[[Any], Any]
-    ) -> dict[str, tuple[str, float]]:
-        """Return cluster and value by sample, of units whose key tells the sample."""
-        found = ((samples[key(unit)], value) for unit, value in valued)
+        known = {id(score): sample for score, sample in zip(scores, samples, strict=True)}
+        valued = text_values(metric, scores) if _compares_texts(metric) else metric.values(scores)
+        found = ((known[id(score)], value) for score, value in valued)
         return {doc_id: (cluster, value) for (doc_id, cluster), value in found}
 
     def read(self, sample: Sample, reply: Reply, row: Row) -> tuple[Answer, str]:

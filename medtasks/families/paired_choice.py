@@ -127,9 +127,10 @@ class PairedChoice(TaskFamily):
         if metric.name == "set_accuracy":
             pairs: Sequence[tuple[Any, float]] = metric.values(scores)
             return {pair.first.pair_id: (pair.first.pair_id, value) for pair, value in pairs}
-        places = ((score["pair_id"], score["position"]) for score in scores)
-        known = dict(zip(places, samples, strict=True))
-        return self._by_sample(metric.values(scores), known, lambda answer: (answer.pair_id, answer.position))
+        known = {(one["pair_id"], one["position"]): sample for one, sample in zip(scores, samples, strict=True)}
+        answers: Sequence[tuple[Any, float]] = metric.values(scores)
+        valued = ((known[one.pair_id, one.position], value) for one, value in answers)
+        return {doc_id: (cluster, value) for (doc_id, cluster), value in valued}
 
     def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
         """Return each letter, and the most frequent answer."""

@@ -1,11 +1,9 @@
 """Metrics that compare texts with targets, all of a task at once; one that fails costs its own numbers only."""
 
-import functools
 import math
 import traceback
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from medtasks.data.privacy import PrivateText
 from medtasks.errors import MedTasksError
@@ -26,7 +24,7 @@ class NotComparable(Exception):
 
 
 def text_metrics(
-    keys: Iterable[str], reply: str = "reply", *, without_error: Container[str] = ()
+    keys: Iterable[str], reply: str = "reply", *, without_error: Callable[[str], bool] = lambda key: False
 ) -> tuple[CorpusMetric, ...]:
     """Return the metrics of some keys, which share one computation.
 
@@ -41,18 +39,19 @@ def text_metrics(
     wanted = tuple(keys)
     names = tuple(dict.fromkeys(metric_info(key).name for key in wanted))
 
-    panel = Panel(
-        functools.partial(_row, reply=reply),
-        functools.partial(compare_texts, names),
-        lambda row: (row[0], row[1].text, row[2].text),
-        uses_models=any(metric_info(name).weights for name in names),
-    )
+    def row(score: Mapping[str, object]) -> TextRow:
+        return score["cluster_id"], score["reference"], score[reply]  # type: ignore[return-value] # what the family wrote
+
+    def compute(rows: Sequence[TextRow]) -> PanelResult:
+        return compare_texts(names, rows)
+
+    panel = Panel(row, compute, lambda one: (one[0], one[1].text, one[2].text), uses_models=_use_models(names))
     return tuple(
         CorpusMetric(
             key,
             metric_info(key).higher_is_better,
             answered,
-            has_error=key not in without_error,
+            has_error=not without_error(key),
             panel=panel,
             text_field=reply,
         )
@@ -60,12 +59,16 @@ def text_metrics(
     )
 
 
-def _row(score: Mapping[str, Any], reply: str) -> TextRow:
-    return score["cluster_id"], score["reference"], score[reply]
+def _use_models(names: Iterable[str]) -> bool:
+    return any(metric_info(name).weights for name in names)
 
 
 def compare_texts(names: Sequence[str], rows: Sequence[TextRow]) -> PanelResult:
-    """Score rows, shape (n,), with several of :data:`~medtasks.metrics.report_metrics.REPORT_METRICS`.
+    """Score texts with several metrics.
+
+    Args:
+        names: Names of :data:`medtasks.metrics.report_metrics.REPORT_METRICS`.
+        rows: Shape (n,). Without any, everything is NaN.
 
     Raises:
         UnknownName: There is no such metric.
@@ -92,8 +95,9 @@ def text_values(metric: CorpusMetric, scores: Scores) -> list[tuple[Score, float
     Raises:
         NotComparable: It cannot be computed.
     """
+    assert metric.text_field is not None
     said = list(metric.selection(scores))
-    rows = [_row(score, str(metric.text_field)) for score in said]
+    rows = [(one["cluster_id"], one["reference"], one[metric.text_field]) for one in said]
     if not rows:
         return []
     try:
