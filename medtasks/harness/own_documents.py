@@ -29,8 +29,10 @@ def complete_documents(task: Any) -> None:
     if not any(is_our_hook(config.get(key)) for key in ("process_results", "doc_to_text", "doc_to_visual")):
         return
     known = task_files().get(str(task.config.task))
-    if known is not None and getattr(task.config, SETTINGS, None) is not None:
-        setattr(task.config, SETTINGS, with_image_roots(config, known.path.parent)[SETTINGS])
+    for holder in (task.config, task):  # the task has its model's settings already
+        settings = getattr(holder, SETTINGS, None)
+        if known is not None and settings is not None:
+            setattr(holder, SETTINGS, with_image_roots({SETTINGS: settings}, known.path.parent)[SETTINGS])
     split = split_of(config)
     for tables in () if is_prepared(config.get("dataset_path")) else (task.dataset, task.dataset_no_image):
         if split in tables and hasattr(tables[split], "select_columns") and hasattr(tables[split], "__len__"):
