@@ -62,14 +62,9 @@ def near_match(name: str, known: Iterable[str]) -> str:
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str], listing: str = "") -> UnknownName:
-    """Build the error for a name that is not in ``known``, with the nearest ones.
+    """Build the error for a name of a kind, such as ``"task"``, that is not among the known ones.
 
-    Args:
-        kind: What it should name, such as ``"task"``.
-        name: As given.
-        known: All names.
-        listing: Command that lists them, for names so many that the nearest are easier to read; without one all are
-            named.
+    It names the nearest if there is a command for listing them all, and they are many; else all.
     """
     names = sorted(known)
     hint = near_match(name, names) or "."

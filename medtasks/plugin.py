@@ -9,12 +9,12 @@ import importlib.abc
 import importlib.machinery
 import os
 import sys
-import warnings
 from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
 from medtasks.harness import AUTOLOAD_VARIABLE
+from medtasks.harness.wrapping import or_warn
 
 _TASKS_MODULE = "lmms_eval.tasks"
 _MODELS = {
@@ -33,18 +33,13 @@ def model_manifests() -> list[Any]:
     """
     if os.environ.get(AUTOLOAD_VARIABLE, "1") == "0":
         return []
-    try:
+    manifests: list[Any] = []
+    with or_warn():
         _once_imported(_TASKS_MODULE, _extend_task_search)
         from lmms_eval.models.registry_v2 import ModelManifest
 
-        return [ModelManifest(model_id=name, simple_class_path=path) for name, path in _MODELS.items()]
-    except Exception as error:  # noqa: BLE001
-        warnings.warn(
-            f"medtasks could not register itself with this version of lmms-eval ({type(error).__name__}: {error}); "
-            f'name its tasks with --include_path "$(medtasks path)"',
-            stacklevel=2,
-        )
-        return []
+        manifests += [ModelManifest(model_id=name, simple_class_path=path) for name, path in _MODELS.items()]
+    return manifests
 
 
 def _extend_task_search(module: ModuleType) -> None:

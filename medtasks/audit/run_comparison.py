@@ -9,9 +9,8 @@ from medtasks.audit.comparing import ComparedRuns, check_fingerprints, compare_r
 from medtasks.audit.report.contents import ComparedScore, RunComparison
 from medtasks.audit.report.reading.run_folder import read_run
 from medtasks.errors import MedTasksError, RepliesError
-from medtasks.harness.documents import task_documents
+from medtasks.harness.documents import task_documents, task_provenance
 from medtasks.harness.replies import read_replies
-from medtasks.harness.task_data import task_provenance
 from medtasks.harness.task_file import TaskFile
 from medtasks.harness.task_files import lost_folders, task_file, task_files, variant_of
 from medtasks.stats.paired import holm

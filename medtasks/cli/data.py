@@ -197,8 +197,7 @@ def verify(
 
 
 def _verify_own(task: "TaskFile") -> None:
-    from medtasks.harness.documents import task_documents
-    from medtasks.harness.task_data import task_provenance, unreadable_images
+    from medtasks.harness.documents import task_documents, task_provenance, unreadable_images
 
     documents = task_documents(task)
     facts = task_provenance(task, documents)

@@ -13,9 +13,9 @@ from medtasks.errors import MedTasksError
 from medtasks.harness.documents import Selection, select
 from medtasks.harness.guards import check
 from medtasks.harness.harness_options import read_options
+from medtasks.harness.kept_replies import KEPT_VARIABLE, earlier_run
 from medtasks.harness.manifest import Notice, RunManifest, Severity, TaskOutcome
 from medtasks.harness.redaction import redacted_arguments
-from medtasks.harness.retrying import KEPT_VARIABLE, earlier_run
 from medtasks.harness.running import run_tasks, stopping_by_signal
 from medtasks.harness.sample_counts import DEFAULT_LIMIT, FailureLimit
 from medtasks.harness.task_files import including

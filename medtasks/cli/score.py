@@ -12,10 +12,9 @@ from medtasks.audit.scoring import PAIR_METRICS, RowScores, count_kinds, export_
 from medtasks.cli.included import IncludePath, look_into
 from medtasks.cli.output import JsonFile, number_table, out, print_state_of_data, write_json
 from medtasks.errors import MedTasksError
-from medtasks.harness.documents import task_documents
+from medtasks.harness.documents import private_datasets, task_documents, task_provenance
 from medtasks.harness.replies import read_replies
 from medtasks.harness.sample_counts import DEFAULT_LIMIT, FailureLimit, SampleCounts
-from medtasks.harness.task_data import private_datasets, task_provenance
 from medtasks.harness.task_files import scored_task
 from medtasks.metrics.pairs import TOTAL
 from medtasks.stats.score_text import is_share, number, with_error

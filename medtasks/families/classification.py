@@ -15,10 +15,10 @@ from medtasks.families.counts import (
     SAMPLE_COUNTS,
     answered,
     is_unjudged,
+    judge_failed_rate,
     judged,
 )
-from medtasks.families.family import NO_OPTION, Column, ReadAnswer, Reply, Row, TaskFamily
-from medtasks.families.multi_select import letters_of
+from medtasks.families.family import NO_OPTION, Column, ReadAnswer, Reply, Row, TaskFamily, letters_of
 from medtasks.families.single_choice import is_right
 from medtasks.metrics.class_counts import Counts
 from medtasks.metrics.classification import (
@@ -50,11 +50,15 @@ ClassRow = tuple[str, int, int | None, int]  # cluster, target, value, number of
 LabelRow = tuple[str, bytes, bytes | None]  # cluster, target, value: bytes are cheaper to hash than tuples
 
 
+def estimates_of(values: Mapping[str, float]) -> dict[str, Estimate]:
+    """Return each value with its error, which has the same name with ``_stderr`` behind it."""
+    return {
+        name: Estimate(value, values[f"{name}{STDERR}"]) for name, value in values.items() if not name.endswith(STDERR)
+    }
+
+
 def _estimates(counts: Counts, clusters: Sequence[str], metrics: Callable[[Counts], Mapping[str, Any]]) -> PanelResult:
-    found = values_with_errors(counts, clusters, metrics)
-    return PanelResult(
-        {name: Estimate(value, found[f"{name}{STDERR}"]) for name, value in found.items() if not name.endswith(STDERR)}
-    )
+    return PanelResult(estimates_of(values_with_errors(counts, clusters, metrics)))
 
 
 def _of_classes(rows: Sequence[ClassRow]) -> PanelResult:
@@ -96,24 +100,17 @@ class Classification(TaskFamily):
         Metric(RIGHT, selection=answered, role=Role.MAIN, of=is_right),
     )
 
-    def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:
-        answer, rule = self.read(sample, reply, row)
+    def _fields(self, sample: Sample, answer: Answer) -> Score:
         return {
             "classes": len(sample.options),
             "target": int(sample.document["label"]),
             "value": None if answer.value is None else option_index(answer.value),
-            "reason": answer.reason,
-            "rule": rule,
         }
 
     def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
         """Return the letter of the class that was read."""
         given = score["value"]
         return ReadAnswer(None if given is None else letter(given), score["reason"], given == score["target"])
-
-    def target_text(self, sample: Sample) -> str:
-        """Return the letter of the right class."""
-        return letter(sample.document["label"])
 
     def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
         """Return the most frequent class."""
@@ -152,26 +149,13 @@ class MultiLabel(TaskFamily):
     metrics: Sequence[AnyMetric] = (
         *(CorpusMetric(name, selection=judged, panel=_LABELS) for name in MULTILABEL_METRICS),
         replace(INVALID_RATE, selection=judged, all_clusters=True),
-        Metric(
-            "judge_failed_rate",
-            False,
-            answered,
-            role=Role.RATE,
-            warning=_unlabelled_warning,
-            of=lambda score: float(is_unjudged(score)),
-            all_clusters=True,
-        ),
+        judge_failed_rate(_unlabelled_warning, all_clusters=True),
         *LABELLED_SAMPLE_COUNTS,
     )
 
-    def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:
-        answer, rule = self.read(sample, reply, row)
-        return {
-            "target": list(sample.document["labels"]),
-            "value": None if answer.value is None else list(answer.value),
-            "reason": answer.reason,
-            "rule": rule,
-        }
+    def _fields(self, sample: Sample, answer: Answer) -> Score:
+        value = None if answer.value is None else list(answer.value)
+        return {"target": list(sample.document["labels"]), "value": value}
 
     def read(self, sample: Sample, reply: Reply, row: Row) -> tuple[Answer, str]:
         """Return what a rule, or what a labeler said before, reads from a reply, and the rule's name."""
@@ -188,18 +172,14 @@ class MultiLabel(TaskFamily):
         said = None if given is None else ", ".join(letters_of(given)) or NO_OPTION
         return ReadAnswer(said, reason, None, right / len(target))
 
-    def target_text(self, sample: Sample) -> str:
-        """Return the letters of the findings."""
-        return ", ".join(letters_of(sample.document["labels"])) or NO_OPTION
-
     def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
         """Return no finding at all, and all of them."""
-        options = samples[0].options
+        options, count = samples[0].options, len(samples)
         none = Meant(_NO_FINDING, (0,) * len(options), whole=True)
         every = Meant((", ".join(options),), (1,) * len(options), whole=True)
         return [
-            Strategy("no finding", "Calls every image normal.", (none,) * len(samples)),
-            Strategy("all findings", "Lists every finding for every image.", (every,) * len(samples)),
+            Strategy("no finding", "Calls every image normal.", (none,) * count),
+            Strategy("all findings", "Lists every finding for every image.", (every,) * count),
         ]
 
 

@@ -34,10 +34,11 @@ _BINARY = "binary"
 _STRICT = "medheval_strict"  # reads likelihoods, too
 _BLIND = ("always_yes", "always_no", "random_choice")
 _TYPES = ("anatomy", "measurement", "symptom", "technique")
+_CELL = ("source", "hallucination", "kind")
 
 
 def _cell(score: Score) -> tuple[Any, ...]:
-    return score["source"], score["hallucination"], score["kind"]
+    return tuple(score[name] for name in _CELL)
 
 
 def _weights(scores: Scores) -> list[float]:
@@ -118,11 +119,8 @@ class ClosedQuestions(TaskFamily):
 
     def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:
         answer, rule = self.read(sample, reply, row)
-        document = sample.document
         return {
-            "source": document["source"],
-            "hallucination": document["hallucination"],
-            "kind": document["kind"],
+            **{name: sample.document[name] for name in _CELL},
             "target": answer.facts["target"],
             "value": answer.value,
             "reason": answer.reason,

@@ -37,13 +37,7 @@ class Meant:
 
 @dataclass(frozen=True)
 class Strategy:
-    """A way to answer without looking.
-
-    Attributes:
-        name: Such as ``always A``.
-        describes: One sentence.
-        meant: Shape (samples,).
-    """
+    """A way to answer without looking: a name such as ``always A``, one sentence, and what is meant to each sample."""
 
     name: str
     describes: str
@@ -63,59 +57,36 @@ def option_strategies(samples: Sequence[Sample], mean: MeaningOf) -> list[Strate
     """Return each letter that every question has, of at most six, and the most frequent answer.
 
     Args:
-        samples: Samples with options and one right one.
+        samples: Samples with options and one right one; there is no strategy where a target is not known.
         mean: Says how an option is meant.
-
-    Returns:
-        None where a target is not known.
     """
-    targets = _targets(samples)
-    if targets is None:
-        return []
-    fewest = min(len(sample.options) for sample in samples)
     same = len({len(sample.options) for sample in samples}) == 1
     among = "of these questions" if same else "of the questions with as many options"
-    frequent = "most frequent answer", f"Answers the letter that is most often right {among}."
-    return [
-        *each_option(samples, 0 if fewest > _MOST_CONSTANTS else fewest, mean),
-        Strategy(*frequent, _frequent(samples, targets, mean)),
-    ]
+    most = _most("most frequent answer", f"Answers the letter that is most often right {among}.", samples, mean)
+    return [*each_option(samples, mean), *most] if most else []
 
 
 def class_strategies(samples: Sequence[Sample], mean: MeaningOf) -> list[Strategy]:
     """Return the most frequent class; the same arguments as :func:`option_strategies`."""
-    targets = _targets(samples)
-    if targets is None:
-        return []
-    name, describes = "most frequent class", "Gives every image the class that most of them have."
-    return [Strategy(name, describes, _frequent(samples, targets, mean))]
+    return _most("most frequent class", "Gives every image the class that most of them have.", samples, mean)
 
 
-def each_option(samples: Sequence[Sample], number: int, mean: MeaningOf) -> list[Strategy]:
-    """Return the strategies that always choose the first, the second ... of a number of options."""
+def each_option(samples: Sequence[Sample], mean: MeaningOf) -> list[Strategy]:
+    """Return the strategies that always choose one of the options that every question has, if these are not many."""
+    fewest = min(len(sample.options) for sample in samples)
     return [
         Strategy(
             f"always {name}", f"Answers {name} to every question.", tuple(mean(sample, index) for sample in samples)
         )
-        for index, name in enumerate(_names(samples, number))
+        for index, name in enumerate(_names(samples, fewest) if fewest <= _MOST_CONSTANTS else ())
     ]
 
 
-def fewest_options(samples: Sequence[Sample]) -> int:
-    """Return how many options every question has, 0 for more than are of interest."""
-    fewest = min(len(sample.options) for sample in samples)
-    return 0 if fewest > _MOST_CONSTANTS else fewest
-
-
-def _targets(samples: Sequence[Sample]) -> list[int] | None:
-    known = [sample.target for sample in samples]
-    return None if None in known else [target for target in known if target is not None]
-
-
-def _frequent(samples: Sequence[Sample], targets: Sequence[int], mean: MeaningOf) -> tuple[Meant, ...]:
-    sizes = [len(sample.options) for sample in samples]
-    frequent = most_frequent(zip(sizes, targets, strict=True))
-    return tuple(mean(sample, frequent[size]) for sample, size in zip(samples, sizes, strict=True))
+def _most(name: str, describes: str, samples: Sequence[Sample], mean: MeaningOf) -> list[Strategy]:
+    if any(sample.target is None for sample in samples):
+        return []
+    frequent = most_frequent((len(sample.options), sample.target) for sample in samples)
+    return [Strategy(name, describes, tuple(mean(sample, frequent[len(sample.options)]) for sample in samples))]
 
 
 def _names(samples: Sequence[Sample], number: int) -> list[str]:

@@ -4,7 +4,7 @@ A sample that the model could not answer is neither right nor wrong nor invalid:
 beside all of them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from medtasks.extract.answer import Reason
@@ -47,6 +47,16 @@ def is_invalid(score: Mapping[str, Any]) -> float:
 
 INVALID_RATE: Metric[dict[str, Any]] = Metric("invalid_rate", False, answered, role=Role.RATE, of=is_invalid)
 """The share of replies without a valid answer."""
+
+
+def judge_failed_rate(
+    warning: Callable[[Scores], str], of: Callable[[Mapping[str, Any]], float] = is_unjudged, **how: Any
+) -> Metric[dict[str, Any]]:
+    """Return the share of replies that a judge or a labeler failed to read."""
+    return Metric(
+        "judge_failed_rate", False, answered, role=Role.RATE, warning=warning, of=lambda score: float(of(score)), **how
+    )
+
 
 SAMPLE_COUNTS = (
     counting("scored_samples", lambda scores: sum(not is_failed(one) and not is_unjudged(one) for one in scores)),

@@ -5,7 +5,7 @@ ask this object; nothing else looks at what columns a document has.
 """
 
 import math
-from abc import ABC, abstractmethod
+from abc import ABC
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
@@ -65,8 +65,7 @@ class Reply:
         text: As the model gave it, or the mark of a failed sample (:mod:`medtasks.extract.failure`).
         losses: Mean negative log-likelihood per token of each option; NaN for a failed one.
         cut: Whether the server cut the text at its length limit.
-        labelled: Whether a labeler was asked about the text already.
-        labels: What it said, None if nothing.
+        labelled: Whether a labeler was asked about the text already; ``labels`` are what it said, None if nothing.
     """
 
     text: str | None = None
@@ -114,10 +113,8 @@ class ReadAnswer:
     """What was read from a reply, for a person who looks at single samples.
 
     Attributes:
-        value: In words or letters; None where there is no answer.
-        reason: ``ok``, or why there is none.
-        right: Whether it is right; None where it is neither right nor wrong.
-        score: A value between right and wrong; None where there is none.
+        value: In words or letters; None where there is no answer, and ``reason`` says why.
+        right: Whether it is right; None where it is neither, or a ``score`` lies between.
     """
 
     value: str | None
@@ -148,12 +145,10 @@ class TaskFamily(ABC):
     """Tasks whose samples are scored in one way.
 
     Attributes:
-        name: As people call it.
         columns: What its documents need, besides the columns of its prompt.
         short: Columns that are enough in their place; None where there are none.
         kind: Which extractors read its replies.
         extractor: The one that does where a task's file names none; None where a judge reads them.
-        asks: Whom scoring asks besides the rules.
         scores_suffice: Whether metrics follow from scores alone, as they are recorded; else they need texts.
         saves_replies: Whether each reply is on disk before anything is computed from it.
         labels_texts: Whether a labeler reads texts for its metrics.
@@ -183,27 +178,25 @@ class TaskFamily(ABC):
     def score(self, sample: Sample, reply: Reply, row: Row) -> Score:
         """Return the score of one sample; never raises for what the reply says.
 
-        Args:
-            sample: The sample.
-            reply: What the model gave.
-            row: How it is read.
-
-        Returns:
-            A flat record: ``sample``, ``cluster_id``, ``rule``, ``reason`` and what the family's metrics look at. It
-            holds ids, letters, labels and numbers, and text only as :class:`~medtasks.data.privacy.PrivateText`.
+        It is a flat record of ``sample``, ``cluster_id``, ``rule``, ``reason`` and what the family's metrics look at:
+        ids, letters, labels and numbers, and text only as :class:`~medtasks.data.privacy.PrivateText`.
         """
-        found = self._score(sample, reply, row)
-        made = {"sample": sample.doc_id, "cluster_id": self.cluster_id(sample), **found}
-        made["rule"] = f"{made['rule']}{FENCED}" if row.fenced else made["rule"]
-        made["reason"] = str(made["reason"])
+        score = {"sample": sample.doc_id, "cluster_id": self.cluster_id(sample), **self._score(sample, reply, row)}
+        score["rule"] = f"{score['rule']}{FENCED}" if row.fenced else score["rule"]
+        score["reason"] = str(score["reason"])
         if reply.cut:
-            made["cut"] = True  # one without an answer had no room for it
-            made["reason"] = str(Reason.TRUNCATED) if made["reason"] in _UNSAID else made["reason"]
-        return made
+            score["cut"] = True  # one without an answer had no room for it
+            score["reason"] = str(Reason.TRUNCATED) if score["reason"] in _UNSAID else score["reason"]
+        return score
 
-    @abstractmethod
     def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:
         """Return what the family adds to a score: ``rule``, ``reason`` and its own fields."""
+        answer, rule = self.read(sample, reply, row)
+        return {**self._fields(sample, answer), "reason": answer.reason, "rule": rule}
+
+    def _fields(self, sample: Sample, answer: Answer) -> Score:
+        """Return what the family's metrics look at, of families for which the answer tells it."""
+        raise NotImplementedError
 
     def cluster_id(self, sample: Sample) -> str | None:
         """Return what errors are clustered by; None for a sample that belongs to no cluster."""
@@ -255,10 +248,7 @@ class TaskFamily(ABC):
     def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
         """Return what was read from a reply, for a person.
 
-        Args:
-            score: Its score, perhaps of an earlier version.
-            reply: The reply.
-            value: Its value where a metric of texts has one and the score does not tell.
+        The score may be of an earlier version; the value is that of a metric of texts where the score does not tell.
         """
         given, target = score.get("value"), score.get("target")
         right = None if target is None or "value" not in score else given == target  # without a verdict is no value
@@ -266,26 +256,31 @@ class TaskFamily(ABC):
 
     def target_text(self, sample: Sample) -> str:
         """Return the target in words or letters, empty where it is not known."""
-        return str(sample.document.get("answer") or "")
+        document, kinds = sample.document, {kind: name for name, kind in self.columns.items()}
+        if Column.LABEL in kinds:
+            return letter(document[kinds[Column.LABEL]])
+        if Column.LABELS in kinds:
+            return ", ".join(letters_of(document[kinds[Column.LABELS]])) or NO_OPTION
+        if Column.LETTERS in kinds:
+            return ", ".join(document[kinds[Column.LETTERS]])
+        return str(document["report"] if "report" in self.columns else document.get("answer") or "")
 
     def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
-        """Return ways to answer without looking at the image; none where targets are not known.
-
-        Args:
-            samples: At least one.
-        """
+        """Return ways to answer at least one sample without looking at the image; none if targets are not known."""
         return []
 
     def expected_by_chance(self, samples: Sequence[Sample]) -> Mapping[str, float]:
-        """Return the exact expectation of metrics, by name, for an option drawn at random.
+        """Return the exact expectation of metrics, by name, for an option of at least one sample drawn at random.
 
         Only metrics that are means over questions, pairs or classes of what one guess is worth have such a formula; the
         others, such as macro F1, are left out rather than simulated.
-
-        Args:
-            samples: At least one.
         """
         return {}
+
+
+def letters_of(values: Sequence[int] | None) -> list[str]:
+    """Return the letters of the options that are 1."""
+    return [letter(index) for index, present in enumerate(values or ()) if present]
 
 
 def written_options(form: str | None, options: Sequence[str]) -> list[str]:
@@ -294,7 +289,7 @@ def written_options(form: str | None, options: Sequence[str]) -> list[str]:
     Args:
         form: Text with the fields ``{text}``, ``{letter}`` (A, B, ...), ``{lower}`` (a, b, ...) and ``{number}`` (from
             1); None: the bare texts.
-        options: Option texts.
+        options: Their texts.
 
     Raises:
         MedTasksError: The form has another field.

@@ -14,6 +14,7 @@ metrics.
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from medtasks.data.privacy import PrivateText
@@ -22,7 +23,8 @@ from medtasks.errors import LabelerError, MedTasksError
 from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.labeler import CONDITIONS, Finding, chosen_findings, label_texts
 from medtasks.extract.registry import Kind, extractor_of
-from medtasks.families.counts import JUDGED_SAMPLE_COUNTS, answered
+from medtasks.families.classification import estimates_of
+from medtasks.families.counts import INVALID_RATE, JUDGED_SAMPLE_COUNTS, answered, judge_failed_rate
 from medtasks.families.family import Asks, Column, ReadAnswer, Reply, Row, TaskFamily
 from medtasks.families.texts import TextRow, text_metrics, text_row
 from medtasks.judges.client import Judge, scoring_judge
@@ -31,7 +33,6 @@ from medtasks.judges.medheval import ASPECTS, WORST_SEVERITY, judge_components, 
 from medtasks.judges.medheval_prompts import WORDINGS, JudgePrompt
 from medtasks.metrics.chair import LABEL_CELLS, component_ratio, label_cells, label_ratios, ratios_with_errors
 from medtasks.metrics.metric import (
-    STDERR,
     AnyMetric,
     CorpusMetric,
     Estimate,
@@ -58,10 +59,10 @@ def _with_verdict(name: str) -> Callable[[Scores], Scores]:
 
     def chosen(scores: Scores) -> Scores:
         known = answered(scores)
-        asked = [one for one in known if one["asked"]]
-        if asked and all(one[name] is None for one in asked):
+        verdicts = [score[name] for score in known if score["asked"]]
+        if verdicts and all(verdict is None for verdict in verdicts):
             return []
-        return [one for one in known if one[name] is not None]
+        return [score for score in known if score[name] is not None]
 
     return chosen
 
@@ -75,24 +76,14 @@ def _failed_warning(scores: Scores) -> str:
 
 
 _RATES: tuple[AnyMetric, ...] = (
-    Metric(
-        "judge_failed_rate",
-        False,
-        answered,
-        role=Role.RATE,
-        warning=_failed_warning,
-        of=lambda score: float(score["judge_failed"]),
-    ),
+    judge_failed_rate(_failed_warning, of=lambda score: score["judge_failed"]),
     # replies that say nothing: empty, or cut off while reasoning
-    Metric(
-        "invalid_rate",
-        False,
-        answered,
-        role=Role.RATE,
-        of=lambda score: float(score["reason"] not in (Reason.OK, Reason.JUDGE_FAILED)),
-    ),
+    replace(INVALID_RATE, of=lambda score: float(score["reason"] not in (Reason.OK, Reason.JUDGE_FAILED))),
     *JUDGED_SAMPLE_COUNTS,
 )
+
+
+_Verdicts = tuple[list[JudgePrompt], dict[str, Any]]
 
 
 class JudgedText(TaskFamily):
@@ -130,9 +121,7 @@ class JudgedText(TaskFamily):
         }
 
     @abstractmethod
-    def _verdicts(
-        self, judge: Judge | None, sample: Sample, said: str, *, fenced: bool
-    ) -> tuple[list[JudgePrompt], dict[str, Any]]:
+    def _verdicts(self, judge: Judge | None, sample: Sample, said: str, *, fenced: bool) -> _Verdicts:
         """Return what the judge is told, and what it says by field of the score; None where there is no verdict."""
 
     @abstractmethod
@@ -162,15 +151,13 @@ class KnowledgeQuestions(JudgedText):
         *_RATES,
     )
 
-    def _verdicts(
-        self, judge: Judge | None, sample: Sample, said: str, *, fenced: bool
-    ) -> tuple[list[JudgePrompt], dict[str, Any]]:
+    def _verdicts(self, judge: Judge | None, sample: Sample, said: str, *, fenced: bool) -> _Verdicts:
+        asked = sample.question, sample.document["answer"], said
+
         def verdict(ask: Callable[..., Any], prompt: JudgePrompt, unsaid: int) -> int | None:
             if judge is None or not said:
                 return None if judge is None else unsaid
-            value: int | None = ask(
-                judge, prompt, sample.question, sample.document["answer"], said, fenced=fenced
-            ).value
+            value: int | None = ask(judge, prompt, *asked, fenced=fenced).value
             return value
 
         correctness, severity = self._wording.correctness, self._wording.severity
@@ -187,15 +174,13 @@ class KnowledgeQuestions(JudgedText):
 
 
 def _judged_panel(aspect: str) -> Panel[tuple[str, tuple[int, ...]]]:
-    name = f"chair_judge_{aspect}"
-
     def compute(rows: Sequence[tuple[str, tuple[int, ...]]]) -> PanelResult:
         found = ratios_with_errors(
             [counts for _, counts in rows],
             [cluster for cluster, _ in rows],
-            lambda cells: {name: component_ratio(cells)},
+            lambda cells: {f"chair_judge_{aspect}": component_ratio(cells)},
         )
-        return PanelResult({name: Estimate(found[name], found[f"{name}{STDERR}"])} if found else {})
+        return PanelResult(estimates_of(found))
 
     return Panel(lambda one: (one["cluster_id"], tuple(one["components"][aspect])), compute)
 
@@ -247,8 +232,7 @@ def _label_panel(rows: Sequence[TextRow]) -> PanelResult:
         return PanelResult({name: Estimate(0) for name in ("reports_labelled", *_SUMS)}, warnings=warnings)
     cells = [counts for _, counts in read]
     totals = dict(zip(LABEL_CELLS, map(sum, zip(*cells, strict=True)), strict=True))
-    found = ratios_with_errors(cells, [cluster for cluster, _ in read], label_ratios)
-    ratios = {name: Estimate(found[name], found[f"{name}{STDERR}"]) for name in found if not name.endswith(STDERR)}
+    ratios = estimates_of(ratios_with_errors(cells, [cluster for cluster, _ in read], label_ratios))
     counts = {name: Estimate(sum(totals[part] for part in parts)) for name, parts in _SUMS.items()}
     return PanelResult({**ratios, **counts, "reports_labelled": Estimate(len(read))}, warnings=warnings)
 
@@ -276,21 +260,24 @@ def _labels(texts: set[str]) -> tuple[dict[str, tuple[Finding, ...]], str]:
 _BY_LABELS = Panel(text_row("labelled"), _label_panel, uses_models=True)
 
 
-def _labelled(name: str, *, higher_is_better: bool, has_error: bool = True) -> CorpusMetric:
-    role = Role.PART if has_error else Role.ASIDE
-    return CorpusMetric(name, higher_is_better, answered, has_error, role, panel=_BY_LABELS)
+def _label_ratio(name: str, *, higher_is_better: bool = True) -> CorpusMetric:
+    return CorpusMetric(name, higher_is_better, answered, panel=_BY_LABELS)
+
+
+def _label_count(name: str) -> CorpusMetric:
+    return CorpusMetric(name, True, answered, False, Role.ASIDE, panel=_BY_LABELS)
 
 
 _LABEL_METRICS = (
-    _labelled("reports_labelled", higher_is_better=True, has_error=False),
-    _labelled("chair_label", higher_is_better=False),
-    _labelled("mentions_label", higher_is_better=True, has_error=False),
-    _labelled("label_recall", higher_is_better=True),
-    _labelled("positives_label", higher_is_better=True, has_error=False),
-    _labelled("label_specificity", higher_is_better=True),
-    _labelled("negatives_decided", higher_is_better=True, has_error=False),
-    _labelled("label_accuracy", higher_is_better=True),
-    _labelled("labels_decided", higher_is_better=True, has_error=False),
+    _label_count("reports_labelled"),
+    _label_ratio("chair_label", higher_is_better=False),
+    _label_count("mentions_label"),
+    _label_ratio("label_recall"),
+    _label_count("positives_label"),
+    _label_ratio("label_specificity"),
+    _label_count("negatives_decided"),
+    _label_ratio("label_accuracy"),
+    _label_count("labels_decided"),
 )
 
 
@@ -307,9 +294,7 @@ class ComponentReports(JudgedText):
         *_RATES,
     )
 
-    def _verdicts(
-        self, judge: Judge | None, sample: Sample, said: str, *, fenced: bool
-    ) -> tuple[list[JudgePrompt], dict[str, Any]]:
+    def _verdicts(self, judge: Judge | None, sample: Sample, said: str, *, fenced: bool) -> _Verdicts:
         prompt = self._wording.components
         if judge is None:
             return [prompt], {"components": None}
@@ -324,10 +309,6 @@ class ComponentReports(JudgedText):
             "compared": PrivateText(answer.facts["compared"]),
             "labelled": PrivateText(answer.facts["labelled"]),
         }
-
-    def target_text(self, sample: Sample) -> str:
-        """Return what a radiologist wrote."""
-        return str(sample.document["report"])
 
 
 KNOWLEDGE_QUESTIONS, KNOWLEDGE_QUESTIONS_ELEVEN = KnowledgeQuestions("single"), KnowledgeQuestions("eleven")

@@ -4,20 +4,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
 from medtasks.data.samples import Sample, letter, option_index
+from medtasks.extract.answer import Answer
 from medtasks.extract.registry import Kind
 from medtasks.families.constant_replies import Meant, Strategy, most_frequent
 from medtasks.families.counts import INVALID_RATE, SAMPLE_COUNTS, answered
-from medtasks.families.family import NO_OPTION, Column, ReadAnswer, Reply, Row, TaskFamily
+from medtasks.families.family import NO_OPTION, Column, ReadAnswer, Reply, TaskFamily, letters_of
 from medtasks.metrics.metric import AnyMetric, Metric, Score
 from medtasks.metrics.multi_answer import multi_answer_accuracy, multi_answer_recall
 from medtasks.metrics.report_scores import mean
 
 ValueOf = Callable[[Sample, Sequence[int]], Sequence[str]]
-
-
-def letters_of(values: Sequence[int] | None) -> list[str]:
-    """Return the letters of the options that are 1."""
-    return [letter(index) for index, one in enumerate(values or ()) if one]
 
 
 class MultiSelect(TaskFamily):
@@ -35,16 +31,13 @@ class MultiSelect(TaskFamily):
         *SAMPLE_COUNTS,
     )
 
-    def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:
-        answer, rule = self.read(sample, reply, row)
+    def _fields(self, sample: Sample, answer: Answer) -> Score:
         listed, target = letters_of(answer.value), list(sample.document["answers"])
         return {
             "target": target,
             "value": None if answer.value is None else listed,
             "accuracy": multi_answer_accuracy(set(listed), set(target)),
             "recall": multi_answer_recall(set(listed), set(target)),
-            "reason": answer.reason,
-            "rule": rule,
         }
 
     def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
@@ -52,10 +45,6 @@ class MultiSelect(TaskFamily):
         given = score["value"]
         listed = None if given is None else ", ".join(given) or NO_OPTION
         return ReadAnswer(listed, score["reason"], None, score["accuracy"])
-
-    def target_text(self, sample: Sample) -> str:
-        """Return the letters of the right options."""
-        return ", ".join(sample.document["answers"])
 
     def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
         """List all options, or the one that is most often right."""
@@ -77,18 +66,15 @@ def list_strategies(samples: Sequence[Sample], value: ValueOf) -> list[Strategy]
         samples: Samples with several right options.
         value: What the score says of a list of options, by sample and indices.
     """
-    sizes = [len(sample.options) for sample in samples]
     frequent = most_frequent(
-        (size, target) for sample, size in zip(samples, sizes, strict=True) for target in sample.document["answers"]
+        (len(sample.options), target) for sample in samples for target in sample.document["answers"]
     )
 
     def mean_list(sample: Sample, indices: Sequence[int]) -> Meant:
         return Meant((", ".join(map(letter, indices)),), tuple(value(sample, indices)), whole=True)
 
-    every = tuple(mean_list(sample, range(size)) for sample, size in zip(samples, sizes, strict=True))
-    single = tuple(
-        mean_list(sample, [option_index(frequent[size])]) for sample, size in zip(samples, sizes, strict=True)
-    )
+    every = tuple(mean_list(sample, range(len(sample.options))) for sample in samples)
+    single = tuple(mean_list(sample, [option_index(frequent[len(sample.options)])]) for sample in samples)
     describes = "Lists the one letter that is most often right of the questions with as many options."
     return [
         Strategy("all options", "Lists every option of every question.", every),

@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
 from medtasks.data.samples import Sample
-from medtasks.extract.answer import Reason
+from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.multimedeval_cleaning import clean_head
 from medtasks.extract.registry import Kind
 from medtasks.families.constant_replies import Meant, Strategy, most_frequent
 from medtasks.families.counts import INVALID_RATE, SAMPLE_COUNTS, answered
-from medtasks.families.family import Column, ReadAnswer, Reply, Row, TaskFamily
+from medtasks.families.family import Column, ReadAnswer, Reply, TaskFamily
 from medtasks.metrics.metric import AnyMetric, Metric, Role, Score
 from medtasks.metrics.open_questions import is_closed
 
@@ -32,9 +32,7 @@ class OpenQuestions(TaskFamily):
     kind = Kind.OPEN
     extractor = "robust_vqa"
     metrics: Sequence[AnyMetric] = (
-        Metric("bleu_1", selection=answered, of=_field("bleu_1")),
-        Metric("token_f1", selection=answered, of=_field("token_f1")),
-        Metric("token_recall", selection=answered, of=_field("token_recall")),
+        *(Metric(name, selection=answered, of=_field(name)) for name in ("bleu_1", "token_f1", "token_recall")),
         Metric("closed_accuracy", selection=answered, role=Role.MAIN, of=_field("correct", closed=True)),
         Metric("open_recall", selection=answered, role=Role.MAIN, of=_field("token_recall", closed=False)),
         Metric("open_accuracy", selection=answered, of=_field("correct", closed=False)),
@@ -42,9 +40,8 @@ class OpenQuestions(TaskFamily):
         *SAMPLE_COUNTS,
     )
 
-    def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:
-        answer, rule = self.read(sample, reply, row)
-        return {**{name: answer.facts[name] for name in _FACTS}, "reason": answer.reason, "rule": rule}
+    def _fields(self, sample: Sample, answer: Answer) -> Score:
+        return {name: answer.facts[name] for name in _FACTS}
 
     def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
         """Return the reply; only a closed question is right or wrong."""

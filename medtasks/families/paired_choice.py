@@ -4,6 +4,7 @@ A pair's two samples may be answered on different ranks, so nothing is decided a
 together. In free-form mode the model answers without options, and a judge says which option it comes close to.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -48,14 +49,12 @@ def _incomplete(scores: Scores) -> int:
 
 def _incomplete_warning(scores: Scores) -> str:
     known = answered(scores)
-    cut = _incomplete(known)
+    if not (cut := _incomplete(known)):
+        return ""
     return (
-        cut
-        and (
-            f"{cut} pairs lack an answer to one image (cut by --limit or --offset, or failed) and "
-            f"are left out of set accuracy and confusion; {len(_pairs(known))} complete pairs remain."
-        )
-    ) or ""
+        f"{cut} pairs lack an answer to one image (cut by --limit or --offset, or failed) and "
+        f"are left out of set accuracy and confusion; {len(_pairs(known))} complete pairs remain."
+    )
 
 
 def _metrics(selection: Selection) -> tuple[AnyMetric, ...]:
@@ -110,9 +109,11 @@ class PairedChoice(TaskFamily):
     }
     metrics: Sequence[AnyMetric] = (*_metrics(answered), *SAMPLE_COUNTS)
 
-    def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:
-        answer, rule = self.read(sample, reply, row)
-        return _score(sample, answer, rule)
+    def _fields(self, sample: Sample, answer: Answer) -> Score:
+        document = sample.document
+        of_sample = {name: document[name] for name in ("pair_id", "position", "image_id")}
+        categories = list(document["categories"])
+        return {**of_sample, "target": document["answer"], "value": answer.value, "categories": categories}
 
     def independent_clusters(self, samples: Sequence[Sample]) -> list[str]:
         """Return for each sample the first of all pairs that are connected with its own by shared images."""
@@ -137,29 +138,15 @@ class PairedChoice(TaskFamily):
 
     def expected_by_chance(self, samples: Sequence[Sample]) -> Mapping[str, float]:
         """Return what it is worth to guess both images of a pair independently of each other."""
-        pairs: dict[str, list[int]] = {}
+        pairs: dict[str, list[int]] = defaultdict(list)
         for sample in samples:
-            pairs.setdefault(sample.document["pair_id"], []).append(len(sample.options))
+            pairs[sample.document["pair_id"]].append(len(sample.options))
         complete = [sizes for sizes in pairs.values() if len(sizes) == 2]
         found = {"invalid_rate": 0.0, "individual_accuracy": mean([1 / len(sample.options) for sample in samples])}
         if complete:
             found["set_accuracy"] = mean([(1 / one) * (1 / other) for one, other in complete])
             found["confusion"] = mean([1 / max(sizes) for sizes in complete])
         return found
-
-
-def _score(sample: Sample, answer: Answer, rule: str) -> Score:
-    document = sample.document
-    return {
-        "pair_id": document["pair_id"],
-        "position": document["position"],
-        "image_id": document["image_id"],
-        "target": document["answer"],
-        "value": answer.value,
-        "reason": answer.reason,
-        "rule": rule,
-        "categories": list(document["categories"]),
-    }
 
 
 class FreeForm(PairedChoice):
@@ -188,7 +175,8 @@ class FreeForm(PairedChoice):
     def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:
         judge, text = judge_for(str(sample.dataset), str(access_of(str(sample.dataset)))), reply.text or ""
         answer = judge_reply(judge, sample.question, sample.options, text, fenced=row.fenced)
-        return {**_score(sample, answer, RULE_NAME), "possible_injection": addresses_judge(text)}
+        how = {"reason": answer.reason, "rule": RULE_NAME, "possible_injection": addresses_judge(text)}
+        return {**self._fields(sample, answer), **how}
 
     def versioned(self, row: Row) -> str:
         """Return the rule that turns the judge's scores into an option."""

@@ -5,11 +5,11 @@ from typing import ClassVar
 
 from medtasks.data.privacy import PrivateText
 from medtasks.data.samples import Sample
-from medtasks.extract.answer import Reason
+from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.registry import Kind, extractor_of
 from medtasks.families.constant_replies import Meant, Strategy, most_frequent
 from medtasks.families.counts import INVALID_RATE, SAMPLE_COUNTS
-from medtasks.families.family import Column, ReadAnswer, Reply, Row, TaskFamily
+from medtasks.families.family import Column, ReadAnswer, Reply, TaskFamily
 from medtasks.families.texts import text_metrics
 from medtasks.metrics.metric import AnyMetric, Score
 
@@ -63,23 +63,13 @@ class Reports(TaskFamily):
     saves_replies = True
     metrics: Sequence[AnyMetric] = _metrics(_REPORT_KEYS)
 
-    def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:
-        answer, rule = self.read(sample, reply, row)
-        return {
-            "reference": PrivateText(sample.document["report"]),
-            "reply": PrivateText(answer.value or ""),
-            "reason": answer.reason,
-            "rule": rule,
-        }
+    def _fields(self, sample: Sample, answer: Answer) -> Score:
+        return {"reference": PrivateText(sample.document["report"]), "reply": PrivateText(answer.value or "")}
 
     def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
         """Return the text that was compared."""
         said = extractor_of(score["rule"], Kind.REPORT).extract(reply.text, Sample({})).value or ""
         return ReadAnswer(said if score["reason"] == Reason.OK else None, score["reason"], None, value)
-
-    def target_text(self, sample: Sample) -> str:
-        """Return what a radiologist wrote."""
-        return str(sample.document["report"])
 
     def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
         """Return the report that occurs most often, where any occurs twice."""

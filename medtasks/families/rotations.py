@@ -4,16 +4,18 @@ Letters in scores are those of the published order, so that scores of one questi
 question may be answered on different ranks, so nothing is decided about a question before its scores are together.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from medtasks.data.samples import Sample, letter, option_index
 from medtasks.data.variants import published_position
+from medtasks.extract.answer import Answer
 from medtasks.extract.registry import Kind
-from medtasks.families.constant_replies import Meant, Strategy, each_option, fewest_options, lettered
+from medtasks.families.constant_replies import Meant, Strategy, each_option, lettered
 from medtasks.families.counts import SAMPLE_COUNTS, answered
-from medtasks.families.family import NO_OPTION, Column, ReadAnswer, Reply, Row, TaskFamily
-from medtasks.families.multi_select import letters_of, list_strategies
+from medtasks.families.family import NO_OPTION, Column, ReadAnswer, Reply, TaskFamily, letters_of
+from medtasks.families.multi_select import list_strategies
 from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, Scores, counting
 from medtasks.metrics.multi_answer import multi_answer_accuracy
 from medtasks.metrics.report_scores import mean
@@ -46,17 +48,15 @@ def _incomplete(scores: Scores) -> int:
 
 
 def _incomplete_warning(scores: Scores) -> str:
-    number = _incomplete(answered(scores))
+    if not (number := _incomplete(answered(scores))):
+        return ""
     return (
-        number
-        and (
-            f"{number} questions lack an answer to a rotation of their options (cut by --limit or --offset, or failed) "
-            f"and are left out of the worst case and of flips."
-        )
-    ) or ""
+        f"{number} questions lack an answer to a rotation of their options (cut by --limit or --offset, or failed) "
+        f"and are left out of the worst case and of flips."
+    )
 
 
-def _mean_over_questions(name: str, *, higher_is_better: bool) -> Metric[RotatedQuestion]:
+def _mean_over_questions(name: str, *, higher_is_better: bool = True) -> Metric[RotatedQuestion]:
     return Metric(
         name,
         higher_is_better,
@@ -76,22 +76,18 @@ class RotatedChoice(TaskFamily):
     columns: ClassVar[Mapping[str, Column]] = {"options": Column.OPTIONS, "answer": Column.LETTER}
     extractor = "robust_choice"
     metrics: Sequence[AnyMetric] = (
-        _mean_over_questions("mean_accuracy", higher_is_better=True),
-        _mean_over_questions("published_order", higher_is_better=True),
-        _mean_over_questions("worst_case", higher_is_better=True),
+        *map(_mean_over_questions, ("mean_accuracy", "published_order", "worst_case")),
         _mean_over_questions("flip_rate", higher_is_better=False),
         _mean_over_questions("invalid_rate", higher_is_better=False),
         counting("incomplete_rotations", _incomplete, higher_is_better=False, selection=answered),
         *SAMPLE_COUNTS,
     )
 
-    def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:
-        answer, rule = self.read(sample, reply, row)
+    def _fields(self, sample: Sample, answer: Answer) -> Score:
         assert sample.target is not None
         target = _published(sample, [sample.target])[0]
         value = None if answer.value is None else _published(sample, [option_index(answer.value)])[0]
-        scored = {"target": target, "value": value, "right": float(value == target)}
-        return {**_rotation(sample), **scored, "reason": answer.reason, "rule": rule}
+        return {**_rotation(sample), "target": target, "value": value, "right": float(value == target)}
 
     def sample_values(
         self, metric: AnyMetric, scores: Sequence[Score], samples: Sequence[tuple[str, str]]
@@ -116,13 +112,13 @@ class RotatedChoice(TaskFamily):
 
     def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
         """Return each letter that every question has; every letter is right equally often."""
-        return each_option(samples, fewest_options(samples), _mean_published)
+        return each_option(samples, _mean_published)
 
     def expected_by_chance(self, samples: Sequence[Sample]) -> Mapping[str, float]:
         """Return what it is worth to guess each rotation of a question independently of the others."""
-        questions: dict[str, list[Sample]] = {}
+        questions: dict[str, list[Sample]] = defaultdict(list)
         for sample in samples:
-            questions.setdefault(sample.document["rotation_of"], []).append(sample)
+            questions[sample.document["rotation_of"]].append(sample)
         complete = [asked[0] for asked in questions.values() if len(asked) == len(asked[0].options)]
         published = [sample for sample in samples if sample.document["rotation"] == 0]
         found = {"invalid_rate": 0.0, "mean_accuracy": mean([_chance(asked[0]) for asked in questions.values()])}
@@ -137,11 +133,8 @@ class RotatedChoice(TaskFamily):
 
 def _rotation(sample: Sample) -> dict[str, Any]:
     document = sample.document
-    return {
-        "rotation_of": document["rotation_of"],
-        "rotation": document["rotation"],
-        "rotations": len(sample.options),
-    }
+    names = ("rotation_of", "rotation")
+    return {**{name: document[name] for name in names}, "rotations": len(sample.options)}
 
 
 def _chance(sample: Sample) -> float:
@@ -159,10 +152,6 @@ class RotatedClasses(RotatedChoice):
     columns: ClassVar[Mapping[str, Column]] = {"options": Column.OPTIONS, "label": Column.LABEL}
     extractor = "robust_class"
 
-    def target_text(self, sample: Sample) -> str:
-        """Return the letter of the right class."""
-        return letter(sample.document["label"])
-
     def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
         """Return nothing: each class is right equally often, and has many names."""
         return []
@@ -175,20 +164,15 @@ class RotatedMultiSelect(RotatedChoice):
     kind = Kind.LABELS
     extractor = "listed_options"
 
-    def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:
-        answer, rule = self.read(sample, reply, row)
-        listed = _published(sample, [option_index(one) for one in letters_of(answer.value)])
-        target = _published(sample, [option_index(one) for one in sample.document["answers"]])
-        scored = {
+    def _fields(self, sample: Sample, answer: Answer) -> Score:
+        listed = _published(sample, [option_index(name) for name in letters_of(answer.value)])
+        target = _published(sample, [option_index(name) for name in sample.document["answers"]])
+        return {
+            **_rotation(sample),
             "target": target,
             "value": None if answer.value is None else listed,
             "right": multi_answer_accuracy(set(listed), set(target)),
         }
-        return {**_rotation(sample), **scored, "reason": answer.reason, "rule": rule}
-
-    def target_text(self, sample: Sample) -> str:
-        """Return the letters of the right options."""
-        return ", ".join(sample.document["answers"])
 
     def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
         """List all options, or the one that is most often right."""

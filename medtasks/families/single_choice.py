@@ -2,19 +2,20 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 from medtasks.data.own_datasets import access_of
 from medtasks.data.samples import Sample
-from medtasks.extract.answer import Reason
+from medtasks.extract.answer import Answer, Reason
 from medtasks.families.constant_replies import Strategy, lettered, option_strategies
 from medtasks.families.counts import (
     INVALID_RATE,
     JUDGED_SAMPLE_COUNTS,
     SAMPLE_COUNTS,
     answered,
-    is_invalid,
     is_unjudged,
+    judge_failed_rate,
     judged,
 )
 from medtasks.families.family import Asks, Column, Reply, Row, TaskFamily
@@ -48,11 +49,11 @@ class SingleChoice(TaskFamily):
 
     def cluster_id(self, sample: Sample) -> str | None:
         """Return the image, whoever's it is; None for a question without."""
-        return Sample({"image_id": sample.document.get("image_id")}).cluster_id if _has_image(sample) else None
+        image = sample.document.get("image_id")
+        return None if image is None else Sample({"image_id": image}).cluster_id
 
-    def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:
-        answer, rule = self.read(sample, reply, row)
-        return {"target": sample.document["answer"], "value": answer.value, "reason": answer.reason, "rule": rule}
+    def _fields(self, sample: Sample, answer: Answer) -> Score:
+        return {"target": sample.document["answer"], "value": answer.value}
 
     def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
         """Return each letter that every question has, of at most six, and the most frequent answer."""
@@ -76,10 +77,6 @@ class SingleChoice(TaskFamily):
         return {"invalid_rate": 0.0, **{name: mean(values) for name, values in parts.items()}}
 
 
-def _has_image(sample: Sample) -> bool:
-    return sample.document.get("image_id") is not None
-
-
 def level_of(sample: Sample) -> str | None:
     """Return which of :data:`LEVELS` a question's granularity names.
 
@@ -100,7 +97,7 @@ def _by_level(selection: Selection) -> tuple[AnyMetric, ...]:
     return (
         Metric("accuracy", selection=selection, role=Role.MAIN, of=is_right),
         *(Metric(f"acc_{level}_level", selection=selection, of=_at(level)) for level in LEVELS),
-        Metric("invalid_rate", False, selection, role=Role.RATE, of=is_invalid),
+        replace(INVALID_RATE, selection=selection),
     )
 
 
@@ -114,20 +111,19 @@ class GroupedChoice(SingleChoice):
         """Return patient, case or question."""
         return sample.cluster_id
 
-    def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:
-        return {**super()._score(sample, reply, row), "level": level_of(sample)}
+    def _fields(self, sample: Sample, answer: Answer) -> Score:
+        return {**super()._fields(sample, answer), "level": level_of(sample)}
 
 
 def _unjudged_warning(scores: Scores) -> str:
     known = answered(scores)
     failed = sum(map(is_unjudged, known))
+    if not failed:
+        return ""
     return (
-        failed
-        and (
-            f"The judge failed for {failed} of {len(known)} replies; accuracies leave them out and are too "
-            f"high if they would be wrong. The replies can be judged later with 'medtasks score'."
-        )
-    ) or ""
+        f"The judge failed for {failed} of {len(known)} replies; accuracies leave them out and are too "
+        f"high if they would be wrong. The replies can be judged later with 'medtasks score'."
+    )
 
 
 class JudgedChoice(GroupedChoice):
@@ -146,14 +142,7 @@ class JudgedChoice(GroupedChoice):
     metrics = (
         *_by_level(judged),
         Metric("judge_asked_rate", False, answered, of=lambda score: float(score["asked"])),
-        Metric(
-            "judge_failed_rate",
-            False,
-            answered,
-            role=Role.RATE,
-            warning=_unjudged_warning,
-            of=lambda score: float(is_unjudged(score)),
-        ),
+        judge_failed_rate(_unjudged_warning),
         *JUDGED_SAMPLE_COUNTS,
     )
 

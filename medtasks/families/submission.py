@@ -72,12 +72,9 @@ class Submission(TaskFamily):
 
 
 def write_submission(scores: Scores) -> Path:
-    """Write the spreadsheet below ``$MEDTASKS_HOME/submissions``, rows in the order of the questions.
+    """Write the spreadsheet below ``$MEDTASKS_HOME/submissions``, rows in the order of the questions; return its path.
 
     That of a sanity variant has a folder of its own, lest it is sent in for the task's.
-
-    Returns:
-        The file.
 
     Raises:
         OSError: It cannot be written.

@@ -1,12 +1,7 @@
-"""How the harness finds our tasks: its builder of the task index is wrapped, and what it does with tasks of ours.
-
-The harness has no hooks for any of this. Each wrapper that does not fit a version of the harness says in one sentence
-what that costs; one that fails never hides another plug-in or task.
-"""
+"""How the harness finds our tasks: its builder of the task index is wrapped, and what it does with tasks of ours."""
 
 import contextlib
 import fnmatch
-import functools
 import inspect
 import os
 import sys
@@ -17,40 +12,32 @@ from types import ModuleType
 from typing import Any
 
 from medtasks.harness.task_index import tasks_folder
+from medtasks.harness.wrapping import AnyFunction, or_warn, warn_of, wrap_once
 
 _EVALUATOR = "lmms_eval.evaluator"
-_MARK = "_medtasks_wrapped"
-
-
-def _warn(
-    error: Exception,
-    lost: str = "register itself with",
-    instead: str = 'name its tasks with --include_path "$(medtasks path)"',
-) -> None:
-    warnings.warn(
-        f"medtasks could not {lost} this version of lmms-eval ({type(error).__name__}: {error}); {instead}",
-        stacklevel=2,
-    )
 
 
 def extend_task_search(module: ModuleType) -> None:
     """Wrap the index builder: our folder comes after the harness's and the user's, and only where defaults do."""
-    try:
+    with or_warn():
         manager = module.TaskManager
-        build = manager.initialize_tasks
-        if getattr(build, _MARK, False):
-            return
-        match = manager.match_tasks
-        signature = inspect.signature(build)
+        signature = inspect.signature(manager.initialize_tasks)
         missing = {"include_path", "include_defaults"} - signature.parameters.keys()
         if missing:
             raise TypeError(f"TaskManager.initialize_tasks lacks {' and '.join(sorted(missing))}")
-    except (AttributeError, TypeError, ValueError) as error:
-        _warn(error)
-        return
+        if not wrap_once(manager, "match_tasks", _matching_as_meant):
+            return
+        wrap_once(manager, "initialize_tasks", _indexing_ours)
+        _withhold_without_scoring(module)
+        _check_own_documents(module)
 
-    @functools.wraps(build)
+
+def _indexing_ours(build: AnyFunction) -> AnyFunction:
+    signature = inspect.signature(build)
+
     def initialize_tasks(*args: Any, **kwargs: Any) -> Any:
+        from medtasks.data.home import own_tasks_folder
+
         _guard_evaluation()
         call = signature.bind(*args, **kwargs)
         call.apply_defaults()
@@ -58,46 +45,58 @@ def extend_task_search(module: ModuleType) -> None:
             return _with_generated(build(*args, **kwargs), sanity=False)
         chosen = call.arguments["include_path"]
         own = [chosen] if isinstance(chosen, str) else list(chosen or [])
-        call.arguments["include_path"] = [*own, str(tasks_folder()), *_users_own_tasks()]
+        written = [str(own_tasks_folder())] if own_tasks_folder().is_dir() else []
+        call.arguments["include_path"] = [*own, str(tasks_folder()), *written]
         try:
             index = build(*call.args, **call.kwargs)
         except Exception as error:  # noqa: BLE001
             index = build(*args, **kwargs)
-            _warn(error)
+            warn_of(error)
             return index
         return _with_generated(index, own)
 
-    @functools.wraps(match)
+    return initialize_tasks
+
+
+def _matching_as_meant(match: AnyFunction) -> AnyFunction:
     def match_tasks(self: Any, task_list: Any, *args: Any, **kwargs: Any) -> Any:
         found = match(self, task_list, *args, **kwargs)
         wanted = [task_list] if isinstance(task_list, str) else task_list
         with contextlib.suppress(Exception):  # neither of these is worth a failed run
             found = _as_meant(self, wanted, found)
         with contextlib.suppress(Exception):
-            from medtasks.harness.name_hints import hint_at_models, hint_at_tasks
+            from medtasks.harness.last_words import hint_at_models, hint_at_tasks
 
             hint_at_tasks(self, wanted, found)
             hint_at_models(sys.modules["lmms_eval.models"])
         return found
 
-    setattr(initialize_tasks, _MARK, True)
-    manager.initialize_tasks, manager.match_tasks = initialize_tasks, match_tasks
-    _withhold_without_scoring(module)
-    _check_own_documents(module)
+    return match_tasks
 
 
 def _check_own_documents(module: ModuleType) -> None:
-    """Wrap the loading of documents: a user's own are checked for the columns that our hooks need."""
-    try:
-        from medtasks.harness.columns import check_own_documents
+    """Wrap the loading of documents: a user's own are checked for the columns that our hooks need.
 
-        check_own_documents(module)
-    except Exception as error:  # noqa: BLE001
-        _warn(
-            error,
-            "check the documents of your own tasks with",
-            "a missing column will be a KeyError; use lmms-eval 0.7.3",
-        )
+    At once, because the harness builds a prompt of the first document while it makes the task, so that a missing column
+    would be a ``KeyError`` of some hook.
+    """
+
+    def checking(download: AnyFunction) -> AnyFunction:
+        def download_and_check(self: Any, *args: Any, **kwargs: Any) -> Any:
+            _guard_evaluation()  # again, for who makes the index before the evaluator is imported
+            made = download(self, *args, **kwargs)
+            from medtasks.harness.own_documents import complete_documents
+
+            complete_documents(self)
+            return made
+
+        return download_and_check
+
+    with or_warn(
+        "check the documents of your own tasks with", "a missing column will be a KeyError; use lmms-eval 0.7.3"
+    ):
+        if hasattr(module, "ConfigurableTask"):
+            wrap_once(module.ConfigurableTask, "download", checking)
 
 
 def _guard_evaluation() -> None:
@@ -105,16 +104,13 @@ def _guard_evaluation() -> None:
     module = sys.modules.get(_EVALUATOR)
     if module is None:
         return
-    try:
+    with or_warn(
+        "watch over",
+        "replies that failed may be scored, and credentialed data may be sent to any model; use lmms-eval 0.7.3",
+    ):
         from medtasks.harness.evaluation import guard_evaluation
 
         guard_evaluation(module)
-    except Exception as error:  # noqa: BLE001
-        _warn(
-            error,
-            "watch over",
-            "replies that failed may be scored, and credentialed data may be sent to any model; use lmms-eval 0.7.3",
-        )
 
 
 def _with_generated(index: Any, folders: Sequence[str] = (), *, sanity: bool = True) -> Any:
@@ -124,19 +120,15 @@ def _with_generated(index: Any, folders: Sequence[str] = (), *, sanity: bool = T
     """
     if not isinstance(index, dict):
         return index
-    try:
+    entries = {}
+    variants = "the sanity variants of its tasks (_blind, _blank, _swapped, _rotated)"
+    with or_warn(f"add {variants} to", "all other tasks are there"):
         from medtasks.harness.task_files import include
         from medtasks.harness.variants import index_entries
 
         include([Path(folder) for folder in folders if os.path.isdir(folder)])
-        return {**index, **index_entries(index, sanity=sanity)}
-    except Exception as error:  # noqa: BLE001
-        _warn(
-            error,
-            "add the sanity variants of its tasks (_blind, _blank, _swapped, _rotated) to",
-            "all other tasks are there",
-        )
-        return index
+        entries = index_entries(index, sanity=sanity)
+    return {**index, **entries} if entries else index
 
 
 def _as_meant(manager: Any, patterns: Sequence[str], found: Sequence[str]) -> list[str]:
@@ -159,8 +151,7 @@ def _withhold_without_scoring(module: ModuleType) -> None:
     task = getattr(module, "ConfigurableTask", None)
     if task is None:
         return
-    override = getattr(task, "override_metric", None)
-    if override is None:
+    if getattr(task, "override_metric", None) is None:
         warnings.warn(
             "this version of lmms-eval has no ConfigurableTask.override_metric: with --predict_only, text of "
             "credentialed datasets would reach its samples file; leave that option out",
@@ -168,23 +159,17 @@ def _withhold_without_scoring(module: ModuleType) -> None:
         )
         return
 
-    @functools.wraps(override)
-    def override_metric(self: Any, *args: Any, **kwargs: Any) -> None:
-        hook = self.config.process_results
-        override(self, *args, **kwargs)
-        from medtasks.harness.own_columns import is_our_hook
+    def withholding(override: AnyFunction) -> AnyFunction:
+        def override_metric(self: Any, *args: Any, **kwargs: Any) -> None:
+            hook = self.config.process_results
+            override(self, *args, **kwargs)
+            from medtasks.harness.own_columns import is_our_hook
 
-        if is_our_hook(hook):
-            from medtasks.harness.logged_samples import without_scoring
+            if is_our_hook(hook):
+                from medtasks.harness.logged_samples import without_scoring
 
-            self.config.process_results = without_scoring
+                self.config.process_results = without_scoring
 
-    task.override_metric = override_metric
+        return override_metric
 
-
-def _users_own_tasks() -> list[str]:
-    """Return the folder of tasks that ``medtasks data prepare --from-folder`` has written, if there is one."""
-    from medtasks.data.home import own_tasks_folder
-
-    folder = own_tasks_folder()
-    return [str(folder)] if folder.is_dir() else []
+    wrap_once(task, "override_metric", withholding)

@@ -1,19 +1,30 @@
-"""The documents that a task asks: prepared ones, a user's own as the harness loads them, those of variants."""
+"""The documents that a task asks, and what is known beside them: prepared, a user's own, or those of variants."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from medtasks.data.catalogue import Access
+from medtasks.data.manifest import text_fingerprint
+from medtasks.data.own_datasets import access_of
+from medtasks.data.privacy import is_private
+from medtasks.data.provenance_of import provenance
 from medtasks.data.samples import Sample
 from medtasks.data.schema import SPLIT
 from medtasks.data.store import load_documents, open_documents
 from medtasks.data.swapping import swapped_images
 from medtasks.data.variants import BLANK, BLIND, NEW_COLUMNS, SWAPPED, blank, blind, rotated, swapped
 from medtasks.errors import MedTasksError
-from medtasks.harness.own_documents import completed, is_looked_at, own_documents
+from medtasks.harness.own_documents import completed, is_looked_at, own_documents, place_of
 from medtasks.harness.task_file import TaskFile
 from medtasks.harness.task_files import members_of, task_config
+from medtasks.harness.task_index import SETTINGS, mapping_in
+from medtasks.prompts.images import images
 
+Document = Mapping[str, Any]
+WITHHELD = "withheld"
+OPENING = "medtasks.hooks.images.images"
+_DIGITS = 12
 _OF_IMAGES = ("dataset", "patient_id", "pair_id", "position", "image_id", "image_file", "image_files", "image_sha256")
 _LISTS = ("image_files", "image_sha256")
 
@@ -31,13 +42,7 @@ def task_documents(task: TaskFile) -> list[dict[str, Any]]:
 
 
 def check_possible(task: TaskFile) -> None:
-    """Check before a run that the documents of a task or a variant can be had.
-
-    Raises:
-        DatasetNotPrepared: The dataset is not under ``MEDTASKS_HOME``.
-        SourceError: Its files are damaged.
-        MedTasksError: Its own documents cannot be used, or its images cannot be swapped.
-    """
+    """Check before a run that the documents of a task or a variant can be had; errors: :func:`task_documents`."""
     if task.dataset is None:
         if task.variant == SWAPPED:
             swapped_images(_base_documents(task))
@@ -52,10 +57,8 @@ def check_possible(task: TaskFile) -> None:
 def changed_table(task: TaskFile, table: Any, config: Mapping[str, Any]) -> Any:
     """Return a table of the ``datasets`` library with the rows that a sanity variant asks.
 
-    Args:
-        task: The variant.
-        table: Its task's table, of a user's own as the harness has loaded it.
-        config: The configuration of its task, with resolved dotted names.
+    The table is that of its task, of a user's own as the harness has loaded it; in the configuration of its task,
+    dotted names are resolved.
     """
     import datasets
 
@@ -109,11 +112,7 @@ class Selection:
 
 
 def select(names: Sequence[str]) -> Selection:
-    """Look up the datasets of the chosen tasks.
-
-    Args:
-        names: Tasks, groups and tags as given to the harness's ``--tasks``; sanity variants and their tags, too.
-    """
+    """Look up the datasets of tasks, groups and tags as given to ``--tasks``; sanity variants and their tags, too."""
     ready: dict[str, None] = {}
     missing: dict[str, str] = {}
     for name in names:
@@ -133,3 +132,67 @@ def _why_impossible(task: TaskFile) -> str | None:
     except MedTasksError as error:
         return str(error)
     return None
+
+
+# ---- what is known of them ----
+
+
+def task_provenance(task: TaskFile, documents: Sequence[Document]) -> dict[str, Any]:
+    """Return which data a task, no group, asks; of a user's own the place, and a fingerprint of their text alone.
+
+    Raises:
+        DatasetNotPrepared: Its dataset has not been prepared under ``MEDTASKS_HOME``.
+    """
+    if task.dataset is not None:
+        return provenance(task.dataset)
+    place = WITHHELD if is_private_task(task, documents) else place_of(task_config(task.base or task.name))
+    return {
+        "fingerprint": text_fingerprint(documents)[:_DIGITS],
+        "source": place,
+        "prepared": False,
+        "sample": False,
+        "complete": True,
+        "rows": len(documents),
+    }
+
+
+def is_private_task(task: TaskFile, documents: Sequence[Document] = ()) -> bool:
+    """Return whether text of a task must stay out of logs."""
+    return bool(private_datasets(task, documents))
+
+
+def private_datasets(task: TaskFile, documents: Sequence[Document] = ()) -> list[str]:
+    """Return the names of a task's dataset and of its documents' by which its text must stay out of logs."""
+    return sorted(filter(is_private, _names(task, documents)))
+
+
+def access_of_task(task: TaskFile, documents: Sequence[Document] = ()) -> str:
+    """Return the strictest access level of a task's documents; empty where they name no dataset."""
+    levels = {access_of(name) for name in _names(task, documents)}
+    return str(max(levels, key=list(Access).index, default=""))
+
+
+def unreadable_images(task: TaskFile, documents: Sequence[Document]) -> Iterator[str]:
+    """Open the images of a user's own documents, and yield one sentence for each document that cannot show its own."""
+    if task_config(task.name).get("doc_to_visual") != OPENING:
+        return
+    settings, seen = image_settings(task), set()
+    for document in documents:
+        files = tuple(document.get("image_files", (document.get("image_file"),)))
+        if files not in seen:
+            seen.add(files)
+            try:
+                images(document, settings)
+            except MedTasksError as error:
+                yield str(error)
+
+
+def image_settings(task: TaskFile) -> Mapping[str, Any]:
+    """Return the settings by which a task's images are found: those of the harness's default model family."""
+    settings = mapping_in(task_config(task.name), SETTINGS)
+    return mapping_in(settings, "default") if "default" in settings else settings
+
+
+def _names(task: TaskFile, documents: Sequence[Document]) -> set[str]:
+    named = {str(one["dataset"]) for one in documents if one.get("dataset") is not None}
+    return named | ({task.guarded_as} if task.guarded_as is not None else set())

@@ -3,61 +3,62 @@
 The harness has no hooks for either, so its ``evaluate`` is wrapped. A run without any task of ours is left as it is.
 """
 
-import contextlib
-import functools
 import inspect
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from medtasks.data.home import dataset_holding
+from medtasks.errors import MedTasksError
 from medtasks.extract.failure import failure_cause
-from medtasks.harness.few_shot import refuse_examples
+from medtasks.harness.guarded_run import listed
 from medtasks.harness.last_words import say_last
-from medtasks.harness.loglikelihood import parse_loglikelihood
 from medtasks.harness.own_columns import is_our_hook
-from medtasks.harness.result_table import put_main_metrics_first
+from medtasks.harness.reply_envelope import parse_loglikelihood
 from medtasks.harness.sample_counts import counts_of
-
-_MARK = "_medtasks_guarded"
-MODULE = "lmms_eval.evaluator"
+from medtasks.harness.task_files import main_metrics_first
+from medtasks.harness.wrapping import AnyFunction, wrap_once
 
 
 def guard_evaluation(module: ModuleType) -> None:
-    """Wrap ``evaluate`` of :data:`MODULE`, or of lm-eval's evaluator, once.
+    """Wrap ``evaluate`` of the harness's evaluator, or of lm-eval's, once.
 
     Raises:
         AttributeError: This version of the harness has no such function.
         TypeError: It takes other arguments.
     """
-    evaluate = module.evaluate
-    if getattr(evaluate, _MARK, False):
-        return
-    signature = inspect.signature(evaluate)
-    missing = {"lm", "task_dict"} - signature.parameters.keys()
+    missing = {"lm", "task_dict"} - inspect.signature(module.evaluate).parameters.keys()
     if missing:
         raise TypeError(f"{module.__name__}.evaluate lacks {' and '.join(sorted(missing))}")
+    if wrap_once(module, "evaluate", _guarded):
+        _keep_failures_out_of(module)
 
-    @functools.wraps(evaluate)
+
+def _guarded(evaluate: AnyFunction) -> AnyFunction:
+    signature = inspect.signature(evaluate)
+
     def guarded(*args: Any, **kwargs: Any) -> Any:
         call = signature.bind(*args, **kwargs)
         lm, tasks = call.arguments["lm"], dict(_tasks(call.arguments["task_dict"]))
-        ours = {name: task for name, task in tasks.items() if _is_ours(task)}
+        ours = {
+            name: task for name, task in tasks.items() if is_our_hook(getattr(task.config, "process_results", None))
+        }
         _refuse(lm, tasks, ours)
         if not ours:
             return evaluate(*args, **kwargs)
-        with _watched(lm, ours):
+        from medtasks.harness.kept_replies import KeptReplies
+        from medtasks.harness.models import watched
+
+        with watched(lm, ours, KeptReplies.from_environment(ours)):
             results = evaluate(*args, **kwargs)
         if results is not None:  # only the first of several processes has them
             _say_what_was_lost(results.get("results") or {}, ours)
             put_main_metrics_first(results)
         return results
 
-    setattr(guarded, _MARK, True)
-    vars(module)["evaluate"] = guarded
-    _keep_failures_out_of(module)
+    return guarded
 
 
 def _refuse(lm: Any, tasks: Mapping[str, Any], ours: Mapping[str, Any]) -> None:
@@ -76,13 +77,21 @@ def _refuse(lm: Any, tasks: Mapping[str, Any], ours: Mapping[str, Any]) -> None:
         refuse_remote_model(lm, datasets)
 
 
-@contextlib.contextmanager
-def _watched(lm: Any, tasks: Mapping[str, Any]) -> Iterator[None]:
-    from medtasks.harness.kept_replies import KeptReplies
-    from medtasks.harness.models import watched
+def refuse_examples(tasks: Mapping[str, Any]) -> None:
+    """Refuse ``--num_fewshot`` where a task has nothing to choose examples with.
 
-    with watched(lm, tasks, KeptReplies.from_environment(tasks)):
-        yield
+    The harness would stop there with an ``AttributeError`` about a sampler.
+
+    Raises:
+        MedTasksError: A task is to show examples and its file has no ``fewshot_config``.
+    """
+    shots = {name: int(getattr(task.config, "num_fewshot", 0) or 0) for name, task in tasks.items()}
+    failing = [name for name, task in tasks.items() if shots[name] > 0 and not hasattr(task, "sampler")]
+    if failing:
+        raise MedTasksError(
+            f"--num_fewshot asks {listed(failing)} for solved examples, and the task's file has no fewshot_config to "
+            f"choose them with; leave it out"
+        )
 
 
 def _tasks(task_dict: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
@@ -93,11 +102,6 @@ def _tasks(task_dict: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
             yield from _tasks(found)
         elif getattr(found, "config", None) is not None:
             yield str(name), found
-
-
-def _is_ours(task: Any) -> bool:
-    """Return whether our hooks score a task."""
-    return is_our_hook(getattr(task.config, "process_results", None))
 
 
 def _prepared(task: Any) -> str | None:
@@ -122,6 +126,42 @@ def _say_what_was_lost(results: Mapping[str, Mapping[str, Any]], tasks: Iterable
     lost = [f"{name}: {counts}" for name, counts in found.items() if counts.lost]
     if lost:
         say_last(f"samples without a reply or a verdict are in no score. {'; '.join(lost)}.")
+
+
+def put_main_metrics_first(results: MutableMapping[str, Any]) -> None:
+    """Let the keys of rows sort by the place of their metric in the task's list, and not by the alphabet.
+
+    The harness sorts the table that it prints. Only a key's order changes: what is written, and what finds a value, is
+    the same text.
+
+    Args:
+        results: What the harness's ``evaluate`` gives.
+    """
+    for column in ("results", "groups"):
+        if column in results:
+            results[column] = {task: _placed(task, row) for task, row in results[column].items()}
+
+
+class _Key(str):
+    """A key that is sorted by its metric's place."""
+
+    __slots__ = ("place",)
+    place: int
+
+    def __lt__(self, other: str) -> bool:
+        mine, theirs = self.place, getattr(other, "place", self.place)
+        return mine < theirs if mine != theirs else str(self) < str(other)
+
+
+def _placed(task: str, row: Mapping[str, Any]) -> dict[str, Any]:
+    metrics = sorted({key.partition(",")[0] for key in row})
+    places = {metric: place for place, metric in enumerate(main_metrics_first(task, metrics))}
+    placed: dict[str, Any] = {}
+    for name, value in row.items():
+        key = _Key(name)
+        key.place = places[name.partition(",")[0]]
+        placed[key] = value
+    return placed
 
 
 def _keep_failures_out_of(module: ModuleType) -> None:

@@ -15,18 +15,13 @@ from medtasks.errors import unknown_name
 from medtasks.extract.chexbert_labels import label_replies
 from medtasks.extract.registry import Kind, extractor_of, extractors
 from medtasks.families.family import Row, needs_labeler, written_options
-from medtasks.harness.loglikelihood import parse_loglikelihood
-from medtasks.harness.reply_envelope import enveloped, opened
+from medtasks.harness.reply_envelope import enveloped, opened, parse_loglikelihood
 
 
 class ReadWith(Filter):  # type: ignore[misc]  # the harness is untyped
     """Attach the name of a rule to every reply, and the form in which the rule compares it with the options.
 
-    Args:
-        rule: Name of a rule that reads text; None where a judge alone reads it.
-        option: How one option is written for the rule, see :func:`medtasks.families.family.written_options`; None: its
-            bare text.
-        fenced: Have a judge get the reply between marks, see :mod:`medtasks.judges.fence`.
+    The arguments are those of :class:`~medtasks.families.family.Row`.
     """
 
     def __init__(self, rule: str | None = None, option: str | None = None, *, fenced: bool = False) -> None:

@@ -5,12 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
-from medtasks.data.schema import SPLIT
-from medtasks.data.store import open_documents
-from medtasks.data.variants import ROTATED
-from medtasks.errors import MedTasksError
 from medtasks.harness.harness_options import HarnessOptions
 from medtasks.harness.manifest import Notice, Severity
 from medtasks.harness.task_files import included_option, task_config, task_file, tasks_of
@@ -45,12 +41,7 @@ def listed(names: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class GuardedRun:
-    """What is about to be run.
-
-    Attributes:
-        names: Tasks, groups and tags as given.
-        options: The harness's options.
-    """
+    """What is about to be run: tasks, groups and tags as given, with the harness's options."""
 
     names: Sequence[str]
     options: HarnessOptions
@@ -78,7 +69,11 @@ class GuardedRun:
         """Dataset by task, where its files say so."""
         ours = {name: dataset for name in self.ours if (dataset := task_file(name).guarded_as)}
         paths = {task: config.get("dataset_path") for task, config in self.configs.items()}
-        theirs = {task: path.removeprefix(_OURS) for task, path in paths.items() if _is_ours(path)}
+        theirs = {
+            task: path.removeprefix(_OURS)
+            for task, path in paths.items()
+            if isinstance(path, DottedName) and path.startswith(_OURS)
+        }
         return {**theirs, **ours}
 
     def count(self) -> int:
@@ -93,45 +88,3 @@ class GuardedRun:
     @property
     def _foreign(self) -> list[str]:
         return [name for name in self.names if not tasks_of(name)]
-
-
-def _is_ours(path: object) -> TypeGuard[DottedName]:
-    return isinstance(path, DottedName) and path.startswith(_OURS)
-
-
-@dataclass(frozen=True)
-class Rows:
-    """What the harness counts of a task.
-
-    Attributes:
-        count: Rows; 0 for a dataset that is not there or damaged: why, is said elsewhere.
-        units: What belongs together, for each row; empty where each row is a question of its own.
-        kind: What a unit is called, in the plural.
-        parts: What its rows are, one sentence without its end.
-        loss: What becomes of a unit that is cut.
-    """
-
-    count: int = 0
-    units: Sequence[str] = ()
-    kind: str = "pairs"
-    parts: str = "each image of a pair is one"
-    loss: str = "are then in no score of pairs"
-
-
-def rows_of(task: str, dataset: str) -> Rows:
-    """Return the rows of a task in their order.
-
-    Args:
-        task: Its name, ours or not.
-        dataset: Its prepared dataset.
-    """
-    try:
-        table = open_documents(dataset)[SPLIT]
-    except MedTasksError:
-        return Rows()
-    if tasks_of(task) == [task] and task_file(task).variant == ROTATED:
-        asked = zip(table["doc_id"], table["options"], strict=True)
-        units = [question for question, options in asked for _ in options]
-        rotation, loss = "each rotation of a question is one", "have then no worst case and no flips"
-        return Rows(len(units), units, "questions", rotation, loss)
-    return Rows(len(table), list(table["pair_id"]) if "pair_id" in table.column_names else ())

@@ -1,23 +1,27 @@
 """What goes wrong with a run before it begins: known traps of the harness, found in its arguments and task files."""
 
-import math
+import contextlib
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import metadata
+from string import Template
 from typing import Any
 
-from medtasks.errors import MedTasksError
-from medtasks.harness.guarded_run import GuardedRun, listed, refuse, rows_of, warn
+from medtasks.data.privacy import LOG_TEXT_VARIABLE, is_private
+from medtasks.errors import MedTasksError, ModelRefused
+from medtasks.harness.guarded_run import GuardedRun, listed, refuse, warn
 from medtasks.harness.harness_options import read_options, seeds
-from medtasks.harness.harness_tasks import is_cut_at_blank_lines
 from medtasks.harness.manifest import Notice
+from medtasks.harness.model_places import destinations
 from medtasks.harness.name_guards import batch_size, foreign_names, harness_index, unknown_model, unknown_tasks
-from medtasks.harness.private_guards import leaking_options, remote_model, stale_caches
 from medtasks.harness.redaction import redacted
+from medtasks.harness.remote_models import check_model, credentialed
+from medtasks.harness.row_limits import cut_rows, row_limit, row_offset
 from medtasks.harness.task_files import including, task_config, task_files
-from medtasks.harness.task_index import TaskIndex
-from medtasks.harness.unit_limits import cut_units
+from medtasks.harness.task_index import TaskIndex, mapping_in
 
 _BROKEN_WANDB = "0.7.3"
+_NO = ("", "0", "false", "none")
 
 
 def check(tasks: Sequence[str], arguments: Sequence[str]) -> list[Notice]:
@@ -30,9 +34,6 @@ def check(tasks: Sequence[str], arguments: Sequence[str]) -> list[Notice]:
     try:
         options = read_options(arguments)
         seeds(options)
-    except MedTasksError as error:
-        return [refuse(str(error))]
-    try:
         with including(options.folders()):
             return list(_notices(GuardedRun(tasks, options)))
     except MedTasksError as error:
@@ -40,8 +41,18 @@ def check(tasks: Sequence[str], arguments: Sequence[str]) -> list[Notice]:
 
 
 def _notices(run: GuardedRun) -> Iterator[Notice]:
-    rules = (_config_file, _limit, _offset, leaking_options, remote_model, _trackers, _unknown, _cuts, _until)
-    others = (_few_shot, batch_size, _system_instruction, stale_caches, _predict_only)
+    rules = (
+        _config_file,
+        row_limit,
+        row_offset,
+        _leaking_options,
+        _remote_model,
+        _trackers,
+        _unknown,
+        cut_rows,
+        _until,
+    )
+    others = (_few_shot, batch_size, _system_instruction, _stale_caches, _predict_only)
     names = (unknown_tasks, unknown_model)  # last, so that the other spelling is the last that is read
     for rule in (*rules, *others, *names):
         yield from rule(run)
@@ -61,49 +72,6 @@ def _config_file(run: GuardedRun) -> Iterator[Notice]:
         )
 
 
-def _limit(run: GuardedRun) -> Iterator[Notice]:
-    limit = run.options.number("limit")
-    if limit is None or limit == -1:
-        return
-    if not 0 < limit < math.inf:
-        yield refuse(f"--limit {limit:g} asks no row of the data at all; leave it out (or give -1) for all of them")
-    elif limit < 1:
-        count = run.count()
-        if count > 1:
-            yield refuse(
-                f"--limit {limit:g} is a share, and the harness applies the first task's number of rows to all {count} "
-                f"tasks; run them one by one, or give a number of rows such as --limit 8"
-            )
-    elif "." in run.options.text("limit"):
-        yield warn(
-            f"--limit {limit} means {int(limit)} rows of each task, not a share; give a whole number, or one below 1"
-        )
-
-
-def _offset(run: GuardedRun) -> Iterator[Notice]:
-    offset = run.options.number("offset")
-    if offset is not None and offset < 0:
-        yield refuse(f"--offset {offset:g} lies before the first row; give the number of rows to skip")
-
-
-def _cuts(run: GuardedRun) -> Iterator[Notice]:
-    """Name pairs and rotated questions that are cut; rows are counted as the harness counts them."""
-    limit, offset = run.options.number("limit"), int(run.options.number("offset") or 0)
-    if offset < 0 or (limit is not None and limit != -1 and not 0 < limit < math.inf):
-        return
-    given = " ".join(f"--{name} {run.options.text(name)}" for name in ("offset", "limit") if run.options.text(name))
-    for task, dataset in run.datasets.items() if given else ():
-        rows = rows_of(task, dataset)
-        count = None if limit is None or limit == -1 else math.ceil(rows.count * limit) if limit < 1 else int(limit)
-        if rows.count and offset >= rows.count:
-            yield warn(f"--offset {offset} skips all {rows.count} rows of {task}, which then fails; give a smaller one")
-        elif rows.units and (found := cut_units(rows.units, offset, count)).cut:
-            yield warn(
-                f"{given} cuts {found.cut} of {found.units} {rows.kind} of {task}, which {rows.loss}: it counts "
-                f"consecutive rows of the data, {rows.parts}; give {' or '.join(found.better)}"
-            )
-
-
 def _until(run: GuardedRun) -> Iterator[Notice]:
     if "until" in run.options.pairs("gen_kwargs"):
         return
@@ -114,6 +82,20 @@ def _until(run: GuardedRun) -> Iterator[Notice]:
             f"replies of {listed(cut)} end at the first blank line, the harness's default, which leaves one paragraph "
             f"of a report; write 'until: []' under generation_kwargs in the task's file"
         )
+
+
+def is_cut_at_blank_lines(config: Mapping[str, Any], model: str) -> bool:
+    """Return whether the harness ends this task's replies at the first blank line, because its file sets no ``until``.
+
+    A task may have settings for one model alone.
+    """
+    if "class" in config or "generate_until" not in str(config.get("output_type", "generate_until")):
+        return False
+    if config.get("fewshot_delimiter", "\n\n") != "\n\n":
+        return False
+    by_model = mapping_in(config, "model_specific_generation_kwargs")
+    own = mapping_in(by_model, model if model in by_model else "default")
+    return "until" not in {**mapping_in(config, "generation_kwargs"), **own}
 
 
 def _few_shot(run: GuardedRun) -> Iterator[Notice]:
@@ -140,7 +122,8 @@ def _few_shot(run: GuardedRun) -> Iterator[Notice]:
 def _system_instruction(run: GuardedRun) -> Iterator[Notice]:
     if not run.options.text("system_instruction"):
         return
-    failing = [task for task, config in run.configs.items() if _crashes(config)]
+    configs = run.configs.items()
+    failing = [task for task, config in configs if config.get("description") and not config.get("fewshot_config")]
     if failing:
         yield warn(
             f"--system_instruction makes {listed(failing)} fail (no attribute 'sampler'), because its file has a "
@@ -158,19 +141,14 @@ def _system_instruction(run: GuardedRun) -> Iterator[Notice]:
         )
 
 
-def _crashes(config: Mapping[str, Any]) -> bool:
-    return bool(config.get("description")) and not config.get("fewshot_config")
-
-
 def _is_chat(run: GuardedRun) -> bool:
     """Return whether the model is of the harness's chat type; one it does not know is none."""
     from lmms_eval.models import MODEL_REGISTRY_V2
 
-    try:
+    with contextlib.suppress(ValueError):
         model = MODEL_REGISTRY_V2.resolve(run.options.text("model") or "hf", run.options.flag("force_simple"))
-    except ValueError:
-        return False
-    return str(model.model_type) == "chat"
+        return str(model.model_type) == "chat"
+    return False
 
 
 def _trackers(run: GuardedRun) -> Iterator[Notice]:
@@ -195,3 +173,65 @@ def _predict_only(run: GuardedRun) -> Iterator[Notice]:
         yield warn(
             "--predict_only gives no scores; score the replies afterwards with: medtasks score TASK SAMPLES_FILE"
         )
+
+
+# ---- text of patients' records ----
+
+
+def _leaking_options(run: GuardedRun) -> Iterator[Notice]:
+    """Refuse options that print, cache or upload text of credentialed datasets.
+
+    The harness's samples file is safe: there our hooks overwrite the text (:mod:`medtasks.harness.logged_samples`).
+    """
+    private = sorted({dataset for dataset in run.datasets.values() if is_private(dataset)})
+    for option, does in _leaks(run) if private else ():
+        yield refuse(
+            f"{option} {does}, and text of credentialed data ({listed(private)}) must not leave what this package "
+            f"controls; leave the option out, or allow it by name with {LOG_TEXT_VARIABLE}={','.join(private)}"
+        )
+
+
+def _remote_model(run: GuardedRun) -> Iterator[Notice]:
+    """Refuse a model that would send questions of credentialed datasets to another machine."""
+    private = credentialed(run.datasets.values())
+    if not private:
+        return
+    environment = dict(os.environ)
+    for name, value in run.options.environment.items():  # the harness replaces variables in the file's values, too
+        environment[name] = Template(value).safe_substitute(environment)
+    options, model = run.options, run.options.text("model") or "hf"
+    goes_to = destinations(model, options.model_arguments(), environment, force_simple=options.flag("force_simple"))
+    try:
+        check_model(model, goes_to, private, environment)
+    except ModelRefused as error:
+        yield refuse(str(error))
+
+
+def _stale_caches(run: GuardedRun) -> Iterator[Notice]:
+    """Warn of the harness's caches, which do not see that a picture or a dataset has changed."""
+    if run.options.text("use_cache"):
+        yield warn(
+            "--use_cache finds a reply by the text of its request, so after a change of pictures it gives an old one; "
+            "leave it out (our models keep a journal that tells pictures apart), or use a new folder for each dataset"
+        )
+    if run.options.text("cache_requests") in ("true", "True"):
+        yield warn(
+            "--cache_requests true finds prompts by the name of the task, so after a change of data it gives "
+            "the old ones; leave it out, or give --cache_requests refresh"
+        )
+
+
+def _leaks(run: GuardedRun) -> Iterator[tuple[str, str]]:
+    options = run.options
+    if options.text("use_cache"):
+        yield "--use_cache", "writes replies into a database"
+    if options.text("cache_requests").lower() not in (*_NO, "delete"):
+        yield "--cache_requests", "writes documents and prompts into a folder of the harness's installation"
+    if options.flag("write_out"):
+        yield "--write_out", "prints prompts and keys"
+    if options.flag("wandb_log_samples"):
+        yield "--wandb_log_samples", "uploads samples to Weights & Biases"
+    if options.flag("swanlab_log_samples"):
+        yield "--swanlab_log_samples", "uploads samples to SwanLab"
+    if options.pairs("hf_hub_log_args").get("push_samples_to_hub", "").strip().lower() not in _NO:
+        yield "--hf_hub_log_args push_samples_to_hub", "uploads the results folder with its samples to the Hub"

@@ -10,39 +10,23 @@ import yaml
 
 from medtasks.errors import MedTasksError
 
+
+def _spelled(names: str) -> tuple[tuple[str, ...], ...]:
+    return tuple(tuple(name.split("|")) for name in names.split())
+
+
 # All options of lmms-eval 0.7.3, because it accepts every unique beginning of a name.
-FLAGS: tuple[tuple[str, ...], ...] = (
-    ("--check_integrity",),
-    ("--write_out", "-w"),
-    ("--log_samples",),
-    ("--wandb_log_samples",),
-    ("--swanlab_log_samples",),
-    ("--apply_chat_template",),
-    ("--fewshot_as_multiturn",),
-    ("--show_config",),
-    ("--predict_only", "-x"),
-    ("--trust_remote_code",),
-    ("--process_with_media",),
-    ("--force_simple",),
-    ("--tui",),
-    ("--power-analysis",),
+FLAGS = _spelled(
+    "--check_integrity --write_out|-w --log_samples --wandb_log_samples --swanlab_log_samples --apply_chat_template "
+    "--fewshot_as_multiturn --show_config --predict_only|-x --trust_remote_code --process_with_media --force_simple "
+    "--tui --power-analysis"
 )
-VALUES: tuple[tuple[str, ...], ...] = (
-    *(("--config",), ("--model",), ("--tasks",), ("--model_args",), ("--launcher_args",), ("--num_fewshot",)),
-    *(("--batch_size", "-b"), ("--max_batch_size",), ("--device",), ("--output_path",), ("--limit",), ("--offset",)),
-    *(("--use_cache", "-c"), ("--cache_requests",), ("--log_samples_suffix",), ("--system_instruction",)),
-    *(("--include_path",), ("--gen_kwargs",), ("--reasoning_tags",), ("--verbosity",), ("--wandb_args",)),
-    *(("--swanlab_args",), ("--timezone",), ("--hf_hub_log_args",), ("--seed",), ("--agentic_trace_mode",)),
-    *(("--process-docs-parallel", "--process_docs_parallel"), ("-n", "--repeats", "--num_samples"), ("--baseline",)),
-    *(
-        ("--max_tokens",),
-        ("--effect-size",),
-        ("--alpha",),
-        ("--power",),
-        ("--correlation",),
-        ("--std-a",),
-        ("--std-b",),
-    ),
+VALUES = _spelled(
+    "--config --model --tasks --model_args --launcher_args --num_fewshot --batch_size|-b --max_batch_size --device "
+    "--output_path --limit --offset --use_cache|-c --cache_requests --log_samples_suffix --system_instruction "
+    "--include_path --gen_kwargs --reasoning_tags --verbosity --wandb_args --swanlab_args --timezone "
+    "--hf_hub_log_args --seed --agentic_trace_mode --process-docs-parallel|--process_docs_parallel "
+    "-n|--repeats|--num_samples --baseline --max_tokens --effect-size --alpha --power --correlation --std-a --std-b"
 )
 DEFAULT_SEEDS = (0, 1234, 1234, 1234)
 
@@ -55,8 +39,7 @@ class HarnessOptions:
         given: Values by name with underscores, without those that keep the default; a flag is True. From the command
             line they are text, from a ``--config`` file what YAML makes of them.
         unknown: Arguments that lmms-eval 0.7.3 does not know.
-        environment: Variables that a ``--config`` file sets.
-        evaluations: How many evaluations a ``--config`` file asks for, 1 without one.
+        environment: Variables that a ``--config`` file sets, which may ask for several evaluations.
     """
 
     given: Mapping[str, Any] = field(default_factory=dict)
@@ -159,13 +142,11 @@ def _configs(path: Path) -> list[dict[str, Any]]:
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise MedTasksError(f"--config {path} cannot be read as YAML; correct the path or the file") from error
     configs = content if isinstance(content, list) else [content]
-    if not configs or not all(isinstance(config, dict) and _is_mapping(config.get("env")) for config in configs):
+    if not configs or not all(
+        isinstance(config, dict) and isinstance(config.get("env"), dict | None) for config in configs
+    ):
         raise MedTasksError(f"--config {path} holds no mapping of options to values, such as 'limit: 8'; correct it")
     return configs
-
-
-def _is_mapping(value: object) -> bool:
-    return value is None or isinstance(value, dict)
 
 
 def _split(text: str) -> list[str]:

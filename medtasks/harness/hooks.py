@@ -11,7 +11,7 @@ from medtasks.harness.logged_samples import LoggedSample, is_private_document, l
 from medtasks.harness.model_offloading import evaluated_models_on_cpu
 from medtasks.harness.reply_envelope import opened_all
 from medtasks.harness.saved_replies import save_reply, score_command
-from medtasks.metrics.metric import STDERR, AnyMetric, CorpusMetric, Estimate, Scores
+from medtasks.metrics.metric import STDERR, AnyMetric, CorpusMetric, Estimate, Panel, Scores
 from medtasks.metrics.model_settings import ModelSettings
 
 Aggregation = Callable[[Scores], float]
@@ -65,7 +65,7 @@ def _estimate(metric: AnyMetric, scores: Scores) -> Estimate:
     """Return the estimate of a metric; what its panel could not compute is said once, with the command for later."""
     if not isinstance(metric, CorpusMetric) or metric.panel is None:
         return metric.estimate(scores)
-    with _room_for(metric):
+    with _room_for(metric.panel):
         found = metric.panel.of(metric.selection(scores))
     for name, settings in found.settings.items():
         if settings:
@@ -78,10 +78,8 @@ def _estimate(metric: AnyMetric, scores: Scores) -> Estimate:
     return metric.estimate(scores)
 
 
-def _room_for(metric: CorpusMetric) -> contextlib.AbstractContextManager[None]:
-    if metric.panel is None or not metric.panel.uses_models:
-        return contextlib.nullcontext()
-    try:
-        return evaluated_models_on_cpu(ModelSettings.from_environment())
-    except MedTasksError:  # the metrics that read the same settings say it
-        return contextlib.nullcontext()
+def _room_for(panel: Panel[Any]) -> contextlib.AbstractContextManager[None]:
+    with contextlib.suppress(MedTasksError):  # the metrics that read the same settings say it
+        if panel.uses_models:
+            return evaluated_models_on_cpu(ModelSettings.from_environment())
+    return contextlib.nullcontext()

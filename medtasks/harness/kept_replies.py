@@ -1,43 +1,53 @@
-"""Replies of an earlier run that need not be asked for again: all but the failed ones (``--only-failed``)."""
+"""Replies of an earlier run that need not be asked for again: all but the failed ones (``--only-failed``).
+
+Which run that is, ``medtasks run`` finds out, and the harness's process learns it from the environment.
+"""
 
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
-
-from lmms_eval.api.instance import Instance
+from typing import TYPE_CHECKING, Any
 
 from medtasks.errors import MedTasksError
 from medtasks.extract.failure import failure_cause
+from medtasks.harness.harness_options import read_options
 from medtasks.harness.logged_samples import is_withheld
-from medtasks.harness.loglikelihood import parse_loglikelihood
-from medtasks.harness.manifest import RunManifest, TaskRecord
-from medtasks.harness.retrying import KEPT_VARIABLE
+from medtasks.harness.manifest import RunManifest, TaskRecord, manifest_files
+from medtasks.harness.redaction import redacted_arguments
+from medtasks.harness.reply_envelope import parse_loglikelihood
 from medtasks.harness.saved_replies import replies_folder
+
+if TYPE_CHECKING:
+    from lmms_eval.api.instance import Instance
+
+KEPT_VARIABLE = "MEDTASKS_KEEP_REPLIES_OF"
+"""Environment variable that holds the manifest of the earlier run."""
+
+_HOW = frozenset(  # how requests are sent, not what is asked
+    {
+        *("api_base", "api_key", "base_url", "batch_size", "timeout", "max_retries", "retry_backoff_s", "max_failed"),
+        *("num_concurrent", "num_cpus", "adaptive_concurrency", "adaptive_max_concurrency", "adaptive_min_concurrency"),
+    }
+)
+_FREE = frozenset({"model_args", "batch_size", "verbosity", "log_samples", "device"})
+_VERSIONS = ("lmms_eval", "medtasks")
 
 Place = tuple[str, int, int]  # task, row of its data, number of the request
 
 
 @dataclass(frozen=True)
 class KeptReplies:
-    """Replies by request.
-
-    Attributes:
-        found: Texts, and likelihoods as ``(mean negative log-likelihood, is_greedy)``.
-    """
+    """Replies by request: texts, and likelihoods as ``(mean negative log-likelihood, is_greedy)``."""
 
     found: Mapping[Place, Any] = field(default_factory=dict)
 
     @classmethod
     def from_environment(cls, tasks: Mapping[str, Any]) -> "KeptReplies":
-        """Read the replies of the run that :data:`~medtasks.harness.retrying.KEPT_VARIABLE` names, if it is set.
-
-        Args:
-            tasks: The harness's tasks by name.
+        """Read the replies of the run that :data:`KEPT_VARIABLE` names, if it is set, to the harness's tasks.
 
         Raises:
             MedTasksError: The run's files cannot be read.
@@ -53,19 +63,15 @@ class KeptReplies:
                 if name in tasks and record.samples
                 for row, replies in _rows(manifest, name, record, tasks[name])
                 for number, reply in enumerate(replies)
-                if not _failed(reply)
+                if not (failure_cause(reply) is not None if isinstance(reply, str) else math.isnan(reply[0]))
             }
         )
 
-    def of(self, request: Instance) -> Any:
+    def of(self, request: "Instance") -> Any:
         """Return the reply to one request, None if it is to be asked; a repeated request always is."""
         if (request.repeats or 1) > 1:
             return None
         return self.found.get((request.task_name, int(request.doc_id), request.idx))
-
-
-def _failed(reply: Any) -> bool:
-    return failure_cause(reply) is not None if isinstance(reply, str) else math.isnan(reply[0])
 
 
 def _rows(manifest: RunManifest, name: str, record: TaskRecord, task: Any) -> Iterator[tuple[int, list[Any]]]:
@@ -92,12 +98,9 @@ def _saved(manifest: RunManifest, name: str) -> dict[str, str]:
     """Return the replies that the processes of a run have saved under ``MEDTASKS_HOME``, by document."""
     began = datetime.fromisoformat(manifest.started)
     ended = datetime.fromisoformat(manifest.ended) if manifest.ended else datetime.now(UTC)
-    files = [file for file in sorted(replies_folder(name).glob("*.jsonl")) if began <= _written(file) <= ended]
+    written = {file: datetime.fromtimestamp(file.stat().st_mtime, UTC) for file in replies_folder(name).glob("*.jsonl")}
+    files = sorted(file for file, when in written.items() if began <= when <= ended)
     return {line["doc_id"]: line["reply"] for file in files for line in _objects(file)}
-
-
-def _written(path: Path) -> datetime:
-    return datetime.fromtimestamp(path.stat().st_mtime, UTC)
 
 
 def _objects(path: Path) -> Iterator[dict[str, Any]]:
@@ -109,3 +112,51 @@ def _objects(path: Path) -> Iterator[dict[str, Any]]:
         raise MedTasksError(
             f"the replies in {path} cannot be read ({type(error).__name__}); leave out --only-failed to ask all again"
         ) from error
+
+
+# ---- which run ----
+
+
+def earlier_run(output: Path, current: RunManifest, arguments: Sequence[str]) -> RunManifest:
+    """Return the newest run whose replies may stand beside those of a run that is about to begin.
+
+    It asked the same model for the same, by the same versions, on the same data; only how requests are sent may differ.
+
+    Args:
+        output: Folder for results, in which both runs lie.
+        current: The run that is about to begin.
+        arguments: Its arguments for the harness.
+
+    Raises:
+        MedTasksError: There is no such run.
+    """
+    wanted = _what(redacted_arguments(arguments))
+    for path in reversed(manifest_files(output)):
+        try:
+            found = RunManifest.read(path)
+        except MedTasksError:
+            continue
+        kept = any(record.samples for record in found.tasks.values())
+        if kept and path != current.path and _what(found.arguments) == wanted and _same(found, current):
+            return found
+    raise MedTasksError(
+        f"--only-failed found no run in {output} that asked the same model for the same tasks and kept its samples "
+        f"(--log_samples); leave the option out to ask all samples"
+    )
+
+
+def _what(arguments: Sequence[str]) -> tuple[object, ...]:
+    options = read_options(arguments)
+    model = {name: value for name, value in options.pairs("model_args").items() if name not in _HOW}
+    others = {name: str(value) for name, value in options.given.items() if name not in _FREE}
+    return model, others
+
+
+def _same(earlier: RunManifest, current: RunManifest) -> bool:
+    shared = earlier.tasks.keys() & current.tasks.keys()
+    return (
+        bool(shared)
+        and all(earlier.versions.get(name) == current.versions.get(name) for name in _VERSIONS)
+        and earlier.commit == current.commit
+        and all(earlier.tasks[name].fingerprint == current.tasks[name].fingerprint for name in shared)
+    )

@@ -10,7 +10,7 @@ from collections.abc import ItemsView, Iterable, Mapping, Sequence
 from typing import Any
 
 from medtasks.data.privacy import PrivateText, hidden_id, is_private
-from medtasks.harness.loglikelihood import FAILED, parse_loglikelihood
+from medtasks.harness.reply_envelope import FAILED, in_words, parse_loglikelihood
 from medtasks.harness.saved_replies import save_reply
 
 SCORE = "score"
@@ -35,11 +35,6 @@ class LoggedSample(dict[str, Any]):
 
     The harness takes the metrics from ``items()``, and would list every key there as one of the task; it updates the
     sample with the whole, which ``dict.update`` reads past ``items()`` and ``[]``.
-
-    Args:
-        metrics: Names of the metrics.
-        score: The score that each of them gets.
-        written: Keys of the sample.
     """
 
     def __init__(self, metrics: Iterable[str], score: Any, written: Mapping[str, Any]) -> None:
@@ -65,17 +60,13 @@ def logged(
 ) -> LoggedSample:
     """Return what ``process_results`` hands to the harness for one document.
 
-    For a credentialed dataset ids in the score are hashed and clear text of the sample is overwritten.
-
-    Args:
-        doc: The document.
-        results: What the harness gave to ``process_results``.
-        metrics: Names of the task's metrics.
-        score: Besides ids it holds letters, labels, numbers and :class:`~medtasks.data.privacy.PrivateText`, never text
-            of the document or the reply.
+    For a credentialed dataset ids in the score are hashed and clear text of the sample is overwritten. The score holds
+    no text of the document or the reply, but as :class:`~medtasks.data.privacy.PrivateText`.
     """
     private = is_private_document(doc)
-    kept = {name: _hidden(name, value) for name, value in score.items()} if private else dict(score)
+    kept = dict(score)
+    if private:
+        kept |= {name: hidden_id(kind, kept[name]) for name, kind in _IDS.items() if kept.get(name) is not None}
     shown = {name: str(value) if isinstance(value, PrivateText) else value for name, value in kept.items()}
     overwritten = _overwriting(doc, words=may_hold_words(results)) if private else {}
     return LoggedSample(metrics, kept, {SCORE: {"schema_version": SCHEMA_VERSION, **shown}, **overwritten})
@@ -124,13 +115,9 @@ def is_withheld(text: str) -> bool:
 
 def may_hold_words(results: Sequence[Any]) -> bool:
     """Return whether results may be text, which likelihoods that can be read are not."""
-    if len(results) == 1:
-        return not isinstance(results[0], dict)
-    return any(not isinstance(result, dict) and parse_loglikelihood(result) is FAILED for result in results)
-
-
-def _hidden(name: str, value: Any) -> Any:
-    return hidden_id(_IDS[name], value) if name in _IDS and value is not None else value
+    return in_words(results) or any(
+        not isinstance(result, dict) and parse_loglikelihood(result) is FAILED for result in results
+    )
 
 
 def _overwriting(doc: Mapping[str, Any], *, words: bool) -> dict[str, Any]:

@@ -32,10 +32,10 @@ class RunState(StrEnum):
 class TaskOutcome(StrEnum):
     """What became of a task."""
 
-    DONE = "done"
-    FAILED = "failed"
-    LEFT_OUT = "left out"
-    NOT_RUN = "not run"
+    DONE = "done"  # results are on disk
+    FAILED = "failed"  # it ran and left none
+    LEFT_OUT = "left out"  # it could not run
+    NOT_RUN = "not run"  # the run has not come to it, or ended before
 
 
 class _Record(BaseModel):
@@ -43,19 +43,15 @@ class _Record(BaseModel):
 
 
 class TaskRecord(_Record):
-    """One task of a run.
+    """One task of a run; None is what there is not, or is not known.
 
     Attributes:
-        outcome: ``done`` (results are on disk), ``failed`` (it ran and left none), ``left out`` (it could not run) or
-            ``not run`` (the run has not come to it, or ended before).
         reason: Why it has no results; empty where it has.
-        dataset: Name of its dataset; None for a task that is not ours.
-        fingerprint: Of the dataset when the run began, see :class:`medtasks.data.manifest.Manifest`; None if not known.
-        results: Its results file, relative to the folder of the manifest; None if there is none.
-        samples: Its samples file, relative as well; None if there is none.
-        scored_samples: Samples behind its scores; None where the results do not count them.
-        failed_samples: Samples that the model did not answer, which are in no score; None likewise.
-        unjudged_samples: Samples that a judge or labeler should have read and did not; None likewise.
+        dataset: Prepared by us; None for a task that is not ours.
+        fingerprint: Of the dataset when the run began, see :class:`medtasks.data.manifest.Manifest`.
+        results: Its results file, relative to the folder of the manifest.
+        samples: Its samples file, relative as well.
+        scored_samples: As :class:`~medtasks.harness.sample_counts.SampleCounts` has them, with the next two.
     """
 
     outcome: TaskOutcome
@@ -82,9 +78,8 @@ class HarnessProcess(_Record):
     Attributes:
         tasks: Names it was given.
         started: ISO 8601, UTC.
-        seconds: How long it took; None while it runs, or if nobody saw its end.
-        exit_code: As the operating system has it, negative for a signal; the harness gives 0 after an error, too. None
-            like ``seconds``.
+        seconds: None while it runs, or if nobody saw its end, like the next.
+        exit_code: As the operating system has it, negative for a signal; the harness gives 0 after an error, too.
     """
 
     tasks: tuple[str, ...]
@@ -122,13 +117,7 @@ class ModelFacts(_Record):
 
 
 class Gpu(_Record):
-    """One GPU as ``nvidia-smi`` has it.
-
-    Attributes:
-        name: Product name.
-        memory: In MiB; None if not known.
-        driver: Version of the driver.
-    """
+    """One GPU as ``nvidia-smi`` has it; memory in MiB, None if not known."""
 
     name: str
     memory: int | None
@@ -140,10 +129,9 @@ class Hardware(_Record):
 
     Attributes:
         system: Operating system and architecture, such as ``Linux x86_64``.
-        cpu: Model of the CPU; empty if not known.
+        cpu: Model; empty if not known.
         cores: Logical cores this process may use.
-        memory: Main memory in bytes; None if not known.
-        gpus: GPUs of the machine, in their order.
+        memory: In bytes; None if not known.
         visible_gpus: What ``CUDA_VISIBLE_DEVICES`` says; None if it is not set, so that all could be used.
     """
 
@@ -163,42 +151,30 @@ class Severity(StrEnum):
 
 
 class Notice(_Record):
-    """What is wrong with a run before it begins.
-
-    Attributes:
-        kind: Whether it is refused; a refused run leaves no manifest.
-        sentence: What, why and how to fix it.
-    """
+    """What is wrong with a run before it begins: what, why and how to fix it. A refused run leaves no manifest."""
 
     kind: Severity
     sentence: str
 
 
 class RunManifest(_Record):
-    """Facts about one call of ``medtasks run``.
+    """Facts about one call of ``medtasks run``; in what the user gave, secrets are replaced by ``***``.
 
     Attributes:
-        schema_version: Of this file's layout.
         state: As the run wrote it down last.
-        standing: What is true now; see there.
         why: One sentence on why the run was interrupted; empty otherwise.
         started: ISO 8601, UTC.
-        ended: The same; None while it runs or if it was killed.
-        seconds: Wall time of the whole run; None like ``ended``.
+        ended: The same; None while it runs or if it was killed, like ``seconds``, the wall time of the whole run.
         process: The process of ``medtasks run``, by which a reader can tell whether it still runs.
-        command: As given, secrets replaced by ``***``.
-        arguments: Arguments passed on to the harness, secrets replaced.
-        options: Options of the harness in force by name, of the command and a ``--config`` file; secrets replaced.
+        arguments: What is passed on to the harness.
+        options: Options of the harness in force by name, of the command and a ``--config`` file.
         asked: Names given to ``--tasks``.
-        tasks: What became of each task, by name, in the order asked.
+        tasks: By name, in the order asked.
         processes: Processes of the harness, in order.
         notices: Warnings given before the run.
-        seeds: Seeds.
-        versions: Version by distribution, ``python`` among them; None for what is not installed.
+        versions: By distribution, ``python`` among them; None for what is not installed.
         commit: Git commit of an editable medtasks, ``-dirty`` behind it where files differ; None if not known.
-        model: The model.
-        hardware: The machine.
-        settings: ``MEDTASKS_*`` variables of the environment; secrets and folders replaced by ``***``.
+        settings: ``MEDTASKS_*`` variables of the environment; folders are replaced, too.
     """
 
     schema_version: Literal[1] = 1

@@ -27,9 +27,6 @@ def evaluated_models_on_cpu(settings: ModelSettings) -> Iterator[None]:
 
     What cannot be moved stays, so that metrics may run short of memory, which they survive; what was moved goes back
     to where it was, so that the same adapter can answer another run.
-
-    Args:
-        settings: How the metrics' models are run.
     """
     away = _move_away() if _on_gpu(settings) else []
     try:
@@ -81,12 +78,9 @@ def _move_back(away: "list[tuple[torch.Tensor, torch.device]]") -> None:
 
 def _weights() -> "list[torch.Tensor]":
     """Return the parameters and buffers of all modules that living adapters hold, each once."""
-    found: dict[int, torch.Tensor] = {}
-    for adapter in _adapters():
-        for module in _modules(adapter):
-            for tensor in (*module.parameters(), *module.buffers()):
-                found[id(tensor)] = tensor
-    return list(found.values())
+    modules = [module for adapter in _adapters() for module in _modules(adapter)]
+    tensors = (tensor for module in modules for tensor in (*module.parameters(), *module.buffers()))
+    return list({id(tensor): tensor for tensor in tensors}.values())
 
 
 def _adapters() -> list[Any]:

@@ -24,8 +24,7 @@ class Place:
     """Where one kind of a model's requests goes.
 
     Attributes:
-        names: What is asked for the address, the first that is set counts: the model's arguments and, in capitals,
-            variables of the environment.
+        names: Arguments of the model and, in capitals, variables of the environment; the first that is set counts.
         home: The address if none is set; empty where nobody can tell.
     """
 
@@ -87,16 +86,13 @@ _BOUND_PROVIDERS = ("openai", "azure", "anthropic", "hosted_vllm", "ollama", "ol
 def destinations(
     model: str, arguments: Mapping[str, object], environment: Mapping[str, str], *, force_simple: bool = False
 ) -> list[Destination]:
-    """Return where a model would send questions, before it is built.
+    """Return where a model would send questions, before it is built; nowhere if it answers by itself.
 
     Args:
         model: Its name or alias in the harness.
         arguments: ``--model_args`` by name.
         environment: Variable names to values.
         force_simple: Whether the harness is told ``--force_simple``.
-
-    Returns:
-        Servers on this machine included; empty for a model that answers by itself.
     """
     name = _file_of(model, force_simple=force_simple)
     return known_destinations(name, arguments, environment) if name in PLACES else named_addresses(arguments)

@@ -18,7 +18,7 @@ from lmms_eval.api.instance import GenerationResult, Instance
 
 from medtasks.extract.failure import NO_TEXT, cut_reply, failed_reply, failure_cause, without_cut_mark
 from medtasks.harness.kept_replies import KeptReplies
-from medtasks.harness.loglikelihood import FAILED, parse_loglikelihood
+from medtasks.harness.reply_envelope import FAILED, parse_loglikelihood
 
 _MODELS = "lmms_eval.models."
 EMPTY_AFTER_ERRORS = frozenset(
@@ -52,15 +52,12 @@ ERROR_TEXTS: Mapping[str, re.Pattern[str]] = MappingProxyType(
 
 @contextlib.contextmanager
 def watched(lm: Any, tasks: Container[str], kept: KeptReplies) -> Iterator[None]:
-    """Mark the failures of a model within the block.
-
-    Args:
-        lm: A model of the harness.
-        tasks: Names of the tasks whose replies are marked.
-        kept: Replies that the model is not asked for.
-    """
+    """Mark the failures of a model in its replies to some tasks within the block; for kept replies it is not asked."""
     module = type(lm).generate_until.__module__.removeprefix(_MODELS)
-    calls = {"generate_until": _reply_checker(module), "loglikelihood": _checked_likelihood}
+    calls = {
+        "generate_until": _reply_checker(module),
+        "loglikelihood": lambda result: FAILED if parse_loglikelihood(result) is FAILED else result,
+    }
     with contextlib.ExitStack() as stack:
         for name, check in calls.items():
             original = getattr(lm, name)
@@ -149,10 +146,6 @@ def _with_text(reply: Any, change: Callable[[Any], Any]) -> Any:
     return reply if changed == reply else changed  # a reply of our own adapters is a str that carries counts of tokens
 
 
-def _checked_likelihood(result: Any) -> Any:
-    return FAILED if parse_loglikelihood(result) is FAILED else result
-
-
 # ---- answers of a server ----
 
 
@@ -174,9 +167,7 @@ async def _noted_later(answer: Awaitable[Any], tools: bool) -> Any:
 def _noted(completion: Any, tools: bool) -> Any:
     """Return a completion whose text tells a failed and a cut reply.
 
-    Args:
-        completion: As the server gave it.
-        tools: Whether the model may call tools: then replies are parts of a conversation and are left as they are.
+    Where the model may call tools, replies are parts of a conversation and are left as they are.
 
     Raises:
         ValueError: The answer has no single choice; the harness tries again.

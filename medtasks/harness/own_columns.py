@@ -11,6 +11,8 @@ column          where it is missing
 ``kind`` ...    of yes/no questions: ``answer`` is yes or no then, and becomes ``kind``, ``choices``, ``options``,
                 ``gold`` and the letter in ``answer``, see ``CLOSED_QUESTION`` in :mod:`medtasks.data.schema`
 ==============  ======================================================================================================
+
+In a task's configuration hooks are functions, or their dotted names.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,6 +25,7 @@ from medtasks.families.family import Column
 from medtasks.families.registry import families, family_of
 from medtasks.harness.published_names import place_of
 from medtasks.harness.task_file import template_fields
+from medtasks.harness.task_index import SETTINGS, mapping_in
 
 Columns = Mapping[str, Sequence[Any]]
 
@@ -43,12 +46,7 @@ _SHOWN = 24  # characters
 
 
 def needed_columns(config: Mapping[str, Any], known: Sequence[str]) -> Iterator[tuple[str, Mapping[str, Column]]]:
-    """Yield who needs which columns.
-
-    Args:
-        config: A task's configuration; hooks as functions or as their dotted names.
-        known: The columns that there are.
-    """
+    """Yield who needs which columns, by a task's configuration and the columns that there are."""
     family = family_of(hook_name(config.get("process_results")))
     if family is not None:
         columns = family.short if family.short is not None and "kind" not in known else family.columns
@@ -59,7 +57,7 @@ def needed_columns(config: Mapping[str, Any], known: Sequence[str]) -> Iterator[
         if hook in _PROMPTS:
             yield who or hook, _PROMPTS[hook]
         elif hook.startswith(_WITH_TEMPLATE):
-            fields = _template_fields(config.get("lmms_eval_specific_kwargs"))
+            fields = _template_fields(mapping_in(config, SETTINGS))
             yield who or hook, {name: kind for name, kind in _FIELDS.items() if name in fields}
     if hook_name(config.get("doc_to_visual")) == _IMAGES:
         several = {"image_files": Column.TEXTS}
@@ -82,7 +80,7 @@ def check(config: Mapping[str, Any], columns: Columns, known: Sequence[str], whe
     """Check that documents hold what the hooks of their task need.
 
     Args:
-        config: The task's configuration; hooks as functions or as their dotted names.
+        config: The task's configuration.
         columns: Values by column, each of shape (documents,): at least the needed ones that are there.
         known: Names of all columns.
         where: The documents' file, for the message.
@@ -106,12 +104,12 @@ def check(config: Mapping[str, Any], columns: Columns, known: Sequence[str], whe
 
 
 def _check_rows(columns: Columns, name: str, kind: Column, who: str, where: str) -> None:
-    options = columns.get("options")
-    holds = _HOLDS[kind]
+    options, datasets = columns.get("options"), columns.get("dataset")
     for row, value in enumerate(columns[name]):
-        if not holds(value, options[row] if options is not None else ()):
-            found = "something else" if _hidden(columns, row) else _shown(value)
-            raise MedTasksError(f"{where}, row {row + 1}: '{name}' is {found}, and {who} needs {kind.value}")
+        if not _HOLDS[kind](value, options[row] if options is not None else ()):
+            dataset = None if datasets is None else datasets[row]
+            shown = "something else" if dataset is not None and is_private(str(dataset)) else _shown(value)
+            raise MedTasksError(f"{where}, row {row + 1}: '{name}' is {shown}, and {who} needs {kind.value}")
 
 
 def _check_unique(columns: Columns, keys: Sequence[str], where: str) -> None:
@@ -123,11 +121,6 @@ def _check_unique(columns: Columns, keys: Sequence[str], where: str) -> None:
                 f"{where}: rows {first + 1} and {row + 1} have the same {' and '.join(keys)}, so that replies cannot "
                 f"be told apart"
             )
-
-
-def _hidden(columns: Columns, row: int) -> bool:
-    datasets = columns.get("dataset")
-    return datasets is not None and datasets[row] is not None and is_private(str(datasets[row]))
 
 
 def _shown(value: object) -> str:
@@ -170,16 +163,11 @@ _HOLDS: Mapping[Column, Callable[[Any, Any], bool]] = {
 }
 
 
-def _template_fields(settings: Any) -> set[str]:
+def _template_fields(settings: Mapping[str, Any]) -> set[str]:
     """Return the fields of all templates in the settings of a task."""
-    if not isinstance(settings, Mapping):
-        return set()
-    templates = [str(one["template"]) for one in (settings, *settings.values()) if _has_template(one)]
+    several = (settings, *settings.values())
+    templates = [str(one["template"]) for one in several if isinstance(one, Mapping) and "template" in one]
     return {field for template in templates for field in template_fields(template)}
-
-
-def _has_template(settings: object) -> bool:
-    return isinstance(settings, Mapping) and "template" in settings
 
 
 def looked_at(config: Mapping[str, Any], known: Sequence[str]) -> list[str]:
@@ -197,27 +185,24 @@ def other_families(config: Mapping[str, Any], known: Sequence[str]) -> list[str]
 
 
 def following(process_results: object, columns: Columns, known: Sequence[str], count: int) -> dict[str, list[Any]]:
-    """Return the columns that follow from others, see the table above.
+    """Return the columns that follow from others, see the table above: new ones, and those that replace others.
 
     Args:
         process_results: The hook that scores.
-        columns: Values by column, of :func:`looked_at`.
+        columns: Values by column, each of shape (documents,): those of :func:`looked_at`.
         known: Names of all columns.
         count: Number of documents.
-
-    Returns:
-        New columns, and those that replace others; each of shape (documents,).
     """
     family = family_of(hook_name(process_results))
     paired = family is not None and family.paired
     found: dict[str, list[Any]] = {}
     if "doc_id" in known:
-        if not all(isinstance(one, str) for one in columns["doc_id"]):
-            found["doc_id"] = [str(one) for one in columns["doc_id"]]
+        if not all(isinstance(doc_id, str) for doc_id in columns["doc_id"]):
+            found["doc_id"] = list(map(str, columns["doc_id"]))
     elif paired:
         found["doc_id"] = [f"{pair}/{at}" for pair, at in zip(columns["pair_id"], columns["position"], strict=True)]
     else:
-        found["doc_id"] = [str(row) for row in range(count)]
+        found["doc_id"] = list(map(str, range(count)))
     if "image_id" not in known and "image_files" in known:
         found["image_id"] = [" ".join(files) or None for files in columns["image_files"]]
     elif "image_id" not in known and "image_file" in known:

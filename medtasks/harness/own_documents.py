@@ -7,22 +7,43 @@ from typing import Any
 from medtasks.data.home import dataset_holding
 from medtasks.data.store import without_progress_bars
 from medtasks.errors import MedTasksError
-from medtasks.harness.own_columns import check, following, looked_at, needed_columns, other_families
-from medtasks.harness.task_index import LOCAL_LOADERS, resolved
+from medtasks.harness.own_columns import check, following, is_our_hook, looked_at, needed_columns, other_families
+from medtasks.harness.task_files import task_files
+from medtasks.harness.task_index import LOCAL_LOADERS, SETTINGS, mapping_in, resolved, with_image_roots
 
 _OF_THE_HARNESS = ("From_YouTube", "video", "builder_script")
 _NOT_PASSED_ON = ("local_files_only", "create_link", "force_download", "force_unzip", "load_from_disk")
 
 
+def complete_documents(task: Any) -> None:
+    """Check the documents of one of the harness's tasks if its hooks are ours, and add the columns that follow.
+
+    Documents that were prepared by us have all columns and are left as they are, as are those that are read in streams.
+    A relative ``image_root`` is looked for beside the task's file, as the harness does with ``data_files``.
+
+    Raises:
+        MedTasksError: A column is missing, or a row holds something else than the task's hooks need; the file, the
+            column and who needs it are named.
+    """
+    config = vars(task.config)
+    if not any(is_our_hook(config.get(key)) for key in ("process_results", "doc_to_text", "doc_to_visual")):
+        return
+    known = task_files().get(str(task.config.task))
+    for holder in (task.config, task):  # the task has its model's settings already
+        settings = getattr(holder, SETTINGS, None)
+        if known is not None and settings is not None:
+            setattr(holder, SETTINGS, with_image_roots({SETTINGS: settings}, known.path.parent)[SETTINGS])
+    split = split_of(config)
+    for tables in () if is_prepared(config.get("dataset_path")) else (task.dataset, task.dataset_no_image):
+        if split in tables and hasattr(tables[split], "select_columns") and hasattr(tables[split], "__len__"):
+            tables[split] = completed(tables[split], config)
+
+
 def own_documents(task: str, config: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the documents of a task that were not prepared by us, in order, without pictures that a column holds.
+    """Return the documents of a task that were not prepared by us, in order, without images that a column holds.
 
-    Args:
-        task: Its name, for messages.
-        config: What its file says, with unresolved dotted names.
-
-    Returns:
-        Documents with the columns that follow from others, see :mod:`medtasks.harness.own_columns`.
+    They have the columns that follow from others, see :mod:`medtasks.harness.own_columns`. The configuration is what
+    the task's file says, with unresolved dotted names.
 
     Raises:
         MedTasksError: They cannot be loaded, or lack what the task's hooks need.
@@ -32,12 +53,9 @@ def own_documents(task: str, config: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def completed(table: Any, config: Mapping[str, Any], *, apart: bool = False) -> Any:
-    """Check a table of a user's own documents, and add the columns that follow from others.
+    """Check a user's own documents, a table of the ``datasets`` library, and add the columns that follow from others.
 
-    Args:
-        table: Of the ``datasets`` library.
-        config: The task's configuration; hooks as functions or as their dotted names.
-        apart: Leave out columns by which other families of tasks are known, so that nothing takes it for one of these.
+    ``apart`` leaves out columns by which other families of tasks are known, so that nothing takes it for one of these.
 
     Raises:
         MedTasksError: A column is missing, or a row holds something else than the task's hooks need.
@@ -54,7 +72,7 @@ def completed(table: Any, config: Mapping[str, Any], *, apart: bool = False) -> 
 
 
 def own_table(task: str, config: Mapping[str, Any]) -> Any:
-    """Return the table of the ``datasets`` library that the harness asks, without columns of pictures and sound.
+    """Return the table of the ``datasets`` library that the harness asks, without columns of images and sound.
 
     Raises:
         MedTasksError: It cannot be loaded, or is empty.
@@ -69,11 +87,17 @@ def own_table(task: str, config: Mapping[str, Any]) -> Any:
     except MedTasksError:
         raise
     except Exception as error:
-        cause = f"there is no split '{split}'" if isinstance(error, KeyError) else _first_line(error)
+        root = error.__cause__ or error
+        said = str(root).strip().splitlines()[:1] or ["no reason given"]
+        cause = f"there is no split '{split}'" if isinstance(error, KeyError) else f"{type(root).__name__}: {said[0]}"
         raise MedTasksError(f"the documents of '{task}' ({place_of(config)}) cannot be loaded: {cause}") from error
     if not len(table):
         raise MedTasksError(f"the documents of '{task}' ({place_of(config)}) are none: the file is empty")
-    media = [name for name, feature in table.features.items() if _is_media(feature)]
+    media = [
+        name
+        for name, feature in table.features.items()
+        if isinstance(getattr(feature, "feature", feature), datasets.Image | datasets.Audio)
+    ]
     kept: datasets.Dataset = table.remove_columns(media) if media else table
     return kept
 
@@ -90,8 +114,7 @@ def split_of(config: Mapping[str, Any]) -> str:
 
 def place_of(config: Mapping[str, Any]) -> str:
     """Return where documents come from, for messages: their files, or the dataset's name."""
-    arguments = config.get("dataset_kwargs")
-    files = arguments.get("data_files") if isinstance(arguments, Mapping) else None
+    files = mapping_in(config, "dataset_kwargs").get("data_files")
     if isinstance(files, Mapping):
         files = files.get(split_of(config), files)
     if isinstance(files, list):
@@ -115,15 +138,3 @@ def _loaded(task: str, config: Mapping[str, Any]) -> Any:
         return datasets.load_from_disk(path)
     kept = {name: value for name, value in given.items() if name not in _NOT_PASSED_ON}
     return datasets.load_dataset(path, config.get("dataset_name"), **kept)
-
-
-def _is_media(feature: Any) -> bool:
-    import datasets
-
-    inner = getattr(feature, "feature", feature)
-    return isinstance(inner, datasets.Image | datasets.Audio)
-
-
-def _first_line(error: Exception) -> str:
-    cause = error.__cause__ or error
-    return f"{type(cause).__name__}: {str(cause).strip().splitlines()[0] if str(cause).strip() else 'no reason given'}"

@@ -11,14 +11,12 @@ _PROC = Path("/proc")
 
 
 class RunProcess(BaseModel):
-    """A process, told apart from later ones with the same number; only Linux says enough for that.
+    """A process, told apart from later ones with the same number; only Linux says enough for that, else it is None.
 
     Attributes:
-        pid: Its number.
-        began: When it began, in clock ticks since the start of the machine, which no setting of the clock changes. None
-            if not known.
+        began: In clock ticks since the start of the machine, which no setting of the clock changes.
         place: Digest of the machine's start and of the process namespace: numbers of processes can be compared only
-            where it is the same. None if not known.
+            where it is the same.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -56,7 +56,7 @@ def place_of(hook: str) -> str:
 
 @cache
 def published(hook: str) -> Any:
-    """Return what a published name stands for: a hook, a metric list, one of its aggregations, a prompt or a filter.
+    """Return what a name stands for: a hook, a metric list, one of its aggregations, a prompt or a filter.
 
     Raises:
         AttributeError: There is no such name.

@@ -1,5 +1,6 @@
 """Folders of tasks (``--include_path``) that recorded runs name, so that nobody has to name them again."""
 
+import contextlib
 import json
 import os
 from collections.abc import Iterable, Iterator
@@ -40,27 +41,15 @@ def recorded_folders(runs: Iterable[Path]) -> tuple[list[Path], list[str]]:
 
 
 def _recorded(run: Path) -> Iterator[str]:
-    results = run.rglob(f"*{_RESULTS}") if run.is_dir() else _beside(run)
+    stamp, samples, _ = run.name.partition(_SAMPLES)
+    beside = run.with_name(f"{stamp}{_RESULTS}")
+    results = run.rglob(f"*{_RESULTS}") if run.is_dir() else [beside] if samples and beside.is_file() else []
     for path in sorted(results):
-        yield from _listed(_option_in(path))
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # damaged, or not of the command line
+            yield from _listed(json.loads(path.read_text(encoding="utf-8"))["config"]["resolved_cli_args"][_OPTION])
     for path in manifest_files(run) if run.is_dir() else ():
-        try:
+        with contextlib.suppress(MedTasksError):  # whoever reads the run says so
             yield from _listed(RunManifest.read(path).options.get(_OPTION))
-        except MedTasksError:
-            continue  # whoever reads the run says so
-
-
-def _beside(samples: Path) -> list[Path]:
-    stamp, named, _ = samples.name.partition(_SAMPLES)
-    results = samples.with_name(f"{stamp}{_RESULTS}")
-    return [results] if named and results.is_file() else []
-
-
-def _option_in(results: Path) -> Any:
-    try:
-        return json.loads(results.read_text(encoding="utf-8"))["config"]["resolved_cli_args"][_OPTION]
-    except (OSError, ValueError, KeyError, TypeError):  # damaged, or not made by the command line
-        return None
 
 
 def _listed(value: Any) -> list[str]:

@@ -43,7 +43,8 @@ def redacted(text: str) -> str:
         >>> redacted("model=gpt-4o,api_key=abcdef,max_new_tokens=8")
         'model=gpt-4o,api_key=***,max_new_tokens=8'
     """
-    for value in sorted(_secrets_of_environment(), key=len, reverse=True):
+    named = {value for name, value in os.environ.items() if name not in _FOLDERS and is_secret_name(name)}
+    for value in sorted((value for value in named if len(value) >= _LEAST), key=len, reverse=True):
         text = text.replace(value, HIDDEN)
     return _IN_ADDRESS.sub(f"{HIDDEN}@", _SHAPES.sub(HIDDEN, _ASSIGNED.sub(rf"\g<1>{HIDDEN}", text)))
 
@@ -79,11 +80,3 @@ def settings(environment: Mapping[str, str]) -> dict[str, str]:
 
 def _is_path(value: str) -> bool:
     return value.startswith(("/", "~", "./", "../", "\\")) or os.path.exists(value)
-
-
-def _secrets_of_environment() -> set[str]:
-    return {
-        value
-        for name, value in os.environ.items()
-        if name not in _FOLDERS and is_secret_name(name) and len(value) >= _LEAST
-    }

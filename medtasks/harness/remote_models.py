@@ -30,15 +30,13 @@ _CLIENTS = (
 
 
 def refuse_remote_model(lm: object, datasets: Iterable[str]) -> None:
-    """Refuse to ask a model about credentialed data if it would send the questions to another machine.
+    """Refuse to ask a model about credentialed datasets if it would send the questions to another machine.
 
-    Args:
-        lm: The harness's model, built: what it holds tells its addresses better than how it was started.
-        datasets: Names of the datasets that its tasks read.
+    The model is built: what it holds tells its addresses better than how it was started. What the user lets logs show
+    makes no difference.
 
     Raises:
-        ModelRefused: A dataset is credentialed and the model goes to a server that is neither on this machine nor the
-            one in ``MEDTASKS_TRUSTED_MODEL``. What the user lets logs show makes no difference.
+        ModelRefused: See :func:`check_model`.
     """
     private = credentialed(datasets)
     if private:
@@ -61,7 +59,7 @@ def check_model(
     Args:
         model: What the model is called in the message.
         goes_to: Where it sends questions.
-        datasets: The credentialed datasets it is asked about.
+        datasets: The credentialed ones it is asked about.
         environment: Where the trusted server and proxies are looked up.
 
     Raises:
@@ -114,12 +112,7 @@ def refusal(destination: Destination, environment: Mapping[str, str]) -> str:
 
 
 def live_destinations(lm: object, environment: Mapping[str, str]) -> list[Destination]:
-    """Return where a model that is built sends questions.
-
-    Args:
-        lm: The harness's model.
-        environment: Variable names to values, for models that read them with each request.
-    """
+    """Return where a model that is built sends questions; some look at the environment with each request."""
     attributes = dict(getattr(lm, "__dict__", {}))
     name = _file_of(lm)
     clients = [client for value in attributes.values() for client in _clients(value)]

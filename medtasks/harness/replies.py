@@ -9,8 +9,7 @@ from medtasks.data.home import home
 from medtasks.errors import RepliesError
 from medtasks.families.family import Reply
 from medtasks.harness.logged_samples import answers_another, is_withheld
-from medtasks.harness.loglikelihood import parse_loglikelihood
-from medtasks.harness.reply_envelope import opened
+from medtasks.harness.reply_envelope import opened, parse_loglikelihood
 from medtasks.harness.saved_replies import FOLDER_NAME
 
 _LONGEST_ROW_NUMBER = 12
@@ -18,16 +17,13 @@ _FORM = '{"doc_id": "10001/1", "reply": "A"}'
 
 
 def read_replies(paths: Path | Sequence[Path], documents: Sequence[Mapping[str, Any]]) -> dict[str, Reply]:
-    """Read recorded replies and match them to documents.
+    """Return recorded replies by document id, in file order.
 
     Args:
         paths: A file, or the files of one run; a folder stands for the ``.jsonl`` files in it. Lines of ``{"doc_id",
             "reply"}``, or a samples file written by lmms-eval or lm-eval. A ``doc_id`` is the document's own id, or its
-            row number counted from 0.
+            row number counted from 0. A samples file holds each reply once per filter; they must agree.
         documents: The dataset the replies belong to, in order.
-
-    Returns:
-        Replies by document id, in file order. A samples file holds each reply once per filter; they must agree.
 
     Raises:
         RepliesError: A line is malformed, names an unknown document, or contradicts an earlier one.
@@ -36,7 +32,11 @@ def read_replies(paths: Path | Sequence[Path], documents: Sequence[Mapping[str, 
     given = [paths] if isinstance(paths, Path) else paths
     replies: dict[str, Reply] = {}
     for path in _files(given):
-        for number, line in enumerate(_lines(path), start=1):
+        try:
+            lines = path.read_text(encoding="utf-8-sig").split("\n")  # replies may hold other line separators
+        except (OSError, UnicodeDecodeError) as error:
+            raise RepliesError(f"cannot read replies from {path}: {error}") from error
+        for number, line in enumerate(lines, start=1):
             if not line.strip():
                 continue
             place = f"{path} line {number}"
@@ -61,13 +61,6 @@ def _files(paths: Sequence[Path]) -> list[Path]:
             raise RepliesError(f"cannot read replies from {path}: the folder holds no replies (no .jsonl file)")
         files += inside
     return files
-
-
-def _lines(path: Path) -> list[str]:
-    try:
-        return path.read_text(encoding="utf-8-sig").split("\n")  # replies may hold other line separators
-    except (OSError, UnicodeDecodeError) as error:
-        raise RepliesError(f"cannot read replies from {path}: {error}") from error
 
 
 def _object(line: str, place: str) -> dict[str, Any]:

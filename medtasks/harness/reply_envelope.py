@@ -1,19 +1,31 @@
-"""What goes with a reply from a filter to ``process_results``: the rule that shall read it, and what is noted of it.
+"""How replies come to ``process_results``: in the envelope of a filter, or as log-likelihoods.
 
+With a reply goes the rule that shall read it, and what is noted of it.
 A filter of the harness sees one rank's replies without their documents, and scoring is not told which filter it
 follows. So a filter only puts a reply into an envelope, which scoring opens where the document is at hand. It is JSON
 text and not an object, because the harness strips white space from generated replies; the harness also cuts ``<think>``
 blocks out of what it gets, so the JSON holds no ``<``, and a rule sees the reply as the model gave it.
+
+Log-likelihoods went through a helper of lmms-eval 0.7.3 made for generated text, which turns ``(1.5, False)`` into the
+string ``'(1.5, False)'`` (``'[1.5, False]'`` from the response cache). A repaired harness hands over the pair.
 """
 
 import contextlib
 import json
+import math
+import re
 from collections.abc import Sequence
 from typing import Any
 
 from medtasks.families.family import Reply, Row
-from medtasks.harness.loglikelihood import parse_loglikelihood
 
+_NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|inf(?:inity)?|nan)"
+_WRAPPED = r"\s*(?:[\w.]+\(\s*)?\[?({})\]?(?:\s*,\s*\w+=[^,()]+)*\s*\)?\s*"  # tensor(1.5, device='cuda:0')
+_PAIR = re.compile(
+    rf"\s*[(\[]{_WRAPPED.format(_NUMBER)},{_WRAPPED.format('true|false|0|1')}[)\]]\s*",
+    re.IGNORECASE,
+)
+FAILED = (math.nan, False)
 _BEGINS = '{"rule": '
 
 
@@ -49,3 +61,44 @@ def opened_all(results: Sequence[Any]) -> tuple[Reply, Row]:
 def in_words(results: Sequence[Any]) -> bool:
     """Return whether the results are one text, and no log-likelihoods."""
     return len(results) == 1 and not isinstance(results[0], dict)
+
+
+# ---- log-likelihoods ----
+
+
+def parse_loglikelihood(result: Any) -> tuple[float, bool]:
+    """Return ``(mean negative log-likelihood, is_greedy)`` from a pair or its text, or from an adapter's JSON text.
+
+    The JSON text is what the adapters of this package give with ``loglikelihood_format=json``.
+
+    Anything that is no such pair becomes ``(nan, False)``, which counts as a failed sample and never as an answer.
+
+    Example:
+        >>> parse_loglikelihood("(1.5, False)")
+        (1.5, False)
+        >>> parse_loglikelihood("[np.float32(0.25), np.True_]")
+        (0.25, True)
+        >>> parse_loglikelihood((1.5, True))
+        (1.5, True)
+        >>> parse_loglikelihood('{"mean": 1.5, "greedy": true, "sum": 3.0, "tokens": 2}')
+        (1.5, True)
+    """
+    if isinstance(result, str) and result.lstrip().startswith("{"):
+        result = _from_json(result)
+    if isinstance(result, list | tuple) and len(result) == 2:
+        try:
+            return float(result[0]), bool(result[1])
+        except (TypeError, ValueError):
+            return FAILED
+    match = _PAIR.fullmatch(re.sub(r"\bnp\.(True|False)_", r"\1", result)) if isinstance(result, str) else None
+    return (float(match[1]), match[2].lower() in ("true", "1")) if match else FAILED
+
+
+def _from_json(text: str) -> tuple[Any, Any] | None:
+    try:
+        record = json.loads(text)
+        mean, greedy = record["mean"], record["greedy"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    numeric = isinstance(mean, int | float) and not isinstance(mean, bool)
+    return (mean, greedy) if numeric and isinstance(greedy, bool) else None

@@ -34,11 +34,9 @@ class Outcome:
 
     Attributes:
         done: Tasks whose results are on disk.
-        failed: Tasks that ran, on their own where there are several, and left no results.
-        results: Results files, in the order they were written.
-        files: Results file by task.
+        failed: Tasks that ran, on their own where there are several, and left no results; ``reasons`` say why.
+        results: Results files, in the order they were written; ``files`` has them by task.
         rows: What its results file says of each task: values by ``<metric>,<filter>``.
-        reasons: Why a task failed.
         processes: Processes of the harness, the one that runs included.
     """
 
@@ -73,9 +71,6 @@ def run_tasks(
         watch: Called with the outcome so far when a process of the harness begins and when it has ended, also by
             Ctrl-C or a signal, which then goes on to the caller.
         variables: Environment variables of the harness, besides those of this process.
-
-    Returns:
-        The outcome by task.
     """
     outcome = Outcome()
     wanted = wanted_tasks(names)
@@ -105,15 +100,14 @@ def stopping_by_signal() -> Iterator[None]:
     def stop(number: int, _: FrameType | None) -> None:
         raise SystemExit(_BY_SIGNAL + number)
 
-    wanted = (signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.getsignal(number) for number in wanted if signal.getsignal(number) is signal.SIG_DFL}
-    for number in before:
+    usual = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is signal.SIG_DFL]
+    for number in usual:
         signal.signal(number, stop)
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number in usual:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _run(
@@ -211,9 +205,9 @@ def _reason(code: int) -> str:
 
 def _results_files(output: Path) -> dict[Path, tuple[int, int]]:
     """Return time and size of each results file, to tell new ones from those of earlier runs."""
-    found = {}
+    states = {}
     for path in sorted(output.rglob(f"*{RESULTS.lstrip('_')}")):
         with contextlib.suppress(OSError):
             facts = path.stat()
-            found[path] = (facts.st_mtime_ns, facts.st_size)
-    return found
+            states[path] = (facts.st_mtime_ns, facts.st_size)
+    return states

@@ -13,13 +13,7 @@ DEFAULT_LIMIT = "1%"
 
 @dataclass(frozen=True)
 class SampleCounts:
-    """Samples of one task.
-
-    Attributes:
-        scored: Those behind its scores.
-        failed: Those that the model did not answer.
-        unjudged: Those that a judge or a labeler should have read and did not.
-    """
+    """Samples of one task that are behind its scores, that the model did not answer, and that nobody judged."""
 
     scored: int
     failed: int
@@ -38,16 +32,16 @@ class SampleCounts:
 def counts_of(row: Mapping[str, Any]) -> SampleCounts | None:
     """Return the counts in a task's row of a results file, of several filters the one that lost most.
 
+    None where the row has no counts: the task is not ours, or an earlier version wrote it.
+
     Args:
         row: Values by ``<metric>,<filter>``, as the harness writes them.
-
-    Returns:
-        None where the row has no counts: the task is not ours, or an earlier version wrote it.
     """
     found: dict[str, dict[str, int]] = {}
     for key, value in row.items():
         metric, _, name = key.rpartition(",")
-        if metric in ("scored_samples", "failed_samples", "unjudged_samples") and _is_whole(value):
+        counted = metric in ("scored_samples", "failed_samples", "unjudged_samples")
+        if counted and isinstance(value, int | float) and math.isfinite(value):
             found.setdefault(name, {})[metric.removesuffix("_samples")] = int(value)
     counts = [SampleCounts(**one) for one in found.values() if {"scored", "failed"} <= one.keys()]
     return max(counts, key=lambda one: one.lost) if counts else None
@@ -59,18 +53,9 @@ def counts_of_reasons(reasons: Mapping[str, int]) -> SampleCounts:
     return SampleCounts(sum(reasons.values()) - failed - unjudged, failed, unjudged)
 
 
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value)
-
-
 @dataclass(frozen=True)
 class FailureLimit:
-    """How many samples of a task may be in no score.
-
-    Attributes:
-        number: Samples, or percent of them.
-        is_share: Which of the two.
-    """
+    """How many samples of a task may be in no score, or what percent of them."""
 
     number: float
     is_share: bool

@@ -40,7 +40,7 @@ def save_reply(doc: Mapping[str, Any], result: Any) -> str | None:
         result: What the harness gave to ``process_results`` for it, with or without the name of a rule.
 
     Returns:
-        ``<task>/<file>`` below the folder of saved replies; None if nothing was to be saved.
+        ``<task>/<file>`` below the folder of saved replies; None if nothing is saved.
     """
     if doc.get("doc_id") is None:
         return None
@@ -56,11 +56,7 @@ def save_reply(doc: Mapping[str, Any], result: Any) -> str | None:
 
 
 def score_command(saved: Iterable[str | None]) -> str:
-    """Return the sentence that says how to score saved replies again.
-
-    Args:
-        saved: What :func:`save_reply` gave for the replies, of all ranks.
-    """
+    """Return the sentence that says how to score what :func:`save_reply` saved, on all ranks, again."""
     files = [home() / FOLDER_NAME / name for name in sorted({name for name in saved if name})]
     unsaved = {run.path for run in _runs.values() if run.pending}
     if not files or not all(file.is_file() and file not in unsaved for file in files):
@@ -72,19 +68,13 @@ def score_command(saved: Iterable[str | None]) -> str:
 
 
 class _Run:
-    """The file of one process in one run of a task.
-
-    Attributes:
-        path: The file.
-        read: Which documents were read with which rule.
-        pending: Lines that the disk has not taken.
-    """
+    """The file of one process in one run of a task."""
 
     def __init__(self, folder: Path) -> None:
         self.path = _free_name(folder)
-        self.read: set[tuple[str, str | None]] = set()
+        self.read: set[tuple[str, str | None]] = set()  # documents with the rule that read them
         self._replies: dict[str, str] = {}
-        self.pending = b""
+        self.pending = b""  # lines that the disk has not taken
 
     def add(self, doc_id: str, rule: str | None, reply: str) -> None:
         """Write one reply unless it is there."""

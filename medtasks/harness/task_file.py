@@ -15,7 +15,7 @@ from medtasks.errors import RepliesError
 from medtasks.extract.registry import Kind, extractor_of
 from medtasks.families.family import LIKELIHOOD_EXTRACTOR, Asks, Row, TaskFamily, needs_labeler
 from medtasks.families.registry import HOOKS, family_of
-from medtasks.harness.task_index import SETTINGS, DottedName, resolved, tasks_folder
+from medtasks.harness.task_index import SETTINGS, DottedName, mapping_in, names_in, resolved, tasks_folder
 from medtasks.metrics.metric import STDERR, AnyMetric
 
 _PREPARED = "medtasks.data.path_of."
@@ -45,31 +45,28 @@ class ListedMetrics(tuple[Mapping[str, Any], ...]):
     @property
     def is_ours(self) -> bool:
         """Whether this package aggregates them all."""
-        given = [one.get("aggregation") for one in self]
-        return all(isinstance(one, DottedName) and one.is_ours for one in given)
+        aggregations = [one.get("aggregation") for one in self]
+        return all(isinstance(name, DottedName) and name.is_ours for name in aggregations)
 
 
 @dataclass(frozen=True)
 class TaskFile:
-    """One task or group.
+    """One task or group; a group has only name, path, description and members.
 
     Attributes:
         name: Name for ``--tasks``.
         kind: ``"task"`` or ``"group"``.
         path: The YAML file.
-        description: One line.
-        dataset: Name of its prepared dataset; None for a group, and for a task whose documents were not prepared here.
+        dataset: Name of its prepared dataset; None for a task whose documents were not prepared here.
         guarded_as: Name whose access level holds for its text: its dataset, or the one that its metadata name.
-        output_type: ``"generate_until"`` or ``"multiple_choice"``, or None for a group.
+        output_type: ``"generate_until"`` or ``"multiple_choice"``.
         rows: How replies are read, by the name of a row of its results.
-        process_results: The scoring hook; None for a group, and where the harness scores by itself.
-        metric_list: Its metrics; None likewise.
+        process_results: The scoring hook; None where the harness scores by itself, as is its metric list.
         members: Names of a group's tasks and groups.
         tags: Names under which the task is selected together with others.
         breakdown: Columns by which ``medtasks score`` groups its questions.
         variants: Names of its sanity variants (``blind``, ``blank``, ``swapped``, ``rotated``); none for a variant.
         variant: Which variant of ``base`` it is, None for a task with a file.
-        base: Name of the task of which it is a variant, None for a task with a file.
         base_scoring: The hook that scores ``base``, where this one has another.
         twin: Name of the few-shot twin whose prompt it has: of itself, or of ``base``; None for a zero-shot task.
     """
@@ -106,11 +103,8 @@ class TaskFile:
     @property
     def has_family(self) -> bool:
         """Whether its hook scores for one of our families."""
-        return (
-            self.process_results is not None
-            and self.process_results.is_ours
-            and family_of(self.process_results) is not None
-        )
+        hook = self.process_results
+        return hook is not None and hook.is_ours and family_of(hook) is not None
 
     @property
     def family(self) -> TaskFamily:
@@ -167,13 +161,10 @@ class TaskFile:
 
     def as_twin(self, config: Mapping[str, Any]) -> "TaskFile":
         """Return the same task after five solved examples, with this task's file as path; it has no file of its own."""
-        tags = metadata_of(config)["few_shot"]["tag"]
+        name = f"{self.name}{TWIN_ENDING}"
+        tags = names_in(mapping_in(config, "metadata")["few_shot"]["tag"])
         return replace(
-            self,
-            name=f"{self.name}{TWIN_ENDING}",
-            description=f"{self.description}, after five solved examples",
-            tags=tuple([tags] if isinstance(tags, str) else tags),
-            twin=f"{self.name}{TWIN_ENDING}",
+            self, name=name, description=f"{self.description}, after five solved examples", tags=tuple(tags), twin=name
         )
 
     def as_variant(self, variant: str) -> "TaskFile":
@@ -189,10 +180,11 @@ class TaskFile:
         )
         if variant != ROTATED:
             return made
-        scoring = str(self.family.rotated)
-        metrics = DottedName(f"{HOOKS}rotations.METRIC_LIST")
         return replace(
-            made, process_results=DottedName(scoring), metric_list=metrics, base_scoring=self.process_results
+            made,
+            process_results=DottedName(str(self.family.rotated)),
+            metric_list=DottedName(f"{HOOKS}rotations.METRIC_LIST"),
+            base_scoring=self.process_results,
         )
 
     @property
@@ -201,16 +193,12 @@ class TaskFile:
         return self.variant is None and self.twin is None
 
     def changes(self, config: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what is different from what its file says, with unresolved dotted names.
-
-        Args:
-            config: What its file and the files that it includes say.
-        """
+        """Return what is different from what its file and the files that it includes say."""
         changed: dict[str, Any] = {} if self.twin is None else self._twin_changes(config)
         return changed if self.variant is None else {**changed, **self._variant_changes({**config, **changed})}
 
     def _twin_changes(self, config: Mapping[str, Any]) -> dict[str, Any]:
-        metadata = {name: value for name, value in metadata_of(config).items() if name != "few_shot"}
+        metadata = {name: value for name, value in mapping_in(config, "metadata").items() if name != "few_shot"}
         about = {
             "description": f"{metadata['description']}, after five solved examples",
             "protocol": "5-shot",
@@ -220,7 +208,7 @@ class TaskFile:
         return {
             "task": self.twin,
             "task_alias": DottedName(f"{_LABEL}{self.twin}"),
-            "tag": metadata_of(config)["few_shot"]["tag"],
+            "tag": mapping_in(config, "metadata")["few_shot"]["tag"],
             "doc_to_visual": DottedName(f"{HOOKS}few_shot.images"),
             "doc_to_text": DottedName(f"{HOOKS}few_shot.prompt"),
             "doc_to_messages": DottedName(f"{HOOKS}few_shot.messages"),
@@ -234,7 +222,7 @@ class TaskFile:
             "task_alias": self.name if self.dataset is None else DottedName(f"{_LABEL}{self.name}"),
             "tag": [],
             "process_docs": DottedName(f"medtasks.harness.process_docs.{self.name}"),
-            "metadata": {**metadata_of(config), **about},
+            "metadata": {**mapping_in(config, "metadata"), **about},
         }
         if self.variant == ROTATED:
             changed |= {"process_results": self.process_results, "metric_list": self.metric_list}
@@ -243,15 +231,15 @@ class TaskFile:
 
 def group_file(name: str, config: Mapping[str, Any], path: Path, members: tuple[str, ...]) -> TaskFile:
     """Return a group from what its file says."""
-    return TaskFile(name, "group", path, _described(metadata_of(config)), members=members)
+    return TaskFile(name, "group", path, _described(mapping_in(config, "metadata")), members=members)
 
 
 def task_file_of(name: str, config: Mapping[str, Any], path: Path) -> TaskFile:
     """Return a task from what its file and the files that it includes say, with unresolved dotted names."""
-    metadata = metadata_of(config)
-    prepared = str(config.get("dataset_path", ""))
+    metadata, prepared = mapping_in(config, "metadata"), str(config.get("dataset_path", ""))
+    family = family_of(str(config.get("process_results")))
     dataset = prepared.removeprefix(_PREPARED) if prepared.startswith(_PREPARED) else None
-    metrics, tags = config.get("metric_list"), config.get("tag") or []
+    metrics = config.get("metric_list")
     return TaskFile(
         name=name,
         kind="task",
@@ -260,19 +248,13 @@ def task_file_of(name: str, config: Mapping[str, Any], path: Path) -> TaskFile:
         dataset=dataset,
         guarded_as=dataset or _text(metadata.get("dataset")),
         output_type=str(config.get("output_type", "generate_until")),
-        rows=dict(_rows(config)),
+        rows=dict(_rows(config, family)),
         process_results=hook if isinstance(hook := config.get("process_results"), DottedName) else None,
         metric_list=ListedMetrics(metrics) if isinstance(metrics, list) else metrics,
-        tags=tuple([tags] if isinstance(tags, str) else tags),
+        tags=tuple(names_in(config.get("tag") or None)),
         breakdown=tuple(metadata.get("breakdown", ())),
-        variants=_variants(config, dataset),
+        variants=_variants(config, dataset, family),
     )
-
-
-def metadata_of(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a task's metadata; empty where its file has none."""
-    found = config.get("metadata")
-    return found if isinstance(found, Mapping) else {}
 
 
 def _described(metadata: Mapping[str, Any]) -> str:
@@ -283,9 +265,8 @@ def _text(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _rows(config: Mapping[str, Any]) -> Iterator[tuple[str, Row]]:
+def _rows(config: Mapping[str, Any], family: TaskFamily | None) -> Iterator[tuple[str, Row]]:
     """Yield how replies are read by filter name; where they are taken as they are, by the family's own rule."""
-    family = family_of(str(config.get("process_results")))
     own = family and (LIKELIHOOD_EXTRACTOR if config.get("output_type") == _LIKELIHOODS else family.extractor)
     by_judge = family is not None and family.extractor is None
     for pipeline in config.get("filter_list") or [{"name": _UNNAMED, "filter": [{"function": _AS_IT_IS}]}]:
@@ -300,22 +281,17 @@ def _rows(config: Mapping[str, Any]) -> Iterator[tuple[str, Row]]:
             yield name, Row(own)
 
 
-def _variants(config: Mapping[str, Any], dataset: str | None) -> tuple[str, ...]:
+def _variants(config: Mapping[str, Any], dataset: str | None, family: TaskFamily | None) -> tuple[str, ...]:
     """Return the names of a task's variants, in their order.
 
     None for a task whose dataset holds no image; ``rotated`` only where the prompt shows the options. Of documents of
     the user's own, only our hooks know what a variant shows.
     """
-    if not (_opens_images(config) if dataset is None else has_images(dataset)):
-        return ()
-    family = family_of(str(config.get("process_results")))
-    return VARIANTS if family is not None and family.rotated and _shows_options(config) else OF_IMAGES
-
-
-def _opens_images(config: Mapping[str, Any]) -> bool:
-    """Return whether hooks of ours open the images, in chat models' conversations, too."""
     messages = config.get("doc_to_messages")
-    return config.get("doc_to_visual") == _IMAGES and (messages is None or str(messages).startswith(HOOKS))
+    opened_by_us = config.get("doc_to_visual") == _IMAGES and (messages is None or str(messages).startswith(HOOKS))
+    if not (opened_by_us if dataset is None else has_images(dataset)):
+        return ()
+    return VARIANTS if family is not None and family.rotated and _shows_options(config) else OF_IMAGES
 
 
 def has_images(dataset: str) -> bool:
@@ -330,9 +306,10 @@ def has_images(dataset: str) -> bool:
 
 
 def _shows_options(config: Mapping[str, Any]) -> bool:
-    hook, settings = str(config.get("doc_to_text")), config.get(SETTINGS)
-    models = [one for one in settings.values() if isinstance(one, Mapping)] if isinstance(settings, Mapping) else []
-    templates = [str(one["template"]) for one in models if "template" in one]
+    hook, settings = str(config.get("doc_to_text")), mapping_in(config, SETTINGS)
+    templates = [
+        str(own["template"]) for own in (mapping_in(settings, model) for model in settings) if "template" in own
+    ]
     if not templates:
         return hook == _LETTERED_PROMPT  # whose own prompt does
     fields = {field for template in templates for field in template_fields(template)}

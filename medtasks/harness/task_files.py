@@ -32,8 +32,8 @@ from typing import Any
 from medtasks.data.home import own_tasks_folder
 from medtasks.data.variants import VARIANTS
 from medtasks.errors import MedTasksError, RepliesError, UnknownName, unknown_name
-from medtasks.harness.task_file import TWIN_ENDING, TaskFile, group_file, metadata_of, task_file_of
-from medtasks.harness.task_index import TaskIndex, index_tasks, read_config, tasks_folder, with_image_roots
+from medtasks.harness.task_file import TWIN_ENDING, TaskFile, group_file, task_file_of
+from medtasks.harness.task_index import TaskIndex, index_tasks, mapping_in, read_config, tasks_folder, with_image_roots
 
 INCLUDE = "--include_path"
 TAG_ENDING = "_sanity"
@@ -41,12 +41,7 @@ TAG_ENDING = "_sanity"
 
 @dataclass(frozen=True)
 class _Included:
-    """Folders of the user's that are looked into.
-
-    Attributes:
-        tasks: Their tasks and groups by name.
-        lost: Folders that a recorded run took tasks from and that are not here.
-    """
+    """What was found in folders of the user's, and which folders a recorded run took tasks from and are not here."""
 
     tasks: Mapping[str, TaskFile] = field(default_factory=dict)
     lost: tuple[str, ...] = ()
@@ -58,9 +53,7 @@ _included = _Included()
 def include(folders: Sequence[Path], lost: Sequence[str] = ()) -> None:
     """Look for tasks in these folders of the user's, too, from now on; the first of two with one name counts.
 
-    Args:
-        folders: Folders with task files; they may lie anywhere in them.
-        lost: Folders that a recorded run took tasks from and that are not here; messages name them.
+    Messages name the folders that a recorded run took tasks from and that are lost.
 
     Raises:
         MedTasksError: A folder is not there, or a task file in it is damaged.
@@ -127,7 +120,7 @@ def _tasks(index: TaskIndex) -> Iterator[TaskFile]:
         if "class" not in config:
             task = task_file_of(name, config, index.paths[name])
             yield task
-            if "few_shot" in metadata_of(config) and f"{name}{TWIN_ENDING}" not in index:
+            if "few_shot" in mapping_in(config, "metadata") and f"{name}{TWIN_ENDING}" not in index:
                 yield task.as_twin(config)
 
 
@@ -138,11 +131,11 @@ def task_file(name: str) -> TaskFile:
         UnknownName: There is no such task; the message suggests the nearest name.
     """
     known = task_files()
-    found = known.get(name) or _variant(name, known)
-    if found is None:
+    task = known.get(name) or _variant(name, known)
+    if task is None:
         where = lost_folders() or f"a task from a folder of your own needs {INCLUDE} FOLDER"
         raise UnknownName(f"{unknown_name('task', name, known, 'medtasks tasks')}; {where}")
-    return found
+    return task
 
 
 def scored_task(name: str) -> TaskFile:
@@ -161,10 +154,7 @@ def scored_task(name: str) -> TaskFile:
 def task_config(name: str) -> dict[str, Any]:
     """Return what a task's file and the files it includes say, with unresolved dotted names.
 
-    Of a few-shot twin or a sanity variant, what its task says with what it changes.
-
-    Raises:
-        UnknownName: There is no such task; the message suggests the nearest name.
+    Of a few-shot twin or a sanity variant, what its task says with what it changes. Errors: :func:`task_file`.
     """
     task = task_file(name)
     config = with_image_roots(read_config(task.path), task.path.parent)
@@ -230,18 +220,15 @@ def _members(name: str, above: tuple[str, ...]) -> Iterator[TaskFile]:
 
 
 def main_metrics_first(task: str, metrics: Iterator[str] | Sequence[str]) -> list[str]:
-    """Return metrics in the order of a task's own list, which begins with its main one.
+    """Return names of metrics, without ``_stderr``, in the order of a task's own list, which begins with its main one.
 
-    Args:
-        task: Name of a task; of a group the first member's list counts, of a task that is not ours there is none.
-        metrics: Names, without ``_stderr``; those that are not in the list come behind, in their own order.
+    Those that are not in it come behind, in their own order; of a group the first member's list counts.
     """
-    try:
+    listed: list[str] = []
+    with contextlib.suppress(MedTasksError):  # a task that is not ours has no list
         first = task_file(task)
         while first.members:
             first = task_file(first.members[0])
-        listed = [] if first.metric_list is None else [str(one["metric"]) for one in first.metric_list.resolve()]
-    except MedTasksError:
-        listed = []
+        listed = [] if first.metric_list is None else [str(metric["metric"]) for metric in first.metric_list.resolve()]
     places = {name: place for place, name in enumerate(listed)}
     return sorted(dict.fromkeys(metrics), key=lambda name: places.get(name, len(places)))

@@ -7,7 +7,7 @@ the harness (``lmms_eval.utils.load_yaml_config`` and ``TaskManager`` of 0.7.3).
 import importlib
 import importlib.util
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -26,10 +26,9 @@ _OURS = "medtasks."
 
 
 class DottedName(str):
-    """What stands behind ``!function`` in a task file.
+    """What stands behind ``!function`` in a task file: module and name in it.
 
     Args:
-        name: Module and name in it.
         folder: Folder of the file, in which the harness looks for the module first; None for our own files.
     """
 
@@ -64,13 +63,22 @@ class DottedName(str):
         return file if file is not None and file.is_file() else None
 
 
+def mapping_in(config: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    """Return the mapping under a key of a configuration; empty where there is none, or something else."""
+    value = config.get(key)
+    return value if isinstance(value, Mapping) else {}
+
+
 def resolved(value: Any) -> Any:
     """Return a configuration value with every dotted name in it replaced by what it names."""
-    if isinstance(value, DottedName):
-        return value.resolve()
+    return _changed(value, lambda leaf: leaf.resolve() if isinstance(leaf, DottedName) else leaf)
+
+
+def _changed(value: Any, change: Callable[[Any], Any]) -> Any:
+    """Return a configuration value with everything changed that is no mapping or list."""
     if isinstance(value, dict):
-        return {key: resolved(item) for key, item in value.items()}
-    return [resolved(item) for item in value] if isinstance(value, list) else value
+        return {key: _changed(item, change) for key, item in value.items()}
+    return [_changed(item, change) for item in value] if isinstance(value, list) else change(value)
 
 
 @dataclass(frozen=True)
@@ -78,8 +86,7 @@ class TaskIndex:
     """What task files in folders name.
 
     Attributes:
-        configs: What a task's file and the files it includes say, by task name.
-        groups: The same of the files of groups, by name of the group.
+        configs: What a task's file and the files it includes say, by task name; ``groups`` are the same of groups.
         paths: The file, by name of the task or group.
         members: Tasks and groups in a group or under a tag, by its name.
     """
@@ -151,7 +158,7 @@ def index_tasks(folders: Iterable[Path], naming: Iterable[str] = (), *, strict: 
         elif isinstance(task, str) and task not in configs:
             configs[task] = config
             paths.setdefault(task, path)
-            for name in (*_names(config.get("tag")), *_names(config.get("group"))):
+            for name in (*names_in(config.get("tag")), *names_in(config.get("group"))):
                 members.setdefault(name, []).append(task)
     return TaskIndex(configs, groups, paths, {name: tuple(found) for name, found in members.items()})
 
@@ -166,24 +173,19 @@ def read_config(path: Path) -> dict[str, Any]:
     """
     config = dict(_parsed(path, path.stat().st_mtime_ns))
     merged: dict[str, Any] = {}
-    for name in reversed(_names(config.pop("include", None))):  # of several, the first one wins
+    for name in reversed(names_in(config.pop("include", None))):  # of several, the first one wins
         merged |= read_config(Path(name) if Path(name).is_file() else path.parent / name)
     return _beside_the_file(merged | config, path.parent)
 
 
 def with_image_roots(config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """Return a task's configuration in which a relative ``image_root`` is the folder of that name beside the file.
+    """Return a task's configuration in which a relative ``image_root`` is the one in the file's folder, if it is there.
 
-    Where there is none, it stays relative to the working folder: the same rule as the harness has for ``data_files``.
-
-    Args:
-        config: What the file says.
-        folder: Folder of the file.
+    Else it stays relative to the working folder: the same rule as the harness has for ``data_files``.
     """
-    settings = config.get(SETTINGS)
-    if not isinstance(settings, Mapping):
+    if not isinstance(config.get(SETTINGS), Mapping):
         return dict(config)
-    placed = {family: _with_root(own, folder) for family, own in settings.items()}
+    placed = {family: _with_root(own, folder) for family, own in config[SETTINGS].items()}
     return {**config, SETTINGS: _with_root(placed, folder)}
 
 
@@ -225,34 +227,23 @@ def _parsed(path: Path, modified: int) -> Mapping[str, Any]:
         raise ValueError("it is empty")
     if not isinstance(found, dict):  # no task; the harness passes it over, too
         return {}
-    named: Mapping[str, Any] = _with_folder(found, path.parent.absolute())
+    folder = path.parent.absolute()
+    named: Mapping[str, Any] = _changed(
+        found, lambda leaf: DottedName(leaf, folder) if isinstance(leaf, DottedName) else leaf
+    )
     return named
-
-
-def _with_folder(value: Any, folder: Path) -> Any:
-    if isinstance(value, DottedName):
-        return DottedName(value, folder)
-    if isinstance(value, dict):
-        return {key: _with_folder(item, folder) for key, item in value.items()}
-    return [_with_folder(item, folder) for item in value] if isinstance(value, list) else value
 
 
 def _beside_the_file(config: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Resolve relative ``data_files`` that lie beside the file; others stay relative to the working folder."""
-    arguments = config.get("dataset_kwargs")
-    if config.get("dataset_path") not in LOCAL_LOADERS or not isinstance(arguments, dict):
+    arguments = mapping_in(config, "dataset_kwargs")
+    if config.get("dataset_path") not in LOCAL_LOADERS or "data_files" not in arguments:
         return config
-    if "data_files" not in arguments:
-        return config
-    return {**config, "dataset_kwargs": {**arguments, "data_files": _placed(arguments["data_files"], folder)}}
 
+    def placed(file: Any) -> Any:
+        return str(folder.absolute() / file) if isinstance(file, str) and (folder / file).is_file() else file
 
-def _placed(files: Any, folder: Path) -> Any:
-    if isinstance(files, dict):
-        return {split: _placed(file, folder) for split, file in files.items()}
-    if isinstance(files, list):
-        return [_placed(file, folder) for file in files]
-    return str(folder.absolute() / files) if isinstance(files, str) and (folder / files).is_file() else files
+    return {**config, "dataset_kwargs": {**arguments, "data_files": _changed(arguments["data_files"], placed)}}
 
 
 def _yaml_files(folder: Path) -> Iterator[Path]:
@@ -286,7 +277,8 @@ def _damage(error: Exception) -> str:
     return f"is damaged in line {where.line + 1}" if where else "is damaged"
 
 
-def _names(value: object) -> list[str]:
+def names_in(value: object) -> list[str]:
+    """Return the names in a value that is a list of them, one alone, or none."""
     return [str(item) for item in value] if isinstance(value, list) else [] if value is None else [str(value)]
 
 

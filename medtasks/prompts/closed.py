@@ -12,11 +12,7 @@ from medtasks.prompts.images import is_blind, own_marks_removed
 
 
 def prompt(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Mapping[str, Any] | None = None) -> str:
-    """Fill the model family's template for this kind of question.
-
-    Args:
-        doc: A document of the family ``CLOSED_QUESTION`` (:mod:`medtasks.data.schema`).
-        lmms_eval_specific_kwargs: Settings of the model family; both templates are needed.
+    """Fill the model family's template for this kind of question, a ``CLOSED_QUESTION`` of :mod:`medtasks.data.schema`.
 
     Raises:
         MedTasksError: The settings lack the template, or it has an unknown field.
@@ -49,7 +45,7 @@ def target(doc: Mapping[str, Any]) -> str:
 def option_texts(doc: Mapping[str, Any]) -> list[str]:
     """Return the options whose likelihoods are compared: Yes and No, or the texts without their labels.
 
-    Where the options cannot be told, the published text is the only one: the harness needs one, and the question has
-    no score anyway.
+    Where these cannot be told, the published text is the only one: the harness needs one, and the question has no
+    score anyway.
     """
     return list(doc["options"]) or [str(doc["choices"])]

@@ -2,7 +2,8 @@
 
 The harness's own ``--num_fewshot`` never passes on the examples' images and knows no turns; these hooks do both. The
 settings are those of :mod:`medtasks.prompts.template`, and ``example``: how a simple model's prompt shows one
-demonstration, with the fields ``{question}`` and ``{answer}``.
+demonstration, with the fields ``{question}`` and ``{answer}``. Errors are those of the hooks there and of
+:func:`demonstrations`.
 """
 
 import functools
@@ -24,16 +25,7 @@ _EXAMPLE = "{question}\n{answer}\n\n"
 
 
 def prompt(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Settings | None = None) -> str:
-    """Return the prompt of a simple model: the solved examples, then the question.
-
-    Args:
-        doc: A document.
-        lmms_eval_specific_kwargs: Settings of the model family.
-
-    Raises:
-        DatasetNotPrepared: The document's dataset was prepared without demonstrations.
-        MedTasksError: As of :func:`medtasks.prompts.template.prompt`.
-    """
+    """Return the prompt of a simple model: the solved examples, then the question."""
     settings = lmms_eval_specific_kwargs or {}
     form = str(settings.get("example", _EXAMPLE))
     shown = [
@@ -44,26 +36,18 @@ def prompt(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Settings | None = 
 
 
 def images(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Settings | None = None) -> list[Image.Image]:
-    """Open the images of the demonstrations and then those of the document.
-
-    Raises:
-        DatasetNotPrepared: The document's dataset was prepared without demonstrations.
-        SourceError: An image is missing or broken.
-    """
-    shown = [picture for pictures in _pictures_of(doc["dataset"]) for picture in pictures]
+    """Open the images of the demonstrations and then those of the document."""
+    shown = [image for of_example in _images_of(doc["dataset"]) for image in of_example]
     return [*shown, *document_images.images(doc, lmms_eval_specific_kwargs)]
 
 
 def messages(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Settings | None = None) -> list[Message]:
-    """Return the conversation of a chat model: question and answer of each example as turns, then the question.
-
-    Errors are those of :func:`prompt` and :func:`images`.
-    """
+    """Return the conversation of a chat model: question and answer of each example as turns, then the question."""
     settings = lmms_eval_specific_kwargs or {}
     turns: list[Message] = []
-    for example, pictures in zip(demonstrations(doc["dataset"]), _pictures_of(doc["dataset"]), strict=True):
+    for example, shown in zip(demonstrations(doc["dataset"]), _images_of(doc["dataset"]), strict=True):
         answer = zero_shot.example_answer(example, settings)
-        turns.append(zero_shot.user_turn(zero_shot.question_parts(example, settings), pictures))
+        turns.append(zero_shot.user_turn(zero_shot.question_parts(example, settings), shown))
         turns.append({"role": "assistant", "content": [{"type": "text", "text": answer}]})
     return turns + zero_shot.messages(doc, settings)
 
@@ -77,9 +61,9 @@ def demonstrations(name: str) -> tuple[Mapping[str, Any], ...]:
     return _documents(str(prepared_folder(name)), name)
 
 
-def _pictures_of(name: str) -> list[list[Image.Image]]:
+def _images_of(name: str) -> list[list[Image.Image]]:
     """Return copies, because a model's preparation may shrink what it gets in place."""
-    return [[picture.copy() for picture in pictures] for pictures in _pictures(str(prepared_folder(name)), name)]
+    return [[image.copy() for image in opened] for opened in _opened(str(prepared_folder(name)), name)]
 
 
 @functools.cache
@@ -97,5 +81,5 @@ def _documents(folder: str, name: str) -> tuple[Mapping[str, Any], ...]:
 
 # A few datasets at a time: five decoded mammograms are a hundred megabytes.
 @functools.lru_cache(maxsize=2)
-def _pictures(folder: str, name: str) -> tuple[tuple[Image.Image, ...], ...]:
+def _opened(folder: str, name: str) -> tuple[tuple[Image.Image, ...], ...]:
     return tuple(tuple(document_images.images(example)) for example in _documents(folder, name))

@@ -28,10 +28,10 @@ def images(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Mapping[str, Any] 
     Args:
         doc: A document with ``image_files``, possibly none, or with one ``image_file``: absolute paths, or paths below
             ``image_root``, or below the folder of the prepared ``dataset`` the document names.
-        lmms_eval_specific_kwargs: Settings of the model family: ``image_root`` is a folder, ``demonstrations`` lists
-            files of the dataset's folder of demonstrations. For documents of no prepared dataset, ``image_rule`` is
-            ``linear``, which it is if not given, or ``reference``, and ``image_range`` is ``[LOW, HIGH]``, see
-            :mod:`medtasks.data.decoding`; a prepared dataset has its own.
+        lmms_eval_specific_kwargs: ``image_root`` is a folder, ``demonstrations`` lists files of the dataset's folder of
+            demonstrations. For documents of no prepared dataset, ``image_rule`` is ``linear``, which it is if not
+            given, or ``reference``, and ``image_range`` is ``[LOW, HIGH]``, see :mod:`medtasks.data.decoding`; a
+            prepared dataset has its own.
 
     Returns:
         RGB images, demonstrations first; those of a sanity variant as it shows them.
@@ -57,10 +57,6 @@ def no_images(doc: Mapping[str, Any]) -> list[Image.Image]:
 
 def image_decoding(doc: Mapping[str, Any], settings: Mapping[str, Any]) -> Decoding:
     """Return how the images of a document are decoded.
-
-    Args:
-        doc: A document.
-        settings: Settings of the model family.
 
     Raises:
         SourceError: Settings contradict the prepared dataset that the document is of.
@@ -89,18 +85,14 @@ def image_path(file: str, doc: Mapping[str, Any], settings: Mapping[str, Any]) -
         DatasetNotPrepared: It is relative to a dataset that is not there.
     """
     path, root = Path(file), settings.get("image_root")
-    if path.is_absolute():
-        return path
-    return (Path(root).expanduser() if root else _dataset_folder(file, doc)) / path
-
-
-def _dataset_folder(file: str, doc: Mapping[str, Any]) -> Path:
+    if path.is_absolute() or root:
+        return Path(root or "").expanduser() / path
     if doc.get("dataset") is None:
         raise SourceError(
             f"image {file} of sample {doc.get('doc_id', '?')} has a relative path; write absolute paths "
             f"or set image_root under lmms_eval_specific_kwargs"
         )
-    return prepared_folder(doc["dataset"])
+    return prepared_folder(doc["dataset"]) / path
 
 
 def _open(path: Path, doc: Mapping[str, Any], decoding: Decoding) -> Image.Image:
@@ -133,9 +125,9 @@ def is_blind(doc: Mapping[str, Any]) -> bool:
     return doc.get(COLUMN) == BLIND
 
 
-def shown(doc: Mapping[str, Any], pictures: Sequence[Image.Image]) -> list[Image.Image]:
-    """Return a document's pictures as its variant shows them."""
-    return [blank_image(picture) for picture in pictures] if doc.get(COLUMN) == BLANK else list(pictures)
+def shown(doc: Mapping[str, Any], opened: Sequence[Image.Image]) -> list[Image.Image]:
+    """Return a document's images as its variant shows them."""
+    return list(map(blank_image, opened)) if doc.get(COLUMN) == BLANK else list(opened)
 
 
 def shown_volume(doc: Mapping[str, Any], path: Path) -> Path:
@@ -148,11 +140,7 @@ def shown_volume(doc: Mapping[str, Any], path: Path) -> Path:
 
 
 def own_marks_removed(template: str, settings: Mapping[str, Any]) -> str:
-    """Return a template with the marks of its demonstrations' images, and without those of the question's.
-
-    Args:
-        template: Text with one ``<image>`` per image, demonstrations first; or without any.
-        settings: Settings of the model family; ``demonstrations`` lists the images of solved examples.
+    """Return a template without the marks of the question's images, which follow those of its demonstrations' images.
 
     Example:
         >>> own_marks_removed("<image>One? Yes. <image>Two?", {"demonstrations": ["one.jpg"]})

@@ -3,6 +3,9 @@
 The harness asks for a first prompt before it runs the model, so a judge that is missing, or may not see the data, stops
 the task before anything is computed in vain. Tasks of which only some metrics need a judge run without one, and say so;
 once there are replies, nothing about a judge stops anything: its metrics are NaN, and the replies can be judged later.
+
+All raise ``JudgeRefused`` where the judge may not see the dataset, and ``JudgeNotConfigured`` where there is none; or,
+if the task runs without, where one is named in part or wrongly. Other errors are those of the same hooks elsewhere.
 """
 
 from collections.abc import Mapping
@@ -17,42 +20,31 @@ Document = Mapping[str, Any]
 
 
 def paired_prompt(doc: Document, lmms_eval_specific_kwargs: Settings | None = None) -> str:
-    """Return the prompt of a paired question, see :func:`medtasks.prompts.lettered.prompt`.
-
-    Raises:
-        JudgeNotConfigured: No judge is set up.
-        JudgeRefused: The judge may not see this dataset.
-    """
+    """Return the prompt of a paired question, see :func:`medtasks.prompts.lettered.prompt`."""
     _need_judge(doc)
     return lettered.prompt(doc, lmms_eval_specific_kwargs)
 
 
 def prompt(doc: Document, lmms_eval_specific_kwargs: Settings | None = None) -> str:
-    """Return the prompt of a simple model; errors are those of :func:`paired_prompt` and of its template."""
+    """Return the prompt of a simple model."""
     _need_judge(doc)
     return template.prompt(doc, lmms_eval_specific_kwargs)
 
 
 def messages(doc: Document, lmms_eval_specific_kwargs: Settings | None = None) -> list[Message]:
-    """Return the conversation of a chat model; errors are those of :func:`prompt`, also for a broken image."""
+    """Return the conversation of a chat model."""
     _need_judge(doc)
     return template.messages(doc, lmms_eval_specific_kwargs)
 
 
 def prompt_with_judge_or_without(doc: Document, lmms_eval_specific_kwargs: Settings | None = None) -> str:
-    """Return the prompt of a simple model.
-
-    Raises:
-        JudgeNotConfigured: A judge is named, but in part or wrongly.
-        JudgeRefused: The named judge may not see this dataset.
-        MedTasksError: The template cannot be filled in.
-    """
+    """Return the prompt of a simple model."""
     judge_if_there(str(doc["dataset"]))
     return template.prompt(doc, lmms_eval_specific_kwargs)
 
 
 def messages_with_judge_or_without(doc: Document, lmms_eval_specific_kwargs: Settings | None = None) -> list[Message]:
-    """Return the conversation of a chat model; errors are those of :func:`prompt_with_judge_or_without`."""
+    """Return the conversation of a chat model."""
     judge_if_there(str(doc["dataset"]))
     return template.messages(doc, lmms_eval_specific_kwargs)
 

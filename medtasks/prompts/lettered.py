@@ -14,14 +14,9 @@ _DEFAULT = "{question}\n{options}\nAnswer with the option's letter from the give
 
 
 def prompt(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Mapping[str, Any] | None = None) -> str:
-    """Fill the model family's template.
+    """Fill the model family's template with ``question`` and ``options``, blanks and newlines exactly as they are.
 
-    Args:
-        doc: A document with ``question`` and ``options``.
-        lmms_eval_specific_kwargs: Settings of the model family; ``template`` is used.
-
-    Returns:
-        The prompt, blanks and newlines exactly as in the template; without the mark of an image that is not shown.
+    The mark of an image that is not shown is left out.
 
     Example:
         >>> prompt({"question": "Where?", "options": ["Here", "There"]}, {"template": "Q: {question} A: {option_a}"})

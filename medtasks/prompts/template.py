@@ -33,13 +33,7 @@ _PLACE = "<img>"
 def prompt(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Settings | None = None) -> str:
     """Return the prompt of a simple model, which gets text and images apart.
 
-    Args:
-        doc: A document of any family but paired choice, see :mod:`medtasks.data.schema`.
-        lmms_eval_specific_kwargs: Settings of the model family; ``template`` is needed.
-
-    Returns:
-        The text with the family's ``image_mark`` in the images' places; without one, an image's place is removed with
-        the blank behind it.
+    The family's ``image_mark`` stands in the images' places; without one, a place is removed with the blank behind it.
 
     Raises:
         MedTasksError: The settings lack a template, or it has an unknown field.
@@ -58,19 +52,19 @@ def prompt(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Settings | None = 
 def messages(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Settings | None = None) -> list[Message]:
     """Return the conversation of a chat model: one user turn with every image at its place in the text.
 
-    Args and errors are those of :func:`prompt`, and :class:`~medtasks.errors.SourceError` for a broken image.
+    Errors are those of :func:`prompt`, and :class:`~medtasks.errors.SourceError` for a broken image.
     """
     settings = lmms_eval_specific_kwargs or {}
     return [user_turn(question_parts(doc, settings), images(doc, settings))]
 
 
-def user_turn(parts: Sequence[str], pictures: Sequence[Any]) -> Message:
-    """Return a turn in which the pictures stand between the parts of the text; with a single part they come first."""
-    before = [""] * (len(pictures) + 1 - len(parts))
+def user_turn(parts: Sequence[str], shown: Sequence[Any]) -> Message:
+    """Return a turn in which the images stand between the parts of the text; with a single part they come first."""
+    before = [""] * (len(shown) + 1 - len(parts))
     content: list[dict[str, Any]] = []
     for position, part in enumerate([*before, *parts]):
         if position:
-            content.append({"type": "image", "url": pictures[position - 1]})
+            content.append({"type": "image", "url": shown[position - 1]})
         if part:
             content.append({"type": "text", "text": part})
     return {"role": "user", "content": content}
@@ -86,36 +80,31 @@ def target(doc: Mapping[str, Any]) -> str:
 
 
 def question_parts(doc: Mapping[str, Any], settings: Settings) -> list[str]:
-    """Fill the template and cut it where the images stand.
+    """Fill the template and cut it where the images stand; errors are those of :func:`prompt`.
 
     Returns:
         One part more than there are images; a single part if the template has no place for images, or the document is
         one whose images are left out: their places are removed with the blank behind them.
-
-    Raises:
-        MedTasksError: See :func:`prompt`.
-        SourceError: See :func:`prompt`.
     """
     shown = len(doc["image_files"]) if "image_files" in doc else int("image_file" in doc)
     # Cut before filling: a question may itself hold the mark.
     places = str(settings.get("images_joined_by", "")).join([_PLACE] * shown)
+    if "template" not in settings:
+        raise MedTasksError("lmms_eval_specific_kwargs have no template for this model; add one in the task's YAML")
+    template = str(settings["template"])
+    parts = template.replace("{images}", _PLACE if is_blind(doc) else places).split(_PLACE)
     if is_blind(doc):
-        first, *others = str(_template(settings)).replace("{images}", _PLACE).split(_PLACE)
-        parts = [first + "".join(part.removeprefix(" ") for part in others)]
-    else:
-        parts = str(_template(settings)).replace("{images}", places).split(_PLACE)
+        parts = ["".join([parts[0], *(part.removeprefix(" ") for part in parts[1:])])]
     if len(parts) > 1 and len(parts) - 1 != shown:
         raise SourceError(
             f"sample {doc.get('doc_id', '?')} has {shown} images and its prompt {len(parts) - 1} places for them; "
             f"write {{images}} into the template instead of {_PLACE}"
         )
+    options = written_options(settings.get("option"), doc.get("options") or ())
     fields = {
-        "question": doc.get("question") or "",
-        "context": doc.get("context") or "",
-        "details": doc.get("details") or "",
-        "indication": doc.get("indication") or "",
+        **{name: doc.get(name) or "" for name in ("question", "context", "details", "indication")},
         "hint": f"Hint: {doc['hint']}\n" if doc.get("hint") else "",
-        "options": _options(doc, settings),
+        "options": str(settings.get("options_joined_by", "\n")).join(options),
         "closed_prefix": settings.get("closed_prefix", "") if doc.get("answer") in ("yes", "no") else "",
     }
     return [_filled(part, fields) for part in parts]
@@ -124,12 +113,10 @@ def question_parts(doc: Mapping[str, Any], settings: Settings) -> list[str]:
 def example_answer(doc: Mapping[str, Any], settings: Settings) -> str:
     """Return the answer a demonstration shows.
 
-    Args:
-        doc: A document.
-        settings: ``example_answer`` is a text with the fields ``{text}`` (the right option, the published answer, or
-            the names of all findings in alphabetical order), ``{lower_text}``, ``{letter}`` (A, B, ...), ``{lower}``
-            (a, b, ...) and ``{acronym}`` (what the text has in brackets at its end); ``findings_joined_by`` and
-            ``no_finding`` say how findings are listed.
+    ``example_answer`` of the settings is a text with the fields ``{text}`` (the right option, the published answer, or
+    the names of all findings in alphabetical order), ``{lower_text}``, ``{letter}`` (A, B, ...), ``{lower}`` (a, b,
+    ...) and ``{acronym}`` (what the text has in brackets at its end); ``findings_joined_by`` and ``no_finding`` say how
+    findings are listed.
 
     Raises:
         MedTasksError: The text has another field.
@@ -158,23 +145,8 @@ def _named_answer(doc: Mapping[str, Any], settings: Settings | None = None) -> s
     if "label" in doc:
         return str(doc["options"][doc["label"]])
     if "options" in doc:
-        return str(doc["options"][_position(doc)])
+        return str(doc["options"][[letter(index) for index in range(len(doc["options"]))].index(doc["answer"])])
     return str(doc["answer"])
-
-
-def _position(doc: Mapping[str, Any]) -> int:
-    return [letter(index) for index in range(len(doc["options"]))].index(doc["answer"])
-
-
-def _options(doc: Mapping[str, Any], settings: Settings) -> str:
-    written = written_options(settings.get("option"), doc.get("options") or ())
-    return str(settings.get("options_joined_by", "\n")).join(written)
-
-
-def _template(settings: Settings) -> str:
-    if "template" not in settings:
-        raise MedTasksError("lmms_eval_specific_kwargs have no template for this model; add one in the task's YAML")
-    return str(settings["template"])
 
 
 def _filled(text: str, fields: Mapping[str, str]) -> str:

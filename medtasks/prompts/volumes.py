@@ -33,14 +33,7 @@ def prompt(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Settings | None = 
 
 
 def volumes(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Settings | None = None) -> list[Any]:
-    """Return the volumes of a document.
-
-    Args:
-        doc: A document whose ``image_files`` are volumes.
-        lmms_eval_specific_kwargs: Settings of the model family.
-
-    Returns:
-        Names of files for models that read volumes, else RGB slices.
+    """Return the volumes in a document's ``image_files``: names of files for models that read them, else RGB slices.
 
     Raises:
         SourceError: A volume is missing or damaged.

@@ -35,10 +35,7 @@ _SHARED = (
 
 
 class TextTask(ConfigurableTask):  # type: ignore[misc]
-    """A task whose documents show no image.
-
-    Args:
-        config: What lm-eval read from its file; ``task`` names one of our tasks.
+    """A task of ours, named by ``task`` in lm-eval's file, whose documents show no image.
 
     Raises:
         DatasetNotPrepared: Its dataset is not under ``MEDTASKS_HOME``.

@@ -4,6 +4,7 @@ The task file stands alone: one that included ours would make every task of the 
 moves. It is put together from the task of a published dataset, so that it asks and scores as that does.
 """
 
+import contextlib
 import re
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from medtasks.data.preparation import Options, prepare_recipe
 from medtasks.errors import MedTasksError, SourceError
 from medtasks.harness.task_files import task_config
 from medtasks.harness.task_index import DottedName
-from medtasks.tasks.task_writing import refuse_taken, without_twin, write_task_file
+from medtasks.tasks.task_writing import own_keys, own_metadata, refuse_taken, write_task_file
 
 TAG = "multimedeval_own"
 _PREFIX = "multimedeval_"
@@ -34,7 +35,7 @@ def prepare_own(
     allow_incomplete: bool = False,
     again: bool = False,
 ) -> Manifest:
-    """Prepare a user's folder as a dataset and write its task file.
+    """Prepare a user's folder as a dataset and write its task file; the manifest's name is also the task's.
 
     Args:
         folder: Holds ``dataset.json``, see :mod:`medtasks.data.multimedeval.folder`.
@@ -42,9 +43,6 @@ def prepare_own(
         access: Who may read it. As long as the user does not say otherwise, it stays on this machine.
         allow_incomplete: Leave out what cannot be used.
         again: ``name`` is a dataset prepared before, which may have moved to ``folder``.
-
-    Returns:
-        The dataset's manifest; its name is also the task's.
 
     Raises:
         SourceError: The folder is not of that format, or samples cannot be used.
@@ -80,14 +78,11 @@ def own_name(text: str) -> str:
 
 
 def _refuse_another_folder(name: str, folder: Path) -> None:
-    prepared = dataset_folder(name)
-    if not (prepared / FILE_NAME).is_file():
-        return
-    try:
-        source = Manifest.read(prepared).source
-    except SourceError:
-        return  # a damaged one is not worth keeping
-    if source != str(folder.resolve()):
+    prepared, source = dataset_folder(name), None
+    if (prepared / FILE_NAME).is_file():
+        with contextlib.suppress(SourceError):  # a damaged one is not worth keeping
+            source = Manifest.read(prepared).source
+    if source not in (None, str(folder.resolve())):
         raise MedTasksError(
             f"'{name}' is prepared from {source} already; choose another name with --name, or replace it: "
             f"medtasks data prepare {name} --source {folder}"
@@ -96,19 +91,9 @@ def _refuse_another_folder(name: str, folder: Path) -> None:
 
 def _task_config(name: str, questions: OwnQuestions) -> dict[str, Any]:
     config, with_images = task_config(_MODELS[questions.kind]), task_config(_MODELS[VQA])
-    own = {
-        "task": name,
-        "task_alias": DottedName(f"medtasks.data.label_of.{name}"),
-        "tag": TAG,
-        "dataset_path": DottedName(f"medtasks.data.path_of.{name}"),
-    }
-    metadata = {
-        **without_twin(with_images["metadata"]),
-        "description": f"Own {questions.kind} questions, {questions.modality or 'no modality given'}",
-        "prompt": "head",
-        "dataset": name,
-        "data": DottedName(f"medtasks.data.provenance_of.{name}"),
-    }
+    own = own_keys(name, name, TAG)
+    description = f"Own {questions.kind} questions, {questions.modality or 'no modality given'}"
+    metadata = own_metadata(with_images["metadata"], name, description=description, prompt="head")
     settings = {
         family: _prompt(questions.kind) | {key: known[key] for key in ("image_mark",) if key in known}
         for family, known in with_images["lmms_eval_specific_kwargs"].items()

@@ -19,8 +19,7 @@ from medtasks.data.store import load_documents, open_documents, publish_document
 from medtasks.errors import MedTasksError, SourceError, unknown_name
 from medtasks.harness.task_file import TaskFile
 from medtasks.harness.task_files import task_config, task_files
-from medtasks.harness.task_index import DottedName
-from medtasks.tasks.task_writing import refuse_taken, without_twin, write_task_file
+from medtasks.tasks.task_writing import own_keys, own_metadata, refuse_taken, write_task_file
 
 _MARK = "# Written by 'medtasks data select', which overwrites changes.\n"
 _USUAL_SPLIT = {"gmai_mmbench": "gmai_mmbench_val"}
@@ -43,15 +42,12 @@ def whole_dataset(name: str) -> str:
 
 
 def select_as(dataset: str, criteria: Criteria, name: str) -> tuple[Manifest, list[str]]:
-    """Make the documents that fit a dataset of their own, with its tasks.
+    """Make the documents of a prepared dataset that fit a dataset of their own, and return it with its tasks' names.
 
     Args:
-        dataset: A prepared dataset.
+        dataset: The whole.
         criteria: Wanted values by column, see :func:`medtasks.data.selecting.choose`.
         name: Name of the part and of its first task.
-
-    Returns:
-        The part's manifest, and the names of its tasks.
 
     Raises:
         UnknownName: There is no such column.
@@ -107,17 +103,6 @@ def _publish(dataset: str, criteria: Criteria, name: str, documents: Sequence[Ma
 
 def _config(task: TaskFile, new: str, dataset: str, manifest: Manifest) -> dict[str, Any]:
     config = task_config(task.name)
-    metadata = {
-        **without_twin(config["metadata"]),
-        "description": f"{config['metadata']['description']}; only {described(manifest.selection)}",
-        "dataset": dataset,
-        "data": DottedName(f"medtasks.data.provenance_of.{dataset}"),
-    }
-    own = {
-        "task": new,
-        "task_alias": DottedName(f"medtasks.data.label_of.{new}"),
-        "tag": [],
-        "dataset_path": DottedName(f"medtasks.data.path_of.{dataset}"),
-        "metadata": metadata,
-    }
-    return {**config, **own}
+    description = f"{config['metadata']['description']}; only {described(manifest.selection)}"
+    metadata = own_metadata(config["metadata"], dataset, description=description)
+    return {**config, **own_keys(new, dataset, []), "metadata": metadata}

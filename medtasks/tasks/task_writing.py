@@ -10,7 +10,7 @@ from medtasks.data.catalogue import CATALOGUE
 from medtasks.data.home import own_tasks_folder
 from medtasks.errors import MedTasksError
 from medtasks.harness.task_files import tagged_tasks, task_files, variant_of
-from medtasks.harness.task_index import dumped, harness_folder
+from medtasks.harness.task_index import DottedName, dumped, harness_folder
 
 
 def own_task_path(name: str) -> Path:
@@ -19,12 +19,9 @@ def own_task_path(name: str) -> Path:
 
 
 def refuse_taken(name: str, mark: str, option: str) -> None:
-    """Refuse a name that a task or dataset has already.
+    """Refuse a name that a task or dataset has already; the option gives another.
 
-    Args:
-        name: Name of the new dataset and task.
-        mark: First line of the files that may be overwritten.
-        option: The option that gives another name, for the message.
+    Files with the mark as their first line may be overwritten.
 
     Raises:
         MedTasksError: It is taken, by the harness, by this package or by a file of the user's.
@@ -39,24 +36,29 @@ def refuse_taken(name: str, mark: str, option: str) -> None:
         raise MedTasksError(f"{path} was not written by this command; move it away, or choose another {option}")
 
 
-def without_twin(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a task's metadata for a copy of it that has no few-shot twin, or one with a file of its own."""
-    return {name: value for name, value in metadata.items() if name != "few_shot"}
+def own_keys(task: str, dataset: str, tags: object) -> dict[str, Any]:
+    """Return what a task file says of its name and its data, which are prepared."""
+    return {
+        "task": task,
+        "task_alias": DottedName(f"medtasks.data.label_of.{task}"),
+        "tag": tags,
+        "dataset_path": DottedName(f"medtasks.data.path_of.{dataset}"),
+    }
+
+
+def own_metadata(metadata: Mapping[str, Any], dataset: str, **about: Any) -> dict[str, Any]:
+    """Return a task's metadata for a copy of it on other data, which has no few-shot twin, or one with its own file."""
+    data = {"dataset": dataset, "data": DottedName(f"medtasks.data.provenance_of.{dataset}")}
+    return {**{name: value for name, value in metadata.items() if name != "few_shot"}, **about, **data}
 
 
 def write_task_file(name: str, config: Mapping[str, Any], mark: str) -> None:
-    """Write a task file that stands alone, in one step.
-
-    Args:
-        name: Name of the task, and of the file.
-        config: What :func:`medtasks.harness.task_files.task_config` gives, with changes.
-        mark: First line of the file.
+    """Write a task file that stands alone, in one step; the mark is its first line.
 
     Raises:
         MedTasksError: It cannot be written.
     """
-    path = own_task_path(name)
-    text = dumped(config)
+    path, text = own_task_path(name), dumped(config)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_suffix(".part")

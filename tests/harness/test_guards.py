@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from medtasks.harness import guarded_run
 from medtasks.harness import guards as run_guards
+from medtasks.harness import row_limits
 from medtasks.harness.documents import task_documents
 from medtasks.harness.guards import check
 from medtasks.harness.manifest import Severity
@@ -145,7 +145,7 @@ def test_a_share_of_the_users_own_groups(found, included):
 
 def test_a_share_that_cuts_a_pair(sample, one):
     """Of 32 rows the harness takes ceil(32 * 0.01) = 1."""
-    rows = guarded_run.rows_of("mediconfusion", "mediconfusion")
+    rows = row_limits.rows_of("mediconfusion", "mediconfusion")
     assert (rows.count, len(rows.units)) == (32, 32)
     assert one("mediconfusion", "--limit", "0.01")[1].startswith("--limit 0.01 cuts 1 of 1 pairs")
 
@@ -169,7 +169,7 @@ def test_questions_whose_rotations_are_cut(sample, one, found):
 
 def test_the_rows_of_a_rotated_task_are_those_the_harness_gets(sample):
     rotated = task_documents(task_file("mediconfusion_rotated"))
-    rows = guarded_run.rows_of("mediconfusion_rotated", "mediconfusion")
+    rows = row_limits.rows_of("mediconfusion_rotated", "mediconfusion")
     assert rows.units == [document["rotation_of"] for document in rotated]
     assert rows.count == len(rotated) == 64
 

@@ -12,9 +12,8 @@ from medtasks.data.home import home
 from medtasks.errors import MedTasksError
 from medtasks.extract.failure import failed_reply
 from medtasks.harness.documents import Selection
-from medtasks.harness.kept_replies import KeptReplies
+from medtasks.harness.kept_replies import KEPT_VARIABLE, KeptReplies, earlier_run
 from medtasks.harness.manifest import RunManifest, TaskOutcome, TaskRecord
-from medtasks.harness.retrying import KEPT_VARIABLE, earlier_run
 
 ARGUMENTS = [
     "--model",

@@ -14,8 +14,8 @@ from lmms_eval.api.instance import GenerationResult, Instance, TokenCounts, unwr
 
 from medtasks.extract.failure import failed_reply, failure_cause
 from medtasks.harness.kept_replies import KeptReplies
-from medtasks.harness.loglikelihood import parse_loglikelihood
 from medtasks.harness.models import EMPTY_AFTER_ERRORS, ERROR_TEXTS, watched
+from medtasks.harness.reply_envelope import parse_loglikelihood
 
 MODELS = Path(lmms_eval.models.__file__).parent
 FILES = {f"{kind}.{path.stem}": path for kind in ("chat", "simple") for path in sorted((MODELS / kind).glob("*.py"))}

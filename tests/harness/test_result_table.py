@@ -5,7 +5,7 @@ import json
 
 from lmms_eval.utils import make_table
 
-from medtasks.harness.result_table import put_main_metrics_first
+from medtasks.harness.evaluation import put_main_metrics_first
 
 ROW = {
     "alias": "mine",

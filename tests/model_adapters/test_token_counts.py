@@ -8,7 +8,7 @@ from lmms_eval.api.instance import GenerationResult, unwrap_generation_output
 from lmms_eval.caching.response_cache import ResponseCache
 
 from medtasks.extract.failure import failure_cause
-from medtasks.harness.loglikelihood import parse_loglikelihood
+from medtasks.harness.reply_envelope import parse_loglikelihood
 
 
 def failing(doc):

@@ -17,7 +17,7 @@ from medtasks.data.variants import BLANK
 from medtasks.data.volume_files import is_volume
 from medtasks.errors import SourceError
 from medtasks.families.family import NO_OPTION, ReadAnswer, Reply
-from medtasks.harness.task_data import image_settings
+from medtasks.harness.documents import image_settings
 from medtasks.harness.task_file import TaskFile
 from medtasks.prompts.images import image_path
 

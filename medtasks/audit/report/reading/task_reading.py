@@ -13,9 +13,8 @@ from medtasks.errors import MedTasksError
 from medtasks.extract.registry import Kind
 from medtasks.families.family import FENCED, Reply
 from medtasks.families.texts import text_values
-from medtasks.harness.documents import task_documents
+from medtasks.harness.documents import access_of_task, is_private_task, task_documents, task_provenance
 from medtasks.harness.saved_replies import replies_folder
-from medtasks.harness.task_data import access_of_task, is_private_task, task_provenance
 from medtasks.harness.task_file import TaskFile
 from medtasks.harness.task_files import included_option
 from medtasks.metrics.metric import CorpusMetric, Score

@@ -15,9 +15,10 @@ from medtasks.data.decoding import Decoding
 from medtasks.data.manifest import described_images
 from medtasks.data.privacy import LOG_TEXT_VARIABLE, is_private
 from medtasks.errors import MedTasksError, UnknownName
-from medtasks.harness.task_data import access_of_task, private_datasets
-from medtasks.harness.task_file import TaskFile, metadata_of
+from medtasks.harness.documents import access_of_task, private_datasets
+from medtasks.harness.task_file import TaskFile
 from medtasks.harness.task_files import lost_folders, task_config, task_file, task_files
+from medtasks.harness.task_index import mapping_in
 from medtasks.stats.calibration import Calibration
 
 
@@ -97,7 +98,7 @@ def _report(reading: TaskReading, rules: tuple[RuleReport, ...]) -> TaskReport:
     answered = recorded.asked or len(reading.samples.answered)
     documents = recorded.documents or len(reading.documents)
     config = task_config(task.name)
-    metadata = metadata_of(config)
+    metadata = mapping_in(config, "metadata")
     baselines, calibration, lacking = _beside(reading)
     return TaskReport(
         name=task.name,
