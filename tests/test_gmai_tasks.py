@@ -17,7 +17,7 @@ from medtasks.data.store import load_documents
 from medtasks.harness.task_files import task_config, task_file
 from medtasks.harness.task_index import resolved
 from medtasks.hooks import grouped_choice, multi_answer, submission
-from medtasks.metrics.multi_answer import multi_answer_accuracy, multi_answer_recall
+from medtasks.metrics.set_overlap import multi_answer_accuracy, multi_answer_recall
 from medtasks.prompts.template import prompt, target
 
 from . import tiny_gmai

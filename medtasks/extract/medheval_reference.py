@@ -19,6 +19,7 @@ order of the questions cannot be aggregated over processes, so every reply is re
 """
 
 import difflib
+import enum
 import itertools
 import re
 from collections.abc import Mapping, Sequence
@@ -28,7 +29,6 @@ from medtasks.data.samples import Sample, letter
 from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.extractor import Kind, extractor
 from medtasks.extract.failure import failure_cause
-from medtasks.metrics.closed_questions import Counted
 
 BINARY = "binary"
 """Kind of a yes/no question; others have options."""
@@ -38,6 +38,14 @@ YES, NO = "A", "B"
 _LETTERS = "ABCDEF"
 _LABEL = re.compile(r"(?<!\w)[A-Z][:.]|[A-Z]\)")
 _DENIALS = frozenset(("No", "no", "not"))
+
+
+class Counted(enum.StrEnum):
+    """How a question enters the accuracies."""
+
+    SCORED = "scored"
+    LEFT_OUT = "left_out"
+    AVERAGED = "averaged"  # not scored, but it counts as many times as the average question of its cell
 
 
 def says_yes(text: str) -> bool:

@@ -11,10 +11,9 @@ from dataclasses import replace
 from medtasks.data.samples import Sample, letter
 from medtasks.extract.answer import Answer
 from medtasks.extract.extractor import Kind, extractor
-from medtasks.extract.medheval_reference import BINARY, NO, YES
+from medtasks.extract.medheval_reference import BINARY, NO, YES, Counted
 from medtasks.extract.robust_choice import robust_choice
 from medtasks.extract.yes_no import yes_no
-from medtasks.metrics.closed_questions import Counted
 
 _UNKNOWN_OPTIONS = ("",) * 6  # MedHEval has at most six
 

@@ -20,7 +20,7 @@ from medtasks.extract.option_names import words
 from medtasks.extract.reply_text import own_words
 from medtasks.extract.yes_no import is_unsure, yes_no
 from medtasks.metrics.bleu import bleu1
-from medtasks.metrics.open_questions import TokenOverlap, closed_correct, is_closed, open_correct, token_overlap
+from medtasks.metrics.set_overlap import TokenOverlap, closed_correct, is_closed, open_correct, token_overlap
 
 DENIED = "not:"
 

@@ -16,6 +16,8 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
+import numpy as np
+
 from medtasks.data.privacy import PrivateText
 from medtasks.data.samples import Sample
 from medtasks.errors import LabelerError, MedTasksError
@@ -29,7 +31,7 @@ from medtasks.judges.client import Judge, scoring_judge
 from medtasks.judges.fence import addresses_judge
 from medtasks.judges.medheval import ASPECTS, WORST_SEVERITY, judge_components, judge_correctness, judge_severity
 from medtasks.judges.medheval_prompts import WORDINGS, JudgePrompt
-from medtasks.metrics.chair import LABEL_CELLS, component_ratio, label_cells, label_ratios, ratios_with_errors
+from medtasks.metrics.chair import LABEL_CELLS, component_ratio, label_cells, label_ratios
 from medtasks.metrics.metric import (
     STDERR,
     AnyMetric,
@@ -44,6 +46,7 @@ from medtasks.metrics.metric import (
     counting,
 )
 from medtasks.metrics.report_metrics import metric_info
+from medtasks.stats.bootstrap import values_with_errors
 
 _TEXT_METRICS = ("medheval_bleu", "rouge_stemmed", "meteor", "medheval_bertscore")
 _TEXTS = text_metrics([key for name in _TEXT_METRICS for key in metric_info(name).keys], "compared")
@@ -190,8 +193,8 @@ def _judged_panel(aspect: str) -> Panel[tuple[str, tuple[int, ...]]]:
     name = f"chair_judge_{aspect}"
 
     def compute(rows: Sequence[tuple[str, tuple[int, ...]]]) -> PanelResult:
-        found = ratios_with_errors(
-            [counts for _, counts in rows],
+        found = values_with_errors(
+            np.asarray([counts for _, counts in rows], dtype=np.int64),
             [cluster for cluster, _ in rows],
             lambda cells: {name: component_ratio(cells)},
         )
@@ -247,7 +250,7 @@ def _label_panel(rows: Sequence[TextRow]) -> PanelResult:
         return PanelResult({name: Estimate(0) for name in ("reports_labelled", *_SUMS)}, warnings=warnings)
     cells = [counts for _, counts in read]
     totals = dict(zip(LABEL_CELLS, map(sum, zip(*cells, strict=True)), strict=True))
-    found = ratios_with_errors(cells, [cluster for cluster, _ in read], label_ratios)
+    found = values_with_errors(np.asarray(cells), [cluster for cluster, _ in read], label_ratios)
     ratios = {name: Estimate(found[name], found[f"{name}{STDERR}"]) for name in found if not name.endswith(STDERR)}
     counts = {name: Estimate(sum(totals[part] for part in parts)) for name, parts in _SUMS.items()}
     return PanelResult({**ratios, **counts, "reports_labelled": Estimate(len(read))}, warnings=warnings)

@@ -1,6 +1,6 @@
 """Standard errors of statistics without a formula, by resampling the units that were sampled."""
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,12 +19,7 @@ _LARGEST_DRAW = 4_000_000  # counts held at once: 32 MB
 def sum_by_unit(contributions: Integers, units: Sequence[Hashable]) -> Integers:
     """Add up the contributions of samples that share a unit, such as the images of one patient.
 
-    Args:
-        contributions: What each sample adds to each count, shape (samples, cells).
-        units: The unit of each sample, shape (samples,).
-
-    Returns:
-        Shape (distinct units, cells), in the order in which units first appear.
+    Contributions have shape (samples, cells), sums (distinct units, cells), in the order in which units first appear.
 
     Raises:
         ValueError: There is not one unit per sample.
@@ -58,7 +53,7 @@ def bootstrap_standard_errors(
         contributions: What each unit adds to each count, shape (units, cells).
         statistic: From counts, shape (n, cells), to values, shape (n, metrics); NaN where a metric is not defined.
         resamples: Number of draws, at least 2; each has as many units as there are.
-        seed: Of the random numbers.
+        seed: Of the draws.
 
     Returns:
         Standard deviation (n - 1) over the draws in which the metric is defined, shape (metrics,); NaN for fewer than
@@ -82,6 +77,35 @@ def bootstrap_standard_errors(
         return np.full(whole.shape, np.nan)
     values = np.concatenate([statistic(counts) for counts in _resampled(contributions, resamples, seed)])
     return _deviations(values - whole)  # without this, equal values would have a deviation of a rounding error
+
+
+def values_with_errors(
+    contributions: Integers,
+    units: Sequence[Hashable],
+    metrics: Callable[[Integers], Mapping[str, Floats]],
+    resamples: int = RESAMPLES,
+) -> dict[str, float]:
+    """Return metrics of summed counts by name, and their standard errors as ``<name>_stderr``, in whatever order.
+
+    Args:
+        contributions: What each sample adds to each count, shape (samples, cells).
+        units: What was sampled, such as the patient, of each sample; shape (samples,).
+        metrics: From summed counts, shape (..., cells), to values, shape (...).
+        resamples: Draws of the bootstrap.
+
+    Returns:
+        Nothing for no samples. NaN where a metric is not defined; the error also for fewer than two units.
+    """
+    if not len(contributions):
+        return {}
+    values = metrics(contributions.sum(axis=0, dtype=np.int64))
+
+    def statistic(counts: Integers) -> Floats:
+        return np.stack(list(metrics(counts).values()), axis=-1)
+
+    errors = bootstrap_standard_errors(sum_by_unit(contributions, units), statistic, resamples)
+    named = {f"{name}_stderr": float(error) for name, error in zip(values, errors, strict=True)}
+    return {**{name: float(value) for name, value in values.items()}, **named}
 
 
 def _resampled(contributions: Integers, resamples: int, seed: int) -> Iterator[Integers]:

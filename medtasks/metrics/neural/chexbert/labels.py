@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from medtasks.metrics.class_counts import count_labels, ratio
+from medtasks.metrics.classification import count_labels, ratio
 from medtasks.metrics.report_scores import ReportScores, mean
 
 CONDITIONS = (
