@@ -45,14 +45,10 @@ def bleu1_from_counts(matches: int, length: int, reference_length: int) -> float
     kept). It computes in single precision, and so does this: one word against a reference of more than a hundred scores
     exactly 0 there, which decides whether an answer is valid.
 
-    Args:
-        matches: Words of the reply that the reference has too, each at most as often as in the reference.
-        length: Words of the reply.
-        reference_length: Words of the reference.
-
     Returns:
         ``matches / length``, times ``exp(1 - reference_length / length)`` unless the reply is longer than the
-        reference, each step rounded to single precision; 0 without a match. Between 0 and 1.
+        reference, each step rounded to single precision; 0 without a match. Between 0 and 1. A word of the reply
+        matches at most as often as the reference has it.
 
     Example:
         >>> bleu1_from_counts(1, 1, 3)
@@ -123,11 +119,8 @@ def unsmoothed_bleu(counts: Sequence[Overlap]) -> float:
     Source: ``torchmetrics.text.BLEUScore`` 1.9, which computes in single precision; this is its value in double
     precision, less than 1e-6 away.
 
-    Args:
-        counts: N-grams of orders 1, 2, ..., shape (orders,), of one pair of texts or summed over a corpus.
-
-    Returns:
-        0 to 1; 0 when an order has no match, as in a hypothesis of fewer words than the order.
+    ``counts`` are n-grams of orders 1, 2, ..., shape (orders,), of one pair of texts or summed over a corpus. The value
+    is 0 to 1; 0 when an order has no match, as in a hypothesis of fewer words than the order.
 
     Example:
         >>> unsmoothed_bleu(overlaps("no acute effusion".split(), "no acute mass".split(), 2))
@@ -142,15 +135,9 @@ def unsmoothed_bleu(counts: Sequence[Overlap]) -> float:
 def smoothed_bleu(counts: Sequence[Overlap], substitutes: Sequence[float]) -> float:
     """Return BLEU with equal weights, where orders without a match count as if they had some.
 
-    Source: ``nltk.translate.bleu_score`` 3.10.
-
-    Args:
-        counts: N-grams of orders 1, 2, ..., shape (orders,).
-        substitutes: Matches of the first order without any, of the second one, ..., shape (orders,); an order with 0 is
-            left out of the mean.
-
-    Returns:
-        0 to 1; 0 when no word matches.
+    ``counts`` are n-grams of orders 1, 2, ...; ``substitutes`` matches of the first order without any, of the second
+    one, ..., both of shape (orders,). An order with a substitute of 0 is left out of the mean. 0 to 1; 0 when no word
+    matches. Source: ``nltk.translate.bleu_score`` 3.10.
     """
     if not counts[0].matches:
         return 0.0

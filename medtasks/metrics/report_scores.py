@@ -26,11 +26,7 @@ class ReportMetric(Protocol):
     """Scores hypotheses against references."""
 
     def __call__(self, *, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
-        """Score pairs of texts.
-
-        Args:
-            references: What radiologists wrote, shape (pairs,).
-            hypotheses: What a model wrote, shape (pairs,).
+        """Score what a model wrote against what radiologists wrote, each of shape (pairs,).
 
         Raises:
             ValueError: The two differ in length.
@@ -63,10 +59,7 @@ def check_lengths(references: Sequence[str], hypotheses: Sequence[str]) -> None:
 class PairMetric:
     """A metric whose totals are means of its values of pairs.
 
-    Attributes:
-        keys: Names of its values.
-        score: Returns the values of one pair (reference, hypothesis), in the order of ``keys``.
-        settings: What the numbers depend on.
+    ``score`` returns those of one pair (reference, hypothesis), in the order of their names, ``keys``.
     """
 
     keys: tuple[str, ...]

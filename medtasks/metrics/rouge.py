@@ -18,13 +18,7 @@ _LONGEST_UNSTEMMED = 3
 
 
 class Rouge(NamedTuple):
-    """One ROUGE score of one pair; all 0 to 1, and 0 without anything in common.
-
-    Attributes:
-        precision: Share of the hypothesis that is in the reference.
-        recall: Share of the reference that is in the hypothesis.
-        f1: Their harmonic mean.
-    """
+    """One ROUGE score of one pair; all 0 to 1, and 0 without anything in common."""
 
     precision: float
     recall: float
@@ -38,13 +32,7 @@ class Rouge(NamedTuple):
 
 
 class RougeScores(NamedTuple):
-    """The three scores of one pair.
-
-    Attributes:
-        rouge_1: Of words.
-        rouge_2: Of pairs of neighbouring words.
-        rouge_l: Of the longest sequence of words that both have in the same order, other words between them or not.
-    """
+    """The scores of words, of pairs of neighbouring words, and of the longest common subsequence, of one pair."""
 
     rouge_1: Rouge
     rouge_2: Rouge
@@ -69,7 +57,7 @@ def rouge_words(text: str, *, stemmed: bool) -> list[str]:
 
 
 def longest_common_subsequence(first: Sequence[str], second: Sequence[str]) -> int:
-    """Return the length of the longest sequence of tokens that both have in the same order.
+    """Return the length of the longest sequence of tokens that both have in the same order, others between or not.
 
     One row of the usual table is one integer with a bit per token of ``first``: Hyyrö, "Bit-parallel LCS-length
     computation revisited", 2004.
@@ -95,9 +83,6 @@ def rouge_scores(reference: str, hypothesis: str, *, stemmed: bool) -> RougeScor
 
     Words are compared as they are, as by MultiMedEval and torchmetrics, or by their Porter stem, as by RadEval and
     MedHEval; means differ by some thousandths.
-
-    Raises:
-        MedTasksError: Stems are wanted and NLTK is not installed.
 
     Example:
         >>> rouge_scores("No pleural effusion.", "No effusions.", stemmed=False).rouge_1

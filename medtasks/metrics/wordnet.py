@@ -46,13 +46,10 @@ _ENDINGS = {
 
 
 class WordNet:
-    """A WordNet database in memory.
+    """A WordNet database in memory; ``version`` is as the database says, ``"3.0"`` for the one of NLTK's METEOR.
 
     Args:
         files: Contents by name, see :func:`database_files`.
-
-    Attributes:
-        version: As the database says, ``"3.0"`` for the one of NLTK's METEOR.
 
     Raises:
         ValueError: The index and the data do not fit each other.
@@ -224,8 +221,7 @@ def prepare_wordnet(source: Path | None = None) -> Path:
     """Put WordNet into :func:`wordnet_folder`, in the place of what is there.
 
     Args:
-        source: Folder or archive that has the database, see
-            :func:`database_files`; None: NLTK downloads it (WordNet 3.0).
+        source: Folder or archive, see :func:`database_files`; None: NLTK downloads it (WordNet 3.0).
 
     Returns:
         The folder. NLTK accepts it, because nobody but its owner may write to it.

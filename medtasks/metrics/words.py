@@ -4,9 +4,8 @@ import importlib
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from medtasks.errors import MedTasksError
 
@@ -88,24 +87,12 @@ def porter_stemmer() -> Callable[[str], str]:
     return lru_cache(maxsize=1 << 17)(stem)
 
 
-@dataclass(frozen=True, slots=True)
-class Overlap:
-    """N-grams of one order in two texts, or in two sides of a corpus.
-
-    Attributes:
-        matches: N-grams that both have, each counted at most as often as in either text.
-        reference: N-grams of the reference.
-        hypothesis: N-grams of the hypothesis.
-    """
+class Overlap(NamedTuple):
+    """Numbers of n-grams of one order in two texts, and of those that both have, at most as often as in either."""
 
     matches: int
     reference: int
     hypothesis: int
-
-    def __add__(self, other: "Overlap") -> "Overlap":
-        return Overlap(
-            self.matches + other.matches, self.reference + other.reference, self.hypothesis + other.hypothesis
-        )
 
 
 def _ngrams(tokens: Sequence[str], order: int) -> Counter[Any]:

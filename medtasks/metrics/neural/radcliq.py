@@ -21,11 +21,8 @@ from medtasks.metrics.weights import weights_path
 class RadCliQInputs(NamedTuple):
     """The four metrics of one pair, in the order of the published models; all higher is better.
 
-    Attributes:
-        radgraph: RadGraph F1, 0..1.
-        bertscore: BERTScore F1, rescaled; can be negative.
-        similarity: Cosine of CheXbert's vectors, -1..1.
-        bleu_2: BLEU-2, 0..1. It has no weight in v1, and counts as an error in v0.
+    RadGraph F1, 0..1; BERTScore F1, rescaled, so that it can be negative; cosine of CheXbert's vectors, -1..1; BLEU-2,
+    0..1, which has no weight in v1, and counts as an error in v0.
     """
 
     radgraph: float
@@ -70,12 +67,9 @@ RADCLIQ_V1 = RadCliQModel(
 
 @dataclass(frozen=True)
 class Input:
-    """Where one input of RadCliQ comes from.
+    """Where one input of RadCliQ comes from: a report metric and one of its keys.
 
-    Attributes:
-        metric: Entry of :data:`medtasks.metrics.report_metrics.REPORT_METRICS`.
-        key: Which of its keys.
-        single_spaces: Whether the metric sees runs of spaces as one.
+    With ``single_spaces`` the metric sees runs of spaces as one.
     """
 
     metric: str
@@ -106,11 +100,8 @@ _MODELS = ("radgraph", "chexbert", "distilroberta-base")
 class RadCliQ:
     """RadCliQ of pairs of reports; its total is the mean.
 
-    Attributes:
-        key: Key of the score.
-        model: Version.
-        sources: Where the inputs come from, in the order of :class:`RadCliQInputs`.
-        settings: How the models behind them are run; explicit weights are given by name.
+    ``sources`` are in the order of :class:`RadCliQInputs`; the settings of the models behind them give explicit weights
+    by name.
     """
 
     key: str

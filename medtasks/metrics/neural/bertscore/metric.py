@@ -27,8 +27,7 @@ _TEXT_FILES = (
 def encoder_digest(folder: Path) -> str:
     """Return a fingerprint of all files of an encoder that its vectors depend on.
 
-    Args:
-        folder: As the Hugging Face Hub has it: ``config.json``, vocabulary, and weights as safetensors or ``.bin``.
+    The folder is as the Hugging Face Hub has it: ``config.json``, vocabulary, and weights as safetensors or ``.bin``.
 
     Raises:
         WeightsMissing: Part of it is not there.
@@ -95,11 +94,8 @@ class BertScore:
 class BertScoreMetric:
     """BERTScore as a report metric.
 
-    Attributes:
-        scorer: What matches tokens.
-        idf: How tokens are weighted.
-        values: Picks the metric's values from the scores, by key.
-        stated: What the values depend on besides encoder, layer, idf and dtype.
+    ``values`` picks its values from the scores, by key; ``stated`` is what they depend on besides encoder, layer, idf
+    and dtype.
     """
 
     scorer: BertScore

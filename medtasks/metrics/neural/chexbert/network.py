@@ -57,11 +57,9 @@ class FirstTokenLayer(nn.Module):
         self.layer = layer
 
     def forward(self, hidden: torch.Tensor, mask: torch.Tensor | None = None, *_: Any, **__: Any) -> torch.Tensor:
-        """Return the output of the first token, shape (texts, 1, hidden size).
+        """Return the output of the first token, shape (texts, 1, hidden size), for the input of all tokens.
 
-        Args:
-            hidden: Input of all tokens, shape (texts, tokens, hidden size).
-            mask: As for scaled dot-product attention, shape (texts, 1, tokens, tokens); None without padding.
+        ``mask`` is as for scaled dot-product attention, shape (texts, 1, tokens, tokens); None without padding.
         """
         attention, first = self.layer.attention, hidden[:, :1]
         own = attention.self
@@ -78,11 +76,7 @@ class FirstTokenLayer(nn.Module):
 
 
 def read_config(files: ChexbertFiles) -> Any:
-    """Read the encoder's configuration.
-
-    Raises:
-        WeightsMissing: It is damaged, or that of another kind of network.
-    """
+    """Read the encoder's configuration; raises WeightsMissing if it is damaged, or of another kind of network."""
     path = files.encoder / "config.json"
     try:
         stored = json.loads(path.read_text(encoding="utf-8"))

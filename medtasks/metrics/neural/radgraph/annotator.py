@@ -30,11 +30,8 @@ Pieces = list[list[int]]
 class WordEncoder:
     """RadGraph's encoder, whose vector of a word is the mean of what it says of the word's wordpieces.
 
-    Args:
-        archive: Names the folder with configuration and vocabulary.
-        state: Tensors of the archive by name.
-        device: Where it runs.
-        dtype: ``"bfloat16"`` runs it under autocast; vectors are float32 either way.
+    The archive names the folder with configuration and vocabulary, ``state`` are its tensors by name. A dtype of
+    ``"bfloat16"`` runs it under autocast; vectors are float32 either way.
 
     Raises:
         WeightsMissing: Configuration or vocabulary cannot be read, or do not fit the tensors.
@@ -135,10 +132,7 @@ class Annotator:
         self._network = SpanNetwork(archive, contents, self._device)
 
     def annotate(self, reports: Sequence[Sequence[str]]) -> Iterator[tuple[int, Annotation]]:
-        """Annotate reports of like length together.
-
-        Args:
-            reports: Words of each, at least one, shape (reports,).
+        """Annotate reports, given as words, at least one each; like lengths go together.
 
         Yields:
             ``(position, annotation)`` as it comes, the longest reports first.

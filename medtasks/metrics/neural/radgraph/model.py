@@ -81,16 +81,10 @@ class RadGraph:
         self._settings = settings
 
     def annotate(self, texts: Sequence[str]) -> list[Annotation]:
-        """Annotate texts.
+        """Annotate reports of any length, shape (texts,), in the order of the input.
 
         The empty text is read as the word ``None``, as the package does; a text of white space only, on which the
         package fails, has no entities.
-
-        Args:
-            texts: Reports of any length, shape (texts,).
-
-        Returns:
-            Shape (texts,), in the order of the input.
 
         Raises:
             WeightsMissing: The weights are not on this machine, or cannot be read.
@@ -120,10 +114,7 @@ class RadGraphF1:
     """Annotates both sides of every pair and compares the annotations.
 
     A pair with an empty text scores 0, whatever is on the other side, and so does a pair with a text without entities.
-
-    Attributes:
-        rewards: By key a score of two annotations.
-        rule: What the scores depend on besides the model.
+    ``rewards`` are scores of two annotations by key, ``rule`` is what they depend on besides the model.
     """
 
     model_type: ModelType
