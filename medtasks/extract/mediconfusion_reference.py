@@ -10,15 +10,8 @@ from medtasks.extract.extractor import Kind, extractor
 from medtasks.extract.reply_text import given_text
 
 LETTERS = ("A", "B")
-
-
-def _accepted_tokens(letter: str) -> frozenset[str]:
-    return frozenset(
-        pattern.replace("L", letter) for pattern in ("L", "L:", ".L", ".L:", "L.", 'L")', '("L":', '("L")', '("L").')
-    )
-
-
-_TOKENS = {letter: _accepted_tokens(letter) for letter in LETTERS}
+_SPELLINGS = ("L", "L:", ".L", ".L:", "L.", 'L")', '("L":', '("L")', '("L").')
+_TOKENS = {letter: {spelling.replace("L", letter) for spelling in _SPELLINGS} for letter in LETTERS}
 
 
 @extractor("mediconfusion_reference", kind=Kind.CHOICE, version=1, summary="MediConfusion's published parser, exactly")
@@ -43,7 +36,4 @@ def mediconfusion_reference(reply: str | None, sample: Sample) -> Answer:
     if isinstance(text, Reason):
         return Answer.invalid(text)
     pieces = set(text.replace("\n", " ").split(" "))
-    found = [letter for letter in LETTERS if pieces & _TOKENS[letter]]
-    if len(found) == 1:
-        return Answer.ok(found[0])
-    return Answer.invalid(Reason.AMBIGUOUS if found else Reason.NO_MATCH)
+    return Answer.only([letter for letter in LETTERS if pieces & _TOKENS[letter]])

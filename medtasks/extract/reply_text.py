@@ -2,9 +2,13 @@
 
 import re
 import unicodedata
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from medtasks.extract.answer import Reason
 from medtasks.extract.failure import failure_cause
+
+T = TypeVar("T")
 
 _THOUGHT = re.compile(r"<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
 _THOUGHT_END = re.compile(r"^.*</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
@@ -48,15 +52,10 @@ def given_text(reply: str | None) -> str | Reason:
 
 
 def own_words(reply: str | None, *, split_names: bool = False) -> str | Reason:
-    r"""Return the model's own answer, or the reason why there is none to read.
+    r"""Return the model's own answer, never empty, or the reason why there is none to read.
 
-    Args:
-        reply: Raw reply; ``None`` is read as empty.
-        split_names: Read "Pleural_Thickening" as two words; without it, underscores are Markdown and vanish.
-
-    Returns:
-        Text that is never empty, or one of the reasons ``empty``, ``adapter_failed`` and ``truncated`` (the reply ended
-        while still reasoning).
+    The reason is ``empty``, ``adapter_failed`` or ``truncated`` (the reply ended while still reasoning).
+    ``split_names`` reads "Pleural_Thickening" as two words; without it, underscores are Markdown and vanish.
 
     Example:
         >>> own_words("<think>It may be A.</think>**B**\n\nQuestion: What else?")
@@ -103,6 +102,15 @@ def first_turn(text: str) -> str:
     """
     following = _NEXT_TURN.search(text, 1)
     return text[: following.start()].strip() if following else text
+
+
+def declared(leads: Iterable[re.Pattern[str]], text: str, read: Callable[[re.Match[str]], set[T]]) -> set[T]:
+    """Return what is read behind the first of several lead-ins, strong ones first, behind which there is something."""
+    for lead in leads:
+        said = set[T]().union(*map(read, lead.finditer(text)))
+        if said:
+            return said
+    return set()
 
 
 def refuses(text: str) -> bool:

@@ -75,11 +75,7 @@ _FINDING = re.compile(
 
 
 def findings_named(text: str, names: Sequence[str]) -> list[Mention[int]]:
-    """Return the labels named in a text, in order; of expressions that contain one another only the longest.
-
-    Args:
-        text: One clause.
-        names: Label names, such as "Pleural Effusion" or "Pleural_Thickening".
+    """Return the labels named in a clause, in order; of expressions that contain one another only the longest.
 
     Example:
         >>> text = "an enlarged heart, no pericardial effusion"
@@ -156,9 +152,6 @@ def robust_labels(reply: str | None, sample: Sample) -> Answer:
 
     The sample's options are label names, such as "Pleural Effusion" or "Pleural_Thickening". A label "No Finding" is
     present where the reply calls the image normal and affirms no other label.
-
-    Returns:
-        One value per label, or none with the reason why.
 
     Example:
         >>> sample = Sample({"options": ["Cardiomegaly", "Edema", "Pleural Effusion"]})

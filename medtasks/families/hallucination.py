@@ -22,7 +22,7 @@ from medtasks.data.privacy import PrivateText
 from medtasks.data.samples import Sample
 from medtasks.errors import LabelerError, MedTasksError
 from medtasks.extract.answer import Answer, Reason
-from medtasks.extract.labeler import CONDITIONS, Finding, chosen_findings, label_texts
+from medtasks.extract.labeler import chosen_findings, label_texts
 from medtasks.extract.registry import Kind, extractor_of
 from medtasks.families.counts import JUDGED_SAMPLE_COUNTS, answered
 from medtasks.families.family import Asks, Column, ReadAnswer, Reply, Row, TaskFamily
@@ -45,6 +45,7 @@ from medtasks.metrics.metric import (
     Scores,
     counting,
 )
+from medtasks.metrics.neural.chexbert.labels import CONDITIONS, Finding
 from medtasks.metrics.report_metrics import metric_info
 from medtasks.stats.bootstrap import values_with_errors
 

@@ -8,7 +8,7 @@ from medtasks.hooks.closed_questions import METRIC_LIST, YES_NO_METRIC_LIST, pro
 from medtasks.hooks.reading import tagged
 
 from medtasks.errors import MedTasksError
-from medtasks.extract.medheval_reference import listed_options
+from medtasks.extract.medheval_closed import listed_options
 from medtasks.harness.task_files import task_config
 from medtasks.prompts import closed as closed_prompts
 
