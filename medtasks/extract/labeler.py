@@ -68,11 +68,12 @@ def label_texts(texts: Sequence[str]) -> list[Labels | LabelerError]:
     """
     if not texts:
         return []
-    read = labeler()
     try:
-        return _read(read, texts)
+        return _read(labeler(), texts)
     except _Trouble as error:
-        return [LabelerError(str(error))] if len(texts) == 1 else [_read_alone(read, text) for text in texts]
+        if len(texts) == 1:
+            return [LabelerError(str(error))]
+        return [labels for text in texts for labels in label_texts([text])]
 
 
 def findings_of(texts: Sequence[str], names: Sequence[str]) -> list[tuple[Finding, ...]]:
@@ -161,13 +162,6 @@ def _read(read: Labeler, texts: Sequence[str]) -> list[Labels | LabelerError]:
         {str(name): _finding_or_none(value) for name, value in result.items() if value is not None}
         for result in results
     ]
-
-
-def _read_alone(read: Labeler, text: str) -> Labels | LabelerError:
-    try:
-        return _read(read, [text])[0]
-    except _Trouble as error:
-        return LabelerError(str(error))
 
 
 def _finding_or_none(value: Any) -> Finding | None:

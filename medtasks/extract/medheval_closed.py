@@ -134,7 +134,8 @@ def medheval_reference(reply: str | None, sample: Sample) -> Answer:
         counted = Counted.SCORED
     else:
         options = listed_options(document["choices"])
-        answer, target = _chosen(options, said), _index_letter(_gold_index(options, document["gold"]))
+        gold = _gold_index(options, document["gold"])
+        answer, target = _chosen(options, said), None if gold is None else letter(gold)
         counted = Counted.SCORED if "B" in _labelled(document["choices"]) else Counted.AVERAGED
     failed = failure_cause(said) is not None
     return Answer(
@@ -156,10 +157,6 @@ def _chosen(options: Sequence[str], reply: str) -> Answer:
     if index is None:
         return Answer.invalid(Reason.NO_MATCH if reply.strip() else Reason.EMPTY)
     return Answer.ok(letter(index))
-
-
-def _index_letter(index: int | None) -> str | None:
-    return None if index is None else letter(index)
 
 
 @extractor(

@@ -7,8 +7,8 @@ the file is readable by its owner only.
 import hashlib
 import os
 import sqlite3
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TypeVar
 
@@ -63,7 +63,7 @@ class TextCache:
             return {}
         values: dict[bytes, bytes] = {}
         try:
-            with self._connection(self._path) as connection:
+            with closing(sqlite3.connect(self._path, timeout=30)) as connection, connection:
                 for start in range(0, len(keys), _CHUNK):
                     part = list(keys[start : start + _CHUNK])
                     marks = ",".join("?" * len(part))
@@ -80,7 +80,7 @@ class TextCache:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             if not self._path.exists():
                 os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
-            with self._connection(self._path) as connection:
+            with closing(sqlite3.connect(self._path, timeout=30)) as connection, connection:
                 connection.execute("CREATE TABLE IF NOT EXISTS texts (key BLOB PRIMARY KEY, value BLOB) WITHOUT ROWID")
                 connection.executemany("INSERT OR REPLACE INTO texts VALUES (?, ?)", list(values.items()))
         except (sqlite3.Error, OSError) as error:
@@ -115,11 +115,6 @@ class TextCache:
         finally:
             self.put(fresh)
         return values
-
-    @contextmanager
-    def _connection(self, path: Path) -> Iterator[sqlite3.Connection]:
-        with closing(sqlite3.connect(path, timeout=30)) as connection, connection:
-            yield connection
 
     def _warn(self, error: Exception) -> None:
         warn_once(

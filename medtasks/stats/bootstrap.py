@@ -121,10 +121,8 @@ def _resampled(contributions: Integers, resamples: int, seed: int) -> Iterator[I
 
 
 def _deviations(values: Floats) -> Floats:
-    defined = ~np.isnan(values)
+    defined = ~np.isnan(values)  # np.nanstd warns of fewer than two
     number = defined.sum(axis=0)
-    total = np.where(defined, values, 0.0).sum(axis=0)
-    mean = total / np.maximum(number, 1)
+    mean = np.where(defined, values, 0.0).sum(axis=0) / np.maximum(number, 1)
     squares = np.where(defined, values - mean, 0.0) ** 2
-    variance = squares.sum(axis=0) / np.maximum(number - 1, 1)
-    return np.where(number < 2, np.nan, np.sqrt(variance))
+    return np.where(number < 2, np.nan, np.sqrt(squares.sum(axis=0) / np.maximum(number - 1, 1)))
