@@ -89,8 +89,7 @@ def findings_of(texts: Sequence[str], names: Sequence[str]) -> list[tuple[Findin
 def chosen_findings(labels: Labels | LabelerError, names: Sequence[str]) -> tuple[Finding, ...]:
     """Return the findings of some conditions, in their order, from an entry of what :func:`label_texts` returned.
 
-    Raises:
-        LabelerError: The entry is one, or says nothing of a condition.
+    Raises a LabelerError if the entry is one, or says nothing of a condition.
     """
     if isinstance(labels, LabelerError):
         raise labels

@@ -22,10 +22,6 @@ def mediconfusion_reference(reply: str | None, sample: Sample) -> Answer:
     in one of nine exact spellings. Exactly one of A and B must count. Case matters; ``(A)``, ``**A**`` and ``a`` are
     invalid, and the article of ``A normal brain`` is read as the letter.
 
-    Returns:
-        ``A`` or ``B``, or no value with reason ``ambiguous`` (both letters), ``empty``, ``no_match`` or
-        ``adapter_failed``.
-
     Example:
         >>> mediconfusion_reference("The answer is A.", Sample({})).value
         'A'

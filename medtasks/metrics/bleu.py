@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.report_scores import PairMetric, ReportMetric, ReportScores, check_lengths
+from medtasks.metrics.report_scores import ReportMetric, ReportScores, check_lengths, pair_metric
 from medtasks.metrics.words import TOKENISER, Overlap, from_report_extra, overlaps, word_tokens
 
 _SINGLE = struct.Struct("f")
@@ -199,7 +199,7 @@ def bleu(_: ModelSettings) -> ReportMetric:
     d9ac283.
     """
     settings = {"words": "between white space, case kept", "smoothing": "none", "average": "mean over reports"}
-    return PairMetric(tuple(f"bleu_{order}" for order in _ORDERS), _sentence_bleus, settings)
+    return pair_metric(tuple(f"bleu_{order}" for order in _ORDERS), _sentence_bleus, settings)
 
 
 def radcliq_bleu(_: ModelSettings) -> ReportMetric:
@@ -209,7 +209,7 @@ def radcliq_bleu(_: ModelSettings) -> ReportMetric:
         "smoothing": "method 1",
         "average": "mean over reports",
     }
-    return PairMetric(("radcliq_bleu_2",), lambda *pair: (radcliq_bleu_2(*pair),), settings)
+    return pair_metric(("radcliq_bleu_2",), lambda *pair: (radcliq_bleu_2(*pair),), settings)
 
 
 def corpus_bleu(_: ModelSettings) -> ReportMetric:
@@ -239,4 +239,4 @@ def medheval_bleu(_: ModelSettings) -> ReportMetric:
     def score(reference: str, hypothesis: str) -> tuple[float]:
         return (nltk_method4_bleu(word_tokens(reference), word_tokens(hypothesis)),)
 
-    return PairMetric(("method4_bleu",), score, {"words": TOKENISER, "smoothing": "method 4", "case": "kept"})
+    return pair_metric(("method4_bleu",), score, {"words": TOKENISER, "smoothing": "method 4", "case": "kept"})

@@ -29,9 +29,6 @@ def label_cells(reference: Sequence[Finding], report: Sequence[Finding]) -> tupl
         The counts named in :data:`LABEL_CELLS`: both present; report present, reference absent; report absent,
         reference present; both absent; report present or absent; reference present.
 
-    Raises:
-        ValueError: The two differ in length.
-
     Example:
         >>> label_cells([Finding.POSITIVE, Finding.BLANK], [Finding.NEGATIVE, Finding.POSITIVE])
         (0, 0, 1, 0, 2, 1)

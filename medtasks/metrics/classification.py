@@ -44,13 +44,9 @@ class Counts:
 
     Leading dimensions stand for as many tables: of samples, units or resamples. The sum of tables is a table.
 
-    Attributes:
-        true_positives: Shape (..., classes).
-        false_positives: Shape (..., classes).
-        false_negatives: In the target and not predicted, also for want of a valid reply; shape (..., classes).
-        true_negatives: Shape (..., classes).
-        samples: Number of samples, shape (...). With several labels it exceeds the sum of the four by the invalid
-            replies to samples without the label.
+    Counts of classes have shape (..., classes), ``samples`` has shape (...). A class in the target is a false negative
+    also for want of a valid reply. With several labels the samples exceed the sum of the four by the invalid replies to
+    samples without the label.
     """
 
     true_positives: Integers

@@ -17,8 +17,7 @@ class RotatedReply:
 
     Attributes:
         cluster: What the question is clustered by: its pairs, its patient or its image.
-        rotation: Which rotation, from 0; 0 is the published order.
-        rotations: How many there are.
+        rotation: Which of all ``rotations``, from 0, the published order.
         score: 1 for a right answer, 0 for a wrong or invalid one, or a share where several options are right.
         choice: Which option it chose, whatever its place, or which options; None for an invalid reply.
     """

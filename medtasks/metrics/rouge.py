@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.report_scores import PairMetric, ReportMetric
+from medtasks.metrics.report_scores import ReportMetric, pair_metric
 from medtasks.metrics.words import overlap, porter_stemmer
 
 _WORD = re.compile("[a-z0-9]+")
@@ -41,9 +41,6 @@ class RougeScores(NamedTuple):
 
 def rouge_words(text: str, *, stemmed: bool) -> list[str]:
     """Return the words of a text as ROUGE counts them.
-
-    Raises:
-        MedTasksError: Stems are wanted and NLTK is not installed.
 
     Example:
         >>> rouge_words("No pleural effusions (2.5 cm).", stemmed=False)
@@ -118,4 +115,4 @@ def _metric(prefix: str, *, stemmed: bool) -> ReportMetric:
 
     keys = tuple(f"{prefix}rouge_{kind}" for kind in ("1", "2", "l"))
     settings = {"words": "runs of a-z0-9 in lower case", "stemmer": "Porter" if stemmed else "none", "value": "F1"}
-    return PairMetric(keys, score, settings)
+    return pair_metric(keys, score, settings)

@@ -70,11 +70,7 @@ WEIGHTS: Mapping[str, WeightsInfo] = MappingProxyType({entry[0]: WeightsInfo(*en
 
 
 def weights_info(name: str) -> WeightsInfo:
-    """Look up one entry.
-
-    Raises:
-        UnknownName: There is no such entry.
-    """
+    """Return one entry, or raise UnknownName."""
     if name not in WEIGHTS:
         raise unknown_name("weights", name, WEIGHTS)
     return WEIGHTS[name]

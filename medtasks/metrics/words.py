@@ -1,4 +1,7 @@
-"""What lexical metrics are made of: words as NLTK parts them, their stems, and n-grams that two texts share."""
+"""What lexical metrics are made of: words as NLTK parts them, their stems, and n-grams that two texts share.
+
+Where NLTK is not installed, words and stems raise what :func:`from_report_extra` does.
+"""
 
 import importlib
 import re
@@ -41,9 +44,6 @@ def word_tokens(text: str) -> list[str]:
     rules. Here a sentence ends after ``.``, ``!`` or ``?`` before white space, and the rules are NLTK's own. The two
     differ where the model does not take a full stop for an end, as in ``Dr. Smith``, which is ``Dr . Smith`` here.
 
-    Raises:
-        MedTasksError: NLTK is not installed.
-
     Example:
         >>> word_tokens("No effusion, no mass. Heart isn't enlarged (2.5 cm).")
         ['No', 'effusion', ',', 'no', 'mass', '.', 'Heart', 'is', "n't", 'enlarged', '(', '2.5', 'cm', ')', '.']
@@ -78,11 +78,7 @@ def _nltk_rules() -> Callable[[str], tuple[str, ...]]:
 
 @lru_cache(maxsize=1)
 def porter_stemmer() -> Callable[[str], str]:
-    """Return NLTK's Porter stemmer with its extensions, which ROUGE and METEOR use, with a memory for words.
-
-    Raises:
-        MedTasksError: NLTK is not installed.
-    """
+    """Return NLTK's Porter stemmer with its extensions, which ROUGE and METEOR use, with a memory for words."""
     stem: Callable[[str], str] = from_report_extra("nltk.stem.porter", "Porter's stemmer").PorterStemmer().stem
     return lru_cache(maxsize=1 << 17)(stem)
 

@@ -21,9 +21,6 @@ def sum_by_unit(contributions: Integers, units: Sequence[Hashable]) -> Integers:
 
     Contributions have shape (samples, cells), sums (distinct units, cells), in the order in which units first appear.
 
-    Raises:
-        ValueError: There is not one unit per sample.
-
     Example:
         >>> sum_by_unit(np.array([[1, 0], [0, 1], [1, 0]]), ["p1", "p2", "p1"]).tolist()
         [[2, 0], [0, 1]]
@@ -58,9 +55,6 @@ def bootstrap_standard_errors(
     Returns:
         Standard deviation (n - 1) over the draws in which the metric is defined, shape (metrics,); NaN for fewer than
         two units or two such draws, and where the metric of all units is not defined itself.
-
-    Raises:
-        ValueError: ``contributions`` is no table or there are fewer than 2 resamples.
 
     Example:
         >>> answers = np.array([[1, 0]] * 60 + [[0, 1]] * 40)  # 60 right, 40 wrong

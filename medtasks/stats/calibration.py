@@ -112,9 +112,6 @@ def calibration(
     Returns:
         The measures; NaN without samples, their intervals also with a single unit.
 
-    Raises:
-        ValueError: The lengths differ, a row is no distribution, or a target is not among its options.
-
     Example:
         >>> measured = calibration([[0.9, 0.1], [0.8, 0.2], [0.3, 0.7], [0.6, 0.4]], [0, 0, 1, 1], range(4), "", 0)
         >>> measured.accuracy.value, measured.confidence, round(measured.ece.value, 3), round(measured.brier.value, 3)

@@ -62,10 +62,8 @@ def compare_paired(first: Sequence[float], second: Sequence[float], units: Seque
     detectable difference of Connor. Else: a sign-flip test over units, the interval of what it does not reject, and the
     detectable difference from the clustered standard error. The result does not depend on the order of the samples.
 
-    Values are finite; ``units`` are the independent unit of each sample, such as its patient. All have shape (n,).
-
-    Raises:
-        ValueError: There is no sample, or the lengths differ.
+    Values are finite; ``units`` are the independent unit of each sample, such as its patient. All have shape (n,), at
+    least one sample.
 
     Example:
         >>> compared = compare_paired([0.0] * 8 + [1.0] * 2, [1.0] * 8 + [0.0] * 2, range(10))
@@ -108,10 +106,8 @@ def compare_paired(first: Sequence[float], second: Sequence[float], units: Seque
 def mcnemar(only_first: int, only_second: int) -> float:
     """Return the exact two-sided p-value of McNemar's test.
 
-    Source: McNemar (1947), as a binomial test of the samples that exactly one model got right.
-
-    It counts the samples that only the first model got right, and those that only the second did; 1 when both models
-    were right and wrong on the same samples.
+    Source: McNemar (1947), as a binomial test of the samples that exactly one model got right; 1 when both models were
+    right and wrong on the same samples.
     """
     from scipy.stats import binomtest  # type: ignore[import-untyped]
 

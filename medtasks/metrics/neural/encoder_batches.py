@@ -77,9 +77,6 @@ def run_batches(
 
     ``run`` takes the positions of a batch of :func:`length_batches` and returns one result per position. The progress
     bar, called ``description``, counts texts. Yields ``(position, result)``.
-
-    Raises:
-        MedTasksError: Memory does not suffice for a single text.
     """
     from tqdm import tqdm
 

@@ -34,9 +34,6 @@ class ContextualEncoder:
         folder: As :func:`medtasks.metrics.neural.bertscore.metric.encoder_digest` takes it.
         layer: Layer whose output is used, counted from 1; those above are not loaded.
         settings: How it is run.
-
-    Raises:
-        WeightsMissing: The folder does not hold such an encoder, or not all its weights.
     """
 
     def __init__(self, folder: Path, layer: int, settings: ModelSettings) -> None:

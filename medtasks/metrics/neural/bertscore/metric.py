@@ -27,9 +27,6 @@ def encoder_digest(folder: Path) -> str:
     """Return a fingerprint of all files of an encoder that its vectors depend on.
 
     The folder is as the Hugging Face Hub has it: ``config.json``, vocabulary, and weights as safetensors or ``.bin``.
-
-    Raises:
-        WeightsMissing: Part of it is not there.
     """
     weights = sorted(folder.glob("*.safetensors")) or sorted(folder.glob("pytorch_model*.bin"))
     # Without its vocabulary transformers builds a tokenizer that knows no word, and says nothing.

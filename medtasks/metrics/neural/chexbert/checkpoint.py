@@ -51,9 +51,6 @@ def find_files(settings: ModelSettings) -> ChexbertFiles:
     ``settings.named_weights`` may give a file or folder for ``chexbert`` and a folder for ``bert-base-uncased``,
     ``weights`` a file or folder for both: a folder ``bert-base-uncased`` in it or beside it has configuration and
     vocabulary. What is not given is what ``medtasks weights fetch`` brought.
-
-    Raises:
-        WeightsMissing: A file is not there; the message says which, and how to get it.
     """
     given = settings.weights_for(CHEXBERT)
     weights = weights_path(CHEXBERT, given)
@@ -87,9 +84,6 @@ def read_state(path: Path) -> "Mapping[str, torch.Tensor]":
 
     Nothing but tensors and plain values is unpickled. A file in torch's zip format, or in safetensors, is mapped into
     memory; the old format cannot be, and takes 1.3 GB for a moment. ``path`` may be what :func:`convert` wrote.
-
-    Raises:
-        WeightsMissing: The file is missing, damaged, or no checkpoint of CheXbert.
     """
     if not path.is_file():
         raise WeightsMissing(f"{path} does not exist; fetch it with 'medtasks weights fetch {CHEXBERT}'")

@@ -150,12 +150,7 @@ def token_ids(texts: Sequence[str], files: ChexbertFiles, config: Any) -> list[l
 
 
 def read_texts(texts: Sequence[str], files: ChexbertFiles, settings: ModelSettings) -> Iterator[tuple[int, Reading]]:
-    """Load the network and read texts with it; yield ``(position, reading)``, the longest texts first.
-
-    Raises:
-        WeightsMissing: Weights, configuration or vocabulary are damaged, or do not fit each other.
-        MedTasksError: The device cannot be used, or its memory is too small for one text.
-    """
+    """Load the network and read texts with it; yield ``(position, reading)``, the longest texts first."""
     device = settings.torch_device()
     config = read_config(files)
     ids = token_ids(texts, files, config)

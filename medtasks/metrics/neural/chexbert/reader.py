@@ -41,10 +41,6 @@ class Chexbert:
 
         An empty one is read as a report without words; of a long one the encoder sees the beginning, 512 tokens with
         [CLS] and [SEP].
-
-        Raises:
-            WeightsMissing: Weights are not on this machine, or damaged.
-            MedTasksError: The device cannot be used, or its memory is too small for one text.
         """
         files = find_files(self.settings)
         cache = TextCache(self.settings.cache, f"chexbert {_VERSION} {files.fingerprint} {self.settings.dtype}")

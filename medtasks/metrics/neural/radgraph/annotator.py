@@ -32,9 +32,6 @@ class WordEncoder:
 
     The archive names the folder with configuration and vocabulary, ``state`` are its tensors by name. A dtype of
     ``"bfloat16"`` runs it under autocast; vectors are float32 either way.
-
-    Raises:
-        WeightsMissing: Configuration or vocabulary cannot be read, or do not fit the tensors.
     """
 
     def __init__(self, archive: Archive, state: Mapping[str, Tensor], device: torch.device, dtype: str) -> None:
@@ -115,12 +112,7 @@ def _tokenizer(encoder: Path) -> Any:
 
 
 class Annotator:
-    """A loaded RadGraph.
-
-    Raises:
-        WeightsMissing: Weights or vocabulary cannot be read, or do not fit each other.
-        MedTasksError: The device cannot be used.
-    """
+    """A loaded RadGraph."""
 
     def __init__(self, archive: Archive, settings: ModelSettings) -> None:
         self._device = settings.torch_device()
@@ -136,9 +128,6 @@ class Annotator:
 
         Yields:
             ``(position, annotation)`` as it comes, the longest reports first.
-
-        Raises:
-            MedTasksError: Memory does not suffice for a single report.
         """
         pieces = self._encoder.pieces(reports)
 

@@ -105,9 +105,6 @@ def open_archive(model_type: ModelType, settings: ModelSettings) -> Archive:
 
     ``settings.weights_for(model_type)`` is the packed archive, the folder of the unpacked one, or a folder with either
     under the model's name; None: what ``medtasks weights fetch`` brought.
-
-    Raises:
-        WeightsMissing: Archive or encoder is not there, or the archive cannot be read.
     """
     path = _archive_path(weights_path(model_type, settings.weights_for(model_type)), model_type)
     with _explained(path, model_type):

@@ -84,10 +84,6 @@ class RadGraph:
 
         The empty text is read as the word ``None``, as the package does; a text of white space only, on which the
         package fails, has no entities.
-
-        Raises:
-            WeightsMissing: The weights are not on this machine, or cannot be read.
-            MedTasksError: Memory does not suffice for a single text.
         """
         split = SPLIT[self._model_type]
         reports = [tuple(split(text or "None")) for text in texts]

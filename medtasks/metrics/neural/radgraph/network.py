@@ -44,11 +44,7 @@ class Perceptron:
 
 
 class SpanNetwork:
-    """Entities and relations from the vectors of words.
-
-    Raises:
-        WeightsMissing: Weights, labels and settings do not fit together.
-    """
+    """Entities and relations from the vectors of words."""
 
     def __init__(self, archive: Archive, contents: Contents, device: torch.device) -> None:
         state, pruner = contents.state, f"_relation._mention_pruners.{contents.relation_scorer}._scorer"
