@@ -22,7 +22,7 @@ from medtasks.extract.multimedeval_cleaning import clean_head, clean_v0_1_0
 from medtasks.extract.open_text import multimedeval_vqa_head, robust_vqa
 from medtasks.extract.registry import extractor_of
 from medtasks.metrics.bleu import References
-from medtasks.metrics.open_questions import token_overlap
+from medtasks.metrics.set_overlap import token_overlap
 
 REPLIES = 10_000
 ORGANS = (

@@ -19,7 +19,7 @@ from medtasks.families.submission import SUBMISSION
 from medtasks.harness.published_names import published
 from medtasks.harness.task_files import task_config, task_file
 from medtasks.harness.task_index import resolved
-from medtasks.metrics.multi_answer import multi_answer_accuracy, multi_answer_recall
+from medtasks.metrics.set_overlap import multi_answer_accuracy, multi_answer_recall
 from medtasks.prompts.template import prompt, target
 
 from . import tiny_gmai

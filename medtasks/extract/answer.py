@@ -1,7 +1,7 @@
 """The result of reading one raw reply."""
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,13 +21,11 @@ class Reason(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Answer:
-    """What an extractor read from a reply.
+    """What an extractor read from a reply: what its kind says (:class:`medtasks.extract.extractor.Kind`).
 
-    Attributes:
-        value: What the extractor's kind says (:class:`medtasks.extract.extractor.Kind`), or ``None`` when the reply has
-            no valid answer. ``None`` is not the same as wrong, nor as no label at all. Labels are a tuple of 0 and 1.
-        reason: ``Reason.OK`` exactly when ``value`` is not ``None``.
-        facts: What else the kind says, also of a reply without a valid answer.
+    ``value`` is ``None`` when the reply has no valid answer, which is not the same as wrong, nor as no label at all;
+    labels are a tuple of 0 and 1. ``reason`` is ``Reason.OK`` for any other value. A reply without a valid answer has
+    facts, too.
     """
 
     value: Any
@@ -44,6 +42,13 @@ class Answer:
     def ok(cls, value: Any, **facts: Any) -> "Answer":
         """Return a valid answer."""
         return cls(value, Reason.OK, facts)
+
+    @classmethod
+    def only(cls, values: Collection[Any]) -> "Answer":
+        """Return the one value that was found; none is ``no_match``, several are ``ambiguous``."""
+        if len(values) == 1:
+            return cls.ok(*values)
+        return cls.invalid(Reason.AMBIGUOUS if values else Reason.NO_MATCH)
 
     @classmethod
     def invalid(cls, reason: Reason, **facts: Any) -> "Answer":

@@ -10,8 +10,9 @@ from medtasks.data.samples import Sample
 from medtasks.errors import LabelerError, warn_once
 from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.extractor import Kind, extractor
-from medtasks.extract.labeler import Finding, Labels, chosen_findings, label_texts
+from medtasks.extract.labeler import Labels, chosen_findings, label_texts
 from medtasks.extract.reply_text import given_text
+from medtasks.metrics.neural.chexbert.labels import Finding
 
 NAME = "chexbert_labels"
 
@@ -28,20 +29,14 @@ def chexbert_labels(reply: str | None, sample: Sample) -> Answer:
     The reference labels the text of an empty reply, too, as that of a report without words, and scores what comes out.
     Here an empty reply is invalid, for it says nothing of any condition.
 
-    The sample's options are names of :data:`medtasks.extract.labeler.CONDITIONS`.
-
-    Returns:
-        1 or 0 per condition; ``judge_failed`` when there is no labeler or it failed, with its cause logged once per
-        process.
+    The sample's options are names of :data:`medtasks.metrics.neural.chexbert.labels.CONDITIONS`. The reply is
+    ``judge_failed`` when there is no labeler or it failed, with its cause logged once per process.
     """
     return from_labels(reply, label_replies([reply])[0], sample.options)
 
 
 def label_replies(replies: Sequence[str | None]) -> list[Labels | None]:
-    """Let the labeler read replies, all in one call: the part of the rule that is slow one by one.
-
-    Args:
-        replies: Raw replies, shape (replies,).
+    """Let the labeler read raw replies, all in one call: the part of the rule that is slow one by one.
 
     Returns:
         What the labeler says of each, shape (replies,). None for one that it is not shown, because it is invalid, and
@@ -49,28 +44,22 @@ def label_replies(replies: Sequence[str | None]) -> list[Labels | None]:
     """
     texts = [given_text(reply) for reply in replies]
     shown = {position: text for position, text in enumerate(texts) if not isinstance(text, Reason)}
-    found: list[Labels | None] = [None] * len(replies)
+    of_replies: list[Labels | None] = [None] * len(replies)
     try:
         results = label_texts([*shown.values()])
     except LabelerError as error:
         _report_once(str(error))
-        return found
+        return of_replies
     for position, labels in zip(shown, results, strict=True):
         if isinstance(labels, LabelerError):
             _report_once(str(labels))
         else:
-            found[position] = labels
-    return found
+            of_replies[position] = labels
+    return of_replies
 
 
 def from_labels(reply: str | None, labels: Labels | None, names: Sequence[str]) -> Answer:
-    """Read which conditions are present from what :func:`label_replies` gave for a reply.
-
-    Args:
-        reply: Raw reply.
-        labels: What the labeler says of it.
-        names: Condition names, in the order of the document's labels.
-    """
+    """Read which conditions, of ``names``, are present from what :func:`label_replies` gave for a raw reply."""
     text = given_text(reply)
     if isinstance(text, Reason):
         return Answer.invalid(text)

@@ -31,9 +31,7 @@ class ErrorClass(enum.StrEnum):
 def error_class(reply: str | None, value: str | None) -> ErrorClass:
     """Return the kind of a wrong answer.
 
-    Args:
-        reply: Raw reply; ``None`` is read as empty.
-        value: The letter that was read from the reply, if any.
+    ``value`` is the letter that was read from the reply, if any.
 
     Returns:
         A refusal; an irrelevant response, which is empty, unreadable or repeats itself; a misunderstood question, whose

@@ -30,15 +30,7 @@ class Kind(enum.StrEnum):
 
 @dataclass(frozen=True)
 class RegisteredExtractor:
-    """An extractor with the facts that make its numbers reproducible.
-
-    Attributes:
-        name: Name used in YAML and on the command line.
-        kind: What it reads.
-        version: Raised when its answers change.
-        summary: One line.
-        extract: The extractor.
-    """
+    """An extractor with the facts that make its numbers reproducible: see :func:`extractor`."""
 
     name: str
     kind: Kind
@@ -55,7 +47,7 @@ def extractor(name: str, *, kind: Kind, version: int, summary: str) -> Callable[
     """Register a function as an extractor.
 
     Args:
-        name: Unique among all kinds.
+        name: Name used in YAML and on the command line, unique among all kinds.
         kind: What it reads.
         version: Raised when its answers change.
         summary: One line.

@@ -18,19 +18,6 @@ from medtasks.errors import LabelerError, MedTasksError, WeightsMissing
 from medtasks.metrics.model_settings import ModelSettings
 from medtasks.metrics.neural.chexbert.labels import CONDITIONS, Finding
 
-__all__ = [
-    "CONDITIONS",
-    "VARIABLE",
-    "Finding",
-    "Labeler",
-    "Labels",
-    "chosen_findings",
-    "findings",
-    "findings_of",
-    "label_texts",
-    "labeler",
-]
-
 VARIABLE = "MEDTASKS_LABELER"
 
 Labels = Mapping[str, Finding | None]
@@ -47,14 +34,7 @@ class Labeler(Protocol):
     """Reads the conditions a text speaks of."""
 
     def __call__(self, texts: Sequence[str]) -> Sequence[Mapping[str, Finding]]:
-        """Label texts.
-
-        Args:
-            texts: Texts as they are, all that a task has, shape (texts,).
-
-        Returns:
-            For each text a :class:`Finding` per condition name of :data:`CONDITIONS`, shape (texts,).
-        """
+        """Return a :class:`Finding` per condition name of :data:`CONDITIONS` for each text, as it is, of a task."""
         ...
 
 
@@ -79,9 +59,6 @@ def label_texts(texts: Sequence[str]) -> list[Labels | LabelerError]:
 
     A labeler that fails gets the texts once more, one by one, so that an error costs its text alone.
 
-    Args:
-        texts: Texts, shape (texts,).
-
     Returns:
         For each text what the labeler says, or why it says nothing, shape (texts,). No message quotes a text, nor an
         error that might.
@@ -91,22 +68,16 @@ def label_texts(texts: Sequence[str]) -> list[Labels | LabelerError]:
     """
     if not texts:
         return []
-    read = labeler()
     try:
-        return _read(read, texts)
+        return _read(labeler(), texts)
     except _Trouble as error:
-        return [LabelerError(str(error))] if len(texts) == 1 else [_read_alone(read, text) for text in texts]
+        if len(texts) == 1:
+            return [LabelerError(str(error))]
+        return [labels for text in texts for labels in label_texts([text])]
 
 
 def findings_of(texts: Sequence[str], names: Sequence[str]) -> list[tuple[Finding, ...]]:
-    """Let the labeler read texts, all in one call, and say what they tell of some conditions.
-
-    Args:
-        texts: Texts, shape (texts,).
-        names: Condition names.
-
-    Returns:
-        What each text says of each condition, shape (texts, names).
+    """Let the labeler read texts, all in one call; return what they say of conditions, shape (texts, names).
 
     Raises:
         LabelerError: There is no labeler, it failed for a text, or says nothing of a condition. No message quotes a
@@ -115,20 +86,10 @@ def findings_of(texts: Sequence[str], names: Sequence[str]) -> list[tuple[Findin
     return [chosen_findings(labels, names) for labels in label_texts(texts)]
 
 
-def findings(text: str, names: Sequence[str]) -> tuple[Finding, ...]:
-    """Return what :func:`findings_of` does for one text, shape (names,)."""
-    return findings_of([text], names)[0]
-
-
 def chosen_findings(labels: Labels | LabelerError, names: Sequence[str]) -> tuple[Finding, ...]:
-    """Return the findings of some conditions, in their order.
+    """Return the findings of some conditions, in their order, from an entry of what :func:`label_texts` returned.
 
-    Args:
-        labels: An entry of what :func:`label_texts` returned.
-        names: Condition names.
-
-    Raises:
-        LabelerError: The entry is one, or says nothing of a condition.
+    Raises a LabelerError if the entry is one, or says nothing of a condition.
     """
     if isinstance(labels, LabelerError):
         raise labels
@@ -200,13 +161,6 @@ def _read(read: Labeler, texts: Sequence[str]) -> list[Labels | LabelerError]:
         {str(name): _finding_or_none(value) for name, value in result.items() if value is not None}
         for result in results
     ]
-
-
-def _read_alone(read: Labeler, text: str) -> Labels | LabelerError:
-    try:
-        return _read(read, [text])[0]
-    except _Trouble as error:
-        return LabelerError(str(error))
 
 
 def _finding_or_none(value: Any) -> Finding | None:

@@ -39,10 +39,7 @@ _SINGLE = re.compile(r"(?<![A-Za-z])[A-Za-z](?![A-Za-z])")
     "listed_options", kind=Kind.LABELS, version=1, summary="all letters, else option texts, that the reply lists"
 )
 def listed_options(reply: str | None, sample: Sample) -> Answer:
-    """Read which options a reply lists.
-
-    Returns:
-        1 or 0 per option, at least one of them 1; or no value with the reason why.
+    """Read which options a reply lists: 1 or 0 per option, at least one of them 1.
 
     Example:
         >>> sample = Sample({"options": ["cytosol", "actin", "vesicles"]})

@@ -127,10 +127,7 @@ def multimedeval_nli(reply: str | None, sample: Sample) -> Answer:
     text = given_text(reply)
     if isinstance(text, Reason):
         return Answer.invalid(text)
-    found = [index for index, label in enumerate(sample.options) if label in text]
-    if len(found) == 1:
-        return Answer.ok(letter(found[0]))
-    return Answer.invalid(Reason.AMBIGUOUS if found else Reason.NO_MATCH)
+    return Answer.only([letter(index) for index, label in enumerate(sample.options) if label in text])
 
 
 @_in_both_versions("multimedeval_labels", Kind.LABELS, "ChestX-ray14", "labels with a BLEU-1 above one half")

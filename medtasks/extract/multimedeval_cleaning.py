@@ -16,7 +16,7 @@ _PERIOD = re.compile(r"\.(?!\d)")
 # The reference passes a regular expression flag, whose value is 32, where the number of replacements belongs.
 _MOST_PERIODS = 32
 _COUNTED = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
-_NUMBERS = {"none": "0"} | {word: str(value) for value, word in enumerate(_COUNTED)}
+NUMBERS = {"none": "0"} | {word: str(value) for value, word in enumerate(_COUNTED)}
 _ARTICLES = frozenset(("a", "an", "the"))
 
 _PUNCTUATION_TO_BLANK = str.maketrans(dict.fromkeys(string.punctuation, " "))
@@ -33,19 +33,13 @@ they'd they'd've they'll they're they've 'twas wasn't we'd've we've weren't what
 where'd where's where've who'd who'd've who'll who's who've why'll why're why's won't would've wouldn't wouldn't've
 y'all y'all'd've y'all'll you'd you'd've you'll you're you've
 """
-
-
-def _restored() -> dict[str, str]:
-    """Return each full form by its spellings with one apostrophe missing."""
-    return {
-        word[:position] + word[position + 1 :]: word
-        for word in _FULL_FORMS.split()
-        for position, character in enumerate(word)
-        if character == "'"
-    }
-
-
-CONTRACTIONS: Mapping[str, str] = MappingProxyType({**_restored(), "somebody'd": "somebodyd"})
+_RESTORED = {
+    word[:position] + word[position + 1 :]: word
+    for word in _FULL_FORMS.split()
+    for position, character in enumerate(word)
+    if character == "'"
+}
+CONTRACTIONS: Mapping[str, str] = MappingProxyType({**_RESTORED, "somebody'd": "somebodyd"})
 """Words that lost an apostrophe, and what they were."""
 
 
@@ -57,13 +51,7 @@ def clean_head(text: str) -> str:
     digits; the words "a", "an" and "the" dropped; apostrophes of contractions restored; single blanks.
 
     Colons, apostrophes, ``*``, ``#``, ``%``, ``&`` and others stay, and the letter A alone is taken for an article: a
-    reply that is only a letter or a number may have nothing in common with its option.
-
-    Args:
-        text: Any text.
-
-    Returns:
-        Words with single blanks between them; may be empty.
+    reply that is only a letter or a number may have nothing in common with its option. What is left may be empty.
 
     Example:
         >>> clean_head("The mass measures 1.2cm, dont biopsy (yet).")
@@ -78,7 +66,7 @@ def clean_head(text: str) -> str:
         for mark in _MARKS.intersection(text)
     }
     words = _PERIOD.sub("", text.translate(replacements), count=_MOST_PERIODS).split()
-    numbered = (_NUMBERS.get(word, word) for word in words)
+    numbered = (NUMBERS.get(word, word) for word in words)
     return " ".join(CONTRACTIONS.get(word, word) for word in numbered if word not in _ARTICLES)
 
 
@@ -86,13 +74,8 @@ def clean_v0_1_0(text: str) -> str:
     r"""Clean a text as MultiMedEval v0.1.0 did.
 
     Lower case; newlines are blanks; outer whitespace stripped; ASCII punctuation becomes blanks; runs of blanks become
-    one. Punctuation is replaced after stripping, so one blank may lead or trail, and other whitespace stays.
-
-    Args:
-        text: Any text.
-
-    Returns:
-        The cleaned text; may be empty or a single blank.
+    one. Punctuation is replaced after stripping, so one blank may lead or trail, and other whitespace stays. What is
+    left may be empty or a single blank.
 
     Example:
         >>> clean_v0_1_0("(B) It's 1.2cm\n")

@@ -19,13 +19,7 @@ T = TypeVar("T")
 
 
 class Mention(NamedTuple, Generic[T]):
-    """What a piece of a text stands for: a word's stem, the position of an option or label, a number.
-
-    Attributes:
-        what: What it stands for.
-        start: Offset of its first character.
-        end: Offset behind its last character.
-    """
+    """What the piece of a text from ``start`` to ``end`` is: a word's stem, the position of an option, a number."""
 
     what: T
     start: int
@@ -130,13 +124,9 @@ _PLURAL = re.compile(r"\b(?:and|or|nor|are|were|have|both|neither)\b", re.IGNORE
 
 
 def clauses(text: str) -> list[str]:
-    """Cut a text into clauses that make one statement each.
+    """Cut a text without markup into clauses that make one statement each.
 
-    Args:
-        text: Text without markup.
-
-    Returns:
-        The clauses in order; a list such as "no effusion, oedema or fracture" stays whole.
+    A list such as "no effusion, oedema or fracture" stays whole.
 
     Example:
         >>> clauses("There is no effusion or oedema, and the heart is enlarged.")
@@ -171,12 +161,7 @@ def _signals(clause: str) -> dict[re.Pattern[str], list[tuple[int, int]]]:
 
 
 def stance(clause: str, start: int, end: int) -> Stance:
-    """Return how a clause speaks of the words from ``start`` to ``end``.
-
-    Args:
-        clause: One clause, see :func:`clauses`.
-        start: Offset of the mention's first character.
-        end: Offset behind its last character.
+    """Return how one of :func:`clauses` speaks of its words from ``start`` to ``end``.
 
     Example:
         >>> clause = "no evidence of pneumothorax"
@@ -200,23 +185,12 @@ def stance(clause: str, start: int, end: int) -> Stance:
         return Stance.DENIED
     if _BESIDE.match(clause, end) or _BESIDE_BEFORE.search(clause, max(0, start - 60), start):
         return Stance.OPEN
-    if (
-        before(_HEDGED_BEFORE)
-        or before(_HEDGED_NOUN, _NEXT_ITEM)
-        or behind(_HEDGED_BEHIND)
-        or _ASKED.match(clause, end)
-    ):
-        return Stance.HEDGED
-    return Stance.AFFIRMED
+    hedged = before(_HEDGED_BEFORE) or before(_HEDGED_NOUN, _NEXT_ITEM) or behind(_HEDGED_BEHIND)
+    return Stance.HEDGED if hedged or _ASKED.match(clause, end) else Stance.AFFIRMED
 
 
 def stances(text: str, mentions: Callable[[str], Iterable[Mention[T]]]) -> dict[Stance, set[T]]:
-    """Return what a text mentions, by how it speaks of it.
-
-    Args:
-        text: Text without markup.
-        mentions: Returns what a clause mentions.
-    """
+    """Return what the clauses of a text without markup mention, by how they speak of it."""
     found: dict[Stance, set[T]] = {kind: set() for kind in Stance}
     for clause in clauses(text):
         for mention in mentions(clause):

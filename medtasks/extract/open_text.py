@@ -14,13 +14,14 @@ from medtasks.data.samples import Sample
 from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.extractor import Kind, extractor
 from medtasks.extract.failure import failure_cause
-from medtasks.extract.multimedeval_cleaning import clean_head
+from medtasks.extract.multimedeval_cleaning import NUMBERS, clean_head
 from medtasks.extract.negation import Stance, clauses, stance
 from medtasks.extract.option_names import words
+from medtasks.extract.option_numbers import ORDINALS
 from medtasks.extract.reply_text import own_words
 from medtasks.extract.yes_no import is_unsure, yes_no
 from medtasks.metrics.bleu import bleu1
-from medtasks.metrics.open_questions import TokenOverlap, closed_correct, is_closed, open_correct, token_overlap
+from medtasks.metrics.set_overlap import TokenOverlap, closed_correct, is_closed, open_correct, token_overlap
 
 DENIED = "not:"
 
@@ -30,12 +31,8 @@ _WORD = re.compile(
     re.IGNORECASE,
 )
 _XRAY = re.compile(r"\bx[ -]ray(?=s?\b)", re.IGNORECASE)
-_COUNTED = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
-_RANKED = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
 _RANKS = ("1st", "2nd", "3rd", *(f"{rank}th" for rank in range(4, 11)))
-_SPELLINGS = (
-    {"none": "0"} | {word: str(value) for value, word in enumerate(_COUNTED)} | dict(zip(_RANKED, _RANKS, strict=True))
-)
+_SPELLINGS = NUMBERS | dict(zip(ORDINALS[1:], _RANKS, strict=True))
 _ARTICLES = frozenset(("an", "the"))
 
 
@@ -80,9 +77,7 @@ def stated_words(text: str, of_interest: Container[str] | None = None) -> list[s
     "x-ray" as one word. Articles are dropped. The letter A stays where it names something: at the end, before a mark,
     "and" or "is", after a noun such as "type" or "hepatitis", and as a capital within a sentence.
 
-    Args:
-        text: Text without markup.
-        of_interest: Words for which it matters whether they are denied, None for all. Telling it takes time.
+    ``of_interest`` are words for which it matters whether they are denied, None for all: telling it takes time.
 
     Example:
         >>> stated_words("The mass is 1.20cm, but there is no effusion.")
@@ -143,14 +138,9 @@ def _is_article(text: str, match: re.Match[str], shouting: bool) -> bool:
 
 
 def open_reply(reply: str | None) -> tuple[str | None, Reason]:
-    """Return the text of a reply to compare with an open question's answer.
+    """Return the text of a reply to compare with an open question's target, or ``None``, and the reason.
 
-    Args:
-        reply: Raw reply; ``None`` is read as empty.
-
-    Returns:
-        The text and ``Reason.OK``, or ``None`` and the reason why there is nothing to compare. Of a reply that partly
-        declines, what it states is returned.
+    Of a reply that partly declines, it is what the reply states.
 
     Example:
         >>> open_reply("I cannot determine the type, but it appears to be an MRI.")[0]
@@ -188,9 +178,8 @@ def multimedeval_vqa_head(reply: str | None, sample: Sample) -> Answer:
 
     Source: ``VQA.evaluate`` in ``multimedeval/task_families.py`` of https://github.com/corentin-ryr/MultiMedEval.
 
-    Returns:
-        The cleaned reply with the reference's numbers; a reply without words is ``empty``, and scores 0 there, too. A
-        sample that the adapter could not run has no reply to compare.
+    The value is the cleaned reply; one without words is ``empty``, and scores 0 there, too. A sample that the adapter
+    could not run has no reply to compare.
 
     Example:
         >>> answer = multimedeval_vqa_head("The image shows No", Sample({"answer": "No"}))

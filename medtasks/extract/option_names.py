@@ -134,8 +134,7 @@ class ClassNames:
     """The names of a set of classes.
 
     Attributes:
-        names: Word stems of every name and alias to the position of its class.
-        acronyms: Capital letters that stand for a class.
+        names: Word stems of every name and alias to the position of its class, as ``acronyms`` are capital letters.
         full: Word stems of the full names, in order.
     """
 
@@ -195,10 +194,9 @@ def _is_aside(text: str, stems: tuple[str, ...], mention: Mention[int]) -> bool:
 
 @lru_cache(maxsize=64)
 def class_names(options: tuple[str, ...]) -> ClassNames:
-    """Return the names, parts and acronyms by which the classes can be called.
+    """Return the names, parts and acronyms by which classes can be called.
 
-    Args:
-        options: Names in order, such as "Melanoma (MEL)", "femur-left" or "Collecting Duct, Connecting Tubule".
+    Options are such as "Melanoma (MEL)", "femur-left" or "Collecting Duct, Connecting Tubule".
 
     Example:
         >>> names = class_names(("Melanoma (MEL)", "Nevus (NEV)"))

@@ -5,7 +5,7 @@ import re
 from medtasks.extract.negation import Mention
 
 _CARDINALS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
-_ORDINALS = ("zeroth", "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
+ORDINALS = ("zeroth", "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
 _ROMAN = ("", "I", "II", "III", "IV", "V", "VI")
 _UNIT = (
     r"(?:[cmkµn]?m[23²³]?\b|millimet|centimet|micro|inch|%|percent|°|degrees?\b|years?\b|days?\b|weeks?\b|months?\b|hours?\b|"
@@ -24,7 +24,7 @@ _ONLY = re.compile(
 _AT_START = re.compile(rf"(?:{_KIND}\s*)?({_LIST})", re.IGNORECASE)
 _CALLED = re.compile(rf"(?<!\w){_KIND}\s*(?:number|no\.|#)?\s*:?\s*({_LIST})", re.IGNORECASE)
 _SPELLED = re.compile(rf"\b(?:option|choice|number)\s+({'|'.join(_CARDINALS)})\b", re.IGNORECASE)
-_RANKED = re.compile(rf"\b({'|'.join(_ORDINALS)})\s+(?:option|choice)\b", re.IGNORECASE)
+_RANKED = re.compile(rf"\b({'|'.join(ORDINALS)})\s+(?:option|choice)\b", re.IGNORECASE)
 _IN_BRACKETS = re.compile(r"\((\d{1,2})\)")
 _SCALE = re.compile(r"\b(?:bi[\s-]?rads|grade|stage|level|severity|score|category|class|label)(?![a-z])", re.IGNORECASE)
 _FILL = (
@@ -72,7 +72,7 @@ def numbers_called(text: str) -> list[Mention[int]]:
         [2]
     """
     found = [Mention(value, *match.span(1)) for match in _CALLED.finditer(text) for value in _digits(match[1])]
-    for pattern, spelled in ((_SPELLED, _CARDINALS), (_RANKED, _ORDINALS)):
+    for pattern, spelled in ((_SPELLED, _CARDINALS), (_RANKED, ORDINALS)):
         found += [Mention(spelled.index(match[1].casefold()), *match.span(1)) for match in pattern.finditer(text)]
     return found or [Mention(int(match[1]), *match.span(1)) for match in _IN_BRACKETS.finditer(text)]
 

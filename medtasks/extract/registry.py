@@ -23,10 +23,8 @@ _MODULES = (
     "chexbert_labels",
     "robust_labels",
     "listed_options",
-    "report_text",
-    "medheval_open",
-    "medheval_reference",
-    "medheval_strict",
+    "free_text",
+    "medheval_closed",
     "likelihood",
 )
 _CALLED: Mapping[Kind | None, str] = {
@@ -40,11 +38,7 @@ _CALLED: Mapping[Kind | None, str] = {
 
 
 def extractor_of(name: str, kind: Kind | None = None) -> RegisteredExtractor:
-    """Return the extractor ``name``.
-
-    Args:
-        name: As in YAML.
-        kind: Its kind; None for any.
+    """Return the extractor ``name``, of one kind or of any.
 
     Raises:
         UnknownName: There is no such extractor of this kind; the message suggests the nearest name.

@@ -2,9 +2,13 @@
 
 import re
 import unicodedata
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from medtasks.extract.answer import Reason
 from medtasks.extract.failure import failure_cause
+
+T = TypeVar("T")
 
 _THOUGHT = re.compile(r"<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
 _THOUGHT_END = re.compile(r"^.*</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
@@ -48,18 +52,15 @@ def given_text(reply: str | None) -> str | Reason:
 
 
 def own_words(reply: str | None, *, split_names: bool = False) -> str | Reason:
-    r"""Return the model's own answer, or the reason why there is none to read.
+    r"""Return the model's own answer, never empty, or the reason why there is none to read.
 
-    Args:
-        reply: Raw reply; ``None`` is read as empty.
-        split_names: Read "Pleural_Thickening" as two words; without it, underscores are Markdown and vanish.
-
-    Returns:
-        Text that is never empty, or one of the reasons ``empty``, ``adapter_failed`` and ``truncated`` (the reply ended
-        while still reasoning).
+    The reason is ``empty``, ``adapter_failed`` or ``truncated`` (the reply ended while still reasoning).
+    ``split_names`` reads "Pleural_Thickening" as two words; without it, underscores are Markdown and vanish.
 
     Example:
         >>> own_words("<think>It may be A.</think>**B**\n\nQuestion: What else?")
+        'B'
+        >>> own_words("$\\boxed{\\text{Ｂ}}$</s> A")
         'B'
         >>> own_words("<think>It may be").value
         'truncated'
@@ -70,7 +71,10 @@ def own_words(reply: str | None, *, split_names: bool = False) -> str | Reason:
     said = without_thoughts(_UNDERSCORE.sub(" ", given) if split_names else given)
     if said is None:
         return Reason.TRUNCATED
-    return first_turn(without_markup(said)) or Reason.EMPTY
+    text = _without_markup(said)
+    # A reply that begins with a question repeats the one it was asked; only a later one is invented.
+    invented = _NEXT_TURN.search(text, 1)
+    return (text[: invented.start()].strip() if invented else text) or Reason.EMPTY
 
 
 def without_thoughts(reply: str) -> str | None:
@@ -79,30 +83,21 @@ def without_thoughts(reply: str) -> str | None:
     return None if _THOUGHT_OPEN.search(text) else text
 
 
-def without_markup(text: str) -> str:
-    r"""Return the text up to the first end token, without Markdown, LaTeX and tags, in plain characters.
-
-    Example:
-        >>> without_markup("$\\boxed{\\text{Ｂ}}$</s> A")
-        'B'
-    """
+def _without_markup(text: str) -> str:
+    """Return the text up to the first end token, without Markdown, LaTeX and tags, in plain characters."""
     text = unicodedata.normalize("NFKC", text).translate(_QUOTES)
     spoken = [piece for piece in _TURN_END.split(text) if _MARKUP.sub("", piece).strip()]
     own = _MARKUP.sub("", _ANSWER_TAG.sub("\nAnswer: ", spoken[0])).strip() if spoken else ""
     return _RUN.sub(r"\1\1\1", own)  # thousands of quotes or blanks, as broken models write them, would take minutes
 
 
-def first_turn(text: str) -> str:
-    r"""Return what comes before an invented next question, as base models go on with one after their answer.
-
-    A reply that begins with a question repeats the one it was asked; only a later one is invented.
-
-    Example:
-        >>> first_turn("B\n\nQuestion: What else? Answer: A")
-        'B'
-    """
-    following = _NEXT_TURN.search(text, 1)
-    return text[: following.start()].strip() if following else text
+def declared(leads: Iterable[re.Pattern[str]], text: str, read: Callable[[re.Match[str]], set[T]]) -> set[T]:
+    """Return what is read behind the first of several lead-ins, strong ones first, behind which there is something."""
+    for lead in leads:
+        said = set[T]().union(*map(read, lead.finditer(text)))
+        if said:
+            return said
+    return set()
 
 
 def refuses(text: str) -> bool:

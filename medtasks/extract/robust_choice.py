@@ -22,7 +22,6 @@ from behind ("warfarin is contraindicated") do not count.
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from medtasks.data.samples import Sample
 from medtasks.data.samples import letter as letter_of
@@ -43,7 +42,7 @@ from medtasks.extract.option_letters import (
     without_names,
 )
 from medtasks.extract.option_names import equal_option, leading_option, normalised, options_named
-from medtasks.extract.reply_text import SENTENCES, own_words, refuses
+from medtasks.extract.reply_text import SENTENCES, declared, own_words, refuses
 
 _LEADS = tuple(re.compile(rf"\b{tier}{NOUN}{LINK}", re.IGNORECASE) for tier in (r"final\s+", ""))
 _LABEL = re.compile(r"[\s\"'(\[]*(?:option\s+)?[a-z][)\]\"']*\s*(?:[:.)=\-–,]|\s(?=\())\s*", re.IGNORECASE)
@@ -68,15 +67,13 @@ def declared_options(text: str, options: Sequence[str]) -> set[int]:
         >>> declared_options("Aspirin is weak, so the answer is heparin.", ["Aspirin", "Heparin"])
         {1}
     """
-    for lead in _LEADS:
-        found: set[int] = set()
-        for match in lead.finditer(text):
-            near = text[match.end() : match.end() + _NEAR]
-            label = _LABEL.match(near)
-            found |= _beginning(near, options) or (_beginning(near[label.end() :], options) if label else set())
-        if found:
-            return found
-    return set()
+
+    def read(lead: re.Match[str]) -> set[int]:
+        near = text[lead.end() : lead.end() + _NEAR]
+        label = _LABEL.match(near)
+        return _beginning(near, options) or (_beginning(near[label.end() :], options) if label else set())
+
+    return declared(_LEADS, text, read)
 
 
 def _beginning(near: str, options: Sequence[str]) -> set[int]:
@@ -128,27 +125,14 @@ def _pattern(option: str) -> str:
     return r"[\W_]+".join(map(re.escape, normalised(option).split(" ")))
 
 
-@dataclass(frozen=True)
-class Discussion:
-    """A reply's lines on one option each.
-
-    Attributes:
-        correct: Letters of the options that their line calls correct.
-        rest: The reply without these lines.
-    """
-
-    correct: set[str]
-    rest: str
-
-
-def discussion(text: str, letters: Sequence[str], options: Sequence[str]) -> Discussion | None:
-    r"""Return the lines of a reply that go through the options in order, if it has such lines.
+def discussion(text: str, letters: Sequence[str], options: Sequence[str]) -> tuple[set[str], str] | None:
+    r"""Return what a reply's lines on one option each call correct, and the reply without them, if it has such lines.
 
     A reply that begins with one option and then goes through them all has answered before.
 
     Example:
         >>> discussion("A. Aspirin: wrong\nB. Heparin: correct\nSo B.", "AB", ["Aspirin", "Heparin"])
-        Discussion(correct={'B'}, rest='So B.')
+        ({'B'}, 'So B.')
     """
     label = re.compile(
         rf"^[ \t]*(?:[-•*]\s*)?(?:option\s+)?[(\[\"']*([{letters[0]}-{letters[-1]}])[)\]\"']*\s*[.:)–-][ \t]*\S",
@@ -165,7 +149,7 @@ def discussion(text: str, letters: Sequence[str], options: Sequence[str]) -> Dis
     items = list(zip(order, starts, ends, strict=True))[answered:]
     own = {letter: re.compile(_pattern(option), re.IGNORECASE) for letter, option in zip(letters, options, strict=True)}
     correct = {letter for letter, start, end in items if _is_praised(own[letter].sub(" ", text[start:end], count=1))}
-    return Discussion(correct, f"{text[: items[0][1]]}\n{text[items[-1][2] :]}".strip())
+    return correct, f"{text[: items[0][1]]}\n{text[items[-1][2] :]}".strip()
 
 
 def _is_praised(item: str) -> bool:
@@ -181,12 +165,9 @@ _LABELLED = re.compile(r"[\s\"'(\[]*([a-z])[)\]\"']*\s*[:.)]\s*(.+)", re.IGNOREC
     "robust_choice", kind=Kind.CHOICE, version=2, summary="letters, option texts and refusals as a careful reader would"
 )
 def robust_choice(reply: str | None, sample: Sample) -> Answer:
-    """Read the chosen option from a free-text reply.
+    """Read the chosen option, of at most 26, from a free-text reply.
 
-    The sample's options are looked at; at most 26. None at all stand for A and B with unknown texts.
-
-    Returns:
-        An option's letter, or no value with the reason why.
+    No options at all stand for A and B with unknown texts.
 
     Example:
         >>> sample = Sample({"options": ["Aortic arch", "Kidneys"]})
@@ -219,11 +200,11 @@ def _read(text: str, letters: Sequence[str], options: Sequence[str]) -> Answer:
     if labelled or (whole is not None and len(only) != 1):
         return _settle(labelled or {letters[whole or 0]}, text, letters, options)
     claims = without_names(without_denials(text, letters), letters)
-    declared = declared_letters(claims, letters) | {letters[index] for index in declared_options(text, options)}
-    if declared and not _FINAL.search(text):
-        declared |= only_letters(text.split("\n")[0], letters)
-    if only or declared:
-        return _settle(only or declared, text, letters, options)
+    stated = declared_letters(claims, letters) | {letters[index] for index in declared_options(text, options)}
+    if stated and not _FINAL.search(text):
+        stated |= only_letters(text.split("\n")[0], letters)
+    if only or stated:
+        return _settle(only or stated, text, letters, options)
     return _read_discussion(text, claims, letters, options)
 
 
@@ -236,8 +217,8 @@ def _labelled(text: str, letters: Sequence[str], options: Sequence[str]) -> set[
 
 def _read_discussion(text: str, claims: str, letters: Sequence[str], options: Sequence[str]) -> Answer:
     talk = discussion(claims, letters, options)
-    rest = talk.rest if talk else claims
-    found = leading_letters(rest, letters) | (talk.correct if talk else set())
+    correct, rest = talk or (set(), claims)
+    found = leading_letters(rest, letters) | correct
     if found:
         return _settle(found, text, letters, options)
     chosen = chosen_options(text, options)

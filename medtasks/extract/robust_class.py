@@ -31,7 +31,7 @@ from medtasks.extract.negation import Stance, clauses, stance, stances
 from medtasks.extract.option_letters import LINK
 from medtasks.extract.option_names import ClassNames, class_names
 from medtasks.extract.option_numbers import grades_called, numbers_at, numbers_called, only_numbers, without_scale
-from medtasks.extract.reply_text import own_words, refuses
+from medtasks.extract.reply_text import declared, own_words, refuses
 
 NO_OPTION = -1
 _FILLER = re.compile(
@@ -57,13 +57,7 @@ _NEAR = 300  # characters in which an answer begins
 
 @dataclass(frozen=True)
 class ClassChoices:
-    """The classes of one question.
-
-    Attributes:
-        options: Class names in order.
-        names: What the classes are called; empty for grades.
-        grades: The numbers that are the class names, or nothing where they are words.
-    """
+    """The classes of one question: what they are called, or the grades that are their names."""
 
     options: tuple[str, ...]
     names: ClassNames
@@ -91,13 +85,8 @@ class ClassChoices:
     def at(self, text: str, start: int = 0, *, leading: bool = False) -> set[int]:
         """Return the classes named where ``text`` goes on at ``start``: number, name, or both.
 
-        Args:
-            text: Text without markup.
-            start: Offset to read from; fillers such as "most likely a" are skipped.
-            leading: The words open a reply, so they must be set off from what follows.
-
-        Returns:
-            Positions; several where the text says "or", or a number and a name that contradict each other.
+        Fillers such as "most likely a" are skipped. Words that open a reply, ``leading``, must be set off from what
+        follows. There are several where the text says "or", or a number and a name that contradict each other.
         """
         near = text[start : start + _NEAR]
         filler = (_SCALE_FILLER if self.grades and not self.shifted else _FILLER).match(near)
@@ -205,9 +194,6 @@ def robust_class(reply: str | None, sample: Sample) -> Answer:
 
     The sample's options are class names without numbers; none at all stand for two classes with unknown names.
 
-    Returns:
-        The letter of a class (A for the first), or no value with the reason why.
-
     Example:
         >>> masses = Sample({"options": ["benign", "malignant", "benign without callback"]})
         >>> robust_class("2: malignant", masses).value
@@ -227,7 +213,7 @@ def robust_class(reply: str | None, sample: Sample) -> Answer:
     if not text:
         return Answer.invalid(Reason.AMBIGUOUS)
     shifted = classes.shifted and grades_called(text)
-    found = set() if shifted else _whole(text, classes) or _declared(text, classes) or _leading(text, classes)
+    found = set() if shifted else _whole(text, classes) or _opening(text, classes)
     if not found and refuses(text):
         return Answer.invalid(Reason.REFUSED)
     found = found or _called(text, classes)
@@ -266,17 +252,11 @@ def _whole(text: str, classes: ClassChoices) -> set[int]:
     return set() if begun is None or mentions else {begun}
 
 
-def _declared(text: str, classes: ClassChoices) -> set[int]:
-    for lead in (*_DECLARED, _CHOOSING):
-        found: set[int] = set()
-        for match in lead.finditer(text):
-            found |= classes.at(text, match.end())
-        if found:
-            return found
-    return set()
-
-
-def _leading(text: str, classes: ClassChoices) -> set[int]:
+def _opening(text: str, classes: ClassChoices) -> set[int]:
+    """Return the classes that are declared, else those that the reply begins with."""
+    stated = declared((*_DECLARED, _CHOOSING), text, lambda lead: classes.at(text, lead.end()))
+    if stated:
+        return stated
     # The "1." of a list of thoughts is not an option.
     first = _MARKER.match(text)
     if first and len(set(_MARKER.findall(text))) > 1:

@@ -66,6 +66,7 @@ _OTHERS = (
     r"mass\s+effect",
     r"(?:breast|renal|hepatic|liver)\s+(?:mass(?:es)?|nodules?)",
 )
+# Any finding of the chest, be it one of the labels or not.
 _FINDING = re.compile(
     r"\b(?:pneumothora|pneumoni|fractur|opaci|infiltrat|mass(?:es)?\b|nodul|lesion|emphysema|fibro(?:sis|tic)|hernia|"
     r"thickening|congestion|bronchiecta|granuloma|tubercul|cancer|carcinoma|tumou?r|copd|scoliosis|calcif|"
@@ -75,11 +76,7 @@ _FINDING = re.compile(
 
 
 def findings_named(text: str, names: Sequence[str]) -> list[Mention[int]]:
-    """Return the labels named in a text, in order; of expressions that contain one another only the longest.
-
-    Args:
-        text: One clause.
-        names: Label names, such as "Pleural Effusion" or "Pleural_Thickening".
+    """Return the labels named in a clause, in order; of expressions that contain one another only the longest.
 
     Example:
         >>> text = "an enlarged heart, no pericardial effusion"
@@ -99,16 +96,6 @@ def findings_named(text: str, names: Sequence[str]) -> list[Mention[int]]:
             if label is not None:  # a look-alike that is no label
                 found.append(Mention(label, start, last))
     return found
-
-
-def names_any_finding(text: str) -> bool:
-    """Return whether a text names any finding of the chest, be it one of the labels or not.
-
-    Example:
-        >>> names_any_finding("A rib fracture."), names_any_finding("This is a chest X-ray.")
-        (True, False)
-    """
-    return _FINDING.search(text) is not None
 
 
 @lru_cache(maxsize=16)
@@ -157,9 +144,6 @@ def robust_labels(reply: str | None, sample: Sample) -> Answer:
     The sample's options are label names, such as "Pleural Effusion" or "Pleural_Thickening". A label "No Finding" is
     present where the reply calls the image normal and affirms no other label.
 
-    Returns:
-        One value per label, or none with the reason why.
-
     Example:
         >>> sample = Sample({"options": ["Cardiomegaly", "Edema", "Pleural Effusion"]})
         >>> robust_labels("The heart is enlarged. No effusion, possible edema.", sample).value
@@ -179,7 +163,7 @@ def robust_labels(reply: str | None, sample: Sample) -> Answer:
             return Answer.invalid(Reason.AMBIGUOUS)
     elif is_unable(text) and not normal:
         return Answer.invalid(Reason.REFUSED)
-    elif not (any(found.values()) or normal or names_any_finding(text)):
+    elif not (any(found.values()) or normal or _FINDING.search(text)):
         return Answer.invalid(Reason.NO_MATCH)
     empty = normal and not affirmed
     return Answer.ok(

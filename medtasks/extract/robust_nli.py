@@ -12,7 +12,7 @@ from medtasks.data.samples import Sample
 from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.extractor import Kind, extractor
 from medtasks.extract.negation import Mention, Stance, stances
-from medtasks.extract.reply_text import is_unable, own_words
+from medtasks.extract.reply_text import declared, is_unable, own_words
 from medtasks.extract.yes_no import worded_option
 
 _FORMS = {
@@ -63,8 +63,7 @@ def robust_nli(reply: str | None, sample: Sample) -> Answer:
 
     The sample's options are the words "entailment", "contradiction" and "neutral" in the order of the letters.
 
-    Returns:
-        The letter of the relation, or no value with the reason why; ``no_match`` also for a relation that is no option.
+    A relation that is no option is ``no_match``.
 
     Example:
         >>> sample = Sample({"options": ["entailment", "neutral"]})
@@ -80,12 +79,10 @@ def robust_nli(reply: str | None, sample: Sample) -> Answer:
     if rest != text and not re.search(r"\w", rest):
         return Answer.invalid(Reason.AMBIGUOUS)
     text = _FOLLOWS.sub("entailed by", _NEITHER.sub("neutral", rest))
-    for found in (*(_declared(lead, text) for lead in _LEADS), _opening(text)):
-        if found:
-            return worded_option(found, sample.options) or Answer.invalid(Reason.NO_MATCH)
-    if is_unable(text):
+    relations = declared(_LEADS, text, lambda lead: _from(text, lead.end())) or _opening(text)
+    if not relations and is_unable(text):
         return Answer.invalid(Reason.REFUSED)
-    return worded_option(_affirmed(text), sample.options) or Answer.invalid(Reason.NO_MATCH)
+    return worded_option(relations or _affirmed(text), sample.options) or Answer.invalid(Reason.NO_MATCH)
 
 
 def _without_question(text: str) -> str:
@@ -98,17 +95,12 @@ def _relations(text: str) -> set[str]:
     return {match.lastgroup or "" for match in _RELATION.finditer(text)}
 
 
-def _declared(lead: re.Pattern[str], text: str) -> set[str]:
-    return {word for match in lead.finditer(text) for word in _from(text, match.end())}
-
-
 def _opening(text: str) -> set[str]:
     match = _OPENING.match(text)
     start = match.end() if match else 0
     word = _RELATION.match(text, start)
-    return (
-        _from(text, start) if word and (_OPENED.match(text, word.end()) or _BESIDE.match(text, word.end())) else set()
-    )
+    set_off = word and (_OPENED.match(text, word.end()) or _BESIDE.match(text, word.end()))
+    return _from(text, start) if set_off else set()
 
 
 def _from(text: str, start: int) -> set[str]:

@@ -38,12 +38,9 @@ _ANSWER_IS = re.compile(r"answer\s+is\s+\**([ABCD])", re.IGNORECASE)
     summary="VLMEvalKit of the published GMAI-MMBench numbers: a lone letter, else an option's text",
 )
 def vlmevalkit_2024_06(reply: str | None, sample: Sample) -> Answer:
-    """Read an option as the version behind the published GMAI-MMBench numbers.
+    """Read an option, of at most 26, as the version behind the published GMAI-MMBench numbers.
 
-    The sample's options are looked at; at most 26.
-
-    Returns:
-        An option's letter; or no value, which the reference counts as wrong.
+    The reference counts no value as wrong.
 
     Example:
         >>> sample = Sample({"options": ["polyp", "ulcer"]})
@@ -60,7 +57,7 @@ def vlmevalkit_2024_06(reply: str | None, sample: Sample) -> Answer:
     summary="VLMEvalKit at 2cf2a36: a letter among the last four words, 'answer is c...', else an option's text",
 )
 def vlmevalkit_2026_06(reply: str | None, sample: Sample) -> Answer:
-    """Read an option as the newest version does; arguments and result are those of :func:`vlmevalkit_2024_06`.
+    """Read an option as the newest version does.
 
     Example:
         >>> sample = Sample({"options": ["cardiomegaly", "edema", "nodule"]})
@@ -94,7 +91,4 @@ def _read(reply: str | None, options: Sequence[str], *, newest: bool) -> Answer:
 def _by_text(reply: str, options: Sequence[str], letters: Sequence[str], *, newest: bool) -> Answer:
     if newest and len(reply) > 2 * sum(len(option) for option in options):
         return Answer.invalid(Reason.NO_MATCH)
-    found = [one for one, option in zip(letters, options, strict=True) if option.lower() in reply]
-    if len(found) == 1:
-        return Answer.ok(found[0])
-    return Answer.invalid(Reason.AMBIGUOUS if found else Reason.NO_MATCH)
+    return Answer.only([one for one, option in zip(letters, options, strict=True) if option.lower() in reply])

@@ -110,12 +110,8 @@ def own_part(text: str) -> str:
 def verdicts(text: str) -> set[str]:
     """Return the verdicts a reply gives: of ``yes``, ``no`` and ``maybe``, several if it contradicts itself.
 
-    Args:
-        text: The reply's own words without markup.
-
-    Returns:
-        The final answer if one is declared; else what the reply begins with, declares, or says in its own sentence.
-        The "no" of "no significant difference" is never a verdict.
+    It is the final answer if one is declared; else what the reply begins with, declares, or says in its own sentence.
+    The "no" of "no significant difference" is never a verdict.
 
     Example:
         >>> verdicts("Yes, no significant difference was found.")
@@ -154,14 +150,7 @@ def is_unsure(text: str) -> bool:
 
 
 def yes_no(reply: str | None, question: str = "") -> Answer:
-    """Read "yes" or "no" from a reply to a closed question.
-
-    Args:
-        reply: Raw reply; ``None`` is read as empty.
-        question: The question as asked. With it, statements about what it asks are read, too.
-
-    Returns:
-        The value ``yes`` or ``no``, or no value with the reason why.
+    """Read "yes" or "no" from a reply to a closed question; with its text, statements about what it asks are read, too.
 
     Example:
         >>> yes_no("No, the lungs are clear. Yes-men may differ.").value
@@ -216,8 +205,7 @@ def robust_yes_no_maybe(reply: str | None, sample: Sample) -> Answer:
 
     The sample's options are the words "yes", "no" and "maybe" in the order of the letters.
 
-    Returns:
-        The letter of the verdict, or no value with the reason why; ``no_match`` also for a verdict that is no option.
+    A verdict that is no option is ``no_match``.
 
     Example:
         >>> sample = Sample({"options": ["yes", "no", "maybe"]})

@@ -20,10 +20,10 @@ from medtasks.families.counts import (
 )
 from medtasks.families.family import NO_OPTION, Column, ReadAnswer, Reply, Row, TaskFamily, letters_of
 from medtasks.families.single_choice import is_right
-from medtasks.metrics.class_counts import Counts
 from medtasks.metrics.classification import (
     MULTICLASS_METRICS,
     MULTILABEL_METRICS,
+    Counts,
     count_classes,
     count_labels,
     multiclass_metrics,

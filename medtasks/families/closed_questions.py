@@ -18,13 +18,11 @@ from typing import Any, ClassVar
 
 from medtasks.data.samples import Sample, letter, option_index
 from medtasks.extract.answer import Answer
-from medtasks.extract.medheval_reference import listed_options
-from medtasks.extract.medheval_strict import judged
+from medtasks.extract.medheval_closed import Counted, judged, listed_options
 from medtasks.extract.registry import Kind, extractor_of
 from medtasks.families.constant_replies import Meant, Strategy, most_frequent
 from medtasks.families.counts import INVALID_RATE, SAMPLE_COUNTS, answered
 from medtasks.families.family import Column, ReadAnswer, Reply, Row, TaskFamily
-from medtasks.metrics.closed_questions import Counted
 from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, Scores
 
 YES = "A"

@@ -17,11 +17,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
+import numpy as np
+
 from medtasks.data.privacy import PrivateText
 from medtasks.data.samples import Sample
 from medtasks.errors import LabelerError, MedTasksError
 from medtasks.extract.answer import Answer, Reason
-from medtasks.extract.labeler import CONDITIONS, Finding, chosen_findings, label_texts
+from medtasks.extract.labeler import chosen_findings, label_texts
 from medtasks.extract.registry import Kind, extractor_of
 from medtasks.families.classification import estimates_of
 from medtasks.families.counts import INVALID_RATE, JUDGED_SAMPLE_COUNTS, answered, judge_failed_rate
@@ -31,7 +33,7 @@ from medtasks.judges.client import Judge, scoring_judge
 from medtasks.judges.fence import addresses_judge
 from medtasks.judges.medheval import ASPECTS, WORST_SEVERITY, judge_components, judge_correctness, judge_severity
 from medtasks.judges.medheval_prompts import WORDINGS, JudgePrompt
-from medtasks.metrics.chair import LABEL_CELLS, component_ratio, label_cells, label_ratios, ratios_with_errors
+from medtasks.metrics.chair import LABEL_CELLS, component_ratio, label_cells, label_ratios
 from medtasks.metrics.metric import (
     AnyMetric,
     CorpusMetric,
@@ -44,7 +46,9 @@ from medtasks.metrics.metric import (
     Scores,
     counting,
 )
+from medtasks.metrics.neural.chexbert.labels import CONDITIONS, Finding
 from medtasks.metrics.report_metrics import metric_info
+from medtasks.stats.bootstrap import values_with_errors
 
 _TEXT_METRICS = ("medheval_bleu", "rouge_stemmed", "meteor", "medheval_bertscore")
 _TEXTS = text_metrics([key for name in _TEXT_METRICS for key in metric_info(name).keys], "compared")
@@ -175,8 +179,8 @@ class KnowledgeQuestions(JudgedText):
 
 def _judged_panel(aspect: str) -> Panel[tuple[str, tuple[int, ...]]]:
     def compute(rows: Sequence[tuple[str, tuple[int, ...]]]) -> PanelResult:
-        found = ratios_with_errors(
-            [counts for _, counts in rows],
+        found = values_with_errors(
+            np.asarray([counts for _, counts in rows], dtype=np.int64),
             [cluster for cluster, _ in rows],
             lambda cells: {f"chair_judge_{aspect}": component_ratio(cells)},
         )
@@ -232,7 +236,7 @@ def _label_panel(rows: Sequence[TextRow]) -> PanelResult:
         return PanelResult({name: Estimate(0) for name in ("reports_labelled", *_SUMS)}, warnings=warnings)
     cells = [counts for _, counts in read]
     totals = dict(zip(LABEL_CELLS, map(sum, zip(*cells, strict=True)), strict=True))
-    ratios = estimates_of(ratios_with_errors(cells, [cluster for cluster, _ in read], label_ratios))
+    ratios = estimates_of(values_with_errors(np.asarray(cells), [cluster for cluster, _ in read], label_ratios))
     counts = {name: Estimate(sum(totals[part] for part in parts)) for name, parts in _SUMS.items()}
     return PanelResult({**ratios, **counts, "reports_labelled": Estimate(len(read))}, warnings=warnings)
 

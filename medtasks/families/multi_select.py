@@ -10,8 +10,8 @@ from medtasks.families.constant_replies import Meant, Strategy, most_frequent
 from medtasks.families.counts import INVALID_RATE, SAMPLE_COUNTS, answered
 from medtasks.families.family import NO_OPTION, Column, ReadAnswer, Reply, TaskFamily, letters_of
 from medtasks.metrics.metric import AnyMetric, Metric, Score
-from medtasks.metrics.multi_answer import multi_answer_accuracy, multi_answer_recall
 from medtasks.metrics.report_scores import mean
+from medtasks.metrics.set_overlap import multi_answer_accuracy, multi_answer_recall
 
 ValueOf = Callable[[Sample, Sequence[int]], Sequence[str]]
 

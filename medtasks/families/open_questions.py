@@ -14,7 +14,7 @@ from medtasks.families.constant_replies import Meant, Strategy, most_frequent
 from medtasks.families.counts import INVALID_RATE, SAMPLE_COUNTS, answered
 from medtasks.families.family import Column, ReadAnswer, Reply, TaskFamily
 from medtasks.metrics.metric import AnyMetric, Metric, Role, Score
-from medtasks.metrics.open_questions import is_closed
+from medtasks.metrics.set_overlap import is_closed
 
 _FACTS = ("closed", "correct", "bleu_1", "token_f1", "token_recall")
 

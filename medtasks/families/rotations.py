@@ -17,9 +17,9 @@ from medtasks.families.counts import SAMPLE_COUNTS, answered
 from medtasks.families.family import NO_OPTION, Column, ReadAnswer, Reply, TaskFamily, letters_of
 from medtasks.families.multi_select import list_strategies
 from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, Scores, counting
-from medtasks.metrics.multi_answer import multi_answer_accuracy
 from medtasks.metrics.report_scores import mean
 from medtasks.metrics.rotations import RotatedQuestion, RotatedReply, rotated_questions
+from medtasks.metrics.set_overlap import multi_answer_accuracy
 
 
 def _published(sample: Sample, indices: Sequence[int]) -> list[str]:
@@ -32,7 +32,7 @@ def _questions(scores: Scores) -> list[RotatedQuestion]:
     replies = {
         RotatedReply(
             question=str(one["rotation_of"]),
-            unit=one["cluster_id"],
+            cluster=one["cluster_id"],
             rotation=one["rotation"],
             rotations=one["rotations"],
             score=float(one["right"]),
@@ -64,7 +64,7 @@ def _mean_over_questions(name: str, *, higher_is_better: bool = True) -> Metric[
         role=Role.RATE if name == "invalid_rate" else Role.PART,
         of=lambda question: question.values.get(name),
         units=_questions,
-        clusters=(lambda question: question.unit,),
+        clusters=(lambda question: question.cluster,),
         all_clusters=True,
     )
 

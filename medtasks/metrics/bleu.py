@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.report_scores import PairMetric, ReportMetric, ReportScores, check_lengths
+from medtasks.metrics.report_scores import ReportMetric, ReportScores, check_lengths, pair_metric
 from medtasks.metrics.words import TOKENISER, Overlap, from_report_extra, overlaps, word_tokens
 
 _SINGLE = struct.Struct("f")
@@ -45,14 +45,10 @@ def bleu1_from_counts(matches: int, length: int, reference_length: int) -> float
     kept). It computes in single precision, and so does this: one word against a reference of more than a hundred scores
     exactly 0 there, which decides whether an answer is valid.
 
-    Args:
-        matches: Words of the reply that the reference has too, each at most as often as in the reference.
-        length: Words of the reply.
-        reference_length: Words of the reference.
-
     Returns:
         ``matches / length``, times ``exp(1 - reference_length / length)`` unless the reply is longer than the
-        reference, each step rounded to single precision; 0 without a match. Between 0 and 1.
+        reference, each step rounded to single precision; 0 without a match. Between 0 and 1. A word of the reply
+        matches at most as often as the reference has it.
 
     Example:
         >>> bleu1_from_counts(1, 1, 3)
@@ -123,11 +119,8 @@ def unsmoothed_bleu(counts: Sequence[Overlap]) -> float:
     Source: ``torchmetrics.text.BLEUScore`` 1.9, which computes in single precision; this is its value in double
     precision, less than 1e-6 away.
 
-    Args:
-        counts: N-grams of orders 1, 2, ..., shape (orders,), of one pair of texts or summed over a corpus.
-
-    Returns:
-        0 to 1; 0 when an order has no match, as in a hypothesis of fewer words than the order.
+    ``counts`` are n-grams of orders 1, 2, ..., shape (orders,), of one pair of texts or summed over a corpus. The value
+    is 0 to 1; 0 when an order has no match, as in a hypothesis of fewer words than the order.
 
     Example:
         >>> unsmoothed_bleu(overlaps("no acute effusion".split(), "no acute mass".split(), 2))
@@ -142,15 +135,9 @@ def unsmoothed_bleu(counts: Sequence[Overlap]) -> float:
 def smoothed_bleu(counts: Sequence[Overlap], substitutes: Sequence[float]) -> float:
     """Return BLEU with equal weights, where orders without a match count as if they had some.
 
-    Source: ``nltk.translate.bleu_score`` 3.10.
-
-    Args:
-        counts: N-grams of orders 1, 2, ..., shape (orders,).
-        substitutes: Matches of the first order without any, of the second one, ..., shape (orders,); an order with 0 is
-            left out of the mean.
-
-    Returns:
-        0 to 1; 0 when no word matches.
+    ``counts`` are n-grams of orders 1, 2, ...; ``substitutes`` matches of the first order without any, of the second
+    one, ..., both of shape (orders,). An order with a substitute of 0 is left out of the mean. 0 to 1; 0 when no word
+    matches. Source: ``nltk.translate.bleu_score`` 3.10.
     """
     if not counts[0].matches:
         return 0.0
@@ -212,7 +199,7 @@ def bleu(_: ModelSettings) -> ReportMetric:
     d9ac283.
     """
     settings = {"words": "between white space, case kept", "smoothing": "none", "average": "mean over reports"}
-    return PairMetric(tuple(f"bleu_{order}" for order in _ORDERS), _sentence_bleus, settings)
+    return pair_metric(tuple(f"bleu_{order}" for order in _ORDERS), _sentence_bleus, settings)
 
 
 def radcliq_bleu(_: ModelSettings) -> ReportMetric:
@@ -222,7 +209,7 @@ def radcliq_bleu(_: ModelSettings) -> ReportMetric:
         "smoothing": "method 1",
         "average": "mean over reports",
     }
-    return PairMetric(("radcliq_bleu_2",), lambda *pair: (radcliq_bleu_2(*pair),), settings)
+    return pair_metric(("radcliq_bleu_2",), lambda *pair: (radcliq_bleu_2(*pair),), settings)
 
 
 def corpus_bleu(_: ModelSettings) -> ReportMetric:
@@ -252,4 +239,4 @@ def medheval_bleu(_: ModelSettings) -> ReportMetric:
     def score(reference: str, hypothesis: str) -> tuple[float]:
         return (nltk_method4_bleu(word_tokens(reference), word_tokens(hypothesis)),)
 
-    return PairMetric(("method4_bleu",), score, {"words": TOKENISER, "smoothing": "method 4", "case": "kept"})
+    return pair_metric(("method4_bleu",), score, {"words": TOKENISER, "smoothing": "method 4", "case": "kept"})

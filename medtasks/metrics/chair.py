@@ -9,17 +9,14 @@ Every value is a ratio of two sums over all reports (micro), between 0 and 1. Wh
 said and the value is NaN; the repository prints 0 there, which would read as "no hallucination".
 """
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from medtasks.metrics.neural.chexbert.labels import Finding
-from medtasks.stats.bootstrap import RESAMPLES, Floats, Integers, bootstrap_standard_errors, sum_by_unit
+from medtasks.stats.bootstrap import Floats, Integers
 
 LABEL_CELLS = ("true_positives", "false_positives", "false_negatives", "true_negatives", "mentions", "positives")
-
-Ratios = Callable[[Integers], Mapping[str, Floats]]
 
 
 def label_cells(reference: Sequence[Finding], report: Sequence[Finding]) -> tuple[int, ...]:
@@ -28,16 +25,9 @@ def label_cells(reference: Sequence[Finding], report: Sequence[Finding]) -> tupl
     A condition of which the reference is uncertain is left out. One that the reference does not speak of stays: if the
     report calls it present or absent, that is a mention, and neither right nor wrong.
 
-    Args:
-        reference: What the reference says of each condition, shape (conditions,).
-        report: What the report says, shape (conditions,).
-
     Returns:
         The counts named in :data:`LABEL_CELLS`: both present; report present, reference absent; report absent,
         reference present; both absent; report present or absent; reference present.
-
-    Raises:
-        ValueError: The two differ in length.
 
     Example:
         >>> label_cells([Finding.POSITIVE, Finding.BLANK], [Finding.NEGATIVE, Finding.POSITIVE])
@@ -56,10 +46,7 @@ def label_cells(reference: Sequence[Finding], report: Sequence[Finding]) -> tupl
 
 
 def label_ratios(cells: Integers) -> dict[str, Floats]:
-    """Return the repository's metrics from summed counts.
-
-    Args:
-        cells: Sums of :func:`label_cells`, shape (..., 6).
+    """Return the repository's metrics from sums of :func:`label_cells`, shape (..., 6).
 
     Returns:
         Each with shape (...), NaN where its lower number is 0:
@@ -81,13 +68,9 @@ def label_ratios(cells: Integers) -> dict[str, Floats]:
 
 
 def component_ratio(cells: Integers) -> Floats:
-    """Return the paper's CHAIR of one aspect from summed counts.
+    """Return the paper's CHAIR of one aspect: wrongly mentioned components over all mentioned ones, shape (...).
 
-    Args:
-        cells: Numbers of rightly and of wrongly mentioned components, shape (..., 2).
-
-    Returns:
-        Wrong ones over all mentioned ones, shape (...); NaN where nothing is mentioned.
+    ``cells`` are the numbers of rightly and of wrongly mentioned ones, shape (..., 2); NaN where nothing is mentioned.
 
     Example:
         >>> float(component_ratio(np.array([3, 1])))
@@ -95,39 +78,6 @@ def component_ratio(cells: Integers) -> Floats:
     """
     recalled, wrong = np.moveaxis(cells, -1, 0)
     return _ratio(wrong, recalled + wrong)
-
-
-def ratios_with_errors(
-    cells: Sequence[Sequence[int]], units: Sequence[Hashable], ratios: Ratios, resamples: int = RESAMPLES
-) -> dict[str, float]:
-    """Compute ratios of sums and their standard errors.
-
-    Args:
-        cells: Counts of each report, shape (reports, counts).
-        units: What was sampled, such as the patient, of each report; shape (reports,).
-        ratios: From summed counts to values, such as :func:`label_ratios`.
-        resamples: Draws of the bootstrap over units.
-
-    Returns:
-        Each value by name, and its standard error as ``<name>_stderr``, the same in any order of the reports. Nothing
-        for no reports; an error is NaN for fewer than two units.
-
-    Example:
-        >>> found = ratios_with_errors([[3, 1], [1, 1]], ["p1", "p1"], lambda sums: {"chair": component_ratio(sums)})
-        >>> round(found["chair"], 3), found["chair_stderr"]
-        (0.333, nan)
-    """
-    if not cells:
-        return {}
-    table: NDArray[np.int64] = np.asarray(cells, dtype=np.int64)
-
-    def statistic(sums: Integers) -> Floats:
-        return np.stack(list(ratios(sums).values()), axis=-1)
-
-    values = ratios(table.sum(axis=0))
-    errors = bootstrap_standard_errors(sum_by_unit(table, units), statistic, resamples)
-    named = {f"{name}_stderr": float(error) for name, error in zip(values, errors, strict=True)}
-    return {**{name: float(value) for name, value in values.items()}, **named}
 
 
 def _ratio(upper: Integers, lower: Integers) -> Floats:

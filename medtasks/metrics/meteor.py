@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 
 from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.report_scores import PairMetric, ReportMetric, ReportScores, check_lengths
+from medtasks.metrics.report_scores import ReportMetric, ReportScores, check_lengths, pair_metric
 from medtasks.metrics.wordnet import WordNet, load_wordnet
 from medtasks.metrics.words import TOKENISER, porter_stemmer, word_tokens
 
@@ -35,9 +35,6 @@ def meteor_score(
 
     ``synonyms`` returns those of a word; without it words are matched as they are and by stem only. Scores are 0 to 1,
     and 0 without a match; identical texts of n words score ``1 - 0.5 / n**3``.
-
-    Raises:
-        MedTasksError: NLTK is not installed.
 
     Example:
         >>> meteor_score("no pleural effusion".split(), "no pleural effusions".split())
@@ -119,6 +116,6 @@ def _metric(key: str, load: Callable[[], WordNet | None]) -> ReportMetric:
             "stemmer": "Porter",
             "synonyms": f"WordNet {wordnet.version}" if wordnet else "none",
         }
-        return PairMetric((key,), score, settings)(references=references, hypotheses=hypotheses)
+        return pair_metric((key,), score, settings)(references=references, hypotheses=hypotheses)
 
     return score_pairs

@@ -38,12 +38,9 @@ STDERR = "_stderr"
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a metric gives for some scores.
+    """What a metric gives for some scores: its value, where a whole number is a count, and its standard error.
 
-    Attributes:
-        value: Its value; a whole number is a count. NaN where it is not defined.
-        error: Its standard error; NaN where there is none.
-        clusters: Number of independent clusters behind the error; None for a metric that has no error.
+    NaN is what is not defined. ``clusters`` is the number of independent ones behind the error; None without an error.
     """
 
     value: float
@@ -57,10 +54,7 @@ class _Declared:
 
     Attributes:
         name: Name in results; no part of another name in the same task.
-        higher_is_better: Direction.
         selection: Which scores count; by default all that are handed over.
-        has_error: Whether it has a standard error.
-        role: What it is for, where runs are compared.
         of_questions: Whether it says something about the questions, whatever the replies.
         warning: What a user has to know of these scores, one sentence; empty if nothing.
     """
@@ -81,8 +75,7 @@ class _Declared:
 
 def cluster_of(score: Mapping[str, Any]) -> Hashable:
     """Return what a score is not independent of: its patient or image."""
-    found: Hashable = score["cluster_id"]
-    return found
+    return cast(Hashable, score["cluster_id"])
 
 
 @dataclass(frozen=True)

@@ -43,11 +43,7 @@ class ModelSettings:
     progress: bool = True
 
     def __post_init__(self) -> None:
-        """Check the names of weights.
-
-        Raises:
-            UnknownName: There is no such entry.
-        """
+        """Raise UnknownName where weights are named that are no entry."""
         for name in self.named_weights:
             weights_info(name)
 
@@ -57,11 +53,7 @@ class ModelSettings:
 
     @classmethod
     def from_environment(cls) -> "ModelSettings":
-        """Return the settings that ``MEDTASKS_METRICS_DEVICE`` and ``MEDTASKS_METRICS_DTYPE`` give.
-
-        Raises:
-            MedTasksError: The dtype is not known.
-        """
+        """Return what ``MEDTASKS_METRICS_DEVICE`` and ``MEDTASKS_METRICS_DTYPE`` say, or raise a MedTasksError."""
         dtype = os.environ.get(DTYPE_VARIABLE, "").strip() or "float32"
         if dtype not in _DTYPES:
             raise MedTasksError(f"{DTYPE_VARIABLE}={dtype} is not known; it is one of {', '.join(_DTYPES)}")
@@ -69,11 +61,7 @@ class ModelSettings:
         return cls(device=device, dtype="bfloat16" if dtype == "bfloat16" else "float32")
 
     def torch_device(self) -> "torch.device":
-        """Return the device.
-
-        Raises:
-            MedTasksError: It is not known or not there.
-        """
+        """Return the device, or raise a MedTasksError if it is not known or not there."""
         import torch
 
         name = self.device if self.device != "auto" else "cuda" if torch.cuda.is_available() else "cpu"

@@ -4,11 +4,10 @@ Source: ``create_score_table`` and ``print_score`` of https://github.com/AIF4S/M
 of the paper (arXiv 2409.15477).
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-
-from medtasks.stats.standard_error import mean_standard_error, two_way_standard_error
 
 TOTAL = "total"
 
@@ -17,26 +16,21 @@ TOTAL = "total"
 class PairedAnswer:
     """The scored answer to one image of a pair.
 
-    Attributes:
-        pair_id: Pair the image belongs to.
-        position: 1 or 2.
-        image_id: The picture; pairs may share pictures.
-        key: Letter of the right option.
-        value: Letter chosen, or None when the reply has no valid answer.
-        categories: Medical areas of the image.
+    ``position`` is 1 or 2; pairs may share images. ``target`` and ``value`` are letters; an invalid reply has no value.
+    ``categories`` are medical areas of the image.
     """
 
     pair_id: str
     position: int
     image_id: str
-    key: str
+    target: str
     value: str | None
     categories: tuple[str, ...] = ()
 
     @property
     def correct(self) -> bool:
         """Whether the right option was chosen."""
-        return self.value == self.key
+        return self.value == self.target
 
 
 @dataclass(frozen=True)
@@ -136,7 +130,7 @@ class Counts:
 
 
 def _ratio(part: int, whole: int) -> float:
-    return part / whole if whole else float("nan")
+    return part / whole if whole else math.nan
 
 
 def distinct_answers(answers: Iterable[PairedAnswer]) -> list[PairedAnswer]:
@@ -158,13 +152,9 @@ def complete_pairs(answers: Sequence[PairedAnswer]) -> list[ScoredPair]:
 
 
 def count(answers: Iterable[PairedAnswer]) -> Mapping[str, Counts]:
-    """Count answers and pairs in total and per category.
+    """Count answers and pairs per category, in order of first appearance by pair id, with ``"total"`` last.
 
-    Args:
-        answers: In any order; the result does not depend on it.
-
-    Returns:
-        Counts by category, in order of first appearance by pair id, with ``"total"`` last.
+    The result does not depend on the order of the answers.
 
     Example:
         >>> pair = [PairedAnswer("p", 1, "x", "A", "A"), PairedAnswer("p", 2, "y", "B", "A")]
@@ -185,26 +175,3 @@ def count(answers: Iterable[PairedAnswer]) -> Mapping[str, Counts]:
         for category in (*pair.first.categories, *pair.second.categories):
             table[category].add_pair(pair)
     return {**table, TOTAL: total}
-
-
-def standard_errors(answers: Iterable[PairedAnswer]) -> dict[str, float]:
-    """Return the standard error of each total metric at its own unit.
-
-    Set accuracy and confusion are means over pairs. Individual accuracy and the invalid rate are means over answers
-    that share a pair or a picture, so their errors are clustered by both.
-
-    Args:
-        answers: In any order.
-
-    Returns:
-        Standard errors by metric name, as fractions; NaN where there are fewer than two units.
-    """
-    answers = distinct_answers(answers)
-    pairs = complete_pairs(answers)
-    by_pair, by_image = [a.pair_id for a in answers], [a.image_id for a in answers]
-    return {
-        "set_accuracy": mean_standard_error([float(pair.solved) for pair in pairs]),
-        "confusion": mean_standard_error([float(pair.confused) for pair in pairs if pair.valid]),
-        "individual_accuracy": two_way_standard_error([float(a.correct) for a in answers], by_pair, by_image),
-        "invalid_rate": two_way_standard_error([float(a.value is None) for a in answers], by_pair, by_image),
-    }

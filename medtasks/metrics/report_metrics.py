@@ -12,15 +12,12 @@ from medtasks.metrics.report_scores import ReportMetric
 
 @dataclass(frozen=True)
 class MetricInfo:
-    """One entry of :data:`REPORT_METRICS`.
+    """One entry of :data:`REPORT_METRICS`, with the keys of its scores.
 
     Attributes:
-        name: Name used on the command line.
-        keys: Keys of its scores.
         module: Module below ``medtasks.metrics`` with a callable of this name, which takes :class:`ModelSettings`.
         weights: Entries of :data:`medtasks.metrics.weights.WEIGHTS` it needs.
         wordnet: Whether it needs WordNet, which ``medtasks weights fetch wordnet`` brings.
-        higher_is_better: Orientation of all its keys.
     """
 
     name: str
@@ -119,11 +116,7 @@ _KNOWN = {**{key: info for info in _ENTRIES for key in info.keys}, **REPORT_METR
 
 
 def metric_info(name: str) -> MetricInfo:
-    """Look up one entry, by its name or by the key of one of its scores.
-
-    Raises:
-        UnknownName: There is no such metric.
-    """
+    """Return one entry, by its name or by the key of one of its scores, or raise UnknownName."""
     if name not in _KNOWN:
         raise unknown_name("metric", name, _KNOWN, "medtasks metrics")
     return _KNOWN[name]

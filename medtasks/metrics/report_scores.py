@@ -26,11 +26,7 @@ class ReportMetric(Protocol):
     """Scores hypotheses against references."""
 
     def __call__(self, *, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
-        """Score pairs of texts.
-
-        Args:
-            references: What radiologists wrote, shape (pairs,).
-            hypotheses: What a model wrote, shape (pairs,).
+        """Score what a model wrote against what radiologists wrote, each of shape (pairs,).
 
         Raises:
             ValueError: The two differ in length.
@@ -50,31 +46,22 @@ def mean_scores(samples: Mapping[str, Sequence[float]], settings: Mapping[str, s
 
 
 def check_lengths(references: Sequence[str], hypotheses: Sequence[str]) -> None:
-    """Refuse texts that do not come in pairs.
-
-    Raises:
-        ValueError: The two differ in length.
-    """
+    """Raise a ValueError for texts that do not come in pairs."""
     if len(references) != len(hypotheses):
         raise ValueError(f"{len(references)} references and {len(hypotheses)} hypotheses do not come in pairs")
 
 
-@dataclass(frozen=True)
-class PairMetric:
-    """A metric whose totals are means of its values of pairs.
+def pair_metric(
+    keys: Sequence[str], score: Callable[[str, str], Sequence[float]], settings: Mapping[str, str]
+) -> ReportMetric:
+    """Return a metric whose totals are means of its values of pairs.
 
-    Attributes:
-        keys: Names of its values.
-        score: Returns the values of one pair (reference, hypothesis), in the order of ``keys``.
-        settings: What the numbers depend on.
+    ``score`` returns those of one pair (reference, hypothesis), in the order of their names, ``keys``.
     """
 
-    keys: tuple[str, ...]
-    score: Callable[[str, str], Sequence[float]]
-    settings: Mapping[str, str]
-
-    def __call__(self, *, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
-        """Score pairs of texts; see :class:`ReportMetric`."""
+    def score_pairs(*, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
         check_lengths(references, hypotheses)
-        rows = [self.score(*pair) for pair in zip(references, hypotheses, strict=True)]
-        return mean_scores({key: [row[place] for row in rows] for place, key in enumerate(self.keys)}, self.settings)
+        rows = [score(*pair) for pair in zip(references, hypotheses, strict=True)]
+        return mean_scores({key: [row[place] for row in rows] for place, key in enumerate(keys)}, settings)
+
+    return score_pairs

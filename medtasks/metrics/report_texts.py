@@ -72,9 +72,7 @@ def pair_texts(references: ReportTexts, hypotheses: ReportTexts) -> ReportPairs:
 def read_report_texts(path: Path, column: str | None = None) -> ReportTexts:
     """Read the texts of one file; see the module for the formats.
 
-    Args:
-        path: File.
-        column: Column or field that holds the text; None: one of ``text``, ``reply``, ``report``.
+    ``column`` is the column or field that holds the text; None: one of ``text``, ``reply``, ``report``.
 
     Raises:
         RepliesError: The file cannot be read, is empty or of another form, or holds an id twice; no text is shown.

@@ -10,26 +10,20 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from medtasks.stats.standard_error import clustered_standard_error
-
-METRICS = ("mean_accuracy", "published_order", "worst_case", "flip_rate", "invalid_rate")
-
 
 @dataclass(frozen=True)
 class RotatedReply:
     """What a model answered to one rotation of a question.
 
     Attributes:
-        question: The question.
-        unit: What the question is clustered by: its pairs, its patient or its picture.
-        rotation: Which rotation, from 0; 0 is the published order.
-        rotations: How many there are.
+        cluster: What the question is clustered by: its pairs, its patient or its image.
+        rotation: Which of all ``rotations``, from 0, the published order.
         score: 1 for a right answer, 0 for a wrong or invalid one, or a share where several options are right.
         choice: Which option it chose, whatever its place, or which options; None for an invalid reply.
     """
 
     question: str
-    unit: str
+    cluster: str
     rotation: int
     rotations: int
     score: float
@@ -38,15 +32,9 @@ class RotatedReply:
 
 @dataclass(frozen=True)
 class RotatedQuestion:
-    """One question over its rotations.
+    """One question, of which all rotations were asked or not; a metric without a value for it is not in ``values``."""
 
-    Attributes:
-        unit: What it is clustered by.
-        complete: Whether all rotations were asked.
-        values: By metric; a metric without a value for this question is not in it.
-    """
-
-    unit: str
+    cluster: str
     complete: bool
     values: Mapping[str, float]
 
@@ -78,23 +66,6 @@ def rotated_questions(replies: Sequence[RotatedReply]) -> list[RotatedQuestion]:
     return [_question(asked[question]) for question in sorted(asked)]
 
 
-def mean_and_error(questions: Sequence[RotatedQuestion], metric: str) -> tuple[float, float]:
-    """Return the mean of a metric over the questions that have it, and its standard error clustered by unit.
-
-    Args:
-        questions: From :func:`rotated_questions`.
-        metric: One of :data:`METRICS`.
-
-    Returns:
-        NaN without any question; the error also for fewer than two units.
-    """
-    defined = [question for question in questions if metric in question.values]
-    values = [question.values[metric] for question in defined]
-    if not values:
-        return math.nan, math.nan
-    return math.fsum(values) / len(values), clustered_standard_error(values, [question.unit for question in defined])
-
-
 def _question(replies: Mapping[int, RotatedReply]) -> RotatedQuestion:
     ordered = [replies[rotation] for rotation in sorted(replies)]
     scores, choices = [reply.score for reply in ordered], [reply.choice for reply in ordered]
@@ -109,4 +80,4 @@ def _question(replies: Mapping[int, RotatedReply]) -> RotatedQuestion:
         values["worst_case"] = min(scores)
         if any(choice is not None for choice in choices):
             values["flip_rate"] = float(len(set(choices)) > 1)
-    return RotatedQuestion(ordered[0].unit, complete, MappingProxyType(values))
+    return RotatedQuestion(ordered[0].cluster, complete, MappingProxyType(values))

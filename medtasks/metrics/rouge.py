@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.report_scores import PairMetric, ReportMetric
+from medtasks.metrics.report_scores import ReportMetric, pair_metric
 from medtasks.metrics.words import overlap, porter_stemmer
 
 _WORD = re.compile("[a-z0-9]+")
@@ -18,13 +18,7 @@ _LONGEST_UNSTEMMED = 3
 
 
 class Rouge(NamedTuple):
-    """One ROUGE score of one pair; all 0 to 1, and 0 without anything in common.
-
-    Attributes:
-        precision: Share of the hypothesis that is in the reference.
-        recall: Share of the reference that is in the hypothesis.
-        f1: Their harmonic mean.
-    """
+    """One ROUGE score of one pair; all 0 to 1, and 0 without anything in common."""
 
     precision: float
     recall: float
@@ -38,13 +32,7 @@ class Rouge(NamedTuple):
 
 
 class RougeScores(NamedTuple):
-    """The three scores of one pair.
-
-    Attributes:
-        rouge_1: Of words.
-        rouge_2: Of pairs of neighbouring words.
-        rouge_l: Of the longest sequence of words that both have in the same order, other words between them or not.
-    """
+    """The scores of words, of pairs of neighbouring words, and of the longest common subsequence, of one pair."""
 
     rouge_1: Rouge
     rouge_2: Rouge
@@ -53,9 +41,6 @@ class RougeScores(NamedTuple):
 
 def rouge_words(text: str, *, stemmed: bool) -> list[str]:
     """Return the words of a text as ROUGE counts them.
-
-    Raises:
-        MedTasksError: Stems are wanted and NLTK is not installed.
 
     Example:
         >>> rouge_words("No pleural effusions (2.5 cm).", stemmed=False)
@@ -69,7 +54,7 @@ def rouge_words(text: str, *, stemmed: bool) -> list[str]:
 
 
 def longest_common_subsequence(first: Sequence[str], second: Sequence[str]) -> int:
-    """Return the length of the longest sequence of tokens that both have in the same order.
+    """Return the length of the longest sequence of tokens that both have in the same order, others between or not.
 
     One row of the usual table is one integer with a bit per token of ``first``: Hyyrö, "Bit-parallel LCS-length
     computation revisited", 2004.
@@ -95,9 +80,6 @@ def rouge_scores(reference: str, hypothesis: str, *, stemmed: bool) -> RougeScor
 
     Words are compared as they are, as by MultiMedEval and torchmetrics, or by their Porter stem, as by RadEval and
     MedHEval; means differ by some thousandths.
-
-    Raises:
-        MedTasksError: Stems are wanted and NLTK is not installed.
 
     Example:
         >>> rouge_scores("No pleural effusion.", "No effusions.", stemmed=False).rouge_1
@@ -133,4 +115,4 @@ def _metric(prefix: str, *, stemmed: bool) -> ReportMetric:
 
     keys = tuple(f"{prefix}rouge_{kind}" for kind in ("1", "2", "l"))
     settings = {"words": "runs of a-z0-9 in lower case", "stemmer": "Porter" if stemmed else "none", "value": "F1"}
-    return PairMetric(keys, score, settings)
+    return pair_metric(keys, score, settings)

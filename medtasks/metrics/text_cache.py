@@ -64,12 +64,8 @@ class TextCache(SqliteCache):
     ) -> dict[Text, Value]:
         """Return the value of every text: the one kept, or else a computed one, which is kept from then on.
 
-        Args:
-            keys: Address of each text.
-            compute: Takes the texts that have no value, if there are any; yields ``(position, value)``. What came
-                before an error is kept.
-            encode: Returns what to keep of a value.
-            decode: Reads that.
+        ``keys`` are the addresses of the texts. ``compute`` takes the texts that have no value, if there are any, and
+        yields ``(position, value)``; what came before an error is kept, as ``encode`` writes and ``decode`` reads it.
         """
         kept = self.get(list(keys.values()))
         values = {text: decode(kept[key]) for text, key in keys.items() if key in kept}

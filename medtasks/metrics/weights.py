@@ -23,11 +23,9 @@ _REPOSITORY = re.compile(r"[\w-][\w.-]*/[\w.-]+(?<!\.pth)(?<!\.gz)(?<!\.safetens
 
 @dataclass(frozen=True)
 class WeightsInfo:
-    """One set of files that a metric needs.
+    """One set of files that a metric needs, in a repository on the Hugging Face Hub.
 
     Attributes:
-        name: Name used on the command line.
-        hub: Repository on the Hugging Face Hub.
         files: Files of the repository; patterns of ``fnmatch`` where several will do.
         size: Download size in megabytes (10^6 bytes).
         licence: Licence as stated by the source.
@@ -52,52 +50,27 @@ _ENCODER_FILES = ("config.json", "tokenizer_config.json", "tokenizer.json", "voc
 _ROBERTA_FILES = ("config.json", "tokenizer_config.json", "vocab.json", "merges.txt", "model.safetensors")
 _PUBMEDBERT = "microsoft/BiomedNLP-PubMedBERT-base-uncased-abstract-fulltext"
 
+# name, description, repository on the Hub, files, megabytes, licence
+# fmt: off
 _ENTRIES = (
-    WeightsInfo(
-        "chexbert", "CheXbert labels and vectors", _SCORERS, ("chexbert.pth",), 1310, "MIT (Hub); research use"
-    ),
-    WeightsInfo(
-        "bert-base-uncased",
-        "CheXbert's configuration and vocabulary",
-        "google-bert/bert-base-uncased",
-        _ENCODER_FILES,
-        1,
-        "Apache 2.0",
-    ),
-    WeightsInfo("radgraph", "RadGraph, first version", _SCORERS, ("radgraph.tar.gz",), 432, "MIT"),
-    WeightsInfo("radgraph-xl", "RadGraph-XL", _SCORERS, ("radgraph-xl.tar.gz",), 416, "MIT"),
-    WeightsInfo(
-        "pubmedbert", "configuration and vocabulary of RadGraph's encoder", _PUBMEDBERT, _ENCODER_FILES, 1, "MIT"
-    ),
-    WeightsInfo(
-        "cxr-bert",
-        "configuration and vocabulary of RadGraph-XL's encoder",
-        "microsoft/BiomedVLP-CXR-BERT-general",
-        _ENCODER_FILES,
-        1,
-        "MIT",
-    ),
-    WeightsInfo(
-        "distilroberta-base",
-        "encoder of RadCliQ's BERTScore",
-        "distilbert/distilroberta-base",
-        _ROBERTA_FILES,
-        332,
-        "Apache 2.0",
-    ),
-    WeightsInfo(
-        "roberta-large", "encoder of MedHEval's BERTScore", "FacebookAI/roberta-large", _ROBERTA_FILES, 1420, "MIT"
-    ),
+    ("chexbert", "CheXbert labels and vectors", _SCORERS, ("chexbert.pth",), 1310, "MIT (Hub); research use"),
+    ("bert-base-uncased", "CheXbert's configuration and vocabulary", "google-bert/bert-base-uncased",
+     _ENCODER_FILES, 1, "Apache 2.0"),
+    ("radgraph", "RadGraph, first version", _SCORERS, ("radgraph.tar.gz",), 432, "MIT"),
+    ("radgraph-xl", "RadGraph-XL", _SCORERS, ("radgraph-xl.tar.gz",), 416, "MIT"),
+    ("pubmedbert", "configuration and vocabulary of RadGraph's encoder", _PUBMEDBERT, _ENCODER_FILES, 1, "MIT"),
+    ("cxr-bert", "configuration and vocabulary of RadGraph-XL's encoder", "microsoft/BiomedVLP-CXR-BERT-general",
+     _ENCODER_FILES, 1, "MIT"),
+    ("distilroberta-base", "encoder of RadCliQ's BERTScore", "distilbert/distilroberta-base",
+     _ROBERTA_FILES, 332, "Apache 2.0"),
+    ("roberta-large", "encoder of MedHEval's BERTScore", "FacebookAI/roberta-large", _ROBERTA_FILES, 1420, "MIT"),
 )
-WEIGHTS: Mapping[str, WeightsInfo] = MappingProxyType({info.name: info for info in _ENTRIES})
+# fmt: on
+WEIGHTS: Mapping[str, WeightsInfo] = MappingProxyType({entry[0]: WeightsInfo(*entry) for entry in _ENTRIES})
 
 
 def weights_info(name: str) -> WeightsInfo:
-    """Look up one entry.
-
-    Raises:
-        UnknownName: There is no such entry.
-    """
+    """Return one entry, or raise UnknownName."""
     if name not in WEIGHTS:
         raise unknown_name("weights", name, WEIGHTS)
     return WEIGHTS[name]
@@ -129,8 +102,7 @@ def weights_path(name: str, given: Path | None = None) -> Path:
     Args:
         name: Entry of :data:`WEIGHTS`.
         given: File or folder the user named, or a repository on the Hub with files of the same names
-            (``owner/name``), which is downloaded once; None: ``$MEDTASKS_WEIGHTS`` and the folder that
-            ``medtasks weights fetch`` fills.
+            (``owner/name``), which is downloaded once; None: where the module says.
 
     Returns:
         ``given``; or the file where the entry has a single one, the folder otherwise. A conversion to safetensors goes

@@ -46,16 +46,9 @@ _ENDINGS = {
 
 
 class WordNet:
-    """A WordNet database in memory.
+    """A WordNet database in memory; ``version`` is as the database says, ``"3.0"`` for the one of NLTK's METEOR.
 
-    Args:
-        files: Contents by name, see :func:`database_files`.
-
-    Attributes:
-        version: As the database says, ``"3.0"`` for the one of NLTK's METEOR.
-
-    Raises:
-        ValueError: The index and the data do not fit each other.
+    It is made of what :func:`database_files` returns, or raises a ValueError if index and data do not fit each other.
     """
 
     def __init__(self, files: Mapping[str, bytes]) -> None:
@@ -116,11 +109,7 @@ def _irregular_forms(exceptions: bytes) -> dict[str, list[str]]:
 
 
 def read_wordnet(source: Path) -> WordNet:
-    """Read WordNet from a folder or archive.
-
-    Raises:
-        WeightsMissing: The database is not there, not complete, there more than once, or damaged.
-    """
+    """Read WordNet from a folder or archive; raises what :func:`database_files` does, also if it is damaged."""
     files = database_files(source)
     try:
         return WordNet(files)
@@ -131,12 +120,9 @@ def read_wordnet(source: Path) -> WordNet:
 def database_files(source: Path) -> dict[str, bytes]:
     """Read the files of WordNet's database.
 
-    Line ends become those of Princeton's files: the index gives places in the data by their byte, and in a copy with
-    other line ends none of them is right.
-
-    Args:
-        source: Folder, zip or tar file with the database somewhere in it: NLTK's ``wordnet.zip``, a folder of NLTK
-            data, Princeton's ``WNdb-3.0.tar.gz`` or what it unpacks to, ``/usr/share/wordnet`` of Debian.
+    They are found in a folder, zip or tar file with the database somewhere in it: NLTK's ``wordnet.zip``, a folder of
+    NLTK data, Princeton's ``WNdb-3.0.tar.gz`` or what it unpacks to, ``/usr/share/wordnet`` of Debian. Line ends become
+    those of Princeton's files: the index gives places in the data by their byte, which other line ends would move.
 
     Returns:
         Contents by name: ``data.noun``, ``index.noun``, ``noun.exc`` and so on, and the other files of NLTK's package
@@ -224,8 +210,7 @@ def prepare_wordnet(source: Path | None = None) -> Path:
     """Put WordNet into :func:`wordnet_folder`, in the place of what is there.
 
     Args:
-        source: Folder or archive that has the database, see
-            :func:`database_files`; None: NLTK downloads it (WordNet 3.0).
+        source: Folder or archive, see :func:`database_files`; None: NLTK downloads it (WordNet 3.0).
 
     Returns:
         The folder. NLTK accepts it, because nobody but its owner may write to it.

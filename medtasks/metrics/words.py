@@ -1,12 +1,14 @@
-"""What lexical metrics are made of: words as NLTK parts them, their stems, and n-grams that two texts share."""
+"""What lexical metrics are made of: words as NLTK parts them, their stems, and n-grams that two texts share.
+
+Where NLTK is not installed, words and stems raise what :func:`from_report_extra` does.
+"""
 
 import importlib
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from medtasks.errors import MedTasksError
 
@@ -42,9 +44,6 @@ def word_tokens(text: str) -> list[str]:
     rules. Here a sentence ends after ``.``, ``!`` or ``?`` before white space, and the rules are NLTK's own. The two
     differ where the model does not take a full stop for an end, as in ``Dr. Smith``, which is ``Dr . Smith`` here.
 
-    Raises:
-        MedTasksError: NLTK is not installed.
-
     Example:
         >>> word_tokens("No effusion, no mass. Heart isn't enlarged (2.5 cm).")
         ['No', 'effusion', ',', 'no', 'mass', '.', 'Heart', 'is', "n't", 'enlarged', '(', '2.5', 'cm', ')', '.']
@@ -79,33 +78,17 @@ def _nltk_rules() -> Callable[[str], tuple[str, ...]]:
 
 @lru_cache(maxsize=1)
 def porter_stemmer() -> Callable[[str], str]:
-    """Return NLTK's Porter stemmer with its extensions, which ROUGE and METEOR use, with a memory for words.
-
-    Raises:
-        MedTasksError: NLTK is not installed.
-    """
+    """Return NLTK's Porter stemmer with its extensions, which ROUGE and METEOR use, with a memory for words."""
     stem: Callable[[str], str] = from_report_extra("nltk.stem.porter", "Porter's stemmer").PorterStemmer().stem
     return lru_cache(maxsize=1 << 17)(stem)
 
 
-@dataclass(frozen=True, slots=True)
-class Overlap:
-    """N-grams of one order in two texts, or in two sides of a corpus.
-
-    Attributes:
-        matches: N-grams that both have, each counted at most as often as in either text.
-        reference: N-grams of the reference.
-        hypothesis: N-grams of the hypothesis.
-    """
+class Overlap(NamedTuple):
+    """Numbers of n-grams of one order in two texts, and of those that both have, at most as often as in either."""
 
     matches: int
     reference: int
     hypothesis: int
-
-    def __add__(self, other: "Overlap") -> "Overlap":
-        return Overlap(
-            self.matches + other.matches, self.reference + other.reference, self.hypothesis + other.hypothesis
-        )
 
 
 def _ngrams(tokens: Sequence[str], order: int) -> Counter[Any]:

@@ -1,6 +1,6 @@
 """Standard errors of statistics without a formula, by resampling the units that were sampled."""
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,15 +19,7 @@ _LARGEST_DRAW = 4_000_000  # counts held at once: 32 MB
 def sum_by_unit(contributions: Integers, units: Sequence[Hashable]) -> Integers:
     """Add up the contributions of samples that share a unit, such as the images of one patient.
 
-    Args:
-        contributions: What each sample adds to each count, shape (samples, cells).
-        units: The unit of each sample, shape (samples,).
-
-    Returns:
-        Shape (distinct units, cells), in the order in which units first appear.
-
-    Raises:
-        ValueError: There is not one unit per sample.
+    Contributions have shape (samples, cells), sums (distinct units, cells), in the order in which units first appear.
 
     Example:
         >>> sum_by_unit(np.array([[1, 0], [0, 1], [1, 0]]), ["p1", "p2", "p1"]).tolist()
@@ -58,14 +50,11 @@ def bootstrap_standard_errors(
         contributions: What each unit adds to each count, shape (units, cells).
         statistic: From counts, shape (n, cells), to values, shape (n, metrics); NaN where a metric is not defined.
         resamples: Number of draws, at least 2; each has as many units as there are.
-        seed: Of the random numbers.
+        seed: Of the draws.
 
     Returns:
         Standard deviation (n - 1) over the draws in which the metric is defined, shape (metrics,); NaN for fewer than
         two units or two such draws, and where the metric of all units is not defined itself.
-
-    Raises:
-        ValueError: ``contributions`` is no table or there are fewer than 2 resamples.
 
     Example:
         >>> answers = np.array([[1, 0]] * 60 + [[0, 1]] * 40)  # 60 right, 40 wrong
@@ -84,6 +73,35 @@ def bootstrap_standard_errors(
     return _deviations(values - whole)  # without this, equal values would have a deviation of a rounding error
 
 
+def values_with_errors(
+    contributions: Integers,
+    units: Sequence[Hashable],
+    metrics: Callable[[Integers], Mapping[str, Floats]],
+    resamples: int = RESAMPLES,
+) -> dict[str, float]:
+    """Return metrics of summed counts by name, and their standard errors as ``<name>_stderr``, in whatever order.
+
+    Args:
+        contributions: What each sample adds to each count, shape (samples, cells).
+        units: What was sampled, such as the patient, of each sample; shape (samples,).
+        metrics: From summed counts, shape (..., cells), to values, shape (...).
+        resamples: Draws of the bootstrap.
+
+    Returns:
+        Nothing for no samples. NaN where a metric is not defined; the error also for fewer than two units.
+    """
+    if not len(contributions):
+        return {}
+    values = metrics(contributions.sum(axis=0, dtype=np.int64))
+
+    def statistic(counts: Integers) -> Floats:
+        return np.stack(list(metrics(counts).values()), axis=-1)
+
+    errors = bootstrap_standard_errors(sum_by_unit(contributions, units), statistic, resamples)
+    named = {f"{name}_stderr": float(error) for name, error in zip(values, errors, strict=True)}
+    return {**{name: float(value) for name, value in values.items()}, **named}
+
+
 def _resampled(contributions: Integers, resamples: int, seed: int) -> Iterator[Integers]:
     """Yield the counts of all resamples in blocks, shape (block, cells)."""
     kinds, numbers = np.unique(contributions, axis=0, return_counts=True)
@@ -97,10 +115,8 @@ def _resampled(contributions: Integers, resamples: int, seed: int) -> Iterator[I
 
 
 def _deviations(values: Floats) -> Floats:
-    defined = ~np.isnan(values)
+    defined = ~np.isnan(values)  # np.nanstd warns of fewer than two
     number = defined.sum(axis=0)
-    total = np.where(defined, values, 0.0).sum(axis=0)
-    mean = total / np.maximum(number, 1)
+    mean = np.where(defined, values, 0.0).sum(axis=0) / np.maximum(number, 1)
     squares = np.where(defined, values - mean, 0.0) ** 2
-    variance = squares.sum(axis=0) / np.maximum(number - 1, 1)
-    return np.where(number < 2, np.nan, np.sqrt(variance))
+    return np.where(number < 2, np.nan, np.sqrt(squares.sum(axis=0) / np.maximum(number - 1, 1)))

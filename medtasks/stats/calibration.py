@@ -49,15 +49,7 @@ class Measure:
 
 @dataclass(frozen=True)
 class Bin:
-    """Samples of similar confidence.
-
-    Attributes:
-        low: Lower edge of the confidence, excluded but for 0.
-        high: Upper edge, included.
-        samples: How many.
-        confidence: Their mean confidence; NaN if empty.
-        accuracy: Share of right answers; NaN if empty.
-    """
+    """Samples of similar confidence, above ``low`` (but for 0) and up to ``high``, and their means; NaN if empty."""
 
     low: float
     high: float
@@ -68,13 +60,7 @@ class Bin:
 
 @dataclass(frozen=True)
 class CoveragePoint:
-    """What a model that only answers when it is confident would score.
-
-    Attributes:
-        coverage: Share of questions answered.
-        accuracy: Share of right answers among them.
-        confidence: The least confidence answered.
-    """
+    """The accuracy of a model that only answers a share of questions, from some least confidence up."""
 
     coverage: float
     accuracy: float
@@ -90,11 +76,8 @@ class Calibration:
         left_out: How many have not.
         accuracy: Share of right answers; a tie among n options with the target counts 1 / n.
         confidence: Mean probability of the chosen option.
-        ece: Expected calibration error.
-        brier: Multi-class Brier score, from 0 to 2.
         bins: Reliability diagram.
         coverage: Accuracy against coverage, from full coverage down; at most :data:`CURVE_POINTS` points.
-        aurc: Area under the risk-coverage curve.
         note: What the probabilities are, one sentence.
     """
 
@@ -120,8 +103,7 @@ def calibration(
     """Return the calibration of a model's probabilities; the result does not depend on the order of the samples.
 
     Args:
-        probabilities: Of each sample's options, shape (samples, options); the number of options may differ between
-            samples. Each row sums to 1.
+        probabilities: Of each sample's options, which sum to 1; their number may differ between samples.
         targets: Index of the right option, shape (samples,).
         units: What is independent, such as the patient, shape (samples,).
         note: What the probabilities are.
@@ -129,9 +111,6 @@ def calibration(
 
     Returns:
         The measures; NaN without samples, their intervals also with a single unit.
-
-    Raises:
-        ValueError: The lengths differ, a row is no distribution, or a target is not among its options.
 
     Example:
         >>> measured = calibration([[0.9, 0.1], [0.8, 0.2], [0.3, 0.7], [0.6, 0.4]], [0, 0, 1, 1], range(4), "", 0)
@@ -144,8 +123,7 @@ def calibration(
         )
     rows = [_answer(row, target) for row, target in zip(probabilities, targets, strict=True)]
     if not rows:
-        nothing = Measure(math.nan, math.nan, math.nan)
-        empty = np.array([], dtype=float)
+        nothing, empty = Measure(math.nan, math.nan, math.nan), np.array([], dtype=float)
         return Calibration(0, left_out, nothing, math.nan, nothing, nothing, _bins(empty, empty), (), nothing, note)
     answers = Answers.of(rows, units)
     drawn = calibration_bootstrap.draws(answers)

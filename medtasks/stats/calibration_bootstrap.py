@@ -25,14 +25,7 @@ _ENDS = (0.025, 0.975)
 
 @dataclass(frozen=True)
 class Answers:
-    """Samples in an order of their own; all arrays have shape (samples,).
-
-    Attributes:
-        confidence: Largest probability.
-        right: 1 for the right answer, 0 for a wrong one, between them for a tie.
-        squares: Brier score.
-        unit: Number of the unit, from 0.
-    """
+    """Samples, as in :data:`Sample`, in an order of their own; units are numbered from 0. Shapes are (samples,)."""
 
     confidence: Floats
     right: Floats
@@ -80,11 +73,7 @@ class Answers:
 class Draws:
     """Measures of the resamples, shape (resamples,) each; empty where there are fewer than two units.
 
-    Attributes:
-        error: Expected calibration error.
-        noise: The same of the distance to the gaps of all samples: what would be left if the true gaps were none.
-        brier: Brier score.
-        aurc: Area under the risk-coverage curve.
+    ``noise`` is the calibration error of the distance to the gaps of all samples: what is left if the true gaps are 0.
     """
 
     error: Floats
@@ -149,12 +138,7 @@ def error_interval(value: float, drawn: Draws) -> tuple[float, float]:
     the draws alone covers it in 0 % of cases for a perfectly calibrated model, and in 17 % for a true error of 0.05
     with 352 samples.
 
-    Args:
-        value: The error of all samples.
-        drawn: Of the same samples.
-
-    Returns:
-        The ends, with the value between them; NaN where all draws are equal.
+    The value lies between the ends, which are NaN where all draws are equal.
     """
     low, high = percentiles(drawn.error)
     if math.isnan(low):

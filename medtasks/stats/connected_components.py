@@ -6,11 +6,7 @@ from collections.abc import Hashable, Iterable, Sequence
 def connected_components(keys: Sequence[Iterable[Hashable]]) -> list[int]:
     """Return for each document the first one of all that it is connected with, directly or through others.
 
-    Args:
-        keys: What each document shares with others that have the same, shape (documents,).
-
-    Returns:
-        Positions, shape (documents,).
+    ``keys`` are what each document shares with others that have the same; keys and positions have shape (documents,).
 
     Example:
         >>> connected_components([["a"], ["b"], ["a", "c"], ["c"], []])

@@ -25,7 +25,7 @@ def interval(value: float, error: float, units: int | None, share: bool) -> tupl
     """Return the 95 % interval of a score.
 
     Args:
-        value: The score; of a share between 0 and 1.
+        value: The score.
         error: Its standard error, clustered where samples are not independent.
         units: Number of independent units behind the error, such as patients or pairs; the quantile is that of
             Student's t for one less. None where it is not known: the normal quantile is taken.

@@ -30,10 +30,8 @@ class PairedResult:
     """How the second of two models differs from the first on the same samples.
 
     Attributes:
-        samples: Number of samples.
         units: Number of independent units that the samples belong to.
-        first: Mean of the first model.
-        second: Mean of the second model.
+        first: Mean of the first model, as ``second`` is of the second.
         difference: Second minus first.
         low: Lower end of the 95 % interval of the difference, as ``high`` is the upper one; NaN where the samples do
             not tell.
@@ -64,13 +62,8 @@ def compare_paired(first: Sequence[float], second: Sequence[float], units: Seque
     detectable difference of Connor. Else: a sign-flip test over units, the interval of what it does not reject, and the
     detectable difference from the clustered standard error. The result does not depend on the order of the samples.
 
-    Args:
-        first: Values of the first model, shape (n,), finite.
-        second: Values of the second model on the same samples, shape (n,).
-        units: Independent unit of each sample, such as its patient, shape (n,).
-
-    Raises:
-        ValueError: There is no sample, or the lengths differ.
+    Values are finite; ``units`` are the independent unit of each sample, such as its patient. All have shape (n,), at
+    least one sample.
 
     Example:
         >>> compared = compare_paired([0.0] * 8 + [1.0] * 2, [1.0] * 8 + [0.0] * 2, range(10))
@@ -113,10 +106,8 @@ def compare_paired(first: Sequence[float], second: Sequence[float], units: Seque
 def mcnemar(only_first: int, only_second: int) -> float:
     """Return the exact two-sided p-value of McNemar's test.
 
-    Source: McNemar (1947), as a binomial test of the samples that exactly one model got right.
-
-    It counts the samples that only the first model got right, and those that only the second did; 1 when both models
-    were right and wrong on the same samples.
+    Source: McNemar (1947), as a binomial test of the samples that exactly one model got right; 1 when both models were
+    right and wrong on the same samples.
     """
     from scipy.stats import binomtest  # type: ignore[import-untyped]
 
@@ -142,11 +133,8 @@ def detectable_by_mcnemar(discordance: float, samples: int) -> float:
     """Return the smallest difference that McNemar's test finds with 80 % power at a two-sided level of 5 %.
 
     Source: Connor (1987), Biometrics 43, equation for the sample size, ``n d^2 = (z_a sqrt(s) + z_b sqrt(s - d^2))^2``
-    with discordance ``s``, solved for the difference ``d``. It takes the observed discordance as the true one.
-
-    Args:
-        discordance: Share of samples that exactly one model got right.
-        samples: Number of independent samples.
+    with discordance ``s``, the share of independent samples that exactly one model got right, solved for the difference
+    ``d``. It takes the observed discordance as the true one.
 
     Returns:
         The difference; NaN where it would be above the discordance, which no difference can be.
@@ -168,13 +156,7 @@ def sign_flip_test(
     Source: Fisher's randomisation test for pairs (The Design of Experiments, 1935) with units as blocks. If the models
     are equally good, the total difference of a unit is as likely to be its negative. All signs are tried when there
     are at most ``draws`` combinations, else ``draws`` are drawn, and the observed one counts as one of them (Phipson
-    and Smyth, 2010), so that p is never 0.
-
-    Args:
-        differences: Shape (n,).
-        clusters: Unit of each difference, shape (n,).
-        draws: Number of random signs of all units.
-        seed: Of the random numbers.
+    and Smyth, 2010), so that p is never 0. Differences and their units, ``clusters``, have shape (n,).
     """
     totals = _units(differences, clusters)[:, 0]
     sizes = np.sort(np.abs(totals[totals != 0]))

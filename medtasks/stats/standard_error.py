@@ -8,13 +8,9 @@ from numpy.typing import NDArray
 
 
 def mean_standard_error(values: Sequence[float]) -> float:
-    """Return the standard error of the mean of independent values.
+    """Return the standard error of the mean of independent values; NaN for fewer than two.
 
-    Args:
-        values: One value per independent unit, shape (n,).
-
-    Returns:
-        Sample standard deviation (n - 1) over the square root of n; NaN for fewer than two values.
+    It is the sample standard deviation (n - 1) over the square root of n.
 
     Example:
         >>> round(mean_standard_error([0, 0, 1, 1]), 4)
@@ -29,14 +25,7 @@ def clustered_standard_error(values: Sequence[float], clusters: Sequence[Hashabl
     """Return the standard error of the mean when values of one cluster are not independent.
 
     Source: Liang and Zeger (1986) with the G / (G - 1) correction; equal to :func:`mean_standard_error` when every
-    cluster has one value.
-
-    Args:
-        values: Shape (n,).
-        clusters: Cluster of each value, shape (n,).
-
-    Returns:
-        The standard error; NaN for fewer than two clusters.
+    cluster has one value. NaN for fewer than two clusters.
     """
     return float(np.sqrt(_clustered_variance(np.asarray(values, dtype=float), clusters)))
 
@@ -47,13 +36,7 @@ def two_way_standard_error(values: Sequence[float], first: Sequence[Hashable], s
     Source: Cameron, Gelbach and Miller (2011): variance by the first, plus by the second, minus by their intersection.
     The difference can fall below a one-way variance in small samples; then the larger one-way variance is used.
 
-    Args:
-        values: Shape (n,), for example 1 for a right answer.
-        first: First cluster of each value, for example its pair.
-        second: Second cluster of each value, for example its image.
-
-    Returns:
-        The standard error; NaN for fewer than two clusters of either kind.
+    NaN for fewer than two clusters of either kind, such as the pair and the image of each answer.
     """
     array = np.asarray(values, dtype=float)
     by_first, by_second = _clustered_variance(array, first), _clustered_variance(array, second)

@@ -11,7 +11,7 @@ from medtasks.extract import labeler as labeler_module
 from medtasks.extract.answer import Reason
 from medtasks.extract.chexbert_labels import from_labels, label_replies
 from medtasks.extract.failure import failed_reply
-from medtasks.extract.labeler import CONDITIONS, Finding, findings, findings_of, label_texts, labeler
+from medtasks.extract.labeler import CONDITIONS, Finding, findings_of, label_texts, labeler
 from medtasks.metrics.model_settings import ModelSettings
 from medtasks.metrics.neural.chexbert import network as network_module
 from medtasks.metrics.neural.chexbert.reader import Chexbert
@@ -88,7 +88,7 @@ def test_findings_are_numbered_as_chexberts_classes():
 
 def test_only_positive_findings_are_present(install):
     install(KEYWORDS)
-    assert findings(REPLY, NAMES) == (
+    assert findings_of([REPLY], NAMES)[0] == (
         Finding.BLANK,
         Finding.NEGATIVE,
         Finding.UNCERTAIN,
@@ -208,7 +208,7 @@ def test_a_condition_the_labeler_does_not_know_is_no_label(install, warned):
 
 def test_numbers_are_findings(install):
     install("import numpy\n\ndef factory():\n    return lambda texts: [{'Edema': numpy.int64(1), 'Fracture': 3}]")
-    assert findings("text", ["Edema", "Fracture"]) == (Finding.POSITIVE, Finding.UNCERTAIN)
+    assert findings_of(["text"], ["Edema", "Fracture"])[0] == (Finding.POSITIVE, Finding.UNCERTAIN)
 
 
 REPLIES = ["There is edema.", "", "no cardiomegaly", None, failed_reply("edema"), "possible consolidation", "edema"]
@@ -328,12 +328,12 @@ def test_without_weights_one_sentence_names_both_ways_out(chexbert, tmp_path, mi
     assert "MEDTASKS_LABELER=module:factory" in message
     assert str(tmp_path / "weights" / missing) in message
     (tmp_path / "elsewhere").rename(tmp_path / "weights" / missing)
-    assert findings("edema", NAMES)  # fetched meanwhile
+    assert findings_of(["edema"], NAMES)[0]  # fetched meanwhile
 
 
 def test_a_labeler_that_is_named_goes_before_chexbert(chexbert, install):
     install(KEYWORDS)
-    assert findings("possible edema", ["Edema"]) == (Finding.UNCERTAIN,)
+    assert findings_of(["possible edema"], ["Edema"])[0] == (Finding.UNCERTAIN,)
     assert chexbert == []
 
 

@@ -9,9 +9,14 @@ from hypothesis import strategies as st
 
 from medtasks.data.samples import Sample
 from medtasks.extract.answer import Reason
-from medtasks.extract.medheval_reference import listed_options, medheval_reference, most_similar, says_yes
-from medtasks.extract.medheval_strict import medheval_strict
-from medtasks.metrics.closed_questions import Counted
+from medtasks.extract.medheval_closed import (
+    Counted,
+    listed_options,
+    medheval_reference,
+    medheval_strict,
+    most_similar,
+    says_yes,
+)
 
 ORGANS = ("Liver", "Heart", "Lung")
 

@@ -12,7 +12,7 @@ from medtasks.extract.answer import Reason
 from medtasks.extract.failure import failed_reply
 from medtasks.extract.multimedeval_cleaning import clean_head
 from medtasks.extract.registry import Kind, extractor_of
-from medtasks.metrics.open_questions import token_overlap
+from medtasks.metrics.set_overlap import token_overlap
 
 
 def scoring(rule):

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from medtasks.extract.medheval_reference import listed_options
+from medtasks.extract.medheval_closed import listed_options
 from medtasks.families.closed_questions import CLOSED_QUESTIONS, YES_NO_METRICS
 from medtasks.families.family import Row
 from medtasks.harness.published_names import published

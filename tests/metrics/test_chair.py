@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medtasks.extract.labeler import Finding
-from medtasks.metrics.chair import LABEL_CELLS, component_ratio, label_cells, label_ratios, ratios_with_errors
+from medtasks.metrics.chair import LABEL_CELLS, component_ratio, label_cells, label_ratios
+from medtasks.stats.bootstrap import values_with_errors
 
 B, P, N, U = Finding.BLANK, Finding.POSITIVE, Finding.NEGATIVE, Finding.UNCERTAIN
 RATIOS = ("chair_label", "label_recall", "label_specificity", "label_accuracy")
@@ -22,6 +23,11 @@ def ratios(pairs):
     """The repository's metrics of one report, from (reference, report) pairs."""
     cells = label_cells([true for true, _ in pairs], [said for _, said in pairs])
     return {name: float(value) for name, value in label_ratios(np.array(cells)).items()}
+
+
+def chair(counts, units, *resamples):
+    """CHAIR of reports with so many right and wrong components, and its error."""
+    return values_with_errors(np.array(counts), units, lambda cells: {"chair": component_ratio(cells)}, *resamples)
 
 
 @pytest.mark.parametrize(
@@ -93,26 +99,26 @@ def test_labels_against_the_published_formulas_written_with_nan(pairs):
 
 def test_components_are_pooled_over_the_corpus():
     # 1 of 2 wrong and 0 of 8: the mean of ratios would be 0.25.
-    found = ratios_with_errors([[1, 1], [8, 0]], ["p1", "p2"], lambda cells: {"chair": component_ratio(cells)})
+    found = chair([[1, 1], [8, 0]], ["p1", "p2"])
     assert found["chair"] == 0.1
     assert found["chair_stderr"] > 0
 
 
 def test_nothing_mentioned_is_not_nothing_wrong():
-    found = ratios_with_errors([[0, 0], [0, 0]], ["p1", "p2"], lambda cells: {"chair": component_ratio(cells)})
+    found = chair([[0, 0], [0, 0]], ["p1", "p2"])
     assert math.isnan(found["chair"])
     assert math.isnan(found["chair_stderr"])
 
 
 def test_no_reports():
-    assert ratios_with_errors([], [], label_ratios) == {}
+    assert chair([], []) == {}
 
 
 def test_reports_of_one_patient_are_one_unit():
     counts = [[1, 0], [0, 1]] * 8
-    apart = ratios_with_errors(counts, list(range(16)), lambda cells: {"chair": component_ratio(cells)})
-    together = ratios_with_errors(counts, [n // 2 for n in range(16)], lambda cells: {"chair": component_ratio(cells)})
-    one = ratios_with_errors(counts, ["p"] * 16, lambda cells: {"chair": component_ratio(cells)})
+    apart = chair(counts, list(range(16)))
+    together = chair(counts, [n // 2 for n in range(16)])
+    one = chair(counts, ["p"] * 16)
     assert apart["chair"] == together["chair"] == one["chair"] == 0.5
     assert apart["chair_stderr"] == pytest.approx(0.125, rel=0.1)  # sqrt(0.25 / 16)
     assert together["chair_stderr"] == 0  # every patient has one right and one wrong component
@@ -122,10 +128,10 @@ def test_reports_of_one_patient_are_one_unit():
 def test_the_error_is_that_of_a_ratio_of_sums():
     random_numbers = random.Random(5)
     counts = [[random_numbers.randrange(6), random_numbers.randrange(6)] for _ in range(300)]
-    found = ratios_with_errors(counts, list(range(300)), lambda cells: {"chair": component_ratio(cells)})
+    found = chair(counts, list(range(300)))
     table = np.array(counts, dtype=float)
-    total, chair = table.sum(), found["chair"]
-    linearised = np.sqrt(300 / 299 * ((table[:, 1] - chair * table.sum(axis=1)) ** 2).sum()) / total
+    total, ratio = table.sum(), found["chair"]
+    linearised = np.sqrt(300 / 299 * ((table[:, 1] - ratio * table.sum(axis=1)) ** 2).sum()) / total
     assert found["chair_stderr"] == pytest.approx(linearised, rel=0.08)
 
 
@@ -136,8 +142,5 @@ def test_order_and_split_over_ranks_change_nothing(counts, shuffler):
     reports = list(zip(counts, units, strict=True))
     shuffled = shuffler.sample(reports, len(reports))
     ranks = list(itertools.chain(reports[::2], reports[1::2]))
-    scored = [
-        ratios_with_errors([c for c, _ in part], [u for _, u in part], lambda cells: {"x": component_ratio(cells)}, 20)
-        for part in (reports, shuffled, ranks)
-    ]
+    scored = [chair([c for c, _ in part], [u for _, u in part], 20) for part in (reports, shuffled, ranks)]
     assert repr(scored[0]) == repr(scored[1]) == repr(scored[2])

@@ -233,22 +233,6 @@ def test_many_tables_at_once():
         assert {name: values[half] for name, values in together.items()} == alone
 
 
-def test_counts_by_class():
-    table = count_classes([0, 0, 1, 1], [0, 1, 1, None], 2).total().by_class(["benign", "malignant"])
-    assert table["malignant"] == {
-        "true_positives": 1,
-        "false_positives": 1,
-        "false_negatives": 1,
-        "true_negatives": 1,
-        "precision": 0.5,
-        "recall": 0.5,
-        "f1": 0.5,
-    }
-    assert json.loads(json.dumps(table))["benign"]["precision"] == 1
-    with pytest.raises(ValueError, match="3 names"):
-        count_classes([0], [0], 2).total().by_class(["a", "b", "c"])
-
-
 @pytest.mark.parametrize(
     ("gold", "predicted", "message"),
     [([0, 1], [0], "1 for 2"), ([0, 3], [0, 0], "0 to 2, but got 0 to 3"), ([0, 1], [-1, 0], "got -1 to 0")],

@@ -5,20 +5,17 @@ import random
 
 import pytest
 
-from medtasks.metrics.closed_questions import (
-    Counted,
-    ScoredQuestion,
-    accuracy,
-    accuracy_error,
-    weighted_mean,
-    weighted_standard_error,
-    weights,
-)
+from medtasks.extract.medheval_closed import Counted
+from medtasks.families.closed_questions import CLOSED_QUESTIONS
+from medtasks.metrics.metric import Metric, evaluate, weighted_mean
 from medtasks.stats.standard_error import clustered_standard_error
 
 
-def question(number, right, cell="c", counted=Counted.SCORED, unit=None):
-    return ScoredQuestion(f"q{number}", unit or f"u{number}", cell, counted, {"correct": float(right)})
+def question(right, cell=("a", "x", "m"), counted=Counted.SCORED, cluster=None):
+    """The score of a question in a cell of source, type of hallucination and kind."""
+    source, hallucination, kind = cell
+    cell_of = {"source": source, "hallucination": hallucination, "kind": kind}
+    return {**cell_of, "correct": float(right), "counted": str(counted), "cluster_id": cluster}
 
 
 def drawn(seed, shares):
@@ -27,22 +24,28 @@ def drawn(seed, shares):
     kinds = (Counted.SCORED, Counted.AVERAGED, Counted.LEFT_OUT)
     return [
         question(
-            number,
             chance.random() < 0.4,
             (chance.choice("ab"), chance.choice("xy"), chance.choice("mn")),
             chance.choices(kinds, shares)[0],
             f"u{chance.randrange(12)}",
         )
-        for number in range(150)
+        for _ in range(150)
     ]
+
+
+def accuracy(questions):
+    """The accuracy that ClosedQuestions declares, with its error."""
+    return evaluate(CLOSED_QUESTIONS.metrics[:1], questions)["accuracy"]
 
 
 def released(questions):
     """Average per cell over the scored, weighted by all questions of the cell."""
+    cells = {}
+    for item in questions:
+        cells.setdefault((item["source"], item["hallucination"], item["kind"]), []).append(item)
     total = number = 0.0
-    for cell in {item.cell for item in questions}:
-        own = [item for item in questions if item.cell == cell]
-        scored = [item.values["correct"] for item in own if item.counted is Counted.SCORED]
+    for own in cells.values():
+        scored = [item["correct"] for item in own if item["counted"] == Counted.SCORED]
         if scored:
             total += sum(scored) / len(scored) * len(own)
             number += len(own)
@@ -52,57 +55,58 @@ def released(questions):
 @pytest.mark.parametrize("seed", range(5))
 def test_averaged_questions_count_like_their_cell(seed):
     questions = drawn(seed, (0.8, 0.2, 0))
-    assert accuracy(questions, "correct") == pytest.approx(released(questions), abs=1e-12)
+    assert accuracy(questions).value == pytest.approx(released(questions), abs=1e-12)
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_left_out_questions_do_not_count(seed):
     questions = drawn(seed, (0.8, 0, 0.2))
-    scored = [item for item in questions if item.counted is Counted.SCORED]
-    values, units = [item.values["correct"] for item in scored], [item.unit for item in scored]
-    assert accuracy(questions, "correct") == pytest.approx(sum(values) / len(values), abs=1e-12)
-    assert accuracy_error(questions, "correct") == pytest.approx(clustered_standard_error(values, units), abs=1e-12)
+    scored = [item for item in questions if item["counted"] == Counted.SCORED]
+    values, clusters = [item["correct"] for item in scored], [item["cluster_id"] for item in scored]
+    assert accuracy(questions).value == pytest.approx(sum(values) / len(values), abs=1e-12)
+    assert accuracy(questions).error == pytest.approx(clustered_standard_error(values, clusters), abs=1e-12)
 
 
 def test_order_does_not_change_a_digit():
     questions = drawn(7, (0.7, 0.2, 0.1))
-    found = {
-        (accuracy(order, "correct"), accuracy_error(order, "correct"))
-        for order in (random.Random(seed).sample(questions, len(questions)) for seed in range(20))
-    }
+    found = {accuracy(random.Random(seed).sample(questions, len(questions))) for seed in range(20)}
     assert len(found) == 1
 
 
 def test_a_weight_is_a_number_of_equal_questions():
-    values, units = [1.0, 0.0, 1.0, 0.0, 0.0], ["a", "a", "b", "c", "c"]
-    by = [2.0, 1.0, 3.0, 1.0, 0.0]
-    repeated = [(value, unit) for value, unit, times in zip(values, units, by, strict=True) for _ in range(int(times))]
-    plain = clustered_standard_error([value for value, _ in repeated], [unit for _, unit in repeated])
-    assert weighted_standard_error(values, by, units) == pytest.approx(plain, abs=1e-12)
-    assert weighted_mean(values, by) == pytest.approx(5 / 7)
+    rows = list(zip([1.0, 0.0, 1.0, 0.0, 0.0], [2.0, 1.0, 3.0, 1.0, 0.0], "aabcc", strict=True))
+    metric = Metric(
+        "weighted",
+        of=lambda row: row[0],
+        clusters=(lambda row: row[2],),
+        weights=lambda units: [weight for _, weight, _ in units],
+    )
+    repeated = [(value, cluster) for value, weight, cluster in rows for _ in range(int(weight))]
+    plain = clustered_standard_error([value for value, _ in repeated], [cluster for _, cluster in repeated])
+    assert metric.estimate(rows).error == pytest.approx(plain, abs=1e-12)
+    assert metric.estimate(rows).value == pytest.approx(5 / 7)
+    assert weighted_mean([value for value, *_ in rows], [weight for _, weight, _ in rows]) == pytest.approx(5 / 7)
 
 
 def test_a_cell_without_scored_questions_does_not_count():
-    questions = [question(1, True), question(2, False, "d", Counted.AVERAGED)]
-    assert weights(questions) == [1.0, 0.0]
-    assert accuracy(questions, "correct") == 1.0
+    questions = [question(True), question(False, ("b", "x", "m"), Counted.AVERAGED)]
+    assert CLOSED_QUESTIONS.metrics[0].weights(questions) == [1.0, 0.0]
+    assert accuracy(questions).value == 1.0
 
 
-@pytest.mark.parametrize("questions", [[], [question(1, False, counted=Counted.LEFT_OUT)]])
+@pytest.mark.parametrize("questions", [[], [question(False, counted=Counted.LEFT_OUT)]])
 def test_nothing_to_count(questions):
-    assert math.isnan(accuracy(questions, "correct"))
-    assert math.isnan(accuracy_error(questions, "correct"))
+    assert math.isnan(accuracy(questions).value)
+    assert math.isnan(accuracy(questions).error)
 
 
-def test_one_unit_has_no_error():
-    questions = [question(number, number % 2, unit="same") for number in range(4)]
-    assert accuracy(questions, "correct") == 0.5
-    assert math.isnan(accuracy_error(questions, "correct"))
+def test_one_cluster_has_no_error():
+    questions = [question(number % 2, cluster="same") for number in range(4)]
+    assert accuracy(questions).value == 0.5
+    assert math.isnan(accuracy(questions).error)
 
 
 def test_all_right_has_no_spread():
-    questions = [
-        question(number, True, counted=Counted.AVERAGED if number == 3 else Counted.SCORED) for number in range(9)
-    ]
-    assert accuracy(questions, "correct") == 1.0
-    assert accuracy_error(questions, "correct") == 0.0
+    questions = [question(True, counted=Counted.AVERAGED if number == 3 else Counted.SCORED) for number in range(9)]
+    assert accuracy(questions).value == 1.0
+    assert accuracy(questions).error == 0.0

@@ -2,13 +2,15 @@
 
 import math
 import random
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medtasks.metrics.pairs import TOTAL, Counts, PairedAnswer, count, standard_errors
+from medtasks.families.paired_choice import PAIRED_CHOICE
+from medtasks.metrics.metric import evaluate
+from medtasks.metrics.pairs import TOTAL, Counts, PairedAnswer, count
 
 SWAP = {"A": "B", "B": "A", None: None}
 METRICS = ("set_accuracy", "individual_accuracy", "confusion", "invalid_rate", "precision")
@@ -40,6 +42,13 @@ def answers(draw, valid=False, complete=False, opposite=False):
         if not complete and draw(st.booleans()):
             result.pop(draw(st.sampled_from([-1, -2])))
     return result
+
+
+def standard_errors(items):
+    """The errors of the four metrics that PairedChoice declares."""
+    scores = [asdict(item) for item in items]
+    means = evaluate([metric for metric in PAIRED_CHOICE.metrics if metric.name in METRICS], scores)
+    return {name: estimate.error for name, estimate in means.items()}
 
 
 def numbers(items):
@@ -106,7 +115,7 @@ def test_number_of_ranks_does_not_matter(items, ranks):
 
 @given(items=answers())
 def test_swapping_the_letters_changes_nothing(items):
-    swapped = [replace(item, key=SWAP[item.key], value=SWAP[item.value]) for item in items]
+    swapped = [replace(item, target=SWAP[item.target], value=SWAP[item.value]) for item in items]
     assert numbers(swapped) == numbers(items)
 
 

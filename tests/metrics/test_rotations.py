@@ -7,22 +7,37 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medtasks.metrics.rotations import METRICS, RotatedReply, mean_and_error, rotated_questions
+from medtasks.families.rotations import ROTATED_CHOICE
+from medtasks.metrics.metric import evaluate
+from medtasks.metrics.rotations import RotatedReply, rotated_questions
 from medtasks.stats.standard_error import clustered_standard_error
 
+METRICS = ("mean_accuracy", "published_order", "worst_case", "flip_rate", "invalid_rate")
 
-def replies(question, choices, key="A", unit=None, rotations=None):
+
+def replies(question, choices, target="A", unit=None, rotations=None):
     """One question's replies in order of its rotations; a missing one is not asked."""
     return [
-        RotatedReply(question, unit or question, place, rotations or len(choices), float(choice == key), choice)
+        RotatedReply(question, unit or question, place, rotations or len(choices), float(choice == target), choice)
         for place, choice in enumerate(choices)
         if choice != "missing"
     ]
 
 
+def means_and_errors(replies):
+    """What the metrics of RotatedChoice say of replies."""
+    scores = [
+        {"rotation_of": reply.question, "cluster_id": reply.cluster, "rotation": reply.rotation}
+        | {"rotations": reply.rotations, "right": reply.score, "value": reply.choice}
+        for reply in replies
+    ]
+    estimates = evaluate([metric for metric in ROTATED_CHOICE.metrics if metric.name in METRICS], scores)
+    return {name: (estimate.value, estimate.error) for name, estimate in estimates.items()}
+
+
 def means(*questions):
-    found = rotated_questions([reply for one in questions for reply in one])
-    return {metric: mean_and_error(found, metric)[0] for metric in METRICS}
+    found = means_and_errors([reply for one in questions for reply in one])
+    return {metric: value for metric, (value, _) in found.items()}
 
 
 @pytest.mark.parametrize(
@@ -57,8 +72,8 @@ def test_incomplete_questions():
     assert set(without_first.values) == {"mean_accuracy", "invalid_rate"}
     found = means(cut, replies("whole", ["B", "B"]))
     assert (found["mean_accuracy"], found["worst_case"], found["flip_rate"]) == (1 / 2, 0, 0)
-    assert math.isnan(mean_and_error([], "worst_case")[0])
-    assert all(math.isnan(number) for number in mean_and_error(rotated_questions(cut), "flip_rate"))
+    assert math.isnan(means()["worst_case"])
+    assert all(math.isnan(number) for number in means_and_errors(cut)["flip_rate"])
 
 
 def test_shares_of_right_options():
@@ -99,7 +114,7 @@ def test_against_counting_by_hand_in_any_order(run, rng):
     for metric, rows in values.items():
         mean = sum(value for _, value in rows) / len(rows) if rows else math.nan
         error = clustered_standard_error([v for _, v in rows], [u for u, _ in rows]) if rows else math.nan
-        assert mean_and_error(found, metric) == pytest.approx((mean, error), nan_ok=True)
+        assert means_and_errors(shuffled)[metric] == pytest.approx((mean, error), nan_ok=True)
     assert sum(not question.complete for question in found) == len(asked) - len(whole)
     assert rotated_questions(given_replies) == found
 

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import sentencepiece
 from lmms_eval.api.instance import Instance
-from medtasks.model_adapters.base.batching import Encoded
+from medtasks.model_adapters.base.batching import Continuation, Encoded
 from medtasks.model_adapters.base.generation import GenerationSettings
-from medtasks.model_adapters.base.scoring import Continuation
 from medtasks.model_adapters.tiny import MedTasksTiny
 from PIL import Image
 

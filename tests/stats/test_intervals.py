@@ -8,7 +8,8 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medtasks.metrics.pairs import PairedAnswer, standard_errors
+from medtasks.families.paired_choice import PAIRED_CHOICE
+from medtasks.metrics.metric import evaluate
 from medtasks.stats.intervals import interval
 from medtasks.stats.standard_error import clustered_standard_error, mean_standard_error, two_way_standard_error
 
@@ -73,12 +74,13 @@ def test_coverage_of_set_and_individual_accuracy(confused):
         first = [random.random() < confused for _ in range(176)]
         said = [("AA" if same else "AB" if random.random() < both else "BA") for same in first]
         letters = [letter for reply in said for letter in reply]
-        answers = [
-            PairedAnswer(pair, place % 2 + 1, f"picture {place}", "AB"[place % 2], letters[place])
+        scores = [
+            {"pair_id": pair, "position": place % 2 + 1, "image_id": f"image {place}", "categories": ()}
+            | {"target": "AB"[place % 2], "value": letters[place]}
             for place, pair in enumerate(pairs)
         ]
-        errors = standard_errors(answers)
-        right = [float(one.correct) for one in answers]
+        errors = {name: mean.error for name, mean in evaluate(PAIRED_CHOICE.metrics[:2], scores).items()}
+        right = [float(score["value"] == score["target"]) for score in scores]
         solved, share = said.count("AB") / 176, float(np.mean(right))
         sets.append(within(of_pairs, interval(solved, errors["set_accuracy"], 176, share=True)))
         by_pair = clustered_standard_error(right, pairs)

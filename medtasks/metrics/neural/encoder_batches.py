@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_BLOCK = 1 << 22
 _PADDING = 0.1  # of a batch's longest text
 _ALWAYS_ALLOWED = 8  # tokens
 
@@ -32,14 +31,11 @@ def length_batches(lengths: Sequence[int], batch_size: int, window: int | None =
 
     Args:
         lengths: Number of tokens of each text, shape (texts,).
-        batch_size: Most texts in one batch; with a window most segments, unless a single text has more.
+        batch_size: Most texts in one batch, at least 1; with a window most segments, unless a single text has more.
         window: Tokens per segment, for an encoder that reads a long text in segments.
 
     Returns:
         Positions of the texts, every one once, the longest first; equal lengths in the order of the input.
-
-    Raises:
-        ValueError: ``batch_size`` is below 1.
 
     Example:
         >>> length_batches([5, 9, 5, 7], 3), length_batches([3, 25, 4, 9], 3, window=10)
@@ -79,17 +75,8 @@ def run_batches(
 
     Nothing that ``run`` computed before an error is lost to a caller who keeps each result as it comes.
 
-    Args:
-        batches: As :func:`length_batches` returns them.
-        run: Takes the positions of one batch; returns one result per position.
-        description: Name on the progress bar, which counts texts.
-        progress: Whether to show it.
-
-    Yields:
-        ``(position, result)``.
-
-    Raises:
-        MedTasksError: Memory does not suffice for a single text.
+    ``run`` takes the positions of a batch of :func:`length_batches` and returns one result per position. The progress
+    bar, called ``description``, counts texts. Yields ``(position, result)``.
     """
     from tqdm import tqdm
 
@@ -174,12 +161,8 @@ def _set_products(products: Sequence[Any], precisions: Sequence[str]) -> None:
 def weights_digest(paths: Sequence[Path]) -> str:
     """Return the SHA-256 of the bytes of files, one after the other, for the name of a cache.
 
-    A file is read once per process, again if its size or its time of change differ.
-
-    The 64 hexadecimal digits depend on the order of the files, but not on where they lie.
-
-    Raises:
-        OSError: A file cannot be read.
+    The 64 hexadecimal digits depend on the order of the files, but not on where they lie. A file is read once per
+    process, again if its size or its time of change differ.
     """
     digests = [_digest(path.resolve(), path.stat().st_mtime_ns, path.stat().st_size) for path in paths]
     return digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
@@ -187,8 +170,5 @@ def weights_digest(paths: Sequence[Path]) -> str:
 
 @lru_cache(maxsize=64)
 def _digest(path: Path, changed: int, size: int) -> str:
-    digest = hashlib.sha256()
     with path.open("rb") as file:
-        while block := file.read(_BLOCK):
-            digest.update(block)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -14,18 +14,15 @@ from typing import NamedTuple
 from medtasks.errors import MedTasksError
 from medtasks.metrics.model_settings import ModelSettings
 from medtasks.metrics.report_metrics import report_metric
-from medtasks.metrics.report_scores import ReportScores, check_lengths, mean_scores
+from medtasks.metrics.report_scores import ReportMetric, ReportScores, check_lengths, mean_scores
 from medtasks.metrics.weights import weights_path
 
 
 class RadCliQInputs(NamedTuple):
     """The four metrics of one pair, in the order of the published models; all higher is better.
 
-    Attributes:
-        radgraph: RadGraph F1, 0..1.
-        bertscore: BERTScore F1, rescaled; can be negative.
-        similarity: Cosine of CheXbert's vectors, -1..1.
-        bleu_2: BLEU-2, 0..1. It has no weight in v1, and counts as an error in v0.
+    RadGraph F1, 0..1; BERTScore F1, rescaled, so that it can be negative; cosine of CheXbert's vectors, -1..1; BLEU-2,
+    0..1, which has no weight in v1, and counts as an error in v0.
     """
 
     radgraph: float
@@ -70,12 +67,9 @@ RADCLIQ_V1 = RadCliQModel(
 
 @dataclass(frozen=True)
 class Input:
-    """Where one input of RadCliQ comes from.
+    """Where one input of RadCliQ comes from: a report metric and one of its keys.
 
-    Attributes:
-        metric: Entry of :data:`medtasks.metrics.report_metrics.REPORT_METRICS`.
-        key: Which of its keys.
-        single_spaces: Whether the metric sees runs of spaces as one.
+    With ``single_spaces`` the metric sees runs of spaces as one.
     """
 
     metric: str
@@ -102,76 +96,51 @@ MULTIMEDEVAL = (
 _MODELS = ("radgraph", "chexbert", "distilroberta-base")
 
 
-@dataclass(frozen=True)
-class RadCliQ:
-    """RadCliQ of pairs of reports; its total is the mean.
+def _radcliq(key: str, model: RadCliQModel, sources: Sequence[Input], settings: ModelSettings) -> ReportMetric:
+    """Return RadCliQ of pairs of reports, whose total is the mean, from sources in the order of :class:`RadCliQInputs`.
 
-    Attributes:
-        key: Key of the score.
-        model: Version.
-        sources: Where the inputs come from, in the order of :class:`RadCliQInputs`.
-        settings: How the models behind them are run; explicit weights are given by name.
+    Missing weights, and settings that give weights without a name, are told before any model is run.
     """
 
-    key: str
-    model: RadCliQModel
-    sources: Sequence[Input]
-    settings: ModelSettings
-
-    def __call__(self, *, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
-        """Score pairs of reports; see :class:`medtasks.metrics.report_scores.ReportMetric`.
-
-        Missing weights, and settings that give weights without a name, are told before any model is run.
-        """
-        inputs = self._computed(references, hypotheses)
-        settings = {"orientation": "lower is better"}
-        for name, (key, scores) in zip(RadCliQInputs._fields, inputs, strict=True):
-            settings |= {name: key, **{f"{name}.{setting}": value for setting, value in scores.settings.items()}}
-        return mean_scores({self.key: [self.model.score(row) for row in _rows(inputs)]}, settings)
-
-    def inputs(self, *, references: Sequence[str], hypotheses: Sequence[str]) -> list[RadCliQInputs]:
-        """Return what the scores are made of, shape (pairs,); raises what a call raises."""
-        return _rows(self._computed(references, hypotheses))
-
-    def _computed(self, references: Sequence[str], hypotheses: Sequence[str]) -> list[tuple[str, ReportScores]]:
-        """Return the key and the scores of each source."""
+    def score(*, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
         check_lengths(references, hypotheses)
-        if self.settings.weights is not None:
+        if settings.weights is not None:
             raise MedTasksError(
-                f"RadCliQ has three models, so that one path ({self.settings.weights}) does not do; give paths by "
+                f"RadCliQ has three models, so that one path ({settings.weights}) does not do; give paths by "
                 f"name: {', '.join(_MODELS)}"
             )
         for name in _MODELS:
-            weights_path(name, self.settings.named_weights.get(name))
-        computed = []
-        for source in self.sources:
+            weights_path(name, settings.named_weights.get(name))
+        stated, columns = {"orientation": "lower is better"}, []
+        for name, source in zip(RadCliQInputs._fields, sources, strict=True):
             prepare = _single_spaces if source.single_spaces else list
-            metric = report_metric(source.metric, self.settings)
-            computed.append((source.key, metric(references=prepare(references), hypotheses=prepare(hypotheses))))
-        return computed
+            metric = report_metric(source.metric, settings)
+            scores = metric(references=prepare(references), hypotheses=prepare(hypotheses))
+            stated |= {name: source.key, **{f"{name}.{setting}": value for setting, value in scores.settings.items()}}
+            columns.append(scores.samples[source.key])
+        values = [model.score(RadCliQInputs(*row)) for row in zip(*columns, strict=True)]
+        return mean_scores({key: values}, stated)
 
-
-def _rows(inputs: Sequence[tuple[str, ReportScores]]) -> list[RadCliQInputs]:
-    return [RadCliQInputs(*row) for row in zip(*(scores.samples[key] for key, scores in inputs), strict=True)]
+    return score
 
 
 def _single_spaces(texts: Sequence[str]) -> list[str]:
     return [re.sub(" +", " ", text) for text in texts]
 
 
-def radcliq_v0(settings: ModelSettings) -> RadCliQ:
+def radcliq_v0(settings: ModelSettings) -> ReportMetric:
     """Return RadCliQ v0 from the inputs of CXR-Report-Metric."""
-    return RadCliQ("radcliq_v0", RADCLIQ_V0, CXR_REPORT_METRIC, settings)
+    return _radcliq("radcliq_v0", RADCLIQ_V0, CXR_REPORT_METRIC, settings)
 
 
-def radcliq_v1(settings: ModelSettings) -> RadCliQ:
+def radcliq_v1(settings: ModelSettings) -> ReportMetric:
     """Return RadCliQ v1 from the inputs of CXR-Report-Metric."""
-    return RadCliQ("radcliq_v1", RADCLIQ_V1, CXR_REPORT_METRIC, settings)
+    return _radcliq("radcliq_v1", RADCLIQ_V1, CXR_REPORT_METRIC, settings)
 
 
-def radcliq_v1_multimedeval(settings: ModelSettings) -> RadCliQ:
+def radcliq_v1_multimedeval(settings: ModelSettings) -> ReportMetric:
     """Return what MultiMedEval calls RadCliQ: v1 from inputs of its own; only the mean over a whole set is its number.
 
     Its BERTScore weighs tokens by how many hypotheses of the call hold them: a pair's score depends on the others.
     """
-    return RadCliQ("radcliq_v1_multimedeval", RADCLIQ_V1, MULTIMEDEVAL, settings)
+    return _radcliq("radcliq_v1_multimedeval", RADCLIQ_V1, MULTIMEDEVAL, settings)

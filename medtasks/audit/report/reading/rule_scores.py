@@ -120,7 +120,7 @@ def _outcomes(answers: Sequence[PairedAnswer]) -> PairOutcomes:
     same = Counter(str(pair.first.value) for pair in valid if pair.confused)
     return PairOutcomes(
         both_right=sum(pair.solved for pair in pairs),
-        swapped=sum((one.first.value, one.second.value) == (one.second.key, one.first.key) for one in valid),
+        swapped=sum((one.first.value, one.second.value) == (one.second.target, one.first.target) for one in valid),
         same=dict(sorted(same.items())),
         one_invalid=invalid[1],
         both_invalid=invalid[2],

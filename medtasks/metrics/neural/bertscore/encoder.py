@@ -33,10 +33,7 @@ class ContextualEncoder:
     Args:
         folder: As :func:`medtasks.metrics.neural.bertscore.metric.encoder_digest` takes it.
         layer: Layer whose output is used, counted from 1; those above are not loaded.
-        settings: Device and dtype.
-
-    Raises:
-        WeightsMissing: The folder does not hold such an encoder, or not all its weights.
+        settings: How it is run.
     """
 
     def __init__(self, folder: Path, layer: int, settings: ModelSettings) -> None:
@@ -119,11 +116,7 @@ def _quiet() -> Iterator[None]:
 def match_pairs(
     encoder: ContextualEncoder, pairs: Sequence[tuple[str, str]], settings: ModelSettings
 ) -> Iterator[tuple[int, TokenMatches]]:
-    """Match the tokens of pairs of texts, ``(reference, hypothesis)``.
-
-    Yields:
-        ``(position, matches)`` as pairs get done, in no particular order.
-    """
+    """Match the tokens of pairs of texts, ``(reference, hypothesis)``; yield ``(position, matches)`` in any order."""
     texts = list(dict.fromkeys(chain.from_iterable(pairs)))
     places = {text: place for place, text in enumerate(texts)}
     ids = encoder.token_ids(texts)

@@ -1,7 +1,6 @@
 """BERTScore of texts, and the report metrics that are one."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from medtasks.errors import WeightsMissing
@@ -27,11 +26,7 @@ _TEXT_FILES = (
 def encoder_digest(folder: Path) -> str:
     """Return a fingerprint of all files of an encoder that its vectors depend on.
 
-    Args:
-        folder: As the Hugging Face Hub has it: ``config.json``, vocabulary, and weights as safetensors or ``.bin``.
-
-    Raises:
-        WeightsMissing: Part of it is not there.
+    The folder is as the Hugging Face Hub has it: ``config.json``, vocabulary, and weights as safetensors or ``.bin``.
     """
     weights = sorted(folder.glob("*.safetensors")) or sorted(folder.glob("pytorch_model*.bin"))
     # Without its vocabulary transformers builds a tokenizer that knows no word, and says nothing.
@@ -91,27 +86,17 @@ class BertScore:
         return [known[pair] for pair in pairs]
 
 
-@dataclass(frozen=True)
-class BertScoreMetric:
-    """BERTScore as a report metric.
+def _metric(
+    scorer: BertScore, idf: Idf, values: Callable[[BertScores], Mapping[str, Sequence[float]]], **stated: str
+) -> ReportMetric:
+    """Return BERTScore as a report metric; ``values`` picks its values from the scores, by key."""
 
-    Attributes:
-        scorer: What matches tokens.
-        idf: How tokens are weighted.
-        values: Picks the metric's values from the scores, by key.
-        stated: What the values depend on besides encoder, layer, idf and dtype.
-    """
+    def score(*, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
+        scores = scorer.score(references=references, hypotheses=hypotheses, idf=idf)
+        model = {"encoder": scorer.encoder, "layer": str(scorer.layer), "idf": str(idf)}
+        return mean_scores(values(scores), {**model, **stated, "dtype": scorer.dtype})
 
-    scorer: BertScore
-    idf: Idf
-    values: Callable[[BertScores], Mapping[str, Sequence[float]]]
-    stated: Mapping[str, str]
-
-    def __call__(self, *, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
-        """Score pairs of texts; see :meth:`BertScore.score` for what it raises."""
-        scores = self.scorer.score(references=references, hypotheses=hypotheses, idf=self.idf)
-        model = {"encoder": self.scorer.encoder, "layer": str(self.scorer.layer), "idf": str(self.idf)}
-        return mean_scores(self.values(scores), {**model, **self.stated, "dtype": self.scorer.dtype})
+    return score
 
 
 def bertscore(settings: ModelSettings) -> ReportMetric:
@@ -126,11 +111,11 @@ def bertscore_multimedeval(settings: ModelSettings) -> ReportMetric:
 
 def _f1(settings: ModelSettings, idf: Idf, key: str) -> ReportMetric:
     baseline = BASELINES[RADCLIQ_ENCODER, RADCLIQ_LAYER]
-    return BertScoreMetric(
+    return _metric(
         BertScore(RADCLIQ_ENCODER, RADCLIQ_LAYER, settings),
         idf,
         lambda raw: {key: raw.f1, f"rescaled_{key}": raw.rescaled(baseline).f1},
-        {"baseline_f1": str(baseline.f1)},
+        baseline_f1=str(baseline.f1),
     )
 
 
@@ -141,9 +126,9 @@ def medheval_bertscore(settings: ModelSettings) -> ReportMetric:
     at 7f7d980, which prints them times 100.
     """
     prefix = "roberta_large"
-    return BertScoreMetric(
+    return _metric(
         BertScore(MEDHEVAL_ENCODER, MEDHEVAL_LAYER, settings),
         Idf.NONE,
         lambda raw: {f"{prefix}_precision": raw.precision, f"{prefix}_recall": raw.recall, f"{prefix}_f1": raw.f1},
-        {"rescaled": "no"},
+        rescaled="no",
     )

@@ -97,10 +97,8 @@ class Idf(StrEnum):
 class BertScores:
     """Scores of pairs, each shape (pairs,).
 
-    Attributes:
-        precision: Weighted mean of the best cosine of each hypothesis token.
-        recall: Weighted mean of the best cosine of each reference token.
-        f1: Their harmonic mean; 0 where they have none.
+    Precision and recall are weighted means of the best cosine of each token of hypothesis and reference, F1 is their
+    harmonic mean; 0 where they have none.
     """
 
     precision: tuple[float, ...]

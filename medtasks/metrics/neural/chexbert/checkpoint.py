@@ -33,12 +33,7 @@ _AGAIN = "remove it and run 'medtasks weights fetch chexbert'"
 
 @dataclass(frozen=True)
 class ChexbertFiles:
-    """CheXbert's files on this machine.
-
-    Attributes:
-        weights: The checkpoint or its conversion.
-        encoder: Folder with configuration and vocabulary of ``bert-base-uncased``.
-    """
+    """CheXbert's files: the checkpoint or its conversion, and the folder with configuration and vocabulary."""
 
     weights: Path
     encoder: Path
@@ -53,13 +48,9 @@ class ChexbertFiles:
 def find_files(settings: ModelSettings) -> ChexbertFiles:
     """Find CheXbert's files.
 
-    Args:
-        settings: ``named_weights`` may give a file or folder for ``chexbert`` and a folder for ``bert-base-uncased``,
-            ``weights`` a file or folder for both: a folder ``bert-base-uncased`` in it or beside it has configuration
-            and vocabulary. What is not given is what ``medtasks weights fetch`` brought.
-
-    Raises:
-        WeightsMissing: A file is not there; the message says which, and how to get it.
+    ``settings.named_weights`` may give a file or folder for ``chexbert`` and a folder for ``bert-base-uncased``,
+    ``weights`` a file or folder for both: a folder ``bert-base-uncased`` in it or beside it has configuration and
+    vocabulary. What is not given is what ``medtasks weights fetch`` brought.
     """
     given = settings.weights_for(CHEXBERT)
     weights = weights_path(CHEXBERT, given)
@@ -92,13 +83,7 @@ def read_state(path: Path) -> "Mapping[str, torch.Tensor]":
     """Read the network's tensors from a checkpoint, by name without the prefix ``module.``.
 
     Nothing but tensors and plain values is unpickled. A file in torch's zip format, or in safetensors, is mapped into
-    memory; the old format cannot be, and takes 1.3 GB for a moment.
-
-    Args:
-        path: ``chexbert.pth``, or what :func:`convert` made of it.
-
-    Raises:
-        WeightsMissing: The file is missing, damaged, or no checkpoint of CheXbert.
+    memory; the old format cannot be, and takes 1.3 GB for a moment. ``path`` may be what :func:`convert` wrote.
     """
     if not path.is_file():
         raise WeightsMissing(f"{path} does not exist; fetch it with 'medtasks weights fetch {CHEXBERT}'")
@@ -144,13 +129,9 @@ def _torch_file(path: Path) -> "dict[Any, torch.Tensor]":
 def convert(checkpoint: Path, target: Path | None = None) -> Path:
     """Write the network of the published checkpoint as safetensors: a third of the size, read at once.
 
-    Args:
-        checkpoint: ``chexbert.pth``.
-        target: File to write, replaced if it exists; None: ``chexbert.safetensors`` beside the checkpoint, where it is
-            taken from then on.
-
     Returns:
-        The file, written as a whole or not at all.
+        The file, written as a whole or not at all: ``target``, or ``chexbert.safetensors`` beside the checkpoint, where
+        it is taken from then on. One that exists is replaced.
 
     Raises:
         WeightsMissing: The checkpoint is missing, damaged, or not CheXbert's.

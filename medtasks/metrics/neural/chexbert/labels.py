@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from medtasks.metrics.class_counts import count_labels, ratio
+from medtasks.metrics.classification import count_labels, ratio
 from medtasks.metrics.report_scores import ReportScores, mean
 
 CONDITIONS = (
@@ -50,12 +50,7 @@ _FIVE = tuple(CONDITIONS.index(name) for name in FIVE_CONDITIONS)
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """What CheXbert says of one text.
-
-    Attributes:
-        classes: A :class:`Finding` per condition, shape (14,).
-        vector: The encoder's [CLS] vector, float32, shape (hidden size,).
-    """
+    """What CheXbert says of one text: a :class:`Finding` per condition, and the encoder's [CLS] vector."""
 
     classes: tuple[int, ...]
     vector: NDArray[np.float32]
@@ -72,18 +67,10 @@ class Reading:
 
 
 def f1_averages(gold: Sequence[Sequence[int]], predicted: Sequence[Sequence[int]]) -> dict[str, float]:
-    """Return F1 by average.
+    """Return F1 by average, from 1 or 0 per label of each side, shape (reports, labels), at least one report.
 
-    Args:
-        gold: 1 or 0 per label, shape (reports, labels), at least one report.
-        predicted: The same of the other side.
-
-    Returns:
-        ``micro``: over all decisions. ``macro``: mean over labels. ``weighted``: mean over labels, weighted by reports
-        that have them. ``samples``: mean over reports.
-
-    Raises:
-        ValueError: Shapes differ, or a value is not 0 or 1.
+    ``micro``: over all decisions. ``macro``: mean over labels. ``weighted``: mean over labels, weighted by reports that
+    have them. ``samples``: mean over reports.
 
     Example:
         >>> f1_averages([[1, 0], [1, 1]], [[1, 0], [0, 1]])["weighted"]
@@ -110,13 +97,9 @@ def f1_of_reports(gold: Sequence[Sequence[int]], predicted: Sequence[Sequence[in
 def label_scores(
     references: Sequence[Sequence[int]], hypotheses: Sequence[Sequence[int]], *, uncertain: Uncertain, prefix: str
 ) -> ReportScores:
-    """Score the labels of pairs of reports, with all 14 conditions and with five.
+    """Score the labels of pairs of reports, a :class:`Finding` per condition, with all 14 conditions and with five.
 
-    Args:
-        references: A :class:`Finding` per condition, shape (pairs, 14).
-        hypotheses: The same of the other side.
-        uncertain: Blank and negative findings are absent in both ways.
-        prefix: Of the keys.
+    Uncertain findings count as ``uncertain`` says; blank and negative ones are absent in both ways.
 
     Returns:
         ``<prefix>_<14 or 5>_<average>_f1``, and ``<prefix>_5_accuracy``: the share of pairs whose five labels all

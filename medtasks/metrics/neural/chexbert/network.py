@@ -57,11 +57,9 @@ class FirstTokenLayer(nn.Module):
         self.layer = layer
 
     def forward(self, hidden: torch.Tensor, mask: torch.Tensor | None = None, *_: Any, **__: Any) -> torch.Tensor:
-        """Return the output of the first token, shape (texts, 1, hidden size).
+        """Return the output of the first token, shape (texts, 1, hidden size), for the input of all tokens.
 
-        Args:
-            hidden: Input of all tokens, shape (texts, tokens, hidden size).
-            mask: As for scaled dot-product attention, shape (texts, 1, tokens, tokens); None without padding.
+        ``mask`` is as for scaled dot-product attention, shape (texts, 1, tokens, tokens); None without padding.
         """
         attention, first = self.layer.attention, hidden[:, :1]
         own = attention.self
@@ -78,11 +76,7 @@ class FirstTokenLayer(nn.Module):
 
 
 def read_config(files: ChexbertFiles) -> Any:
-    """Read the encoder's configuration.
-
-    Raises:
-        WeightsMissing: It is damaged, or that of another kind of network.
-    """
+    """Read the encoder's configuration; raises WeightsMissing if it is damaged, or of another kind of network."""
     path = files.encoder / "config.json"
     try:
         stored = json.loads(path.read_text(encoding="utf-8"))
@@ -156,12 +150,7 @@ def token_ids(texts: Sequence[str], files: ChexbertFiles, config: Any) -> list[l
 
 
 def read_texts(texts: Sequence[str], files: ChexbertFiles, settings: ModelSettings) -> Iterator[tuple[int, Reading]]:
-    """Load the network and read texts with it; yield ``(position, reading)``, the longest texts first.
-
-    Raises:
-        WeightsMissing: Weights, configuration or vocabulary are damaged, or do not fit each other.
-        MedTasksError: The device cannot be used, or its memory is too small for one text.
-    """
+    """Load the network and read texts with it; yield ``(position, reading)``, the longest texts first."""
     device = settings.torch_device()
     config = read_config(files)
     ids = token_ids(texts, files, config)

@@ -29,28 +29,18 @@ def prepare(text: str) -> str:
 class Chexbert:
     """Reads texts with CheXbert, each distinct text once.
 
-    The network is loaded when a text is not in the cache, and let go of when all are read.
-
-    Args:
-        settings: How it is run; see :func:`~medtasks.metrics.neural.chexbert.checkpoint.find_files` for its weights.
+    The network is loaded when a text is not in the cache, and let go of when all are read; see
+    :func:`~medtasks.metrics.neural.chexbert.checkpoint.find_files` for its weights.
     """
 
     def __init__(self, settings: ModelSettings) -> None:
         self.settings = settings
 
     def __call__(self, texts: Sequence[str]) -> list[Reading]:
-        """Read texts.
+        """Read texts as they are, shape (texts,), each whatever the others.
 
-        Args:
-            texts: Texts as they are, shape (texts,). An empty one is read as a report without words; of a long one the
-                encoder sees the beginning, 512 tokens with [CLS] and [SEP].
-
-        Returns:
-            One reading per text, in the order of the input; it does not depend on the other texts.
-
-        Raises:
-            WeightsMissing: Weights are not on this machine, or damaged.
-            MedTasksError: The device cannot be used, or its memory is too small for one text.
+        An empty one is read as a report without words; of a long one the encoder sees the beginning, 512 tokens with
+        [CLS] and [SEP].
         """
         files = find_files(self.settings)
         cache = TextCache(self.settings.cache, f"chexbert {_VERSION} {files.fingerprint} {self.settings.dtype}")

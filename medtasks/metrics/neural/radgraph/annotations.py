@@ -14,14 +14,10 @@ from typing import TypedDict
 
 
 class Entity(TypedDict):
-    """A labelled span.
+    """A labelled span, from its first word to its last.
 
-    Attributes:
-        tokens: Its words, joined with spaces.
-        label: Such as ``OBS-DP`` or ``Anatomy::definitely present``.
-        start_ix: Index of its first word.
-        end_ix: Index of its last word.
-        relations: ``[label, number of the other entity]`` of each relation that starts here.
+    ``tokens`` are its words, joined with spaces, a ``label`` is ``OBS-DP`` or ``Anatomy::definitely present``, and the
+    relations that start here are ``[label, number of the other entity]``.
     """
 
     tokens: str
@@ -32,12 +28,9 @@ class Entity(TypedDict):
 
 
 class Annotation(TypedDict):
-    """An annotated report.
+    """An annotated report: its words, joined with spaces, and entities by number from ``"1"`` on, ordered by place.
 
-    Attributes:
-        text: Its words, joined with spaces.
-        entities: By number, from ``"1"`` on, ordered by first and last word.
-        data_source: Always None, as ``data_split`` is always ``"inference"``.
+    ``data_source`` is always None, ``data_split`` always ``"inference"``.
     """
 
     text: str
@@ -50,9 +43,7 @@ class Annotation(TypedDict):
 class Prediction:
     """What the network says of one report, in the order of the words.
 
-    Attributes:
-        entities: ``(first word, last word, label)``.
-        relations: ``(position of one entity, position of the other, label)``, ordered.
+    Entities are ``(first word, last word, label)``, relations ``(position of one entity, of the other, label)``.
     """
 
     entities: Sequence[tuple[int, int, str]] = ()

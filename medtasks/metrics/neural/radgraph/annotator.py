@@ -30,14 +30,8 @@ Pieces = list[list[int]]
 class WordEncoder:
     """RadGraph's encoder, whose vector of a word is the mean of what it says of the word's wordpieces.
 
-    Args:
-        archive: Names the folder with configuration and vocabulary.
-        state: Tensors of the archive by name.
-        device: Where it runs.
-        dtype: ``"bfloat16"`` runs it under autocast; vectors are float32 either way.
-
-    Raises:
-        WeightsMissing: Configuration or vocabulary cannot be read, or do not fit the tensors.
+    The archive names the folder with configuration and vocabulary, ``state`` are its tensors by name. A dtype of
+    ``"bfloat16"`` runs it under autocast; vectors are float32 either way.
     """
 
     def __init__(self, archive: Archive, state: Mapping[str, Tensor], device: torch.device, dtype: str) -> None:
@@ -118,12 +112,7 @@ def _tokenizer(encoder: Path) -> Any:
 
 
 class Annotator:
-    """A loaded RadGraph.
-
-    Raises:
-        WeightsMissing: Weights or vocabulary cannot be read, or do not fit each other.
-        MedTasksError: The device cannot be used.
-    """
+    """A loaded RadGraph."""
 
     def __init__(self, archive: Archive, settings: ModelSettings) -> None:
         self._device = settings.torch_device()
@@ -135,16 +124,10 @@ class Annotator:
         self._network = SpanNetwork(archive, contents, self._device)
 
     def annotate(self, reports: Sequence[Sequence[str]]) -> Iterator[tuple[int, Annotation]]:
-        """Annotate reports of like length together.
-
-        Args:
-            reports: Words of each, at least one, shape (reports,).
+        """Annotate reports, given as words, at least one each; like lengths go together.
 
         Yields:
             ``(position, annotation)`` as it comes, the longest reports first.
-
-        Raises:
-            MedTasksError: Memory does not suffice for a single report.
         """
         pieces = self._encoder.pieces(reports)
 

@@ -41,7 +41,6 @@ class Archive:
 
     Attributes:
         path: The packed file, or the folder of the unpacked files.
-        model_type: Which model it must hold.
         encoder: Folder with the encoder's configuration and vocabulary.
         max_length: Wordpieces per segment of a long report, [CLS] and [SEP] included.
         max_span_width: Words of the widest span.
@@ -63,11 +62,7 @@ class Archive:
         return inside + [path for path in beside if path.is_file()]
 
     def read(self) -> "Contents":
-        """Read labels and weights into memory.
-
-        Raises:
-            WeightsMissing: The archive is damaged, or holds another model.
-        """
+        """Read labels and weights into memory; raises WeightsMissing for a damaged archive or another model."""
         import torch
 
         vocabulary: dict[str, list[str]] = {}
@@ -93,15 +88,7 @@ class Archive:
 
 @dataclass(frozen=True)
 class Contents:
-    """What is in an archive.
-
-    Attributes:
-        state: Tensors by name.
-        entity_scorer: Name of the scorer of entities within ``state``.
-        entity_labels: Labels of entities in the order of their scores.
-        relation_scorer: Name of the scorers of relations.
-        relation_labels: Labels of relations in the order of their scores.
-    """
+    """What is in an archive: tensors by name, names of the scorers among them, and labels in the order of scores."""
 
     state: Mapping[str, "torch.Tensor"]
     entity_scorer: str
@@ -116,13 +103,8 @@ def open_archive(model_type: ModelType, settings: ModelSettings) -> Archive:
     The encoder is the one that the settings name ``pubmedbert`` or ``cxr-bert``; else the one beside the archive, under
     the name that the archive gives it; else the fetched one, if the archive gives the name that it has on the Hub.
 
-    Args:
-        model_type: ``"radgraph"`` or ``"radgraph-xl"``.
-        settings: ``weights_for(model_type)`` is the packed archive, the folder of the unpacked one, or a folder with
-            either under the model's name; None: what ``medtasks weights fetch`` brought.
-
-    Raises:
-        WeightsMissing: Archive or encoder is not there, or the archive cannot be read.
+    ``settings.weights_for(model_type)`` is the packed archive, the folder of the unpacked one, or a folder with either
+    under the model's name; None: what ``medtasks weights fetch`` brought.
     """
     path = _archive_path(weights_path(model_type, settings.weights_for(model_type)), model_type)
     with _explained(path, model_type):

@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial as bound
 from types import MappingProxyType
 
@@ -81,20 +80,10 @@ class RadGraph:
         self._settings = settings
 
     def annotate(self, texts: Sequence[str]) -> list[Annotation]:
-        """Annotate texts.
+        """Annotate reports of any length, shape (texts,), in the order of the input.
 
         The empty text is read as the word ``None``, as the package does; a text of white space only, on which the
         package fails, has no entities.
-
-        Args:
-            texts: Reports of any length, shape (texts,).
-
-        Returns:
-            Shape (texts,), in the order of the input.
-
-        Raises:
-            WeightsMissing: The weights are not on this machine, or cannot be read.
-            MedTasksError: Memory does not suffice for a single text.
         """
         split = SPLIT[self._model_type]
         reports = [tuple(split(text or "None")) for text in texts]
@@ -115,35 +104,25 @@ class RadGraph:
         return cache.complete(keys, annotate, encode=lambda report: json.dumps(report).encode(), decode=json.loads)
 
 
-@dataclass(frozen=True)
-class RadGraphF1:
-    """Annotates both sides of every pair and compares the annotations.
+def _metric(model_type: ModelType, settings: ModelSettings, rewards: Mapping[str, Reward], **rule: str) -> ReportMetric:
+    """Return what annotates both sides of every pair, and compares the annotations.
 
     A pair with an empty text scores 0, whatever is on the other side, and so does a pair with a text without entities.
-
-    Attributes:
-        rewards: By key a score of two annotations.
-        rule: What the scores depend on besides the model.
+    ``rewards`` are scores of two annotations by key, ``rule`` is what they depend on besides the model.
     """
 
-    model_type: ModelType
-    model_settings: ModelSettings
-    rewards: Mapping[str, Reward]
-    rule: Mapping[str, str] = field(default_factory=dict)
-
-    def __call__(self, *, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
-        """Score pairs of reports; see :class:`medtasks.metrics.report_scores.ReportMetric`."""
+    def score(*, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
         check_lengths(references, hypotheses)
         pairs = list(zip(references, hypotheses, strict=True))
         scored = [position for position, pair in enumerate(pairs) if all(pair)]
-        annotated = RadGraph(self.model_type, self.model_settings).annotate(
-            [text for position in scored for text in pairs[position]]
-        )
-        samples = {key: [0.0] * len(pairs) for key in self.rewards}
+        annotated = RadGraph(model_type, settings).annotate([text for position in scored for text in pairs[position]])
+        samples = {key: [0.0] * len(pairs) for key in rewards}
         for position, first, second in zip(scored, annotated[::2], annotated[1::2], strict=True):
-            for key, reward in self.rewards.items():
+            for key, reward in rewards.items():
                 samples[key][position] = reward(first, second)
-        return mean_scores(samples, {"model": self.model_type, "dtype": self.model_settings.dtype, **self.rule})
+        return mean_scores(samples, {"model": model_type, "dtype": settings.dtype, **rule})
+
+    return score
 
 
 def radgraph(settings: ModelSettings, *, case_sensitive: bool = True) -> ReportMetric:
@@ -163,7 +142,7 @@ def radgraph_xl(settings: ModelSettings, *, case_sensitive: bool = True) -> Repo
 def _f1(model_type: ModelType, prefix: str, settings: ModelSettings, case_sensitive: bool) -> ReportMetric:
     levels = {"simple": annotations.simple, "partial": annotations.partial, "complete": annotations.complete}
     rewards = {f"{prefix}_{name}": bound(level, case_sensitive=case_sensitive) for name, level in levels.items()}
-    return RadGraphF1(model_type, settings, rewards, {"case_sensitive": "yes" if case_sensitive else "no"})
+    return _metric(model_type, settings, rewards, case_sensitive="yes" if case_sensitive else "no")
 
 
 def radgraph_combined(settings: ModelSettings) -> ReportMetric:
@@ -177,4 +156,4 @@ def radgraph_combined(settings: ModelSettings) -> ReportMetric:
         "radgraph_entity_f1": annotations.entity_f1,
         "radgraph_relation_f1": annotations.relation_f1,
     }
-    return RadGraphF1("radgraph", settings, rewards)
+    return _metric("radgraph", settings, rewards)

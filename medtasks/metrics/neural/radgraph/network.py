@@ -23,12 +23,9 @@ _PAIRS_AT_ONCE = 4096
 
 
 class Perceptron:
-    """Linear layers with ReLU between them. The first one is applied by the caller, who may split it.
+    """Linear layers with ReLU between them, which give a number of scores, ``outputs``.
 
-    Attributes:
-        weight: Of the first layer, shape (hidden, features).
-        bias: Of the first layer, shape (hidden,).
-        outputs: Number of scores.
+    The first one, ``weight`` of shape (hidden, features) and ``bias``, is applied by the caller, who may split it.
     """
 
     def __init__(self, state: Mapping[str, Tensor], hidden: str, last: str, device: torch.device) -> None:
@@ -47,11 +44,7 @@ class Perceptron:
 
 
 class SpanNetwork:
-    """Entities and relations from the vectors of words.
-
-    Raises:
-        WeightsMissing: Weights, labels and settings do not fit together.
-    """
+    """Entities and relations from the vectors of words."""
 
     def __init__(self, archive: Archive, contents: Contents, device: torch.device) -> None:
         state, pruner = contents.state, f"_relation._mention_pruners.{contents.relation_scorer}._scorer"
@@ -82,7 +75,7 @@ class SpanNetwork:
 
         Args:
             words: Vectors of the words of all reports, one report after the other, shape (words, hidden), float32.
-            lengths: Number of words of each report, at least 1, shape (reports,); their sum is ``words``.
+            lengths: Number of words of each report, at least 1, shape (reports,).
         """
         starts, ends = self._spans(lengths)
         owner = torch.repeat_interleave(torch.arange(len(lengths)), torch.tensor(lengths))[starts]

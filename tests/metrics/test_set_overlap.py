@@ -2,7 +2,7 @@
 
 import pytest
 
-from medtasks.metrics.open_questions import TokenOverlap, closed_correct, is_closed, open_correct, token_overlap
+from medtasks.metrics.set_overlap import TokenOverlap, closed_correct, is_closed, open_correct, token_overlap
 
 
 def test_overlap_of_equal_sets_stays_below_one():

@@ -1,4 +1,4 @@
-"""What of a free reply to one of MedHEval's open questions is judged, labelled and compared.
+"""Replies that are judged, labelled and compared as texts: reports, and answers to MedHEval's open questions.
 
 Sources, all in ``code/evaluation`` of https://github.com/Aofei-Chang/MedHEval at 7f7d980: ``report_eval/run_chair.py``
 (labels), ``open_ended_evaluation/generation_metrics.py`` and ``report_eval/run_all_metrics.py`` (text metrics),
@@ -21,6 +21,27 @@ NO_REPORT = "No report generated."
 
 _SHORTEST_REPORT = 10
 _LABEL = re.compile(r"\A\s*assistant\s*:", re.IGNORECASE)
+
+
+@extractor("report_text", kind=Kind.REPORT, version=1, summary="the reply as it stands, for metrics of report texts")
+def report_text(reply: str | None, sample: Sample) -> Answer:
+    """Return the reply as a report.
+
+    An empty reply and one of white space are scored as the empty text. MultiMedEval at d9ac283 crashes on it; v0.1.0
+    scored the words "Invalid Response" instead, which share words with no report but are a text to BERTScore and
+    CheXbert. A sample that the model adapter could not run has no text to score. Half of a surrogate pair, which no
+    tokenizer takes, becomes the replacement character.
+
+    Example:
+        >>> report_text("No effusion.", Sample({})).value
+        'No effusion.'
+        >>> report_text(None, Sample({})).reason
+        <Reason.EMPTY: 'empty'>
+    """
+    text = (reply or "").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if failure_cause(text) is not None:
+        return Answer.invalid(Reason.ADAPTER_FAILED)
+    return Answer.ok(text) if text.strip() else Answer.invalid(Reason.EMPTY)
 
 
 @extractor(

@@ -1,4 +1,4 @@
-"""MedHEval's closed-ended evaluator, exactly as released.
+"""MedHEval's closed questions: its evaluator exactly as released, and what a careful reader would score.
 
 Source: ``code/evaluation/close_ended_evaluation`` of https://github.com/Aofei-Chang/MedHEval at 7f7d980. Reply and
 published answer go through the same rule and are compared.
@@ -16,19 +16,27 @@ score of its own and counts like the average question with options of its source
 The evaluator has a slip for empty replies: it means to count each as wrong, but looks at the last reply of the file in
 place of each one. If that is empty all replies are wrong, else an empty reply says yes. A score that depends on the
 order of the questions cannot be aggregated over processes, so every reply is read as if the last one were not empty.
+
+The careful reader, ``medheval_strict``, reads yes/no replies by :func:`medtasks.extract.yes_no.yes_no`, and replies to
+options by :mod:`medtasks.extract.robust_choice`: letters, letters with text, and texts count, whatever the case;
+refusals, answers on both sides and empty replies are invalid, and invalid is wrong. A question whose published answer
+names no single option is left out of the accuracies.
 """
 
 import difflib
+import enum
 import itertools
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 from medtasks.data.samples import Sample, letter
 from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.extractor import Kind, extractor
 from medtasks.extract.failure import failure_cause
-from medtasks.metrics.closed_questions import Counted
+from medtasks.extract.robust_choice import robust_choice
+from medtasks.extract.yes_no import yes_no
 
 BINARY = "binary"
 """Kind of a yes/no question; others have options."""
@@ -38,6 +46,15 @@ YES, NO = "A", "B"
 _LETTERS = "ABCDEF"
 _LABEL = re.compile(r"(?<!\w)[A-Z][:.]|[A-Z]\)")
 _DENIALS = frozenset(("No", "no", "not"))
+_UNKNOWN_OPTIONS = ("",) * 6  # MedHEval has at most six
+
+
+class Counted(enum.StrEnum):
+    """How a question enters the accuracies."""
+
+    SCORED = "scored"
+    LEFT_OUT = "left_out"
+    AVERAGED = "averaged"  # not scored, but it counts as many times as the average question of its cell
 
 
 def says_yes(text: str) -> bool:
@@ -55,9 +72,6 @@ def listed_options(choices: str) -> tuple[str, ...]:
 
     A label is a capital with a colon or full stop that follows no letter or digit, or any capital with a closing
     bracket, also the last one of "(CT)". Of several texts with the same label the last counts.
-
-    Args:
-        choices: As published.
 
     Example:
         >>> listed_options("A. Left, B. Right")
@@ -79,10 +93,7 @@ def _labelled(choices: str) -> Mapping[str, str]:
 def most_similar(options: Sequence[str], text: str) -> int | None:
     """Return the index of the option most similar to a text, the earliest of equally similar ones.
 
-    Similarity is ``difflib``'s ratio with the option as its first sequence.
-
-    Returns:
-        None where no option shares a character with the text.
+    Similarity is ``difflib``'s ratio with the option as its first sequence. None where no option shares a character.
 
     Example:
         >>> most_similar(["A. Left", "B. Right"], "right"), most_similar(["A. Left", "B. Right"], "7")
@@ -123,7 +134,8 @@ def medheval_reference(reply: str | None, sample: Sample) -> Answer:
         counted = Counted.SCORED
     else:
         options = listed_options(document["choices"])
-        answer, target = _chosen(options, said), _index_letter(_gold_index(options, document["gold"]))
+        gold = _gold_index(options, document["gold"])
+        answer, target = _chosen(options, said), None if gold is None else letter(gold)
         counted = Counted.SCORED if "B" in _labelled(document["choices"]) else Counted.AVERAGED
     failed = failure_cause(said) is not None
     return Answer(
@@ -147,5 +159,45 @@ def _chosen(options: Sequence[str], reply: str) -> Answer:
     return Answer.ok(letter(index))
 
 
-def _index_letter(index: int | None) -> str | None:
-    return None if index is None else letter(index)
+@extractor(
+    "medheval_strict",
+    kind=Kind.CLOSED,
+    version=1,
+    summary="MedHEval, closed questions as a careful reader would score them",
+)
+def medheval_strict(reply: str | None, sample: Sample) -> Answer:
+    """Read a reply.
+
+    The sample's options and ``answer`` are compared; a yes/no question's text helps to understand statements.
+
+    Example:
+        >>> asked = Sample({"kind": "binary", "question": "Is there a mass?", "options": ["Yes", "No"], "answer": "A"})
+        >>> medheval_strict("I'm sorry, I can't help with that.", asked).reason.value
+        'refused'
+        >>> medheval_strict("Yes, in the left lobe.", asked).facts["correct"]
+        True
+    """
+    binary = sample.document["kind"] == BINARY
+    return judged(_careful_yes_no(reply, sample) if binary else _careful_choice(reply, sample), sample)
+
+
+def judged(answer: Answer, sample: Sample) -> Answer:
+    """Compare an answer, however it was read, with the target: add ``target``, ``correct`` and ``counted``."""
+    target = sample.document["answer"]
+    counted = Counted.LEFT_OUT if target is None else Counted.SCORED
+    correct = target is not None and answer.value == target
+    return replace(answer, facts={**answer.facts, "target": target, "correct": correct, "counted": counted})
+
+
+def _careful_choice(reply: str | None, sample: Sample) -> Answer:
+    # Options such as T2 and T2*, or < 5 mm and > 5 mm, are the same without their punctuation.
+    said = (reply or "").strip().casefold()
+    same = [index for index, option in enumerate(sample.options) if said and option.casefold() == said]
+    if len(same) == 1:
+        return Answer.ok(letter(same[0]))
+    return robust_choice(reply, replace(sample, written_options=sample.options or _UNKNOWN_OPTIONS))
+
+
+def _careful_yes_no(reply: str | None, sample: Sample) -> Answer:
+    answer = yes_no(reply, sample.question)
+    return Answer.ok({"yes": YES, "no": NO}[answer.value]) if answer.value else answer

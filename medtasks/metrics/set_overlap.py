@@ -1,0 +1,99 @@
+"""Scores of one reply over sets: the tokens of an open question, the letters of one with several right options.
+
+Sources: MultiMedEval (Royer et al.), ``VQA.evaluate`` in ``multimedeval/task_families.py`` of
+https://github.com/corentin-ryr/MultiMedEval at d9ac283. A question is *closed* when its cleaned target is "yes" or
+"no", whatever the dataset says of it; all others are *open*, also "left or right?". Chen et al., "GMAI-MMBench", 2024,
+equations 2 and 3, for several right options. How cases are put together is not stated there; here it is their mean.
+Who lists every option has a recall of 1, so that neither number stands alone.
+"""
+
+from collections.abc import Set
+from dataclasses import dataclass
+
+_CLOSED_TARGETS = frozenset(("yes", "no"))
+_CLOSED_SHARE = 0.4  # the paper says 0.5; the share can only be 0, 0.5 or 1
+_OPEN_RECALL = 0.75
+_NO_ZERO_DIVISION = 1e-8
+
+
+@dataclass(frozen=True, slots=True)
+class TokenOverlap:
+    """How far two sets of tokens agree; every value is between 0 and 1.
+
+    Attributes:
+        precision: Share of the reply's tokens that the target has; 0 for a reply without tokens.
+        recall: Share of the target's tokens that the reply has; 0 for a target without tokens.
+        f1: Harmonic mean of both, with 1e-8 added to its denominator: two equal sets score 0.999999995.
+    """
+
+    precision: float
+    recall: float
+    f1: float
+
+
+def token_overlap(reply: Set[str], target: Set[str]) -> TokenOverlap:
+    """Compare the tokens of a reply with those of the target.
+
+    Example:
+        >>> token_overlap({"left", "lower", "lobe", "opacity"}, {"left", "lobe"})
+        TokenOverlap(precision=0.5, recall=1.0, f1=0.6666666622222223)
+    """
+    shared = len(reply & target)
+    precision = shared / len(reply) if reply else 0.0
+    recall = shared / len(target) if target else 0.0
+    return TokenOverlap(precision, recall, 2 * (precision * recall) / (precision + recall + _NO_ZERO_DIVISION))
+
+
+def is_closed(cleaned_target: str) -> bool:
+    """Return whether a question is closed, by its target in lower case with single blanks and no punctuation.
+
+    Example:
+        >>> is_closed("yes"), is_closed("yes it is")
+        (True, False)
+    """
+    return cleaned_target in _CLOSED_TARGETS
+
+
+def closed_correct(reply: Set[str], cleaned_target: str) -> bool:
+    """Return whether the tokens of a reply to a closed question are right for the reference: the target is among them.
+
+    For "no" either "no" or "not" will do. A reply with both "yes" and "no" is right whatever the target.
+
+    Example:
+        >>> closed_correct({"not", "seen"}, "no"), closed_correct({"yes", "and", "no"}, "yes")
+        (True, True)
+    """
+    wanted = {"no", "not"} if cleaned_target == "no" else {cleaned_target}
+    return len(reply & wanted) / len(wanted) >= _CLOSED_SHARE
+
+
+def open_correct(recall: float) -> bool:
+    """Return whether a reply to an open question is right: it has at least three quarters of the target's tokens.
+
+    Example:
+        >>> open_correct(3 / 4), open_correct(2 / 3)
+        (True, False)
+    """
+    return recall >= _OPEN_RECALL
+
+
+def multi_answer_accuracy(listed: Set[str], right: Set[str]) -> float:
+    """Return the share of the listed options that are right: GMAI-MMBench's ``ACC_mcls``, a precision.
+
+    It is 0 for a reply that lists none, where the paper's quotient is not defined.
+
+    Example:
+        >>> multi_answer_accuracy({"A", "B", "C"}, {"A", "D"})
+        0.3333333333333333
+    """
+    return token_overlap(listed, right).precision
+
+
+def multi_answer_recall(listed: Set[str], right: Set[str]) -> float:
+    """Return the share of the right options, at least one, that are listed: GMAI-MMBench's ``Recall_mcls``.
+
+    Example:
+        >>> multi_answer_recall({"A", "B", "C"}, {"A", "D"})
+        0.5
+    """
+    return token_overlap(listed, right).recall
