@@ -13,7 +13,7 @@ from medtasks.data.samples import Sample
 from medtasks.data.variants import rotated
 from medtasks.extract import labeler
 from medtasks.extract.failure import failed_reply
-from medtasks.extract.labeler import CONDITIONS, Finding
+from medtasks.metrics.neural.chexbert.labels import CONDITIONS, Finding
 from medtasks.extract.registry import Kind, extractors
 from medtasks.families import submission, texts
 from medtasks.families.family import Reply, Row, TaskFamily
