@@ -19,7 +19,6 @@ def complete_documents(task: Any) -> None:
     """Check the documents of one of the harness's tasks if its hooks are ours, and add the columns that follow.
 
     Documents that were prepared by us have all columns and are left as they are, as are those that are read in streams.
-    A relative ``image_root`` is looked for beside the task's file, as the harness does with ``data_files``.
 
     Raises:
         MedTasksError: A column is missing, or a row holds something else than the task's hooks need; the file, the
@@ -28,15 +27,20 @@ def complete_documents(task: Any) -> None:
     config = vars(task.config)
     if not any(is_our_hook(config.get(key)) for key in ("process_results", "doc_to_text", "doc_to_visual")):
         return
+    _find_image_root(task)
+    split = split_of(config)
+    for tables in () if is_prepared(config.get("dataset_path")) else (task.dataset, task.dataset_no_image):
+        if split in tables and hasattr(tables[split], "select_columns") and hasattr(tables[split], "__len__"):
+            tables[split] = completed(tables[split], config)
+
+
+def _find_image_root(task: Any) -> None:
+    """Look for a relative ``image_root`` beside the task's file, as the harness does for ``data_files``."""
     known = task_files().get(str(task.config.task))
     for holder in (task.config, task):  # the task has its model's settings already
         settings = getattr(holder, SETTINGS, None)
         if known is not None and settings is not None:
             setattr(holder, SETTINGS, with_image_roots({SETTINGS: settings}, known.path.parent)[SETTINGS])
-    split = split_of(config)
-    for tables in () if is_prepared(config.get("dataset_path")) else (task.dataset, task.dataset_no_image):
-        if split in tables and hasattr(tables[split], "select_columns") and hasattr(tables[split], "__len__"):
-            tables[split] = completed(tables[split], config)
 
 
 def own_documents(task: str, config: Mapping[str, Any]) -> list[dict[str, Any]]:
