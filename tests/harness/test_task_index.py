@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from medtasks.errors import MedTasksError
-from medtasks.harness import columns
+from medtasks.harness import own_documents
 from medtasks.harness.task_files import include
 from medtasks.harness.task_index import DottedName, harness_folder, index_tasks, read_config, resolved, with_image_roots
 
@@ -143,6 +143,6 @@ def test_a_task_of_the_harness_has_it_in_its_models_settings_too(tmp_path):
     settings = {"default": {"image_root": "images"}}
     config = SimpleNamespace(task="own", lmms_eval_specific_kwargs=settings)
     task = SimpleNamespace(config=config, lmms_eval_specific_kwargs={**settings, "image_root": "images"})
-    columns._find_image_root(task)
+    own_documents._find_image_root(task)
     assert task.lmms_eval_specific_kwargs["image_root"] == str(tmp_path / "images")
     assert config.lmms_eval_specific_kwargs["default"] == {"image_root": str(tmp_path / "images")}
