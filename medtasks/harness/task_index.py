@@ -197,7 +197,7 @@ def _with_root(settings: Any, folder: Path) -> Any:
 
 
 # With libyaml it takes a tenth of the time.
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # which of them is not known before
     """Leaves ``!function a.b`` unresolved; of a tag it does not know only the place is kept."""
 
 

@@ -109,7 +109,7 @@ def mcnemar(only_first: int, only_second: int) -> float:
     Source: McNemar (1947), as a binomial test of the samples that exactly one model got right; 1 when both models were
     right and wrong on the same samples.
     """
-    from scipy.stats import binomtest  # type: ignore[import-untyped]
+    from scipy.stats import binomtest  # type: ignore[import-untyped]  # it has no types
 
     discordant = only_first + only_second
     return float(binomtest(only_first, discordant).pvalue) if discordant else 1.0

@@ -34,7 +34,7 @@ _SHARED = (
 )
 
 
-class TextTask(ConfigurableTask):  # type: ignore[misc]
+class TextTask(ConfigurableTask):  # type: ignore[misc]  # the harness is untyped
     """A task of ours, named by ``task`` in lm-eval's file, whose documents show no image.
 
     Raises:

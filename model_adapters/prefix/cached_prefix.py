@@ -64,7 +64,7 @@ class _LastLayer(DynamicLayer):  # type: ignore[misc]  # transformers is not ana
         raise _AllReadError
 
 
-class _RoomyLayer(DynamicLayer):  # type: ignore[misc]
+class _RoomyLayer(DynamicLayer):  # type: ignore[misc]  # transformers is untyped
     """Writes what follows behind its prefix, where there is room, instead of copying both into one tensor."""
 
     def __init__(self, room: Halves, length: int) -> None:

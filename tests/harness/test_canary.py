@@ -37,7 +37,7 @@ def planted(dataset: str, row: int, columns: Columns, image: object) -> dict[str
         name: f"{CANARY} {name} {row} of {dataset}" if kind == "string" else None for name, kind in columns.items()
     }
     lists = {"options": [f"{CANARY} effusion {row}", f"{CANARY} no effusion {row}"]}
-    stored = {"image_files": [image.file], "image_sha256": [image.sha256]}  # type: ignore[attr-defined]
+    stored = {"image_files": [image.file], "image_sha256": [image.sha256]}  # type: ignore[attr-defined]  # made for the test
     own = {name: None for name in ("volume_files", "volume_sha256") if name in columns}
     document = {**texts, **lists, **stored, **own, "dataset": dataset}
     if columns is CHOICE:

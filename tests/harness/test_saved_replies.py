@@ -85,10 +85,10 @@ def test_another_run_has_another_file(home):
 
 def test_the_task_comes_from_the_harness_else_the_dataset(home, monkeypatch):
     module = types.ModuleType("usage_metrics")
-    module._CURRENT_TASK_CONTEXT = "reports_indication"  # type: ignore[attr-defined]
+    module._CURRENT_TASK_CONTEXT = "reports_indication"  # type: ignore[attr-defined]  # made for the test
     monkeypatch.setitem(sys.modules, "lmms_eval.models.model_utils.usage_metrics", module)
     assert save(0, "a").split("/")[0] == "reports_indication"
-    module._CURRENT_TASK_CONTEXT = None  # type: ignore[attr-defined]
+    module._CURRENT_TASK_CONTEXT = None  # type: ignore[attr-defined]  # made for the test
     assert save(0, "a").split("/")[0] == "reports"
     assert save_reply({"doc_id": "d0"}, "a").split("/")[0] == "unknown"
     assert replies_folder("../../odd task").parent == home / "replies"

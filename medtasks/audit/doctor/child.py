@@ -59,7 +59,7 @@ def _plug_ins(tell: Tell) -> None:
     shown: list[importlib.metadata.EntryPoint] = []
     real = importlib.metadata.entry_points
     # The harness asks for the plug-ins while it is imported, and afterwards through the name it imported.
-    importlib.metadata.entry_points = lambda **_: importlib.metadata.EntryPoints(shown)  # type: ignore[assignment]
+    importlib.metadata.entry_points = lambda **_: importlib.metadata.EntryPoints(shown)  # type: ignore[assignment]  # a stand-in
     with _step(tell, "registry") as fields:
         import lmms_eval.models as harness
         from lmms_eval.models.registry_v2 import ModelRegistryV2

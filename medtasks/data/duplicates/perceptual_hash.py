@@ -103,7 +103,7 @@ def details(shown: npt.NDArray[np.uint8], side: int) -> npt.NDArray[np.float32]:
     Sketches have the shape (sketches, 64, 64), details (sketches, side * side); ``side`` is :data:`SIDE`, or
     :data:`TINY_SIDE` for images too small to have more.
     """
-    from scipy import ndimage  # type: ignore[import-untyped]
+    from scipy import ndimage  # type: ignore[import-untyped]  # it has no types
 
     # Sketches of a large image hold more than those of a small one until both are reduced.
     bicubic = Image.Resampling.BICUBIC

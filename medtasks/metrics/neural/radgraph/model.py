@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial as bound
 from types import MappingProxyType
 
-import regex  # type: ignore[import-untyped]
+import regex  # type: ignore[import-untyped]  # it has no types
 
 from medtasks.metrics.model_settings import ModelSettings
 from medtasks.metrics.neural.encoder_batches import weights_digest
