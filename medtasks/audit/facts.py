@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from importlib import metadata
 from pathlib import Path
 
+import medtasks
 from medtasks.data.home import dataset_folder
 from medtasks.data.manifest import Manifest
 from medtasks.errors import MedTasksError
@@ -41,7 +42,7 @@ def commit() -> str | None:
 
     None for an installed package, and where git cannot say.
     """
-    folder = Path(__file__).parents[1]
+    folder = Path(medtasks.__file__).parents[1]
     if not (folder / ".git").exists():
         return None
     head = _output(["git", "-C", str(folder), "rev-parse", "HEAD"])

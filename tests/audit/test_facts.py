@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+import medtasks
 from medtasks.audit import facts as run_facts
 from medtasks.audit.facts import commit, data_fingerprints, gpus, hardware, versions
 from medtasks.data.manifest import Manifest
@@ -91,7 +92,7 @@ def test_commit(monkeypatch, tmp_path):
         names = ["-c", "user.name=n", "-c", "user.email=e@example.org", "-c", "commit.gpgsign=false"]
         return subprocess.run(["git", *names, "-C", tmp_path, *arguments], check=True, capture_output=True, text=True)
 
-    monkeypatch.setattr(run_facts, "__file__", str(tmp_path / "medtasks" / "run_facts.py"))
+    monkeypatch.setattr(medtasks, "__file__", str(tmp_path / "medtasks" / "__init__.py"))
     assert commit() is None
     git("init", "-q")
     assert commit() is None
