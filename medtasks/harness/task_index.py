@@ -58,6 +58,12 @@ class DottedName(str):
         spec.loader.exec_module(made)
         return getattr(made, name)
 
+    @property
+    def from_anywhere(self) -> str:
+        """The name for a file in any folder: the harness joins it to the folder, which an absolute path replaces."""
+        beside = self._beside()
+        return str(self) if beside is None else f"{beside.with_suffix('')}.{self.rpartition('.')[2]}"
+
     def _beside(self) -> Path | None:
         file = None if self.folder is None else self.folder / f"{self.rpartition('.')[0]}.py"
         return file if file is not None and file.is_file() else None
@@ -212,7 +218,7 @@ class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[mi
         return True
 
 
-_Dumper.add_representer(DottedName, lambda dumper, name: dumper.represent_scalar("!function", str(name)))
+_Dumper.add_representer(DottedName, lambda dumper, name: dumper.represent_scalar("!function", name.from_anywhere))
 
 
 def dumped(config: Mapping[str, Any]) -> str:

@@ -185,6 +185,7 @@ doc_to_visual: !function medtasks.hooks.images.images
 doc_to_text: !function beside.prompt
 process_results: !function medtasks.hooks.choice.process_results
 metric_list: !function medtasks.hooks.choice.METRIC_LIST
+metadata: {version: 1, made: !function beside.prompt}
 """
 
 
@@ -201,10 +202,11 @@ def test_places_in_a_file_of_the_user_are_beside_that_file(tmp_path, monkeypatch
         assert found["dataset_kwargs"] == {"data_files": {"test": str(tmp_path / "questions.jsonl")}}
         pictures = {"image_root": str(tmp_path / "pictures")}
         assert found["lmms_eval_specific_kwargs"]["default"] == pictures
-        for key in ("dataset_kwargs", "lmms_eval_specific_kwargs", "metadata", "task", "task_alias"):
+        for key in ("dataset_kwargs", "lmms_eval_specific_kwargs", "task", "task_alias"):
             assert found[key] == wanted[key]
         assert found["doc_to_text"]({}, {}) == "beside"
         assert found["metadata"]["base"] == "own"
+        assert found["metadata"]["made"]({}, {}) == "beside"
 
 
 def test_the_folder_of_the_files_is_gone_with_the_process():
