@@ -63,7 +63,7 @@ def image_row(place: str, name: str, add: Callable[[], StoredImage], document: M
     row = images_row(place, {name: add}, document)
     if row.document is None:
         return row
-    return Row(place, {"image_id": row.images[0].image_id, **document}, row.images)
+    return Row(place, {**document, "image_id": document["image_id"] or row.images[0].image_id}, row.images)
 
 
 def images_row(place: str, adding: Mapping[str, Callable[[], StoredImage]], document: Mapping[str, Any]) -> Row:

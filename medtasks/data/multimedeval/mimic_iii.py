@@ -36,7 +36,7 @@ from tqdm import tqdm
 from medtasks.data.image_store import ImageStore
 from medtasks.data.multimedeval.report_sections import report_sections, split_at_headers
 from medtasks.data.preparation import Recipe, Row
-from medtasks.data.schema import REPORT, report_document
+from medtasks.data.schema import REPORT, new_document
 from medtasks.data.source_files import find_file, not_found, physionet_file
 from medtasks.data.tables import CsvTable, SourceRow, Table, hub_table
 
@@ -175,10 +175,8 @@ def _row(row: SourceRow, group: str, protocol: Protocol) -> Row | None:
     summary = summary_of(row.text("TEXT"), group, protocol)
     if summary is None:
         return None
-    document = report_document(
-        row.text("ROW_ID"), summary.impression, patient_id=row.text("SUBJECT_ID"), context=summary.findings
-    )
-    return Row(row.place, document)
+    about = {"patient_id": row.text("SUBJECT_ID"), "context": summary.findings}
+    return Row(row.place, new_document(REPORT, row.text("ROW_ID"), report=summary.impression, **about))
 
 
 def _recipe(protocol: Protocol) -> Recipe:
