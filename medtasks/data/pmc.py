@@ -172,11 +172,8 @@ def fetch_figures(
     """Fetch figures that are not there yet; return why each figure that could not be had is missing, in their order.
 
     Every file that exists afterwards is a whole image. Safe to interrupt and run again: a target that decodes is kept
-    and costs no request. An interruption waits for the requests in flight, at most ``timeout_s``.
-
-    Raises:
-        SourceError: The storage cannot be reached at all, or its URL is malformed.
-        OSError: A target cannot be written, for instance because the disk is full.
+    and costs no request. An interruption waits for the requests in flight, at most ``timeout_s``. A SourceError says
+    that the storage cannot be reached at all or its URL is malformed, an OSError that a target cannot be written.
     """
     storage = ObjectStorage(_base_url(base_url), workers, attempts, backoff_s, timeout_s)
     articles: dict[str, list[Figure]] = defaultdict(list)

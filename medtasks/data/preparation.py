@@ -121,9 +121,8 @@ class Recipe:
 def prepare_recipe(info: DatasetInfo, recipe: Recipe, options: Options) -> Manifest:
     """Prepare one dataset under ``MEDTASKS_HOME``, and return its manifest.
 
-    Raises:
-        SourceError: The source is missing, malformed or incomplete; the message names file and row.
-        MedTasksError: The disk is full, or another process prepares the same dataset.
+    A SourceError says that the source is missing, malformed or incomplete, and names file and row; another
+    MedTasksError that the disk is full or another process prepares the same dataset.
     """
     if options.source is not None and not options.source.exists():
         raise SourceError(f"{options.source} does not exist; give the path of {recipe.layout}")

@@ -97,9 +97,6 @@ and add their own:
 =================  ============  ==================================================================================
 
 The split ``demonstrations`` holds examples for few-shot prompts, in the same columns; not every dataset has them.
-
-Schemas that several sources share have a function here. It gives a document without what preparing adds, the dataset
-and the image files, and takes the right option or class as an index, from 0.
 """
 
 from collections.abc import Mapping, Sequence
@@ -168,7 +165,7 @@ def image_key(file: str) -> str:
 
 
 def new_document(columns: Columns, doc_id: str, **known: Any) -> Document:
-    """Return a document of a schema: columns not given are null, but for the three that preparing adds."""
+    """Return a document of a schema without what preparing adds, dataset and image files; what is not given is null."""
     assert known.keys() <= columns.keys()
     return {name: None for name in columns if name not in _ADDED} | {"doc_id": doc_id, **known}
 
