@@ -149,7 +149,6 @@ def hub_revision(info: DatasetInfo) -> Callable[[Path], str]:
 
 
 def _listed(repository: str, revision: str, patterns: Sequence[str]) -> tuple[str, list[Any]]:
-    """Return the commit and the files to fetch, as the Hub lists them."""
     from huggingface_hub import HfApi
     from huggingface_hub.hf_api import RepoFile
 

@@ -76,8 +76,8 @@ def swapped(documents: Documents) -> Changed:
 def rotated(documents: Documents, clusters: Sequence[str] | None = None) -> Changed:
     """Return each document once per rotation of its options, clustered as said or by its patient, image or itself."""
     return [
-        {**_rotation(document, number), "unit_id": unit}
-        for document, unit in zip(documents, clusters or map(_cluster, documents), strict=True)
+        {**_rotation(document, number), "unit_id": cluster}
+        for document, cluster in zip(documents, clusters or map(_cluster, documents), strict=True)
         for number in range(len(document["options"]))
     ]
 
@@ -149,9 +149,9 @@ def swapped_images(documents: Documents) -> list[Shown]:
     given: list[Shown | None] = _within_pairs(documents) if "pair_id" in documents[0] else [None] * len(documents)
     if None not in given:
         return [images for images in given if images is not None]
-    units = connected_components([list(_cluster_keys(document)) for document in documents])
+    clusters = connected_components([list(_cluster_keys(document)) for document in documents])
     own = [images_of(document) for document in documents]
-    others = _between_clusters(dict(zip(own, units, strict=True)), str(documents[0].get("dataset")))
+    others = _between_clusters(dict(zip(own, clusters, strict=True)), str(documents[0].get("dataset")))
     return [others[own[place]] if one is None else one for place, one in enumerate(given)]
 
 
@@ -176,39 +176,39 @@ def _cluster_keys(document: Document) -> Iterator[Hashable]:
     yield from (image.sha256 for image in images_of(document))
 
 
-def _between_clusters(units: Mapping[Shown, int], dataset: str) -> dict[Shown, Shown]:
-    """Return for each list of images another one, of the same number and kinds, from another unit."""
+def _between_clusters(clusters: Mapping[Shown, int], dataset: str) -> dict[Shown, Shown]:
+    """Return for each list of images another one, of the same number and kinds, from another cluster."""
     alike: dict[tuple[bool, ...], dict[int, list[Shown]]] = {}
-    for own, unit in units.items():
-        alike.setdefault(_kinds(own), {}).setdefault(unit, []).append(own)
+    for own, cluster in clusters.items():
+        alike.setdefault(_volumes(own), {}).setdefault(cluster, []).append(own)
     others: dict[Shown, Shown] = {(): ()}
     for kinds, by_cluster in alike.items():
         if len(by_cluster) > 1:
             others |= _exchanged(by_cluster)
         elif kinds:
-            others |= {own: _put_together(own, units, dataset) for own in units if _kinds(own) == kinds}
+            others |= {own: _put_together(own, clusters, dataset) for own in clusters if _volumes(own) == kinds}
     return others
 
 
 def _exchanged(by_cluster: Mapping[int, list[Shown]]) -> dict[Shown, Shown]:
-    """Exchange lists of images of at least two units, each used once if no unit has more than half of them."""
+    """Exchange lists of images of at least two clusters, each used once if no cluster has more than half of them."""
     order = sorted(sorted(members) for members in by_cluster.values())
     random.Random(_SEED).shuffle(order)
     lists = [own for members in order for own in members]
     largest = max(order, key=len)
-    if 2 * len(largest) <= len(lists):  # then nobody's place moves to a place of the same unit
+    if 2 * len(largest) <= len(lists):  # then nobody's place moves to a place of the same cluster
         return {own: lists[(place + len(largest)) % len(lists)] for place, own in enumerate(lists)}
     rest = [own for own in lists if own not in set(largest)]
     back = {own: largest[place % len(largest)] for place, own in enumerate(rest)}
     return back | {own: rest[place % len(rest)] for place, own in enumerate(largest)}
 
 
-def _put_together(own: Shown, units: Mapping[Shown, int], dataset: str) -> Shown:
-    """Take as many images of other units one by one, where no other unit shows so many."""
-    foreign = sorted({image for shown, unit in units.items() if unit != units[own] for image in shown})
+def _put_together(own: Shown, clusters: Mapping[Shown, int], dataset: str) -> Shown:
+    """Take as many images of other clusters one by one, where no other one shows so many."""
+    foreign = sorted({image for shown, cluster in clusters.items() if cluster != clusters[own] for image in shown})
     random.Random(f"{_SEED} {own[0].sha256}").shuffle(foreign)
     of_kind = {volume: [one for one in foreign if is_volume(one.file) == volume] for volume in (False, True)}
-    offered = [of_kind[volume] for volume in _kinds(own)]
+    offered = [of_kind[volume] for volume in _volumes(own)]
     if not all(offered):
         raise MedTasksError(
             f"'{dataset}' holds images of one patient or case only, so that none can be swapped; choose the variant "
@@ -217,6 +217,5 @@ def _put_together(own: Shown, units: Mapping[Shown, int], dataset: str) -> Shown
     return tuple(images[place % len(images)] for place, images in enumerate(offered))
 
 
-def _kinds(shown: Shown) -> tuple[bool, ...]:
-    """Return which of the images are volumes."""
+def _volumes(shown: Shown) -> tuple[bool, ...]:
     return tuple(is_volume(image.file) for image in shown)

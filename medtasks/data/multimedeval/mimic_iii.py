@@ -137,8 +137,7 @@ def _split(source: Path) -> Table:
     return table
 
 
-def _test_ids(source: Path) -> dict[str, str]:
-    """Return where each id stands in the split, by id."""
+def _places_by_id(source: Path) -> dict[str, str]:
     places = {}
     for row in _split(source).rows():
         note = str(row.values["ids"]).strip()
@@ -149,7 +148,7 @@ def _test_ids(source: Path) -> dict[str, str]:
 
 
 def _test(protocol: Protocol, source: Path, _images: ImageStore) -> Iterator[Row]:
-    places = _test_ids(source)
+    places = _places_by_id(source)
     file = physionet_file(source, "mimiciii", "1.4", (_NOTES, f"{_NOTES}.gz"))
     notes = CsvTable(file, _COLUMNS, lambda row: row["ROW_ID"] in places)
     by_group: dict[str, list[Row]] = {group: [] for group in groups().findings}
