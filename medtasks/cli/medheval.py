@@ -57,7 +57,7 @@ def prepare_medheval(name: str, options: "Options", report: Callable[[Manifest],
 
 
 def _print_count(source: str, found: int, named: int) -> None:
-    from medtasks.data.medheval.image_roots import IMAGE_SOURCES
+    from medtasks.data.medheval.records import IMAGE_SOURCES
 
     missing = f", {named - found} missing" if found < named else ""
     say(f"images of {IMAGE_SOURCES[source].title}: {found} of {named} found{missing}")

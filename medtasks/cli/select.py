@@ -10,7 +10,7 @@ from medtasks.cli.data import report_prepared
 from medtasks.cli.output import out, say
 from medtasks.data.selecting import Criteria, choose, described, selectable
 from medtasks.data.store import load_documents
-from medtasks.tasks.selected_tasks import select_as, whole_dataset
+from medtasks.tasks.own_tasks import select_as, whole_dataset
 
 Values = Annotated[list[str] | None, typer.Option()]
 

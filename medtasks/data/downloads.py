@@ -49,11 +49,8 @@ def download(published: Published, target: Path, backoff_s: float = _BACKOFF_S) 
     """Download a file to ``target`` unless it is there; an interrupted download goes on where it stopped.
 
     What has arrived so far lies beside it in ``<name>.part``. The wait before the second attempt is ``backoff_s``
-    seconds; it doubles with every further one.
-
-    Raises:
-        SourceError: The server cannot be reached or has no such file, or what arrived is not the published file.
-        OSError: The disk is full.
+    seconds; it doubles with every further one. A SourceError says that the server cannot be reached or has no such
+    file, or that what arrived is not the published file; an OSError that the disk is full.
     """
     if target.is_file() and published.matches(target):
         return target
@@ -152,7 +149,6 @@ def hub_revision(info: DatasetInfo) -> Callable[[Path], str]:
 
 
 def _listed(repository: str, revision: str, patterns: Sequence[str]) -> tuple[str, list[Any]]:
-    """Return the commit and the files to fetch, as the Hub lists them."""
     from huggingface_hub import HfApi
     from huggingface_hub.hf_api import RepoFile
 

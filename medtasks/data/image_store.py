@@ -106,9 +106,7 @@ class ImageStore:
     def recall(self, image: StoredImage, facts: ImageFacts) -> StoredImage:
         """Take an image that an earlier attempt stored, with what was noted of it then, without decoding it again.
 
-        Raises:
-            FileNotFoundError: Its file is not there.
-            ValueError: Its file has changed.
+        FileNotFoundError says that its file is not there, ValueError that it has changed.
         """
         path = Path(self.folder, image.file)
         if hashlib.sha256(path.read_bytes()).hexdigest() != image.sha256:

@@ -24,7 +24,7 @@ from xml.etree import ElementTree
 from medtasks.data.downloads import Published, download
 from medtasks.data.image_store import ImageStore, StoredImage
 from medtasks.data.preparation import Recipe, Row, images_row
-from medtasks.data.schema import REPORT, report_document
+from medtasks.data.schema import REPORT, new_document
 from medtasks.data.source_files import SourceFile, find_file, required_file, unpacking
 from medtasks.data.strict_pillow import UnreadableImage
 from medtasks.data.tables import RecordTable, read_json
@@ -71,7 +71,7 @@ def _of_r2gen(file: SourceFile, images: ImageStore) -> Iterator[Row]:
         folder = file.path.parent / "images"
         adding = {name: functools.partial(images.add_file, folder / name) for name in row.texts("image_path")}
         study = row.text("id")
-        yield images_row(row.place, adding, report_document(study, row.text("report"), image_id=study))
+        yield images_row(row.place, adding, new_document(REPORT, study, report=row.text("report"), image_id=study))
 
 
 def _of_open_i(source: Path, images: ImageStore) -> Iterator[Row]:
@@ -87,7 +87,9 @@ def _of_open_i(source: Path, images: ImageStore) -> Iterator[Row]:
     add = _image_files(source, {image for study in studies.values() for image in study.images}, images)
     for name, study in studies.items():
         adding = {f"{image}.png": functools.partial(add, image) for image in study.images}
-        document = report_document(study.name, study.findings, image_id=study.name, indication=study.indication)
+        document = new_document(
+            REPORT, study.name, report=study.findings, image_id=study.name, indication=study.indication
+        )
         yield images_row(name, adding, document)
 
 

@@ -60,8 +60,7 @@ class NiftiHeader:
 def read_header(data: bytes) -> NiftiHeader:
     """Read the header of a volume from the beginning of the unpacked file, ``HEADER_BYTES`` where it is so long.
 
-    Raises:
-        UnreadableImage: It is no NIfTI file, holds no single volume, or values of a kind that is no plain number.
+    UnreadableImage says that it is no NIfTI file, holds no single volume, or voxels that are no plain numbers.
     """
     for layout in (_NIFTI_1, _NIFTI_2):
         for order in "<>":

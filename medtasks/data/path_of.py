@@ -17,11 +17,11 @@ def prepared_folder(name: str) -> Path:
     """Return the folder of a prepared dataset; UnknownName or DatasetNotPrepared where there is none."""
     folder = dataset_folder(name)
     if not (folder / FILE_NAME).is_file():
-        if _own_task(name).is_file():
+        if own_task_file(name).is_file():
             raise DatasetNotPrepared(
                 f"your own dataset '{name}' is not in {home()} any more; run 'medtasks data prepare --from-folder DIR "
                 f"--name {name}' (for a part of another one 'medtasks data select ... --as {name}'), or delete its "
-                f"task {_own_task(name)}"
+                f"task {own_task_file(name)}"
             )
         info = dataset_info(name)
         raise DatasetNotPrepared(
@@ -53,11 +53,12 @@ def unusable(path: str | Path, error: MedTasksError) -> UnusablePath:
 
 def known(name: str) -> bool:
     """Return whether ``name`` is in the catalogue, or was prepared here from a user's own folder."""
-    own = (dataset_folder(name) / FILE_NAME, _own_task(name))
+    own = (dataset_folder(name) / FILE_NAME, own_task_file(name))
     return name in CATALOGUE or (name.isidentifier() and any(file.is_file() for file in own))
 
 
-def _own_task(name: str) -> Path:
+def own_task_file(name: str) -> Path:
+    """Return the file of a task of the user's own, whether or not it exists."""
     return own_tasks_folder() / f"{name}.yaml"
 
 

@@ -172,11 +172,8 @@ def fetch_figures(
     """Fetch figures that are not there yet; return why each figure that could not be had is missing, in their order.
 
     Every file that exists afterwards is a whole image. Safe to interrupt and run again: a target that decodes is kept
-    and costs no request. An interruption waits for the requests in flight, at most ``timeout_s``.
-
-    Raises:
-        SourceError: The storage cannot be reached at all, or its URL is malformed.
-        OSError: A target cannot be written, for instance because the disk is full.
+    and costs no request. An interruption waits for the requests in flight, at most ``timeout_s``. A SourceError says
+    that the storage cannot be reached at all or its URL is malformed, an OSError that a target cannot be written.
     """
     storage = ObjectStorage(_base_url(base_url), workers, attempts, backoff_s, timeout_s)
     articles: dict[str, list[Figure]] = defaultdict(list)
@@ -202,7 +199,11 @@ def _fetch_articles(
                 silent = len(failures) == pending[done] and all(isinstance(f, Unreachable) for f in failures.values())
                 unreachable = unreachable + 1 if silent else 0
                 if unreachable >= min(_UNREACHABLE_ARTICLES, len(articles)):
-                    raise _unreachable(storage, next(iter(failures.values())))
+                    raise SourceError(
+                        f"cannot reach PubMed Central's storage at {storage.base_url} ({next(iter(failures.values()))})"
+                        f"; check the connection or set {URL_VARIABLE} to a mirror, then run the same command again: "
+                        f"finished images are kept"
+                    )
                 causes |= {figure: str(failure) for figure, failure in failures.items()}
                 advance(pending[done])
         except BaseException:  # Ctrl-C too: the pool would otherwise work through the whole queue before it ends
@@ -245,13 +246,6 @@ def _base_url(chosen: str | None) -> str:
     if not re.match(r"https?://[^/]", url):
         raise SourceError(f"'{url}' is no storage URL; set {URL_VARIABLE} to one that begins with https:// or unset it")
     return url
-
-
-def _unreachable(storage: ObjectStorage, failure: Failure) -> SourceError:
-    return SourceError(
-        f"cannot reach PubMed Central's storage at {storage.base_url} ({failure}); check the connection or set "
-        f"{URL_VARIABLE} to a mirror, then run the same command again: finished images are kept"
-    )
 
 
 def _retry_after_s(answer: requests.Response) -> float:

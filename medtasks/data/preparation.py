@@ -63,7 +63,7 @@ def image_row(place: str, name: str, add: Callable[[], StoredImage], document: M
     row = images_row(place, {name: add}, document)
     if row.document is None:
         return row
-    return Row(place, {"image_id": row.images[0].image_id, **document}, row.images)
+    return Row(place, {**document, "image_id": document["image_id"] or row.images[0].image_id}, row.images)
 
 
 def images_row(place: str, adding: Mapping[str, Callable[[], StoredImage]], document: Mapping[str, Any]) -> Row:
@@ -121,9 +121,8 @@ class Recipe:
 def prepare_recipe(info: DatasetInfo, recipe: Recipe, options: Options) -> Manifest:
     """Prepare one dataset under ``MEDTASKS_HOME``, and return its manifest.
 
-    Raises:
-        SourceError: The source is missing, malformed or incomplete; the message names file and row.
-        MedTasksError: The disk is full, or another process prepares the same dataset.
+    A SourceError says that the source is missing, malformed or incomplete, and names file and row; another
+    MedTasksError that the disk is full or another process prepares the same dataset.
     """
     if options.source is not None and not options.source.exists():
         raise SourceError(f"{options.source} does not exist; give the path of {recipe.layout}")

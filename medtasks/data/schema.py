@@ -97,9 +97,6 @@ and add their own:
 =================  ============  ==================================================================================
 
 The split ``demonstrations`` holds examples for few-shot prompts, in the same columns; not every dataset has them.
-
-Schemas that several sources share have a function here. It gives a document without what preparing adds, the dataset
-and the image files, and takes the right option or class as an index, from 0.
 """
 
 from collections.abc import Mapping, Sequence
@@ -151,6 +148,10 @@ GROUPED_CHOICE = {**_GROUPED, **_columns("answer")}
 MULTI_ANSWER = {**_GROUPED, **_columns("answers:list[str]")}
 
 
+Document = dict[str, Any]
+_ADDED = ("dataset", "image_files", "image_sha256")
+
+
 def image_digests(document: Mapping[str, Any]) -> dict[str, str]:
     """Return the SHA-256 of each image file of a document, by path below the dataset's folder."""
     if "image_file" in document:
@@ -163,64 +164,12 @@ def image_key(file: str) -> str:
     return PurePosixPath(file).stem
 
 
-def choice_document(
-    doc_id: str,
-    question: str,
-    options: Sequence[str],
-    answer: int,
-    *,
-    subject: str | None = None,
-    context: str | None = None,
-    image_id: str | None = None,
-) -> dict[str, Any]:
-    """Return a document of the ``CHOICE`` schema."""
-    return {
-        "doc_id": doc_id,
-        "image_id": image_id,
-        "patient_id": None,
-        "subject": subject,
-        "context": context,
-        "question": question,
-        "options": list(options),
-        "answer": letter(answer),
-    }
+def new_document(columns: Columns, doc_id: str, **known: Any) -> Document:
+    """Return a document of a schema without what preparing adds, dataset and image files; what is not given is null."""
+    assert known.keys() <= columns.keys()
+    return {name: None for name in columns if name not in _ADDED} | {"doc_id": doc_id, **known}
 
 
-def class_document(
-    doc_id: str,
-    options: Sequence[str],
-    label: int,
-    *,
-    image_id: str | None = None,
-    patient_id: str | None = None,
-    details: str | None = None,
-) -> dict[str, Any]:
-    """Return a document of the ``CLASSIFICATION`` schema; without ``image_id``, the image file's is added later."""
-    return {
-        "doc_id": doc_id,
-        **({} if image_id is None else {"image_id": image_id}),
-        "patient_id": patient_id,
-        "details": details,
-        "options": list(options),
-        "label": label,
-    }
-
-
-def report_document(
-    doc_id: str,
-    report: str,
-    *,
-    image_id: str | None = None,
-    patient_id: str | None = None,
-    context: str | None = None,
-    indication: str | None = None,
-) -> dict[str, str | None]:
-    """Return a document of the ``REPORT`` schema; ``image_id`` names the study or volume."""
-    return {
-        "doc_id": doc_id,
-        "image_id": image_id,
-        "patient_id": patient_id,
-        "context": context,
-        "indication": indication,
-        "report": report,
-    }
+def choice_document(doc_id: str, question: str, options: Sequence[str], answer: int, **known: str | None) -> Document:
+    """Return a document of the ``CHOICE`` schema; ``answer`` is the index of the right option."""
+    return new_document(CHOICE, doc_id, question=question, options=list(options), answer=letter(answer), **known)

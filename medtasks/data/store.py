@@ -123,9 +123,7 @@ def without_progress_bars() -> Iterator[None]:
 def open_documents(name: str) -> Any:
     """Return the splits of a prepared dataset, the evaluated one among them, as memory-mapped tables; no row is read.
 
-    Raises:
-        DatasetNotPrepared: The dataset is not under ``MEDTASKS_HOME``.
-        SourceError: Its files are damaged.
+    DatasetNotPrepared says that it is not under ``MEDTASKS_HOME``, SourceError that its files are damaged.
     """
     import datasets
 

@@ -7,7 +7,7 @@ variant      columns
 ===========  ==========================================================================================================
 ``blind``    ``image_files`` is empty; paired questions have it in place of ``image_file``
 ``blank``    none: whoever opens the images greys them (:mod:`medtasks.data.blanks`)
-``swapped``  the images' files and digests, see :mod:`medtasks.data.swapping`; ``image_id`` remains the question's
+``swapped``  the images' files and digests, see :func:`swapped_images`; ``image_id`` remains the question's
 ``rotated``  each document comes once per rotation: ``doc_id`` is ``<doc_id>~r<n>``, ``options`` and key are rotated
 ===========  ==========================================================================================================
 
@@ -21,13 +21,17 @@ and documents of ``rotated`` have further columns:
 ================  =====================================================================================================
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import random
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from medtasks.data.samples import letter
-from medtasks.data.swapping import ShownImage, swapped_images
+from medtasks.data.volume_files import is_volume
+from medtasks.errors import MedTasksError
+from medtasks.stats.connected_components import connected_components
 
-Documents = Sequence[Mapping[str, Any]]
+Document = Mapping[str, Any]
+Documents = Sequence[Document]
 Changed = list[dict[str, Any]]
 
 BLIND, BLANK, SWAPPED, ROTATED = "blind", "blank", "swapped", "rotated"
@@ -36,14 +40,24 @@ VARIANTS = (*OF_IMAGES, ROTATED)
 COLUMN = "variant"
 """Column by which prompts know the documents of a variant."""
 NEW_COLUMNS = {COLUMN: "string", "rotation_of": "string", "rotation": "int32", "unit_id": "string"}
+_SEED = "medtasks swapped images"
+
+
+class ShownImage(NamedTuple):
+    """An image as documents list it: its file, and that file's digest, or again the file where none is known."""
+
+    file: str
+    sha256: str
+
+
+Shown = tuple[ShownImage, ...]
 
 
 def blind(documents: Documents) -> Changed:
     """Return documents without images."""
-    none: dict[str, Any] = {"image_files": [], "image_sha256": []}
+    none: dict[str, Any] = {"image_files": []} | ({"image_sha256": []} if "image_sha256" in documents[0] else {})
     kept = [{name: value for name, value in document.items() if name != "image_file"} for document in documents]
-    known = {name: value for name, value in none.items() if name == "image_files" or name in documents[0]}
-    return [{**document, **known, COLUMN: BLIND} for document in kept]
+    return [{**document, **none, COLUMN: BLIND} for document in kept]
 
 
 def blank(documents: Documents) -> Changed:
@@ -52,7 +66,7 @@ def blank(documents: Documents) -> Changed:
 
 
 def swapped(documents: Documents) -> Changed:
-    """Return documents that show other images, see :func:`~medtasks.data.swapping.swapped_images`."""
+    """Return documents that show other images, see :func:`swapped_images`."""
     return [
         {**document, **_shown(document, shown), COLUMN: SWAPPED}
         for document, shown in zip(documents, swapped_images(documents), strict=True)
@@ -62,8 +76,8 @@ def swapped(documents: Documents) -> Changed:
 def rotated(documents: Documents, clusters: Sequence[str] | None = None) -> Changed:
     """Return each document once per rotation of its options, clustered as said or by its patient, image or itself."""
     return [
-        {**_rotation(document, number), "unit_id": unit}
-        for document, unit in zip(documents, clusters or map(_cluster, documents), strict=True)
+        {**_rotation(document, number), "unit_id": cluster}
+        for document, cluster in zip(documents, clusters or map(_cluster, documents), strict=True)
         for number in range(len(document["options"]))
     ]
 
@@ -78,7 +92,7 @@ def published_position(position: int, rotation: int, options: int) -> int:
     return (position + rotation) % options
 
 
-def _shown(document: Mapping[str, Any], images: Sequence[ShownImage]) -> dict[str, Any]:
+def _shown(document: Mapping[str, Any], images: Shown) -> dict[str, Any]:
     """Return the columns of a document that shows other images; of one without digests the files alone."""
     files, digests = [image.file for image in images], [image.sha256 for image in images]
     if "image_file" in document:
@@ -114,3 +128,94 @@ def _rotated_key(document: Mapping[str, Any], number: int, options: int) -> dict
 def _cluster(document: Mapping[str, Any]) -> str:
     kinds = ("patient", "image", "doc")
     return next(f"{kind} {document[f'{kind}_id']}" for kind in kinds if document.get(f"{kind}_id") is not None)
+
+
+def images_of(document: Document) -> Shown:
+    """Return the images of a question."""
+    if "image_file" in document:
+        return (ShownImage(document["image_file"], document.get("image_sha256", document["image_file"])),)
+    return tuple(map(ShownImage, document["image_files"], document.get("image_sha256", document["image_files"])))
+
+
+def swapped_images(documents: Documents) -> list[Shown]:
+    """Return the images that each question is shown instead of its own, if it has any; the same for the same documents.
+
+    Of a pair, each question gets the other one's image. Elsewhere images are exchanged between clusters: all documents
+    that are connected by a patient, an image's name or an identical file. Questions on the same images get the same
+    other images; as many, and volumes for volumes.
+
+    A MedTasksError says that there are no images of another patient or case to take.
+    """
+    given: list[Shown | None] = _within_pairs(documents) if "pair_id" in documents[0] else [None] * len(documents)
+    if None not in given:
+        return [images for images in given if images is not None]
+    clusters = connected_components([list(_cluster_keys(document)) for document in documents])
+    own = [images_of(document) for document in documents]
+    others = _between_clusters(dict(zip(own, clusters, strict=True)), str(documents[0].get("dataset")))
+    return [others[own[place]] if one is None else one for place, one in enumerate(given)]
+
+
+def _within_pairs(documents: Documents) -> list[Shown | None]:
+    """Return the partner's image; None where a pair lacks one of its two, or both show the same image."""
+    at = {(document["pair_id"], document["position"]): document for document in documents}
+    partners = [at.get((document["pair_id"], 3 - document["position"])) for document in documents]
+    return [
+        None if partner is None or _same(partner, document) else images_of(partner)
+        for document, partner in zip(documents, partners, strict=True)
+    ]
+
+
+def _same(one: Document, other: Document) -> bool:
+    return [image.sha256 for image in images_of(one)] == [image.sha256 for image in images_of(other)]
+
+
+def _cluster_keys(document: Document) -> Iterator[Hashable]:
+    for name in ("patient_id", "image_id"):
+        if document.get(name) is not None:
+            yield name, document[name]
+    yield from (image.sha256 for image in images_of(document))
+
+
+def _between_clusters(clusters: Mapping[Shown, int], dataset: str) -> dict[Shown, Shown]:
+    """Return for each list of images another one, of the same number and kinds, from another cluster."""
+    alike: dict[tuple[bool, ...], dict[int, list[Shown]]] = {}
+    for own, cluster in clusters.items():
+        alike.setdefault(_volumes(own), {}).setdefault(cluster, []).append(own)
+    others: dict[Shown, Shown] = {(): ()}
+    for kinds, by_cluster in alike.items():
+        if len(by_cluster) > 1:
+            others |= _exchanged(by_cluster)
+        elif kinds:
+            others |= {own: _put_together(own, clusters, dataset) for own in clusters if _volumes(own) == kinds}
+    return others
+
+
+def _exchanged(by_cluster: Mapping[int, list[Shown]]) -> dict[Shown, Shown]:
+    """Exchange lists of images of at least two clusters, each used once if no cluster has more than half of them."""
+    order = sorted(sorted(members) for members in by_cluster.values())
+    random.Random(_SEED).shuffle(order)
+    lists = [own for members in order for own in members]
+    largest = max(order, key=len)
+    if 2 * len(largest) <= len(lists):  # then nobody's place moves to a place of the same cluster
+        return {own: lists[(place + len(largest)) % len(lists)] for place, own in enumerate(lists)}
+    rest = [own for own in lists if own not in set(largest)]
+    back = {own: largest[place % len(largest)] for place, own in enumerate(rest)}
+    return back | {own: rest[place % len(rest)] for place, own in enumerate(largest)}
+
+
+def _put_together(own: Shown, clusters: Mapping[Shown, int], dataset: str) -> Shown:
+    """Take as many images of other clusters one by one, where no other one shows so many."""
+    foreign = sorted({image for shown, cluster in clusters.items() if cluster != clusters[own] for image in shown})
+    random.Random(f"{_SEED} {own[0].sha256}").shuffle(foreign)
+    of_kind = {volume: [one for one in foreign if is_volume(one.file) == volume] for volume in (False, True)}
+    offered = [of_kind[volume] for volume in _volumes(own)]
+    if not all(offered):
+        raise MedTasksError(
+            f"'{dataset}' holds images of one patient or case only, so that none can be swapped; choose the variant "
+            f"_blind or _blank, or a larger part of the data"
+        )
+    return tuple(images[place % len(images)] for place, images in enumerate(offered))
+
+
+def _volumes(shown: Shown) -> tuple[bool, ...]:
+    return tuple(is_volume(image.file) for image in shown)

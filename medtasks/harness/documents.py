@@ -12,8 +12,7 @@ from medtasks.data.provenance_of import provenance
 from medtasks.data.samples import Sample
 from medtasks.data.schema import SPLIT
 from medtasks.data.store import load_documents, open_documents
-from medtasks.data.swapping import swapped_images
-from medtasks.data.variants import BLANK, BLIND, NEW_COLUMNS, SWAPPED, blank, blind, rotated, swapped
+from medtasks.data.variants import BLANK, BLIND, NEW_COLUMNS, SWAPPED, blank, blind, rotated, swapped, swapped_images
 from medtasks.errors import MedTasksError
 from medtasks.harness.own_documents import completed, is_looked_at, own_documents, place_of
 from medtasks.harness.task_file import TaskFile

@@ -35,12 +35,10 @@ _SHARED = (
 
 
 class TextTask(ConfigurableTask):  # type: ignore[misc]  # the harness is untyped
-    """A task of ours, named by ``task`` in lm-eval's file, whose documents show no image.
+    """A task of ours, named by ``task`` in lm-eval's file.
 
-    Raises:
-        DatasetNotPrepared: Its dataset is not under ``MEDTASKS_HOME``.
-        SourceError: Its dataset is damaged.
-        MedTasksError: The task's documents show images; lm-eval's text models cannot see them.
+    A MedTasksError says that its documents show images, which lm-eval's text models cannot see; DatasetNotPrepared and
+    SourceError are those of :func:`open_documents`.
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
@@ -56,11 +54,7 @@ class TextTask(ConfigurableTask):  # type: ignore[misc]  # the harness is untype
 
 
 def lm_eval_config(name: str) -> dict[str, Any]:
-    """Return the lm-eval configuration of one of our tasks.
-
-    Raises:
-        UnknownName: There is no such task.
-    """
+    """Return the lm-eval configuration of one of our tasks; UnknownName where there is none."""
     config = {key: resolved(value) for key, value in task_config(name).items() if key != "dataset_path"}
     families = config.get("lmms_eval_specific_kwargs", {})
     return {

@@ -5,8 +5,7 @@ import json
 
 import pytest
 
-from medtasks.data.mediconfusion import Options, prepare
-from medtasks.data.mediconfusion_source import FIELDS, find_question_file, read_links, read_pairs
+from medtasks.data.mediconfusion import FIELDS, Options, find_question_file, prepare, read_links, read_pairs
 from medtasks.errors import SourceError
 
 PAIR = {

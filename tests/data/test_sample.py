@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from medtasks.data.mediconfusion_source import find_question_file, read_pairs
+from medtasks.data.mediconfusion import find_question_file, read_pairs
 from medtasks.data.phantoms import head
 from medtasks.data.sample import write_sample_source
 

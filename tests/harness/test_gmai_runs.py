@@ -11,7 +11,7 @@ from medtasks.data.manifest import Manifest
 from medtasks.data.store import load_documents
 from medtasks.errors import JudgeNotConfigured
 from medtasks.families.counts import COUNTS
-from medtasks.tasks.selected_tasks import select_as
+from medtasks.tasks.own_tasks import select_as
 
 from .. import tiny_gmai
 from ..scripted_server import Endpoint, serving

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medtasks.data.swapping import ShownImage as Picture
-from medtasks.data.swapping import images_of as pictures_of
-from medtasks.data.swapping import swapped_images as swapped_pictures
+from medtasks.data.variants import ShownImage as Picture
+from medtasks.data.variants import images_of as pictures_of
+from medtasks.data.variants import swapped_images as swapped_pictures
 from medtasks.errors import MedTasksError
 from medtasks.stats.connected_components import connected_components
 

@@ -31,7 +31,7 @@ from medtasks.harness.task_files import (
 from medtasks.harness.task_index import DottedName, resolved
 from medtasks.harness.variants import index_entries
 from medtasks.hooks import submission
-from medtasks.tasks.selected_tasks import select_as
+from medtasks.tasks.own_tasks import select_as
 
 TASKS = [name for name, task in task_files().items() if task.kind == "task"]
 MADE = [made.name for task in TASKS for made in variants_of(task_file(task))]

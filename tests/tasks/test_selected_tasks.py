@@ -14,7 +14,7 @@ from medtasks.data.provenance_of import provenance
 from medtasks.data.store import load_documents
 from medtasks.errors import DatasetNotPrepared, MedTasksError, UnknownName
 from medtasks.harness.task_files import task_file
-from medtasks.tasks.selected_tasks import select_as, whole_dataset
+from medtasks.tasks.own_tasks import select_as, whole_dataset
 
 
 @pytest.fixture

@@ -73,13 +73,7 @@ class OtherImages:
 
 
 def dataset_images(name: str) -> DatasetImages:
-    """Hash all images of a prepared dataset.
-
-    Raises:
-        DatasetNotPrepared: The dataset is not under ``MEDTASKS_HOME``.
-        SourceError: Its documents are damaged, or an image is missing or damaged.
-        MedTasksError: It has no images.
-    """
+    """Hash all images of a prepared dataset; SourceError for damaged documents and images, MedTasksError for none."""
     documents = load_documents(name)
     uses: dict[Path, list[Use]] = defaultdict(list)
     for document in documents:

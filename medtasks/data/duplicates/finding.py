@@ -165,15 +165,14 @@ def _weight(finding: Finding) -> tuple[int, int, float, str]:
 
 
 def _groups(images: Sequence[DistinctImage], within: Iterable[Finding]) -> tuple[tuple[DistinctImage, ...], ...]:
-    shown = list(within)
     numbers = {id(image): number for number, image in enumerate(images)}
-    known = sorted({numbers[id(image)] for finding in shown for image in (finding.first, finding.second)})
-    shared: dict[int, list[int]] = {number: [] for number in known}
-    for index, finding in enumerate(shown):
+    shared: dict[int, list[int]] = defaultdict(list)
+    for index, finding in enumerate(within):
         for image in (finding.first, finding.second):
             shared[numbers[id(image)]].append(index)
+    known = sorted(shared)
     groups: dict[int, list[DistinctImage]] = defaultdict(list)
-    for number, group in zip(known, connected_components(list(shared.values())), strict=True):
+    for number, group in zip(known, connected_components([shared[number] for number in known]), strict=True):
         groups[group].append(images[number])
     return tuple(sorted(map(tuple, groups.values()), key=len, reverse=True))
 
@@ -181,7 +180,6 @@ def _groups(images: Sequence[DistinctImage], within: Iterable[Finding]) -> tuple
 def _left_out(
     documents: Sequence[Mapping[str, Any]], within: Iterable[Finding], outside: Iterable[Finding]
 ) -> tuple[str, ...]:
-    """Return which questions to leave out, in order; see :class:`Duplicates`."""
     known = {question for finding in outside for question in finding.questions}
     neighbours: dict[str, list[Finding]] = defaultdict(list)
     for finding in within:

@@ -166,7 +166,6 @@ def hash_images(files: Sequence[Path]) -> tuple[dict[Path, ImageHash], dict[Path
 
 
 def _hashed(path: Path) -> ImageHash | str:
-    """Return the hash of an image, or why there is none."""
     try:
         data = path.read_bytes()
         image, pixels = read_image(path, data)

@@ -138,7 +138,6 @@ def _finish(question: Question, stored: Future[StoredImage]) -> None:
 
 
 def _followed(question: Question, known: Mapping[str, Question]) -> StoredImage | str:
-    """Return the image of a question, or why there is none."""
     image, seen = question.image, {id(question)}
     while isinstance(image, str):
         target = known.get(image)

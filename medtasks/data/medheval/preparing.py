@@ -14,8 +14,7 @@ from pathlib import Path
 from medtasks.data.catalogue import MEDHEVAL, DatasetInfo
 from medtasks.data.image_store import ImageStore, StoredImage
 from medtasks.data.manifest import Manifest, file_sha256
-from medtasks.data.medheval.image_roots import IMAGE_SOURCES, ImageRoots
-from medtasks.data.medheval.records import KINDS, document_of, read_records, source_of
+from medtasks.data.medheval.records import IMAGE_SOURCES, KINDS, ImageRoots, document_of, read_records, source_of
 from medtasks.data.preparation import Options, Recipe, Row, prepare_recipe
 from medtasks.data.source_files import not_found
 from medtasks.data.strict_pillow import UnreadableImage
@@ -37,7 +36,7 @@ GROUPS: Mapping[str, frozenset[str]] = {
 class ImageCount:
     """Images of one source that a set names."""
 
-    source: str  # key in :data:`~medtasks.data.medheval.image_roots.IMAGE_SOURCES`
+    source: str  # key in :data:`~medtasks.data.medheval.records.IMAGE_SOURCES`
     found: frozenset[str]  # names of images that are on the disk
     missing: frozenset[str]  # names of those that are not
     questions: int  # questions on missing images

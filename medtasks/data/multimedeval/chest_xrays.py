@@ -18,7 +18,7 @@ from pathlib import Path
 
 from medtasks.data.image_store import ImageStore, StoredImage
 from medtasks.data.preparation import Recipe, Row, image_row
-from medtasks.data.schema import MULTILABEL, OPEN_QUESTION
+from medtasks.data.schema import MULTILABEL, OPEN_QUESTION, Document, new_document
 from medtasks.data.source_files import SourceFile, not_found, physionet_file, required_file
 from medtasks.data.strict_pillow import UnreadableImage
 from medtasks.data.tables import CsvTable, ListedTable, ReadValues, SourceRow, Table
@@ -55,12 +55,8 @@ def _with_fourteen(rows: Iterator[SourceRow], _split: str, source: Path, images:
         if name not in paths:
             yield Row(row.place, None, cause=f"its image {name} is missing")
             continue
-        document = {
-            "doc_id": name,
-            "patient_id": row.text("Patient ID"),
-            "options": list(FOURTEEN_FINDINGS),
-            "labels": _fourteen_labels(row),
-        }
+        known = {"options": list(FOURTEEN_FINDINGS), "labels": _fourteen_labels(row)}
+        document = new_document(MULTILABEL, name, patient_id=row.text("Patient ID"), **known)
         yield image_row(row.place, name, functools.partial(images.add_file, paths[name]), document)
 
 
@@ -127,12 +123,8 @@ def _with_five(rows: Iterator[SourceRow], _split: str, source: Path, images: Ima
     for row in rows:
         subject_id, dicom_id = row.text("subject_id"), row.text("dicom_id")
         path = study_folder(files, subject_id, row.text("study_id")) / f"{dicom_id}.jpg"
-        document = {
-            "doc_id": dicom_id,
-            "patient_id": subject_id,
-            "options": list(FIVE_FINDINGS),
-            "labels": [_label(row, finding) for finding in FIVE_FINDINGS],
-        }
+        known = {"options": list(FIVE_FINDINGS), "labels": [_label(row, finding) for finding in FIVE_FINDINGS]}
+        document = new_document(MULTILABEL, dicom_id, patient_id=subject_id, **known)
         name = path.relative_to(files.parent).as_posix()
         yield image_row(row.place, name, functools.partial(images.add_file, path), document)
 
@@ -171,18 +163,13 @@ def _with_questions(rows: Iterator[SourceRow], split: str, source: Path, images:
             yield Row(row.place, _question(split, row), shown)
 
 
-def _question(split: str, row: SourceRow) -> dict[str, str]:
+def _question(split: str, row: SourceRow) -> Document:
     for column in ("question", "answer"):
         if not row.text(column).strip():
             raise row.error(f"{column} is empty")
-    return {
-        "doc_id": f"{split}/{row.index}",
-        "image_id": f"s{row.text('study_id')}",
-        "patient_id": row.text("subject_id"),
-        "question": row.text("question"),
-        "answer": row.text("answer"),
-        "question_type": row.text("question_type"),
-    }
+    shown = {"image_id": f"s{row.text('study_id')}", "patient_id": row.text("subject_id")}
+    texts = {column: row.text(column) for column in ("question", "answer", "question_type")}
+    return new_document(OPEN_QUESTION, f"{split}/{row.index}", **shown, **texts)
 
 
 _CHESTXRAY14_LAYOUT = (

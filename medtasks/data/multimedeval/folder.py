@@ -86,7 +86,6 @@ def read_folder(folder: Path) -> OwnQuestions:
 
 
 def _stored(row: SourceRow, folder: Path, images: ImageStore) -> tuple[list[StoredImage], str]:
-    """Return the sample's images, or why they cannot be used."""
     names: list[Any] = [] if row.values.get("images") is None else row.texts("images")
     stored = []
     for name in names:

@@ -24,7 +24,7 @@ from PIL import Image
 from medtasks.data.dicom import reading_dicom
 from medtasks.data.image_store import ImageStore, StoredImage
 from medtasks.data.preparation import Recipe, Row, image_row
-from medtasks.data.schema import CLASSIFICATION, class_document
+from medtasks.data.schema import CLASSIFICATION, new_document
 from medtasks.data.source_files import SourceFile, physionet_file, required_file
 from medtasks.data.strict_pillow import UnreadableImage, strict_decoding
 from medtasks.data.tables import CsvTable, SourceRow
@@ -91,7 +91,8 @@ def _with_grades(rows: Iterator[SourceRow], _split: str, source: Path, images: I
         if grade not in _GRADES:
             raise row.error("finding_birads does not end in a grade from 1 to 5")
         doc_id, label = f"{image}/{findings[image]}", _GRADES.index(grade)
-        document = class_document(doc_id, _GRADES, label, image_id=image, patient_id=study)
+        known = {"image_id": image, "patient_id": study}
+        document = new_document(CLASSIFICATION, doc_id, options=list(_GRADES), label=label, **known)
         name = f"images/{study}/{image}{_DICOM[0]}"
         yield image_row(row.place, name, functools.partial(add, f"{study}/{image}"), document)
 
@@ -147,8 +148,8 @@ def _with_pathologies(rows: Iterator[SourceRow], _split: str, source: Path, imag
         parts = row.text("cropped image file path").strip().split("/")
         if len(parts) < 3:
             raise row.error("the cropped image file path is not like <case>/<study>/<series>/<image>.dcm")
-        label, patient = PATHOLOGIES.index(pathology), row.text("patient_id")
-        document = class_document(parts[0], PATHOLOGIES, label, patient_id=patient)
+        known = {"label": PATHOLOGIES.index(pathology), "patient_id": row.text("patient_id")}
+        document = new_document(CLASSIFICATION, parts[0], options=list(PATHOLOGIES), **known)
         name = shown.get(parts[2])
         if name is None:
             yield Row(row.place, None, cause=f"dicom_info.csv has no image of its series {parts[2]}")

@@ -22,7 +22,7 @@ from medtasks.data.catalogue import dataset_info
 from medtasks.data.downloads import Published, download
 from medtasks.data.image_store import ImageStore
 from medtasks.data.preparation import Recipe, Row
-from medtasks.data.schema import CLASSIFICATION, class_document
+from medtasks.data.schema import CLASSIFICATION, new_document
 from medtasks.data.tables import RecordTable, SourceRow
 from medtasks.errors import SourceError
 
@@ -106,7 +106,8 @@ def _rows(name: str, rows: Iterator[SourceRow], split: str, _source: Path, image
         if not 0 <= label < len(classes):
             raise row.error(f"the label is {label} and not one of 0 to {len(classes) - 1}")
         stored = images.add_pixels(Image.fromarray(row.values["image"]))
-        document = class_document(f"{split}/{row.index}", classes, label, image_id=stored.image_id)
+        known = {"options": list(classes), "label": label, "image_id": stored.image_id}
+        document = new_document(CLASSIFICATION, f"{split}/{row.index}", **known)
         yield Row(row.place, document, [stored])
 
 

@@ -36,7 +36,7 @@ from tqdm import tqdm
 from medtasks.data.image_store import ImageStore
 from medtasks.data.multimedeval.report_sections import report_sections, split_at_headers
 from medtasks.data.preparation import Recipe, Row
-from medtasks.data.schema import REPORT, report_document
+from medtasks.data.schema import REPORT, new_document
 from medtasks.data.source_files import find_file, not_found, physionet_file
 from medtasks.data.tables import CsvTable, SourceRow, Table, hub_table
 
@@ -137,8 +137,7 @@ def _split(source: Path) -> Table:
     return table
 
 
-def _test_ids(source: Path) -> dict[str, str]:
-    """Return where each id stands in the split, by id."""
+def _places_by_id(source: Path) -> dict[str, str]:
     places = {}
     for row in _split(source).rows():
         note = str(row.values["ids"]).strip()
@@ -149,7 +148,7 @@ def _test_ids(source: Path) -> dict[str, str]:
 
 
 def _test(protocol: Protocol, source: Path, _images: ImageStore) -> Iterator[Row]:
-    places = _test_ids(source)
+    places = _places_by_id(source)
     file = physionet_file(source, "mimiciii", "1.4", (_NOTES, f"{_NOTES}.gz"))
     notes = CsvTable(file, _COLUMNS, lambda row: row["ROW_ID"] in places)
     by_group: dict[str, list[Row]] = {group: [] for group in groups().findings}
@@ -175,10 +174,8 @@ def _row(row: SourceRow, group: str, protocol: Protocol) -> Row | None:
     summary = summary_of(row.text("TEXT"), group, protocol)
     if summary is None:
         return None
-    document = report_document(
-        row.text("ROW_ID"), summary.impression, patient_id=row.text("SUBJECT_ID"), context=summary.findings
-    )
-    return Row(row.place, document)
+    about = {"patient_id": row.text("SUBJECT_ID"), "context": summary.findings}
+    return Row(row.place, new_document(REPORT, row.text("ROW_ID"), report=summary.impression, **about))
 
 
 def _recipe(protocol: Protocol) -> Recipe:

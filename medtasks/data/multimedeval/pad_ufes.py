@@ -27,7 +27,7 @@ from medtasks.data.downloads import Published, download, hub_download
 from medtasks.data.home import home
 from medtasks.data.image_store import ImageStore
 from medtasks.data.preparation import Recipe, Row, image_row
-from medtasks.data.schema import CLASSIFICATION, class_document
+from medtasks.data.schema import CLASSIFICATION, new_document
 from medtasks.data.source_files import SourceFile, required_file, unpacking
 from medtasks.data.strict_pillow import UnreadableImage
 from medtasks.data.tables import CsvTable, SourceRow, Table, hub_table
@@ -165,10 +165,11 @@ def _row(row: SourceRow, read: Callable[[str], bytes], images: ImageStore) -> Ro
     name, diagnosis = row.text("img_id"), row.text("diagnostic")
     if diagnosis not in CLASSES:
         raise row.error(f"diagnostic is not one of {', '.join(CLASSES)}")
-    document = class_document(
+    document = new_document(
+        CLASSIFICATION,
         PurePath(name).stem,
-        list(CLASSES.values()),
-        list(CLASSES).index(diagnosis),
+        options=list(CLASSES.values()),
+        label=list(CLASSES).index(diagnosis),
         patient_id=row.text("patient_id"),
         details=patient_history(row.values),
     )

@@ -37,7 +37,6 @@ _MEDMCQA_OPTIONS = ("opa", "opb", "opc", "opd")
 
 
 def _answer_index(row: SourceRow, column: str, options: int) -> int:
-    """Return the index of the right option, counted from 0, that a column states."""
     value = row.integer(column)
     if not 0 <= value < options:
         raise row.error(f"{column} is {value}, and the options are 0 to {options - 1}")

@@ -22,7 +22,7 @@ from medtasks.data.image_store import ImageStore
 from medtasks.data.multimedeval.chest_xrays import mimic_cxr_file, study_folder
 from medtasks.data.multimedeval.report_sections import first_text, report_sections
 from medtasks.data.preparation import Recipe, Row, images_row
-from medtasks.data.schema import REPORT, report_document
+from medtasks.data.schema import REPORT, new_document
 from medtasks.data.source_files import SourceFile, file_reader, required_file
 from medtasks.data.tables import CsvTable, SourceRow
 from medtasks.data.volume_files import ENDING
@@ -86,9 +86,10 @@ def _study_row(study: _Study, files: Path, read: Callable[[str], bytes], images:
     findings = first_text(sections, "findings")
     if findings is None:
         return Row(study.place, None, cause="studies whose report has no findings section", outside=True)
-    document = report_document(
+    document = new_document(
+        REPORT,
         study.study_id,
-        findings,
+        report=findings,
         image_id=f"s{study.study_id}",
         patient_id=study.subject_id,
         indication=first_text(sections, "indication") or "",
@@ -124,7 +125,7 @@ def _volume_row(row: SourceRow, top: Path, images: ImageStore) -> Row:
     patient, scan = "_".join(parts[:2]), "_".join(parts[:3])
     places = [top / folder / patient / scan / name for folder in _CT_FOLDERS]
     path = next((place for place in places if place.is_file()), places[0])
-    document = report_document(volume, findings, image_id=volume, patient_id=patient)
+    document = new_document(REPORT, volume, report=findings, image_id=volume, patient_id=patient)
     return images_row(row.place, {name: functools.partial(images.add_volume, path)}, document)
 
 

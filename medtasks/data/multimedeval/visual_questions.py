@@ -10,7 +10,7 @@ from typing import Any
 from medtasks.data.catalogue import dataset_info
 from medtasks.data.image_store import ImageStore, StoredImage
 from medtasks.data.preparation import Recipe, Row
-from medtasks.data.schema import OPEN_QUESTION
+from medtasks.data.schema import OPEN_QUESTION, new_document
 from medtasks.data.source_files import SourceFile, file_reader, not_found
 from medtasks.data.strict_pillow import UnreadableImage
 from medtasks.data.tables import RecordTable, SourceRow, Table, listed_records, required_hub_table
@@ -25,14 +25,8 @@ def open_question_row(
     row: SourceRow, doc_id: str, images: Sequence[StoredImage], question_type: str | None = None
 ) -> Row:
     """Return a row of the ``OPEN_QUESTION`` schema from one with ``question`` and ``answer``."""
-    document = {
-        "doc_id": doc_id,
-        "image_id": shared_image_id(images),
-        "patient_id": None,
-        "question": row.text("question"),
-        "answer": row.text("answer"),
-        "question_type": question_type,
-    }
+    texts = {"question": row.text("question"), "answer": row.text("answer"), "question_type": question_type}
+    document = new_document(OPEN_QUESTION, doc_id, image_id=shared_image_id(images), **texts)
     return Row(row.place, document, images)
 
 
