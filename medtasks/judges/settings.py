@@ -44,10 +44,11 @@ class JudgeSettings:
     reasks: int = 2  # most further questions after a reply that breaks the format
 
     def __post_init__(self) -> None:
+        sendable = self.api_key.isascii() and self.api_key.isprintable() and " " not in self.api_key
         rules = (
             (endpoints.is_url(self.base_url), f"{BASE_URL} {_URL_RULE}"),
             (bool(self.model), f"{MODEL} must not be empty"),
-            (_is_header_value(self.api_key), f"{API_KEY} contains a character that no HTTP header may hold"),
+            (sendable, f"{API_KEY} contains a character that no HTTP header may hold"),
             (0 <= self.temperature <= 2, f"{TEMPERATURE} is {self.temperature} but must lie between 0 and 2"),
             (self.concurrency >= 1, f"{CONCURRENCY} is {self.concurrency} but must be at least 1"),
             (0 < self.timeout_s < math.inf, f"{TIMEOUT} is {self.timeout_s} but must be a positive time in seconds"),
@@ -151,7 +152,3 @@ def _number(values: Mapping[str, str], name: str, convert: Callable[[str], N], d
     except ValueError:
         kind = "a whole number" if convert is int else "a number"
         raise JudgeNotConfigured(f"{name} is '{text}' but must be {kind}, for example {name}={default}.") from None
-
-
-def _is_header_value(text: str) -> bool:
-    return text.isascii() and text.isprintable() and " " not in text
