@@ -133,8 +133,6 @@ class Judge:
         self._backoff = wait_exponential_jitter(initial=backoff_s, max=_LONGEST_BACKOFF_S, jitter=backoff_s)
         self._slots = threading.BoundedSemaphore(settings.concurrency)
         self._breaker = CircuitBreaker()
-        self._lock = threading.Lock()
-        self._reported: set[str] = set()
         self._client = open_client(settings)
 
     def ask(self, system: str, user: str, parse: Callable[[str], T | None], *, prompt_version: int = 1) -> Verdict[T]:
@@ -174,7 +172,7 @@ class Judge:
             quoted = _sendable(text[:_LONGEST_QUOTE]) or "(empty reply)"
             messages.append({"role": "assistant", "content": quoted})
             messages.append({"role": "user", "content": CORRECTION})
-        self._report_once(BAD_FORMAT)
+        _report_once(BAD_FORMAT)
         return Verdict(None, BAD_FORMAT, False, text)
 
     def _complete(self, messages: "list[ChatCompletionMessageParam]") -> str:
@@ -218,7 +216,7 @@ class Judge:
     def _note(self, trouble: RemoteTrouble) -> str:
         if not trouble.outage:
             self._breaker.answered()
-            self._report_once(trouble.cause)
+            _report_once(trouble.cause)
         elif self._breaker.failed(trouble.cause):
             logger.warning(
                 "No more replies are judged in this run because {} asks in a row failed: {}. "
@@ -228,16 +226,12 @@ class Judge:
             )
         return trouble.cause
 
-    def _report_once(self, cause: str) -> None:
-        with self._lock:
-            first = cause not in self._reported
-            self._reported.add(cause)
-        if first:
-            logger.warning(
-                "A sample got no verdict from the judge: {}. Such samples count as judge_failed; "
-                "further ones of this kind are not reported.",
-                cause,
-            )
+
+def _report_once(cause: str) -> None:
+    warn_once(
+        f"A sample got no verdict from the judge: {cause}. Such samples count as judge_failed; "
+        f"further ones of this kind are not reported."
+    )
 
 
 def judge_for(dataset: str, access: str) -> Judge:

@@ -218,7 +218,6 @@ class SentencePieceText:
         except (RuntimeError, TypeError) as error:
             raise MedTasksError(f"{model_file} is no SentencePiece model; download it again") from error
         self._added = dict(added or {})
-        self._texts = {token: text for text, token in self._added.items()}
         self._strip = strip_around_added
         names = sorted(self._added, key=len, reverse=True)
         self._split = re.compile("(" + "|".join(map(re.escape, names)) + ")") if names else None

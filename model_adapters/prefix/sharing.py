@@ -13,15 +13,7 @@ from typing import Any
 
 import torch
 
-from ..base.batching import (
-    Continuation,
-    Likelihood,
-    PaddedBatch,
-    likelihood,
-    pad_left,
-    pad_right,
-    token_losses,
-)
+from ..base.batching import Continuation, Likelihood, PaddedBatch, likelihood, pad_left, pad_right, token_losses
 from ..base.caches import image_keys
 from ..base.model import AdapterModel
 from .cached_prefix import CutPrompt, PrefixCache, cut_prompts, grows_plainly, inputs_after, side_by_side, suffixes_of
@@ -193,10 +185,7 @@ def takes_masks(language_model: Any) -> bool:
 
 
 def score_trees(trees: Sequence[Tree], model: AdapterModel) -> list[list[Likelihood]] | None:
-    """Score the options of questions; ``None`` if the model is fed with more than embeddings.
-
-    Only the model knows how to arrange what that is.
-    """
+    """Score questions' options, or ``None`` if the model is fed with more than embeddings, which only it knows."""
     embedded = _embedded(trees, model)
     if embedded is None:
         return None

@@ -80,10 +80,7 @@ class TinyNetwork(nn.Module):
         self.eval().requires_grad_(False)
 
     def image_features(self, pixels: torch.Tensor) -> torch.Tensor:
-        """Return the image slots' contents, shape (images, IMAGE_TOKENS, width).
-
-        Pixels have the shape (images, 3, IMAGE_SIZE, IMAGE_SIZE).
-        """
+        """Return the slots' contents, (images, IMAGE_TOKENS, width), of pixels (images, 3, IMAGE_SIZE, IMAGE_SIZE)."""
         # Without the class token, as in LLaVA.
         features: torch.Tensor = self.projector(self.vision_tower(pixels.double()).last_hidden_state[:, 1:])
         return features
