@@ -238,12 +238,8 @@ def judge_for(dataset: str, access: str) -> Judge:
     """Return the judge that the environment configures, cleared for one dataset and its access level.
 
     Cheap enough to call per sample. Equal settings give the same judge, so that its limit on concurrent requests and
-    its circuit breaker hold over all tasks and threads; every process (rank) has a judge of its own.
-
-    Raises:
-        JudgeNotConfigured: When ``MEDTASKS_JUDGE_*`` is incomplete or malformed.
-        JudgeRefused: When the dataset is credentialed and the endpoint is on another machine.
-        UnknownName: When ``access`` is no access level.
+    its circuit breaker hold over all tasks and threads; every process (rank) has a judge of its own. Errors are those
+    of :func:`settings_from_environment` and :func:`check_access`.
     """
     settings = settings_from_environment()
     check_access(settings, access, dataset)

@@ -83,9 +83,7 @@ def is_configured(environ: Mapping[str, str] = os.environ) -> bool:
 def settings_from_environment(environ: Mapping[str, str] = os.environ) -> JudgeSettings:
     """Read the judge's settings from ``MEDTASKS_JUDGE_*``; unset and blank variables count as missing.
 
-    Raises:
-        JudgeNotConfigured: When the base URL or the model is missing, the key of a remote endpoint is missing, or a
-            value is malformed. One sentence that says which variables to set.
+    Without base URL, model or a remote endpoint's key, and for a malformed value, it is a ``JudgeNotConfigured``.
     """
     values = {name: text.strip() for name, text in environ.items() if name.startswith("MEDTASKS_JUDGE_")}
     missing = [name for name in (BASE_URL, MODEL) if not values.get(name)]
@@ -117,11 +115,8 @@ def check_access(settings: JudgeSettings, access: str, dataset: str, environ: Ma
 
     Two variables open the guard, for users whose data use agreement covers the endpoint: ``MEDTASKS_TRUSTED_JUDGE``
     names one endpoint by its base URL, for all datasets, and ``MEDTASKS_JUDGE_ALLOW_REMOTE`` one dataset, for all
-    endpoints. An endpoint is the trusted one if scheme, host and port are the same; a path may differ.
-
-    Raises:
-        JudgeRefused: When the dataset is credentialed, the endpoint is remote and the user named neither of the two.
-        UnknownName: When ``access`` is no access level, so that a misspelt one cannot open the guard.
+    endpoints. An endpoint is the trusted one if scheme, host and port are the same; a path may differ. Otherwise it is
+    a ``JudgeRefused``; and an ``UnknownName`` for an unknown ``access``, so that a misspelt one cannot open the guard.
     """
     if access not in list(Access):
         raise unknown_name("access level", access, Access)

@@ -167,8 +167,6 @@ class MedicalAdapter(AdapterModel, lmms):  # type: ignore[misc]  # the harness i
             raise
 
     def _score_whole(self, items: Sequence[Continuation]) -> list[Likelihood]:
-        """Score continuations in one forward pass, every one with its prompt."""
-
         def logits_of(batch: PaddedBatch, keep: int) -> torch.Tensor:
             inputs = self.model_inputs(batch)
             logits: torch.Tensor = self.language_model(**inputs, logits_to_keep=keep, use_cache=False).logits
@@ -205,7 +203,6 @@ class MedicalAdapter(AdapterModel, lmms):  # type: ignore[misc]  # the harness i
     def _run(
         self, work: Work[Item, Result], requests: Sequence[Request], streams: Sequence[Sequence[Sequence[int]]]
     ) -> list[Result]:
-        """Run one call of the harness: batches, bar, journal, failures; results in the order of ``requests``."""
         reader = SampleReader(self.task_dict, work.kind == "loglikelihood", self.visual_types)
         failures = FailureLog(work.kind, sum(not request.padding for request in requests), self.arguments.max_failed)
         budget = BatchBudget(self.arguments.requests_per_batch, self.arguments.batch_tokens)
