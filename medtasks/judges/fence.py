@@ -5,11 +5,13 @@ stands between two marks that its author could not know, and the judge is told t
 instruction. The marks depend on the reply and on a secret of this data folder, so that verdicts can be found on disk.
 """
 
+import contextlib
 import hashlib
 import hmac
 import os
 import re
 import secrets
+import tempfile
 from functools import cache
 from pathlib import Path
 
@@ -62,15 +64,11 @@ def _secret(folder: Path) -> bytes:
     path, made = folder / _SECRET_FILE, secrets.token_bytes(32)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(f".{_SECRET_FILE}.{os.getpid()}.{secrets.token_hex(4)}")
-        partial.touch(mode=0o600, exist_ok=False)
-        partial.write_bytes(made)
-        try:
-            os.link(partial, path)  # fails if another process was first: then all use its secret
-        except FileExistsError:
-            pass
-        finally:
-            partial.unlink()
+        with tempfile.NamedTemporaryFile(dir=folder, prefix=f".{_SECRET_FILE}.") as partial:
+            partial.write(made)
+            partial.flush()
+            with contextlib.suppress(FileExistsError):  # another process was first: then all use its secret
+                os.link(partial.name, path)
         found = path.read_bytes()
     except OSError:
         return made

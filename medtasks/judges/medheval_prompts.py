@@ -9,6 +9,7 @@ knowledge_hallucination_score.py`` of https://github.com/Aofei-Chang/MedHEval at
 over Python's ``repr`` of a dictionary where its text says JSON; we hand over JSON in both wordings.
 """
 
+import functools
 import hashlib
 import json
 from collections.abc import Mapping
@@ -44,7 +45,7 @@ class JudgePrompt:
         return self.template.replace(_PLACE, json.dumps(pairs, ensure_ascii=False))
 
 
-_COMPONENTS_ELEVEN = """\
+_COMPONENTS_SYSTEM = """\
 You are provided with a JSON object of model answers from eleven models and a structured ground truth. The structured \
 ground truth contains lists from three aspects: anatomy, symptom, and measurement. Your task is to evaluate each \
 model's answer based on these aspects. Specifically, for each aspect, you need to count: The number of correctly \
@@ -62,31 +63,13 @@ components.
 - Do not count common anatomical structures in chest X-rays that are absent from the ground truth as incorrect \
 components.."""
 
-_COMPONENTS_SINGLE = """\
-You are provided with a JSON object of one model's answer and a structured ground truth. The structured ground truth \
-contains lists from three aspects: anatomy, symptom, and measurement. Your task is to evaluate the model's answer \
-based on these aspects. Specifically, for each aspect, you need to count: The number of correctly recalled components \
-(recall_number). The number of incorrect components that do not exist in the chest X-ray image and ground truth \
-(wrong_number).
-The input format, A JSON object in the following structure:
-{ "structured_ground_truth": { "anatomy": List[str], "symptom": List[str], "measurement": List[str] }, "models": \
-{ "model_1": "model_1_answer" } }
-Your output format:
-{ "model_1": { "anatomy": { "recall_number": int, "wrong_number": int }, "symptom": { "recall_number": int, \
-"wrong_number": int }, "measurement": { "recall_number": int, "wrong_number": int } } }
-Instructions:
-- The recall should consider similar mentions, not just exact matches. Ensure you capture all possible correct \
-components.
-- Do not count common anatomical structures in chest X-rays that are absent from the ground truth as incorrect \
-components."""
-
 _COMPONENTS_USER = (
     "The structured ground_truth and models' model_response: {input_pairs}. Ensure that you read the model answers "
     "carefully and find the similar mentioned components as the recalled components. Your evaluation output in a JSON "
     "object format, without extra explanation:"
 )
 
-_CORRECTNESS_ELEVEN = """\
+_CORRECTNESS_SYSTEM = """\
 You are provided with a JSON object that includes a question-ground_truth pair and the corresponding answers from \
 eleven different models. The question pertains to medical knowledge derived from an image. Your task is to evaluate \
 the correctness of each model's answer, returning a binary output: 1 for correct and 0 for incorrect.
@@ -99,28 +82,20 @@ Instructions:
 ground truth.
 - Aim to capture all possible correct expressions, not just those that match the ground truth verbatim."""
 
-_CORRECTNESS_SINGLE = """\
-You are provided with a JSON object that includes a question-ground_truth pair and the corresponding answer from one \
-model. The question pertains to medical knowledge derived from an image. Your task is to evaluate the correctness of \
-the model's answer, returning a binary output: 1 for correct and 0 for incorrect.
-The input format, A JSON object in the following structure:
-{ "question": str, "ground_truth": str, "models": { "model_1": "model_1_answer" } }
-Your output format:
-{ "model_1": 1 or 0 }
-Instructions:
-- Consider an answer correct if it expresses the correct medical knowledge, even if the wording differs from the \
-ground truth.
-- Aim to capture all possible correct expressions, not just those that match the ground truth verbatim."""
-
 _CORRECTNESS_USER = (
     "The question, ground_truth and models' model_response: {input_pairs}. Ensure that you read the model answers "
     "carefully and evaluate its correctness. Your evaluation output in a JSON object format, without extra explanation:"
 )
 
-_CRITERIA = """\
+_SEVERITY_SYSTEM = """\
+You are provided with a dictionary containing `model_answers` from multiple different models and a `ground_truth` \
+answer for a medical VQA task. The models answer a question about a medical knowledge in the image. Your objective is \
+to assess each `model_answer` for hallucination tendencies. Please read and understand these instructions carefully, \
+and keep them accessible for reference during the evaluation process.
+
 **Evaluation Criteria:**
 
-- **Hallucination Score (0-5):** Assign a score to {each} `model_answer` based on the degree of hallucination, where \
+- **Hallucination Score (0-5):** Assign a score to each `model_answer` based on the degree of hallucination, where \
 a higher score indicates more severe hallucination.
   - **Score 0:** The `model_answer` aligns perfectly with the `ground_truth`, providing an accurate and direct \
 response to the input without any additional, unverified information.
@@ -136,44 +111,38 @@ that is unverified or not supported by the question context.
 - **Directness:** Ensure that the `model_answer` addresses the input directly and succinctly.
 - **Accuracy:** Verify that the information aligns with the `ground_truth` and established medical knowledge.
 - **Relevance:** Avoid penalizing for additional information if it is accurate and contextually appropriate.
-"""
 
-_SEVERITY_ELEVEN = f"""\
-You are provided with a dictionary containing `model_answers` from multiple different models and a `ground_truth` \
-answer for a medical VQA task. The models answer a question about a medical knowledge in the image. Your objective is \
-to assess each `model_answer` for hallucination tendencies. Please read and understand these instructions carefully, \
-and keep them accessible for reference during the evaluation process.
-
-{_CRITERIA.replace("{each}", "each")}
 The input format, a json object:
-{{"input":str, "ground_truth": str, "models":{{"model_1": model_1_answer, ...}}}}
+{"input":str, "ground_truth": str, "models":{"model_1": model_1_answer, ...}}
 Your output format:
-{{
+{
 "model_1": int, in range[0, 5],
 "model_2": int, in range[0, 5],
 ...
-}}"""
-
-_SEVERITY_SINGLE = f"""\
-You are provided with a dictionary containing a `model_answer` from one model and a `ground_truth` answer for a \
-medical VQA task. The model answers a question about a medical knowledge in the image. Your objective is to assess the \
-`model_answer` for hallucination tendencies. Please read and understand these instructions carefully, and keep them \
-accessible for reference during the evaluation process.
-
-{_CRITERIA.replace("{each}", "the")}
-The input format, a json object:
-{{"input":str, "ground_truth": str, "models":{{"model_1": model_1_answer}}}}
-Your output format:
-{{
-"model_1": int, in range[0, 5]
-}}"""
+}"""
 
 _SEVERITY_USER = _CORRECTNESS_USER.replace("JSON object", "json")
 
 
-def _of_one(user: str) -> str:
-    """Return a user message that speaks of one model."""
-    return user.replace("models' model_response", "the model's model_response").replace("answers", "answer")
+# In this order they take every mention of further models out of a text.
+_ONE_MODEL = {
+    "model answers from eleven models": "one model's answer",
+    "answers from eleven different models": "answer from one model",
+    "`model_answers` from multiple different models": "a `model_answer` from one model",
+    "models' model_response": "the model's model_response",
+    "model answers": "model answer",
+    "The models answer": "The model answers",
+    "each model's": "the model's",
+    "each `model_answer`": "the `model_answer`",
+    ', "model_2": 1 or 0': "",
+    ',\n"model_2": int, in range[0, 5],\n...': "",
+    ", ...": "",
+    "components..": "components.",  # a slip of the reference
+}
+
+
+def _of_one(text: str) -> str:
+    return functools.reduce(lambda changed, pair: changed.replace(*pair), _ONE_MODEL.items(), text)
 
 
 @dataclass(frozen=True)
@@ -188,14 +157,14 @@ class Wording:
 WORDINGS: Mapping[str, Wording] = MappingProxyType(
     {
         "single": Wording(
-            JudgePrompt("components_single", 1, _COMPONENTS_SINGLE, _of_one(_COMPONENTS_USER)),
-            JudgePrompt("correctness_single", 1, _CORRECTNESS_SINGLE, _of_one(_CORRECTNESS_USER)),
-            JudgePrompt("severity_single", 1, _SEVERITY_SINGLE, _of_one(_SEVERITY_USER)),
+            JudgePrompt("components_single", 1, _of_one(_COMPONENTS_SYSTEM), _of_one(_COMPONENTS_USER)),
+            JudgePrompt("correctness_single", 1, _of_one(_CORRECTNESS_SYSTEM), _of_one(_CORRECTNESS_USER)),
+            JudgePrompt("severity_single", 1, _of_one(_SEVERITY_SYSTEM), _of_one(_SEVERITY_USER)),
         ),
         "eleven": Wording(
-            JudgePrompt("components_eleven", 1, _COMPONENTS_ELEVEN, _COMPONENTS_USER),
-            JudgePrompt("correctness_eleven", 1, _CORRECTNESS_ELEVEN, _CORRECTNESS_USER),
-            JudgePrompt("severity_eleven", 1, _SEVERITY_ELEVEN, _SEVERITY_USER),
+            JudgePrompt("components_eleven", 1, _COMPONENTS_SYSTEM, _COMPONENTS_USER),
+            JudgePrompt("correctness_eleven", 1, _CORRECTNESS_SYSTEM, _CORRECTNESS_USER),
+            JudgePrompt("severity_eleven", 1, _SEVERITY_SYSTEM, _SEVERITY_USER),
         ),
     }
 )

@@ -7,6 +7,7 @@ The paper's appendix prints the label ``[Assistant]``; the code sends ``[AI Assi
 samples its judge at temperature 0.7 without a seed; ours follows ``JudgeSettings.temperature``, which defaults to 0.
 """
 
+import re
 from collections.abc import Sequence
 
 from medtasks.extract.answer import Answer, Reason
@@ -107,7 +108,4 @@ def judge_reply(judge: Judge, question: str, options: Sequence[str], reply: str,
 
 def _score(text: str) -> int | None:
     digits = text.strip()
-    if not (digits.isascii() and digits.isdigit() and len(digits) <= 2):
-        return None
-    score = int(digits)
-    return score if 1 <= score <= 10 else None
+    return int(digits) if re.fullmatch("0?[1-9]|10", digits) else None

@@ -44,10 +44,11 @@ class JudgeSettings:
     reasks: int = 2  # most further questions after a reply that breaks the format
 
     def __post_init__(self) -> None:
+        sendable = self.api_key.isascii() and self.api_key.isprintable() and " " not in self.api_key
         rules = (
             (endpoints.is_url(self.base_url), f"{BASE_URL} {_URL_RULE}"),
             (bool(self.model), f"{MODEL} must not be empty"),
-            (_is_header_value(self.api_key), f"{API_KEY} contains a character that no HTTP header may hold"),
+            (sendable, f"{API_KEY} contains a character that no HTTP header may hold"),
             (0 <= self.temperature <= 2, f"{TEMPERATURE} is {self.temperature} but must lie between 0 and 2"),
             (self.concurrency >= 1, f"{CONCURRENCY} is {self.concurrency} but must be at least 1"),
             (0 < self.timeout_s < math.inf, f"{TIMEOUT} is {self.timeout_s} but must be a positive time in seconds"),
@@ -82,9 +83,7 @@ def is_configured(environ: Mapping[str, str] = os.environ) -> bool:
 def settings_from_environment(environ: Mapping[str, str] = os.environ) -> JudgeSettings:
     """Read the judge's settings from ``MEDTASKS_JUDGE_*``; unset and blank variables count as missing.
 
-    Raises:
-        JudgeNotConfigured: When the base URL or the model is missing, the key of a remote endpoint is missing, or a
-            value is malformed. One sentence that says which variables to set.
+    Without base URL, model or a remote endpoint's key, and for a malformed value, it is a ``JudgeNotConfigured``.
     """
     values = {name: text.strip() for name, text in environ.items() if name.startswith("MEDTASKS_JUDGE_")}
     missing = [name for name in (BASE_URL, MODEL) if not values.get(name)]
@@ -116,11 +115,8 @@ def check_access(settings: JudgeSettings, access: str, dataset: str, environ: Ma
 
     Two variables open the guard, for users whose data use agreement covers the endpoint: ``MEDTASKS_TRUSTED_JUDGE``
     names one endpoint by its base URL, for all datasets, and ``MEDTASKS_JUDGE_ALLOW_REMOTE`` one dataset, for all
-    endpoints. An endpoint is the trusted one if scheme, host and port are the same; a path may differ.
-
-    Raises:
-        JudgeRefused: When the dataset is credentialed, the endpoint is remote and the user named neither of the two.
-        UnknownName: When ``access`` is no access level, so that a misspelt one cannot open the guard.
+    endpoints. An endpoint is the trusted one if scheme, host and port are the same; a path may differ. Otherwise it is
+    a ``JudgeRefused``; and an ``UnknownName`` for an unknown ``access``, so that a misspelt one cannot open the guard.
     """
     if access not in list(Access):
         raise unknown_name("access level", access, Access)
@@ -151,7 +147,3 @@ def _number(values: Mapping[str, str], name: str, convert: Callable[[str], N], d
     except ValueError:
         kind = "a whole number" if convert is int else "a number"
         raise JudgeNotConfigured(f"{name} is '{text}' but must be {kind}, for example {name}={default}.") from None
-
-
-def _is_header_value(text: str) -> bool:
-    return text.isascii() and text.isprintable() and " " not in text

@@ -1,6 +1,7 @@
 """What all model adapters share: the harness's loops around a model that turns (text, images) into model input."""
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from typing import Any, TypeVar
@@ -20,7 +21,7 @@ from ..prefix.cached_prefix import PrefixCache
 from ..prefix.sharing import score_by_question
 from .arguments import parse_arguments
 from .batch_runner import BatchBudget, BatchRunner, FailureLog, Work
-from .batching import FAILED, Continuation, Encoded, Likelihood, PaddedBatch, score
+from .batching import Continuation, Encoded, Likelihood, PaddedBatch, score
 from .caches import FeatureCache
 from .device import check_processes, choose_device
 from .generation import GenerationItem, GenerationSettings, Reply, generate, ignored_keys, read_settings
@@ -117,7 +118,7 @@ class MedicalAdapter(AdapterModel, lmms):  # type: ignore[misc]  # the harness i
             prepare=self._scoring_item,
             length=lambda item: len(item.sequence.ids),
             execute=self.score_batch,
-            fallback=lambda _: FAILED,
+            fallback=lambda _: Likelihood(math.nan, 1, False),
             key=lambda sample: self._key(sample, sample.continuation),
             stored=dataclasses.asdict,
             restored=Likelihood,
@@ -166,8 +167,6 @@ class MedicalAdapter(AdapterModel, lmms):  # type: ignore[misc]  # the harness i
             raise
 
     def _score_whole(self, items: Sequence[Continuation]) -> list[Likelihood]:
-        """Score continuations in one forward pass, every one with its prompt."""
-
         def logits_of(batch: PaddedBatch, keep: int) -> torch.Tensor:
             inputs = self.model_inputs(batch)
             logits: torch.Tensor = self.language_model(**inputs, logits_to_keep=keep, use_cache=False).logits
@@ -204,7 +203,6 @@ class MedicalAdapter(AdapterModel, lmms):  # type: ignore[misc]  # the harness i
     def _run(
         self, work: Work[Item, Result], requests: Sequence[Request], streams: Sequence[Sequence[Sequence[int]]]
     ) -> list[Result]:
-        """Run one call of the harness: batches, bar, journal, failures; results in the order of ``requests``."""
         reader = SampleReader(self.task_dict, work.kind == "loglikelihood", self.visual_types)
         failures = FailureLog(work.kind, sum(not request.padding for request in requests), self.arguments.max_failed)
         budget = BatchBudget(self.arguments.requests_per_batch, self.arguments.batch_tokens)

@@ -18,8 +18,6 @@ from medtasks.errors import AdapterArgumentError, near_match
 
 Arguments = TypeVar("Arguments", bound="AdapterArguments")
 _AUTOMATIC = re.compile(r"auto(:\d+)?")
-LARGEST_TRIED = 64
-"""What a ``batch_size`` of ``auto`` begins with; what does not fit into memory is halved."""
 _KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
 
 
@@ -85,7 +83,7 @@ def parse_arguments(cls: type[Arguments], given: Mapping[str, object], model: st
             hint = near_match(name, fields) or "."
             raise AdapterArgumentError(f"{model} has no argument '{name}'{hint} Known: {known}.")
         if name == "batch_size" and _AUTOMATIC.fullmatch(str(value)):  # which the harness hands on as it is
-            value = LARGEST_TRIED
+            value = 64  # to begin with: what does not fit into memory is halved
         if value is not None:
             kinds = typing.get_args(declared[name]) or (declared[name],)
             kind = next(kind for kind in kinds if kind is not types.NoneType)  # ``int`` of ``int | None`` too

@@ -117,10 +117,7 @@ class _Batch(Generic[Item]):
 
 @dataclass
 class BatchRunner(Generic[Item, Result]):
-    """One call of the harness.
-
-    Only ``Exception`` is caught: an interrupt by the user ends the run.
-    """
+    """One call of the harness. Only ``Exception`` is caught: an interrupt by the user ends the run."""
 
     requests: Sequence[Request]  # all requests of the call
     work: Work[Item, Result]  # what is to be done

@@ -116,10 +116,6 @@ class Likelihood:
         return json.dumps({"mean": self.mean, "greedy": self.greedy, "sum": self.total, "tokens": self.tokens})
 
 
-FAILED = Likelihood(math.nan, 1, False)
-"""Stands for a sample that could not be scored."""
-
-
 def common_length(first: Sequence[object], second: Sequence[object]) -> int:
     """Return how many elements two sequences have in common from their beginning.
 

@@ -120,9 +120,6 @@ def planned_map(language: Any, memory: Mapping[int, int], model: str) -> dict[st
 
 
 def dispatch(language: Any, device_map: Mapping[str, Any]) -> None:
-    """Put the parts of a language model where the map says; results come back to where its inputs are.
-
-    Layers keep their keys and values where they are.
-    """
+    """Put a language model's parts where the map says; results come back to its inputs, keys and values stay."""
     skipped = sorted(language._skip_keys_device_placement or ())
     dispatch_model(language, dict(device_map), skip_keys=skipped, force_hooks=True)

@@ -111,13 +111,13 @@ class AdapterModel(abc.ABC):
         """
         return self.model_inputs(suffix)
 
-    @abc.abstractmethod
     def model_inputs(self, batch: PaddedBatch) -> dict[str, Any]:
         """Return the keyword inputs of the language model for a batch, attention mask and positions included.
 
-        With ``inputs_embeds`` the image features are already in place; a model that takes features by cross-attention
-        returns ``input_ids`` and its own keywords.
+        With ``inputs_embeds``, the default, the image features are already in place, put there by ``network.embed``; a
+        model that takes features by cross-attention returns ``input_ids`` and its own keywords.
         """
+        return batch.inputs(inputs_embeds=self.network.embed(batch.ids, self.cached_features(batch.pixels)))
 
     @abc.abstractmethod
     def decode(self, ids: Sequence[int]) -> str:

@@ -1,7 +1,5 @@
 """Reading published checkpoints strictly: every key mapped or dropped by rule, every parameter filled.
 
-What is missing, damaged or does not fit is a :class:`CheckpointError`, whose message names the file and the key.
-
 transformers 5 tokenizes LLaMA models differently from the versions the published models were run with, and cannot read
 their ``tokenizer.model`` beside lmms-eval at all. SentencePiece itself reproduces the old ids.
 """
@@ -35,7 +33,7 @@ Rename = Callable[[str], str | None]
 
 
 class CheckpointError(MedTasksError):
-    """A checkpoint is missing, damaged or not of the expected kind."""
+    """A checkpoint is missing, damaged or not of the expected kind; the message names the file and the key."""
 
 
 def read_json(file: Path, hint: str) -> dict[str, Any]:
@@ -218,7 +216,6 @@ class SentencePieceText:
         except (RuntimeError, TypeError) as error:
             raise MedTasksError(f"{model_file} is no SentencePiece model; download it again") from error
         self._added = dict(added or {})
-        self._texts = {token: text for text, token in self._added.items()}
         self._strip = strip_around_added
         names = sorted(self._added, key=len, reverse=True)
         self._split = re.compile("(" + "|".join(map(re.escape, names)) + ")") if names else None

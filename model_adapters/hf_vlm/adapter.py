@@ -1,8 +1,4 @@
-"""``hf_vlm``: any decoder-only vision-language checkpoint of transformers, with its own processor and chat template.
-
-Loading has one sentence for everything that can be wrong with a checkpoint; files that are missing, incomplete or of
-another kind are a :class:`CheckpointError`.
-"""
+"""``hf_vlm``: any decoder-only vision-language checkpoint of transformers, with its own processor and chat template."""
 
 import inspect
 import re
@@ -221,7 +217,6 @@ class HfVlm(MedicalAdapter):
 
 
 def _stop_ids(model: Any, tokenizer: Any, turn_end: int | None) -> tuple[int, ...]:
-    """Return the end tokens of the checkpoint's generation settings, of the tokenizer and of the template's turns."""
     given = model.generation_config.eos_token_id
     ends = {tokenizer.eos_token_id, turn_end, *(given if isinstance(given, list) else [given])}
     return tuple(sorted(token for token in ends if token is not None))

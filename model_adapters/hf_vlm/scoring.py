@@ -184,7 +184,6 @@ class _Forced(LogitsProcessor):  # type: ignore[misc]  # transformers is not ana
         self.targets, self.start = targets, start
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        """Return scores that are finite for the next target alone."""
         wanted = self.targets[:, input_ids.shape[1] - self.start, None]
         return torch.full_like(scores, -math.inf).scatter(1, wanted, 0.0)
 

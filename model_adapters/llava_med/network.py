@@ -1,7 +1,6 @@
 """LLaVA-Med's network (CLIP vision tower, projector, language model), and how a checkpoint of it is read.
 
-transformers refuses its ``config.json`` (``llava_mistral``). What is missing, damaged or another model's is a
-:class:`CheckpointError`. The delta of v1.0 is added to LLaMA.
+transformers refuses its ``config.json`` (``llava_mistral``). The delta of v1.0 is added to LLaMA.
 """
 
 import re

@@ -1,13 +1,11 @@
 """Loading Med-Flamingo: the trained tensors lie in one file, LLaMA-7B and CLIP ViT-L/14 beside it in their own folders.
 
-Key names as open_flamingo 0.0.2 saves them, see the issues 187 and 204 of that project for public listings. What is
-missing, damaged or another model's is a :class:`CheckpointError`, whose message names file or key.
+Key names as open_flamingo 0.0.2 saves them, see the issues 187 and 204 of that project for public listings.
 """
 
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -49,15 +47,6 @@ _LLAMA_SHAPE = (
 _CLIP_SHAPE = (*SHAPE, "layer_norm_eps", "hidden_act")
 # With LLaMA-7B's 32 layers it is the published model: a block before every fourth layer, a resampler of depth 6.
 _PUBLISHED_LAYERS, _PUBLISHED_EVERY, _PUBLISHED_DEPTH = 32, 4, 6
-
-
-@dataclass(frozen=True)
-class TrainedShape:
-    """What only the keys of the trained tensors tell."""
-
-    every: int  # one block before every so many layers of LLaMA
-    depth: int  # layers of the resampler
-    latents: int  # latents per image
 
 
 def canonical_key(key: str) -> str:
@@ -112,8 +101,11 @@ def _read_config(folder: Path, kinds: tuple[str, ...]) -> Mapping[str, Any]:
     return dict(stored)
 
 
-def read_trained_shape(file: Path, layers: int) -> TrainedShape:
-    """Read the sizes that no configuration file holds from the keys of the trained tensors."""
+def read_trained_shape(file: Path, layers: int) -> tuple[int, int, int]:
+    """Read from the keys of the trained tensors the sizes that no configuration file holds.
+
+    One block stands before every so many layers of LLaMA; the depth of the resampler; the latents per image.
+    """
     trained = _trained_tensors(file)
     before = {int(match[1]) for name in trained if (match := re.match(rf"{re.escape(_BLOCKS)}\.(\d+)\.", name))}
     levels = {int(match[1]) for name in trained if (match := re.match(r"perceiver\.layers\.(\d+)\.", name))}
@@ -123,8 +115,8 @@ def read_trained_shape(file: Path, layers: int) -> TrainedShape:
         raise CheckpointError(f"{file} lacks 'perceiver.latents' of shape (latents, width); is it Med-Flamingo's?")
     latents = len(trained["perceiver.latents"])
     if layers == _PUBLISHED_LAYERS:
-        return TrainedShape(_PUBLISHED_EVERY, _PUBLISHED_DEPTH, latents)
-    return TrainedShape(min(before) + 1, next(n for n in range(len(levels) + 1) if n not in levels), latents)
+        return _PUBLISHED_EVERY, _PUBLISHED_DEPTH, latents
+    return min(before) + 1, next(n for n in range(len(levels) + 1) if n not in levels), latents
 
 
 def _trained_tensors(file: Path) -> dict[str, torch.Tensor]:
@@ -146,11 +138,9 @@ def load_network(
 ) -> MedFlamingoNetwork:
     """Build the network and fill every parameter; LLaMA-7B and CLIP ViT-L/14 lie in folders in transformers' layout."""
     language, vision = read_llama_config(llama), read_clip_config(clip)
-    trained = read_trained_shape(weights, language.num_hidden_layers)
-    layers = range(trained.every - 1, language.num_hidden_layers, trained.every)
-    network = on_meta(
-        lambda: MedFlamingoNetwork(vision, language, layers, trained.latents, trained.depth, mode, post_norm)
-    )
+    every, depth, latents = read_trained_shape(weights, language.num_hidden_layers)
+    layers = range(every - 1, language.num_hidden_layers, every)
+    network = on_meta(lambda: MedFlamingoNetwork(vision, language, layers, latents, depth, mode, post_norm))
     model = network.language_model
     # Trees whose parameters are named as the files name them, so that messages name keys that the files hold.
     blocks = nn.ModuleDict(

@@ -1,25 +1,25 @@
-"""Scoring options with one prefill over the prompt of their question, and prompts with one over their common prefix."""
+"""Scoring options with one prefill over the prompt of their question, and prompts with one over their common prefix.
 
+Tree attention does both in one pass over the cached prefixes, where a model can be fed so. A question and its options
+are a tree: every option goes on from the question, and none sees another. A tree fits into one row of a batch if a mask
+says who sees whom, and several questions on one image fit into one row side by side. So the keys and values of an image
+are laid out once per row, not once per option, and no pass is spent on options alone.
+"""
+
+import itertools
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
-from ..base.batching import (
-    Continuation,
-    Likelihood,
-    PaddedBatch,
-    likelihood,
-    pad_left,
-    pad_right,
-    token_losses,
-)
+from ..base.batching import Continuation, Likelihood, PaddedBatch, likelihood, pad_left, pad_right, token_losses
 from ..base.caches import image_keys
 from ..base.model import AdapterModel
-from .cached_prefix import PrefixCache, cut_prompts, grows_plainly, inputs_after, side_by_side, suffixes_of
+from .cached_prefix import CutPrompt, PrefixCache, cut_prompts, grows_plainly, inputs_after, side_by_side, suffixes_of
 from .cuts import Cuts, find_cuts
-from .tree_attention import Tree, score_trees, takes_masks
+
+_OWN_INPUTS = {"attention_mask", "position_ids"}
 
 
 @dataclass(frozen=True)
@@ -141,3 +141,161 @@ def _score_later(
     }
     logits = model.language_model(**inputs, past_key_values=read.cache, use_cache=True).logits
     return token_losses(logits, ids[:, 1:])
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A prompt and its options, as their tokens."""
+
+    cut: CutPrompt
+    options: Sequence[Sequence[int]]
+
+    @property
+    def suffix(self) -> int:
+        """Tokens behind the prefix."""
+        return len(self.cut.prompt.ids) - self.cut.prefix.length
+
+    @property
+    def columns(self) -> int:
+        """Tokens to feed; an option's last one predicts nothing that is scored."""
+        return self.suffix + sum(len(option) - 1 for option in self.options)
+
+
+@dataclass
+class _Plan:
+    """Where every token goes, and which logits are read; lists of equal length."""
+
+    place: list[int] = field(default_factory=list)  # place in the batch, row times width plus column
+    source: list[int] = field(default_factory=list)  # place among the embedded suffixes and options
+    position: list[int] = field(default_factory=list)  # position of the token in its own text
+    trees: list[int] = field(default_factory=list)  # numbers of the trees in the order in which they are read
+    read: list[int] = field(default_factory=list)  # place whose logits are read, per scored token, tree by tree
+    target: list[int] = field(default_factory=list)  # what is to be found there
+
+    def put(self, places: torch.Tensor, first: int, position: int) -> None:
+        """Put neighbouring sources, from ``first`` on, at places; they have neighbouring positions."""
+        self.place += places.tolist()
+        self.source += range(first, first + len(places))
+        self.position += range(position, position + len(places))
+
+
+def takes_masks(language_model: Any) -> bool:
+    """Return whether a model's attention goes by a mask of its own for every row."""
+    return language_model.config._attn_implementation in ("sdpa", "eager")
+
+
+def score_trees(trees: Sequence[Tree], model: AdapterModel) -> list[list[Likelihood]] | None:
+    """Score questions' options, or ``None`` if the model is fed with more than embeddings, which only it knows."""
+    embedded = _embedded(trees, model)
+    if embedded is None:
+        return None
+    vectors, suffix_width, option_width = embedded
+    rows, width = _fill_rows(trees)
+    plan, seen = _arrange(trees, rows, width, suffix_width, option_width)
+    device = vectors.device
+    packed = vectors.new_zeros(len(rows) * width, vectors.shape[-1])
+    packed[torch.tensor(plan.place, device=device)] = vectors[torch.tensor(plan.source, device=device)]
+    positions = torch.zeros(len(rows) * width, dtype=torch.long)
+    positions[plan.place] = torch.tensor(plan.position)
+    prefixes = [trees[row[0]].cut.prefix for row in rows]
+    keep = width - min(place % width for place in plan.read)
+    logits = model.language_model(
+        inputs_embeds=packed.view(len(rows), width, -1),
+        attention_mask=_mask(seen, [prefix.length for prefix in prefixes], vectors),
+        position_ids=positions.view(len(rows), width).to(device),
+        past_key_values=side_by_side(prefixes, width),
+        logits_to_keep=keep,
+        use_cache=True,
+    ).logits
+    read = torch.tensor(plan.read, device=logits.device)
+    target = torch.tensor(plan.target, device=logits.device)
+    losses, hits = token_losses(logits[read // width, read % width - (width - keep)], target)
+    lengths = [len(option) for number in plan.trees for option in trees[number].options]
+    scores = iter(map(likelihood, torch.split(losses, lengths), torch.split(hits, lengths)))
+    by_tree = {number: [next(scores) for _ in trees[number].options] for number in plan.trees}
+    return [by_tree[number] for number in range(len(trees))]
+
+
+def _embedded(trees: Sequence[Tree], model: AdapterModel) -> tuple[torch.Tensor, int, int] | None:
+    """Return vectors of suffixes and options, shape (all columns, width), and the columns of one suffix and option."""
+    suffix, whole = suffixes_of([tree.cut for tree in trees], model)
+    parts = [_vectors(model.suffix_inputs(suffix, whole), model)]
+    fed = [option[:-1] for tree in trees for option in tree.options]
+    ids = pad_right(fed, model.pad_id, model.device)
+    if ids.shape[1]:
+        owners = torch.tensor([row for row, tree in enumerate(trees) for _ in tree.options])
+        parts.append(_vectors(model.continuation_inputs(ids, whole.select(owners)), model))
+    if any(vectors is None for vectors in parts):
+        return None
+    vectors = torch.cat([vectors.flatten(0, 1) for vectors in parts if vectors is not None])
+    return vectors, suffix.ids.shape[1], ids.shape[1]
+
+
+def _vectors(inputs: dict[str, Any], model: AdapterModel) -> torch.Tensor | None:
+    names = set(inputs) - _OWN_INPUTS
+    given: torch.Tensor | None = None
+    if names == {"inputs_embeds"}:
+        given = inputs["inputs_embeds"]
+    elif names == {"input_ids"}:
+        given = model.language_model.get_input_embeddings()(inputs["input_ids"])
+    return given
+
+
+def _fill_rows(trees: Sequence[Tree]) -> tuple[list[list[int]], int]:
+    """Put trees, by number, with one prefix into rows as wide as the widest tree, which costs no padding."""
+    width = max(tree.columns for tree in trees)
+    rows: dict[Hashable, list[list[int]]] = {}
+    for number, tree in enumerate(trees):
+        of_prefix = rows.setdefault(id(tree.cut.prefix), [])
+        fitting = (row for row in of_prefix if tree.columns + sum(trees[at].columns for at in row) <= width)
+        row = next(fitting, None)
+        if row is None:
+            of_prefix.append([number])
+        else:
+            row.append(number)
+    return [row for of_prefix in rows.values() for row in of_prefix], width
+
+
+def _arrange(
+    trees: Sequence[Tree], rows: Sequence[Sequence[int]], width: int, suffix_width: int, option_width: int
+) -> tuple[_Plan, torch.Tensor]:
+    """Return the plan, and which of the packed tokens sees which, shape (rows, width, width).
+
+    The last tokens of the prompts and the options come last in a row, and are read.
+    """
+    plan = _Plan()
+    seen = torch.eye(width, dtype=torch.bool).repeat(len(rows), 1, 1)  # padding has to see something
+    options_before = list(itertools.accumulate((len(tree.options) for tree in trees), initial=0))
+    for number, row in enumerate(rows):
+        head = width - sum(trees[at].columns for at in row)
+        tail = head + sum(trees[at].suffix - 1 for at in row)
+        plan.trees += row
+        for at in row:
+            tree, start = trees[at], trees[at].cut.prefix.length
+            suffix = torch.tensor([*range(head, head + tree.suffix - 1), tail])
+            head, tail = head + tree.suffix - 1, tail + 1
+            _see(seen[number], suffix, suffix[:0])
+            plan.put(number * width + suffix, (at + 1) * suffix_width - tree.suffix, start)
+            for option_number, option in enumerate(tree.options, options_before[at]):
+                own = torch.arange(tail, tail + len(option) - 1)
+                tail += len(option) - 1
+                _see(seen[number], own, suffix)
+                first = len(trees) * suffix_width + option_number * option_width
+                plan.put(number * width + own, first, start + tree.suffix)
+                plan.read += [number * width + column for column in (int(suffix[-1]), *own.tolist())]
+                plan.target += option
+    return plan, seen
+
+
+def _see(seen: torch.Tensor, own: torch.Tensor, before: torch.Tensor) -> None:
+    seen[own[:, None], own] = torch.ones(len(own), len(own), dtype=torch.bool).tril()
+    seen[own[:, None], before] = True
+
+
+def _mask(seen: torch.Tensor, lengths: Sequence[int], like: torch.Tensor) -> torch.Tensor:
+    """Return what is added to attention, shape (rows, 1, width, longest prefix + width): 0, or very little."""
+    longest = max(lengths)
+    begun = torch.arange(longest) >= longest - torch.tensor(lengths)[:, None]
+    seen = torch.cat([begun[:, None].expand(-1, seen.shape[1], -1), seen], dim=-1).to(like.device)
+    mask = torch.zeros(seen.shape, dtype=like.dtype, device=like.device)
+    return mask.masked_fill(~seen, torch.finfo(like.dtype).min)[:, None]

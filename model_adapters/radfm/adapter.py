@@ -107,10 +107,6 @@ class RadFM(MedicalAdapter):
         """Return embeddings; a slot's id counts from the prompt's first image, so all of its images are given."""
         return {"inputs_embeds": self.network.embed(suffix.ids, self.cached_features(whole.pixels))}
 
-    def model_inputs(self, batch: PaddedBatch) -> dict[str, Any]:
-        """Return embeddings with the image features in their slots."""
-        return batch.inputs(inputs_embeds=self.network.embed(batch.ids, self.cached_features(batch.pixels)))
-
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text, without special tokens and, as in the published code, without unknown ones."""
         return self.tokenizer.decode([token for token in ids if token != _UNKNOWN_ID])

@@ -1,7 +1,4 @@
-"""Reading RadFM's published checkpoint: where its files are, its sizes, and which key belongs where.
-
-What is missing, damaged or another model's is a :class:`CheckpointError`, whose message names file and key.
-"""
+"""Reading RadFM's published checkpoint: where its files are, its sizes, and which key belongs where."""
 
 import json
 import math

@@ -28,11 +28,7 @@ _CHANNELS = 3
 
 
 class VolumeFileError(MedTasksError):
-    """The file of a volume cannot be used.
-
-    Attributes:
-        loggable: The message without the name, which may tell who the patient is.
-    """
+    """The file of a volume cannot be used; ``loggable`` lacks its name, which may tell who the patient is."""
 
     def __init__(self, message: str, path: Path) -> None:
         super().__init__(message)

@@ -20,7 +20,7 @@ from transformers import CLIPVisionConfig, CLIPVisionModel, LlamaConfig, LlamaFo
 
 from ..base.adapter import MedicalAdapter
 from ..base.arguments import AdapterArguments, argument
-from ..base.batching import Continuation, Encoded, PaddedBatch
+from ..base.batching import Continuation, Encoded
 from ..base.generation import GenerationSettings, Reply
 from ..prefix.cuts import Spans
 
@@ -80,10 +80,7 @@ class TinyNetwork(nn.Module):
         self.eval().requires_grad_(False)
 
     def image_features(self, pixels: torch.Tensor) -> torch.Tensor:
-        """Return the image slots' contents, shape (images, IMAGE_TOKENS, width).
-
-        Pixels have the shape (images, 3, IMAGE_SIZE, IMAGE_SIZE).
-        """
+        """Return the slots' contents, (images, IMAGE_TOKENS, width), of pixels (images, 3, IMAGE_SIZE, IMAGE_SIZE)."""
         # Without the class token, as in LLaVA.
         features: torch.Tensor = self.projector(self.vision_tower(pixels.double()).last_hidden_state[:, 1:])
         return features
@@ -164,10 +161,6 @@ class MedTasksTiny(MedicalAdapter):
         """Return the images' slots, which follow the begin of sequence."""
         images = 0 if prompt.pixels is None else len(prompt.pixels)
         return [(1 + IMAGE_TOKENS * number, 1 + IMAGE_TOKENS * (number + 1)) for number in range(images)]
-
-    def model_inputs(self, batch: PaddedBatch) -> dict[str, Any]:
-        """Return embeddings with the image features in their slots."""
-        return batch.inputs(inputs_embeds=self.network.embed(batch.ids, self.cached_features(batch.pixels)))
 
     def generate_batch(self, prompts: Sequence[Encoded], settings: GenerationSettings, seed: int) -> list[str]:
         """Generate replies; one to a prompt that lists options begins with the letter the network likes best.

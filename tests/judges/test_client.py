@@ -11,9 +11,8 @@ import pytest
 
 from medtasks.errors import JudgeRefused
 from medtasks.judges.cache import VerdictCache
-from medtasks.judges.client import BAD_FORMAT, CORRECTION, Judge, judge_for
+from medtasks.judges.client import BAD_FORMAT, CORRECTION, Judge, judge_for, retry_after_s
 from medtasks.judges.settings import JudgeSettings
-from medtasks.judges.trouble import retry_after_s
 
 PROMPT = "the patient named Example"
 

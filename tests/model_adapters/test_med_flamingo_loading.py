@@ -9,7 +9,7 @@ import pytest
 import torch
 from medtasks.model_adapters.checkpoints.reading import CheckpointError
 from medtasks.model_adapters.med_flamingo import MedFlamingo
-from medtasks.model_adapters.med_flamingo.checkpoint import TrainedShape, read_trained_shape
+from medtasks.model_adapters.med_flamingo.checkpoint import read_trained_shape
 from safetensors.torch import load_file, save_file
 
 from medtasks.errors import AdapterArgumentError, MedTasksError
@@ -239,8 +239,8 @@ def test_another_kind_of_model_is_refused(copied, part, change, message):
 
 
 def test_beside_the_published_llama_the_published_sizes_are_demanded(med_flamingo_folder):
-    assert read_trained_shape(med_flamingo_folder / "model.pt", LAYERS) == TrainedShape(EVERY, DEPTH, LATENTS)
-    assert read_trained_shape(med_flamingo_folder / "model.pt", 32) == TrainedShape(4, 6, LATENTS)
+    assert read_trained_shape(med_flamingo_folder / "model.pt", LAYERS) == (EVERY, DEPTH, LATENTS)
+    assert read_trained_shape(med_flamingo_folder / "model.pt", 32) == (4, 6, LATENTS)
     with pytest.raises(CheckpointError, match="LLaMA's 1 layers"):
         read_trained_shape(med_flamingo_folder / "model.pt", 1)
 

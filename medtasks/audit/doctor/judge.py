@@ -14,7 +14,7 @@ from medtasks.audit.doctor.scope import JudgeNeed, Scope, judge_need
 from medtasks.data.own_datasets import access_of
 from medtasks.errors import JudgeNotConfigured, JudgeRefused
 from medtasks.harness.task_file import TaskFile
-from medtasks.judges.client import open_client  # the same client, so that nothing goes where it would not
+from medtasks.judges.client import open_client, trouble_of  # the same, so that nothing goes where it would not
 from medtasks.judges.settings import (
     API_KEY,
     BASE_URL,
@@ -24,7 +24,6 @@ from medtasks.judges.settings import (
     is_configured,
     settings_from_environment,
 )
-from medtasks.judges.trouble import trouble_of
 
 if TYPE_CHECKING:
     import openai
