@@ -23,7 +23,6 @@ from medtasks.harness.task_file import TaskFile
 from medtasks.metrics.metric import AnyMetric, CorpusMetric, Metric, Score, evaluate
 from medtasks.metrics.report_metrics import metric_info
 
-_COUNTS_WORDS = ("bleu", "rouge")
 _RANDOM = ("random answer", "Chooses an option at random, each with the same chance: the exact expectation.")
 
 
@@ -127,7 +126,7 @@ def _metrics(task: TaskFile) -> list[AnyMetric]:
     """Return the metrics that a baseline has: of reports those that count words."""
     if task.family.kind is Kind.REPORT:
         texts = [one.name for one in task.metrics if isinstance(one, CorpusMetric) and one.text_field is not None]
-        return list(text_metrics(name for name in texts if metric_info(name).name in _COUNTS_WORDS))
+        return list(text_metrics(name for name in texts if metric_info(name).name in ("bleu", "rouge")))
     counted = (one for one in task.metrics if isinstance(one, CorpusMetric) and one.count is not None)
     aside = {one.name for one in counted}
     return [metric for metric in task.metrics if not metric.of_questions and metric.name not in aside]

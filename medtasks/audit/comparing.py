@@ -25,8 +25,6 @@ from medtasks.stats.paired import PairedResult, compare_paired, holm
 Values = Mapping[str, tuple[str, float]]
 """By sample its cluster and its value."""
 
-_NO_VALUE = "has no value per sample"
-
 
 @dataclass(frozen=True)
 class Comparison:
@@ -79,10 +77,7 @@ def compare_runs(
     questions the pair for set accuracy, and for individual accuracy all pairs that are connected by shared images.
 
     Failed replies are as if they were not there. Without names of ``metrics`` the task's main ones are compared.
-
-    Raises:
-        RepliesError: Two runs answered no document in common, were read by different rules, or do not fit the task.
-        UnknownName: The task has no such metric, or none with a standard error.
+    RepliesError: two runs answered no document in common, were read by different rules, or do not fit the task.
     """
     chosen = chosen_metrics(task, metrics)
     runs = {name: {doc_id: reply for doc_id, reply in run.items() if not reply.failed} for name, run in runs.items()}
@@ -90,7 +85,10 @@ def compare_runs(
     skipped: dict[tuple[str, str], str] = {}
     overlaps, results = {}, {}
     for first, second in combinations(runs, 2):
-        overlaps[first, second] = _overlap(documents, runs[first], runs[second])
+        left, right = runs[first].keys(), runs[second].keys()
+        overlaps[first, second] = Overlap(
+            len(left & right), len(left - right), len(right - left), len(documents) - len(left | right)
+        )
         before, after = (run_values(task, documents, run, chosen) for run in _shared(runs, first, second))
         rules = before.rules
         if rules != after.rules:
@@ -170,7 +168,7 @@ def _values(task: TaskFile, metric: AnyMetric, scores: Sequence[Score], samples:
         return found  # no complete pair in common, which is said of both runs
     if not found:
         of_all = isinstance(metric, CorpusMetric) and metric.of is None and not texts
-        raise NotComparable(NO_MEAN if of_all else _NO_VALUE)
+        raise NotComparable(NO_MEAN if of_all else "has no value per sample")
     if texts:  # compared with their mean already; the estimate would compute all other metrics of texts, too
         return found
     total = metric.estimate(scores).value
@@ -185,11 +183,6 @@ def _shared(runs: Mapping[str, Replies], first: str, second: str) -> list[Replie
     if not shared:
         raise RepliesError(f"{first} and {second} answered no document in common, so that there is nothing to compare")
     return [{doc_id: reply for doc_id, reply in runs[name].items() if doc_id in shared} for name in (first, second)]
-
-
-def _overlap(documents: Documents, first: Replies, second: Replies) -> Overlap:
-    both, either = len(first.keys() & second.keys()), len(first.keys() | second.keys())
-    return Overlap(both, len(first) - both, len(second) - both, len(documents) - either)
 
 
 def compared_values(first: Values, second: Values) -> PairedResult | None:

@@ -10,8 +10,7 @@ from pathlib import Path
 from signal import Signals
 from typing import Any
 
-from medtasks.audit.facts import commit, data_fingerprints, hardware, versions
-from medtasks.audit.model_weights import model_facts
+from medtasks.audit.facts import commit, data_fingerprints, hardware, model_facts, versions
 from medtasks.harness.documents import Selection
 from medtasks.harness.harness_options import read_options, seeds
 from medtasks.harness.manifest import (
@@ -68,12 +67,9 @@ def first_manifest(
 class RunRecording:
     """The ``manifest`` of a run at its ``path``, rewritten whenever something has changed.
 
-    Args:
-        output: Folder for results.
-        manifest: What is known before the first task. OSError: it cannot be written before the run begins.
-        arguments: Arguments passed on to the harness.
-        limit: How many samples of a task may fail before the run counts as one with failures.
-        complain: Called with a sentence when the manifest cannot be written any more; the run goes on.
+    OSError: it cannot be written before the run begins. When that fails later, ``complain`` is called with a sentence
+    and the run goes on. ``arguments`` are those passed on to the harness; where a task loses more samples than
+    ``limit``, the run counts as one with failures.
     """
 
     def __init__(
@@ -143,7 +139,6 @@ class RunRecording:
 
 
 def _before(asked: Sequence[str], selection: Selection) -> Mapping[str, TaskRecord]:
-    """Return the records of all tasks before the first one runs, in the order asked."""
     names = wanted_tasks(asked)
     datasets = {name: task_file(name).dataset if tasks_of(name) else None for name in names}
     fingerprints = data_fingerprints({dataset for dataset in datasets.values() if dataset})

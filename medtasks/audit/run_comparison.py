@@ -39,10 +39,8 @@ class ComparedTask:
 def compare_task(task: TaskFile, runs: Mapping[str, Source], metrics: Sequence[str] = ()) -> ComparedTask:
     """Compare runs of one task, by default in its main metrics.
 
-    Raises:
-        RepliesError: The task is a group, replies cannot be read, or were made on other data.
-        DatasetNotPrepared: Its dataset is not there.
-        UnknownName: The task has no such metric.
+    RepliesError: the task is a group, replies cannot be read, or were made on other data. DatasetNotPrepared: its
+    dataset is not there. UnknownName: the task has no such metric.
     """
     if task.only_harness:
         raise RepliesError(f"'{task.name}' {task.only_harness}")
@@ -59,12 +57,8 @@ def compare_all(
 ) -> tuple[dict[str, ComparedTask], dict[str, str]]:
     """Compare all tasks of ours that at least two runs answered, as one family of tests; sanity variants are left out.
 
-    Returns:
-        Comparisons by task, and why a task of at least two runs was not compared.
-
-    Raises:
-        MedTasksError: A folder holds no run.
-        RepliesError: No task is in two of the runs, or none could be compared.
+    Returned are comparisons by task, and why a task of at least two runs was not compared. MedTasksError: a folder
+    holds no run. RepliesError: no task is in two of the runs, or none could be compared.
     """
     files = {name: _samples_by_task(source) for name, source in runs.items()}
     compared: dict[str, ComparedTask] = {}
@@ -161,11 +155,11 @@ def _model_of(path: Path) -> str:
 
 
 def _scores(task: str, found: ComparedRuns) -> list[ComparedScore]:
-    results = [
-        (test, {name: value for name, value in asdict(test.result).items() if name != "mcnemar"})
-        for test in found.comparisons
-    ]
-    return [ComparedScore(task, test.rule, test.metric, p_holm=test.holm, **result) for test, result in results]
+    scores = []
+    for test in found.comparisons:
+        result = {name: value for name, value in asdict(test.result).items() if name != "mcnemar"}
+        scores.append(ComparedScore(task, test.rule, test.metric, p_holm=test.holm, **result))
+    return scores
 
 
 def _notes(task: str, one: ComparedTask) -> list[str]:

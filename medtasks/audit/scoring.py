@@ -128,13 +128,10 @@ def score_replies(
     A task that compares reports may have ``report_metrics`` besides its own: names of
     :data:`medtasks.metrics.report_metrics.REPORT_METRICS`, or keys of their scores.
 
-    Raises:
-        RepliesError: The replies are likelihoods and the task reads texts, or the other way round; or
-            ``report_metrics`` are asked of a task without reports.
-        JudgeNotConfigured: The task needs a judge and none is configured.
-        UnknownName: There is no such metric.
+    RepliesError: replies are likelihoods and the task reads texts, or the other way round; or ``report_metrics`` are
+    asked of a task without reports. JudgeNotConfigured: it needs a judge. UnknownName: there is no such metric.
     """
-    compares_reports = task.family.kind is Kind.REPORT
+    compares_reports = task.family.kind is Kind.REPORT  # of a group, which has no family, this raises
     if report_metrics and not compares_reports:
         raise RepliesError(
             f"'{task.name}' compares no reports, so that it has no metrics but its own; leave out --metric"
@@ -185,27 +182,22 @@ def _with_further(own: Sequence[AnyMetric], names: Sequence[str]) -> tuple[AnyMe
 
 
 def _row_scores(
-    task: TaskFile,
-    rule: str,
-    documents: Documents,
-    scores: list[Score],
-    replies: Replies,
-    metrics: Sequence[AnyMetric],
+    task: TaskFile, rule: str, documents: Documents, scores: list[Score], replies: Replies, metrics: Sequence[AnyMetric]
 ) -> RowScores:
     family = task.family
     compares_reports = family.kind is Kind.REPORT
     found = evaluate(metrics, scores)
-    panels = _panels(metrics, scores)
+    panels = {id(one.panel): one for one in metrics if isinstance(one, CorpusMetric) and one.panel is not None}
+    results = [one.panel.of(one.selection(scores)) for one in panels.values() if one.panel is not None]
     if not family.paired:
-        _warn(metrics, scores, () if compares_reports else panels)
-    failures = {name: cause for panel in panels for name, cause in panel.failures.items()}
-    settings = {name: one for panel in panels for name, one in panel.settings.items()}
+        _warn(metrics, scores, () if compares_reports else results)
+    of_reports = results if compares_reports else []
     return RowScores(
         rule,
         found,
         dict(Counter(score["reason"] for score in scores).most_common()),
-        failures if compares_reports else {},
-        settings if compares_reports else {},
+        {name: cause for panel in of_reports for name, cause in panel.failures.items()},
+        {name: one for panel in of_reports for name, one in panel.settings.items()},
         by_group(task, documents, scores),
         wrong_answers(task, documents, scores, replies),
         count(paired_answers(metrics[0].selection(scores))) if family.paired else {},
@@ -213,32 +205,21 @@ def _row_scores(
     )
 
 
-def _panels(metrics: Sequence[AnyMetric], scores: Scores) -> list[PanelResult]:
-    panels = {id(one.panel): one for one in metrics if isinstance(one, CorpusMetric) and one.panel is not None}
-    return [one.panel.of(one.selection(scores)) for one in panels.values() if one.panel is not None]
-
-
 def _warn(metrics: Sequence[AnyMetric], scores: Scores, panels: Sequence[PanelResult]) -> None:
     for metric in metrics:
         if metric.warning and (sentence := metric.warning(scores)):
             warn_once(sentence)
     for panel in panels:
-        for sentence in (
-            *(f"{name} could not be computed: {cause}" for name, cause in panel.failures.items()),
-            *panel.warnings,
-        ):
+        failures = [f"{name} could not be computed: {cause}" for name, cause in panel.failures.items()]
+        for sentence in (*failures, *panel.warnings):
             warn_once(f"{sentence}.")
 
 
 def by_group(task: TaskFile, documents: Documents, scores: Sequence[Score]) -> dict[str, dict[str, GroupScore]]:
     """Return the accuracy of each group of the columns that a task names, by column and value, the largest group first.
 
-    A document with several values counts in each of their groups. A task without accuracy has no groups.
-
-    Args:
-        task: A task, no group.
-        documents: What groups the scores, shape (samples,): documents, or scores with the same columns.
-        scores: Shape (samples,).
+    A document with several values counts in each of their groups. A task without accuracy has no groups. Both lists
+    have shape (samples,); in place of documents, scores with the same columns may group the scores.
     """
     accuracy = next((metric for metric in task.metrics if metric.name == _MAIN), None)
     if accuracy is None:
@@ -278,8 +259,7 @@ def count_kinds(wrong: Sequence[WrongAnswer]) -> dict[str, int]:
 def export_wrong_answers(path: Path, private: Sequence[str], wrong: Mapping[str, Sequence[WrongAnswer]]) -> None:
     """Write wrong answers, by name of the row, as CSV, with an empty column for a human's judgement.
 
-    Raises:
-        MedTasksError: The file cannot be written, or the text of ``private`` datasets may not leave their folder.
+    MedTasksError: it cannot be written, or the text of ``private`` datasets may not leave their folder.
     """
     if private:
         names = ",".join(private)

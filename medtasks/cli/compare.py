@@ -15,8 +15,16 @@ from medtasks.audit.comparing import Comparison
 from medtasks.audit.report.contents import as_json
 from medtasks.audit.report.words import p_value
 from medtasks.audit.run_comparison import ComparedTask, Source, compare_all, compare_task
-from medtasks.cli.included import IncludePath, look_into
-from medtasks.cli.output import JsonFile, number_table, out, print_state_of_data, say, write_json
+from medtasks.cli.output import (
+    IncludePath,
+    JsonFile,
+    look_into,
+    number_table,
+    out,
+    print_state_of_data,
+    say,
+    write_json,
+)
 from medtasks.errors import RepliesError, near_match
 from medtasks.harness.task_files import lost_folders, task_file, task_files, variant_of
 from medtasks.stats.paired import ALPHA, DRAWS, POWER, SEED, SIGN_FLIP

@@ -1,4 +1,7 @@
-"""``medtasks data``: list, prepare, verify, locate, and write the drawn sample."""
+"""``medtasks data``: list, prepare, verify, locate, and write the drawn sample.
+
+Of MedHEval ``prepare`` says first what there is, and then prepares the sets that can be.
+"""
 
 import os
 import shlex
@@ -8,9 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from medtasks.cli.included import IncludePath, look_into
-from medtasks.cli.medheval import MEDHEVAL, image_folders, prepare_medheval
-from medtasks.cli.output import out, say, say_columns
+from medtasks.cli.output import IncludePath, look_into, out, say, say_columns
 from medtasks.data.catalogue import CATALOGUE, Access, DatasetInfo, dataset_info
 from medtasks.data.decoding import AS_STORED
 from medtasks.data.home import HOME_VARIABLE, dataset_folder, home, own_tasks_folder
@@ -19,11 +20,14 @@ from medtasks.data.own_datasets import own_datasets, part_of, preparing_again
 from medtasks.errors import MedTasksError
 
 if TYPE_CHECKING:
+    from medtasks.data.medheval.preparing import Readiness
+    from medtasks.data.preparation import Options
     from medtasks.harness.task_file import TaskFile
 
 app = typer.Typer(help="List, prepare and check datasets.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(help="Dataset name, see 'medtasks data list'.")]
+MEDHEVAL = "medheval"
 
 
 @app.command("list")
@@ -42,10 +46,11 @@ def show(name: Name) -> None:
     """Show the source, licence and size of one dataset."""
     info = own_datasets().get(name) or dataset_info(name)
     say(f"{info.name}: {info.benchmark}, {info.description}")
+    sizes = [(info.rows, "{} questions"), (info.images, "{} images"), (info.size, "{:g} MB")]
     facts = {
         "prepared": _state(name),
         "access": info.access,
-        "size": _size(info),
+        "size": ", ".join(text.format(value) for value, text in sizes if value is not None) or "not stated",
         "licence": info.licence,
         "source": f"{info.source} at {info.revision}",
         "images": _images(name),
@@ -53,11 +58,6 @@ def show(name: Name) -> None:
     for fact, value in facts.items():
         if value:
             say(f"  {fact + ':':<10}{value}")
-
-
-def _size(info: DatasetInfo) -> str:
-    facts = [(info.rows, "{} questions"), (info.images, "{} images"), (info.size, "{:g} MB")]
-    return ", ".join(text.format(value) for value, text in facts if value is not None) or "not stated"
 
 
 def _images(name: str) -> str:
@@ -131,10 +131,10 @@ def prepare(
     from medtasks.data.preparers import prepare as run
 
     options = Options(
-        source, fetch_images, allow_incomplete, allow_changed=allow_changed, images=image_folders(images or ())
+        source, fetch_images, allow_incomplete, allow_changed=allow_changed, images=_image_folders(images or ())
     )
     if name.startswith(MEDHEVAL):
-        prepare_medheval(name, options, report_prepared)
+        _prepare_medheval(name, options)
     else:
         report_prepared(run(name, options))
 
@@ -252,3 +252,57 @@ def write_sample_home(folder: Path) -> None:
             del os.environ[HOME_VARIABLE]
         else:
             os.environ[HOME_VARIABLE] = before
+
+
+def _image_folders(given: Sequence[str]) -> dict[str, Path]:
+    folders: dict[str, Path] = {}
+    for text in given:
+        source, _, folder = text.partition("=")
+        if not (source and folder):
+            raise typer.BadParameter(f"--images {text}: give SOURCE=DIR, such as slake=/data/slake/imgs")
+        if source in folders:
+            raise typer.BadParameter(f"--images names {source} twice")
+        folders[source] = Path(folder).expanduser()
+    return folders
+
+
+def _prepare_medheval(name: str, options: "Options") -> None:
+    """Prepare one set of MedHEval, or with the name ``medheval`` all that can be, after saying what was found."""
+    from medtasks.data.medheval.preparing import preflight, survey
+    from medtasks.data.preparers import prepare as run
+
+    if name != MEDHEVAL:
+        for count in preflight(dataset_info(name), options) if options.source is not None else ():
+            _print_count(count.source, len(count.found), len(count.found) + len(count.missing))
+        report_prepared(run(name, options))
+        return
+    found = survey(options)
+    _print_survey(found)
+    ready = [readiness.name for readiness in found if readiness.cause is None]
+    if not ready:
+        raise MedTasksError(
+            "no set of MedHEval can be prepared; name the folders of images with --images SOURCE=DIR, or accept an "
+            "incomplete set with --allow-incomplete"
+        )
+    for dataset in ready:
+        report_prepared(run(dataset, options))
+
+
+def _print_count(source: str, found: int, named: int) -> None:
+    from medtasks.data.medheval.records import IMAGE_SOURCES
+
+    missing = f", {named - found} missing" if found < named else ""
+    say(f"images of {IMAGE_SOURCES[source].title}: {found} of {named} found{missing}")
+
+
+def _print_survey(found: Sequence["Readiness"]) -> None:
+    from medtasks.data.medheval.preparing import image_totals, largest_group
+
+    for key, (there, named) in image_totals(found).items():
+        _print_count(key, there, named)
+    for readiness in found:
+        if readiness.cause is not None:
+            say(f"not prepared: {readiness.name}, {readiness.cause}")
+    group = largest_group(found)
+    what = f"lmms_eval --tasks {group}" if group else "no group, only the sets named below"
+    say(f"Largest group that can run now: {what}")

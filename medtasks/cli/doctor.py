@@ -14,8 +14,7 @@ from rich.text import Text
 
 from medtasks import __version__
 from medtasks.audit.doctor.findings import Finding, State
-from medtasks.cli.included import IncludePath, look_into
-from medtasks.cli.output import out, say, write_json
+from medtasks.cli.output import IncludePath, look_into, out, say, write_json
 
 _STYLES = {State.OK: "green", State.NOTE: "cyan", State.WARNING: "yellow", State.PROBLEM: "bold red"}
 

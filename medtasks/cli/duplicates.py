@@ -14,7 +14,6 @@ from medtasks.data.privacy import LOG_TEXT_VARIABLE
 from medtasks.errors import MedTasksError
 
 _KINDS = ("same file", "same pixels", "looks the same")
-_FURTHEST = 64
 
 
 def duplicates(
@@ -27,7 +26,7 @@ def duplicates(
         int,
         typer.Option(
             min=0,
-            max=_FURTHEST,
+            max=64,
             help="How many of the 256 bits of the hashes of two pictures that look the same differ.",
         ),
     ] = 40,

@@ -75,18 +75,15 @@ def metrics(
 def _settings(weights: Sequence[str], device: str | None, dtype: str | None, batch_size: int | None) -> ModelSettings:
     named = {}
     for given in weights:
-        name, equals, path = given.partition("=")
-        if not (name and equals and path):
+        name, _, path = given.partition("=")
+        if not (name and path):
             raise typer.BadParameter(f"--weights {given} is not of the form NAME=PATH, such as chexbert=chexbert.pth")
         named[name] = Path(path).expanduser()
-    settings = replace(
-        ModelSettings.from_environment(), named_weights=named, batch_size=batch_size, progress=sys.stderr.isatty()
-    )
-    if device is not None:
-        settings = replace(settings, device=device)
-    if dtype is not None:
-        settings = replace(settings, dtype="bfloat16" if dtype == "bfloat16" else "float32")
-    return settings
+    chosen: dict[str, Any] = {
+        name: value for name, value in {"device": device, "dtype": dtype}.items() if value is not None
+    }
+    settings = replace(ModelSettings.from_environment(), named_weights=named, batch_size=batch_size, **chosen)
+    return replace(settings, progress=sys.stderr.isatty())
 
 
 def _chosen(given: Sequence[str]) -> Mapping[str, Sequence[str]]:

@@ -1,4 +1,4 @@
-"""How every command prints and writes: sentences, columns and tables on one console, and files that are whole."""
+"""What commands share: options, sentences, columns and tables on one console, and files that are whole."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,9 +10,20 @@ from rich.console import Console
 from rich.table import Table
 
 from medtasks.errors import MedTasksError
+from medtasks.harness.recorded_folders import recorded_folders
+from medtasks.harness.task_files import INCLUDE, including
 
 JsonFile = Annotated[Path | None, typer.Option("--json", help="Also write everything as JSON.")]
 out = Console(soft_wrap=True, highlight=False)
+IncludePath = Annotated[
+    list[Path] | None,
+    typer.Option(
+        INCLUDE,
+        "--include-path",
+        metavar="FOLDER",
+        help="Folder with task files of your own; the folder a run was given is known from its results.",
+    ),
+]
 
 
 def say(text: str) -> None:
@@ -65,3 +76,10 @@ def write_text(path: Path | None, text: str) -> None:
 def write_json(path: Path | None, content: Any) -> None:
     """Write a value of JSON types likewise."""
     write_text(path, json.dumps(content, indent=2) + "\n")
+
+
+def look_into(context: typer.Context, folders: Sequence[Path] | None, runs: Sequence[Path] = ()) -> None:
+    """Look for tasks in folders of the user's, too, until the command ends; they count before those that runs name."""
+    found, lost = recorded_folders(runs)
+    given = list(folders or ())
+    context.with_resource(including([*given, *found], () if given else lost))

@@ -7,8 +7,7 @@ from typing import Annotated
 import typer
 
 from medtasks.audit.report.contents import RunReport
-from medtasks.cli.included import IncludePath, look_into
-from medtasks.cli.output import JsonFile, out, say, write_json, write_text
+from medtasks.cli.output import IncludePath, JsonFile, look_into, out, say, write_json, write_text
 from medtasks.errors import RepliesError
 
 _PAGE = "report.html"
@@ -74,11 +73,8 @@ def report(
 def _print_what_is_missing(found: RunReport) -> None:
     for name, why in found.missing.items():
         say(f"missing: {name}: {why}")
-    lacking: dict[str, list[str]] = {}
-    for section in found.tasks:
-        for sentence in section.missing:
-            lacking.setdefault(sentence, []).append(section.name)
-    for sentence, names in lacking.items():
+    for sentence in dict.fromkeys(sentence for section in found.tasks for sentence in section.missing):
+        names = [section.name for section in found.tasks for lacking in section.missing if lacking == sentence]
         say(f"note: {', '.join(names)}: {sentence}")
     for note in found.notes:
         say(f"note: {note}")

@@ -82,8 +82,7 @@ def run(
 
 def _refuse_lost(recording: RunRecording, command: Sequence[str], limit: FailureLimit) -> None:
     """Raise if a task lost more samples than may fail."""
-    counted = "; ".join(f"{name}: {counts}" for name, counts in recording.over_limit().items())
-    if counted:
+    if counted := "; ".join(f"{name}: {counts}" for name, counts in recording.over_limit().items()):
         raise MedTasksError(
             f"more samples than --max-failed {limit} lack a reply or a verdict and are in no score ({counted}); all "
             f"replies are kept; once the cause is mended, ask only for the missing ones: "

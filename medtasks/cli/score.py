@@ -9,8 +9,7 @@ from rich.table import Table
 
 from medtasks import __version__
 from medtasks.audit.scoring import PAIR_METRICS, RowScores, count_kinds, export_wrong_answers, score_replies
-from medtasks.cli.included import IncludePath, look_into
-from medtasks.cli.output import JsonFile, number_table, out, print_state_of_data, write_json
+from medtasks.cli.output import IncludePath, JsonFile, look_into, number_table, out, print_state_of_data, write_json
 from medtasks.errors import MedTasksError
 from medtasks.harness.documents import private_datasets, task_documents, task_provenance
 from medtasks.harness.replies import read_replies

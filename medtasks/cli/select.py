@@ -65,8 +65,8 @@ def select(
 def _criteria(options: Mapping[str, list[str] | None], where: Sequence[str]) -> Criteria:
     criteria: dict[str, tuple[str, ...]] = {column: tuple(values) for column, values in options.items() if values}
     for condition in where:
-        column, sign, value = condition.partition("=")
-        if not sign or not column or not value:
+        column, _, value = condition.partition("=")
+        if not (column and value):
             raise typer.BadParameter(f"--where {condition} is not of the form COLUMN=VALUE")
         criteria[column] = (*criteria.get(column, ()), value)
     return criteria

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from medtasks.cli.included import IncludePath, look_into
+from medtasks.cli.output import IncludePath, look_into
 from medtasks.harness.task_files import TAG_ENDING, task_files, variants_of
 from medtasks.harness.task_index import lm_eval_tasks_folder, tasks_folder
 

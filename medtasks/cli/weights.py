@@ -39,9 +39,8 @@ def fetch_weights(
 ) -> None:
     """Download weights; what is here already is not downloaded again."""
     known = (*WEIGHTS, WORDNET)
-    for name in names:
-        if name not in (*known, _ALL):
-            raise unknown_name("weights", name, (*known, _ALL))
+    if unknown := [name for name in names if name not in (*known, _ALL)]:
+        raise unknown_name("weights", unknown[0], (*known, _ALL))
     chosen = known if _ALL in names else tuple(dict.fromkeys(names))
     if source is not None and chosen != (WORDNET,):
         raise typer.BadParameter("--source is for wordnet alone; other weights are put into their folder by hand")

@@ -6,8 +6,8 @@ import os
 
 import pytest
 
-from medtasks.audit import model_weights
-from medtasks.audit.model_weights import DEFAULTS, files_sha256, model_facts, snapshot_commit
+from medtasks.audit import facts as run_facts
+from medtasks.audit.facts import DEFAULTS, files_sha256, model_facts, snapshot_commit
 from medtasks.harness.harness_options import HarnessOptions
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -31,13 +31,13 @@ def hub(tmp_path, monkeypatch):
 @pytest.fixture
 def reads(monkeypatch):
     """Names of the files whose contents were read."""
-    names, read = [], model_weights.file_sha256
+    names, read = [], run_facts.file_sha256
 
     def counted(path):
         names.append(path.name)
         return read(path)
 
-    monkeypatch.setattr(model_weights, "file_sha256", counted)
+    monkeypatch.setattr(run_facts, "file_sha256", counted)
     return names
 
 
@@ -96,7 +96,7 @@ def test_files_are_read_once_until_they_change(tmp_path, reads):
 def test_a_damaged_store_is_written_anew(tmp_path, reads):
     folder = folder_with(tmp_path / "a", x="1")
     first = files_sha256(folder)
-    (model_weights.home() / "weights_digests.json").write_text("[")
+    (run_facts.home() / "weights_digests.json").write_text("[")
     assert files_sha256(folder) == first
     assert files_sha256(folder) == first
     assert reads == ["x", "x"]
@@ -158,7 +158,7 @@ def test_a_file_that_cannot_be_read(tmp_path, monkeypatch):
     def refuse(path):
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr(model_weights, "file_sha256", refuse)
+    monkeypatch.setattr(run_facts, "file_sha256", refuse)
     found = facts("hf", f"pretrained={folder_with(tmp_path / 'clinic', x='1')}")
     assert found.fingerprint is None
     assert found.unknown == "pretrained=clinic: a file in it cannot be read (Permission denied)"
@@ -193,7 +193,7 @@ def test_the_defaults_are_those_of_our_adapters(hub):
     assert set(declared) == set(DEFAULTS)
     for model, kind in declared.items():
         defaults = {field.name: field.default for field in dataclasses.fields(kind)}
-        named = {name: value for name, value in defaults.items() if name in model_weights.WEIGHTS and value}
+        named = {name: value for name, value in defaults.items() if name in run_facts.WEIGHTS and value}
         assert DEFAULTS[model] == named
     assert facts("radfm").weights == "chaoyi-wu/RadFM"
     assert "chaoyi-wu" not in facts("radfm", "pretrained=org/name").weights

@@ -108,7 +108,7 @@ def test_an_interruption_goes_on_to_the_caller(begin, tmp_path, error, why):
 def test_a_snapshot_that_the_harness_fetched(begin, monkeypatch):
     recording = begin()
     assert recording.manifest.model.fingerprint is None
-    monkeypatch.setattr("medtasks.audit.model_weights.snapshot_commit", lambda name, revision: "c" * 40)
+    monkeypatch.setattr("medtasks.audit.facts.snapshot_commit", lambda name, revision: "c" * 40)
     with recording.until_its_end():
         pass
     assert RunManifest.read(recording.path).model.fingerprint == f"commit:{'c' * 40}"

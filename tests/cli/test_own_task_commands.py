@@ -7,8 +7,8 @@ import sys
 import pytest
 from PIL import Image
 
-from medtasks.audit.report.reading.recorded_run import RecordedTask
-from medtasks.audit.report.reading.task_sections import section
+from medtasks.audit.report.reading.collecting import section
+from medtasks.audit.report.reading.recorded import RecordedTask
 from medtasks.errors import MedTasksError
 from medtasks.harness.documents import select
 from medtasks.harness.task_files import included_option, including, scored_task, task_config, task_files, tasks_of

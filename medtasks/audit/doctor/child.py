@@ -18,7 +18,6 @@ from typing import Any
 
 GROUP = "lmms_eval.models"
 _LONGEST_MESSAGE = 300
-_TORCH_STACK = ("torch", "torchvision", "transformers")
 
 Tell = Callable[..., None]
 
@@ -94,7 +93,7 @@ def _plug_ins(tell: Tell) -> None:
 
 def _torch(tell: Tell) -> None:
     """Import torch and what is built against it, and ask torch for its devices."""
-    for name in _TORCH_STACK:
+    for name in ("torch", "torchvision", "transformers"):
         with _step(tell, name) as fields:
             fields["installed"] = importlib.util.find_spec(name) is not None
             if fields["installed"]:

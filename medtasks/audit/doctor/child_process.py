@@ -11,10 +11,7 @@ from typing import Any
 
 from medtasks.errors import MedTasksError
 
-TIMEOUT_S = 180.0
-"""Seconds after which a child is given up; importing torch from a network disk may take a minute."""
-
-_SCRIPT = Path(__file__).with_name("child.py")
+TIMEOUT_S = 180.0  # after which a child is given up; importing torch from a network disk may take a minute
 
 
 @dataclass(frozen=True)
@@ -37,7 +34,7 @@ class Child:
 
     def __init__(self, subject: str, names: Sequence[str] = ()) -> None:
         # -P: the harness's command does not have the working folder on its path, either.
-        command = [sys.executable, "-P", str(_SCRIPT), subject, *names]
+        command = [sys.executable, "-P", str(Path(__file__).with_name("child.py")), subject, *names]
         self._process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )

@@ -22,9 +22,7 @@ from medtasks.harness.remote_models import TRUSTED, credentialed, refusal, trust
 from medtasks.harness.saved_replies import FOLDER_NAME as REPLIES
 
 _JOURNAL = "journal"  # FOLDER_NAME of medtasks.model_adapters.base.journal
-HUB = "https://huggingface.co/datasets/"
-"""How addresses of datasets on the Hub begin."""
-
+HUB = "https://huggingface.co/datasets/"  # how addresses of datasets there begin
 _NAME = "remote models"
 
 

@@ -66,10 +66,13 @@ def _command(name: str) -> str:
 
 
 def _dataset(name: str, *, verify: bool) -> Iterator[Finding]:
+    from medtasks.data.preparers import verify as differences
+
     try:
         manifest = Manifest.read(dataset_folder(name))
-        again = _again(name, manifest)
+        again = _command(name)
         if manifest.selected_from:
+            again = f"medtasks data select {manifest.selected_from} ... --as {name}"
             prepared_folder(manifest.selected_from)  # where the images are
         rows = len(open_documents(name)[SPLIT])
     except MedTasksError as error:
@@ -80,30 +83,16 @@ def _dataset(name: str, *, verify: bool) -> Iterator[Finding]:
     if rows != manifest.rows:
         found = f"'{name}' holds {rows} questions, and its manifest says {manifest.rows}"
         yield DATASETS.problem(name, found, again)
-    elif problems := _differences(name) if verify else []:
+    elif problems := list(differences(name)) if verify else []:
         count = "1 difference" if len(problems) == 1 else f"{len(problems)} differences"
         found = f"'{name}' is damaged, {count} from what was prepared{_few(name, ': {}', problems)}"
         yield DATASETS.problem(name, found, again)
     elif manifest.sample:
-        found = f"'{name}' is the drawn sample, on which scores say nothing about a model"
-        yield DATASETS.warning(name, found, again)
+        yield DATASETS.warning(name, f"'{name}' is the drawn sample, on which scores say nothing about a model", again)
     elif not manifest.complete:
-        found = f"{what}, but incomplete{_few(name, ' ({})', manifest.left_out)}"
-        yield DATASETS.warning(name, found, again)
+        yield DATASETS.warning(name, f"{what}, but incomplete{_few(name, ' ({})', manifest.left_out)}", again)
     else:
         yield DATASETS.ok(name, what)
-
-
-def _again(name: str, manifest: Manifest) -> str:
-    if manifest.selected_from:
-        return f"medtasks data select {manifest.selected_from} ... --as {name}"
-    return _command(name)
-
-
-def _differences(name: str) -> list[str]:
-    from medtasks.data.preparers import verify
-
-    return list(verify(name))
 
 
 def _few(name: str, form: str, notes: Sequence[str]) -> str:

@@ -1,6 +1,5 @@
 """All checks, one after the other, while child processes import what takes long."""
 
-import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -25,14 +24,9 @@ from medtasks.harness.redaction import redacted
 
 
 def examine(names: Sequence[str] = (), *, verify: bool = False) -> list[Finding]:
-    """Look at everything, or at what some tasks need.
+    """Look at everything, or at what some tasks, groups and tags need; return findings by area, without secrets.
 
-    Args:
-        names: Tasks, groups and tags; none for everything.
-        verify: Also read prepared data completely, and start the harness for real.
-
-    Returns:
-        Findings by area, without secrets. A check that fails is one of them.
+    A check that fails is one of them. To ``verify``, prepared data are read completely, and the harness is started.
     """
     with ExitStack() as children:
         plug_ins_told, torch_told = _child(children, "plug_ins"), _child(children, "torch")
@@ -41,7 +35,7 @@ def examine(names: Sequence[str] = (), *, verify: bool = False) -> list[Finding]
         if verify:
             checks.append((findings.HARNESS, "start", _start(children)))
         checks += [
-            (findings.PLUG_INS, "loading", lambda: plug_ins.plug_ins(plug_ins_told(), autoload=_autoload())),
+            (findings.PLUG_INS, "loading", lambda: plug_ins.plug_ins(plug_ins_told(), autoload=harness.autoloads())),
             (findings.TORCH, "imports", lambda: machine.torch_stack(torch_told())),
         ]
         for area, name, check in checks:
@@ -51,7 +45,6 @@ def examine(names: Sequence[str] = (), *, verify: bool = False) -> list[Finding]
 
 
 def _checks_here(scope: Scope, *, verify: bool) -> list[tuple[str, str, Check]]:
-    """Return the checks of this process, by area and name."""
     return [
         (findings.HARNESS, "Python", harness.python_version),
         (findings.HARNESS, "medtasks", harness.own_version),
@@ -99,10 +92,6 @@ def _child(children: ExitStack, subject: str, names: Sequence[str] = ()) -> Call
 
 
 def _start(children: ExitStack) -> Check:
-    names = sorted(task_names.own_names()) if _autoload() else []
+    names = sorted(task_names.own_names()) if harness.autoloads() else []
     told = _child(children, "harness", names)
     return lambda: harness.started(told(), len(names))
-
-
-def _autoload() -> bool:
-    return os.environ.get(AUTOLOAD_VARIABLE, "1") != "0"

@@ -54,8 +54,7 @@ class Area(str):
 HARNESS, PLUG_INS, TASKS, PACKAGES = Area("harness"), Area("plug-ins"), Area("tasks"), Area("packages")
 TORCH, MACHINE, CREDENTIALS, DATASETS = Area("torch"), Area("machine"), Area("credentials"), Area("datasets")
 WEIGHTS, JUDGE = Area("weights"), Area("judge")
-AREAS = (HARNESS, PLUG_INS, TASKS, PACKAGES, TORCH, MACHINE, CREDENTIALS, DATASETS, WEIGHTS, JUDGE)
-"""Areas in the order they are shown."""
+AREAS = (HARNESS, PLUG_INS, TASKS, PACKAGES, TORCH, MACHINE, CREDENTIALS, DATASETS, WEIGHTS, JUDGE)  # as shown
 
 
 def findings_of(area: str, name: str, check: Check) -> list[Finding]:
@@ -70,11 +69,8 @@ def findings_of(area: str, name: str, check: Check) -> list[Finding]:
     except MedTasksError as error:
         found.append(of_error(area, name, State.PROBLEM, error))
     except (Exception, SystemExit) as error:  # noqa: BLE001 - one check must not cost the others
-        what, fix = (
-            f"this could not be checked ({_place(error)})",
-            "look at the named place; everything else was checked",
-        )
-        found.append(Finding(area, name, State.PROBLEM, what, fix))
+        fix = "look at the named place; everything else was checked"
+        found.append(Finding(area, name, State.PROBLEM, f"this could not be checked ({_place(error)})", fix))
     return found
 
 

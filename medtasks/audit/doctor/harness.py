@@ -25,20 +25,16 @@ COMMAND = "lmms_eval"
 _COMMAND_TARGET = "lmms_eval.cli.dispatch:main"
 _INTERPRETER = re.compile(r"^(?:#!\s*|'''exec' \"?)(/[^\s\"]*python[^\s\"/]*)", re.MULTILINE)
 
+# What this package takes from the harness beyond its documented interface: name, file, parameters, what for.
 SEAMS: Mapping[str, tuple[str, tuple[str, ...], str]] = {
     "TaskManager.initialize_tasks": ("tasks/__init__.py", ("include_path", "include_defaults"), "our tasks are found"),
     "TaskManager.match_tasks": ("tasks/__init__.py", (), "our tasks are found"),
     "TaskManager._get_config": ("tasks/__init__.py", ("name",), "sanity variants of our tasks are found"),
-    "ConfigurableTask.override_metric": (
-        "api/task.py",
-        (),
-        "patients' text stays out of logs with --predict_only",
-    ),
+    "ConfigurableTask.override_metric": ("api/task.py", (), "patients' text stays out of logs with --predict_only"),
     "ModelManifest": ("models/registry_v2.py", (), "our model adapters are found"),
     "lmms": ("api/model.py", (), "our model adapters are accepted"),
     "GenerationResult": ("api/instance.py", (), "our model adapters can answer"),
 }
-"""What this package takes from the harness beyond its documented interface: name, file, parameters, what for."""
 
 
 def harness_folder() -> Path:
@@ -72,10 +68,9 @@ def own_version() -> Iterator[Finding]:
         return
     if installed == __version__:
         yield HARNESS.ok("medtasks", f"medtasks {__version__} is installed")
-        return
-    found = f"medtasks {__version__} runs, but {installed} is the installed version"
-    fix = "pip install --force-reinstall --no-deps medtasks, or in a clone: pip install -e ."
-    yield HARNESS.warning("medtasks", found, fix)
+    else:
+        fix = "pip install --force-reinstall --no-deps medtasks, or in a clone: pip install -e ."
+        yield HARNESS.warning("medtasks", f"medtasks {__version__} runs, but {installed} is the installed version", fix)
 
 
 def harness_version() -> Iterator[Finding]:
@@ -138,9 +133,14 @@ def command() -> Iterator[Finding]:
     yield HARNESS.ok(name, f"{path} is the command of {owner}")
 
 
+def autoloads() -> bool:
+    """Return whether the user lets our plug-in register anything."""
+    return os.environ.get(AUTOLOAD_VARIABLE, "1") != "0"
+
+
 def autoload() -> Iterator[Finding]:
     """Look at whether the user has switched the plug-in off."""
-    if os.environ.get(AUTOLOAD_VARIABLE, "1") == "0":
+    if not autoloads():
         found = f"{AUTOLOAD_VARIABLE}=0 hides our tasks and models from the harness"
         yield HARNESS.warning(AUTOLOAD_VARIABLE, found, f"unset {AUTOLOAD_VARIABLE}")
 
@@ -158,8 +158,8 @@ def started(told: Told, tasks: int) -> Iterator[Finding]:
         found = f"{len(missing)} of {tasks} names of ours are not in the harness's task index ({few})"
         fix = 'mend the other findings, or name our tasks with --include_path "$(medtasks path)"'
         yield HARNESS.problem("start", found, fix)
-        return
-    yield HARNESS.ok("start", f"the harness starts and finds all {tasks} names of ours")
+    else:
+        yield HARNESS.ok("start", f"the harness starts and finds all {tasks} names of ours")
 
 
 def _lacking(path: Path, name: str, parameters: tuple[str, ...]) -> str:

@@ -10,9 +10,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from medtasks.audit.doctor.findings import JUDGE, Finding, State, of_error
-from medtasks.audit.doctor.scope import JudgeNeed, Scope, judge_need
+from medtasks.audit.doctor.scope import Scope, asked_by
 from medtasks.data.own_datasets import access_of
 from medtasks.errors import JudgeNotConfigured, JudgeRefused
+from medtasks.families.family import Asks
 from medtasks.harness.task_file import TaskFile
 from medtasks.judges.client import open_client, trouble_of  # the same, so that nothing goes where it would not
 from medtasks.judges.settings import (
@@ -28,11 +29,9 @@ from medtasks.judges.settings import (
 if TYPE_CHECKING:
     import openai
 
+# Seconds without a byte after which the endpoint is given up here; a shorter time the user has set goes before.
 TIMEOUT_S = 5.0
-"""Seconds without a byte after which the endpoint is given up here; a shorter time the user has set goes before."""
-
 _NAME = re.compile(r"[\w.:/@+-]{1,120}", re.ASCII)
-_NO_LIST = (404, 405, 501)
 
 
 def judge(scope: Scope) -> Iterator[Finding]:
@@ -40,11 +39,11 @@ def judge(scope: Scope) -> Iterator[Finding]:
 
     Nothing but the list of models is asked for, and no sample is sent.
     """
-    asking = [(task, need) for task in scope.tasks if (need := judge_need(task)) is not JudgeNeed.NONE]
+    asking = [(task, asks) for task in scope.tasks if (asks := asked_by(task)) is not Asks.NOBODY]
     if scope.chosen and not asking:
         return
     if not is_configured():
-        yield _not_configured(scope, [task for task, need in asking if need is JudgeNeed.REQUIRED])
+        yield _not_configured(scope, [task for task, asks in asking if asks is Asks.JUDGE])
         return
     try:
         settings = settings_from_environment()
@@ -53,8 +52,7 @@ def judge(scope: Scope) -> Iterator[Finding]:
         yield of_error(JUDGE, "settings", State.PROBLEM, error, fix)
         return
     where = "this machine" if settings.is_local else "another machine"
-    found = f"the judge is {settings.model} at {settings.base_url}, on {where}"
-    yield JUDGE.ok("settings", found)
+    yield JUDGE.ok("settings", f"the judge is {settings.model} at {settings.base_url}, on {where}")
     datasets = list(dict.fromkeys(task.dataset for task, _ in asking if task.dataset))
     refused = {}
     for dataset in datasets:
@@ -88,14 +86,13 @@ def _access(scope: Scope, refused: dict[str, JudgeRefused]) -> Finding:
 
 
 def _answer(settings: JudgeSettings) -> Finding:
-    """Ask for the list of models."""
     from openai import OpenAIError
 
     client = open_client(settings)
     try:
         known = [model.id for model in client.models.list().data]
     except OpenAIError as error:
-        return _without_list(client, settings) if _status(error) in _NO_LIST else _trouble(error, settings)
+        return _without_list(client, settings) if _status(error) in (404, 405, 501) else _trouble(error, settings)
     except (AttributeError, TypeError, ValueError):  # another JSON, and a body announced as JSON that is none
         found = f"what answers at {settings.base_url} is no list of models, so that it may be no judge"
         return JUDGE.problem("reply", found, f"check {BASE_URL}; it often ends with /v1")
@@ -109,8 +106,7 @@ def _known_model(settings: JudgeSettings, known: Sequence[str]) -> Finding:
     if any(settings.model in (name, name.removeprefix("models/"), name.removesuffix(":latest")) for name in known):
         return JUDGE.ok("reply", f"the judge at {settings.base_url} answers and has {settings.model}")
     if not known:
-        found = f"the judge at {settings.base_url} answers and lists no models, so that {settings.model} is not checked"
-        return JUDGE.note("model", found, f"check {MODEL} with the endpoint's own documentation")
+        return _unchecked(settings, "lists no models")
     near = difflib.get_close_matches(settings.model, [name for name in known if _NAME.fullmatch(name)], n=1)
     hint = f"; did you mean '{near[0]}'?" if near else ""
     found = f"the judge at {settings.base_url} answers and has no model '{settings.model}' among its {len(known)}{hint}"
@@ -125,9 +121,11 @@ def _without_list(client: "openai.OpenAI", settings: JudgeSettings) -> Finding:
         if _status(error) in (404, None):
             found = f"{settings.base_url} has neither a list of models nor chats (HTTP 404)"
             return JUDGE.problem("address", found, f"check {BASE_URL}; it often ends with /v1")
-    found = (
-        f"the judge at {settings.base_url} answers and has no list of models, so that {settings.model} is not checked"
-    )
+    return _unchecked(settings, "has no list of models")
+
+
+def _unchecked(settings: JudgeSettings, what: str) -> Finding:
+    found = f"the judge at {settings.base_url} answers and {what}, so that {settings.model} is not checked"
     return JUDGE.note("model", found, f"check {MODEL} with the endpoint's own documentation")
 
 

@@ -11,15 +11,10 @@ from medtasks.audit.doctor.child_process import Told
 from medtasks.audit.doctor.findings import MACHINE, TORCH, Finding
 from medtasks.data.home import HOME_VARIABLE, home
 
-LITTLE_DISK_GB = 5.0
-"""Free disk below which weights and datasets may not fit, in GB (10^9 bytes)."""
-
+LITTLE_DISK_GB = 5.0  # free disk, in GB (10^9 bytes), below which weights and datasets may not fit
+LITTLE_MEMORY_GB = 4.0  # free memory below which few models fit
 _MEMORY = Path("/proc/meminfo")
 _CONTAINER_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
-
-LITTLE_MEMORY_GB = 4.0
-"""Free memory below which few models fit, in GB (10^9 bytes)."""
-
 _MODULES = ("torch", "torchvision", "transformers")
 _DRIVER = Path("/proc/driver/nvidia/version")
 _INSTALL = "pip install --force-reinstall torch torchvision, both from one index (https://pytorch.org/get-started)"
@@ -65,9 +60,7 @@ def _disk(name: str, folder: Path, variable: str) -> Finding:
         return MACHINE.problem(name, f"{place} cannot be written to ({reason})", fix)
     free = shutil.disk_usage(place).free / 1e9
     found = f"{free:,.1f} GB are free for {folder}"
-    if free < LITTLE_DISK_GB:
-        return MACHINE.warning(name, found, fix)
-    return MACHINE.ok(name, found)
+    return MACHINE.warning(name, found, fix) if free < LITTLE_DISK_GB else MACHINE.ok(name, found)
 
 
 def _refusal(folder: Path) -> str:

@@ -16,7 +16,6 @@ HARNESS_PACKAGE = "lmms_eval"
 _OWN = "medtasks"
 _REPORT = "report"
 _DICOM = "dicom"
-_READ_FROM_DICOM = ("multimedeval_vindr_mammo",)
 _PURPOSES = {
     _REPORT: "metrics of reports and summaries",
     _DICOM: "preparing datasets from DICOM files",
@@ -108,7 +107,7 @@ def extra_packages(scope: Scope) -> Iterator[Finding]:
 def _needed(scope: Scope) -> Sequence[str]:
     """Return the extras without which a chosen task loses metrics, or its data cannot be prepared."""
     needed = [_REPORT] if scope.metrics else []
-    if any(name in _READ_FROM_DICOM and not _is_prepared(name) for name in scope.datasets):
+    if "multimedeval_vindr_mammo" in scope.datasets and not _is_prepared("multimedeval_vindr_mammo"):
         needed.append(_DICOM)
     return needed
 

@@ -87,8 +87,7 @@ def _ours(plug_ins: Sequence[_PlugIn], *, autoload: bool) -> Iterator[Finding]:
         fix = "pip install --force-reinstall medtasks, or in a clone: pip install -e ."
         yield PLUG_INS.problem(_OURS, found, fix)
     elif ours.models:
-        found = f"the harness finds medtasks {ours.version} with {len(ours.models)} models"
-        yield PLUG_INS.ok(_OURS, found)
+        yield PLUG_INS.ok(_OURS, f"the harness finds medtasks {ours.version} with {len(ours.models)} models")
     elif not autoload:
         found = f"medtasks is found and registers nothing, because of {AUTOLOAD_VARIABLE}=0"
         yield PLUG_INS.note(_OURS, found, f"unset {AUTOLOAD_VARIABLE}")
@@ -115,6 +114,5 @@ def _shared_names(
         lost = _OURS in who and not chosen.startswith(f"{_OURS}.")
         found = f"model '{name}' is registered by {' and by '.join(who)}, and '--model {name}' takes {chosen}"
         others = [owner for owner in dict.fromkeys(who) if owner not in (_OURS, "lmms-eval itself")]
-        remove = f"pip uninstall {others[-1]}" if others else "update both"
-        fix = f"{remove}, or have the model renamed there"
+        fix = f"{f'pip uninstall {others[-1]}' if others else 'update both'}, or have the model renamed there"
         yield Finding(PLUG_INS, name, State.PROBLEM if lost else State.WARNING, found, fix)

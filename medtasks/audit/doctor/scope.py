@@ -1,6 +1,5 @@
 """What the chosen tasks need: datasets, metrics, a judge, a labeler."""
 
-import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,14 +10,6 @@ from medtasks.families.family import Asks, needs_labeler
 from medtasks.harness.task_file import TaskFile
 from medtasks.harness.task_files import task_file, task_files, tasks_of
 from medtasks.metrics.report_metrics import REPORT_METRICS, MetricInfo
-
-
-class JudgeNeed(enum.Enum):
-    """Whether a task runs without an LLM judge."""
-
-    NONE = enum.auto()
-    OPTIONAL = enum.auto()
-    REQUIRED = enum.auto()
 
 
 @dataclass(frozen=True)
@@ -66,10 +57,9 @@ def scope_of(names: Sequence[str]) -> Scope:
     return Scope(tuple(names), tuple(task_file(task) for task in members), foreign)
 
 
-def judge_need(task: TaskFile) -> JudgeNeed:
-    """Return whether a task needs a judge."""
-    asks = task.family.asks if task.has_family else Asks.NOBODY
-    return {Asks.JUDGE: JudgeNeed.REQUIRED, Asks.JUDGE_IF_THERE: JudgeNeed.OPTIONAL}.get(asks, JudgeNeed.NONE)
+def asked_by(task: TaskFile) -> Asks:
+    """Return whether a task needs a judge; a group, which scores nothing itself, asks nobody."""
+    return task.family.asks if task.has_family else Asks.NOBODY
 
 
 def _metric_names(task: TaskFile) -> list[str]:

@@ -28,7 +28,7 @@ _Loader.add_constructor("!function", lambda _, node: str(node.value))
 def collisions(scope: Scope) -> Iterator[Finding]:
     """Look for our names, or those of the chosen tasks, among the harness's own, and for the user's among ours."""
     shipped = _named(tasks_folder())
-    ours = {*shipped, *_named(own_tasks_folder())}
+    ours = own_names()
     if scope.chosen:
         ours = (ours & {*scope.names}) | {task.name for task in scope.tasks}
     harness = harness_folder() / "tasks"
@@ -45,8 +45,7 @@ def collisions(scope: Scope) -> Iterator[Finding]:
             found = f"'{name}' is a name of medtasks, too, and the harness does not take {path}"
             yield TASKS.problem(name, found, f"rename it in {path}")
     if not taken:
-        found = f"no task of lmms-eval has one of the names of ours ({len(ours)})"
-        yield TASKS.ok("names", found)
+        yield TASKS.ok("names", f"no task of lmms-eval has one of the names of ours ({len(ours)})")
 
 
 def foreign_names(scope: Scope) -> Iterator[Finding]:

@@ -12,10 +12,7 @@ from medtasks.metrics.model_settings import ModelSettings
 from medtasks.metrics.weights import WEIGHTS, weights_path
 from medtasks.metrics.wordnet import load_wordnet
 
-WORDNET = "wordnet"
-"""What stands for WordNet among the names of weights."""
-
-_CHEXBERT = ("chexbert", "bert-base-uncased")
+WORDNET = "wordnet"  # among the names of weights
 
 
 def metric_weights(scope: Scope) -> Iterator[Finding]:
@@ -64,14 +61,13 @@ def model_settings(scope: Scope) -> Iterator[Finding]:
     except MedTasksError as error:
         yield of_error(AREA, "settings", State.PROBLEM, error)
         return
-    found = f"metrics' models run on '{settings.device}' with {settings.dtype}"
-    yield AREA.ok("settings", found)
+    yield AREA.ok("settings", f"metrics' models run on '{settings.device}' with {settings.dtype}")
 
 
 def _needed(scope: Scope) -> list[str]:
     names = [name for metric in scope.metrics for name in metric.weights]
     if scope.needs_labeler and not os.environ.get(LABELER, "").strip():
-        names += _CHEXBERT
+        names += ["chexbert", "bert-base-uncased"]
     if any(metric.wordnet for metric in scope.metrics):
         names.append(WORDNET)
     return list(dict.fromkeys(names))

@@ -119,15 +119,15 @@ class Item:
 
     doc_id: str  # its id; hashed where the task is withheld
     unit: str  # what belongs together on the screen: the pair's id, else the own one
-    images: tuple[str, ...]  # keys of TaskReport.pictures, in the order shown
-    question: str  # as published; empty where withheld
-    options: tuple[str, ...]  # texts of the options; empty if there are none or withheld
-    prompt: str  # what the model was asked; empty where it is not recorded or withheld
-    key: str  # the right answer; empty where withheld
-    reply: str  # raw reply; empty for likelihoods and where withheld
-    losses: tuple[float, ...]  # mean negative log-likelihood per option; empty for replies in words
-    answers: Mapping[str, ReadAnswer]
-    groups: Mapping[str, tuple[str, ...]]  # values by column, such as the medical areas
+    images: tuple[str, ...] = ()  # keys of TaskReport.pictures, in the order shown
+    question: str = ""  # as published; empty where withheld
+    options: tuple[str, ...] = ()  # texts of the options; empty if there are none or withheld
+    prompt: str = ""  # what the model was asked; empty where it is not recorded or withheld
+    key: str = ""  # the right answer; empty where withheld
+    reply: str = ""  # raw reply; empty for likelihoods and where withheld
+    losses: tuple[float, ...] = ()  # mean negative log-likelihood per option; empty for replies in words
+    answers: Mapping[str, ReadAnswer] = field(default_factory=dict)
+    groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # values by column, such as medical areas
 
 
 @dataclass(frozen=True)

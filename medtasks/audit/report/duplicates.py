@@ -20,9 +20,7 @@ from medtasks.data.duplicates.perceptual_hash import BITS, LIKENESS, SIDE, TINY_
 from medtasks.data.privacy import hidden_id, is_private
 from medtasks.data.provenance_of import provenance
 
-MOST_SHOWN = 250
-"""Findings that the page shows of each of the two lists; the JSON has all."""
-
+MOST_SHOWN = 250  # findings that the page shows of each of the two lists; the JSON has all
 _HIDDEN = Thumbnail("", remark="credentialed data: not shown")
 _NAMED = 3
 
@@ -108,7 +106,7 @@ def duplicates_as_dict(dataset: str, found: Duplicates, names: Names, distance: 
     }
 
 
-def shown_files(finding: Finding, names: Names) -> tuple[Path | None, Path | None]:
+def _shown_files(finding: Finding, names: Names) -> tuple[Path | None, Path | None]:
     """Return the files of a finding's two pictures; None for one that may not be shown."""
     own = finding.concern is not None
     first = None if names.hidden else finding.first.files[0]
@@ -224,7 +222,7 @@ def write_duplicates_page(
     The file appears complete or not at all; MedTasksError: it cannot be written.
     """
     against = contents["against"]
-    pairs = [_shown(found.within, names), _shown(found.outside, names)]
+    pairs = [[_shown_files(one, names) for one in listed[:MOST_SHOWN]] for listed in (found.within, found.outside)]
     small = thumbnails(file for file in chain.from_iterable(chain(*pairs)) if file).by_file
     cards = [
         [
@@ -248,7 +246,3 @@ def write_duplicates_page(
         sample=sample,
     )
     write_whole(path, page)
-
-
-def _shown(findings: Sequence[Finding], names: Names) -> list[tuple[Path | None, Path | None]]:
-    return [shown_files(finding, names) for finding in findings[:MOST_SHOWN]]

@@ -51,12 +51,8 @@ def _found(task_name: str) -> Iterator[tuple[str | None, PublishedScore]]:
     for table in mapping["tables"]:
         groups = table.get("groups")
         for row in _rows(table["file"]):
-            if (
-                task_name not in table["tasks"].get(row[table["by"]], ())
-                or row[table["metric"]] not in table["metrics"]
-            ):
-                continue
-            if any(_fits(rows, table["file"], row) for rows in mapping["left_out"]):
+            ours = task_name in table["tasks"].get(row[table["by"]], ()) and row[table["metric"]] in table["metrics"]
+            if not ours or any(_fits(rows, table["file"], row) for rows in mapping["left_out"]):
                 continue
             about = [
                 remark["remark"]

@@ -192,14 +192,9 @@ def names_in(mappings: Iterable[Mapping[str, int]]) -> list[str]:
 def pair_rows(outcomes: Sequence[PairOutcomes]) -> list[tuple[str, str, list[int]]]:
     """Return what can become of a pair: its name, what it means, and how often under each reading."""
     rows = [("Both right", "Both images answered rightly.", [one.both_right for one in outcomes])]
-    rows += [
-        (
-            f"Both answered {letter}",
-            "The two images were not told apart.",
-            [one.same.get(letter, 0) for one in outcomes],
-        )
-        for letter in sorted({letter for one in outcomes for letter in one.same})
-    ]
+    for letter in sorted({letter for one in outcomes for letter in one.same}):
+        same = [one.same.get(letter, 0) for one in outcomes]
+        rows.append((f"Both answered {letter}", "The two images were not told apart.", same))
     return [
         *rows,
         ("Swapped", "Each image got the answer of the other.", [one.swapped for one in outcomes]),

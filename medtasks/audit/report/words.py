@@ -15,7 +15,7 @@ NOT_DEFINED = "n/a"
 _MINUS = "−"
 _HUGE = 1e15
 
-REASONS: Mapping[str, tuple[str, str]] = {
+REASONS: Mapping[str, tuple[str, str]] = {  # name of a reason and what it means
     Reason.OK: ("answer found", "The reply has one answer; it may be right or wrong."),
     Reason.EMPTY: ("empty", "The reply has no text, or nothing is left of it without its own thoughts and markup."),
     Reason.AMBIGUOUS: ("ambiguous", "The reply points to more than one answer, and it is not clear which is meant."),
@@ -25,9 +25,8 @@ REASONS: Mapping[str, tuple[str, str]] = {
     Reason.ADAPTER_FAILED: ("model failed", "The program that runs the model failed here; the model gave no reply."),
     Reason.JUDGE_FAILED: ("judge failed", "The judge or labeler that reads such replies failed, so nobody read it."),
 }
-"""Name of a reason and what it means."""
 
-METRICS: Mapping[str, str] = {
+METRICS: Mapping[str, str] = {  # what a metric is, for those whose name says too little
     "accuracy": "Share of questions answered rightly.",
     "set_accuracy": "Share of pairs with both images answered rightly.",
     "individual_accuracy": "Share of images answered rightly; an invalid reply is wrong.",
@@ -35,23 +34,20 @@ METRICS: Mapping[str, str] = {
     "invalid_rate": "Share of replies without a valid answer.",
     "incomplete_pairs": "Pairs of which only one image was asked; in no score of pairs.",
 }
-"""What a metric is, for those whose name says too little."""
 
-WRONG_KINDS: Mapping[str, str] = {
+WRONG_KINDS: Mapping[str, str] = {  # what a kind of wrong answer is
     ErrorClass.REFUSAL: "The model said that it cannot or will not answer.",
     ErrorClass.IRRELEVANT: "The reply has nothing to do with the options, or repeats itself.",
     ErrorClass.MISUNDERSTOOD: "The reply does not answer what was asked, for example by naming several options.",
     ErrorClass.FAILED: "The program that runs the model failed here; the model gave no reply.",
     ErrorClass.FOR_A_HUMAN: "The reply names a wrong option. Whether the model saw or knew too little takes a human.",
 }
-"""What a kind of wrong answer is."""
 
-VARIANTS: Mapping[str, str] = {
+VARIANTS: Mapping[str, str] = {  # what a model got in place of the image
     "blind": "no picture at all",
     "blank": "an empty picture",
     "swapped": "a picture that belongs to another question",
 }
-"""What a model got in place of the picture."""
 
 
 def number(value: float, share: bool = True) -> str:
@@ -185,15 +181,15 @@ def scored(score: Score | None) -> str:
 
 def estimate(value: float, low: float, high: float, share: bool) -> str:
     """Return a value with its interval, if it has one."""
-    ends = interval(low, high, share).replace("%", "")
-    shown = number(value, share)
-    return shown if NOT_DEFINED in (shown, ends) else f"{shown} [{ends}]"
+    return _with_ends(number(value, share), interval(low, high, share).replace("%", ""))
 
 
 def difference(value: float, low: float, high: float, share: bool) -> str:
     """Return a difference with its interval, if it has one."""
-    ends = difference_interval(low, high, share).removesuffix(" pts")
-    shown = signed(value, share)
+    return _with_ends(signed(value, share), difference_interval(low, high, share).removesuffix(" pts"))
+
+
+def _with_ends(shown: str, ends: str) -> str:
     return shown if NOT_DEFINED in (shown, ends) else f"{shown} [{ends}]"
 
 

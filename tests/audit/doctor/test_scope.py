@@ -2,8 +2,9 @@
 
 import pytest
 
-from medtasks.audit.doctor.scope import JudgeNeed, judge_need, scope_of
+from medtasks.audit.doctor.scope import asked_by, scope_of
 from medtasks.data.catalogue import CATALOGUE
+from medtasks.families.family import Asks
 from medtasks.harness.task_files import task_file, task_files
 
 
@@ -56,13 +57,13 @@ def test_labeler(name, needed):
 @pytest.mark.parametrize(
     ("name", "need"),
     [
-        ("mediconfusion", JudgeNeed.NONE),
-        ("mediconfusion_ff", JudgeNeed.REQUIRED),
-        ("gmai_mmbench_val_judged", JudgeNeed.REQUIRED),
-        ("medheval_visual_report", JudgeNeed.OPTIONAL),
-        ("medheval_knowledge_open", JudgeNeed.OPTIONAL),
-        ("mediconfusion_all", JudgeNeed.NONE),
+        ("mediconfusion", Asks.NOBODY),
+        ("mediconfusion_ff", Asks.JUDGE),
+        ("gmai_mmbench_val_judged", Asks.JUDGE),
+        ("medheval_visual_report", Asks.JUDGE_IF_THERE),
+        ("medheval_knowledge_open", Asks.JUDGE_IF_THERE),
+        ("mediconfusion_all", Asks.NOBODY),
     ],
 )
 def test_judge(name, need):
-    assert judge_need(task_file(name)) is need
+    assert asked_by(task_file(name)) is need

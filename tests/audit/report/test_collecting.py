@@ -554,14 +554,6 @@ def test_letters_recorded_for_a_task_of_likelihoods(tmp_path: Path) -> None:
     assert all(item.answers["reference"].right for item in task.items)
 
 
-@pytest.mark.usefixtures("sample")
-def test_progress_names_each_task(tmp_path: Path) -> None:
-    write_run(tmp_path, {"mediconfusion": made_up("mediconfusion"), "mediconfusion_blind": made_up("mediconfusion")})
-    named: list[str] = []
-    collect_run(read_run(tmp_path), progress=named.append)
-    assert named == ["mediconfusion", "mediconfusion_blind"]
-
-
 def test_gains_of_classes_are_paired_by_right_answers(
     multimedeval_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medtasks.audit.report.reading.sample_files import Samples, read_samples
+from medtasks.audit.report.reading.task_reading import Samples, read_samples
 from medtasks.data.privacy import hidden_id
 from medtasks.errors import RepliesError
 from medtasks.extract.failure import NO_TEXT, cut_reply

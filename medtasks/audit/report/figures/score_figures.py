@@ -167,6 +167,7 @@ def summary_figure(report: RunReport, looks: Looks) -> style.Drawing | None:
     most = max(len(task.rules) for task in tasks)
     rows = new_rows(title, (), [_task_name(task) for task in tasks], most, [*rules, _BASELINES], dense=True)
     values: list[float] = []
+    told = []
     for row, task in enumerate(tasks):
         levels = _baselines(task)
         rows.axes.scatter(
@@ -177,17 +178,13 @@ def summary_figure(report: RunReport, looks: Looks) -> style.Drawing | None:
             rows.draw(score, row, position, len(mains), looks[rule])
             values += [score.value, score.high]
         values += levels
+        shown = "; ".join(f"{score.metric} {scored(score)} under {rule}" for rule, score in mains)
+        told.append(f"{task.name}: {'; '.join([*warnings(task), shown])}.")
     set_score_axis(rows.axes, values, share=True)
     rows.axes.set_xlabel("main metric with its 95 % interval")
     mark = Line2D([], [], color=style.GREY, marker="|", markersize=10, linestyle="", label=_BASELINES)
     rows.finish({rule: looks[rule] for rule in rules}, [mark] if any(map(_baselines, tasks)) else [])
     others = [task.name for task in report.tasks if task not in tasks]
-    told = []
-    for task in tasks:
-        shown = [
-            f"{rule.scores[0].metric} {scored(rule.scores[0])} under {rule.name}" for rule in task.rules if rule.scores
-        ]
-        told.append(f"{task.name}: {'; '.join([*warnings(task), '; '.join(shown)])}.")
     left_out = [f"Not shown, because their main metric is no share: {', '.join(others)}."] if others else []
     return style.Drawing(rows.figure, title, " ".join([*told, *left_out]))
 

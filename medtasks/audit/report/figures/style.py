@@ -28,12 +28,10 @@ _NO_METADATA = {
     "pdf": ("Creator", "Producer", "CreationDate"),
 }
 FORMATS = tuple(_NO_METADATA)
-"""What a figure can be written as."""
-
 _DPI = 200
 _INVISIBLE = re.compile("[\x00-\x1f\x7f\ud800-\udfff\ufffe\uffff]+")
 _SIZE = 8  # points
-RC_PARAMS: dict[Any, Any] = {
+RC_PARAMS: dict[Any, Any] = {  # of matplotlib, under which figures are drawn and written
     "svg.fonttype": "none",
     "svg.hashsalt": "medtasks",
     "text.parse_math": False,  # a name with two dollar signs is no formula
@@ -48,7 +46,6 @@ RC_PARAMS: dict[Any, Any] = {
     "legend.frameon": False,
     "legend.fontsize": _SIZE,
 }
-"""Settings of matplotlib under which figures are drawn and written."""
 
 WIDTH = 7.0  # inches, a page's text
 AXIS, LINE = 0.45, 0.14  # inches: an axis with its label; a line of text

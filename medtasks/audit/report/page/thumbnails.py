@@ -15,18 +15,14 @@ from medtasks.data.decoding import Decoding, decoded_somehow
 from medtasks.data.manifest import decoding_of_file
 from medtasks.data.strict_pillow import strict_decoding
 
-BUDGET = 18_000_000
-"""Characters that all images together may take in the page."""
+BUDGET = 18_000_000  # characters that all images together may take in the page
+# Longer sides in pixels, from the first choice to the last.
 SIDES = (512, 448, 384, 320, 256, 224, 192, 160, 128, 96)
-"""Longer sides in pixels, from the first choice to the last."""
-
 _QUALITY = 80
 _PROBED = 24  # images from which the size of all is estimated
 _HEADROOM = 1.08  # the images probed may be simpler than the others
 _BLOCK = 64
 _WORKERS = min(8, os.cpu_count() or 1)  # each holds one whole image
-_PREFIX = "data:image/jpeg;base64,"
-
 LEFT_OUT = "left out to keep this file small"
 
 _File = tuple[Path, Decoding]
@@ -139,4 +135,4 @@ def _uri(image: Image.Image, side: int) -> str:
     small.thumbnail((side, side), Image.Resampling.LANCZOS)
     buffer = io.BytesIO()
     small.save(buffer, "JPEG", quality=_QUALITY)
-    return _PREFIX + base64.b64encode(buffer.getvalue()).decode("ascii")
+    return "data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")

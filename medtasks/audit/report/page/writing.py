@@ -36,8 +36,8 @@ _FILTERS = (
     words.moment,
     rows.anchor,
 )
-_INSIDE_HTML = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
 _OF_SCORES = ("metric", "value", "error", "low", "high")
+_INSIDE_HTML = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
 
 
 def write_page(report: RunReport, path: Path, figures: Mapping[str, str] | None = None) -> None:

@@ -78,12 +78,6 @@ def _withheld_item(reading: TaskReading, document: Document) -> Item:
     return Item(
         doc_id=hidden_id("doc", doc_id),
         unit=hidden_id(kind, _unit(document)),
-        images=(),
-        question="",
-        options=(),
-        prompt="",
-        key="",
-        reply="",
         losses=reply.losses or (),
         answers={name: as_logged(answer) for name, answer in _answers(reading, document, reply).items()},
         groups={name: (str(value),) for name, value in logged.items()},

@@ -1,37 +1,60 @@
-"""From a run's folder, or from recorded replies, to the contents of a report."""
+"""From a run's folder, or from recorded replies, to the contents of a report: its sections, and what these share.
+
+Only several tasks of a run tell what a score owes to the image, and what a group's members have in common: a task is
+compared with its sanity variants in the same run, question by question.
+"""
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from loguru import logger
 
-from medtasks.audit.report.contents import RunReport
-from medtasks.audit.report.reading.gains import finished
-from medtasks.audit.report.reading.recorded_run import RecordedRun
-from medtasks.audit.report.reading.task_reading import given_replies
-from medtasks.audit.report.reading.task_sections import reading_section, section
-from medtasks.harness.documents import task_documents
+from medtasks.audit.comparing import compared_values, main_metrics, run_values
+from medtasks.audit.report.contents import Baseline, Gain, RuleReport, RunReport, TaskReport
+from medtasks.audit.report.published import published_scores
+from medtasks.audit.report.reading.audit_items import audit_items, picture_files
+from medtasks.audit.report.reading.recorded import RecordedRun, RecordedTask, recorded_values, rule_reports
+from medtasks.audit.report.reading.task_reading import TaskReading, given_replies, read_task
+from medtasks.data.decoding import Decoding
+from medtasks.data.manifest import described_images
+from medtasks.data.privacy import LOG_TEXT_VARIABLE, is_private
+from medtasks.data.variants import OF_IMAGES
+from medtasks.errors import MedTasksError, UnknownName
+from medtasks.extract.registry import Kind
+from medtasks.harness.documents import access_of_task, private_datasets, task_documents
 from medtasks.harness.replies import read_replies
-from medtasks.harness.task_files import scored_task
+from medtasks.harness.task_file import TaskFile
+from medtasks.harness.task_files import lost_folders, scored_task, task_config, task_file, task_files
+from medtasks.harness.task_index import mapping_in
+from medtasks.metrics.metric import Role
+from medtasks.stats.calibration import Calibration
 
-Progress = Callable[[str], None]
 _WEIGHTS = ("pretrained=", "model=", "model_path=")
 
 
-def collect_run(run: RecordedRun, *, progress: Progress | None = None) -> RunReport:
+@dataclass(frozen=True)
+class Section:
+    """The section of one task."""
+
+    report: TaskReport
+    reading: TaskReading | None = None  # what it was made from; None for a group and for a task that is not ours
+    notes: Sequence[str] = ()  # what does not agree, one sentence each
+    members: Sequence[str] = ()  # of a group, the names of its members
+
+
+def collect_run(run: RecordedRun) -> RunReport:
     """Return what a report says about a run.
 
     Scores are computed again from the recorded replies through the task's own hooks; where that gives other numbers
     than the run recorded, a note names both and the recorded ones stand. Nothing here loads a model or asks a judge.
     """
-    sections = []
     with _silent_hooks():
-        for name, recorded in run.tasks.items():
-            if progress:
-                progress(name)
-            sections.append(section(recorded))
+        sections = [section(recorded) for recorded in run.tasks.values()]
         tasks = finished(sections)
     return RunReport(
         title=_title(run.model) or run.folder.resolve().name,
@@ -45,17 +68,13 @@ def collect_run(run: RecordedRun, *, progress: Progress | None = None) -> RunRep
     )
 
 
-def collect_replies(task_name: str, paths: Sequence[Path], *, progress: Progress | None = None) -> RunReport:
+def collect_replies(task_name: str, paths: Sequence[Path]) -> RunReport:
     """Return what a report says about recorded replies to one task, in files or folders of one run.
 
-    Raises:
-        UnknownName: There is no such task.
-        RepliesError: The replies cannot be read, do not fit the task, or the task is a group.
-        DatasetNotPrepared: Its dataset is not there.
+    UnknownName: there is no such task. RepliesError: replies cannot be read, do not fit it, or it is a group.
+    DatasetNotPrepared: its dataset is not there.
     """
     task = scored_task(task_name)
-    if progress:
-        progress(task_name)
     documents = task_documents(task)
     replies = read_replies(paths, documents)
     with _silent_hooks():
@@ -99,3 +118,235 @@ def _title(model: str) -> str:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def section(recorded: RecordedTask) -> Section:
+    """Return the section of a task or group of a run."""
+    try:
+        task = task_file(recorded.name)
+    except UnknownName:
+        return _foreign(recorded)
+    if task.kind == "group":
+        return _group(recorded, task)
+    return _foreign(recorded, task.only_harness) if task.only_harness else reading_section(read_task(recorded, task))
+
+
+def reading_section(reading: TaskReading) -> Section:
+    """Return the section of one of our tasks, its gains over sanity variants not included."""
+    rules, notes = rule_reports(reading.recorded, reading.task, reading.computed)
+    if reading.samples.torn:
+        notes = [f"{reading.task.name}: torn lines are missing, so that its scores cannot be checked."] if notes else []
+    return Section(_report(reading, rules), reading, notes)
+
+
+def _foreign(recorded: RecordedTask, cause: str = "") -> Section:
+    """Return the scores of a task of the harness that is not ours, or not any more, or that only it can score."""
+    rules, _ = rule_reports(recorded, None, {})
+    dataset = str(recorded.metadata.get("dataset") or "") if recorded.data else ""
+    what = (
+        f"Its task or its dataset '{dataset}' is not here any more, so that only the recorded scores are shown."
+        if dataset
+        else f"It {cause or 'is no task of medtasks'}: scores and standard errors are as the harness recorded them."
+    )
+    if not cause and lost_folders():
+        what = f"{what} If it is your own: {lost_folders()}."
+    report = TaskReport(
+        name=recorded.name,
+        describes=str(recorded.metadata.get("description") or ""),
+        protocol=str(recorded.metadata.get("protocol") or ""),
+        dataset=dataset,
+        access=str(recorded.data.get("access") or ""),
+        **_facts_of(recorded.data),
+        withheld=bool(dataset) and is_private(dataset),
+        documents=recorded.documents,
+        answered=recorded.asked,
+        rules=rules,
+        missing=(what, *_not_asked(recorded.asked, recorded.documents)),
+    )
+    return Section(report)
+
+
+def _facts_of(data: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "fingerprint": str(data.get("fingerprint") or ""),
+        "sample_data": data.get("sample") is True,
+        "complete_data": data.get("complete") is not False,
+        "image_conversions": described_images(data),
+    }
+
+
+def _group(recorded: RecordedTask, task: TaskFile) -> Section:
+    members = recorded.members or task.members
+    known = task_files()
+    ours = (known[name] for name in task.members if name in known and not known[name].only_harness)
+    first = next(ours, None)
+    ordered, _ = rule_reports(recorded, first, {})  # as its members order rules and metrics
+    rules = tuple(replace(one, rule="", describes="", failures={}) for one in ordered)
+    report = TaskReport(
+        name=recorded.name,
+        describes=task.description,
+        rules=rules,
+        missing=(f"It is a group: its scores summarise {', '.join(members)}.",),
+    )
+    return Section(report, members=members)
+
+
+def _report(reading: TaskReading, rules: tuple[RuleReport, ...]) -> TaskReport:
+    task, recorded = reading.task, reading.recorded
+    answered = recorded.asked or len(reading.samples.answered)
+    documents = recorded.documents or len(reading.documents)
+    config = task_config(task.name)
+    metadata = mapping_in(config, "metadata")
+    baselines, calibration, lacking = _beside(reading)
+    return TaskReport(
+        name=task.name,
+        describes=task.description,
+        protocol=str(recorded.metadata.get("protocol") or metadata.get("protocol") or ""),
+        dataset=task.dataset or "",
+        access=access_of_task(task, reading.documents),
+        # Where no data are recorded, those that the replies were matched to.
+        **_facts_of(recorded.data or reading.data),
+        decoding=_decoding(config),
+        withheld=reading.withheld,
+        documents=documents,
+        answered=answered,
+        rules=rules,
+        baselines=baselines,
+        published=published_scores(task.name) if task.is_shipped else (),
+        calibration=calibration,
+        items=audit_items(reading),
+        pictures=picture_files(reading),
+        missing=(*_not_asked(answered, documents), *_not_recorded(reading, rules), *reading.missing, *lacking),
+    )
+
+
+def _decoding(config: Mapping[str, Any]) -> Decoding | None:
+    """Return how a task's own settings say that images are decoded; None where they leave it to the dataset."""
+    settings = config.get("lmms_eval_specific_kwargs") or {}
+    try:
+        return Decoding.of_settings(settings.get("default", settings))
+    except MedTasksError:  # of which the run died
+        return None
+
+
+def _beside(reading: TaskReading) -> tuple[tuple[Baseline, ...], Mapping[str, Calibration], list[str]]:
+    """Return baselines and calibration of a task whose questions are at hand, and what is lacking."""
+    from medtasks.audit.baselines import baselines
+    from medtasks.audit.task_calibration import task_calibration
+
+    found: tuple[Baseline, ...] = ()
+    calibration: Mapping[str, Calibration] = {}
+    lacking = []
+    if reading.documents:
+        if not reading.answered and 0 < reading.recorded.asked < len(reading.documents):
+            lacking.append("The baselines are those of all questions, as no samples say which were asked.")
+        try:
+            found = baselines(reading.task, reading.answered or reading.documents)
+        except MedTasksError as error:
+            lacking.append(f"There are no baselines: {str(error).rstrip('.')}.")
+    if reading.samples.replies:
+        try:
+            calibration = task_calibration(reading.task, reading.documents, reading.samples.replies)
+        except MedTasksError as error:
+            lacking.append(f"There is no calibration: {str(error).rstrip('.')}.")
+    return found, calibration, lacking
+
+
+def _not_asked(answered: int, documents: int) -> list[str]:
+    if not 0 < answered < documents:
+        return []
+    return [f"Only {answered} of {documents} questions were answered; the others are in no score."]
+
+
+def _not_recorded(reading: TaskReading, rules: Sequence[RuleReport]) -> list[str]:
+    found = []
+    here = "; its scores are computed from them here" if any(rule.scores for rule in rules) else ""
+    known, asked = len(reading.samples.answered), reading.recorded.asked
+    if reading.recorded.scores and not recorded_values(reading.recorded):
+        found.append(f"The run only collected replies (--predict_only){here}.")
+    elif reading.recorded.samples and not reading.recorded.scores:
+        found.append(f"The run left samples without results, as it was stopped or failed before it wrote them{here}.")
+    if 0 < known < asked:
+        found.append(f"The samples file holds replies to only {known} of the {asked} questions that were asked.")
+    if reading.withheld:
+        names = ",".join(private_datasets(reading.task, reading.documents))
+        found.append(
+            f"'{names}' is credentialed, so that questions, pictures and replies are withheld; "
+            f"{LOG_TEXT_VARIABLE}={names} shows them to those who may see them."
+        )
+    return found
+
+
+def finished(sections: Sequence[Section]) -> tuple[TaskReport, ...]:
+    """Return the reports of a run, with what only several tasks together tell.
+
+    Tasks have their gains over sanity variants, and groups say whether their members' data are drawn samples.
+    """
+    by_name = {one.report.name: one for one in sections}
+    return tuple(_finished(one, by_name) for one in sections)
+
+
+def _finished(one: Section, others: Mapping[str, Section]) -> TaskReport:
+    members = [others[name].report for name in one.members if name in others]
+    if members:
+        return replace(
+            one.report,
+            sample_data=any(member.sample_data for member in members),
+            complete_data=all(member.complete_data for member in members),
+            documents=_common([member.documents for member in members]),
+            answered=_common([member.answered for member in members]),
+        )
+    if one.reading is None:
+        return one.report
+    gains: list[Gain] = []
+    for variant in OF_IMAGES:
+        other = others.get(f"{one.report.name}_{variant}")
+        if other and other.reading and other.reading.task.base == one.report.name:
+            gains += _paired(one.reading, other.reading) or _recorded(
+                one.reading.task, one.report, variant, other.report
+            )
+    return replace(one.report, gains=tuple(gains)) if gains else one.report
+
+
+def _common(values: Sequence[int]) -> int:
+    """Return what all values are; 0, which stands for not known, where they differ."""
+    return values[0] if len(set(values)) == 1 else 0
+
+
+def _paired(base: TaskReading, variant: TaskReading) -> list[Gain]:
+    """Compare main metrics sample by sample on the questions that both answered, where the replies are at hand."""
+    said = [{name for name, reply in one.samples.replies.items() if not reply.failed} for one in (base, variant)]
+    shared = set.intersection(*said)
+    if not shared or not (base.task.is_computed or base.task.family.kind is Kind.REPORT):
+        return []
+    try:
+        metrics = main_metrics(base.task)
+        full, reduced = (
+            run_values(one.task, one.documents, {name: one.samples.replies[name] for name in shared}, metrics).values
+            for one in (base, variant)
+        )
+    except MedTasksError:
+        return []
+    gains = []
+    for (rule, metric), values in full.items():
+        # The difference is the task minus its variant, so that the variant comes first.
+        found = compared_values(reduced.get((rule, metric), {}), values)
+        if found is not None:
+            numbers = (found.second, found.first, found.difference, found.low, found.high, found.p, found.samples)
+            gains.append(Gain(str(variant.task.variant), variant.task.name, rule, metric, *numbers))
+    return gains
+
+
+def _recorded(task: TaskFile, base: TaskReport, variant: str, other: TaskReport) -> Iterator[Gain]:
+    """Yield the differences of recorded scores, if both were asked the same number of questions; they have no error."""
+    if not base.answered or base.answered != other.answered:
+        return
+    reduced = {rule.name: {score.metric: score.value for score in rule.scores} for rule in other.rules}
+    main = {metric.name for metric in task.metrics if metric.role is Role.MAIN}
+    for rule in base.rules:
+        others = reduced.get(rule.name, {})
+        known = [score for score in rule.scores if score.metric in others]
+        for score in [one for one in known if one.metric in main] or known[:1]:
+            value = others[score.metric]
+            numbers = (score.value, value, score.value - value, math.nan, math.nan, math.nan, base.answered)
+            yield Gain(variant, other.name, rule.name, score.metric, *numbers)

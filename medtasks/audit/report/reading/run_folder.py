@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from medtasks.audit.report.reading.recorded_run import RecordedRun, RecordedTask
+from medtasks.audit.report.reading.recorded import RecordedRun, RecordedTask
 from medtasks.audit.report.words import moment
 from medtasks.errors import MedTasksError, unknown_name
 from medtasks.harness.manifest import RunManifest, TaskOutcome, TaskRecord, manifest_files
@@ -23,10 +23,7 @@ from medtasks.harness.task_files import included_option
 
 _RESULTS = "_results.json"
 _SAMPLES = "_samples_"
-_STAMP = "%Y%m%d_%H%M%S"  # of the harness, in the time zone of its option --timezone
-_HARNESS_SECRET = "[REDACTED]"
 _OURS = "medtasks_"  # adapters of this package, which keep a journal
-_NO_JOURNAL = "journal=false"
 _NOTHING = (None, "", "unknown@unknown")  # the last is what an installed harness records of itself
 _ENDED = ("finished", "finished with failures")
 _SETTINGS = {
@@ -52,9 +49,7 @@ _CONFIG = {
 
 @dataclass(frozen=True)
 class _Results:
-    """A results file of the harness."""
-
-    path: Path
+    path: Path  # of a results file of the harness
     content: Mapping[str, Any]
 
     @property
@@ -66,8 +61,8 @@ class _Results:
     def made(self) -> datetime | None:
         """When, as recorded; None if it is not a time."""
         zone = _mapping(_mapping(self.content.get("config")).get("resolved_cli_args")).get("timezone")
-        try:
-            read = datetime.strptime(str(self.content.get("date")), _STAMP)
+        try:  # the harness writes the time in the time zone of its option --timezone
+            read = datetime.strptime(str(self.content.get("date")), "%Y%m%d_%H%M%S")
             return read.replace(tzinfo=ZoneInfo(zone)) if zone else read.replace(tzinfo=UTC)
         except (ValueError, TypeError, OSError, KeyError):  # ZoneInfoNotFoundError is a KeyError
             return None
@@ -107,11 +102,8 @@ def read_run(folder: Path, model: str | None = None) -> RecordedRun:
     """Read the results files, samples files and manifests in a folder; the harness puts some into sub-folders.
 
     Of several results of a task the newest count, and a note names the others. Of runs of several models the one with
-    the name ``model``, or with this in its name and arguments, is read.
-
-    Raises:
-        MedTasksError: There is no such folder, it holds no run, or runs of several models and none was chosen.
-        UnknownName: It holds no run of that model.
+    the name ``model``, or with this in its name and arguments, is read. MedTasksError: there is no such folder, it
+    holds no run, or runs of several models and none was chosen. UnknownName: it holds no run of that model.
     """
     if not folder.is_dir():
         raise MedTasksError(f"there is no folder {folder}; give the one that was named with --output_path")
@@ -259,7 +251,7 @@ def model_label(name: object, arguments: object) -> str:
 
 
 def _shown(text: str) -> str:
-    return without_home(redacted(text.replace(_HARNESS_SECRET, HIDDEN)))
+    return without_home(redacted(text.replace("[REDACTED]", HIDDEN)))
 
 
 def label_of(manifest: RunManifest, models: Mapping[Path, str]) -> str:
@@ -329,7 +321,7 @@ def _go_on(name: str, manifest: RunManifest) -> str:
         files = f"{shlex.join(map(str, kept))}{included_option(name)}"
         return f"replies are kept, score them with: medtasks score {name} {files}"
     again = f"go on with: {shlex.join(manifest.command)}"
-    if manifest.model.name.startswith(_OURS) and _NO_JOURNAL not in manifest.model.arguments.lower():
+    if manifest.model.name.startswith(_OURS) and "journal=false" not in manifest.model.arguments.lower():
         return f"{again} (answers in the model's journal are not computed again)"
     return again
 

@@ -1,19 +1,24 @@
-"""What one task of a run left behind: its questions, its replies, and the scores that follow from them."""
+"""What one task of a run left behind: its questions, its replies, and the scores that follow from them.
 
-from collections.abc import Mapping, Sequence
+A samples file is read as far as it can be read: a report says what is missing, and does not stop.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
-from medtasks.audit.report.reading.recorded_run import RecordedTask
-from medtasks.audit.report.reading.recorded_scores import recorded_values
+from medtasks.audit.report.reading.recorded import RecordedTask, recorded_values
 from medtasks.audit.report.reading.rule_scores import Computed, compute, of_scores, scores_by_id
-from medtasks.audit.report.reading.sample_files import Samples, read_samples
 from medtasks.data.catalogue import Access
-from medtasks.errors import MedTasksError
+from medtasks.errors import MedTasksError, RepliesError
 from medtasks.extract.registry import Kind
 from medtasks.families.family import FENCED, Reply
 from medtasks.families.texts import text_values
 from medtasks.harness.documents import access_of_task, is_private_task, task_documents, task_provenance
+from medtasks.harness.logged_samples import answers_another, is_withheld, score_in
+from medtasks.harness.replies import recorded_reply
 from medtasks.harness.saved_replies import replies_folder
 from medtasks.harness.task_file import TaskFile
 from medtasks.harness.task_files import included_option
@@ -25,6 +30,65 @@ Document = Mapping[str, Any]
 _RUN_AGAIN = "run it again with --log_samples"
 _NEEDS = "its metrics need a judge, a labeler or another model"
 _OF_RECORDS = (KeyError, TypeError, ValueError, IndexError, AttributeError)  # of records that another version wrote
+
+
+@dataclass
+class Samples:
+    """What a samples file holds."""
+
+    # by document id, in the order of the file; empty where the file holds none because of their dataset
+    replies: dict[str, Reply] = field(default_factory=dict)
+    # what the model was asked, by document id; without those that the file withholds
+    prompts: dict[str, str] = field(default_factory=dict)
+    # scores of the run, by rule and document id; only if asked for
+    scores: dict[str, dict[str, Score]] = field(default_factory=dict)
+    answered: dict[str, None] = field(default_factory=dict)  # ids of documents with any line, in the order of the file
+    torn: int = 0  # how many lines cannot be read
+    contradicting: int = 0  # how many lines give another reply than an earlier one did
+
+
+def read_samples(
+    path: Path, task: TaskFile, documents: Sequence[Mapping[str, Any]], *, keep_scores: bool = False
+) -> Samples:
+    """Read a samples file of a task with these documents; RepliesError: it cannot be opened, or answers others."""
+    found = Samples()
+    for line in _lines(path):
+        try:
+            sample: Any = json.loads(line)
+            doc_id = _doc_id(sample, documents)
+            reply = recorded_reply(sample, likelihoods=task.compares_likelihoods)
+        except (ValueError, KeyError, TypeError, RecursionError):
+            found.torn += 1
+            continue
+        except IndexError as error:
+            how = "point MEDTASKS_HOME to the data of that run" if task.dataset else "its questions have changed since"
+            raise RepliesError(f"{path} was made on other data than are prepared here; {how}") from error
+        found.answered[doc_id] = None
+        if reply is not None and found.replies.setdefault(doc_id, reply) != reply:
+            found.contradicting += 1
+        prompt = sample.get("input")
+        if isinstance(prompt, str) and not is_withheld(prompt):
+            found.prompts.setdefault(doc_id, prompt)
+        score = score_in(sample) if keep_scores else None
+        if score and "rule" in score:
+            found.scores.setdefault(str(score["rule"]), {}).setdefault(doc_id, score)
+    return found
+
+
+def _lines(path: Path) -> Iterator[str]:
+    try:
+        with path.open(encoding="utf-8", errors="replace", newline="\n") as stream:  # replies may hold other separators
+            yield from (line for line in stream if line.strip())
+    except OSError as error:
+        raise RepliesError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def _doc_id(sample: Mapping[str, Any], documents: Sequence[Mapping[str, Any]]) -> str:
+    """Return the document a sample answers; IndexError: there is none, or the record says that it was another one."""
+    row = int(sample["doc_id"])
+    if row < 0 or answers_another(sample, doc_id := str(documents[row]["doc_id"])) is not None:
+        raise IndexError
+    return doc_id
 
 
 @dataclass
@@ -156,12 +220,10 @@ def _is_read(task: TaskFile) -> bool:
 def _read_replies(found: TaskReading) -> None:
     replies = found.samples.replies
     known = [one for one in found.documents if one["doc_id"] in replies]
-    if not known:
-        return
-    if not found.task.is_computed:
-        _read_reports(found, known)
-    else:
+    if known and found.task.is_computed:
         found.computed = compute(found.task, known, replies)
+    elif known:
+        _read_reports(found, known)
 
 
 def _from_scores(found: TaskReading) -> dict[str, Computed]:
@@ -174,8 +236,7 @@ def _from_scores(found: TaskReading) -> dict[str, Computed]:
     result = {}
     for name, rule in rules.items():
         scores = found.samples.scores.get(rule, {})
-        known = [one for one in found.answered if one["doc_id"] in scores]
-        if known:
+        if known := [one for one in found.answered if one["doc_id"] in scores]:
             by_id = {str(one["doc_id"]): scores[one["doc_id"]] for one in known}
             result[name] = _aggregated(task, rule, () if found.withheld else known, by_id)
     return result
@@ -191,18 +252,15 @@ def _aggregated(task: TaskFile, rule: str, documents: Sequence[Document], by_id:
 def _read_reports(found: TaskReading, documents: Sequence[Document]) -> None:
     """Read reports without their metrics, which may load models, but for the task's main one if it loads none."""
     main = found.task.metrics[0]
-    is_light = isinstance(main, CorpusMetric) and not metric_info(main.name).weights
-    read = {}
-    for name, (rule, by_id) in scores_by_id(found.task, documents, found.samples.replies).items():
-        read[name] = Computed(rule, by_id)
-        if is_light and isinstance(main, CorpusMetric):
+    rows = scores_by_id(found.task, documents, found.samples.replies)
+    found.computed = {name: Computed(rule, by_id) for name, (rule, by_id) in rows.items()}
+    if isinstance(main, CorpusMetric) and not metric_info(main.name).weights:
+        for name, (_, by_id) in rows.items():
             scored = text_values(main, list(by_id.values()))
             found.values[name] = {str(score["sample"]): value for score, value in scored}
-    found.computed = read
 
 
 def _later(found: TaskReading, cause: str) -> str:
-    """Return the sentence that says how scores can be had."""
     kept = found.recorded.samples if found.samples.replies else replies_folder(found.task.name) / "FILE"
     again = f"medtasks score {found.task.name} {kept or 'REPLIES'}{included_option(found.task.name)}"
     return f"Scores are not computed here, because {cause}; run: {again}"

@@ -229,17 +229,15 @@ def report_tables(report: RunReport) -> list[tuple[str, list[Table]]]:
     sections = [("Summary", [_summary(report), *comparisons])]
     for task in report.tasks:
         about = f"{task.name}: {_about(report, task)}"
-        tables = [
-            replace(table, caption=f"{table.caption} {about}", warnings=warnings(task)) for table in task_tables(task)
-        ]
-        sections.append((task.name, tables))
+        tables = task_tables(task)
+        said = [replace(one, caption=f"{one.caption} {about}", warnings=warnings(task)) for one in tables]
+        sections.append((task.name, said))
     sections.append(("Run", [_missing(report), _facts(report)]))
     filled = [(heading, [table for table in tables if table.rows]) for heading, tables in sections]
     return [(heading, tables) for heading, tables in filled if tables]
 
 
 def _about(report: RunReport, task: TaskReport) -> str:
-    """Return what was evaluated, on which data, and by which versions."""
     described = [f"{task.describes.rstrip('.')}." if task.describes else "", _model(report)]
     if task.dataset:
         fingerprint = f"fingerprint {task.fingerprint[:_SHOWN]}" if task.fingerprint else "fingerprint not recorded"
