@@ -44,7 +44,7 @@ def _in_both_versions(name: str, kind: Kind, of: str, summary: str) -> Callable[
     def register(rule: Rule) -> Rule:
         for version, (clean, cleaner) in _VERSIONS.items():
             whole = f"MultiMedEval, {of}, {cleaner}: {summary}"
-            extractor(f"{name}_{version}", kind=kind, version=1, summary=whole)(with_cleaner(rule, clean))
+            extractor(f"{name}_{version}", kind=kind, summary=whole)(with_cleaner(rule, clean))
         return rule
 
     return register
@@ -111,7 +111,6 @@ def most_frequent_word(cleaned: str, options: Sequence[str], clean: Cleaner) -> 
 @extractor(
     "multimedeval_nli",
     kind=Kind.CHOICE,
-    version=1,
     summary="MultiMedEval, MedNLI: the one label that occurs in the reply, with case",
 )
 def multimedeval_nli(reply: str | None, sample: Sample) -> Answer:

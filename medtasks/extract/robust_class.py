@@ -183,12 +183,7 @@ _BOTH_SIDES = re.compile(
 )
 
 
-@extractor(
-    "robust_class",
-    kind=Kind.CHOICE,
-    version=1,
-    summary="option numbers, grades and class names as a careful reader would",
-)
+@extractor("robust_class", kind=Kind.CHOICE, summary="option numbers, grades and class names as a careful reader would")
 def robust_class(reply: str | None, sample: Sample) -> Answer:
     """Read the class of an image from a free-text reply.
 

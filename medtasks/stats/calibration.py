@@ -31,9 +31,7 @@ from medtasks.stats.calibration_bootstrap import BINS, Answers
 from medtasks.stats.intervals import interval
 from medtasks.stats.standard_error import clustered_standard_error
 
-CURVE_POINTS = 200
-"""The most points of a coverage curve; of more, those nearest to equal steps of coverage are kept."""
-
+CURVE_POINTS = 200  # the most of a coverage curve; of more, those nearest to equal steps of coverage are kept
 _ROUNDING = 12  # digits; equal probabilities may differ behind them by the order of a sum
 _SUM_TOLERANCE = 1e-6
 
@@ -69,28 +67,18 @@ class CoveragePoint:
 
 @dataclass(frozen=True)
 class Calibration:
-    """Calibration of one set of likelihoods.
+    """Calibration of one set of likelihoods."""
 
-    Attributes:
-        samples: How many samples have likelihoods that can be read, and a target.
-        left_out: How many have not.
-        accuracy: Share of right answers; a tie among n options with the target counts 1 / n.
-        confidence: Mean probability of the chosen option.
-        bins: Reliability diagram.
-        coverage: Accuracy against coverage, from full coverage down; at most :data:`CURVE_POINTS` points.
-        note: What the probabilities are, one sentence.
-    """
-
-    samples: int
+    samples: int  # with likelihoods that can be read, and a target
     left_out: int
-    accuracy: Measure
-    confidence: float
+    accuracy: Measure  # a tie among n options with the target counts 1 / n
+    confidence: float  # mean probability of the chosen option
     ece: Measure
     brier: Measure
-    bins: tuple[Bin, ...]
-    coverage: tuple[CoveragePoint, ...]
+    bins: tuple[Bin, ...]  # reliability diagram
+    coverage: tuple[CoveragePoint, ...]  # from full coverage down; at most CURVE_POINTS
     aurc: Measure
-    note: str
+    note: str  # what the probabilities are, one sentence
 
 
 def calibration(
@@ -102,15 +90,9 @@ def calibration(
 ) -> Calibration:
     """Return the calibration of a model's probabilities; the result does not depend on the order of the samples.
 
-    Args:
-        probabilities: Of each sample's options, which sum to 1; their number may differ between samples.
-        targets: Index of the right option, shape (samples,).
-        units: What is independent, such as the patient, shape (samples,).
-        note: What the probabilities are.
-        left_out: How many samples have no probabilities.
-
-    Returns:
-        The measures; NaN without samples, their intervals also with a single unit.
+    Those of a sample's options sum to 1; their number may differ between samples. ``targets`` are indices of the right
+    option, ``units`` what is independent, such as the patient, both of shape (samples,). Measures are NaN without
+    samples, their intervals also with a single unit.
 
     Example:
         >>> measured = calibration([[0.9, 0.1], [0.8, 0.2], [0.3, 0.7], [0.6, 0.4]], [0, 0, 1, 1], range(4), "", 0)
@@ -144,8 +126,7 @@ def calibration(
     )
 
 
-def _answer(row: Sequence[float], target: int) -> tuple[float, float, float]:
-    """Return confidence, how right the answer is, and the squared distance to the target."""
+def _answer(row: Sequence[float], target: int) -> calibration_bootstrap.Sample:
     # Also NaN fails these comparisons.
     if not (all(0 <= value <= 1 for value in row) and abs(math.fsum(row) - 1) <= _SUM_TOLERANCE):
         raise ValueError(f"expected probabilities of options that sum to 1, but got {list(row)}")

@@ -28,12 +28,9 @@ Pair = tuple[int, int]
 
 
 class ContextualEncoder:
-    """A BERT or RoBERTa encoder up to one layer; ``device`` is where it runs.
+    """A BERT or RoBERTa encoder up to one layer, counted from 1; those above are not loaded.
 
-    Args:
-        folder: As :func:`medtasks.metrics.neural.bertscore.metric.encoder_digest` takes it.
-        layer: Layer whose output is used, counted from 1; those above are not loaded.
-        settings: How it is run.
+    The folder is as :func:`medtasks.metrics.neural.bertscore.metric.encoder_digest` takes it.
     """
 
     def __init__(self, folder: Path, layer: int, settings: ModelSettings) -> None:

@@ -37,22 +37,14 @@ _HUB_NAMES = {
 
 @dataclass(frozen=True)
 class Archive:
-    """One archive and the encoder it is used with.
+    """One archive and the encoder it is used with."""
 
-    Attributes:
-        path: The packed file, or the folder of the unpacked files.
-        encoder: Folder with the encoder's configuration and vocabulary.
-        max_length: Wordpieces per segment of a long report, [CLS] and [SEP] included.
-        max_span_width: Words of the widest span.
-        spans_per_word: Share of spans between which relations are looked for, per word.
-    """
-
-    path: Path
+    path: Path  # the packed file, or the folder of the unpacked files
     model_type: ModelType
-    encoder: Path
-    max_length: int
-    max_span_width: int
-    spans_per_word: float
+    encoder: Path  # folder with its configuration and vocabulary
+    max_length: int  # wordpieces per segment of a long report, [CLS] and [SEP] included
+    max_span_width: int  # words of the widest span
+    spans_per_word: float  # share of spans between which relations are looked for, per word
 
     @property
     def files(self) -> list[Path]:
