@@ -14,7 +14,7 @@ from medtasks.data.samples import Sample
 from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.extractor import Kind, extractor
 from medtasks.extract.failure import failure_cause
-from medtasks.extract.multimedeval_cleaning import NUMBERS, clean_head
+from medtasks.extract.multimedeval import NUMBERS, clean_head
 from medtasks.extract.negation import Stance, clauses, stance
 from medtasks.extract.option_names import words
 from medtasks.extract.option_numbers import ORDINALS

@@ -272,7 +272,6 @@ def _called(text: str, classes: ClassChoices) -> set[int]:
 
 
 def _affirmed(text: str, classes: ClassChoices) -> Answer:
-    """Read the one class that the text affirms or holds possible."""
     found = stances(text, classes.names.mentions)
     named = found[Stance.AFFIRMED] or found[Stance.HEDGED]
     if not named:

@@ -32,8 +32,7 @@ class Role(Enum):
     ASIDE = auto()  # never compared
 
 
-STDERR = "_stderr"
-"""Ending of the name under which a metric's standard error stands in the harness's results."""
+STDERR = "_stderr"  # ending of the name under which a metric's standard error stands in the harness's results
 
 
 @dataclass(frozen=True)

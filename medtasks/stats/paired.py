@@ -17,8 +17,7 @@ MCNEMAR = "exact McNemar"
 SIGN_FLIP = "sign flip of units"
 
 DRAWS = 10_000
-SEED = 20261121
-"""Of the random signs, so that the same runs give the same digits; written into every comparison."""
+SEED = 20261121  # of the random signs, so that the same runs give the same digits; written into every comparison
 
 _BLOCK = 4_000_000  # random numbers held at once: 32 MB
 _TIE = 1e-9  # of the sum of all sizes; sums of the same numbers in another order differ by less

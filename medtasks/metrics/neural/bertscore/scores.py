@@ -14,8 +14,7 @@ import numpy as np
 from loguru import logger
 from numpy.typing import NDArray
 
-SPECIAL_TOKENS = 2
-"""[CLS] in front and [SEP] behind; a text with no token between them is empty."""
+SPECIAL_TOKENS = 2  # [CLS] in front and [SEP] behind; a text with no token between them is empty
 
 
 @dataclass(frozen=True, eq=False)

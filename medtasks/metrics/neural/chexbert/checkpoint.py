@@ -52,9 +52,13 @@ def find_files(settings: ModelSettings) -> ChexbertFiles:
     vocabulary. What is not given is what ``medtasks weights fetch`` brought.
     """
     given = settings.weights_for(CHEXBERT)
-    weights = weights_path(CHEXBERT, given)
-    if weights.is_dir():
-        weights = _checkpoint_in(weights)
+    chosen, info = weights_path(CHEXBERT, given), weights_info(CHEXBERT)
+    weights = complete_in(info, chosen) if chosen.is_dir() else chosen
+    if weights is None:
+        raise WeightsMissing(
+            f"{chosen} holds neither {info.files[0]} nor {CHEXBERT}{_SUFFIX}; give the file itself, or fetch it with "
+            f"'medtasks weights fetch {CHEXBERT}'"
+        )
     near = [folder / ENCODER for folder in (weights.parent, weights.parent.parent)] if given else []
     beside = next((folder for folder in near if folder.is_dir()), None)
     encoder = weights_path(ENCODER, settings.named_weights.get(ENCODER) or beside)
@@ -65,17 +69,6 @@ def find_files(settings: ModelSettings) -> ChexbertFiles:
                 f"that holds {_CONFIG} and {_VOCABULARY}"
             )
     return ChexbertFiles(weights, encoder)
-
-
-def _checkpoint_in(folder: Path) -> Path:
-    info = weights_info(CHEXBERT)
-    checkpoint = complete_in(info, folder)
-    if checkpoint is None:
-        raise WeightsMissing(
-            f"{folder} holds neither {info.files[0]} nor {CHEXBERT}{_SUFFIX}; give the file itself, or fetch it with "
-            f"'medtasks weights fetch {CHEXBERT}'"
-        )
-    return checkpoint
 
 
 def read_state(path: Path) -> "Mapping[str, torch.Tensor]":

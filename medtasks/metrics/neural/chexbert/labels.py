@@ -41,8 +41,7 @@ class Finding(enum.IntEnum):
 CLASS_COUNTS = (*(len(Finding) for _ in CONDITIONS[:-1]), 2)
 """Classes of each output: all of :class:`Finding`, and only blank and positive for No Finding."""
 
-Uncertain = Literal["positive", "negative"]
-"""What an uncertain finding counts as."""
+Uncertain = Literal["positive", "negative"]  # what an uncertain finding counts as
 
 AVERAGES = ("micro", "macro", "weighted", "samples")
 _FIVE = tuple(CONDITIONS.index(name) for name in FIVE_CONDITIONS)

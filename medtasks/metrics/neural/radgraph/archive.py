@@ -155,7 +155,8 @@ def _members(path: Path) -> Iterator[tuple[str, IO[bytes]]]:
     with tarfile.open(path, "r:*") as archive:
         for packed in archive:
             name = packed.name.removeprefix("./")
-            content = archive.extractfile(packed) if _is_wanted(name) and packed.isfile() else None
+            wanted = name in (_CONFIG, _WEIGHTS) or (name.startswith(_VOCABULARY) and name.endswith(".txt"))
+            content = archive.extractfile(packed) if wanted and packed.isfile() else None
             if content is not None:
                 yield name, content
 
@@ -163,10 +164,6 @@ def _members(path: Path) -> Iterator[tuple[str, IO[bytes]]]:
 def _unpacked(folder: Path) -> list[tuple[str, Path]]:
     names = (path.relative_to(folder).as_posix() for path in sorted(folder.glob(f"{_VOCABULARY}*.txt")))
     return [(name, folder / name) for name in (_CONFIG, *names, _WEIGHTS) if (folder / name).is_file()]
-
-
-def _is_wanted(name: str) -> bool:
-    return name in (_CONFIG, _WEIGHTS) or (name.startswith(_VOCABULARY) and name.endswith(".txt"))
 
 
 def _lines(content: bytes) -> list[str]:
