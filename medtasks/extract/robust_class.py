@@ -185,9 +185,7 @@ _BOTH_SIDES = re.compile(
 
 @extractor("robust_class", kind=Kind.CHOICE, summary="option numbers, grades and class names as a careful reader would")
 def robust_class(reply: str | None, sample: Sample) -> Answer:
-    """Read the class of an image from a free-text reply.
-
-    The sample's options are class names without numbers; none at all stand for two classes with unknown names.
+    """Read the class of an image; options are names without numbers, none at all two classes with unknown names.
 
     Example:
         >>> masses = Sample({"options": ["benign", "malignant", "benign without callback"]})

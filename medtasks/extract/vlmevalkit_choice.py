@@ -37,9 +37,7 @@ _ANSWER_IS = re.compile(r"answer\s+is\s+\**([ABCD])", re.IGNORECASE)
     summary="VLMEvalKit of the published GMAI-MMBench numbers: a lone letter, else an option's text",
 )
 def vlmevalkit_2024_06(reply: str | None, sample: Sample) -> Answer:
-    """Read an option, of at most 26, as the version behind the published GMAI-MMBench numbers.
-
-    The reference counts no value as wrong.
+    """Read an option, of at most 26, as for the published GMAI-MMBench numbers, which count no value as wrong.
 
     Example:
         >>> sample = Sample({"options": ["polyp", "ulcer"]})

@@ -160,9 +160,7 @@ def _tables(right: NDArray[np.bool_], guess: NDArray[np.bool_], answered: NDArra
 
 
 def multiclass_metrics(counts: Counts) -> dict[str, Floats]:
-    """Return each of :data:`MULTICLASS_METRICS`, shape (...) as the tables; NaN where no class can be averaged.
-
-    ``counts`` are sums of :func:`count_classes`, one table or many.
+    """Return :data:`MULTICLASS_METRICS` of sums of :func:`count_classes`, shape (...); NaN without a class to average.
 
     Example:
         >>> constant = multiclass_metrics(count_classes([2, 2, 3, 4], [0, 0, 0, 0], classes=5).total())
@@ -181,9 +179,7 @@ def multiclass_metrics(counts: Counts) -> dict[str, Floats]:
 
 
 def multilabel_metrics(counts: Counts) -> dict[str, Floats]:
-    """Return each of :data:`MULTILABEL_METRICS`, shape (...) as the tables; NaN where no label can be averaged.
-
-    ``counts`` are sums of :func:`count_labels`, one table or many.
+    """Return :data:`MULTILABEL_METRICS` of sums of :func:`count_labels`, shape (...); NaN without a label to average.
 
     Example:
         >>> nothing_found = multilabel_metrics(count_labels([[1, 0], [0, 0]], [[0, 0], [0, 0]], labels=2).total())

@@ -58,9 +58,7 @@ def open_correct(recall: float) -> bool:
 
 
 def multi_answer_accuracy(listed: Set[str], right: Set[str]) -> float:
-    """Return the share of the listed options that are right: GMAI-MMBench's ``ACC_mcls``, a precision.
-
-    It is 0 for a reply that lists none, where the paper's quotient is not defined.
+    """Return the share of listed options that are right, GMAI-MMBench's ``ACC_mcls``; 0 for none, undefined there.
 
     Example:
         >>> multi_answer_accuracy({"A", "B", "C"}, {"A", "D"})

@@ -200,10 +200,7 @@ def _choices(units: int, draws: int, seed: int) -> Iterator[NDArray[np.float64]]
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Return p-values corrected for all tests of a family.
-
-    Source: Holm (1979), a step-down correction of the family-wise error that needs no independence.
-    """
+    """Return p-values corrected for all tests of a family: Holm (1979), step-down, without need of independence."""
     corrected = [1.0] * len(p_values)
     highest = 0.0
     for rank, index in enumerate(sorted(range(len(p_values)), key=lambda number: p_values[number])):

@@ -52,10 +52,7 @@ def length_batches(lengths: Sequence[int], batch_size: int, window: int | None =
 
 
 def padded(rows: Sequence[Sequence[int]], padding: int, device: "torch.device") -> "tuple[torch.Tensor, torch.Tensor]":
-    """Return token ids and their mask, 1 for tokens and 0 for padding, both of shape (texts, longest).
-
-    ``rows`` are the ids of each text, ``padding`` is the id of the padding token.
-    """
+    """Return the token ids of texts and their mask, 1 for tokens and 0 for padding, both of shape (texts, longest)."""
     import torch
 
     ids = torch.nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], True, padding)

@@ -89,10 +89,7 @@ def read_config(files: ChexbertFiles) -> Any:
 
 
 def load_network(files: ChexbertFiles, config: Any) -> ChexbertNetwork:
-    """Build the network and fill every parameter of it, in float32, ready to label.
-
-    Raises WeightsMissing where the checkpoint is damaged, or does not fit the configuration.
-    """
+    """Build the network and fill it, in float32; WeightsMissing for a checkpoint that is damaged or does not fit."""
     with init_empty_weights(include_buffers=False):
         network = ChexbertNetwork(config)
     state = {key: tensor for key, tensor in read_state(files.weights).items() if not key.startswith(_UNUSED)}
