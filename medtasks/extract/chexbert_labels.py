@@ -20,7 +20,6 @@ NAME = "chexbert_labels"
 @extractor(
     NAME,
     kind=Kind.LABELS,
-    version=1,
     summary="MultiMedEval, MIMIC-CXR: conditions that CheXbert, or the labeler in MEDTASKS_LABELER, calls positive",
 )
 def chexbert_labels(reply: str | None, sample: Sample) -> Answer:
@@ -36,11 +35,9 @@ def chexbert_labels(reply: str | None, sample: Sample) -> Answer:
 
 
 def label_replies(replies: Sequence[str | None]) -> list[Labels | None]:
-    """Let the labeler read raw replies, all in one call: the part of the rule that is slow one by one.
+    """Let the labeler read raw replies, shape (replies,), all in one call: one by one this part of the rule is slow.
 
-    Returns:
-        What the labeler says of each, shape (replies,). None for one that it is not shown, because it is invalid, and
-        for one that it did not read, with the cause logged once per process.
+    An invalid reply is not shown to it and has None, as has one that it did not read, with the cause logged once.
     """
     texts = [given_text(reply) for reply in replies]
     shown = {position: text for position, text in enumerate(texts) if not isinstance(text, Reason)}

@@ -29,18 +29,10 @@ class ErrorClass(enum.StrEnum):
 
 
 def error_class(reply: str | None, value: str | None) -> ErrorClass:
-    """Return the kind of a wrong answer.
+    """Return the kind of a wrong answer, whose letter, if any was read, is ``value``.
 
-    ``value`` is the letter that was read from the reply, if any.
-
-    Returns:
-        A refusal; an irrelevant response, which is empty, unreadable or repeats itself; a misunderstood question, whose
-        answer is several options, a letter that is no option, or something else than an option; otherwise one for a
-        human to tell.
-
-    Example:
-        >>> error_class("A and B", None).value
-        'question misunderstanding'
+    An irrelevant response is empty, unreadable or repeats itself; to a misunderstood question the answer is several
+    options, a letter that is no option, or something else than an option.
     """
     if reply is not None and failure_cause(reply) is not None:
         return ErrorClass.FAILED

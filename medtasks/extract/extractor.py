@@ -43,15 +43,8 @@ REGISTERED: dict[str, RegisteredExtractor] = {}
 """Extractors of the modules that were imported; :mod:`medtasks.extract.registry` imports them all."""
 
 
-def extractor(name: str, *, kind: Kind, version: int, summary: str) -> Callable[[E], E]:
-    """Register a function as an extractor.
-
-    Args:
-        name: Name used in YAML and on the command line, unique among all kinds.
-        kind: What it reads.
-        version: Raised when its answers change.
-        summary: One line.
-    """
+def extractor(name: str, *, kind: Kind, summary: str, version: int = 1) -> Callable[[E], E]:
+    """Register a function under a name that no other kind has; the version is raised when its answers change."""
 
     def register(extract: E) -> E:
         REGISTERED[name] = RegisteredExtractor(name, kind, version, summary, extract)

@@ -16,14 +16,13 @@ from medtasks.extract.extractor import Kind, extractor
 from medtasks.extract.failure import failure_cause
 from medtasks.extract.reply_text import without_thoughts
 
-NO_REPORT = "No report generated."
-"""What the reference labels in place of a report of fewer than ten characters."""
+NO_REPORT = "No report generated."  # what the reference labels in place of a report of fewer than ten characters
 
 _SHORTEST_REPORT = 10
 _LABEL = re.compile(r"\A\s*assistant\s*:", re.IGNORECASE)
 
 
-@extractor("report_text", kind=Kind.REPORT, version=1, summary="the reply as it stands, for metrics of report texts")
+@extractor("report_text", kind=Kind.REPORT, summary="the reply as it stands, for metrics of report texts")
 def report_text(reply: str | None, sample: Sample) -> Answer:
     """Return the reply as a report.
 
@@ -47,7 +46,6 @@ def report_text(reply: str | None, sample: Sample) -> Answer:
 @extractor(
     "medheval_open_reference",
     kind=Kind.FREE_TEXT,
-    version=1,
     summary="MedHEval, open answers at 7f7d980: characters of 'Assistant:' cut from both ends, short reports replaced",
 )
 def medheval_open_reference(reply: str | None, sample: Sample) -> Answer:
@@ -76,7 +74,6 @@ def medheval_open_reference(reply: str | None, sample: Sample) -> Answer:
 @extractor(
     "medheval_open_strict",
     kind=Kind.FREE_TEXT,
-    version=1,
     summary="MedHEval, open answers without reasoning and without a leading 'Assistant:'",
 )
 def medheval_open_strict(reply: str | None, sample: Sample) -> Answer:

@@ -41,8 +41,7 @@ class Labeler(Protocol):
 def labeler() -> Labeler:
     """Return the labeler that the environment names, else CheXbert; the same one throughout a process.
 
-    Raises:
-        LabelerError: The one that is named cannot be built; or none is, and CheXbert's weights are not here.
+    Raises a LabelerError if the one that is named cannot be built, or none is and CheXbert's weights are not here.
     """
     name = os.environ.get(VARIABLE, "").strip()
     if not name:
@@ -55,16 +54,11 @@ def labeler() -> Labeler:
 
 
 def label_texts(texts: Sequence[str]) -> list[Labels | LabelerError]:
-    """Let the labeler read texts, all in one call.
+    """Let the labeler read texts, all in one call; return what it says of each, or why it says nothing, shape (texts,).
 
-    A labeler that fails gets the texts once more, one by one, so that an error costs its text alone.
-
-    Returns:
-        For each text what the labeler says, or why it says nothing, shape (texts,). No message quotes a text, nor an
-        error that might.
-
-    Raises:
-        LabelerError: There is no labeler; or it failed for a cause that all texts share, such as damaged weights.
+    A labeler that fails gets the texts once more, one by one, so that an error costs its text alone. No message quotes
+    a text, nor an error that might. Raises a LabelerError if there is no labeler, or it failed for a cause that all
+    texts share, such as damaged weights.
     """
     if not texts:
         return []
@@ -79,9 +73,7 @@ def label_texts(texts: Sequence[str]) -> list[Labels | LabelerError]:
 def findings_of(texts: Sequence[str], names: Sequence[str]) -> list[tuple[Finding, ...]]:
     """Let the labeler read texts, all in one call; return what they say of conditions, shape (texts, names).
 
-    Raises:
-        LabelerError: There is no labeler, it failed for a text, or says nothing of a condition. No message quotes a
-            text.
+    Raises a LabelerError without a labeler, where it failed for a text, or says nothing of a condition.
     """
     return [chosen_findings(labels, names) for labels in label_texts(texts)]
 

@@ -38,10 +38,8 @@ from medtasks.extract.failure import failure_cause
 from medtasks.extract.robust_choice import robust_choice
 from medtasks.extract.yes_no import yes_no
 
-BINARY = "binary"
-"""Kind of a yes/no question; others have options."""
-YES, NO = "A", "B"
-"""Letters of the options Yes and No."""
+BINARY = "binary"  # kind of a yes/no question; others have options
+YES, NO = "A", "B"  # letters of the options Yes and No
 
 _LETTERS = "ABCDEF"
 _LABEL = re.compile(r"(?<!\w)[A-Z][:.]|[A-Z]\)")
@@ -58,12 +56,7 @@ class Counted(enum.StrEnum):
 
 
 def says_yes(text: str) -> bool:
-    """Return whether a reply or a published answer counts as yes; everything that does not say no does.
-
-    Example:
-        >>> says_yes("I cannot tell"), says_yes("NO"), says_yes("Yes, there is no fracture")
-        (True, True, False)
-    """
+    """Return whether a reply or a published answer counts as yes; everything that does not say no does."""
     return _DENIALS.isdisjoint(text.partition(".")[0].replace(",", "").split(" "))
 
 
@@ -94,10 +87,6 @@ def most_similar(options: Sequence[str], text: str) -> int | None:
     """Return the index of the option most similar to a text, the earliest of equally similar ones.
 
     Similarity is ``difflib``'s ratio with the option as its first sequence. None where no option shares a character.
-
-    Example:
-        >>> most_similar(["A. Left", "B. Right"], "right"), most_similar(["A. Left", "B. Right"], "7")
-        (1, None)
     """
     ratios = [difflib.SequenceMatcher(None, option, text).ratio() for option in options]
     best = max(ratios, default=0.0)
@@ -107,7 +96,6 @@ def most_similar(options: Sequence[str], text: str) -> int | None:
 @extractor(
     "medheval_reference",
     kind=Kind.CLOSED,
-    version=1,
     summary=(
         "MedHEval, closed questions at 7f7d980: what does not say no says yes; the option most similar to the reply"
     ),
@@ -115,12 +103,9 @@ def most_similar(options: Sequence[str], text: str) -> int | None:
 def medheval_reference(reply: str | None, sample: Sample) -> Answer:
     """Read a reply as the released evaluator does.
 
-    The sample's ``choices`` and ``gold`` are looked at, and whether its ``kind`` is ``binary``.
-
-    Returns:
-        The answer with the facts ``target``, the letter that the published answer is read as; ``correct``, which also
-        an invalid answer may be; and ``counted``. A sample that the adapter could not run is ``adapter_failed``,
-        because it has no reply to read.
+    The sample's ``choices`` and ``gold`` are looked at, and whether its ``kind`` is ``binary``. The answer's facts are
+    ``target``, the letter that the published answer is read as; ``correct``, which also an invalid answer may be; and
+    ``counted``. A sample that the adapter could not run is ``adapter_failed``, because it has no reply to read.
 
     Example:
         >>> asked = Sample({"kind": "binary", "choices": "", "gold": "Yes"})
@@ -160,15 +145,10 @@ def _chosen(options: Sequence[str], reply: str) -> Answer:
 
 
 @extractor(
-    "medheval_strict",
-    kind=Kind.CLOSED,
-    version=1,
-    summary="MedHEval, closed questions as a careful reader would score them",
+    "medheval_strict", kind=Kind.CLOSED, summary="MedHEval, closed questions as a careful reader would score them"
 )
 def medheval_strict(reply: str | None, sample: Sample) -> Answer:
-    """Read a reply.
-
-    The sample's options and ``answer`` are compared; a yes/no question's text helps to understand statements.
+    """Read a reply: it is compared with ``answer``; a yes/no question's text helps to understand statements.
 
     Example:
         >>> asked = Sample({"kind": "binary", "question": "Is there a mass?", "options": ["Yes", "No"], "answer": "A"})

@@ -14,7 +14,7 @@ _SPELLINGS = ("L", "L:", ".L", ".L:", "L.", 'L")', '("L":', '("L")', '("L").')
 _TOKENS = {letter: {spelling.replace("L", letter) for spelling in _SPELLINGS} for letter in LETTERS}
 
 
-@extractor("mediconfusion_reference", kind=Kind.CHOICE, version=1, summary="MediConfusion's published parser, exactly")
+@extractor("mediconfusion_reference", kind=Kind.CHOICE, summary="MediConfusion's published parser, exactly")
 def mediconfusion_reference(reply: str | None, sample: Sample) -> Answer:
     """Read a letter from a reply to a two-option question.
 

@@ -14,7 +14,7 @@ from medtasks.data.samples import Sample
 from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.extractor import Kind, extractor
 from medtasks.extract.failure import failure_cause
-from medtasks.extract.multimedeval_cleaning import NUMBERS, clean_head
+from medtasks.extract.multimedeval import NUMBERS, clean_head
 from medtasks.extract.negation import Stance, clauses, stance
 from medtasks.extract.option_names import words
 from medtasks.extract.option_numbers import ORDINALS
@@ -38,7 +38,6 @@ _ARTICLES = frozenset(("an", "the"))
 
 @lru_cache(maxsize=1 << 16)
 def _spelled(written: str) -> str:
-    """Return a word's comparable spelling."""
     plain = written.casefold().replace("’", "'").removesuffix("'s").replace("'", "")
     return _SPELLINGS.get(plain) or next((word.what for word in words(plain)), plain)
 
@@ -111,7 +110,6 @@ def _denied(text: str, mentions: Iterable[tuple[int, int, int]]) -> Iterator[int
 
 
 def _words(text: str) -> Iterator[tuple[str, int, int]]:
-    """Yield the words of a text with their offsets."""
     shouting = text.isupper()
     for match in _WORD.finditer(text):
         if match.lastgroup == "number":
@@ -170,7 +168,6 @@ def _cleaned_target(target: str) -> str:
 @extractor(
     "multimedeval_vqa_head",
     kind=Kind.OPEN,
-    version=1,
     summary="MultiMedEval, visual questions, cleaner at d9ac283: words shared with the key",
 )
 def multimedeval_vqa_head(reply: str | None, sample: Sample) -> Answer:
@@ -205,10 +202,7 @@ def _target_words(target: str) -> tuple[str, ...]:
 
 
 @extractor(
-    "robust_vqa",
-    kind=Kind.OPEN,
-    version=1,
-    summary="words shared with the key that the reply does not deny; clear yes or no",
+    "robust_vqa", kind=Kind.OPEN, summary="words shared with the key that the reply does not deny; clear yes or no"
 )
 def robust_vqa(reply: str | None, sample: Sample) -> Answer:
     """Score as a careful reader would.

@@ -131,16 +131,11 @@ def _stem(word: str) -> str:
 
 @dataclass(frozen=True)
 class ClassNames:
-    """The names of a set of classes.
+    """The names of a set of classes."""
 
-    Attributes:
-        names: Word stems of every name and alias to the position of its class, as ``acronyms`` are capital letters.
-        full: Word stems of the full names, in order.
-    """
-
-    names: dict[tuple[str, ...], int]
-    acronyms: dict[str, int]
-    full: tuple[tuple[str, ...], ...]
+    names: dict[tuple[str, ...], int]  # word stems of every name and alias to the position of its class
+    acronyms: dict[str, int]  # the same of capital letters
+    full: tuple[tuple[str, ...], ...]  # word stems of the full names, in order
 
     def mentions(self, text: str) -> list[Mention[int]]:
         """Return the classes named in ``text``, in order and without names inside a longer one.

@@ -12,20 +12,9 @@ __all__ = ["Extract", "Kind", "RegisteredExtractor", "extractor", "extractor_of"
 
 # Imported at the first look-up; names are listed in this order.
 _MODULES = (
-    "mediconfusion_reference",
-    "robust_choice",
-    "robust_class",
-    "yes_no",
-    "robust_nli",
-    "multimedeval",
-    "vlmevalkit_choice",
-    "open_text",
-    "chexbert_labels",
-    "robust_labels",
-    "listed_options",
-    "free_text",
-    "medheval_closed",
-    "likelihood",
+    *("mediconfusion_reference", "robust_choice", "robust_class", "yes_no", "robust_nli", "multimedeval"),
+    *("vlmevalkit_choice", "open_text", "chexbert_labels", "robust_labels", "listed_options", "free_text"),
+    *("medheval_closed", "likelihood"),
 )
 _CALLED: Mapping[Kind | None, str] = {
     Kind.LABELS: "label rule",
@@ -38,11 +27,7 @@ _CALLED: Mapping[Kind | None, str] = {
 
 
 def extractor_of(name: str, kind: Kind | None = None) -> RegisteredExtractor:
-    """Return the extractor ``name``, of one kind or of any.
-
-    Raises:
-        UnknownName: There is no such extractor of this kind; the message suggests the nearest name.
-    """
+    """Return the extractor ``name``, of one kind or of any, or raise UnknownName, which suggests the nearest name."""
     known = extractors(kind)
     if name not in known:
         raise unknown_name(_CALLED.get(kind, "answer rule"), name, known)

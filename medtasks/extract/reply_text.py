@@ -40,8 +40,7 @@ _REFUSAL = re.compile(
     rf"{_UNABLE}|\bneither(?: of| [a-z]\b| is\b|\W*$)|\bnone of (?:the|these)\b",
     re.IGNORECASE,
 )
-SENTENCES = re.compile(r"(?<=[.!?])\s+|\n+")
-"""What stands between sentences."""
+SENTENCES = re.compile(r"(?<=[.!?])\s+|\n+")  # what stands between sentences
 
 
 def given_text(reply: str | None) -> str | Reason:

@@ -165,9 +165,7 @@ _LABELLED = re.compile(r"[\s\"'(\[]*([a-z])[)\]\"']*\s*[:.)]\s*(.+)", re.IGNOREC
     "robust_choice", kind=Kind.CHOICE, version=2, summary="letters, option texts and refusals as a careful reader would"
 )
 def robust_choice(reply: str | None, sample: Sample) -> Answer:
-    """Read the chosen option, of at most 26, from a free-text reply.
-
-    No options at all stand for A and B with unknown texts.
+    """Read the chosen option, of at most 26, from a reply; no options at all stand for A and B with unknown texts.
 
     Example:
         >>> sample = Sample({"options": ["Aortic arch", "Kidneys"]})

@@ -183,16 +183,9 @@ _BOTH_SIDES = re.compile(
 )
 
 
-@extractor(
-    "robust_class",
-    kind=Kind.CHOICE,
-    version=1,
-    summary="option numbers, grades and class names as a careful reader would",
-)
+@extractor("robust_class", kind=Kind.CHOICE, summary="option numbers, grades and class names as a careful reader would")
 def robust_class(reply: str | None, sample: Sample) -> Answer:
-    """Read the class of an image from a free-text reply.
-
-    The sample's options are class names without numbers; none at all stand for two classes with unknown names.
+    """Read the class of an image; options are names without numbers, none at all two classes with unknown names.
 
     Example:
         >>> masses = Sample({"options": ["benign", "malignant", "benign without callback"]})
@@ -277,7 +270,6 @@ def _called(text: str, classes: ClassChoices) -> set[int]:
 
 
 def _affirmed(text: str, classes: ClassChoices) -> Answer:
-    """Read the one class that the text affirms or holds possible."""
     found = stances(text, classes.names.mentions)
     named = found[Stance.AFFIRMED] or found[Stance.HEDGED]
     if not named:

@@ -57,13 +57,12 @@ _BESIDE = re.compile(
 )
 
 
-@extractor("robust_nli", kind=Kind.CHOICE, version=1, summary="the relation of two sentences as a careful reader would")
+@extractor("robust_nli", kind=Kind.CHOICE, summary="the relation of two sentences as a careful reader would")
 def robust_nli(reply: str | None, sample: Sample) -> Answer:
     """Read the logical relation of two sentences (MedNLI).
 
-    The sample's options are the words "entailment", "contradiction" and "neutral" in the order of the letters.
-
-    A relation that is no option is ``no_match``.
+    The sample's options are the words "entailment", "contradiction" and "neutral" in the order of the letters; a
+    relation that is no option is ``no_match``.
 
     Example:
         >>> sample = Sample({"options": ["entailment", "neutral"]})

@@ -34,13 +34,10 @@ _ANSWER_IS = re.compile(r"answer\s+is\s+\**([ABCD])", re.IGNORECASE)
 @extractor(
     "vlmevalkit_2024_06",
     kind=Kind.CHOICE,
-    version=1,
     summary="VLMEvalKit of the published GMAI-MMBench numbers: a lone letter, else an option's text",
 )
 def vlmevalkit_2024_06(reply: str | None, sample: Sample) -> Answer:
-    """Read an option, of at most 26, as the version behind the published GMAI-MMBench numbers.
-
-    The reference counts no value as wrong.
+    """Read an option, of at most 26, as for the published GMAI-MMBench numbers, which count no value as wrong.
 
     Example:
         >>> sample = Sample({"options": ["polyp", "ulcer"]})
@@ -53,7 +50,6 @@ def vlmevalkit_2024_06(reply: str | None, sample: Sample) -> Answer:
 @extractor(
     "vlmevalkit_2026_06",
     kind=Kind.CHOICE,
-    version=1,
     summary="VLMEvalKit at 2cf2a36: a letter among the last four words, 'answer is c...', else an option's text",
 )
 def vlmevalkit_2026_06(reply: str | None, sample: Sample) -> Answer:

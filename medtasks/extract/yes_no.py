@@ -197,15 +197,12 @@ def _content(text: str) -> set[str]:
     return {word.what for word in words(text)} - _FILLERS
 
 
-@extractor(
-    "robust_yes_no_maybe", kind=Kind.CHOICE, version=1, summary="the verdict on a question as a careful reader would"
-)
+@extractor("robust_yes_no_maybe", kind=Kind.CHOICE, summary="the verdict on a question as a careful reader would")
 def robust_yes_no_maybe(reply: str | None, sample: Sample) -> Answer:
     """Read the verdict of a reply to a question that asks for yes, no or maybe (PubMedQA).
 
-    The sample's options are the words "yes", "no" and "maybe" in the order of the letters.
-
-    A verdict that is no option is ``no_match``.
+    The sample's options are the words "yes", "no" and "maybe" in the order of the letters; a verdict that is no option
+    is ``no_match``.
 
     Example:
         >>> sample = Sample({"options": ["yes", "no", "maybe"]})

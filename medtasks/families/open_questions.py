@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from medtasks.data.samples import Sample
 from medtasks.extract.answer import Answer, Reason
-from medtasks.extract.multimedeval_cleaning import clean_head
+from medtasks.extract.multimedeval import clean_head
 from medtasks.extract.registry import Kind
 from medtasks.families.constant_replies import Meant, Strategy, most_frequent
 from medtasks.families.counts import INVALID_RATE, SAMPLE_COUNTS, answered

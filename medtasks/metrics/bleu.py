@@ -33,7 +33,6 @@ _ORDERS = (1, 2, 4)
 
 
 def _single(value: float) -> float:
-    """Round to single precision."""
     return float(_SINGLE.unpack(_SINGLE.pack(value))[0])
 
 
@@ -45,10 +44,9 @@ def bleu1_from_counts(matches: int, length: int, reference_length: int) -> float
     kept). It computes in single precision, and so does this: one word against a reference of more than a hundred scores
     exactly 0 there, which decides whether an answer is valid.
 
-    Returns:
-        ``matches / length``, times ``exp(1 - reference_length / length)`` unless the reply is longer than the
-        reference, each step rounded to single precision; 0 without a match. Between 0 and 1. A word of the reply
-        matches at most as often as the reference has it.
+    It is ``matches / length``, times ``exp(1 - reference_length / length)`` unless the reply is longer than the
+    reference, each step rounded to single precision; 0 without a match. A word of the reply matches at most as often
+    as the reference has it.
 
     Example:
         >>> bleu1_from_counts(1, 1, 3)
@@ -66,15 +64,10 @@ def bleu1_from_counts(matches: int, length: int, reference_length: int) -> float
 
 @dataclass(frozen=True)
 class References:
-    """Reference texts, counted once to be compared with many replies.
+    """Reference texts, counted once to be compared with many replies."""
 
-    Attributes:
-        lengths: Words of each reference, shape (references,).
-        occurrences: For each word the references that have it: (position, how often).
-    """
-
-    lengths: tuple[int, ...]
-    occurrences: Mapping[str, Sequence[tuple[int, int]]]
+    lengths: tuple[int, ...]  # words of each reference
+    occurrences: Mapping[str, Sequence[tuple[int, int]]]  # of each word: (position of a reference, how often)
 
     @classmethod
     def of(cls, texts: Sequence[str]) -> "References":
@@ -104,12 +97,7 @@ class References:
 
 
 def bleu1(reply: str, reference: str) -> float:
-    """Return the BLEU-1 of a reply against one reference; both are cleaned texts, compared word by word, with case.
-
-    Example:
-        >>> bleu1("benign", "benign without callback")
-        0.1353352814912796
-    """
+    """Return the BLEU-1 of a reply against one reference; both are cleaned texts, compared word by word, with case."""
     return References.of([reference]).scores(reply)[0]
 
 
@@ -158,10 +146,6 @@ def radcliq_bleu_2(reference: str, hypothesis: str) -> float:
     Source: rajpurkarlab/CXR-Report-Metric at 9c9ecad. Texts in lower case, every full stop a word of its own, words
     between single blanks (a line break is part of a word); smoothing method 1 of Chen and Cherry: an order without
     match counts as 0.1 matches.
-
-    Example:
-        >>> radcliq_bleu_2("No acute effusion.", "Stable effusion.")
-        0.41368954504257255
     """
     counts = overlaps(_radcliq_words(reference), _radcliq_words(hypothesis), 2)
     return smoothed_bleu(counts, [_EPSILON] * 2)
@@ -176,10 +160,6 @@ def nltk_method4_bleu(reference_tokens: Sequence[str], hypothesis_tokens: Sequen
 
     The first order without match counts as ``ln(words) / 10`` matches, the next as half of that, and so on. A
     hypothesis of one word is not smoothed: the orders it is too short for are left out.
-
-    Example:
-        >>> nltk_method4_bleu(["no", "effusion"], ["no", "effusion"])
-        0.2213885886251307
     """
     words = len(hypothesis_tokens)
     first = math.log(words) / (2 * _METHOD4_SCALE) if words > 1 else 0.0
@@ -216,10 +196,7 @@ def corpus_bleu(_: ModelSettings) -> ReportMetric:
     """Return the metric with key ``corpus_bleu``: BLEU-4 of the corpus by sacrebleu, divided by 100, so 0 to 1.
 
     There is no value per pair, and the total is 0 when no hypothesis has four words. ``settings`` holds sacrebleu's
-    signature.
-
-    Raises:
-        MedTasksError: At scoring, when sacrebleu is not installed.
+    signature. Scoring raises a MedTasksError when sacrebleu is not installed.
     """
     return _corpus_bleu
 

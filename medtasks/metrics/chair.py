@@ -25,9 +25,8 @@ def label_cells(reference: Sequence[Finding], report: Sequence[Finding]) -> tupl
     A condition of which the reference is uncertain is left out. One that the reference does not speak of stays: if the
     report calls it present or absent, that is a mention, and neither right nor wrong.
 
-    Returns:
-        The counts named in :data:`LABEL_CELLS`: both present; report present, reference absent; report absent,
-        reference present; both absent; report present or absent; reference present.
+    The counts are :data:`LABEL_CELLS`: both present; report present, reference absent; report absent, reference
+    present; both absent; report present or absent; reference present.
 
     Example:
         >>> label_cells([Finding.POSITIVE, Finding.BLANK], [Finding.NEGATIVE, Finding.POSITIVE])
@@ -46,13 +45,11 @@ def label_cells(reference: Sequence[Finding], report: Sequence[Finding]) -> tupl
 
 
 def label_ratios(cells: Integers) -> dict[str, Floats]:
-    """Return the repository's metrics from sums of :func:`label_cells`, shape (..., 6).
+    """Return the repository's metrics, shape (...), from sums of :func:`label_cells`, shape (..., 6).
 
-    Returns:
-        Each with shape (...), NaN where its lower number is 0:
-        ``chair_label``, (FP + FN) / mentions; ``label_recall``, TP / positives, where a finding that the report passes
-        over or leaves open is missed; ``label_specificity``, TN / (TN + FP); and ``label_accuracy``,
-        (TP + TN) / (TP + TN + FP + FN), both over what report and reference decide.
+    NaN where the lower number is 0: ``chair_label``, (FP + FN) / mentions; ``label_recall``, TP / positives, where a
+    finding that the report passes over or leaves open is missed; ``label_specificity``, TN / (TN + FP); and
+    ``label_accuracy``, (TP + TN) / (TP + TN + FP + FN), both over what report and reference decide.
 
     Example:
         >>> {name: float(value) for name, value in label_ratios(np.array([1, 1, 0, 3, 8, 4])).items()}

@@ -102,10 +102,8 @@ class Counts:
 def count_classes(gold: Sequence[int], predicted: Sequence[int | None], classes: int) -> Counts:
     """Count predictions of one class per sample, from 0, ``None`` for an invalid reply; one table per sample.
 
-    An invalid reply misses the class of the target and predicts no other.
-
-    Raises:
-        ValueError: Lengths differ, or a class is not in 0 ... ``classes`` - 1.
+    An invalid reply misses the class of the target and predicts no other. Raises a ValueError where lengths differ, or
+    a class is not in 0 ... ``classes`` - 1.
 
     Example:
         >>> counts = count_classes([0, 0, 1], [0, 1, None], classes=2).total()
@@ -126,10 +124,7 @@ def count_labels(gold: Sequence[Sequence[int]], predicted: Sequence[Sequence[int
     """Count predictions of several labels per sample, 0 or 1 each, ``None`` for an invalid reply; one table per sample.
 
     An invalid reply misses the labels of the target and recognises no other as absent, so that never answering earns
-    nothing.
-
-    Raises:
-        ValueError: Shapes differ, or a value is not 0 or 1.
+    nothing. Raises a ValueError where shapes differ, or a value is not 0 or 1.
 
     Example:
         >>> counts = count_labels([[1, 0], [1, 0]], [[1, 1], None], labels=2).total()
@@ -165,9 +160,7 @@ def _tables(right: NDArray[np.bool_], guess: NDArray[np.bool_], answered: NDArra
 
 
 def multiclass_metrics(counts: Counts) -> dict[str, Floats]:
-    """Return each of :data:`MULTICLASS_METRICS`, shape (...) as the tables; NaN where no class can be averaged.
-
-    ``counts`` are sums of :func:`count_classes`, one table or many.
+    """Return :data:`MULTICLASS_METRICS` of sums of :func:`count_classes`, shape (...); NaN without a class to average.
 
     Example:
         >>> constant = multiclass_metrics(count_classes([2, 2, 3, 4], [0, 0, 0, 0], classes=5).total())
@@ -186,9 +179,7 @@ def multiclass_metrics(counts: Counts) -> dict[str, Floats]:
 
 
 def multilabel_metrics(counts: Counts) -> dict[str, Floats]:
-    """Return each of :data:`MULTILABEL_METRICS`, shape (...) as the tables; NaN where no label can be averaged.
-
-    ``counts`` are sums of :func:`count_labels`, one table or many.
+    """Return :data:`MULTILABEL_METRICS` of sums of :func:`count_labels`, shape (...); NaN without a label to average.
 
     Example:
         >>> nothing_found = multilabel_metrics(count_labels([[1, 0], [0, 0]], [[0, 0], [0, 0]], labels=2).total())
@@ -210,20 +201,16 @@ def multilabel_metrics(counts: Counts) -> dict[str, Floats]:
 def values_with_errors(
     counts: Counts, units: Sequence[Hashable], metrics: Callable[[Counts], Mapping[str, Floats]]
 ) -> dict[str, float]:
-    """Return metrics of the sum of tables, one per sample, with :func:`~medtasks.stats.bootstrap.values_with_errors`.
-
-    ``units`` are what was sampled, such as the patient, ``metrics`` one of the two functions above.
-    """
+    """Return one of the two above of the sum of tables, one per sample, with errors by what was sampled, ``units``."""
     return bootstrap.values_with_errors(counts.cells, units, lambda cells: metrics(Counts.of_cells(cells)))
 
 
 def _every(counts: Counts) -> NDArray[np.bool_]:
-    """Return the mask of all classes, where there are samples at all."""
+    # None of them, where there are no samples at all.
     return np.broadcast_to(counts.samples[..., np.newaxis] > 0, counts.true_positives.shape)
 
 
 def _mean(values: Floats, kept: NDArray[np.bool_]) -> Floats:
-    """Return the mean over the kept classes, NaN without any."""
     number = kept.sum(axis=-1)
     total = np.where(kept, values, 0.0).sum(axis=-1)
     return np.where(number > 0, total / np.maximum(number, 1), np.nan)

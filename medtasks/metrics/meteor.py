@@ -51,7 +51,6 @@ def meteor_score(
 
 
 def _alignment(reference: Sequence[str], hypothesis: Sequence[str], synonyms: Synonyms | None) -> list[_Match]:
-    """Return the matches in the order of the hypothesis."""
     expected, said = ([(place, word.lower()) for place, word in enumerate(words)] for words in (reference, hypothesis))
     matches, expected, said = _matched(expected, said, lambda word, places: places.get(word))
     stem = porter_stemmer()
@@ -82,7 +81,6 @@ def _matched(
 
 
 def _latest(words: frozenset[str], places: Mapping[str, list[int]]) -> list[int] | None:
-    """Return the places of the one of ``words`` that has the last free place."""
     return max(
         (places[word] for word in words.intersection(places) if places[word]), key=lambda free: free[-1], default=None
     )

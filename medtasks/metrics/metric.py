@@ -32,8 +32,7 @@ class Role(Enum):
     ASIDE = auto()  # never compared
 
 
-STDERR = "_stderr"
-"""Ending of the name under which a metric's standard error stands in the harness's results."""
+STDERR = "_stderr"  # ending of the name under which a metric's standard error stands in the harness's results
 
 
 @dataclass(frozen=True)
@@ -50,22 +49,15 @@ class Estimate:
 
 @dataclass(frozen=True)
 class _Declared:
-    """What every metric says of itself.
+    """What every metric says of itself."""
 
-    Attributes:
-        name: Name in results; no part of another name in the same task.
-        selection: Which scores count; by default all that are handed over.
-        of_questions: Whether it says something about the questions, whatever the replies.
-        warning: What a user has to know of these scores, one sentence; empty if nothing.
-    """
-
-    name: str
+    name: str  # in results; no part of another name in the same task
     higher_is_better: bool = True
-    selection: Selection = list
+    selection: Selection = list  # which scores count; by default all that are handed over
     has_error: bool = True
     role: Role = Role.PART
-    of_questions: bool = False
-    warning: Callable[[Scores], str] | None = None
+    of_questions: bool = False  # whether it says something about the questions, whatever the replies
+    warning: Callable[[Scores], str] | None = None  # what a user has to know of them, one sentence; empty if nothing
 
     @property
     def is_compared(self) -> bool:
@@ -80,18 +72,14 @@ def cluster_of(score: Mapping[str, Any]) -> Hashable:
 
 @dataclass(frozen=True)
 class Metric(_Declared, Generic[U]):
-    """A mean over samples, or over units that several samples make together.
+    """A mean over samples, or over units that several samples make together; by default each score is one.
 
-    Attributes:
-        of: Value of one unit; None where the metric says nothing about it.
-        units: From scores to units; by default each score is one.
-        clusters: What a unit shares with others that are not independent of it; of two kinds, errors are clustered
-            by both.
-        weights: How often each unit counts, by all units; None for once. A unit without value does not count.
-        all_clusters: Whether an interval counts the clusters of all scores, also of those without a value.
+    ``clusters`` are what a unit shares with others that are not independent of it; of two kinds, errors are clustered
+    by both. ``weights`` tell how often each unit counts. With ``all_clusters`` an interval counts the clusters of all
+    scores, also of those without a value.
     """
 
-    of: Callable[[U], float | None] = field(kw_only=True)
+    of: Callable[[U], float | None] = field(kw_only=True)  # None where the metric says nothing about a unit
     units: Callable[[Scores], Sequence[U]] = field(default=cast(Any, list), kw_only=True)
     clusters: tuple[Callable[[U], Hashable], ...] = field(default=cast(Any, (cluster_of,)), kw_only=True)
     weights: Callable[[Sequence[U]], Sequence[float]] | None = field(default=None, kw_only=True)
@@ -147,10 +135,9 @@ def weighted_mean(values: Sequence[float], by: Sequence[float]) -> float:
 
 
 def _weighted_deviations(values: Sequence[float], by: Sequence[float], around: float) -> list[float]:
-    """Return values whose mean has the standard error of the weighted mean.
+    """Return values whose mean has the standard error of the weighted mean, which is a ratio.
 
-    That mean is a ratio; its error is that of the weighted deviations from it (Liang and Zeger, 1986, as in
-    :func:`~medtasks.stats.standard_error.clustered_standard_error`).
+    Source: Liang and Zeger (1986), as for :func:`~medtasks.stats.standard_error.clustered_standard_error`.
     """
     scale = len(by) / math.fsum(by) if by else 0.0
     return [(value - around) * weight * scale for value, weight in zip(values, by, strict=True)]
@@ -158,39 +145,26 @@ def _weighted_deviations(values: Sequence[float], by: Sequence[float], around: f
 
 @dataclass(frozen=True)
 class PanelResult:
-    """What metrics give that are computed together.
+    """What metrics give that are computed together, by name; ``clusters`` are counted by whoever asks."""
 
-    Attributes:
-        estimates: By name, of those that could be computed; ``clusters`` are counted by whoever asks.
-        failures: By name of what failed, why and what mends it; without any text of a sample.
-        settings: By name, what the numbers depend on.
-        warnings: What else a user has to know, one sentence each without its end.
-    """
-
-    estimates: Mapping[str, Estimate] = field(default_factory=dict)
-    failures: Mapping[str, str] = field(default_factory=dict)
-    settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    warnings: tuple[str, ...] = ()
+    estimates: Mapping[str, Estimate] = field(default_factory=dict)  # of those that could be computed
+    failures: Mapping[str, str] = field(default_factory=dict)  # why and what mends it; without any text of a sample
+    settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # what the numbers depend on
+    warnings: tuple[str, ...] = ()  # what else a user has to know, one sentence each without its end
 
 
 @dataclass(frozen=True)
 class Panel(Generic[R]):
-    """Metrics that are computed together, from what they need of each score.
+    """Metrics that are computed together, from what they need of each score, its row.
 
     The harness asks for each metric on its own, under each filter, with copies of the scores from other processes: what
     was computed last is known by its content.
-
-    Attributes:
-        row: What is needed of a score.
-        compute: From rows in a fixed order to results.
-        order: By what rows are sorted; results may depend on it in the last digits.
-        uses_models: Whether models with weights may be loaded.
     """
 
     row: Callable[[Mapping[str, Any]], R]
     compute: Callable[[Sequence[R]], PanelResult]
-    order: Callable[[R], Any] = repr
-    uses_models: bool = False
+    order: Callable[[R], Any] = repr  # by what rows are sorted; results may depend on it in the last digits
+    uses_models: bool = False  # whether models with weights may be loaded
 
     def of(self, scores: Scores) -> PanelResult:
         """Return the results for some scores."""
@@ -212,11 +186,8 @@ def forget_computed() -> None:
 class CorpusMetric(_Declared):
     """What only all scores together give: macro F1, AUROC, a count.
 
-    Attributes:
-        panel: What computes it, with others; None for a count.
-        count: From scores to a whole number; None for what a panel computes.
-        of: Value of one score where it has one of its own, of which the metric need not be the mean.
-        text_field: Field of the text that it compares with the target's; None for one that compares no texts.
+    Either a panel computes it, with others, or it is a count. ``of`` gives the value of one score where it has one of
+    its own, of which the metric need not be the mean; ``text_field`` names the text that it compares with the target's.
     """
 
     panel: Panel[Any] | None = field(default=None, kw_only=True)

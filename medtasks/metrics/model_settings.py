@@ -1,4 +1,4 @@
-"""How a metric's model is run."""
+"""Settings of the metrics that are models."""
 
 import os
 from collections.abc import Mapping
@@ -22,25 +22,17 @@ _DTYPES = ("float32", "bfloat16")
 class ModelSettings:
     """How a metric's model is run.
 
-    Attributes:
-        weights: File or folder with its weights; None: what ``medtasks weights fetch`` brought. For a metric that is
-            one model; those of several are given by name.
-        named_weights: Files or folders by entry of :data:`medtasks.metrics.weights.WEIGHTS`; go before ``weights``.
-        device: ``"cpu"``, ``"cuda"``, ``"cuda:1"``, or ``"auto"``: the GPU if there is one.
-        dtype: ``"float32"``, or ``"bfloat16"`` for the encoder, which is faster and changes scores a little; results
-            say which.
-        batch_size: Texts per pass; None: the metric's own.
-        cache: Folder for what the model said of each text; None: nothing is kept.
-        progress: Whether to show a progress bar.
+    ``weights`` is the file or folder of a metric that is one model; those of several are given by entry of
+    :data:`medtasks.metrics.weights.WEIGHTS`, which goes before. Else they are what ``medtasks weights fetch`` brought.
     """
 
     weights: Path | None = None
     named_weights: Mapping[str, Path] = field(default_factory=dict, hash=False)
-    device: str = "auto"
-    dtype: Literal["float32", "bfloat16"] = "float32"
-    batch_size: int | None = None
-    cache: Path | None = field(default_factory=default_cache_folder)
-    progress: bool = True
+    device: str = "auto"  # "cpu", "cuda", "cuda:1", or the GPU if there is one
+    dtype: Literal["float32", "bfloat16"] = "float32"  # of the encoder; bfloat16 is faster and changes scores a little
+    batch_size: int | None = None  # texts per pass; None: the metric's own
+    cache: Path | None = field(default_factory=default_cache_folder)  # for what the model said of texts; None: not kept
+    progress: bool = True  # whether to show a progress bar
 
     def __post_init__(self) -> None:
         """Raise UnknownName where weights are named that are no entry."""

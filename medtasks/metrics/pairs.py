@@ -62,28 +62,17 @@ class Counts:
 
     A pair counts in a category once for each of its images that carries the category: the published per-category set
     score is weighted by images. In the total it counts once.
-
-    Attributes:
-        images: Answers (image uses), the denominator of individual accuracy.
-        pairs: Pairs, the denominator of set accuracy; incomplete pairs are not in it.
-        set_score: Pairs with both answers right [``set_score``].
-        individual_score: Right answers [``individual_score``].
-        confused: Pairs with the same option twice [``confused``].
-        invalid: Replies without a valid answer [``invalid``].
-        valid_pairs: Pairs with two valid answers [``valids``].
-        resolved_pairs: Valid pairs that are not confused [``valid_pairs``].
-        incomplete_pairs: Pairs of which only one image was asked, or answered; in no pair count.
     """
 
-    images: int = 0
-    pairs: int = 0
-    set_score: int = 0
-    individual_score: int = 0
-    confused: int = 0
-    invalid: int = 0
-    valid_pairs: int = 0
-    resolved_pairs: int = 0
-    incomplete_pairs: int = 0
+    images: int = 0  # answers (image uses)
+    pairs: int = 0  # complete ones
+    set_score: int = 0  # pairs with both answers right [set_score]
+    individual_score: int = 0  # right answers [individual_score]
+    confused: int = 0  # pairs with the same option twice [confused]
+    invalid: int = 0  # replies without a valid answer [invalid]
+    valid_pairs: int = 0  # pairs with two valid answers [valids]
+    resolved_pairs: int = 0  # valid pairs that are not confused [valid_pairs]
+    incomplete_pairs: int = 0  # of which only one image was asked, or answered; in no pair count
 
     def add_answer(self, answer: PairedAnswer) -> None:
         """Count one answer."""

@@ -12,20 +12,14 @@ from medtasks.metrics.report_scores import ReportMetric
 
 @dataclass(frozen=True)
 class MetricInfo:
-    """One entry of :data:`REPORT_METRICS`, with the keys of its scores.
-
-    Attributes:
-        module: Module below ``medtasks.metrics`` with a callable of this name, which takes :class:`ModelSettings`.
-        weights: Entries of :data:`medtasks.metrics.weights.WEIGHTS` it needs.
-        wordnet: Whether it needs WordNet, which ``medtasks weights fetch wordnet`` brings.
-    """
+    """One entry of :data:`REPORT_METRICS`."""
 
     name: str
     description: str
-    keys: tuple[str, ...]
-    module: str
-    weights: tuple[str, ...] = ()
-    wordnet: bool = False
+    keys: tuple[str, ...]  # of its scores
+    module: str  # below medtasks.metrics, with a callable of this name, which takes ModelSettings
+    weights: tuple[str, ...] = ()  # entries of medtasks.metrics.weights.WEIGHTS that it needs
+    wordnet: bool = False  # whether it needs WordNet
     higher_is_better: bool = True
 
 
@@ -134,10 +128,7 @@ def keys_of(name: str) -> tuple[str, ...]:
 
 
 def report_metric(name: str, settings: ModelSettings | None = None) -> ReportMetric:
-    """Build one metric by name; nothing is loaded until it scores.
-
-    ``settings`` say how its models are run; without them the environment does.
-    """
+    """Build one metric by name, by default with settings of the environment; nothing is loaded until it scores."""
     info = metric_info(name)
     factory = getattr(importlib.import_module(f"medtasks.metrics.{info.module}"), info.name)
     built: ReportMetric = factory(settings or ModelSettings.from_environment())

@@ -8,18 +8,15 @@ from typing import Protocol
 
 @dataclass(frozen=True)
 class ReportScores:
-    """Scores of pairs of texts.
+    """Scores of pairs of texts: by key one value per pair, and one for all pairs, NaN for no pairs.
 
-    Attributes:
-        samples: By key one value per pair, shape (pairs,), in the order of the input, empty texts included.
-        totals: By key one value for all pairs. Every key of ``samples`` is here too, as its mean unless the metric says
-            otherwise; some keys have no value per pair. NaN for no pairs.
-        settings: What the numbers depend on: model, dtype, stemmer, synonyms, idf, ...
+    Every key of ``samples`` is one of ``totals``, as its mean unless the metric says otherwise; some keys have no value
+    per pair.
     """
 
-    samples: Mapping[str, Sequence[float]]
+    samples: Mapping[str, Sequence[float]]  # shape (pairs,), in the order of the input, empty texts included
     totals: Mapping[str, float]
-    settings: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)  # what the numbers depend on: model, dtype, stemmer, ...
 
 
 class ReportMetric(Protocol):
@@ -28,9 +25,7 @@ class ReportMetric(Protocol):
     def __call__(self, *, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
         """Score what a model wrote against what radiologists wrote, each of shape (pairs,).
 
-        Raises:
-            ValueError: The two differ in length.
-            WeightsMissing: The metric is a model whose weights are not on this machine.
+        Raises a ValueError where the two differ in length, WeightsMissing for a model that is not on this machine.
         """
         ...
 

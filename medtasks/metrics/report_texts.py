@@ -35,22 +35,15 @@ class ReportTexts:
 
 @dataclass(frozen=True)
 class ReportPairs:
-    """References and hypotheses that belong together, each shape (pairs,), in the order of the references.
-
-    ``ids`` are those of the pairs; None where neither file has them.
-    """
+    """References and hypotheses that belong together, each shape (pairs,), in the order of the references."""
 
     references: tuple[str, ...]
     hypotheses: tuple[str, ...]
-    ids: tuple[str, ...] | None
+    ids: tuple[str, ...] | None  # None where neither file has them
 
 
 def pair_texts(references: ReportTexts, hypotheses: ReportTexts) -> ReportPairs:
-    """Join two files: by id where both have them, else by position.
-
-    Raises:
-        RepliesError: An id of one file is not in the other, or files without ids differ in length.
-    """
+    """Join two files: by id where both have them, else by position; a RepliesError says what does not fit."""
     if references.ids is None or hypotheses.ids is None:
         if len(references.texts) != len(hypotheses.texts):
             raise RepliesError(
@@ -72,10 +65,8 @@ def pair_texts(references: ReportTexts, hypotheses: ReportTexts) -> ReportPairs:
 def read_report_texts(path: Path, column: str | None = None) -> ReportTexts:
     """Read the texts of one file; see the module for the formats.
 
-    ``column`` is the column or field that holds the text; None: one of ``text``, ``reply``, ``report``.
-
-    Raises:
-        RepliesError: The file cannot be read, is empty or of another form, or holds an id twice; no text is shown.
+    ``column`` is the column or field that holds the text; None: one of ``text``, ``reply``, ``report``. Raises a
+    RepliesError if the file cannot be read, is empty or of another form, or holds an id twice; no text is shown.
     """
     reader = _READERS.get(path.suffix.lower())
     if reader is None:

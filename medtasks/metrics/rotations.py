@@ -13,21 +13,14 @@ from types import MappingProxyType
 
 @dataclass(frozen=True)
 class RotatedReply:
-    """What a model answered to one rotation of a question.
-
-    Attributes:
-        cluster: What the question is clustered by: its pairs, its patient or its image.
-        rotation: Which of all ``rotations``, from 0, the published order.
-        score: 1 for a right answer, 0 for a wrong or invalid one, or a share where several options are right.
-        choice: Which option it chose, whatever its place, or which options; None for an invalid reply.
-    """
+    """What a model answered to one rotation of a question."""
 
     question: str
-    cluster: str
-    rotation: int
-    rotations: int
-    score: float
-    choice: Hashable | None
+    cluster: str  # its pairs, its patient or its image
+    rotation: int  # from 0, the published order
+    rotations: int  # how many there are
+    score: float  # 1 for a right answer, 0 for a wrong or invalid one, or a share where several options are right
+    choice: Hashable | None  # which option it chose, whatever its place, or which options; None for an invalid reply
 
 
 @dataclass(frozen=True)

@@ -58,10 +58,6 @@ def longest_common_subsequence(first: Sequence[str], second: Sequence[str]) -> i
 
     One row of the usual table is one integer with a bit per token of ``first``: Hyyrö, "Bit-parallel LCS-length
     computation revisited", 2004.
-
-    Example:
-        >>> longest_common_subsequence("no acute left effusion".split(), "left no effusion".split())
-        2
     """
     places: dict[str, int] = {}
     for position, token in enumerate(first):

@@ -18,17 +18,11 @@ _NO_ZERO_DIVISION = 1e-8
 
 @dataclass(frozen=True, slots=True)
 class TokenOverlap:
-    """How far two sets of tokens agree; every value is between 0 and 1.
+    """How far two sets of tokens agree; every value is between 0 and 1, and 0 for a set without tokens."""
 
-    Attributes:
-        precision: Share of the reply's tokens that the target has; 0 for a reply without tokens.
-        recall: Share of the target's tokens that the reply has; 0 for a target without tokens.
-        f1: Harmonic mean of both, with 1e-8 added to its denominator: two equal sets score 0.999999995.
-    """
-
-    precision: float
-    recall: float
-    f1: float
+    precision: float  # share of the reply's tokens that the target has
+    recall: float  # share of the target's tokens that the reply has
+    f1: float  # harmonic mean of both, with 1e-8 added to its denominator: two equal sets score 0.999999995
 
 
 def token_overlap(reply: Set[str], target: Set[str]) -> TokenOverlap:
@@ -45,12 +39,7 @@ def token_overlap(reply: Set[str], target: Set[str]) -> TokenOverlap:
 
 
 def is_closed(cleaned_target: str) -> bool:
-    """Return whether a question is closed, by its target in lower case with single blanks and no punctuation.
-
-    Example:
-        >>> is_closed("yes"), is_closed("yes it is")
-        (True, False)
-    """
+    """Return whether a question is closed, by its target in lower case with single blanks and no punctuation."""
     return cleaned_target in _CLOSED_TARGETS
 
 
@@ -58,29 +47,18 @@ def closed_correct(reply: Set[str], cleaned_target: str) -> bool:
     """Return whether the tokens of a reply to a closed question are right for the reference: the target is among them.
 
     For "no" either "no" or "not" will do. A reply with both "yes" and "no" is right whatever the target.
-
-    Example:
-        >>> closed_correct({"not", "seen"}, "no"), closed_correct({"yes", "and", "no"}, "yes")
-        (True, True)
     """
     wanted = {"no", "not"} if cleaned_target == "no" else {cleaned_target}
     return len(reply & wanted) / len(wanted) >= _CLOSED_SHARE
 
 
 def open_correct(recall: float) -> bool:
-    """Return whether a reply to an open question is right: it has at least three quarters of the target's tokens.
-
-    Example:
-        >>> open_correct(3 / 4), open_correct(2 / 3)
-        (True, False)
-    """
+    """Return whether a reply to an open question is right: it has at least three quarters of the target's tokens."""
     return recall >= _OPEN_RECALL
 
 
 def multi_answer_accuracy(listed: Set[str], right: Set[str]) -> float:
-    """Return the share of the listed options that are right: GMAI-MMBench's ``ACC_mcls``, a precision.
-
-    It is 0 for a reply that lists none, where the paper's quotient is not defined.
+    """Return the share of listed options that are right, GMAI-MMBench's ``ACC_mcls``; 0 for none, undefined there.
 
     Example:
         >>> multi_answer_accuracy({"A", "B", "C"}, {"A", "D"})

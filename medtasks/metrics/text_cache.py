@@ -28,12 +28,7 @@ def default_cache_folder() -> Path:
 
 
 def text_key(*texts: str) -> bytes:
-    """Return the address of a text, or of several in their order: 32 bytes.
-
-    Example:
-        >>> text_key("a", "b") == text_key("ab", "")
-        False
-    """
+    """Return the address of a text, or of several in their order: 32 bytes."""
     digest = hashlib.sha256()
     for text in texts:
         encoded = text.encode("utf-8", "surrogatepass")
@@ -42,12 +37,10 @@ def text_key(*texts: str) -> bytes:
 
 
 class TextCache(SqliteCache):
-    """Values by text for one model.
+    """Values by text for one model, in a file of a folder that is created at the first write; None: nothing is kept.
 
-    Args:
-        folder: Where cache files live, created at the first write; None: nothing is kept.
-        model: Fingerprint of everything a value depends on besides the text: the bytes of the weights and the
-            vocabulary, dtype, and the version of the code that computes it. Becomes the file's name.
+    ``model`` is a fingerprint of everything a value depends on besides the text: the bytes of the weights and the
+    vocabulary, dtype, and the version of the code that computes it. It becomes the file's name.
     """
 
     def __init__(self, folder: Path | None, model: str) -> None:

@@ -23,20 +23,14 @@ _REPOSITORY = re.compile(r"[\w-][\w.-]*/[\w.-]+(?<!\.pth)(?<!\.gz)(?<!\.safetens
 
 @dataclass(frozen=True)
 class WeightsInfo:
-    """One set of files that a metric needs, in a repository on the Hugging Face Hub.
-
-    Attributes:
-        files: Files of the repository; patterns of ``fnmatch`` where several will do.
-        size: Download size in megabytes (10^6 bytes).
-        licence: Licence as stated by the source.
-    """
+    """One set of files that a metric needs, in a repository on the Hugging Face Hub."""
 
     name: str
     description: str
     hub: str
-    files: tuple[str, ...]
-    size: float
-    licence: str
+    files: tuple[str, ...]  # of the repository; patterns of fnmatch where several will do
+    size: float  # of the download, in megabytes (10^6 bytes)
+    licence: str  # as stated by the source
 
     @property
     def source(self) -> str:
@@ -97,19 +91,11 @@ def complete_in(info: WeightsInfo, folder: Path) -> Path | None:
 
 
 def weights_path(name: str, given: Path | None = None) -> Path:
-    """Find weights on this machine.
+    """Find weights on this machine, or raise WeightsMissing, which names the command that fetches them.
 
-    Args:
-        name: Entry of :data:`WEIGHTS`.
-        given: File or folder the user named, or a repository on the Hub with files of the same names
-            (``owner/name``), which is downloaded once; None: where the module says.
-
-    Returns:
-        ``given``; or the file where the entry has a single one, the folder otherwise. A conversion to safetensors goes
-        before the published file.
-
-    Raises:
-        WeightsMissing: It is not there; the message names file, source, size and the command that fetches it.
+    They are ``given``, a file or folder the user named, or a repository on the Hub with files of the same names
+    (``owner/name``), which is downloaded once; else the file where the entry has a single one, the folder otherwise. A
+    conversion to safetensors goes before the published file.
     """
     info = weights_info(name)
     if given is not None:
@@ -126,7 +112,6 @@ def weights_path(name: str, given: Path | None = None) -> Path:
 
 
 def _from_hub(info: WeightsInfo, repository: str) -> Path:
-    """Download the files of an entry from another repository, unless that was done before."""
     if not _REPOSITORY.fullmatch(repository):
         raise WeightsMissing(
             f"{repository} does not exist; it should hold {info.description} ({', '.join(info.files)})"
@@ -143,8 +128,7 @@ def _from_hub(info: WeightsInfo, repository: str) -> Path:
 def fetch(name: str) -> Path:
     """Download an entry into :func:`weights_folder`; what is on this machine already is not fetched again.
 
-    Raises:
-        WeightsMissing: The Hub cannot be reached, or lacks the files.
+    Raises WeightsMissing where the Hub cannot be reached, or lacks the files.
     """
     info = weights_info(name)
     shared = _shared_folder(name)

@@ -60,10 +60,9 @@ class WordNet:
         self._synonyms: dict[str, frozenset[str]] = {}
 
     def synonyms(self, word: str) -> frozenset[str]:
-        """Return the single words that share a sense with a word, whatever its part of speech and inflection.
+        """Return the single words that share a sense with a word in lower case, whatever its part of speech and form.
 
-        The word is given in lower case; the others are as the database writes them, with case, and none for a word
-        that it does not know.
+        They are as the database writes them, with case, and none for a word that it does not know.
         """
         synonyms = self._synonyms.get(word)
         if synonyms is None:
@@ -87,7 +86,6 @@ class WordNet:
 
 
 def _senses(index: bytes, data: bytes) -> dict[str, tuple[int, ...]]:
-    """Return where in the data the senses of each word stand, in bytes."""
     senses = {}
     for line in index.splitlines():
         if line.startswith(b" "):  # the licence
@@ -124,12 +122,8 @@ def database_files(source: Path) -> dict[str, bytes]:
     NLTK data, Princeton's ``WNdb-3.0.tar.gz`` or what it unpacks to, ``/usr/share/wordnet`` of Debian. Line ends become
     those of Princeton's files: the index gives places in the data by their byte, which other line ends would move.
 
-    Returns:
-        Contents by name: ``data.noun``, ``index.noun``, ``noun.exc`` and so on, and the other files of NLTK's package
-        that are there.
-
-    Raises:
-        WeightsMissing: They are not there, not complete, or there more than once.
+    Contents are by name: ``data.noun``, ``index.noun``, ``noun.exc`` and so on, and the other files of NLTK's package
+    that are there. Raises WeightsMissing where they are not there, not complete, or there more than once.
     """
     try:
         with _opened(source) as files:
@@ -145,7 +139,6 @@ def database_files(source: Path) -> dict[str, bytes]:
 
 @contextmanager
 def _opened(source: Path) -> Iterator[Mapping[str, Callable[[], bytes]]]:
-    """Yield how to read each file, by its path in the source."""
     if source.is_dir():
         inside = [path for name in (*_NEEDED, *_KEPT) for path in source.rglob(name)]
         zipped = [] if inside else sorted(source.rglob("wordnet.zip"))
@@ -184,9 +177,7 @@ def wordnet_folder() -> Path:
 def load_wordnet() -> WordNet:
     """Return WordNet, read at the first call of a process in about a second.
 
-    Raises:
-        MedTasksError: NLTK is not installed.
-        WeightsMissing: WordNet is not on this machine, or cannot be read.
+    Raises a MedTasksError where NLTK is not installed, WeightsMissing where WordNet is not here or cannot be read.
     """
     corpora = [Path(str(folder), "corpora") for folder in _nltk().data.path]
     for path in (wordnet_folder(), *(folder / name for folder in corpora for name in ("wordnet", "wordnet.zip"))):
@@ -207,17 +198,12 @@ def _read(path: Path) -> WordNet:
 
 
 def prepare_wordnet(source: Path | None = None) -> Path:
-    """Put WordNet into :func:`wordnet_folder`, in the place of what is there.
+    """Put WordNet into :func:`wordnet_folder`, in the place of what is there, and return that folder.
 
-    Args:
-        source: Folder or archive, see :func:`database_files`; None: NLTK downloads it (WordNet 3.0).
-
-    Returns:
-        The folder. NLTK accepts it, because nobody but its owner may write to it.
-
-    Raises:
-        MedTasksError: NLTK is to download it and is not installed.
-        WeightsMissing: The source has no usable database, nothing could be downloaded, or the folder cannot be written.
+    It comes from a folder or archive, see :func:`database_files`; None: NLTK downloads it (WordNet 3.0). NLTK accepts
+    the folder, because nobody but its owner may write to it. Raises a MedTasksError where NLTK is to download it and is
+    not installed, WeightsMissing for a source without usable database, a failed download or a folder that cannot be
+    written.
     """
     folder = wordnet_folder()
     try:

@@ -19,11 +19,7 @@ _LARGEST_DRAW = 4_000_000  # counts held at once: 32 MB
 def sum_by_unit(contributions: Integers, units: Sequence[Hashable]) -> Integers:
     """Add up the contributions of samples that share a unit, such as the images of one patient.
 
-    Contributions have shape (samples, cells), sums (distinct units, cells), in the order in which units first appear.
-
-    Example:
-        >>> sum_by_unit(np.array([[1, 0], [0, 1], [1, 0]]), ["p1", "p2", "p1"]).tolist()
-        [[2, 0], [0, 1]]
+    From shape (samples, cells) to (distinct units, cells), in the order in which units first appear.
     """
     if len(contributions) != len(units):
         raise ValueError(f"expected one unit per sample, but got {len(units)} for {len(contributions)}")
@@ -39,22 +35,17 @@ def sum_by_unit(contributions: Integers, units: Sequence[Hashable]) -> Integers:
 def bootstrap_standard_errors(
     contributions: Integers, statistic: Statistic, resamples: int = RESAMPLES, seed: int = SEED
 ) -> Floats:
-    """Return the bootstrap standard errors of statistics that depend on summed counts.
+    """Return the bootstrap standard errors of statistics of summed counts, shape (metrics,).
 
     Source: Efron (1979), with whole units drawn (Davison and Hinkley, "Bootstrap Methods and their Application", 1997,
     section 3.8). Units with equal contributions need not be told apart: how often each kind is drawn is multinomial,
     so the cost depends on the number of kinds. Kinds are sorted first, and the seed is fixed: the result depends on the
     multiset of contributions alone, not on the order of samples or ranks.
 
-    Args:
-        contributions: What each unit adds to each count, shape (units, cells).
-        statistic: From counts, shape (n, cells), to values, shape (n, metrics); NaN where a metric is not defined.
-        resamples: Number of draws, at least 2; each has as many units as there are.
-        seed: Of the draws.
-
-    Returns:
-        Standard deviation (n - 1) over the draws in which the metric is defined, shape (metrics,); NaN for fewer than
-        two units or two such draws, and where the metric of all units is not defined itself.
+    ``contributions`` are what each unit adds to each count, shape (units, cells); ``statistic`` makes values, shape
+    (n, metrics), of counts, shape (n, cells), NaN where a metric is not defined. Of ``resamples`` draws, at least 2,
+    each has as many units as there are. The error is the standard deviation (n - 1) over the draws in which the metric
+    is defined; NaN for fewer than two units or such draws, and where the metric of all units is not defined.
 
     Example:
         >>> answers = np.array([[1, 0]] * 60 + [[0, 1]] * 40)  # 60 right, 40 wrong
@@ -81,14 +72,9 @@ def values_with_errors(
 ) -> dict[str, float]:
     """Return metrics of summed counts by name, and their standard errors as ``<name>_stderr``, in whatever order.
 
-    Args:
-        contributions: What each sample adds to each count, shape (samples, cells).
-        units: What was sampled, such as the patient, of each sample; shape (samples,).
-        metrics: From summed counts, shape (..., cells), to values, shape (...).
-        resamples: Draws of the bootstrap.
-
-    Returns:
-        Nothing for no samples. NaN where a metric is not defined; the error also for fewer than two units.
+    ``contributions`` are what each sample adds to each count, shape (samples, cells); ``units`` what was sampled, such
+    as the patient, shape (samples,); ``metrics`` makes values, shape (...), of summed counts, shape (..., cells).
+    Nothing for no samples. NaN where a metric is not defined; the error also for fewer than two units.
     """
     if not len(contributions):
         return {}
@@ -103,7 +89,6 @@ def values_with_errors(
 
 
 def _resampled(contributions: Integers, resamples: int, seed: int) -> Iterator[Integers]:
-    """Yield the counts of all resamples in blocks, shape (block, cells)."""
     kinds, numbers = np.unique(contributions, axis=0, return_counts=True)
     random = np.random.default_rng(seed)
     units = len(contributions)

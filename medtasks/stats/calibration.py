@@ -16,26 +16,123 @@ accuracy of a rule that takes the first, the last or none of tied options, and o
 Intervals are over units such as patients or pairs. That of accuracy is the one of scores
 (:mod:`medtasks.stats.intervals`), those of Brier score and AURC are the middle 95 % of bootstrap draws. The calibration
 error of few samples is too large: a perfectly calibrated model with 352 answers has about 0.06 where 0 is true, and
-bootstrap draws are larger still, see :func:`medtasks.stats.calibration_bootstrap.error_interval` for what is done.
+bootstrap draws are larger still, see :func:`error_interval` for what is done. Units are drawn whole, with replacement
+(Davison and Hinkley, "Bootstrap Methods and their Application", 1997, section 3.8). They are sorted by what they hold
+first, and the seed is fixed: the result depends on the multiset of units alone, not on the order of samples or ranks.
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from medtasks.stats import calibration_bootstrap
-from medtasks.stats.calibration_bootstrap import BINS, Answers
+from medtasks.stats.bootstrap import RESAMPLES, SEED, Floats, Integers
 from medtasks.stats.intervals import interval
 from medtasks.stats.standard_error import clustered_standard_error
 
-CURVE_POINTS = 200
-"""The most points of a coverage curve; of more, those nearest to equal steps of coverage are kept."""
+Sample = tuple[float, float, float]  # confidence, how right the answer is (0 to 1), and its Brier score
 
+BINS = 15
+_LARGEST_DRAW = 2_000_000  # weights held at once: 16 MB
+_ON_AN_EDGE = 1e-9  # in widths of a bin: 3 / 15 is an edge, whatever its digits
+_ENDS = (0.025, 0.975)
+CURVE_POINTS = 200  # the most of a coverage curve; of more, those nearest to equal steps of coverage are kept
 _ROUNDING = 12  # digits; equal probabilities may differ behind them by the order of a sum
 _SUM_TOLERANCE = 1e-6
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Samples, as in :data:`Sample`, in an order of their own; units are numbered from 0. Shapes are (samples,)."""
+
+    confidence: Floats
+    right: Floats
+    squares: Floats
+    unit: Integers
+
+    @classmethod
+    def of(cls, samples: Sequence[Sample], units: Sequence[Hashable]) -> "Answers":
+        """Sort samples, at least one, by unit, and units by what they hold."""
+        members: dict[Hashable, list[Sample]] = defaultdict(list)
+        for sample, unit in zip(samples, units, strict=True):
+            members[unit].append(sample)
+        ordered = sorted(sorted(held) for held in members.values())
+        table = np.array([sample for held in ordered for sample in held], dtype=np.float64)
+        numbers = np.repeat(np.arange(len(ordered)), [len(held) for held in ordered])
+        return cls(table[:, 0], table[:, 1], table[:, 2], numbers)
+
+    @property
+    def units(self) -> int:
+        """Number of units."""
+        return int(self.unit[-1]) + 1
+
+    def by_confidence(self) -> tuple[Integers, Integers]:
+        """Return the order from the most confident sample down, and the last place of each distinct confidence."""
+        order = np.argsort(-self.confidence, kind="stable")
+        falling = self.confidence[order]
+        return order, np.flatnonzero(np.append(falling[1:] != falling[:-1], True))
+
+    def gaps(self) -> Floats:
+        """Return accuracy minus confidence of each sample in the column of its bin, shape (samples, bins)."""
+        gaps = np.zeros((len(self.unit), BINS))
+        gaps[np.arange(len(self.unit)), bin_of(self.confidence)] = self.right - self.confidence
+        return gaps
+
+    def calibration_error(self) -> float:
+        """Return the expected calibration error."""
+        return float(np.abs(self.gaps().sum(axis=0)).sum() / len(self.unit))
+
+    def risk_coverage_area(self) -> float:
+        """Return the area under the risk-coverage curve."""
+        return float(_areas(self, np.ones((1, len(self.unit))))[0])
+
+
+@dataclass(frozen=True)
+class Draws:
+    """Measures of the resamples, shape (resamples,) each; empty where there are fewer than two units.
+
+    ``noise`` is the calibration error of the distance to the gaps of all samples: what is left if the true gaps are 0.
+    """
+
+    error: Floats
+    noise: Floats
+    brier: Floats
+    aurc: Floats
+
+
+def bin_of(confidence: Floats) -> Integers:
+    """Return the bin of each confidence; a bin has its upper edge, and the first one also 0.
+
+    Example:
+        >>> bin_of(np.array([0.0, 0.2, 0.21, 1.0])).tolist()
+        [0, 2, 3, 14]
+    """
+    return np.clip(np.ceil(confidence * BINS - _ON_AN_EDGE).astype(np.int64) - 1, 0, BINS - 1)
+
+
+def draws(answers: Answers) -> Draws:
+    """Draw units and compute the measures of each resample."""
+    units, samples = answers.units, len(answers.unit)
+    if units < 2:
+        nothing = np.array([], dtype=np.float64)
+        return Draws(nothing, nothing, nothing, nothing)
+    starts = np.searchsorted(answers.unit, np.arange(units))
+    columns = np.column_stack([answers.gaps(), answers.squares, np.ones(samples)])
+    of_unit = np.add.reduceat(columns, starts, axis=0)
+    whole = of_unit.sum(axis=0)[:BINS] / samples
+    random = np.random.default_rng(SEED)
+    block = max(1, _LARGEST_DRAW // samples)
+    parts = []
+    for start in range(0, RESAMPLES, block):
+        times = _times(random, min(block, RESAMPLES - start), units)
+        sums = times @ of_unit
+        means = sums[:, :-1] / sums[:, -1:]
+        gaps, brier = means[:, :BINS], means[:, BINS]
+        areas = _areas(answers, times[:, answers.unit])
+        parts.append((np.abs(gaps).sum(axis=1), np.abs(gaps - whole).sum(axis=1), brier, areas))
+    return Draws(*(np.concatenate(part) for part in zip(*parts, strict=True)))
 
 
 @dataclass(frozen=True)
@@ -69,28 +166,18 @@ class CoveragePoint:
 
 @dataclass(frozen=True)
 class Calibration:
-    """Calibration of one set of likelihoods.
+    """Calibration of one set of likelihoods."""
 
-    Attributes:
-        samples: How many samples have likelihoods that can be read, and a target.
-        left_out: How many have not.
-        accuracy: Share of right answers; a tie among n options with the target counts 1 / n.
-        confidence: Mean probability of the chosen option.
-        bins: Reliability diagram.
-        coverage: Accuracy against coverage, from full coverage down; at most :data:`CURVE_POINTS` points.
-        note: What the probabilities are, one sentence.
-    """
-
-    samples: int
+    samples: int  # with likelihoods that can be read, and a target
     left_out: int
-    accuracy: Measure
-    confidence: float
+    accuracy: Measure  # a tie among n options with the target counts 1 / n
+    confidence: float  # mean probability of the chosen option
     ece: Measure
     brier: Measure
-    bins: tuple[Bin, ...]
-    coverage: tuple[CoveragePoint, ...]
+    bins: tuple[Bin, ...]  # reliability diagram
+    coverage: tuple[CoveragePoint, ...]  # from full coverage down; at most CURVE_POINTS
     aurc: Measure
-    note: str
+    note: str  # what the probabilities are, one sentence
 
 
 def calibration(
@@ -102,15 +189,9 @@ def calibration(
 ) -> Calibration:
     """Return the calibration of a model's probabilities; the result does not depend on the order of the samples.
 
-    Args:
-        probabilities: Of each sample's options, which sum to 1; their number may differ between samples.
-        targets: Index of the right option, shape (samples,).
-        units: What is independent, such as the patient, shape (samples,).
-        note: What the probabilities are.
-        left_out: How many samples have no probabilities.
-
-    Returns:
-        The measures; NaN without samples, their intervals also with a single unit.
+    Those of a sample's options sum to 1; their number may differ between samples. ``targets`` are indices of the right
+    option, ``units`` what is independent, such as the patient, both of shape (samples,). Measures are NaN without
+    samples, their intervals also with a single unit.
 
     Example:
         >>> measured = calibration([[0.9, 0.1], [0.8, 0.2], [0.3, 0.7], [0.6, 0.4]], [0, 0, 1, 1], range(4), "", 0)
@@ -126,7 +207,7 @@ def calibration(
         nothing, empty = Measure(math.nan, math.nan, math.nan), np.array([], dtype=float)
         return Calibration(0, left_out, nothing, math.nan, nothing, nothing, _bins(empty, empty), (), nothing, note)
     answers = Answers.of(rows, units)
-    drawn = calibration_bootstrap.draws(answers)
+    drawn = draws(answers)
     accuracy, brier = _mean(answers.right), _mean(answers.squares)
     error = clustered_standard_error(answers.right.tolist(), answers.unit.tolist())
     ece, aurc = answers.calibration_error(), answers.risk_coverage_area()
@@ -135,17 +216,16 @@ def calibration(
         left_out=left_out,
         accuracy=Measure(accuracy, *interval(accuracy, error, answers.units, share=True)),
         confidence=_mean(answers.confidence),
-        ece=Measure(ece, *calibration_bootstrap.error_interval(ece, drawn)),
-        brier=Measure(brier, *calibration_bootstrap.percentiles(drawn.brier)),
+        ece=Measure(ece, *error_interval(ece, drawn)),
+        brier=Measure(brier, *percentiles(drawn.brier)),
         bins=_bins(answers.confidence, answers.right),
         coverage=_curve(answers),
-        aurc=Measure(aurc, *calibration_bootstrap.percentiles(drawn.aurc)),
+        aurc=Measure(aurc, *percentiles(drawn.aurc)),
         note=note,
     )
 
 
-def _answer(row: Sequence[float], target: int) -> tuple[float, float, float]:
-    """Return confidence, how right the answer is, and the squared distance to the target."""
+def _answer(row: Sequence[float], target: int) -> Sample:
     # Also NaN fails these comparisons.
     if not (all(0 <= value <= 1 for value in row) and abs(math.fsum(row) - 1) <= _SUM_TOLERANCE):
         raise ValueError(f"expected probabilities of options that sum to 1, but got {list(row)}")
@@ -157,8 +237,8 @@ def _answer(row: Sequence[float], target: int) -> tuple[float, float, float]:
     return confidence, right, math.fsum((value - (index == target)) ** 2 for index, value in enumerate(row))
 
 
-def _bins(confidence: NDArray[np.float64], right: NDArray[np.float64]) -> tuple[Bin, ...]:
-    of_bin = calibration_bootstrap.bin_of(confidence)
+def _bins(confidence: Floats, right: Floats) -> tuple[Bin, ...]:
+    of_bin = bin_of(confidence)
     bins = []
     for index in range(BINS):
         inside = of_bin == index
@@ -181,5 +261,58 @@ def _curve(answers: Answers) -> tuple[CoveragePoint, ...]:
     return tuple(reversed(points))
 
 
-def _mean(values: NDArray[np.float64]) -> float:
+def _mean(values: Floats) -> float:
     return math.fsum(values.tolist()) / len(values)
+
+
+def percentiles(drawn: Floats) -> tuple[float, float]:
+    """Return the ends of the middle 95 %; NaN without draws, and where all are equal."""
+    if len(drawn) == 0 or np.ptp(drawn) < 1e-12:
+        return math.nan, math.nan
+    low, high = np.quantile(drawn, _ENDS)
+    return float(low), float(high)
+
+
+def error_interval(value: float, drawn: Draws) -> tuple[float, float]:
+    """Return the 95 % interval of the expected calibration error.
+
+    Noise only adds to a sum of distances. So the value is too large on average, each draw adds noise once more, and
+    the middle of the draws misses the truth of a well calibrated model every time. Hence three steps:
+
+    1. Draws are moved down by how far their mean lies above the value.
+    2. The basic interval, which mirrors the draws at the value, is joined: near 0 it reaches lower, else higher.
+    3. Where the value is no larger than 97.5 % of what noise alone gives, the lower end is 0: nothing speaks against
+       perfect calibration.
+
+    Simulated coverage of the true (binned) error is 92 to 98 % for 100 or more units, about 90 % for 60; the middle of
+    the draws alone covers it in 0 % of cases for a perfectly calibrated model, and in 17 % for a true error of 0.05
+    with 352 samples.
+
+    The value lies between the ends, which are NaN where all draws are equal.
+    """
+    low, high = percentiles(drawn.error)
+    if math.isnan(low):
+        return low, high
+    excess = float(drawn.error.mean()) - value
+    lower, upper = min(low - excess, 2 * value - high), max(high - excess, 2 * value - low, value)
+    if value <= np.quantile(drawn.noise, _ENDS[1]):
+        lower = 0.0
+    return max(0.0, min(lower, value)), min(1.0, upper)
+
+
+def _times(random: np.random.Generator, resamples: int, units: int) -> Floats:
+    """Return how often each unit is in each resample, shape (resamples, units)."""
+    drawn = random.integers(0, units, size=(resamples, units))
+    drawn += np.arange(resamples)[:, np.newaxis] * units
+    counts = np.bincount(drawn.ravel(), minlength=resamples * units)
+    return counts.reshape(resamples, units).astype(np.float64)
+
+
+def _areas(answers: Answers, weights: Floats) -> Floats:
+    """Return the area under the risk-coverage curve for each row of weights, shape (rows,)."""
+    order, last = answers.by_confidence()
+    weights = weights[:, order]
+    entered = np.cumsum(weights, axis=1)[:, last]
+    wrong = np.cumsum(weights * (1 - answers.right[order]), axis=1)[:, last]
+    risk = wrong / np.maximum(entered, 1)  # before the first sample is drawn, nothing is wrong either
+    return np.asarray((np.diff(entered, axis=1, prepend=0) * risk).sum(axis=1) / entered[:, -1])

@@ -22,22 +22,15 @@ _NO_SPREAD = 1e-9  # relative to the score: a standard error of nothing but roun
 
 
 def interval(value: float, error: float, units: int | None, share: bool) -> tuple[float, float]:
-    """Return the 95 % interval of a score.
+    """Return the ends of the 95 % interval of a score.
 
-    Args:
-        value: The score.
-        error: Its standard error, clustered where samples are not independent.
-        units: Number of independent units behind the error, such as patients or pairs; the quantile is that of
-            Student's t for one less. None where it is not known: the normal quantile is taken.
-        share: Whether the score is a fraction of samples, or a mean of values between 0 and 1.
+    The error is clustered where samples are not independent. ``units`` is the number of independent units behind it,
+    such as patients or pairs; the quantile is that of Student's t for one less, the normal one where it is None, not
+    known. A ``share`` is a fraction of samples, or a mean of values between 0 and 1.
 
-    Returns:
-        Lower and upper end; NaN for an undefined value or error, for fewer than two units, and where all units agree
-        so that the error says nothing: but for shares with a known number of units, which then count as independent
-        answers. Of 40 out of 40 right answers the lower end is 0.907.
-
-    Raises:
-        ValueError: A share is not between 0 and 1, or the error is negative.
+    Ends are NaN for an undefined value or error, for fewer than two units, and where all units agree so that the error
+    says nothing: but for shares with a known number of units, which then count as independent answers. Raises a
+    ValueError for a share that is not between 0 and 1, or a negative error.
 
     Example:
         >>> [round(end, 3) for end in interval(0.5, 0.0792, 40, share=True)]

@@ -17,8 +17,7 @@ MCNEMAR = "exact McNemar"
 SIGN_FLIP = "sign flip of units"
 
 DRAWS = 10_000
-SEED = 20261121
-"""Of the random signs, so that the same runs give the same digits; written into every comparison."""
+SEED = 20261121  # of the random signs, so that the same runs give the same digits; written into every comparison
 
 _BLOCK = 4_000_000  # random numbers held at once: 32 MB
 _TIE = 1e-9  # of the sum of all sizes; sums of the same numbers in another order differ by less
@@ -27,32 +26,23 @@ _NO_SPREAD = 1e-9  # of the largest difference
 
 @dataclass(frozen=True)
 class PairedResult:
-    """How the second of two models differs from the first on the same samples.
+    """How the second of two models differs from the first on the same samples; NaN is what these do not tell.
 
-    Attributes:
-        units: Number of independent units that the samples belong to.
-        first: Mean of the first model, as ``second`` is of the second.
-        difference: Second minus first.
-        low: Lower end of the 95 % interval of the difference, as ``high`` is the upper one; NaN where the samples do
-            not tell.
-        test: :data:`MCNEMAR` for right and wrong with one sample per unit, else :data:`SIGN_FLIP`.
-        p: Two-sided p-value of that test.
-        mcnemar: For right and wrong also with several samples per unit, the p-value of McNemar's test, which then
-            takes samples of one unit for independent and may be too small; None for other scores.
-        detectable: Smallest true difference found with 80 % power at a level of 5 %; NaN where the samples do not tell.
+    ``mcnemar`` is, for right and wrong also with several samples per unit, the p-value of McNemar's test, which then
+    takes samples of one unit for independent and may be too small; None for other scores.
     """
 
     samples: int
-    units: int
-    first: float
+    units: int  # independent ones, that the samples belong to
+    first: float  # the mean, as of the second
     second: float
-    difference: float
-    low: float
+    difference: float  # second minus first
+    low: float  # of its 95 % interval, as is high
     high: float
-    test: str
-    p: float
+    test: str  # MCNEMAR for right and wrong with one sample per unit, else SIGN_FLIP
+    p: float  # two-sided, of that test
     mcnemar: float | None
-    detectable: float
+    detectable: float  # smallest true difference found with 80 % power at a level of 5 %
 
 
 def compare_paired(first: Sequence[float], second: Sequence[float], units: Sequence[Hashable]) -> PairedResult:
@@ -119,9 +109,8 @@ def agresti_min_interval(only_first: int, only_second: int, samples: int) -> tup
     """Return the 95 % interval of the difference of two paired shares (second minus first).
 
     Source: Agresti and Min (2005), Statistics in Medicine 24: Wald's interval after half a sample is added to each of
-    the four cells. Other than Wald's, it has a width when the models do not differ on any sample.
-
-    Of all samples it counts those that only the first model got right, and those that only the second did.
+    the four cells. Other than Wald's, it has a width when the models do not differ on any sample. The first two are
+    numbers of samples that only this model got right.
     """
     total, lost, gained = samples + 2, only_first + 0.5, only_second + 0.5
     centre = (gained - lost) / total
@@ -134,10 +123,7 @@ def detectable_by_mcnemar(discordance: float, samples: int) -> float:
 
     Source: Connor (1987), Biometrics 43, equation for the sample size, ``n d^2 = (z_a sqrt(s) + z_b sqrt(s - d^2))^2``
     with discordance ``s``, the share of independent samples that exactly one model got right, solved for the difference
-    ``d``. It takes the observed discordance as the true one.
-
-    Returns:
-        The difference; NaN where it would be above the discordance, which no difference can be.
+    ``d``. It takes the observed discordance as the true one; NaN where the difference would be above it.
     """
     level, power = _normal(1 - ALPHA / 2), _normal(POWER)
     scaled = samples * discordance
@@ -175,10 +161,8 @@ def sign_flip_interval(
     a value fits as well as the observed one exactly if it lies between the mean of these units and that of the others.
     Other than the clustered standard error it holds for few units of very different sizes.
 
-    Takes what :func:`sign_flip_test` does.
-
-    Returns:
-        Both ends; NaN for five units and less, which can reject nothing, and where all differences are equal.
+    Takes what :func:`sign_flip_test` does. NaN for five units and less, which can reject nothing, and where all
+    differences are equal.
     """
     units = _units(differences, clusters)
     lower, upper = [], []
@@ -216,14 +200,7 @@ def _choices(units: int, draws: int, seed: int) -> Iterator[NDArray[np.float64]]
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Return p-values corrected for all tests of a family.
-
-    Source: Holm (1979), a step-down correction of the family-wise error that needs no independence.
-
-    Example:
-        >>> [round(p, 3) for p in holm([0.01, 0.04, 0.03])]
-        [0.03, 0.06, 0.06]
-    """
+    """Return p-values corrected for all tests of a family: Holm (1979), step-down, without need of independence."""
     corrected = [1.0] * len(p_values)
     highest = 0.0
     for rank, index in enumerate(sorted(range(len(p_values)), key=lambda number: p_values[number])):
@@ -236,10 +213,8 @@ def detectable_by_error(differences: Sequence[float], clusters: Sequence[Hashabl
     """Return the smallest mean difference found with 80 % power at a two-sided level of 5 %.
 
     Source: Bloom (1995), Evaluation Review 19: ``(t_a + t_b) se`` with the clustered standard error of the observed
-    differences and quantiles of Student's t for one less than the number of units.
-
-    Returns:
-        The difference; NaN for one unit and where all differences are equal, which says nothing of their spread.
+    differences and quantiles of Student's t for one less than the number of units. NaN for one unit and where all
+    differences are equal, which says nothing of their spread.
     """
     from scipy.stats import t
 

@@ -17,12 +17,7 @@ def is_share(metric: str, value: Any) -> bool:
 
 
 def number(value: float, *, share: bool) -> str:
-    """Return one score.
-
-    Example:
-        >>> number(0.3125, share=True), number(1.5, share=False), number(12, share=False), number(math.nan, share=True)
-        ('31.25%', '1.5000', '12', 'n/a')
-    """
+    """Return one score."""
     if isinstance(value, int):
         return str(value)
     if not math.isfinite(value):
@@ -31,12 +26,7 @@ def number(value: float, *, share: bool) -> str:
 
 
 def with_error(value: float, error: float, *, share: bool) -> str:
-    """Return a score with its standard error, if it has one.
-
-    Example:
-        >>> with_error(0.3125, 0.0833, share=True), with_error(0.5, math.nan, share=True)
-        ('31.25% ± 8.33%', '50.00%')
-    """
+    """Return a score with its standard error, if it has one."""
     shown = number(value, share=share)
     return shown if NOT_DEFINED in (shown, number(error, share=share)) else f"{shown} ± {number(error, share=share)}"
 

@@ -8,9 +8,7 @@ from numpy.typing import NDArray
 
 
 def mean_standard_error(values: Sequence[float]) -> float:
-    """Return the standard error of the mean of independent values; NaN for fewer than two.
-
-    It is the sample standard deviation (n - 1) over the square root of n.
+    """Return the sample standard deviation (n - 1) of independent values over the root of n; NaN for fewer than two.
 
     Example:
         >>> round(mean_standard_error([0, 0, 1, 1]), 4)

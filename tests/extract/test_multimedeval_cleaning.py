@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medtasks.extract.multimedeval_cleaning import CONTRACTIONS, clean_head, clean_v0_1_0
+from medtasks.extract.multimedeval import CONTRACTIONS, clean_head, clean_v0_1_0
 
 PIECES = st.sampled_from(
     [

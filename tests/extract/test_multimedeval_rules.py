@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.failure import failed_reply
-from medtasks.extract.multimedeval_cleaning import clean_head, clean_v0_1_0
+from medtasks.extract.multimedeval import clean_head, clean_v0_1_0
 from medtasks.families.family import written_options
 
 from .reading import reading

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medtasks.stats import calibration_bootstrap
-from medtasks.stats.calibration import CURVE_POINTS, calibration
+from medtasks.stats.calibration import CURVE_POINTS, Answers, _areas, calibration, draws
 
 
 def model(seed, samples=300, options=4, sharpness=1.0):
@@ -219,11 +218,11 @@ def test_bootstrap_against_a_plain_loop():
     assert (found.brier.low, found.brier.high) == pytest.approx(
         np.quantile([brier for brier, _ in drawn], [0.025, 0.975]), abs=0.012
     )
-    answers = calibration_bootstrap.Answers.of(
+    answers = Answers.of(
         [(max(row), float(row.index(max(row)) == key), 0.0) for row, key in zip(probabilities, keys, strict=True)],
         units,
     )
-    errors = calibration_bootstrap.draws(answers).error
+    errors = draws(answers).error
     assert np.quantile(errors, [0.1, 0.5, 0.9]) == pytest.approx(
         np.quantile([error for _, error in drawn], [0.1, 0.5, 0.9]), abs=0.01
     )
@@ -231,11 +230,11 @@ def test_bootstrap_against_a_plain_loop():
 
 def test_drawn_areas_are_those_of_repeated_samples():
     """A weight is the same as that many samples of equal confidence."""
-    answers = calibration_bootstrap.Answers.of([(0.9, 1.0, 0), (0.8, 0.0, 0), (0.7, 1.0, 0), (0.6, 0.0, 0)], "abcd")
+    answers = Answers.of([(0.9, 1.0, 0), (0.8, 0.0, 0), (0.7, 1.0, 0), (0.6, 0.0, 0)], "abcd")
     weights = np.array([2.0, 0.0, 1.0, 1.0])  # samples are in order of confidence, from the least
     repeated = [([0.6, 0.4], 1), ([0.6, 0.4], 1), ([0.8, 0.2], 1), ([0.9, 0.1], 0)]
     expected = measured(*zip(*repeated, strict=True)).aurc.value
-    assert calibration_bootstrap._areas(answers, weights[np.newaxis])[0] == pytest.approx(expected)
+    assert _areas(answers, weights[np.newaxis])[0] == pytest.approx(expected)
 
 
 def simulated(draws, samples, cluster, fall):
@@ -253,7 +252,7 @@ def simulated(draws, samples, cluster, fall):
 
 @pytest.fixture
 def fewer_resamples(monkeypatch):
-    monkeypatch.setattr(calibration_bootstrap, "RESAMPLES", 400)
+    monkeypatch.setattr("medtasks.stats.calibration.RESAMPLES", 400)
 
 
 @pytest.mark.usefixtures("fewer_resamples")

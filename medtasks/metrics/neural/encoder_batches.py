@@ -23,19 +23,14 @@ _ALWAYS_ALLOWED = 8  # tokens
 
 
 def length_batches(lengths: Sequence[int], batch_size: int, window: int | None = None) -> list[list[int]]:
-    """Put texts of like length together.
+    """Put texts of like length, counted in tokens, together; return their positions.
 
     Texts of one length need the least padding; the longest come first, so that memory runs out at once or never. No
     text is shorter than the longest of its batch by more than a tenth, or eight tokens: among a few hundred reports the
-    longest are so unlike that full batches would be a third padding.
+    longest are so unlike that full batches would be a third padding. Equal lengths stay in the order of the input.
 
-    Args:
-        lengths: Number of tokens of each text, shape (texts,).
-        batch_size: Most texts in one batch, at least 1; with a window most segments, unless a single text has more.
-        window: Tokens per segment, for an encoder that reads a long text in segments.
-
-    Returns:
-        Positions of the texts, every one once, the longest first; equal lengths in the order of the input.
+    ``batch_size`` is the most texts in one batch, at least 1; with a window, the tokens per segment of an encoder that
+    reads a long text in segments, it is the most segments, unless a single text has more.
 
     Example:
         >>> length_batches([5, 9, 5, 7], 3), length_batches([3, 25, 4, 9], 3, window=10)
@@ -57,10 +52,7 @@ def length_batches(lengths: Sequence[int], batch_size: int, window: int | None =
 
 
 def padded(rows: Sequence[Sequence[int]], padding: int, device: "torch.device") -> "tuple[torch.Tensor, torch.Tensor]":
-    """Return token ids and their mask, 1 for tokens and 0 for padding, both of shape (texts, longest).
-
-    ``rows`` are the ids of each text, ``padding`` is the id of the padding token.
-    """
+    """Return the token ids of texts and their mask, 1 for tokens and 0 for padding, both of shape (texts, longest)."""
     import torch
 
     ids = torch.nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], True, padding)

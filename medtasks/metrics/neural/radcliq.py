@@ -67,14 +67,11 @@ RADCLIQ_V1 = RadCliQModel(
 
 @dataclass(frozen=True)
 class Input:
-    """Where one input of RadCliQ comes from: a report metric and one of its keys.
-
-    With ``single_spaces`` the metric sees runs of spaces as one.
-    """
+    """Where one input of RadCliQ comes from: a report metric and one of its keys."""
 
     metric: str
     key: str
-    single_spaces: bool = False
+    single_spaces: bool = False  # whether the metric sees runs of spaces as one
 
 
 CXR_REPORT_METRIC = (

@@ -28,12 +28,9 @@ Pair = tuple[int, int]
 
 
 class ContextualEncoder:
-    """A BERT or RoBERTa encoder up to one layer; ``device`` is where it runs.
+    """A BERT or RoBERTa encoder up to one layer, counted from 1; those above are not loaded.
 
-    Args:
-        folder: As :func:`medtasks.metrics.neural.bertscore.metric.encoder_digest` takes it.
-        layer: Layer whose output is used, counted from 1; those above are not loaded.
-        settings: How it is run.
+    The folder is as :func:`medtasks.metrics.neural.bertscore.metric.encoder_digest` takes it.
     """
 
     def __init__(self, folder: Path, layer: int, settings: ModelSettings) -> None:
@@ -42,7 +39,10 @@ class ContextualEncoder:
         try:
             with _quiet():
                 config = AutoConfig.from_pretrained(folder, local_files_only=True)
-                _check_config(config, layer)
+                if config.model_type not in _FAMILIES:
+                    raise ValueError(f"it is a '{config.model_type}', BERTScore reads {' and '.join(_FAMILIES)}")
+                if not 1 <= layer <= config.num_hidden_layers:
+                    raise ValueError(f"it has {config.num_hidden_layers} layers, layer {layer} is wanted")
                 config.num_hidden_layers = layer
                 self._tokenizer: Any = AutoTokenizer.from_pretrained(folder, local_files_only=True)
                 model, report = AutoModel.from_pretrained(
@@ -90,13 +90,6 @@ class ContextualEncoder:
             hidden = self._model(ids, attention_mask=mask).last_hidden_state
             unit = torch.nn.functional.normalize(hidden.float(), dim=-1)
         return [vectors[: len(row)].clone() for vectors, row in zip(unit, batch, strict=True)]
-
-
-def _check_config(config: Any, layer: int) -> None:
-    if config.model_type not in _FAMILIES:
-        raise ValueError(f"it is a '{config.model_type}', BERTScore reads {' and '.join(_FAMILIES)}")
-    if not 1 <= layer <= config.num_hidden_layers:
-        raise ValueError(f"it has {config.num_hidden_layers} layers, layer {layer} is wanted")
 
 
 @contextmanager

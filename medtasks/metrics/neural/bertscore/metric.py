@@ -41,14 +41,10 @@ def encoder_digest(folder: Path) -> str:
 
 
 class BertScore:
-    """BERTScore with one layer of one encoder.
+    """BERTScore with one layer, counted from 1, of one encoder, an entry of :data:`medtasks.metrics.weights.WEIGHTS`.
 
-    The encoder is loaded when a pair comes that the cache does not know, and let go after the call.
-
-    Args:
-        encoder: Entry of :data:`medtasks.metrics.weights.WEIGHTS`.
-        layer: Layer whose output is used, counted from 1.
-        settings: How it is run; ``settings.weights_for(encoder)`` is a folder as the Hugging Face Hub has it.
+    The encoder is loaded when a pair comes that the cache does not know, and let go after the call. Its weights are a
+    folder as the Hugging Face Hub has it.
     """
 
     def __init__(self, encoder: str, layer: int, settings: ModelSettings) -> None:

@@ -14,26 +14,21 @@ import numpy as np
 from loguru import logger
 from numpy.typing import NDArray
 
-SPECIAL_TOKENS = 2
-"""[CLS] in front and [SEP] behind; a text with no token between them is empty."""
+SPECIAL_TOKENS = 2  # [CLS] in front and [SEP] behind; a text with no token between them is empty
 
 
 @dataclass(frozen=True, eq=False)
 class TokenMatches:
     """What is kept of one pair of texts. Every way of weighting tokens starts from it, so an encoder sees a pair once.
 
-    Attributes:
-        reference_ids: Token ids of the reference with [CLS] first and [SEP] last, shape (m,).
-        hypothesis_ids: The same of the hypothesis, shape (n,).
-        reference_best: Largest cosine of each reference token with any token of the hypothesis, [CLS] and [SEP]
-            included, shape (m,); zeros where one side is empty.
-        hypothesis_best: The same of each hypothesis token, shape (n,).
+    Ids are those of tokens with [CLS] first and [SEP] last; best is the largest cosine of each token with any token of
+    the other text, [CLS] and [SEP] included, zeros where one side is empty.
     """
 
-    reference_ids: NDArray[np.int32]
-    hypothesis_ids: NDArray[np.int32]
-    reference_best: NDArray[np.float32]
-    hypothesis_best: NDArray[np.float32]
+    reference_ids: NDArray[np.int32]  # shape (m,)
+    hypothesis_ids: NDArray[np.int32]  # shape (n,)
+    reference_best: NDArray[np.float32]  # shape (m,)
+    hypothesis_best: NDArray[np.float32]  # shape (n,)
 
     @property
     def empty(self) -> bool:
@@ -76,12 +71,7 @@ BASELINES: Mapping[tuple[str, int], Baseline] = MappingProxyType(
 
 
 def rescale(score: float, baseline: float) -> float:
-    """Return the score on a scale where 0 is the baseline and 1 stays 1; lower scores become negative.
-
-    Example:
-        >>> rescale(0.75, 0.5)
-        0.5
-    """
+    """Return the score on a scale where 0 is the baseline and 1 stays 1; lower scores become negative."""
     return (score - baseline) / (1.0 - baseline)
 
 

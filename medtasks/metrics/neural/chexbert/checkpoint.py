@@ -4,8 +4,6 @@ Source: the checkpoint that ``run_bert.py`` of https://github.com/stanfordmlgrou
 (438 MB) it holds the state of the optimiser, twice as large, which is never kept.
 """
 
-import contextlib
-import os
 import shutil
 import zipfile
 from collections.abc import Mapping
@@ -13,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from medtasks.data.home import written_whole
 from medtasks.errors import MedTasksError, WeightsMissing
 from medtasks.metrics.model_settings import ModelSettings
 from medtasks.metrics.neural.chexbert.labels import CONDITIONS
@@ -53,9 +52,13 @@ def find_files(settings: ModelSettings) -> ChexbertFiles:
     vocabulary. What is not given is what ``medtasks weights fetch`` brought.
     """
     given = settings.weights_for(CHEXBERT)
-    weights = weights_path(CHEXBERT, given)
-    if weights.is_dir():
-        weights = _checkpoint_in(weights)
+    chosen, info = weights_path(CHEXBERT, given), weights_info(CHEXBERT)
+    weights = complete_in(info, chosen) if chosen.is_dir() else chosen
+    if weights is None:
+        raise WeightsMissing(
+            f"{chosen} holds neither {info.files[0]} nor {CHEXBERT}{_SUFFIX}; give the file itself, or fetch it with "
+            f"'medtasks weights fetch {CHEXBERT}'"
+        )
     near = [folder / ENCODER for folder in (weights.parent, weights.parent.parent)] if given else []
     beside = next((folder for folder in near if folder.is_dir()), None)
     encoder = weights_path(ENCODER, settings.named_weights.get(ENCODER) or beside)
@@ -66,17 +69,6 @@ def find_files(settings: ModelSettings) -> ChexbertFiles:
                 f"that holds {_CONFIG} and {_VOCABULARY}"
             )
     return ChexbertFiles(weights, encoder)
-
-
-def _checkpoint_in(folder: Path) -> Path:
-    info = weights_info(CHEXBERT)
-    checkpoint = complete_in(info, folder)
-    if checkpoint is None:
-        raise WeightsMissing(
-            f"{folder} holds neither {info.files[0]} nor {CHEXBERT}{_SUFFIX}; give the file itself, or fetch it with "
-            f"'medtasks weights fetch {CHEXBERT}'"
-        )
-    return checkpoint
 
 
 def read_state(path: Path) -> "Mapping[str, torch.Tensor]":
@@ -129,13 +121,9 @@ def _torch_file(path: Path) -> "dict[Any, torch.Tensor]":
 def convert(checkpoint: Path, target: Path | None = None) -> Path:
     """Write the network of the published checkpoint as safetensors: a third of the size, read at once.
 
-    Returns:
-        The file, written as a whole or not at all: ``target``, or ``chexbert.safetensors`` beside the checkpoint, where
-        it is taken from then on. One that exists is replaced.
-
-    Raises:
-        WeightsMissing: The checkpoint is missing, damaged, or not CheXbert's.
-        MedTasksError: The target cannot be written, or its name does not end in ``.safetensors``.
+    The file is ``target``, or ``chexbert.safetensors`` beside the checkpoint, where it is taken from then on; one that
+    exists is replaced. Raises WeightsMissing for a checkpoint that is missing, damaged, or not CheXbert's, and a
+    MedTasksError where the target cannot be written, or its name does not end in ``.safetensors``.
     """
     from safetensors.torch import save_file
 
@@ -144,14 +132,10 @@ def convert(checkpoint: Path, target: Path | None = None) -> Path:
         raise MedTasksError(f"{chosen} must end in {_SUFFIX}, by which its format is told; choose another name")
     # Clones, because tensors that share memory cannot be saved.
     state = {key: tensor.detach().clone().contiguous() for key, tensor in read_state(checkpoint).items()}
-    partial = chosen.with_suffix(".part")
     try:
-        chosen.parent.mkdir(parents=True, exist_ok=True)
-        save_file(state, partial, metadata={"format": "pt"})
-        shutil.copymode(checkpoint, partial)  # safetensors shuts everybody else out of what several users may share
-        os.replace(partial, chosen)
+        with written_whole(chosen) as partial:
+            save_file(state, partial, metadata={"format": "pt"})
+            shutil.copymode(checkpoint, partial)  # safetensors shuts everybody else out of what several users may share
     except Exception as error:  # safetensors has its own kind for a full disk
-        with contextlib.suppress(OSError):
-            partial.unlink(missing_ok=True)
         raise MedTasksError(f"{chosen} cannot be written ({error}); free some space or choose another place") from error
     return chosen

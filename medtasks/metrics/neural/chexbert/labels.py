@@ -41,8 +41,7 @@ class Finding(enum.IntEnum):
 CLASS_COUNTS = (*(len(Finding) for _ in CONDITIONS[:-1]), 2)
 """Classes of each output: all of :class:`Finding`, and only blank and positive for No Finding."""
 
-Uncertain = Literal["positive", "negative"]
-"""What an uncertain finding counts as."""
+Uncertain = Literal["positive", "negative"]  # what an uncertain finding counts as
 
 AVERAGES = ("micro", "macro", "weighted", "samples")
 _FIVE = tuple(CONDITIONS.index(name) for name in FIVE_CONDITIONS)
@@ -71,10 +70,6 @@ def f1_averages(gold: Sequence[Sequence[int]], predicted: Sequence[Sequence[int]
 
     ``micro``: over all decisions. ``macro``: mean over labels. ``weighted``: mean over labels, weighted by reports that
     have them. ``samples``: mean over reports.
-
-    Example:
-        >>> f1_averages([[1, 0], [1, 1]], [[1, 0], [0, 1]])["weighted"]
-        0.7777777777777777
     """
     by_label = count_labels(gold, predicted, len(gold[0])).total()
     doubled = 2 * by_label.true_positives.sum()
@@ -99,11 +94,9 @@ def label_scores(
 ) -> ReportScores:
     """Score the labels of pairs of reports, a :class:`Finding` per condition, with all 14 conditions and with five.
 
-    Uncertain findings count as ``uncertain`` says; blank and negative ones are absent in both ways.
-
-    Returns:
-        ``<prefix>_<14 or 5>_<average>_f1``, and ``<prefix>_5_accuracy``: the share of pairs whose five labels all
-        agree. The averages over samples and the accuracy have a value per pair.
+    Uncertain findings count as ``uncertain`` says; blank and negative ones are absent in both ways. Keys are
+    ``<prefix>_<14 or 5>_<average>_f1``, and ``<prefix>_5_accuracy``: the share of pairs whose five labels all agree.
+    The averages over samples and the accuracy have a value per pair.
     """
     named = {Finding.POSITIVE, Finding.UNCERTAIN} if uncertain == "positive" else {Finding.POSITIVE}
     samples: dict[str, Sequence[float]] = {}

@@ -37,9 +37,7 @@ class ChexbertNetwork(nn.Module):
     def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
         """Return the [CLS] vector of each text in float32, shape (texts, hidden size).
 
-        Args:
-            input_ids: Shape (texts, tokens).
-            attention_mask: 1 for tokens, 0 for padding, shape (texts, tokens).
+        Ids and mask, 1 for tokens and 0 for padding, have shape (texts, tokens).
         """
         encoded: torch.Tensor = self.bert(input_ids, attention_mask=attention_mask).last_hidden_state
         return encoded[:, 0].float()
@@ -91,12 +89,7 @@ def read_config(files: ChexbertFiles) -> Any:
 
 
 def load_network(files: ChexbertFiles, config: Any) -> ChexbertNetwork:
-    """Build the network and fill every parameter of it, in float32, ready to label.
-
-    Raises:
-        WeightsMissing: The checkpoint is damaged, or does not fit the configuration; the message names the first tensor
-            that is missing, unknown or of another shape.
-    """
+    """Build the network and fill it, in float32; WeightsMissing for a checkpoint that is damaged or does not fit."""
     with init_empty_weights(include_buffers=False):
         network = ChexbertNetwork(config)
     state = {key: tensor for key, tensor in read_state(files.weights).items() if not key.startswith(_UNUSED)}
@@ -113,7 +106,6 @@ def load_network(files: ChexbertFiles, config: Any) -> ChexbertNetwork:
 
 
 def _misfit(wanted: dict[str, torch.Tensor], stored: dict[str, torch.Tensor]) -> str | None:
-    """Say what stands in the way of loading, the first tensor only."""
     for key, tensor in wanted.items():
         if key not in stored:
             return f"'{key}' is missing"
@@ -128,8 +120,7 @@ def _misfit(wanted: dict[str, torch.Tensor], stored: dict[str, torch.Tensor]) ->
 def token_ids(texts: Sequence[str], files: ChexbertFiles, config: Any) -> list[list[int]]:
     """Return the ids of each text between [CLS] and [SEP], cut at the length that the encoder takes.
 
-    Raises:
-        WeightsMissing: The vocabulary is damaged, or larger than the configuration says; a smaller one is logged.
+    Raises WeightsMissing for a vocabulary that is damaged, or larger than the configuration says; a smaller is logged.
     """
     again = f"remove the folder and run 'medtasks weights fetch {ENCODER}'"
     try:

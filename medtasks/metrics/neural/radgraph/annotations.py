@@ -126,10 +126,7 @@ def entity_f1(first: Annotation, second: Annotation) -> float:
 
 
 def relation_f1(first: Annotation, second: Annotation) -> float:
-    """Return CXR-Report-Metric's relation F1, of ``((words, label), (words, label), relation)`` with case.
-
-    Two reports without relations score 0, not 1.
-    """
+    """Return CXR-Report-Metric's F1 of ``((words, label), (words, label), relation)`` with case; 0 without any."""
 
     def items(report: Annotation) -> Iterator[object]:
         for entity, relation, other in _relations(report):
@@ -139,10 +136,7 @@ def relation_f1(first: Annotation, second: Annotation) -> float:
 
 
 def combined(first: Annotation, second: Annotation) -> float:
-    """Return the mean of :func:`entity_f1` and :func:`relation_f1`, which RadCliQ takes.
-
-    Equal reports without relations score 0.5.
-    """
+    """Return the mean of :func:`entity_f1` and :func:`relation_f1`; 0.5 for equal reports without relations."""
     return (entity_f1(first, second) + relation_f1(first, second)) / 2
 
 

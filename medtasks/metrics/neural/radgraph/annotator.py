@@ -72,10 +72,8 @@ class WordEncoder:
     def vectors(self, reports: Sequence[Pieces], batch_size: int) -> Tensor:
         """Return one vector per word, shape (words of all reports, hidden), float32; zeros without wordpieces.
 
-        Args:
-            reports: As :meth:`pieces` returns them. The encoder sees them between [CLS] and [SEP], long ones in
-                segments, which end after a number of pieces, within a word too.
-            batch_size: Segments per pass.
+        The encoder sees reports, as :meth:`pieces` returns them, between [CLS] and [SEP], long ones in segments, which
+        end after a number of pieces, within a word too; ``batch_size`` is the number of segments per pass.
         """
         first, last = self._tokenizer.cls_token_id, self._tokenizer.sep_token_id
         segments = []
@@ -124,11 +122,7 @@ class Annotator:
         self._network = SpanNetwork(archive, contents, self._device)
 
     def annotate(self, reports: Sequence[Sequence[str]]) -> Iterator[tuple[int, Annotation]]:
-        """Annotate reports, given as words, at least one each; like lengths go together.
-
-        Yields:
-            ``(position, annotation)`` as it comes, the longest reports first.
-        """
+        """Annotate reports, given as words, at least one each; yield ``(position, annotation)``, the longest first."""
         pieces = self._encoder.pieces(reports)
 
         def run(batch: Sequence[int]) -> list[Annotation]:

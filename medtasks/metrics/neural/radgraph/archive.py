@@ -37,22 +37,14 @@ _HUB_NAMES = {
 
 @dataclass(frozen=True)
 class Archive:
-    """One archive and the encoder it is used with.
+    """One archive and the encoder it is used with."""
 
-    Attributes:
-        path: The packed file, or the folder of the unpacked files.
-        encoder: Folder with the encoder's configuration and vocabulary.
-        max_length: Wordpieces per segment of a long report, [CLS] and [SEP] included.
-        max_span_width: Words of the widest span.
-        spans_per_word: Share of spans between which relations are looked for, per word.
-    """
-
-    path: Path
+    path: Path  # the packed file, or the folder of the unpacked files
     model_type: ModelType
-    encoder: Path
-    max_length: int
-    max_span_width: int
-    spans_per_word: float
+    encoder: Path  # folder with its configuration and vocabulary
+    max_length: int  # wordpieces per segment of a long report, [CLS] and [SEP] included
+    max_span_width: int  # words of the widest span
+    spans_per_word: float  # share of spans between which relations are looked for, per word
 
     @property
     def files(self) -> list[Path]:
@@ -163,7 +155,8 @@ def _members(path: Path) -> Iterator[tuple[str, IO[bytes]]]:
     with tarfile.open(path, "r:*") as archive:
         for packed in archive:
             name = packed.name.removeprefix("./")
-            content = archive.extractfile(packed) if _is_wanted(name) and packed.isfile() else None
+            wanted = name in (_CONFIG, _WEIGHTS) or (name.startswith(_VOCABULARY) and name.endswith(".txt"))
+            content = archive.extractfile(packed) if wanted and packed.isfile() else None
             if content is not None:
                 yield name, content
 
@@ -171,10 +164,6 @@ def _members(path: Path) -> Iterator[tuple[str, IO[bytes]]]:
 def _unpacked(folder: Path) -> list[tuple[str, Path]]:
     names = (path.relative_to(folder).as_posix() for path in sorted(folder.glob(f"{_VOCABULARY}*.txt")))
     return [(name, folder / name) for name in (_CONFIG, *names, _WEIGHTS) if (folder / name).is_file()]
-
-
-def _is_wanted(name: str) -> bool:
-    return name in (_CONFIG, _WEIGHTS) or (name.startswith(_VOCABULARY) and name.endswith(".txt"))
 
 
 def _lines(content: bytes) -> list[str]:

@@ -66,13 +66,8 @@ SPLIT: Mapping[ModelType, Callable[[str], list[str]]] = MappingProxyType(
 class RadGraph:
     """Annotates reports as the ``radgraph`` package, version 0.1.18, does.
 
-    Nothing is loaded before the first text that the cache lacks, and nothing stays loaded after a call.
-
-    Args:
-        model_type: ``"radgraph"`` (the first version) or ``"radgraph-xl"``. Labels and words differ, so scores of one
-            cannot be compared with scores of the other.
-        settings: How it runs; :func:`medtasks.metrics.neural.radgraph.archive.open_archive` says which weights it may
-            name.
+    Nothing is loaded before the first text that the cache lacks, and nothing stays loaded after a call. Labels and
+    words of the two types of models differ, so scores of one cannot be compared with scores of the other.
     """
 
     def __init__(self, model_type: ModelType, settings: ModelSettings) -> None:

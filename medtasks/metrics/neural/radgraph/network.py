@@ -71,11 +71,9 @@ class SpanNetwork:
         self._archive, self._contents, self._device = archive, contents, device
 
     def predict(self, words: Tensor, lengths: Sequence[int]) -> list[Prediction]:
-        """Find entities and relations.
+        """Find entities and relations in reports laid end to end, each of ``lengths`` words, at least 1.
 
-        Args:
-            words: Vectors of the words of all reports, one report after the other, shape (words, hidden), float32.
-            lengths: Number of words of each report, at least 1, shape (reports,).
+        Vectors of the words are float32, of shape (words, hidden).
         """
         starts, ends = self._spans(lengths)
         owner = torch.repeat_interleave(torch.arange(len(lengths)), torch.tensor(lengths))[starts]
@@ -142,7 +140,6 @@ class SpanNetwork:
     def _by_report(
         self, lengths: Sequence[int], entities: Sequence[Sequence[int]], relations: Sequence[tuple[int, int, int]]
     ) -> list[Prediction]:
-        """Sort what was found in all reports into the reports it was found in."""
         starts = [0, *torch.tensor(lengths).cumsum(0).tolist()]
         reports: list[tuple[list[tuple[int, int, str]], list[tuple[int, int, str]]]] = [([], []) for _ in lengths]
         place = []
