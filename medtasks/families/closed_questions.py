@@ -52,8 +52,6 @@ def _weights(scores: Scores) -> list[float]:
 
 
 def _scored(field: str, about: str | None = None) -> Callable[[Score], float | None]:
-    """Return what gives a field of the questions that have a score, of one type of hallucination or of all."""
-
     def of(score: Score) -> float | None:
         counts = score["counted"] == Counted.SCORED and about in (None, score["hallucination"])
         return float(score[field]) if counts else None
@@ -161,7 +159,6 @@ class ClosedQuestions(TaskFamily):
 
 
 def _key(sample: Sample) -> str:
-    """Return what of a question its blind scores depend on."""
     known = ("question", "kind", "choices", "options", "answer", "gold")
     return json.dumps({name: sample.document.get(name) for name in known})
 

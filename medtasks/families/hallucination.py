@@ -93,8 +93,7 @@ _Verdicts = tuple[list[JudgePrompt], dict[str, Any]]
 class JudgedText(TaskFamily):
     """A free reply of which some metrics need a judge; the others are there without one.
 
-    Args:
-        wording: Prompts for one model (``single``), or the reference's for eleven (``eleven``).
+    ``wording`` names prompts for one model (``single``), or the reference's for eleven (``eleven``).
     """
 
     kind = Kind.FREE_TEXT
@@ -190,8 +189,6 @@ def _judged_panel(aspect: str) -> Panel[tuple[str, tuple[int, ...]]]:
 
 
 def _judged_ratio(aspect: str) -> Callable[[Score], float | None]:
-    """Return what gives the share of a report's components that are wrong; None for a report without any."""
-
     def of(score: Score) -> float | None:
         right, wrong = score["components"][aspect]
         return wrong / (right + wrong) if right + wrong else None
@@ -200,7 +197,6 @@ def _judged_ratio(aspect: str) -> Callable[[Score], float | None]:
 
 
 def _chair(aspect: str) -> tuple[AnyMetric, ...]:
-    """Return CHAIR of one aspect, and the number of mentions behind it."""
     chosen = _with_verdict("components")
     return (
         CorpusMetric(f"chair_judge_{aspect}", False, chosen, panel=_judged_panel(aspect), of=_judged_ratio(aspect)),

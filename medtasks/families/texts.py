@@ -29,15 +29,10 @@ class NotComparable(Exception):
 def text_metrics(
     keys: Iterable[str], reply: str = "reply", *, without_error: Callable[[str], bool] = lambda key: False
 ) -> tuple[CorpusMetric, ...]:
-    """Return the metrics of some keys, which share one computation.
+    """Return the metrics of some keys of :data:`medtasks.metrics.report_metrics.REPORT_METRICS`, computed together.
 
-    Args:
-        keys: Keys of :data:`medtasks.metrics.report_metrics.REPORT_METRICS`.
-        reply: Field of scores that holds the reply; that of the target is ``reference``.
-        without_error: Which keys are known to have no standard error.
-
-    Raises:
-        UnknownName: No metric gives a key.
+    ``reply`` is the field of scores that holds the reply; that of the target is ``reference``. ``without_error`` tells
+    the keys that are known to have no standard error. A key that no metric gives raises UnknownName.
     """
     wanted = tuple(keys)
     names = tuple(dict.fromkeys(metric_info(key).name for key in wanted))
@@ -71,14 +66,9 @@ def _use_models(names: Iterable[str]) -> bool:
 
 
 def compare_texts(names: Sequence[str], rows: Sequence[TextRow]) -> PanelResult:
-    """Score texts with several metrics.
+    """Score texts, shape (n,), with metrics of :data:`medtasks.metrics.report_metrics.REPORT_METRICS`, by name.
 
-    Args:
-        names: Names of :data:`medtasks.metrics.report_metrics.REPORT_METRICS`.
-        rows: Shape (n,). Without any, everything is NaN.
-
-    Raises:
-        UnknownName: There is no such metric.
+    Without any, everything is NaN.
     """
     estimates: dict[str, Estimate] = {}
     failures: dict[str, str] = {}
@@ -99,13 +89,8 @@ def compare_texts(names: Sequence[str], rows: Sequence[TextRow]) -> PanelResult:
 def text_values(metric: CorpusMetric, scores: Scores, *, only_of_means: bool = False) -> list[tuple[Score, float]]:
     """Return the value of each sample under a metric of :func:`text_metrics`; none where it has none.
 
-    Args:
-        metric: The metric; those that share its computation are not computed.
-        scores: Scores of samples.
-        only_of_means: Whether it has to be the mean of the values.
-
-    Raises:
-        NotComparable: It cannot be computed, or is not their mean.
+    Metrics that share its computation are not computed. Raises NotComparable where it cannot be computed or, with
+    ``only_of_means``, is not the mean of the values.
     """
     assert metric.text_field is not None
     said = list(metric.selection(scores))

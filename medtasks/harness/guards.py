@@ -27,9 +27,8 @@ _NO = ("", "0", "false", "none")
 def check(tasks: Sequence[str], arguments: Sequence[str]) -> list[Notice]:
     """Return what a user has to know before tasks are run; nothing is printed, changed or downloaded.
 
-    Args:
-        tasks: Names for ``--tasks``: tasks, groups and tags, ours or not.
-        arguments: The harness's other arguments, in every spelling it takes; a ``--config`` file among them is read.
+    The names are those for ``--tasks``, ours or not; the harness's other arguments come in every spelling it takes, and
+    a ``--config`` file among them is read.
     """
     try:
         options = read_options(arguments)
@@ -142,7 +141,6 @@ def _system_instruction(run: GuardedRun) -> Iterator[Notice]:
 
 
 def _is_chat(run: GuardedRun) -> bool:
-    """Return whether the model is of the harness's chat type; one it does not know is none."""
     from lmms_eval.models import MODEL_REGISTRY_V2
 
     with contextlib.suppress(ValueError):
@@ -192,7 +190,6 @@ def _leaking_options(run: GuardedRun) -> Iterator[Notice]:
 
 
 def _remote_model(run: GuardedRun) -> Iterator[Notice]:
-    """Refuse a model that would send questions of credentialed datasets to another machine."""
     private = credentialed(run.datasets.values())
     if not private:
         return

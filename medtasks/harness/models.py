@@ -165,12 +165,9 @@ async def _noted_later(answer: Awaitable[Any], tools: bool) -> Any:
 
 
 def _noted(completion: Any, tools: bool) -> Any:
-    """Return a completion whose text tells a failed and a cut reply.
+    """Return a completion whose text tells a failed and a cut reply; without a single choice the harness tries again.
 
     Where the model may call tools, replies are parts of a conversation and are left as they are.
-
-    Raises:
-        ValueError: The answer has no single choice; the harness tries again.
     """
     choices: Sequence[Any] = getattr(completion, "choices", None) or ()
     if len(choices) != 1:

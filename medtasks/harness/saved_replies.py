@@ -30,17 +30,11 @@ def replies_folder(task: str) -> Path:
 
 
 def save_reply(doc: Mapping[str, Any], result: Any) -> str | None:
-    """Append one reply to this process's file of the task that the harness is scoring.
+    """Append one reply to this process's file of the task that the harness is scoring, and return ``<task>/<file>``.
 
     A reply that was read with the same rule before belongs to another run, which gets a file of its own; under another
-    rule of the same run it is not written again. A disk that is full or read-only costs the file, not the run.
-
-    Args:
-        doc: The document; one without ``doc_id`` cannot be found again, so that nothing is saved.
-        result: What the harness gave to ``process_results`` for it, with or without the name of a rule.
-
-    Returns:
-        ``<task>/<file>`` below the folder of saved replies; None if nothing is saved.
+    rule of the same run it is not written again. A disk that is full or read-only costs the file, not the run. A
+    document without ``doc_id`` cannot be found again, so that nothing is saved.
     """
     if doc.get("doc_id") is None:
         return None

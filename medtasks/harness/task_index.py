@@ -26,13 +26,9 @@ _OURS = "medtasks."
 
 
 class DottedName(str):
-    """What stands behind ``!function`` in a task file: module and name in it.
+    """What stands behind ``!function`` in a task file: module and name in it."""
 
-    Args:
-        folder: Folder of the file, in which the harness looks for the module first; None for our own files.
-    """
-
-    folder: Path | None
+    folder: Path | None  # of the file, in which the harness looks for the module first; None for our own files
 
     def __new__(cls, name: str, folder: Path | None = None) -> "DottedName":
         """Return the name with the folder of its file."""
@@ -83,17 +79,13 @@ def _changed(value: Any, change: Callable[[Any], Any]) -> Any:
 
 @dataclass(frozen=True)
 class TaskIndex:
-    """What task files in folders name.
+    """What task files in folders name."""
 
-    Attributes:
-        configs: What a task's file and the files it includes say, by task name; ``groups`` are the same of groups.
-        paths: The file, by name of the task or group.
-        members: Tasks and groups in a group or under a tag, by its name.
-    """
-
+    # what a task's file and the files it includes say, by task name
     configs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    groups: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    paths: Mapping[str, Path] = field(default_factory=dict)
+    groups: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # the same of groups
+    paths: Mapping[str, Path] = field(default_factory=dict)  # by name of the task or group
+    # tasks and groups in a group or under a tag, by its name
     members: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def tasks_of(self, name: str) -> list[str]:
@@ -132,15 +124,10 @@ def harness_folder() -> Path | None:
 
 
 def index_tasks(folders: Iterable[Path], naming: Iterable[str] = (), *, strict: bool = False) -> TaskIndex:
-    """Read the task files in folders and below; of two with one name the first folder's counts.
+    """Read the task files in folders and below, or files; of two with one name the first folder's counts.
 
-    Args:
-        folders: Folders, or task files.
-        naming: Read only files whose text holds one of these; all where there is none.
-        strict: Raise where a file cannot be read; else it is passed over, and the harness reports it.
-
-    Raises:
-        MedTasksError: ``strict``, and a file is damaged or includes what is not there.
+    ``naming`` reads only files whose text holds one of these, where there are any. A file that cannot be read is passed
+    over, and the harness reports it; ``strict`` raises MedTasksError for it.
     """
     configs: dict[str, Mapping[str, Any]] = {}
     groups: dict[str, Mapping[str, Any]] = {}
@@ -166,10 +153,7 @@ def index_tasks(folders: Iterable[Path], naming: Iterable[str] = (), *, strict: 
 def read_config(path: Path) -> dict[str, Any]:
     """Return what a file and the files it includes say: its own keys replace included ones whole.
 
-    Raises:
-        OSError: A file is not there.
-        ValueError: A file is no text, or empty.
-        yaml.YAMLError: A file is no YAML.
+    Raises OSError, ValueError or ``yaml.YAMLError`` for one that is not there, no text or empty, or no YAML.
     """
     config = dict(_parsed(path, path.stat().st_mtime_ns))
     merged: dict[str, Any] = {}
