@@ -13,7 +13,6 @@ from medtasks.data.samples import Sample
 from medtasks.data.variants import rotated
 from medtasks.extract import labeler
 from medtasks.extract.failure import failed_reply
-from medtasks.metrics.neural.chexbert.labels import CONDITIONS, Finding
 from medtasks.extract.registry import Kind, extractors
 from medtasks.families import submission, texts
 from medtasks.families.family import Reply, Row, TaskFamily
@@ -24,6 +23,7 @@ from medtasks.harness.task_index import DottedName
 from medtasks.judges.client import Judge, Verdict
 from medtasks.metrics import metric as metric_module
 from medtasks.metrics.metric import STDERR, AnyMetric, Score, Scores, evaluate
+from medtasks.metrics.neural.chexbert.labels import CONDITIONS, Finding
 from medtasks.metrics.report_metrics import metric_info
 from medtasks.metrics.report_scores import ReportScores, mean
 

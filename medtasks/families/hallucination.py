@@ -260,24 +260,19 @@ def _labels(texts: set[str]) -> tuple[dict[str, tuple[Finding, ...]], str]:
 _BY_LABELS = Panel(text_row("labelled"), _label_panel, uses_models=True)
 
 
-def _label_ratio(name: str, *, higher_is_better: bool = True) -> CorpusMetric:
-    return CorpusMetric(name, higher_is_better, answered, panel=_BY_LABELS)
-
-
-def _label_count(name: str) -> CorpusMetric:
-    return CorpusMetric(name, True, answered, False, Role.ASIDE, panel=_BY_LABELS)
+def _of_labels(ratio: str, count: str, *, higher_is_better: bool = True) -> tuple[CorpusMetric, CorpusMetric]:
+    return (
+        CorpusMetric(ratio, higher_is_better, answered, panel=_BY_LABELS),
+        CorpusMetric(count, True, answered, False, Role.ASIDE, panel=_BY_LABELS),
+    )
 
 
 _LABEL_METRICS = (
-    _label_count("reports_labelled"),
-    _label_ratio("chair_label", higher_is_better=False),
-    _label_count("mentions_label"),
-    _label_ratio("label_recall"),
-    _label_count("positives_label"),
-    _label_ratio("label_specificity"),
-    _label_count("negatives_decided"),
-    _label_ratio("label_accuracy"),
-    _label_count("labels_decided"),
+    CorpusMetric("reports_labelled", True, answered, False, Role.ASIDE, panel=_BY_LABELS),
+    *_of_labels("chair_label", "mentions_label", higher_is_better=False),
+    *_of_labels("label_recall", "positives_label"),
+    *_of_labels("label_specificity", "negatives_decided"),
+    *_of_labels("label_accuracy", "labels_decided"),
 )
 
 

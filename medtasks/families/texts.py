@@ -2,7 +2,7 @@
 
 import math
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ class NotComparable(Exception):
 
 
 def text_metrics(
-    keys: Iterable[str], reply: str = "reply", *, without_error: Callable[[str], bool] = lambda key: False
+    keys: Iterable[str], reply: str = "reply", *, without_error: Collection[str] = ()
 ) -> tuple[CorpusMetric, ...]:
     """Return the metrics of some keys of :data:`medtasks.metrics.report_metrics.REPORT_METRICS`, computed together.
 
@@ -40,15 +40,14 @@ def text_metrics(
     def compute(rows: Sequence[TextRow]) -> PanelResult:
         return compare_texts(names, rows)
 
-    panel = Panel(
-        text_row(reply), compute, lambda one: (one[0], one[1].text, one[2].text), uses_models=_use_models(names)
-    )
+    models = any(metric_info(name).weights for name in names)
+    panel = Panel(text_row(reply), compute, lambda one: (one[0], one[1].text, one[2].text), uses_models=models)
     return tuple(
         CorpusMetric(
             key,
             metric_info(key).higher_is_better,
             answered,
-            has_error=not without_error(key),
+            has_error=key not in without_error,
             panel=panel,
             text_field=reply,
         )
@@ -59,10 +58,6 @@ def text_metrics(
 def text_row(reply: str) -> Callable[[Mapping[str, Any]], TextRow]:
     """Return what gives the row of a score, whose reply stands in some field."""
     return lambda score: (score["cluster_id"], score["reference"], score[reply], score.get("saved"))
-
-
-def _use_models(names: Iterable[str]) -> bool:
-    return any(metric_info(name).weights for name in names)
 
 
 def compare_texts(names: Sequence[str], rows: Sequence[TextRow]) -> PanelResult:

@@ -61,7 +61,8 @@ def _guarded(evaluate: AnyFunction) -> AnyFunction:
 
 def _refuse(lm: Any, tasks: Mapping[str, Any], ours: Mapping[str, Any]) -> None:
     refuse_examples(ours)
-    datasets = {name for task in tasks.values() if (name := _prepared(task))}
+    paths = [getattr(task.config, "dataset_path", None) for task in tasks.values()]
+    datasets = {name for path in paths if isinstance(path, str) and (name := dataset_holding(Path(path)))}
     datasets |= {str(name) for task in ours.values() for name in _named(task) if name}
     if datasets:
         from medtasks.harness.remote_models import refuse_remote_model
@@ -90,12 +91,6 @@ def _tasks(task_dict: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
             yield from _tasks(found)
         elif getattr(found, "config", None) is not None:
             yield str(name), found
-
-
-def _prepared(task: Any) -> str | None:
-    """Return the dataset of ours that a task reads, whoever wrote the task."""
-    path = getattr(task.config, "dataset_path", None)
-    return dataset_holding(Path(path)) if isinstance(path, str) else None
 
 
 def _named(task: Any) -> set[Any]:

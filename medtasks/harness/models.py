@@ -150,8 +150,6 @@ def _with_text(reply: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def _noting(create: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap ``chat.completions.create`` of a client, so that a completion's text says what else the server said."""
-
     def noting(*args: Any, **kwargs: Any) -> Any:
         answer = create(*args, **kwargs)
         tools = "tools" in kwargs

@@ -70,10 +70,8 @@ def _is_hidden(pid: int) -> bool:
     """Return whether there is such a process of another user, which a machine may keep out of ``/proc``."""
     try:
         os.kill(pid, 0)
-    except PermissionError:
-        return True
-    except OSError:
-        return False
+    except OSError as error:
+        return isinstance(error, PermissionError)
     return False
 
 

@@ -104,7 +104,11 @@ def live_destinations(lm: object, environment: Mapping[str, str]) -> list[Destin
     attributes = dict(getattr(lm, "__dict__", {}))
     name = _file_of(lm)
     clients = [client for value in attributes.values() for client in _clients(value)]
-    addresses = [(address, _obeys_proxies(client)) for client in clients if (address := _address(client))]
+    addresses = [
+        (address, bool(getattr(getattr(client, "_client", client), "trust_env", True)))
+        for client in clients
+        if (address := _address(client))
+    ]
     names = tuple(source for place in PLACES.get(name, ()) for source in place.names)
     found = [Destination(endpoints.readable(address), "", names, proxies) for address, proxies in addresses]
     if name in PLACES and (not found or name == "litellm"):
@@ -137,10 +141,6 @@ def _address(client: object) -> str:
             if isinstance(found, str) or type(found).__name__ == "URL":
                 return str(found)
     return ""
-
-
-def _obeys_proxies(client: object) -> bool:
-    return bool(getattr(getattr(client, "_client", client), "trust_env", True))
 
 
 def _proxy(url: str, environment: Mapping[str, str]) -> str:

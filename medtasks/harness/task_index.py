@@ -141,7 +141,8 @@ def index_tasks(folders: Iterable[Path], naming: Iterable[str] = (), *, strict: 
             name = str(config.get("group"))
             groups.setdefault(name, config)
             paths.setdefault(name, path)
-            members.setdefault(name, _member_names(task))
+            named = [item.get("task", item.get("group")) if isinstance(item, dict) else item for item in task]
+            members.setdefault(name, list(map(str, named)))
         elif isinstance(task, str) and task not in configs:
             configs[task] = config
             paths.setdefault(task, path)
@@ -264,7 +265,3 @@ def _damage(error: Exception) -> str:
 def names_in(value: object) -> list[str]:
     """Return the names in a value that is a list of them, one alone, or none."""
     return [str(item) for item in value] if isinstance(value, list) else [] if value is None else [str(value)]
-
-
-def _member_names(items: Iterable[object]) -> list[str]:
-    return [str(item.get("task", item.get("group"))) if isinstance(item, dict) else str(item) for item in items]
