@@ -54,13 +54,9 @@ def option_strategies(samples: Sequence[Sample], mean: MeaningOf) -> list[Strate
     """
     same = len({len(sample.options) for sample in samples}) == 1
     among = "of these questions" if same else "of the questions with as many options"
-    most = _most("most frequent answer", f"Answers the letter that is most often right {among}.", samples, mean)
+    describes = f"Answers the letter that is most often right {among}."
+    most = most_frequent_option("most frequent answer", describes, samples, mean)
     return [*each_option(samples, mean), *most] if most else []
-
-
-def class_strategies(samples: Sequence[Sample], mean: MeaningOf) -> list[Strategy]:
-    """Return the most frequent class; the same arguments as :func:`option_strategies`."""
-    return _most("most frequent class", "Gives every image the class that most of them have.", samples, mean)
 
 
 def each_option(samples: Sequence[Sample], mean: MeaningOf) -> list[Strategy]:
@@ -74,7 +70,8 @@ def each_option(samples: Sequence[Sample], mean: MeaningOf) -> list[Strategy]:
     ]
 
 
-def _most(name: str, describes: str, samples: Sequence[Sample], mean: MeaningOf) -> list[Strategy]:
+def most_frequent_option(name: str, describes: str, samples: Sequence[Sample], mean: MeaningOf) -> list[Strategy]:
+    """Return the strategy that always means what is most often right; none where a target is not known."""
     if any(sample.target is None for sample in samples):
         return []
     frequent = most_frequent((len(sample.options), sample.target) for sample in samples)

@@ -219,7 +219,6 @@ _SUMS = {
 
 
 def _label_panel(rows: Sequence[TextRow]) -> PanelResult:
-    """Label both reports of every study once, and count how they agree."""
     labels, cause = _labels({text.text for _, reference, report, _ in rows for text in (reference, report)})
     read = [
         (cluster, label_cells(labels[reference.text], labels[report.text]))

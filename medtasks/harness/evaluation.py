@@ -104,7 +104,6 @@ def _named(task: Any) -> set[Any]:
 
 
 def _say_what_was_lost(results: Mapping[str, Mapping[str, Any]], tasks: Iterable[str]) -> None:
-    """Print which tasks lost samples when the process ends: behind the harness's tables, where it is read."""
     found = {name: counts for name in tasks if name in results and (counts := counts_of(results[name]))}
     lost = [f"{name}: {counts}" for name, counts in found.items() if counts.lost]
     if lost:

@@ -181,7 +181,6 @@ def _predict_only(run: GuardedRun) -> Iterator[Notice]:
 
 
 def _unknown_tasks(run: GuardedRun) -> Iterator[Notice]:
-    """Refuse names and patterns that fit no task, group or tag: ours, the user's or the harness's."""
     foreign = _foreign_names(run)
     if not foreign:
         return
@@ -194,7 +193,6 @@ def _unknown_tasks(run: GuardedRun) -> Iterator[Notice]:
 
 
 def _unknown_model(run: GuardedRun) -> Iterator[Notice]:
-    """Refuse a model that is none of the harness's nor of a plug-in."""
     registry = _registry()
     name = run.options.text("model")
     known = registry.list_model_names() if registry else [name]
@@ -219,7 +217,7 @@ def _batch_size(run: GuardedRun) -> Iterator[Notice]:
 
 
 def _registry() -> Any:
-    """Return what knows the harness's models, in a tenth of a second; None if it cannot, which the harness reports."""
+    # In a tenth of a second; None if it cannot be had, which the harness reports.
     with contextlib.suppress(Exception):  # a model's plug-in can fail in any way
         from lmms_eval.models import MODEL_REGISTRY_V2
 
@@ -228,7 +226,6 @@ def _registry() -> Any:
 
 
 def _foreign_names(run: GuardedRun) -> list[str]:
-    """Return names given to ``--tasks`` that are neither ours nor those of a file or folder."""
     return [name for name in run.names if not tasks_of(name) and not os.path.exists(name)]
 
 

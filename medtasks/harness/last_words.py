@@ -15,12 +15,12 @@ from medtasks.harness.wrapping import AnyFunction, wrap_once
 def say_last(sentence: str) -> None:
     """Print a sentence when the process ends; of several processes of a run only the first one does."""
     if os.environ.get("RANK", "0") == "0":
+        atexit.register(_say, f"medtasks: {sentence}")
 
-        def say() -> None:
-            with contextlib.suppress(ValueError):  # somebody has closed the stream
-                print(f"medtasks: {sentence}", file=sys.stderr, flush=True)  # noqa: T201
 
-        atexit.register(say)
+def _say(sentence: str) -> None:
+    with contextlib.suppress(ValueError):  # somebody has closed the stream
+        print(sentence, file=sys.stderr, flush=True)  # noqa: T201
 
 
 def hint_at_tasks(manager: Any, wanted: Sequence[str], found: Sequence[str]) -> None:

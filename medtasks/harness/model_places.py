@@ -155,7 +155,6 @@ def _is_false(value: object) -> bool:
 
 
 def _named(place: Place, arguments: Mapping[str, object], environment: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return a place's addresses, each with the argument or variable that named it."""
     for name in place.names:
         addresses = _addresses(environment.get(name) if name.isupper() else arguments.get(name))
         if addresses:
@@ -164,7 +163,6 @@ def _named(place: Place, arguments: Mapping[str, object], environment: Mapping[s
 
 
 def _addresses(value: object) -> list[str]:
-    """Return the addresses in a value, which may hold several in one text."""
     values = value if isinstance(value, list | tuple) else [value]
     texts = [str(one) for one in values if isinstance(one, str | int | float) and not isinstance(one, bool)]
     return [piece for text in texts for piece in _SEPARATORS.split(text) if piece]

@@ -137,7 +137,6 @@ def _without_marks(reply: Any) -> Any:
 
 
 def _with_text(reply: Any, change: Callable[[Any], Any]) -> Any:
-    """Return a reply with another text, in the form in which the model gave it."""
     if isinstance(reply, GenerationResult):
         return dataclasses.replace(reply, text=change(reply.text))
     if isinstance(reply, tuple) and len(reply) == 2 and isinstance(reply[0], str):

@@ -71,7 +71,6 @@ def resolved(value: Any) -> Any:
 
 
 def _changed(value: Any, change: Callable[[Any], Any]) -> Any:
-    """Return a configuration value with everything changed that is no mapping or list."""
     if isinstance(value, dict):
         return {key: _changed(item, change) for key, item in value.items()}
     return [_changed(item, change) for item in value] if isinstance(value, list) else change(value)

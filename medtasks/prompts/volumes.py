@@ -70,7 +70,6 @@ def _shown(path: Path, count: int, doc: Mapping[str, Any]) -> Sequence[str | Ima
 
 
 def _with_slices(doc: Mapping[str, Any], settings: Settings) -> Mapping[str, Any]:
-    """Return the document as if its slices were its images."""
     return {**doc, "image_files": list(doc["image_files"]) * (_count(settings) or 1)}
 
 
