@@ -9,7 +9,7 @@ import importlib.abc
 import importlib.machinery
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
@@ -35,7 +35,10 @@ def model_manifests() -> list[Any]:
         return []
     manifests: list[Any] = []
     with or_warn():
-        _once_imported(_TASKS_MODULE, _extend_task_search)
+        if (module := sys.modules.get(_TASKS_MODULE)) is not None:
+            _extend_task_search(module)
+        elif not any(isinstance(finder, _AfterImport) for finder in sys.meta_path):
+            sys.meta_path.insert(0, _AfterImport())
         from lmms_eval.models.registry_v2 import ModelManifest
 
         manifests += [ModelManifest(model_id=name, simple_class_path=path) for name, path in _MODELS.items()]
@@ -48,34 +51,23 @@ def _extend_task_search(module: ModuleType) -> None:
     extend_task_search(module)
 
 
-def _once_imported(name: str, action: Callable[[ModuleType], None]) -> None:
-    module = sys.modules.get(name)
-    if module is not None:
-        action(module)
-    elif not any(isinstance(finder, _AfterImport) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _AfterImport(name, action))
-
-
 class _AfterImport(importlib.abc.MetaPathFinder):
-    """Runs an action on a module right after its first import, so that we need not import it ourselves."""
-
-    def __init__(self, name: str, action: Callable[[ModuleType], None]) -> None:
-        self._name, self._action = name, action
+    """Makes our tasks visible right after the first import of the harness's, so that we need not import them."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if fullname != self._name:
+        if fullname != _TASKS_MODULE:
             return None
         sys.meta_path.remove(self)
         spec = importlib.machinery.PathFinder.find_spec(fullname, path)
         if spec is None or spec.loader is None:
             return spec
-        execute, action = spec.loader.exec_module, self._action
+        execute = spec.loader.exec_module
 
-        def execute_then_act(module: ModuleType) -> None:
+        def execute_then_extend(module: ModuleType) -> None:
             execute(module)
-            action(module)
+            _extend_task_search(module)
 
-        spec.loader.exec_module = execute_then_act  # type: ignore[method-assign]  # of this one loader
+        spec.loader.exec_module = execute_then_extend  # type: ignore[method-assign]  # of this one loader
         return spec

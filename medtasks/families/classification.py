@@ -8,7 +8,7 @@ from medtasks.data.samples import Sample, letter, option_index
 from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.chexbert_labels import from_labels
 from medtasks.extract.registry import Kind
-from medtasks.families.constant_replies import Meant, Strategy, class_strategies
+from medtasks.families.constant_replies import Meant, Strategy, most_frequent_option
 from medtasks.families.counts import (
     INVALID_RATE,
     LABELLED_SAMPLE_COUNTS,
@@ -114,7 +114,10 @@ class Classification(TaskFamily):
 
     def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
         """Return the most frequent class."""
-        return class_strategies(samples, lambda sample, index: Meant((sample.options[index],), index, index))
+        describes = "Gives every image the class that most of them have."
+        return most_frequent_option(
+            "most frequent class", describes, samples, lambda one, index: Meant((one.options[index],), index, index)
+        )
 
     def expected_by_chance(self, samples: Sequence[Sample]) -> Mapping[str, float]:
         """Of k classes each recall is 1 / k and each AUROC 1/2; a class that is absent, or alone, has an AUROC of 0."""

@@ -33,6 +33,7 @@ _STRICT = "medheval_strict"  # reads likelihoods, too
 _BLIND = ("always_yes", "always_no", "random_choice")
 _TYPES = ("anatomy", "measurement", "symptom", "technique")
 _CELL = ("source", "hallucination", "kind")
+_QUESTION = ("question", "kind", "choices", "options", "answer", "gold")  # what its blind scores depend on
 
 
 def _cell(score: Score) -> tuple[Any, ...]:
@@ -52,8 +53,6 @@ def _weights(scores: Scores) -> list[float]:
 
 
 def _scored(field: str, about: str | None = None) -> Callable[[Score], float | None]:
-    """Return what gives a field of the questions that have a score, of one type of hallucination or of all."""
-
     def of(score: Score) -> float | None:
         counts = score["counted"] == Counted.SCORED and about in (None, score["hallucination"])
         return float(score[field]) if counts else None
@@ -117,6 +116,7 @@ class ClosedQuestions(TaskFamily):
 
     def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:
         answer, rule = self.read(sample, reply, row)
+        question = json.dumps({name: sample.document.get(name) for name in _QUESTION})
         return {
             **{name: sample.document[name] for name in _CELL},
             "target": answer.facts["target"],
@@ -124,7 +124,7 @@ class ClosedQuestions(TaskFamily):
             "reason": answer.reason,
             "correct": float(answer.facts["correct"]),
             "counted": str(answer.facts["counted"]),
-            **_blind_scores(_STRICT if reply.losses is not None else rule, _key(sample)),
+            **_blind_scores(_STRICT if reply.losses is not None else rule, question),
             "rule": rule,
         }
 
@@ -158,12 +158,6 @@ class ClosedQuestions(TaskFamily):
         most = tuple(_listed_option(sample, frequent.get(_form(sample), YES)) for sample in samples)
         describes = "Answers what is most often right: yes or no, and the letter of the questions with as many options."
         return [*found, Strategy("most frequent answer", describes, most)]
-
-
-def _key(sample: Sample) -> str:
-    """Return what of a question its blind scores depend on."""
-    known = ("question", "kind", "choices", "options", "answer", "gold")
-    return json.dumps({name: sample.document.get(name) for name in known})
 
 
 @lru_cache(maxsize=16384)

@@ -19,20 +19,14 @@ _MOST_CONSTANTS = 6  # of more options, only the most frequent is of interest
 
 @dataclass(frozen=True)
 class Meant:
-    """The answer that is meant to one sample.
+    """The answer that is meant to one sample."""
 
-    Attributes:
-        said: Replies that may say it, the likeliest first.
-        value: What the family must make of the reply: ``value`` of its score, or ``correct`` if that has no ``value``.
-            None where any reading will do.
-        option: Index of the option for tasks that compare likelihoods; None for all options alike.
-        whole: Whether ``said`` must be taken as it is, and no other way to write the option is tried.
-    """
-
-    said: tuple[str, ...]
+    said: tuple[str, ...]  # replies that may say it, the likeliest first
+    # What the family must make of the reply: ``value`` of its score, or ``correct`` if that has no ``value``. None
+    # where any reading will do.
     value: object = None
-    option: int | None = None
-    whole: bool = False
+    option: int | None = None  # index of the option for tasks that compare likelihoods; None for all options alike
+    whole: bool = False  # whether ``said`` must be taken as it is, and no other way to write the option is tried
 
 
 @dataclass(frozen=True)
@@ -56,19 +50,13 @@ def lettered(sample: Sample, index: int) -> Meant:
 def option_strategies(samples: Sequence[Sample], mean: MeaningOf) -> list[Strategy]:
     """Return each letter that every question has, of at most six, and the most frequent answer.
 
-    Args:
-        samples: Samples with options and one right one; there is no strategy where a target is not known.
-        mean: Says how an option is meant.
+    There is none where a target is not known. ``mean`` says how an option is meant.
     """
     same = len({len(sample.options) for sample in samples}) == 1
     among = "of these questions" if same else "of the questions with as many options"
-    most = _most("most frequent answer", f"Answers the letter that is most often right {among}.", samples, mean)
+    describes = f"Answers the letter that is most often right {among}."
+    most = most_frequent_option("most frequent answer", describes, samples, mean)
     return [*each_option(samples, mean), *most] if most else []
-
-
-def class_strategies(samples: Sequence[Sample], mean: MeaningOf) -> list[Strategy]:
-    """Return the most frequent class; the same arguments as :func:`option_strategies`."""
-    return _most("most frequent class", "Gives every image the class that most of them have.", samples, mean)
 
 
 def each_option(samples: Sequence[Sample], mean: MeaningOf) -> list[Strategy]:
@@ -82,7 +70,8 @@ def each_option(samples: Sequence[Sample], mean: MeaningOf) -> list[Strategy]:
     ]
 
 
-def _most(name: str, describes: str, samples: Sequence[Sample], mean: MeaningOf) -> list[Strategy]:
+def most_frequent_option(name: str, describes: str, samples: Sequence[Sample], mean: MeaningOf) -> list[Strategy]:
+    """Return the strategy that always means what is most often right; none where a target is not known."""
     if any(sample.target is None for sample in samples):
         return []
     frequent = most_frequent((len(sample.options), sample.target) for sample in samples)

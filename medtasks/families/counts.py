@@ -40,12 +40,9 @@ def judged(scores: Scores) -> Scores:
     return [score for score in known if not is_unjudged(score)]
 
 
-def is_invalid(score: Mapping[str, Any]) -> float:
-    """Return 1 for a reply without a valid answer, else 0."""
-    return float(score["reason"] != Reason.OK)
-
-
-INVALID_RATE: Metric[dict[str, Any]] = Metric("invalid_rate", False, answered, role=Role.RATE, of=is_invalid)
+INVALID_RATE: Metric[dict[str, Any]] = Metric(
+    "invalid_rate", False, answered, role=Role.RATE, of=lambda score: float(score["reason"] != Reason.OK)
+)
 """The share of replies without a valid answer."""
 
 

@@ -59,20 +59,14 @@ class Asks(Enum):
 
 @dataclass(frozen=True)
 class Reply:
-    """What a model gave to one sample: a text, or one loss per option.
+    """What a model gave to one sample: a text, or one loss per option."""
 
-    Attributes:
-        text: As the model gave it, or the mark of a failed sample (:mod:`medtasks.extract.failure`).
-        losses: Mean negative log-likelihood per token of each option; NaN for a failed one.
-        cut: Whether the server cut the text at its length limit.
-        labelled: Whether a labeler was asked about the text already; ``labels`` are what it said, None if nothing.
-    """
-
-    text: str | None = None
+    text: str | None = None  # as the model gave it, or the mark of a failed sample (:mod:`medtasks.extract.failure`)
+    # mean negative log-likelihood per token of each option; NaN for a failed one
     losses: tuple[float, ...] | None = None
-    cut: bool = False
-    labelled: bool = False
-    labels: Labels | None = None
+    cut: bool = False  # whether the server cut the text at its length limit
+    labelled: bool = False  # whether a labeler was asked about the text already
+    labels: Labels | None = None  # what the labeler said, None if nothing
 
     @property
     def failed(self) -> bool:
@@ -95,31 +89,20 @@ class Reply:
 
 @dataclass(frozen=True)
 class Row:
-    """One row of a task's results: how replies are read there.
+    """One row of a task's results: how replies are read there."""
 
-    Attributes:
-        extractor: Name of the rule; None where a judge alone reads them, or the family's own is meant.
-        option_form: How one option is written for the rule, see :func:`written_options`; None: its bare text.
-        fenced: Whether a judge gets replies between marks, see :mod:`medtasks.judges.fence`.
-    """
-
-    extractor: str | None = None
-    option_form: str | None = None
-    fenced: bool = False
+    extractor: str | None = None  # name of the rule; None where a judge alone reads them, or the family's own is meant
+    option_form: str | None = None  # how one option is written for the rule, see :func:`written_options`; None: bare
+    fenced: bool = False  # whether a judge gets replies between marks, see :mod:`medtasks.judges.fence`
 
 
 @dataclass(frozen=True)
 class ReadAnswer:
-    """What was read from a reply, for a person who looks at single samples.
+    """What was read from a reply, for a person who looks at single samples."""
 
-    Attributes:
-        value: In words or letters; None where there is no answer, and ``reason`` says why.
-        right: Whether it is right; None where it is neither, or a ``score`` lies between.
-    """
-
-    value: str | None
+    value: str | None  # in words or letters; None where there is no answer, and ``reason`` says why
     reason: str
-    right: bool | None
+    right: bool | None  # None where it is neither right nor wrong, or a ``score`` lies between
     score: float | None = None
 
 
@@ -142,37 +125,24 @@ def labelled(replies: Sequence[Reply], row: Row) -> list[Reply]:
 
 
 class TaskFamily(ABC):
-    """Tasks whose samples are scored in one way.
-
-    Attributes:
-        columns: What its documents need, besides the columns of its prompt.
-        short: Columns that are enough in their place; None where there are none.
-        kind: Which extractors read its replies.
-        extractor: The one that does where a task's file names none; None where a judge reads them.
-        scores_suffice: Whether metrics follow from scores alone, as they are recorded; else they need texts.
-        saves_replies: Whether each reply is on disk before anything is computed from it.
-        labels_texts: Whether a labeler reads texts for its metrics.
-        metrics: All that its tasks may have, in the order of tables.
-        compared_only: Metrics by which runs are compared and that are in no table.
-        paired: Whether samples come in pairs, with scores by category.
-        rotated: What scores its samples where they are asked in every rotation of their options, as task files name it;
-            None where no target is among the options, or a judge reads the replies.
-        letter_rows: Of tasks that compare likelihoods, how replies are read that are letters; none where they are not.
-    """
+    """Tasks whose samples are scored in one way."""
 
     name: ClassVar[str]
-    columns: ClassVar[Mapping[str, Column]]
-    short: ClassVar[Mapping[str, Column] | None] = None
-    kind: ClassVar[Kind | None] = Kind.CHOICE
-    extractor: ClassVar[str | None]
+    columns: ClassVar[Mapping[str, Column]]  # what its documents need, besides those of its prompt
+    short: ClassVar[Mapping[str, Column] | None] = None  # those that are enough in their place, if any
+    kind: ClassVar[Kind | None] = Kind.CHOICE  # which extractors read its replies
+    extractor: ClassVar[str | None]  # where a task's file names none; None where a judge reads them
     asks: ClassVar[Asks] = Asks.NOBODY
-    scores_suffice: ClassVar[bool] = True
-    saves_replies: ClassVar[bool] = False
-    labels_texts: ClassVar[bool] = False
-    metrics: Sequence[AnyMetric]
-    compared_only: ClassVar[tuple[Metric[Any], ...]] = ()
-    paired: ClassVar[bool] = False
+    scores_suffice: ClassVar[bool] = True  # for metrics, as they are recorded; else they need texts
+    saves_replies: ClassVar[bool] = False  # each is on disk before anything is computed from it
+    labels_texts: ClassVar[bool] = False  # a labeler reads texts for its metrics
+    metrics: Sequence[AnyMetric]  # all that its tasks may have, in the order of tables
+    compared_only: ClassVar[tuple[Metric[Any], ...]] = ()  # by which runs are compared, in no table
+    paired: ClassVar[bool] = False  # samples come in pairs, with scores by category
+    # What scores its samples where they are asked in every rotation of their options, as task files name it; None where
+    # no target is among the options, or a judge reads the replies.
     rotated: ClassVar[str | None] = None
+    # Of tasks that compare likelihoods, how replies are read that are letters; none where they are not.
     letter_rows: ClassVar[Mapping[str, Row]] = {}
 
     def score(self, sample: Sample, reply: Reply, row: Row) -> Score:
@@ -211,16 +181,9 @@ class TaskFamily(ABC):
     ) -> dict[str, tuple[str, float]]:
         """Return what single samples are worth under a metric, for tests that pair the samples of two runs.
 
-        Args:
-            metric: One of the family's.
-            scores: Scores of the samples, shape (samples,).
-            samples: Id of each and its cluster of :meth:`independent_clusters`, shape (samples,).
-
-        Returns:
-            Cluster and value by sample, or by what several samples make together; without those that have no value.
-
-        Raises:
-            NotComparable: The values cannot be computed, or a metric of texts is not their mean.
+        Scores have shape (samples,), as have the ids with clusters of :meth:`independent_clusters`. The result has
+        cluster and value by sample, or by what several samples make together, without those that have no value. Raises
+        NotComparable where the values cannot be computed, or a metric of texts is not their mean.
         """
         known = {id(score): sample for score, sample in zip(scores, samples, strict=True)}
         valued = text_values(metric, scores, only_of_means=True) if compares_texts(metric) else metric.values(scores)
@@ -284,15 +247,10 @@ def letters_of(values: Sequence[int] | None) -> list[str]:
 
 
 def written_options(form: str | None, options: Sequence[str]) -> list[str]:
-    """Write options the way a rule compares them.
+    """Write options the way a rule compares them; without a form the bare texts.
 
-    Args:
-        form: Text with the fields ``{text}``, ``{letter}`` (A, B, ...), ``{lower}`` (a, b, ...) and ``{number}`` (from
-            1); None: the bare texts.
-        options: Their texts.
-
-    Raises:
-        MedTasksError: The form has another field.
+    A form is a text with the fields ``{text}``, ``{letter}`` (A, B, ...), ``{lower}`` (a, b, ...) and ``{number}``
+    (from 1); any other raises MedTasksError.
 
     Example:
         >>> written_options("{number}: {text}", ["adipose", "background"])

@@ -93,8 +93,7 @@ _Verdicts = tuple[list[JudgePrompt], dict[str, Any]]
 class JudgedText(TaskFamily):
     """A free reply of which some metrics need a judge; the others are there without one.
 
-    Args:
-        wording: Prompts for one model (``single``), or the reference's for eleven (``eleven``).
+    ``wording`` names prompts for one model (``single``), or the reference's for eleven (``eleven``).
     """
 
     kind = Kind.FREE_TEXT
@@ -190,8 +189,6 @@ def _judged_panel(aspect: str) -> Panel[tuple[str, tuple[int, ...]]]:
 
 
 def _judged_ratio(aspect: str) -> Callable[[Score], float | None]:
-    """Return what gives the share of a report's components that are wrong; None for a report without any."""
-
     def of(score: Score) -> float | None:
         right, wrong = score["components"][aspect]
         return wrong / (right + wrong) if right + wrong else None
@@ -200,7 +197,6 @@ def _judged_ratio(aspect: str) -> Callable[[Score], float | None]:
 
 
 def _chair(aspect: str) -> tuple[AnyMetric, ...]:
-    """Return CHAIR of one aspect, and the number of mentions behind it."""
     chosen = _with_verdict("components")
     return (
         CorpusMetric(f"chair_judge_{aspect}", False, chosen, panel=_judged_panel(aspect), of=_judged_ratio(aspect)),
@@ -223,7 +219,6 @@ _SUMS = {
 
 
 def _label_panel(rows: Sequence[TextRow]) -> PanelResult:
-    """Label both reports of every study once, and count how they agree."""
     labels, cause = _labels({text.text for _, reference, report, _ in rows for text in (reference, report)})
     read = [
         (cluster, label_cells(labels[reference.text], labels[report.text]))
@@ -264,24 +259,19 @@ def _labels(texts: set[str]) -> tuple[dict[str, tuple[Finding, ...]], str]:
 _BY_LABELS = Panel(text_row("labelled"), _label_panel, uses_models=True)
 
 
-def _label_ratio(name: str, *, higher_is_better: bool = True) -> CorpusMetric:
-    return CorpusMetric(name, higher_is_better, answered, panel=_BY_LABELS)
-
-
-def _label_count(name: str) -> CorpusMetric:
-    return CorpusMetric(name, True, answered, False, Role.ASIDE, panel=_BY_LABELS)
+def _of_labels(ratio: str, count: str, *, higher_is_better: bool = True) -> tuple[CorpusMetric, CorpusMetric]:
+    return (
+        CorpusMetric(ratio, higher_is_better, answered, panel=_BY_LABELS),
+        CorpusMetric(count, True, answered, False, Role.ASIDE, panel=_BY_LABELS),
+    )
 
 
 _LABEL_METRICS = (
-    _label_count("reports_labelled"),
-    _label_ratio("chair_label", higher_is_better=False),
-    _label_count("mentions_label"),
-    _label_ratio("label_recall"),
-    _label_count("positives_label"),
-    _label_ratio("label_specificity"),
-    _label_count("negatives_decided"),
-    _label_ratio("label_accuracy"),
-    _label_count("labels_decided"),
+    CorpusMetric("reports_labelled", True, answered, False, Role.ASIDE, panel=_BY_LABELS),
+    *_of_labels("chair_label", "mentions_label", higher_is_better=False),
+    *_of_labels("label_recall", "positives_label"),
+    *_of_labels("label_specificity", "negatives_decided"),
+    *_of_labels("label_accuracy", "labels_decided"),
 )
 
 

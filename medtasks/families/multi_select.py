@@ -62,9 +62,7 @@ class MultiSelect(TaskFamily):
 def list_strategies(samples: Sequence[Sample], value: ValueOf) -> list[Strategy]:
     """Return the strategies that list all options, and the one that is most often right.
 
-    Args:
-        samples: Samples with several right options.
-        value: What the score says of a list of options, by sample and indices.
+    ``value`` is what the score says of a list of options, by sample and indices.
     """
     frequent = most_frequent(
         (len(sample.options), target) for sample in samples for target in sample.document["answers"]

@@ -20,7 +20,6 @@ _FACTS = ("closed", "correct", "bleu_1", "token_f1", "token_recall")
 
 
 def _field(name: str, *, closed: bool | None = None) -> Callable[[Score], float | None]:
-    """Return what gives a field of all questions, of closed ones alone or of open ones alone."""
     return lambda score: float(score[name]) if closed in (None, score["closed"]) else None
 
 

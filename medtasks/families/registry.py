@@ -47,11 +47,7 @@ NAMED: Mapping[str, tuple[str, str]] = MappingProxyType(
 
 @cache
 def family_of(hook: str) -> "TaskFamily | None":
-    """Return the family that a hook scores for; None for a hook that is not ours.
-
-    Args:
-        hook: As ``process_results`` in a task's file names it.
-    """
+    """Return the family that a hook, as a task's file names it, scores for; None for one that is not ours."""
     if not hook.startswith(HOOKS):
         return None
     name = hook.removeprefix(HOOKS)

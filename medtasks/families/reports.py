@@ -44,12 +44,9 @@ _REPORT_KEYS = (
 )
 
 
-def _is_of_corpus(key: str) -> bool:
-    return key.startswith("chexbert_") and key.endswith("_f1")
-
-
 def _metrics(keys: Sequence[str]) -> tuple[AnyMetric, ...]:
-    return (*text_metrics(keys, without_error=_is_of_corpus), INVALID_RATE, *SAMPLE_COUNTS)
+    of_corpus = {key for key in keys if key.startswith("chexbert_") and key.endswith("_f1")}
+    return (*text_metrics(keys, without_error=of_corpus), INVALID_RATE, *SAMPLE_COUNTS)
 
 
 class Reports(TaskFamily):

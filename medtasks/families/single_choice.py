@@ -88,15 +88,15 @@ def level_of(sample: Sample) -> str | None:
     return next((level for level in LEVELS if level in words), None)
 
 
-def _at(level: str) -> Callable[[Score], float | None]:
-    return lambda score: is_right(score) if score["level"] == level else None
-
-
 def _by_level(selection: Selection) -> tuple[AnyMetric, ...]:
     """Every question counts once, as in the benchmark: the accuracy is the mean over questions, not over groups."""
+
+    def at(level: str) -> Callable[[Score], float | None]:
+        return lambda score: is_right(score) if score["level"] == level else None
+
     return (
         Metric("accuracy", selection=selection, role=Role.MAIN, of=is_right),
-        *(Metric(f"acc_{level}_level", selection=selection, of=_at(level)) for level in LEVELS),
+        *(Metric(f"acc_{level}_level", selection=selection, of=at(level)) for level in LEVELS),
         replace(INVALID_RATE, selection=selection),
     )
 

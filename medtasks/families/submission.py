@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from loguru import logger
 
-from medtasks.data.home import home
+from medtasks.data.home import home, written_whole
 from medtasks.data.samples import Sample, letter
 from medtasks.data.store import load_documents
 from medtasks.data.variants import COLUMN
@@ -74,17 +74,13 @@ class Submission(TaskFamily):
 def write_submission(scores: Scores) -> Path:
     """Write the spreadsheet below ``$MEDTASKS_HOME/submissions``, rows in the order of the questions; return its path.
 
-    That of a sanity variant has a folder of its own, lest it is sent in for the task's.
-
-    Raises:
-        OSError: It cannot be written.
-        MedTasksError: The questions are not there any more.
+    That of a sanity variant has a folder of its own, lest it is sent in for the task's. Raises OSError, or
+    MedTasksError where the questions are not there any more.
     """
     from openpyxl import Workbook
 
     dataset, variant = str(scores[0]["dataset"]), scores[0].get(COLUMN)
     folder = home() / "submissions" / (f"{dataset}_{variant}" if variant else dataset)
-    folder.mkdir(parents=True, exist_ok=True)
     by_sample = {score["sample"]: score for score in scores}
     documents = [document for document in load_documents(dataset) if document["doc_id"] in by_sample]
     letters = [letter(index) for index in range(max(len(document["options"]) for document in documents))]
@@ -97,9 +93,8 @@ def write_submission(scores: Scores) -> Path:
         cells = [document["doc_id"], document["question"], *texts, score["reply"], score["value"]]
         sheet.append([_cell(text) for text in cells])
     path = folder / f"{datetime.datetime.now(datetime.UTC):%Y%m%dT%H%M%S_%fZ}-{os.getpid()}.xlsx"
-    partial = path.with_suffix(".part")
-    book.save(partial)
-    partial.replace(path)
+    with written_whole(path) as partial:
+        book.save(partial)
     return path
 
 

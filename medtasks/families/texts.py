@@ -2,7 +2,7 @@
 
 import math
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,17 +27,12 @@ class NotComparable(Exception):
 
 
 def text_metrics(
-    keys: Iterable[str], reply: str = "reply", *, without_error: Callable[[str], bool] = lambda key: False
+    keys: Iterable[str], reply: str = "reply", *, without_error: Collection[str] = ()
 ) -> tuple[CorpusMetric, ...]:
-    """Return the metrics of some keys, which share one computation.
+    """Return the metrics of some keys of :data:`medtasks.metrics.report_metrics.REPORT_METRICS`, computed together.
 
-    Args:
-        keys: Keys of :data:`medtasks.metrics.report_metrics.REPORT_METRICS`.
-        reply: Field of scores that holds the reply; that of the target is ``reference``.
-        without_error: Which keys are known to have no standard error.
-
-    Raises:
-        UnknownName: No metric gives a key.
+    ``reply`` is the field of scores that holds the reply; that of the target is ``reference``. ``without_error`` tells
+    the keys that are known to have no standard error. A key that no metric gives raises UnknownName.
     """
     wanted = tuple(keys)
     names = tuple(dict.fromkeys(metric_info(key).name for key in wanted))
@@ -45,15 +40,14 @@ def text_metrics(
     def compute(rows: Sequence[TextRow]) -> PanelResult:
         return compare_texts(names, rows)
 
-    panel = Panel(
-        text_row(reply), compute, lambda one: (one[0], one[1].text, one[2].text), uses_models=_use_models(names)
-    )
+    models = any(metric_info(name).weights for name in names)
+    panel = Panel(text_row(reply), compute, lambda one: (one[0], one[1].text, one[2].text), uses_models=models)
     return tuple(
         CorpusMetric(
             key,
             metric_info(key).higher_is_better,
             answered,
-            has_error=not without_error(key),
+            has_error=key not in without_error,
             panel=panel,
             text_field=reply,
         )
@@ -66,19 +60,10 @@ def text_row(reply: str) -> Callable[[Mapping[str, Any]], TextRow]:
     return lambda score: (score["cluster_id"], score["reference"], score[reply], score.get("saved"))
 
 
-def _use_models(names: Iterable[str]) -> bool:
-    return any(metric_info(name).weights for name in names)
-
-
 def compare_texts(names: Sequence[str], rows: Sequence[TextRow]) -> PanelResult:
-    """Score texts with several metrics.
+    """Score texts, shape (n,), with metrics of :data:`medtasks.metrics.report_metrics.REPORT_METRICS`, by name.
 
-    Args:
-        names: Names of :data:`medtasks.metrics.report_metrics.REPORT_METRICS`.
-        rows: Shape (n,). Without any, everything is NaN.
-
-    Raises:
-        UnknownName: There is no such metric.
+    Without any, everything is NaN.
     """
     estimates: dict[str, Estimate] = {}
     failures: dict[str, str] = {}
@@ -99,13 +84,8 @@ def compare_texts(names: Sequence[str], rows: Sequence[TextRow]) -> PanelResult:
 def text_values(metric: CorpusMetric, scores: Scores, *, only_of_means: bool = False) -> list[tuple[Score, float]]:
     """Return the value of each sample under a metric of :func:`text_metrics`; none where it has none.
 
-    Args:
-        metric: The metric; those that share its computation are not computed.
-        scores: Scores of samples.
-        only_of_means: Whether it has to be the mean of the values.
-
-    Raises:
-        NotComparable: It cannot be computed, or is not their mean.
+    Metrics that share its computation are not computed. Raises NotComparable where it cannot be computed or, with
+    ``only_of_means``, is not the mean of the values.
     """
     assert metric.text_field is not None
     said = list(metric.selection(scores))

@@ -31,10 +31,8 @@ _LISTS = ("image_files", "image_sha256")
 def task_documents(task: TaskFile) -> list[dict[str, Any]]:
     """Return the documents that a task or a sanity variant asks, in order; each has a ``doc_id``.
 
-    Raises:
-        DatasetNotPrepared: The dataset is not under ``MEDTASKS_HOME``.
-        SourceError: Its files are damaged.
-        MedTasksError: The task is a group, its own documents cannot be used, or its images cannot be swapped.
+    Raises DatasetNotPrepared or SourceError where the dataset is not there or damaged, and MedTasksError for a group,
+    own documents that cannot be used, and images that cannot be swapped.
     """
     documents = _base_documents(task)
     return documents if task.variant is None else _changed(task, documents)
@@ -87,7 +85,6 @@ def _changed(task: TaskFile, documents: list[dict[str, Any]]) -> list[dict[str, 
 
 
 def _base_documents(task: TaskFile) -> list[dict[str, Any]]:
-    """Return the documents of a task, or of that of which it is a variant."""
     if task.kind == "group":
         raise MedTasksError(f"'{task.name}' is a group; take its member tasks one by one")
     if task.dataset is not None:
@@ -98,16 +95,12 @@ def _base_documents(task: TaskFile) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Selection:
-    """Chosen tasks.
+    """Chosen tasks."""
 
-    Attributes:
-        ready: Names to give to the harness. A group or tag whose members are all ready keeps its own name; names that
-            are not ours stay as they are, the harness knows what they mean.
-        missing: Why a task cannot run, by task name.
-    """
-
+    # Names to give to the harness. A group or tag whose members are all ready keeps its own name; names that are not
+    # ours stay as they are, the harness knows what they mean.
     ready: tuple[str, ...]
-    missing: dict[str, str]
+    missing: dict[str, str]  # why a task cannot run, by task name
 
 
 def select(names: Sequence[str]) -> Selection:
@@ -137,11 +130,7 @@ def _why_impossible(task: TaskFile) -> str | None:
 
 
 def task_provenance(task: TaskFile, documents: Sequence[Document]) -> dict[str, Any]:
-    """Return which data a task, no group, asks; of a user's own the place, and a fingerprint of their text alone.
-
-    Raises:
-        DatasetNotPrepared: Its dataset has not been prepared under ``MEDTASKS_HOME``.
-    """
+    """Return which data a task, no group, asks; of a user's own the place, and a fingerprint of their text alone."""
     if task.dataset is not None:
         return provenance(task.dataset)
     place = WITHHELD if is_private_task(task, documents) else place_of(task_config(task.base or task.name))

@@ -25,9 +25,7 @@ from medtasks.harness.wrapping import AnyFunction, wrap_once
 def guard_evaluation(module: ModuleType) -> None:
     """Wrap ``evaluate`` of the harness's evaluator, or of lm-eval's, once.
 
-    Raises:
-        AttributeError: This version of the harness has no such function.
-        TypeError: It takes other arguments.
+    Raises AttributeError or TypeError where this version of the harness has no such function.
     """
     missing = {"lm", "task_dict"} - inspect.signature(module.evaluate).parameters.keys()
     if missing:
@@ -62,14 +60,9 @@ def _guarded(evaluate: AnyFunction) -> AnyFunction:
 
 
 def _refuse(lm: Any, tasks: Mapping[str, Any], ours: Mapping[str, Any]) -> None:
-    """Refuse what must not run before the first request is built.
-
-    Raises:
-        ModelRefused: Credentialed data would go to another machine, in tasks of others on our data, too.
-        MedTasksError: A task of ours is to show examples that it cannot choose.
-    """
     refuse_examples(ours)
-    datasets = {name for task in tasks.values() if (name := _prepared(task))}
+    paths = [getattr(task.config, "dataset_path", None) for task in tasks.values()]
+    datasets = {name for path in paths if isinstance(path, str) and (name := dataset_holding(Path(path)))}
     datasets |= {str(name) for task in ours.values() for name in _named(task) if name}
     if datasets:
         from medtasks.harness.remote_models import refuse_remote_model
@@ -78,12 +71,9 @@ def _refuse(lm: Any, tasks: Mapping[str, Any], ours: Mapping[str, Any]) -> None:
 
 
 def refuse_examples(tasks: Mapping[str, Any]) -> None:
-    """Refuse ``--num_fewshot`` where a task has nothing to choose examples with.
+    """Refuse ``--num_fewshot`` where a task's file has no ``fewshot_config`` to choose examples with.
 
     The harness would stop there with an ``AttributeError`` about a sampler.
-
-    Raises:
-        MedTasksError: A task is to show examples and its file has no ``fewshot_config``.
     """
     shots = {name: int(getattr(task.config, "num_fewshot", 0) or 0) for name, task in tasks.items()}
     failing = [name for name, task in tasks.items() if shots[name] > 0 and not hasattr(task, "sampler")]
@@ -95,19 +85,12 @@ def refuse_examples(tasks: Mapping[str, Any]) -> None:
 
 
 def _tasks(task_dict: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield all tasks, those in groups included."""
     for name, task in task_dict.items():
         found = task[1] if isinstance(task, tuple) else task
         if isinstance(found, Mapping):
             yield from _tasks(found)
         elif getattr(found, "config", None) is not None:
             yield str(name), found
-
-
-def _prepared(task: Any) -> str | None:
-    """Return the dataset of ours that a task reads, whoever wrote the task."""
-    path = getattr(task.config, "dataset_path", None)
-    return dataset_holding(Path(path)) if isinstance(path, str) else None
 
 
 def _named(task: Any) -> set[Any]:
@@ -121,7 +104,6 @@ def _named(task: Any) -> set[Any]:
 
 
 def _say_what_was_lost(results: Mapping[str, Mapping[str, Any]], tasks: Iterable[str]) -> None:
-    """Print which tasks lost samples when the process ends: behind the harness's tables, where it is read."""
     found = {name: counts for name in tasks if name in results and (counts := counts_of(results[name]))}
     lost = [f"{name}: {counts}" for name, counts in found.items() if counts.lost]
     if lost:
@@ -129,13 +111,10 @@ def _say_what_was_lost(results: Mapping[str, Mapping[str, Any]], tasks: Iterable
 
 
 def put_main_metrics_first(results: MutableMapping[str, Any]) -> None:
-    """Let the keys of rows sort by the place of their metric in the task's list, and not by the alphabet.
+    """Let the keys of rows of a run's results sort by the place of their metric in the task's list, not by alphabet.
 
     The harness sorts the table that it prints. Only a key's order changes: what is written, and what finds a value, is
     the same text.
-
-    Args:
-        results: What the harness's ``evaluate`` gives.
     """
     for column in ("results", "groups"):
         if column in results:
@@ -143,8 +122,6 @@ def put_main_metrics_first(results: MutableMapping[str, Any]) -> None:
 
 
 class _Key(str):
-    """A key that is sorted by its metric's place."""
-
     __slots__ = ("place",)
     place: int
 

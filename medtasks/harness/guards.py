@@ -1,35 +1,38 @@
 """What goes wrong with a run before it begins: known traps of the harness, found in its arguments and task files."""
 
 import contextlib
+import importlib.util
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from importlib import metadata
+from pathlib import Path
 from string import Template
 from typing import Any
 
 from medtasks.data.privacy import LOG_TEXT_VARIABLE, is_private
-from medtasks.errors import MedTasksError, ModelRefused
+from medtasks.errors import MedTasksError, ModelRefused, near_match
 from medtasks.harness.guarded_run import GuardedRun, listed, refuse, warn
 from medtasks.harness.harness_options import read_options, seeds
 from medtasks.harness.manifest import Notice
 from medtasks.harness.model_places import destinations
-from medtasks.harness.name_guards import batch_size, foreign_names, harness_index, unknown_model, unknown_tasks
 from medtasks.harness.redaction import redacted
 from medtasks.harness.remote_models import check_model, credentialed
 from medtasks.harness.row_limits import cut_rows, row_limit, row_offset
-from medtasks.harness.task_files import including, task_config, task_files
-from medtasks.harness.task_index import TaskIndex, mapping_in
+from medtasks.harness.task_files import TAG_ENDING, including, task_config, task_files, tasks_of, variants_of
+from medtasks.harness.task_index import TaskIndex, harness_folder, index_tasks, mapping_in
 
 _BROKEN_WANDB = "0.7.3"
+_PLUGINS = "LMMS_EVAL_PLUGINS"
+_OUR_MODELS = "medtasks."
 _NO = ("", "0", "false", "none")
 
 
 def check(tasks: Sequence[str], arguments: Sequence[str]) -> list[Notice]:
     """Return what a user has to know before tasks are run; nothing is printed, changed or downloaded.
 
-    Args:
-        tasks: Names for ``--tasks``: tasks, groups and tags, ours or not.
-        arguments: The harness's other arguments, in every spelling it takes; a ``--config`` file among them is read.
+    The names are those for ``--tasks``, ours or not; the harness's other arguments come in every spelling it takes, and
+    a ``--config`` file among them is read.
     """
     try:
         options = read_options(arguments)
@@ -52,8 +55,8 @@ def _notices(run: GuardedRun) -> Iterator[Notice]:
         cut_rows,
         _until,
     )
-    others = (_few_shot, batch_size, _system_instruction, _stale_caches, _predict_only)
-    names = (unknown_tasks, unknown_model)  # last, so that the other spelling is the last that is read
+    others = (_few_shot, _batch_size, _system_instruction, _stale_caches, _predict_only)
+    names = (_unknown_tasks, _unknown_model)  # last, so that the other spelling is the last that is read
     for rule in (*rules, *others, *names):
         yield from rule(run)
 
@@ -102,8 +105,8 @@ def _few_shot(run: GuardedRun) -> Iterator[Notice]:
     examples = run.options.number("num_fewshot")
     if not examples or examples < 0:
         return
-    index = harness_index() if foreign_names(run) else TaskIndex()
-    foreign = [task for name in foreign_names(run) for task in index.tasks_of(name)]
+    index = _harness_index() if _foreign_names(run) else TaskIndex()
+    foreign = [task for name in _foreign_names(run) for task in index.tasks_of(name)]
     theirs = {task: index.configs[task] for task in foreign if task in index.configs}
     configs = {**theirs, **{task: task_config(task) for task in run.ours}, **run.configs}
     ignoring = [task for task, config in configs.items() if config.get("num_fewshot") == 0]
@@ -142,7 +145,6 @@ def _system_instruction(run: GuardedRun) -> Iterator[Notice]:
 
 
 def _is_chat(run: GuardedRun) -> bool:
-    """Return whether the model is of the harness's chat type; one it does not know is none."""
     from lmms_eval.models import MODEL_REGISTRY_V2
 
     with contextlib.suppress(ValueError):
@@ -175,6 +177,80 @@ def _predict_only(run: GuardedRun) -> Iterator[Notice]:
         )
 
 
+# ---- names, looked up before anything starts: the harness takes half a minute to refuse one ----
+
+
+def _unknown_tasks(run: GuardedRun) -> Iterator[Notice]:
+    foreign = _foreign_names(run)
+    if not foreign:
+        return
+    index = _harness_index()
+    known = {*our_names(), *index.configs, *index.members}
+    for name in foreign:
+        if name not in known and not any(fnmatchcase(one, name) for one in known):
+            where = "neither here ('medtasks tasks' lists ours) nor in lmms-eval"
+            yield refuse(f"there is no task '{name}', {where}{_hint(name, known)}")
+
+
+def _unknown_model(run: GuardedRun) -> Iterator[Notice]:
+    registry = _registry()
+    name = run.options.text("model")
+    known = registry.list_model_names() if registry else [name]
+    if not name:
+        yield refuse("no model is named, and the harness's default, 'hf', does not exist; give --model NAME")
+    elif name not in known:
+        where = "neither here nor in lmms-eval ('lmms-eval models' lists all)"
+        yield refuse(f"there is no model '{name}', {where}{_hint(name, known)}")
+
+
+def _batch_size(run: GuardedRun) -> Iterator[Notice]:
+    """Warn of a batch size that most of the harness's own models cannot read."""
+    registry = _registry() if run.options.text("batch_size").startswith("auto") else None
+    if registry is None or run.options.text("model") not in registry.list_model_names():
+        return
+    model = registry.resolve(run.options.text("model"), run.options.flag("force_simple"))
+    if not model.class_path.startswith(_OUR_MODELS):
+        yield warn(
+            f"--batch_size auto is made for the models of medtasks; most others read a number and stop at 'auto', "
+            f"'{model.requested_name}' perhaps among them; give --batch_size N"
+        )
+
+
+def _registry() -> Any:
+    # In a tenth of a second; None if it cannot be had, which the harness reports.
+    with contextlib.suppress(Exception):  # a model's plug-in can fail in any way
+        from lmms_eval.models import MODEL_REGISTRY_V2
+
+        return MODEL_REGISTRY_V2
+    return None
+
+
+def _foreign_names(run: GuardedRun) -> list[str]:
+    return [name for name in run.names if not tasks_of(name) and not os.path.exists(name)]
+
+
+def our_names() -> Iterator[str]:
+    """Yield every name of ours that ``--tasks`` takes: tasks, groups, tags, sanity variants."""
+    for name, task in task_files().items():
+        yield from (name, *task.tags, *(made.name for made in variants_of(task)))
+        if task.variants:
+            yield name + TAG_ENDING
+
+
+def _harness_index() -> TaskIndex:
+    """Return the tasks of the harness itself and of plug-ins named in ``LMMS_EVAL_PLUGINS``, as it lists them."""
+    folders = [folder] if (folder := harness_folder()) else []
+    for plugin in filter(None, os.environ.get(_PLUGINS, "").split(",")):
+        with contextlib.suppress(ImportError, ValueError):  # which the harness reports
+            found = importlib.util.find_spec(f"{plugin}.tasks")
+            folders += [Path(root) for root in (found and found.submodule_search_locations) or ()]
+    return index_tasks(folders)
+
+
+def _hint(name: str, known: Iterable[str]) -> str:
+    return near_match(name, known) or "; no other name is like it"
+
+
 # ---- text of patients' records ----
 
 
@@ -192,7 +268,6 @@ def _leaking_options(run: GuardedRun) -> Iterator[Notice]:
 
 
 def _remote_model(run: GuardedRun) -> Iterator[Notice]:
-    """Refuse a model that would send questions of credentialed datasets to another machine."""
     private = credentialed(run.datasets.values())
     if not private:
         return

@@ -33,17 +33,13 @@ DEFAULT_SEEDS = (0, 1234, 1234, 1234)
 
 @dataclass(frozen=True)
 class HarnessOptions:
-    """What the harness is told.
+    """What the harness is told."""
 
-    Attributes:
-        given: Values by name with underscores, without those that keep the default; a flag is True. From the command
-            line they are text, from a ``--config`` file what YAML makes of them.
-        unknown: Arguments that lmms-eval 0.7.3 does not know.
-        environment: Variables that a ``--config`` file sets, which may ask for several evaluations.
-    """
-
+    # Values by name with underscores, without those that keep the default; a flag is True. From the command line they
+    # are text, from a ``--config`` file what YAML makes of them.
     given: Mapping[str, Any] = field(default_factory=dict)
-    unknown: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()  # arguments that lmms-eval 0.7.3 does not know
+    # Variables that a ``--config`` file sets, which may ask for several evaluations.
     environment: Mapping[str, str] = field(default_factory=dict)
     evaluations: int = 1
 
@@ -85,8 +81,7 @@ class HarnessOptions:
 def read_options(arguments: Sequence[str]) -> HarnessOptions:
     """Read arguments as lmms-eval does; where a ``--config`` file says something too, the command line counts.
 
-    Raises:
-        MedTasksError: The harness would not accept them, or the file cannot be read.
+    Raises MedTasksError where the harness would not accept them, or the file cannot be read.
     """
     found, unknown = _parser().parse_known_args(list(arguments))
     given = {name: value for name, value in vars(found).items() if value is not None}
@@ -98,12 +93,9 @@ def read_options(arguments: Sequence[str]) -> HarnessOptions:
 
 
 def seeds(options: HarnessOptions) -> tuple[int | None, ...]:
-    """Return the four seeds of the harness: of Python, NumPy, PyTorch and the choice of examples.
+    """Return the four seeds of the harness: of Python, NumPy, PyTorch and the choice of examples; else MedTasksError.
 
     One value stands for all, a fourth that lacks has its default, and ``None`` sets no seed.
-
-    Raises:
-        MedTasksError: They are no such values.
 
     Example:
         >>> seeds(HarnessOptions({"seed": "7"}))

@@ -47,11 +47,7 @@ class KeptReplies:
 
     @classmethod
     def from_environment(cls, tasks: Mapping[str, Any]) -> "KeptReplies":
-        """Read the replies of the run that :data:`KEPT_VARIABLE` names, if it is set, to the harness's tasks.
-
-        Raises:
-            MedTasksError: The run's files cannot be read.
-        """
+        """Read the replies to the harness's tasks of the run that :data:`KEPT_VARIABLE` names, if it is set."""
         named = os.environ.get(KEPT_VARIABLE)
         if not named:
             return cls()
@@ -118,17 +114,10 @@ def _objects(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def earlier_run(output: Path, current: RunManifest, arguments: Sequence[str]) -> RunManifest:
-    """Return the newest run whose replies may stand beside those of a run that is about to begin.
+    """Return the newest run in a folder for results whose replies may stand beside those of one that is about to begin.
 
     It asked the same model for the same, by the same versions, on the same data; only how requests are sent may differ.
-
-    Args:
-        output: Folder for results, in which both runs lie.
-        current: The run that is about to begin.
-        arguments: Its arguments for the harness.
-
-    Raises:
-        MedTasksError: There is no such run.
+    Raises MedTasksError where there is none.
     """
     wanted = _what(redacted_arguments(arguments))
     for path in reversed(manifest_files(output)):

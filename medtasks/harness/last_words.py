@@ -24,13 +24,7 @@ def _say(sentence: str) -> None:
 
 
 def hint_at_tasks(manager: Any, wanted: Sequence[str], found: Sequence[str]) -> None:
-    """Note the nearest name for each that the harness will refuse: no pattern, no file, no task.
-
-    Args:
-        manager: The harness's ``TaskManager``.
-        wanted: Names given to ``--tasks``.
-        found: Those of them that it knows.
-    """
+    """Note the nearest name for each wanted one that the harness will refuse: no pattern, no file, no task."""
     for name in wanted:
         if name not in found and "*" not in name and not os.path.exists(name):
             _hint("task", name, manager.all_tasks)

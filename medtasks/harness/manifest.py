@@ -4,7 +4,6 @@
 it, so that a run that was killed leaves a file, too. Nothing in it came from a patient's record, and no path of data.
 """
 
-import os
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -13,6 +12,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr
 
+from medtasks.data.home import written_whole
 from medtasks.errors import MedTasksError
 from medtasks.harness.process import RunProcess, is_running
 from medtasks.harness.sample_counts import SampleCounts
@@ -43,24 +43,15 @@ class _Record(BaseModel):
 
 
 class TaskRecord(_Record):
-    """One task of a run; None is what there is not, or is not known.
-
-    Attributes:
-        reason: Why it has no results; empty where it has.
-        dataset: Prepared by us; None for a task that is not ours.
-        fingerprint: Of the dataset when the run began, see :class:`medtasks.data.manifest.Manifest`.
-        results: Its results file, relative to the folder of the manifest.
-        samples: Its samples file, relative as well.
-        scored_samples: As :class:`~medtasks.harness.sample_counts.SampleCounts` has them, with the next two.
-    """
+    """One task of a run; None is what there is not, or is not known."""
 
     outcome: TaskOutcome
-    reason: str = ""
-    dataset: str | None = None
-    fingerprint: str | None = None
-    results: str | None = None
+    reason: str = ""  # why it has no results; empty where it has
+    dataset: str | None = None  # prepared by us; None for a task that is not ours
+    fingerprint: str | None = None  # of the dataset when the run began, see medtasks.data.manifest.Manifest
+    results: str | None = None  # relative to the folder of the manifest, like the next
     samples: str | None = None
-    scored_samples: int | None = None
+    scored_samples: int | None = None  # as SampleCounts has them, with the next two
     failed_samples: int | None = None
     unjudged_samples: int | None = None
 
@@ -73,19 +64,12 @@ class TaskRecord(_Record):
 
 
 class HarnessProcess(_Record):
-    """One process of the harness.
+    """One process of the harness."""
 
-    Attributes:
-        tasks: Names it was given.
-        started: ISO 8601, UTC.
-        seconds: None while it runs, or if nobody saw its end, like the next.
-        exit_code: As the operating system has it, negative for a signal; the harness gives 0 after an error, too.
-    """
-
-    tasks: tuple[str, ...]
-    started: str
-    seconds: float | None = None
-    exit_code: int | None = None
+    tasks: tuple[str, ...]  # names it was given
+    started: str  # ISO 8601, UTC
+    seconds: float | None = None  # None while it runs, or if nobody saw its end, like the next
+    exit_code: int | None = None  # as the operating system has it, negative for a signal; 0 after an error, too
 
 
 class Seeds(_Record):
@@ -98,22 +82,15 @@ class Seeds(_Record):
 
 
 class ModelFacts(_Record):
-    """The model.
+    """The model."""
 
-    Attributes:
-        name: What ``--model`` says.
-        arguments: What ``--model_args`` says, secrets replaced by ``***``.
-        weights: Name on the Hub, or the last part of a local path; empty if the arguments name none.
-        fingerprint: ``sha256:<digest>`` of local files or ``commit:<hash>`` of the Hub's snapshot, of several weights
-            one by argument; None if not known. Weights that a checkpoint names in its turn are not in it.
-        unknown: Why the fingerprint is not known; empty where it is.
-    """
-
-    name: str
-    arguments: str
-    weights: str = ""
+    name: str  # what ``--model`` says
+    arguments: str  # what ``--model_args`` says, secrets replaced by ``***``
+    weights: str = ""  # name on the Hub, or the last part of a local path; empty if the arguments name none
+    # ``sha256:<digest>`` of local files or ``commit:<hash>`` of the Hub's snapshot, of several weights one by argument;
+    # None if not known. Weights that a checkpoint names in its turn are not in it.
     fingerprint: str | None = None
-    unknown: str = ""
+    unknown: str = ""  # why the fingerprint is not known; empty where it is
 
 
 class Gpu(_Record):
@@ -125,22 +102,14 @@ class Gpu(_Record):
 
 
 class Hardware(_Record):
-    """The machine, without its name.
+    """The machine, without its name."""
 
-    Attributes:
-        system: Operating system and architecture, such as ``Linux x86_64``.
-        cpu: Model; empty if not known.
-        cores: Logical cores this process may use.
-        memory: In bytes; None if not known.
-        visible_gpus: What ``CUDA_VISIBLE_DEVICES`` says; None if it is not set, so that all could be used.
-    """
-
-    system: str
-    cpu: str
-    cores: int
-    memory: int | None
+    system: str  # operating system and architecture, such as ``Linux x86_64``
+    cpu: str  # empty if not known
+    cores: int  # logical ones that this process may use
+    memory: int | None  # in bytes; None if not known
     gpus: tuple[Gpu, ...] = ()
-    visible_gpus: str | None = None
+    visible_gpus: str | None = None  # ``CUDA_VISIBLE_DEVICES``; None if it is not set, so that all could be used
 
 
 class Severity(StrEnum):
@@ -158,45 +127,28 @@ class Notice(_Record):
 
 
 class RunManifest(_Record):
-    """Facts about one call of ``medtasks run``; in what the user gave, secrets are replaced by ``***``.
-
-    Attributes:
-        state: As the run wrote it down last.
-        why: One sentence on why the run was interrupted; empty otherwise.
-        started: ISO 8601, UTC.
-        ended: The same; None while it runs or if it was killed, like ``seconds``, the wall time of the whole run.
-        process: The process of ``medtasks run``, by which a reader can tell whether it still runs.
-        arguments: What is passed on to the harness.
-        options: Options of the harness in force by name, of the command and a ``--config`` file.
-        asked: Names given to ``--tasks``.
-        tasks: By name, in the order asked.
-        processes: Processes of the harness, in order.
-        notices: Warnings given before the run.
-        versions: By distribution, ``python`` among them; None for what is not installed.
-        commit: Git commit of an editable medtasks, ``-dirty`` behind it where files differ; None if not known.
-        settings: ``MEDTASKS_*`` variables of the environment; folders are replaced, too.
-    """
+    """Facts about one call of ``medtasks run``; in what the user gave, secrets are replaced by ``***``."""
 
     schema_version: Literal[1] = 1
     state: RunState
-    why: str = ""
-    started: str
-    ended: str | None = None
+    why: str = ""  # one sentence on why the run was interrupted; empty otherwise
+    started: str  # ISO 8601, UTC, like the next
+    ended: str | None = None  # None while it runs or if it was killed, like the wall time of the whole run
     seconds: float | None = None
-    process: RunProcess
+    process: RunProcess  # that of ``medtasks run``, by which a reader can tell whether it still runs
     command: tuple[str, ...]
-    arguments: tuple[str, ...]
-    options: Mapping[str, str] = {}
-    asked: tuple[str, ...]
-    tasks: Mapping[str, TaskRecord]
+    arguments: tuple[str, ...]  # what is passed on to the harness
+    options: Mapping[str, str] = {}  # of the harness, in force by name, of the command and a ``--config`` file
+    asked: tuple[str, ...]  # names given to ``--tasks``
+    tasks: Mapping[str, TaskRecord]  # by name, in the order asked
     processes: tuple[HarnessProcess, ...] = ()
-    notices: tuple[Notice, ...] = ()
+    notices: tuple[Notice, ...] = ()  # warnings given before the run
     seeds: Seeds
-    versions: Mapping[str, str | None]
-    commit: str | None = None
+    versions: Mapping[str, str | None]  # by distribution, and ``python``; None for what is not installed
+    commit: str | None = None  # of an editable medtasks, ``-dirty`` behind it where files differ; None if not known
     model: ModelFacts
     hardware: Hardware
-    settings: Mapping[str, str] = {}
+    settings: Mapping[str, str] = {}  # ``MEDTASKS_*`` variables of the environment; folders are replaced, too
 
     _path: Path | None = PrivateAttr(default=None)
 
@@ -219,20 +171,14 @@ class RunManifest(_Record):
         return {True: "still running", False: "killed", None: "killed or still running"}[running]
 
     def write(self, path: Path) -> None:
-        """Write it beside ``path`` and rename it, so that no reader sees half a file."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        scratch = path.with_name(f".{path.name}.{os.getpid()}")
-        scratch.write_text(self.model_dump_json(indent=2) + "\n", encoding="utf-8")
-        scratch.replace(path)
+        """Write it so that no reader sees half a file."""
+        with written_whole(path) as partial:
+            partial.write_text(self.model_dump_json(indent=2) + "\n", encoding="utf-8")
         self._path = path
 
     @classmethod
     def read(cls, path: Path) -> "RunManifest":
-        """Read one file.
-
-        Raises:
-            MedTasksError: It is damaged or cannot be read; the sentence names it.
-        """
+        """Read one file; MedTasksError names one that is damaged or cannot be read."""
         try:
             manifest = cls.model_validate_json(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:  # pydantic's ValidationError is a ValueError
@@ -257,8 +203,7 @@ def manifest_files(folder: Path) -> list[Path]:
 def read_manifests(folder: Path) -> list[RunManifest]:
     """Return the manifests of all runs into a folder (the ``--output_path``), the newest last; none if there is none.
 
-    Raises:
-        MedTasksError: One is damaged; the sentence names it. Read them one by one with :meth:`RunManifest.read` over
-            :func:`manifest_files` to go on with the others.
+    One that is damaged raises; read them one by one with :meth:`RunManifest.read` over :func:`manifest_files` to go on
+    with the others.
     """
     return sorted(map(RunManifest.read, manifest_files(folder)), key=lambda manifest: manifest.started)

@@ -77,7 +77,6 @@ def _move_back(away: "list[tuple[torch.Tensor, torch.device]]") -> None:
 
 
 def _weights() -> "list[torch.Tensor]":
-    """Return the parameters and buffers of all modules that living adapters hold, each once."""
     modules = [module for adapter in _adapters() for module in _modules(adapter)]
     tensors = (tensor for module in modules for tensor in (*module.parameters(), *module.buffers()))
     return list({id(tensor): tensor for tensor in tensors}.values())

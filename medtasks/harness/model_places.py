@@ -21,32 +21,20 @@ _HARNESS_MODELS = "lmms_eval.models."
 
 @dataclass(frozen=True)
 class Place:
-    """Where one kind of a model's requests goes.
+    """Where one kind of a model's requests goes."""
 
-    Attributes:
-        names: Arguments of the model and, in capitals, variables of the environment; the first that is set counts.
-        home: The address if none is set; empty where nobody can tell.
-    """
-
-    names: tuple[str, ...] = ()
-    home: str = ""
+    names: tuple[str, ...] = ()  # arguments of the model and, in capitals, variables; the first that is set counts
+    home: str = ""  # the address if none is set; empty where nobody can tell
 
 
 @dataclass(frozen=True)
 class Destination:
-    """A server to which a model sends questions.
+    """A server to which a model sends questions."""
 
-    Attributes:
-        url: ``http(s)://host[:port]/path``; empty for an address nobody can tell or read.
-        source: The argument or variable that named it; empty where nobody did.
-        names: All that could have named it.
-        obeys_proxies: Whether the model's client goes by way of a proxy that the environment names.
-    """
-
-    url: str
-    source: str = ""
-    names: tuple[str, ...] = ()
-    obeys_proxies: bool = True
+    url: str  # ``http(s)://host[:port]/path``; empty for an address nobody can tell or read
+    source: str = ""  # the argument or variable that named it; empty where nobody did
+    names: tuple[str, ...] = ()  # all that could have named it
+    obeys_proxies: bool = True  # whether the model's client goes by way of a proxy that the environment names
 
 
 _OPENAI_HOME = "https://api.openai.com/v1"
@@ -86,13 +74,9 @@ _BOUND_PROVIDERS = ("openai", "azure", "anthropic", "hosted_vllm", "ollama", "ol
 def destinations(
     model: str, arguments: Mapping[str, object], environment: Mapping[str, str], *, force_simple: bool = False
 ) -> list[Destination]:
-    """Return where a model would send questions, before it is built; nowhere if it answers by itself.
+    """Return where a model, given by name or alias, would send questions; nowhere if it answers by itself.
 
-    Args:
-        model: Its name or alias in the harness.
-        arguments: ``--model_args`` by name.
-        environment: Variable names to values.
-        force_simple: Whether the harness is told ``--force_simple``.
+    It is not built yet: ``--model_args`` by name and the environment tell.
     """
     name = _file_of(model, force_simple=force_simple)
     return known_destinations(name, arguments, environment) if name in PLACES else named_addresses(arguments)
@@ -136,7 +120,6 @@ def _file_of(model: str, *, force_simple: bool) -> str:
 
 
 def _places(name: str, arguments: Mapping[str, object], environment: Mapping[str, str]) -> tuple[Place, ...]:
-    """Return a model's places by what else it is told."""
     usual = PLACES[name]
     if name == "openai" and not _is_false(arguments.get("azure_openai", False)):
         return (Place(("AZURE_OPENAI_API_BASE", "AZURE_OPENAI_ENDPOINT")),)
@@ -163,7 +146,6 @@ def _is_vertex(arguments: Mapping[str, object], environment: Mapping[str, str]) 
 
 
 def _is_bound(arguments: Mapping[str, object], environment: Mapping[str, str]) -> bool:
-    """Return whether LiteLLM sends everything to the address it is given."""
     model = str(arguments.get("model") or arguments.get("model_version") or "openai/gpt-4o-mini")
     return model.partition("/")[0] in _BOUND_PROVIDERS and not environment.get("USE_LITELLM_PROXY")
 
@@ -173,7 +155,6 @@ def _is_false(value: object) -> bool:
 
 
 def _named(place: Place, arguments: Mapping[str, object], environment: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return a place's addresses, each with the argument or variable that named it."""
     for name in place.names:
         addresses = _addresses(environment.get(name) if name.isupper() else arguments.get(name))
         if addresses:
@@ -182,7 +163,6 @@ def _named(place: Place, arguments: Mapping[str, object], environment: Mapping[s
 
 
 def _addresses(value: object) -> list[str]:
-    """Return the addresses in a value, which may hold several in one text."""
     values = value if isinstance(value, list | tuple) else [value]
     texts = [str(one) for one in values if isinstance(one, str | int | float) and not isinstance(one, bool)]
     return [piece for text in texts for piece in _SEPARATORS.split(text) if piece]

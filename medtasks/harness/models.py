@@ -137,7 +137,6 @@ def _without_marks(reply: Any) -> Any:
 
 
 def _with_text(reply: Any, change: Callable[[Any], Any]) -> Any:
-    """Return a reply with another text, in the form in which the model gave it."""
     if isinstance(reply, GenerationResult):
         return dataclasses.replace(reply, text=change(reply.text))
     if isinstance(reply, tuple) and len(reply) == 2 and isinstance(reply[0], str):
@@ -150,8 +149,6 @@ def _with_text(reply: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def _noting(create: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap ``chat.completions.create`` of a client, so that a completion's text says what else the server said."""
-
     def noting(*args: Any, **kwargs: Any) -> Any:
         answer = create(*args, **kwargs)
         tools = "tools" in kwargs
@@ -165,12 +162,9 @@ async def _noted_later(answer: Awaitable[Any], tools: bool) -> Any:
 
 
 def _noted(completion: Any, tools: bool) -> Any:
-    """Return a completion whose text tells a failed and a cut reply.
+    """Return a completion whose text tells a failed and a cut reply; without a single choice the harness tries again.
 
     Where the model may call tools, replies are parts of a conversation and are left as they are.
-
-    Raises:
-        ValueError: The answer has no single choice; the harness tries again.
     """
     choices: Sequence[Any] = getattr(completion, "choices", None) or ()
     if len(choices) != 1:

@@ -77,16 +77,10 @@ def is_our_hook(hook: object) -> bool:
 
 
 def check(config: Mapping[str, Any], columns: Columns, known: Sequence[str], where: str) -> None:
-    """Check that documents hold what the hooks of their task need.
+    """Check that documents hold what the hooks of their task need; MedTasksError names the first that does not.
 
-    Args:
-        config: The task's configuration.
-        columns: Values by column, each of shape (documents,): at least the needed ones that are there.
-        known: Names of all columns.
-        where: The documents' file, for the message.
-
-    Raises:
-        MedTasksError: A column is missing, or a row holds something else; the first one is named.
+    ``columns`` has values by column, each of shape (documents,), at least the needed ones that are there; ``known`` the
+    names of all; ``where`` the documents' file, for the message.
     """
     for who, needed in needed_columns(config, known):
         for name in needed:
@@ -164,7 +158,6 @@ _HOLDS: Mapping[Column, Callable[[Any, Any], bool]] = {
 
 
 def _template_fields(settings: Mapping[str, Any]) -> set[str]:
-    """Return the fields of all templates in the settings of a task."""
     several = (settings, *settings.values())
     templates = [str(one["template"]) for one in several if isinstance(one, Mapping) and "template" in one]
     return {field for template in templates for field in template_fields(template)}
@@ -187,11 +180,8 @@ def other_families(config: Mapping[str, Any], known: Sequence[str]) -> list[str]
 def following(process_results: object, columns: Columns, known: Sequence[str], count: int) -> dict[str, list[Any]]:
     """Return the columns that follow from others, see the table above: new ones, and those that replace others.
 
-    Args:
-        process_results: The hook that scores.
-        columns: Values by column, each of shape (documents,): those of :func:`looked_at`.
-        known: Names of all columns.
-        count: Number of documents.
+    ``columns`` has values by column, each of shape (documents,): those of :func:`looked_at`; ``known`` the names of
+    all.
     """
     family = family_of(hook_name(process_results))
     paired = family is not None and family.paired

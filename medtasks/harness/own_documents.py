@@ -19,10 +19,7 @@ def complete_documents(task: Any) -> None:
     """Check the documents of one of the harness's tasks if its hooks are ours, and add the columns that follow.
 
     Documents that were prepared by us have all columns and are left as they are, as are those that are read in streams.
-
-    Raises:
-        MedTasksError: A column is missing, or a row holds something else than the task's hooks need; the file, the
-            column and who needs it are named.
+    Raises MedTasksError that names file, column and who needs it where one is missing or holds something else.
     """
     config = vars(task.config)
     if not any(is_our_hook(config.get(key)) for key in ("process_results", "doc_to_text", "doc_to_visual")):
@@ -47,10 +44,7 @@ def own_documents(task: str, config: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the documents of a task that were not prepared by us, in order, without images that a column holds.
 
     They have the columns that follow from others, see :mod:`medtasks.harness.own_columns`. The configuration is what
-    the task's file says, with unresolved dotted names.
-
-    Raises:
-        MedTasksError: They cannot be loaded, or lack what the task's hooks need.
+    the task's file says, with unresolved dotted names. Raises MedTasksError as the next two.
     """
     rows: list[dict[str, Any]] = completed(own_table(task, config), config, apart=True).to_list()
     return rows
@@ -60,9 +54,7 @@ def completed(table: Any, config: Mapping[str, Any], *, apart: bool = False) -> 
     """Check a user's own documents, a table of the ``datasets`` library, and add the columns that follow from others.
 
     ``apart`` leaves out columns by which other families of tasks are known, so that nothing takes it for one of these.
-
-    Raises:
-        MedTasksError: A column is missing, or a row holds something else than the task's hooks need.
+    Raises MedTasksError where a column is missing, or a row holds something else than the task's hooks need.
     """
     known = list(table.column_names)
     columns = table.select_columns(looked_at(config, known)).to_dict()
@@ -78,8 +70,7 @@ def completed(table: Any, config: Mapping[str, Any], *, apart: bool = False) -> 
 def own_table(task: str, config: Mapping[str, Any]) -> Any:
     """Return the table of the ``datasets`` library that the harness asks, without columns of images and sound.
 
-    Raises:
-        MedTasksError: It cannot be loaded, or is empty.
+    Raises MedTasksError where it cannot be loaded, or is empty.
     """
     import datasets
 

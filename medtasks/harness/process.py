@@ -11,18 +11,14 @@ _PROC = Path("/proc")
 
 
 class RunProcess(BaseModel):
-    """A process, told apart from later ones with the same number; only Linux says enough for that, else it is None.
-
-    Attributes:
-        began: In clock ticks since the start of the machine, which no setting of the clock changes.
-        place: Digest of the machine's start and of the process namespace: numbers of processes can be compared only
-            where it is the same.
-    """
+    """A process, told apart from later ones with the same number; only Linux says enough for that, else it is None."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     pid: int
-    began: int | None
+    began: int | None  # in clock ticks since the start of the machine, which no setting of the clock changes
+    # Digest of the machine's start and of the process namespace: numbers of processes can be compared only where it is
+    # the same.
     place: str | None
 
 
@@ -74,10 +70,8 @@ def _is_hidden(pid: int) -> bool:
     """Return whether there is such a process of another user, which a machine may keep out of ``/proc``."""
     try:
         os.kill(pid, 0)
-    except PermissionError:
-        return True
-    except OSError:
-        return False
+    except OSError as error:
+        return isinstance(error, PermissionError)
     return False
 
 

@@ -7,14 +7,16 @@ images cannot always be had.
 from collections.abc import Callable
 from typing import Any
 
+from medtasks.data.path_of import unusable
 from medtasks.errors import MedTasksError
+from medtasks.harness.documents import changed_table, check_possible
+from medtasks.harness.task_files import task_config, task_file, variant_of
+from medtasks.harness.task_index import resolved
 
 _PATH = "path_of_"
 
 
 def __getattr__(name: str) -> Callable[[Any], Any] | str:
-    from medtasks.harness.task_files import variant_of
-
     variant = name.removeprefix(_PATH)
     found = None if name.startswith("__") else variant_of(variant)
     if found is None:
@@ -23,10 +25,6 @@ def __getattr__(name: str) -> Callable[[Any], Any] | str:
 
 
 def _changed(name: str, base: str) -> Callable[[Any], Any]:
-    from medtasks.harness.documents import changed_table
-    from medtasks.harness.task_files import task_config, task_file
-    from medtasks.harness.task_index import resolved
-
     task = task_file(name)
     config = resolved({key: value for key, value in task_config(base).items() if key != "dataset_path"})
 
@@ -42,11 +40,6 @@ def _dataset_path(name: str) -> str:
 
     The harness would hide what ``process_docs`` raises.
     """
-    from medtasks.data.path_of import unusable
-    from medtasks.harness.documents import check_possible
-    from medtasks.harness.task_files import task_config, task_file
-    from medtasks.harness.task_index import resolved
-
     path = str(resolved(task_config(name)["dataset_path"]))
     try:
         check_possible(task_file(name))

@@ -56,11 +56,7 @@ def place_of(hook: str) -> str:
 
 @cache
 def published(hook: str) -> Any:
-    """Return what a name stands for: a hook, a metric list, one of its aggregations, a prompt or a filter.
-
-    Raises:
-        AttributeError: There is no such name.
-    """
+    """Return what a name stands for: a hook, a metric list, one of its aggregations, a prompt or a filter."""
     from medtasks.harness.hooks import metric_list, process_results
 
     place = place_of(hook)
@@ -85,7 +81,6 @@ def published(hook: str) -> Any:
 
 
 def _named(place: str) -> Any:
-    """Return what a dotted name stands for: attributes of a module, or of something in it."""
     parts, found = place.split("."), None
     for number in range(len(parts) - 1, 0, -1):
         try:

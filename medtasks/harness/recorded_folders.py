@@ -17,16 +17,11 @@ _OPTION = "include_path"
 
 
 def recorded_folders(runs: Iterable[Path]) -> tuple[list[Path], list[str]]:
-    """Return the folders from which recorded runs took tasks.
+    """Return the folders from which recorded runs took tasks: those that are here, and the others as they are recorded.
 
     A relative folder is looked for below the working folder, and then below each folder that the results lie in: they
-    mostly lie in the project that they belong to.
-
-    Args:
-        runs: Folders of runs, samples files of the harness, or files of replies, of which nothing is known.
-
-    Returns:
-        Those that are here, and the others as they are recorded.
+    mostly lie in the project that they belong to. A run is a folder, a samples file of the harness, or a file of
+    replies, of which nothing is known.
     """
     found: dict[Path, None] = {}
     lost: dict[str, None] = {}

@@ -73,10 +73,7 @@ def redacted_options(options: Mapping[str, object]) -> dict[str, str]:
 def settings(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the ``MEDTASKS_*`` variables without secrets, and without paths, which may name patients' data."""
     ours = {name: value for name, value in sorted(environment.items()) if name.startswith("MEDTASKS_")}
-    return {
-        name: HIDDEN if is_secret_name(name) or _is_path(value) else redacted(value) for name, value in ours.items()
+    paths = {
+        name for name, value in ours.items() if value.startswith(("/", "~", "./", "../", "\\")) or os.path.exists(value)
     }
-
-
-def _is_path(value: str) -> bool:
-    return value.startswith(("/", "~", "./", "../", "\\")) or os.path.exists(value)
+    return {name: HIDDEN if is_secret_name(name) or name in paths else redacted(value) for name, value in ours.items()}

@@ -33,10 +33,7 @@ def refuse_remote_model(lm: object, datasets: Iterable[str]) -> None:
     """Refuse to ask a model about credentialed datasets if it would send the questions to another machine.
 
     The model is built: what it holds tells its addresses better than how it was started. What the user lets logs show
-    makes no difference.
-
-    Raises:
-        ModelRefused: See :func:`check_model`.
+    makes no difference. Errors are those of :func:`check_model`.
     """
     private = credentialed(datasets)
     if private:
@@ -53,17 +50,9 @@ def check_model(
 ) -> None:
     """Refuse to send text of credentialed datasets to another machine.
 
-    ``MEDTASKS_TRUSTED_MODEL`` opens this for one server, for users whose data use agreement covers it: the one with
-    the same scheme, host and port; a path may differ.
-
-    Args:
-        model: What the model is called in the message.
-        goes_to: Where it sends questions.
-        datasets: The credentialed ones it is asked about.
-        environment: Where the trusted server and proxies are looked up.
-
-    Raises:
-        ModelRefused: A server is remote, or cannot be told, and is not the trusted one; or a proxy stands between.
+    ``MEDTASKS_TRUSTED_MODEL`` opens this for one server, for users whose data use agreement covers it: the one with the
+    same scheme, host and port; a path may differ. Raises ModelRefused, with what the model is called, where a server is
+    remote, or cannot be told, and is not the trusted one; or a proxy of the environment stands between.
     """
     for destination in goes_to if datasets else ():
         cause = refusal(destination, environment)
@@ -75,8 +64,7 @@ def check_model(
 def trusted_origin(environment: Mapping[str, str]) -> str | None:
     """Return scheme, host and port of the server that may see credentialed text; None if the user names none.
 
-    Raises:
-        ModelRefused: The variable holds no address.
+    Raises ModelRefused where the variable holds no address.
     """
     text = environment.get(TRUSTED, "").strip()
     if text and not ("://" in text and endpoints.readable(text)):
@@ -116,7 +104,11 @@ def live_destinations(lm: object, environment: Mapping[str, str]) -> list[Destin
     attributes = dict(getattr(lm, "__dict__", {}))
     name = _file_of(lm)
     clients = [client for value in attributes.values() for client in _clients(value)]
-    addresses = [(address, _obeys_proxies(client)) for client in clients if (address := _address(client))]
+    addresses = [
+        (address, bool(getattr(getattr(client, "_client", client), "trust_env", True)))
+        for client in clients
+        if (address := _address(client))
+    ]
     names = tuple(source for place in PLACES.get(name, ()) for source in place.names)
     found = [Destination(endpoints.readable(address), "", names, proxies) for address, proxies in addresses]
     if name in PLACES and (not found or name == "litellm"):
@@ -135,7 +127,6 @@ def _file_of(lm: object) -> str:
 
 
 def _clients(value: object) -> Iterator[object]:
-    """Yield the objects in an attribute that send requests."""
     several = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else [value]
     for one in several:
         module = f"{type(one).__module__}."
@@ -144,17 +135,12 @@ def _clients(value: object) -> Iterator[object]:
 
 
 def _address(client: object) -> str:
-    """Return the address an object sends to, empty if it tells none."""
     for path in _CLIENT_ADDRESSES:
         with contextlib.suppress(Exception):  # a property may raise anything
             found = attrgetter(path)(client)
             if isinstance(found, str) or type(found).__name__ == "URL":
                 return str(found)
     return ""
-
-
-def _obeys_proxies(client: object) -> bool:
-    return bool(getattr(getattr(client, "_client", client), "trust_env", True))
 
 
 def _proxy(url: str, environment: Mapping[str, str]) -> str:

@@ -17,16 +17,12 @@ _FORM = '{"doc_id": "10001/1", "reply": "A"}'
 
 
 def read_replies(paths: Path | Sequence[Path], documents: Sequence[Mapping[str, Any]]) -> dict[str, Reply]:
-    """Return recorded replies by document id, in file order.
+    """Return recorded replies by document id, in file order, from a file or the files of one run.
 
-    Args:
-        paths: A file, or the files of one run; a folder stands for the ``.jsonl`` files in it. Lines of ``{"doc_id",
-            "reply"}``, or a samples file written by lmms-eval or lm-eval. A ``doc_id`` is the document's own id, or its
-            row number counted from 0. A samples file holds each reply once per filter; they must agree.
-        documents: The dataset the replies belong to, in order.
-
-    Raises:
-        RepliesError: A line is malformed, names an unknown document, or contradicts an earlier one.
+    A folder stands for the ``.jsonl`` files in it. Lines are ``{"doc_id", "reply"}``, or those of a samples file
+    written by lmms-eval or lm-eval. A ``doc_id`` is the document's own id, or its row number in the dataset counted
+    from 0. A samples file holds each reply once per filter; they must agree. Raises RepliesError for a line that is
+    malformed, names an unknown document, or contradicts an earlier one.
     """
     known = {document["doc_id"] for document in documents}
     given = [paths] if isinstance(paths, Path) else paths
@@ -114,15 +110,9 @@ def _reply(item: Mapping[str, Any], place: str) -> Reply:
 def recorded_reply(sample: Mapping[str, Any], *, likelihoods: bool | None = None) -> Reply | None:
     """Return what the model gave, from a line of a samples file; None where the file withholds it.
 
-    There is one list around a reply in lmms-eval's files, two in lm-eval's. Several lists are one per option.
-
-    Args:
-        sample: The line.
-        likelihoods: Whether it holds likelihoods; False takes the first of repeated texts. None: as it looks.
-
-    Raises:
-        KeyError: The line holds no reply.
-        TypeError: It holds something else in a reply's place.
+    There is one list around a reply in lmms-eval's files, two in lm-eval's. Several lists are one per option: with
+    ``likelihoods``; without them the first of repeated texts counts, and None tells by the looks. Raises KeyError or
+    TypeError where the line holds no reply, or something else in its place.
     """
     recorded = sample["resps"] if "resps" in sample else sample["filtered_resps"]
     while (

@@ -61,15 +61,10 @@ def cut_rows(run: GuardedRun) -> Iterator[Notice]:
 
 @dataclass(frozen=True)
 class Rows:
-    """What the harness counts of a task, and the words for it.
+    """What the harness counts of a task, and the words for it."""
 
-    Attributes:
-        count: Rows; 0 for a dataset that is not there or damaged: why, is said elsewhere.
-        units: What belongs together, for each row; empty where each row is a question of its own.
-    """
-
-    count: int = 0
-    units: Sequence[str] = ()
+    count: int = 0  # 0 for a dataset that is not there or damaged: why, is said elsewhere
+    units: Sequence[str] = ()  # what belongs together, for each row; empty where each row is a question of its own
     kind: str = "pairs"
     parts: str = "each image of a pair is one"
     loss: str = "are then in no score of pairs"
@@ -91,25 +86,15 @@ def rows_of(task: str, dataset: str) -> Rows:
 
 @dataclass(frozen=True)
 class CutUnits:
-    """What ``--offset`` and ``--limit`` do to units, such as image pairs.
+    """What ``--offset`` and ``--limit`` do to units, such as image pairs."""
 
-    Attributes:
-        units: Those of which at least one row is asked; of ``cut`` ones not all rows are.
-        better: Nearest settings that cut none, such as ``--limit 4``; empty where every setting does.
-    """
-
-    units: int
-    cut: int
-    better: tuple[str, ...]
+    units: int  # those of which at least one row is asked
+    cut: int  # those of which not all rows are
+    better: tuple[str, ...]  # nearest settings that cut none, such as ``--limit 4``; empty where every setting does
 
 
 def cut_units(units: Sequence[str], offset: int, limit: int | None) -> CutUnits:
-    """Count the units that are cut when only some consecutive rows are asked.
-
-    Args:
-        units: Unit of each row.
-        offset: First row asked, from 0.
-        limit: How many rows; None for all that follow.
+    """Count the units that are cut when only a number of rows from an offset on are asked, or all that follow.
 
     Example:
         >>> cut_units(["a", "a", "b", "b"], 0, 3)

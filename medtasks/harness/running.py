@@ -30,23 +30,16 @@ _BY_SIGNAL = 128
 
 @dataclass
 class Outcome:
-    """What became of the tasks.
+    """What became of the tasks."""
 
-    Attributes:
-        done: Tasks whose results are on disk.
-        failed: Tasks that ran, on their own where there are several, and left no results; ``reasons`` say why.
-        results: Results files, in the order they were written; ``files`` has them by task.
-        rows: What its results file says of each task: values by ``<metric>,<filter>``.
-        processes: Processes of the harness, the one that runs included.
-    """
-
-    done: list[str] = field(default_factory=list)
+    done: list[str] = field(default_factory=list)  # those whose results are on disk
+    # those that ran, on their own where there are several, and left no results
     failed: list[str] = field(default_factory=list)
-    results: list[Path] = field(default_factory=list)
-    files: dict[str, Path] = field(default_factory=dict)
-    rows: dict[str, dict[str, Any]] = field(default_factory=dict)
+    results: list[Path] = field(default_factory=list)  # in the order they were written
+    files: dict[str, Path] = field(default_factory=dict)  # the results file, by task
+    rows: dict[str, dict[str, Any]] = field(default_factory=dict)  # values by ``<metric>,<filter>``, by task
     reasons: dict[str, str] = field(default_factory=dict)
-    processes: list[HarnessProcess] = field(default_factory=list)
+    processes: list[HarnessProcess] = field(default_factory=list)  # of the harness, the one that runs included
 
 
 def run_tasks(
@@ -60,11 +53,11 @@ def run_tasks(
     """Run tasks in one process of the harness, and those that left no results once more, each on its own.
 
     The harness writes results only after the last task and exits with code 0 after an error, so what it has done is
-    read from its results files. In the second round a model with a journal answers from it.
+    read from its results files. In the second round a model with a journal answers from it. What is behind a name that
+    is not ours only the harness knows: it counts as done when its run left results.
 
     Args:
-        names: Tasks, groups and tags. What is behind a name that is not ours only the harness knows: it counts as done
-            when its run left results.
+        names: Tasks, groups and tags.
         arguments: Further arguments of the harness.
         output: Folder for results.
         launcher: Command in front of ``-m lmms_eval``, for several processes; empty for this Python.
@@ -118,7 +111,6 @@ def _run(
     watch: Callable[[Outcome], None],
     variables: Mapping[str, str],
 ) -> None:
-    """Run one process of the harness and add what it left to the outcome."""
     before, began = _results_files(output), time.monotonic()
     running = HarnessProcess(tasks=tuple(names), started=datetime.now(UTC).isoformat())
     outcome.processes.append(running)
@@ -172,7 +164,6 @@ def _end(process: "subprocess.Popen[bytes]", *, told: bool) -> None:
 
 
 def _have_ended(process: "subprocess.Popen[bytes]", below: Sequence[RunProcess]) -> bool:
-    """Wait for processes, but not for long."""
     deadline = time.monotonic() + _PATIENCE
     while process.poll() is None or any(map(is_running, below)):
         if time.monotonic() > deadline:

@@ -33,9 +33,6 @@ def counts_of(row: Mapping[str, Any]) -> SampleCounts | None:
     """Return the counts in a task's row of a results file, of several filters the one that lost most.
 
     None where the row has no counts: the task is not ours, or an earlier version wrote it.
-
-    Args:
-        row: Values by ``<metric>,<filter>``, as the harness writes them.
     """
     found: dict[str, dict[str, int]] = {}
     for key, value in row.items():
@@ -62,10 +59,7 @@ class FailureLimit:
 
     @classmethod
     def parse(cls, text: str) -> "FailureLimit":
-        """Read ``--max-failed``: a number of samples, or a share of them with a percent sign.
-
-        Raises:
-            MedTasksError: It is neither.
+        """Read ``--max-failed``: a number of samples, or a share of them with a percent sign; else MedTasksError.
 
         Example:
             >>> FailureLimit.parse("1%").allows(SampleCounts(scored=99, failed=1))

@@ -30,22 +30,18 @@ def replies_folder(task: str) -> Path:
 
 
 def save_reply(doc: Mapping[str, Any], result: Any) -> str | None:
-    """Append one reply to this process's file of the task that the harness is scoring.
+    """Append one reply to this process's file of the task that the harness is scoring, and return ``<task>/<file>``.
 
     A reply that was read with the same rule before belongs to another run, which gets a file of its own; under another
-    rule of the same run it is not written again. A disk that is full or read-only costs the file, not the run.
-
-    Args:
-        doc: The document; one without ``doc_id`` cannot be found again, so that nothing is saved.
-        result: What the harness gave to ``process_results`` for it, with or without the name of a rule.
-
-    Returns:
-        ``<task>/<file>`` below the folder of saved replies; None if nothing is saved.
+    rule of the same run it is not written again. A disk that is full or read-only costs the file, not the run. A
+    document without ``doc_id`` cannot be found again, so that nothing is saved.
     """
     if doc.get("doc_id") is None:
         return None
     reply, row = opened(result)
-    task = _task_being_scored() or str(doc.get("dataset") or "unknown")
+    # As the harness notes it for judges' token counts; older harnesses do not.
+    scored = getattr(sys.modules.get(_CONTEXT_MODULE), "_CURRENT_TASK_CONTEXT", None)
+    task = scored if isinstance(scored, str) and scored else str(doc.get("dataset") or "unknown")
     with _lock:
         place = (replies_folder(task), os.getpid())
         run = _runs.get(place)
@@ -71,7 +67,10 @@ class _Run:
     """The file of one process in one run of a task."""
 
     def __init__(self, folder: Path) -> None:
-        self.path = _free_name(folder)
+        rank, ranks = os.environ.get("RANK", "0"), os.environ.get("WORLD_SIZE", "1")
+        of_ranks = "" if ranks == "1" else f"-rank{rank}of{ranks}"
+        now = datetime.datetime.now(datetime.UTC)
+        self.path = folder / f"{now:%Y%m%dT%H%M%S_%fZ}-{os.getpid()}{of_ranks}.jsonl"
         self.read: set[tuple[str, str | None]] = set()  # documents with the rule that read them
         self._replies: dict[str, str] = {}
         self.pending = b""  # lines that the disk has not taken
@@ -113,16 +112,3 @@ class _Run:
 
 _runs: dict[tuple[Path, int], _Run] = {}
 _lock = threading.Lock()  # the harness scores several documents at once
-
-
-def _free_name(folder: Path) -> Path:
-    rank, ranks = os.environ.get("RANK", "0"), os.environ.get("WORLD_SIZE", "1")
-    of_ranks = "" if ranks == "1" else f"-rank{rank}of{ranks}"
-    return folder / f"{datetime.datetime.now(datetime.UTC):%Y%m%dT%H%M%S_%fZ}-{os.getpid()}{of_ranks}.jsonl"
-
-
-def _task_being_scored() -> str | None:
-    """Return the task's name as the harness notes it for judges' token counts; older harnesses do not."""
-    module = sys.modules.get(_CONTEXT_MODULE)
-    name = getattr(module, "_CURRENT_TASK_CONTEXT", None)
-    return name if isinstance(name, str) and name else None

@@ -51,44 +51,28 @@ class ListedMetrics(tuple[Mapping[str, Any], ...]):
 
 @dataclass(frozen=True)
 class TaskFile:
-    """One task or group; a group has only name, path, description and members.
-
-    Attributes:
-        name: Name for ``--tasks``.
-        kind: ``"task"`` or ``"group"``.
-        path: The YAML file.
-        dataset: Name of its prepared dataset; None for a task whose documents were not prepared here.
-        guarded_as: Name whose access level holds for its text: its dataset, or the one that its metadata name.
-        output_type: ``"generate_until"`` or ``"multiple_choice"``.
-        rows: How replies are read, by the name of a row of its results.
-        process_results: The scoring hook; None where the harness scores by itself, as is its metric list.
-        members: Names of a group's tasks and groups.
-        tags: Names under which the task is selected together with others.
-        breakdown: Columns by which ``medtasks score`` groups its questions.
-        variants: Names of its sanity variants (``blind``, ``blank``, ``swapped``, ``rotated``); none for a variant.
-        variant: Which variant of ``base`` it is, None for a task with a file.
-        base_scoring: The hook that scores ``base``, where this one has another.
-        twin: Name of the few-shot twin whose prompt it has: of itself, or of ``base``; None for a zero-shot task.
-    """
+    """One task or group; a group has only name, path, description and members."""
 
     name: str
-    kind: str
+    kind: str  # ``"task"`` or ``"group"``
     path: Path
     description: str
-    dataset: str | None = None
+    dataset: str | None = None  # prepared; None for a task whose documents were not prepared here
+    # name whose access level holds for its text: its dataset, or the one that its metadata name
     guarded_as: str | None = None
-    output_type: str | None = None
-    rows: Mapping[str, Row] = field(default_factory=dict)
-    process_results: DottedName | None = None
+    output_type: str | None = None  # ``"generate_until"`` or ``"multiple_choice"``
+    rows: Mapping[str, Row] = field(default_factory=dict)  # how replies are read, by the name of a row of its results
+    process_results: DottedName | None = None  # None where the harness scores by itself, as is its metric list
     metric_list: DottedName | ListedMetrics | None = None
     members: tuple[str, ...] = ()
-    tags: tuple[str, ...] = ()
-    breakdown: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()  # names under which the task is selected together with others
+    breakdown: tuple[str, ...] = ()  # columns by which ``medtasks score`` groups its questions
+    # its sanity variants (``blind``, ``blank``, ``swapped``, ``rotated``); none for a variant
     variants: tuple[str, ...] = ()
-    variant: str | None = None
+    variant: str | None = None  # which variant of ``base`` it is, None for a task with a file
     base: str | None = None
-    base_scoring: DottedName | None = None
-    twin: str | None = None
+    base_scoring: DottedName | None = None  # the hook that scores ``base``, where this one has another
+    twin: str | None = None  # the few-shot twin whose prompt it has: itself, or ``base``; None for a zero-shot task
 
     @property
     def is_shipped(self) -> bool:
@@ -108,11 +92,7 @@ class TaskFile:
 
     @property
     def family(self) -> TaskFamily:
-        """The family that its hook scores for.
-
-        Raises:
-            RepliesError: It has none.
-        """
+        """The family that its hook scores for; RepliesError where it has none."""
         found = family_of(str(self.process_results))
         if found is None:
             raise RepliesError(f"'{self.name}' {self.only_harness}")

@@ -53,10 +53,8 @@ _included = _Included()
 def include(folders: Sequence[Path], lost: Sequence[str] = ()) -> None:
     """Look for tasks in these folders of the user's, too, from now on; the first of two with one name counts.
 
-    Messages name the folders that a recorded run took tasks from and that are lost.
-
-    Raises:
-        MedTasksError: A folder is not there, or a task file in it is damaged.
+    Messages name the folders that a recorded run took tasks from and that are lost. Raises MedTasksError where a folder
+    is not there, or a task file in it is damaged.
     """
     global _included
     for folder in folders:
@@ -96,10 +94,8 @@ def lost_folders() -> str:
 def task_files() -> Mapping[str, TaskFile]:
     """Return all tasks and groups by name, sorted: ours, of the user's own datasets, and of included folders.
 
-    Few-shot twins are listed, sanity variants are not; :func:`task_file` knows both.
-
-    Raises:
-        MedTasksError: A task file of the user's is damaged.
+    Few-shot twins are listed, sanity variants are not; :func:`task_file` knows both. A damaged file raises
+    MedTasksError.
     """
     folder = own_tasks_folder()
     own = {task.name: task for task in _tasks(index_tasks([folder], strict=True))} if folder.is_dir() else {}
@@ -125,11 +121,7 @@ def _tasks(index: TaskIndex) -> Iterator[TaskFile]:
 
 
 def task_file(name: str) -> TaskFile:
-    """Return a task or group, or a sanity variant of a task.
-
-    Raises:
-        UnknownName: There is no such task; the message suggests the nearest name.
-    """
+    """Return a task or group, or a sanity variant of a task; UnknownName suggests the nearest name."""
     known = task_files()
     task = known.get(name) or _variant(name, known)
     if task is None:
@@ -139,12 +131,7 @@ def task_file(name: str) -> TaskFile:
 
 
 def scored_task(name: str) -> TaskFile:
-    """Return a task whose replies can be scored without the harness.
-
-    Raises:
-        UnknownName: There is no such task.
-        RepliesError: It is a group, or only the harness can score it.
-    """
+    """Return a task whose replies can be scored without the harness; RepliesError for any other."""
     task = task_file(name)
     if task.only_harness:
         raise RepliesError(f"'{name}' {task.only_harness}")

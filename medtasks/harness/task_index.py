@@ -26,13 +26,9 @@ _OURS = "medtasks."
 
 
 class DottedName(str):
-    """What stands behind ``!function`` in a task file: module and name in it.
+    """What stands behind ``!function`` in a task file: module and name in it."""
 
-    Args:
-        folder: Folder of the file, in which the harness looks for the module first; None for our own files.
-    """
-
-    folder: Path | None
+    folder: Path | None  # of the file, in which the harness looks for the module first; None for our own files
 
     def __new__(cls, name: str, folder: Path | None = None) -> "DottedName":
         """Return the name with the folder of its file."""
@@ -81,7 +77,6 @@ def resolved(value: Any) -> Any:
 
 
 def _changed(value: Any, change: Callable[[Any], Any]) -> Any:
-    """Return a configuration value with everything changed that is no mapping or list."""
     if isinstance(value, dict):
         return {key: _changed(item, change) for key, item in value.items()}
     return [_changed(item, change) for item in value] if isinstance(value, list) else change(value)
@@ -89,17 +84,13 @@ def _changed(value: Any, change: Callable[[Any], Any]) -> Any:
 
 @dataclass(frozen=True)
 class TaskIndex:
-    """What task files in folders name.
+    """What task files in folders name."""
 
-    Attributes:
-        configs: What a task's file and the files it includes say, by task name; ``groups`` are the same of groups.
-        paths: The file, by name of the task or group.
-        members: Tasks and groups in a group or under a tag, by its name.
-    """
-
+    # what a task's file and the files it includes say, by task name
     configs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    groups: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    paths: Mapping[str, Path] = field(default_factory=dict)
+    groups: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # the same of groups
+    paths: Mapping[str, Path] = field(default_factory=dict)  # by name of the task or group
+    # tasks and groups in a group or under a tag, by its name
     members: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def tasks_of(self, name: str) -> list[str]:
@@ -138,15 +129,10 @@ def harness_folder() -> Path | None:
 
 
 def index_tasks(folders: Iterable[Path], naming: Iterable[str] = (), *, strict: bool = False) -> TaskIndex:
-    """Read the task files in folders and below; of two with one name the first folder's counts.
+    """Read the task files in folders and below, or files; of two with one name the first folder's counts.
 
-    Args:
-        folders: Folders, or task files.
-        naming: Read only files whose text holds one of these; all where there is none.
-        strict: Raise where a file cannot be read; else it is passed over, and the harness reports it.
-
-    Raises:
-        MedTasksError: ``strict``, and a file is damaged or includes what is not there.
+    ``naming`` reads only files whose text holds one of these, where there are any. A file that cannot be read is passed
+    over, and the harness reports it; ``strict`` raises MedTasksError for it.
     """
     configs: dict[str, Mapping[str, Any]] = {}
     groups: dict[str, Mapping[str, Any]] = {}
@@ -160,7 +146,8 @@ def index_tasks(folders: Iterable[Path], naming: Iterable[str] = (), *, strict: 
             name = str(config.get("group"))
             groups.setdefault(name, config)
             paths.setdefault(name, path)
-            members.setdefault(name, _member_names(task))
+            named = [item.get("task", item.get("group")) if isinstance(item, dict) else item for item in task]
+            members.setdefault(name, list(map(str, named)))
         elif isinstance(task, str) and task not in configs:
             configs[task] = config
             paths.setdefault(task, path)
@@ -172,10 +159,7 @@ def index_tasks(folders: Iterable[Path], naming: Iterable[str] = (), *, strict: 
 def read_config(path: Path) -> dict[str, Any]:
     """Return what a file and the files it includes say: its own keys replace included ones whole.
 
-    Raises:
-        OSError: A file is not there.
-        ValueError: A file is no text, or empty.
-        yaml.YAMLError: A file is no YAML.
+    Raises OSError, ValueError or ``yaml.YAMLError`` for one that is not there, no text or empty, or no YAML.
     """
     config = dict(_parsed(path, path.stat().st_mtime_ns))
     merged: dict[str, Any] = {}
@@ -286,7 +270,3 @@ def _damage(error: Exception) -> str:
 def names_in(value: object) -> list[str]:
     """Return the names in a value that is a list of them, one alone, or none."""
     return [str(item) for item in value] if isinstance(value, list) else [] if value is None else [str(value)]
-
-
-def _member_names(items: Iterable[object]) -> list[str]:
-    return [str(item.get("task", item.get("group"))) if isinstance(item, dict) else str(item) for item in items]

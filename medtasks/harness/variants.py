@@ -22,12 +22,10 @@ VARIANT_OF = "medtasks_variant_of"
 
 
 def index_entries(index: Mapping[str, Mapping[str, Any]], *, sanity: bool = True) -> dict[str, dict[str, Any]]:
-    """Return entries of the harness's task index for few-shot twins and sanity variants, and for their tags.
+    """Return entries of the harness's task index for few-shot twins, sanity variants if wanted, and their tags.
 
-    Args:
-        index: The harness's index. Entries are made for those of our tasks that no file of the harness or the user has
-            replaced, and only under names that are free.
-        sanity: Whether for sanity variants, too.
+    They are made for those of our tasks that no file of the harness or the user has replaced, and only under names that
+    are free.
     """
     entries: dict[str, dict[str, Any]] = {}
     for task in task_files().values():

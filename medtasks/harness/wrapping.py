@@ -19,8 +19,7 @@ AnyFunction = Callable[..., Any]
 def wrap_once(owner: Any, name: str, around: Callable[[AnyFunction], AnyFunction]) -> bool:
     """Put a function around one of the harness's and return True, or False where it is there already.
 
-    Raises:
-        AttributeError: This version of the harness has no such function.
+    Raises AttributeError where this version of the harness has no such function.
     """
     original = getattr(owner, name)
     if getattr(original, _MARK, False):

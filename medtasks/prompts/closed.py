@@ -14,8 +14,7 @@ from medtasks.prompts.images import is_blind, own_marks_removed
 def prompt(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Mapping[str, Any] | None = None) -> str:
     """Fill the model family's template for this kind of question, a ``CLOSED_QUESTION`` of :mod:`medtasks.data.schema`.
 
-    Raises:
-        MedTasksError: The settings lack the template, or it has an unknown field.
+    Raises MedTasksError where the settings lack the template, or it has an unknown field.
 
     Example:
         >>> templates = {"yes_no_template": "{question} Yes or no?", "options_template": "{question} {choices}"}

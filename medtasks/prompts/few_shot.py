@@ -53,11 +53,7 @@ def messages(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Settings | None 
 
 
 def demonstrations(name: str) -> tuple[Mapping[str, Any], ...]:
-    """Return the solved examples of a dataset, read once per process.
-
-    Raises:
-        DatasetNotPrepared: The dataset is not prepared, or was prepared without demonstrations.
-    """
+    """Return the solved examples of a dataset, read once per process; DatasetNotPrepared where it has none."""
     return _documents(str(prepared_folder(name)), name)
 
 

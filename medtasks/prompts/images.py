@@ -23,22 +23,16 @@ _MARK = "<image>"
 
 
 def images(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Mapping[str, Any] | None = None) -> list[Image.Image]:
-    """Open the images of a document, after the demonstration images that the model family's prompt shows.
+    """Open the images of a document as RGB, after the demonstration images that the model family's prompt shows.
 
-    Args:
-        doc: A document with ``image_files``, possibly none, or with one ``image_file``: absolute paths, or paths below
-            ``image_root``, or below the folder of the prepared ``dataset`` the document names.
-        lmms_eval_specific_kwargs: ``image_root`` is a folder, ``demonstrations`` lists files of the dataset's folder of
-            demonstrations. For documents of no prepared dataset, ``image_rule`` is ``linear``, which it is if not
-            given, or ``reference``, and ``image_range`` is ``[LOW, HIGH]``, see :mod:`medtasks.data.decoding`; a
-            prepared dataset has its own.
+    A document has ``image_files``, possibly none, or one ``image_file``: absolute paths, or paths below ``image_root``,
+    or below the folder of the prepared ``dataset`` it names. Of the settings, ``image_root`` is a folder,
+    ``demonstrations`` lists files of the dataset's folder of demonstrations. For documents of no prepared dataset,
+    ``image_rule`` is ``linear``, which it is if not given, or ``reference``, and ``image_range`` is ``[LOW, HIGH]``,
+    see :mod:`medtasks.data.decoding`; a prepared dataset has its own. Those of a sanity variant are as it shows them.
 
-    Returns:
-        RGB images, demonstrations first; those of a sanity variant as it shows them.
-
-    Raises:
-        SourceError: An image is missing, broken, or of an unclear range.
-        MedTasksError: ``image_rule`` or ``image_range`` is impossible.
+    Raises SourceError where an image is missing, broken, or of an unclear range, and MedTasksError where ``image_rule``
+    or ``image_range`` is impossible.
     """
     settings = lmms_eval_specific_kwargs or {}
     decoding = image_decoding(doc, settings)
@@ -58,9 +52,8 @@ def no_images(doc: Mapping[str, Any]) -> list[Image.Image]:
 def image_decoding(doc: Mapping[str, Any], settings: Mapping[str, Any]) -> Decoding:
     """Return how the images of a document are decoded.
 
-    Raises:
-        SourceError: Settings contradict the prepared dataset that the document is of.
-        MedTasksError: Settings are impossible.
+    Raises SourceError where settings contradict the prepared dataset of the document, MedTasksError for impossible
+    ones.
     """
     given = Decoding.of_settings(settings)
     try:
@@ -80,9 +73,8 @@ def image_decoding(doc: Mapping[str, Any], settings: Mapping[str, Any]) -> Decod
 def image_path(file: str, doc: Mapping[str, Any], settings: Mapping[str, Any]) -> Path:
     """Return where a file of a document lies, see :func:`images`.
 
-    Raises:
-        SourceError: The path is relative, and nothing says to what.
-        DatasetNotPrepared: It is relative to a dataset that is not there.
+    Raises SourceError where nothing says to what the path is relative, DatasetNotPrepared where that dataset is not
+    there.
     """
     path, root = Path(file), settings.get("image_root")
     if path.is_absolute() or root:
@@ -131,11 +123,7 @@ def shown(doc: Mapping[str, Any], opened: Sequence[Image.Image]) -> list[Image.I
 
 
 def shown_volume(doc: Mapping[str, Any], path: Path) -> Path:
-    """Return the file of a document's volume as its variant shows it.
-
-    Raises:
-        OSError: The volume is missing or damaged, or a grey one cannot be written.
-    """
+    """Return the file of a document's volume as its variant shows it; OSError where that cannot be read or written."""
     return blank_volume(path) if doc.get(COLUMN) == BLANK else path
 
 

@@ -34,10 +34,8 @@ def prompt(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Settings | None = 
     """Return the prompt of a simple model, which gets text and images apart.
 
     The family's ``image_mark`` stands in the images' places; without one, a place is removed with the blank behind it.
-
-    Raises:
-        MedTasksError: The settings lack a template, or it has an unknown field.
-        SourceError: The template has another number of places than the document images.
+    Raises MedTasksError where the settings lack a template, or it has an unknown field, and SourceError where it has
+    another number of places than the document images.
 
     Example:
         >>> prompt({"question": "Where?", "image_files": ["a.png"]}, {"template": "Look: <img> {question}"})
@@ -82,9 +80,8 @@ def target(doc: Mapping[str, Any]) -> str:
 def question_parts(doc: Mapping[str, Any], settings: Settings) -> list[str]:
     """Fill the template and cut it where the images stand; errors are those of :func:`prompt`.
 
-    Returns:
-        One part more than there are images; a single part if the template has no place for images, or the document is
-        one whose images are left out: their places are removed with the blank behind them.
+    There is one part more than there are images; a single part if the template has no place for images, or the document
+    is one whose images are left out: their places are removed with the blank behind them.
     """
     shown = len(doc["image_files"]) if "image_files" in doc else int("image_file" in doc)
     # Cut before filling: a question may itself hold the mark.
@@ -115,11 +112,8 @@ def example_answer(doc: Mapping[str, Any], settings: Settings) -> str:
 
     ``example_answer`` of the settings is a text with the fields ``{text}`` (the right option, the published answer, or
     the names of all findings in alphabetical order), ``{lower_text}``, ``{letter}`` (A, B, ...), ``{lower}`` (a, b,
-    ...) and ``{acronym}`` (what the text has in brackets at its end); ``findings_joined_by`` and ``no_finding`` say how
-    findings are listed.
-
-    Raises:
-        MedTasksError: The text has another field.
+    ...) and ``{acronym}`` (what the text has in brackets at its end), and no other; ``findings_joined_by`` and
+    ``no_finding`` say how findings are listed.
 
     Example:
         >>> example_answer({"options": ["Nevus (NEV)"], "label": 0}, {"example_answer": "{text} ({acronym})"})

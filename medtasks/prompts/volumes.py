@@ -35,8 +35,7 @@ def prompt(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Settings | None = 
 def volumes(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Settings | None = None) -> list[Any]:
     """Return the volumes in a document's ``image_files``: names of files for models that read them, else RGB slices.
 
-    Raises:
-        SourceError: A volume is missing or damaged.
+    Raises SourceError for a volume that is missing or damaged.
     """
     count = _count(lmms_eval_specific_kwargs or {})
     folder = prepared_folder(doc["dataset"])
@@ -44,10 +43,9 @@ def volumes(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Settings | None =
 
 
 def messages(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Settings | None = None) -> list[Message]:
-    """Return the conversation of a chat model, which gets slices.
+    """Return the conversation of a chat model, which gets slices, see :func:`volumes`.
 
-    Raises:
-        MedTasksError: The settings ask for files, or see :func:`volumes`.
+    Raises MedTasksError where the settings ask for files.
     """
     settings = lmms_eval_specific_kwargs or {}
     if not _count(settings):
@@ -72,7 +70,6 @@ def _shown(path: Path, count: int, doc: Mapping[str, Any]) -> Sequence[str | Ima
 
 
 def _with_slices(doc: Mapping[str, Any], settings: Settings) -> Mapping[str, Any]:
-    """Return the document as if its slices were its images."""
     return {**doc, "image_files": list(doc["image_files"]) * (_count(settings) or 1)}
 
 

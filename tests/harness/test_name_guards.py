@@ -4,8 +4,7 @@ import sys
 
 import pytest
 
-from medtasks.harness import name_guards
-from medtasks.harness.guards import check
+from medtasks.harness.guards import check, our_names
 from medtasks.harness.manifest import Severity
 
 
@@ -82,7 +81,7 @@ def test_tasks_of_plug_ins_are_known(refused, tmp_path, monkeypatch):
 
 
 def test_our_names_are_those_that_commands_take(sample):
-    names = set(name_guards.our_names())
+    names = set(our_names())
     assert {"mediconfusion", "mediconfusion_all", "mediconfusion_rotated", "mediconfusion_sanity"} <= names
     assert "multimedeval_vqa" in names
 
