@@ -13,6 +13,9 @@ from medtasks.harness.task_files import include
 from medtasks.metrics.metric import forget_computed
 
 from . import tiny_multimedeval
+from .warm_python import read_yaml_quickly
+
+read_yaml_quickly()
 
 SHARED = Path(__file__).parents[2] / "shared"
 

@@ -1,9 +1,10 @@
 """Scripts that run on two processes, as the harness does on two devices."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
+
+from .warm_python import run_fresh
 
 # A rank that ends while another still talks to it is aborted by the communication library now and then.
 LEAVE = """
@@ -17,8 +18,6 @@ def on_two_processes(script: str, folder: Path, *arguments: str) -> subprocess.C
     (folder / "ranks.py").write_text(script)
     # `accelerate launch --cpu` starts one process whatever --num_processes says.
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", "ranks.py"]
-    environment = {key: value for key, value in os.environ.items() if key not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}
-    environment |= {"ACCELERATE_USE_CPU": "true", "HF_HUB_OFFLINE": "1"}
-    run = subprocess.run([*launch, *arguments], cwd=folder, env=environment, capture_output=True, text=True)
+    run = run_fresh([*launch, *arguments], folder, ACCELERATE_USE_CPU="true")
     assert run.returncode == 0, run.stderr[-12000:]
     return run

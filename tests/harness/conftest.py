@@ -1,4 +1,4 @@
-"""Running the real harness: in this process, or in a fresh one against the installed wheel."""
+"""Running the real harness: in this process, or in one of its own against the installed wheel."""
 
 import json
 import os
@@ -21,6 +21,7 @@ from medtasks.data.preparers import prepare
 from medtasks.harness.task_files import task_config
 
 from .. import iu_xray_sources, medheval_sources, tiny_gmai, tiny_multimedeval
+from ..warm_python import run_fresh
 
 REPOSITORY = Path(__file__).parents[2]
 PARTS = ("medtasks", "model_adapters", "tasks_yaml", "setup.cfg", "pyproject.toml", "README.md", "LICENSE")
@@ -51,22 +52,18 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def run_in(wheel: Path) -> Callable[[Path], Run]:
-    """Build what runs commands in a folder; the wheel stands before any other installation of the package."""
+    """Build what runs commands in a folder, all but those that have to be ``cold`` from a Python that is warm.
+
+    The wheel stands before any other installation of the package.
+    """
 
     def build(folder: Path) -> Run:
-        def run_command(command: Sequence[str], **variables: str) -> subprocess.CompletedProcess[str]:
-            environment = {
-                **os.environ,
-                "PYTHONPATH": str(wheel),
-                "PATH": os.pathsep.join([str(wheel / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]]),
-                "HF_HOME": str(folder / "hf"),
-                "HF_HUB_OFFLINE": "1",
-                "OMP_NUM_THREADS": "1",
-                **variables,
-            }
-            return subprocess.run(
-                list(command), env=environment, cwd=folder, capture_output=True, text=True, timeout=400, check=False
-            )
+        def run_command(
+            command: Sequence[str], *, cold: bool = False, **variables: str
+        ) -> subprocess.CompletedProcess[str]:
+            found_first = os.pathsep.join([str(wheel / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]])
+            places = {"PYTHONPATH": str(wheel), "PATH": found_first, "HF_HOME": str(folder / "hf")}
+            return run_fresh(command, folder, cold=cold, **places | variables)
 
         return run_command
 

@@ -1,8 +1,6 @@
 """No word of a credentialed record and no reply to it is logged: unmistakable strings are planted and sought."""
 
 import json
-import os
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -23,6 +21,8 @@ from medtasks.data.store import load_documents, publish, work_folder
 from medtasks.errors import RepliesError
 from medtasks.harness.replies import read_replies
 from medtasks.harness.task_files import task_file
+
+from ..warm_python import run_fresh
 
 pytestmark = pytest.mark.slow
 
@@ -115,19 +115,15 @@ def evaluate(planted_home: Path, tmp_path: Path) -> Evaluate:
 
 def execute(line: Sequence[str], planted_home: Path, folder: Path, **variables: str) -> CompletedProcess[str]:
     """Run a command on the planted data, with everything it writes below ``folder``."""
-    environment = {
-        **{name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")},
+    places = {
         "PYTHONPATH": str(planted_home / "package"),
         "MEDTASKS_HOME": str(planted_home / "home"),
         "LM_HARNESS_CACHE_PATH": str(folder / "requests"),
         "HF_HOME": str(folder / "hf"),
-        "HF_HUB_OFFLINE": "1",
         "TMPDIR": str(folder),
-        "OMP_NUM_THREADS": "1",
         "ACCELERATE_USE_CPU": "true",
-        **variables,
     }
-    return subprocess.run(line, cwd=folder, env=environment, capture_output=True, text=True, timeout=400, check=False)
+    return run_fresh(line, folder, **places | variables)
 
 
 def found_in(ran: CompletedProcess[str], *folders: Path) -> list[str]:

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import subprocess
 import sys
 
 import pytest
@@ -15,6 +14,8 @@ from medtasks.families.family import Reply
 from medtasks.harness.replies import read_replies
 from medtasks.harness.task_files import task_config, task_file
 from medtasks.harness.task_index import lm_eval_tasks_folder, resolved
+
+from ..warm_python import run_fresh
 
 pytest.importorskip("lm_eval", reason="lm-eval is not installed; pip install 'medtasks[lm-eval]'")
 NAMES = sorted(path.stem for path in lm_eval_tasks_folder().glob("*.yaml"))
@@ -46,7 +47,7 @@ def evaluated(multimedeval_home):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MEDTASKS_HOME", str(multimedeval_home))
         model = Parrot()
-        manager = TaskManager(include_path=str(lm_eval_tasks_folder()))
+        manager = TaskManager(include_path=str(lm_eval_tasks_folder()), include_defaults=False)
         ran = simple_evaluate(model=model, tasks=NAMES, task_manager=manager, bootstrap_iters=0)
         yield ran["results"], model.asked
 
@@ -82,16 +83,9 @@ def test_numbers_are_those_of_recorded_replies(evaluated, multimedeval_home, mon
 @pytest.mark.slow
 def test_command(multimedeval_home, tmp_path, monkeypatch):
     monkeypatch.setenv("MEDTASKS_HOME", str(multimedeval_home))
-    path = subprocess.run(
-        [sys.executable, "-m", "medtasks.cli.main", "path", "--lm-eval"], capture_output=True, text=True, check=True
-    )
+    path = run_fresh([sys.executable, "-m", "medtasks.cli.main", "path", "--lm-eval"], tmp_path)
     command = ["--include_path", path.stdout.strip(), "--model", "dummy", "--tasks", "multimedeval_medqa"]
-    ran = subprocess.run(
-        [sys.executable, "-m", "lm_eval", *command, "--output_path", str(tmp_path), "--log_samples"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    ran = run_fresh([sys.executable, "-m", "lm_eval", *command, "--output_path", "out", "--log_samples"], tmp_path)
     assert ran.returncode == 0, ran.stderr[-2000:]
     (file,) = tmp_path.rglob("results*.json")
     (results,) = json.loads(file.read_text())["results"].values()
@@ -111,7 +105,7 @@ def test_a_missing_dataset_is_one_sentence(tmp_path, monkeypatch):
     from medtasks.errors import DatasetNotPrepared
 
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
-    manager = TaskManager(include_path=str(lm_eval_tasks_folder()))
+    manager = TaskManager(include_path=str(lm_eval_tasks_folder()), include_defaults=False)
     with pytest.raises(DatasetNotPrepared, match="run 'medtasks data prepare multimedeval_medqa'"):
         manager.load(["multimedeval_medqa"])
 
@@ -134,6 +128,6 @@ def test_credentialed_questions_do_not_go_to_another_machine(multimedeval_home, 
         loglikelihood = loglikelihood_rolling = generate_until
 
     monkeypatch.setenv("MEDTASKS_HOME", str(multimedeval_home))
-    manager = TaskManager(include_path=str(lm_eval_tasks_folder()))
+    manager = TaskManager(include_path=str(lm_eval_tasks_folder()), include_defaults=False)
     with pytest.raises(ModelRefused, match="multimedeval_mednli"):
         simple_evaluate(model=Remote(), tasks=["multimedeval_mednli"], task_manager=manager, bootstrap_iters=0)

@@ -3,8 +3,6 @@
 import functools
 import json
 import math
-import os
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,6 +20,7 @@ from medtasks.harness.task_index import resolved
 
 from .. import tiny_multimedeval
 from ..model_adapters.test_two_processes import checkpoints, home_with_demonstrations
+from ..warm_python import run_fresh
 from .test_canary import CANARY, DOCUMENTS, evaluate, found_in, outside, planted_home, samples
 from .whole_runs import answering, on_two
 
@@ -44,8 +43,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory, sample_home: Path) -> Pat
         *("--model", "medtasks_tiny", "--model_args", f"journal={folder / 'journal'}", "--device", "cpu"),
         *("--batch_size", "8", "--gen_kwargs", "max_new_tokens=4", "--log_samples", "--output_path", str(folder)),
     ]
-    environment = {**os.environ, "MEDTASKS_HOME": str(sample_home), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
-    ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=400, check=False)
+    ran = run_fresh(command, folder, MEDTASKS_HOME=str(sample_home))
     assert ran.returncode == 0, ran.stderr[-4000:] + ran.stdout[-2000:]
     return folder
 

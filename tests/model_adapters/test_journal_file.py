@@ -2,13 +2,14 @@
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from medtasks.model_adapters.base import journal as journal_module
 from medtasks.model_adapters.base.journal import Entry, Journal, journal_folder
+
+from ..warm_python import run_fresh
 
 NAME = "f" * 24
 
@@ -210,9 +211,7 @@ print(json.dumps([codes, os.path.getsize("calm.batches"), os.path.getsize("kille
 def test_a_run_killed_five_times_ends_like_an_undisturbed_one(tmp_path):
     (tmp_path / "script.py").write_text(SCRIPT)
     seed = str(int.from_bytes(os.urandom(2), "big"))
-    run = subprocess.run(
-        [sys.executable, "script.py", str(Path(__file__).parent), seed], cwd=tmp_path, capture_output=True, text=True
-    )
+    run = run_fresh([sys.executable, "script.py", str(Path(__file__).parent), seed], tmp_path)
     assert run.returncode == 0, run.stderr[-3000:]
     codes, calm, killed = json.loads(run.stdout.splitlines()[-1])
     assert codes == [0, *[-9] * 5, 0], f"seed {seed}: {run.stderr[-2000:]}"
