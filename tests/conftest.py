@@ -1,8 +1,12 @@
 """What every test may use, and the wall between the tests and the user's own data and settings."""
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
+
+# Before anything imports torch: tests run side by side, and threads that wait for each other cost half of the time.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
 
@@ -16,6 +20,8 @@ from . import tiny_multimedeval
 from .warm_python import read_yaml_quickly
 
 read_yaml_quickly()
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a shell's background; processes of tests would inherit it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SHARED = Path(__file__).parents[2] / "shared"
 
