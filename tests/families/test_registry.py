@@ -17,7 +17,7 @@ from medtasks.harness.task_index import DottedName
 from ..task_families import FAMILIES
 
 PUBLISHED = [f"{HOOKS}{name}" for name in NAMED]
-PAGE = (Path(__file__).parents[2] / "tasks_yaml" / "README.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "own_tasks.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("hook", PUBLISHED)

@@ -22,7 +22,7 @@ from .test_report_runs import WEIGHTS
 
 pytestmark = pytest.mark.slow
 
-PAGE = Path(__file__).parents[2] / "tasks_yaml" / "README.md"
+PAGE = Path(__file__).parents[2] / "docs" / "own_tasks.md"
 COPIES = 3
 BLOCKS = re.findall(r"```yaml\n(.*?)```\n.*?```json\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
 NAMES = [re.match(r"task: (\w+)\n", text)[1] for text, _ in BLOCKS]
