@@ -1,6 +1,8 @@
 """The harness's command line as data, without importing it: spellings, abbreviations and ``--config`` files."""
 
 import argparse
+import ast
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,25 +11,8 @@ from typing import Any, NoReturn
 import yaml
 
 from medtasks.errors import MedTasksError
+from medtasks.harness.task_index import harness_folder
 
-
-def _spelled(names: str) -> tuple[tuple[str, ...], ...]:
-    return tuple(tuple(name.split("|")) for name in names.split())
-
-
-# All options of lmms-eval 0.7.3, because it accepts every unique beginning of a name.
-FLAGS = _spelled(
-    "--check_integrity --write_out|-w --log_samples --wandb_log_samples --swanlab_log_samples --apply_chat_template "
-    "--fewshot_as_multiturn --show_config --predict_only|-x --trust_remote_code --process_with_media --force_simple "
-    "--tui --power-analysis"
-)
-VALUES = _spelled(
-    "--config --model --tasks --model_args --launcher_args --num_fewshot --batch_size|-b --max_batch_size --device "
-    "--output_path --limit --offset --use_cache|-c --cache_requests --log_samples_suffix --system_instruction "
-    "--include_path --gen_kwargs --reasoning_tags --verbosity --wandb_args --swanlab_args --timezone "
-    "--hf_hub_log_args --seed --agentic_trace_mode --process-docs-parallel|--process_docs_parallel "
-    "-n|--repeats|--num_samples --baseline --max_tokens --effect-size --alpha --power --correlation --std-a --std-b"
-)
 DEFAULT_SEEDS = (0, 1234, 1234, 1234)
 
 
@@ -38,7 +23,7 @@ class HarnessOptions:
     # Values by name with underscores, without those that keep the default; a flag is True. From the command line they
     # are text, from a ``--config`` file what YAML makes of them.
     given: Mapping[str, Any] = field(default_factory=dict)
-    unknown: tuple[str, ...] = ()  # arguments that lmms-eval 0.7.3 does not know
+    unknown: tuple[str, ...] = ()  # arguments that the harness does not know
     # Variables that a ``--config`` file sets, which may ask for several evaluations.
     environment: Mapping[str, str] = field(default_factory=dict)
     evaluations: int = 1
@@ -119,12 +104,22 @@ class _Parser(argparse.ArgumentParser):
         raise MedTasksError(f"lmms-eval does not accept these arguments: {message}; its options: lmms_eval --help")
 
 
+@functools.cache
 def _parser() -> _Parser:
+    """Return a parser of the installed harness's options, all of them, because it accepts every unique beginning.
+
+    They are read from its source, because importing it takes ten seconds.
+    """
+    folder = harness_folder()
+    if folder is None:
+        raise MedTasksError("lmms-eval is not installed; pip install 'lmms_eval>=0.7.3,<0.8'")
     parser = _Parser(add_help=False)
-    for names in FLAGS:
-        parser.add_argument(*names, action="store_const", const=True)
-    for names in VALUES:
-        parser.add_argument(*names)
+    for node in ast.walk(ast.parse((folder.parent / "__main__.py").read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "add_argument":
+            names = [ast.literal_eval(argument) for argument in node.args]
+            is_flag = any(word.arg == "action" for word in node.keywords)
+            kind: dict[str, Any] = {"action": "store_const", "const": True} if is_flag else {}
+            parser.add_argument(*names, **kind)
     return parser
 
 

@@ -12,8 +12,10 @@ over Python's ``repr`` of a dictionary where its text says JSON; we hand over JS
 import functools
 import hashlib
 import json
-from collections.abc import Mapping
+import tomllib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib import resources
 from types import MappingProxyType
 from typing import Any
 
@@ -43,85 +45,6 @@ class JudgePrompt:
     def user(self, pairs: Mapping[str, Any]) -> str:
         """Return the user message for what is to be judged."""
         return self.template.replace(_PLACE, json.dumps(pairs, ensure_ascii=False))
-
-
-_COMPONENTS_SYSTEM = """\
-You are provided with a JSON object of model answers from eleven models and a structured ground truth. The structured \
-ground truth contains lists from three aspects: anatomy, symptom, and measurement. Your task is to evaluate each \
-model's answer based on these aspects. Specifically, for each aspect, you need to count: The number of correctly \
-recalled components (recall_number). The number of incorrect components that do not exist in the chest X-ray image and \
-ground truth (wrong_number).
-The input format, A JSON object in the following structure:
-{ "structured_ground_truth": { "anatomy": List[str], "symptom": List[str], "measurement": List[str] }, "models": \
-{ "model_1": "model_1_answer", ... } }
-Your output format:
-{ "model_1": { "anatomy": { "recall_number": int, "wrong_number": int }, "symptom": { "recall_number": int, \
-"wrong_number": int }, "measurement": { "recall_number": int, "wrong_number": int } }, ... }
-Instructions:
-- The recall should consider similar mentions, not just exact matches. Ensure you capture all possible correct \
-components.
-- Do not count common anatomical structures in chest X-rays that are absent from the ground truth as incorrect \
-components.."""
-
-_COMPONENTS_USER = (
-    "The structured ground_truth and models' model_response: {input_pairs}. Ensure that you read the model answers "
-    "carefully and find the similar mentioned components as the recalled components. Your evaluation output in a JSON "
-    "object format, without extra explanation:"
-)
-
-_CORRECTNESS_SYSTEM = """\
-You are provided with a JSON object that includes a question-ground_truth pair and the corresponding answers from \
-eleven different models. The question pertains to medical knowledge derived from an image. Your task is to evaluate \
-the correctness of each model's answer, returning a binary output: 1 for correct and 0 for incorrect.
-The input format, A JSON object in the following structure:
-{ "question": str, "ground_truth": str, "models": { "model_1": "model_1_answer", ... } }
-Your output format:
-{ "model_1": 1 or 0, "model_2": 1 or 0, ... }
-Instructions:
-- Consider an answer correct if it expresses the correct medical knowledge, even if the wording differs from the \
-ground truth.
-- Aim to capture all possible correct expressions, not just those that match the ground truth verbatim."""
-
-_CORRECTNESS_USER = (
-    "The question, ground_truth and models' model_response: {input_pairs}. Ensure that you read the model answers "
-    "carefully and evaluate its correctness. Your evaluation output in a JSON object format, without extra explanation:"
-)
-
-_SEVERITY_SYSTEM = """\
-You are provided with a dictionary containing `model_answers` from multiple different models and a `ground_truth` \
-answer for a medical VQA task. The models answer a question about a medical knowledge in the image. Your objective is \
-to assess each `model_answer` for hallucination tendencies. Please read and understand these instructions carefully, \
-and keep them accessible for reference during the evaluation process.
-
-**Evaluation Criteria:**
-
-- **Hallucination Score (0-5):** Assign a score to each `model_answer` based on the degree of hallucination, where \
-a higher score indicates more severe hallucination.
-  - **Score 0:** The `model_answer` aligns perfectly with the `ground_truth`, providing an accurate and direct \
-response to the input without any additional, unverified information.
-  - **Score 1-2:** The `model_answer` is mostly accurate but includes minor details not present in the `ground_truth`. \
-These additional details do not contradict known medical knowledge but are unnecessary.
-  - **Score 3-4:** The `model_answer` contains significant deviations from the `ground_truth`, including information \
-that is unverified or not supported by the question context.
-  - **Score 5:** The `model_answer` is entirely incorrect, providing information that is not only unsupported by the \
-`ground_truth` but also potentially misleading or harmful in a medical context.
-
-**Guidelines:**
-
-- **Directness:** Ensure that the `model_answer` addresses the input directly and succinctly.
-- **Accuracy:** Verify that the information aligns with the `ground_truth` and established medical knowledge.
-- **Relevance:** Avoid penalizing for additional information if it is accurate and contextually appropriate.
-
-The input format, a json object:
-{"input":str, "ground_truth": str, "models":{"model_1": model_1_answer, ...}}
-Your output format:
-{
-"model_1": int, in range[0, 5],
-"model_2": int, in range[0, 5],
-...
-}"""
-
-_SEVERITY_USER = _CORRECTNESS_USER.replace("JSON object", "json")
 
 
 # In this order they take every mention of further models out of a text.
@@ -154,19 +77,18 @@ class Wording:
     severity: JudgePrompt  # says how severely an answer hallucinates, 0 to 5 (repository)
 
 
+def _wording(name: str, wording: Callable[[str], str]) -> Wording:
+    published = tomllib.loads(
+        resources.files(__package__).joinpath("medheval_prompts.toml").read_text(encoding="utf-8")
+    )
+    texts = {judged: {role: wording(text) for role, text in roles.items()} for judged, roles in published.items()}
+    return Wording(
+        **{judged: JudgePrompt(f"{judged}_{name}", 1, text["system"], text["user"]) for judged, text in texts.items()}
+    )
+
+
 WORDINGS: Mapping[str, Wording] = MappingProxyType(
-    {
-        "single": Wording(
-            JudgePrompt("components_single", 1, _of_one(_COMPONENTS_SYSTEM), _of_one(_COMPONENTS_USER)),
-            JudgePrompt("correctness_single", 1, _of_one(_CORRECTNESS_SYSTEM), _of_one(_CORRECTNESS_USER)),
-            JudgePrompt("severity_single", 1, _of_one(_SEVERITY_SYSTEM), _of_one(_SEVERITY_USER)),
-        ),
-        "eleven": Wording(
-            JudgePrompt("components_eleven", 1, _COMPONENTS_SYSTEM, _COMPONENTS_USER),
-            JudgePrompt("correctness_eleven", 1, _CORRECTNESS_SYSTEM, _CORRECTNESS_USER),
-            JudgePrompt("severity_eleven", 1, _SEVERITY_SYSTEM, _SEVERITY_USER),
-        ),
-    }
+    {"single": _wording("single", _of_one), "eleven": _wording("eleven", str)}
 )
 
 # For ``metadata`` of task YAML: what the harness copies into its results.
