@@ -1,7 +1,10 @@
 """Every command that README and docs show is run as it stands there, page by page, or says why it is not tested."""
 
 import json
+import os
 import re
+import shlex
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +12,7 @@ import pytest
 from PIL import Image
 
 from ..scripted_server import Endpoint, serving
+from ..warm_python import warm
 from .conftest import REPOSITORY, Run
 from .test_own_task_page import BLOCKS, NAMES
 
@@ -52,9 +56,15 @@ def test_commands_stand_in_shell_blocks(page):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", [page for page in PAGES if commands(page)], ids=lambda page: page.stem)
-def test_page_runs_from_top_to_bottom(page: Path, run: Run, tmp_path: Path):
+def test_page_runs_from_top_to_bottom(page: Path, run: Run, wheel: Path, tmp_path: Path):
     PREPARED.get(page.name, lambda folder: None)(tmp_path)
+    (tmp_path / "bin").mkdir()
+    path = os.pathsep.join([str(wheel / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]])
+    for name in ("medtasks", "lmms_eval", "torchrun"):
+        (tmp_path / "bin" / name).write_text(f'#!/bin/sh\nexec {shlex.join(warm([name], path))} "$@"\n')
+        (tmp_path / "bin" / name).chmod(0o755)
     with serving(Endpoint()) as judge:
         script = "\n".join(commands(page)).replace(f"http://{JUDGE}/v1", judge.url)
-        shown = run(["bash", "-euxo", "pipefail", "-c", script], MEDTASKS_HOME=str(tmp_path / "home"))
+        places = {"MEDTASKS_HOME": str(tmp_path / "home"), "PATH": f"{tmp_path / 'bin'}{os.pathsep}{path}"}
+        shown = run(["bash", "-euxo", "pipefail", "-c", script], cold=True, **places)
     assert shown.returncode == 0, shown.stdout[-3000:] + shown.stderr[-3000:]

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from .quick_yaml import read_yaml_quickly
 
-__all__ = ["read_yaml_quickly", "reasons_to_start_cold", "run_fresh"]
+__all__ = ["read_yaml_quickly", "reasons_to_start_cold", "run_fresh", "warm"]
 
 _HERE = Path(__file__).parent
 # Libraries look at them when they are imported, so a start with other values is cold.
@@ -42,11 +42,12 @@ def run_fresh(
     """
     environment = {name: value for name, value in os.environ.items() if name not in _OF_RANKS}
     environment |= {**_VARIABLES, **variables}
-    line = list(command) if cold else _warm(command, environment["PATH"])
+    line = list(command) if cold else warm(command, environment["PATH"])
     return subprocess.run(line, env=environment, cwd=folder, capture_output=True, text=True, timeout=400, check=False)
 
 
-def _warm(command: Sequence[str], path: str) -> list[str]:
+def warm(command: Sequence[str], path: str) -> list[str]:
+    """Return a command with a warm Python in place of the real one; console scripts are looked for in ``path``."""
     python = str(_serving() / "python")
     if command[0] in ("python", sys.executable):
         return [python, *command[1:]]
