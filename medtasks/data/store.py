@@ -12,7 +12,7 @@ import filelock
 from medtasks.data.home import dataset_folder
 from medtasks.data.manifest import Manifest
 from medtasks.data.own_datasets import preparing_again
-from medtasks.data.path_of import prepared_folder
+from medtasks.data.prepared import prepared_folder
 from medtasks.data.schema import DEMONSTRATIONS_SPLIT, SPLIT, Columns
 from medtasks.errors import MedTasksError, SourceError
 

@@ -15,9 +15,8 @@ from medtasks.data.catalogue import Access
 from medtasks.data.decoding import LINEAR, REFERENCE, Decoding, ImageRule, decoded
 from medtasks.data.home import HOME_VARIABLE
 from medtasks.data.manifest import Manifest, described_images
-from medtasks.data.path_of import prepared_folder
+from medtasks.data.prepared import prepared_folder, provenance
 from medtasks.data.preparers import verify
-from medtasks.data.provenance_of import provenance
 from medtasks.data.store import load_documents
 from medtasks.data.strict_pillow import UnreadableImage, strict_decoding
 from medtasks.data.variants import BLANK, COLUMN

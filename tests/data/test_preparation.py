@@ -67,7 +67,7 @@ def final(source):
 
 @pytest.fixture(autouse=True)
 def in_the_catalogue(monkeypatch):
-    monkeypatch.setattr("medtasks.data.path_of.dataset_info", lambda name: info())
+    monkeypatch.setattr("medtasks.data.prepared.dataset_info", lambda name: info())
 
 
 def test_documents_images_and_manifest(source, final):
