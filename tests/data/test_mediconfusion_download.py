@@ -7,8 +7,9 @@ from types import MappingProxyType
 
 import pytest
 
-from medtasks.data import mediconfusion, store
+from medtasks.data import downloads, mediconfusion, store
 from medtasks.data.catalogue import MEDICONFUSION
+from medtasks.data.image_store import ImageStore
 from medtasks.data.manifest import Manifest
 from medtasks.data.mediconfusion import Options, prepare
 from medtasks.data.preparers import verify
@@ -48,6 +49,7 @@ def origin(drawn, links, published, monkeypatch, home):
     sha256 = {name: hashlib.sha256(body).hexdigest() for name, body in files.items()} | {"dataset.csv": "0" * 64}
     tiny = replace(MEDICONFUSION, rows=32, images=27, sha256=MappingProxyType(sha256))
     monkeypatch.setattr(mediconfusion, "MEDICONFUSION", tiny)
+    monkeypatch.setattr(downloads, "_BACKOFF_S", 0.01)
     monkeypatch.setenv("MEDTASKS_MEDICONFUSION_URL", f"{published.url}/data")
     monkeypatch.setenv("MEDTASKS_PMC_URL", published.url)
     return published
@@ -155,7 +157,7 @@ def test_ctrl_c_while_fetching_keeps_what_was_fetched(origin, monkeypatch, final
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(mediconfusion, "_decode", interrupt)
+        patch.setattr(ImageStore, "add_file", interrupt)
         with pytest.raises(KeyboardInterrupt):
             prepare(Options())
     assert not final.exists()

@@ -2,19 +2,20 @@
 
 import errno
 import os
-import shutil
 from pathlib import Path
 
 import datasets
 import pytest
 
 from medtasks.data.home import dataset_folder
+from medtasks.data.image_store import ImageStore
 from medtasks.data.manifest import Manifest
 from medtasks.data.mediconfusion import Options, prepare
 from medtasks.data.preparers import verify
 from medtasks.data.store import load_documents, work_folder
 
-copyfile, rename = shutil.copyfile, Path.rename
+HALF = b"\xff\xd8 half an image"
+add_file, rename = ImageStore.add_file, Path.rename
 
 pytestmark = pytest.mark.usefixtures("home")
 
@@ -26,7 +27,7 @@ def options(source):
 
 @pytest.fixture
 def copies(monkeypatch):
-    """Count copies; ``copies.fail_after(n, error)`` makes every copy after the n-th raise."""
+    """Images that were written; ``copies.fail_after(n, error)`` makes every one after the n-th raise."""
 
     class Copies:
         def __init__(self):
@@ -35,20 +36,25 @@ def copies(monkeypatch):
         def fail_after(self, limit, error):
             self.names, self.limit, self.error = [], limit, error
 
-        def __call__(self, origin, target, **options):
+        def add(self, store, path, name):
+            target = store.folder / "images" / name
             if self.limit is not None and len(self.names) >= self.limit:
-                Path(target).write_bytes(b"\xff\xd8 half an image")
+                target.write_bytes(HALF)
                 raise self.error
-            self.names.append(Path(origin).name)
-            return copyfile(origin, target, **options)
+            before = identities(target.parent)
+            added = add_file(store, path, name)
+            if identities(target.parent) != before:
+                self.names.append(name)
+            return added
 
     copies = Copies()
-    monkeypatch.setattr(shutil, "copyfile", copies)
+    monkeypatch.setattr(ImageStore, "add_file", lambda *args: copies.add(*args))
     return copies
 
 
 def identities(folder):
-    return {path.name: (path.stat().st_ino, path.stat().st_mtime_ns) for path in folder.glob("*.jpg")}
+    whole = [path for path in folder.glob("*.jpg") if path.read_bytes() != HALF]
+    return {path.name: (path.stat().st_ino, path.stat().st_mtime_ns) for path in whole}
 
 
 def disk_full(place):
@@ -132,7 +138,7 @@ def test_other_troubles_with_the_disk_are_named(options, monkeypatch, refuses):
     def refuse(*args, **kwargs):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), "/locked/images")
 
-    monkeypatch.setattr(shutil, "copyfile", refuse)
+    monkeypatch.setattr(ImageStore, "add_file", refuse)
     with refuses("/locked/images: Permission denied", "MEDTASKS_HOME"):
         prepare(options)
 
