@@ -13,7 +13,7 @@ from medtasks.data.image_store import ImageStore
 from medtasks.data.manifest import Manifest
 from medtasks.data.mediconfusion import Options, prepare
 from medtasks.data.preparers import verify
-from medtasks.errors import SourceError
+from medtasks.errors import MedTasksError, SourceError
 
 IMAGES = [str(number) for number in range(90000, 90027)]
 DEMONSTRATION = "few_shot_prompts/PMC1_F1.jpg"
@@ -37,22 +37,22 @@ def links():
 
 
 @pytest.fixture
-def origin(drawn, links, published, monkeypatch, home):
+def origin(drawn, links, bucket, monkeypatch, home):
     """The server has it all, and the catalogue knows the checksums."""
     files = {
         "dataset.json": (drawn / "dataset.json").read_bytes(),
         "image_dict.json": json.dumps(links).encode(),
         DEMONSTRATION: (drawn / "images/90000.jpg").read_bytes(),
     }
-    published.files |= {f"data/{name}": body for name, body in files.items()}
-    published.files |= {key(image_id): (drawn / f"images/{image_id}.jpg").read_bytes() for image_id in IMAGES}
+    bucket.objects |= {f"data/{name}": body for name, body in files.items()}
+    bucket.objects |= {key(image_id): (drawn / f"images/{image_id}.jpg").read_bytes() for image_id in IMAGES}
     sha256 = {name: hashlib.sha256(body).hexdigest() for name, body in files.items()} | {"dataset.csv": "0" * 64}
     tiny = replace(MEDICONFUSION, rows=32, images=27, sha256=MappingProxyType(sha256))
     monkeypatch.setattr(mediconfusion, "MEDICONFUSION", tiny)
     monkeypatch.setattr(downloads, "_BACKOFF_S", 0.01)
-    monkeypatch.setenv("MEDTASKS_MEDICONFUSION_URL", f"{published.url}/data")
-    monkeypatch.setenv("MEDTASKS_PMC_URL", published.url)
-    return published
+    monkeypatch.setenv("MEDTASKS_MEDICONFUSION_URL", f"{bucket.url}/data")
+    monkeypatch.setenv("MEDTASKS_PMC_URL", bucket.url)
+    return bucket
 
 
 def figures(server):
@@ -77,13 +77,13 @@ def test_everything_is_downloaded(origin, drawn, final, work):
 
 @pytest.mark.parametrize("name", ["dataset.json", "image_dict.json", DEMONSTRATION])
 def test_checksums_are_enforced(origin, final, refuses, name):
-    right = origin.files[f"data/{name}"]
-    origin.files[f"data/{name}"] = right + b" "
+    right = origin.objects[f"data/{name}"]
+    origin.objects[f"data/{name}"] = right + b" "
     with refuses(f"/data/{name} is not the published file", "SHA-256", kind=SourceError):
         prepare(Options())
     assert not final.exists()
     assert figures(origin) == []
-    origin.files[f"data/{name}"] = right
+    origin.objects[f"data/{name}"] = right
     before = len(origin.requests)
     assert prepare(Options()).complete
     asked = [path for path in origin.requests[before:] if path.startswith("data/")]
@@ -99,7 +99,7 @@ def test_a_damaged_question_file_of_the_last_attempt_is_fetched_again(origin, wo
 
 
 def test_questions_that_cannot_be_had(origin, refuses, monkeypatch):
-    del origin.files["data/dataset.json"]
+    del origin.objects["data/dataset.json"]
     with refuses("cannot download dataset.json", origin.url, "HTTPError", "--source CLONE/data --fetch-images"):
         prepare(Options())
     monkeypatch.setenv("MEDTASKS_MEDICONFUSION_URL", "http://127.0.0.1:9")
@@ -108,7 +108,7 @@ def test_questions_that_cannot_be_had(origin, refuses, monkeypatch):
 
 
 def test_a_figure_that_is_gone(origin, final, refuses):
-    del origin.files[key("90026")]
+    del origin.objects[key("90026")]
     with refuses("1 of 27 images unusable, in 1 of 16 pairs", "'figure 90026.jpg' is not among", "--allow-incomplete"):
         prepare(Options())
     manifest = prepare(Options(allow_incomplete=True))
@@ -152,27 +152,18 @@ def test_links_are_needed_to_fetch(origin, source, links, refuses):
         prepare(Options(source, fetch_images=True))
 
 
-def test_ctrl_c_while_fetching_keeps_what_was_fetched(origin, monkeypatch, final):
-    def interrupt(*args):
-        raise KeyboardInterrupt
+@pytest.mark.parametrize(
+    ("owner", "name", "error"),
+    [(ImageStore, "add_file", KeyboardInterrupt()), (Manifest, "write", OSError(28, "No space left on device"))],
+    ids=["ctrl-c", "disk"],
+)
+def test_what_was_fetched_is_kept(origin, monkeypatch, final, owner, name, error):
+    def fail(*args):
+        raise error
 
     with monkeypatch.context() as patch:
-        patch.setattr(ImageStore, "add_file", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            prepare(Options())
-    assert not final.exists()
-    origin.requests.clear()
-    assert prepare(Options()).complete
-    assert origin.requests == []
-
-
-def test_failure_while_publishing_keeps_what_was_fetched(origin, monkeypatch, final, refuses):
-    def refuse(*args):
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Manifest, "write", refuse)
-        with refuses("the disk is full"):
+        patch.setattr(owner, name, fail)
+        with pytest.raises((KeyboardInterrupt, MedTasksError), match="^$|the disk is full"):
             prepare(Options())
     assert not final.exists()
     origin.requests.clear()

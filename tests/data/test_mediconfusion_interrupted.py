@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 from pathlib import Path
 
 import datasets
@@ -30,15 +31,13 @@ def copies(monkeypatch):
     """Images that were written; ``copies.fail_after(n, error)`` makes every one after the n-th raise."""
 
     class Copies:
-        def __init__(self):
-            self.names, self.limit, self.error = [], None, None
-
-        def fail_after(self, limit, error):
+        def fail_after(self, limit=None, error=None):
             self.names, self.limit, self.error = [], limit, error
 
         def add(self, store, path, name):
             target = store.folder / "images" / name
             if self.limit is not None and len(self.names) >= self.limit:
+                target.parent.mkdir(exist_ok=True)
                 target.write_bytes(HALF)
                 raise self.error
             before = identities(target.parent)
@@ -48,6 +47,7 @@ def copies(monkeypatch):
             return added
 
     copies = Copies()
+    copies.fail_after()
     monkeypatch.setattr(ImageStore, "add_file", lambda *args: copies.add(*args))
     return copies
 
@@ -77,7 +77,7 @@ def test_ctrl_c_twice_and_then_to_the_end(options, copies, final, work):
     assert len(second) == 15
     assert second.items() >= first.items()
 
-    copies.fail_after(None, None)
+    copies.fail_after()
     assert prepare(options).images == 27
     assert len(copies.names) == 12
     assert identities(final / "images").items() >= second.items()
@@ -96,7 +96,7 @@ def test_stale_and_foreign_files_of_the_last_attempt_are_replaced(options, sourc
     (work / "images/90000.png").write_bytes(b"of nobody")
     (work / "test").mkdir()
     (work / "test/data-00000-of-00002.arrow").write_bytes(b"of a former save")
-    copies.fail_after(None, None)
+    copies.fail_after()
     prepare(options)
     assert {"90000.jpg", "90001.jpg"} <= set(copies.names)
     assert len(copies.names) == 19
@@ -127,23 +127,18 @@ def test_full_disk_is_one_sentence_and_loses_nothing(options, copies, final, wor
     assert not final.exists()
     kept = identities(work / "images")
     assert len(kept) == (20 if step == "copy" else 27)
-    copies.fail_after(None, None)
+    copies.fail_after()
     assert prepare(options).images == 27
     assert len(copies.names) == 27 - len(kept)
     assert identities(final / "images").items() >= kept.items()
     assert list(verify("mediconfusion")) == []
 
 
-def test_other_troubles_with_the_disk_are_named(options, monkeypatch, refuses):
-    def refuse(*args, **kwargs):
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), "/locked/images")
-
-    monkeypatch.setattr(ImageStore, "add_file", refuse)
+def test_other_troubles_with_the_disk_are_named(options, copies, home, refuses):
+    copies.fail_after(0, PermissionError(errno.EACCES, os.strerror(errno.EACCES), "/locked/images"))
     with refuses("/locked/images: Permission denied", "MEDTASKS_HOME"):
         prepare(options)
-
-
-def test_home_that_is_a_file(options, home, refuses):
+    shutil.rmtree(home)
     home.write_text("I was here first.")
     with refuses("cannot prepare 'mediconfusion'", str(home)):
         prepare(options)
@@ -190,15 +185,11 @@ def test_a_crash_between_the_two_renames_is_mended_by_the_next_attempt(options, 
     assert Manifest.read(final) == old
 
 
-def test_second_preparer_is_turned_away(options, final, refuses):
+def test_second_preparer_is_turned_away_and_that_of_another_dataset_is_not(options, final, refuses):
     with work_folder("mediconfusion"):
         with refuses("another process is preparing 'mediconfusion'", str(final.parent), "wait for it to end"):
             prepare(options)
         assert not final.exists()
-    assert prepare(options).rows == 32
-
-
-def test_another_dataset_may_be_prepared_meanwhile(options):
     with work_folder("other"):
         assert prepare(options).rows == 32
     assert dataset_folder("other").with_name(".preparing-other").is_dir()

@@ -1,21 +1,15 @@
 """Fetching figures, against a server on 127.0.0.1 that answers like S3 and fails on demand."""
 
 import errno
-import hashlib
 import os
 import random
 import re
 import socket
-import struct
 import subprocess
 import sys
-import threading
 import time
-from collections import defaultdict
 from io import BytesIO
 from pathlib import Path
-from urllib.parse import parse_qs, unquote, urlsplit
-from xml.sax.saxutils import escape
 
 import pytest
 from PIL import Image, ImageFile
@@ -24,94 +18,11 @@ from medtasks.data import pmc
 from medtasks.data.pmc import Figure, fetch_figures, pmc_id_of
 from medtasks.errors import SourceError
 
-from ..local_server import LocalServer, QuietHandler, serving
-
-PAGE = 3
-
 
 def picture(shade: int) -> bytes:
     body = BytesIO()
     Image.frombytes("L", (40, 30), random.Random(shade).randbytes(1200)).save(body, "JPEG")
     return body.getvalue()
-
-
-class Bucket(LocalServer):
-    """Objects by key; faults by key (or "list"), one consumed per request, the last one for ever if it is ``...``."""
-
-    def __init__(self):
-        super().__init__(Handler)
-        self.objects: dict[str, bytes] = {}
-        self.etags: dict[str, str] = {}
-        self.faults: dict[str, list] = defaultdict(list)
-        self.requests: list[str] = []
-        self.times: list[float] = []
-        self.release = threading.Event()
-
-    def count(self, what):
-        return sum(bool(re.fullmatch(what, seen)) for seen in self.requests)
-
-    def handle_error(self, request, client_address):
-        pass
-
-
-class Handler(QuietHandler):
-    protocol_version = "HTTP/1.1"
-    server: Bucket
-
-    def do_GET(self):
-        parts = urlsplit(self.path)
-        query = {name: values[0] for name, values in parse_qs(parts.query).items()}
-        key = unquote(parts.path).lstrip("/")
-        self.server.requests.append(key or f"list {query['prefix']}")
-        self.server.times.append(time.monotonic())
-        body, etag = self.listing(query) if not key else self.object(key)
-        faults = self.server.faults[key or "list"]
-        fault = faults[0] if faults[-1:] == [...] else faults.pop(0) if faults else None
-        if fault is not None:
-            self.fail(fault, body or b"", etag)
-        elif body is None:
-            self.reply(404, b"<Error><Code>NoSuchKey</Code></Error>")
-        else:
-            self.reply(200, body, **({"ETag": etag} if etag else {}))
-
-    def listing(self, query):
-        assert query["list-type"] == "2"
-        keys = sorted(key for key in self.server.objects if key.startswith(query["prefix"]))
-        start = int(query.get("continuation-token", "+0").lstrip("+"))  # "+" breaks where a client does not quote it
-        more = start + PAGE < len(keys)
-        rows = "".join(f"<Contents><Key>{escape(key)}</Key></Contents>" for key in keys[start : start + PAGE])
-        token = f"<NextContinuationToken>+{start + PAGE}</NextContinuationToken>" if more else ""
-        xmlns = "http://s3.amazonaws.com/doc/2006-03-01/"
-        text = f'<?xml version="1.0"?><ListBucketResult xmlns="{xmlns}">{token}{rows}</ListBucketResult>'
-        return text.encode(), None
-
-    def object(self, key):
-        body = self.server.objects.get(key)
-        return body, self.server.etags.get(key, f'"{hashlib.md5(body).hexdigest()}"' if body else None)
-
-    def fail(self, fault, body, etag):
-        if isinstance(fault, bytes):
-            self.reply(200, fault, **({"ETag": etag} if etag else {}))
-        elif isinstance(fault, tuple):
-            self.reply(fault[0], b"<Error><Code>SlowDown</Code></Error>", Retry_After=str(fault[1]))
-        elif isinstance(fault, int):
-            self.reply(fault, b"<Error/>")
-        elif fault == "reset":
-            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            os.close(self.connection.detach())  # close() would wait for the handler's two file objects
-        elif fault == "hang":
-            self.server.release.wait(20)
-        elif fault.startswith("cut"):
-            self.reply(200, body[: -int(fault[3:])], Content_Length=str(len(body)))
-            self.close_connection = True
-
-
-@pytest.fixture
-def bucket(monkeypatch):
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    with serving(Bucket()) as server:
-        yield server
-        server.release.set()
 
 
 @pytest.fixture
@@ -170,17 +81,18 @@ def test_one_paged_listing_serves_all_figures_of_an_article(bucket, fetch, tmp_p
     assert [(tmp_path / f"{n}.jpg").read_bytes() for n in range(7)] == list(bucket.objects.values())
 
 
-def test_newest_version_wins_by_number(bucket, fetch, figure):
-    bucket.objects |= {f"PMC1.{version}/a.jpg": picture(version) for version in (2, 9, 10)}
+@pytest.mark.parametrize(
+    ("others", "newest"),
+    [
+        (["PMC1.2/a.jpg", "PMC1.9/a.jpg", "PMC1.10/a.jpg"], "PMC1.10/a.jpg"),
+        (["PMC1.2/xa.jpg", "PMC1.3/a.jpg.png", "PMC12.4/a.jpg", "PMC1.5/aXjpg"], "PMC1.1/a.jpg"),
+    ],
+    ids=["by number", "whole base name and whole article"],
+)
+def test_newest_version_wins(bucket, fetch, figure, others, newest):
+    bucket.objects |= {key: picture(shade) for shade, key in enumerate(others, 2)}
     assert fetch(figure) == {}
-    assert figure.target.read_bytes() == bucket.objects["PMC1.10/a.jpg"]
-
-
-def test_only_the_whole_base_name_and_the_whole_article_match(bucket, fetch, figure):
-    bucket.objects |= {"PMC1.2/xa.jpg": picture(2), "PMC1.3/a.jpg.png": picture(3), "PMC12.4/a.jpg": picture(4)}
-    bucket.objects |= {"PMC1.5/aXjpg": picture(5)}
-    assert fetch(figure) == {}
-    assert figure.target.read_bytes() == bucket.objects["PMC1.1/a.jpg"]
+    assert figure.target.read_bytes() == bucket.objects[newest]
 
 
 def test_same_name_in_two_articles(bucket, fetch, figure, tmp_path):
@@ -206,30 +118,28 @@ def test_silence_is_tried_again(bucket, fetch, figure):
     assert bucket.count("PMC1.1/a.jpg") == 2
 
 
-def test_length_alone_betrays_a_cut(bucket, fetch, figure):
-    bucket.objects["PMC1.1/a.jpg"] += b"tail"  # what is left after the cut still decodes, and there is no digest
-    bucket.etags["PMC1.1/a.jpg"] = ""
-    bucket.faults["PMC1.1/a.jpg"] = ["cut4"]
+@pytest.mark.parametrize(
+    ("fault", "tail", "etag"),
+    [
+        ("cut4", b"tail", ""),  # what is left after the cut still decodes, and there is no digest
+        (picture(99), b"", None),
+        (picture(1)[:-200], b"", ""),
+    ],
+    ids=["length", "digest", "decoding"],
+)
+def test_one_sign_of_damage_is_enough(bucket, fetch, figure, fault, tail, etag):
+    bucket.objects["PMC1.1/a.jpg"] += tail
+    if etag is not None:
+        bucket.etags["PMC1.1/a.jpg"] = etag
+    bucket.faults["PMC1.1/a.jpg"] = [fault]
     assert fetch(figure) == {}
     assert figure.target.read_bytes() == bucket.objects["PMC1.1/a.jpg"]
-
-
-def test_digest_alone_betrays_another_picture(bucket, fetch, figure):
-    bucket.faults["PMC1.1/a.jpg"] = [picture(99)]
-    assert fetch(figure) == {}
-    assert figure.target.read_bytes() == bucket.objects["PMC1.1/a.jpg"]
+    assert bucket.count("PMC1.1/a.jpg") == 2
 
 
 def test_multipart_etag_is_no_digest(bucket, fetch, figure):
     bucket.etags["PMC1.1/a.jpg"] = f'"{"0" * 32}-2"'
     assert fetch(figure) == {}
-
-
-def test_decoding_alone_betrays_a_broken_picture(bucket, fetch, figure):
-    bucket.etags["PMC1.1/a.jpg"] = ""
-    bucket.faults["PMC1.1/a.jpg"] = [picture(1)[:-200]]
-    assert fetch(figure) == {}
-    assert bucket.count("PMC1.1/a.jpg") == 2
 
 
 def test_object_that_is_no_image_is_given_up(bucket, fetch, figure):
@@ -254,19 +164,13 @@ def test_back_off_grows(bucket, fetch, figure):
     assert waits[0] < 0.35
 
 
-def test_lasting_trouble_ends_after_the_given_attempts(bucket, fetch, figure):
-    bucket.faults["PMC1.1/a.jpg"] = [500, ...]
+@pytest.mark.parametrize(("status", "tried"), [(500, 4), (403, 1), (404, 1)])
+def test_lasting_trouble_ends_after_the_given_attempts_and_a_refusal_at_once(bucket, fetch, figure, status, tried):
+    bucket.faults["PMC1.1/a.jpg"] = [status, ...]
     missing = fetch(figure, attempts=4)
     assert list(missing) == [figure]
-    assert "HTTP 500" in missing[figure]
-    assert bucket.count("PMC1.1/a.jpg") == 4
-
-
-@pytest.mark.parametrize("status", [403, 404])
-def test_refusal_is_final(bucket, fetch, figure, status):
-    bucket.faults["PMC1.1/a.jpg"] = [status]
-    assert f"HTTP {status}" in fetch(figure)[figure]
-    assert bucket.count("PMC1.1/a.jpg") == 1
+    assert f"HTTP {status}" in missing[figure]
+    assert bucket.count("PMC1.1/a.jpg") == tried
 
 
 def test_what_is_not_there_is_named_in_order_and_the_rest_arrives(bucket, fetch, figure, tmp_path):
@@ -281,7 +185,9 @@ def test_what_is_not_there_is_named_in_order_and_the_rest_arrives(bucket, fetch,
     assert bucket.count("list .*") == 3
 
 
-def test_whole_files_cost_no_request_and_broken_ones_are_replaced(bucket, fetch, figure, tmp_path):
+@pytest.mark.parametrize("lenient", [False, True], ids=["strict", "after the harness made Pillow lenient"])
+def test_whole_files_cost_no_request_broken_ones_are_replaced(bucket, fetch, figure, tmp_path, monkeypatch, lenient):
+    monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", lenient)
     kept = Figure("PMC2", "b.jpg", tmp_path / "2.jpg")
     kept.target.write_bytes(picture(50))
     figure.target.parent.mkdir()
@@ -290,18 +196,10 @@ def test_whole_files_cost_no_request_and_broken_ones_are_replaced(bucket, fetch,
     assert bucket.count(".*PMC2.*") == 0
     assert kept.target.read_bytes() == picture(50)
     assert figure.target.read_bytes() == bucket.objects["PMC1.1/a.jpg"]
+    assert ImageFile.LOAD_TRUNCATED_IMAGES is lenient
     bucket.requests.clear()
     assert fetch(kept, figure) == {}
     assert bucket.requests == []
-
-
-def test_cut_files_are_replaced_although_the_harness_made_pillow_lenient(bucket, fetch, figure, monkeypatch):
-    monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", True)
-    figure.target.parent.mkdir()
-    figure.target.write_bytes(picture(1)[:-300])
-    assert fetch(figure) == {}
-    assert figure.target.read_bytes() == bucket.objects["PMC1.1/a.jpg"]
-    assert ImageFile.LOAD_TRUNCATED_IMAGES is True
 
 
 def articles(bucket, folder, count):
