@@ -163,7 +163,7 @@ def test_what_was_fetched_is_kept(origin, monkeypatch, final, owner, name, error
 
     with monkeypatch.context() as patch:
         patch.setattr(owner, name, fail)
-        with pytest.raises((KeyboardInterrupt, MedTasksError), match="^$|the disk is full"):
+        with pytest.raises((KeyboardInterrupt, MedTasksError), match=r"^$|the disk is full"):
             prepare(Options())
     assert not final.exists()
     origin.requests.clear()
