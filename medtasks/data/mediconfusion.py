@@ -44,7 +44,6 @@ class PairImage:
     """One image of a pair: its id, its key and its categories."""
 
     image_id: str
-    roco_path: str
     answer: str
     categories: tuple[str, ...]
 
@@ -291,8 +290,7 @@ def _pair(path: Path, pair_id: str, record: Mapping[str, Any]) -> Pair:
         image_id = str(record[f"im_{position}_local"])
         if not (image_id.isascii() and image_id.isdecimal()):
             raise SourceError(f"{path}: pair {pair_id}: im_{position}_local is {image_id!r}, expected a number")
-        roco_path, labels = str(record[f"im_{position}"]), tuple(record[f"category_{position}"])
-        images.append(PairImage(image_id, roco_path, answer, labels))
+        images.append(PairImage(image_id, answer, tuple(record[f"category_{position}"])))
     options = (record["option_A"], record["option_B"])
     return Pair(pair_id, record["question"], options, (images[0], images[1]))
 
