@@ -7,6 +7,8 @@ import pytest
 
 from medtasks.data import label_of, path_of, provenance_of
 from medtasks.data.catalogue import CATALOGUE, MEDICONFUSION, dataset_info
+from medtasks.data.home import dataset_folder, dataset_holding, datasets_folder
+from medtasks.data.home import home as home_folder
 from medtasks.data.manifest import Manifest
 from medtasks.data.mediconfusion import Options, prepare
 from medtasks.data.prepared import prepared_folder
@@ -121,9 +123,13 @@ def test_moved_home_still_works(prepared, home, tmp_path, monkeypatch):
     assert Manifest.read(elsewhere / "datasets/mediconfusion") == prepared
 
 
-def test_home_may_begin_with_a_tilde_and_defaults_to_the_cache(monkeypatch, tmp_path):
-    from medtasks.data.home import home as home_folder
+def test_the_dataset_that_holds_a_path(home):
+    folder = dataset_folder("drugs")
+    assert [dataset_holding(path) for path in (folder, folder / "images/1.png")] == ["drugs", "drugs"]
+    assert [dataset_holding(path) for path in (datasets_folder(), home, home / "datasets2/drugs")] == [None] * 3
 
+
+def test_home_may_begin_with_a_tilde_and_defaults_to_the_cache(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("MEDTASKS_HOME", "~/medical")
     assert home_folder() == tmp_path / "medical"
