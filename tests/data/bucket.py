@@ -22,7 +22,7 @@ class Bucket(LocalServer):
 
     def __init__(self) -> None:
         super().__init__(_Handler)
-        self.objects: dict[str, bytes] = {}
+        self.files: dict[str, bytes] = {}
         self.etags: dict[str, str] = {}
         self.faults: dict[str, list[Any]] = defaultdict(list)
         self.requests: list[str] = []
@@ -58,7 +58,7 @@ class _Handler(QuietHandler):
 
     def listing(self, query: dict[str, str]) -> tuple[bytes, None]:
         assert query["list-type"] == "2"
-        keys = sorted(key for key in self.server.objects if key.startswith(query["prefix"]))
+        keys = sorted(key for key in self.server.files if key.startswith(query["prefix"]))
         start = int(query.get("continuation-token", "+0").lstrip("+"))  # "+" breaks where a client does not quote it
         more = start + PAGE < len(keys)
         rows = "".join(f"<Contents><Key>{escape(key)}</Key></Contents>" for key in keys[start : start + PAGE])
@@ -68,7 +68,7 @@ class _Handler(QuietHandler):
         return text.encode(), None
 
     def object(self, key: str) -> tuple[bytes | None, str | None]:
-        body = self.server.objects.get(key)
+        body = self.server.files.get(key)
         return body, self.server.etags.get(key, f'"{hashlib.md5(body).hexdigest()}"' if body else None)
 
     def fail(self, fault: Any, body: bytes, etag: str | None) -> None:

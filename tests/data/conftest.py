@@ -88,7 +88,8 @@ def refuses() -> Callable[..., AbstractContextManager[None]]:
 
 
 @pytest.fixture
-def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
+def published(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
+    """A server of ``files`` by path; ``requests`` holds every path asked for."""
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     with serving(Bucket()) as server:
         yield server

@@ -37,22 +37,22 @@ def links():
 
 
 @pytest.fixture
-def origin(drawn, links, bucket, monkeypatch, home):
+def origin(drawn, links, published, monkeypatch, home):
     """The server has it all, and the catalogue knows the checksums."""
     files = {
         "dataset.json": (drawn / "dataset.json").read_bytes(),
         "image_dict.json": json.dumps(links).encode(),
         DEMONSTRATION: (drawn / "images/90000.jpg").read_bytes(),
     }
-    bucket.objects |= {f"data/{name}": body for name, body in files.items()}
-    bucket.objects |= {key(image_id): (drawn / f"images/{image_id}.jpg").read_bytes() for image_id in IMAGES}
+    published.files |= {f"data/{name}": body for name, body in files.items()}
+    published.files |= {key(image_id): (drawn / f"images/{image_id}.jpg").read_bytes() for image_id in IMAGES}
     sha256 = {name: hashlib.sha256(body).hexdigest() for name, body in files.items()} | {"dataset.csv": "0" * 64}
     tiny = replace(MEDICONFUSION, rows=32, images=27, sha256=MappingProxyType(sha256))
     monkeypatch.setattr(mediconfusion, "MEDICONFUSION", tiny)
     monkeypatch.setattr(downloads, "_BACKOFF_S", 0.01)
-    monkeypatch.setenv("MEDTASKS_MEDICONFUSION_URL", f"{bucket.url}/data")
-    monkeypatch.setenv("MEDTASKS_PMC_URL", bucket.url)
-    return bucket
+    monkeypatch.setenv("MEDTASKS_MEDICONFUSION_URL", f"{published.url}/data")
+    monkeypatch.setenv("MEDTASKS_PMC_URL", published.url)
+    return published
 
 
 def figures(server):
@@ -77,13 +77,13 @@ def test_everything_is_downloaded(origin, drawn, final, work):
 
 @pytest.mark.parametrize("name", ["dataset.json", "image_dict.json", DEMONSTRATION])
 def test_checksums_are_enforced(origin, final, refuses, name):
-    right = origin.objects[f"data/{name}"]
-    origin.objects[f"data/{name}"] = right + b" "
+    right = origin.files[f"data/{name}"]
+    origin.files[f"data/{name}"] = right + b" "
     with refuses(f"/data/{name} is not the published file", "SHA-256", kind=SourceError):
         prepare(Options())
     assert not final.exists()
     assert figures(origin) == []
-    origin.objects[f"data/{name}"] = right
+    origin.files[f"data/{name}"] = right
     before = len(origin.requests)
     assert prepare(Options()).complete
     asked = [path for path in origin.requests[before:] if path.startswith("data/")]
@@ -99,7 +99,7 @@ def test_a_damaged_question_file_of_the_last_attempt_is_fetched_again(origin, wo
 
 
 def test_questions_that_cannot_be_had(origin, refuses, monkeypatch):
-    del origin.objects["data/dataset.json"]
+    del origin.files["data/dataset.json"]
     with refuses("cannot download dataset.json", origin.url, "HTTPError", "--source CLONE/data --fetch-images"):
         prepare(Options())
     monkeypatch.setenv("MEDTASKS_MEDICONFUSION_URL", "http://127.0.0.1:9")
@@ -108,7 +108,7 @@ def test_questions_that_cannot_be_had(origin, refuses, monkeypatch):
 
 
 def test_a_figure_that_is_gone(origin, final, refuses):
-    del origin.objects[key("90026")]
+    del origin.files[key("90026")]
     with refuses("1 of 27 images unusable, in 1 of 16 pairs", "'figure 90026.jpg' is not among", "--allow-incomplete"):
         prepare(Options())
     manifest = prepare(Options(allow_incomplete=True))

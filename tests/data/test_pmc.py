@@ -26,6 +26,11 @@ def picture(shade: int) -> bytes:
 
 
 @pytest.fixture
+def bucket(published):
+    return published
+
+
+@pytest.fixture
 def fetch(bucket):
     def run(*figures, **options):
         return fetch_figures(
@@ -38,8 +43,8 @@ def fetch(bucket):
 @pytest.fixture
 def figure(bucket, tmp_path):
     """One article with one figure, in the bucket as version 1."""
-    bucket.objects["PMC1.1/PMC1.1.xml"] = b"<article/>"
-    bucket.objects["PMC1.1/a.jpg"] = picture(1)
+    bucket.files["PMC1.1/PMC1.1.xml"] = b"<article/>"
+    bucket.files["PMC1.1/a.jpg"] = picture(1)
     return Figure("PMC1", "a.jpg", tmp_path / "images" / "1.jpg")
 
 
@@ -59,7 +64,7 @@ def test_other_links_are_refused_with_a_sentence(link):
 
 def test_figure_arrives_unchanged(bucket, fetch, figure):
     assert fetch(figure) == {}
-    assert figure.target.read_bytes() == bucket.objects["PMC1.1/a.jpg"]
+    assert figure.target.read_bytes() == bucket.files["PMC1.1/a.jpg"]
     assert files(figure.target.parent) == ["1.jpg"]
 
 
@@ -75,10 +80,10 @@ def test_malformed_url_is_refused_at_once(fetch, figure):
 
 def test_one_paged_listing_serves_all_figures_of_an_article(bucket, fetch, tmp_path):
     names = [f"fig {n}&+#?%41.jpg" for n in range(7)]
-    bucket.objects |= {f"PMC7.1/{name}": picture(n) for n, name in enumerate(names)}
+    bucket.files |= {f"PMC7.1/{name}": picture(n) for n, name in enumerate(names)}
     assert fetch(*[Figure("PMC7", name, tmp_path / f"{n}.jpg") for n, name in enumerate(names)]) == {}
     assert bucket.count("list PMC7.") == 3
-    assert [(tmp_path / f"{n}.jpg").read_bytes() for n in range(7)] == list(bucket.objects.values())
+    assert [(tmp_path / f"{n}.jpg").read_bytes() for n in range(7)] == list(bucket.files.values())
 
 
 @pytest.mark.parametrize(
@@ -90,17 +95,17 @@ def test_one_paged_listing_serves_all_figures_of_an_article(bucket, fetch, tmp_p
     ids=["by number", "whole base name and whole article"],
 )
 def test_newest_version_wins(bucket, fetch, figure, others, newest):
-    bucket.objects |= {key: picture(shade) for shade, key in enumerate(others, 2)}
+    bucket.files |= {key: picture(shade) for shade, key in enumerate(others, 2)}
     assert fetch(figure) == {}
-    assert figure.target.read_bytes() == bucket.objects[newest]
+    assert figure.target.read_bytes() == bucket.files[newest]
 
 
 def test_same_name_in_two_articles(bucket, fetch, figure, tmp_path):
-    bucket.objects["PMC2.1/media/a.jpg"] = picture(200)
+    bucket.files["PMC2.1/media/a.jpg"] = picture(200)
     other = Figure("PMC2", "a.jpg", tmp_path / "2.jpg")
     assert fetch(figure, other) == {}
-    assert other.target.read_bytes() == bucket.objects["PMC2.1/media/a.jpg"]
-    assert figure.target.read_bytes() == bucket.objects["PMC1.1/a.jpg"]
+    assert other.target.read_bytes() == bucket.files["PMC2.1/media/a.jpg"]
+    assert figure.target.read_bytes() == bucket.files["PMC1.1/a.jpg"]
 
 
 @pytest.mark.parametrize("where", ["list", "PMC1.1/a.jpg"])
@@ -109,7 +114,7 @@ def test_passing_trouble_is_tried_again(bucket, fetch, figure, where, fault):
     bucket.faults[where] = [fault, fault]
     assert fetch(figure) == {}
     assert bucket.count("list PMC1." if where == "list" else where) == 3
-    assert figure.target.read_bytes() == bucket.objects["PMC1.1/a.jpg"]
+    assert figure.target.read_bytes() == bucket.files["PMC1.1/a.jpg"]
 
 
 def test_silence_is_tried_again(bucket, fetch, figure):
@@ -128,12 +133,12 @@ def test_silence_is_tried_again(bucket, fetch, figure):
     ids=["length", "digest", "decoding"],
 )
 def test_one_sign_of_damage_is_enough(bucket, fetch, figure, fault, tail, etag):
-    bucket.objects["PMC1.1/a.jpg"] += tail
+    bucket.files["PMC1.1/a.jpg"] += tail
     if etag is not None:
         bucket.etags["PMC1.1/a.jpg"] = etag
     bucket.faults["PMC1.1/a.jpg"] = [fault]
     assert fetch(figure) == {}
-    assert figure.target.read_bytes() == bucket.objects["PMC1.1/a.jpg"]
+    assert figure.target.read_bytes() == bucket.files["PMC1.1/a.jpg"]
     assert bucket.count("PMC1.1/a.jpg") == 2
 
 
@@ -143,7 +148,7 @@ def test_multipart_etag_is_no_digest(bucket, fetch, figure):
 
 
 def test_object_that_is_no_image_is_given_up(bucket, fetch, figure):
-    bucket.objects["PMC1.1/a.jpg"] = b"GIF89a no"
+    bucket.files["PMC1.1/a.jpg"] = b"GIF89a no"
     assert "does not decode as an image" in fetch(figure, attempts=3)[figure]
     assert bucket.count("PMC1.1/a.jpg") == 3
     assert files(figure.target.parent) == []
@@ -174,7 +179,7 @@ def test_lasting_trouble_ends_after_the_given_attempts_and_a_refusal_at_once(buc
 
 
 def test_what_is_not_there_is_named_in_order_and_the_rest_arrives(bucket, fetch, figure, tmp_path):
-    bucket.objects["PMC3.1/PMC3.1.xml"] = b"<article/>"
+    bucket.files["PMC3.1/PMC3.1.xml"] = b"<article/>"
     gone = Figure("PMC2", "b.jpg", tmp_path / "2.jpg")
     unlisted = Figure("PMC3", "c.jpg", tmp_path / "3.jpg")
     assert list(fetch(unlisted, figure, gone).items()) == [
@@ -195,7 +200,7 @@ def test_whole_files_cost_no_request_broken_ones_are_replaced(bucket, fetch, fig
     assert fetch(kept, figure) == {}
     assert bucket.count(".*PMC2.*") == 0
     assert kept.target.read_bytes() == picture(50)
-    assert figure.target.read_bytes() == bucket.objects["PMC1.1/a.jpg"]
+    assert figure.target.read_bytes() == bucket.files["PMC1.1/a.jpg"]
     assert ImageFile.LOAD_TRUNCATED_IMAGES is lenient
     bucket.requests.clear()
     assert fetch(kept, figure) == {}
@@ -203,7 +208,7 @@ def test_whole_files_cost_no_request_broken_ones_are_replaced(bucket, fetch, fig
 
 
 def articles(bucket, folder, count):
-    bucket.objects |= {f"PMC{n}.1/a.jpg": picture(n) for n in range(count)}
+    bucket.files |= {f"PMC{n}.1/a.jpg": picture(n) for n in range(count)}
     return [Figure(f"PMC{n}", "a.jpg", folder / f"{n}.jpg") for n in range(count)]
 
 
@@ -216,7 +221,7 @@ def test_target_appears_only_whole(bucket, fetch, figure, monkeypatch):
 
     monkeypatch.setattr(pmc.os, "replace", replace)
     assert fetch(figure) == {}
-    assert seen == [(False, True, bucket.objects["PMC1.1/a.jpg"])]
+    assert seen == [(False, True, bucket.files["PMC1.1/a.jpg"])]
 
 
 def test_full_disk_ends_it_and_keeps_what_is_finished(bucket, fetch, tmp_path, monkeypatch):
