@@ -15,6 +15,11 @@ from medtasks.data.mediconfusion import Options, prepare
 from medtasks.data.preparers import verify
 from medtasks.data.store import load_documents, work_folder
 
+STEPS = {
+    "save": (datasets.DatasetDict, "save_to_disk"),
+    "manifest": (Manifest, "write"),
+    "rename": (Path, "rename"),
+}
 HALF = b"\xff\xd8 half an image"
 add_file, rename = ImageStore.add_file, Path.rename
 
@@ -106,20 +111,16 @@ def test_stale_and_foreign_files_of_the_last_attempt_are_replaced(options, sourc
     assert not (final / "test/data-00000-of-00002.arrow").exists()
 
 
-@pytest.mark.parametrize("step", ["copy", "save", "manifest", "rename"])
+@pytest.mark.parametrize("step", ["copy", *STEPS])
 def test_full_disk_is_one_sentence_and_loses_nothing(options, copies, final, work, monkeypatch, refuses, step):
     def refuse(*args, **kwargs):
         raise disk_full(work / "somewhere")
 
     with monkeypatch.context() as patch:
         if step == "copy":
-            copies.fail_after(20, disk_full(work / "images/90020.part"))
-        elif step == "save":
-            patch.setattr(datasets.DatasetDict, "save_to_disk", refuse)
-        elif step == "manifest":
-            patch.setattr(Manifest, "write", refuse)
+            copies.fail_after(20, disk_full(work / "images/90020.jpg"))
         else:
-            patch.setattr(Path, "rename", refuse)
+            patch.setattr(*STEPS[step], refuse)
         with refuses(
             "cannot prepare 'mediconfusion'", str(final.parent), "the disk is full", "run the same command again"
         ):
@@ -145,7 +146,7 @@ def test_other_troubles_with_the_disk_are_named(options, copies, home, refuses):
 
 
 @pytest.mark.parametrize("error", [disk_full("/x"), KeyboardInterrupt()], ids=["disk", "ctrl-c"])
-@pytest.mark.parametrize("step", ["save", "manifest", "rename"])
+@pytest.mark.parametrize("step", STEPS)
 def test_old_dataset_stays_until_the_new_one_is_whole(options, records, final, monkeypatch, step, error):
     old = prepare(options)
     records.change("90001", question="Something else?")
@@ -159,12 +160,7 @@ def test_old_dataset_stays_until_the_new_one_is_whole(options, records, final, m
         raise error
 
     with monkeypatch.context() as patch:
-        owner, name = {
-            "save": (datasets.DatasetDict, "save_to_disk"),
-            "manifest": (Manifest, "write"),
-            "rename": (Path, "rename"),
-        }[step]
-        patch.setattr(owner, name, fail)
+        patch.setattr(*STEPS[step], fail)
         with pytest.raises(KeyboardInterrupt if isinstance(error, KeyboardInterrupt) else Exception):
             prepare(options)
     assert all(question.startswith("Where is the bright spot") for question in seen)
