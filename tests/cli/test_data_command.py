@@ -7,7 +7,6 @@ import pytest
 
 from medtasks.data.catalogue import CATALOGUE
 from medtasks.data.manifest import Manifest
-from medtasks.data.sample import write_sample_source
 from medtasks.data.store import load_documents
 
 
@@ -24,9 +23,8 @@ def final(home):
 
 
 @pytest.fixture
-def source(tmp_path):
-    write_sample_source(tmp_path / "source")
-    return tmp_path / "source"
+def source(sample_home, tmp_path):
+    return shutil.copytree(sample_home / "source" / "mediconfusion", tmp_path / "source")
 
 
 def state(ran):

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from medtasks.data.home import HOME_VARIABLE
-from medtasks.data.sample import write_sample_source
 from medtasks.errors import MedTasksError
 
 from ..local_server import serving
@@ -19,11 +18,9 @@ from .bucket import Bucket
 
 
 @pytest.fixture(scope="session")
-def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def drawn(sample_home: Path) -> Path:
     """The drawn sample as a source folder; read only."""
-    folder = tmp_path_factory.mktemp("drawn")
-    write_sample_source(folder)
-    return folder
+    return sample_home / "source" / "mediconfusion"
 
 
 @pytest.fixture
