@@ -42,6 +42,11 @@ def tiles(_source, images):
         yield Row(f"tiles.csv row {number + 1}", document(number, number % 2), [images.add_pixels(picture(shade))])
 
 
+def reading(*rows):
+    """A reader of these rows, which need no source."""
+    return lambda _source, _images: iter(rows)
+
+
 def recipe(test=tiles, **more):
     return Recipe(CLASSIFICATION, test, "a folder with tiles.csv", **more)
 
@@ -90,11 +95,8 @@ def test_a_set_of_another_size_is_refused(source, final):
 
 
 def test_unusable_rows_are_counted_and_named(source):
-    def test(_source, images):
-        yield from list(tiles(_source, images))[:1]
-        for number in (2, 3, 4):
-            yield Row(f"tiles.csv row {number}", None, cause="its image is missing")
-
+    unusable = [Row(f"tiles.csv row {number}", None, cause="its image is missing") for number in (2, 3, 4)]
+    test = reading(Row("tiles.csv row 1", document(1)), *unusable)
     wanted = "'tiles' is incomplete: tiles.csv row 2: its image is missing; tiles.csv row 3: its image is missing and"
     with pytest.raises(SourceError, match=wanted):
         prepare_recipe(info(rows=4), recipe(test), Options(source))
@@ -104,14 +106,11 @@ def test_unusable_rows_are_counted_and_named(source):
 
 def test_no_usable_row_is_no_dataset(source):
     with pytest.raises(SourceError, match="'tiles': no usable row in the source"):
-        prepare_recipe(info(rows=None), recipe(lambda *_: []), Options(source, allow_incomplete=True))
+        prepare_recipe(info(rows=None), recipe(reading()), Options(source, allow_incomplete=True))
 
 
 def test_duplicate_ids_name_both_rows(source):
-    def test(_source, images):
-        yield Row("tiles.csv row 1", document(7))
-        yield Row("tiles.csv row 9", document(7))
-
+    test = reading(Row("tiles.csv row 1", document(7)), Row("tiles.csv row 9", document(7)))
     with pytest.raises(
         SourceError, match=r"tiles.csv row 9 has the id 'test/7' of tiles.csv row 1; ids must be unique"
     ):
