@@ -36,7 +36,10 @@ DEFAULT_URL = "https://pmc-oa-opendata.s3.amazonaws.com"
 _PACKAGE = re.compile(r"/(PMC\d+)\.tar\.gz$")
 _UNREACHABLE_ARTICLES = 3
 _PLAIN_MD5 = re.compile(r'"([0-9a-f]{32})"')  # "<hex>-<parts>" of a multi-part upload is no digest of the body
-_CONNECT_TIMEOUT_S = 10.0
+_WORKERS = 4  # articles fetched at the same time
+_ATTEMPTS = 5
+_BACKOFF_S = 1.0
+_TIMEOUT_S = (10.0, 30.0)  # to connect, longest silence of the server
 
 
 @dataclass(frozen=True)
@@ -49,16 +52,15 @@ class Figure:
 
 
 class ObjectStorage:
-    """An S3 bucket read without credentials, patiently; a :class:`Failure` is for good."""
+    """The S3 bucket that the environment names, read without credentials, patiently; a Failure is for good."""
 
-    def __init__(self, base_url: str, workers: int, attempts: int, backoff_s: float, timeout_s: float) -> None:
-        self.base_url, self.stop = base_url, threading.Event()
-        self._patiently = patiently(attempts, backoff_s, self.stop)
-        self._timeout = (min(timeout_s, _CONNECT_TIMEOUT_S), timeout_s)
+    def __init__(self) -> None:
+        self.base_url, self.stop = _base_url(), threading.Event()
+        self._patiently = patiently(_ATTEMPTS, _BACKOFF_S, self.stop)
         self._session = requests.Session()
         self._session.headers["Accept-Encoding"] = "identity"  # a length and an ETag speak of the bytes as sent
         for scheme in ("http://", "https://"):
-            self._session.mount(scheme, HTTPAdapter(pool_maxsize=workers))
+            self._session.mount(scheme, HTTPAdapter(pool_maxsize=_WORKERS))
 
     def listing(self, prefix: str) -> list[str]:
         """Return all keys that begin with ``prefix``."""
@@ -93,7 +95,7 @@ class ObjectStorage:
         if self.stop.is_set():
             raise Failure("interrupted")
         asking = functools.partial(
-            self._session.get, f"{self.base_url}/{path}", params=query, timeout=self._timeout, stream=True
+            self._session.get, f"{self.base_url}/{path}", params=query, timeout=_TIMEOUT_S, stream=True
         )
         with answer_to(asking, what) as answer:
             answer.raise_for_status()
@@ -112,38 +114,31 @@ def pmc_id_of(dlink: str) -> str:
     return match[1]
 
 
-def fetch_figures(
-    figures: Sequence[Figure],  # of distinct targets
-    base_url: str | None = None,  # default ``$MEDTASKS_PMC_URL``, else PubMed Central's own
-    workers: int = 4,  # articles fetched at the same time
-    attempts: int = 5,  # tries per request, see :func:`~medtasks.data.downloads.patiently`
-    backoff_s: float = 1.0,
-    timeout_s: float = 30.0,  # longest silence of the server
-    progress: bool = True,
-) -> dict[Figure, str]:
-    """Fetch figures that are not there yet; return why each figure that could not be had is missing, in their order.
+def fetch_figures(figures: Sequence[Figure]) -> dict[Figure, str]:
+    """Fetch figures, of distinct targets, that are not there yet; return why each that could not be had is missing.
 
-    Every file that exists afterwards is a whole image. Safe to interrupt and run again: a target that decodes is kept
-    and costs no request. An interruption waits for the requests in flight, at most ``timeout_s``. A SourceError says
-    that the storage cannot be reached at all or its URL is malformed, an OSError that a target cannot be written.
+    The causes are in the order of the figures. Every file that exists afterwards is a whole image. Safe to interrupt
+    and run again: a target that decodes is kept and costs no request. An interruption waits for the requests in flight.
+    A SourceError says that the storage cannot be reached at all or its URL is malformed, an OSError that a target
+    cannot be written.
     """
-    storage = ObjectStorage(_base_url(base_url), workers, attempts, backoff_s, timeout_s)
+    storage = ObjectStorage()
     articles: dict[str, list[Figure]] = defaultdict(list)
     for figure in figures:
         if not is_whole_image(figure.target):
             articles[figure.pmc_id].append(figure)
     kept = len(figures) - sum(map(len, articles.values()))
-    with tqdm(desc="Fetching images", total=len(figures), initial=kept, unit="image", disable=not progress) as bar:
-        causes = _fetch_articles(storage, articles, workers, bar.update) if articles else {}
+    with tqdm(desc="Fetching images", total=len(figures), initial=kept, unit="image") as bar:
+        causes = _fetch_articles(storage, articles, bar.update) if articles else {}
     return {figure: causes[figure] for figure in figures if figure in causes}
 
 
 def _fetch_articles(
-    storage: ObjectStorage, articles: dict[str, list[Figure]], workers: int, advance: Callable[[int], object]
+    storage: ObjectStorage, articles: dict[str, list[Figure]], advance: Callable[[int], object]
 ) -> dict[Figure, str]:
     causes: dict[Figure, str] = {}
     unreachable = 0
-    with ThreadPoolExecutor(workers, thread_name_prefix="pmc") as pool:
+    with ThreadPoolExecutor(_WORKERS, thread_name_prefix="pmc") as pool:
         try:
             pending = {pool.submit(_fetch_article, storage, *article): len(article[1]) for article in articles.items()}
             for done in as_completed(pending):
@@ -193,8 +188,8 @@ def _newest_key(keys: Sequence[str], figure: Figure) -> str:
     return max(found)[1]
 
 
-def _base_url(chosen: str | None) -> str:
-    url = (chosen or os.environ.get(URL_VARIABLE) or DEFAULT_URL).rstrip("/")
+def _base_url() -> str:
+    url = (os.environ.get(URL_VARIABLE) or DEFAULT_URL).rstrip("/")
     if not re.match(r"https?://[^/]", url):
         raise SourceError(f"'{url}' is no storage URL; set {URL_VARIABLE} to one that begins with https:// or unset it")
     return url

@@ -31,11 +31,14 @@ def bucket(published):
 
 
 @pytest.fixture
-def fetch(bucket):
-    def run(*figures, **options):
-        return fetch_figures(
-            figures, **{"base_url": bucket.url, "backoff_s": 0.01, "timeout_s": 2.0, "progress": False, **options}
-        )
+def fetch(bucket, monkeypatch):
+    """Fetch with other constants than those of the module."""
+
+    def run(*figures, url=bucket.url, **constants):
+        monkeypatch.setenv("MEDTASKS_PMC_URL", url)
+        for name, value in {"backoff_s": 0.01, "timeout_s": 2.0, **constants}.items():
+            monkeypatch.setattr(pmc, f"_{name.upper()}", value)
+        return fetch_figures(figures)
 
     return run
 
@@ -68,14 +71,13 @@ def test_figure_arrives_unchanged(bucket, fetch, figure):
     assert files(figure.target.parent) == ["1.jpg"]
 
 
-def test_url_comes_from_the_environment(bucket, fetch, figure, monkeypatch):
-    monkeypatch.setenv("MEDTASKS_PMC_URL", bucket.url + "/")
-    assert fetch(figure, base_url=None) == {}
+def test_a_slash_behind_the_url_does_not_matter(bucket, fetch, figure):
+    assert fetch(figure, url=f"{bucket.url}/") == {}
 
 
 def test_malformed_url_is_refused_at_once(fetch, figure):
     with pytest.raises(SourceError, match="MEDTASKS_PMC_URL"):
-        fetch(figure, base_url="pmc-oa-opendata")
+        fetch(figure, url="pmc-oa-opendata")
 
 
 def test_one_paged_listing_serves_all_figures_of_an_article(bucket, fetch, tmp_path):
@@ -243,16 +245,16 @@ def test_full_disk_ends_it_and_keeps_what_is_finished(bucket, fetch, tmp_path, m
     assert bucket.count("list PMC[567].") == 0
 
 
-def test_ctrl_c_leaves_only_whole_files(bucket, tmp_path):
+def test_ctrl_c_leaves_only_whole_files(bucket, tmp_path, monkeypatch):
     articles(bucket, tmp_path, 3)
     bucket.faults["PMC1.1/a.jpg"] = [(503, 60), ...]
     bucket.faults["PMC2.1/a.jpg"] = ["cut300", ...]
     code = (
-        "import sys; from pathlib import Path; from medtasks.data.pmc import *\n"
-        "fetch_figures([Figure(f'PMC{n}', 'a.jpg', Path(sys.argv[2], f'{n}.jpg')) for n in range(3)], sys.argv[1],"
-        " backoff_s=30)"
+        "import sys; from pathlib import Path; from medtasks.data import pmc; pmc._BACKOFF_S = 30\n"
+        "pmc.fetch_figures([pmc.Figure(f'PMC{n}', 'a.jpg', Path(sys.argv[1], f'{n}.jpg')) for n in range(3)])"
     )
-    child = subprocess.Popen([sys.executable, "-c", code, bucket.url, str(tmp_path)], stderr=subprocess.PIPE, text=True)
+    monkeypatch.setenv("MEDTASKS_PMC_URL", bucket.url)
+    child = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stderr=subprocess.PIPE, text=True)
     wait_until(lambda: bucket.count("PMC[12].1/a.jpg") == 2 and (tmp_path / "0.jpg").exists())
     child.send_signal(2)
     start = time.monotonic()
@@ -283,7 +285,7 @@ def test_closed_port_is_named_in_the_sentence(fetch, figure):
         closed.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{closed.getsockname()[1]}"
         with pytest.raises(SourceError, match="Connection refused"):
-            fetch(figure, base_url=url)
+            fetch(figure, url=url)
 
 
 def test_few_unreachable_articles_among_good_ones_are_only_missing(bucket, fetch, tmp_path):
@@ -304,7 +306,5 @@ def test_an_answering_host_is_never_called_unreachable(bucket, fetch, tmp_path):
 def test_progress_counts_images_kept_ones_included(bucket, fetch, figure, tmp_path, capsys):
     kept = Figure("PMC2", "b.jpg", tmp_path / "2.jpg")
     kept.target.write_bytes(picture(50))
-    assert fetch(kept, figure, progress=True) == {}
+    assert fetch(kept, figure) == {}
     assert re.search(r"Fetching images: 100%.* 2/2 \[.*image/s\]", capsys.readouterr().err)
-    assert fetch(kept, figure, progress=False) == {}
-    assert capsys.readouterr().err == ""
