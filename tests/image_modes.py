@@ -14,6 +14,7 @@ import numpy as np
 from PIL import Image, TiffImagePlugin
 
 HEIGHT, WIDTH = 24, 36
+ON_BLACK = "transparency onto black"
 ORIENTATIONS: Mapping[int, Callable[[Any], Any]] = {
     1: lambda seen: seen,
     2: np.fliplr,
@@ -29,21 +30,12 @@ ORIENTATIONS: Mapping[int, Callable[[Any], Any]] = {
 
 @dataclass(frozen=True)
 class ImageCase:
-    """A file and what the rule ``linear`` makes of it.
+    """A file and what the rule ``linear`` makes of it."""
 
-    Attributes:
-        name: Of the file.
-        data: Its bytes.
-        seen: RGB pixels, rows x columns x 3.
-        conversions: What the dataset's manifest says.
-        tolerance: By how many of 256 levels a pixel may differ.
-    """
-
-    name: str
     data: bytes
-    seen: Any
-    conversions: tuple[str, ...] = ()
-    tolerance: int = 0
+    seen: Any  # RGB pixels, rows x columns x 3
+    conversions: tuple[str, ...] = ()  # what the dataset's manifest says
+    tolerance: int = 0  # by how many of 256 levels a pixel may differ
 
 
 def ramp(largest: int = 255) -> Any:
@@ -84,11 +76,9 @@ def tiff(
 ) -> bytes:
     """Return an uncompressed TIFF file in the byte order of ``values``; 12 bits are packed.
 
-    Args:
-        values: Rows x columns (x samples), of the type to write.
-        bits: Per sample.
-        photometric: 0: white is zero; 1: black is zero; 2: RGB; 3: palette; 5: CMYK; 6: YCbCr; 8: LAB.
-        tags: More tags: number, and type as :mod:`struct` has it with the values.
+    ``values`` are rows x columns (x samples), ``bits`` are per sample, ``photometric`` is 0: white is zero; 1: black is
+    zero; 2: RGB; 3: palette; 5: CMYK; 6: YCbCr; 8: LAB; ``tags`` are more tags: number, and type as :mod:`struct` has
+    it with the values.
     """
     order = ">" if values.dtype.byteorder == ">" else "<"
     height, width, *more = values.shape
@@ -145,9 +135,12 @@ def turned(orientation: int, kind: str = "PNG") -> bytes:
 
 
 def image_cases() -> dict[str, ImageCase]:
-    """Return a case for every mode, by a name."""
-    cases = [*_of_8_bits(), *_transparent(), *_other_colours(), *_deep_grey(), *_deep_colours(), *_turned()]
-    return {case.name: case for case in cases}
+    """Return a case for every mode, by the name of its file."""
+    parts = (_of_8_bits(), _transparent(), _other_colours(), _deep_grey(), _deep_colours(), _turned())
+    return {name: ImageCase(*case) for part in parts for name, case in part.items()}
+
+
+_Cases = dict[str, tuple[Any, ...]]  # what a case has, by the name of its file
 
 
 def _grey(values: Any) -> Any:
@@ -162,205 +155,133 @@ def _palette() -> tuple[Image.Image, Any]:
     return image, table.astype(np.uint8)[ramp() % 8]
 
 
-def _of_8_bits() -> list[ImageCase]:
+def _of_8_bits() -> _Cases:
     grey, rgb = ramp().astype(np.uint8), colours().astype(np.uint8)
     palette, seen = _palette()
     bits = (ramp() > 100).astype(np.uint8) * 255
-    return [
-        ImageCase("L.png", png(grey, 8, 0), _grey(grey)),
-        ImageCase("L white is zero.tif", tiff(255 - grey, 8, 0), _grey(grey)),
-        ImageCase("RGB.png", png(rgb, 8, 2), rgb),
-        ImageCase("1.png", saved(Image.fromarray(bits).convert("1"), "PNG"), _grey(bits)),
-        ImageCase("P.png", saved(palette, "PNG"), seen, ("palette to its colours",)),
-    ]
+    return {
+        "L.png": (png(grey, 8, 0), _grey(grey)),
+        "L white is zero.tif": (tiff(255 - grey, 8, 0), _grey(grey)),
+        "RGB.png": (png(rgb, 8, 2), rgb),
+        "1.png": (saved(Image.fromarray(bits).convert("1"), "PNG"), _grey(bits)),
+        "P.png": (saved(palette, "PNG"), seen, ("palette to its colours",)),
+    }
 
 
-def _transparent() -> list[ImageCase]:
+def _transparent() -> _Cases:
     grey, rgb, alpha = ramp(), colours(), ramp()[:, ::-1]
-    share, black = alpha / 255, ("transparency onto black",)
+    share, black = alpha / 255, (ON_BLACK,)
     palette, seen = _palette()
     palette_black = (*black, "palette to its colours")
-    one, several = np.where(ramp() % 8 == 5, 0, 1), np.array([0, 40, 80, 120, 160, 200, 240, 255])[ramp() % 8] / 255
+    one, clear = np.where(ramp() % 8 == 5, 0, 1), bytes([0, 40, 80, 120, 160, 200, 240, 255])
+    several = np.frombuffer(clear, np.uint8)[ramp() % 8] / 255
     colormap = [*range(0, 65536, 256), *range(65535, 0, -256), *[257 * 200] * 256]
     table = np.stack([np.arange(256), 255 - np.arange(256), np.full(256, 200)], axis=1).astype(np.uint8)
-    pa_tags = {320: ("H", colormap), 338: ("H", [2])}
+    pa = tiff(np.stack([grey, alpha], 2).astype(np.uint8), 8, 3, {320: ("H", colormap), 338: ("H", [2])})
     opaque = np.concatenate([rgb, np.full_like(rgb[..., :1], 255)], axis=2)
-    return [
-        ImageCase("LA.png", png(np.stack([grey, alpha], 2), 8, 4), on_black(_grey(grey), share), black),
-        ImageCase("RGBA.png", png(np.dstack([rgb, alpha]), 8, 6), on_black(rgb, share), black),
-        ImageCase("RGBA opaque.png", png(opaque, 8, 6), rgb.astype(np.uint8)),
-        ImageCase("L tRNS.png", png(grey, 8, 0, [(b"tRNS", b"\0\x80")]), on_black(_grey(grey), grey != 128), black),
-        ImageCase(
-            "RGB tRNS.png",
-            png(rgb, 8, 2, [(b"tRNS", struct.pack(">3H", *rgb[-1, -1]))]),
-            on_black(rgb, (rgb != rgb[-1, -1]).any(axis=2)),
-            black,
-        ),
-        ImageCase("P one clear.png", saved(palette, "PNG", transparency=5), on_black(seen, one), palette_black),
-        ImageCase(
-            "P many clear.png",
-            saved(palette, "PNG", transparency=bytes([0, 40, 80, 120, 160, 200, 240, 255])),
-            on_black(seen, several),
-            palette_black,
-        ),
-        ImageCase("P clear.gif", saved(palette, "GIF", transparency=5), on_black(seen, one), palette_black),
-        ImageCase(
-            "PA.tif",
-            tiff(np.stack([grey, alpha], 2).astype(np.uint8), 8, 3, pa_tags),
-            on_black(table[grey], share),
-            palette_black,
-        ),
-    ]
+    last = rgb[-1, -1]
+    rgb_clear = png(rgb, 8, 2, [(b"tRNS", struct.pack(">3H", *last))])
+    return {
+        "LA.png": (png(np.stack([grey, alpha], 2), 8, 4), on_black(_grey(grey), share), black),
+        "RGBA.png": (png(np.dstack([rgb, alpha]), 8, 6), on_black(rgb, share), black),
+        "RGBA opaque.png": (png(opaque, 8, 6), rgb.astype(np.uint8)),
+        "L tRNS.png": (png(grey, 8, 0, [(b"tRNS", b"\0\x80")]), on_black(_grey(grey), grey != 128), black),
+        "RGB tRNS.png": (rgb_clear, on_black(rgb, (rgb != last).any(axis=2)), black),
+        "P one clear.png": (saved(palette, "PNG", transparency=5), on_black(seen, one), palette_black),
+        "P many clear.png": (saved(palette, "PNG", transparency=clear), on_black(seen, several), palette_black),
+        "P clear.gif": (saved(palette, "GIF", transparency=5), on_black(seen, one), palette_black),
+        "PA.tif": (pa, on_black(table[grey], share), palette_black),
+    }
 
 
-def _other_colours() -> list[ImageCase]:
+def _without_inks(inks: Any) -> Any:
+    return np.rint((255 - inks[..., :3].astype(int)) * (255 - inks[..., 3:].astype(int)) / 255).astype(np.uint8)
+
+
+def _other_colours() -> _Cases:
     inks = np.dstack([colours(), ramp()[::-1, ::-1] // 2]).astype(np.uint8)
-    cmyk = (255 - inks[..., :3].astype(int)) * (255 - inks[..., 3:].astype(int)) / 255
     light, blue, red = (colours()[..., channel].astype(float) for channel in range(3))
-    full = np.stack(
-        [
-            light + 1.402 * (red - 128),
-            light - 0.344136 * (blue - 128) - 0.714136 * (red - 128),
-            light + 1.772 * (blue - 128),
-        ],
-        2,
-    )
+    green = light - 0.344136 * (blue - 128) - 0.714136 * (red - 128)
+    full = np.stack([light + 1.402 * (red - 128), green, light + 1.772 * (blue - 128)], 2)
+    ycbcr = saved(Image.fromarray(colours().astype(np.uint8), "YCbCr"), "TIFF")
     lab = np.dstack([ramp(), np.zeros_like(ramp()), np.zeros_like(ramp())]).astype(np.uint8)
     star = ramp() / 255 * 100
     linear = np.where(star > 8, ((star + 16) / 116) ** 3, star / 903.3)
     grey = np.where(linear > 0.0031308, 1.055 * linear ** (1 / 2.4) - 0.055, 12.92 * linear) * 255
     flat = np.zeros((16, 16, 4), np.uint8)
     flat[:, 8:] = (200, 30, 90, 40)
-    inverted = Image.fromarray(flat, "CMYK")  # Pillow writes the JPEG as Adobe does, with inverted inks
-    flat_seen = (255 - flat[..., :3].astype(int)) * (255 - flat[..., 3:].astype(int)) / 255
-    return [
-        ImageCase("CMYK.tif", tiff(inks, 8, 5), np.rint(cmyk).astype(np.uint8), ("CMYK to RGB",), 1),
-        ImageCase(
-            "CMYK Adobe.jpg",
-            saved(inverted, "JPEG", quality=100),
-            np.rint(flat_seen).astype(np.uint8),
-            ("CMYK to RGB",),
-            4,
-        ),
-        ImageCase(
-            "YCbCr.tif",
-            saved(Image.fromarray(colours().astype(np.uint8), "YCbCr"), "TIFF"),
-            np.clip(np.rint(full), 0, 255).astype(np.uint8),
-            ("YCbCr to RGB",),
-            2,
-        ),
-        ImageCase("LAB.tif", tiff(lab, 8, 8), _grey(np.rint(grey)), ("LAB to RGB",), 3),
-    ]
+    adobe = saved(Image.fromarray(flat, "CMYK"), "JPEG", quality=100)  # Pillow inverts the inks, as Adobe does
+    return {
+        "CMYK.tif": (tiff(inks, 8, 5), _without_inks(inks), ("CMYK to RGB",), 1),
+        "CMYK Adobe.jpg": (adobe, _without_inks(flat), ("CMYK to RGB",), 4),
+        "YCbCr.tif": (ycbcr, np.clip(np.rint(full), 0, 255).astype(np.uint8), ("YCbCr to RGB",), 2),
+        "LAB.tif": (tiff(lab, 8, 8), _grey(np.rint(grey)), ("LAB to RGB",), 3),
+    }
 
 
-def _deep_grey() -> list[ImageCase]:
-    deep, twelve = ramp(65535), ramp(4095)
+def _deep_grey() -> _Cases:
+    deep, twelve, units = ramp(65535), ramp(4095), ramp(4000) - 1000
     of_16, of_12 = ("16 bits scaled from 0..65535",), ("12 bits scaled from 0..4095",)
+    seen, seen_12, seen_units = in_8_bits(deep, 0, 65535), in_8_bits(twelve, 0, 4095), in_8_bits(units, -1000, 3000)
     stated = ("scaled from the SMinSampleValue..SMaxSampleValue of its file",)
-    signed, hounsfield = (ramp(4000) - 1000).astype("<i2"), {340: ("f", [-1000]), 341: ("f", [3000])}
-    clear = deep == deep[5, 5]
-    return [
-        ImageCase("I;16.png", png(deep, 16, 0), in_8_bits(deep, 0, 65535), of_16),
-        ImageCase("I;16.tif", tiff(deep.astype("<u2"), 16), in_8_bits(deep, 0, 65535), of_16),
-        ImageCase("I;16B.tif", tiff(deep.astype(">u2"), 16), in_8_bits(deep, 0, 65535), of_16),
-        ImageCase(
-            "I;16 white is zero.tif", tiff((65535 - deep).astype("<u2"), 16, 0), in_8_bits(deep, 0, 65535), of_16, 1
-        ),
-        ImageCase("I;16 packed.tif", _lzw(deep), in_8_bits(deep, 0, 65535), of_16),
-        ImageCase(
-            "I;16 tRNS.png",
-            png(deep, 16, 0, [(b"tRNS", struct.pack(">H", deep[5, 5]))]),
-            on_black(in_8_bits(deep, 0, 65535), ~clear),
-            (*of_16, "transparency onto black"),
-        ),
-        ImageCase(
-            "I;16.jp2", saved(Image.fromarray(deep.astype(np.uint16)), "JPEG2000"), in_8_bits(deep, 0, 65535), of_16
-        ),
-        ImageCase("12 bits.tif", tiff(twelve.astype("<u2"), 12), in_8_bits(twelve, 0, 4095), of_12),
-        ImageCase(
-            "12 of 16 bits, sBIT.png", png(twelve, 16, 0, [(b"sBIT", b"\x0c")]), in_8_bits(twelve, 0, 4095), of_12
-        ),
-        ImageCase("stretched, sBIT.png", png(deep, 16, 0, [(b"sBIT", b"\x0c")]), in_8_bits(deep, 0, 65535), of_16),
-        ImageCase(
-            "12 of 16 bits, MaxSampleValue.tif",
-            tiff(twelve.astype("<u2"), 16, tags={281: ("H", [4095])}),
-            in_8_bits(twelve, 0, 4095),
-            of_12,
-        ),
-        ImageCase(
-            "I signed.tif", tiff(signed, 16, tags=hounsfield), in_8_bits(signed.astype(float), -1000, 3000), stated
-        ),
-        ImageCase(
-            "I.tif",
-            tiff((ramp(4000) - 1000).astype("<i4"), 32, tags=hounsfield),
-            in_8_bits(ramp(4000) - 1000, -1000, 3000),
-            stated,
-        ),
-        ImageCase(
-            "I unsigned.tif",
-            tiff(ramp(2**32 - 1).astype("<u4"), 32, tags={341: ("d", [2**32 - 1])}),
-            in_8_bits(ramp(2**32 - 1), 0, 2**32 - 1),
-            stated,
-        ),
-        ImageCase(
-            "I.pgm",
-            f"P5 {WIDTH} {HEIGHT} 4095\n".encode() + twelve.astype(">u2").tobytes(),
-            in_8_bits(twelve, 0, 4095),
-            of_16,
-            1,
-        ),
-        ImageCase(
-            "F.tif",
-            tiff((ramp(1000) / 1000).astype("<f4"), 32),
-            in_8_bits(ramp(1000), 0, 1000),
-            ("floats scaled from 0..1",),
-            1,
-        ),
-        ImageCase(
-            "F stated.tif",
-            tiff((ramp(4000) - 1000).astype("<f4"), 32, tags=hounsfield),
-            in_8_bits(ramp(4000) - 1000, -1000, 3000),
-            stated,
-        ),
-    ]
+    hounsfield = {340: ("f", [-1000]), 341: ("f", [3000])}
+    largest = 2**32 - 1
+    clear, sbit = [(b"tRNS", struct.pack(">H", deep[5, 5]))], [(b"sBIT", b"\x0c")]
+    as_image = Image.fromarray(deep.astype(np.uint16))
+    long = tiff(ramp(largest).astype("<u4"), 32, tags={341: ("d", [largest])})
+    pgm = f"P5 {WIDTH} {HEIGHT} 4095\n".encode() + twelve.astype(">u2").tobytes()
+    floats = tiff((ramp(1000) / 1000).astype("<f4"), 32)
+    named = tiff(twelve.astype("<u2"), 16, tags={281: ("H", [4095])})
+    return {
+        "I;16.png": (png(deep, 16, 0), seen, of_16),
+        "I;16.tif": (tiff(deep.astype("<u2"), 16), seen, of_16),
+        "I;16B.tif": (tiff(deep.astype(">u2"), 16), seen, of_16),
+        "I;16 white is zero.tif": (tiff((65535 - deep).astype("<u2"), 16, 0), seen, of_16, 1),
+        "I;16 packed.tif": (saved(as_image, "TIFF", compression="tiff_lzw"), seen, of_16),
+        "I;16 tRNS.png": (png(deep, 16, 0, clear), on_black(seen, deep != deep[5, 5]), (*of_16, ON_BLACK)),
+        "I;16.jp2": (saved(as_image, "JPEG2000"), seen, of_16),
+        "12 bits.tif": (tiff(twelve.astype("<u2"), 12), seen_12, of_12),
+        "12 of 16 bits, sBIT.png": (png(twelve, 16, 0, sbit), seen_12, of_12),
+        "stretched, sBIT.png": (png(deep, 16, 0, sbit), seen, of_16),
+        "12 of 16 bits, MaxSampleValue.tif": (named, seen_12, of_12),
+        "I signed.tif": (tiff(units.astype("<i2"), 16, tags=hounsfield), seen_units, stated),
+        "I.tif": (tiff(units.astype("<i4"), 32, tags=hounsfield), seen_units, stated),
+        "I unsigned.tif": (long, in_8_bits(ramp(largest), 0, largest), stated),
+        "I.pgm": (pgm, seen_12, of_16, 1),
+        "F.tif": (floats, in_8_bits(ramp(1000), 0, 1000), ("floats scaled from 0..1",), 1),
+        "F stated.tif": (tiff(units.astype("<f4"), 32, tags=hounsfield), seen_units, stated),
+    }
 
 
-def _lzw(deep: Any) -> bytes:
-    return saved(Image.fromarray(deep.astype(np.uint16)), "TIFF", compression="tiff_lzw")
-
-
-def _deep_colours() -> list[ImageCase]:
+def _deep_colours() -> _Cases:
     deep, alpha, twelve = colours(65535), ramp(65535)[:, ::-1], colours(4095)
     seen, share = in_8_bits(deep, 0, 65535), alpha / 65535
-    of_16, clear = ("16 bits scaled from 0..65535",), ("16 bits scaled from 0..65535", "transparency onto black")
+    of_16, of_12 = ("16 bits scaled from 0..65535",), ("12 bits scaled from 0..4095",)
+    clear = (*of_16, ON_BLACK)
     rounded_once = np.floor(deep / 65535 * share[..., None] * 255 + 0.5).astype(np.uint8)
     grey_once = np.floor(ramp(65535) / 65535 * share * 255 + 0.5).astype(np.uint8)
     with_alpha = np.dstack([deep, alpha])
-    return [
-        ImageCase("RGB 16 bits.png", png(deep, 16, 2), seen, of_16),
-        ImageCase("RGBA 16 bits.png", png(with_alpha, 16, 6), rounded_once, clear),
-        ImageCase("LA 16 bits.png", png(np.dstack([ramp(65535), alpha]), 16, 4), _grey(grey_once), clear),
-        ImageCase(
-            "RGB 12 of 16 bits, sBIT.png",
-            png(twelve, 16, 2, [(b"sBIT", b"\x0c\x0c\x0c")]),
-            in_8_bits(twelve, 0, 4095),
-            ("12 bits scaled from 0..4095",),
-        ),
-        ImageCase("RGB 16 bits.tif", tiff(deep.astype("<u2"), 16, 2), seen, of_16),
-        ImageCase("RGB 16 bits big-endian.tif", tiff(deep.astype(">u2"), 16, 2), seen, of_16),
-        ImageCase("RGBA 16 bits.tif", tiff(with_alpha.astype("<u2"), 16, 2, {338: ("H", [2])}), rounded_once, clear),
-    ]
+    sbit = png(twelve, 16, 2, [(b"sBIT", b"\x0c\x0c\x0c")])
+    return {
+        "RGB 16 bits.png": (png(deep, 16, 2), seen, of_16),
+        "RGBA 16 bits.png": (png(with_alpha, 16, 6), rounded_once, clear),
+        "LA 16 bits.png": (png(np.dstack([ramp(65535), alpha]), 16, 4), _grey(grey_once), clear),
+        "RGB 12 of 16 bits, sBIT.png": (sbit, in_8_bits(twelve, 0, 4095), of_12),
+        "RGB 16 bits.tif": (tiff(deep.astype("<u2"), 16, 2), seen, of_16),
+        "RGB 16 bits big-endian.tif": (tiff(deep.astype(">u2"), 16, 2), seen, of_16),
+        "RGBA 16 bits.tif": (tiff(with_alpha.astype("<u2"), 16, 2, {338: ("H", [2])}), rounded_once, clear),
+    }
 
 
-def _turned() -> list[ImageCase]:
+def _turned() -> _Cases:
     rgb = colours().astype(np.uint8)
     applied = ("EXIF orientation applied",)
-    cases = [
-        ImageCase(f"EXIF {number}.png", turned(number), turn(rgb), applied if number > 1 else ())
+    cases: _Cases = {
+        f"EXIF {number}.png": (turned(number), turn(rgb), applied if number > 1 else ())
         for number, turn in ORIENTATIONS.items()
-    ]
-    jpeg = ImageCase("EXIF 6.jpg", turned(6, "JPEG"), ORIENTATIONS[6](rgb), applied, 6)
+    }
     tags = TiffImagePlugin.ImageFileDirectory_v2()
     tags[274] = 6
     in_tiff = saved(Image.fromarray(rgb), "TIFF", tiffinfo=tags)  # which Pillow itself turns, and says nothing
-    return [*cases, jpeg, ImageCase("EXIF 6.tif", in_tiff, ORIENTATIONS[6](rgb))]
+    jpeg = (turned(6, "JPEG"), ORIENTATIONS[6](rgb), applied, 6)
+    return {**cases, "EXIF 6.jpg": jpeg, "EXIF 6.tif": (in_tiff, ORIENTATIONS[6](rgb))}

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from medtasks.data.provenance_of import provenance
+from medtasks.data.prepared import provenance
 from medtasks.data.store import load_documents
 
 

@@ -6,7 +6,7 @@ from collections import defaultdict
 import pytest
 
 from medtasks.data.catalogue import CATALOGUE
-from medtasks.data.label_of import label
+from medtasks.data.prepared import label
 from medtasks.data.schema import CHOICE, CLASSIFICATION, MULTILABEL, OPEN_QUESTION, REPORT
 from medtasks.errors import DatasetNotPrepared
 from medtasks.families.family import Row

@@ -56,11 +56,9 @@ def _result_files(results: Path) -> list[Path]:
 
 def _run(arguments: list[str], home: Path, log: Path, known: list[Path]) -> None:
     """Run the harness; it returns 0 after a failure, so a new results file is what counts."""
-    environment = {**os.environ, HOME_VARIABLE: str(home)}
     results = Path(arguments[arguments.index("--output_path") + 1])
     with out.status("Running the harness (about a minute) ..."), log.open("w") as stream:
-        command = [sys.executable, "-m", "lmms_eval", *arguments]
-        code = subprocess.run(command, env=environment, stdout=stream, stderr=subprocess.STDOUT, check=False).returncode
+        code = _python("lmms_eval", *arguments, home=home, stdout=stream, stderr=subprocess.STDOUT).returncode
     if code or len(_result_files(results)) <= len(known):
         tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
         raise MedTasksError(f"the harness produced no results (exit code {code}); the end of {log}:\n{tail}")
@@ -69,14 +67,17 @@ def _run(arguments: list[str], home: Path, log: Path, known: list[Path]) -> None
 def _report(results: Path, home: Path) -> Path:
     """Write the report in a process of its own, which has the drawn sample as its data folder."""
     page = results / "report.html"
-    command = [sys.executable, "-m", "medtasks.cli.main", "report", str(results), "--html", str(page)]
+    arguments = ("medtasks.cli.main", "report", str(results), "--html", str(page))
     with out.status("Writing the report ..."):
-        made = subprocess.run(
-            command, env={**os.environ, HOME_VARIABLE: str(home)}, capture_output=True, text=True, check=False
-        )
+        made = _python(*arguments, home=home, capture_output=True, text=True)
     if made.returncode:
         raise MedTasksError(f"the report could not be written: {made.stderr.strip()}")
     return page
+
+
+def _python(*arguments: str, home: Path, **options: Any) -> "subprocess.CompletedProcess[str]":
+    environment = {**os.environ, HOME_VARIABLE: str(home)}
+    return subprocess.run([sys.executable, "-m", *arguments], env=environment, check=False, **options)
 
 
 def _show(results: dict[str, Any]) -> None:

@@ -2,16 +2,15 @@
 
 import gzip
 import hashlib
-import struct
-import zlib
+import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
 
 from medtasks.data.home import home, written_whole
-from medtasks.data.nifti import HEADER_BYTES, NiftiHeader, read_header
-from medtasks.data.strict_pillow import UnreadableImage
+from medtasks.data.volume_files import HEADER_BYTES, read_header, unpacked_volume
 from medtasks.errors import MedTasksError
 
 GREY = (128, 128, 128)
@@ -32,16 +31,13 @@ def blank_volume(path: Path) -> Path:
     is in it, and nothing of its name in that of the new one. An OSError is about the original, a MedTasksError about
     the new one.
     """
-    try:
-        with gzip.open(path) as plain:
-            header = read_header(plain.read(HEADER_BYTES))
-    except (EOFError, zlib.error) as error:
-        raise UnreadableImage(f"it cannot be unpacked: {error}") from error
+    with unpacked_volume(path) as plain:
+        header = read_header(plain.read(HEADER_BYTES))
     beginning = _beginning(header)
     blank = home() / FOLDER_NAME / f"{hashlib.sha256(beginning).hexdigest()[:16]}.nii.gz"
     if not blank.is_file():
         try:
-            _write(blank, beginning, int(np.prod(header.shape, dtype=np.int64)))
+            _write(blank, beginning, math.prod(header["dim"].tolist()[1:4]))
         except OSError as error:
             raise MedTasksError(
                 f"cannot write a grey volume in {blank.parent} ({error.strerror or error}); make room there, or set "
@@ -50,19 +46,19 @@ def blank_volume(path: Path) -> Path:
     return blank
 
 
-def _beginning(header: NiftiHeader) -> bytes:
+def _beginning(header: Any) -> bytes:
     """Return the header of a volume of bytes that are 1 and mean 0.5."""
-    spacing = np.linalg.norm(header.directions, axis=0)
-    made = bytearray(_VOXELS_AT)
-    struct.pack_into("<i", made, 0, 348)
-    struct.pack_into("<8h", made, 40, 3, *header.shape, 1, 1, 1, 1)
-    struct.pack_into("<2h", made, 70, 2, 8)
-    struct.pack_into("<4f", made, 76, 1, *(float(size) or 1 for size in spacing))
-    struct.pack_into("<3f", made, 108, _VOXELS_AT, 0.5, 0)
-    struct.pack_into("<2h", made, 252, 0, 1)
-    struct.pack_into("<12f", made, 280, *(float(value) for row in header.directions for value in (*row, 0)))
-    made[344:348] = b"n+1\0"
-    return bytes(made)
+    import nibabel
+
+    affine = header.get_best_affine()
+    affine[:3, 3] = 0
+    made = nibabel.Nifti1Header()
+    made.set_data_dtype(np.uint8)
+    made.set_data_shape(header["dim"][1:4])
+    made["pixdim"] = [1, *np.linalg.norm(affine[:3, :3], axis=0), 0, 0, 0, 0]
+    made["vox_offset"], made["scl_slope"] = _VOXELS_AT, 0.5
+    made.set_sform(affine, code=1)
+    return bytes(made.binaryblock).ljust(_VOXELS_AT, b"\0")
 
 
 def _write(path: Path, beginning: bytes, voxels: int) -> None:

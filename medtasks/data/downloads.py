@@ -1,17 +1,21 @@
 """Downloading published files: one large file in pieces, resumable; or a dataset's files from the Hugging Face Hub."""
 
+import contextlib
 import errno
 import fnmatch
 import functools
 import hashlib
-import time
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import requests
+import tenacity
 from tqdm import tqdm
+from urllib3 import Retry
+from urllib3.exceptions import InvalidHeader
 
 from medtasks.data.catalogue import DatasetInfo
 from medtasks.data.manifest import file_sha256
@@ -19,11 +23,81 @@ from medtasks.errors import SourceError
 
 _ATTEMPTS = 5
 _BACKOFF_S = 1.0
+_LONGEST_BACKOFF_S = 60.0
+_LONGEST_RETRY_AFTER_S = 300.0
 _TIMEOUT_S = (10.0, 60.0)  # to connect, between two pieces
 _PIECE = 1 << 20  # bytes
-_WORTH_ANOTHER_TRY = frozenset({408, 416, 429})
+_WORTH_ANOTHER_TRY = frozenset({408, 416, 429})  # and all from 500
 _HUB = "https://huggingface.co/datasets/"
 _REVISION = "REVISION"  # file beside the downloaded ones
+
+
+class Failure(Exception):
+    """A request failed for good."""
+
+
+class Transient(Failure):
+    """Another try may succeed, though not before ``retry_after_s`` seconds."""
+
+    def __init__(self, cause: str, retry_after_s: float = 0.0) -> None:
+        super().__init__(cause)
+        self.retry_after_s = retry_after_s
+
+
+class Unreachable(Transient):
+    """No answer at all."""
+
+
+def patiently(attempts: int, backoff_s: float, stop: threading.Event | None = None) -> tenacity.Retrying:
+    """Return what calls a request again while its failures are :class:`Transient`, until ``stop`` is set.
+
+    It waits ``backoff_s`` before the second try; twice as long before every further one, or as a server asks.
+    """
+    stop, backoff = stop or threading.Event(), tenacity.wait_exponential(multiplier=backoff_s, max=_LONGEST_BACKOFF_S)
+
+    def wait_s(state: tenacity.RetryCallState) -> float:
+        asked = getattr(state.outcome and state.outcome.exception(), "retry_after_s", 0.0)
+        return max(backoff(state), min(asked, _LONGEST_RETRY_AFTER_S))
+
+    return tenacity.Retrying(
+        retry=tenacity.retry_if_exception_type(Transient),
+        stop=tenacity.stop_after_attempt(attempts) | tenacity.stop_when_event_set(stop),
+        wait=wait_s,
+        sleep=tenacity.sleep_using_event(stop),
+        reraise=True,
+    )
+
+
+@contextlib.contextmanager
+def answer_to(request: Callable[[], requests.Response], what: str) -> Iterator[requests.Response]:
+    """Send a request and yield its answer, ``what`` it asks for; also what breaks off while reading is a Failure."""
+    try:
+        answer = request()
+    except requests.RequestException as error:
+        raise Unreachable(f"no answer: {_root_cause(error)}") from error
+    with answer:
+        try:
+            yield answer
+        except requests.HTTPError as error:
+            status, cause = answer.status_code, f"HTTP {answer.status_code} for {what}"
+            if status < 500 and status not in _WORTH_ANOTHER_TRY:
+                raise Failure(cause) from error
+            raise Transient(cause, _retry_after_s(answer)) from error
+        except requests.RequestException as error:  # urllib3 compares with Content-Length
+            raise Transient(f"{what} broke off: {_root_cause(error)}") from error
+
+
+def _retry_after_s(answer: requests.Response) -> float:
+    try:
+        return Retry().parse_retry_after(answer.headers.get("Retry-After", "0"))
+    except InvalidHeader:
+        return 0.0
+
+
+def _root_cause(error: BaseException) -> BaseException:
+    while inner := error.__cause__ or error.__context__:
+        error = inner
+    return error
 
 
 @dataclass(frozen=True)
@@ -45,31 +119,27 @@ class Published:
         return True
 
 
-def download(published: Published, target: Path, backoff_s: float = _BACKOFF_S) -> Path:
+def download(published: Published, target: Path, backoff_s: float | None = None) -> Path:
     """Download a file to ``target`` unless it is there; an interrupted download goes on where it stopped.
 
-    What has arrived so far lies beside it in ``<name>.part``. The wait before the second attempt is ``backoff_s``
-    seconds; it doubles with every further one. A SourceError says that the server cannot be reached or has no such
-    file, or that what arrived is not the published file; an OSError that the disk is full.
+    What has arrived so far lies beside it in ``<name>.part``. A SourceError says that the server cannot be reached or
+    has no such file, which its cause tells, or that what arrived is not the published file; an OSError that the disk is
+    full.
     """
     if target.is_file() and published.matches(target):
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_name(f"{target.name}.part")
-    for attempt in range(_ATTEMPTS):
-        try:
-            _continue(published.url, partial)
-            break
-        except requests.RequestException as error:
-            status = None if error.response is None else error.response.status_code
-            if attempt == _ATTEMPTS - 1 or (status and status < 500 and status not in _WORTH_ANOTHER_TRY):
-                raise SourceError(
-                    f"cannot download {target.name} from {published.url} "
-                    f"({f'HTTP {status}' if status else type(error).__name__}); check the connection and run the same "
-                    f"command again: what has arrived is kept. Or download it elsewhere and add '--source FOLDER' with "
-                    f"the folder it lies in"
-                ) from error
-            time.sleep(backoff_s * 2**attempt)
+    try:
+        patiently(_ATTEMPTS, _BACKOFF_S if backoff_s is None else backoff_s)(_continue, published.url, partial)
+    except Failure as failure:
+        error = failure.__cause__
+        what = f"HTTP {error.response.status_code}" if isinstance(error, requests.HTTPError) else type(error).__name__
+        raise SourceError(
+            f"cannot download {target.name} from {published.url} ({what}); check the connection and run the same "
+            f"command again: what has arrived is kept. Or download it elsewhere and add '--source FOLDER' with "
+            f"the folder it lies in"
+        ) from error
     if not published.matches(partial):
         partial.unlink()
         raise SourceError(f"{published.url} did not arrive as published (its checksum differs); try again later")
@@ -81,7 +151,8 @@ def _continue(url: str, partial: Path) -> None:
     arrived = partial.stat().st_size if partial.exists() else 0
     # An encoded body would have another length than the file, and other offsets.
     headers = {"Accept-Encoding": "identity", **({"Range": f"bytes={arrived}-"} if arrived else {})}
-    with requests.get(url, headers=headers, timeout=_TIMEOUT_S, stream=True) as answer:
+    asking = functools.partial(requests.get, url, headers=headers, timeout=_TIMEOUT_S, stream=True)
+    with answer_to(asking, partial.stem) as answer:
         if answer.status_code == requests.codes.requested_range_not_satisfiable:
             partial.unlink()
         answer.raise_for_status()

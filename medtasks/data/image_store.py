@@ -15,6 +15,7 @@ from medtasks.data.volume_files import ENDING, volume_digests
 FOLDER = "images"
 VOLUME = "volume"
 """What is said of a volume, which models read as a file or as slices."""
+_DIGITS = 16  # of a digest in a file's name
 _DISK_BLOCK = 4096  # bytes; compressing what fits into one saves no room
 
 
@@ -59,15 +60,16 @@ class ImageStore:
         """What is known of each image, by file."""
         return dict(self._facts)
 
-    def add_bytes(self, data: bytes) -> StoredImage:
-        """Store an encoded image as it is."""
+    def add_bytes(self, data: bytes, name: str | None = None) -> StoredImage:
+        """Store an encoded image as it is, under a name, which then is its own alone, or one after its content."""
         digest = hashlib.sha256(data).hexdigest()
-        file = self._store(data, digest, _ending(data), lambda: image_facts(decoded(io.BytesIO(data), self.decoding)))
+        name = name or f"{digest[:_DIGITS]}.{_ending(data)}"
+        file = self._store(data, name, lambda: image_facts(decoded(io.BytesIO(data), self.decoding)))
         return StoredImage(file, digest)
 
-    def add_file(self, path: Path) -> StoredImage:
-        """Store a copy of an image file."""
-        return self.add_bytes(path.read_bytes())
+    def add_file(self, path: Path, name: str | None = None) -> StoredImage:
+        """Store a copy of an image file, see :meth:`add_bytes`."""
+        return self.add_bytes(path.read_bytes(), name)
 
     def add_pixels(self, image: Image.Image, conversion: str | None = None) -> StoredImage:
         """Store an image that comes as pixels (mode L or RGB), as PNG; ``conversion`` says how they were made."""
@@ -77,12 +79,13 @@ class ImageStore:
         image.save(buffer, "PNG", compress_level=0 if tiny else 1)
         # Named after its pixels: another build of the compression library writes other bytes for the same image.
         data = buffer.getvalue()
-        return StoredImage(self._store(data, facts.sha256, "png", lambda: facts), hashlib.sha256(data).hexdigest())
+        file = self._store(data, f"{facts.sha256[:_DIGITS]}.png", lambda: facts)
+        return StoredImage(file, hashlib.sha256(data).hexdigest())
 
     def add_volume(self, path: Path) -> StoredImage:
         """Point to the file of a volume, which stays where it is."""
         digests = volume_digests(path)
-        file = f"{FOLDER}/{digests.file[:16]}{ENDING}"
+        file = f"{FOLDER}/{digests.file[:_DIGITS]}{ENDING}"
         self._facts[file] = ImageFacts(digests.voxels, (VOLUME,))
         link = self.folder / file
         link.parent.mkdir(parents=True, exist_ok=True)
@@ -90,9 +93,9 @@ class ImageStore:
         link.symlink_to(path.resolve())
         return StoredImage(file, digests.file)
 
-    def _store(self, data: bytes, name: str, ending: str, facts: Callable[[], ImageFacts]) -> str:
+    def _store(self, data: bytes, name: str, facts: Callable[[], ImageFacts]) -> str:
         """Store a file not seen before, asking for its ``facts``, and return its path below the dataset's folder."""
-        file = f"{FOLDER}/{name[:16]}.{ending}"
+        file = f"{FOLDER}/{name}"
         if file not in self._facts:
             self._facts[file] = facts()
             path = os.path.join(self.folder, file)

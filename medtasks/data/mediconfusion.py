@@ -6,25 +6,27 @@ which names the pair and the field.
 
 import ast
 import csv
+import dataclasses
+import functools
 import json
 import os
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import requests
 from tqdm import tqdm
 
 from medtasks.data.catalogue import MEDICONFUSION
-from medtasks.data.decoding import REFERENCE
-from medtasks.data.home import written_whole
-from medtasks.data.image_store import ImageFacts
-from medtasks.data.manifest import Manifest, file_sha256, measured, read_facts
-from medtasks.data.preparation import Options
+from medtasks.data.downloads import Published, download
+from medtasks.data.image_store import ImageStore, StoredImage
+from medtasks.data.manifest import Manifest, file_sha256
+from medtasks.data.preparation import Options, Recipe, Row, prepare_recipe
 from medtasks.data.schema import PAIRED_CHOICE
-from medtasks.data.store import SCRATCH, publish, work_folder
+from medtasks.data.source_files import find_file
+from medtasks.data.store import SCRATCH
+from medtasks.data.strict_pillow import UnreadableImage
 from medtasks.errors import SourceError
 
 QUESTIONS_VARIABLE = "MEDTASKS_MEDICONFUSION_URL"
@@ -42,7 +44,6 @@ class PairImage:
     """One image of a pair: its id, its key and its categories."""
 
     image_id: str
-    roco_path: str
     answer: str
     categories: tuple[str, ...]
 
@@ -59,52 +60,58 @@ class Pair:
 
 def prepare(options: Options) -> Manifest:
     """Prepare MediConfusion under ``MEDTASKS_HOME``, and return its manifest; every unusable image is counted."""
-    question_file = find_question_file(options.source) if options.source else None
-    with work_folder(MEDICONFUSION.name) as work:
-        question_file = question_file or _download_questions(work / SCRATCH / "source")
-        pairs = read_pairs(question_file)
-        revision = _revision(question_file, options)
-        facts, causes = _gather_images(pairs, question_file.parent, work, options)
-        left_out = _left_out(pairs, causes, options)
-        kept = [pair for pair in pairs if not any(image.image_id in causes for image in pair.images)]
-        documents = [_document(pair, position, work / "images") for pair in kept for position in (1, 2)]
-        used = {document["image_id"] for document in documents}
-        _tidy(work, used, question_file.parent / DEMONSTRATIONS)
-        origin = str(options.source.resolve()) if options.source else MEDICONFUSION.source
-        manifest = Manifest(
-            name=MEDICONFUSION.name,
-            source="drawn sample of medtasks (no patient images)" if options.sample else origin,
-            revision=revision,
-            access=MEDICONFUSION.access,
-            sample=options.sample,
-            complete=not left_out,
-            left_out=tuple(left_out),
-            **measured(documents, {name: facts[name] for name in used}),
-        )
-        publish(work, manifest, documents, PAIRED_CHOICE)
-    return manifest
+    if options.source is not None:
+        find_question_file(options.source)  # before anything is written
+    recipe = Recipe(
+        columns=PAIRED_CHOICE,
+        test=functools.partial(_rows, options),
+        layout="dataset.json or dataset.csv and images/<number>.jpg",
+        download=_download_questions,
+        revision=lambda source: "sample" if options.sample else _revision(source),
+    )
+    # Whether there are all pairs is told together with the images that are missing.
+    return prepare_recipe(dataclasses.replace(MEDICONFUSION, rows=None), recipe, options)
 
 
-def _gather_images(
-    pairs: Sequence[Pair], source: Path, work: Path, options: Options
-) -> tuple[dict[str, ImageFacts], dict[str, str]]:
-    """Bring all images into ``work/images``; return what is known of each, and the cause for each unusable one."""
+def _rows(options: Options, source: Path, images: ImageStore) -> Iterator[Row]:
+    question_file = find_question_file(source)
+    pairs = read_pairs(question_file)
+    stored, causes = _stored_images(pairs, question_file.parent, images, options)
+    yield from (Row("", None, cause=cause) for cause in _left_out(pairs, causes, options))
+    for pair in pairs:
+        if causes.keys().isdisjoint(image.image_id for image in pair.images):
+            for position, image in enumerate(pair.images, 1):
+                place = f"{question_file.name} pair {pair.pair_id}"
+                yield Row(place, _document(pair, position), [stored[image.image_id]])
+    demonstrations = question_file.parent / DEMONSTRATIONS
+    if demonstrations.is_dir():
+        target = images.folder / DEMONSTRATIONS
+        shutil.copytree(demonstrations, target, dirs_exist_ok=True, copy_function=shutil.copyfile)
+
+
+def _stored_images(
+    pairs: Sequence[Pair], source: Path, images: ImageStore, options: Options
+) -> tuple[dict[str, StoredImage], dict[str, str]]:
+    """Store all images, fetched where that is asked for; return them by id, and the cause for each unusable one."""
     wanted = sorted({image.image_id for pair in pairs for image in pair.images})
-    images, fetched = work / "images", work / SCRATCH / "fetched"
-    images.mkdir(exist_ok=True)
-    causes = _copy_images(source / "images", images, wanted)
+    files = {name: source / "images" / f"{name}.jpg" for name in wanted}
+    causes = {name: f"{file} is missing" for name, file in files.items() if not file.is_file()}
     if causes and (options.fetch_images or options.source is None):
-        # A folder of their own: what an interrupted run copied from another source must not pass for fetched.
-        lacking = list(causes)
-        causes = _fetch_images(read_links(source / "image_dict.json"), fetched, lacking)
-        causes |= _copy_images(fetched, images, [name for name in lacking if name not in causes])
-    facts, broken = _decode(images, [name for name in wanted if name not in causes])
-    return facts, causes | broken
+        # A folder of their own: what an interrupted run stored from another source must not pass for fetched.
+        files |= {name: images.folder / SCRATCH / "fetched" / f"{name}.jpg" for name in causes}
+        causes = _fetch_images(read_links(source / "image_dict.json"), {name: files[name] for name in causes})
+    stored = {}
+    usable = [name for name in wanted if name not in causes]
+    for name in tqdm(usable, desc="Checking images", unit="image", leave=False, disable=None):
+        try:
+            stored[name] = images.add_file(files[name], f"{name}.jpg")
+        except UnreadableImage as error:
+            causes[name] = f"{name}.jpg is broken ({error})"
+    return stored, causes
 
 
-def _revision(question_file: Path, options: Options) -> str:
-    if options.sample:
-        return "sample"
+def _revision(source: Path) -> str:
+    question_file = find_question_file(source)
     published = MEDICONFUSION.sha256[question_file.name]
     return MEDICONFUSION.revision if file_sha256(question_file) == published else "local"
 
@@ -114,64 +121,34 @@ def _download_questions(folder: Path) -> Path:
     for name, digest in MEDICONFUSION.sha256.items():
         if name == "dataset.csv":
             continue
-        target = folder / name
-        if target.is_file() and file_sha256(target) == digest:
-            continue
         try:
-            reply = requests.get(f"{base}/{name}", timeout=60)
-            reply.raise_for_status()
-        except requests.RequestException as error:
+            download(Published(f"{base}/{name}", sha256=digest), folder / name)
+        except SourceError as error:
+            if error.__cause__ is None:
+                what = f"{base}/{name} is not the published file (its SHA-256 differs); try again later"
+                raise SourceError(what) from error
             raise SourceError(
-                f"cannot download {name} of MediConfusion from {base} ({type(error).__name__}); check the connection "
-                f"and run the command again, or clone {MEDICONFUSION.source} and add "
+                f"cannot download {name} of MediConfusion from {base} ({type(error.__cause__).__name__}); check the "
+                f"connection and run the command again, or clone {MEDICONFUSION.source} and add "
                 f"'--source CLONE/data --fetch-images'"
             ) from error
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(reply.content)
-        if file_sha256(target) != digest:
-            target.unlink()
-            raise SourceError(f"{base}/{name} is not the published file (its SHA-256 differs); try again later")
-    return folder / "dataset.json"
+    return folder
 
 
-def _copy_images(source: Path, images: Path, wanted: Sequence[str]) -> dict[str, str]:
-    """Copy what is there; return image id → cause for what is not."""
-    causes = {}
-    for image_id in tqdm(wanted, desc="Copying images", unit="image", leave=False, disable=None):
-        origin, target = source / f"{image_id}.jpg", images / f"{image_id}.jpg"
-        if not origin.is_file():
-            causes[image_id] = f"{origin} is missing"
-        elif not target.is_file() or file_sha256(origin) != file_sha256(target):
-            with written_whole(target) as partial:
-                shutil.copyfile(origin, partial)
-    return causes
-
-
-def _fetch_images(links: dict[str, tuple[str, str]], images: Path, wanted: Sequence[str]) -> dict[str, str]:
+def _fetch_images(links: Mapping[str, tuple[str, str]], targets: Mapping[str, Path]) -> dict[str, str]:
+    """Fetch images to their targets, both by image id; return the cause for each that cannot be had."""
     from medtasks.data.pmc import Figure, fetch_figures, pmc_id_of
 
-    causes = {name: f"image {name} is not listed in image_dict.json" for name in wanted if name not in links}
+    causes = {name: f"image {name} is not listed in image_dict.json" for name in targets if name not in links}
     figures = {
-        Figure(pmc_id_of(links[name][0]), links[name][1], images / f"{name}.jpg"): name
-        for name in wanted
+        Figure(pmc_id_of(links[name][0]), links[name][1], target): name
+        for name, target in targets.items()
         if name in links
     }
     return causes | {figures[figure]: cause for figure, cause in fetch_figures(list(figures)).items()}
 
 
-def _decode(images: Path, names: Iterable[str]) -> tuple[dict[str, ImageFacts], dict[str, str]]:
-    """Decode every image; return what is known of each, and the causes of those that cannot be decoded."""
-    facts, causes = {}, {}
-    for name in tqdm(list(names), desc="Checking images", unit="image", leave=False, disable=None):
-        path = images / f"{name}.jpg"
-        try:
-            facts[name] = read_facts(path, REFERENCE)
-        except OSError as error:
-            causes[name] = f"{path.name} is broken ({error})"
-    return facts, causes
-
-
-def _left_out(pairs: Sequence[Pair], causes: dict[str, str], options: Options) -> list[str]:
+def _left_out(pairs: Sequence[Pair], causes: Mapping[str, str], options: Options) -> list[str]:
     notes = [causes[name] for name in sorted(causes)]
     expected = (MEDICONFUSION.rows or 0) // 2
     if not options.sample and len(pairs) != expected:
@@ -189,16 +166,14 @@ def _left_out(pairs: Sequence[Pair], causes: dict[str, str], options: Options) -
     return notes
 
 
-def _document(pair: Pair, position: int, images: Path) -> dict[str, Any]:
+def _document(pair: Pair, position: int) -> dict[str, Any]:
     image = pair.images[position - 1]
     return {
+        **dict.fromkeys(PAIRED_CHOICE),  # in the order of the schema
         "doc_id": f"{pair.pair_id}/{position}",
-        "dataset": MEDICONFUSION.name,
         "pair_id": pair.pair_id,
         "position": position,
         "image_id": image.image_id,
-        "image_file": f"images/{image.image_id}.jpg",
-        "image_sha256": file_sha256(images / f"{image.image_id}.jpg"),
         "question": pair.question,
         "options": list(pair.options),
         "answer": image.answer,
@@ -206,24 +181,13 @@ def _document(pair: Pair, position: int, images: Path) -> dict[str, Any]:
     }
 
 
-def _tidy(work: Path, used: set[str], demonstrations: Path) -> None:
-    """Keep only what the documents name, and the demonstration images where the source has them."""
-    for path in (work / "images").iterdir():
-        if path.stem not in used or path.suffix != ".jpg":
-            path.unlink()
-    if demonstrations.is_dir():
-        shutil.copytree(demonstrations, work / DEMONSTRATIONS, dirs_exist_ok=True, copy_function=shutil.copyfile)
-    shutil.rmtree(work / "test", ignore_errors=True)
-
-
 def find_question_file(folder: Path) -> Path:
     """Return ``dataset.json`` (preferred) or ``dataset.csv`` in ``folder`` or its ``data/`` subfolder."""
     if not folder.is_dir():
         raise SourceError(f"--source {folder} is not a folder; give the folder that holds dataset.json and images/")
-    for place in (folder, folder / "data"):
-        for name in ("dataset.json", "dataset.csv"):
-            if (place / name).is_file():
-                return place / name
+    file = find_file(folder, ["dataset.json", "dataset.csv", "data/dataset.json", "data/dataset.csv"])
+    if file is not None:
+        return file.path
     raise SourceError(
         f"--source {folder} holds neither dataset.json nor dataset.csv; give a folder laid out like the data/ folder "
         f"of https://github.com/AIF4S/MediConfusion (dataset.json, images/<number>.jpg)"
@@ -326,8 +290,7 @@ def _pair(path: Path, pair_id: str, record: Mapping[str, Any]) -> Pair:
         image_id = str(record[f"im_{position}_local"])
         if not (image_id.isascii() and image_id.isdecimal()):
             raise SourceError(f"{path}: pair {pair_id}: im_{position}_local is {image_id!r}, expected a number")
-        roco_path, labels = str(record[f"im_{position}"]), tuple(record[f"category_{position}"])
-        images.append(PairImage(image_id, roco_path, answer, labels))
+        images.append(PairImage(image_id, answer, tuple(record[f"category_{position}"])))
     options = (record["option_A"], record["option_B"])
     return Pair(pair_id, record["question"], options, (images[0], images[1]))
 

@@ -1,6 +1,6 @@
 """Drawn images that look a little like radiology and come from no patient.
 
-Every function returns one grey image of its own size; its arguments change exactly the thing a question asks about.
+Every function draws one image on a sheet; its arguments change exactly the thing a question asks about.
 Sides are sides of the image. The drawing is deterministic: equal arguments give equal pixels on one Pillow version.
 """
 
@@ -24,15 +24,19 @@ _GRAIN = 0.025  # share of noise in the image
 class Sheet:
     """A grey sheet to draw on; lengths are in per cent of its width, ``y`` grows downwards."""
 
-    def __init__(self, size: tuple[int, int], grey: int) -> None:
+    def __init__(self, size: tuple[int, int]) -> None:
         self._size = size
         self._scale = size[0] * _OVERSAMPLING / 100
-        self._image = Image.new("L", (size[0] * _OVERSAMPLING, size[1] * _OVERSAMPLING), grey)
+        self._image = Image.new("L", (size[0] * _OVERSAMPLING, size[1] * _OVERSAMPLING))
         self._draw = ImageDraw.Draw(self._image)
         self.height = 100 * size[1] / size[0]
 
     def _scaled(self, points: Sequence[Point]) -> list[Point]:
         return [(x * self._scale, y * self._scale) for x, y in points]
+
+    def ground(self, grey: int) -> None:
+        """Fill all of it."""
+        self._image.paste(grey, (0, 0, *self._image.size))
 
     def ellipse(self, centre: Point, radii: Point, grey: int) -> None:
         """Fill an ellipse."""
@@ -68,9 +72,9 @@ class Sheet:
         return Image.blend(image, grain.resize(self._size, Image.Resampling.BICUBIC), _GRAIN)
 
 
-def head(size: tuple[int, int], seed: int, spot: Side | None = None, wide_ventricles: bool = False) -> Image.Image:
+def head(sheet: Sheet, spot: Side | None = None, wide_ventricles: bool = False) -> None:
     """Draw a head from above: a skull ring, two hemispheres, two dark ventricles, at most one bright spot."""
-    sheet = Sheet(size, 14)
+    sheet.ground(14)
     middle = sheet.height / 2
     sheet.ellipse((50, middle), (40, 0.45 * sheet.height), 225)
     sheet.ellipse((50, middle), (36, 0.41 * sheet.height), 105)
@@ -80,12 +84,11 @@ def head(size: tuple[int, int], seed: int, spot: Side | None = None, wide_ventri
         sheet.ellipse((50 + side * (radii[0] + 2), middle), radii, 35)
     if spot:
         sheet.ellipse((29 if spot == "left" else 71, middle + 14), (8, 8), 245)
-    return sheet.finished(seed)
 
 
-def vessel(size: tuple[int, int], seed: int, narrowed: bool = False, bulge: bool = False) -> Image.Image:
+def vessel(sheet: Sheet, narrowed: bool = False, bulge: bool = False) -> None:
     """Draw a dark vessel that fills from below and forks: smooth, or narrowed half-way, or with a round bulge."""
-    sheet = Sheet(size, 165)
+    sheet.ground(165)
     bottom = sheet.height
     sheet.ellipse((50, 0.5 * bottom), (46, 0.47 * bottom), 185)
     waist = 2.0 if narrowed else 13.0
@@ -95,12 +98,11 @@ def vessel(size: tuple[int, int], seed: int, narrowed: bool = False, bulge: bool
     sheet.tube([(49, 0.42 * bottom), (64, 0.28 * bottom), (76, 0.12 * bottom)], [11, 8, 5], 45)
     if bulge:
         sheet.ellipse((66, 0.6 * bottom), (14, 14), 40)
-    return sheet.finished(seed)
 
 
-def neck(size: tuple[int, int], seed: int, airway: Literal["middle", "right"]) -> Image.Image:
+def neck(sheet: Sheet, airway: Literal["middle", "right"]) -> None:
     """Draw a neck from the front: jaw above, shoulders below, vertebrae in the middle, a dark airway before them."""
-    sheet = Sheet(size, 20)
+    sheet.ground(20)
     bottom = sheet.height
     sheet.polygon([(28, 0), (72, 0), (70, 0.7 * bottom), (100, bottom), (0, bottom), (30, 0.7 * bottom)], 110)
     sheet.ellipse((50, 0), (27, 14), 200)
@@ -109,14 +111,11 @@ def neck(size: tuple[int, int], seed: int, airway: Literal["middle", "right"]) -
     shift = 0 if airway == "middle" else 15
     path = [(50.0, 0.2 * bottom), (50.0 + shift, 0.45 * bottom), (50.0 + shift, 0.7 * bottom), (50.0, 0.97 * bottom)]
     sheet.tube(path, [7, 8, 8, 7], 22)
-    return sheet.finished(seed)
 
 
-def spine(
-    size: tuple[int, int], seed: int, curved: bool = False, slipped: bool = False, collapsed: bool = False
-) -> Image.Image:
+def spine(sheet: Sheet, curved: bool = False, slipped: bool = False, collapsed: bool = False) -> None:
     """Draw a column of seven vertebrae: straight, bent sideways, with one step, or with one flat vertebra."""
-    sheet = Sheet(size, 40)
+    sheet.ground(40)
     bottom, pitch = sheet.height, sheet.height / 7.6
     sheet.polygon([(22, 0), (78, 0), (84, bottom), (16, bottom)], 85)
     for number in range(7):
@@ -125,12 +124,11 @@ def spine(
         top = y + 0.14 * pitch if collapsed and number == 3 else y - 0.36 * pitch
         corners = [(x - 15, top), (x + 15, top), (x + 15, y + 0.36 * pitch), (x - 15, y + 0.36 * pitch)]
         sheet.polygon(corners, 205)
-    return sheet.finished(seed)
 
 
-def long_bone(size: tuple[int, int], seed: int, broken: Level | None = None) -> Image.Image:
+def long_bone(sheet: Sheet, broken: Level | None = None) -> None:
     """Draw a limb with one long bone, whole or broken straight through in its upper or lower half."""
-    sheet = Sheet(size, 25)
+    sheet.ground(25)
     bottom = sheet.height
     sheet.polygon([(18, 0), (82, 0), (74, bottom), (26, bottom)], 80)
     shaft = [(50.0, share * bottom) for share in (0.08, 0.2, 0.5, 0.8, 0.92)]
@@ -139,14 +137,11 @@ def long_bone(size: tuple[int, int], seed: int, broken: Level | None = None) -> 
     if broken:
         y = (0.32 if broken == "upper" else 0.68) * bottom
         sheet.line([(34, y + 5), (46, y - 1), (53, y + 2), (66, y - 6)], 4.5, 55)
-    return sheet.finished(seed)
 
 
-def chest(
-    size: tuple[int, int], seed: int, large_heart: bool = False, catheter: bool = False, nodule: Side | None = None
-) -> Image.Image:
+def chest(sheet: Sheet, large_heart: bool = False, catheter: bool = False, nodule: Side | None = None) -> None:
     """Draw a chest from the front: two dark lungs under ribs, a heart, perhaps a catheter or one round nodule."""
-    sheet = Sheet(size, 12)
+    sheet.ground(12)
     bottom = sheet.height
     sheet.ellipse((50, 0.56 * bottom), (48, 0.56 * bottom), 135)
     for x in (28, 72):
@@ -161,12 +156,11 @@ def chest(
         sheet.ellipse((12, 0.13 * bottom), (7, 5), 255)
     if nodule:
         sheet.ellipse((25 if nodule == "left" else 75, 0.38 * bottom), (6.5, 6.5), 235)
-    return sheet.finished(seed)
 
 
-def stomach(size: tuple[int, int], seed: int, bubble: Side) -> Image.Image:
+def stomach(sheet: Sheet, bubble: Side) -> None:
     """Draw a belly from the front with the dark gas bubble of the stomach under one dome of the diaphragm."""
-    sheet = Sheet(size, 15)
+    sheet.ground(15)
     bottom = sheet.height
     sheet.ellipse((50, 0.55 * bottom), (47, 0.53 * bottom), 120)
     sheet.ellipse((50, 0.02 * bottom), (42, 0.16 * bottom), 45)
@@ -174,12 +168,11 @@ def stomach(size: tuple[int, int], seed: int, bubble: Side) -> Image.Image:
     for side in (-1, 1):
         sheet.ellipse((50 + side * 24, 0.92 * bottom), (17, 12), 165)
     sheet.ellipse((27 if bubble == "left" else 73, 0.36 * bottom), (14, 10), 22)
-    return sheet.finished(seed)
 
 
-def bowel(size: tuple[int, int], seed: int, swollen: bool) -> Image.Image:
+def bowel(sheet: Sheet, swollen: bool) -> None:
     """Draw a belly with three gas-filled loops of bowel side by side, thin or swollen."""
-    sheet = Sheet(size, 18)
+    sheet.ground(18)
     bottom = sheet.height
     sheet.ellipse((50, 0.5 * bottom), (48, 0.49 * bottom), 140)
     width = 15.0 if swollen else 4.5
@@ -187,12 +180,11 @@ def bowel(size: tuple[int, int], seed: int, swollen: bool) -> Image.Image:
         y = (0.27 + 0.23 * step) * bottom
         arch = [(50 - 26 * cos(pi * at / 12), y - 5 * sin(pi * at / 12)) for at in range(13)]
         sheet.tube(arch, [width] * len(arch), 40)
-    return sheet.finished(seed)
 
 
-def bone_scan(size: tuple[int, int], seed: int, hot_spot: Level) -> Image.Image:
+def bone_scan(sheet: Sheet, hot_spot: Level) -> None:
     """Draw a whole-body bone scan, dark uptake on white, with one hot spot beside the chest or in a thigh."""
-    sheet = Sheet(size, 240)
+    sheet.ground(240)
     bottom = sheet.height
     sheet.ellipse((50, 0.08 * bottom), (8, 9), 160)
     sheet.line([(50, 0.15 * bottom), (50, 0.5 * bottom)], 5, 140)
@@ -204,4 +196,3 @@ def bone_scan(size: tuple[int, int], seed: int, hot_spot: Level) -> Image.Image:
         sheet.line([(50 + side * 17, 0.2 * bottom), (50 + side * 26, 0.5 * bottom)], 3.5, 180)
         sheet.line([(50 + side * 10, 0.54 * bottom), (50 + side * 12, 0.95 * bottom)], 4.5, 175)
     sheet.ellipse((61, 0.27 * bottom) if hot_spot == "upper" else (61, 0.7 * bottom), (6, 6), 15)
-    return sheet.finished(seed)

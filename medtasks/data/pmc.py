@@ -18,18 +18,15 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import TypeVar
 from urllib.parse import quote
 from xml.etree import ElementTree
 
 import requests
-import tenacity
 from requests.adapters import HTTPAdapter
 from tqdm import tqdm
-from urllib3 import Retry
-from urllib3.exceptions import InvalidHeader
 
 from medtasks.data.decoding import is_whole_image
+from medtasks.data.downloads import Failure, Transient, Unreachable, answer_to, patiently
 from medtasks.data.home import written_whole
 from medtasks.errors import SourceError
 
@@ -39,12 +36,10 @@ DEFAULT_URL = "https://pmc-oa-opendata.s3.amazonaws.com"
 _PACKAGE = re.compile(r"/(PMC\d+)\.tar\.gz$")
 _UNREACHABLE_ARTICLES = 3
 _PLAIN_MD5 = re.compile(r'"([0-9a-f]{32})"')  # "<hex>-<parts>" of a multi-part upload is no digest of the body
-_CONNECT_TIMEOUT_S = 10.0
-_LONGEST_BACKOFF_S = 60.0
-_LONGEST_RETRY_AFTER_S = 300.0
-_WORTH_ANOTHER_TRY = {408, 429}
-
-_Result = TypeVar("_Result")
+_WORKERS = 4  # articles fetched at the same time
+_ATTEMPTS = 5
+_BACKOFF_S = 1.0
+_TIMEOUT_S = (10.0, 30.0)  # to connect, longest silence of the server
 
 
 @dataclass(frozen=True)
@@ -56,42 +51,23 @@ class Figure:
     target: Path  # where to put it; its folder is created
 
 
-class Failure(Exception):
-    """A request failed for good."""
-
-
-class Transient(Failure):
-    """Another try may succeed, though not before ``retry_after_s`` seconds."""
-
-    def __init__(self, cause: str, retry_after_s: float = 0.0) -> None:
-        super().__init__(cause)
-        self.retry_after_s = retry_after_s
-
-
-class Unreachable(Transient):
-    """No answer at all."""
-
-
 class ObjectStorage:
-    """An S3 bucket read without credentials, patiently; a :class:`Failure` is for good."""
+    """The S3 bucket that the environment names, read without credentials, patiently; a Failure is for good."""
 
-    def __init__(self, base_url: str, workers: int, attempts: int, backoff_s: float, timeout_s: float) -> None:
-        self.stop = threading.Event()
-        self.base_url = base_url
-        self._attempts = attempts
-        self._backoff = tenacity.wait_exponential(multiplier=backoff_s, max=_LONGEST_BACKOFF_S)
-        self._timeout = (min(timeout_s, _CONNECT_TIMEOUT_S), timeout_s)
+    def __init__(self) -> None:
+        self.base_url, self.stop = _base_url(), threading.Event()
+        self._patiently = patiently(_ATTEMPTS, _BACKOFF_S, self.stop)
         self._session = requests.Session()
         self._session.headers["Accept-Encoding"] = "identity"  # a length and an ETag speak of the bytes as sent
         for scheme in ("http://", "https://"):
-            self._session.mount(scheme, HTTPAdapter(pool_maxsize=workers))
+            self._session.mount(scheme, HTTPAdapter(pool_maxsize=_WORKERS))
 
     def listing(self, prefix: str) -> list[str]:
         """Return all keys that begin with ``prefix``."""
         keys: list[str] = []
         query = {"list-type": "2", "prefix": prefix}
         while True:
-            page = self._patiently(functools.partial(self._page, query))
+            page = self._patiently(self._page, query)
             keys += [key.text or "" for key in page.iterfind("{*}Contents/{*}Key")]
             token = page.findtext("{*}NextContinuationToken")
             if not token or token == query.get("continuation-token"):
@@ -100,22 +76,7 @@ class ObjectStorage:
 
     def image(self, key: str) -> bytes:
         """Return the body of an object that is an image; one that does not decode is fetched again."""
-        return self._patiently(functools.partial(self._image, key))
-
-    def _patiently(self, request: Callable[[], _Result]) -> _Result:
-        retrying = tenacity.Retrying(
-            retry=tenacity.retry_if_exception_type(Transient),
-            stop=tenacity.stop_after_attempt(self._attempts) | tenacity.stop_when_event_set(self.stop),
-            wait=self._wait_s,
-            sleep=tenacity.sleep_using_event(self.stop),
-            reraise=True,
-        )
-        return retrying(request)
-
-    def _wait_s(self, state: tenacity.RetryCallState) -> float:
-        failure = state.outcome.exception() if state.outcome else None
-        asked = failure.retry_after_s if isinstance(failure, Transient) else 0.0
-        return max(self._backoff(state), min(asked, _LONGEST_RETRY_AFTER_S))
+        return self._patiently(self._image, key)
 
     def _page(self, query: dict[str, str]) -> ElementTree.Element:
         try:
@@ -133,19 +94,12 @@ class ObjectStorage:
         what = path or "the listing"
         if self.stop.is_set():
             raise Failure("interrupted")
-        try:
-            answer = self._session.get(f"{self.base_url}/{path}", params=query, timeout=self._timeout, stream=True)
-        except requests.RequestException as error:
-            raise Unreachable(f"no answer: {_root_cause(error)}") from error
-        with answer:
-            if answer.status_code in _WORTH_ANOTHER_TRY or answer.status_code >= 500:
-                raise Transient(f"HTTP {answer.status_code} for {what}", _retry_after_s(answer))
-            if answer.status_code != requests.codes.ok:
-                raise Failure(f"HTTP {answer.status_code} for {what}")
-            try:
-                body = answer.content
-            except requests.RequestException as error:  # urllib3 compares with Content-Length
-                raise Transient(f"{what} broke off: {_root_cause(error)}") from error
+        asking = functools.partial(
+            self._session.get, f"{self.base_url}/{path}", params=query, timeout=_TIMEOUT_S, stream=True
+        )
+        with answer_to(asking, what) as answer:
+            answer.raise_for_status()
+            body = answer.content
         digest = _PLAIN_MD5.fullmatch(answer.headers.get("ETag", ""))
         if digest and hashlib.md5(body, usedforsecurity=False).hexdigest() != digest[1]:
             raise Transient(f"{what} arrived damaged (its MD5 differs)")
@@ -160,38 +114,31 @@ def pmc_id_of(dlink: str) -> str:
     return match[1]
 
 
-def fetch_figures(
-    figures: Sequence[Figure],  # of distinct targets
-    base_url: str | None = None,  # default ``$MEDTASKS_PMC_URL``, else PubMed Central's own
-    workers: int = 4,  # articles fetched at the same time
-    attempts: int = 5,  # tries per request, the first one included
-    backoff_s: float = 1.0,  # before the second try; doubles with every further one, a longer ``Retry-After`` wins
-    timeout_s: float = 30.0,  # longest silence of the server
-    progress: bool = True,
-) -> dict[Figure, str]:
-    """Fetch figures that are not there yet; return why each figure that could not be had is missing, in their order.
+def fetch_figures(figures: Sequence[Figure]) -> dict[Figure, str]:
+    """Fetch figures, of distinct targets, that are not there yet; return why each that could not be had is missing.
 
-    Every file that exists afterwards is a whole image. Safe to interrupt and run again: a target that decodes is kept
-    and costs no request. An interruption waits for the requests in flight, at most ``timeout_s``. A SourceError says
-    that the storage cannot be reached at all or its URL is malformed, an OSError that a target cannot be written.
+    The causes are in the order of the figures. Every file that exists afterwards is a whole image. Safe to interrupt
+    and run again: a target that decodes is kept and costs no request. An interruption waits for the requests in flight.
+    A SourceError says that the storage cannot be reached at all or its URL is malformed, an OSError that a target
+    cannot be written.
     """
-    storage = ObjectStorage(_base_url(base_url), workers, attempts, backoff_s, timeout_s)
+    storage = ObjectStorage()
     articles: dict[str, list[Figure]] = defaultdict(list)
     for figure in figures:
         if not is_whole_image(figure.target):
             articles[figure.pmc_id].append(figure)
     kept = len(figures) - sum(map(len, articles.values()))
-    with tqdm(desc="Fetching images", total=len(figures), initial=kept, unit="image", disable=not progress) as bar:
-        causes = _fetch_articles(storage, articles, workers, bar.update) if articles else {}
+    with tqdm(desc="Fetching images", total=len(figures), initial=kept, unit="image") as bar:
+        causes = _fetch_articles(storage, articles, bar.update) if articles else {}
     return {figure: causes[figure] for figure in figures if figure in causes}
 
 
 def _fetch_articles(
-    storage: ObjectStorage, articles: dict[str, list[Figure]], workers: int, advance: Callable[[int], object]
+    storage: ObjectStorage, articles: dict[str, list[Figure]], advance: Callable[[int], object]
 ) -> dict[Figure, str]:
     causes: dict[Figure, str] = {}
     unreachable = 0
-    with ThreadPoolExecutor(workers, thread_name_prefix="pmc") as pool:
+    with ThreadPoolExecutor(_WORKERS, thread_name_prefix="pmc") as pool:
         try:
             pending = {pool.submit(_fetch_article, storage, *article): len(article[1]) for article in articles.items()}
             for done in as_completed(pending):
@@ -241,21 +188,8 @@ def _newest_key(keys: Sequence[str], figure: Figure) -> str:
     return max(found)[1]
 
 
-def _base_url(chosen: str | None) -> str:
-    url = (chosen or os.environ.get(URL_VARIABLE) or DEFAULT_URL).rstrip("/")
+def _base_url() -> str:
+    url = (os.environ.get(URL_VARIABLE) or DEFAULT_URL).rstrip("/")
     if not re.match(r"https?://[^/]", url):
         raise SourceError(f"'{url}' is no storage URL; set {URL_VARIABLE} to one that begins with https:// or unset it")
     return url
-
-
-def _retry_after_s(answer: requests.Response) -> float:
-    try:
-        return Retry().parse_retry_after(answer.headers.get("Retry-After", "0"))
-    except InvalidHeader:
-        return 0.0
-
-
-def _root_cause(error: BaseException) -> BaseException:
-    while inner := error.__cause__ or error.__context__:
-        error = inner
-    return error

@@ -19,13 +19,14 @@ from medtasks.data.decoding import REFERENCE, Decoding
 from medtasks.data.downloads import hub_download, hub_revision
 from medtasks.data.image_store import ImageStore, StoredImage
 from medtasks.data.manifest import Manifest, measured
-from medtasks.data.schema import Columns, image_digests, image_key
+from medtasks.data.schema import Columns, image_columns, image_digests, image_key
 from medtasks.data.store import SCRATCH, publish, work_folder
 from medtasks.data.strict_pillow import UnreadableImage
 from medtasks.data.tables import SourceRow, Table
 from medtasks.errors import SourceError
 
 _NAMED = 3
+_SAMPLE = "drawn sample of medtasks (no patient images)"
 
 
 @dataclass(frozen=True)
@@ -47,9 +48,9 @@ class Options:
 class Row:
     """One row of a source."""
 
-    place: str  # file and row, for messages: ``"test.csv row 12"``
-    # columns of the dataset's schema except ``dataset``, ``image_files`` and ``image_sha256``; None where the row
-    # cannot be used
+    # file and row, for messages: ``"test.csv row 12"``; empty where the cause says it
+    place: str
+    # columns of the dataset's schema except ``dataset`` and those about image files; None where the row cannot be used
     document: Mapping[str, Any] | None
     images: Sequence[StoredImage] = ()  # in the order they are shown
     cause: str = ""  # why the row cannot be used, one sentence without a final stop
@@ -131,7 +132,7 @@ def prepare_recipe(info: DatasetInfo, recipe: Recipe, options: Options) -> Manif
     with work_folder(info.name) as work:
         source = options.source or _downloaded(recipe, work)
         images = ImageStore(work, recipe.decoding)
-        documents, causes, outside = _gather(info, recipe.test(source, images))
+        documents, causes, outside = _gather(info, recipe, recipe.test(source, images))
         demonstrations, notes = _demonstrations(info, recipe, source, images)
         if not documents:
             why = "; ".join([*causes, *outside][:_NAMED]) or "it is empty"
@@ -142,7 +143,7 @@ def prepare_recipe(info: DatasetInfo, recipe: Recipe, options: Options) -> Manif
         tested = {image_key(file): images.facts[file] for file in _files(documents)}
         manifest = Manifest(
             name=info.name,
-            source=str(options.source.resolve()) if options.source else info.source,
+            source=_SAMPLE if options.sample else str(options.source.resolve()) if options.source else info.source,
             revision=recipe.revision(source) if recipe.revision else "local" if options.source else info.revision,
             access=info.access,
             sample=options.sample,
@@ -175,7 +176,9 @@ def _how_to_obtain(info: DatasetInfo, recipe: Recipe) -> str:
     )
 
 
-def _gather(info: DatasetInfo, rows: Iterable[Row]) -> tuple[list[dict[str, Any]], list[str], list[str]]:
+def _gather(
+    info: DatasetInfo, recipe: Recipe, rows: Iterable[Row]
+) -> tuple[list[dict[str, Any]], list[str], list[str]]:
     """Return all documents, the cause for each row that gives none, and notes on those outside of the evaluated set."""
     documents: list[dict[str, Any]] = []
     causes: list[str] = []
@@ -186,20 +189,14 @@ def _gather(info: DatasetInfo, rows: Iterable[Row]) -> tuple[list[dict[str, Any]
             outside[row.cause] += 1
             continue
         if row.document is None:
-            causes.append(f"{row.place}: {row.cause}")
+            causes.append(f"{row.place}: {row.cause}" if row.place else row.cause)
             continue
         doc_id = row.document["doc_id"]
         if doc_id in places:
             raise SourceError(f"{row.place} has the id '{doc_id}' of {places[doc_id]}; ids must be unique")
         places[doc_id] = row.place
-        documents.append(
-            {
-                **row.document,
-                "dataset": info.name,
-                "image_files": [image.file for image in row.images],
-                "image_sha256": [image.sha256 for image in row.images],
-            }
-        )
+        shown = image_columns(recipe.columns, [(image.file, image.sha256) for image in row.images])
+        documents.append({**row.document, "dataset": info.name, **shown})
     return documents, causes, [f"{count} not in the evaluated set: {cause}" for cause, count in outside.items()]
 
 
@@ -210,7 +207,7 @@ def _demonstrations(
     if recipe.demonstrations is None:
         return [], []
     try:
-        documents, causes, _ = _gather(info, recipe.demonstrations(source, images))
+        documents, causes, _ = _gather(info, recipe, recipe.demonstrations(source, images))
     except SourceError as error:
         documents, causes = [], [str(error)]
     if causes or not documents:

@@ -7,8 +7,8 @@ from medtasks.data import mediconfusion
 from medtasks.data.catalogue import GMAI, MEDHEVAL, MEDICONFUSION, dataset_info
 from medtasks.data.image_store import ImageFacts
 from medtasks.data.manifest import Manifest, file_sha256, pixels_fingerprint, read_facts, text_fingerprint
-from medtasks.data.path_of import prepared_folder
 from medtasks.data.preparation import Options, Recipe, prepare_recipe
+from medtasks.data.prepared import prepared_folder
 from medtasks.data.schema import image_digests, image_key
 from medtasks.data.store import load_documents
 

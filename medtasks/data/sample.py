@@ -25,18 +25,20 @@ class _Drawing:
 
     def __init__(
         self,
-        draw: Callable[..., Image.Image],
+        draw: Callable[..., None],
         size: tuple[int, int],
         categories: str,
         caption: str,
         tint: Literal["warm", "cool"] | None = None,
         **finding: object,
     ) -> None:
-        self._draw, self._tint = partial(draw, size, **finding), tint
+        self._draw, self._size, self._tint = partial(draw, **finding), size, tint
         self.categories, self.caption = categories.split(", "), f"Drawn phantom: {caption}."
 
     def image(self, seed: int) -> Image.Image:
-        image = self._draw(seed)
+        sheet = phantoms.Sheet(self._size)
+        self._draw(sheet)
+        image = sheet.finished(seed)
         return image if self._tint is None else ImageOps.colorize(image, *_TINTS[self._tint])
 
 

@@ -12,7 +12,7 @@ import filelock
 from medtasks.data.home import dataset_folder
 from medtasks.data.manifest import Manifest
 from medtasks.data.own_datasets import preparing_again
-from medtasks.data.path_of import prepared_folder
+from medtasks.data.prepared import prepared_folder
 from medtasks.data.schema import DEMONSTRATIONS_SPLIT, SPLIT, Columns
 from medtasks.errors import MedTasksError, SourceError
 
@@ -78,6 +78,8 @@ def publish_documents(
         split: datasets.Dataset.from_list([dict(row) for row in rows], features=features)
         for split, rows in splits.items()
     }
+    for split in splits:  # what an attempt left that was interrupted here
+        shutil.rmtree(work / split, ignore_errors=True)
     with without_progress_bars():
         datasets.DatasetDict(tables).save_to_disk(str(work))
     manifest.write(work)

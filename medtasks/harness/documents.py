@@ -7,8 +7,8 @@ from typing import Any
 from medtasks.data.catalogue import Access
 from medtasks.data.manifest import text_fingerprint
 from medtasks.data.own_datasets import access_of
+from medtasks.data.prepared import provenance
 from medtasks.data.privacy import is_private
-from medtasks.data.provenance_of import provenance
 from medtasks.data.samples import Sample
 from medtasks.data.schema import SPLIT
 from medtasks.data.store import load_documents, open_documents

@@ -7,7 +7,7 @@ images cannot always be had.
 from collections.abc import Callable
 from typing import Any
 
-from medtasks.data.path_of import unusable
+from medtasks.data.prepared import RefusedPath
 from medtasks.errors import MedTasksError
 from medtasks.harness.documents import changed_table, check_possible
 from medtasks.harness.task_files import task_config, task_file, variant_of
@@ -16,7 +16,7 @@ from medtasks.harness.task_index import resolved
 _PATH = "path_of_"
 
 
-def __getattr__(name: str) -> Callable[[Any], Any] | str:
+def __getattr__(name: str) -> Callable[[Any], Any] | str | RefusedPath:
     variant = name.removeprefix(_PATH)
     found = None if name.startswith("__") else variant_of(variant)
     if found is None:
@@ -35,8 +35,8 @@ def _changed(name: str, base: str) -> Callable[[Any], Any]:
     return changed
 
 
-def _dataset_path(name: str) -> str:
-    """Return the path of a variant's dataset; the first look at it says why the variant is impossible.
+def _dataset_path(name: str) -> str | RefusedPath:
+    """Return the path of a variant's dataset; asking for it says why the variant is impossible.
 
     The harness would hide what ``process_docs`` raises.
     """
@@ -44,5 +44,5 @@ def _dataset_path(name: str) -> str:
     try:
         check_possible(task_file(name))
     except MedTasksError as error:
-        return unusable(path, error)
+        return RefusedPath(path, error)
     return path

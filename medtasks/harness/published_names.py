@@ -4,7 +4,7 @@ They stand in users' files and in those that this package has written for them, 
 code is that they name.
 """
 
-import importlib
+import pkgutil
 from collections.abc import Mapping
 from functools import cache
 from types import MappingProxyType
@@ -35,9 +35,9 @@ _RENAMED: Mapping[str, str] = {
     "optional_judge.messages": "medtasks.prompts.judged.messages_with_judge_or_without",
 }
 _METRIC_LISTS: Mapping[str, str] = {
-    "closed_questions.YES_NO_METRIC_LIST": "medtasks.families.closed_questions.YES_NO_METRICS",
-    "reports.REPORT_METRICS": "medtasks.families.reports.REPORTS.metrics",
-    "reports.MULTIMEDEVAL_METRICS": "medtasks.families.reports.MULTIMEDEVAL_REPORTS.metrics",
+    "closed_questions.YES_NO_METRIC_LIST": "medtasks.families.closed_questions:YES_NO_METRICS",
+    "reports.REPORT_METRICS": "medtasks.families.reports:REPORTS.metrics",
+    "reports.MULTIMEDEVAL_METRICS": "medtasks.families.reports:MULTIMEDEVAL_REPORTS.metrics",
 }
 _METRIC_LIST = "METRIC_LIST"
 
@@ -61,7 +61,7 @@ def published(hook: str) -> Any:
 
     place = place_of(hook)
     if place != hook:
-        return _named(place)
+        return pkgutil.resolve_name(":".join(place.rsplit(".", 1)))
     module, _, name = hook.removeprefix(HOOKS).partition(".")
     family = family_of(hook)
     if family is not None:
@@ -69,7 +69,7 @@ def published(hook: str) -> Any:
         made.__module__, made.__name__, made.__qualname__ = f"{HOOKS}{module}", name, name
         return made
     if f"{module}.{name}" in _METRIC_LISTS:
-        return metric_list(_named(_METRIC_LISTS[f"{module}.{name}"]))
+        return metric_list(pkgutil.resolve_name(_METRIC_LISTS[f"{module}.{name}"]))
     family = family_of(f"{HOOKS}{module}.process_results")
     entries = [] if family is None else metric_list(family.metrics)
     aggregations = {entry["metric"]: entry["aggregation"] for entry in entries}
@@ -78,18 +78,3 @@ def published(hook: str) -> Any:
     if name not in aggregations:
         raise AttributeError(f"there is no {hook}")
     return aggregations[name]
-
-
-def _named(place: str) -> Any:
-    parts, found = place.split("."), None
-    for number in range(len(parts) - 1, 0, -1):
-        try:
-            found = importlib.import_module(".".join(parts[:number]))
-        except ModuleNotFoundError as error:
-            if not ".".join(parts[:number]).startswith(str(error.name)):
-                raise
-            continue
-        for name in parts[number:]:
-            found = getattr(found, name)
-        return found
-    raise AttributeError(place)

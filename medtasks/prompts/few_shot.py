@@ -13,7 +13,7 @@ from typing import Any
 from PIL import Image
 
 from medtasks.data.manifest import Manifest
-from medtasks.data.path_of import prepared_folder
+from medtasks.data.prepared import prepared_folder
 from medtasks.data.schema import DEMONSTRATIONS_SPLIT
 from medtasks.data.store import load_documents
 from medtasks.errors import DatasetNotPrepared

@@ -12,7 +12,7 @@ from medtasks.data.blanks import blank_image, blank_volume
 from medtasks.data.decoding import LINEAR, Decoding, decoded
 from medtasks.data.manifest import manifest_of
 from medtasks.data.mediconfusion import DEMONSTRATIONS
-from medtasks.data.path_of import known, prepared_folder
+from medtasks.data.prepared import known, prepared_folder
 from medtasks.data.privacy import hidden_id, is_private
 from medtasks.data.samples import Sample
 from medtasks.data.strict_pillow import UnclearRange

@@ -16,7 +16,7 @@ from typing import Any
 
 from PIL import Image
 
-from medtasks.data.path_of import prepared_folder
+from medtasks.data.prepared import prepared_folder
 from medtasks.data.volume_files import axial_slices
 from medtasks.errors import MedTasksError, SourceError
 from medtasks.prompts import template as pictures

@@ -20,8 +20,8 @@ from medtasks.data.home import dataset_folder, written_whole
 from medtasks.data.manifest import FILE_NAME, Manifest, measured, read_facts
 from medtasks.data.multimedeval.folder import QA, VQA, OwnQuestions, read_folder
 from medtasks.data.own_datasets import own_dataset_info, own_datasets
-from medtasks.data.path_of import own_task_file, prepared_folder
 from medtasks.data.preparation import Options, prepare_recipe
+from medtasks.data.prepared import own_task_file, prepared_folder
 from medtasks.data.schema import SPLIT, image_digests, image_key
 from medtasks.data.selecting import Criteria, choose, described
 from medtasks.data.store import load_documents, open_documents, publish_documents, work_folder

@@ -7,24 +7,20 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, unquote, urlsplit
-from xml.sax.saxutils import escape
 
 import pytest
 
 from medtasks.data.home import HOME_VARIABLE
-from medtasks.data.sample import write_sample_source
 from medtasks.errors import MedTasksError
 
-from ..local_server import LocalServer, QuietHandler, serving
+from ..local_server import serving
+from .bucket import Bucket
 
 
 @pytest.fixture(scope="session")
-def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def drawn(sample_home: Path) -> Path:
     """The drawn sample as a source folder; read only."""
-    folder = tmp_path_factory.mktemp("drawn")
-    write_sample_source(folder)
-    return folder
+    return sample_home / "source" / "mediconfusion"
 
 
 @pytest.fixture
@@ -88,34 +84,10 @@ def refuses() -> Callable[..., AbstractContextManager[None]]:
     return run
 
 
-class Published(LocalServer):
-    """Files by path, with the listing of an S3 bucket at the root; ``requests`` holds every path asked for."""
-
-    def __init__(self) -> None:
-        super().__init__(_Handler)
-        self.files: dict[str, bytes] = {}
-        self.requests: list[str] = []
-
-
-class _Handler(QuietHandler):
-    server: Published
-
-    def do_GET(self) -> None:
-        parts = urlsplit(self.path)
-        name = unquote(parts.path).lstrip("/")
-        self.server.requests.append(name or "list")
-        body = self.server.files.get(name) if name else self.listing(parse_qs(parts.query)["prefix"][0])
-        self.reply(404 if body is None else 200, body or b"")
-
-    def listing(self, prefix: str) -> bytes:
-        keys = "".join(
-            f"<Contents><Key>{escape(key)}</Key></Contents>" for key in self.server.files if key.startswith(prefix)
-        )
-        return f'<ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">{keys}</ListBucketResult>'.encode()
-
-
 @pytest.fixture
-def published(monkeypatch: pytest.MonkeyPatch) -> Iterator[Published]:
+def published(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
+    """A server of ``files`` by path; ``requests`` holds every path asked for."""
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    with serving(Published()) as server:
+    with serving(Bucket()) as server:
         yield server
+        server.release.set()

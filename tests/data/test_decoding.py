@@ -15,9 +15,8 @@ from medtasks.data.catalogue import Access
 from medtasks.data.decoding import LINEAR, REFERENCE, Decoding, ImageRule, decoded
 from medtasks.data.home import HOME_VARIABLE
 from medtasks.data.manifest import Manifest, described_images
-from medtasks.data.path_of import prepared_folder
+from medtasks.data.prepared import prepared_folder, provenance
 from medtasks.data.preparers import verify
-from medtasks.data.provenance_of import provenance
 from medtasks.data.store import load_documents
 from medtasks.data.strict_pillow import UnreadableImage, strict_decoding
 from medtasks.data.variants import BLANK, COLUMN
@@ -57,6 +56,12 @@ def pixels(image):
     return np.asarray(image).astype(int)
 
 
+def shown(file, **settings):
+    """What a YAML of one's own shows of a file."""
+    (image,) = images({"doc_id": "q", "image_file": str(file)}, settings)
+    return image
+
+
 @pytest.fixture(scope="module")
 def every_mode(tmp_path_factory):
     """A prepared folder with all files, and the folder itself."""
@@ -77,10 +82,8 @@ def prepared(every_mode, monkeypatch):
 @pytest.mark.parametrize("name", CASES)
 def test_every_mode_through_a_folder_and_through_a_yaml(prepared, name):
     folder, manifest = prepared
-    document = load_documents(manifest.name)[list(CASES).index(name)]
-    (from_folder,) = images(document)
-    (from_yaml,) = images({"doc_id": "q", "image_file": name}, {"image_root": str(folder)})
-    for seen in (from_folder, from_yaml):
+    (from_folder,) = images(load_documents(manifest.name)[list(CASES).index(name)])
+    for seen in (from_folder, shown(name, image_root=str(folder))):
         assert pixels(seen).shape == CASES[name].seen.shape
         assert np.abs(pixels(seen) - CASES[name].seen.astype(int)).max() <= CASES[name].tolerance
 
@@ -102,7 +105,7 @@ def test_the_rule_of_published_sets_is_what_pillow_does(prepared, name):
     folder, _ = prepared
     with Image.open(folder / name) as image:
         expected = image.convert("RGB")
-    (seen,) = images({"doc_id": "q", "image_file": str(folder / name)}, {"image_rule": "reference"})
+    seen = shown(folder / name, image_rule="reference")
     assert (seen.size, seen.tobytes()) == (expected.size, expected.tobytes())
 
 
@@ -148,9 +151,8 @@ def test_an_unclear_range_is_refused_and_can_be_given(tmp_path, name):
         prepare_own(folder)
     assert f"dataset.json sample 1: its image {name} cannot be read: " in str(refused.value)
     assert all(part in str(refused.value) for part in (complaint, mend))
-    document = {"doc_id": "q", "image_file": name}
     with pytest.raises(SourceError) as refused:
-        images(document, {"image_root": str(folder)})
+        shown(name, image_root=str(folder))
     assert str(refused.value).startswith(f"image {folder / name} of sample q cannot be shown: ")
     assert all(part in str(refused.value) for part in (complaint, mend))
 
@@ -160,7 +162,7 @@ def test_an_unclear_range_is_refused_and_can_be_given(tmp_path, name):
         {"more than 8 bits scaled from -100..2000, as given": 1},
     )
     (from_folder,) = images(load_documents(manifest.name)[0])
-    (from_yaml,) = images(document, {"image_root": str(folder), "image_range": [-100, 2000]})
+    from_yaml = shown(name, image_root=str(folder), image_range=[-100, 2000])
     with Image.open(folder / name) as image:
         values = np.dstack([ramp(4095)] * 3) if name == "colours.png" else np.asarray(image)
     expected = np.floor(np.clip((values + 100.0) / 2100, 0, 1) * 255 + 0.5).astype(int)
@@ -186,7 +188,7 @@ def test_what_pillow_misreads_is_refused(tmp_path):
     for data, complaint in ((signed, "signed values, which Pillow misreads"), (planar, "in separate planes")):
         (tmp_path / "a.tif").write_bytes(data)
         with pytest.raises(SourceError, match=rf"image {tmp_path}/a.tif of sample q is broken \(it has .*{complaint}"):
-            images({"doc_id": "q", "image_file": str(tmp_path / "a.tif")})
+            shown(tmp_path / "a.tif")
 
 
 def test_the_first_of_several_frames_is_shown_and_said_to_be(tmp_path):
@@ -214,7 +216,7 @@ def test_the_first_of_several_frames_is_shown_and_said_to_be(tmp_path):
 )
 def test_impossible_settings(prepared, tmp_path, settings, complaint):
     with pytest.raises(MedTasksError, match=complaint):
-        images({"doc_id": "q", "image_file": str(prepared[0] / "L.png")}, settings)
+        shown(prepared[0] / "L.png", **settings)
     if "image_rule" not in settings:
         with pytest.raises(SourceError, match=f"dataset.json: .*{complaint}|dataset.json.*{complaint}"):
             prepare_own(put(tmp_path / "scans", {}, samples=[{"question": "?", "answer": "!"}], **settings))
@@ -232,7 +234,7 @@ def test_a_task_of_ones_own_is_told_once_what_is_done_with_its_images(prepared):
     handler = logger.add(told.append, format="{message}")
     _tell_once.cache_clear()
     for name in ("EXIF 6.png", "EXIF 8.png", "L.png", "I;16.png", "EXIF 6.png"):
-        images({"doc_id": "q", "image_file": name}, {"image_root": str(prepared[0])})
+        shown(name, image_root=str(prepared[0]))
     logger.remove(handler)
     told = [line.strip().partition(": ") for line in told]
     assert {before for before, _, _ in told} == {
@@ -305,7 +307,7 @@ def test_a_bomb_is_an_error_of_one_sentence(tmp_path, monkeypatch):
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 10)
     (tmp_path / "a.png").write_bytes(png(np.zeros((4, 6)), 8, 0))
     with pytest.raises(SourceError) as refused:
-        images({"doc_id": "q", "image_file": str(tmp_path / "a.png")})
+        shown(tmp_path / "a.png")
     assert str(refused.value).endswith("is broken (it has more than 20 pixels; save it smaller)")
 
 
@@ -315,10 +317,10 @@ def test_messages_name_the_users_file(tmp_path, data):
     with pytest.raises(SourceError) as refused:
         prepare_own(folder)
     assert "its image scan.png cannot be read: " in str(refused.value)
-    with pytest.raises(SourceError) as shown:
-        images({"doc_id": "q", "image_file": "scan.png"}, {"image_root": str(folder)})
-    assert str(shown.value).count(str(folder / "scan.png")) == 1
-    for error in (refused, shown):
+    with pytest.raises(SourceError) as broken:
+        shown("scan.png", image_root=str(folder))
+    assert str(broken.value).count(str(folder / "scan.png")) == 1
+    for error in (refused, broken):
         assert not any(part in str(error.value) for part in ("BytesIO", "0x", "identify", "preparing"))
 
 

@@ -1,13 +1,17 @@
 """The catalogue, ``path_of``, ``provenance_of`` and ``label_of``: names that task YAML resolves."""
 
+import os
 import shutil
 
 import pytest
 
 from medtasks.data import label_of, path_of, provenance_of
 from medtasks.data.catalogue import CATALOGUE, MEDICONFUSION, dataset_info
+from medtasks.data.home import dataset_folder, dataset_holding, datasets_folder
+from medtasks.data.home import home as home_folder
 from medtasks.data.manifest import Manifest
 from medtasks.data.mediconfusion import Options, prepare
+from medtasks.data.prepared import prepared_folder
 from medtasks.data.preparers import prepare as prepare_by_name
 from medtasks.data.preparers import recipe_of, verify
 from medtasks.data.store import load_documents
@@ -48,10 +52,9 @@ def test_prepared_path_is_a_plain_string(prepared, final):
     assert path
 
 
-def test_unprepared_path_raises_when_the_harness_tests_it(home, final, refuses):
+def test_unprepared_path_raises_when_the_harness_asks_for_its_folder(home, final, refuses):
     path = path_of.mediconfusion
-    assert isinstance(path, str)
-    assert str(final) == path
+    assert str(final) == str(path)
     with refuses(
         f"dataset 'mediconfusion' (MediConfusion, public) is not prepared in {home}",
         "'medtasks data prepare mediconfusion'",
@@ -59,13 +62,13 @@ def test_unprepared_path_raises_when_the_harness_tests_it(home, final, refuses):
         "MEDTASKS_HOME",
         kind=DatasetNotPrepared,
     ):
-        bool(path)
+        os.path.dirname(path)
 
 
 def test_a_folder_without_manifest_is_not_prepared(prepared, final, refuses):
     (final / "manifest.json").unlink()
     with refuses("is not prepared", kind=DatasetNotPrepared):
-        path_of.prepared_folder("mediconfusion")
+        prepared_folder("mediconfusion")
 
 
 @pytest.mark.parametrize("module", [path_of, provenance_of], ids=["path_of", "provenance_of"])
@@ -120,9 +123,13 @@ def test_moved_home_still_works(prepared, home, tmp_path, monkeypatch):
     assert Manifest.read(elsewhere / "datasets/mediconfusion") == prepared
 
 
-def test_home_may_begin_with_a_tilde_and_defaults_to_the_cache(monkeypatch, tmp_path):
-    from medtasks.data.home import home as home_folder
+def test_the_dataset_that_holds_a_path(home):
+    folder = dataset_folder("drugs")
+    assert [dataset_holding(path) for path in (folder, folder / "images/1.png")] == ["drugs", "drugs"]
+    assert [dataset_holding(path) for path in (datasets_folder(), home, home / "datasets2/drugs")] == [None] * 3
 
+
+def test_home_may_begin_with_a_tilde_and_defaults_to_the_cache(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("MEDTASKS_HOME", "~/medical")
     assert home_folder() == tmp_path / "medical"

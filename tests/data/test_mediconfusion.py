@@ -37,32 +37,14 @@ def pillow(request, monkeypatch):
     monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", request.param)
 
 
-def missing(path):
-    path.unlink()
-
-
-def cut_in_half(path):
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-
-
-def cut_at_the_end(path):
-    path.write_bytes(path.read_bytes()[:-40])
-
-
-def no_bytes(path):
-    path.write_bytes(b"")
-
-
-def text(path):
-    path.write_text("<html>Sorry, this article is not available.</html>")
-
-
-def folder(path):
-    path.unlink()
-    path.mkdir()
-
-
-BROKEN = [cut_in_half, cut_at_the_end, no_bytes, text]
+SPOILT = {
+    "missing": None,
+    "folder": None,
+    "cut in half": lambda body: body[: len(body) // 2],
+    "cut at the end": lambda body: body[:-40],
+    "empty": lambda body: b"",
+    "text": lambda body: b"<html>Sorry, this article is not available.</html>",
+}
 
 
 def test_documents_and_manifest(options, source, home, final, work):
@@ -104,11 +86,7 @@ def test_documents_and_manifest(options, source, home, final, work):
     assert len(list((final / "images").iterdir())) == 27
     assert not work.exists()
     assert list(verify("mediconfusion")) == []
-
-
-def test_opens_as_the_harness_opens_it(options, home, final):
-    prepare(options)
-    opened = datasets.load_from_disk(str(final))
+    opened = datasets.load_from_disk(str(final))  # as the harness does
     assert isinstance(opened, datasets.DatasetDict)
     assert list(opened) == ["test"]
     assert opened["test"].column_names == list(PAIRED_CHOICE)
@@ -117,27 +95,22 @@ def test_opens_as_the_harness_opens_it(options, home, final):
     assert opened["test"].cache_files  # memory-mapped, not read into memory
 
 
-def test_two_preparations_are_the_same(options, home, monkeypatch, tmp_path):
-    first, documents = prepare(options), load_documents("mediconfusion")
+def test_order_of_the_source_does_not_change_the_fingerprint(options, home, records, monkeypatch, tmp_path):
+    before, documents = prepare(options), load_documents("mediconfusion")
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "other"))
-    assert prepare(options) == first
+    assert prepare(options) == before
     assert load_documents("mediconfusion") == documents
-
-
-def test_order_of_the_source_does_not_change_the_fingerprint(options, home, records):
-    before = prepare(options)
     records.write(dict(reversed(records.read().items())))
-    after = prepare(options)
+    assert prepare(options) == before
     assert load_documents("mediconfusion")[0]["doc_id"] == "90016/1"
-    assert after == before
 
 
 @pytest.mark.parametrize(
-    "field", ["question", "option_B", "im_1_correct", "category_2", "im_2_local"], ids=lambda field: field
+    ("field", "value"),
+    [("question", "?"), ("option_B", "?"), ("im_1_correct", "B"), ("category_2", ["Renal"]), ("im_2_local", 90002)],
 )
-def test_any_changed_text_changes_the_fingerprint(options, home, records, field):
+def test_any_changed_text_changes_the_fingerprint(options, home, records, field, value):
     before = prepare(options)
-    value = {"im_1_correct": "B", "category_2": ["Renal"], "im_2_local": 90002}.get(field, "Something else?")
     records.change("90001", **{field: value})
     after = prepare(options)
     assert after.text_sha256 != before.text_sha256
@@ -159,29 +132,18 @@ def test_one_changed_pixel_changes_the_fingerprint(options, source, home):
 
 
 @pytest.mark.usefixtures("pillow", "home")
-@pytest.mark.parametrize("spoil", [missing, folder, *BROKEN])
-def test_unusable_image_is_refused_by_name(options, source, final, spoil, refuses):
-    spoil(source / "images" / f"{USED_TWICE}.jpg")
+@pytest.mark.parametrize("spoil", SPOILT, ids=SPOILT)
+def test_unusable_image_is_refused_by_name_or_costs_its_pairs(options, source, final, spoil, refuses):
+    path = source / "images" / f"{USED_TWICE}.jpg"
+    body = path.read_bytes()
+    path.unlink()
+    if spoil == "folder":
+        path.mkdir()
+    elif spoil != "missing":
+        path.write_bytes(SPOILT[spoil](body))
     with refuses("1 of 27 images unusable, in 2 of 16 pairs", f"{USED_TWICE}.jpg is ", "--allow-incomplete"):
         prepare(options)
     assert not final.exists()
-
-
-@pytest.mark.usefixtures("home")
-def test_of_many_unusable_images_the_first_are_named(options, source, refuses):
-    for image_id in range(90000, 90005):
-        missing(source / "images" / f"{image_id}.jpg")
-    cut_in_half(source / "images/90005.jpg")
-    with refuses(
-        "6 of 27 images unusable, in 5 of 16 pairs", "90000.jpg", "90002.jpg", " and 3 more", "--fetch-images"
-    ):
-        prepare(options)
-
-
-@pytest.mark.usefixtures("pillow")
-@pytest.mark.parametrize("spoil", [missing, *BROKEN])
-def test_allow_incomplete_leaves_out_pairs_and_says_so(source, options, final, spoil):
-    spoil(source / "images" / f"{USED_TWICE}.jpg")
     manifest = prepare(replace(options, allow_incomplete=True))
     assert not manifest.complete
     assert (manifest.rows, manifest.images) == (28, 25)  # pair 90001's other picture is used nowhere else
@@ -193,8 +155,14 @@ def test_allow_incomplete_leaves_out_pairs_and_says_so(source, options, final, s
 
 
 @pytest.mark.usefixtures("home")
-def test_allow_incomplete_without_a_loss_is_complete(options):
-    assert prepare(replace(options, allow_incomplete=True)).complete
+def test_of_many_unusable_images_the_first_are_named(options, source, refuses):
+    for image_id in range(90000, 90005):
+        (source / f"images/{image_id}.jpg").unlink()
+    (source / "images/90005.jpg").write_bytes(b"")
+    with refuses(
+        "6 of 27 images unusable, in 5 of 16 pairs", "90000.jpg", "90002.jpg", " and 3 more", "--fetch-images"
+    ):
+        prepare(options)
 
 
 @pytest.mark.usefixtures("home")
@@ -214,8 +182,8 @@ def test_wrong_number_of_pairs(source, refuses):
 def test_the_right_number_of_pairs_is_complete(source, monkeypatch):
     monkeypatch.setattr(mediconfusion, "MEDICONFUSION", replace(MEDICONFUSION, rows=32))
     manifest = prepare(Options(source))
-    assert manifest.complete
-    assert not manifest.sample
+    assert (manifest.complete, manifest.sample) == (True, False)
+    assert prepare(Options(source, allow_incomplete=True)).complete
 
 
 @pytest.mark.usefixtures("home")
@@ -233,12 +201,14 @@ def test_data_subfolder_and_csv_give_the_same_documents(options, source, records
 
 @pytest.mark.usefixtures("home")
 def test_wrong_source(tmp_path, source, refuses, home):
-    with refuses("nowhere", "is not a folder"):
-        prepare(Options(tmp_path / "nowhere"))
-    with refuses("dataset.json is not a folder"):
-        prepare(Options(source / "dataset.json"))
-    with refuses("images", "holds neither dataset.json nor dataset.csv"):
-        prepare(Options(source / "images"))
+    neither = "images holds neither dataset.json nor dataset.csv"
+    for folder, what in {
+        tmp_path / "nowhere": "nowhere is not a folder",
+        source / "dataset.json": "dataset.json is not a folder",
+        source / "images": neither,
+    }.items():
+        with refuses(what):
+            prepare(Options(folder))
     assert not home.exists()  # nothing is written for a source that cannot be read
 
 

@@ -7,12 +7,13 @@ from types import MappingProxyType
 
 import pytest
 
-from medtasks.data import mediconfusion, store
+from medtasks.data import downloads, mediconfusion, store
 from medtasks.data.catalogue import MEDICONFUSION
+from medtasks.data.image_store import ImageStore
 from medtasks.data.manifest import Manifest
 from medtasks.data.mediconfusion import Options, prepare
 from medtasks.data.preparers import verify
-from medtasks.errors import SourceError
+from medtasks.errors import MedTasksError, SourceError
 
 IMAGES = [str(number) for number in range(90000, 90027)]
 DEMONSTRATION = "few_shot_prompts/PMC1_F1.jpg"
@@ -48,6 +49,7 @@ def origin(drawn, links, published, monkeypatch, home):
     sha256 = {name: hashlib.sha256(body).hexdigest() for name, body in files.items()} | {"dataset.csv": "0" * 64}
     tiny = replace(MEDICONFUSION, rows=32, images=27, sha256=MappingProxyType(sha256))
     monkeypatch.setattr(mediconfusion, "MEDICONFUSION", tiny)
+    monkeypatch.setattr(downloads, "_BACKOFF_S", 0.01)
     monkeypatch.setenv("MEDTASKS_MEDICONFUSION_URL", f"{published.url}/data")
     monkeypatch.setenv("MEDTASKS_PMC_URL", published.url)
     return published
@@ -150,27 +152,18 @@ def test_links_are_needed_to_fetch(origin, source, links, refuses):
         prepare(Options(source, fetch_images=True))
 
 
-def test_ctrl_c_while_fetching_keeps_what_was_fetched(origin, monkeypatch, final):
-    def interrupt(*args):
-        raise KeyboardInterrupt
+@pytest.mark.parametrize(
+    ("owner", "name", "error"),
+    [(ImageStore, "add_file", KeyboardInterrupt()), (Manifest, "write", OSError(28, "No space left on device"))],
+    ids=["ctrl-c", "disk"],
+)
+def test_what_was_fetched_is_kept(origin, monkeypatch, final, owner, name, error):
+    def fail(*args):
+        raise error
 
     with monkeypatch.context() as patch:
-        patch.setattr(mediconfusion, "_decode", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            prepare(Options())
-    assert not final.exists()
-    origin.requests.clear()
-    assert prepare(Options()).complete
-    assert origin.requests == []
-
-
-def test_failure_while_publishing_keeps_what_was_fetched(origin, monkeypatch, final, refuses):
-    def refuse(*args):
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Manifest, "write", refuse)
-        with refuses("the disk is full"):
+        patch.setattr(owner, name, fail)
+        with pytest.raises((KeyboardInterrupt, MedTasksError), match=r"^$|the disk is full"):
             prepare(Options())
     assert not final.exists()
     origin.requests.clear()

@@ -9,12 +9,19 @@ import datasets
 import pytest
 
 from medtasks.data.home import dataset_folder
+from medtasks.data.image_store import ImageStore
 from medtasks.data.manifest import Manifest
 from medtasks.data.mediconfusion import Options, prepare
 from medtasks.data.preparers import verify
 from medtasks.data.store import load_documents, work_folder
 
-copyfile, rename = shutil.copyfile, Path.rename
+STEPS = {
+    "save": (datasets.DatasetDict, "save_to_disk"),
+    "manifest": (Manifest, "write"),
+    "rename": (Path, "rename"),
+}
+HALF = b"\xff\xd8 half an image"
+add_file, rename = ImageStore.add_file, Path.rename
 
 pytestmark = pytest.mark.usefixtures("home")
 
@@ -26,29 +33,33 @@ def options(source):
 
 @pytest.fixture
 def copies(monkeypatch):
-    """Count copies; ``copies.fail_after(n, error)`` makes every copy after the n-th raise."""
+    """Images that were written; ``copies.fail_after(n, error)`` makes every one after the n-th raise."""
 
     class Copies:
-        def __init__(self):
-            self.names, self.limit, self.error = [], None, None
-
-        def fail_after(self, limit, error):
+        def fail_after(self, limit=None, error=None):
             self.names, self.limit, self.error = [], limit, error
 
-        def __call__(self, origin, target, **options):
+        def add(self, store, path, name):
+            target = store.folder / "images" / name
             if self.limit is not None and len(self.names) >= self.limit:
-                Path(target).write_bytes(b"\xff\xd8 half an image")
+                target.parent.mkdir(exist_ok=True)
+                target.write_bytes(HALF)
                 raise self.error
-            self.names.append(Path(origin).name)
-            return copyfile(origin, target, **options)
+            before = identities(target.parent)
+            added = add_file(store, path, name)
+            if identities(target.parent) != before:
+                self.names.append(name)
+            return added
 
     copies = Copies()
-    monkeypatch.setattr(shutil, "copyfile", copies)
+    copies.fail_after()
+    monkeypatch.setattr(ImageStore, "add_file", lambda *args: copies.add(*args))
     return copies
 
 
 def identities(folder):
-    return {path.name: (path.stat().st_ino, path.stat().st_mtime_ns) for path in folder.glob("*.jpg")}
+    whole = [path for path in folder.glob("*.jpg") if path.read_bytes() != HALF]
+    return {path.name: (path.stat().st_ino, path.stat().st_mtime_ns) for path in whole}
 
 
 def disk_full(place):
@@ -71,7 +82,7 @@ def test_ctrl_c_twice_and_then_to_the_end(options, copies, final, work):
     assert len(second) == 15
     assert second.items() >= first.items()
 
-    copies.fail_after(None, None)
+    copies.fail_after()
     assert prepare(options).images == 27
     assert len(copies.names) == 12
     assert identities(final / "images").items() >= second.items()
@@ -90,7 +101,7 @@ def test_stale_and_foreign_files_of_the_last_attempt_are_replaced(options, sourc
     (work / "images/90000.png").write_bytes(b"of nobody")
     (work / "test").mkdir()
     (work / "test/data-00000-of-00002.arrow").write_bytes(b"of a former save")
-    copies.fail_after(None, None)
+    copies.fail_after()
     prepare(options)
     assert {"90000.jpg", "90001.jpg"} <= set(copies.names)
     assert len(copies.names) == 19
@@ -100,20 +111,16 @@ def test_stale_and_foreign_files_of_the_last_attempt_are_replaced(options, sourc
     assert not (final / "test/data-00000-of-00002.arrow").exists()
 
 
-@pytest.mark.parametrize("step", ["copy", "save", "manifest", "rename"])
+@pytest.mark.parametrize("step", ["copy", *STEPS])
 def test_full_disk_is_one_sentence_and_loses_nothing(options, copies, final, work, monkeypatch, refuses, step):
     def refuse(*args, **kwargs):
         raise disk_full(work / "somewhere")
 
     with monkeypatch.context() as patch:
         if step == "copy":
-            copies.fail_after(20, disk_full(work / "images/90020.part"))
-        elif step == "save":
-            patch.setattr(datasets.DatasetDict, "save_to_disk", refuse)
-        elif step == "manifest":
-            patch.setattr(Manifest, "write", refuse)
+            copies.fail_after(20, disk_full(work / "images/90020.jpg"))
         else:
-            patch.setattr(Path, "rename", refuse)
+            patch.setattr(*STEPS[step], refuse)
         with refuses(
             "cannot prepare 'mediconfusion'", str(final.parent), "the disk is full", "run the same command again"
         ):
@@ -121,30 +128,25 @@ def test_full_disk_is_one_sentence_and_loses_nothing(options, copies, final, wor
     assert not final.exists()
     kept = identities(work / "images")
     assert len(kept) == (20 if step == "copy" else 27)
-    copies.fail_after(None, None)
+    copies.fail_after()
     assert prepare(options).images == 27
     assert len(copies.names) == 27 - len(kept)
     assert identities(final / "images").items() >= kept.items()
     assert list(verify("mediconfusion")) == []
 
 
-def test_other_troubles_with_the_disk_are_named(options, monkeypatch, refuses):
-    def refuse(*args, **kwargs):
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), "/locked/images")
-
-    monkeypatch.setattr(shutil, "copyfile", refuse)
+def test_other_troubles_with_the_disk_are_named(options, copies, home, refuses):
+    copies.fail_after(0, PermissionError(errno.EACCES, os.strerror(errno.EACCES), "/locked/images"))
     with refuses("/locked/images: Permission denied", "MEDTASKS_HOME"):
         prepare(options)
-
-
-def test_home_that_is_a_file(options, home, refuses):
+    shutil.rmtree(home)
     home.write_text("I was here first.")
     with refuses("cannot prepare 'mediconfusion'", str(home)):
         prepare(options)
 
 
 @pytest.mark.parametrize("error", [disk_full("/x"), KeyboardInterrupt()], ids=["disk", "ctrl-c"])
-@pytest.mark.parametrize("step", ["save", "manifest", "rename"])
+@pytest.mark.parametrize("step", STEPS)
 def test_old_dataset_stays_until_the_new_one_is_whole(options, records, final, monkeypatch, step, error):
     old = prepare(options)
     records.change("90001", question="Something else?")
@@ -158,12 +160,7 @@ def test_old_dataset_stays_until_the_new_one_is_whole(options, records, final, m
         raise error
 
     with monkeypatch.context() as patch:
-        owner, name = {
-            "save": (datasets.DatasetDict, "save_to_disk"),
-            "manifest": (Manifest, "write"),
-            "rename": (Path, "rename"),
-        }[step]
-        patch.setattr(owner, name, fail)
+        patch.setattr(*STEPS[step], fail)
         with pytest.raises(KeyboardInterrupt if isinstance(error, KeyboardInterrupt) else Exception):
             prepare(options)
     assert all(question.startswith("Where is the bright spot") for question in seen)
@@ -184,15 +181,11 @@ def test_a_crash_between_the_two_renames_is_mended_by_the_next_attempt(options, 
     assert Manifest.read(final) == old
 
 
-def test_second_preparer_is_turned_away(options, final, refuses):
+def test_second_preparer_is_turned_away_and_that_of_another_dataset_is_not(options, final, refuses):
     with work_folder("mediconfusion"):
         with refuses("another process is preparing 'mediconfusion'", str(final.parent), "wait for it to end"):
             prepare(options)
         assert not final.exists()
-    assert prepare(options).rows == 32
-
-
-def test_another_dataset_may_be_prepared_meanwhile(options):
     with work_folder("other"):
         assert prepare(options).rows == 32
     assert dataset_folder("other").with_name(".preparing-other").is_dir()

@@ -122,50 +122,35 @@ def test_impossible_value(read, refuses, field, value, part):
         read({"10001": PAIR, "10002": PAIR | {field: value}})
 
 
-def test_csv_without_a_column(read_csv, refuses):
-    with refuses("dataset.csv lacks column 'option_B'; use the published file", kind=SourceError):
-        read_csv([name for name in HEADER if name != "option_B"], ROW)
-    with refuses(f"dataset.csv lacks column 'id' (and {len(FIELDS)} more)", kind=SourceError):
-        read_csv(["nothing"], ["else"])
+SECOND = ["1", "10002", *ROW[2:]]
+HEAD_AND_ID = (",".join(HEADER) + "\n" + ",".join(ROW[:2])).encode()
 
 
-def test_csv_with_a_bad_line(read_csv, refuses):
-    second = ["1", "10002", *ROW[2:]]
-    with refuses("dataset.csv line 3 is cut short", kind=SourceError):
-        read_csv(HEADER, ROW, second[:-1])
-    with refuses("dataset.csv line 3 has more fields than the header", kind=SourceError):
-        read_csv(HEADER, ROW, [*second, "more"])
-    with refuses("dataset.csv: pair id 10001 occurs twice", kind=SourceError):
-        read_csv(HEADER, ROW, ROW)
-    with refuses("dataset.csv holds no pairs", kind=SourceError):
-        read_csv(HEADER)
-    with refuses("dataset.csv: a pair has no id", kind=SourceError):
-        read_csv(HEADER, ["0", "", *ROW[2:]])
-
-
-@pytest.mark.parametrize("labels", ["Cerebral", "['Cerebral'", "{[]: 1}", "__import__('os')", ""])
-def test_csv_with_something_else_than_a_list(read_csv, refuses, labels):
-    with refuses("dataset.csv line 2: column 'category_2' is not a list", kind=SourceError):
-        read_csv(HEADER, [*ROW[:-1], labels])
-
-
-def test_csv_with_an_empty_list(read_csv, refuses):
-    with refuses("pair 10001: field 'category_2' must be a list of category names", kind=SourceError):
-        read_csv(HEADER, [*ROW[:-1], "[]"])
-
-
-@pytest.mark.parametrize("garbage", [b"\xff\xfe\x00g", b"id,question\n\xe9,\xff\n", b'id\n"' + b"x" * 200_000])
-def test_csv_of_garbage(read, refuses, garbage):
-    with refuses("dataset.csv ", kind=SourceError):
-        read(garbage, "dataset.csv")
-
-
-def test_csv_broken_in_the_middle(read, read_csv, refuses):
-    whole = ",".join(HEADER) + "\n" + ",".join(ROW[:2])
-    with refuses("dataset.csv is not valid CSV", "use the published file", kind=SourceError):
-        read(whole.encode() + b",\xff\n", "dataset.csv")
-    with refuses("dataset.csv is not valid CSV", "field larger than field limit", kind=SourceError):
-        read_csv(HEADER, [*ROW[:-1], "x" * 200_000])
+@pytest.mark.parametrize(
+    ("rows", "parts"),
+    [
+        ([[name for name in HEADER if name != "option_B"], ROW], [" lacks column 'option_B'; use the published file"]),
+        ([["nothing"], ["else"]], [f" lacks column 'id' (and {len(FIELDS)} more)"]),
+        ([HEADER, ROW, SECOND[:-1]], [" line 3 is cut short"]),
+        ([HEADER, ROW, [*SECOND, "more"]], [" line 3 has more fields than the header"]),
+        ([HEADER, ROW, ROW], [": pair id 10001 occurs twice"]),
+        ([HEADER], [" holds no pairs"]),
+        ([HEADER, ["0", "", *ROW[2:]]], [": a pair has no id"]),
+        *(
+            ([HEADER, [*ROW[:-1], labels]], [" line 2: column 'category_2' is not a list"])
+            for labels in ("Cerebral", "['Cerebral'", "{[]: 1}", "__import__('os')", "")
+        ),
+        ([HEADER, [*ROW[:-1], "[]"]], [": pair 10001: field 'category_2' must be a list of category names"]),
+        ([HEADER, [*ROW[:-1], "x" * 200_000]], [" is not valid CSV", "field larger than field limit"]),
+        (HEAD_AND_ID + b",\xff\n", [" is not valid CSV", "use the published file"]),
+        (b"\xff\xfe\x00g", [" "]),
+        (b"id,question\n\xe9,\xff\n", [" "]),
+        (b'id\n"' + b"x" * 200_000, [" "]),
+    ],
+)
+def test_malformed_csv(read, read_csv, refuses, rows, parts):
+    with refuses(f"dataset.csv{parts[0]}", *parts[1:], kind=SourceError):
+        read(rows, "dataset.csv") if isinstance(rows, bytes) else read_csv(*rows)
 
 
 @pytest.mark.usefixtures("home")
@@ -187,10 +172,10 @@ def test_json_is_preferred_and_a_data_folder_found(tmp_path):
     assert find_question_file(tmp_path) == tmp_path / "dataset.csv"
 
 
-@pytest.mark.parametrize("contents", ["", "[]", "{", '{"a": 1}', '{"a": {"local": 1}}', b"\xff"])
+@pytest.mark.parametrize("contents", [b"", b"[]", b"{", b'{"a": 1}', b'{"a": {"local": 1}}', b"\xff"])
 def test_malformed_links(tmp_path, refuses, contents):
     path = tmp_path / "image_dict.json"
-    path.write_bytes(contents if isinstance(contents, bytes) else contents.encode())
+    path.write_bytes(contents)
     with refuses("image_dict.json is malformed", kind=SourceError):
         read_links(path)
 

@@ -1,21 +1,15 @@
 """Fetching figures, against a server on 127.0.0.1 that answers like S3 and fails on demand."""
 
 import errno
-import hashlib
 import os
 import random
 import re
 import socket
-import struct
 import subprocess
 import sys
-import threading
 import time
-from collections import defaultdict
 from io import BytesIO
 from pathlib import Path
-from urllib.parse import parse_qs, unquote, urlsplit
-from xml.sax.saxutils import escape
 
 import pytest
 from PIL import Image, ImageFile
@@ -24,10 +18,6 @@ from medtasks.data import pmc
 from medtasks.data.pmc import Figure, fetch_figures, pmc_id_of
 from medtasks.errors import SourceError
 
-from ..local_server import LocalServer, QuietHandler, serving
-
-PAGE = 3
-
 
 def picture(shade: int) -> bytes:
     body = BytesIO()
@@ -35,91 +25,20 @@ def picture(shade: int) -> bytes:
     return body.getvalue()
 
 
-class Bucket(LocalServer):
-    """Objects by key; faults by key (or "list"), one consumed per request, the last one for ever if it is ``...``."""
-
-    def __init__(self):
-        super().__init__(Handler)
-        self.objects: dict[str, bytes] = {}
-        self.etags: dict[str, str] = {}
-        self.faults: dict[str, list] = defaultdict(list)
-        self.requests: list[str] = []
-        self.times: list[float] = []
-        self.release = threading.Event()
-
-    def count(self, what):
-        return sum(bool(re.fullmatch(what, seen)) for seen in self.requests)
-
-    def handle_error(self, request, client_address):
-        pass
-
-
-class Handler(QuietHandler):
-    protocol_version = "HTTP/1.1"
-    server: Bucket
-
-    def do_GET(self):
-        parts = urlsplit(self.path)
-        query = {name: values[0] for name, values in parse_qs(parts.query).items()}
-        key = unquote(parts.path).lstrip("/")
-        self.server.requests.append(key or f"list {query['prefix']}")
-        self.server.times.append(time.monotonic())
-        body, etag = self.listing(query) if not key else self.object(key)
-        faults = self.server.faults[key or "list"]
-        fault = faults[0] if faults[-1:] == [...] else faults.pop(0) if faults else None
-        if fault is not None:
-            self.fail(fault, body or b"", etag)
-        elif body is None:
-            self.reply(404, b"<Error><Code>NoSuchKey</Code></Error>")
-        else:
-            self.reply(200, body, **({"ETag": etag} if etag else {}))
-
-    def listing(self, query):
-        assert query["list-type"] == "2"
-        keys = sorted(key for key in self.server.objects if key.startswith(query["prefix"]))
-        start = int(query.get("continuation-token", "+0").lstrip("+"))  # "+" breaks where a client does not quote it
-        more = start + PAGE < len(keys)
-        rows = "".join(f"<Contents><Key>{escape(key)}</Key></Contents>" for key in keys[start : start + PAGE])
-        token = f"<NextContinuationToken>+{start + PAGE}</NextContinuationToken>" if more else ""
-        xmlns = "http://s3.amazonaws.com/doc/2006-03-01/"
-        text = f'<?xml version="1.0"?><ListBucketResult xmlns="{xmlns}">{token}{rows}</ListBucketResult>'
-        return text.encode(), None
-
-    def object(self, key):
-        body = self.server.objects.get(key)
-        return body, self.server.etags.get(key, f'"{hashlib.md5(body).hexdigest()}"' if body else None)
-
-    def fail(self, fault, body, etag):
-        if isinstance(fault, bytes):
-            self.reply(200, fault, **({"ETag": etag} if etag else {}))
-        elif isinstance(fault, tuple):
-            self.reply(fault[0], b"<Error><Code>SlowDown</Code></Error>", Retry_After=str(fault[1]))
-        elif isinstance(fault, int):
-            self.reply(fault, b"<Error/>")
-        elif fault == "reset":
-            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            os.close(self.connection.detach())  # close() would wait for the handler's two file objects
-        elif fault == "hang":
-            self.server.release.wait(20)
-        elif fault.startswith("cut"):
-            self.reply(200, body[: -int(fault[3:])], Content_Length=str(len(body)))
-            self.close_connection = True
+@pytest.fixture
+def bucket(published):
+    return published
 
 
 @pytest.fixture
-def bucket(monkeypatch):
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    with serving(Bucket()) as server:
-        yield server
-        server.release.set()
+def fetch(bucket, monkeypatch):
+    """Fetch with other constants than those of the module."""
 
-
-@pytest.fixture
-def fetch(bucket):
-    def run(*figures, **options):
-        return fetch_figures(
-            figures, **{"base_url": bucket.url, "backoff_s": 0.01, "timeout_s": 2.0, "progress": False, **options}
-        )
+    def run(*figures, url=bucket.url, **constants):
+        monkeypatch.setenv("MEDTASKS_PMC_URL", url)
+        for name, value in {"backoff_s": 0.01, "timeout_s": 2.0, **constants}.items():
+            monkeypatch.setattr(pmc, f"_{name.upper()}", value)
+        return fetch_figures(figures)
 
     return run
 
@@ -127,8 +46,8 @@ def fetch(bucket):
 @pytest.fixture
 def figure(bucket, tmp_path):
     """One article with one figure, in the bucket as version 1."""
-    bucket.objects["PMC1.1/PMC1.1.xml"] = b"<article/>"
-    bucket.objects["PMC1.1/a.jpg"] = picture(1)
+    bucket.files["PMC1.1/PMC1.1.xml"] = b"<article/>"
+    bucket.files["PMC1.1/a.jpg"] = picture(1)
     return Figure("PMC1", "a.jpg", tmp_path / "images" / "1.jpg")
 
 
@@ -148,95 +67,80 @@ def test_other_links_are_refused_with_a_sentence(link):
 
 def test_figure_arrives_unchanged(bucket, fetch, figure):
     assert fetch(figure) == {}
-    assert figure.target.read_bytes() == bucket.objects["PMC1.1/a.jpg"]
+    assert figure.target.read_bytes() == bucket.files["PMC1.1/a.jpg"]
     assert files(figure.target.parent) == ["1.jpg"]
 
 
-def test_url_comes_from_the_environment(bucket, fetch, figure, monkeypatch):
-    monkeypatch.setenv("MEDTASKS_PMC_URL", bucket.url + "/")
-    assert fetch(figure, base_url=None) == {}
+def test_a_slash_behind_the_url_does_not_matter(bucket, fetch, figure):
+    assert fetch(figure, url=f"{bucket.url}/") == {}
 
 
 def test_malformed_url_is_refused_at_once(fetch, figure):
     with pytest.raises(SourceError, match="MEDTASKS_PMC_URL"):
-        fetch(figure, base_url="pmc-oa-opendata")
+        fetch(figure, url="pmc-oa-opendata")
 
 
 def test_one_paged_listing_serves_all_figures_of_an_article(bucket, fetch, tmp_path):
     names = [f"fig {n}&+#?%41.jpg" for n in range(7)]
-    bucket.objects |= {f"PMC7.1/{name}": picture(n) for n, name in enumerate(names)}
+    bucket.files |= {f"PMC7.1/{name}": picture(n) for n, name in enumerate(names)}
     assert fetch(*[Figure("PMC7", name, tmp_path / f"{n}.jpg") for n, name in enumerate(names)]) == {}
     assert bucket.count("list PMC7.") == 3
-    assert [(tmp_path / f"{n}.jpg").read_bytes() for n in range(7)] == list(bucket.objects.values())
+    assert [(tmp_path / f"{n}.jpg").read_bytes() for n in range(7)] == list(bucket.files.values())
 
 
-def test_newest_version_wins_by_number(bucket, fetch, figure):
-    bucket.objects |= {f"PMC1.{version}/a.jpg": picture(version) for version in (2, 9, 10)}
+@pytest.mark.parametrize(
+    ("others", "newest"),
+    [
+        (["PMC1.2/a.jpg", "PMC1.9/a.jpg", "PMC1.10/a.jpg"], "PMC1.10/a.jpg"),
+        (["PMC1.2/xa.jpg", "PMC1.3/a.jpg.png", "PMC12.4/a.jpg", "PMC1.5/aXjpg"], "PMC1.1/a.jpg"),
+    ],
+    ids=["by number", "whole base name and whole article"],
+)
+def test_newest_version_wins(bucket, fetch, figure, others, newest):
+    bucket.files |= {key: picture(shade) for shade, key in enumerate(others, 2)}
     assert fetch(figure) == {}
-    assert figure.target.read_bytes() == bucket.objects["PMC1.10/a.jpg"]
-
-
-def test_only_the_whole_base_name_and_the_whole_article_match(bucket, fetch, figure):
-    bucket.objects |= {"PMC1.2/xa.jpg": picture(2), "PMC1.3/a.jpg.png": picture(3), "PMC12.4/a.jpg": picture(4)}
-    bucket.objects |= {"PMC1.5/aXjpg": picture(5)}
-    assert fetch(figure) == {}
-    assert figure.target.read_bytes() == bucket.objects["PMC1.1/a.jpg"]
+    assert figure.target.read_bytes() == bucket.files[newest]
 
 
 def test_same_name_in_two_articles(bucket, fetch, figure, tmp_path):
-    bucket.objects["PMC2.1/media/a.jpg"] = picture(200)
+    bucket.files["PMC2.1/media/a.jpg"] = picture(200)
     other = Figure("PMC2", "a.jpg", tmp_path / "2.jpg")
     assert fetch(figure, other) == {}
-    assert other.target.read_bytes() == bucket.objects["PMC2.1/media/a.jpg"]
-    assert figure.target.read_bytes() == bucket.objects["PMC1.1/a.jpg"]
+    assert other.target.read_bytes() == bucket.files["PMC2.1/media/a.jpg"]
+    assert figure.target.read_bytes() == bucket.files["PMC1.1/a.jpg"]
 
 
 @pytest.mark.parametrize("where", ["list", "PMC1.1/a.jpg"])
-@pytest.mark.parametrize("fault", [500, 503, 429, 408, "reset", "cut5", b"<html>sign in"])
+@pytest.mark.parametrize("fault", [500, 503, 429, 408, "reset", "cut5", "hang", b"<html>sign in"])
 def test_passing_trouble_is_tried_again(bucket, fetch, figure, where, fault):
     bucket.faults[where] = [fault, fault]
-    assert fetch(figure) == {}
+    assert fetch(figure, timeout_s=0.2 if fault == "hang" else 2.0) == {}
     assert bucket.count("list PMC1." if where == "list" else where) == 3
-    assert figure.target.read_bytes() == bucket.objects["PMC1.1/a.jpg"]
+    assert figure.target.read_bytes() == bucket.files["PMC1.1/a.jpg"]
 
 
-def test_silence_is_tried_again(bucket, fetch, figure):
-    bucket.faults["PMC1.1/a.jpg"] = ["hang"]
-    assert fetch(figure, timeout_s=0.2) == {}
+@pytest.mark.parametrize(
+    ("fault", "tail", "etag"),
+    [
+        ("cut4", b"tail", ""),  # what is left after the cut still decodes, and there is no digest
+        (picture(99), b"", None),
+        (picture(1)[:-200], b"", ""),
+    ],
+    ids=["length", "digest", "decoding"],
+)
+def test_one_sign_of_damage_is_enough(bucket, fetch, figure, fault, tail, etag):
+    bucket.files["PMC1.1/a.jpg"] += tail
+    if etag is not None:
+        bucket.etags["PMC1.1/a.jpg"] = etag
+    bucket.faults["PMC1.1/a.jpg"] = [fault]
+    assert fetch(figure) == {}
+    assert figure.target.read_bytes() == bucket.files["PMC1.1/a.jpg"]
     assert bucket.count("PMC1.1/a.jpg") == 2
-
-
-def test_length_alone_betrays_a_cut(bucket, fetch, figure):
-    bucket.objects["PMC1.1/a.jpg"] += b"tail"  # what is left after the cut still decodes, and there is no digest
-    bucket.etags["PMC1.1/a.jpg"] = ""
-    bucket.faults["PMC1.1/a.jpg"] = ["cut4"]
-    assert fetch(figure) == {}
-    assert figure.target.read_bytes() == bucket.objects["PMC1.1/a.jpg"]
-
-
-def test_digest_alone_betrays_another_picture(bucket, fetch, figure):
-    bucket.faults["PMC1.1/a.jpg"] = [picture(99)]
-    assert fetch(figure) == {}
-    assert figure.target.read_bytes() == bucket.objects["PMC1.1/a.jpg"]
 
 
 def test_multipart_etag_is_no_digest(bucket, fetch, figure):
     bucket.etags["PMC1.1/a.jpg"] = f'"{"0" * 32}-2"'
     assert fetch(figure) == {}
-
-
-def test_decoding_alone_betrays_a_broken_picture(bucket, fetch, figure):
-    bucket.etags["PMC1.1/a.jpg"] = ""
-    bucket.faults["PMC1.1/a.jpg"] = [picture(1)[:-200]]
-    assert fetch(figure) == {}
-    assert bucket.count("PMC1.1/a.jpg") == 2
-
-
-def test_object_that_is_no_image_is_given_up(bucket, fetch, figure):
-    bucket.objects["PMC1.1/a.jpg"] = b"GIF89a no"
-    assert "does not decode as an image" in fetch(figure, attempts=3)[figure]
-    assert bucket.count("PMC1.1/a.jpg") == 3
-    assert files(figure.target.parent) == []
 
 
 @pytest.mark.parametrize(("asked", "least_s"), [(1, 0.95), ("soon", 0.0)])
@@ -254,23 +158,30 @@ def test_back_off_grows(bucket, fetch, figure):
     assert waits[0] < 0.35
 
 
-def test_lasting_trouble_ends_after_the_given_attempts(bucket, fetch, figure):
-    bucket.faults["PMC1.1/a.jpg"] = [500, ...]
+@pytest.mark.parametrize(
+    ("fault", "etag", "told", "tried"),
+    [
+        (500, None, "HTTP 500", 4),
+        (403, None, "HTTP 403", 1),
+        (404, None, "HTTP 404", 1),
+        (b"GIF89a no", "", "does not decode as an image", 4),
+    ],
+)
+def test_lasting_trouble_ends_after_the_given_attempts_and_a_refusal_at_once(
+    bucket, fetch, figure, fault, etag, told, tried
+):
+    bucket.faults["PMC1.1/a.jpg"] = [fault, ...]
+    if etag is not None:
+        bucket.etags["PMC1.1/a.jpg"] = etag
     missing = fetch(figure, attempts=4)
     assert list(missing) == [figure]
-    assert "HTTP 500" in missing[figure]
-    assert bucket.count("PMC1.1/a.jpg") == 4
-
-
-@pytest.mark.parametrize("status", [403, 404])
-def test_refusal_is_final(bucket, fetch, figure, status):
-    bucket.faults["PMC1.1/a.jpg"] = [status]
-    assert f"HTTP {status}" in fetch(figure)[figure]
-    assert bucket.count("PMC1.1/a.jpg") == 1
+    assert told in missing[figure]
+    assert bucket.count("PMC1.1/a.jpg") == tried
+    assert files(figure.target.parent) == []
 
 
 def test_what_is_not_there_is_named_in_order_and_the_rest_arrives(bucket, fetch, figure, tmp_path):
-    bucket.objects["PMC3.1/PMC3.1.xml"] = b"<article/>"
+    bucket.files["PMC3.1/PMC3.1.xml"] = b"<article/>"
     gone = Figure("PMC2", "b.jpg", tmp_path / "2.jpg")
     unlisted = Figure("PMC3", "c.jpg", tmp_path / "3.jpg")
     assert list(fetch(unlisted, figure, gone).items()) == [
@@ -281,7 +192,9 @@ def test_what_is_not_there_is_named_in_order_and_the_rest_arrives(bucket, fetch,
     assert bucket.count("list .*") == 3
 
 
-def test_whole_files_cost_no_request_and_broken_ones_are_replaced(bucket, fetch, figure, tmp_path):
+@pytest.mark.parametrize("lenient", [False, True], ids=["strict", "after the harness made Pillow lenient"])
+def test_whole_files_cost_no_request_broken_ones_are_replaced(bucket, fetch, figure, tmp_path, monkeypatch, lenient):
+    monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", lenient)
     kept = Figure("PMC2", "b.jpg", tmp_path / "2.jpg")
     kept.target.write_bytes(picture(50))
     figure.target.parent.mkdir()
@@ -289,23 +202,15 @@ def test_whole_files_cost_no_request_and_broken_ones_are_replaced(bucket, fetch,
     assert fetch(kept, figure) == {}
     assert bucket.count(".*PMC2.*") == 0
     assert kept.target.read_bytes() == picture(50)
-    assert figure.target.read_bytes() == bucket.objects["PMC1.1/a.jpg"]
+    assert figure.target.read_bytes() == bucket.files["PMC1.1/a.jpg"]
+    assert ImageFile.LOAD_TRUNCATED_IMAGES is lenient
     bucket.requests.clear()
     assert fetch(kept, figure) == {}
     assert bucket.requests == []
 
 
-def test_cut_files_are_replaced_although_the_harness_made_pillow_lenient(bucket, fetch, figure, monkeypatch):
-    monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", True)
-    figure.target.parent.mkdir()
-    figure.target.write_bytes(picture(1)[:-300])
-    assert fetch(figure) == {}
-    assert figure.target.read_bytes() == bucket.objects["PMC1.1/a.jpg"]
-    assert ImageFile.LOAD_TRUNCATED_IMAGES is True
-
-
 def articles(bucket, folder, count):
-    bucket.objects |= {f"PMC{n}.1/a.jpg": picture(n) for n in range(count)}
+    bucket.files |= {f"PMC{n}.1/a.jpg": picture(n) for n in range(count)}
     return [Figure(f"PMC{n}", "a.jpg", folder / f"{n}.jpg") for n in range(count)]
 
 
@@ -318,7 +223,7 @@ def test_target_appears_only_whole(bucket, fetch, figure, monkeypatch):
 
     monkeypatch.setattr(pmc.os, "replace", replace)
     assert fetch(figure) == {}
-    assert seen == [(False, True, bucket.objects["PMC1.1/a.jpg"])]
+    assert seen == [(False, True, bucket.files["PMC1.1/a.jpg"])]
 
 
 def test_full_disk_ends_it_and_keeps_what_is_finished(bucket, fetch, tmp_path, monkeypatch):
@@ -340,16 +245,16 @@ def test_full_disk_ends_it_and_keeps_what_is_finished(bucket, fetch, tmp_path, m
     assert bucket.count("list PMC[567].") == 0
 
 
-def test_ctrl_c_leaves_only_whole_files(bucket, tmp_path):
+def test_ctrl_c_leaves_only_whole_files(bucket, tmp_path, monkeypatch):
     articles(bucket, tmp_path, 3)
     bucket.faults["PMC1.1/a.jpg"] = [(503, 60), ...]
     bucket.faults["PMC2.1/a.jpg"] = ["cut300", ...]
     code = (
-        "import sys; from pathlib import Path; from medtasks.data.pmc import *\n"
-        "fetch_figures([Figure(f'PMC{n}', 'a.jpg', Path(sys.argv[2], f'{n}.jpg')) for n in range(3)], sys.argv[1],"
-        " backoff_s=30)"
+        "import sys; from pathlib import Path; from medtasks.data import pmc; pmc._BACKOFF_S = 30\n"
+        "pmc.fetch_figures([pmc.Figure(f'PMC{n}', 'a.jpg', Path(sys.argv[1], f'{n}.jpg')) for n in range(3)])"
     )
-    child = subprocess.Popen([sys.executable, "-c", code, bucket.url, str(tmp_path)], stderr=subprocess.PIPE, text=True)
+    monkeypatch.setenv("MEDTASKS_PMC_URL", bucket.url)
+    child = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stderr=subprocess.PIPE, text=True)
     wait_until(lambda: bucket.count("PMC[12].1/a.jpg") == 2 and (tmp_path / "0.jpg").exists())
     child.send_signal(2)
     start = time.monotonic()
@@ -380,7 +285,7 @@ def test_closed_port_is_named_in_the_sentence(fetch, figure):
         closed.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{closed.getsockname()[1]}"
         with pytest.raises(SourceError, match="Connection refused"):
-            fetch(figure, base_url=url)
+            fetch(figure, url=url)
 
 
 def test_few_unreachable_articles_among_good_ones_are_only_missing(bucket, fetch, tmp_path):
@@ -401,7 +306,5 @@ def test_an_answering_host_is_never_called_unreachable(bucket, fetch, tmp_path):
 def test_progress_counts_images_kept_ones_included(bucket, fetch, figure, tmp_path, capsys):
     kept = Figure("PMC2", "b.jpg", tmp_path / "2.jpg")
     kept.target.write_bytes(picture(50))
-    assert fetch(kept, figure, progress=True) == {}
+    assert fetch(kept, figure) == {}
     assert re.search(r"Fetching images: 100%.* 2/2 \[.*image/s\]", capsys.readouterr().err)
-    assert fetch(kept, figure, progress=False) == {}
-    assert capsys.readouterr().err == ""

@@ -15,8 +15,8 @@ from PIL import Image
 from medtasks.cli.data import write_sample_home
 from medtasks.data.catalogue import CATALOGUE
 from medtasks.data.mediconfusion import DEMONSTRATIONS
-from medtasks.data.path_of import prepared_folder
 from medtasks.data.preparation import Options
+from medtasks.data.prepared import prepared_folder
 from medtasks.data.preparers import prepare
 from medtasks.harness.task_files import task_config
 

@@ -9,9 +9,8 @@ from PIL import Image
 
 from medtasks.data.blanks import FOLDER_NAME, blank_volume
 from medtasks.data.blanks import blank_image as blank_picture
-from medtasks.data.nifti import read_header
 from medtasks.data.strict_pillow import UnreadableImage
-from medtasks.data.volume_files import axial_slices, volume_digests
+from medtasks.data.volume_files import axial_slices, read_header, volume_digests
 from medtasks.errors import MedTasksError, SourceError
 from medtasks.harness.documents import task_documents
 from medtasks.harness.task_files import task_file
@@ -36,8 +35,8 @@ def test_a_volume_of_the_same_size_and_orientation(tmp_path, directions):
     assert "patient" not in str(blank.relative_to(blank.parent.parent))
     before = read_header(gzip.decompress(path.read_bytes()))
     after = read_header(gzip.decompress(blank.read_bytes()))
-    assert after.shape == before.shape
-    assert np.array_equal(after.directions, before.directions)
+    assert after.get_data_shape() == before.get_data_shape()
+    assert np.array_equal(after.get_best_affine(), before.get_best_affine())
     assert volume_digests(blank).file != volume_digests(path).file
     assert [picture.size for picture in axial_slices(blank, 3)] == [picture.size for picture in axial_slices(path, 3)]
     assert blank_volume(path) == blank
@@ -45,7 +44,6 @@ def test_a_volume_of_the_same_size_and_orientation(tmp_path, directions):
 
 
 def test_a_model_that_reads_volumes_sees_an_even_grey(tmp_path):
-    pytest.importorskip("nibabel")
     path = put_nifti(tmp_path / "a.nii.gz", scan(1))
     seen, blank = read_volume(path, 8), read_volume(blank_volume(path), 8)
     assert blank.shape == seen.shape

@@ -10,8 +10,8 @@ import pytest
 
 from medtasks.data.catalogue import CATALOGUE, Access
 from medtasks.data.manifest import Manifest
+from medtasks.data.prepared import provenance
 from medtasks.data.privacy import PrivateText, hidden_id, is_private
-from medtasks.data.provenance_of import provenance
 from medtasks.errors import SourceError
 from medtasks.families.family import Row
 from medtasks.harness.logged_samples import LoggedSample, logged, score_in, without_scoring

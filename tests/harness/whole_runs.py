@@ -30,12 +30,18 @@ if results is not None:
 )
 
 
-def evaluate(tasks: Sequence[str], model: Any = "medtasks_tiny", **options: Any) -> dict[str, Any]:
-    """Run tasks of ours and of the user's datasets in this process; others are not even looked for."""
+def evaluate(
+    tasks: Sequence[str], model: Any = "medtasks_tiny", model_name: str | None = None, **options: Any
+) -> dict[str, Any]:
+    """Run tasks of ours and of the user's datasets in this process; others are not even looked for.
+
+    A model that is built already has the settings of ``model_name``.
+    """
     from lmms_eval.evaluator import simple_evaluate
     from lmms_eval.tasks import TaskManager
 
-    manager = TaskManager(include_path=[str(tasks_folder()), str(own_tasks_folder())], include_defaults=False)
+    folders = [str(tasks_folder()), str(own_tasks_folder())]
+    manager = TaskManager(include_path=folders, include_defaults=False, model_name=model_name)
     named = TINY if isinstance(model, str) else {}
     found: dict[str, Any] = simple_evaluate(
         model=model, tasks=list(tasks), task_manager=manager, **{**named, **options}

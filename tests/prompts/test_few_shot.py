@@ -3,7 +3,7 @@
 import pytest
 
 from medtasks.data.manifest import Manifest
-from medtasks.data.path_of import prepared_folder
+from medtasks.data.prepared import prepared_folder
 from medtasks.data.store import load_documents
 from medtasks.errors import DatasetNotPrepared, SourceError
 from medtasks.harness.task_files import task_config

@@ -6,7 +6,7 @@ import pytest
 from PIL import Image, ImageFile
 
 from medtasks.data.mediconfusion import DEMONSTRATIONS
-from medtasks.data.path_of import prepared_folder
+from medtasks.data.prepared import prepared_folder
 from medtasks.data.store import load_documents
 from medtasks.errors import DatasetNotPrepared, SourceError
 from medtasks.prompts.images import images

@@ -42,7 +42,6 @@ def test_other_models_get_slices_each_with_its_place(doc):
 
 
 def test_slices_lie_as_in_the_adapter_that_reads_files(doc):
-    pytest.importorskip("nibabel", reason="nibabel is not installed; pip install 'medtasks[radfm]'")
     (file,) = volumes(doc, {"slices": 0})
     whole = read_volume(file, 8)[0].numpy()
     shown = [np.asarray(picture)[..., 0] / 255 for picture in volumes(doc, {"slices": 6})]

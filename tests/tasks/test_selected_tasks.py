@@ -7,10 +7,9 @@ from typer.testing import CliRunner
 
 from medtasks.cli.main import app
 from medtasks.data.home import dataset_folder, own_tasks_folder
-from medtasks.data.label_of import label
 from medtasks.data.manifest import Manifest
+from medtasks.data.prepared import label, provenance
 from medtasks.data.preparers import verify
-from medtasks.data.provenance_of import provenance
 from medtasks.data.store import load_documents
 from medtasks.errors import DatasetNotPrepared, MedTasksError, UnknownName
 from medtasks.harness.task_files import task_file

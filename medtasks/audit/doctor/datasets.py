@@ -10,7 +10,7 @@ from medtasks.audit.doctor.scope import Scope
 from medtasks.data.catalogue import CATALOGUE, Access
 from medtasks.data.home import dataset_folder
 from medtasks.data.manifest import FILE_NAME, Manifest
-from medtasks.data.path_of import prepared_folder
+from medtasks.data.prepared import prepared_folder
 from medtasks.data.privacy import is_private
 from medtasks.data.schema import SPLIT
 from medtasks.data.store import open_documents

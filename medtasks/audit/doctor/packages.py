@@ -9,7 +9,7 @@ from packaging.utils import canonicalize_name
 from medtasks.audit.doctor.findings import PACKAGES, Finding, State
 from medtasks.audit.doctor.scope import Scope
 from medtasks.audit.facts import installed_version
-from medtasks.data.path_of import known, prepared_folder
+from medtasks.data.prepared import known, prepared_folder
 from medtasks.errors import DatasetNotPrepared
 
 HARNESS_PACKAGE = "lmms_eval"

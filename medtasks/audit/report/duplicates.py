@@ -17,8 +17,8 @@ from medtasks.audit.report.words import counted
 from medtasks.data.duplicates.benchmark_images import DistinctImage, OtherImages
 from medtasks.data.duplicates.finding import Concern, Duplicates, Finding, Kind
 from medtasks.data.duplicates.perceptual_hash import BITS, LIKENESS, SIDE, TINY_SIDE
+from medtasks.data.prepared import provenance
 from medtasks.data.privacy import hidden_id, is_private
-from medtasks.data.provenance_of import provenance
 
 MOST_SHOWN = 250  # findings that the page shows of each of the two lists; the JSON has all
 _HIDDEN = Thumbnail("", remark="credentialed data: not shown")

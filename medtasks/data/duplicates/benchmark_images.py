@@ -8,7 +8,7 @@ from typing import Any
 
 from medtasks.data.duplicates.image_files import FolderImages, ImageHash, hash_images, images_below
 from medtasks.data.mediconfusion import DEMONSTRATIONS
-from medtasks.data.path_of import known, prepared_folder
+from medtasks.data.prepared import known, prepared_folder
 from medtasks.data.privacy import is_private
 from medtasks.data.schema import DEMONSTRATIONS_SPLIT, image_digests
 from medtasks.data.store import load_documents

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from medtasks.data.provenance_of import provenance
+from medtasks.data.prepared import provenance
 from medtasks.extract.failure import cut_reply
 from medtasks.families.family import Reply, Row
 from medtasks.harness.documents import task_documents

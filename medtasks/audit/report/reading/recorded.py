@@ -54,7 +54,7 @@ class RecordedTask:
 
     @property
     def data(self) -> Mapping[str, Any]:
-        """Provenance of its data as recorded, see :func:`medtasks.data.provenance_of.provenance`; empty if none."""
+        """Provenance of its data as recorded, see :func:`medtasks.data.prepared.provenance`; empty if none."""
         found = self.metadata.get("data")
         return found if isinstance(found, Mapping) else {}
 

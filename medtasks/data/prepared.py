@@ -1,0 +1,128 @@
+"""Prepared datasets as task YAML names them: where one lies, what a task on it is called, and what its data are.
+
+``path_of.<dataset>`` is for ``dataset_path: !function``, ``label_of.<task>`` for ``task_alias: !function``, and
+``provenance_of.<dataset>`` for ``metadata: data: !function``. The harness resolves them when a task is selected, not
+when tasks are listed: it imports the module before the last dot and asks it for the rest. That rest is any dataset,
+the user's own ones included, so that a module with a ``__getattr__`` is all that it accepts: there are three, one line
+each, whose ``__getattr__`` is a function of this one.
+
+Nothing is downloaded here: images of the public sets come from hundreds of articles, so fetching them is a command of
+its own.
+"""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from medtasks.data.catalogue import CATALOGUE, dataset_info
+from medtasks.data.home import HOME_VARIABLE, dataset_folder, home, own_tasks_folder
+from medtasks.data.manifest import FILE_NAME, Manifest
+from medtasks.data.own_datasets import own_datasets
+from medtasks.data.privacy import is_private
+from medtasks.errors import DatasetNotPrepared, MedTasksError
+
+
+def prepared_folder(name: str) -> Path:
+    """Return the folder of a prepared dataset; UnknownName or DatasetNotPrepared where there is none."""
+    folder = dataset_folder(name)
+    if not (folder / FILE_NAME).is_file():
+        if own_task_file(name).is_file():
+            raise DatasetNotPrepared(
+                f"your own dataset '{name}' is not in {home()} any more; run 'medtasks data prepare --from-folder DIR "
+                f"--name {name}' (for a part of another one 'medtasks data select ... --as {name}'), or delete its "
+                f"task {own_task_file(name)}"
+            )
+        info = dataset_info(name)
+        raise DatasetNotPrepared(
+            f"dataset '{name}' ({info.benchmark}, {info.access}) is not prepared in {home()}; run "
+            f"'medtasks data prepare {name}', add '--source DIR' if you have a copy, or set {HOME_VARIABLE}"
+        )
+    return folder
+
+
+def known(name: str) -> bool:
+    """Return whether ``name`` is in the catalogue, or was prepared here from a user's own folder."""
+    own = (dataset_folder(name) / FILE_NAME, own_task_file(name))
+    return name in CATALOGUE or (name.isidentifier() and any(file.is_file() for file in own))
+
+
+def own_task_file(name: str) -> Path:
+    """Return the file of a task of the user's own, whether or not it exists."""
+    return own_tasks_folder() / f"{name}.yaml"
+
+
+def label(task: str, dataset: str) -> str:
+    """Return the name of a task in the harness's table: its own, and a warning for drawn samples or incomplete data."""
+    try:
+        manifest = Manifest.read(prepared_folder(dataset))
+    except MedTasksError:
+        return task
+    if manifest.sample:
+        return f"{task} [SAMPLE DATA]"
+    return task if manifest.complete else f"{task} [INCOMPLETE DATA]"
+
+
+def provenance(name: str) -> dict[str, Any]:
+    """Return source, revision, size and fingerprints of a prepared dataset; the harness writes them into each result.
+
+    What was left out is told by names of files, which may tell who a patient is: of a credentialed dataset only the
+    number of notes is returned, and the manifest beside the documents has them.
+    """
+    manifest = Manifest.read(prepared_folder(name))
+    facts = {"fingerprint": manifest.fingerprint, **manifest.model_dump(mode="json")}
+    if is_private(name):
+        facts["source"] = CATALOGUE[name].source if name in CATALOGUE else "withheld"
+        facts["left_out"] = [f"{len(manifest.left_out)} notes in its {FILE_NAME}"] if manifest.left_out else []
+    return facts
+
+
+class RefusedPath(os.PathLike[str]):
+    """The path of a dataset that is not there or cannot be used: whoever asks for the path gets our own sentence.
+
+    The harness wraps whatever ``!function`` raises in an ImportError about module paths, and retries a failing dataset
+    load for ten seconds before it hides the error. Between the two it asks for the path's folder, unwrapped.
+    """
+
+    def __init__(self, path: str | Path, error: MedTasksError) -> None:
+        self._path, self._error = path, error
+
+    def __fspath__(self) -> str:
+        raise self._error
+
+    def __str__(self) -> str:
+        return str(self._path)
+
+
+def path_of(name: str) -> str | RefusedPath:
+    """Return the folder of a dataset that is prepared, else a path that says how to prepare it."""
+    _check_known(name, "path_of")
+    try:
+        return str(prepared_folder(name))
+    except DatasetNotPrepared as error:
+        return RefusedPath(dataset_folder(name), error)
+
+
+def label_of(task: str) -> str:
+    """Return the name of a task in the harness's table, see :func:`label`; its own name tells the dataset."""
+    owners = [dataset for dataset in (*CATALOGUE, *own_datasets()) if f"{task}_".startswith(f"{dataset}_")]
+    if owners:
+        return label(task, max(owners, key=len))
+    if known(task):  # a task of the user's own whose dataset is gone
+        return task
+    raise AttributeError(f"module 'medtasks.data.label_of': no dataset name is the beginning of task name {task!r}")
+
+
+def provenance_of(name: str) -> dict[str, Any]:
+    """Return what :func:`provenance` does, or its error: the path of the same task raises what the user should see."""
+    _check_known(name, "provenance_of")
+    try:
+        return provenance(name)
+    except MedTasksError as error:
+        return {"error": str(error)}
+
+
+def _check_known(name: str, module: str) -> None:
+    if not known(name):
+        raise AttributeError(
+            f"module 'medtasks.data.{module}' has no dataset {name!r}; known: {', '.join(sorted(CATALOGUE))}"
+        )

@@ -1,0 +1,88 @@
+"""A server on this machine that answers like S3, or with plain files by path, and fails on demand."""
+
+import hashlib
+import os
+import re
+import socket
+import struct
+import threading
+import time
+from collections import defaultdict
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+from xml.sax.saxutils import escape
+
+from ..local_server import LocalServer, QuietHandler
+
+PAGE = 3
+
+
+class Bucket(LocalServer):
+    """Objects by key; faults by key (or "list"), one consumed per request, the last one for ever if it is ``...``."""
+
+    def __init__(self) -> None:
+        super().__init__(_Handler)
+        self.files: dict[str, bytes] = {}
+        self.etags: dict[str, str] = {}
+        self.faults: dict[str, list[Any]] = defaultdict(list)
+        self.requests: list[str] = []
+        self.times: list[float] = []
+        self.release = threading.Event()
+
+    def count(self, what: str) -> int:
+        return sum(bool(re.fullmatch(what, seen)) for seen in self.requests)
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        pass
+
+
+class _Handler(QuietHandler):
+    protocol_version = "HTTP/1.1"
+    server: Bucket
+
+    def do_GET(self) -> None:
+        parts = urlsplit(self.path)
+        query = {name: values[0] for name, values in parse_qs(parts.query).items()}
+        key = unquote(parts.path).lstrip("/")
+        self.server.requests.append(key or f"list {query['prefix']}")
+        self.server.times.append(time.monotonic())
+        body, etag = self.listing(query) if not key else self.object(key)
+        faults = self.server.faults[key or "list"]
+        fault = faults[0] if faults[-1:] == [...] else faults.pop(0) if faults else None
+        if fault is not None:
+            self.fail(fault, body or b"", etag)
+        elif body is None:
+            self.reply(404, b"<Error><Code>NoSuchKey</Code></Error>")
+        else:
+            self.reply(200, body, **({"ETag": etag} if etag else {}))
+
+    def listing(self, query: dict[str, str]) -> tuple[bytes, None]:
+        assert query["list-type"] == "2"
+        keys = sorted(key for key in self.server.files if key.startswith(query["prefix"]))
+        start = int(query.get("continuation-token", "+0").lstrip("+"))  # "+" breaks where a client does not quote it
+        more = start + PAGE < len(keys)
+        rows = "".join(f"<Contents><Key>{escape(key)}</Key></Contents>" for key in keys[start : start + PAGE])
+        token = f"<NextContinuationToken>+{start + PAGE}</NextContinuationToken>" if more else ""
+        xmlns = "http://s3.amazonaws.com/doc/2006-03-01/"
+        text = f'<?xml version="1.0"?><ListBucketResult xmlns="{xmlns}">{token}{rows}</ListBucketResult>'
+        return text.encode(), None
+
+    def object(self, key: str) -> tuple[bytes | None, str | None]:
+        body = self.server.files.get(key)
+        return body, self.server.etags.get(key, f'"{hashlib.md5(body).hexdigest()}"' if body else None)
+
+    def fail(self, fault: Any, body: bytes, etag: str | None) -> None:
+        if isinstance(fault, bytes):
+            self.reply(200, fault, **({"ETag": etag} if etag else {}))
+        elif isinstance(fault, tuple):
+            self.reply(fault[0], b"<Error><Code>SlowDown</Code></Error>", Retry_After=str(fault[1]))
+        elif isinstance(fault, int):
+            self.reply(fault, b"<Error/>")
+        elif fault == "reset":
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            os.close(self.connection.detach())  # close() would wait for the handler's two file objects
+        elif fault == "hang":
+            self.server.release.wait(20)
+        elif fault.startswith("cut"):
+            self.reply(200, body[: -int(fault[3:])], Content_Length=str(len(body)))
+            self.close_connection = True
