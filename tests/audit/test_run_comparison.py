@@ -5,8 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from medtasks.audit.comparing import compare_runs
-from medtasks.audit.run_comparison import Source, compare_all, compare_task, compare_with
+from medtasks.audit.comparing import Source, compare_all, compare_runs, compare_task, compare_with
 from medtasks.data.provenance_of import provenance
 from medtasks.data.store import load_documents
 from medtasks.errors import MedTasksError, RepliesError

@@ -70,12 +70,8 @@ def _plug_ins(tell: Tell) -> None:
     for number, point in enumerate(points):
         with _step(tell, f"plug-in {number}") as fields:
             distribution = point.dist
-            fields |= {
-                "name": point.name,
-                "value": point.value,
-                "distribution": distribution.name if distribution else "",
-                "version": distribution.version if distribution else "",
-            }
+            of_package = (distribution.name, distribution.version) if distribution else ("", "")
+            fields |= zip(("name", "distribution", "version"), (point.name, *of_package), strict=True)
             tell(begun=f"plug-in {number}", **fields)
             shown[:] = [point]
             registry = ModelRegistryV2()

@@ -1,14 +1,11 @@
 """Surroundings that are not as they should be: fake packages, fake harness folders, one finding picked out."""
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
 
-from medtasks.audit.doctor import child_process
+from medtasks.audit.doctor.children import Child, Told
 from medtasks.audit.doctor.findings import Finding, State
 from medtasks.audit.doctor.scope import Scope, scope_of
 
@@ -65,21 +62,11 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., No
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> Callable[..., child_process.Told]:
+def told() -> Callable[..., Told]:
     """What a real child process tells of a subject."""
 
-    def run(subject: str, *names: str) -> child_process.Told:
-        with child_process.Child(subject, names) as child:
+    def run(subject: str, *names: str) -> Told:
+        with Child(subject, names) as child:
             return child.told()
 
     return run
-
-
-@pytest.fixture
-def other_python(tmp_path: Path) -> Path:
-    """A link to this Python in a folder of its own, as another virtual environment has it."""
-    folder = tmp_path / "other" / "bin"
-    folder.mkdir(parents=True)
-    os.symlink(sys.executable, folder / "python3")
-    assert subprocess.run([folder / "python3", "-c", ""], check=False).returncode == 0
-    return folder / "python3"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from medtasks.audit.doctor import datasets, examining, harness, machine
-from medtasks.audit.doctor.child_process import Told
+from medtasks.audit.doctor import datasets, examining, installed, machine
+from medtasks.audit.doctor.children import Told
 from medtasks.audit.doctor.examining import examine
 from medtasks.audit.doctor.findings import AREAS, Finding, State
 from medtasks.data.home import own_tasks_folder
@@ -23,7 +23,7 @@ TOLD = {
         }
     ),
     "torch": Told({**STACK, "devices": {"error": "", "warnings": [], "built_for": "CPU", "devices": []}}),
-    "harness": Told({"index": {"error": "", "missing": []}}),
+    "harness": Told({"index": {"error": "", "missing": [], "warnings": []}}),
 }
 
 
@@ -90,11 +90,11 @@ def test_failing_check_costs_nothing_else(children, monkeypatch):
 
     monkeypatch.setattr(machine.shutil, "disk_usage", fail)
     monkeypatch.setattr(datasets, "prepared_data", fail)
-    monkeypatch.setattr(harness, "seams", fail)
+    monkeypatch.setattr(installed, "own_version", fail)
     found = examine()
-    assert {"disk", "prepared", "seams"} <= {one.name for one in found if "could not be checked" in one.found}
+    assert {"disk", "prepared", "medtasks"} <= {one.name for one in found if "could not be checked" in one.found}
     assert "canary" not in str(found)
-    kept = [one for one in usual if one.area not in ("machine", "datasets") and one.name != "seams"]
+    kept = [one for one in usual if one.area not in ("machine", "datasets") and one.name != "medtasks"]
     assert [one for one in kept if one not in found] == []
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from medtasks.audit.doctor import child_process
-from medtasks.audit.doctor.child_process import Child, Told
+from medtasks.audit.doctor import children
+from medtasks.audit.doctor.children import Child
 from medtasks.audit.doctor.findings import Finding, State, findings_of, of_error
 from medtasks.errors import MedTasksError
 
@@ -60,15 +60,11 @@ def test_child_that_cannot_run_tells_its_exit_code():
 
 
 def test_child_that_does_not_end(package, monkeypatch):
-    monkeypatch.setattr(child_process, "TIMEOUT_S", 0.5)
+    monkeypatch.setattr(children, "TIMEOUT_S", 0.5)
     package("torch", "import time\ntime.sleep(600)\n")
     with Child("torch") as child:
         told = child.told()
     assert (told.how, told.steps) == ("no end within 0.5 s", {})
-
-
-def test_step_that_was_told():
-    assert Told({"index": {"missing": []}}).step("index") == {"missing": []}
 
 
 @pytest.mark.slow

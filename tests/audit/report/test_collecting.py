@@ -10,7 +10,7 @@ import pytest
 from medtasks.audit.comparing import main_metrics
 from medtasks.audit.report.contents import RuleReport, RunReport, TaskReport, report_as_dict
 from medtasks.audit.report.reading.collecting import collect_replies, collect_run
-from medtasks.audit.report.reading.rule_scores import Computed, of_scores
+from medtasks.audit.report.reading.recorded import Computed, of_scores
 from medtasks.audit.report.reading.run_folder import read_run
 from medtasks.audit.scoring import PAIR_METRICS, score_replies
 from medtasks.data.mediconfusion import Options, prepare

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from medtasks.audit.report.reading.rule_scores import score
+from medtasks.audit.report.reading.recorded import score
 from medtasks.harness.task_files import task_file, task_files
 from medtasks.metrics.metric import Estimate
 

@@ -9,8 +9,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from medtasks.audit.report.reading.recorded import RecordedTask, recorded_values
-from medtasks.audit.report.reading.rule_scores import Computed, compute, of_scores, scores_by_id
+from medtasks.audit.report.reading.recorded import (
+    Computed,
+    RecordedTask,
+    compute,
+    of_scores,
+    recorded_values,
+    scores_by_id,
+)
 from medtasks.data.catalogue import Access
 from medtasks.errors import MedTasksError, RepliesError
 from medtasks.extract.registry import Kind

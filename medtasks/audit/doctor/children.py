@@ -48,28 +48,19 @@ class Child:
 
     def told(self) -> Told:
         """Wait for the child and return what it told."""
-        how = ""
         try:
             output, _ = self._process.communicate(timeout=TIMEOUT_S)
+            code = self._process.returncode
+            how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}" if code else ""
         except subprocess.TimeoutExpired:
             self._process.kill()
             output, _ = self._process.communicate()
             how = f"no end within {TIMEOUT_S:g} s"
-        code = self._process.returncode
-        end = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}" if code else ""
-        return _read(output, how or end)
-
-
-def _read(output: str, how: str) -> Told:
-    steps: dict[str, dict[str, Any]] = {}
-    begun: dict[str, Any] | None = None
-    for line in output.splitlines():
-        try:
-            fields = json.loads(line)
-        except ValueError:  # the line at which it was killed
-            continue
-        if "done" in fields:
-            steps[fields.pop("done")], begun = fields, None
-        else:
-            begun = fields
-    return Told(steps, begun, how)
+        steps: dict[str, dict[str, Any]] = {}
+        begun: dict[str, Any] | None = None
+        for line in output.splitlines(keepends=True):
+            if line.endswith("\n"):  # else it was killed at this line
+                begun = json.loads(line)
+                if "done" in begun:
+                    steps[begun.pop("done")], begun = begun, None
+        return Told(steps, begun, how)
