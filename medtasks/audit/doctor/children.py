@@ -1,4 +1,4 @@
-"""Starting :mod:`medtasks.audit.doctor.child`, and reading what it told before it ended."""
+"""Running :mod:`medtasks.audit.doctor.child`, and reading what it told before it ended."""
 
 import json
 import signal
@@ -29,38 +29,30 @@ class Told:
         return self.steps[key]
 
 
-class Child:
-    """One child process that looks at ``plug_ins``, ``torch`` or ``harness``; leaving its ``with`` block ends it."""
-
-    def __init__(self, subject: str, names: Sequence[str] = ()) -> None:
-        # -P: the harness's command does not have the working folder on its path, either.
-        command = [sys.executable, "-P", str(Path(__file__).with_name("child.py")), subject, *names]
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+def told_by(subject: str, names: Sequence[str] = ()) -> Told:
+    """Start a child that looks at ``plug_ins``, ``torch`` or ``harness``, wait for it, and return what it told."""
+    # -P: the harness's command does not have the working folder on its path, either.
+    command = [sys.executable, "-P", str(Path(__file__).with_name("child.py")), subject, *names]
+    try:
+        ran = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=TIMEOUT_S,
+            check=False,
         )
-
-    def __enter__(self) -> "Child":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._process.kill()
-        self._process.communicate()
-
-    def told(self) -> Told:
-        """Wait for the child and return what it told."""
-        try:
-            output, _ = self._process.communicate(timeout=TIMEOUT_S)
-            code = self._process.returncode
-            how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}" if code else ""
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            output, _ = self._process.communicate()
-            how = f"no end within {TIMEOUT_S:g} s"
-        steps: dict[str, dict[str, Any]] = {}
-        begun: dict[str, Any] | None = None
-        for line in output.splitlines(keepends=True):
-            if line.endswith("\n"):  # else it was killed at this line
-                begun = json.loads(line)
-                if "done" in begun:
-                    steps[begun.pop("done")], begun = begun, None
-        return Told(steps, begun, how)
+        output, code = ran.stdout, ran.returncode
+        how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}" if code else ""
+    except subprocess.TimeoutExpired as late:
+        output, how = late.stdout or b"", f"no end within {TIMEOUT_S:g} s"
+    except OSError as error:
+        return Told(how=f"it could not be started: {error.strerror or error}")
+    steps: dict[str, dict[str, Any]] = {}
+    begun: dict[str, Any] | None = None
+    for line in output.decode().splitlines(keepends=True):
+        if line.endswith("\n"):  # else it was killed at this line
+            begun = json.loads(line)
+            if "done" in begun:
+                steps[begun.pop("done")], begun = begun, None
+    return Told(steps, begun, how)

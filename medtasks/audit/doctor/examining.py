@@ -1,11 +1,11 @@
 """All checks, one after the other, while child processes import what takes long."""
 
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from medtasks.audit.doctor import credentials, datasets, installed, judge, machine, plug_ins, task_names, weights
-from medtasks.audit.doctor.children import Child, Told
+from medtasks.audit.doctor.children import told_by
 from medtasks.audit.doctor.findings import (
     AREAS,
     CREDENTIALS,
@@ -32,8 +32,8 @@ def examine(names: Sequence[str] = (), *, verify: bool = False) -> list[Finding]
 
     A check that fails is one of them. To ``verify``, prepared data are read completely, and the harness is started.
     """
-    with ExitStack() as children:
-        plug_ins_told, torch_told = _child(children, "plug_ins"), _child(children, "torch")
+    with ThreadPoolExecutor() as children:
+        of_plug_ins, of_torch = children.submit(told_by, "plug_ins"), children.submit(told_by, "torch")
         scope = Scope(tuple(names), ())  # where our task files cannot be read, nothing that depends on tasks is checked
 
         def find_scope() -> tuple[Finding, ...]:
@@ -45,11 +45,11 @@ def examine(names: Sequence[str] = (), *, verify: bool = False) -> list[Finding]
         checks = _checks_here(scope, verify=verify)
         if verify:
             ours = sorted(task_names.own_names()) if installed.autoloads() else []
-            started = _child(children, "harness", ours)
-            checks.append((HARNESS, "start", lambda: installed.started(started(), len(ours))))
+            of_harness = children.submit(told_by, "harness", ours)
+            checks.append((HARNESS, "start", lambda: installed.started(of_harness.result(), len(ours))))
         checks += [
-            (PLUG_INS, "loading", lambda: plug_ins.plug_ins(plug_ins_told(), autoload=installed.autoloads())),
-            (TORCH, "imports", lambda: machine.torch_stack(torch_told())),
+            (PLUG_INS, "loading", lambda: plug_ins.plug_ins(of_plug_ins.result(), autoload=installed.autoloads())),
+            (TORCH, "imports", lambda: machine.torch_stack(of_torch.result())),
         ]
         for area, name, check in checks:
             found += findings_of(area, name, check)
@@ -78,11 +78,3 @@ def _checks_here(scope: Scope, *, verify: bool) -> list[tuple[str, str, Check]]:
         (WEIGHTS, "settings", lambda: weights.model_settings(scope)),
         (JUDGE, "judge", lambda: judge.judge(scope)),
     ]
-
-
-def _child(children: ExitStack, subject: str, names: Sequence[str] = ()) -> Callable[[], Told]:
-    try:
-        return children.enter_context(Child(subject, names)).told
-    except OSError as error:
-        told = Told(how=f"it could not be started: {error.strerror or error}")
-        return lambda: told

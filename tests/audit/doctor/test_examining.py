@@ -32,18 +32,11 @@ def children(monkeypatch):
     """Child processes that tell at once that all is well; returns what they were started for."""
     started = []
 
-    class Child:
-        def __init__(self, subject, names=()):
-            started.append((subject, list(names)))
-            self.told = lambda: TOLD[subject]
+    def told_by(subject, names=()):
+        started.append((subject, list(names)))
+        return TOLD[subject]
 
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *error):
-            return None
-
-    monkeypatch.setattr(examining, "Child", Child)
+    monkeypatch.setattr(examining, "told_by", told_by)
     return started
 
 
@@ -57,7 +50,7 @@ def test_all_areas_in_order(children):
     assert areas(found) == wanted
     assert set(AREAS) == set(wanted)
     assert [one for one in found if not isinstance(one, Finding) or (one.state is State.OK) != (one.fix == "")] == []
-    assert children == [("plug_ins", []), ("torch", [])]
+    assert sorted(children) == [("plug_ins", []), ("torch", [])]
 
 
 def test_a_task_without_extras_weights_and_judge(children):
@@ -70,8 +63,7 @@ def test_a_task_without_extras_weights_and_judge(children):
 
 def test_verifying_starts_the_harness_with_all_our_names(children):
     found = examine(verify=True)
-    (subject, names) = children[-1]
-    assert subject == "harness"
+    (names,) = [names for subject, names in children if subject == "harness"]
     assert {"mediconfusion", "multimedeval", "multimedeval_qa"} <= set(names)
     assert [one.state for one in found if (one.area, one.name) == ("harness", "start")] == [State.OK]
 
@@ -79,7 +71,7 @@ def test_verifying_starts_the_harness_with_all_our_names(children):
 def test_switched_off_plug_in_is_not_looked_for_in_the_index(children, monkeypatch):
     monkeypatch.setenv("MEDTASKS_AUTOLOAD", "0")
     examine(verify=True)
-    assert children[-1] == ("harness", [])
+    assert ("harness", []) in children
 
 
 def test_failing_check_costs_nothing_else(children, monkeypatch):
@@ -96,16 +88,6 @@ def test_failing_check_costs_nothing_else(children, monkeypatch):
     assert "canary" not in str(found)
     kept = [one for one in usual if one.area not in ("machine", "datasets") and one.name != "medtasks"]
     assert [one for one in kept if one not in found] == []
-
-
-def test_child_that_cannot_be_started(monkeypatch):
-    def fail(*arguments):
-        raise OSError(12, "Cannot allocate memory")
-
-    monkeypatch.setattr(examining, "Child", fail)
-    found = [one for one in examine() if one.area in ("plug-ins", "torch")]
-    assert len(found) == 2
-    assert all("Cannot allocate memory" in one.found and one.state is State.PROBLEM for one in found)
 
 
 def test_malformed_own_file_is_named_and_costs_only_what_depends_on_tasks(children):
