@@ -97,7 +97,7 @@ def remote_models(scope: Scope) -> Iterator[Finding]:
         where, _, mend = cause.partition("; ")
         found = f"{text} {where}, by the models {listed(models)}"
         yield Finding(CREDENTIALS, "remote models", scope.state, found, mend)
-    if untold:
+    if untold and scope.chosen:
         homes = "; ".join(f"{listed(models)} to {where}" for where, models in untold.items())
         found = f"{text} to other machines, which is what these models do if no address is given: {homes}"
         fix = "give base_url=http://127.0.0.1:8000/v1 of a server on this machine, or choose a model that answers here"

@@ -11,6 +11,7 @@ from medtasks.audit.comparing import main_metrics
 from medtasks.audit.report.contents import RuleReport, RunReport, TaskReport, report_as_dict
 from medtasks.audit.report.reading.collecting import collect_replies, collect_run
 from medtasks.audit.report.reading.recorded import Computed, of_scores
+from medtasks.audit.report.reading.recorded import score as score_of
 from medtasks.audit.report.reading.run_folder import read_run
 from medtasks.audit.scoring import PAIR_METRICS, score_replies
 from medtasks.data.mediconfusion import Options, prepare
@@ -20,7 +21,8 @@ from medtasks.data.store import load_documents
 from medtasks.errors import RepliesError, UnknownName
 from medtasks.families.counts import SAMPLE_COUNTS
 from medtasks.families.family import Reply, Row
-from medtasks.harness.task_files import task_file
+from medtasks.harness.task_files import task_file, task_files
+from medtasks.metrics.metric import Estimate
 from medtasks.metrics.pairs import TOTAL
 from medtasks.stats.intervals import interval
 
@@ -593,3 +595,47 @@ def test_gains_of_judged_tasks_are_those_of_the_recorded_scores(tmp_path: Path) 
     (gain,) = tasks["mediconfusion_ff"].gains
     assert (gain.rule, gain.metric, gain.difference, gain.samples) == ("reference", "set_accuracy", 0.25, 32)
     assert math.isnan(gain.low)
+
+
+@pytest.mark.parametrize(
+    ("metric", "value", "share"),
+    [
+        ("accuracy", 0.5, True),
+        ("accuracy", 1.0, True),
+        ("accuracy", math.nan, True),
+        ("incomplete_pairs", 0, False),
+        ("hallucination_score", 0.5, False),
+        ("radcliq_v1", 0.9, False),
+        ("bertscore_f1", 0.9, False),
+        ("a_users_own_metric", 17.5, False),
+        ("a_users_own_metric", -0.5, False),
+    ],
+)
+def test_what_is_a_share(metric: str, value: float, share: bool) -> None:
+    found = score_of(metric, Estimate(value), higher_is_better=True)
+    assert (found.share, found.metric) == (share, metric)
+
+
+def test_a_score_that_is_no_share_may_leave_its_interval() -> None:
+    found = score_of("radcliq_v1", Estimate(0.1, 0.2), higher_is_better=False)
+    assert found.low < 0 < found.high
+    assert not found.higher_is_better
+
+
+def test_what_asks_a_judge_or_a_model_is_not_computed() -> None:
+    computed = {name for name, task in task_files().items() if task.has_family and task.is_computed}
+    assert {"mediconfusion", "mediconfusion_gd", "gmai_mmbench_val", "multimedeval_chestxray14"} <= computed
+    for name in (
+        "mediconfusion_ff",
+        "mediconfusion_all",
+        "gmai_mmbench_val_judged",
+        "gmai_mmbench_test",  # its metric writes a file
+        "multimedeval_mimic_cxr_classification",
+        "multimedeval_mimic_cxr_report",
+        "medheval_knowledge_open",
+        "medheval_visual_report",
+        "iu_xray_report",
+    ):
+        assert name not in computed
+    assert task_file("gmai_mmbench_val_judged").family.scores_suffice
+    assert task_file("mediconfusion_rotated").is_computed
