@@ -10,10 +10,9 @@ import pytest
 from medtasks.audit.comparing import main_metrics
 from medtasks.audit.report.contents import RuleReport, RunReport, TaskReport, report_as_dict
 from medtasks.audit.report.reading.collecting import collect_replies, collect_run
-from medtasks.audit.report.reading.recorded import Computed, of_scores
-from medtasks.audit.report.reading.recorded import score as score_of
+from medtasks.audit.report.reading.recorded import of_scores
 from medtasks.audit.report.reading.run_folder import read_run
-from medtasks.audit.scoring import PAIR_METRICS, score_replies
+from medtasks.audit.scoring import PAIR_METRICS, score_replies, with_interval
 from medtasks.data.mediconfusion import Options, prepare
 from medtasks.data.samples import Sample
 from medtasks.data.schema import REPORT
@@ -38,8 +37,8 @@ def no_judge(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("medtasks.judges.client._judge", lambda *_: pytest.fail("a judge was asked"))
 
 
-def paired_scores(records: Mapping[str, Mapping[str, Any]]) -> Computed:
-    return of_scores(task_file("mediconfusion"), "rule v1", records, list(records.values()))
+def paired_scores(records: Mapping[str, Mapping[str, Any]]) -> RuleReport:
+    return of_scores(task_file("mediconfusion"), "rule v1", records, list(records.values())).report
 
 
 def made_up(dataset: str, seed: int = 1) -> dict[str, Reply]:
@@ -612,12 +611,12 @@ def test_gains_of_judged_tasks_are_those_of_the_recorded_scores(tmp_path: Path) 
     ],
 )
 def test_what_is_a_share(metric: str, value: float, share: bool) -> None:
-    found = score_of(metric, Estimate(value), higher_is_better=True)
+    found = with_interval(metric, Estimate(value), higher_is_better=True)
     assert (found.share, found.metric) == (share, metric)
 
 
 def test_a_score_that_is_no_share_may_leave_its_interval() -> None:
-    found = score_of("radcliq_v1", Estimate(0.1, 0.2), higher_is_better=False)
+    found = with_interval("radcliq_v1", Estimate(0.1, 0.2), higher_is_better=False)
     assert found.low < 0 < found.high
     assert not found.higher_is_better
 

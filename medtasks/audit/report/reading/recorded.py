@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from medtasks.audit.report.contents import Group, PairOutcomes, RuleReport, Score
-from medtasks.audit.scoring import Documents, Replies, by_group, count_kinds, rows_of, wrong_answers
+from medtasks.audit.scoring import Documents, Replies, by_group, count_kinds, rows_of, with_interval, wrong_answers
 from medtasks.errors import UnknownName
 from medtasks.extract.registry import extractor_of
 from medtasks.families.paired_choice import paired_answers
@@ -23,7 +23,6 @@ from medtasks.metrics.metric import Estimate, Metric, evaluate
 from medtasks.metrics.metric import Score as SampleScore
 from medtasks.metrics.pairs import TOTAL, PairedAnswer, ScoredPair, complete_pairs, count
 from medtasks.stats.intervals import interval
-from medtasks.stats.score_text import is_share
 
 CATEGORIES = "categories"
 _ERROR = "_stderr"
@@ -85,25 +84,17 @@ class RecordedRun:
 class Computed:
     """Scores of one rule, computed from the replies."""
 
-    rule: str  # name and version
     samples: Mapping[str, SampleScore]  # what the task's family made of each reply, by document id
-    scores: tuple[Score, ...] = ()  # all metrics, in the task's order
-    groups: Mapping[str, tuple[Group, ...]] = field(default_factory=dict)  # scores by column and group
-    pairs: PairOutcomes | None = None  # outcomes of pairs, for paired questions
-    wrong_kinds: Mapping[str, int] = field(default_factory=dict)  # how many wrong answers are of which kind
-
-    @property
-    def reasons(self) -> dict[str, int]:
-        """How many replies were ok, ambiguous, refused, ..., the most frequent first."""
-        return dict(Counter(str(one["reason"]) for one in self.samples.values() if "reason" in one).most_common())
+    report: RuleReport  # what follows from them, without the rule's name in the task and what it does
 
 
 def compute(task: TaskFile, documents: Documents, replies: Replies) -> dict[str, Computed]:
     """Score replies to a task whose scores follow from replies alone, by name of the row."""
     computed = {}
     for name, (rule, by_id) in scores_by_id(task, documents, replies).items():
-        wrong = wrong_answers(task, documents, list(by_id.values()), replies)
-        computed[name] = replace(of_scores(task, rule, by_id, documents), wrong_kinds=count_kinds(wrong))
+        found = of_scores(task, rule, by_id, documents)
+        wrong = count_kinds(wrong_answers(task, documents, list(by_id.values()), replies))
+        computed[name] = replace(found, report=replace(found.report, wrong_kinds=wrong))
     return computed
 
 
@@ -116,6 +107,12 @@ def scores_by_id(
     return {name: (rule, dict(zip(ids, scores, strict=True))) for name, (rule, scores) in rows.items()}
 
 
+def without_metrics(rule: str, by_id: Mapping[str, SampleScore]) -> Computed:
+    """Return how many replies were ok, ambiguous, refused, ..., the most frequent first, and nothing else."""
+    reasons = Counter(str(one["reason"]) for one in by_id.values() if "reason" in one)
+    return Computed(by_id, RuleReport("", rule, "", (), dict(reasons.most_common())))
+
+
 def of_scores(task: TaskFile, rule: str, by_id: Mapping[str, SampleScore], columns: Documents) -> Computed:
     """Return what follows from the scores of samples, by document id, of a task whose metrics follow from them alone.
 
@@ -123,26 +120,17 @@ def of_scores(task: TaskFile, rule: str, by_id: Mapping[str, SampleScore], colum
     """
     scores = list(by_id.values())
     estimates = evaluate(task.metrics, scores)
-    table = tuple(score(one.name, estimates[one.name], higher_is_better=one.higher_is_better) for one in task.metrics)
-    computed = Computed(rule, by_id, table)
-    if not task.family.paired:
-        groups = {
-            column: tuple(
-                Group(value, one.questions, (score("accuracy", one.accuracy, higher_is_better=True),))
-                for value, one in by_value.items()
-            )
-            for column, by_value in by_group(task, columns, scores).items()
-        }
-        return replace(computed, groups=groups)
-    answers = paired_answers(task.metrics[0].selection(scores))
-    return replace(computed, groups={CATEGORIES: _categories(answers)}, pairs=_outcomes(answers))
-
-
-def score(name: str, estimate: Estimate, *, higher_is_better: bool) -> Score:
-    """Return a metric with its interval; a value that is a whole number is a count."""
-    share = is_share(name, estimate.value)
-    low, high = interval(estimate.value, estimate.error, estimate.clusters, share)
-    return Score(name, estimate.value, estimate.error, low, high, share, higher_is_better)
+    table = (
+        with_interval(one.name, estimates[one.name], higher_is_better=one.higher_is_better) for one in task.metrics
+    )
+    report = replace(without_metrics(rule, by_id).report, scores=tuple(table))
+    if task.family.paired:
+        answers = paired_answers(task.metrics[0].selection(scores))
+        report = replace(report, groups={CATEGORIES: _categories(answers)}, pairs=_outcomes(answers))
+    else:
+        groups = by_group(task, columns, scores)
+        report = replace(report, groups={column: tuple(found.values()) for column, found in groups.items()})
+    return Computed(by_id, report)
 
 
 def _categories(answers: Sequence[PairedAnswer]) -> tuple[Group, ...]:
@@ -168,9 +156,8 @@ def _category(name: str, images: int, answers: Sequence[PairedAnswer], pairs: Se
         units=lambda _: here,
         clusters=(lambda answer: answer.pair_id, lambda answer: answer.image_id),
     )
-    return Group(
-        name, images, tuple(score(one.name, one.estimate(()), higher_is_better=True) for one in (solved, right))
-    )
+    scores = (with_interval(one.name, one.estimate(()), higher_is_better=True) for one in (solved, right))
+    return Group(name, images, tuple(scores))
 
 
 def _outcomes(answers: Sequence[PairedAnswer]) -> PairOutcomes:
@@ -227,28 +214,17 @@ def rule_reports(
         if name not in values and name not in computed:
             continue
         rule, describes = _rule(recorded, task, name)
-        again = computed.get(name) or Computed(rule, {})
+        again = (computed.get(name) or without_metrics(rule, {})).report
         row = values.get(name, {})
         scores = tuple(_scores(recorded, task, row, again))
+        undefined = {one.metric: _why_undefined(task, one.metric) for one in scores if math.isnan(one.value)}
         notes += [
             f"{recorded.name}, {name}, {one.metric}: the run recorded {_number(*row[one.metric])}, its recorded "
             f"replies give {_number(one.value, one.error)} under today's rule; the recorded score is shown."
             for one in again.scores
             if one.metric in row and not _agrees(row[one.metric], one)
         ]
-        reports.append(
-            RuleReport(
-                name=name,
-                rule=again.rule,
-                describes=describes,
-                scores=scores,
-                reasons=again.reasons,
-                groups=again.groups,
-                pairs=again.pairs,
-                wrong_kinds=again.wrong_kinds,
-                failures={one.metric: _why_undefined(task, one.metric) for one in scores if math.isnan(one.value)},
-            )
-        )
+        reports.append(replace(again, name=name, describes=describes, scores=scores, failures=undefined))
     return tuple(reports), notes
 
 
@@ -265,7 +241,7 @@ def _rule(recorded: RecordedTask, task: TaskFile | None, name: str) -> tuple[str
 
 
 def _scores(
-    recorded: RecordedTask, task: TaskFile | None, values: Mapping[str, tuple[float, float]], again: Computed
+    recorded: RecordedTask, task: TaskFile | None, values: Mapping[str, tuple[float, float]], again: RuleReport
 ) -> Iterator[Score]:
     """Yield the recorded values; one that the replies confirm has an interval that knows its number of units."""
     computed = {one.metric: one for one in again.scores}
@@ -278,7 +254,7 @@ def _scores(
             higher = bool(own.get(metric, recorded.higher_is_better.get(metric) is not False))
             value, error = values[metric]
             if task is not None:
-                yield score(metric, Estimate(value, error), higher_is_better=higher)
+                yield with_interval(metric, Estimate(value, error), higher_is_better=higher)
             else:  # nobody knows the scale of another harness task's metric
                 low, high = interval(value, error, None, share=False)
                 yield Score(metric, value, error, low, high, share=False, higher_is_better=higher)

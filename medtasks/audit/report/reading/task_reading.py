@@ -16,6 +16,7 @@ from medtasks.audit.report.reading.recorded import (
     of_scores,
     recorded_values,
     scores_by_id,
+    without_metrics,
 )
 from medtasks.data.catalogue import Access
 from medtasks.errors import MedTasksError, RepliesError
@@ -110,7 +111,7 @@ class TaskReading:
     documents: Sequence[Document] = ()
     samples: Samples = field(default_factory=Samples)  # what its samples file holds
     # scores that follow from the replies, by filter name
-    computed: Mapping[str, Computed] = field(default_factory=dict)
+    computed: dict[str, Computed] = field(default_factory=dict)
     # value of single samples where a metric is neither right nor wrong, by filter name and document id
     values: dict[str, dict[str, float]] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)  # what is lacking and how to get it, one sentence each
@@ -149,10 +150,9 @@ def given_replies(task: TaskFile, documents: Sequence[Document], replies: Mappin
     if _is_read(task):
         _read_replies(found)
     if withheld:  # values of columns that no record holds are text of the dataset
-        found.computed = {
-            name: replace(one, groups=_aggregated(task, one.rule, (), one.samples).groups)
-            for name, one in found.computed.items()
-        }
+        for name, one in found.computed.items():
+            groups = _aggregated(task, one.report.rule, (), one.samples).report.groups
+            found.computed[name] = replace(one, report=replace(one.report, groups=groups))
     if not task.is_computed:
         found.missing.append(_later(found, _NEEDS))
     return found
@@ -252,14 +252,14 @@ def _aggregated(task: TaskFile, rule: str, documents: Sequence[Document], by_id:
     """Return what follows from recorded scores; without documents they are grouped by what the scores hold."""
     if task.family.scores_suffice:
         return of_scores(task, rule, by_id, documents or list(by_id.values()))
-    return Computed(rule, by_id)
+    return without_metrics(rule, by_id)
 
 
 def _read_reports(found: TaskReading, documents: Sequence[Document]) -> None:
     """Read reports without their metrics, which may load models, but for the task's main one if it loads none."""
     main = found.task.metrics[0]
     rows = scores_by_id(found.task, documents, found.samples.replies)
-    found.computed = {name: Computed(rule, by_id) for name, (rule, by_id) in rows.items()}
+    found.computed = {name: without_metrics(rule, by_id) for name, (rule, by_id) in rows.items()}
     if isinstance(main, CorpusMetric) and not metric_info(main.name).weights:
         for name, (_, by_id) in rows.items():
             scored = text_values(main, list(by_id.values()))
