@@ -3,7 +3,6 @@
 import json
 import socket
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -11,6 +10,7 @@ from medtasks.audit.doctor import judge as checks
 from medtasks.audit.doctor.findings import State
 from medtasks.audit.doctor.judge import judge
 
+from ...local_server import LocalServer, QuietHandler, serving
 from .conftest import expect, only
 
 KEY = "sk-canary-0123456789"
@@ -18,13 +18,11 @@ MODEL = "judge-7b"
 MODELS = "/v1/models"
 
 
-class Endpoint(ThreadingHTTPServer):
+class Endpoint(LocalServer):
     """Answers each path with a status and a text; records every request."""
 
-    daemon_threads = True
-
     def __init__(self):
-        super().__init__(("127.0.0.1", 0), Handler)
+        super().__init__(Handler)
         self.answers, self.requests, self.over = {}, [], threading.Event()
 
     def offer(self, *names):
@@ -35,37 +33,26 @@ class Endpoint(ThreadingHTTPServer):
         pass
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(QuietHandler):
     def do_GET(self):
-        self.server.requests.append(
-            (self.command, self.path, {name.lower(): value for name, value in self.headers.items()})
-        )
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        self.server.requests.append((self.command, self.path, headers))
         status, text = self.server.answers.get(self.path, (404, '{"error": {"message": "not found"}}'))
         if text is None:
             self.server.over.wait(10)
             return
-        self.send_response(status)
-        self.send_header("Content-Type", "text/html" if text.startswith("<") else "application/json")
-        self.send_header("Content-Length", str(len(text.encode())))
-        if 300 <= status < 400:
-            self.send_header("Location", "/elsewhere")
-        self.end_headers()
-        self.wfile.write(text.encode())
+        kind = "text/html" if text.startswith("<") else "application/json"
+        elsewhere = {"Location": "/elsewhere"} if 300 <= status < 400 else {}
+        self.reply(status, text.encode(), Content_Type=kind, **elsewhere)
 
     do_POST = do_GET
-
-    def log_message(self, *arguments):
-        pass
 
 
 @pytest.fixture
 def endpoint():
-    server = Endpoint()
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield server
-    server.over.set()
-    server.shutdown()
-    server.server_close()
+    with serving(Endpoint()) as server:
+        yield server
+        server.over.set()
 
 
 @pytest.fixture
