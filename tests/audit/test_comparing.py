@@ -1,4 +1,4 @@
-"""Comparing runs: which samples are paired, by which unit, which metrics and tasks; all tests are corrected together."""
+"""Comparing runs: which samples are paired, by which unit, which metrics and tasks; all tests corrected together."""
 
 import json
 import math

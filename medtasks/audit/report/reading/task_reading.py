@@ -105,7 +105,7 @@ class TaskReading:
     recorded: RecordedTask
     task: TaskFile
     withheld: bool  # whether text and pictures may not be shown
-    # which data are here, see medtasks.harness.task_data.task_provenance; empty if they are not
+    # which data are here, see medtasks.harness.documents.task_provenance; empty if they are not
     data: Mapping[str, Any] = field(default_factory=dict)
     # all documents, in order; empty where they are not at hand or other than the run's
     documents: Sequence[Document] = ()
