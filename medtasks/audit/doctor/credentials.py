@@ -4,7 +4,6 @@ Of the harness's models: which would be refused credentialed data, and where the
 """
 
 import os
-import stat
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -54,24 +53,9 @@ def readable_replies() -> Iterator[Finding]:
 
 
 def _open_to_others(folder: Path) -> bool:
-    """Return whether the group or all others may open a file somewhere below a folder, by permission bits alone."""
-    way = [one.stat().st_mode for one in (folder, *folder.resolve().parents)]
-    return any(
-        all(mode & enter for mode in way) and _holds_readable(folder, enter, read)
-        for enter, read in ((stat.S_IXGRP, stat.S_IRGRP), (stat.S_IXOTH, stat.S_IROTH))
-    )
-
-
-def _holds_readable(folder: Path, enter: int, read: int) -> bool:
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            mode = entry.stat(follow_symlinks=False).st_mode
-            if entry.is_dir(follow_symlinks=False):
-                if mode & enter and _holds_readable(Path(entry.path), enter, read):
-                    return True
-            elif stat.S_ISREG(mode) and mode & read:
-                return True
-    return False
+    """Return whether the group or others may open a file below a folder, as far as the file and its folder say."""
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return any(file.stat().st_mode & 0o044 and file.parent.stat().st_mode & 0o011 for file in files)
 
 
 def remote_models(scope: Scope) -> Iterator[Finding]:

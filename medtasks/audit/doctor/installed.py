@@ -24,7 +24,6 @@ from medtasks.harness.task_index import harness_folder
 COMMAND = "lmms_eval"
 _HARNESS = "lmms_eval"
 _OWN = "medtasks"
-_MISSING = "not installed"
 _AGAIN = "pip install {options}medtasks, or in a clone: pip install -e ."
 _INTERPRETER = re.compile(r"^(?:#!\s*|'''exec' \"?)(/[^\s\"]*python[^\s\"/]*)", re.MULTILINE)
 _PURPOSES = {
@@ -145,14 +144,13 @@ def started(told: Told, tasks: int) -> Iterator[Finding]:
 
 
 def packages(scope: Scope) -> Iterator[Finding]:
-    """Look at the packages without which nothing runs, those that the harness asks for, and those of the extras.
+    """Look at the packages without which nothing runs, and at those of the extras.
 
     The extras are all of them, or those without which a chosen task loses metrics or cannot be prepared.
     """
     plain = required()
     groups = {
         "required": ("medtasks", "", State.PROBLEM, [one for one in plain if not _is_harness(one)]),
-        "harness": ("lmms-eval", "", State.WARNING, required(_HARNESS)),
     }
     for extra in _needed(scope) if scope.chosen else extras():
         who = f"the extra '{extra}'" + (f", for {_PURPOSES[extra]}," if extra in _PURPOSES else "")
@@ -160,8 +158,6 @@ def packages(scope: Scope) -> Iterator[Finding]:
         groups[f"extra {extra}"] = (who, f"'medtasks[{extra}]'", scope.state, added)
     for name, (who, mend, state, needed) in groups.items():
         wrong = {f"{one.name}{one.specifier}": words for one in needed if (words := _trouble(one))}
-        if name == "harness":  # versions are its own affair
-            wrong = {package: words for package, words in wrong.items() if words == _MISSING}
         if wrong:
             found = f"{who} needs {', '.join(f'{package} ({words})' for package, words in wrong.items())}"
             fix = f"pip install {mend or ' '.join(map(repr, wrong))}"
@@ -181,5 +177,5 @@ def _trouble(requirement: Requirement) -> str:
     """Return in words what is wrong with an installed package; empty if nothing."""
     version = installed_version(requirement.name)
     if version is None:
-        return _MISSING
+        return "not installed"
     return "" if requirement.specifier.contains(version, prereleases=True) else f"installed is {version}"

@@ -4,7 +4,6 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
 
 from medtasks.audit.doctor.findings import JUDGE, Finding, State, of_error
 from medtasks.audit.doctor.scope import Scope, asked_by
@@ -21,9 +20,6 @@ from medtasks.judges.settings import (
     is_configured,
     settings_from_environment,
 )
-
-if TYPE_CHECKING:
-    import openai
 
 # Seconds without a byte after which the endpoint is given up here; a shorter time the user has set goes before.
 TIMEOUT_S = 5.0
@@ -83,7 +79,7 @@ def _answer(settings: JudgeSettings) -> Finding:
     try:
         listed = [model.id for model in client.models.list().data]
     except OpenAIError as error:
-        return _without_list(client, settings) if _status(error) in (404, 405, 501) else _trouble(error, settings)
+        return _trouble(error, settings)
     except (AttributeError, TypeError, ValueError):  # another JSON, and a body announced as JSON that is none
         found = f"what answers at {settings.base_url} is no list of models, so that it may be no judge"
         return JUDGE.problem("reply", found, _WRONG_ADDRESS)
@@ -101,33 +97,19 @@ def _answer(settings: JudgeSettings) -> Finding:
     return JUDGE.problem("model", found, f"set {MODEL} to a name the endpoint lists")
 
 
-def _without_list(client: "openai.OpenAI", settings: JudgeSettings) -> Finding:
-    """Tell an endpoint that has no list of models from a wrong address: where chats are, a GET is not unknown."""
-    try:
-        client.get("/chat/completions", cast_to=object)
-    except Exception as error:  # noqa: BLE001 - whatever it is, only its status counts
-        if _status(error) in (404, None):
-            found = f"{settings.base_url} has neither a list of models nor chats (HTTP 404)"
-            return JUDGE.problem("address", found, _WRONG_ADDRESS)
-    return _unchecked(settings, "has no list of models")
-
-
-def _unchecked(settings: JudgeSettings, what: str) -> Finding:
+def _unchecked(settings: JudgeSettings, what: str, fix: str = "") -> Finding:
     found = f"the judge at {settings.base_url} answers and {what}, so that {settings.model} is not checked"
-    return JUDGE.note("model", found, f"check {MODEL} with the endpoint's own documentation")
+    return JUDGE.warning("model", found, fix or f"check {MODEL} with the endpoint's own documentation")
 
 
 def _trouble(error: Exception, settings: JudgeSettings) -> Finding:
     """Say what kept the endpoint from answering; its own words are never quoted, for they may repeat the key."""
-    said, status = trouble_of(error, settings), _status(error)
+    said, status = trouble_of(error, settings), getattr(error, "status_code", None)
     found, _, fix = said.cause.partition("; ")
+    if status in (404, 405, 501):
+        return _unchecked(settings, f"has no list of models (HTTP {status})", _WRONG_ADDRESS)
     if status == 403:  # it may let the key judge all the same
-        return JUDGE.warning("reply", f"{found}, so that {settings.model} is not checked", fix)
+        return _unchecked(settings, "does not let this key list models (HTTP 403)", fix)
     state = State.WARNING if status == 429 and said.retry else State.PROBLEM
     later = "check that it runs and {} is right, or give it more time" if status is None else "try again later"
     return Finding(JUDGE, "reply", state, found, fix or later.format(BASE_URL))
-
-
-def _status(error: Exception) -> int | None:
-    status: Any = getattr(error, "status_code", None)
-    return status if isinstance(status, int) else None

@@ -1,9 +1,7 @@
 """The harness's model plug-ins: ours among them, and those of others that stand in its way."""
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from medtasks.audit.doctor.children import Told
 from medtasks.audit.doctor.findings import PLUG_INS, Finding, State
@@ -11,7 +9,6 @@ from medtasks.audit.doctor.installed import harness_requirement
 
 _OURS = "medtasks"
 _ENDS = "it ends the process"
-_ITSELF = "lmms-eval itself"
 
 
 @dataclass(frozen=True)
@@ -58,8 +55,6 @@ def plug_ins(told: Told, *, autoload: bool) -> Iterator[Finding]:
         yield _broken(loaded[broken], [later.name for later in loaded[broken + 1 :]])
     if broken == len(loaded) or any(one.is_ours for one in loaded[:broken]):
         yield from _ours(next((one for one in loaded if one.is_ours), None), autoload=autoload)
-    if told.broken_off is None:
-        yield from _shared_names(loaded, registry["built_in"], told.step("together"))
 
 
 def _broken(one: _PlugIn, hidden: Sequence[str]) -> Finding:
@@ -85,22 +80,3 @@ def _ours(ours: _PlugIn | None, *, autoload: bool) -> Iterator[Finding]:
         cause = ours.warnings[0] if ours.warnings else "it names no models"
         found = f"medtasks does not register itself: {cause}"
         yield PLUG_INS.problem(_OURS, found, f"pip install '{harness_requirement()}'")
-
-
-def _shared_names(
-    plug_ins: Sequence[_PlugIn], built_in: Sequence[str], together: Mapping[str, Any]
-) -> Iterator[Finding]:
-    """Compare the models' names: of several with one name the harness takes the last, without a word."""
-    owners: dict[str, list[str]] = defaultdict(list, {name: [_ITSELF] for name in built_in})
-    for one in plug_ins:
-        for name in one.models:
-            owners[name].append(one.distribution or one.name)
-    for name, who in owners.items():
-        if len(who) < 2:
-            continue
-        chosen = together["classes"].get(name, "none of them")
-        lost = _OURS in who and not chosen.startswith(f"{_OURS}.")
-        found = f"model '{name}' is registered by {' and by '.join(who)}, and '--model {name}' takes {chosen}"
-        others = [owner for owner in dict.fromkeys(who) if owner not in (_OURS, _ITSELF)]
-        fix = f"{f'pip uninstall {others[-1]}' if others else 'update both'}, or have the model renamed there"
-        yield Finding(PLUG_INS, name, State.PROBLEM if lost else State.WARNING, found, fix)

@@ -3,8 +3,6 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-import yaml
-
 from medtasks.audit.doctor.findings import TASKS, Finding, State, of_error
 from medtasks.audit.doctor.scope import Scope
 from medtasks.data.home import dataset_folder, own_tasks_folder
@@ -12,13 +10,6 @@ from medtasks.data.manifest import FILE_NAME
 from medtasks.errors import MedTasksError, near_match
 from medtasks.harness.task_files import task_files
 from medtasks.harness.task_index import harness_folder, index_tasks, mapping_in, tasks_folder
-
-
-class _Loader(yaml.FullLoader):
-    """Stops at a tag that the harness does not know, which :func:`index_tasks` passes over."""
-
-
-_Loader.add_constructor("!function", lambda _, node: str(node.value))
 
 
 def collisions(scope: Scope) -> Iterator[Finding]:
@@ -87,22 +78,12 @@ def _own_file(path: Path) -> Finding | None:
     """Return what is wrong with a file of the user's, or with the dataset that it names; None if nothing is."""
     try:
         index = index_tasks([path], strict=True)
-        content = yaml.load(path.read_bytes(), Loader=_Loader)
     except MedTasksError as error:
         return of_error(TASKS, path.stem, State.PROBLEM, error)
-    except yaml.MarkedYAMLError as error:
-        content = None
-        place = f" (line {error.problem_mark.line + 1})" if error.problem_mark else ""
-        trouble = f"has a tag that the harness does not know{place}"
-    else:
-        trouble = "holds no keys and values"
-    unnamed = [config for config in index.groups.values() if "group" not in config]
-    if not isinstance(content, dict) or unnamed:
-        trouble = "lists tasks of a group and has no 'group' with its name" if unnamed else trouble
-        found = f"{path} {trouble}, so that the harness lists none of our tasks"
-        return TASKS.problem(path.stem, found, f"mend or delete {path}")
-    datasets = (mapping_in(config, "metadata").get("dataset") for config in index.configs.values())
-    for name in datasets:
+    if any("group" not in config for config in index.groups.values()):
+        found = f"{path} lists tasks of a group and has no 'group' with its name"
+        return TASKS.problem(path.stem, f"{found}, so that the harness lists none of our tasks", f"mend {path}")
+    for name in (mapping_in(config, "metadata").get("dataset") for config in index.configs.values()):
         if isinstance(name, str) and not (dataset_folder(name) / FILE_NAME).is_file():
             fix = f"prepare '{name}' again with medtasks data prepare or medtasks data select, or delete {path}"
             return TASKS.warning(path.stem, f"the dataset '{name}' of {path} is gone", fix)

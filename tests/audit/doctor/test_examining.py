@@ -19,13 +19,7 @@ STACK = {
 }
 OURS = {"name": "medtasks", "distribution": "medtasks", "version": "0.1.0", "models": ["radfm"], "error": ""}
 TOLD = {
-    "plug_ins": Told(
-        {
-            "registry": {"error": "", "built_in": []},
-            "plug-in 0": OURS,
-            "together": {"classes": {"radfm": "medtasks.model_adapters.radfm.RadFM"}},
-        }
-    ),
+    "plug_ins": Told({"registry": {"error": ""}, "plug-in 0": OURS}),
     "torch": Told({**STACK, "devices": {"error": "", "warnings": [], "built_for": "CPU", "devices": []}}),
     "harness": Told({"index": {"error": "", "missing": [], "warnings": []}}),
 }
@@ -62,7 +56,7 @@ def test_a_task_without_extras_weights_and_judge(children):
     assert "judge" not in areas(found)
     assert "weights" not in areas(found)
     assert [one.name for one in found if one.area == "datasets"] == ["mediconfusion"]
-    assert [one.name for one in found if one.area == "packages"] == ["required", "harness"]
+    assert [one.name for one in found if one.area == "packages"] == ["required"]
 
 
 def test_verifying_starts_the_harness_with_all_our_names(children):
@@ -110,7 +104,7 @@ def test_no_secret_in_any_finding(children, monkeypatch):
     monkeypatch.setenv("MEDTASKS_JUDGE_BASE_URL", "http://127.0.0.1:9/v1")
     monkeypatch.setenv("MEDTASKS_JUDGE_MODEL", "judge")
     loud = {**OURS, "error": f"ValueError: sent {KEY}-hf_token with api_key={KEY}", "models": []}
-    monkeypatch.setitem(TOLD, "plug_ins", Told({"registry": {"error": "", "built_in": []}, "plug-in 0": loud}))
+    monkeypatch.setitem(TOLD, "plug_ins", Told({"registry": {"error": ""}, "plug-in 0": loud}))
     found = examine()
     assert "ValueError: sent ***" in str(found)
     assert KEY not in str(found)

@@ -45,8 +45,6 @@ class Handler(QuietHandler):
         elsewhere = {"Location": "/elsewhere"} if 300 <= status < 400 else {}
         self.reply(status, text.encode(), Content_Type=kind, **elsewhere)
 
-    do_POST = do_GET
-
 
 @pytest.fixture
 def endpoint():
@@ -109,16 +107,17 @@ def test_what_an_endpoint_calls_its_models_is_not_trusted(configured, everything
     assert asked(everything).found.endswith("among its 3")
 
 
-def test_no_models_listed(configured, everything):
+def test_models_that_are_not_listed(configured, everything):
     configured.offer()
-    assert (asked(everything).state, asked(everything).name) == (State.NOTE, "model")
+    expect(asked(everything), State.WARNING, "lists no models", called="model")
+    configured.answers[MODELS] = (403, "{}")
+    expect(asked(everything), State.WARNING, "HTTP 403", called="model", fix="MEDTASKS_JUDGE_API_KEY")
 
 
 @pytest.mark.parametrize(
     ("status", "state", "word", "fix"),
     [
         (401, State.PROBLEM, "HTTP 401", "MEDTASKS_JUDGE_API_KEY"),
-        (403, State.WARNING, "HTTP 403", "MEDTASKS_JUDGE_API_KEY"),
         (307, State.PROBLEM, "redirects", "MEDTASKS_JUDGE_BASE_URL"),
         (429, State.WARNING, "limits the rate", "later"),
         (429, State.PROBLEM, "quota", ""),
@@ -133,15 +132,11 @@ def test_status(configured, everything, status, state, word, fix):
     assert len(configured.requests) == 1  # neither repeated nor redirected
 
 
-@pytest.mark.parametrize("status", [200, 400, 401, 405])
-def test_endpoint_without_a_list_of_models(configured, everything, status):
-    configured.answers["/v1/chat/completions"] = (status, "{}")
-    expect(asked(everything), State.NOTE, "no list of models", called="model")
+@pytest.mark.parametrize("status", [404, 405, 501])
+def test_endpoint_without_a_list_of_models_or_a_wrong_address(configured, everything, status):
+    configured.answers[MODELS] = (status, "{}")
+    expect(asked(everything), State.WARNING, f"no list of models (HTTP {status})", called="model", fix="/v1")
     assert {method for method, *_ in configured.requests} == {"GET"}
-
-
-def test_wrong_address(configured, everything):
-    expect(asked(everything), State.PROBLEM, "HTTP 404", called="address", fix="/v1")
 
 
 @pytest.mark.parametrize("text", ["<html>a page for people</html>", '"text"', "[]", "null", "{}", "{"])
