@@ -1,7 +1,7 @@
 import json
 import math
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +37,22 @@ def no_judge(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("medtasks.judges.client._judge", lambda *_: pytest.fail("a judge was asked"))
 
 
-def paired_scores(records: Mapping[str, Mapping[str, Any]]) -> RuleReport:
-    return of_scores(task_file("mediconfusion"), "rule v1", records, list(records.values())).report
+def paired_scores(
+    records: Mapping[tuple[Any, int], tuple[str, str, str]], categories: Callable[[Any], list[str]] = lambda _: []
+) -> RuleReport:
+    """Return what follows from image, target and value by pair and position."""
+    names = ("image_id", "target", "value")
+    by_id = {
+        f"{pair}/{position}": {
+            "pair_id": str(pair),
+            "position": position,
+            "reason": "ok",
+            "categories": categories(pair),
+            **dict(zip(names, record, strict=True)),
+        }
+        for (pair, position), record in records.items()
+    }
+    return of_scores(task_file("mediconfusion"), "rule v1", by_id, list(by_id.values())).report
 
 
 def made_up(dataset: str, seed: int = 1) -> dict[str, Reply]:
@@ -137,19 +151,11 @@ def test_outcomes_and_areas_of_pairs(tmp_path: Path) -> None:
 def test_an_area_with_every_pair_in_it_has_the_errors_of_the_total(tmp_path: Path) -> None:
     draw = random.Random(3)
     records = {
-        f"{pair}/{position}": {
-            "pair_id": str(pair),
-            "position": position,
-            "image_id": f"i{draw.randrange(30)}",
-            "target": "AB"[position - 1],
-            "value": draw.choice("AB"),
-            "reason": "ok",
-            "categories": ["one", *(["two"] if pair < 9 else [])],
-        }
+        (pair, position): (f"i{draw.randrange(30)}", "AB"[position - 1], draw.choice("AB"))
         for pair in range(25)
         for position in (1, 2)
     }
-    found = paired_scores(records)
+    found = paired_scores(records, lambda pair: ["one", *(["two"] if pair < 9 else [])])
     expected = {one.metric: one.error for one in found.scores}
     one, two = found.groups["categories"]
     assert one.scores[1].error == expected["individual_accuracy"]
@@ -161,15 +167,7 @@ def test_an_area_with_every_pair_in_it_has_the_errors_of_the_total(tmp_path: Pat
 
 def test_a_pair_with_the_same_right_answer_twice_is_no_confusion() -> None:
     records = {
-        f"{pair}/{position}": {
-            "pair_id": pair,
-            "position": position,
-            "image_id": f"{pair}{position}",
-            "target": "A",
-            "value": said[position - 1],
-            "reason": "ok",
-            "categories": [],
-        }
+        (pair, position): (f"{pair}{position}", "A", said[position - 1])
         for pair, said in {"p": "AA", "q": "BB", "r": "AB"}.items()
         for position in (1, 2)
     }
