@@ -15,6 +15,8 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
 from pathlib import Path
 
+import psutil
+
 import medtasks
 from medtasks.data.home import dataset_folder, home, written_whole
 from medtasks.data.manifest import Manifest, file_sha256
@@ -82,7 +84,7 @@ def hardware() -> Hardware:
         system=f"{platform.system()} {platform.machine()}",
         cpu=_cpu(),
         cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
-        memory=_memory(),
+        memory=psutil.virtual_memory().total,
         gpus=gpus(),
         visible_gpus=os.environ.get("CUDA_VISIBLE_DEVICES"),
     )
@@ -110,18 +112,12 @@ def data_fingerprints(datasets: Iterable[str]) -> Mapping[str, str]:
 
 
 def _cpu() -> str:
+    """Return the name of the processor, which neither the standard library nor psutil tells on Linux."""
     lines = []
     with contextlib.suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
     models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     return next(models, "") or platform.processor()
-
-
-def _memory() -> int | None:
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):
-        return None
 
 
 def _output(command: list[str]) -> str | None:

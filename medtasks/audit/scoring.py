@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from medtasks.audit.report.contents import Group
+from medtasks.audit.report.contents import Score as ReportedScore
 from medtasks.data.samples import Sample
 from medtasks.data.selecting import values
 from medtasks.errors import MedTasksError, RepliesError, warn_once
@@ -31,6 +33,8 @@ from medtasks.metrics.metric import (
 )
 from medtasks.metrics.pairs import Counts, count
 from medtasks.metrics.report_metrics import keys_of
+from medtasks.stats.intervals import interval
+from medtasks.stats.score_text import is_share
 
 Documents = Sequence[Mapping[str, Any]]
 Replies = Mapping[str, Reply]
@@ -38,19 +42,6 @@ Replies = Mapping[str, Reply]
 PAIR_METRICS = ("set_accuracy", "individual_accuracy", "confusion", "invalid_rate")
 _MAIN = "accuracy"
 _EXPORTED = ("doc_id", "rule", "question", "options", "key", "value", "reason", "class", "class_by_human", "reply")
-
-
-@dataclass(frozen=True)
-class GroupScore:
-    """Accuracy of one group."""
-
-    questions: int  # how many of it are scored: those that were answered and, where a judge reads, judged
-    accuracy: Estimate  # share of right answers, with its error at the task's own cluster
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return everything as JSON values; NaN becomes None."""
-        value, error = _finite(self.accuracy.value), _finite(self.accuracy.error)
-        return {"questions": self.questions, "accuracy": value, "standard_error": error}
 
 
 @dataclass(frozen=True)
@@ -74,7 +65,7 @@ class RowScores:
     # by metric of reports, what its value depends on
     settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     # accuracy by column and value, for the columns that the task names
-    groups: Mapping[str, Mapping[str, GroupScore]] = field(default_factory=dict)
+    groups: Mapping[str, Mapping[str, Group]] = field(default_factory=dict)
     wrong: Sequence[WrongAnswer] = ()  # wrong answers, where the task's scores tell
     # of paired questions, counts by category, "total" last
     categories: Mapping[str, Counts] = field(default_factory=dict)
@@ -111,7 +102,7 @@ class RowScores:
             "settings": {name: dict(known) for name, known in self.settings.items()},
             "failures": dict(self.failures),
             "groups": {
-                column: {value: group.as_dict() for value, group in groups.items()}
+                column: {value: _group_as_dict(group) for value, group in groups.items()}
                 for column, groups in self.groups.items()
             },
             "wrong_answers": count_kinds(self.wrong),
@@ -215,7 +206,7 @@ def _warn(metrics: Sequence[AnyMetric], scores: Scores, panels: Sequence[PanelRe
             warn_once(f"{sentence}.")
 
 
-def by_group(task: TaskFile, documents: Documents, scores: Sequence[Score]) -> dict[str, dict[str, GroupScore]]:
+def by_group(task: TaskFile, documents: Documents, scores: Sequence[Score]) -> dict[str, dict[str, Group]]:
     """Return the accuracy of each group of the columns that a task names, by column and value, the largest group first.
 
     A document with several values counts in each of their groups. A task without accuracy has no groups. Both lists
@@ -224,17 +215,28 @@ def by_group(task: TaskFile, documents: Documents, scores: Sequence[Score]) -> d
     accuracy = next((metric for metric in task.metrics if metric.name == _MAIN), None)
     if accuracy is None:
         return {}
-    by_column: dict[str, dict[str, GroupScore]] = {}
+    by_column: dict[str, dict[str, Group]] = {}
     for column in task.breakdown:
         groups: dict[str, list[Score]] = {}
         for document, score in zip(documents, scores, strict=True):
             for value in () if is_failed(score) else values(document, column):
                 groups.setdefault(value, []).append(score)
         by_column[column] = {
-            value: GroupScore(sum(not is_unjudged(score) for score in members), accuracy.estimate(members))
+            value: Group(
+                value,
+                sum(not is_unjudged(score) for score in members),  # failed ones are in no group
+                (with_interval(_MAIN, accuracy.estimate(members), higher_is_better=True),),
+            )
             for value, members in sorted(groups.items(), key=lambda group: (-len(group[1]), group[0]))
         }
     return by_column
+
+
+def with_interval(name: str, estimate: Estimate, *, higher_is_better: bool) -> ReportedScore:
+    """Return a metric with its interval; a value that is a whole number is a count."""
+    share = is_share(name, estimate.value)
+    low, high = interval(estimate.value, estimate.error, estimate.clusters, share)
+    return ReportedScore(name, estimate.value, estimate.error, low, high, share, higher_is_better)
 
 
 def wrong_answers(task: TaskFile, documents: Documents, scores: Sequence[Score], replies: Replies) -> list[WrongAnswer]:
@@ -280,6 +282,12 @@ def export_wrong_answers(path: Path, private: Sequence[str], wrong: Mapping[str,
                     table.writerow([*cells, *read, kind, "", one.reply])
     except OSError as error:
         raise MedTasksError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def _group_as_dict(group: Group) -> dict[str, Any]:
+    (accuracy,) = group.scores
+    value, error = _finite(accuracy.value), _finite(accuracy.error)
+    return {"questions": group.questions, "accuracy": value, "standard_error": error}
 
 
 def _finite(value: float) -> float | None:

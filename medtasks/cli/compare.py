@@ -11,10 +11,9 @@ import typer
 from rich.table import Table
 
 from medtasks import __version__
-from medtasks.audit.comparing import Comparison
+from medtasks.audit.comparing import ComparedTask, Comparison, Source, compare_all, compare_task
 from medtasks.audit.report.contents import as_json
 from medtasks.audit.report.words import p_value
-from medtasks.audit.run_comparison import ComparedTask, Source, compare_all, compare_task
 from medtasks.cli.output import (
     IncludePath,
     JsonFile,

@@ -36,6 +36,7 @@ def report(
 
     The page needs no server and no network. Of credentialed data it holds scores and hashed ids only.
     """
+    from medtasks.audit.comparing import Source, compare_with
     from medtasks.audit.report.contents import report_as_dict
     from medtasks.audit.report.figures.drawing import figures as drawn
     from medtasks.audit.report.figures.drawing import write_figures
@@ -44,7 +45,6 @@ def report(
     from medtasks.audit.report.reading.run_folder import read_run
     from medtasks.audit.report.tables.writing import latex as latex_tables
     from medtasks.audit.report.tables.writing import markdown as markdown_tables
-    from medtasks.audit.run_comparison import Source, compare_with
 
     if not run.exists():
         raise RepliesError(f"there is no {run}; give the folder that was named with --output_path")

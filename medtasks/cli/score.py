@@ -128,7 +128,7 @@ def _print_groups(scores: Mapping[str, RowScores]) -> None:
         title = f"accuracy by {column.replace('_', ' ')} ± standard error"
         table = number_table(column, ("questions", *scores), title)
         for value, first in groups.items():
-            accuracies = [rule.groups[column][value].accuracy for rule in scores.values()]
+            accuracies = [rule.groups[column][value].scores[0] for rule in scores.values()]
             shown = (with_error(one.value, one.error, share=True) for one in accuracies)
             table.add_row(value, str(first.questions), *shown)
         out.print(table)

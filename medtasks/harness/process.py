@@ -5,9 +5,11 @@ import hashlib
 import os
 from pathlib import Path
 
+import psutil
 from pydantic import BaseModel, ConfigDict
 
-_PROC = Path("/proc")
+_START_OF_MACHINE = Path("/proc/sys/kernel/random/boot_id")
+_NAMESPACE = Path("/proc/self/ns/pid")
 
 
 class RunProcess(BaseModel):
@@ -24,7 +26,7 @@ class RunProcess(BaseModel):
 
 def this_process() -> RunProcess:
     """Return the facts about the process that calls."""
-    return RunProcess(pid=os.getpid(), began=_began(os.getpid()), place=_place())
+    return _facts(os.getpid())
 
 
 def is_running(process: RunProcess) -> bool | None:
@@ -37,11 +39,11 @@ def is_running(process: RunProcess) -> bool | None:
 
 def descendants(pid: int) -> list[RunProcess]:
     """Return the processes that a process has started and those that these have, as far as they still run."""
-    place, facts = _place(), {int(path.name): _facts(int(path.name)) for path in _PROC.glob("[0-9]*")}
-    found = [pid]
-    for parent in found:
-        found += [child for child, known in facts.items() if known and known[0] == parent]
-    return [RunProcess(pid=child, began=known[1], place=place) for child in found[1:] if (known := facts[child])]
+    try:
+        found = [_facts(child.pid) for child in psutil.Process(pid).children(recursive=True)]
+    except psutil.Error:
+        return []
+    return [process for process in found if process.began is not None]
 
 
 def send(process: RunProcess, number: int) -> None:
@@ -51,23 +53,23 @@ def send(process: RunProcess, number: int) -> None:
             os.kill(process.pid, number)
 
 
+def _facts(pid: int) -> RunProcess:
+    return RunProcess(pid=pid, began=_began(pid), place=_place())
+
+
 def _began(pid: int) -> int | None:
-    facts = _facts(pid)
-    return facts and facts[1]
-
-
-def _facts(pid: int) -> tuple[int, int] | None:
-    """Return parent and start of a process; None if there is none, or only what its parent has not collected yet."""
+    """Return when a process started; None if there is none, or only what its parent has not collected yet."""
     try:
-        fields = (_PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
-    except OSError:
+        process = psutil.Process(pid)
+        if process.status() in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD):
+            return None
+        return round((process.create_time() - psutil.boot_time()) * os.sysconf("SC_CLK_TCK"))
+    except psutil.Error:
         return None
-    # Counted without the number and the name, which may hold blanks: the state is first, the start the twentieth.
-    return None if fields[0] in "ZX" else (int(fields[1]), int(fields[19]))
 
 
 def _is_hidden(pid: int) -> bool:
-    """Return whether there is such a process of another user, which a machine may keep out of ``/proc``."""
+    """Return whether there is such a process of another user, which a machine may keep out of sight."""
     try:
         os.kill(pid, 0)
     except OSError as error:
@@ -77,8 +79,7 @@ def _is_hidden(pid: int) -> bool:
 
 def _place() -> str | None:
     try:
-        start = (_PROC / "sys/kernel/random/boot_id").read_text()
-        namespace = os.readlink(_PROC / "self/ns/pid")
+        start, namespace = _START_OF_MACHINE.read_text(), os.readlink(_NAMESPACE)
     except OSError:
         return None
     return hashlib.sha256(f"{start}{namespace}".encode()).hexdigest()[:16]

@@ -443,54 +443,45 @@ def check(task, documents, *metrics, **options):
     assert {name: every[name] for name in expected} == pytest.approx(expected)
 
 
-def test_guessed_pairs():
-    check("mediconfusion", [*pair(1), *pair(2)], *PAIRED)
-    incomplete = [*pair(1), pair(2)[0]]
-    check("mediconfusion", incomplete, *PAIRED)
-    check("mediconfusion", pair(1)[:1], "individual_accuracy")
+ROTATED = ("mean_accuracy", "published_order", "worst_case", "flip_rate")
+LEVELS = [
+    choice(1, "A", 2, granularity="Image Level"),
+    choice(2, "C", 3, granularity="image level"),
+    choice(3, "B", 4, granularity="Contour Level"),
+    choice(4, "B", 2, granularity=None),
+]
+SEVERAL = [
+    {**choice(1, None, 4), "answers": ["A", "C", "D"]},
+    {**choice(2, None, 2), "answers": ["B"]},
+    {**choice(3, None, 3), "answers": ["A", "B"]},
+]
+TURNED = rotated([choice(1, "A", 2), choice(2, "C", 3)])
+SEVERAL_TURNED = rotated([{**choice(1, None, 3), "answers": ["A", "C"]}])
+
+
+@pytest.mark.parametrize(
+    ("task", "documents", "metrics"),
+    [
+        pytest.param("mediconfusion", [*pair(1), *pair(2)], PAIRED, id="pairs"),
+        pytest.param("mediconfusion", [*pair(1), pair(2)[0]], PAIRED, id="an incomplete pair"),
+        pytest.param("mediconfusion", pair(1)[:1], ("individual_accuracy",), id="no complete pair"),
+        pytest.param("mediconfusion", [pair(1)[0], pair(1, 3, "AC")[1]], PAIRED, id="options that differ"),
+        pytest.param("gmai_mmbench_val", LEVELS, ("accuracy", "acc_image_level", "acc_contour_level"), id="levels"),
+        pytest.param("gmai_mmbench_mcls", SEVERAL, ("mcls_accuracy", "mcls_recall"), id="several right options"),
+        pytest.param("gmai_mmbench_val_rotated", TURNED, ROTATED, id="rotated"),
+        pytest.param("gmai_mmbench_val_rotated", TURNED[:1], ROTATED[:2], id="the first rotation"),
+        pytest.param("gmai_mmbench_val_rotated", TURNED[1:2], ROTATED[:1], id="another rotation"),
+        pytest.param("gmai_mmbench_mcls_rotated", SEVERAL_TURNED, ROTATED, id="several right options, rotated"),
+    ],
+)
+def test_guesses(task, documents, metrics):
+    check(task, documents, *metrics)
 
 
 def test_pairs_with_three_options():
     assert expected_scores("mediconfusion", pair(1, options=3)) == pytest.approx(
         {"invalid_rate": 0, "individual_accuracy": 1 / 3, "set_accuracy": 1 / 9, "confusion": 1 / 3}
     )
-
-
-def test_pairs_whose_questions_differ_in_their_options():
-    documents = [pair(1)[0], pair(1, options=3, answers="AC")[1]]
-    check("mediconfusion", documents, *PAIRED)
-
-
-def test_different_numbers_of_options_and_levels():
-    documents = [
-        choice(1, "A", 2, granularity="Image Level"),
-        choice(2, "C", 3, granularity="image level"),
-        choice(3, "B", 4, granularity="Contour Level"),
-        choice(4, "B", 2, granularity=None),
-    ]
-    check("gmai_mmbench_val", documents, "accuracy", "acc_image_level", "acc_contour_level")
-
-
-def test_guesses_of_several_right_options():
-    documents = [
-        {**choice(1, None, 4), "answers": ["A", "C", "D"]},
-        {**choice(2, None, 2), "answers": ["B"]},
-        {**choice(3, None, 3), "answers": ["A", "B"]},
-    ]
-    check("gmai_mmbench_mcls", documents, "mcls_accuracy", "mcls_recall")
-
-
-def test_rotated_questions():
-    documents = rotated([choice(1, "A", 2), choice(2, "C", 3)])
-    check("gmai_mmbench_val_rotated", documents, "mean_accuracy", "published_order", "worst_case", "flip_rate")
-    check("gmai_mmbench_val_rotated", documents[:1], "mean_accuracy", "published_order")
-    check("gmai_mmbench_val_rotated", documents[1:2], "mean_accuracy")
-
-
-def test_rotated_questions_with_several_right_options():
-    documents = rotated([{**choice(1, None, 3), "answers": ["A", "C"]}])
-    names = ("mean_accuracy", "published_order", "worst_case", "flip_rate")
-    check("gmai_mmbench_mcls_rotated", documents, *names)
 
 
 @pytest.mark.parametrize("labels", [[0, 1, 2], [0, 0, 1], [0, 2, 2, 2]])

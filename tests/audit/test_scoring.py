@@ -225,9 +225,9 @@ def test_groups_equal_a_plain_mean(questions, replies):
         means, sizes = frame.groupby(column)["right"].mean(), frame.groupby(column)["right"].size()
         groups = found.groups[column]
         assert {value: score.questions for value, score in groups.items()} == sizes.to_dict()
-        assert {value: score.accuracy.value for value, score in groups.items()} == pytest.approx(means.to_dict())
-        assert all(score.accuracy.error > 0 for score in groups.values())
-    weighted = sum(score.accuracy.value * score.questions for score in found.groups["clinical_task"].values())
+        assert {value: score.scores[0].value for value, score in groups.items()} == pytest.approx(means.to_dict())
+        assert all(score.scores[0].error > 0 for score in groups.values())
+    weighted = sum(score.scores[0].value * score.questions for score in found.groups["clinical_task"].values())
     assert weighted / len(questions) == pytest.approx(values(found)["accuracy"])
 
 

@@ -53,42 +53,28 @@ def _step(tell: Tell, key: str) -> Iterator[dict[str, Any]]:
 
 
 def _plug_ins(tell: Tell) -> None:
-    """Load each model plug-in of the harness on its own, then all of them as the harness does."""
+    """Load each model plug-in of the harness on its own."""
     points = list(importlib.metadata.entry_points(group=GROUP))
     shown: list[importlib.metadata.EntryPoint] = []
     real = importlib.metadata.entry_points
     # The harness asks for the plug-ins while it is imported, and afterwards through the name it imported.
     importlib.metadata.entry_points = lambda **_: importlib.metadata.EntryPoints(shown)  # type: ignore[assignment]  # a stand-in
     with _step(tell, "registry") as fields:
-        import lmms_eval.models as harness
+        importlib.import_module("lmms_eval.models")
         from lmms_eval.models.registry_v2 import ModelRegistryV2
-
-        fields["built_in"] = harness.MODEL_REGISTRY_V2.list_model_names()
     importlib.metadata.entry_points = real
     if fields["error"]:
         return
     for number, point in enumerate(points):
         with _step(tell, f"plug-in {number}") as fields:
             distribution = point.dist
-            fields |= {
-                "name": point.name,
-                "value": point.value,
-                "distribution": distribution.name if distribution else "",
-                "version": distribution.version if distribution else "",
-            }
+            of_package = (distribution.name, distribution.version) if distribution else ("", "")
+            fields |= zip(("name", "distribution", "version"), (point.name, *of_package), strict=True)
             tell(begun=f"plug-in {number}", **fields)
             shown[:] = [point]
             registry = ModelRegistryV2()
             registry.load_entrypoint_manifests(GROUP)
             fields["models"] = registry.list_model_names()
-    shown[:] = points
-    with _step(tell, "together") as fields:
-        registry = harness.MODEL_REGISTRY_V2
-        try:
-            registry.load_entrypoint_manifests(GROUP, overwrite=True)
-        finally:  # the harness goes on with those it loaded before one failed
-            names = registry.list_model_names()
-            fields["classes"] = {name: registry.resolve(name).class_path for name in names}
 
 
 def _torch(tell: Tell) -> None:

@@ -4,9 +4,8 @@ Of the harness's models: which would be refused credentialed data, and where the
 """
 
 import os
-import stat
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 from medtasks.audit.doctor.findings import CREDENTIALS, Finding, State, of_error
@@ -23,65 +22,40 @@ from medtasks.harness.saved_replies import FOLDER_NAME as REPLIES
 
 _JOURNAL = "journal"  # FOLDER_NAME of medtasks.model_adapters.base.journal
 HUB = "https://huggingface.co/datasets/"  # how addresses of datasets there begin
-_NAME = "remote models"
 
 
 def hub_token(scope: Scope) -> Iterator[Finding]:
     """Look for a token where a dataset that is still to be prepared can only be downloaded with one."""
-    infos = [CATALOGUE[name] for name in scope.datasets if name in CATALOGUE]
-    gated = [
-        info
-        for info in infos
-        if info.access is Access.GATED
-        and info.source.startswith(HUB)
-        and not (dataset_folder(info.name) / FILE_NAME).is_file()
-    ]
-    if not gated:
+    infos = (CATALOGUE[name] for name in scope.datasets if name in CATALOGUE)
+    gated = (info for info in infos if info.access is Access.GATED and info.source.startswith(HUB))
+    sources = sorted({info.source for info in gated if not (dataset_folder(info.name) / FILE_NAME).is_file()})
+    if not sources:
         return
     from huggingface_hub import get_token
 
     if get_token():
         yield CREDENTIALS.ok("Hub token", "there is a token for the Hugging Face Hub (not shown)")
         return
-    sources = sorted({info.source for info in gated})
     found = f"there is no token for the Hugging Face Hub, which asks for one before it gives {', '.join(sources)}"
-    state = State.WARNING if scope.chosen else State.NOTE
     fix = "accept the terms on these pages, then: hf auth login"
-    yield Finding(CREDENTIALS, "Hub token", state, found, fix)
+    yield Finding(CREDENTIALS, "Hub token", scope.state, found, fix)
 
 
 def readable_replies() -> Iterator[Finding]:
     """Look at whether other users can read saved replies and journals, which may quote a patient's record."""
     for name in (REPLIES, _JOURNAL):
         folder = home() / name
-        if not folder.is_dir():
-            continue
-        if _open_to_others(folder):
+        if folder.is_dir() and _open_to_others(folder):
             found = f"other users of this machine can read files in {folder}, which may quote patients' records"
             yield CREDENTIALS.warning(name, found, f"chmod -R go= '{folder}'")
-        else:
+        elif folder.is_dir():
             yield CREDENTIALS.ok(name, f"{folder} can be read by its owner alone")
 
 
 def _open_to_others(folder: Path) -> bool:
-    """Return whether the group or all others may open a file somewhere below a folder, by permission bits alone."""
-    way = [one.stat().st_mode for one in (folder, *folder.resolve().parents)]
-    return any(
-        all(mode & enter for mode in way) and _holds_readable(folder, enter, read)
-        for enter, read in ((stat.S_IXGRP, stat.S_IRGRP), (stat.S_IXOTH, stat.S_IROTH))
-    )
-
-
-def _holds_readable(folder: Path, enter: int, read: int) -> bool:
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            mode = entry.stat(follow_symlinks=False).st_mode
-            if entry.is_dir(follow_symlinks=False):
-                if mode & enter and _holds_readable(Path(entry.path), enter, read):
-                    return True
-            elif stat.S_ISREG(mode) and mode & read:
-                return True
-    return False
+    """Return whether the group or others may open a file below a folder, as far as the file and its folder say."""
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return any(file.stat().st_mode & 0o044 and file.parent.stat().st_mode & 0o011 for file in files)
 
 
 def remote_models(scope: Scope) -> Iterator[Finding]:
@@ -98,30 +72,31 @@ def remote_models(scope: Scope) -> Iterator[Finding]:
         found = f"a model at {trusted}, which {TRUSTED} names, may see credentialed data ({listed(private)})"
         yield CREDENTIALS.note(TRUSTED, found, f"unset {TRUSTED} if no data use agreement covers it")
     text = f"text of credentialed data ({listed(private)}) is not sent"
-    told, untold = _refused(os.environ)
-    state = State.WARNING if scope.chosen else State.NOTE
-    here, _, mend = refusal(Destination("http://127.0.0.1"), os.environ).partition("; ")
-    if here:
-        yield Finding(CREDENTIALS, _NAME, state, f"{text} {here}, so that no model on this machine gets it", mend)
+    told, untold = _refused()
+    if here := refusal(Destination("http://127.0.0.1"), os.environ):
+        where, _, mend = here.partition("; ")
+        found = f"{text} {where}, so that no model on this machine gets it"
+        yield Finding(CREDENTIALS, "remote models", scope.state, found, mend)
     for cause, models in told.items():
         where, _, mend = cause.partition("; ")
-        yield Finding(CREDENTIALS, _NAME, state, f"{text} {where}, by the models {listed(models)}", mend)
-    if untold:
+        found = f"{text} {where}, by the models {listed(models)}"
+        yield Finding(CREDENTIALS, "remote models", scope.state, found, mend)
+    if untold and scope.chosen:
         homes = "; ".join(f"{listed(models)} to {where}" for where, models in untold.items())
         found = f"{text} to other machines, which is what these models do if no address is given: {homes}"
         fix = "give base_url=http://127.0.0.1:8000/v1 of a server on this machine, or choose a model that answers here"
-        yield CREDENTIALS.note(_NAME, found, f"{fix}; {TRUSTED} names one that your agreement covers")
+        yield CREDENTIALS.note("remote models", found, f"{fix}; {TRUSTED} names one that your agreement covers")
 
 
-def _refused(environment: Mapping[str, str]) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+def _refused() -> tuple[dict[str, list[str]], dict[str, list[str]]]:
     """Return models that a variable leads away, by why they are refused, and those that go by themselves, by where."""
     told: dict[str, list[str]] = defaultdict(list)
     untold: dict[str, list[str]] = defaultdict(list)
     for name in PLACES:
-        for one in known_destinations(name, {}, environment):
+        for one in known_destinations(name, {}, os.environ):
             is_here = one.url and endpoints.is_loopback(endpoints.host(one.url))
-            if not is_here and (cause := refusal(one, environment)):
-                home = endpoints.origin(one.url) if one.url else "wherever its provider is"
-                (told[cause] if one.source else untold[home]).append(name)
+            if not is_here and (cause := refusal(one, os.environ)):
+                place = endpoints.origin(one.url) if one.url else "wherever its provider is"
+                (told[cause] if one.source else untold[place]).append(name)
                 break
     return told, untold

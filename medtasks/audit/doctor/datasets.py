@@ -8,8 +8,9 @@ from medtasks.audit.doctor.credentials import HUB
 from medtasks.audit.doctor.findings import DATASETS, Finding, State, findings_of, of_error
 from medtasks.audit.doctor.scope import Scope
 from medtasks.data.catalogue import CATALOGUE, Access
-from medtasks.data.home import dataset_folder
+from medtasks.data.home import dataset_folder, datasets_folder
 from medtasks.data.manifest import FILE_NAME, Manifest
+from medtasks.data.own_datasets import preparing_again
 from medtasks.data.prepared import prepared_folder
 from medtasks.data.privacy import is_private
 from medtasks.data.schema import SPLIT
@@ -34,8 +35,8 @@ def prepared_data(scope: Scope, *, verify: bool) -> Iterator[Finding]:
         if task.kind == "task" and task.dataset is None and not task.only_harness:
             yield from findings_of(DATASETS, task.name, partial(_own_documents, task))
     if not scope.chosen:
-        lacking = [name for name in scope.datasets if name not in here]
-        found = f"of {len(scope.datasets)} datasets {len(lacking)} are not prepared in {dataset_folder('x').parent}"
+        lacking = len(scope.datasets) - len(here)
+        found = f"of {len(scope.datasets)} datasets {lacking} are not prepared in {datasets_folder()}"
         fix = "medtasks data prepare NAME, with a name of medtasks data list" if lacking else ""
         yield Finding(DATASETS, "not prepared", State.NOTE if lacking else State.OK, found, fix)
 
@@ -57,7 +58,7 @@ def _command(name: str) -> str:
     """Return the command that prepares a dataset again, as far as it can be known."""
     info = CATALOGUE.get(name)
     if info is None or info.access is Access.PUBLIC:
-        return f"medtasks data prepare {name}"
+        return preparing_again(name)
     if info.access is Access.GATED and info.source.startswith(HUB):
         return (
             f"accept the terms on {info.source}, then: medtasks data prepare {name} (--source DIR if you have a copy)"
@@ -68,15 +69,14 @@ def _command(name: str) -> str:
 def _dataset(name: str, *, verify: bool) -> Iterator[Finding]:
     from medtasks.data.preparers import verify as differences
 
+    again = _command(name)
     try:
         manifest = Manifest.read(dataset_folder(name))
-        again = _command(name)
         if manifest.selected_from:
-            again = f"medtasks data select {manifest.selected_from} ... --as {name}"
             prepared_folder(manifest.selected_from)  # where the images are
         rows = len(open_documents(name)[SPLIT])
     except MedTasksError as error:
-        yield of_error(DATASETS, name, State.PROBLEM, error, _command(name))
+        yield of_error(DATASETS, name, State.PROBLEM, error, again)
         return
     how = "verified" if verify else "prepared"
     what = f"'{name}' is {how}: {manifest.rows} questions, {manifest.images} images, fingerprint {manifest.fingerprint}"

@@ -4,6 +4,7 @@ import enum
 import traceback
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partialmethod
 from pathlib import Path
 
 from medtasks.errors import MedTasksError
@@ -34,21 +35,13 @@ class Finding:
 class Area(str):
     """A part of what is looked at; makes findings that belong to it."""
 
-    def ok(self, name: str, found: str) -> Finding:
-        """Return that nothing is to be mended."""
-        return Finding(self, name, State.OK, found)
+    def _finding(self, state: State, name: str, found: str, fix: str = "") -> Finding:
+        return Finding(self, name, state, found, fix)
 
-    def note(self, name: str, found: str, fix: str) -> Finding:
-        """Return what costs nothing."""
-        return Finding(self, name, State.NOTE, found, fix)
-
-    def warning(self, name: str, found: str, fix: str) -> Finding:
-        """Return what costs a part of a run."""
-        return Finding(self, name, State.WARNING, found, fix)
-
-    def problem(self, name: str, found: str, fix: str) -> Finding:
-        """Return what stops a run or makes it wrong."""
-        return Finding(self, name, State.PROBLEM, found, fix)
+    ok = partialmethod(_finding, State.OK)
+    note = partialmethod(_finding, State.NOTE)
+    warning = partialmethod(_finding, State.WARNING)
+    problem = partialmethod(_finding, State.PROBLEM)
 
 
 HARNESS, PLUG_INS, TASKS, PACKAGES = Area("harness"), Area("plug-ins"), Area("tasks"), Area("packages")

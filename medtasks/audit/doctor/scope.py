@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from medtasks.audit.doctor.findings import State
 from medtasks.data.catalogue import CATALOGUE
 from medtasks.data.own_datasets import own_datasets
 from medtasks.families.family import Asks, needs_labeler
@@ -25,6 +26,11 @@ class Scope:
         """Whether the user named tasks, so that what these lack is no mere note."""
         return bool(self.names)
 
+    @property
+    def state(self) -> State:
+        """How bad it is that something is lacking that not every task needs."""
+        return State.WARNING if self.chosen else State.NOTE
+
     @cached_property
     def datasets(self) -> tuple[str, ...]:
         """Datasets of the chosen tasks; without names, the catalogue and the user's own."""
@@ -34,10 +40,12 @@ class Scope:
 
     @cached_property
     def metrics(self) -> tuple[MetricInfo, ...]:
-        """Metrics of reports that the tasks compute."""
+        """Metrics of reports that the tasks compute; metrics of the user's own are not imported."""
         owners = {key: info for info in REPORT_METRICS.values() for key in info.keys}
-        names = dict.fromkeys(name for task in self.tasks for name in _metric_names(task))
-        return tuple({owners[name].name: owners[name] for name in names if name in owners}.values())
+        lists = (task.metric_list for task in self.tasks)
+        entries = [entry for one in lists if one is not None and one.is_ours for entry in one.resolve()]
+        found = (owners[entry["metric"]] for entry in entries if entry["metric"] in owners)
+        return tuple({info.name: info for info in found}.values())
 
     @cached_property
     def needs_labeler(self) -> bool:
@@ -60,9 +68,3 @@ def scope_of(names: Sequence[str]) -> Scope:
 def asked_by(task: TaskFile) -> Asks:
     """Return whether a task needs a judge; a group, which scores nothing itself, asks nobody."""
     return task.family.asks if task.has_family else Asks.NOBODY
-
-
-def _metric_names(task: TaskFile) -> list[str]:
-    if task.metric_list is None or not task.metric_list.is_ours:  # nothing of the user's is imported here
-        return []
-    return [entry["metric"] for entry in task.metric_list.resolve()]

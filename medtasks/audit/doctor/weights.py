@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 
 from medtasks.audit.doctor.findings import WEIGHTS as AREA
 from medtasks.audit.doctor.findings import Finding, State, of_error
@@ -20,34 +21,25 @@ def metric_weights(scope: Scope) -> Iterator[Finding]:
 
     Missing weights cost their own metrics, which can be computed later from saved replies.
     """
-    if not scope.chosen:
-        known = (*WEIGHTS, WORDNET)
-        missing = [name for name in known if weights_trouble(name)]
-        found = f"{len(known) - len(missing)} of {len(known)} sets of weights are here"
-        if missing:
-            fix = f"medtasks weights fetch {' '.join(missing)}"
-            yield AREA.note("metrics", f"{found}; missing {', '.join(missing)}", fix)
-        else:
-            yield AREA.ok("metrics", found)
+    known = _needed(scope) if scope.chosen else [*WEIGHTS, WORDNET]
+    missing = {name: error for name in known if (error := weights_trouble(name))}
+    if scope.chosen:
+        for name in known:
+            yield _missing(name, missing[name]) if name in missing else AREA.ok(name, f"{name} is here")
         return
-    for name in _needed(scope):
-        error = weights_trouble(name)
-        if error is None:
-            yield AREA.ok(name, f"{name} is here")
-            continue
-        fix = f"medtasks weights fetch {name}"
-        yield AREA.warning(name, of_error(AREA, name, State.WARNING, error).found, fix)
+    found = f"{len(known) - len(missing)} of {len(known)} sets of weights are here"
+    if missing:
+        fix = f"medtasks weights fetch {' '.join(missing)}"
+        yield AREA.note("metrics", f"{found}; missing {', '.join(missing)}", fix)
+    else:
+        yield AREA.ok("metrics", found)
 
 
 def labeler(scope: Scope) -> Iterator[Finding]:
     """Look at the labeler that the user names in place of CheXbert; its code is not run."""
     name = os.environ.get(LABELER, "").strip()
-    if not name or not scope.needs_labeler:
-        return
     module, _, factory = name.partition(":")
-    if module and factory:
-        yield AREA.ok(LABELER, f"findings of chests are read by {name}, which was not tried")
-    else:
+    if name and scope.needs_labeler and not (module and factory):
         found = f"{LABELER}={name} is not of the form module:factory, so that no reply is labelled"
         yield AREA.problem(LABELER, found, f"export {LABELER}=module:factory, or unset {LABELER}")
 
@@ -57,11 +49,9 @@ def model_settings(scope: Scope) -> Iterator[Finding]:
     if scope.chosen and not _needed(scope):
         return
     try:
-        settings = ModelSettings.from_environment()
+        ModelSettings.from_environment()
     except MedTasksError as error:
         yield of_error(AREA, "settings", State.PROBLEM, error)
-        return
-    yield AREA.ok("settings", f"metrics' models run on '{settings.device}' with {settings.dtype}")
 
 
 def _needed(scope: Scope) -> list[str]:
@@ -71,6 +61,10 @@ def _needed(scope: Scope) -> list[str]:
     if any(metric.wordnet for metric in scope.metrics):
         names.append(WORDNET)
     return list(dict.fromkeys(names))
+
+
+def _missing(name: str, error: MedTasksError) -> Finding:
+    return replace(of_error(AREA, name, State.WARNING, error), fix=f"medtasks weights fetch {name}")
 
 
 def weights_trouble(name: str) -> MedTasksError | None:

@@ -1,14 +1,12 @@
 """Surroundings that are not as they should be: fake packages, fake harness folders, one finding picked out."""
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from medtasks.audit.doctor import child_process
+from medtasks.audit.doctor.children import Told, told_by
 from medtasks.audit.doctor.findings import Finding, State
 from medtasks.audit.doctor.scope import Scope, scope_of
 
@@ -46,40 +44,26 @@ def scope() -> Callable[..., Scope]:
     return lambda *names: scope_of(names)
 
 
+def write_package(folder: Path, name: str, source: str, *, entry: str = "") -> None:
+    """Write a module, and the metadata of a distribution with this entry point of the harness's models."""
+    (folder / f"{name}.py").write_text(source)
+    if entry:
+        info = folder / f"{name}-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text(f"[lmms_eval.models]\n{entry} = {name}:manifests\n")
+
+
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Put a module, and the metadata of a distribution, in front of what is installed, for child processes."""
+    """Put a package in front of what is installed, for child processes."""
     folder = tmp_path / "site"
     folder.mkdir()
     monkeypatch.setenv("PYTHONPATH", str(folder))
-
-    def write(name: str, source: str, *, entry: str | None = None, version: str = "1.0") -> None:
-        (folder / f"{name}.py").write_text(source)
-        if entry:
-            info = folder / f"{name}-{version}.dist-info"
-            info.mkdir()
-            (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
-            (info / "entry_points.txt").write_text(f"[lmms_eval.models]\n{entry} = {name}:manifests\n")
-
-    return write
+    return partial(write_package, folder)
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> Callable[..., child_process.Told]:
+def told() -> Callable[..., Told]:
     """What a real child process tells of a subject."""
-
-    def run(subject: str, *names: str) -> child_process.Told:
-        with child_process.Child(subject, names) as child:
-            return child.told()
-
-    return run
-
-
-@pytest.fixture
-def other_python(tmp_path: Path) -> Path:
-    """A link to this Python in a folder of its own, as another virtual environment has it."""
-    folder = tmp_path / "other" / "bin"
-    folder.mkdir(parents=True)
-    os.symlink(sys.executable, folder / "python3")
-    assert subprocess.run([folder / "python3", "-c", ""], check=False).returncode == 0
-    return folder / "python3"
+    return lambda subject, *names: told_by(subject, names)

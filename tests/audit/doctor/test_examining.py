@@ -2,11 +2,15 @@
 
 import pytest
 
-from medtasks.audit.doctor import datasets, examining, harness, machine
-from medtasks.audit.doctor.child_process import Told
+from medtasks.audit.doctor import datasets, examining, installed, machine
+from medtasks.audit.doctor.children import Told
 from medtasks.audit.doctor.examining import examine
 from medtasks.audit.doctor.findings import AREAS, Finding, State
+from medtasks.audit.doctor.scope import asked_by, scope_of
+from medtasks.data.catalogue import CATALOGUE
 from medtasks.data.home import own_tasks_folder
+from medtasks.families.family import Asks
+from medtasks.harness.task_files import task_file, task_files
 
 KEY = "sk-canary-0123456789"
 STACK = {
@@ -15,15 +19,9 @@ STACK = {
 }
 OURS = {"name": "medtasks", "distribution": "medtasks", "version": "0.1.0", "models": ["radfm"], "error": ""}
 TOLD = {
-    "plug_ins": Told(
-        {
-            "registry": {"error": "", "built_in": []},
-            "plug-in 0": OURS,
-            "together": {"classes": {"radfm": "medtasks.model_adapters.radfm.RadFM"}},
-        }
-    ),
+    "plug_ins": Told({"registry": {"error": ""}, "plug-in 0": OURS}),
     "torch": Told({**STACK, "devices": {"error": "", "warnings": [], "built_for": "CPU", "devices": []}}),
-    "harness": Told({"index": {"error": "", "missing": []}}),
+    "harness": Told({"index": {"error": "", "missing": [], "warnings": []}}),
 }
 
 
@@ -32,18 +30,11 @@ def children(monkeypatch):
     """Child processes that tell at once that all is well; returns what they were started for."""
     started = []
 
-    class Child:
-        def __init__(self, subject, names=()):
-            started.append((subject, list(names)))
-            self.told = lambda: TOLD[subject]
+    def told_by(subject, names=()):
+        started.append((subject, list(names)))
+        return TOLD[subject]
 
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *error):
-            return None
-
-    monkeypatch.setattr(examining, "Child", Child)
+    monkeypatch.setattr(examining, "told_by", told_by)
     return started
 
 
@@ -57,7 +48,7 @@ def test_all_areas_in_order(children):
     assert areas(found) == wanted
     assert set(AREAS) == set(wanted)
     assert [one for one in found if not isinstance(one, Finding) or (one.state is State.OK) != (one.fix == "")] == []
-    assert children == [("plug_ins", []), ("torch", [])]
+    assert sorted(children) == [("plug_ins", []), ("torch", [])]
 
 
 def test_a_task_without_extras_weights_and_judge(children):
@@ -65,13 +56,12 @@ def test_a_task_without_extras_weights_and_judge(children):
     assert "judge" not in areas(found)
     assert "weights" not in areas(found)
     assert [one.name for one in found if one.area == "datasets"] == ["mediconfusion"]
-    assert [one.name for one in found if one.area == "packages"] == ["required", "harness"]
+    assert [one.name for one in found if one.area == "packages"] == ["required"]
 
 
 def test_verifying_starts_the_harness_with_all_our_names(children):
     found = examine(verify=True)
-    (subject, names) = children[-1]
-    assert subject == "harness"
+    (names,) = [names for subject, names in children if subject == "harness"]
     assert {"mediconfusion", "multimedeval", "multimedeval_qa"} <= set(names)
     assert [one.state for one in found if (one.area, one.name) == ("harness", "start")] == [State.OK]
 
@@ -79,7 +69,7 @@ def test_verifying_starts_the_harness_with_all_our_names(children):
 def test_switched_off_plug_in_is_not_looked_for_in_the_index(children, monkeypatch):
     monkeypatch.setenv("MEDTASKS_AUTOLOAD", "0")
     examine(verify=True)
-    assert children[-1] == ("harness", [])
+    assert ("harness", []) in children
 
 
 def test_failing_check_costs_nothing_else(children, monkeypatch):
@@ -90,22 +80,12 @@ def test_failing_check_costs_nothing_else(children, monkeypatch):
 
     monkeypatch.setattr(machine.shutil, "disk_usage", fail)
     monkeypatch.setattr(datasets, "prepared_data", fail)
-    monkeypatch.setattr(harness, "seams", fail)
+    monkeypatch.setattr(installed, "own_version", fail)
     found = examine()
-    assert {"disk", "prepared", "seams"} <= {one.name for one in found if "could not be checked" in one.found}
+    assert {"disk", "prepared", "medtasks"} <= {one.name for one in found if "could not be checked" in one.found}
     assert "canary" not in str(found)
-    kept = [one for one in usual if one.area not in ("machine", "datasets") and one.name != "seams"]
+    kept = [one for one in usual if one.area not in ("machine", "datasets") and one.name != "medtasks"]
     assert [one for one in kept if one not in found] == []
-
-
-def test_child_that_cannot_be_started(monkeypatch):
-    def fail(*arguments):
-        raise OSError(12, "Cannot allocate memory")
-
-    monkeypatch.setattr(examining, "Child", fail)
-    found = [one for one in examine() if one.area in ("plug-ins", "torch")]
-    assert len(found) == 2
-    assert all("Cannot allocate memory" in one.found and one.state is State.PROBLEM for one in found)
 
 
 def test_malformed_own_file_is_named_and_costs_only_what_depends_on_tasks(children):
@@ -124,7 +104,71 @@ def test_no_secret_in_any_finding(children, monkeypatch):
     monkeypatch.setenv("MEDTASKS_JUDGE_BASE_URL", "http://127.0.0.1:9/v1")
     monkeypatch.setenv("MEDTASKS_JUDGE_MODEL", "judge")
     loud = {**OURS, "error": f"ValueError: sent {KEY}-hf_token with api_key={KEY}", "models": []}
-    monkeypatch.setitem(TOLD, "plug_ins", Told({"registry": {"error": "", "built_in": []}, "plug-in 0": loud}))
+    monkeypatch.setitem(TOLD, "plug_ins", Told({"registry": {"error": ""}, "plug-in 0": loud}))
     found = examine()
     assert "ValueError: sent ***" in str(found)
     assert KEY not in str(found)
+
+
+# What the chosen tasks need
+
+
+def test_without_names_everything():
+    found = scope_of([])
+    assert not found.chosen
+    assert found.datasets == tuple(CATALOGUE)
+    assert {task.name for task in found.tasks} == {task.name for task in task_files().values() if task.kind == "task"}
+
+
+@pytest.mark.parametrize(
+    ("names", "datasets"),
+    [
+        (["mediconfusion"], ["mediconfusion"]),
+        (["mediconfusion_all"], ["mediconfusion"]),
+        (["mediconfusion_gd_blind"], ["mediconfusion"]),
+        (["multimedeval_nli", "mediconfusion"], ["multimedeval_mednli", "mediconfusion"]),
+        (["mme"], []),
+    ],
+)
+def test_datasets(names, datasets):
+    found = scope_of(names)
+    assert found.chosen
+    assert list(found.datasets) == datasets
+
+
+def test_foreign_names():
+    assert scope_of(["mediconfusion", "mme", "multimedeval_nli", "x"]).foreign == ("mme", "x")
+
+
+def test_report_task_needs_metrics_that_are_models():
+    metrics = {metric.name for metric in scope_of(["multimedeval_mimic_cxr_report"]).metrics}
+    assert {"bleu", "meteor", "bertscore_multimedeval", "chexbert", "radgraph", "radcliq_v1_multimedeval"} <= metrics
+    assert scope_of(["mediconfusion"]).metrics == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "needed"),
+    [
+        ("multimedeval_mimic_cxr_classification", True),
+        ("medheval_visual_report", True),
+        ("multimedeval_mimic_cxr_report", False),
+        ("mediconfusion", False),
+    ],
+)
+def test_labeler(name, needed):
+    assert scope_of([name]).needs_labeler is needed
+
+
+@pytest.mark.parametrize(
+    ("name", "need"),
+    [
+        ("mediconfusion", Asks.NOBODY),
+        ("mediconfusion_ff", Asks.JUDGE),
+        ("gmai_mmbench_val_judged", Asks.JUDGE),
+        ("medheval_visual_report", Asks.JUDGE_IF_THERE),
+        ("medheval_knowledge_open", Asks.JUDGE_IF_THERE),
+        ("mediconfusion_all", Asks.NOBODY),
+    ],
+)
+def test_judge(name, need):
+    assert asked_by(task_file(name)) is need

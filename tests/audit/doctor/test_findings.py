@@ -2,8 +2,8 @@
 
 import pytest
 
-from medtasks.audit.doctor import child_process
-from medtasks.audit.doctor.child_process import Child, Told
+from medtasks.audit.doctor import children
+from medtasks.audit.doctor.children import Told
 from medtasks.audit.doctor.findings import Finding, State, findings_of, of_error
 from medtasks.errors import MedTasksError
 
@@ -44,31 +44,26 @@ def test_error_without_a_fix_gets_the_given_one():
     )
 
 
-def test_leaving_the_block_ends_the_child(package):
-    package("torch", "import time\ntime.sleep(600)\n")
-    with Child("torch") as child:
-        process = child._process
-    assert process.returncode is not None
-
-
-def test_child_that_cannot_run_tells_its_exit_code():
-    with Child("nothing of the kind") as child:
-        told = child.told()
-    assert told.how == "exit code 1"
+def test_child_that_cannot_run_tells_its_exit_code(told):
+    found = told("nothing of the kind")
+    assert found.how == "exit code 1"
     with pytest.raises(MedTasksError, match=r"ended too early \(exit code 1\)"):
-        told.step("index")
+        found.step("index")
 
 
-def test_child_that_does_not_end(package, monkeypatch):
-    monkeypatch.setattr(child_process, "TIMEOUT_S", 0.5)
+def test_child_that_does_not_end(told, package, monkeypatch):
+    monkeypatch.setattr(children, "TIMEOUT_S", 0.5)
     package("torch", "import time\ntime.sleep(600)\n")
-    with Child("torch") as child:
-        told = child.told()
-    assert (told.how, told.steps) == ("no end within 0.5 s", {})
+    found = told("torch")
+    assert (found.how, found.steps) == ("no end within 0.5 s", {})
 
 
-def test_step_that_was_told():
-    assert Told({"index": {"missing": []}}).step("index") == {"missing": []}
+def test_child_that_cannot_be_started(told, monkeypatch):
+    def fail(*arguments, **rest):
+        raise OSError(12, "Cannot allocate memory")
+
+    monkeypatch.setattr(children.subprocess, "run", fail)
+    assert told("torch") == Told(how="it could not be started: Cannot allocate memory")
 
 
 @pytest.mark.slow

@@ -3,7 +3,6 @@
 import json
 import socket
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -11,6 +10,7 @@ from medtasks.audit.doctor import judge as checks
 from medtasks.audit.doctor.findings import State
 from medtasks.audit.doctor.judge import judge
 
+from ...local_server import LocalServer, QuietHandler, serving
 from .conftest import expect, only
 
 KEY = "sk-canary-0123456789"
@@ -18,13 +18,11 @@ MODEL = "judge-7b"
 MODELS = "/v1/models"
 
 
-class Endpoint(ThreadingHTTPServer):
+class Endpoint(LocalServer):
     """Answers each path with a status and a text; records every request."""
 
-    daemon_threads = True
-
     def __init__(self):
-        super().__init__(("127.0.0.1", 0), Handler)
+        super().__init__(Handler)
         self.answers, self.requests, self.over = {}, [], threading.Event()
 
     def offer(self, *names):
@@ -35,37 +33,24 @@ class Endpoint(ThreadingHTTPServer):
         pass
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(QuietHandler):
     def do_GET(self):
-        self.server.requests.append(
-            (self.command, self.path, {name.lower(): value for name, value in self.headers.items()})
-        )
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        self.server.requests.append((self.command, self.path, headers))
         status, text = self.server.answers.get(self.path, (404, '{"error": {"message": "not found"}}'))
         if text is None:
             self.server.over.wait(10)
             return
-        self.send_response(status)
-        self.send_header("Content-Type", "text/html" if text.startswith("<") else "application/json")
-        self.send_header("Content-Length", str(len(text.encode())))
-        if 300 <= status < 400:
-            self.send_header("Location", "/elsewhere")
-        self.end_headers()
-        self.wfile.write(text.encode())
-
-    do_POST = do_GET
-
-    def log_message(self, *arguments):
-        pass
+        kind = "text/html" if text.startswith("<") else "application/json"
+        elsewhere = {"Location": "/elsewhere"} if 300 <= status < 400 else {}
+        self.reply(status, text.encode(), Content_Type=kind, **elsewhere)
 
 
 @pytest.fixture
 def endpoint():
-    server = Endpoint()
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield server
-    server.over.set()
-    server.shutdown()
-    server.server_close()
+    with serving(Endpoint()) as server:
+        yield server
+        server.over.set()
 
 
 @pytest.fixture
@@ -122,39 +107,36 @@ def test_what_an_endpoint_calls_its_models_is_not_trusted(configured, everything
     assert asked(everything).found.endswith("among its 3")
 
 
-def test_no_models_listed(configured, everything):
+def test_models_that_are_not_listed(configured, everything):
     configured.offer()
-    assert (asked(everything).state, asked(everything).name) == (State.NOTE, "model")
+    expect(asked(everything), State.WARNING, "lists no models", called="model")
+    configured.answers[MODELS] = (403, "{}")
+    expect(asked(everything), State.WARNING, "HTTP 403", called="model", fix="MEDTASKS_JUDGE_API_KEY")
 
 
 @pytest.mark.parametrize(
-    ("status", "state", "name", "word", "fix"),
+    ("status", "state", "word", "fix"),
     [
-        (401, State.PROBLEM, "key", "HTTP 401", "MEDTASKS_JUDGE_API_KEY"),
-        (403, State.WARNING, "key", "HTTP 403", "MEDTASKS_JUDGE_API_KEY"),
-        (307, State.PROBLEM, "reply", "redirects", "MEDTASKS_JUDGE_BASE_URL"),
-        (429, State.WARNING, "reply", "limits the rate", "later"),
-        (429, State.PROBLEM, "reply", "quota", ""),
-        (500, State.PROBLEM, "reply", "HTTP 500", "later"),
-        (400, State.PROBLEM, "reply", "HTTP 400", "later"),
+        (401, State.PROBLEM, "HTTP 401", "MEDTASKS_JUDGE_API_KEY"),
+        (307, State.PROBLEM, "redirects", "MEDTASKS_JUDGE_BASE_URL"),
+        (429, State.WARNING, "limits the rate", "later"),
+        (429, State.PROBLEM, "quota", ""),
+        (500, State.PROBLEM, "HTTP 500", "later"),
+        (400, State.PROBLEM, "HTTP 400", "later"),
     ],
 )
-def test_status(configured, everything, status, state, name, word, fix):
+def test_status(configured, everything, status, state, word, fix):
     code = "insufficient_quota" if word == "quota" else None
     configured.answers[MODELS] = (status, json.dumps({"error": {"message": f"bad key {KEY}", "code": code}}))
-    expect(asked(everything), state, word, called=name, fix=fix)
+    expect(asked(everything), state, word, called="reply", fix=fix)
     assert len(configured.requests) == 1  # neither repeated nor redirected
 
 
-@pytest.mark.parametrize("status", [200, 400, 401, 405])
-def test_endpoint_without_a_list_of_models(configured, everything, status):
-    configured.answers["/v1/chat/completions"] = (status, "{}")
-    expect(asked(everything), State.NOTE, "no list of models", called="model")
+@pytest.mark.parametrize("status", [404, 405, 501])
+def test_endpoint_without_a_list_of_models_or_a_wrong_address(configured, everything, status):
+    configured.answers[MODELS] = (status, "{}")
+    expect(asked(everything), State.WARNING, f"no list of models (HTTP {status})", called="model", fix="/v1")
     assert {method for method, *_ in configured.requests} == {"GET"}
-
-
-def test_wrong_address(configured, everything):
-    expect(asked(everything), State.PROBLEM, "HTTP 404", called="address", fix="/v1")
 
 
 @pytest.mark.parametrize("text", ["<html>a page for people</html>", '"text"', "[]", "null", "{}", "{"])
@@ -166,7 +148,7 @@ def test_what_is_no_judge(configured, everything, text):
 def test_slow_judge(configured, everything, monkeypatch):
     monkeypatch.setattr(checks, "TIMEOUT_S", 0.3)
     configured.answers[MODELS] = (200, None)
-    expect(asked(everything), State.PROBLEM, "did not answer within 0.3 s", called="connection")
+    expect(asked(everything), State.PROBLEM, "did not answer within 0.3 s", called="reply")
 
 
 def test_users_shorter_time_counts(configured, everything, monkeypatch):
@@ -175,30 +157,21 @@ def test_users_shorter_time_counts(configured, everything, monkeypatch):
     assert "within 0.2 s" in asked(everything).found
 
 
-def test_nothing_listens(configured, everything, monkeypatch):
+def test_no_connection(configured, everything, monkeypatch):
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         monkeypatch.setenv("MEDTASKS_JUDGE_BASE_URL", f"http://127.0.0.1:{unused.getsockname()[1]}/v1")
-        found = asked(everything)
-    assert (found.state, "connection refused" in found.found) == (State.PROBLEM, True)
-
-
-def test_https_where_http_is_spoken(configured, everything, monkeypatch):
+        expect(asked(everything), State.PROBLEM, "Connection refused", fix="MEDTASKS_JUDGE_BASE_URL")
     monkeypatch.setenv("MEDTASKS_JUDGE_BASE_URL", f"https://127.0.0.1:{configured.server_port}/v1")
-    expect(asked(everything), State.PROBLEM, called="TLS", fix="MEDTASKS_JUDGE_BASE_URL")
+    expect(asked(everything), State.PROBLEM, "SSL", fix="MEDTASKS_JUDGE_BASE_URL")
 
-
-def test_unknown_host(configured, everything, monkeypatch):
     def unknown(*arguments, **rest):
         raise socket.gaierror(-2, "Name or service not known")
 
     monkeypatch.setattr(socket, "getaddrinfo", unknown)
     monkeypatch.setenv("MEDTASKS_JUDGE_BASE_URL", "https://judge.invalid/v1")
-    found = expect(
-        next(one for one in judge(everything) if one.area == "judge" and one.name == "address"),
-        State.PROBLEM,
-        "'judge.invalid'",
-    )
+    found = list(judge(everything))
+    expect(only(found, "reply"), State.PROBLEM, "judge.invalid", "Name or service not known")
     assert KEY not in str(found)
 
 

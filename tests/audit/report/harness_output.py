@@ -1,8 +1,7 @@
 """Folders as the harness leaves them: results file and samples files, written in its own format."""
 
 import json
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -149,14 +148,3 @@ def _line(number: int, document: Mapping[str, Any], reply: Reply, results: list[
     written.pop("doc", None)
     written.pop("arguments", None)
     return json.dumps(written, default=str, ensure_ascii=False) + "\n"
-
-
-def rows_of(report: Any) -> Any:
-    """Return a value with every NaN as None, so that equal values compare equal."""
-    if isinstance(report, float) and math.isnan(report):
-        return None
-    if isinstance(report, Mapping):
-        return {key: rows_of(value) for key, value in report.items()}
-    if isinstance(report, Sequence) and not isinstance(report, str):
-        return [rows_of(value) for value in report]
-    return report

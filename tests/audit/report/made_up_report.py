@@ -84,7 +84,6 @@ def paired_items(pictures: bool = True) -> tuple[Item, ...]:
                     prompt=f"Look & answer with a letter: made-up question {number}?",
                     key=key,
                     reply=reply,
-                    losses=(),
                     answers=answers,
                     groups={"area": (AREAS[number % 2],)},
                 )
@@ -129,9 +128,6 @@ def paired_task(folder: Path, name: str = "made_up_pairs") -> TaskReport:
         dataset="made_up",
         access="public",
         fingerprint="0123456789ab",
-        sample_data=False,
-        complete_data=True,
-        withheld=False,
         documents=12,
         answered=12,
         rules=(paired_rule("reference", 1 / 6), paired_rule("robust", 2 / 6)),
@@ -158,15 +154,12 @@ def paired_task(folder: Path, name: str = "made_up_pairs") -> TaskReport:
         ),
         items=items,
         pictures=pictures,
-        missing=(),
     )
 
 
 def likelihood_task(name: str = "made_up_likelihoods") -> TaskReport:
     """Four questions answered by likelihood, with calibration."""
-    rules = tuple(
-        RuleReport(rule, "made_up_greedy v1", "", (score("accuracy", 0.5),), {"ok": 4}) for rule in ("reference",)
-    )
+    rules = (RuleReport("reference", "made_up_greedy v1", "", (score("accuracy", 0.5),), {"ok": 4}),)
     items = tuple(
         Item(
             f"q{number}", f"q{number}", (), f"Which option, number {number}?", ("One", "Two", "Three"), "", "B", "",
@@ -192,20 +185,13 @@ def likelihood_task(name: str = "made_up_likelihoods") -> TaskReport:
 
 
 def paired_task_without_items(name: str) -> TaskReport:
-    return TaskReport(name, "", "", "", "", "", False, True, False, 12, 12, (paired_rule("reference", 0.5),))
+    return TaskReport(name, "", documents=12, answered=12, rules=(paired_rule("reference", 0.5),))
 
 
 def scored_task(name: str = "made_up_reports") -> TaskReport:
     """Two replies that are neither right nor wrong but have a score, and one that nobody read."""
-    rules = (
-        RuleReport(
-            "reference",
-            "made_up_overlap v2",
-            "",
-            (score("overlap", 12.5, 3, share=False),),
-            {"ok": 2, "judge_failed": 1},
-        ),
-    )
+    scores = (score("overlap", 12.5, 3, share=False),)
+    rules = (RuleReport("reference", "made_up_overlap v2", "", scores, {"ok": 2, "judge_failed": 1}),)
     read = (
         ReadAnswer("some words", "ok", None, 0.125),
         ReadAnswer(None, "ok", None, NAN),
@@ -213,17 +199,14 @@ def scored_task(name: str = "made_up_reports") -> TaskReport:
     )
     items = tuple(
         Item(
-            f"r{number}",
-            f"r{number}",
-            (),
-            "Describe the drawn picture.",
-            (),
-            "Describe it.",
-            "A long invented description.",
-            f"Reply {number}.",
-            (),
-            {"reference": answer},
-            {"kind": ("drawn",)},
+            doc_id=f"r{number}",
+            unit=f"r{number}",
+            question="Describe the drawn picture.",
+            prompt="Describe it.",
+            key="A long invented description.",
+            reply=f"Reply {number}.",
+            answers={"reference": answer},
+            groups={"kind": ("drawn",)},
         )
         for number, answer in enumerate(read)
     )
@@ -238,12 +221,12 @@ def withheld_task(name: str = "made_up_secrets") -> TaskReport:
             item,
             doc_id=f"doc-{number:016x}",
             unit=f"pair-{item.unit}",
+            options=("CANARY", "CANARY"),
+            groups={},
             question="CANARY",
             prompt="CANARY",
             reply="CANARY",
-            options=("CANARY", "CANARY"),
             key="CANARY",
-            groups={},
         )
         for number, item in enumerate(paired_items())
     )
@@ -253,42 +236,15 @@ def withheld_task(name: str = "made_up_secrets") -> TaskReport:
 
 
 def comparison() -> RunComparison:
-    shared: dict[str, Any] = {"samples": 12, "units": 6, "test": "exact McNemar"}
-    return RunComparison(
-        "other-model",
-        "runs/other",
-        (
-            ComparedScore(
-                "made_up_pairs",
-                "reference",
-                "set_accuracy",
-                **shared,
-                first=1 / 6,
-                second=0.9,
-                difference=0.9 - 1 / 6,
-                low=0.4,
-                high=0.9,
-                p=0.00002,
-                p_holm=0.00004,
-                detectable=0.3,
-            ),
-            ComparedScore(
-                "made_up_pairs",
-                "robust",
-                "set_accuracy",
-                **shared,
-                first=0.5,
-                second=0.4,
-                difference=-0.1,
-                low=NAN,
-                high=NAN,
-                p=0.7,
-                p_holm=0.7,
-                detectable=NAN,
-            ),
-        ),
-        ("made_up_reports is in one of the runs only.",),
+    tests = (
+        ("reference", (1 / 6, 0.9, 0.9 - 1 / 6, 0.4, 0.9), (0.00002, 0.00004, 0.3)),
+        ("robust", (0.5, 0.4, -0.1, NAN, NAN), (0.7, 0.7, NAN)),
     )
+    scores = tuple(
+        ComparedScore("made_up_pairs", rule, "set_accuracy", 12, 6, *values, "exact McNemar", *p_values)
+        for rule, values, p_values in tests
+    )
+    return RunComparison("other-model", "runs/other", scores, ("made_up_reports is in one of the runs only.",))
 
 
 def report_of(*tasks: TaskReport, **others: Any) -> RunReport:
@@ -325,11 +281,6 @@ def many_items(number: int) -> TaskReport:
         for copy in range(math.ceil(number / len(base)))
         for item in base
     )[:number]
+    rules = (paired_rule("reference", 0.2), paired_rule("robust", 0.3))
     task = paired_task_without_items("made_up_crowd")
-    return replace(
-        task,
-        rules=(paired_rule("reference", 0.2), paired_rule("robust", 0.3)),
-        items=items,
-        documents=number,
-        answered=number,
-    )
+    return replace(task, rules=rules, items=items, documents=number, answered=number)

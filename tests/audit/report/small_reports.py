@@ -69,23 +69,19 @@ def paired_task() -> TaskReport:
         dataset="mediconfusion",
         access="public",
         fingerprint="0123456789abcdef" * 4,
-        sample_data=False,
-        complete_data=True,
-        withheld=False,
         documents=352,
         answered=352,
         rules=tuple(rules),
-        baselines=(
+        baselines=tuple(
             Baseline(
-                "always A",
-                "Says A to everything.",
-                {rule.name: {"set_accuracy": 0.0, "individual_accuracy": 0.5, "confusion": 1.0} for rule in rules},
-            ),
-            Baseline(
-                "guessing",
-                "Draws an option.",
-                {rule.name: {"set_accuracy": 0.25, "individual_accuracy": 0.5, "confusion": 0.5} for rule in rules},
-            ),
+                name,
+                describes,
+                {rule.name: {"set_accuracy": both, "individual_accuracy": 0.5, "confusion": same} for rule in rules},
+            )
+            for name, describes, both, same in (
+                ("always A", "Says A to everything.", 0.0, 1.0),
+                ("guessing", "Draws an option.", 0.25, 0.5),
+            )
         ),
         published=published_scores("mediconfusion"),
         gains=tuple(

@@ -11,12 +11,13 @@ import pytest
 from PIL import Image
 
 from medtasks.audit.report.contents import Item, TaskReport, report_as_dict
+from medtasks.audit.report.reading.audit_items import as_logged
 from medtasks.audit.report.reading.collecting import collect_replies, collect_run
 from medtasks.audit.report.reading.run_folder import read_run
 from medtasks.data.privacy import hidden_id
 from medtasks.data.schema import CHOICE, CLASSIFICATION, MULTI_ANSWER, MULTILABEL, OPEN_QUESTION, Columns
 from medtasks.data.store import load_documents
-from medtasks.families.family import NO_OPTION, Reply
+from medtasks.families.family import NO_OPTION, ReadAnswer, Reply
 from medtasks.harness.documents import task_documents
 from medtasks.harness.task_files import task_file
 
@@ -365,3 +366,46 @@ def test_text_that_a_run_withheld_is_not_there_when_it_is_asked_for_later(
     assert (task.items[0].reply, task.items[0].prompt) == ("", "")
     assert task.items[0].answers["robust"].value == "A"
     assert any("withheld" in sentence for sentence in task.missing)
+
+
+# One answer
+
+
+@pytest.mark.parametrize("value", [None, "A", "A, C", "12", "none"])
+def test_letters_and_numbers_of_options_are_logged_anyway(value: str | None) -> None:
+    answer = ReadAnswer(value, "ok", right=True)
+    assert as_logged(answer) == answer
+
+
+@pytest.mark.parametrize("value", ["pneumonia", "AB", "A, mass", "2019-03-01", ""])
+def test_words_are_not_shown(value: str) -> None:
+    assert as_logged(ReadAnswer(value, "ok", right=True)) == ReadAnswer("", "ok", right=True)
+
+
+def test_a_question_without_a_score_of_its_own_is_neither_right_nor_wrong() -> None:
+    describe = task_file("medheval_visual_mm").family.describe
+    score = {"value": "A", "reason": "ok", "correct": 1.0, "counted": "scored"}
+    assert describe(score, Reply(), None) == ReadAnswer("A", "ok", right=True)
+    assert describe({**score, "correct": 0.0}, Reply(), None).right is False
+    assert describe({**score, "counted": "averaged"}, Reply(), None).right is None
+
+
+def test_a_reply_without_verdict_is_neither_right_nor_wrong() -> None:
+    describe = task_file("gmai_mmbench_val_judged").family.describe
+    score = {"target": "A", "reason": "judge_failed"}
+    assert describe(score, Reply(), None) == ReadAnswer(None, "judge_failed", right=None)
+    assert describe({**score, "value": None, "reason": "no_match"}, Reply(), None).right is False
+
+
+def test_a_question_without_a_published_key() -> None:
+    describe = task_file("gmai_mmbench_test").family.describe
+    score = {"value": "B", "reason": "ok"}
+    assert describe(score, Reply(), None) == ReadAnswer("B", "ok", right=None)
+
+
+def test_findings_that_no_labeler_read() -> None:
+    describe = task_file("multimedeval_mimic_cxr_classification").family.describe
+    score = {"target": [1, 0], "value": None, "reason": "judge_failed"}
+    assert describe(score, Reply(), None) == ReadAnswer(None, "judge_failed", right=None)
+    assert describe({**score, "reason": "empty"}, Reply(), None).score == 0.0
+    assert describe({**score, "value": [1, 1], "reason": "ok"}, Reply(), None).score == 0.5

@@ -1,7 +1,7 @@
 import json
 import math
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +10,9 @@ import pytest
 from medtasks.audit.comparing import main_metrics
 from medtasks.audit.report.contents import RuleReport, RunReport, TaskReport, report_as_dict
 from medtasks.audit.report.reading.collecting import collect_replies, collect_run
-from medtasks.audit.report.reading.rule_scores import Computed, of_scores
+from medtasks.audit.report.reading.recorded import of_scores
 from medtasks.audit.report.reading.run_folder import read_run
-from medtasks.audit.scoring import PAIR_METRICS, score_replies
+from medtasks.audit.scoring import PAIR_METRICS, score_replies, with_interval
 from medtasks.data.mediconfusion import Options, prepare
 from medtasks.data.samples import Sample
 from medtasks.data.schema import REPORT
@@ -20,7 +20,8 @@ from medtasks.data.store import load_documents
 from medtasks.errors import RepliesError, UnknownName
 from medtasks.families.counts import SAMPLE_COUNTS
 from medtasks.families.family import Reply, Row
-from medtasks.harness.task_files import task_file
+from medtasks.harness.task_files import task_file, task_files
+from medtasks.metrics.metric import Estimate
 from medtasks.metrics.pairs import TOTAL
 from medtasks.stats.intervals import interval
 
@@ -36,8 +37,22 @@ def no_judge(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("medtasks.judges.client._judge", lambda *_: pytest.fail("a judge was asked"))
 
 
-def paired_scores(records: Mapping[str, Mapping[str, Any]]) -> Computed:
-    return of_scores(task_file("mediconfusion"), "rule v1", records, list(records.values()))
+def paired_scores(
+    records: Mapping[tuple[Any, int], tuple[str, str, str]], categories: Callable[[Any], list[str]] = lambda _: []
+) -> RuleReport:
+    """Return what follows from image, target and value by pair and position."""
+    names = ("image_id", "target", "value")
+    by_id = {
+        f"{pair}/{position}": {
+            "pair_id": str(pair),
+            "position": position,
+            "reason": "ok",
+            "categories": categories(pair),
+            **dict(zip(names, record, strict=True)),
+        }
+        for (pair, position), record in records.items()
+    }
+    return of_scores(task_file("mediconfusion"), "rule v1", by_id, list(by_id.values())).report
 
 
 def made_up(dataset: str, seed: int = 1) -> dict[str, Reply]:
@@ -136,19 +151,11 @@ def test_outcomes_and_areas_of_pairs(tmp_path: Path) -> None:
 def test_an_area_with_every_pair_in_it_has_the_errors_of_the_total(tmp_path: Path) -> None:
     draw = random.Random(3)
     records = {
-        f"{pair}/{position}": {
-            "pair_id": str(pair),
-            "position": position,
-            "image_id": f"i{draw.randrange(30)}",
-            "target": "AB"[position - 1],
-            "value": draw.choice("AB"),
-            "reason": "ok",
-            "categories": ["one", *(["two"] if pair < 9 else [])],
-        }
+        (pair, position): (f"i{draw.randrange(30)}", "AB"[position - 1], draw.choice("AB"))
         for pair in range(25)
         for position in (1, 2)
     }
-    found = paired_scores(records)
+    found = paired_scores(records, lambda pair: ["one", *(["two"] if pair < 9 else [])])
     expected = {one.metric: one.error for one in found.scores}
     one, two = found.groups["categories"]
     assert one.scores[1].error == expected["individual_accuracy"]
@@ -160,15 +167,7 @@ def test_an_area_with_every_pair_in_it_has_the_errors_of_the_total(tmp_path: Pat
 
 def test_a_pair_with_the_same_right_answer_twice_is_no_confusion() -> None:
     records = {
-        f"{pair}/{position}": {
-            "pair_id": pair,
-            "position": position,
-            "image_id": f"{pair}{position}",
-            "target": "A",
-            "value": said[position - 1],
-            "reason": "ok",
-            "categories": [],
-        }
+        (pair, position): (f"{pair}{position}", "A", said[position - 1])
         for pair, said in {"p": "AA", "q": "BB", "r": "AB"}.items()
         for position in (1, 2)
     }
@@ -593,3 +592,47 @@ def test_gains_of_judged_tasks_are_those_of_the_recorded_scores(tmp_path: Path) 
     (gain,) = tasks["mediconfusion_ff"].gains
     assert (gain.rule, gain.metric, gain.difference, gain.samples) == ("reference", "set_accuracy", 0.25, 32)
     assert math.isnan(gain.low)
+
+
+@pytest.mark.parametrize(
+    ("metric", "value", "share"),
+    [
+        ("accuracy", 0.5, True),
+        ("accuracy", 1.0, True),
+        ("accuracy", math.nan, True),
+        ("incomplete_pairs", 0, False),
+        ("hallucination_score", 0.5, False),
+        ("radcliq_v1", 0.9, False),
+        ("bertscore_f1", 0.9, False),
+        ("a_users_own_metric", 17.5, False),
+        ("a_users_own_metric", -0.5, False),
+    ],
+)
+def test_what_is_a_share(metric: str, value: float, share: bool) -> None:
+    found = with_interval(metric, Estimate(value), higher_is_better=True)
+    assert (found.share, found.metric) == (share, metric)
+
+
+def test_a_score_that_is_no_share_may_leave_its_interval() -> None:
+    found = with_interval("radcliq_v1", Estimate(0.1, 0.2), higher_is_better=False)
+    assert found.low < 0 < found.high
+    assert not found.higher_is_better
+
+
+def test_what_asks_a_judge_or_a_model_is_not_computed() -> None:
+    computed = {name for name, task in task_files().items() if task.has_family and task.is_computed}
+    assert {"mediconfusion", "mediconfusion_gd", "gmai_mmbench_val", "multimedeval_chestxray14"} <= computed
+    for name in (
+        "mediconfusion_ff",
+        "mediconfusion_all",
+        "gmai_mmbench_val_judged",
+        "gmai_mmbench_test",  # its metric writes a file
+        "multimedeval_mimic_cxr_classification",
+        "multimedeval_mimic_cxr_report",
+        "medheval_knowledge_open",
+        "medheval_visual_report",
+        "iu_xray_report",
+    ):
+        assert name not in computed
+    assert task_file("gmai_mmbench_val_judged").family.scores_suffice
+    assert task_file("mediconfusion_rotated").is_computed

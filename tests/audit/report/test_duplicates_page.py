@@ -7,7 +7,6 @@ import pytest
 
 from medtasks.audit.report import duplicates as duplicates_page
 from medtasks.audit.report.duplicates import Names, duplicates_as_dict
-from medtasks.audit.report.words import counted
 from medtasks.data.duplicates.benchmark_images import dataset_images as dataset_pictures
 from medtasks.data.duplicates.benchmark_images import other_images as other_pictures
 from medtasks.data.duplicates.finding import find_duplicates
@@ -128,7 +127,3 @@ def test_a_page_appears_complete_or_not_at_all(training, tmp_path, monkeypatch):
         written("bench", page, training)
     assert page.read_text() == "the old one"
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["p.html"]
-
-
-def test_numbers_have_their_nouns():
-    assert [counted(number, "pair") for number in (0, 1, 2, 1234)] == ["0 pairs", "1 pair", "2 pairs", "1,234 pairs"]

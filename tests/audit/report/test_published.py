@@ -1,6 +1,4 @@
-import csv
 from collections import Counter
-from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
@@ -8,6 +6,8 @@ import yaml
 
 import medtasks.audit.report
 from medtasks.audit.report.contents import PublishedScore
+from medtasks.audit.report.published import _fits as fits
+from medtasks.audit.report.published import _rows as rows
 from medtasks.audit.report.published import published_groups, published_scores
 from medtasks.harness.task_files import task_files
 
@@ -17,19 +17,6 @@ FOLDER = Path(medtasks.audit.report.__file__).parent / "published_results"
 MAPPING = yaml.safe_load((FOLDER / "mapping.yaml").read_text())
 FILES = sorted(file.name for file in FOLDER.glob("*.csv"))
 PAIRS, QUESTIONS = 176, 352
-
-
-def rows(file: str) -> list[dict[str, str]]:
-    with (FOLDER / file).open(newline="") as lines:
-        return list(csv.DictReader(lines))
-
-
-def fits(entry: dict, file: str, row: dict[str, str]) -> bool:
-    def one_of(value: str, patterns: str | list[str]) -> bool:
-        return any(fnmatchcase(value, pattern) for pattern in ([patterns] if isinstance(patterns, str) else patterns))
-
-    where = entry.get("where", {})
-    return entry["file"] == file and all(one_of(row[column], patterns) for column, patterns in where.items())
 
 
 def one(task: str, model: str, metric: str) -> PublishedScore:

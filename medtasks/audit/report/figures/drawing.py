@@ -17,16 +17,16 @@ that many fit on one page. Figures show scores and names of groups, and nothing 
 """
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from medtasks.audit.report.contents import RunReport
 from medtasks.audit.report.figures.outcome_figures import coverage_figure, pair_figure, reliability_figure
 from medtasks.audit.report.figures.score_figures import gain_figure, group_figures, summary_figure
-from medtasks.audit.report.figures.style import FORMATS, RC_PARAMS, Drawing, file_content, rule_looks, svg_element
+from medtasks.audit.report.figures.style import RC_PARAMS, Drawing, file_content, rule_looks, svg_element
 from medtasks.audit.report.words import coded
-from medtasks.errors import MedTasksError, near_match
+from medtasks.errors import MedTasksError
 
 
 def figures(report: RunReport) -> dict[str, str]:
@@ -35,30 +35,23 @@ def figures(report: RunReport) -> dict[str, str]:
         return {key: svg_element(drawing, key) for key, drawing in _drawings(report)}
 
 
-def write_figures(report: RunReport, folder: Path, formats: Sequence[str] = ("svg", "png")) -> list[Path]:
-    """Write every figure of a report into a folder, one file per figure and format, and return the files.
+def write_figures(report: RunReport, folder: Path) -> list[Path]:
+    """Write every figure of a report into a folder, as SVG and as PNG with 200 dots per inch, and return the files.
 
     Files are called after the keys, such as ``mediconfusion.groups.categories.svg``; what is no letter, digit or one of
-    ``_-`` in a name is written as its code. PNG has 200 dots per inch; PDF is the third format. The same report gives
-    the same files. The folder is made if it is not there. MedTasksError: a format is none of these, or the folder
-    cannot be written to.
+    ``_-`` in a name is written as its code. The same report gives the same files. The folder is made if it is not
+    there. MedTasksError: it cannot be written to.
     """
-    for form in formats:
-        if form not in FORMATS:
-            raise MedTasksError(
-                f"figures cannot be written as '{form}'{near_match(form, FORMATS)}; choose from {', '.join(FORMATS)}"
-            )
     written = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with _style():
             for key, drawing in _drawings(report):
-                for form in formats:
-                    file = folder / f"{'.'.join(coded(part, '-', also='-') for part in key.split('/'))}.{form}"
-                    is_svg = form == "svg"
-                    file.write_bytes(
-                        svg_element(drawing, key).encode() if is_svg else file_content(drawing.figure, form)
-                    )
+                name = ".".join(coded(part, "-", also="-") for part in key.split("/"))
+                contents = {"svg": svg_element(drawing, key).encode(), "png": file_content(drawing.figure, "png")}
+                for form, content in contents.items():
+                    file = folder / f"{name}.{form}"
+                    file.write_bytes(content)
                     written.append(file)
     except OSError as error:
         raise MedTasksError(

@@ -22,12 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _FONTS = "'DejaVu Sans', Verdana, Arial, Helvetica, sans-serif"
-_NO_METADATA = {
-    "svg": ("Creator", "Date", "Format", "Type"),
-    "png": ("Software",),
-    "pdf": ("Creator", "Producer", "CreationDate"),
-}
-FORMATS = tuple(_NO_METADATA)
+_NO_METADATA = {"svg": ("Creator", "Date", "Format", "Type"), "png": ("Software",)}
 _DPI = 200
 _INVISIBLE = re.compile("[\x00-\x1f\x7f\ud800-\udfff\ufffe\uffff]+")
 _SIZE = 8  # points

@@ -4,15 +4,12 @@ Only several tasks of a run tell what a score owes to the image, and what a grou
 compared with its sanity variants in the same run, question by question.
 """
 
-import contextlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-
-from loguru import logger
 
 from medtasks.audit.comparing import compared_values, main_metrics, run_values
 from medtasks.audit.report.contents import Baseline, Gain, RuleReport, RunReport, TaskReport
@@ -50,19 +47,17 @@ class Section:
 def collect_run(run: RecordedRun) -> RunReport:
     """Return what a report says about a run.
 
-    Scores are computed again from the recorded replies through the task's own hooks; where that gives other numbers
-    than the run recorded, a note names both and the recorded ones stand. Nothing here loads a model or asks a judge.
+    Scores are computed again from the recorded replies; where that gives other numbers than the run recorded, a note
+    names both and the recorded ones stand. Nothing here loads a model or asks a judge.
     """
-    with _silent_hooks():
-        sections = [section(recorded) for recorded in run.tasks.values()]
-        tasks = finished(sections)
+    sections = [section(recorded) for recorded in run.tasks.values()]
     return RunReport(
         title=_title(run.model) or run.folder.resolve().name,
         model=run.model,
         created=_now(),
         run_at=run.run_at,
         facts=run.facts,
-        tasks=tasks,
+        tasks=finished(sections),
         missing=run.missing,
         notes=(*run.notes, *(note for one in sections for note in one.notes)),
     )
@@ -76,9 +71,7 @@ def collect_replies(task_name: str, paths: Sequence[Path]) -> RunReport:
     """
     task = scored_task(task_name)
     documents = task_documents(task)
-    replies = read_replies(paths, documents)
-    with _silent_hooks():
-        found = reading_section(given_replies(task, documents, replies))
+    found = reading_section(given_replies(task, documents, read_replies(paths, documents)))
     return RunReport(
         title=f"Recorded replies to {task_name}",
         model="",
@@ -89,16 +82,6 @@ def collect_replies(task_name: str, paths: Sequence[Path]) -> RunReport:
         missing={},
         notes=("Made from recorded replies: which model gave them, and how, is not recorded.", *found.notes),
     )
-
-
-@contextlib.contextmanager
-def _silent_hooks() -> Iterator[None]:
-    """Keep back what hooks warn of while they score, such as cut pairs: the report says it, once."""
-    logger.disable("medtasks.hooks")
-    try:
-        yield
-    finally:
-        logger.enable("medtasks.hooks")
 
 
 def _title(model: str) -> str:

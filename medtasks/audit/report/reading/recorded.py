@@ -1,20 +1,30 @@
-"""What the harness recorded of a run, and its scores beside what the replies give."""
+"""What the harness recorded of a run, and its scores under each rule beside what the replies give.
+
+Scores are computed again from the replies, or from the scores that a run recorded. What would load a model, ask a judge
+or write a file is never computed again. Replies that do not fit their task raise RepliesError.
+"""
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from medtasks.audit.report.contents import RuleReport, Score
-from medtasks.audit.report.reading.rule_scores import Computed, score
+from medtasks.audit.report.contents import Group, PairOutcomes, RuleReport, Score
+from medtasks.audit.scoring import Documents, Replies, by_group, count_kinds, rows_of, with_interval, wrong_answers
 from medtasks.errors import UnknownName
 from medtasks.extract.registry import extractor_of
+from medtasks.families.paired_choice import paired_answers
 from medtasks.harness.task_file import TaskFile
 from medtasks.harness.task_files import included_option
-from medtasks.metrics.metric import Estimate
+from medtasks.harness.task_index import mapping_in
+from medtasks.metrics.metric import Estimate, Metric, evaluate
+from medtasks.metrics.metric import Score as SampleScore
+from medtasks.metrics.pairs import TOTAL, PairedAnswer, ScoredPair, complete_pairs, count
 from medtasks.stats.intervals import interval
 
+CATEGORIES = "categories"
 _ERROR = "_stderr"
 _BYPASS = "bypass"  # what the harness writes with --predict_only
 _NO_FILTER = "none"  # what the harness calls the filter of a task that names none
@@ -39,8 +49,7 @@ class RecordedTask:
     @property
     def metadata(self) -> Mapping[str, Any]:
         """The task's metadata as recorded; empty if there are none."""
-        found = self.config.get("metadata")
-        return found if isinstance(found, Mapping) else {}
+        return mapping_in(self.config, "metadata")
 
     @property
     def rules(self) -> dict[str, str]:
@@ -55,8 +64,7 @@ class RecordedTask:
     @property
     def data(self) -> Mapping[str, Any]:
         """Provenance of its data as recorded, see :func:`medtasks.data.prepared.provenance`; empty if none."""
-        found = self.metadata.get("data")
-        return found if isinstance(found, Mapping) else {}
+        return mapping_in(self.metadata, "data")
 
 
 @dataclass(frozen=True)
@@ -70,6 +78,101 @@ class RecordedRun:
     tasks: Mapping[str, RecordedTask]  # tasks and groups with scores, and tasks with samples only, by name in order
     missing: Mapping[str, str] = field(default_factory=dict)  # why a task that was asked for is not in tasks, by name
     notes: tuple[str, ...] = ()  # anything else a reader has to know, one sentence each
+
+
+@dataclass(frozen=True)
+class Computed:
+    """Scores of one rule, computed from the replies."""
+
+    samples: Mapping[str, SampleScore]  # what the task's family made of each reply, by document id
+    report: RuleReport  # what follows from them, without the rule's name in the task and what it does
+
+
+def compute(task: TaskFile, documents: Documents, replies: Replies) -> dict[str, Computed]:
+    """Score replies to a task whose scores follow from replies alone, by name of the row."""
+    computed = {}
+    for name, (rule, by_id) in scores_by_id(task, documents, replies).items():
+        found = of_scores(task, rule, by_id, documents)
+        wrong = count_kinds(wrong_answers(task, documents, list(by_id.values()), replies))
+        computed[name] = replace(found, report=replace(found.report, wrong_kinds=wrong))
+    return computed
+
+
+def scores_by_id(
+    task: TaskFile, documents: Documents, replies: Replies
+) -> dict[str, tuple[str, dict[str, SampleScore]]]:
+    """Return name and version of the rule, and scores by id, by name of the row; all documents have a reply."""
+    ids = [str(document["doc_id"]) for document in documents]
+    rows = rows_of(task, documents, replies)
+    return {name: (rule, dict(zip(ids, scores, strict=True))) for name, (rule, scores) in rows.items()}
+
+
+def without_metrics(rule: str, by_id: Mapping[str, SampleScore]) -> Computed:
+    """Return how many replies were ok, ambiguous, refused, ..., the most frequent first, and nothing else."""
+    reasons = Counter(str(one["reason"]) for one in by_id.values() if "reason" in one)
+    return Computed(by_id, RuleReport("", rule, "", (), dict(reasons.most_common())))
+
+
+def of_scores(task: TaskFile, rule: str, by_id: Mapping[str, SampleScore], columns: Documents) -> Computed:
+    """Return what follows from the scores of samples, by document id, of a task whose metrics follow from them alone.
+
+    ``columns`` group the scores and are in the same order: documents, or scores with the same columns.
+    """
+    scores = list(by_id.values())
+    estimates = evaluate(task.metrics, scores)
+    table = (
+        with_interval(one.name, estimates[one.name], higher_is_better=one.higher_is_better) for one in task.metrics
+    )
+    report = replace(without_metrics(rule, by_id).report, scores=tuple(table))
+    if task.family.paired:
+        answers = paired_answers(task.metrics[0].selection(scores))
+        report = replace(report, groups={CATEGORIES: _categories(answers)}, pairs=_outcomes(answers))
+    else:
+        groups = by_group(task, columns, scores)
+        report = replace(report, groups={column: tuple(found.values()) for column, found in groups.items()})
+    return Computed(by_id, report)
+
+
+def _categories(answers: Sequence[PairedAnswer]) -> tuple[Group, ...]:
+    """Return scores by medical area; a pair counts once for each of its images there, as in the benchmark."""
+    by_category = {name: counts for name, counts in count(answers).items() if name != TOTAL}
+    pairs = complete_pairs(answers)
+    ordered = sorted(by_category, key=lambda name: (-by_category[name].images, name))
+    return tuple(_category(name, by_category[name].images, answers, pairs) for name in ordered)
+
+
+def _category(name: str, images: int, answers: Sequence[PairedAnswer], pairs: Sequence[ScoredPair]) -> Group:
+    here = [one for one in answers if name in one.categories]
+    both = [pair for pair in pairs for one in (pair.first, pair.second) if name in one.categories]
+    solved: Metric[ScoredPair] = Metric(
+        "set_accuracy",
+        of=lambda pair: float(pair.solved),
+        units=lambda _: both,
+        clusters=(lambda pair: pair.first.pair_id,),
+    )
+    right: Metric[PairedAnswer] = Metric(
+        "individual_accuracy",
+        of=lambda answer: float(answer.correct),
+        units=lambda _: here,
+        clusters=(lambda answer: answer.pair_id, lambda answer: answer.image_id),
+    )
+    scores = (with_interval(one.name, one.estimate(()), higher_is_better=True) for one in (solved, right))
+    return Group(name, images, tuple(scores))
+
+
+def _outcomes(answers: Sequence[PairedAnswer]) -> PairOutcomes:
+    pairs = complete_pairs(answers)
+    valid = [pair for pair in pairs if pair.valid and not pair.solved]
+    invalid = Counter((pair.first.value is None) + (pair.second.value is None) for pair in pairs)
+    same = Counter(str(pair.first.value) for pair in valid if pair.confused)
+    return PairOutcomes(
+        both_right=sum(pair.solved for pair in pairs),
+        swapped=sum((one.first.value, one.second.value) == (one.second.target, one.first.target) for one in valid),
+        same=dict(sorted(same.items())),
+        one_invalid=invalid[1],
+        both_invalid=invalid[2],
+        incomplete=len({one.pair_id for one in answers}) - len(pairs),
+    )
 
 
 def recorded_values(task: RecordedTask) -> dict[str, dict[str, tuple[float, float]]]:
@@ -111,28 +214,17 @@ def rule_reports(
         if name not in values and name not in computed:
             continue
         rule, describes = _rule(recorded, task, name)
-        again = computed.get(name) or Computed(rule, {})
+        again = (computed.get(name) or without_metrics(rule, {})).report
         row = values.get(name, {})
         scores = tuple(_scores(recorded, task, row, again))
+        undefined = {one.metric: _why_undefined(task, one.metric) for one in scores if math.isnan(one.value)}
         notes += [
             f"{recorded.name}, {name}, {one.metric}: the run recorded {_number(*row[one.metric])}, its recorded "
             f"replies give {_number(one.value, one.error)} under today's rule; the recorded score is shown."
             for one in again.scores
             if one.metric in row and not _agrees(row[one.metric], one)
         ]
-        reports.append(
-            RuleReport(
-                name=name,
-                rule=again.rule,
-                describes=describes,
-                scores=scores,
-                reasons=again.reasons,
-                groups=again.groups,
-                pairs=again.pairs,
-                wrong_kinds=again.wrong_kinds,
-                failures={one.metric: _why_undefined(task, one.metric) for one in scores if math.isnan(one.value)},
-            )
-        )
+        reports.append(replace(again, name=name, describes=describes, scores=scores, failures=undefined))
     return tuple(reports), notes
 
 
@@ -149,7 +241,7 @@ def _rule(recorded: RecordedTask, task: TaskFile | None, name: str) -> tuple[str
 
 
 def _scores(
-    recorded: RecordedTask, task: TaskFile | None, values: Mapping[str, tuple[float, float]], again: Computed
+    recorded: RecordedTask, task: TaskFile | None, values: Mapping[str, tuple[float, float]], again: RuleReport
 ) -> Iterator[Score]:
     """Yield the recorded values; one that the replies confirm has an interval that knows its number of units."""
     computed = {one.metric: one for one in again.scores}
@@ -162,7 +254,7 @@ def _scores(
             higher = bool(own.get(metric, recorded.higher_is_better.get(metric) is not False))
             value, error = values[metric]
             if task is not None:
-                yield score(metric, Estimate(value, error), higher_is_better=higher)
+                yield with_interval(metric, Estimate(value, error), higher_is_better=higher)
             else:  # nobody knows the scale of another harness task's metric
                 low, high = interval(value, error, None, share=False)
                 yield Score(metric, value, error, low, high, share=False, higher_is_better=higher)

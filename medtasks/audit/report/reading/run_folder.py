@@ -18,14 +18,16 @@ from medtasks.audit.report.words import moment
 from medtasks.errors import MedTasksError, unknown_name
 from medtasks.harness.manifest import RunManifest, TaskOutcome, TaskRecord, manifest_files
 from medtasks.harness.redaction import HIDDEN, redacted, without_home
+from medtasks.harness.running import RESULTS, samples_file
 from medtasks.harness.saved_replies import replies_folder
 from medtasks.harness.task_files import included_option
+from medtasks.harness.task_index import mapping_in
 
-_RESULTS = "_results.json"
 _SAMPLES = "_samples_"
 _OURS = "medtasks_"  # adapters of this package, which keep a journal
 _NOTHING = (None, "", "unknown@unknown")  # the last is what an installed harness records of itself
 _ENDED = ("finished", "finished with failures")
+_OF_TASK = ("n-samples", "configs", "higher_is_better", "versions", "group_subtasks")  # parts of a results file
 _SETTINGS = {
     "harness": "lmms_eval_version",
     "harness commit": "git_hash",
@@ -54,13 +56,13 @@ class _Results:
 
     @property
     def model(self) -> str:
-        config = _mapping(self.content.get("config"))
+        config = mapping_in(self.content, "config")
         return model_label(config.get("model"), config.get("model_args"))
 
     @property
     def made(self) -> datetime | None:
         """When, as recorded; None if it is not a time."""
-        zone = _mapping(_mapping(self.content.get("config")).get("resolved_cli_args")).get("timezone")
+        zone = mapping_in(mapping_in(self.content, "config"), "resolved_cli_args").get("timezone")
         try:  # the harness writes the time in the time zone of its option --timezone
             read = datetime.strptime(str(self.content.get("date")), "%Y%m%d_%H%M%S")
             return read.replace(tzinfo=ZoneInfo(zone)) if zone else read.replace(tzinfo=UTC)
@@ -74,27 +76,25 @@ class _Results:
 
     def tasks(self) -> Iterator[RecordedTask]:
         """Yield the rows that hold a score; a group without aggregates has none."""
-        for name, row in _mapping(self.content["results"]).items():
-            if any("," in key for key in _mapping(row)):
-                yield self._task(name, row)
+        rows = mapping_in(self.content, "results")
+        for name in rows:
+            if any("," in key for key in mapping_in(rows, name)):
+                yield self._task(name, rows[name])
 
     def _task(self, name: str, row: Mapping[str, Any]) -> RecordedTask:
-        def of(key: str) -> Any:
-            return _mapping(self.content.get(key)).get(name)
-
-        counts, config = _mapping(of("n-samples")), _mapping(self.content.get("config"))
+        of = {key: mapping_in(self.content, key) for key in (*_OF_TASK, "config")}
+        counts, samples = mapping_in(of["n-samples"], name), samples_file(self.path, name)
         total = _whole(counts.get("original"))
-        beside = self.path.with_name(f"{_stamp(self.path)}{_SAMPLES}{name}.jsonl")
         return RecordedTask(
             name=name,
             scores=row,
-            config=_mapping(of("configs")),
-            higher_is_better=_mapping(of("higher_is_better")),
+            config=mapping_in(of["configs"], name),
+            higher_is_better=mapping_in(of["higher_is_better"], name),
             documents=total,
-            asked=max(0, min(_whole(counts.get("effective")), total - _whole(config.get("offset")))),
-            samples=beside if beside.is_file() else None,
-            version=str(of("versions") or ""),
-            members=tuple(of("group_subtasks") or ()),
+            asked=max(0, min(_whole(counts.get("effective")), total - _whole(of["config"].get("offset")))),
+            samples=samples if samples.is_file() else None,
+            version=str(of["versions"].get(name) or ""),
+            members=tuple(of["group_subtasks"].get(name) or ()),
         )
 
 
@@ -137,7 +137,7 @@ def read_run(folder: Path, model: str | None = None) -> RecordedRun:
 
 
 def _results(folder: Path, notes: list[str]) -> Iterator[_Results]:
-    for path in sorted(folder.rglob(f"*{_RESULTS}")):
+    for path in sorted(folder.rglob(f"*{RESULTS}")):
         try:
             content: Any = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
@@ -228,16 +228,12 @@ def _run_at(results: Sequence[_Results], manifests: Sequence[RunManifest]) -> st
 
 def _stamp(path: Path) -> str:
     """Return the beginning that the files of one run share."""
-    return path.name.split(_SAMPLES, 1)[0].removesuffix(_RESULTS)
+    return path.name.split(_SAMPLES, 1)[0].removesuffix(RESULTS)
 
 
 def _whole(value: Any) -> int:
     """Return a count; 0 for anything else, such as the fraction that ``--limit 0.5`` leaves."""
     return int(value) if isinstance(value, int | float) and math.isfinite(value) and value >= 1 else 0
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
 
 
 def model_label(name: object, arguments: object) -> str:
@@ -264,7 +260,7 @@ def label_of(manifest: RunManifest, models: Mapping[Path, str]) -> str:
 
 def facts(results: Mapping[str, Any], manifest: RunManifest | None) -> dict[str, str]:
     """Return what a results file and a manifest say about a run, by name; what is not recorded is not in it."""
-    config = _mapping(results.get("config"))
+    config = mapping_in(results, "config")
     recorded: dict[str, Any] = {} if manifest is None else _of_manifest(manifest)
     recorded |= {name: results.get(key) for name, key in _SETTINGS.items()}
     recorded |= {name: config.get(key) for name, key in _CONFIG.items()}

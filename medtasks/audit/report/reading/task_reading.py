@@ -9,8 +9,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from medtasks.audit.report.reading.recorded import RecordedTask, recorded_values
-from medtasks.audit.report.reading.rule_scores import Computed, compute, of_scores, scores_by_id
+from medtasks.audit.report.reading.recorded import (
+    Computed,
+    RecordedTask,
+    compute,
+    of_scores,
+    recorded_values,
+    scores_by_id,
+    without_metrics,
+)
 from medtasks.data.catalogue import Access
 from medtasks.errors import MedTasksError, RepliesError
 from medtasks.extract.registry import Kind
@@ -98,13 +105,13 @@ class TaskReading:
     recorded: RecordedTask
     task: TaskFile
     withheld: bool  # whether text and pictures may not be shown
-    # which data are here, see medtasks.harness.task_data.task_provenance; empty if they are not
+    # which data are here, see medtasks.harness.documents.task_provenance; empty if they are not
     data: Mapping[str, Any] = field(default_factory=dict)
     # all documents, in order; empty where they are not at hand or other than the run's
     documents: Sequence[Document] = ()
     samples: Samples = field(default_factory=Samples)  # what its samples file holds
     # scores that follow from the replies, by filter name
-    computed: Mapping[str, Computed] = field(default_factory=dict)
+    computed: dict[str, Computed] = field(default_factory=dict)
     # value of single samples where a metric is neither right nor wrong, by filter name and document id
     values: dict[str, dict[str, float]] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)  # what is lacking and how to get it, one sentence each
@@ -143,10 +150,9 @@ def given_replies(task: TaskFile, documents: Sequence[Document], replies: Mappin
     if _is_read(task):
         _read_replies(found)
     if withheld:  # values of columns that no record holds are text of the dataset
-        found.computed = {
-            name: replace(one, groups=_aggregated(task, one.rule, (), one.samples).groups)
-            for name, one in found.computed.items()
-        }
+        for name, one in found.computed.items():
+            groups = _aggregated(task, one.report.rule, (), one.samples).report.groups
+            found.computed[name] = replace(one, report=replace(one.report, groups=groups))
     if not task.is_computed:
         found.missing.append(_later(found, _NEEDS))
     return found
@@ -246,14 +252,14 @@ def _aggregated(task: TaskFile, rule: str, documents: Sequence[Document], by_id:
     """Return what follows from recorded scores; without documents they are grouped by what the scores hold."""
     if task.family.scores_suffice:
         return of_scores(task, rule, by_id, documents or list(by_id.values()))
-    return Computed(rule, by_id)
+    return without_metrics(rule, by_id)
 
 
 def _read_reports(found: TaskReading, documents: Sequence[Document]) -> None:
     """Read reports without their metrics, which may load models, but for the task's main one if it loads none."""
     main = found.task.metrics[0]
     rows = scores_by_id(found.task, documents, found.samples.replies)
-    found.computed = {name: Computed(rule, by_id) for name, (rule, by_id) in rows.items()}
+    found.computed = {name: without_metrics(rule, by_id) for name, (rule, by_id) in rows.items()}
     if isinstance(main, CorpusMetric) and not metric_info(main.name).weights:
         for name, (_, by_id) in rows.items():
             scored = text_values(main, list(by_id.values()))
