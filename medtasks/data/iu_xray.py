@@ -27,7 +27,7 @@ from medtasks.data.preparation import Recipe, Row, images_row
 from medtasks.data.schema import REPORT, new_document
 from medtasks.data.source_files import SourceFile, find_file, required_file, unpacking
 from medtasks.data.strict_pillow import UnreadableImage
-from medtasks.data.tables import RecordTable, read_json
+from medtasks.data.tables import read_json, records_table
 from medtasks.errors import SourceError
 
 _ANNOTATION = "annotation.json"
@@ -64,7 +64,7 @@ def _of_r2gen(file: SourceFile, images: ImageStore) -> Iterator[Row]:
     if not isinstance(content, dict) or not isinstance(content.get("test"), list):
         raise SourceError(f"{file.name} is not an object with a list 'test'")
     records = ((f"{file.name} test row {number}", record) for number, record in enumerate(content["test"], 1))
-    for row in RecordTable(records, ("id", "report", "image_path")).rows():
+    for row in records_table(records, ("id", "report", "image_path")).rows():
         if not row.text("report").strip():
             yield Row(row.place, None, cause="its report is empty")
             continue

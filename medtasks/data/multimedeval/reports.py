@@ -19,12 +19,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from medtasks.data.image_store import ImageStore
-from medtasks.data.multimedeval.chest_xrays import mimic_cxr_file, study_folder
+from medtasks.data.multimedeval.chest_xrays import mimic_cxr_file, split_rows, study_folder
 from medtasks.data.multimedeval.report_sections import first_text, report_sections
 from medtasks.data.preparation import Recipe, Row, images_row
 from medtasks.data.schema import REPORT, new_document
-from medtasks.data.source_files import SourceFile, file_reader, required_file
-from medtasks.data.tables import CsvTable, SourceRow
+from medtasks.data.source_files import file_reader, required_file
+from medtasks.data.tables import SourceRow, csv_table
 from medtasks.data.volume_files import ENDING
 
 _UNPACKED = "mimic-cxr-reports"
@@ -47,10 +47,9 @@ class _Study:
     dicom_ids: list[str] = field(default_factory=list)
 
 
-def _studies(split: SourceFile) -> list[_Study]:
-    table = CsvTable(split, ("dicom_id", "study_id", "subject_id", "split"), lambda row: row["split"] == "test")
+def _studies(source: Path) -> list[_Study]:
     studies: dict[str, _Study] = {}
-    for row in table.rows():
+    for row in split_rows(source, "test"):
         study_id, dicom_id = row.text("study_id"), row.text("dicom_id")
         study = studies.setdefault(study_id, _Study(row.place, row.text("subject_id"), study_id))
         if dicom_id in study.dicom_ids or study.subject_id != row.text("subject_id"):
@@ -70,7 +69,7 @@ def _mimic_cxr(source: Path, images: ImageStore) -> Iterator[Row]:
     folders = [folder for root in roots for place in _PLACES for folder in _folders(root, place)]
     archives = [path for root in roots for place in _PLACES for path in sorted(root.glob(place + _ARCHIVE))]
     with file_reader(folders, archives, ("", f"{_UNPACKED}/")) as read:
-        for study in _studies(split):
+        for study in _studies(source):
             yield _study_row(study, split.path.parent / "files", read, images)
 
 
@@ -107,7 +106,7 @@ def _study_row(study: _Study, files: Path, read: Callable[[str], bytes], images:
 def _ct_rate(source: Path, images: ImageStore) -> Iterator[Row]:
     file = required_file(source, [f"{top}{_CT_REPORTS}" for top in _CT_TOPS])
     seen: set[tuple[str, str]] = set()
-    for row in CsvTable(file, ("VolumeName", "Findings_EN")).rows():
+    for row in csv_table(file, ("VolumeName", "Findings_EN")).rows():
         content = row.text("VolumeName"), row.text("Findings_EN")
         if content not in seen:
             seen.add(content)
