@@ -7,6 +7,8 @@ import pytest
 from medtasks.data.source_files import SourceFile
 from medtasks.data.tables import csv_table
 
+from ...multimedeval_sources import put_zip
+
 TEXT = 'id,split,note\n1,test,"two\nlines"\n2,train,"a, b"\n3,test,\n4,test\n'
 
 
@@ -47,8 +49,8 @@ def test_more_values_than_columns(table):
     assert [row.values for row in table("id,split\n1,test,7,8\n").rows()] == [{"id": "1", "split": "test"}]
 
 
-def test_an_archive_member(tmp_path, write_zip):
-    archive = write_zip(tmp_path / "a.zip", {"inner/a.csv": TEXT})
+def test_an_archive_member(tmp_path):
+    archive = put_zip(tmp_path / "a.zip", {"inner/a.csv": TEXT})
     (first, *_) = csv_table(SourceFile(archive, "inner/a.csv"), ("id",)).rows()
     assert (first.place, first.values) == ("a.zip/a.csv row 1", {"id": "1"})
 
