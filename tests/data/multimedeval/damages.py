@@ -82,7 +82,7 @@ def row(file: str, number: int | str, **fields: Any) -> Damage:
 
     def json_text(data: bytes) -> bytes:
         lines = file.endswith(".jsonl")
-        rows = [json.loads(line) for line in data.splitlines()] if lines else json.loads(data)
+        rows: Any = [json.loads(line) for line in data.splitlines()] if lines else json.loads(data)
         rows[number if isinstance(number, str) else number - 1] |= fields
         return (json_lines(rows) if lines else json.dumps(rows)).encode()
 
