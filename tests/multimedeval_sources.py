@@ -122,7 +122,7 @@ def pubmedqa(folder: Path) -> tuple[Path, Expected]:
         found = {}
         for number in numbers:
             decision = ("yes", "no", "maybe")[number % 3]
-            found[str(number)] = {"QUESTION": "Is it?", "CONTEXTS": [f"N={number}."], "final_decision": decision}
+            found[str(number)] = {"QUESTION": "Is it?", "CONTEXTS": [f"N={number}.", "So."], "final_decision": decision}
         return json.dumps(found)
 
     members = {"pqal_test_set.json": entries(TEST), "pqal_fold1/train_set.json": entries(TRAIN)}

@@ -71,18 +71,8 @@ def test_keys_and_flags(prepared):
     _, documents = prepared(MM)
     keys = [(document["answer"], *document["flags"]) for document in documents]
     assert keys == [
-        ("A",),
-        ("B",),
-        ("B",),
-        ("B",),
-        ("C",),
-        ("B",),
-        (None, "options_without_text"),
-        ("B",),
-        (None, "gold_several"),
-        (None, "gold_unresolved"),
-        (None, "gold_contradictory"),
-        (None, "gold_unresolved"),
+        *(("A",), ("B",), ("B",), ("B",), ("C",), ("B",), (None, "options_without_text"), ("B",)),
+        *((None, "gold_several"), (None, "gold_unresolved"), (None, "gold_contradictory"), (None, "gold_unresolved")),
         ("B", "gold_interpreted"),
     ]
     assert documents[6]["options"] == ["A", "B", "C"]
@@ -225,35 +215,34 @@ def test_no_image_at_all(home, clone, refuses, tmp_path):
         prepare(CONTEXT, Options(clone, allow_changed=True, allow_incomplete=True, images={"mimic_cxr": empty}))
 
 
+def record(number, **fields):
+    return lambda records: records[number].update(fields)
+
+
 @pytest.mark.parametrize(
-    ("fields", "complaint"),
+    ("change", "complaint"),
     [
-        ({"hallucination_type": "type_5"}, "hallucination_type is 'type_5', and only type_1, type_2, type_3, type_4"),
-        ({"hallucination_type": None}, "hallucination_type is empty and not a text"),
-        ({"question_type": "open"}, "question_type is 'open', and only binary and multi-choice are known"),
-        ({"qid": 0}, "it has the qid 0 of row 1; qids must be unique"),
-        ({"qid": "4"}, "qid is a text and not a whole number"),
-        ({"img_name": "../secret.jpg"}, "img_name has none of the forms xmlab7/x.jpg, synpic7.jpg"),
-        ({"img_name": 4}, "img_name is a number and not a text"),
-        ({"answer": 1.5}, "answer is a number and not a text"),
-        ({"choices": None}, "choices is empty and not a text"),
+        (record(4, hallucination_type="type_5"), ": hallucination_type is 'type_5', and only type_1, type_2, type_3, "),
+        (record(4, hallucination_type=None), ": hallucination_type is empty and not a text"),
+        (record(4, question_type="open"), ": question_type is 'open', and only binary and multi-choice are known"),
+        (record(4, qid=0), ": it has the qid 0 of row 1; qids must be unique"),
+        (record(4, qid="4"), ": qid is a text and not a whole number"),
+        (record(4, img_name="../secret.jpg"), ": img_name has none of the forms xmlab7/x.jpg, synpic7.jpg"),
+        (record(4, img_name=4), ": img_name is a number and not a text"),
+        (record(4, answer=1.5), ": answer is a number and not a text"),
+        (record(4, choices=None), ": choices is empty and not a text"),
+        (lambda records: records[4].pop("choices"), " lacks 'choices'"),
     ],
 )
-def test_records_that_make_no_sense(home, clone, rewrite, refuses, fields, complaint):
-    rewrite(MM, lambda records: records[4].update(fields))
-    with refuses(f"MM-VisHal.json row 5: {complaint}"):
-        prepare(MM, Options(clone, allow_changed=True))
-
-
-def test_a_record_without_a_field(home, clone, rewrite, refuses):
-    rewrite(MM, lambda records: records[4].pop("choices"))
-    with refuses("MM-VisHal.json row 5 lacks 'choices'"):
+def test_records_that_make_no_sense(home, clone, rewrite, refuses, change, complaint):
+    rewrite(MM, change)
+    with refuses(f"MM-VisHal.json row 5{complaint}"):
         prepare(MM, Options(clone, allow_changed=True))
 
 
 @pytest.mark.parametrize("answer", ["a list of texts", {"anatomy": "heart", "measurement": [], "symptom": []}])
 def test_components_of_another_kind(home, clone, rewrite, refuses, answer):
-    rewrite("medheval_visual_report", lambda records: records[1].update(structured_answer=answer))
+    rewrite("medheval_visual_report", record(1, structured_answer=answer))
     with refuses("MIMIC-CXR_pairs.json row 2"):
         prepare("medheval_visual_report", Options(clone, allow_changed=True))
 

@@ -34,7 +34,7 @@ def stored(manifest, document):
     [
         ("medqa", "test/3", (None, None, "Which 3?"), [f"drug {letter}3" for letter in "ABCDE"], "D"),
         ("medmcqa", "q2", ("Skin", None, "Which 2"), [f"nerve {letter}2" for letter in "abcd"], "C"),
-        ("pubmedqa", "1", (None, "N=1.", "Is it?"), ["yes", "no", "maybe"], "B"),
+        ("pubmedqa", "1", (None, "N=1. So.", "Is it?"), ["yes", "no", "maybe"], "B"),
         ("mednli", "p2", (None, "He has 2.", "He is ill."), ["entailment", "contradiction", "neutral"], "C"),
     ],
 )
