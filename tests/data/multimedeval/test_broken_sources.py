@@ -12,10 +12,10 @@ from medtasks.data.preparation import Options
 from medtasks.data.preparers import prepare
 from medtasks.errors import SourceError
 
+from ...damages import both, changed, cut, every_row, lost, row, text, written
 from ...dicom_files import noise
 from ...multimedeval_sources import picture, put_parquet
 from ...nifti_files import put_nifti, scan
-from .damages import changed, cut, every_row, lost, row, text, written
 
 pytest.importorskip("pydicom", reason="pydicom is not installed; pip install 'medtasks[dicom]'")
 
@@ -43,10 +43,6 @@ def second_line(line):
         return b"\n".join([first, line.encode(), *others])
 
     return changed(MEDQA, change)
-
-
-def both(*damages):
-    return lambda source: [damage(source) for damage in damages]
 
 
 def arrays(**new):

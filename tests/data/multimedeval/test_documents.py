@@ -13,9 +13,9 @@ from medtasks.data.home import dataset_folder
 from medtasks.data.multimedeval import chest_xrays, mammography
 from medtasks.data.preparers import verify
 
+from ...damages import changed, content, parquet_rows, row, text
 from ...dicom_files import noise
 from ...multimedeval_sources import csv_text, json_lines, picture, put, put_parquet, put_zip
-from .damages import changed, content, parquet_rows, row, text
 
 pytest.importorskip("pydicom", reason="pydicom is not installed; pip install 'medtasks[dicom]'")
 

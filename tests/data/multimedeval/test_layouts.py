@@ -7,8 +7,8 @@ import shutil
 import numpy as np
 import pytest
 
+from ...damages import content, lost, parquet_rows
 from ...multimedeval_sources import json_lines, put, put_parquet, put_zip
-from .damages import content, lost, parquet_rows
 
 pytest.importorskip("pydicom", reason="pydicom is not installed; pip install 'medtasks[dicom]'")
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow.parquet
 
-from ...multimedeval_sources import json_lines, put, put_parquet, put_zip
+from .multimedeval_sources import json_lines, put, put_parquet, put_zip
 
 Damage = Callable[[Path], object]
 
@@ -75,6 +75,11 @@ def lost(*files: str) -> Damage:
                 path.unlink()
 
     return run
+
+
+def both(*damages: Damage) -> Damage:
+    """Do one after the other."""
+    return lambda source: [damage(source) for damage in damages]
 
 
 def row(file: str, number: int | str, **fields: Any) -> Damage:
