@@ -231,7 +231,7 @@ def test_vindr_has_one_row_per_graded_finding(source, prepared, monkeypatch):
     assert [document["image_id"] for document in documents] == ["i0", "i1", "i2", "i3", "i4", "i4"]
     assert [document["patient_id"] for document in documents] == ["s0", "s0", "s0", "s0", "s1", "s1"]
     assert documents[0]["options"] == ["1", "2", "3", "4", "5"]
-    assert read[:5] == ["i0", "i1", "i2", "i3", "i4"]  # each once
+    assert read == [f"i{number}" for number in (*range(5), *range(100, 110, 2))]  # each once
     for document, number in zip(documents, (0, 1, 2, 3, 4, 4), strict=True):
         with Image.open(dataset_folder(manifest.name) / document["image_files"][0]) as image:
             assert image.mode == "L"
