@@ -31,43 +31,19 @@ from medtasks.data.schema import CLASSIFICATION, Document, new_document
 from medtasks.data.source_files import SourceFile, required_file, unpacking
 from medtasks.data.strict_pillow import UnreadableImage
 from medtasks.data.table_recipe import ReadFile, TableReader, by_name
-from medtasks.data.tables import SourceRow, Table, csv_table, hub_table
+from medtasks.data.tables import SourceRow, Table, csv_table, hub_table, read_json
 from medtasks.errors import SourceError
 
 URL_VARIABLE = "MEDTASKS_PAD_UFES_URL"
 _URL = "https://data.mendeley.com/public-files/datasets/zr7vgbcyr2/files"
-_FILES = {
-    "metadata.csv": "fa850265-57da-48f0-ba3e-998b3e44b1f6",
-    "imgs_part_1.zip": "1cc2f71f-20a2-412d-b746-a9b9bc20c966",
-    "imgs_part_2.zip": "559a60ed-5504-475d-996c-6a8bc253b5e7",
-    "imgs_part_3.zip": "34dcdf8e-e5f1-4b35-aa0b-5135051ff852",
-}
 _INFO = dataset_info("multimedeval_pad_ufes_20")
 _SPLIT = dataclasses.replace(
     _INFO, source="https://huggingface.co/datasets/croyer/Pad-UFES-20-split", revision="main", sha256={}
 )
-CLASSES = {
-    "BCC": "Basal Cell Carcinoma (BCC)",
-    "SCC": "Squamous Cell Carcinoma (SCC)",
-    "ACK": "Actinic Keratosis (ACK)",
-    "SEK": "Seborrheic Keratosis (SEK)",
-    "BOD": "Bowen’s disease (BOD)",
-    "MEL": "Melanoma (MEL)",
-    "NEV": "Nevus (NEV)",
-}
-_HISTORY = {
-    "smokes": "smoke",
-    "drink": "drink",
-    "age": "age",
-    "backgroundFather": "background_father",
-    "backgroundMother": "background_mother",
-    "pesticide": "pesticide",
-    "gender": "gender",
-    "skin cancer history": "skin_cancer_history",
-    "cancer history": "cancer_history",
-    "has piped water": "has_piped_water",
-    "has sewage system": "has_sewage_system",
-}
+_NAMES = read_json(SourceFile(Path(__file__).with_name("pad_ufes.json")))
+_FILES: Mapping[str, str] = _NAMES["files"]  # their keys in the downloads' addresses
+CLASSES: Mapping[str, str] = _NAMES["classes"]  # what models are asked, by what the table says
+_HISTORY: Mapping[str, str] = _NAMES["history"]  # columns of the table, by what the prompt calls them
 _COLUMNS = ("patient_id", "lesion_id", "diagnostic", "img_id", *_HISTORY.values())
 _Reader = Callable[[], bytes]
 _ENDING = ".png"
