@@ -32,6 +32,10 @@ def by_name(where: Mapping[str, Callable[[], bytes]]) -> Iterator[ReadFile]:
     yield read
 
 
+def _no_files(_source: Path) -> AbstractContextManager[ReadFile]:
+    return by_name({})
+
+
 @dataclass(frozen=True)
 class TableReader:
     """How the rows of a benchmark's splits are read."""
@@ -40,9 +44,7 @@ class TableReader:
     table: Tables  # finds a split in a source
     document: Callable[[SourceRow, str], Document]  # what a row of a split becomes
     image: Callable[[SourceRow], str] | None = None  # what a row calls its image; None for questions without
-    files: Callable[[Path], AbstractContextManager[ReadFile]] = lambda _source: by_name(
-        {}
-    )  # opens the image files of a source
+    files: Callable[[Path], AbstractContextManager[ReadFile]] = _no_files  # opens the image files of a source
 
     def rows(self, rows: Iterator[SourceRow], split: str, source: Path, images: ImageStore) -> Iterator[Row]:
         """Read rows of a split."""

@@ -128,7 +128,7 @@ class ParquetTable(Table):
                     continue
                 batches = _batches(file, opened, group, columns)
                 rows = (batch.slice(offset, 1) for batch in batches for offset in range(batch.num_rows))
-                for index, row in zip(positions, rows, strict=False):
+                for row, index in zip(rows, positions, strict=False):
                     if wanted is None or index in wanted:
                         yield SourceRow(f"{file.name} row {index - first + 1}", index, row.to_pylist()[0])
 
