@@ -54,7 +54,10 @@ def _record(qid: int, name: str, question: str, answer: Any, **fields: Any) -> R
 def _visual(questions: tuple[_Question, ...], *, with_source: bool) -> list[Record]:
     return [
         _record(
-            *(qid, name, question, answer),
+            qid,
+            name,
+            question,
+            answer,
             hallucination_type=f"type_{kind}",
             question_type="multi-choice" if choices and not choices.endswith("B. No") else "binary",
             choices=choices,

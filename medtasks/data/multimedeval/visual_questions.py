@@ -65,13 +65,15 @@ def _slake(rows: Iterator[SourceRow], _split: str, source: Path, images: ImageSt
     with file_reader(folders, archives, ("imgs/",)) as read:
         for row in rows:
             name = row.text("img_name")
-            known = open_question(row, str(row.integer("qid")), question_type=row.optional_text("content_type"))
             try:
-                yield shown_row(row.place, known, [images.add_bytes(read(name))])
+                image = images.add_bytes(read(name))
             except FileNotFoundError:
                 yield Row(row.place, None, cause=f"its image imgs/{name} is missing")
             except (UnreadableImage, SourceError):
                 yield Row(row.place, None, cause=f"its image imgs/{name} cannot be read")
+            else:
+                known = open_question(row, str(row.integer("qid")), question_type=row.optional_text("content_type"))
+                yield shown_row(row.place, known, [image])
 
 
 _PARQUET = Recipe.of_splits(OPEN_QUESTION, _parquet, _with_images, "the Hub's parquet files data/test-*.parquet")
