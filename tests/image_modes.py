@@ -29,13 +29,21 @@ ORIENTATIONS: Mapping[int, Callable[[Any], Any]] = {
 
 @dataclass(frozen=True)
 class ImageCase:
-    """A file and what the rule ``linear`` makes of it."""
+    """A file and what the rule ``linear`` makes of it.
+
+    Attributes:
+        name: Of the file.
+        data: Its bytes.
+        seen: RGB pixels, rows x columns x 3.
+        conversions: What the dataset's manifest says.
+        tolerance: By how many of 256 levels a pixel may differ.
+    """
 
     name: str
     data: bytes
-    seen: Any  # RGB pixels, rows x columns x 3
-    conversions: tuple[str, ...] = ()  # what the dataset's manifest says
-    tolerance: int = 0  # by how many of 256 levels a pixel may differ
+    seen: Any
+    conversions: tuple[str, ...] = ()
+    tolerance: int = 0
 
 
 def ramp(largest: int = 255) -> Any:
@@ -176,20 +184,32 @@ def _transparent() -> list[ImageCase]:
     colormap = [*range(0, 65536, 256), *range(65535, 0, -256), *[257 * 200] * 256]
     table = np.stack([np.arange(256), 255 - np.arange(256), np.full(256, 200)], axis=1).astype(np.uint8)
     pa_tags = {320: ("H", colormap), 338: ("H", [2])}
-    opaque = np.dstack([rgb, np.full_like(alpha, 255)])
-    last = (b"tRNS", struct.pack(">3H", *rgb[-1, -1]))
-    pa = tiff(np.stack([grey, alpha], 2).astype(np.uint8), 8, 3, pa_tags)
-    many = bytes([0, 40, 80, 120, 160, 200, 240, 255])
+    opaque = np.concatenate([rgb, np.full_like(rgb[..., :1], 255)], axis=2)
     return [
         ImageCase("LA.png", png(np.stack([grey, alpha], 2), 8, 4), on_black(_grey(grey), share), black),
         ImageCase("RGBA.png", png(np.dstack([rgb, alpha]), 8, 6), on_black(rgb, share), black),
         ImageCase("RGBA opaque.png", png(opaque, 8, 6), rgb.astype(np.uint8)),
         ImageCase("L tRNS.png", png(grey, 8, 0, [(b"tRNS", b"\0\x80")]), on_black(_grey(grey), grey != 128), black),
-        ImageCase("RGB tRNS.png", png(rgb, 8, 2, [last]), on_black(rgb, (rgb != rgb[-1, -1]).any(axis=2)), black),
+        ImageCase(
+            "RGB tRNS.png",
+            png(rgb, 8, 2, [(b"tRNS", struct.pack(">3H", *rgb[-1, -1]))]),
+            on_black(rgb, (rgb != rgb[-1, -1]).any(axis=2)),
+            black,
+        ),
         ImageCase("P one clear.png", saved(palette, "PNG", transparency=5), on_black(seen, one), palette_black),
-        ImageCase("P many clear.png", saved(palette, "PNG", transparency=many), on_black(seen, several), palette_black),
+        ImageCase(
+            "P many clear.png",
+            saved(palette, "PNG", transparency=bytes([0, 40, 80, 120, 160, 200, 240, 255])),
+            on_black(seen, several),
+            palette_black,
+        ),
         ImageCase("P clear.gif", saved(palette, "GIF", transparency=5), on_black(seen, one), palette_black),
-        ImageCase("PA.tif", pa, on_black(table[grey], share), palette_black),
+        ImageCase(
+            "PA.tif",
+            tiff(np.stack([grey, alpha], 2).astype(np.uint8), 8, 3, pa_tags),
+            on_black(table[grey], share),
+            palette_black,
+        ),
     ]
 
 
@@ -197,8 +217,14 @@ def _other_colours() -> list[ImageCase]:
     inks = np.dstack([colours(), ramp()[::-1, ::-1] // 2]).astype(np.uint8)
     cmyk = (255 - inks[..., :3].astype(int)) * (255 - inks[..., 3:].astype(int)) / 255
     light, blue, red = (colours()[..., channel].astype(float) for channel in range(3))
-    greens = light - 0.344136 * (blue - 128) - 0.714136 * (red - 128)
-    full = np.stack([light + 1.402 * (red - 128), greens, light + 1.772 * (blue - 128)], 2)
+    full = np.stack(
+        [
+            light + 1.402 * (red - 128),
+            light - 0.344136 * (blue - 128) - 0.714136 * (red - 128),
+            light + 1.772 * (blue - 128),
+        ],
+        2,
+    )
     lab = np.dstack([ramp(), np.zeros_like(ramp()), np.zeros_like(ramp())]).astype(np.uint8)
     star = ramp() / 255 * 100
     linear = np.where(star > 8, ((star + 16) / 116) ** 3, star / 903.3)
@@ -206,52 +232,101 @@ def _other_colours() -> list[ImageCase]:
     flat = np.zeros((16, 16, 4), np.uint8)
     flat[:, 8:] = (200, 30, 90, 40)
     inverted = Image.fromarray(flat, "CMYK")  # Pillow writes the JPEG as Adobe does, with inverted inks
-    flat_seen = np.rint((255 - flat[..., :3].astype(int)) * (255 - flat[..., 3:].astype(int)) / 255).astype(np.uint8)
-    from_cmyk, seen = ("CMYK to RGB",), np.clip(np.rint(full), 0, 255).astype(np.uint8)
-    ycbcr = saved(Image.fromarray(colours().astype(np.uint8), "YCbCr"), "TIFF")
+    flat_seen = (255 - flat[..., :3].astype(int)) * (255 - flat[..., 3:].astype(int)) / 255
     return [
-        ImageCase("CMYK.tif", tiff(inks, 8, 5), np.rint(cmyk).astype(np.uint8), from_cmyk, 1),
-        ImageCase("CMYK Adobe.jpg", saved(inverted, "JPEG", quality=100), flat_seen, from_cmyk, 4),
-        ImageCase("YCbCr.tif", ycbcr, seen, ("YCbCr to RGB",), 2),
+        ImageCase("CMYK.tif", tiff(inks, 8, 5), np.rint(cmyk).astype(np.uint8), ("CMYK to RGB",), 1),
+        ImageCase(
+            "CMYK Adobe.jpg",
+            saved(inverted, "JPEG", quality=100),
+            np.rint(flat_seen).astype(np.uint8),
+            ("CMYK to RGB",),
+            4,
+        ),
+        ImageCase(
+            "YCbCr.tif",
+            saved(Image.fromarray(colours().astype(np.uint8), "YCbCr"), "TIFF"),
+            np.clip(np.rint(full), 0, 255).astype(np.uint8),
+            ("YCbCr to RGB",),
+            2,
+        ),
         ImageCase("LAB.tif", tiff(lab, 8, 8), _grey(np.rint(grey)), ("LAB to RGB",), 3),
     ]
 
 
 def _deep_grey() -> list[ImageCase]:
-    deep, twelve, units = ramp(65535), ramp(4095), ramp(4000) - 1000
-    wide, short, widest = deep.astype("<u2"), twelve.astype("<u2"), ramp(2**32 - 1)
-    of_deep, of_twelve, of_units = in_8_bits(deep, 0, 65535), in_8_bits(twelve, 0, 4095), in_8_bits(units, -1000, 3000)
+    deep, twelve = ramp(65535), ramp(4095)
     of_16, of_12 = ("16 bits scaled from 0..65535",), ("12 bits scaled from 0..4095",)
     stated = ("scaled from the SMinSampleValue..SMaxSampleValue of its file",)
-    hounsfield = {340: ("f", [-1000]), 341: ("f", [3000])}
-    clear, white, sbit = deep == deep[5, 5], (b"tRNS", struct.pack(">H", deep[5, 5])), [(b"sBIT", b"\x0c")]
-    on_clear = on_black(of_deep, ~clear)
-    pgm = f"P5 {WIDTH} {HEIGHT} 4095\n".encode() + twelve.astype(">u2").tobytes()
-    floats = ("floats scaled from 0..1",)
+    signed, hounsfield = (ramp(4000) - 1000).astype("<i2"), {340: ("f", [-1000]), 341: ("f", [3000])}
+    clear = deep == deep[5, 5]
     return [
-        ImageCase("I;16.png", png(deep, 16, 0), of_deep, of_16),
-        ImageCase("I;16.tif", tiff(wide, 16), of_deep, of_16),
-        ImageCase("I;16B.tif", tiff(deep.astype(">u2"), 16), of_deep, of_16),
-        ImageCase("I;16 white is zero.tif", tiff((65535 - deep).astype("<u2"), 16, 0), of_deep, of_16, 1),
-        ImageCase("I;16 packed.tif", saved(Image.fromarray(wide), "TIFF", compression="tiff_lzw"), of_deep, of_16),
-        ImageCase("I;16 tRNS.png", png(deep, 16, 0, [white]), on_clear, (*of_16, "transparency onto black")),
-        ImageCase("I;16.jp2", saved(Image.fromarray(wide), "JPEG2000"), of_deep, of_16),
-        ImageCase("12 bits.tif", tiff(short, 12), of_twelve, of_12),
-        ImageCase("12 of 16 bits, sBIT.png", png(twelve, 16, 0, sbit), of_twelve, of_12),
-        ImageCase("stretched, sBIT.png", png(deep, 16, 0, sbit), of_deep, of_16),
-        ImageCase("12 of 16 bits, MaxSampleValue.tif", tiff(short, 16, tags={281: ("H", [4095])}), of_twelve, of_12),
-        ImageCase("I signed.tif", tiff(units.astype("<i2"), 16, tags=hounsfield), of_units, stated),
-        ImageCase("I.tif", tiff(units.astype("<i4"), 32, tags=hounsfield), of_units, stated),
+        ImageCase("I;16.png", png(deep, 16, 0), in_8_bits(deep, 0, 65535), of_16),
+        ImageCase("I;16.tif", tiff(deep.astype("<u2"), 16), in_8_bits(deep, 0, 65535), of_16),
+        ImageCase("I;16B.tif", tiff(deep.astype(">u2"), 16), in_8_bits(deep, 0, 65535), of_16),
         ImageCase(
-            "I unsigned.tif",
-            tiff(widest.astype("<u4"), 32, tags={341: ("d", [2**32 - 1])}),
-            in_8_bits(widest, 0, 2**32 - 1),
+            "I;16 white is zero.tif", tiff((65535 - deep).astype("<u2"), 16, 0), in_8_bits(deep, 0, 65535), of_16, 1
+        ),
+        ImageCase("I;16 packed.tif", _lzw(deep), in_8_bits(deep, 0, 65535), of_16),
+        ImageCase(
+            "I;16 tRNS.png",
+            png(deep, 16, 0, [(b"tRNS", struct.pack(">H", deep[5, 5]))]),
+            on_black(in_8_bits(deep, 0, 65535), ~clear),
+            (*of_16, "transparency onto black"),
+        ),
+        ImageCase(
+            "I;16.jp2", saved(Image.fromarray(deep.astype(np.uint16)), "JPEG2000"), in_8_bits(deep, 0, 65535), of_16
+        ),
+        ImageCase("12 bits.tif", tiff(twelve.astype("<u2"), 12), in_8_bits(twelve, 0, 4095), of_12),
+        ImageCase(
+            "12 of 16 bits, sBIT.png", png(twelve, 16, 0, [(b"sBIT", b"\x0c")]), in_8_bits(twelve, 0, 4095), of_12
+        ),
+        ImageCase("stretched, sBIT.png", png(deep, 16, 0, [(b"sBIT", b"\x0c")]), in_8_bits(deep, 0, 65535), of_16),
+        ImageCase(
+            "12 of 16 bits, MaxSampleValue.tif",
+            tiff(twelve.astype("<u2"), 16, tags={281: ("H", [4095])}),
+            in_8_bits(twelve, 0, 4095),
+            of_12,
+        ),
+        ImageCase(
+            "I signed.tif", tiff(signed, 16, tags=hounsfield), in_8_bits(signed.astype(float), -1000, 3000), stated
+        ),
+        ImageCase(
+            "I.tif",
+            tiff((ramp(4000) - 1000).astype("<i4"), 32, tags=hounsfield),
+            in_8_bits(ramp(4000) - 1000, -1000, 3000),
             stated,
         ),
-        ImageCase("I.pgm", pgm, of_twelve, of_16, 1),
-        ImageCase("F.tif", tiff((ramp(1000) / 1000).astype("<f4"), 32), in_8_bits(ramp(1000), 0, 1000), floats, 1),
-        ImageCase("F stated.tif", tiff(units.astype("<f4"), 32, tags=hounsfield), of_units, stated),
+        ImageCase(
+            "I unsigned.tif",
+            tiff(ramp(2**32 - 1).astype("<u4"), 32, tags={341: ("d", [2**32 - 1])}),
+            in_8_bits(ramp(2**32 - 1), 0, 2**32 - 1),
+            stated,
+        ),
+        ImageCase(
+            "I.pgm",
+            f"P5 {WIDTH} {HEIGHT} 4095\n".encode() + twelve.astype(">u2").tobytes(),
+            in_8_bits(twelve, 0, 4095),
+            of_16,
+            1,
+        ),
+        ImageCase(
+            "F.tif",
+            tiff((ramp(1000) / 1000).astype("<f4"), 32),
+            in_8_bits(ramp(1000), 0, 1000),
+            ("floats scaled from 0..1",),
+            1,
+        ),
+        ImageCase(
+            "F stated.tif",
+            tiff((ramp(4000) - 1000).astype("<f4"), 32, tags=hounsfield),
+            in_8_bits(ramp(4000) - 1000, -1000, 3000),
+            stated,
+        ),
     ]
+
+
+def _lzw(deep: Any) -> bytes:
+    return saved(Image.fromarray(deep.astype(np.uint16)), "TIFF", compression="tiff_lzw")
 
 
 def _deep_colours() -> list[ImageCase]:
