@@ -46,64 +46,45 @@ CXR: tuple[_Question, ...] = (
 )
 
 
+def _record(qid: int, name: str, question: str, answer: Any, **fields: Any) -> Record:
+    shown = {"img_name": name, "img_id": int(name[5]) if name.startswith("xmlab") else name}
+    return {"qid": qid, **shown, "question": question, "answer": answer, **fields}
+
+
 def _visual(questions: tuple[_Question, ...], *, with_source: bool) -> list[Record]:
     return [
-        {
-            "img_name": name,
-            "question": question,
-            "answer": answer,
-            "hallucination_type": f"type_{kind}",
-            "question_type": "multi-choice" if choices and not choices.endswith("B. No") else "binary",
-            "choices": choices,
-            "img_id": int(name[5]) if name.startswith("xmlab") else name,
-            "qid": qid,
-            "location": "Lung" if name.startswith("xmlab") else "HEAD" if name.startswith("synpic") else None,
-            "modality": "CT" if name.startswith("xmlab") else None,
+        _record(
+            qid,
+            name,
+            question,
+            answer,
+            hallucination_type=f"type_{kind}",
+            question_type="multi-choice" if choices and not choices.endswith("B. No") else "binary",
+            choices=choices,
+            location="Lung" if name.startswith("xmlab") else "HEAD" if name.startswith("synpic") else None,
+            modality="CT" if name.startswith("xmlab") else None,
             **({"source": "SLAKE" if name.startswith("xmlab") else "VQA-RAD"} if with_source else {}),
-        }
+        )
         for qid, (name, kind, choices, question, answer) in enumerate(questions)
     ]
 
 
 def _yes_no(answers: list[str]) -> list[Record]:
+    asked = "Does finding {} need an operation?".format
     return [
-        {
-            "img_name": MIMIC.format(1 + qid // 2),
-            "question": f"Does finding {qid} need an operation?",
-            "answer": answer,
-            "ground_truth_type": "binary",
-            "choices": "",
-            "qid": qid,
-            "img_id": MIMIC.format(1 + qid // 2),
-        }
+        _record(qid, MIMIC.format(1 + qid // 2), asked(qid), answer, ground_truth_type="binary", choices="")
         for qid, answer in enumerate(answers)
     ]
 
 
 def _report(qid: int, image: int, report: str, **components: list[str]) -> Record:
-    name = MIMIC.format(image)
     answer = {"anatomy": [], "measurement": [], "symptom": [], **components}
-    return {
-        "img_name": name,
-        "question": INSTRUCTION,
-        "answer": report,
-        "structured_answer": answer,
-        "qid": qid,
-        "img_id": name,
-    }
+    return _record(qid, MIMIC.format(image), INSTRUCTION, report, structured_answer=answer)
 
 
 def _knowledge(qid: int, image: int, question: str, answer: str) -> Record:
-    name = MIMIC.format(image)
-    return {
-        "img_name": name,
-        "question": question,
-        "answer": answer,
-        "question_type": "type4_Knowledge",
-        "structured_answer": None,
-        "qid": qid,
-        "img_id": name,
-    }
+    more = {"question_type": "type4_Knowledge", "structured_answer": None}
+    return _record(qid, MIMIC.format(image), question, answer, **more)
 
 
 RECORDS: Mapping[str, list[Record]] = {

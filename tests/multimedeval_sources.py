@@ -27,19 +27,12 @@ Writer = Callable[[Path], tuple[Path, "Expected"]]
 
 @dataclass(frozen=True)
 class Expected:
-    """What a source has to become.
+    """What a source has to become."""
 
-    Attributes:
-        test: Ids of the evaluated documents, in order.
-        demonstrations: Ids of the solved examples, in order.
-        keys: Answer, label or labels of each evaluated document.
-        images: How many images these documents show together, each counted once.
-    """
-
-    test: Sequence[str]
-    demonstrations: Sequence[str]
-    keys: Sequence[Any]
-    images: int = 0
+    test: Sequence[str]  # ids of the evaluated documents, in order
+    demonstrations: Sequence[str]  # ids of the solved examples, in order
+    keys: Sequence[Any]  # answer, label or labels of each evaluated document
+    images: int = 0  # how many images these documents show together, each counted once
 
 
 def named(pattern: str, keys: Callable[[int], Any], images: int = 0) -> Expected:
@@ -122,7 +115,7 @@ def pubmedqa(folder: Path) -> tuple[Path, Expected]:
         found = {}
         for number in numbers:
             decision = ("yes", "no", "maybe")[number % 3]
-            found[str(number)] = {"QUESTION": "Is it?", "CONTEXTS": [f"N={number}."], "final_decision": decision}
+            found[str(number)] = {"QUESTION": "Is it?", "CONTEXTS": [f"N={number}.", "So."], "final_decision": decision}
         return json.dumps(found)
 
     members = {"pqal_test_set.json": entries(TEST), "pqal_fold1/train_set.json": entries(TRAIN)}

@@ -27,7 +27,7 @@ from medtasks.data.preparation import Recipe, Row, images_row
 from medtasks.data.schema import REPORT, new_document
 from medtasks.data.source_files import SourceFile, find_file, required_file, unpacking
 from medtasks.data.strict_pillow import UnreadableImage
-from medtasks.data.tables import RecordTable, read_json
+from medtasks.data.tables import read_json, records_table
 from medtasks.errors import SourceError
 
 _ANNOTATION = "annotation.json"
@@ -64,7 +64,7 @@ def _of_r2gen(file: SourceFile, images: ImageStore) -> Iterator[Row]:
     if not isinstance(content, dict) or not isinstance(content.get("test"), list):
         raise SourceError(f"{file.name} is not an object with a list 'test'")
     records = ((f"{file.name} test row {number}", record) for number, record in enumerate(content["test"], 1))
-    for row in RecordTable(records, ("id", "report", "image_path")).rows():
+    for row in records_table(records, ("id", "report", "image_path")).rows():
         if not row.text("report").strip():
             yield Row(row.place, None, cause="its report is empty")
             continue
@@ -84,9 +84,9 @@ def _of_open_i(source: Path, images: ImageStore) -> Iterator[Row]:
             yield Row(name, None, cause="studies with findings and without an image", outside=True)
         else:
             studies[name] = study
-    add = _image_files(source, {image for study in studies.values() for image in study.images}, images)
+    known = _image_files(source, {image for study in studies.values() for image in study.images}, images)
     for name, study in studies.items():
-        adding = {f"{image}.png": functools.partial(add, image) for image in study.images}
+        adding = {f"{image}.png": known.get(image, _refuse) for image in study.images}
         document = new_document(
             REPORT, study.name, report=study.findings, image_id=study.name, indication=study.indication
         )
@@ -126,28 +126,25 @@ def _section(root: ElementTree.Element, label: str) -> str:
     return "" if part is None else "".join(part.itertext())
 
 
-def _image_files(source: Path, wanted: set[str], images: ImageStore) -> Callable[[str], StoredImage]:
-    """Return what stores an image by its name; images in an archive are stored at once, because it has no index."""
-    paths = {path.stem: path for pattern in reversed(_IMAGE_FILES) for path in source.glob(pattern)}
-    stored: dict[str, StoredImage | UnreadableImage] = {}
+def _image_files(source: Path, wanted: set[str], images: ImageStore) -> Mapping[str, Callable[[], StoredImage]]:
+    """Return what stores each image, by name; images in an archive are stored at once, because it has no index."""
     archive = find_file(source, [_IMAGES, f"*/{_IMAGES}"])
-    for name, data in _unpacked(archive.path, ".png", wanted) if archive else ():
-        try:
-            stored[name.removesuffix(".png")] = images.add_bytes(data)
-        except UnreadableImage as error:
-            stored[name.removesuffix(".png")] = error
+    packed = _unpacked(archive.path, ".png", wanted) if archive else ()
+    adding = {name.removesuffix(".png"): _stored(data, images) for name, data in packed}
+    files = {path.stem: path for pattern in reversed(_IMAGE_FILES) for path in source.glob(pattern)}
+    return adding | {name: functools.partial(images.add_file, path) for name, path in files.items()}
 
-    def add(name: str) -> StoredImage:
-        if name in paths:
-            return images.add_file(paths[name])
-        found = stored.get(name)
-        if found is None:
-            raise FileNotFoundError(name)
-        if isinstance(found, UnreadableImage):
-            raise found
-        return found
 
-    return add
+def _stored(data: bytes, images: ImageStore) -> Callable[[], StoredImage]:
+    try:
+        stored = images.add_bytes(data)
+    except UnreadableImage as error:
+        return functools.partial(_refuse, error)
+    return lambda: stored
+
+
+def _refuse(error: UnreadableImage | None = None) -> StoredImage:
+    raise error or FileNotFoundError
 
 
 def _unpacked(archive: Path, ending: str, wanted: set[str] | None = None) -> Iterator[tuple[str, bytes]]:

@@ -59,14 +59,6 @@ class Row:
     outside: bool = False
 
 
-def image_row(place: str, name: str, add: Callable[[], StoredImage], document: Mapping[str, Any]) -> Row:
-    """Store the image of a row, as :func:`images_row`; without an ``image_id``, equal files get the same."""
-    row = images_row(place, {name: add}, document)
-    if row.document is None:
-        return row
-    return Row(place, {**document, "image_id": document["image_id"] or row.images[0].image_id}, row.images)
-
-
 def images_row(place: str, adding: Mapping[str, Callable[[], StoredImage]], document: Mapping[str, Any]) -> Row:
     """Store the images of a row, in the order they are shown; ``adding`` stores each, by what messages call it.
 
@@ -80,7 +72,13 @@ def images_row(place: str, adding: Mapping[str, Callable[[], StoredImage]], docu
             return Row(place, None, cause=f"its image {name} is missing")
         except UnreadableImage as error:
             return Row(place, None, cause=f"its image {name} is broken ({error})")
-    return Row(place, document, stored)
+    return shown_row(place, document, stored)
+
+
+def shown_row(place: str, document: Mapping[str, Any], images: Sequence[StoredImage]) -> Row:
+    """Return a row that shows stored images; without an ``image_id``, those with equal files get one."""
+    shared = "+".join(image.image_id for image in images) or None
+    return Row(place, {**document, "image_id": document["image_id"] or shared}, images)
 
 
 Reader = Callable[[Path, ImageStore], Iterable[Row]]

@@ -5,92 +5,21 @@ pattern with ``*`` and ``?``; case does not matter.
 """
 
 import fnmatch
+import functools
 import re
+import tomllib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from importlib import resources
 from typing import Any
 
 from medtasks.errors import MedTasksError, near_match, unknown_name
 
 SELECTABLE = (
-    "department",
-    "clinical_task",
-    "modality",
-    "granularity",
-    "keyword",
-    "original_task",
-    "categories",
-    "hallucination",
-    "kind",
-    "source",
-    "location",
-    "subject",
-    "question_type",
+    *("department", "clinical_task", "modality", "granularity", "keyword", "original_task", "categories"),
+    *("hallucination", "kind", "source", "location", "subject", "question_type"),
 )
 """Columns that group documents; the others identify them, or are their texts and keys."""
-
-# Short names as GMAI-MMBench's paper uses them: Chen et al., 2024, tables 4 to 7 and 12 and the supplement. ``ASR``,
-# ``ACR`` and ``OR-NH`` of table 13 are not defined there; they stand in the places of ``AR`` and ``OR-HN``.
-_CLINICAL_TASKS: Mapping[str, str] = {
-    "AR": "Attribute Recognition",
-    "ASR": "Attribute Recognition",
-    "ACR": "Attribute Recognition",
-    "BVR": "Blood Vessels Recognition",
-    "B": "Bone",
-    "CR": "Cell Recognition",
-    "C": "Counting",
-    "DD": "Disease Diagnosis",
-    "IQG": "Image Quality Grading",
-    "MR": "Microorganism Recognition",
-    "M": "Muscle",
-    "NT": "Nervous Tissue",
-    "OR-A": "Organ Recognition - Abdomen",
-    "OR-HN": "Organ Recognition - Head and Neck",
-    "OR-NH": "Organ Recognition - Head and Neck",
-    "OR-P": "Organ Recognition - Pelvic",
-    "OR-T": "Organ Recognition - Thorax",
-    "SG": "Severity Grading",
-    "SAR": "Surgeon Action Recognition",
-    "SIR": "Surgical Instrument Recognition",
-    "SWR": "Surgical Workflow Recognition",
-}
-_DEPARTMENTS: Mapping[str, str] = {
-    "CS": "Cardiovascular Surgery",
-    "D": "Dermatology",
-    "E": "Endocrinology",
-    "GH": "Gastroenterology and Hepatology",
-    "GS": "General Surgery",
-    "H": "Hematology",
-    "ID": "Infectious Diseases",
-    "LMP": "Laboratory Medicine and Pathology",
-    "NH": "Nephrology and Hypertension",
-    "N": "Neurosurgery",
-    "N/A": "None",
-    "OG": "Obstetrics and Gynecology",
-    "OM": "Oncology (Medical)",
-    "O": "Ophthalmology",
-    "OS": "Orthopedic Surgery",
-    "ENT/HNS": "Otolaryngology (ENT)/Head and Neck Surgery",
-    "PM": "Pulmonary Medicine",
-    "SM": "Sports Medicine",
-    "U": "Urology",
-}
-_GRANULARITIES: Mapping[str, str] = {
-    "contour": "Contour Level",
-    "Seg C": "Contour Level",
-    "mask": "Mask Level",
-    "Seg M": "Mask Level",
-    "box": "Box Level",
-    "2D Det": "Box Level",
-    "image": "Image Level",
-    "2D Cls": "Image Level",
-    "2D Mcls": "Image Level",
-}
-_ABBREVIATIONS: Mapping[str, Mapping[str, str]] = {
-    "clinical_task": _CLINICAL_TASKS,
-    "department": _DEPARTMENTS,
-    "granularity": _GRANULARITIES,
-}
 
 Criteria = Mapping[str, Sequence[str]]
 
@@ -161,6 +90,16 @@ def described(criteria: Criteria) -> str:
     )
 
 
+@functools.cache
+def _abbreviations() -> Mapping[str, Mapping[str, str]]:
+    """Return the full names by short name in lower case, by column."""
+    text = resources.files("medtasks.data").joinpath("abbreviations.toml").read_text(encoding="utf-8")
+    return {
+        column: {short.casefold(): name for short, name in names.items()}
+        for column, names in tomllib.loads(text).items()
+    }
+
+
 def _matching(column: str, word: str, known: Iterable[str]) -> set[str]:
     word = word.strip().casefold()
     equal = {value for value in known if value.casefold() == word}
@@ -169,7 +108,7 @@ def _matching(column: str, word: str, known: Iterable[str]) -> set[str]:
     if re.search(r"[*?]", word):
         pattern = re.compile(fnmatch.translate(word))
         return {value for value in known if pattern.match(value.casefold())}
-    full = {short.casefold(): name for short, name in _ABBREVIATIONS.get(column, {}).items()}.get(word, word)
+    full = _abbreviations().get(column, {}).get(word, word)
     return {value for value in known if _plain(full) and _plain(value) == _plain(full)}
 
 

@@ -11,8 +11,7 @@ import gzip
 import io
 import json
 import zlib
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, cast
@@ -23,6 +22,15 @@ from medtasks.errors import SourceError
 _BATCH = 64  # rows
 _BUFFER = 1 << 20  # bytes
 DEMONSTRATIONS = 5
+_KINDS = {
+    type(None): "empty",
+    str: "a text",
+    list: "a list",
+    dict: "an object",
+    bool: "a truth value",
+    int: "a number",
+    float: "a number",
+}
 
 ReadValues = Callable[[], Mapping[str, Any]]
 
@@ -46,6 +54,13 @@ class SourceRow:
             raise self.error(f"{column} is {kind_of(value)} and not a text")
         return value
 
+    def one_of(self, column: str, known: Collection[str], complaint: str) -> str:
+        """Return one of the ``known`` texts; of any other one an error says ``complaint``, and which are known."""
+        value = self.text(column)
+        if value not in known:
+            raise self.error(f"{complaint} {', '.join(known)}")
+        return value
+
     def optional_text(self, column: str) -> str | None:
         """Return a text, or None where the column is missing or null."""
         return None if self.values.get(column) is None else self.text(column)
@@ -65,38 +80,29 @@ class SourceRow:
         return value
 
 
-class Table(ABC):
-    """One split of a dataset."""
+class Table:
+    """One split of a dataset, from ``records``: the place of each row, in order, and what reads its columns.
 
-    @abstractmethod
-    def __len__(self) -> int:
+    Every row is met; the columns of those that are not wanted are not read.
+    """
+
+    def __init__(self, records: Callable[[], Iterator[tuple[str, ReadValues]]]) -> None:
+        self._records = records
+
+    def count(self) -> int:
         """Return the number of rows, without reading them where the format tells it."""
+        return sum(1 for _ in self._records())
 
-    @abstractmethod
-    def rows(self, wanted: Collection[int] | None = None) -> Iterator[SourceRow]:
+    def rows(self, wanted: Set[int] | None = None) -> Iterator[SourceRow]:
         """Read rows in order: those at the positions ``wanted``, by default all."""
+        for index, (place, values) in enumerate(self._records()):
+            if wanted is None or index in wanted:
+                yield SourceRow(place, index, values())
 
     def spread(self, count: int = DEMONSTRATIONS) -> Iterator[SourceRow]:
         """Read the rows MultiMedEval shows as solved examples: ``count`` of them, evenly spread, first row first."""
-        total = len(self)
+        total = self.count()
         return self.rows({int(position / count * total) for position in range(count)})
-
-
-class ListedTable(Table):
-    """A table of which every row is met; the columns of those that are not wanted are not read."""
-
-    @abstractmethod
-    def _listed(self) -> Iterator[tuple[str, ReadValues]]:
-        """Yield file and row of each row, for messages, and what reads its columns."""
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self._listed())
-
-    def rows(self, wanted: Collection[int] | None = None) -> Iterator[SourceRow]:
-        """Read rows in order, see :meth:`Table.rows`."""
-        for index, (place, values) in enumerate(self._listed()):
-            if wanted is None or index in wanted:
-                yield SourceRow(place, index, values())
 
 
 class ParquetTable(Table):
@@ -105,32 +111,26 @@ class ParquetTable(Table):
     def __init__(self, files: Sequence[SourceFile], columns: Sequence[str], optional: Sequence[str] = ()) -> None:
         self._files, self._columns, self._optional = files, columns, optional
 
-    def __len__(self) -> int:
+    def count(self) -> int:
+        """Return the number of rows."""
         return sum(self._opened(file).metadata.num_rows for file in self._files)
 
-    def rows(self, wanted: Collection[int] | None = None) -> Iterator[SourceRow]:
+    def rows(self, wanted: Set[int] | None = None) -> Iterator[SourceRow]:
         """Read rows in order, see :meth:`Table.rows`; row groups in which none is wanted are left out."""
-        first = 0
+        behind = 0
         for file in self._files:
-            opened = self._opened(file)
-            yield from self._rows(file, opened, first, wanted)
-            first += opened.metadata.num_rows
-
-    def _rows(self, file: SourceFile, opened: Any, first: int, wanted: Collection[int] | None) -> Iterator[SourceRow]:
-        present = set(opened.schema_arrow.names)
-        columns = [*self._columns, *(column for column in self._optional if column in present)]
-        index = first
-        for group in range(opened.num_row_groups):
-            behind = index + opened.metadata.row_group(group).num_rows
-            if wanted is not None and not any(index <= position < behind for position in wanted):
-                index = behind
-                continue
-            for batch in _batches(file, opened, group, columns):
-                for offset in range(batch.num_rows):
+            opened, first = self._opened(file), behind
+            columns = [*self._columns, *(name for name in self._optional if name in opened.schema_arrow.names)]
+            for group in range(opened.num_row_groups):
+                positions = range(behind, behind + opened.metadata.row_group(group).num_rows)
+                behind = positions.stop
+                if wanted is not None and wanted.isdisjoint(positions):
+                    continue
+                batches = _batches(file, opened, group, columns)
+                rows = (batch.slice(offset, 1) for batch in batches for offset in range(batch.num_rows))
+                for row, index in zip(rows, positions, strict=False):
                     if wanted is None or index in wanted:
-                        (values,) = batch.slice(offset, 1).to_pylist()
-                        yield SourceRow(f"{file.name} row {index - first + 1}", index, values)
-                    index += 1
+                        yield SourceRow(f"{file.name} row {index - first + 1}", index, row.to_pylist()[0])
 
     def _opened(self, file: SourceFile) -> Any:
         from pyarrow import ArrowException
@@ -147,51 +147,45 @@ class ParquetTable(Table):
         return opened
 
 
-class JsonLinesTable(ListedTable):
-    """A file of JSON objects, one per line; empty lines are no rows."""
+def json_lines(
+    file: SourceFile, columns: Sequence[str], change: Callable[[SourceRow], Mapping[str, Any]] | None = None
+) -> Table:
+    """Return the rows of a file of JSON objects, one per line, after a ``change``; empty lines are no rows."""
 
-    def __init__(self, file: SourceFile, columns: Sequence[str]) -> None:
-        self._file, self._columns = file, columns
+    def values(place: str, line: bytes) -> Mapping[str, Any]:
+        published = _object(place, _json(place, line), columns)
+        return published if change is None else change(SourceRow(place, 0, published))
 
-    def _listed(self) -> Iterator[tuple[str, ReadValues]]:
-        with self._file.open() as stream:
+    def records() -> Iterator[tuple[str, ReadValues]]:
+        with file.open() as stream:
             for number, line in enumerate(stream, 1):
                 if line.strip():
-                    place = f"{self._file.name} row {number}"
-                    yield place, functools.partial(self._values, place, line.strip())
+                    place = f"{file.name} row {number}"
+                    yield place, functools.partial(values, place, line.strip())
 
-    def _values(self, place: str, line: bytes) -> Mapping[str, Any]:
-        return _object(place, _json(place, line), self._columns)
-
-
-class RecordTable(ListedTable):
-    """Rows that are in memory already, each with its place for messages; every one must have ``columns``."""
-
-    def __init__(self, records: Iterable[tuple[str, Any]], columns: Sequence[str]) -> None:
-        self._records, self._columns = list(records), columns
-
-    def _listed(self) -> Iterator[tuple[str, ReadValues]]:
-        for place, value in self._records:
-            yield place, functools.partial(_object, place, value, self._columns)
+    return Table(records)
 
 
-class CsvTable(ListedTable):
-    """The rows of a CSV file (``.gz``: packed) for which ``belongs`` is true; values are texts, missing ones empty."""
+def records_table(records: Iterable[tuple[str, Any]], columns: Sequence[str]) -> Table:
+    """Return rows that are in memory already, each with its place for messages; every one must have ``columns``."""
+    known = [(place, functools.partial(_object, place, value, columns)) for place, value in records]
+    return Table(lambda: iter(known))
 
-    def __init__(
-        self, file: SourceFile, columns: Collection[str], belongs: Callable[[Mapping[str, str]], bool] | None = None
-    ) -> None:
-        self._file, self._columns, self._belongs = file, columns, belongs
 
-    def _listed(self) -> Iterator[tuple[str, ReadValues]]:
-        name, number = self._file.name, 0
+def csv_table(
+    file: SourceFile, columns: Collection[str], belongs: Callable[[Mapping[str, str]], bool] | None = None
+) -> Table:
+    """Return the rows of a CSV file (``.gz``: packed) for which ``belongs`` is true; missing values are empty texts."""
+
+    def records() -> Iterator[tuple[str, ReadValues]]:
+        name, number = file.name, 0
         try:
-            with self._file.open() as stream, _unpacked(name, stream) as plain:
+            with file.open() as stream, _unpacked(name, stream) as plain:
                 reader = csv.DictReader(io.TextIOWrapper(plain, encoding="utf-8-sig", newline=""), restval="")
-                check_columns(name, self._columns, reader.fieldnames or ())
+                check_columns(name, columns, reader.fieldnames or ())
                 for number, every in enumerate(reader, 1):
-                    values = {column: every[column] for column in self._columns}
-                    if self._belongs is None or self._belongs(values):
+                    values = {column: every[column] for column in columns}
+                    if belongs is None or belongs(values):
                         yield f"{name} row {number}", values.copy
         except UnicodeDecodeError as error:
             raise SourceError(f"{name} is no UTF-8 text after row {number}; download it again") from error
@@ -200,17 +194,19 @@ class CsvTable(ListedTable):
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
             raise SourceError(f"{name} cannot be unpacked ({error}); download it again") from error
 
+    return Table(records)
+
 
 def hub_table(
     source: Path, split: str, config: str, columns: Sequence[str], optional: Sequence[str] = ()
-) -> ParquetTable | None:
+) -> Table | None:
     """Return a split from parquet files in any layout of the Hub, where ``config`` may be a folder; None without."""
     folders, endings = (f"{config}/", "data/", ""), ("-*.parquet", "/*.parquet", ".parquet")
     files = find_shards(source, [f"{folder}{split}{ending}" for ending in endings for folder in folders])
     return ParquetTable(files, columns, optional) if files else None
 
 
-def required_hub_table(source: Path, split: str, config: str, columns: Sequence[str]) -> ParquetTable:
+def required_hub_table(source: Path, split: str, config: str, columns: Sequence[str]) -> Table:
     """Return a split from parquet files that must be there, see :func:`hub_table`."""
     table = hub_table(source, split, config, columns)
     if table is None:
@@ -224,12 +220,12 @@ def read_json(file: SourceFile) -> Any:
         return _json(file.name, stream.read())
 
 
-def listed_records(file: SourceFile, columns: Sequence[str]) -> RecordTable:
+def listed_records(file: SourceFile, columns: Sequence[str]) -> Table:
     """Return the questions of a JSON file that is a list of objects."""
     content = read_json(file)
     if not isinstance(content, list):
         raise SourceError(f"{file.name} is not a list of questions")
-    return RecordTable(((f"{file.name} row {number}", record) for number, record in enumerate(content, 1)), columns)
+    return records_table(((f"{file.name} row {number}", record) for number, record in enumerate(content, 1)), columns)
 
 
 def _batches(file: SourceFile, opened: Any, group: int, columns: Sequence[str]) -> Iterator[Any]:
@@ -266,17 +262,7 @@ def check_columns(place: str, wanted: Iterable[str], present: Iterable[str]) -> 
 
 def kind_of(value: Any) -> str:
     """Return what a value is, for messages: its content may be a patient's."""
-    if value is None:
-        return "empty"
-    names = {
-        str: "a text",
-        list: "a list",
-        dict: "an object",
-        bool: "a truth value",
-        int: "a number",
-        float: "a number",
-    }
-    return names.get(type(value), f"of type {type(value).__name__}")
+    return _KINDS.get(type(value), f"of type {type(value).__name__}")
 
 
 @contextlib.contextmanager

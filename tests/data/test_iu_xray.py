@@ -12,6 +12,7 @@ from medtasks.data.store import load_documents
 from medtasks.errors import SourceError
 
 from .. import iu_xray_sources as sources
+from ..damages import both, changed, cut, lost, text, written
 
 NAME = "iu_xray_report"
 
@@ -28,12 +29,6 @@ def open_i(tmp_path):
 @pytest.fixture
 def r2gen(tmp_path):
     return sources.put_r2gen(tmp_path / "iu_xray")
-
-
-def complains(refuses, source, *parts):
-    with refuses(*parts, kind=SourceError):
-        prepare(NAME, Options(source))
-    assert not dataset_folder(NAME).exists()
 
 
 def test_open_i(open_i, home):
@@ -100,71 +95,74 @@ def test_download(home, published, monkeypatch, tmp_path):
     assert (manifest.rows, manifest.source) == (2, "https://openi.nlm.nih.gov/faq")
 
 
-@pytest.mark.parametrize("packed", [False, True], ids=["unpacked", "packed"])
-def test_missing_and_broken_images(open_i, home, refuses, packed):
-    image = open_i / "NLMCXR_png" / "CXR10_IM-0002-2001.png"
-    whole = image.read_bytes()
-    image.write_bytes(whole[:50])
-    if packed:
-        sources.pack(open_i)
-    complains(refuses, open_i, "10.xml: its image CXR10_IM-0002-2001.png is broken", "--allow-incomplete")
+def annotation(**fields):
+    """Change the first of R2Gen's studies, or (None) take a field away, and keep no other."""
+
+    def change(data):
+        study = {**json.loads(data)["test"][0], **fields}
+        return json.dumps({"test": [{key: value for key, value in study.items() if value is not None}]}).encode()
+
+    return changed("annotation.json", change)
+
+
+REPORT, IMAGES = "ecgen-radiology/2.xml", "NLMCXR_png"
+BROKEN = {
+    "open_i": [
+        (cut(f"{IMAGES}/CXR10_IM-0002-2001.png", 50), "10.xml: its image CXR10_IM-0002-2001.png is broken"),
+        (lost(f"{IMAGES}/CXR2_IM-0652-1001.png"), "2.xml: its image CXR2_IM-0652-1001.png is missing"),
+        (both(cut(f"{IMAGES}/CXR10_IM-0002-2001.png", 50), sources.pack), "CXR10_IM-0002-2001.png is broken"),
+        (
+            both(lost(f"{IMAGES}/CXR2_IM-0652-1001.png"), sources.pack),
+            "2.xml: its image CXR2_IM-0652-1001.png is missing",
+        ),
+        (cut(REPORT, -20), "2.xml is no whole XML file", "download NLMCXR_reports.tgz again"),
+        (changed(REPORT, lambda data: data.replace(b"uId", b"id")), "2.xml has no uId; it is no report of Open-i"),
+        (text(REPORT, 'id="CXR2"', 'id="CXR10"'), "10.xml has the id 'CXR10' of 2.xml; ids must be unique"),
+        *(
+            (both(sources.pack, damage(archive)), f"{archive} cannot be unpacked", "download it again")
+            for archive in ("NLMCXR_png.tgz", "NLMCXR_reports.tgz")
+            for damage in (
+                lambda archive: changed(archive, lambda data: data[: len(data) // 2]),
+                lambda archive: written(archive, b"no archive"),
+                lambda archive: written(archive, b""),
+            )
+        ),
+        (
+            both(sources.pack, lost("NLMCXR_reports.tgz")),
+            "holds no NLMCXR_reports.tgz of Open-i, no folder ecgen-radiology",
+            "annotation.json",
+        ),
+        (lost("."), "does not exist", "NLMCXR_png.tgz of Open-i"),
+    ],
+    "r2gen": [
+        (
+            lost("images/CXR5_IM-0005/0.png"),
+            "annotation.json test row 2: its image CXR5_IM-0005/0.png is missing",
+        ),
+        (annotation(report=None), "test row 1 lacks 'report'"),
+        (annotation(id=None), "test row 1 lacks 'id'"),
+        (annotation(image_path="a.png"), "test row 1: image_path is a text and not a list of texts"),
+        (annotation(report=" "), "no usable row", "test row 1: its report is empty"),
+        (written("annotation.json", '{"train": []}'), "annotation.json is not an object with a list 'test'"),
+        (written("annotation.json", "{"), "annotation.json is no JSON"),
+        (both(lost("images"), lost("annotation.json")), "holds no NLMCXR_reports.tgz"),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("layout", "damage", "parts"),
+    [(layout, damage, parts) for layout, damages in BROKEN.items() for damage, *parts in damages],
+)
+def test_broken_sources(layout, damage, parts, request, home, refuses):
+    source = request.getfixturevalue(layout)
+    damage(source)
+    with refuses(*parts, kind=SourceError):
+        prepare(NAME, Options(source))
+    assert not dataset_folder(NAME).exists()
+
+
+def test_broken_images_are_left_out_on_request(open_i, home):
+    cut(f"{IMAGES}/CXR10_IM-0002-2001.png", 50)(open_i)
     assert len(prepared(open_i, allow_incomplete=True)[1]) == 1
-
-
-def test_a_missing_image(open_i, home, refuses):
-    (open_i / "NLMCXR_png" / "CXR2_IM-0652-1001.png").unlink()
-    complains(refuses, open_i, "2.xml: its image CXR2_IM-0652-1001.png is missing")
-    sources.pack(open_i)
-    complains(refuses, open_i, "2.xml: its image CXR2_IM-0652-1001.png is missing")
-
-
-def test_broken_reports(open_i, home, refuses):
-    report = open_i / "ecgen-radiology" / "2.xml"
-    whole = report.read_text()
-    report.write_text(whole[:-20])
-    complains(refuses, open_i, "2.xml is no whole XML file", "download NLMCXR_reports.tgz again")
-    report.write_text(whole.replace("uId", "id"))
-    complains(refuses, open_i, "2.xml has no uId; it is no report of Open-i")
-    report.write_text(whole.replace('uId id="CXR2"', 'uId id="CXR10"'))
-    complains(refuses, open_i, "10.xml has the id 'CXR10' of 2.xml; ids must be unique")
-
-
-def test_broken_archives(open_i, home, refuses):
-    sources.pack(open_i)
-    for name in ("NLMCXR_png.tgz", "NLMCXR_reports.tgz"):
-        archive = open_i / name
-        whole = archive.read_bytes()
-        for damaged in (whole[: len(whole) // 2], b"no archive", b""):
-            archive.write_bytes(damaged)
-            complains(refuses, open_i, f"{archive} cannot be unpacked", "download it again")
-        archive.write_bytes(whole)
-    (open_i / "NLMCXR_reports.tgz").unlink()
-    complains(refuses, open_i, "holds no NLMCXR_reports.tgz of Open-i, no folder ecgen-radiology", "annotation.json")
-
-
-def test_broken_annotations(r2gen, home, refuses):
-    path = r2gen / "annotation.json"
-    content = json.loads(path.read_text())
-    (r2gen / "images" / content["test"][1]["image_path"][0]).unlink()
-    complains(refuses, r2gen, "annotation.json test row 2: its image CXR5_IM-0005/0.png is missing")
-    for change, parts in {
-        "report": ("test row 1 lacks 'report'",),
-        "id": ("test row 1 lacks 'id'",),
-    }.items():
-        broken = {"test": [{key: value for key, value in content["test"][0].items() if key != change}]}
-        path.write_text(json.dumps(broken))
-        complains(refuses, r2gen, *parts)
-    path.write_text(json.dumps({"test": [{**content["test"][0], "image_path": "a.png"}]}))
-    complains(refuses, r2gen, "test row 1: image_path is a text and not a list of texts")
-    path.write_text(json.dumps({"test": [{**content["test"][0], "report": " "}]}))
-    complains(refuses, r2gen, "no usable row", "test row 1: its report is empty")
-    path.write_text(json.dumps({"train": []}))
-    complains(refuses, r2gen, "annotation.json is not an object with a list 'test'")
-    path.write_text("{")
-    complains(refuses, r2gen, "annotation.json is no JSON")
-
-
-def test_no_source(tmp_path, home, refuses):
-    complains(refuses, tmp_path / "nowhere", "does not exist", "NLMCXR_png.tgz of Open-i")
-    (tmp_path / "empty").mkdir()
-    complains(refuses, tmp_path / "empty", "holds no NLMCXR_reports.tgz")
+    assert len(prepared(sources.pack(open_i), allow_incomplete=True)[1]) == 1

@@ -13,6 +13,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from string import ascii_uppercase
 from typing import Any
 
 from tqdm import tqdm
@@ -24,7 +25,6 @@ from medtasks.data.strict_pillow import UnreadableImage
 
 _POINTER = 64  # characters
 _WORKERS, _AHEAD = 2, 6  # images decoded at once; rows read ahead of them
-_LETTERS = tuple(map(chr, range(ord("A"), ord("Z") + 1)))
 _GROUPS = {
     "clinical_task": "clinical vqa task",
     "department": "department",
@@ -98,9 +98,9 @@ def _question(place: str, row: TsvRow, keyed: bool, several: bool) -> Question:
     place = f"{place} (index {texts['index']})" if "index" in texts else place
     if missing:
         return Question(place, None, cause=f"it has no {missing[0]}")
-    given = [letter for letter in _LETTERS if letter in texts]
-    if given != list(_LETTERS[: len(given)]):
-        absent = next(letter for letter in _LETTERS if letter not in given)
+    given = [letter for letter in ascii_uppercase if letter in texts]
+    if given != list(ascii_uppercase[: len(given)]):
+        absent = next(letter for letter in ascii_uppercase if letter not in given)
         return Question(place, None, cause=f"it has an option {given[-1]} and no option {absent}")
     document: dict[str, Any] = {
         "doc_id": texts["index"],

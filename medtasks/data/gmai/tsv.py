@@ -14,7 +14,7 @@ from typing import IO
 from medtasks.errors import SourceError
 
 _BUFFER = 1 << 20  # bytes
-_QUOTED = re.compile(rb'"((?:[^"]|"")*)"')
+_FIELD = re.compile(rb'(?:"((?:[^"]|"")*+)"|((?!")[^\t]*))(\t|\Z)')  # quoted or plain
 
 
 @dataclass(frozen=True)
@@ -93,18 +93,10 @@ def _fields(record: bytes) -> list[bytes] | None:
     if b'"' not in record:
         return record.split(b"\t")
     fields, position = [], 0
-    while position <= len(record):
-        quoted = _QUOTED.match(record, position)
-        if quoted:
-            fields.append(quoted[1].replace(b'""', b'"'))
-            end = quoted.end()
-            if end < len(record) and record[end : end + 1] != b"\t":
-                return None
-        elif record[position : position + 1] == b'"':
-            return None
-        else:
-            end = record.find(b"\t", position)
-            end = len(record) if end < 0 else end
-            fields.append(record[position:end])
-        position = end + 1
-    return fields
+    while field := _FIELD.match(record, position):
+        quoted, plain, tab = field.groups()
+        fields.append(plain if quoted is None else quoted.replace(b'""', b'"'))
+        if not tab:
+            return fields
+        position = field.end()
+    return None

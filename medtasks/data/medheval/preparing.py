@@ -58,11 +58,7 @@ class Readiness:
 def prepare(info: DatasetInfo, options: Options) -> Manifest:
     """Prepare one set under ``MEDTASKS_HOME``, and return its manifest; see :func:`prepare_recipe` for errors."""
     if options.source is None:
-        raise SourceError(
-            f"'{info.name}' ({info.description}) is prepared from your clone of {info.source} and your copies of the "
-            f"images: run 'medtasks data prepare {info.name} --source CLONE --images SOURCE=DIR', once --images for "
-            f"each of {', '.join(IMAGE_SOURCES)} that it needs"
-        )
+        raise _no_source(info.name, f" ({info.description})", "it needs")
     recipe = Recipe(
         columns=KINDS[info.name].columns,
         test=functools.partial(_rows, info, options),
@@ -82,11 +78,7 @@ def preflight(info: DatasetInfo, options: Options) -> list[ImageCount]:
 def survey(options: Options) -> list[Readiness]:
     """Look for the files and images of all six sets; with ``allow_incomplete`` a set is ready if it has any image."""
     if options.source is None:
-        raise SourceError(
-            f"'medheval' is prepared from your clone of {MEDHEVAL[0].source} and your copies of the images: run "
-            f"'medtasks data prepare medheval --source CLONE --images SOURCE=DIR', once --images for each of "
-            f"{', '.join(IMAGE_SOURCES)} that you have"
-        )
+        raise _no_source("medheval", "", "you have")
     if not options.source.is_dir():
         raise SourceError(f"{options.source} is no folder; give your clone of {MEDHEVAL[0].source}")
     found = []
@@ -97,6 +89,14 @@ def survey(options: Options) -> list[Readiness]:
             counts = tuple(preflight(info, options))
             found.append(Readiness(info.name, counts, _lack(counts, options)))
     return found
+
+
+def _no_source(name: str, about: str, which: str) -> SourceError:
+    return SourceError(
+        f"'{name}'{about} is prepared from your clone of {MEDHEVAL[0].source} and your copies of the images: run "
+        f"'medtasks data prepare {name} --source CLONE --images SOURCE=DIR', once --images for each of "
+        f"{', '.join(IMAGE_SOURCES)} that {which}"
+    )
 
 
 def _lack(counts: Sequence[ImageCount], options: Options) -> str | None:

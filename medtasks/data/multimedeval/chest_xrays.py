@@ -13,15 +13,18 @@
 
 import functools
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
 from medtasks.data.image_store import ImageStore, StoredImage
-from medtasks.data.preparation import Recipe, Row, image_row
+from medtasks.data.multimedeval.visual_questions import open_question
+from medtasks.data.preparation import Recipe, Row
 from medtasks.data.schema import MULTILABEL, OPEN_QUESTION, Document, new_document
-from medtasks.data.source_files import SourceFile, not_found, physionet_file, required_file
+from medtasks.data.source_files import SourceFile, file_reader, not_found, physionet_file, required_file
 from medtasks.data.strict_pillow import UnreadableImage
-from medtasks.data.tables import CsvTable, ListedTable, ReadValues, SourceRow, Table
+from medtasks.data.table_recipe import ReadFile, TableReader, by_name
+from medtasks.data.tables import ReadValues, SourceRow, Table, csv_table
 
 FOURTEEN_FINDINGS = (
     *("Atelectasis", "Cardiomegaly", "Effusion", "Infiltration", "Mass", "Nodule", "Pneumonia", "Pneumothorax"),
@@ -32,6 +35,7 @@ _NONE = "No Finding"
 _IMAGES = ("images*/images/*.png", "images*/*.png")  # the archives of the source unpack into folders of their own
 _LISTS = {"test": "test_list.txt", "train": "train_val_list.txt"}
 _VALUES = {"1.0": 1, "1": 1, "0.0": 0, "0": 0, "-1.0": 0, "-1": 0, "": 0}
+_SPLIT_COLUMNS = ("dicom_id", "study_id", "subject_id", "split")
 _QUESTIONS = "mimic_pair_questions.csv"
 _QUESTION_COLUMNS = ("study_id", "subject_id", "question_type", "question", "answer", "split")
 _MIMIC_IMAGES = ("files", "mimic-cxr-jpg/2.0.0/files", "physionet.org/files/mimic-cxr-jpg/2.0.0/files")
@@ -45,60 +49,62 @@ def _listed(source: Path, split: str) -> Table:
         names = {line.strip() for line in stream.read().decode("utf-8", "replace").splitlines()}
     tables = ("Data_Entry_2017.csv", "Data_Entry_2017_v2020.csv")
     table = required_file(source, tables, " or ".join(tables))
-    return CsvTable(table, ("Image Index", "Finding Labels", "Patient ID"), lambda row: row["Image Index"] in names)
+    return csv_table(table, ("Image Index", "Finding Labels", "Patient ID"), lambda row: row["Image Index"] in names)
 
 
-def _with_fourteen(rows: Iterator[SourceRow], _split: str, source: Path, images: ImageStore) -> Iterator[Row]:
-    paths = {path.name: path for pattern in _IMAGES for path in source.glob(pattern)}
-    for row in rows:
-        name = row.text("Image Index")
-        if name not in paths:
-            yield Row(row.place, None, cause=f"its image {name} is missing")
-            continue
-        known = {"options": list(FOURTEEN_FINDINGS), "labels": _fourteen_labels(row)}
-        document = new_document(MULTILABEL, name, patient_id=row.text("Patient ID"), **known)
-        yield image_row(row.place, name, functools.partial(images.add_file, paths[name]), document)
-
-
-def _fourteen_labels(row: SourceRow) -> list[int]:
+def _fourteen(row: SourceRow, _split: str) -> Document:
     named = row.text("Finding Labels").split("|")
     unknown = [name for name in named if name not in (*FOURTEEN_FINDINGS, _NONE)]
     if unknown:
         raise row.error(f"unknown finding {unknown[0]!r}; known: {', '.join(FOURTEEN_FINDINGS)}, {_NONE}")
     if _NONE in named and len(named) > 1:
         raise row.error(f"{_NONE!r} stands beside findings")
-    return [int(finding in named) for finding in FOURTEEN_FINDINGS]
+    labels = [int(finding in named) for finding in FOURTEEN_FINDINGS]
+    known = {"patient_id": row.text("Patient ID"), "options": list(FOURTEEN_FINDINGS), "labels": labels}
+    return new_document(MULTILABEL, row.text("Image Index"), **known)
 
 
-class LabelledImages(ListedTable):
+def _nih_files(source: Path) -> AbstractContextManager[ReadFile]:
+    return by_name({path.name: path.read_bytes for pattern in _IMAGES for path in source.glob(pattern)})
+
+
+def split_rows(source: Path, split: str) -> Iterator[SourceRow]:
+    """Yield the images of one split of MIMIC-CXR-JPG: ``dicom_id``, ``study_id`` and ``subject_id``."""
+    return csv_table(mimic_cxr_file(source, "split"), _SPLIT_COLUMNS, lambda row: row["split"] == split).rows()
+
+
+class _LabelledImages(Table):
     """Images of one split of MIMIC-CXR-JPG with the findings of their study.
 
     Rows have the columns ``subject_id``, ``study_id``, ``dicom_id`` and one per finding.
     """
 
     def __init__(self, source: Path, split: str) -> None:
-        columns = ("dicom_id", "study_id", "subject_id", "split")
-        images = CsvTable(mimic_cxr_file(source, "split"), columns, lambda row: row["split"] == split)
+        super().__init__(self._labelled)
         self._images: dict[tuple[str, str], list[SourceRow]] = {}
-        for row in images.rows():
-            self._images.setdefault((row.text("study_id"), row.text("subject_id")), []).append(row)
-        self._findings = CsvTable(
+        for row in split_rows(source, split):
+            self._images.setdefault(_study_of(row), []).append(row)
+        self._findings = csv_table(
             mimic_cxr_file(source, "chexpert"),
             ("study_id", "subject_id", *FIVE_FINDINGS),
             lambda row: (row["study_id"], row["subject_id"]) in self._images,
         )
 
-    def _listed(self) -> Iterator[tuple[str, ReadValues]]:
+    def _labelled(self) -> Iterator[tuple[str, ReadValues]]:
         for row in self._findings.rows():
-            for image in self._images[row.text("study_id"), row.text("subject_id")]:
+            for image in self._images[_study_of(row)]:
                 yield row.place, {**row.values, "dicom_id": image.text("dicom_id")}.copy
 
     def unlabelled(self) -> Iterator[Row]:
         """Return a row without a document for each image whose study has no findings: a join leaves it out."""
-        labelled = {(row.text("study_id"), row.text("subject_id")) for row in self._findings.rows()}
+        labelled = set(map(_study_of, self._findings.rows()))
         for study, images in self._images.items():
             for image in images if study not in labelled else ():
                 yield Row(image.place, None, cause="the findings table has no row for its study")
+
+
+def _study_of(row: SourceRow) -> tuple[str, str]:
+    return row.text("study_id"), row.text("subject_id")
 
 
 def study_folder(files: Path, subject_id: str, study_id: str) -> Path:
@@ -113,20 +119,15 @@ def mimic_cxr_file(source: Path, kind: str) -> SourceFile:
 
 
 def _mimic_test(source: Path, images: ImageStore) -> Iterator[Row]:
-    table = LabelledImages(source, "test")
-    yield from _with_five(table.rows(), "test", source, images)
+    table = _LabelledImages(source, "test")
+    yield from _MIMIC.rows(table.rows(), "test", source, images)
     yield from table.unlabelled()
 
 
-def _with_five(rows: Iterator[SourceRow], _split: str, source: Path, images: ImageStore) -> Iterator[Row]:
-    files = mimic_cxr_file(source, "split").path.parent / "files"
-    for row in rows:
-        subject_id, dicom_id = row.text("subject_id"), row.text("dicom_id")
-        path = study_folder(files, subject_id, row.text("study_id")) / f"{dicom_id}.jpg"
-        known = {"options": list(FIVE_FINDINGS), "labels": [_label(row, finding) for finding in FIVE_FINDINGS]}
-        document = new_document(MULTILABEL, dicom_id, patient_id=subject_id, **known)
-        name = path.relative_to(files.parent).as_posix()
-        yield image_row(row.place, name, functools.partial(images.add_file, path), document)
+def _five(row: SourceRow, _split: str) -> Document:
+    labels = [_label(row, finding) for finding in FIVE_FINDINGS]
+    known = {"patient_id": row.text("subject_id"), "options": list(FIVE_FINDINGS), "labels": labels}
+    return new_document(MULTILABEL, row.text("dicom_id"), **known)
 
 
 def _label(row: SourceRow, finding: str) -> int:
@@ -136,9 +137,18 @@ def _label(row: SourceRow, finding: str) -> int:
     return _VALUES[value]
 
 
+def _mimic_name(row: SourceRow) -> str:
+    folder = study_folder(Path("files"), row.text("subject_id"), row.text("study_id"))
+    return f"{folder.as_posix()}/{row.text('dicom_id')}.jpg"
+
+
+def _mimic_files(source: Path) -> AbstractContextManager[ReadFile]:
+    return file_reader([mimic_cxr_file(source, "split").path.parent], (), ())
+
+
 def _questions(source: Path, split: str) -> Table:
     file = physionet_file(source, "medical-diff-vqa", "1.0.0", (_QUESTIONS,))
-    return CsvTable(file, _QUESTION_COLUMNS, lambda row: row["split"] == split)
+    return csv_table(file, _QUESTION_COLUMNS, lambda row: row["split"] == split)
 
 
 def _with_questions(rows: Iterator[SourceRow], split: str, source: Path, images: ImageStore) -> Iterator[Row]:
@@ -160,27 +170,22 @@ def _with_questions(rows: Iterator[SourceRow], split: str, source: Path, images:
         if isinstance(shown, str):
             yield Row(row.place, None, cause=shown)
         else:
-            yield Row(row.place, _question(split, row), shown)
+            empty = next((column for column in ("question", "answer") if not row.text(column).strip()), None)
+            if empty:
+                raise row.error(f"{empty} is empty")
+            known = {"image_id": f"s{row.text('study_id')}", "patient_id": row.text("subject_id")}
+            document = open_question(row, f"{split}/{row.index}", question_type=row.text("question_type"), **known)
+            yield Row(row.place, document, shown)
 
 
-def _question(split: str, row: SourceRow) -> Document:
-    for column in ("question", "answer"):
-        if not row.text(column).strip():
-            raise row.error(f"{column} is empty")
-    shown = {"image_id": f"s{row.text('study_id')}", "patient_id": row.text("subject_id")}
-    texts = {column: row.text(column) for column in ("question", "answer", "question_type")}
-    return new_document(OPEN_QUESTION, f"{split}/{row.index}", **shown, **texts)
-
-
-_CHESTXRAY14_LAYOUT = (
-    "Data_Entry_2017.csv, test_list.txt, train_val_list.txt and the folders images*/images/ of ChestX-ray14"
-)
-_MIMIC_LAYOUT = "mimic-cxr-2.0.0-split.csv.gz, mimic-cxr-2.0.0-chexpert.csv.gz and the folder files/ of MIMIC-CXR-JPG"
+_NIH = TableReader(MULTILABEL, _listed, _fourteen, lambda row: row.text("Image Index"), _nih_files)
+_MIMIC = TableReader(MULTILABEL, _LabelledImages, _five, _mimic_name, _mimic_files)
 _DIFF_VQA_LAYOUT = f"{_QUESTIONS} and, beside it, the folder files/ of MIMIC-CXR-JPG 2.0.0"
-_MIMIC = Recipe.of_splits(MULTILABEL, LabelledImages, _with_five, _MIMIC_LAYOUT)
+_NIH_LAYOUT = "Data_Entry_2017.csv, test_list.txt, train_val_list.txt and the folders images*/images/ of ChestX-ray14"
+_MIMIC_LAYOUT = "mimic-cxr-2.0.0-split.csv.gz, mimic-cxr-2.0.0-chexpert.csv.gz and the folder files/ of MIMIC-CXR-JPG"
 
 RECIPES: Mapping[str, Recipe] = {
-    "chestxray14": Recipe.of_splits(MULTILABEL, _listed, _with_fourteen, _CHESTXRAY14_LAYOUT),
-    "mimic_cxr_classification": replace(_MIMIC, test=_mimic_test),
+    "chestxray14": _NIH.recipe(_NIH_LAYOUT),
+    "mimic_cxr_classification": replace(_MIMIC.recipe(_MIMIC_LAYOUT), test=_mimic_test),
     "diff_vqa": Recipe.of_splits(OPEN_QUESTION, _questions, _with_questions, _DIFF_VQA_LAYOUT),
 }

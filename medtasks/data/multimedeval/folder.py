@@ -13,16 +13,15 @@ Models see images by the rule ``linear`` of :mod:`medtasks.data.decoding`. ``"im
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from medtasks.data.decoding import LINEAR, Decoding
 from medtasks.data.image_store import ImageStore, StoredImage
-from medtasks.data.multimedeval.visual_questions import open_question_row, shared_image_id
-from medtasks.data.preparation import Recipe, Row
-from medtasks.data.schema import CHOICE, OPEN_QUESTION, choice_document
+from medtasks.data.multimedeval.visual_questions import open_question
+from medtasks.data.preparation import Recipe, Row, shown_row
+from medtasks.data.schema import CHOICE, OPEN_QUESTION, Document, choice_document
 from medtasks.data.source_files import SourceFile
 from medtasks.data.strict_pillow import UnreadableImage
-from medtasks.data.tables import RecordTable, SourceRow, check_columns, read_json
+from medtasks.data.tables import SourceRow, Table, check_columns, read_json, records_table
 from medtasks.errors import MedTasksError, SourceError
 
 FILE_NAME = "dataset.json"
@@ -37,7 +36,7 @@ class OwnQuestions:
     folder: Path
     kind: str  # ``"QA"`` or ``"VQA"``
     modality: str  # as its owner calls it
-    samples: RecordTable
+    samples: Table
     decoding: Decoding  # what models see of the images
 
     @property
@@ -52,13 +51,16 @@ class OwnQuestions:
 
     def _test(self, _source: Path, images: ImageStore) -> Iterator[Row]:
         for row in self.samples.rows():
-            stored, cause = _stored(row, self.folder, images)
-            if cause:
-                yield Row(row.place, None, cause=cause)
-            elif self.kind == VQA:
-                yield open_question_row(row, f"test/{row.index}", stored)
-            else:
-                yield _choice_row(row, stored, self.modality)
+            try:
+                stored = [_stored(name, self.folder, images) for name in _names(row)]
+                document = open_question(row, _doc_id(row)) if self.kind == VQA else _choice(row, self.modality)
+                yield shown_row(row.place, document, stored)
+            except _Unusable as cause:
+                yield Row(row.place, None, cause=str(cause))
+
+
+class _Unusable(Exception):
+    """Why a question cannot be asked."""
 
 
 def read_folder(folder: Path) -> OwnQuestions:
@@ -82,36 +84,32 @@ def read_folder(folder: Path) -> OwnQuestions:
         decoding = Decoding.of_settings({"image_range": content.get("image_range")}) or LINEAR
     except MedTasksError as error:
         raise whole.error(str(error)) from error
-    return OwnQuestions(folder, kind, whole.text("modality"), RecordTable(samples, columns), decoding)
+    return OwnQuestions(folder, kind, whole.text("modality"), records_table(samples, columns), decoding)
 
 
-def _stored(row: SourceRow, folder: Path, images: ImageStore) -> tuple[list[StoredImage], str]:
-    names: list[Any] = [] if row.values.get("images") is None else row.texts("images")
-    stored = []
-    for name in names:
-        try:
-            stored.append(images.add_file(folder / name))
-        except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
-            return [], f"its image {name} is missing"
-        except UnreadableImage as error:
-            return [], f"its image {name} cannot be read: {error}"
-    return stored, ""
+def _doc_id(row: SourceRow) -> str:
+    return f"test/{row.index}"
 
 
-def _choice_row(row: SourceRow, images: list[StoredImage], modality: str) -> Row:
+def _names(row: SourceRow) -> list[str]:
+    return [] if row.values.get("images") is None else row.texts("images")
+
+
+def _stored(name: str, folder: Path, images: ImageStore) -> StoredImage:
+    try:
+        return images.add_file(folder / name)
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
+        raise _Unusable(f"its image {name} is missing") from error
+    except UnreadableImage as error:
+        raise _Unusable(f"its image {name} cannot be read: {error}") from error
+
+
+def _choice(row: SourceRow, modality: str) -> Document:
     options, answer = row.texts("options"), row.text("answer")
     if not 2 <= len(options) <= _MOST_OPTIONS:
         raise row.error(f"it has {len(options)} options; 2 to {_MOST_OPTIONS} are possible")
     # As the reference compares them. Of equal options it can only ever choose the first.
     same = [index for index, option in enumerate(options) if option.strip().lower() == answer.strip().lower()]
     if not same:
-        return Row(row.place, None, cause="its answer is none of its options, so that no reply could be right")
-    document = choice_document(
-        f"test/{row.index}",
-        row.text("question"),
-        options,
-        same[0],
-        subject=modality or None,
-        image_id=shared_image_id(images),
-    )
-    return Row(row.place, document, images)
+        raise _Unusable("its answer is none of its options, so that no reply could be right")
+    return choice_document(_doc_id(row), row.text("question"), options, same[0], subject=modality or None)

@@ -23,16 +23,15 @@ from PIL import Image
 
 from medtasks.data.dicom import reading_dicom
 from medtasks.data.image_store import ImageStore, StoredImage
-from medtasks.data.preparation import Recipe, Row, image_row
+from medtasks.data.preparation import Recipe, Row, images_row
 from medtasks.data.schema import CLASSIFICATION, new_document
 from medtasks.data.source_files import SourceFile, physionet_file, required_file
 from medtasks.data.strict_pillow import UnreadableImage, strict_decoding
-from medtasks.data.tables import CsvTable, SourceRow
+from medtasks.data.tables import SourceRow, Table, csv_table
 
 _STRETCHED = "DICOM scaled from its least to its largest value"
 _ALLOCATED_BITS = 16
 _GRADED_COLUMNS = ("study_id", "image_id", "finding_birads", "split")
-_SPLITS = {"test": "test", "train": "training"}
 _GRADES = "12345"
 _DICOM = (".dicom", ".dcm")
 _COPIES = (".png", ".jpg", ".jpeg")
@@ -72,13 +71,10 @@ def _annotations(source: Path) -> SourceFile:
     return physionet_file(source, "vindr-mammo", "1.0.0", ("finding_annotations.csv",))
 
 
-def _graded(source: Path, split: str) -> CsvTable:
-    published = _SPLITS[split]
-    return CsvTable(
-        _annotations(source),
-        _GRADED_COLUMNS,
-        lambda row: row["split"] == published and row["finding_birads"] != "",
-    )
+def _graded(source: Path, split: str) -> Table:
+    graded = {"test": "test", "train": "training"}[split]
+    belongs = lambda row: row["split"] == graded and row["finding_birads"] != ""  # noqa: E731
+    return csv_table(_annotations(source), _GRADED_COLUMNS, belongs)
 
 
 def _with_grades(rows: Iterator[SourceRow], _split: str, source: Path, images: ImageStore) -> Iterator[Row]:
@@ -90,11 +86,10 @@ def _with_grades(rows: Iterator[SourceRow], _split: str, source: Path, images: I
         grade = row.text("finding_birads")[-1:]
         if grade not in _GRADES:
             raise row.error("finding_birads does not end in a grade from 1 to 5")
-        doc_id, label = f"{image}/{findings[image]}", _GRADES.index(grade)
-        known = {"image_id": image, "patient_id": study}
-        document = new_document(CLASSIFICATION, doc_id, options=list(_GRADES), label=label, **known)
-        name = f"images/{study}/{image}{_DICOM[0]}"
-        yield image_row(row.place, name, functools.partial(add, f"{study}/{image}"), document)
+        known = {"image_id": image, "patient_id": study, "options": list(_GRADES), "label": _GRADES.index(grade)}
+        document = new_document(CLASSIFICATION, f"{image}/{findings[image]}", **known)
+        adding = {f"images/{study}/{image}{_DICOM[0]}": functools.partial(add, f"{study}/{image}")}
+        yield images_row(row.place, adding, document)
 
 
 def _add(folder: Path, images: ImageStore, name: str) -> StoredImage:
@@ -123,14 +118,14 @@ def _kaggle_file(source: Path, name: str) -> SourceFile:
     return required_file(source, [f"csv/{name}", name])
 
 
-def _cases(abnormality: str, source: Path, split: str) -> CsvTable:
-    return CsvTable(_kaggle_file(source, f"{abnormality}_case_description_{split}_set.csv"), _CASE_COLUMNS)
+def _cases(abnormality: str, source: Path, split: str) -> Table:
+    return csv_table(_kaggle_file(source, f"{abnormality}_case_description_{split}_set.csv"), _CASE_COLUMNS)
 
 
 def _images_by_series(source: Path) -> Mapping[str, str]:
     """Return the path of the JPEG to show for each series; of several images in a series the last one counts."""
     by_description: dict[str, dict[str, str]] = {_UNDESCRIBED: {}, _DESCRIBED: {}}
-    for row in CsvTable(_kaggle_file(source, "dicom_info.csv"), ("image_path", "SeriesDescription")).rows():
+    for row in csv_table(_kaggle_file(source, "dicom_info.csv"), ("image_path", "SeriesDescription")).rows():
         parts = row.text("image_path").split("/")
         if len(parts) < 4:
             raise row.error("image_path is not like CBIS-DDSM/jpeg/<series>/<image>.jpg")
@@ -142,19 +137,17 @@ def _images_by_series(source: Path) -> Mapping[str, str]:
 def _with_pathologies(rows: Iterator[SourceRow], _split: str, source: Path, images: ImageStore) -> Iterator[Row]:
     shown = _images_by_series(source)
     for row in rows:
-        pathology = row.text("pathology")
-        if pathology not in PATHOLOGIES:
-            raise row.error(f"the pathology is not one of {', '.join(PATHOLOGIES)}")
+        label = PATHOLOGIES.index(row.one_of("pathology", PATHOLOGIES, "the pathology is not one of"))
         parts = row.text("cropped image file path").strip().split("/")
         if len(parts) < 3:
             raise row.error("the cropped image file path is not like <case>/<study>/<series>/<image>.dcm")
-        known = {"label": PATHOLOGIES.index(pathology), "patient_id": row.text("patient_id")}
-        document = new_document(CLASSIFICATION, parts[0], options=list(PATHOLOGIES), **known)
+        known = {"label": label, "patient_id": row.text("patient_id"), "options": list(PATHOLOGIES)}
         name = shown.get(parts[2])
         if name is None:
             yield Row(row.place, None, cause=f"dicom_info.csv has no image of its series {parts[2]}")
         else:
-            yield image_row(row.place, name, functools.partial(images.add_file, source / name), document)
+            adding = {name: functools.partial(images.add_file, source / name)}
+            yield images_row(row.place, adding, new_document(CLASSIFICATION, parts[0], **known))
 
 
 _VINDR_LAYOUT = (

@@ -1,6 +1,7 @@
 """MedMNIST's test sets at 28 x 28 pixels, as its authors publish them: one ``.npz`` archive per set.
 
-Class names and their order are those of the package ``medmnist`` 3.0.2. Images of one channel stay grey.
+Class names and their order are those of the package ``medmnist`` 3.0.2, see ``medmnist_classes.json``. Images of one
+channel stay grey.
 
 Source: Yang et al., Scientific Data 10:41 (2023); https://zenodo.org/records/10519652.
 """
@@ -9,7 +10,7 @@ import functools
 import os
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,45 +24,19 @@ from medtasks.data.downloads import Published, download
 from medtasks.data.image_store import ImageStore
 from medtasks.data.preparation import Recipe, Row
 from medtasks.data.schema import CLASSIFICATION, new_document
-from medtasks.data.tables import RecordTable, SourceRow
+from medtasks.data.source_files import SourceFile
+from medtasks.data.tables import SourceRow, Table, read_json, records_table
 from medtasks.errors import SourceError
 
 URL_VARIABLE = "MEDTASKS_MEDMNIST_URL"
 _URL = "https://zenodo.org/records/10519652/files"
 _BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError, RuntimeError, MemoryError)
+_COLUMNS = ("image", "label")
 _SIDE = 28  # pixels
 _COLOUR = frozenset({"pathmnist", "bloodmnist", "dermamnist", "retinamnist"})
 _QUARTERED = frozenset({"tissuemnist"})
-_ORGANS = (
-    *("bladder", "femur-left", "femur-right", "heart", "kidney-left", "kidney-right", "liver", "lung-left"),
-    *("lung-right", "pancreas", "spleen"),
-)
-CLASSES = {
-    "octmnist": ("choroidal neovascularization", "diabetic macular edema", "drusen", "normal"),
-    "pathmnist": (
-        *("adipose", "background", "debris", "lymphocytes", "mucus", "smooth muscle", "normal colon mucosa"),
-        *("cancer-associated stroma", "colorectal adenocarcinoma epithelium"),
-    ),
-    "bloodmnist": (
-        *("basophil", "eosinophil", "erythroblast"),
-        "immature granulocytes(myelocytes, metamyelocytes and promyelocytes)",
-        *("lymphocyte", "monocyte", "neutrophil", "platelet"),
-    ),
-    "breastmnist": ("malignant", "normal, benign"),
-    "dermamnist": (
-        *("actinic keratoses and intraepithelial carcinoma", "basal cell carcinoma"),
-        *("benign keratosis-like lesions", "dermatofibroma", "melanoma", "melanocytic nevi", "vascular lesions"),
-    ),
-    "organcmnist": _ORGANS,
-    "organsmnist": _ORGANS,
-    "pneumoniamnist": ("normal", "pneumonia"),
-    "retinamnist": ("0", "1", "2", "3", "4"),
-    "tissuemnist": (
-        *("Collecting Duct, Connecting Tubule", "Distal Convoluted Tubule", "Glomerular endothelial cells"),
-        *("Interstitial endothelial cells", "Leukocytes", "Podocytes", "Proximal Tubule Segments"),
-        "Thick Ascending Limb",
-    ),
-}
+_NAMES = read_json(SourceFile(Path(__file__).with_name("medmnist_classes.json")))
+CLASSES: Mapping[str, tuple[str, ...]] = {name: tuple(classes) for name, classes in _NAMES.items()}
 
 
 def read_array(path: Path, name: str) -> np.ndarray[Any, np.dtype[Any]]:
@@ -83,7 +58,7 @@ def _unlike(path: Path, name: str, array: np.ndarray[Any, Any], expected: str) -
     return SourceError(f"{path}: {name} is {array.dtype} in the shape {array.shape}, expected {expected}")
 
 
-def _table(name: str, source: Path, split: str) -> RecordTable:
+def _table(name: str, source: Path, split: str) -> Table:
     """Return rows with the columns ``image`` (pixels, channels last) and ``label``; errors where there are others."""
     path = _archive(name, source)
     images, labels = read_array(path, f"{split}_images"), read_array(path, f"{split}_labels")
@@ -92,11 +67,10 @@ def _table(name: str, source: Path, split: str) -> RecordTable:
         raise _unlike(path, f"{split}_images", images, f"uint8 in the shape (N, {str(pixels)[1:]}")
     if labels.shape not in ((len(images), 1), (len(images),)) or labels.dtype.kind not in "iu":
         raise _unlike(path, f"{split}_labels", labels, f"whole numbers in the shape ({len(images)}, 1)")
-    values = (
-        {"image": image, "label": label} for image, label in zip(images, labels.reshape(-1).tolist(), strict=True)
+    rows = enumerate(zip(images, labels.reshape(-1).tolist(), strict=True), 1)
+    return records_table(
+        ((f"{path.name} {split} row {number}", dict(zip(_COLUMNS, row, strict=True))) for number, row in rows), _COLUMNS
     )
-    rows = ((f"{path.name} {split} row {number}", row) for number, row in enumerate(values, 1))
-    return RecordTable(rows, ("image", "label"))
 
 
 def _rows(name: str, rows: Iterator[SourceRow], split: str, _source: Path, images: ImageStore) -> Iterator[Row]:
@@ -113,7 +87,7 @@ def _rows(name: str, rows: Iterator[SourceRow], split: str, _source: Path, image
 
 def _first_quarter(name: str, source: Path, images: ImageStore) -> Iterator[Row]:
     test = _table(name, source, "test")
-    return _rows(name, test.rows(range(len(test) // 4)), "test", source, images)
+    return _rows(name, test.rows(set(range(test.count() // 4))), "test", source, images)
 
 
 def _archive(name: str, source: Path) -> Path:

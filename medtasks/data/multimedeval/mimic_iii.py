@@ -23,11 +23,9 @@ names are data of theirs, in ``mimic_iii_groups.json``.
 """
 
 import functools
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -37,8 +35,8 @@ from medtasks.data.image_store import ImageStore
 from medtasks.data.multimedeval.report_sections import report_sections, split_at_headers
 from medtasks.data.preparation import Recipe, Row
 from medtasks.data.schema import REPORT, new_document
-from medtasks.data.source_files import find_file, not_found, physionet_file
-from medtasks.data.tables import CsvTable, SourceRow, Table, hub_table
+from medtasks.data.source_files import SourceFile, find_file, not_found, physionet_file
+from medtasks.data.tables import SourceRow, Table, csv_table, hub_table, read_json
 
 Protocol = Literal["paper", "head"]
 _START, _BREAK, _CONTINUED = "FINAL REPORT", "(Over)", "(Cont)"
@@ -69,8 +67,7 @@ class Groups:
 @functools.cache
 def groups() -> Groups:
     """Read the groups; their order is that of the reference."""
-    file = resources.files("medtasks.data.multimedeval").joinpath("mimic_iii_groups.json")
-    known = json.loads(file.read_text(encoding="utf-8"))
+    known = read_json(SourceFile(Path(__file__).with_name("mimic_iii_groups.json")))
     return Groups(
         by_exam={exam: name for name, group in known["groups"].items() for exam in group["descriptions"]},
         findings={name: group["findings"] for name, group in known["groups"].items()},
@@ -129,7 +126,7 @@ def _plain(text: str) -> str:
 
 def _split(source: Path) -> Table:
     file = find_file(source, [f"split/{_SPLIT}", _SPLIT, f"*/{_SPLIT}"])
-    table = CsvTable(file, ("ids",)) if file else hub_table(source / "split", "test", "default", ("ids",))
+    table = csv_table(file, ("ids",)) if file else hub_table(source / "split", "test", "default", ("ids",))
     if table is None:
         raise not_found(
             source, f"split/{_SPLIT}, the test ids of https://huggingface.co/datasets/croyer/MIMIC-III-split"
@@ -150,7 +147,7 @@ def _places_by_id(source: Path) -> dict[str, str]:
 def _test(protocol: Protocol, source: Path, _images: ImageStore) -> Iterator[Row]:
     places = _places_by_id(source)
     file = physionet_file(source, "mimiciii", "1.4", (_NOTES, f"{_NOTES}.gz"))
-    notes = CsvTable(file, _COLUMNS, lambda row: row["ROW_ID"] in places)
+    notes = csv_table(file, _COLUMNS, lambda row: row["ROW_ID"] in places)
     by_group: dict[str, list[Row]] = {group: [] for group in groups().findings}
     outside = 0
     found = set()

@@ -26,49 +26,27 @@ from medtasks.data.catalogue import dataset_info
 from medtasks.data.downloads import Published, download, hub_download
 from medtasks.data.home import home
 from medtasks.data.image_store import ImageStore
-from medtasks.data.preparation import Recipe, Row, image_row
-from medtasks.data.schema import CLASSIFICATION, new_document
+from medtasks.data.preparation import Recipe, Row
+from medtasks.data.schema import CLASSIFICATION, Document, new_document
 from medtasks.data.source_files import SourceFile, required_file, unpacking
 from medtasks.data.strict_pillow import UnreadableImage
-from medtasks.data.tables import CsvTable, SourceRow, Table, hub_table
+from medtasks.data.table_recipe import ReadFile, TableReader, by_name
+from medtasks.data.tables import SourceRow, Table, csv_table, hub_table, read_json
 from medtasks.errors import SourceError
 
 URL_VARIABLE = "MEDTASKS_PAD_UFES_URL"
 _URL = "https://data.mendeley.com/public-files/datasets/zr7vgbcyr2/files"
-_FILES = {
-    "metadata.csv": "fa850265-57da-48f0-ba3e-998b3e44b1f6",
-    "imgs_part_1.zip": "1cc2f71f-20a2-412d-b746-a9b9bc20c966",
-    "imgs_part_2.zip": "559a60ed-5504-475d-996c-6a8bc253b5e7",
-    "imgs_part_3.zip": "34dcdf8e-e5f1-4b35-aa0b-5135051ff852",
-}
 _INFO = dataset_info("multimedeval_pad_ufes_20")
 _SPLIT = dataclasses.replace(
     _INFO, source="https://huggingface.co/datasets/croyer/Pad-UFES-20-split", revision="main", sha256={}
 )
-CLASSES = {
-    "BCC": "Basal Cell Carcinoma (BCC)",
-    "SCC": "Squamous Cell Carcinoma (SCC)",
-    "ACK": "Actinic Keratosis (ACK)",
-    "SEK": "Seborrheic Keratosis (SEK)",
-    "BOD": "Bowen’s disease (BOD)",
-    "MEL": "Melanoma (MEL)",
-    "NEV": "Nevus (NEV)",
-}
-_HISTORY = {
-    "smokes": "smoke",
-    "drink": "drink",
-    "age": "age",
-    "backgroundFather": "background_father",
-    "backgroundMother": "background_mother",
-    "pesticide": "pesticide",
-    "gender": "gender",
-    "skin cancer history": "skin_cancer_history",
-    "cancer history": "cancer_history",
-    "has piped water": "has_piped_water",
-    "has sewage system": "has_sewage_system",
-}
+_NAMES = read_json(SourceFile(Path(__file__).with_name("pad_ufes.json")))
+_FILES: Mapping[str, str] = _NAMES["files"]  # their keys in the downloads' addresses
+CLASSES: Mapping[str, str] = _NAMES["classes"]  # what models are asked, by what the table says
+_HISTORY: Mapping[str, str] = _NAMES["history"]  # columns of the table, by what the prompt calls them
 _COLUMNS = ("patient_id", "lesion_id", "diagnostic", "img_id", *_HISTORY.values())
 _Reader = Callable[[], bytes]
+_ENDING = ".png"
 _TRUTH_VALUES = {"true": "True", "false": "False"}
 
 
@@ -92,51 +70,42 @@ def _metadata(source: Path) -> SourceFile:
 
 def _lesions(source: Path, split: str) -> frozenset[str]:
     folder = source / "split" if source.is_dir() else source.parent / "split"
-    table: Table | None = hub_table(folder, split, "default", ("ids",))
-    if table is None:
-        wanted = f"{split} split of {_SPLIT.source} (its files {split}*.parquet or {split}*.csv)"
-        table = CsvTable(required_file(folder, [f"{split}*.csv", f"data/{split}*.csv"], wanted), ("ids",))
+    wanted = f"{split} split of {_SPLIT.source} (its files {split}*.parquet or {split}*.csv)"
+    table = hub_table(folder, split, "default", ("ids",)) or csv_table(
+        required_file(folder, [f"{split}*.csv", f"data/{split}*.csv"], wanted), ("ids",)
+    )
     return frozenset(str(row.values["ids"]).strip() for row in table.rows())
 
 
 @contextlib.contextmanager
-def _image_files(source: Path, ending: str) -> Iterator[Callable[[str], bytes]]:
-    """Yield a function that reads an image file by its name, from a folder with all below it or from an archive.
+def _image_files(source: Path) -> Iterator[ReadFile]:
+    """Open the images of a folder with all below it, or of an archive; a broken one raises :class:`UnreadableImage`.
 
-    It raises FileNotFoundError for a name that is nowhere, and :class:`UnreadableImage` where the archive is damaged at
-    this file. A file in a folder goes before one of the same name in an archive. Archives within an archive are
-    unpacked into temporary files beside the datasets.
+    A file in a folder goes before one of the same name in an archive. Archives within an archive are unpacked into
+    temporary files beside the datasets.
     """
     where: dict[str, _Reader] = {}
     archives = [source]
     if source.is_dir():
-        for path in sorted(source.rglob(f"*{ending}")):
+        for path in sorted(source.rglob(f"*{_ENDING}")):
             where.setdefault(path.name, path.read_bytes)
         archives = sorted(source.rglob("*.zip"))
     with contextlib.ExitStack() as opened:
         for archive in archives:
             with unpacking(archive):
-                _add(archive, opened.enter_context(zipfile.ZipFile(archive)), ending, where, opened)
-
-        def read(name: str) -> bytes:
-            if name not in where:
-                raise FileNotFoundError(name)
-            return where[name]()
-
-        yield read
+                _add(archive, opened.enter_context(zipfile.ZipFile(archive)), where, opened)
+        yield opened.enter_context(by_name(where))
 
 
-def _add(
-    path: Path, archive: zipfile.ZipFile, ending: str, where: dict[str, _Reader], opened: contextlib.ExitStack
-) -> None:
+def _add(path: Path, archive: zipfile.ZipFile, where: dict[str, _Reader], opened: contextlib.ExitStack) -> None:
     """Add the images of an archive; ``path`` is the file it lies in."""
     for member in archive.namelist():
         name = PurePosixPath(member).name
-        if name.endswith(ending):
+        if name.endswith(_ENDING):
             where.setdefault(name, functools.partial(_read, path, archive, member))
         elif name.endswith(".zip"):
             inner = zipfile.ZipFile(opened.enter_context(_unpacked(archive, member)))
-            _add(path, opened.enter_context(inner), ending, where, opened)
+            _add(path, opened.enter_context(inner), where, opened)
 
 
 @contextlib.contextmanager
@@ -155,43 +124,29 @@ def _read(path: Path, archive: zipfile.ZipFile, member: str) -> bytes:
         raise UnreadableImage(str(error)) from error
 
 
-def _rows(rows: Iterator[SourceRow], _split: str, source: Path, images: ImageStore) -> Iterator[Row]:
-    with _image_files(source, ".png") as read:
-        for row in rows:
-            yield _row(row, read, images)
+def _document(row: SourceRow, _split: str) -> Document:
+    diagnosis = row.one_of("diagnostic", CLASSES.keys(), "diagnostic is not one of")
+    about = {"patient_id": row.text("patient_id"), "details": patient_history(row.values)}
+    classes = {"options": list(CLASSES.values()), "label": list(CLASSES).index(diagnosis)}
+    return new_document(CLASSIFICATION, PurePath(row.text("img_id")).stem, **classes, **about)
 
 
-def _row(row: SourceRow, read: Callable[[str], bytes], images: ImageStore) -> Row:
-    name, diagnosis = row.text("img_id"), row.text("diagnostic")
-    if diagnosis not in CLASSES:
-        raise row.error(f"diagnostic is not one of {', '.join(CLASSES)}")
-    document = new_document(
-        CLASSIFICATION,
-        PurePath(name).stem,
-        options=list(CLASSES.values()),
-        label=list(CLASSES).index(diagnosis),
-        patient_id=row.text("patient_id"),
-        details=patient_history(row.values),
-    )
-    return image_row(row.place, name, lambda: images.add_bytes(read(name)), document)
-
-
-def _whole(source: Path, split: str) -> CsvTable:
+def _whole(source: Path, split: str) -> Table:
     if split == "test":
-        return CsvTable(_metadata(source), _COLUMNS)
+        return csv_table(_metadata(source), _COLUMNS)
     tested = _lesions(source, "test")
-    return CsvTable(_metadata(source), _COLUMNS, lambda row: row["lesion_id"] not in tested)
+    return csv_table(_metadata(source), _COLUMNS, lambda row: row["lesion_id"] not in tested)
 
 
 def _checked(source: Path, images: ImageStore) -> Iterator[Row]:
     """Yield the held-out rows; their published number is not known, so that of the whole table is checked."""
     metadata = _metadata(source)
-    rows = len(CsvTable(metadata, _COLUMNS))
+    rows = csv_table(metadata, _COLUMNS).count()
     if rows != _INFO.rows:
         yield Row(metadata.name, None, cause=f"it holds {rows} rows, the published table {_INFO.rows}")
     lesions = _lesions(source, "test") - _lesions(source, "train")
-    held_out = CsvTable(metadata, _COLUMNS, lambda row: row["lesion_id"] in lesions)
-    yield from _rows(held_out.rows(), "test", source, images)
+    held_out = csv_table(metadata, _COLUMNS, lambda row: row["lesion_id"] in lesions)
+    yield from _READER.rows(held_out.rows(), "test", source, images)
 
 
 def _download(folder: Path, split_required: bool) -> Path:
@@ -206,7 +161,8 @@ def _download(folder: Path, split_required: bool) -> Path:
 
 _NEEDED = "metadata.csv, the images (unpacked, in imgs_part_*.zip or in the published zr7vgbcyr2-1.zip)"
 _SPLIT_FILES = "the folder split with the test and train files of croyer/Pad-UFES-20-split"
-_WHOLE = Recipe.of_splits(CLASSIFICATION, _whole, _rows, f"{_NEEDED}, and for few-shot prompts {_SPLIT_FILES}")
+_READER = TableReader(CLASSIFICATION, _whole, _document, lambda row: row.text("img_id"), _image_files)
+_WHOLE = _READER.recipe(f"{_NEEDED}, and for few-shot prompts {_SPLIT_FILES}")
 
 RECIPES: Mapping[str, Recipe] = {
     "pad_ufes_20": dataclasses.replace(_WHOLE, download=functools.partial(_download, split_required=False)),

@@ -6,7 +6,8 @@ by a table, then by a main section whose name they contain; then headers that na
 are called ``findings``. Sections called impression or findings that hold white space only are dropped. Where neither is
 left, the text behind the first empty line of the last section becomes the ``last_paragraph``. Texts are never stripped.
 
-Two of the table's entries look like mistakes and are kept: ``ndication`` counts as impression, ``pfi`` as history.
+Table and views are in ``report_headers.json``. Two entries look like mistakes and are kept: ``ndication`` counts as
+impression, ``pfi`` as history.
 
 Source: ``section_text`` of MultiMedEval at d9ac283, which is ``section_parser.py`` of the MIMIC-CXR authors
 (https://github.com/MIT-LCP/mimic-cxr) without its corrections of single studies.
@@ -14,38 +15,18 @@ Source: ``section_text`` of MultiMedEval at d9ac283, which is ``section_parser.p
 
 import re
 from dataclasses import dataclass, replace
+from pathlib import Path
+
+from medtasks.data.source_files import SourceFile
+from medtasks.data.tables import read_json
 
 _HEADER = re.compile(r"\n ([A-Z ()/,-]+):\s")
 _EMPTY_LINE = "\n \n"
 FULL_REPORT, PREAMBLE, LAST_PARAGRAPH = "full report", "preamble", "last_paragraph"
 _ESSENTIAL = ("impression", "findings")
-_SPELLINGS = {
-    "addendum": "addendum",
-    "comment": "comment",
-    "comparison": "comparison; comparison exam; comparison film; comparisons; comparision; comparisions; comparrison; "
-    "comparsion; reference exam",
-    "date": "date",
-    "examination": "exam; examination; type of examination",
-    "findings": "findings; chest, two views; finding; findgings; findindgs; findins; findngs; findnings; finidngs; "
-    "reference findings",
-    "history": "history; clinical history; clinical information; patient history; pfi",
-    "impression": "impression; conclusion; findings and impression; findings/ impression; findings/impression; "
-    "imoression; imperssion; impession; impresion; impressoin; impresson; imprression; imprssion; mpression; ndication",
-    "indication": "indication; clinical indication; idication; reason for exam; reason for examination",
-    "notification": "notification",
-    PREAMBLE: PREAMBLE,
-    "recommendations": "recommendation; recommendation(s); recommendations",
-    "technique": "technique",
-    "wet read": "wet read; wetread",
-}
-_CANONICAL = {spelling: name for name, spellings in _SPELLINGS.items() for spelling in spellings.split("; ")}
+_KNOWN = read_json(SourceFile(Path(__file__).with_name("report_headers.json")))
+_CANONICAL: dict[str, str] = {spelling: name for name, all_of in _KNOWN["spellings"].items() for spelling in all_of}
 _MAIN = ("impression", "findings", "history", "comparison", "addendum")
-_VIEWS = (
-    *("chest", "portable", "ribs", "bone window"),
-    *("one view", "two views", "pa view", "ap view", "frontal view", "lateral view"),
-    *("pa and lateral", "lateral and pa", "ap and lateral", "lateral and ap", "pa and lat", "frontal and"),
-    *("frontal upright", "frontal semi-upright"),
-)
 
 
 @dataclass(frozen=True)
@@ -109,4 +90,4 @@ def _common_name(header: str) -> str:
     contained = next((main for main in _MAIN if main in name), None)
     if contained is not None:
         return contained
-    return "findings" if any(view in name for view in _VIEWS) else name
+    return "findings" if any(view in name for view in _KNOWN["views"]) else name

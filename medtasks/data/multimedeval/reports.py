@@ -14,17 +14,16 @@ the source folder. Source: Hamamci et al., https://huggingface.co/datasets/ibrah
 """
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from medtasks.data.image_store import ImageStore
-from medtasks.data.multimedeval.chest_xrays import mimic_cxr_file, study_folder
+from medtasks.data.multimedeval.chest_xrays import mimic_cxr_file, split_rows, study_folder
 from medtasks.data.multimedeval.report_sections import first_text, report_sections
 from medtasks.data.preparation import Recipe, Row, images_row
 from medtasks.data.schema import REPORT, new_document
-from medtasks.data.source_files import SourceFile, file_reader, required_file
-from medtasks.data.tables import CsvTable, SourceRow
+from medtasks.data.source_files import file_reader, required_file
+from medtasks.data.tables import SourceRow, csv_table
 from medtasks.data.volume_files import ENDING
 
 _UNPACKED = "mimic-cxr-reports"
@@ -37,26 +36,19 @@ _CT_TOPS = ("", "dataset/", "ct_rate/dataset/", "*/dataset/")
 _CT_FOLDERS = ("valid", "valid_fixed")
 
 
-@dataclass
-class _Study:
-    """One study of the test split: where it stands first, whose it is, and its images in order."""
-
-    place: str
-    subject_id: str
-    study_id: str
-    dicom_ids: list[str] = field(default_factory=list)
-
-
-def _studies(split: SourceFile) -> list[_Study]:
-    table = CsvTable(split, ("dicom_id", "study_id", "subject_id", "split"), lambda row: row["split"] == "test")
-    studies: dict[str, _Study] = {}
-    for row in table.rows():
-        study_id, dicom_id = row.text("study_id"), row.text("dicom_id")
-        study = studies.setdefault(study_id, _Study(row.place, row.text("subject_id"), study_id))
-        if dicom_id in study.dicom_ids or study.subject_id != row.text("subject_id"):
+def _studies(source: Path) -> Iterable[list[SourceRow]]:
+    """Return the images of each study of the test split, in order."""
+    studies: dict[str, list[SourceRow]] = {}
+    for row in split_rows(source, "test"):
+        rows = studies.setdefault(row.text("study_id"), [])
+        if any(_same(before, row, "dicom_id") or not _same(before, row, "subject_id") for before in rows):
             raise row.error("its image stands in an earlier row, or its study belongs to two patients")
-        study.dicom_ids.append(dicom_id)
-    return list(studies.values())
+        rows.append(row)
+    return studies.values()
+
+
+def _same(first: SourceRow, second: SourceRow, column: str) -> bool:
+    return first.text(column) == second.text(column)
 
 
 def _folders(root: Path, place: str) -> list[Path]:
@@ -70,44 +62,44 @@ def _mimic_cxr(source: Path, images: ImageStore) -> Iterator[Row]:
     folders = [folder for root in roots for place in _PLACES for folder in _folders(root, place)]
     archives = [path for root in roots for place in _PLACES for path in sorted(root.glob(place + _ARCHIVE))]
     with file_reader(folders, archives, ("", f"{_UNPACKED}/")) as read:
-        for study in _studies(split):
-            yield _study_row(study, split.path.parent / "files", read, images)
+        for rows in _studies(source):
+            yield _study_row(rows, split.path.parent / "files", read, images)
 
 
-def _study_row(study: _Study, files: Path, read: Callable[[str], bytes], images: ImageStore) -> Row:
-    name = study_folder(Path("files"), study.subject_id, study.study_id).with_suffix(".txt")
+def _study_row(rows: list[SourceRow], files: Path, read: Callable[[str], bytes], images: ImageStore) -> Row:
+    place, subject_id, study_id = rows[0].place, rows[0].text("subject_id"), rows[0].text("study_id")
+    name = study_folder(Path("files"), subject_id, study_id).with_suffix(".txt")
     try:
         report = read(name.as_posix()).decode("utf-8")
     except FileNotFoundError:
-        return Row(study.place, None, cause=f"the report of its study is missing ({_ARCHIVE} of MIMIC-CXR has it)")
+        return Row(place, None, cause=f"the report of its study is missing ({_ARCHIVE} of MIMIC-CXR has it)")
     except UnicodeDecodeError:
-        return Row(study.place, None, cause="the report of its study is no UTF-8 text")
+        return Row(place, None, cause="the report of its study is no UTF-8 text")
     sections = report_sections(report.replace("\r\n", "\n").replace("\r", "\n"))
     findings = first_text(sections, "findings")
     if findings is None:
-        return Row(study.place, None, cause="studies whose report has no findings section", outside=True)
+        return Row(place, None, cause="studies whose report has no findings section", outside=True)
     document = new_document(
         REPORT,
-        study.study_id,
+        study_id,
         report=findings,
-        image_id=f"s{study.study_id}",
-        patient_id=study.subject_id,
+        image_id=f"s{study_id}",
+        patient_id=subject_id,
         indication=first_text(sections, "indication") or "",
     )
-    folder = study_folder(files, study.subject_id, study.study_id)
+    folder = study_folder(files, subject_id, study_id)
     # No file name in messages: it holds the patient's number, and messages end up in results.
-    total = len(study.dicom_ids)
     adding = {
-        f"{number} of {total}": functools.partial(images.add_file, folder / f"{dicom_id}.jpg")
-        for number, dicom_id in enumerate(study.dicom_ids, 1)
+        f"{number} of {len(rows)}": functools.partial(images.add_file, folder / f"{row.text('dicom_id')}.jpg")
+        for number, row in enumerate(rows, 1)
     }
-    return images_row(study.place, adding, document)
+    return images_row(place, adding, document)
 
 
 def _ct_rate(source: Path, images: ImageStore) -> Iterator[Row]:
     file = required_file(source, [f"{top}{_CT_REPORTS}" for top in _CT_TOPS])
     seen: set[tuple[str, str]] = set()
-    for row in CsvTable(file, ("VolumeName", "Findings_EN")).rows():
+    for row in csv_table(file, ("VolumeName", "Findings_EN")).rows():
         content = row.text("VolumeName"), row.text("Findings_EN")
         if content not in seen:
             seen.add(content)

@@ -3,17 +3,17 @@
 Splits and order are those MultiMedEval evaluates (``multimedeval/vqa.py`` at d9ac283).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from medtasks.data.catalogue import dataset_info
-from medtasks.data.image_store import ImageStore, StoredImage
-from medtasks.data.preparation import Recipe, Row
-from medtasks.data.schema import OPEN_QUESTION, new_document
+from medtasks.data.image_store import ImageStore
+from medtasks.data.preparation import Recipe, Row, shown_row
+from medtasks.data.schema import OPEN_QUESTION, Document, new_document
 from medtasks.data.source_files import SourceFile, file_reader, not_found
 from medtasks.data.strict_pillow import UnreadableImage
-from medtasks.data.tables import RecordTable, SourceRow, Table, listed_records, required_hub_table
+from medtasks.data.tables import SourceRow, Table, listed_records, records_table, required_hub_table
 from medtasks.errors import SourceError
 
 _SLAKE_COLUMNS = ("qid", "img_name", "question", "answer", "q_lang")
@@ -21,18 +21,9 @@ _SLAKE_FOLDERS = ("imgs", "imgs/imgs")  # unpacked beside the archive, or in a f
 _SLAKE_ARCHIVE = "imgs.zip"
 
 
-def open_question_row(
-    row: SourceRow, doc_id: str, images: Sequence[StoredImage], question_type: str | None = None
-) -> Row:
-    """Return a row of the ``OPEN_QUESTION`` schema from one with ``question`` and ``answer``."""
-    texts = {"question": row.text("question"), "answer": row.text("answer"), "question_type": question_type}
-    document = new_document(OPEN_QUESTION, doc_id, image_id=shared_image_id(images), **texts)
-    return Row(row.place, document, images)
-
-
-def shared_image_id(images: Sequence[StoredImage]) -> str | None:
-    """Return one id for all images a question shows, the same for questions on the same images."""
-    return "+".join(image.image_id for image in images) or None
+def open_question(row: SourceRow, doc_id: str, **known: str | None) -> Document:
+    """Return a document of the ``OPEN_QUESTION`` schema from a row with ``question`` and ``answer``."""
+    return new_document(OPEN_QUESTION, doc_id, question=row.text("question"), answer=row.text("answer"), **known)
 
 
 def _parquet(source: Path, split: str) -> Table:
@@ -43,10 +34,9 @@ def _with_images(rows: Iterator[SourceRow], split: str, _source: Path, images: I
     for row in rows:
         try:
             image = images.add_bytes(_encoded(row))
+            yield shown_row(row.place, open_question(row, f"{split}/{row.index}"), [image])
         except UnreadableImage:
             yield Row(row.place, None, cause="its image cannot be read")
-        else:
-            yield open_question_row(row, f"{split}/{row.index}", [image])
 
 
 def _encoded(row: SourceRow) -> bytes:
@@ -64,7 +54,7 @@ def _english(source: Path, split: str) -> Table:
         raise not_found(source, path.name)
     everything = listed_records(SourceFile(path), _SLAKE_COLUMNS)
     english = [(row.place, row.values) for row in everything.rows() if row.text("q_lang") == "en"]
-    return RecordTable(english, _SLAKE_COLUMNS)
+    return records_table(english, _SLAKE_COLUMNS)
 
 
 def _slake(rows: Iterator[SourceRow], _split: str, source: Path, images: ImageStore) -> Iterator[Row]:
@@ -82,7 +72,8 @@ def _slake(rows: Iterator[SourceRow], _split: str, source: Path, images: ImageSt
             except (UnreadableImage, SourceError):
                 yield Row(row.place, None, cause=f"its image imgs/{name} cannot be read")
             else:
-                yield open_question_row(row, str(row.integer("qid")), [image], row.optional_text("content_type"))
+                known = open_question(row, str(row.integer("qid")), question_type=row.optional_text("content_type"))
+                yield shown_row(row.place, known, [image])
 
 
 _PARQUET = Recipe.of_splits(OPEN_QUESTION, _parquet, _with_images, "the Hub's parquet files data/test-*.parquet")

@@ -37,32 +37,64 @@ def said(findings):
     return [(finding.kind, finding.concern, set(finding.questions)) for finding in findings]
 
 
-def test_one_picture_under_one_id_is_no_finding():
-    prepare_set("plain", [row("q1", texture(1)), row("q2", texture(1)), row("q3", texture(2))])
-    found = found_in("plain")
+FILE, NEAR = Kind.FILE, Kind.NEAR
+EXAMPLE, PATIENTS, TWICE = Concern.EXAMPLE, Concern.PATIENTS, Concern.TWICE
+# Questions and examples: id, texture (a text: as JPEG), image id, patient; what is found; left out; sizes of groups;
+# examples that show the first of it.
+SETS = {
+    "one picture under one id": ([("q1", 1), ("q2", 1), ("q3", 2)], [], [], [], [], None),
+    "one file under two patients or ids": (
+        [("q1", 1, "i", "p1"), ("q2", 1, "i", "p2"), ("q3", 2, "a"), ("q4", 2, "b")],
+        [],
+        [(FILE, PATIENTS, {"q1", "q2"}), (FILE, TWICE, {"q3", "q4"})],
+        ["q2", "q4"],
+        [1, 1],
+        (),
+    ),
+    "a solved example among the questions comes first": (
+        [("q1", 1, "a"), ("q2", 2, "b"), ("q3", 2, "c"), ("q4", 3, "d")],
+        [("e1", "1"), ("e2", 3, "d"), ("e3", 3)],
+        [(FILE, EXAMPLE, {"q4"}), (NEAR, EXAMPLE, {"q1"}), (FILE, TWICE, {"q2", "q3"})],
+        ["q1", "q3", "q4"],
+        [2, 1, 1],
+        ("e2", "e3"),
+    ),
+    "all questions on the first of equal pictures stay": (
+        [("q1", 1, "a"), ("q2", 1, "b"), ("q3", 1, "a"), ("q4", 1, "b")],
+        [],
+        [(FILE, TWICE, {"q1", "q2", "q3", "q4"})],
+        ["q2", "q4"],
+        [1],
+        (),
+    ),
+    "a question like another one whose picture is an example goes too": (
+        [("q1", 1), ("q2", "1")],
+        [("e", 1)],
+        [(FILE, EXAMPLE, {"q1"}), (NEAR, EXAMPLE, {"q1", "q2"})],
+        ["q1", "q2"],
+        [2],
+        ("e",),
+    ),
+}
 
-    assert (found.within, found.outside, found.groups, found.left_out) == ((), (), (), ())
-    assert [picture.questions for picture in found.shown.images] == [("q1", "q2"), ("q3",)]
 
+@pytest.mark.parametrize("name", SETS)
+def test_what_is_found_within_a_set(name):
+    def rows(listed):
+        for doc_id, number, *ids in listed:
+            picture = texture(number) if isinstance(number, int) else jpeg_bytes(texture(int(number)), 80)
+            yield row(doc_id, picture, **dict(zip(("image_id", "patient_id"), ids, strict=False)))
 
-def test_one_file_under_two_patients_or_ids():
-    prepare_set(
-        "twice",
-        [
-            row("q1", texture(1), image_id="i", patient_id="p1"),
-            row("q2", texture(1), image_id="i", patient_id="p2"),
-            row("q3", texture(2), image_id="a"),
-            row("q4", texture(2), image_id="b"),
-        ],
-    )
-    found = found_in("twice")
+    shown, examples, findings, left_out, groups, shown_by = SETS[name]
+    prepare_set("bench", list(rows(shown)), list(rows(examples)))
+    found = found_in("bench")
 
-    assert said(found.within) == [
-        (Kind.FILE, Concern.PATIENTS, {"q1", "q2"}),
-        (Kind.FILE, Concern.TWICE, {"q3", "q4"}),
-    ]
-    assert found.left_out == ("q2", "q4")
-    assert [len(group) for group in found.groups] == [1, 1]
+    assert said(found.within) == findings
+    assert (list(found.left_out), [len(group) for group in found.groups]) == (left_out, groups)
+    assert found.outside == ()
+    asked = [question for picture in found.shown.images for question in picture.questions]
+    assert sorted(asked) == [doc_id for doc_id, *_ in shown]
+    assert (found.within[0].first.examples if found.within else None) == shown_by
 
 
 def test_the_three_kinds_within_a_set():
@@ -89,28 +121,6 @@ def test_the_three_kinds_within_a_set():
     assert {finding.alike.inverted for finding in found.within if "near 3" in finding.questions} == {True}
     assert found.left_out == ("same pixels 2", "near 2", "near 4")
     assert sorted(map(len, found.groups)) == [1, 2, 2]
-
-
-def test_a_solved_example_among_the_questions_comes_first():
-    prepare_set(
-        "leak",
-        [
-            row("q1", texture(1), image_id="a"),
-            row("q2", texture(2), image_id="b"),
-            row("q3", texture(2), image_id="c"),
-            row("q4", texture(3), image_id="d"),
-        ],
-        [row("e1", jpeg_bytes(texture(1), 80)), row("e2", texture(3), image_id="d"), row("e3", texture(3))],
-    )
-    found = found_in("leak")
-
-    assert said(found.within) == [
-        (Kind.FILE, Concern.EXAMPLE, {"q4"}),
-        (Kind.NEAR, Concern.EXAMPLE, {"q1"}),
-        (Kind.FILE, Concern.TWICE, {"q2", "q3"}),
-    ]
-    assert found.within[0].first.examples == ("e2", "e3")
-    assert found.left_out == ("q1", "q3", "q4")
 
 
 def test_a_pair_of_one_picture_cannot_be_told_apart():
@@ -249,21 +259,6 @@ def test_a_question_with_several_pictures_goes_if_one_is_known(tmp_path):
 
     assert found.left_out == ("q1",)
     assert found.questions == 3
-
-
-def test_all_questions_on_the_first_of_equal_pictures_stay():
-    rows = [("q1", "a"), ("q2", "b"), ("q3", "a"), ("q4", "b")]
-    prepare_set("bench", [row(doc_id, texture(1), image_id=image_id) for doc_id, image_id in rows])
-
-    assert found_in("bench").left_out == ("q2", "q4")
-
-
-def test_a_question_like_another_one_whose_picture_is_an_example_goes_too():
-    prepare_set("leak", [row("q1", texture(1)), row("q2", jpeg_bytes(texture(1), 80))], [row("e", texture(1))])
-    found = found_in("leak")
-
-    assert [finding.concern for finding in found.within] == [Concern.EXAMPLE, Concern.EXAMPLE]
-    assert found.left_out == ("q1", "q2")
 
 
 def test_what_looks_most_alike_comes_first(tmp_path):

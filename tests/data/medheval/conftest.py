@@ -1,6 +1,7 @@
 """MedHEval in miniature, as a clone that a test may spoil, and preparing it."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from medtasks.data.manifest import Manifest
 from medtasks.data.preparation import Options
 from medtasks.data.preparers import prepare
 from medtasks.data.store import load_documents
+from medtasks.errors import MedTasksError
 
 from ... import medheval_sources
 
@@ -40,5 +42,16 @@ def prepared(home: Path, clone: Path) -> Callable[..., tuple[Manifest, list[dict
     def run(name: str, **options: Any) -> tuple[Manifest, list[dict[str, Any]]]:
         manifest = prepare(name, Options(clone, allow_changed=True, **options))
         return manifest, load_documents(name)
+
+    return run
+
+
+@pytest.fixture
+def complains(home: Path, clone: Path, refuses: Callable[..., AbstractContextManager[None]]) -> Callable[..., None]:
+    """Preparing a set is refused in one sentence that has all ``parts``."""
+
+    def run(name: str, *parts: str, kind: type[Exception] = MedTasksError, **options: Any) -> None:
+        with refuses(*parts, kind=kind):
+            prepare(name, Options(clone, allow_changed=True, **options))
 
     return run

@@ -9,6 +9,7 @@ from medtasks.data.home import dataset_folder
 from medtasks.data.preparation import Options
 from medtasks.data.preparers import prepare, verify
 from medtasks.data.schema import CLOSED_QUESTION, COMPONENT_REPORT, OPEN_QUESTION
+from medtasks.data.store import load_documents
 from medtasks.errors import UnknownName
 
 from ... import medheval_sources as sources
@@ -25,10 +26,8 @@ def test_catalogue():
 
 @pytest.mark.parametrize("name", sources.SETS)
 def test_documents_have_the_columns_of_their_schema(prepared, name):
-    columns = {
-        "medheval_visual_report": COMPONENT_REPORT,
-        "medheval_knowledge_open": OPEN_QUESTION,
-    }.get(name, CLOSED_QUESTION)
+    columns = {"medheval_visual_report": COMPONENT_REPORT, "medheval_knowledge_open": OPEN_QUESTION}
+    columns = columns.get(name, CLOSED_QUESTION)
     manifest, documents = prepared(name)
     assert manifest.access == CATALOGUE[name].access
     assert manifest.complete
@@ -71,18 +70,8 @@ def test_keys_and_flags(prepared):
     _, documents = prepared(MM)
     keys = [(document["answer"], *document["flags"]) for document in documents]
     assert keys == [
-        ("A",),
-        ("B",),
-        ("B",),
-        ("B",),
-        ("C",),
-        ("B",),
-        (None, "options_without_text"),
-        ("B",),
-        (None, "gold_several"),
-        (None, "gold_unresolved"),
-        (None, "gold_contradictory"),
-        (None, "gold_unresolved"),
+        *(("A",), ("B",), ("B",), ("B",), ("C",), ("B",), (None, "options_without_text"), ("B",)),
+        *((None, "gold_several"), (None, "gold_unresolved"), (None, "gold_contradictory"), (None, "gold_unresolved")),
         ("B", "gold_interpreted"),
     ]
     assert documents[6]["options"] == ["A", "B", "C"]
@@ -143,11 +132,15 @@ def test_physionets_own_folders(home, clone):
     assert prepare(CONTEXT, Options(clone, allow_changed=True, images={"mimic_cxr": clone.parent})).rows == 4
 
 
-def test_a_folder_that_the_user_names_is_the_only_one(home, clone, refuses, tmp_path):
-    empty = tmp_path / "empty"
-    empty.mkdir()
-    with refuses(f"'{MM}' needs 2 images of SLAKE, and none of them is below {empty}", "--images slake=DIR"):
-        prepare(MM, Options(clone, allow_changed=True, images={"slake": empty}))
+@pytest.fixture
+def empty(tmp_path):
+    (tmp_path / "empty").mkdir()
+    return tmp_path / "empty"
+
+
+def test_a_folder_that_the_user_names_is_the_only_one(complains, empty):
+    parts = (f"'{MM}' needs 2 images of SLAKE, and none of them is below {empty}", "--images slake=DIR")
+    complains(MM, *parts, images={"slake": empty})
 
 
 def test_another_checksum(home, clone, refuses):
@@ -174,24 +167,19 @@ def test_another_checksum_of_a_file_with_the_same_questions(home, clone, refuses
     assert prepare(MM, Options(clone)).revision == "7f7d980"
 
 
-def test_images_of_one_source_are_missing(home, clone, refuses):
+def test_images_of_one_source_are_missing(clone, complains, prepared):
     for path in (clone / "images").glob("synpic*"):
         path.unlink()
-    with refuses(
-        f"'{MM}' needs 2 images of VQA-RAD, and none of them is below {clone}",
-        "give the image folder of VQA-RAD",
-        "--images vqa_rad=DIR",
-        "its 7 questions",
-    ):
-        prepare(MM, Options(clone, allow_changed=True))
-    manifest = prepare(MM, Options(clone, allow_changed=True, allow_incomplete=True))
+    parts = ("give the image folder of VQA-RAD", "--images vqa_rad=DIR", "its 7 questions")
+    complains(MM, f"'{MM}' needs 2 images of VQA-RAD, and none of them is below {clone}", *parts)
+    manifest, _ = prepared(MM, allow_incomplete=True)
     assert (manifest.rows, manifest.complete) == (6, False)
     assert manifest.left_out == (
         "MM-VisHal.json: 2 of the 2 images of VQA-RAD are missing, such as synpic7.jpg, and with them 7 questions",
     )
 
 
-def test_some_images_are_missing_or_broken(home, clone, refuses):
+def test_some_images_are_missing_or_broken(clone, complains, prepared):
     (clone / "images" / "synpic8.jpg").unlink()
     broken = clone / "images" / "xmlab2" / "source.jpg"
     broken.write_bytes(broken.read_bytes()[:-40])
@@ -199,9 +187,8 @@ def test_some_images_are_missing_or_broken(home, clone, refuses):
         *(f"MM-VisHal.json row {row}: its image xmlab2/source.jpg (SLAKE) cannot be read" for row in (4, 5, 6)),
         "MM-VisHal.json: 1 of the 2 images of VQA-RAD are missing, such as synpic8.jpg, and with them 3 questions",
     ]
-    with refuses(*sentences[:3], "and 1 more", "--allow-incomplete"):
-        prepare(MM, Options(clone, allow_changed=True))
-    manifest = prepare(MM, Options(clone, allow_changed=True, allow_incomplete=True))
+    complains(MM, *sentences[:3], "and 1 more", "--allow-incomplete")
+    manifest, _ = prepared(MM, allow_incomplete=True)
     assert manifest.left_out == tuple(sentences)
     assert manifest.rows == 7
 
@@ -218,51 +205,44 @@ def test_no_sentence_names_a_patients_image(home, clone):
     )
 
 
-def test_no_image_at_all(home, clone, refuses, tmp_path):
-    empty = tmp_path / "empty"
-    empty.mkdir()
-    with refuses("no usable row in the source"):
-        prepare(CONTEXT, Options(clone, allow_changed=True, allow_incomplete=True, images={"mimic_cxr": empty}))
+def test_no_image_at_all(complains, empty):
+    complains(CONTEXT, "no usable row in the source", allow_incomplete=True, images={"mimic_cxr": empty})
+
+
+def record(number, **fields):
+    return lambda records: records[number].update(fields)
 
 
 @pytest.mark.parametrize(
-    ("fields", "complaint"),
+    ("change", "complaint"),
     [
-        ({"hallucination_type": "type_5"}, "hallucination_type is 'type_5', and only type_1, type_2, type_3, type_4"),
-        ({"hallucination_type": None}, "hallucination_type is empty and not a text"),
-        ({"question_type": "open"}, "question_type is 'open', and only binary and multi-choice are known"),
-        ({"qid": 0}, "it has the qid 0 of row 1; qids must be unique"),
-        ({"qid": "4"}, "qid is a text and not a whole number"),
-        ({"img_name": "../secret.jpg"}, "img_name has none of the forms xmlab7/x.jpg, synpic7.jpg"),
-        ({"img_name": 4}, "img_name is a number and not a text"),
-        ({"answer": 1.5}, "answer is a number and not a text"),
-        ({"choices": None}, "choices is empty and not a text"),
+        (record(4, hallucination_type="type_5"), ": hallucination_type is 'type_5', and only type_1, type_2, type_3, "),
+        (record(4, hallucination_type=None), ": hallucination_type is empty and not a text"),
+        (record(4, question_type="open"), ": question_type is 'open', and only binary and multi-choice are known"),
+        (record(4, qid=0), ": it has the qid 0 of row 1; qids must be unique"),
+        (record(4, qid="4"), ": qid is a text and not a whole number"),
+        (record(4, img_name="../secret.jpg"), ": img_name has none of the forms xmlab7/x.jpg, synpic7.jpg"),
+        (record(4, img_name=4), ": img_name is a number and not a text"),
+        (record(4, answer=1.5), ": answer is a number and not a text"),
+        (record(4, choices=None), ": choices is empty and not a text"),
+        (lambda records: records[4].pop("choices"), " lacks 'choices'"),
     ],
 )
-def test_records_that_make_no_sense(home, clone, rewrite, refuses, fields, complaint):
-    rewrite(MM, lambda records: records[4].update(fields))
-    with refuses(f"MM-VisHal.json row 5: {complaint}"):
-        prepare(MM, Options(clone, allow_changed=True))
-
-
-def test_a_record_without_a_field(home, clone, rewrite, refuses):
-    rewrite(MM, lambda records: records[4].pop("choices"))
-    with refuses("MM-VisHal.json row 5 lacks 'choices'"):
-        prepare(MM, Options(clone, allow_changed=True))
+def test_records_that_make_no_sense(rewrite, complains, change, complaint):
+    rewrite(MM, change)
+    complains(MM, f"MM-VisHal.json row 5{complaint}")
 
 
 @pytest.mark.parametrize("answer", ["a list of texts", {"anatomy": "heart", "measurement": [], "symptom": []}])
-def test_components_of_another_kind(home, clone, rewrite, refuses, answer):
-    rewrite("medheval_visual_report", lambda records: records[1].update(structured_answer=answer))
-    with refuses("MIMIC-CXR_pairs.json row 2"):
-        prepare("medheval_visual_report", Options(clone, allow_changed=True))
+def test_components_of_another_kind(rewrite, complains, answer):
+    rewrite("medheval_visual_report", record(1, structured_answer=answer))
+    complains("medheval_visual_report", "MIMIC-CXR_pairs.json row 2")
 
 
 @pytest.mark.parametrize(("content", "complaint"), [("{}", "is not a list of questions"), ("[{]", "is no JSON")])
-def test_files_of_another_kind(home, clone, refuses, content, complaint):
+def test_files_of_another_kind(clone, complains, content, complaint):
     (clone / sources.file_of(MM)).write_text(content)
-    with refuses(f"MM-VisHal.json {complaint}"):
-        prepare(MM, Options(clone, allow_changed=True))
+    complains(MM, f"MM-VisHal.json {complaint}")
 
 
 def test_the_file_is_missing(home, clone, refuses):
@@ -276,11 +256,10 @@ def test_nothing_to_prepare_from(home, refuses):
         prepare(CONTEXT, Options())
 
 
-def test_folders_of_images_that_make_no_sense(home, clone, refuses, tmp_path):
-    with refuses("unknown source of images 'slack'; did you mean 'slake'?", kind=UnknownName):
-        prepare(MM, Options(clone, allow_changed=True, images={"slack": tmp_path}))
-    with refuses(f"the folder of SLAKE images, {tmp_path / 'x'}, does not exist"):
-        prepare(MM, Options(clone, allow_changed=True, images={"slake": tmp_path / "x"}))
+def test_folders_of_images_that_make_no_sense(complains, tmp_path):
+    known = "unknown source of images 'slack'; did you mean 'slake'?"
+    complains(MM, known, kind=UnknownName, images={"slack": tmp_path})
+    complains(MM, f"the folder of SLAKE images, {tmp_path / 'x'}, does not exist", images={"slake": tmp_path / "x"})
 
 
 def test_golden_medheval_published_set(home, test_data):
@@ -288,8 +267,6 @@ def test_golden_medheval_published_set(home, test_data):
     manifest = prepare(MM, Options(source))
     assert (manifest.rows, manifest.images, manifest.complete) == (3610, 494, True)
     assert (manifest.revision, manifest.left_out) == ("7f7d980", ())
-    from medtasks.data.store import load_documents
-
     documents = load_documents(MM)
     published = json.loads(next(source.rglob("MM-VisHal.json")).read_text(encoding="utf-8"))
     assert [document["doc_id"] for document in documents] == [f"MM-VisHal/{record['qid']}" for record in published]

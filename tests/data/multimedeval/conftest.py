@@ -1,13 +1,11 @@
 """Small sources in the formats they are published in, and preparing them."""
 
-import io
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from PIL import Image
 
 from medtasks.data.manifest import Manifest
 from medtasks.data.preparation import Options
@@ -15,7 +13,8 @@ from medtasks.data.preparers import prepare
 from medtasks.data.schema import DEMONSTRATIONS_SPLIT
 from medtasks.data.store import load_documents
 
-from ...multimedeval_sources import json_lines, put, put_parquet, put_zip
+from ...multimedeval_image_sources import WRITERS
+from ...multimedeval_sources import put_parquet
 
 Documents = list[dict[str, Any]]
 
@@ -26,25 +25,14 @@ def write_parquet() -> Callable[..., Path]:
 
 
 @pytest.fixture
-def write_json_lines() -> Callable[[Path, Iterable[Any]], Path]:
-    return lambda path, rows: put(path, json_lines(rows))
+def source(tmp_path: Path) -> Callable[[str], Path]:
+    """Write a dataset's source in miniature, with six evaluated rows and ten for training; return its folder."""
 
+    def write(name: str) -> Path:
+        WRITERS[name](tmp_path / "source")
+        return tmp_path / "source"
 
-@pytest.fixture
-def write_zip() -> Callable[[Path, Mapping[str, bytes | str]], Path]:
-    return put_zip
-
-
-@pytest.fixture
-def jpeg() -> Callable[[int], bytes]:
-    """Encode a drawn picture; the same number gives the same file."""
-
-    def encode(number: int) -> bytes:
-        buffer = io.BytesIO()
-        Image.new("RGB", (8, 6), (number % 256, number // 256, 90)).save(buffer, "JPEG")
-        return buffer.getvalue()
-
-    return encode
+    return write
 
 
 @pytest.fixture

@@ -5,7 +5,9 @@ import gzip
 import pytest
 
 from medtasks.data.source_files import SourceFile
-from medtasks.data.tables import CsvTable
+from medtasks.data.tables import csv_table
+
+from ...multimedeval_sources import put_zip
 
 TEXT = 'id,split,note\n1,test,"two\nlines"\n2,train,"a, b"\n3,test,\n4,test\n'
 
@@ -15,14 +17,14 @@ def table(tmp_path):
     def make(data, name="a.csv", columns=("id", "split"), belongs=None):
         path = tmp_path / name
         path.write_bytes(data if isinstance(data, bytes) else data.encode())
-        return CsvTable(SourceFile(path), columns, belongs)
+        return csv_table(SourceFile(path), columns, belongs)
 
     return make
 
 
 def test_rows_that_belong(table):
     rows = table(TEXT, columns=("id", "note"), belongs=lambda row: row["id"] != "2")
-    assert len(rows) == 3
+    assert rows.count() == 3
     assert [(row.place, row.index, row.values) for row in rows.rows()] == [
         ("a.csv row 1", 0, {"id": "1", "note": "two\nlines"}),
         ("a.csv row 3", 1, {"id": "3", "note": ""}),
@@ -47,9 +49,9 @@ def test_more_values_than_columns(table):
     assert [row.values for row in table("id,split\n1,test,7,8\n").rows()] == [{"id": "1", "split": "test"}]
 
 
-def test_an_archive_member(tmp_path, write_zip):
-    archive = write_zip(tmp_path / "a.zip", {"inner/a.csv": TEXT})
-    (first, *_) = CsvTable(SourceFile(archive, "inner/a.csv"), ("id",)).rows()
+def test_an_archive_member(tmp_path):
+    archive = put_zip(tmp_path / "a.zip", {"inner/a.csv": TEXT})
+    (first, *_) = csv_table(SourceFile(archive, "inner/a.csv"), ("id",)).rows()
     assert (first.place, first.values) == ("a.zip/a.csv row 1", {"id": "1"})
 
 

@@ -8,15 +8,15 @@ from medtasks.data.image_store import ImageStore
 from medtasks.data.multimedeval.folder import read_folder
 from medtasks.errors import SourceError
 
+from ...multimedeval_sources import picture, put
+
 
 @pytest.fixture
-def folder(tmp_path, jpeg):
+def folder(tmp_path):
     """Images, and a function that writes ``dataset.json``."""
-    path = tmp_path / "own"
-    (path / "scans").mkdir(parents=True)
     for number in range(3):
-        (path / "scans" / f"{number}.jpg").write_bytes(jpeg(number))
-    return path
+        put(tmp_path / "own" / "scans" / f"{number}.jpg", picture(number))
+    return tmp_path / "own"
 
 
 @pytest.fixture

@@ -9,14 +9,16 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from medtasks.data.home import dataset_folder
 from medtasks.data.multimedeval import medmnist
 from medtasks.data.multimedeval.medmnist import CLASSES, read_array
 from medtasks.data.preparation import Options
 from medtasks.data.preparers import prepare
 from medtasks.data.store import load_documents
 
-COLOUR = {"pathmnist", "bloodmnist", "dermamnist", "retinamnist"}
-TEST, TRAIN = 17, 23
+from ...damages import changed
+from .published_files import arrays
+
 CLASS_NAMES = {  # SHA-256 of the names in the package medmnist 3.0.2, one per line
     "octmnist": "f3254ff1b914",
     "pathmnist": "b255b5802ade",
@@ -31,47 +33,26 @@ CLASS_NAMES = {  # SHA-256 of the names in the package medmnist 3.0.2, one per l
 }
 
 
-def arrays(name, test=TEST, train=TRAIN):
-    """The six arrays of a set, as published."""
-    noise = np.random.default_rng(len(name) + test)
-    shape = (28, 28, 3) if name in COLOUR else (28, 28)
-    found = {}
-    for split, rows in (("train", train), ("val", 3), ("test", test)):
-        found[f"{split}_images"] = noise.integers(0, 256, (rows, *shape), np.uint8)
-        found[f"{split}_labels"] = noise.integers(0, len(CLASSES[name]), (rows, 1)).astype(np.uint8)
-    return found
-
-
-@pytest.fixture
-def write(tmp_path):
-    """Write a set, with some arrays replaced or (None) left out; return its file."""
-
-    def run(name, **changed):
-        found = {key: value for key, value in (arrays(name) | changed).items() if value is not None}
-        folder = tmp_path / "source"
-        folder.mkdir(exist_ok=True)
-        np.savez_compressed(folder / f"{name}.npz", **found)
-        return folder / f"{name}.npz"
-
-    return run
+def arrays_in(file):
+    with np.load(file) as arrays:
+        return {**arrays}
 
 
 @pytest.mark.parametrize("name", CLASSES)
-def test_images_and_labels(write, prepared, home, name):
-    source = write(name)
-    manifest, documents, shots = prepared(name, source.parent)
-    published = arrays(name)
-    rows = TEST // 4 if name == "tissuemnist" else TEST
-    assert [document["doc_id"] for document in documents] == [f"test/{row}" for row in range(rows)]
-    assert [shot["doc_id"] for shot in shots] == ["train/0", "train/4", "train/9", "train/13", "train/18"]
+def test_images_and_labels(source, prepared, name):
+    folder = source(name)
+    manifest, documents, shots = prepared(name, folder)
+    published = arrays_in(folder / f"{name}.npz")
+    assert [document["doc_id"] for document in documents] == [f"test/{row}" for row in range(6)]
+    assert [shot["doc_id"] for shot in shots] == [f"train/{row}" for row in (0, 2, 4, 6, 8)]
     assert manifest.revision == "local"
     for document in (*documents, *shots):
         split, row = document["doc_id"].split("/")
         assert document["label"] == published[f"{split}_labels"][int(row), 0]
         assert document["options"] == list(CLASSES[name])
         (file,) = document["image_files"]
-        with Image.open(home / "datasets" / manifest.name / file) as image:
-            assert image.mode == ("RGB" if name in COLOUR else "L")
+        with Image.open(dataset_folder(manifest.name) / file) as image:
+            assert image.mode == ("RGB" if published["test_images"].ndim == 4 else "L")
             assert np.array_equal(np.asarray(image), published[f"{split}_images"][int(row)])
 
 
@@ -88,92 +69,41 @@ def test_class_names_are_the_packages():
     assert CLASSES["tissuemnist"][0] == "Collecting Duct, Connecting Tubule"
 
 
-def test_equal_pictures_share_an_id_and_a_file(write, prepared):
+def test_equal_pictures_share_an_id_and_a_file(source, prepared):
+    folder = source("octmnist")
     images = np.zeros((3, 28, 28), np.uint8)
     images[2] = 9
-    source = write("breastmnist", test_images=images, test_labels=np.array([[0], [1], [1]]))
-    manifest, (first, second, third), _ = prepared("breastmnist", source)
+    arrays(test_images=images, test_labels=np.array([[0], [1], [1]]))(folder)
+    manifest, (first, second, third), _ = prepared("octmnist", folder)
     assert manifest.images == 2
     assert first["image_id"] == second["image_id"] != third["image_id"]
 
 
-def test_flat_and_signed_labels(write, prepared):
-    source = write("octmnist", test_labels=np.arange(TEST, dtype=np.int64) % 4)
-    _, documents, _ = prepared("octmnist", source)
-    assert [document["label"] for document in documents[:5]] == [0, 1, 2, 3, 0]
+def test_flat_and_signed_labels(source, prepared):
+    folder = source("octmnist")
+    arrays(test_labels=np.arange(6, dtype=np.int64)[::-1] % 4)(folder)
+    assert [document["label"] for document in prepared("octmnist", folder)[1]] == [1, 0, 3, 2, 1, 0]
 
 
-def test_an_uncompressed_archive(tmp_path, prepared):
-    np.savez(tmp_path / "octmnist.npz", **arrays("octmnist"))
-    assert prepared("octmnist", tmp_path)[0].rows == TEST
+def test_a_damaged_member(source, complains):
+    folder = source("pathmnist")
+    with zipfile.ZipFile(folder / "pathmnist.npz") as archive:
+        begin = archive.getinfo("test_images.npy").header_offset + 200
+    changed("pathmnist.npz", lambda data: data[:begin] + bytes(64) + data[begin + 64 :])(folder)
+    complains("pathmnist", folder, "pathmnist.npz is damaged at test_images")
 
 
-def test_the_size_is_checked(write, complains):
-    source = write("octmnist")
-    complains("octmnist", source, "the source holds 17 rows, the evaluated set 1000", allow_incomplete=False)
-    source = write("tissuemnist")
-    complains("tissuemnist", source, "the source holds 4 rows, the evaluated set 11820", allow_incomplete=False)
-
-
-@pytest.mark.parametrize(
-    ("changed", "parts"),
-    [
-        ({"test_images": None}, ["octmnist.npz holds no array 'test_images'"]),
-        ({"test_labels": None}, ["octmnist.npz holds no array 'test_labels'"]),
-        (
-            {"test_images": np.zeros((TEST, 28, 28, 3), np.uint8)},
-            ["octmnist.npz: test_images is uint8 in the shape (17, 28, 28, 3), expected uint8 in the shape (N, 28,"],
-        ),
-        ({"test_images": np.zeros((TEST, 64, 64), np.uint8)}, ["test_images is uint8 in the shape (17, 64, 64)"]),
-        ({"test_images": np.zeros((TEST, 28, 28))}, ["test_images is float64 in the shape (17, 28, 28)"]),
-        (
-            {"test_labels": np.zeros((5, 1), np.uint8)},
-            ["test_labels is uint8 in the shape (5, 1), expected whole numbers in the shape (17, 1)"],
-        ),
-        ({"test_labels": np.zeros((TEST, 14), np.uint8)}, ["test_labels is uint8 in the shape (17, 14)"]),
-        ({"test_labels": np.zeros((TEST, 1))}, ["test_labels is float64"]),
-        ({"test_labels": np.array([[None]] * TEST)}, ["octmnist.npz is damaged at test_labels"]),
-        ({"test_images": np.uint8(1)}, ["octmnist.npz is damaged at test_images"]),
-        ({"test_images": np.zeros((0, 28, 28), np.uint8), "test_labels": np.zeros((0, 1), int)}, ["no usable row"]),
-    ],
-)
-def test_other_arrays(write, complains, changed, parts):
-    complains("octmnist", write("octmnist", **changed), *parts)
-
-
-@pytest.mark.parametrize("label", [-1, 4, 200])
-def test_a_label_that_is_no_class(write, complains, label):
-    labels = np.zeros((TEST, 1), np.int16)
-    labels[6] = label
-    source = write("octmnist", test_labels=labels)
-    complains("octmnist", source, f"octmnist.npz test row 7: the label is {label} and not one of 0 to 3")
-
-
-def test_damaged_archives(write, complains, tmp_path):
-    source = write("pathmnist")
-    whole = source.read_bytes()
-    source.write_bytes(whole[: len(whole) // 2])
-    complains("pathmnist", source, "pathmnist.npz is damaged at test_images", "download it again")
-    with zipfile.ZipFile(write("pathmnist")) as archive:
-        info = archive.getinfo("test_images.npy")
-    begin = info.header_offset + 200
-    source.write_bytes(whole[:begin] + bytes(64) + whole[begin + 64 :])
-    complains("pathmnist", source, "pathmnist.npz is damaged at test_images")
-    source.write_bytes(b"no archive at all")
-    complains("pathmnist", source, "pathmnist.npz is damaged", "File is not a zip file")
-    complains("octmnist", source.parent, "source holds no octmnist.npz")
-
-
-def test_damage_behind_the_evaluated_rows_shows(tmp_path, complains):
+def test_damage_behind_the_evaluated_rows_shows(source, complains):
     """The last three quarters of TissueMNIST are not evaluated, but they belong to the published file."""
-    source = tmp_path / "tissuemnist.npz"
-    np.savez(source, **arrays("tissuemnist", test=1900))
-    with zipfile.ZipFile(source) as archive:
+    file = source("tissuemnist") / "tissuemnist.npz"
+    many = np.zeros((1900, 28, 28), np.uint8)
+    np.savez(file, **{**arrays_in(file), "test_images": many, "test_labels": many[:, 0, :1]})
+    with zipfile.ZipFile(file) as archive:
         info = archive.getinfo("test_images.npy")
-    data = bytearray(source.read_bytes())
+    data = bytearray(file.read_bytes())
     data[info.header_offset + info.compress_size - 300] ^= 0xFF
-    source.write_bytes(data)
-    complains("tissuemnist", source, "tissuemnist.npz is damaged at test_images", "Bad CRC-32")
+    file.write_bytes(data)
+    complains("tissuemnist", file, "tissuemnist.npz is damaged at test_images", "Bad CRC-32")
 
 
 def test_a_short_array(tmp_path, refuses):
@@ -184,21 +114,14 @@ def test_a_short_array(tmp_path, refuses):
         read_array(tmp_path / "a.npz", "x")
 
 
-def test_a_broken_training_split_costs_only_the_demonstrations(write, prepared):
-    source = write("octmnist", train_labels=np.full((TRAIN, 1), 9, np.uint8))
-    manifest, documents, shots = prepared("octmnist", source)
-    assert (len(documents), shots) == (TEST, [])
-    assert "no few-shot demonstrations: octmnist.npz train row 1: the label is 9" in manifest.left_out[-1]
-
-
 @pytest.fixture
-def origin(write, published, monkeypatch, home):
+def origin(source, published, monkeypatch, home):
     """A server has OCTMNIST, and the catalogue knows its checksum."""
-    body = write("octmnist").read_bytes()
+    body = (source("octmnist") / "octmnist.npz").read_bytes()
     published.files["files/octmnist.npz"] = body
     digest = hashlib.md5(body).hexdigest()
     known = medmnist.dataset_info("multimedeval_octmnist")
-    tiny = replace(known, rows=TEST, md5=MappingProxyType({"octmnist.npz": digest}))
+    tiny = replace(known, rows=6, md5=MappingProxyType({"octmnist.npz": digest}))
     monkeypatch.setattr(medmnist, "dataset_info", lambda _name: tiny)
     monkeypatch.setenv("MEDTASKS_MEDMNIST_URL", f"{published.url}/files")
     return published
@@ -206,15 +129,14 @@ def origin(write, published, monkeypatch, home):
 
 def test_download(origin, home):
     manifest = prepare("multimedeval_octmnist", Options(allow_incomplete=True))
-    assert (manifest.rows, manifest.revision) == (TEST, "MedMNIST v3 (10519652)")
-    assert len(load_documents("multimedeval_octmnist")) == TEST
+    assert (manifest.rows, manifest.revision) == (6, "MedMNIST v3 (10519652)")
+    assert len(load_documents("multimedeval_octmnist")) == 6
     assert origin.requests == ["files/octmnist.npz"]
     assert not (home / "datasets" / "multimedeval_octmnist" / "scratch").exists()
 
 
-def test_a_local_copy_of_the_published_file_has_its_revision(origin, write, prepared):
-    manifest, _, _ = prepared("octmnist", write("octmnist").parent)
-    assert manifest.revision == "MedMNIST v3 (10519652)"
+def test_a_local_copy_of_the_published_file_has_its_revision(origin, tmp_path, prepared):
+    assert prepared("octmnist", tmp_path / "source")[0].revision == "MedMNIST v3 (10519652)"
 
 
 def test_another_file_is_no_download(origin, refuses):

@@ -1,0 +1,287 @@
+"""What the rows of MultiMedEval's sets become: questions with and without images, and images with labels."""
+
+import io
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from medtasks.data import image_store
+from medtasks.data.decoding import decoded
+from medtasks.data.home import dataset_folder
+from medtasks.data.multimedeval import chest_xrays, mammography
+from medtasks.data.preparers import verify
+
+from ...damages import changed, content, parquet_rows, row, text
+from ...dicom_files import noise
+from ...multimedeval_sources import csv_text, json_lines, picture, put, put_parquet, put_zip
+
+pytest.importorskip("pydicom", reason="pydicom is not installed; pip install 'medtasks[dicom]'")
+
+NO_IMAGES = {"image_id": None, "patient_id": None, "image_files": [], "image_sha256": []}
+RAD = "data/{}-00000-of-00001-e5bc3d208bb4deeb.parquet"
+MMLU_TEST = "all/test-00000-of-00001.parquet"
+
+
+def stored(manifest, document):
+    """The bytes of a document's images."""
+    return [(dataset_folder(manifest.name) / file).read_bytes() for file in document["image_files"]]
+
+
+@pytest.mark.parametrize(
+    ("name", "doc_id", "texts", "options", "answer"),
+    [
+        ("medqa", "test/3", (None, None, "Which 3?"), [f"drug {letter}3" for letter in "ABCDE"], "D"),
+        ("medmcqa", "q2", ("Skin", None, "Which 2"), [f"nerve {letter}2" for letter in "abcd"], "C"),
+        ("pubmedqa", "1", (None, "N=1. So.", "Is it?"), ["yes", "no", "maybe"], "B"),
+        ("mednli", "p2", (None, "He has 2.", "He is ill."), ["entailment", "contradiction", "neutral"], "C"),
+    ],
+)
+def test_questions_with_options(source, prepared, name, doc_id, texts, options, answer):
+    manifest, documents, _ = prepared(name, source(name))
+    assert next(document for document in documents if document["doc_id"] == doc_id) == {
+        "doc_id": doc_id,
+        "dataset": f"multimedeval_{name}",
+        **NO_IMAGES,
+        **dict(zip(("subject", "context", "question"), texts, strict=True)),
+        "options": options,
+        "answer": answer,
+    }
+    access = "credentialed" if name == "mednli" else "public"
+    assert (manifest.access, manifest.images, manifest.revision) == (access, 0, "local")
+
+
+def test_a_question_may_have_no_subject(source, prepared):
+    folder = source("medmcqa")
+    row("data/validation-00000-of-00001.parquet", 1, subject_name=None)(folder)
+    assert [document["subject"] for document in prepared("medmcqa", folder)[1][:2]] == [None, "Skin"]
+
+
+def test_solved_examples_are_spread_over_the_training_rows(source, prepared):
+    folder = source("medqa")
+    name = "data_clean/questions/US/train.jsonl"
+    members = content(folder / "data_clean.zip")
+    line = json.loads(members[name].splitlines()[0])
+    twelve = json_lines({**line, "question": f"Question {number}?"} for number in range(12))
+    put_zip(folder / "data_clean.zip", {**members, name: twelve})
+    shots = prepared("medqa", folder)[2]
+    assert [shot["doc_id"] for shot in shots] == [f"train/{number}" for number in (0, 2, 4, 7, 9)]
+    assert shots[3]["question"] == "Question 7?"
+
+
+def test_empty_lines_are_no_rows(source, prepared):
+    folder = source("medqa")
+    member = "data_clean.zip!data_clean/questions/US/test.jsonl"
+    changed(member, lambda data: b"\n" + data.replace(b"\n", b"\n\n"))(folder)
+    assert len(prepared("medqa", folder)[1]) == 6
+
+
+@pytest.mark.parametrize(
+    ("number", "cop", "parts"),
+    [
+        (4, 5, ["dev.json row 4: cop is 4, and the options are 0 to 3"]),
+        (4, 0, ["dev.json row 4: cop is below 1", "from 1", "in parquet files from 0"]),
+    ],
+)
+def test_medmcqas_authors_count_answers_from_one(source, complains, tmp_path, number, cop, parts):
+    rows = parquet_rows(source("medmcqa") / "data" / "validation-00000-of-00001.parquet")
+    put(tmp_path / "authors" / "dev.json", json_lines({**row, "cop": row["cop"] + 1} for row in rows))
+    changed("dev.json", lambda data: _with(data, number, cop))(tmp_path / "authors")
+    complains("medmcqa", tmp_path / "authors", *parts)
+
+
+def _with(data, number, cop):
+    rows = [json.loads(line) for line in data.splitlines()]
+    rows[number - 1]["cop"] = cop
+    return json_lines(rows).encode()
+
+
+def test_mmlu_is_the_first_quarter_of_the_medical_subjects(source, prepared):
+    """Here of nine questions each; subjects come in alphabetical order, whatever that of the file."""
+    folder = source("mmlu")
+    (first, *_) = parquet_rows(folder / MMLU_TEST)
+    subjects = ["marketing", "college_medicine", "anatomy", "abstract_algebra", "clinical_knowledge"]
+    rows = [{**first, "question": f"Question {n}", "subject": name} for name in subjects for n in range(9)]
+    put_parquet(folder / MMLU_TEST, rows)
+    manifest, documents, shots = prepared("mmlu", folder)
+    assert manifest.left_out == ("the source holds 6 rows, the evaluated set 271",)
+    assert [document["subject"] for document in documents[::2]] == ["anatomy", "clinical_knowledge", "college_medicine"]
+    assert [document["question"] for document in documents] == ["Question 0", "Question 1"] * 3
+    assert [document["doc_id"] for document in documents[:3]] == ["test/18", "test/19", "test/36"]
+    assert shots[0]["subject"] == "abstract_algebra"
+
+
+def test_mmlu_has_the_published_size(source, prepared):
+    published = {
+        "professional_medicine": 272,
+        "anatomy": 135,
+        "clinical_knowledge": 265,
+        "nutrition": 306,
+        "college_biology": 144,
+        "college_medicine": 173,
+        "medical_genetics": 100,
+    }
+    folder = source("mmlu")
+    (first, *_) = parquet_rows(folder / MMLU_TEST)
+    rows = [{**first, "subject": subject} for subject, size in published.items() for _ in range(size)]
+    put_parquet(folder / MMLU_TEST, rows)
+    manifest, documents, _ = prepared("mmlu", folder)
+    assert (manifest.rows, manifest.complete) == (271, True)
+    # The reference groups with pandas, which sorts the subjects.
+    subjects = [document["subject"] for document in documents]
+    assert subjects == sorted(subjects)
+    assert (subjects.count("anatomy"), subjects.count("professional_medicine")) == (33, 68)
+
+
+def test_only_the_rows_for_demonstrations_are_read(source, prepared, complains):
+    folder = source("medmcqa")
+    path = folder / "data" / "train-00000-of-00001.parquet"
+    rows = parquet_rows(path)
+    put_parquet(path, [{**rows[number % 10], "id": f"t{number}"} for number in range(21)])
+    import pyarrow.parquet
+
+    last_page = pyarrow.parquet.ParquetFile(path).metadata.row_group(5).column(0).data_page_offset
+    whole = path.read_bytes()
+    path.write_bytes(whole[:last_page] + b"\xff" * 40 + whole[last_page + 40 :])
+    # Rows 21 and on, which nobody can read any more, hold no demonstration.
+    assert len(prepared("medmcqa", folder)[2]) == 5
+    (dataset_folder("multimedeval_medmcqa")).rename(folder / "away")
+    path.rename(folder / "data" / "validation-00000-of-00001.parquet")
+    complains("medmcqa", folder, "is damaged in row group 6")
+
+
+@pytest.mark.parametrize(
+    ("name", "doc_id", "question_type"),
+    [("vqa_rad", "test/0", None), ("path_vqa", "test/0", None), ("slake", "0", "Organ")],
+)
+def test_questions_on_images(source, prepared, name, doc_id, question_type):
+    manifest, documents, shots = prepared(name, source(name))
+    first, second, third, *_ = documents
+    digest = first["image_sha256"][0]
+    assert first == {
+        "doc_id": doc_id,
+        "dataset": f"multimedeval_{name}",
+        "image_id": digest[:16],
+        "patient_id": None,
+        "image_files": [f"images/{digest[:16]}.jpg"],
+        "image_sha256": [digest],
+        "question": "What is 0?",
+        "answer": "Yes" if name == "slake" else "yes",
+        "question_type": question_type,
+    }
+    assert (first["image_id"] == second["image_id"]) is (name != "slake")
+    assert first["image_id"] != third["image_id"]
+    assert stored(manifest, third) == [picture(2 if name == "slake" else 1)]
+    assert stored(manifest, shots[4]) == [picture(108 if name == "slake" else 54)]
+    assert (manifest.access, list(verify(manifest.name))) == ("public", [])
+
+
+def test_every_kind_of_image_file(source, prepared):
+    """Grey, palette and transparent pictures stay the files they are."""
+    files = []
+    for mode, kind in (("L", "PNG"), ("P", "GIF"), ("RGBA", "PNG"), ("I;16", "PNG"), ("L", "BMP"), ("CMYK", "JPEG")):
+        buffer = io.BytesIO()
+        Image.new(mode, (5, 4)).save(buffer, kind)
+        files.append(buffer.getvalue())
+    folder = source("vqa_rad")
+    rows = [{"image": {"bytes": data, "path": None}, "question": "?", "answer": "!"} for data in files]
+    put_parquet(folder / RAD.format("test"), rows)
+    manifest, documents, _ = prepared("vqa_rad", folder)
+    assert [stored(manifest, document) for document in documents] == [[data] for data in files]
+    assert list(verify(manifest.name)) == []
+
+
+def test_an_image_of_many_questions_is_decoded_once(source, prepared, monkeypatch):
+    """PathVQA asks 6,719 questions on fewer than a thousand images."""
+    calls = []
+    monkeypatch.setattr(
+        image_store, "decoded", lambda stream, decoding: (calls.append(stream), decoded(stream, decoding))[1]
+    )
+    prepared("path_vqa", source("path_vqa"))
+    assert len(calls) == 3 + 5  # tested, demonstrations
+
+
+def test_cbis_shows_cropped_images_else_undescribed_ones(source, prepared):
+    folder = source("cbis_ddsm_mass")
+    info = [
+        *((0, "1-1", "cropped images"), (0, "2-1", "ROI mask images")),
+        *((1, "2-1", ""), (2, "2-1", ""), (2, "1-1", "cropped images"), (2, "3-1", "full mammogram images")),
+        *((number, "1-1", "cropped images") for number in (3, 4, 5, *range(100, 110))),
+    ]
+    rows = [(f"CBIS-DDSM/jpeg/1.3.{number}/{name}.jpg", description) for number, name, description in info]
+    put(folder / "csv" / "dicom_info.csv", csv_text("image_path,SeriesDescription", rows))
+    manifest, documents, _ = prepared("cbis_ddsm_mass", folder)
+    assert [stored(manifest, document) for document in documents] == [[picture(n)] for n in (0, 127, 2, 3, 4, 5)]
+    assert [document["patient_id"] for document in documents] == [f"P_{number}" for number in range(6)]
+    assert documents[0]["options"] == ["BENIGN", "MALIGNANT", "BENIGN_WITHOUT_CALLBACK"]
+
+
+def shown(values):
+    grey = values.max() - values
+    grey = grey - grey.min()
+    return (grey / grey.max() * 255).astype(np.uint8)
+
+
+def test_vindr_has_one_row_per_graded_finding(source, prepared, monkeypatch):
+    read, real = [], mammography.read_dicom
+    monkeypatch.setattr(mammography, "read_dicom", lambda path: (read.append(path.stem), real(path))[1])
+    manifest, documents, _ = prepared("vindr_mammo", source("vindr_mammo"))
+    assert manifest.left_out == ("the source holds 6 rows, the evaluated set 429",)
+    assert [document["image_id"] for document in documents] == ["i0", "i1", "i2", "i3", "i4", "i4"]
+    assert [document["patient_id"] for document in documents] == ["s0", "s0", "s0", "s0", "s1", "s1"]
+    assert documents[0]["options"] == ["1", "2", "3", "4", "5"]
+    assert read == [f"i{number}" for number in (*range(5), *range(100, 110, 2))]  # each once
+    for document, number in zip(documents, (0, 1, 2, 3, 4, 4), strict=True):
+        with Image.open(dataset_folder(manifest.name) / document["image_files"][0]) as image:
+            assert image.mode == "L"
+            assert np.array_equal(np.asarray(image), shown(noise(number)))
+
+
+@pytest.mark.parametrize("ending", ["png", "jpg"])
+def test_vindr_from_eight_bit_copies(source, prepared, ending):
+    folder = source("vindr_mammo")
+    for path in (folder / "images").rglob("*.dicom"):
+        Image.fromarray(np.full((5, 5), 80, np.uint8)).save(path.with_suffix(f".{ending}"))
+        path.unlink()
+    _, documents, shots = prepared("vindr_mammo", folder)
+    assert (len(documents), len(shots)) == (6, 5)
+    assert documents[0]["image_files"][0].endswith(f".{ending}")
+
+
+def test_mimic_cxr_has_one_row_per_image_in_the_order_of_the_findings(source, prepared):
+    folder = source("mimic_cxr_classification")
+
+    def reverse(data):
+        head, *lines = data.splitlines(True)
+        return head + b"".join(reversed(lines))
+
+    changed("mimic-cxr-2.0.0-chexpert.csv.gz", reverse)(folder)
+    text("mimic-cxr-2.0.0-split.csv.gz", "d100,50,10000050,train", "d100,50,10000050,validate")(folder)
+    manifest, documents, shots = prepared("mimic_cxr_classification", folder)
+    assert manifest.left_out == ("the source holds 6 rows, the evaluated set 5159",)
+    assert [document["doc_id"] for document in documents] == ["d4", "d5", "d2", "d3", "d0", "d1"]
+    assert [document["labels"] for document in documents[::2]] == [[0, 0, 0, 1, 0], [0, 0, 0, 0, 1], [1, 0, 0, 0, 0]]
+    assert [document["patient_id"] for document in documents[::2]] == ["10000002", "10000001", "10000000"]
+    assert documents[0]["options"][4] == "Pleural Effusion"
+    assert [shot["doc_id"] for shot in shots] == ["d108", "d109", "d107", "d105", "d103"]
+
+
+def test_diff_vqa_shows_every_image_of_the_current_study(source, prepared):
+    manifest, (first, second, third, *_), _ = prepared("diff_vqa", source("diff_vqa"))
+    assert (manifest.rows, manifest.images, manifest.complete) == (6, 6, True)
+    assert first["image_files"] == second["image_files"] != third["image_files"]
+    assert stored(manifest, first) == [picture(0), picture(1)]
+    assert (first["doc_id"], first["question"], first["answer"]) == ("test/0", "what is 0?", "no")
+    assert (second["image_id"], second["patient_id"]) == ("s0", "10000000")
+    assert (second["answer"], second["question_type"]) == ("nothing, as before", "presence")
+
+
+def test_chestxray14_in_the_order_of_its_table(source, prepared):
+    manifest, documents, shots = prepared("chestxray14", source("chestxray14"))
+    assert manifest.left_out == ("the source holds 6 rows, the evaluated set 25596",)
+    present = [name for name, label in zip(documents[1]["options"], documents[1]["labels"], strict=True) if label]
+    assert present == ["Cardiomegaly", "Hernia"]
+    assert documents[0]["options"] == list(chest_xrays.FOURTEEN_FINDINGS)
+    assert [document["patient_id"] for document in documents] == ["0", "0", "1", "1", "2", "2"]
+    assert [sum(shot["labels"]) for shot in shots] == [2, 0, 2, 2, 0]
