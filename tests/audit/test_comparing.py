@@ -18,7 +18,7 @@ from medtasks.audit.comparing import (
 )
 from medtasks.audit.scoring import score_replies
 from medtasks.data.mediconfusion import Options, prepare
-from medtasks.data.provenance_of import provenance
+from medtasks.data.prepared import provenance
 from medtasks.data.store import load_documents
 from medtasks.errors import MedTasksError, RepliesError, UnknownName, WeightsMissing
 from medtasks.families.family import Reply, Row
