@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from medtasks.families.registry import HOOKS, NAMED, family_of, modules
+from medtasks.harness.prompt_settings import SETTINGS_OF, prompt_settings
 
 MODULES: Mapping[str, str] = MappingProxyType(
     {
@@ -44,7 +45,7 @@ _METRIC_LIST = "METRIC_LIST"
 
 def hook_modules() -> list[str]:
     """Return the names of all modules that task files use."""
-    return sorted({*MODULES, *modules(), *(hook.partition(".")[0] for hook in (*NAMED, *_RENAMED))})
+    return sorted({SETTINGS_OF, *MODULES, *modules(), *(hook.partition(".")[0] for hook in (*NAMED, *_RENAMED))})
 
 
 def place_of(hook: str) -> str:
@@ -54,9 +55,17 @@ def place_of(hook: str) -> str:
     return known or (f"{MODULES[module]}.{name}" if hook.startswith(HOOKS) and module in MODULES else hook)
 
 
-@cache
 def published(hook: str) -> Any:
-    """Return what a name stands for: a hook, a metric list, one of its aggregations, a prompt or a filter."""
+    """Return what a name stands for: a hook, a metric list, one of its aggregations, a prompt, a filter, or settings.
+
+    Settings are new ones each time, as the harness changes what it gets.
+    """
+    name = hook.removeprefix(f"{HOOKS}{SETTINGS_OF}.")
+    return _hook(hook) if name == hook else prompt_settings(name)
+
+
+@cache
+def _hook(hook: str) -> Any:
     from medtasks.harness.hooks import metric_list, process_results
 
     place = place_of(hook)

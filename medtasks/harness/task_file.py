@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from string import Formatter
 from typing import Any
 
 from medtasks.data.catalogue import CATALOGUE
@@ -15,6 +14,7 @@ from medtasks.errors import RepliesError
 from medtasks.extract.registry import Kind, extractor_of
 from medtasks.families.family import LIKELIHOOD_EXTRACTOR, Asks, Row, TaskFamily, needs_labeler
 from medtasks.families.registry import HOOKS, family_of
+from medtasks.families.templates import names_in_template
 from medtasks.harness.task_index import SETTINGS, DottedName, mapping_in, names_in, resolved, tasks_folder
 from medtasks.metrics.metric import STDERR, AnyMetric
 
@@ -287,18 +287,17 @@ def has_images(dataset: str) -> bool:
 
 def _shows_options(config: Mapping[str, Any]) -> bool:
     hook, settings = str(config.get("doc_to_text")), mapping_in(config, SETTINGS)
-    templates = [
-        str(own["template"]) for own in (mapping_in(settings, model) for model in settings) if "template" in own
-    ]
-    if not templates:
+    if not templates_in(settings):
         return hook == _LETTERED_PROMPT  # whose own prompt does
-    fields = {field for template in templates for field in template_fields(template)}
-    return hook.startswith(HOOKS) and bool(fields & {"options", "option_a"})
+    return hook.startswith(HOOKS) and bool(names_in_templates(settings) & {"options", "option_a"})
 
 
-def template_fields(template: str) -> list[str]:
-    """Return the fields of a template; none of one with a brace that is no field, which asking the question says."""
-    try:
-        return [name for _, name, _, _ in Formatter().parse(template) if name]
-    except ValueError:
-        return []
+def templates_in(settings: Mapping[str, Any]) -> list[str]:
+    """Return the templates of prompts in a task's settings: those of model families, and one for all of them."""
+    blocks = [settings, *(mapping_in(settings, family) for family in settings)]
+    return [str(block["template"]) for block in blocks if "template" in block]
+
+
+def names_in_templates(settings: Mapping[str, Any]) -> set[str]:
+    """Return what the templates of prompts in a task's settings name."""
+    return {name for template in templates_in(settings) for name in names_in_template(template)}
