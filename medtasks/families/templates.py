@@ -47,16 +47,17 @@ def filled(template: str, values: Mapping[str, Any], fields: Collection[str], co
         raise MedTasksError(f"{complaint} ({error}); its fields are {', '.join(fields)}") from error
 
 
-def names_in_template(template: str) -> set[str]:
+@lru_cache(maxsize=1024)
+def names_in_template(template: str) -> frozenset[str]:
     """Return the values that a template names; none of a damaged one, which asking the question says."""
     from jinja2 import TemplateError, meta
 
     try:
         if not _JINJA.search(template):
-            return {_base(name) for _, name, *_ in Formatter().parse(template) if name}
-        return meta.find_undeclared_variables(_environment().parse(template)) - {*_environment().globals}
+            return frozenset(_base(name) for _, name, *_ in Formatter().parse(template) if name)
+        return frozenset(meta.find_undeclared_variables(_environment().parse(template)) - {*_environment().globals})
     except (TemplateError, ValueError):
-        return set()
+        return frozenset()
 
 
 def written_options(form: str | None, options: Sequence[str]) -> list[str]:
