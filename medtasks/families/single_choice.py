@@ -14,7 +14,6 @@ from medtasks.families.counts import (
     JUDGED_SAMPLE_COUNTS,
     SAMPLE_COUNTS,
     answered,
-    is_unjudged,
     judge_failed_rate,
     judged,
 )
@@ -22,7 +21,7 @@ from medtasks.families.family import Asks, Column, Reply, Row, TaskFamily
 from medtasks.judges.client import judge_for
 from medtasks.judges.fence import addresses_judge
 from medtasks.judges.gmai import match_reply
-from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, Scores, Selection
+from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, Selection
 from medtasks.metrics.report_scores import mean
 
 LEVELS = ("image", "box", "mask", "contour")
@@ -115,17 +114,6 @@ class GroupedChoice(SingleChoice):
         return {**super()._fields(sample, answer), "level": level_of(sample)}
 
 
-def _unjudged_warning(scores: Scores) -> str:
-    known = answered(scores)
-    failed = sum(map(is_unjudged, known))
-    if not failed:
-        return ""
-    return (
-        f"The judge failed for {failed} of {len(known)} replies; accuracies leave them out and are too "
-        f"high if they would be wrong. The replies can be judged later with 'medtasks score'."
-    )
-
-
 class JudgedChoice(GroupedChoice):
     """GMAI-MMBench with its toolkit's judge: what no rule reads from a reply, a judge matches to the options.
 
@@ -142,7 +130,11 @@ class JudgedChoice(GroupedChoice):
     metrics = (
         *_by_level(judged),
         Metric("judge_asked_rate", False, answered, of=lambda score: float(score["asked"])),
-        judge_failed_rate(_unjudged_warning),
+        judge_failed_rate(
+            "The judge failed for {failed} of {answered} replies; accuracies leave them out and are too "
+            "high if they would be wrong. The replies can be judged later with 'medtasks score'.",
+            say_if_all=True,
+        ),
         *JUDGED_SAMPLE_COUNTS,
     )
 
