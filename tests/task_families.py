@@ -65,11 +65,6 @@ def flat(metrics: Sequence[AnyMetric], scores: Scores) -> dict[str, float]:
     return found
 
 
-def forget_computed() -> None:
-    """Let panels compute again what they computed last."""
-    metric_module._computed.cache_clear()
-
-
 @dataclass(frozen=True)
 class MadeUp:
     """A family, its published hook, names of rules for it, twelve documents, and what a model said to each."""
@@ -272,7 +267,7 @@ def install_stand_ins(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(labeler, "labeler", lambda: labels)
     monkeypatch.setattr(texts, "report_metric", shared_words)
     monkeypatch.setattr(submission, "load_documents", lambda name: FAMILIES["submission"].documents)
-    forget_computed()
+    metric_module.forget_computed()
     return asked
 
 
