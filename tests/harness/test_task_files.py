@@ -28,6 +28,7 @@ PROTOCOLS = {
     },
 }
 FILES = sorted(path for path in tasks_folder().rglob("*") if path.suffix == ".yaml" or path.name.endswith("_yaml"))
+FOLDERS = sorted({path.parent for path in FILES} - {tasks_folder()})
 TASKS = [path for path in FILES if path.suffix == ".yaml"]
 IN_FOLDER = {"ids": lambda path: path.name}
 
@@ -153,7 +154,12 @@ def test_shared_templates_are_no_tasks():
         assert path.suffix == ""
         assert path.name.startswith("_")
         assert not {"task", "group", "metadata"} & read(path).keys()
-        assert any(f"include: {path.name}\n" in task.read_text() for task in path.parent.iterdir())
+        folders = (
+            {path.parent: path.name} if path.parent != tasks_folder() else dict.fromkeys(FOLDERS, f"../{path.name}")
+        )
+        assert any(
+            f"include: {name}\n" in file.read_text() for folder, name in folders.items() for file in folder.iterdir()
+        )
 
 
 def test_every_named_prompt_is_asked_by_a_task():
