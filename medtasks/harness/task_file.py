@@ -141,11 +141,9 @@ class TaskFile:
 
     def as_twin(self, config: Mapping[str, Any]) -> "TaskFile":
         """Return the same task after five solved examples, with this task's file as path; it has no file of its own."""
-        name = f"{self.name}{TWIN_ENDING}"
-        tags = names_in(mapping_in(config, "metadata")["few_shot"]["tag"])
-        return replace(
-            self, name=name, description=f"{self.description}, after five solved examples", tags=tuple(tags), twin=name
-        )
+        made = replace(self, name=f"{self.name}{TWIN_ENDING}", twin=f"{self.name}{TWIN_ENDING}")
+        told = made.changes(config)
+        return replace(made, description=told["metadata"]["description"], tags=tuple(names_in(told["tag"])))
 
     def as_variant(self, variant: str) -> "TaskFile":
         """Return a sanity variant of this task, with its file as path."""
