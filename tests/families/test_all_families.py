@@ -110,6 +110,7 @@ def test_names_of_metrics(one):
 
 
 OF_SAMPLES = ["scored_samples", "failed_samples"]
+OF_ROTATIONS = ["mean_accuracy", "published_order", "worst_case", "flip_rate"]
 OF_TEXTS = ["bleu_1", "token_f1", "token_recall", "closed_accuracy", "open_recall", "open_accuracy"]
 
 
@@ -119,6 +120,7 @@ OF_TEXTS = ["bleu_1", "token_f1", "token_recall", "closed_accuracy", "open_recal
         ("classification", [*MULTICLASS_METRICS, "invalid_rate"], OF_SAMPLES),
         ("multilabel", [*MULTILABEL_METRICS, "invalid_rate", "judge_failed_rate"], [*OF_SAMPLES, "unjudged_samples"]),
         ("open_questions", [*OF_TEXTS, "invalid_rate"], OF_SAMPLES),
+        ("rotations", [*OF_ROTATIONS, "invalid_rate"], ["incomplete_rotations", *OF_SAMPLES]),
     ],
 )
 def test_metrics_in_their_order(name, with_errors, without):

@@ -163,7 +163,7 @@ def test_a_large_table_stays_typed():
             "options": list("abcd"),
             "label": number % 4,
         }
-        for number in range(25_000)
+        for number in range(2_500)
     ]
     features = datasets.Features(
         {
@@ -174,7 +174,7 @@ def test_a_large_table_stays_typed():
     )
     table = datasets.Dataset.from_list(rows, features=features)
     turned = changed_table(task_file("multimedeval_bloodmnist_rotated"), table, {})
-    assert len(turned) == 100_000
+    assert len(turned) == 10_000
     assert turned.features["label"] == features["label"]
-    assert turned[99_999]["doc_id"] == "24999~r3"
-    assert len(changed_table(task_file("multimedeval_bloodmnist_swapped"), table, {})) == 25_000
+    assert turned[9_999]["doc_id"] == "2499~r3"
+    assert len(changed_table(task_file("multimedeval_bloodmnist_swapped"), table, {})) == 2_500
