@@ -12,8 +12,7 @@ from medtasks.data.gmai.preparing import prepare
 from medtasks.data.home import home
 from medtasks.data.preparation import Options
 from medtasks.data.store import load_documents
-from medtasks.families.multi_select import MULTI_SELECT
-from medtasks.families.single_choice import GROUPED_CHOICE
+from medtasks.families.choice import GROUPED_CHOICE, MULTI_SELECT
 from medtasks.families.submission import SUBMISSION
 from medtasks.harness.published_names import published
 from medtasks.harness.task_files import task_config, task_file

@@ -8,6 +8,7 @@ from medtasks.data.samples import Sample, letter, option_index
 from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.chexbert_labels import from_labels
 from medtasks.extract.registry import Kind
+from medtasks.families.choice import is_right
 from medtasks.families.constant_replies import Meant, Strategy, most_frequent_option
 from medtasks.families.counts import (
     INVALID_RATE,
@@ -18,7 +19,6 @@ from medtasks.families.counts import (
     judged,
 )
 from medtasks.families.family import NO_OPTION, Column, ReadAnswer, Reply, Row, TaskFamily, letters_of
-from medtasks.families.single_choice import is_right
 from medtasks.metrics.classification import (
     MULTICLASS_METRICS,
     MULTILABEL_METRICS,

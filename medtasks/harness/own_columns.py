@@ -33,7 +33,7 @@ _LETTERED = {"question": Column.TEXT, "options": Column.OPTIONS}
 _PROMPTS: Mapping[str, Mapping[str, Column]] = {
     "medtasks.prompts.lettered.prompt": _LETTERED,
     "medtasks.prompts.judged.paired_prompt": _LETTERED,
-    "medtasks.prompts.closed.prompt": {"question": Column.TEXT},
+    "medtasks.prompts.lettered.closed_prompt": {"question": Column.TEXT},
     "medtasks.prompts.lettered.letters": {"options": Column.OPTIONS},
     "medtasks.prompts.lettered.option_texts": {"options": Column.OPTIONS},
 }

@@ -26,6 +26,8 @@ _MANIFEST = "manifest.json"
 _UNNAMED, _AS_IT_IS = "none", "take_first"  # the harness's one filter where a file names none
 _LIKELIHOODS = "multiple_choice"
 TWIN_ENDING = "_5shot"
+VARIANT_HOOKS = f"{HOOKS}variants."
+"""Before the name of a sanity variant, what its ``process_docs`` does."""
 _TWINS_CHECKED_AGAINST = "https://github.com/corentin-ryr/MultiMedEval at d9ac283"  # whose few-shot prompts they have
 _MEANING = {
     "blind": "without the image",
@@ -199,7 +201,7 @@ class TaskFile:
             "task": self.name,
             "task_alias": self.name if self.dataset is None else DottedName(f"{_LABEL}{self.name}"),
             "tag": [],
-            "process_docs": DottedName(f"medtasks.harness.process_docs.{self.name}"),
+            "process_docs": DottedName(f"{VARIANT_HOOKS}{self.name}"),
             "metadata": {**mapping_in(config, "metadata"), **about},
         }
         if self.variant == ROTATED:

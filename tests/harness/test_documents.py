@@ -8,8 +8,7 @@ from medtasks.data.samples import Sample
 from medtasks.data.store import load_documents, open_documents
 from medtasks.data.variants import published_position, rotated
 from medtasks.errors import MedTasksError
-from medtasks.harness import process_docs
-from medtasks.harness.documents import changed_table, task_documents
+from medtasks.harness.documents import changed_table, task_documents, variant_hook
 from medtasks.harness.task_files import task_file, task_files, variants_of
 
 IMAGE_TASKS = [name for name, task in task_files().items() if task.variants]
@@ -51,7 +50,7 @@ def test_every_dataset_in_every_variant(prepared, name):
 def test_the_harness_gets_the_same_documents(prepared, name):
     splits = open_documents(task_file(name).dataset)
     for variant in variants_of(task_file(name)):
-        table = getattr(process_docs, variant.name)(splits["test"])
+        table = variant_hook(variant.name)(splits["test"])
         assert table.to_list() == task_documents(variant)
         kept = set(table.features) & set(splits["test"].features) - {"image_sha256"}
         assert {column: table.features[column] for column in kept} == {
