@@ -4,7 +4,6 @@ import json
 import math
 import pickle
 import random
-from collections.abc import Callable, Sequence
 
 import pytest
 from loguru import logger
@@ -25,7 +24,7 @@ from medtasks.metrics.report_metrics import metric_info
 from medtasks.metrics.report_scores import ReportScores, mean
 from medtasks.stats.standard_error import clustered_standard_error
 
-from ..task_families import flat, score_of, values_of
+from ..task_families import TextMetrics, flat, score_of, values_of
 
 KEYS = [metric.name for metric in MULTIMEDEVAL_REPORTS.metrics if metric.name not in {"invalid_rate", *COUNTS}]
 OPEN, CREDENTIALED = "mediconfusion", "multimedeval_mednli"  # any of that access
@@ -33,32 +32,9 @@ FAMILIES = {"multimedeval": MULTIMEDEVAL_REPORTS, "report": REPORTS}
 every_family = pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
 
 
-class Fakes:
-    """Stand-ins for all metrics: the share of the reference's words in the hypothesis, shifted by the key's length."""
-
-    def __init__(self) -> None:
-        self.calls: list[str] = []
-        self.broken: dict[str, Exception] = {}
-
-    def report_metric(self, name: str) -> Callable[..., ReportScores]:
-        def metric(*, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
-            self.calls.append(name)
-            if name in self.broken:
-                raise self.broken[name]
-            shares = [
-                len(set(reference.split()) & set(hypothesis.split())) / (len(set(reference.split())) or 1)
-                for reference, hypothesis in zip(references, hypotheses, strict=True)
-            ]
-            samples = {key: [share + len(key) for share in shares] for key in metric_info(name).keys}
-            totals = {key: mean(values) for key, values in samples.items()}
-            return ReportScores(samples if name != "f1_chexbert" else {}, totals, {"fake": "yes"})
-
-        return metric
-
-
 @pytest.fixture
-def fakes(monkeypatch: pytest.MonkeyPatch) -> Fakes:
-    made = Fakes()
+def fakes(monkeypatch: pytest.MonkeyPatch) -> TextMetrics:
+    made = TextMetrics()
     monkeypatch.setattr(texts, "report_metric", made.report_metric)
     monkeypatch.setattr(saved_replies, "_runs", {})
     return made
