@@ -4,7 +4,8 @@
 they put in is never read as a template, and a name that is not there is an error.
 
 Files of users also have an older form: ``{question}``, with ``{{`` and ``}}`` for braces and ``<img>`` for the place of
-an image. It is translated into the other one. The two are told apart by ``{%``, or a blank between braces and a name.
+an image. It is translated into the other one. A template is Jinja2 where it has ``{%``, or double braces, a blank and a
+name, and no word in single braces.
 """
 
 import re
@@ -24,6 +25,7 @@ IMAGE = "image"
 """The name of an image's place."""
 _OLDER_IMAGE = "<img>"
 _JINJA = re.compile(r"(?<!\{)\{%|\{\{-?\s+[A-Za-z_]")
+_OLDER_FIELD = re.compile(r"(?<!\{)\{\w+[^{}]*\}(?!\})")
 _OPTION_FIELDS = ("text", "letter", "lower", "number")
 
 
@@ -53,7 +55,7 @@ def names_in_template(template: str) -> frozenset[str]:
     from jinja2 import TemplateError, meta
 
     try:
-        if not _JINJA.search(template):
+        if not _is_jinja(template):
             return frozenset(_base(name) for _, name, *_ in Formatter().parse(template) if name)
         return frozenset(meta.find_undeclared_variables(_environment().parse(template)) - {*_environment().globals})
     except (TemplateError, ValueError):
@@ -88,9 +90,13 @@ def _environment() -> "SandboxedEnvironment":
     return SandboxedEnvironment(undefined=StrictUndefined, keep_trailing_newline=True)
 
 
+def _is_jinja(template: str) -> bool:
+    return bool(_JINJA.search(template)) and not _OLDER_FIELD.search(template)
+
+
 @lru_cache(maxsize=1024)
 def _compiled(template: str, fields: tuple[str, ...]) -> "Template":
-    jinja = template if _JINJA.search(template) else "".join(_translated(template, fields))
+    jinja = template if _is_jinja(template) else "".join(_translated(template, fields))
     return _environment().from_string(jinja)
 
 

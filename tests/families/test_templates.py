@@ -23,7 +23,9 @@ def fill(template):
         ("\r\n {question}\t\r\n\n", f"\r\n {TEXT}\t\r\n\n"),  # as bytes, where Jinja2 would make its own line ends
         ("{% if answer == 'B' %}{{ question }}{% endif %}", TEXT),
         ("{%- for option in options %}{{ loop.index }}{{ option }}{% endfor %}", "1x"),
-        ("{{ question }} {question} <img>", f"{TEXT} {{question}} <img>"),
+        ("{{ question }} <img>", f"{TEXT} <img>"),
+        ("{{ question }} {question} <img>", f"{{ question }} {TEXT} (i)"),  # as it was before there was Jinja2
+        ("{{ number }} {'a': 1} {", "7 {'a': 1} {"),
         ("{{question}} {question} <img>", f"{{question}} {TEXT} (i)"),
         ('{{"a": {number}}}', '{"a": 7}'),
         ("{number:03d}{question!r:.3}{number.real}", f"007{TEXT!r:.3}7"),
@@ -41,6 +43,7 @@ def test_what_a_template_gives(template, expected):
     [
         ("{qestion}", "'qestion'"),
         ("{{ qestion }}", "'qestion' is undefined"),
+        ("{{ question }} {a}", "'a'"),
         ("{answer}", "'answer'"),  # which the older form never had
         ("{question", "expected '}' before end of string"),
         ("{{ question", "unexpected end of template, expected 'end of print statement'."),
@@ -69,7 +72,7 @@ def test_a_template_that_cannot_be_filled_is_one_sentence(template, cause):
     ("template", "names"),
     [
         ("{question} {{x}} {options[0]}{number:d}", {"question", "options", "number"}),
-        ("{{ question }} {x} {% for o in options %}{{ o }}{{ range(2) }}{% endfor %}", {"question", "options"}),
+        ("{{ question }} {% for o in options %}{{ o }}{{ range(2) }}{% endfor %}", {"question", "options"}),
         ("{question", set()),
         ("{{ question", set()),
         ("none", set()),
