@@ -9,7 +9,7 @@ from medtasks.data.own_datasets import access_of
 from medtasks.data.samples import Sample, letter, option_index
 from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.registry import Kind
-from medtasks.families.constant_replies import Meant, Strategy, lettered, most_frequent, option_strategies
+from medtasks.families.constant_replies import Meant, Strategy, most_frequent, option_strategies
 from medtasks.families.counts import (
     INVALID_RATE,
     JUDGED_SAMPLE_COUNTS,
@@ -58,7 +58,7 @@ class SingleChoice(TaskFamily):
 
     def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
         """Return each letter that every question has, of at most six, and the most frequent answer."""
-        return option_strategies(samples, lettered)
+        return option_strategies(samples)
 
     def expected_by_chance(self, samples: Sequence[Sample]) -> Mapping[str, float]:
         """Return the expected accuracy of one guess, over all questions and over those of each level.
