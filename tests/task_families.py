@@ -65,11 +65,6 @@ def flat(metrics: Sequence[AnyMetric], scores: Scores) -> dict[str, float]:
     return found
 
 
-def forget_computed() -> None:
-    """Let panels compute again what they computed last."""
-    metric_module._computed.cache_clear()
-
-
 @dataclass(frozen=True)
 class MadeUp:
     """A family, its published hook, names of rules for it, twelve documents, and what a model said to each."""
@@ -236,12 +231,38 @@ def with_lost(replies: Sequence[Any], *instead: Any) -> list[Any]:
     return [instead[LOST.index(n) % len(instead)] if n in LOST else reply for n, reply in enumerate(replies)]
 
 
+class TextMetrics:
+    """Stand-ins for all metrics: the share of the reference's words in the hypothesis, shifted by the key's length."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.broken: dict[str, Exception] = {}
+        self.compared: list[str] = []
+
+    def report_metric(self, name: str) -> Callable[..., ReportScores]:
+        """Return the stand-in for a metric."""
+
+        def metric(*, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
+            self.calls.append(name)
+            self.compared.extend(hypotheses)
+            if name in self.broken:
+                raise self.broken[name]
+            both = zip(references, hypotheses, strict=True)
+            shares = [len({*key.split()} & {*said.split()}) / (len({*key.split()}) or 1) for key, said in both]
+            samples = {key: [share + len(key) for share in shares] for key in metric_info(name).keys}
+            totals = {key: mean(values) for key, values in samples.items()}
+            return ReportScores(samples if name != "f1_chexbert" else {}, totals, {"fake": "yes"})
+
+        return metric
+
+
 def install_stand_ins(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Put stand-ins in the place of judge, labeler and text metrics, and return the texts that they are given.
 
     What they say depends on the text alone; for :data:`UNREADABLE` judge and labeler fail.
     """
-    asked: list[str] = []
+    compared = TextMetrics()
+    asked = compared.compared
 
     def ask(self: Judge, system: str, user: str, parse: Any, *, prompt_version: int = 1) -> Verdict[Any]:
         asked.append(user)
@@ -256,23 +277,13 @@ def install_stand_ins(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         said = [text.casefold() for text in texts]
         return [{name: Finding(int(name.casefold() in text)) for name in CONDITIONS} for text in said]
 
-    def shared_words(name: str) -> Callable[..., ReportScores]:
-        def metric(*, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
-            asked.extend(hypotheses)
-            both = zip(references, hypotheses, strict=True)
-            shares = [len({*key.split()} & {*said.split()}) / len(key.split()) for key, said in both]
-            keys = metric_info(name).keys
-            return ReportScores(dict.fromkeys(keys, shares), dict.fromkeys(keys, mean(shares)), {})
-
-        return metric
-
     monkeypatch.setenv("MEDTASKS_JUDGE_BASE_URL", "http://127.0.0.1:9/v1")
     monkeypatch.setenv("MEDTASKS_JUDGE_MODEL", "scripted")
     monkeypatch.setattr(Judge, "ask", ask)
     monkeypatch.setattr(labeler, "labeler", lambda: labels)
-    monkeypatch.setattr(texts, "report_metric", shared_words)
+    monkeypatch.setattr(texts, "report_metric", compared.report_metric)
     monkeypatch.setattr(submission, "load_documents", lambda name: FAMILIES["submission"].documents)
-    forget_computed()
+    metric_module.forget_computed()
     return asked
 
 

@@ -1,7 +1,6 @@
 """GMAI-MMBench from prepared data to results."""
 
 import csv
-import json
 import math
 import random
 from pathlib import Path
@@ -13,8 +12,7 @@ from medtasks.data.gmai.preparing import prepare
 from medtasks.data.home import home
 from medtasks.data.preparation import Options
 from medtasks.data.store import load_documents
-from medtasks.families.multi_select import MULTI_SELECT
-from medtasks.families.single_choice import GROUPED_CHOICE
+from medtasks.families.choice import GROUPED_CHOICE, MULTI_SELECT
 from medtasks.families.submission import SUBMISSION
 from medtasks.harness.published_names import published
 from medtasks.harness.task_files import task_config, task_file
@@ -161,12 +159,3 @@ def test_submission_that_cannot_be_written_is_nan(val, tmp_path, monkeypatch):
     found = values_of(SUBMISSION, scores)
     assert math.isnan(found["submission_rows"])
     assert found["invalid_rate"] < 1
-
-
-def test_every_task_names_its_data_and_prompt():
-    for name in ("val", "val_paper", "val_ll", "test", "mcls"):
-        config = task_config(f"gmai_mmbench_{name}")
-        assert config["metadata"]["version"] == 2
-        assert config["metadata"]["prompt"] in ("vlmevalkit", "paper")
-    rows = task_file("gmai_mmbench_val_ll").rows
-    assert json.dumps({name: row.extractor for name, row in rows.items()})

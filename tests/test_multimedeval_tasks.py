@@ -60,37 +60,29 @@ def is_report(task):
     return tiny_multimedeval.columns(dataset(task)) is REPORT
 
 
+def of_both_versions(rule, robust):
+    rows = {"reference": f"multimedeval_{rule}_v0_1_0", "reference_head": f"multimedeval_{rule}_head"}
+    return {**rows, "robust": robust}
+
+
+RULES = {
+    **dict.fromkeys(("medqa", "medmcqa"), of_both_versions("option", "robust_choice")),
+    "pubmedqa": of_both_versions("yes_no_maybe", "robust_yes_no_maybe"),
+    "mmlu": {"reference": "multimedeval_option_head", "robust": "robust_choice"},
+    "mednli": {"reference": "multimedeval_nli", "robust": "robust_nli"},
+    "mimic_cxr_classification": {"reference": "chexbert_labels", "robust": "robust_labels"},
+    "chestxray14": {"reference": "multimedeval_labels_head", "robust": "robust_labels"},
+}
+RULES_OF_COLUMNS = {
+    id(OPEN_QUESTION): {"reference": "multimedeval_vqa_head", "robust": "robust_vqa"},
+    id(REPORT): {"reference": "report_text"},
+    id(CLASSIFICATION): of_both_versions("class", "robust_class"),
+}
+
+
 def rules(name):
     """The rules a dataset is read with, by filter name."""
-    if name in ("medqa", "medmcqa"):
-        return {
-            "reference": "multimedeval_option_v0_1_0",
-            "reference_head": "multimedeval_option_head",
-            "robust": "robust_choice",
-        }
-    if name == "pubmedqa":
-        return {
-            "reference": "multimedeval_yes_no_maybe_v0_1_0",
-            "reference_head": "multimedeval_yes_no_maybe_head",
-            "robust": "robust_yes_no_maybe",
-        }
-    known = {
-        "mmlu": {"reference": "multimedeval_option_head", "robust": "robust_choice"},
-        "mednli": {"reference": "multimedeval_nli", "robust": "robust_nli"},
-        "mimic_cxr_classification": {"reference": "chexbert_labels", "robust": "robust_labels"},
-        "chestxray14": {"reference": "multimedeval_labels_head", "robust": "robust_labels"},
-    }
-    if name in known:
-        return known[name]
-    if tiny_multimedeval.columns(name) is OPEN_QUESTION:
-        return {"reference": "multimedeval_vqa_head", "robust": "robust_vqa"}
-    if tiny_multimedeval.columns(name) is REPORT:
-        return {"reference": "report_text"}
-    return {
-        "reference": "multimedeval_class_v0_1_0",
-        "reference_head": "multimedeval_class_head",
-        "robust": "robust_class",
-    }
+    return RULES.get(name) or RULES_OF_COLUMNS[id(tiny_multimedeval.columns(name))]
 
 
 def test_names():

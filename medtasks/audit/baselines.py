@@ -17,7 +17,8 @@ from medtasks.audit.scoring import Documents, scores_of
 from medtasks.data.samples import Sample
 from medtasks.extract.registry import Kind
 from medtasks.families.constant_replies import Meant, Strategy
-from medtasks.families.family import Asks, Reply, Row, needs_labeler, written_options
+from medtasks.families.family import Asks, Reply, Row, needs_labeler
+from medtasks.families.templates import written_options
 from medtasks.families.texts import text_metrics
 from medtasks.harness.task_file import TaskFile
 from medtasks.metrics.metric import AnyMetric, CorpusMetric, Metric, Score, evaluate

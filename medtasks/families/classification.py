@@ -8,18 +8,17 @@ from medtasks.data.samples import Sample, letter, option_index
 from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.chexbert_labels import from_labels
 from medtasks.extract.registry import Kind
+from medtasks.families.choice import is_right
 from medtasks.families.constant_replies import Meant, Strategy, most_frequent_option
 from medtasks.families.counts import (
     INVALID_RATE,
     LABELLED_SAMPLE_COUNTS,
     SAMPLE_COUNTS,
     answered,
-    is_unjudged,
     judge_failed_rate,
     judged,
 )
 from medtasks.families.family import NO_OPTION, Column, ReadAnswer, Reply, Row, TaskFamily, letters_of
-from medtasks.families.single_choice import is_right
 from medtasks.metrics.classification import (
     MULTICLASS_METRICS,
     MULTILABEL_METRICS,
@@ -40,7 +39,6 @@ from medtasks.metrics.metric import (
     PanelResult,
     Role,
     Score,
-    Scores,
 )
 
 RIGHT = "right_answers"
@@ -128,15 +126,6 @@ class Classification(TaskFamily):
         return {**found, "present_class_auroc": 0.5} if scored else found
 
 
-def _unlabelled_warning(scores: Scores) -> str:
-    known = answered(scores)
-    failed = sum(map(is_unjudged, known))
-    if not 0 < failed < len(known):
-        return ""
-    rate = failed / len(known)
-    return f"The labeler failed for {rate:.1%} of {len(known)} replies; they are left out of the other metrics."
-
-
 class MultiLabel(TaskFamily):
     """Several findings per image; scores hold 0 or 1 per finding.
 
@@ -152,7 +141,10 @@ class MultiLabel(TaskFamily):
     metrics: Sequence[AnyMetric] = (
         *(CorpusMetric(name, selection=judged, panel=_LABELS) for name in MULTILABEL_METRICS),
         replace(INVALID_RATE, selection=judged, all_clusters=True),
-        judge_failed_rate(_unlabelled_warning, all_clusters=True),
+        judge_failed_rate(
+            "The labeler failed for {share} of {answered} replies; they are left out of the other metrics.",
+            all_clusters=True,
+        ),
         *LABELLED_SAMPLE_COUNTS,
     )
 

@@ -47,16 +47,16 @@ def lettered(sample: Sample, index: int) -> Meant:
     return Meant((name, f"{name}. {text}", text), name, index)
 
 
-def option_strategies(samples: Sequence[Sample], mean: MeaningOf) -> list[Strategy]:
+def option_strategies(samples: Sequence[Sample]) -> list[Strategy]:
     """Return each letter that every question has, of at most six, and the most frequent answer.
 
-    There is none where a target is not known. ``mean`` says how an option is meant.
+    There is none where a target is not known.
     """
     same = len({len(sample.options) for sample in samples}) == 1
     among = "of these questions" if same else "of the questions with as many options"
     describes = f"Answers the letter that is most often right {among}."
-    most = most_frequent_option("most frequent answer", describes, samples, mean)
-    return [*each_option(samples, mean), *most] if most else []
+    most = most_frequent_option("most frequent answer", describes, samples, lettered)
+    return [*each_option(samples, lettered), *most] if most else []
 
 
 def each_option(samples: Sequence[Sample], mean: MeaningOf) -> list[Strategy]:

@@ -47,9 +47,20 @@ INVALID_RATE: Metric[dict[str, Any]] = Metric(
 
 
 def judge_failed_rate(
-    warning: Callable[[Scores], str], of: Callable[[Mapping[str, Any]], float] = is_unjudged, **how: Any
+    sentence: str, of: Callable[[Mapping[str, Any]], float] = is_unjudged, *, say_if_all: bool = False, **how: Any
 ) -> Metric[dict[str, Any]]:
-    """Return the share of replies that a judge or a labeler failed to read."""
+    """Return the share of replies that a judge or a labeler failed to read, with a warning where it failed for some.
+
+    The sentence has the fields ``{failed}``, ``{answered}`` and ``{share}``; ``say_if_all``: also where it read none.
+    """
+
+    def warning(scores: Scores) -> str:
+        known = answered(scores)
+        failed = sum(bool(of(score)) for score in known)
+        if not failed or (failed == len(known) and not say_if_all):
+            return ""
+        return sentence.format(failed=failed, answered=len(known), share=f"{failed / len(known):.1%}")
+
     return Metric(
         "judge_failed_rate", False, answered, role=Role.RATE, warning=warning, of=lambda score: float(of(score)), **how
     )

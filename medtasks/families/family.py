@@ -12,7 +12,6 @@ from enum import Enum, auto
 from typing import Any, ClassVar, TypeGuard
 
 from medtasks.data.samples import Sample, letter
-from medtasks.errors import MedTasksError
 from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.chexbert_labels import NAME as CHEXBERT_LABELS
 from medtasks.extract.chexbert_labels import label_replies
@@ -20,6 +19,7 @@ from medtasks.extract.failure import NO_TEXT, cut_reply, failure_cause, without_
 from medtasks.extract.labeler import Labels
 from medtasks.extract.registry import Kind, extractor_of
 from medtasks.families.constant_replies import Strategy
+from medtasks.families.templates import written_options
 from medtasks.families.texts import text_values
 from medtasks.metrics.metric import AnyMetric, CorpusMetric, Metric, Score
 
@@ -92,7 +92,7 @@ class Row:
     """One row of a task's results: how replies are read there."""
 
     extractor: str | None = None  # name of the rule; None where a judge alone reads them, or the family's own is meant
-    option_form: str | None = None  # how one option is written for the rule, see :func:`written_options`; None: bare
+    option_form: str | None = None  # how one option is written for the rule (families/templates.py); None: bare
     fenced: bool = False  # whether a judge gets replies between marks, see :mod:`medtasks.judges.fence`
 
 
@@ -244,26 +244,3 @@ class TaskFamily(ABC):
 def letters_of(values: Sequence[int] | None) -> list[str]:
     """Return the letters of the options that are 1."""
     return [letter(index) for index, present in enumerate(values or ()) if present]
-
-
-def written_options(form: str | None, options: Sequence[str]) -> list[str]:
-    """Write options the way a rule compares them; without a form the bare texts.
-
-    A form is a text with the fields ``{text}``, ``{letter}`` (A, B, ...), ``{lower}`` (a, b, ...) and ``{number}``
-    (from 1); any other raises MedTasksError.
-
-    Example:
-        >>> written_options("{number}: {text}", ["adipose", "background"])
-        ['1: adipose', '2: background']
-    """
-    if form is None:
-        return list(options)
-    try:
-        return [
-            form.format(text=text, letter=letter(index), lower=letter(index).lower(), number=index + 1)
-            for index, text in enumerate(options)
-        ]
-    except (KeyError, IndexError, ValueError) as error:
-        raise MedTasksError(
-            f"option form {form!r} is not usable ({error}); its fields are {{text}}, {{letter}}, {{lower}}, {{number}}"
-        ) from error

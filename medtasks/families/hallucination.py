@@ -71,16 +71,11 @@ def _with_verdict(name: str) -> Callable[[Scores], Scores]:
     return chosen
 
 
-def _failed_warning(scores: Scores) -> str:
-    known = answered(scores)
-    failed = sum(bool(one["judge_failed"]) for one in known)
-    if not 0 < failed < len(known):
-        return ""
-    return f"The judge failed for {failed} of {len(known)} replies; the metrics that need it omit them."
-
-
 _RATES: tuple[AnyMetric, ...] = (
-    judge_failed_rate(_failed_warning, of=lambda score: score["judge_failed"]),
+    judge_failed_rate(
+        "The judge failed for {failed} of {answered} replies; the metrics that need it omit them.",
+        lambda score: score["judge_failed"],
+    ),
     # replies that say nothing: empty, or cut off while reasoning
     replace(INVALID_RATE, of=lambda score: float(score["reason"] not in (Reason.OK, Reason.JUDGE_FAILED))),
     *JUDGED_SAMPLE_COUNTS,

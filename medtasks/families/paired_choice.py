@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from medtasks.data.own_datasets import access_of
 from medtasks.data.samples import Sample
 from medtasks.extract.answer import Answer
-from medtasks.families.constant_replies import Strategy, lettered, option_strategies
+from medtasks.families.constant_replies import Strategy, option_strategies
 from medtasks.families.counts import JUDGED_SAMPLE_COUNTS, SAMPLE_COUNTS, answered, is_unjudged, judged
 from medtasks.families.family import FENCED, Asks, Column, Reply, Row, TaskFamily
 from medtasks.judges.client import judge_for
@@ -134,7 +134,7 @@ class PairedChoice(TaskFamily):
 
     def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
         """Return each letter, and the most frequent answer."""
-        return option_strategies(samples, lettered)
+        return option_strategies(samples)
 
     def expected_by_chance(self, samples: Sequence[Sample]) -> Mapping[str, float]:
         """Return what it is worth to guess both images of a pair independently of each other."""

@@ -20,14 +20,14 @@ _PROCESS_RESULTS = ".process_results"
 
 NAMED: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
-        "choice.process_results": ("single_choice", "SINGLE_CHOICE"),
-        "grouped_choice.process_results": ("single_choice", "GROUPED_CHOICE"),
-        "judged_choice.process_results": ("single_choice", "JUDGED_CHOICE"),
+        "choice.process_results": ("choice", "SINGLE_CHOICE"),
+        "grouped_choice.process_results": ("choice", "GROUPED_CHOICE"),
+        "judged_choice.process_results": ("choice", "JUDGED_CHOICE"),
         "pairs.process_results": ("paired_choice", "PAIRED_CHOICE"),
         "free_form.process_results": ("paired_choice", "FREE_FORM"),
         "closed_questions.process_results": ("closed_questions", "CLOSED_QUESTIONS"),
         "open_questions.process_results": ("open_questions", "OPEN_QUESTIONS"),
-        "multi_answer.process_results": ("multi_select", "MULTI_SELECT"),
+        "multi_answer.process_results": ("choice", "MULTI_SELECT"),
         "classification.process_results": ("classification", "CLASSIFICATION"),
         "multilabel.process_results": ("classification", "MULTI_LABEL"),
         "reports.process_results": ("reports", "REPORTS"),

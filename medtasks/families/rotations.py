@@ -12,10 +12,10 @@ from medtasks.data.samples import Sample, letter, option_index
 from medtasks.data.variants import published_position
 from medtasks.extract.answer import Answer
 from medtasks.extract.registry import Kind
+from medtasks.families.choice import list_strategies
 from medtasks.families.constant_replies import Meant, Strategy, each_option, lettered
 from medtasks.families.counts import SAMPLE_COUNTS, answered
 from medtasks.families.family import NO_OPTION, Column, ReadAnswer, Reply, TaskFamily, letters_of
-from medtasks.families.multi_select import list_strategies
 from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, Scores, counting
 from medtasks.metrics.report_scores import mean
 from medtasks.metrics.rotations import RotatedQuestion, RotatedReply, rotated_questions

@@ -1,13 +1,13 @@
 """The documents that a task asks, and what is known beside them: prepared, a user's own, or those of variants."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from medtasks.data.catalogue import Access
 from medtasks.data.manifest import text_fingerprint
 from medtasks.data.own_datasets import access_of
-from medtasks.data.prepared import provenance
+from medtasks.data.prepared import RefusedPath, provenance
 from medtasks.data.privacy import is_private
 from medtasks.data.samples import Sample
 from medtasks.data.schema import SPLIT
@@ -16,14 +16,15 @@ from medtasks.data.variants import BLANK, BLIND, NEW_COLUMNS, SWAPPED, blank, bl
 from medtasks.errors import MedTasksError
 from medtasks.harness.own_documents import completed, is_looked_at, own_documents, place_of
 from medtasks.harness.task_file import TaskFile
-from medtasks.harness.task_files import members_of, task_config
-from medtasks.harness.task_index import SETTINGS, mapping_in
+from medtasks.harness.task_files import members_of, task_config, task_file, variant_of
+from medtasks.harness.task_index import SETTINGS, mapping_in, resolved
 from medtasks.prompts.images import images
 
 Document = Mapping[str, Any]
 WITHHELD = "withheld"
 OPENING = "medtasks.hooks.images.images"
 _DIGITS = 12
+_PATH_OF = "path_of_"
 _OF_IMAGES = ("dataset", "patient_id", "pair_id", "position", "image_id", "image_file", "image_files", "image_sha256")
 _LISTS = ("image_files", "image_sha256")
 
@@ -73,6 +74,34 @@ def changed_table(task: TaskFile, table: Any, config: Mapping[str, Any]) -> Any:
         for name, value in rows[0].items()
     }
     return datasets.Dataset.from_list(rows, features=datasets.Features(features))
+
+
+def variant_hook(name: str) -> Callable[[Any], Any] | str | RefusedPath:
+    """Return what the harness's file for a sanity variant names: by its name, what its ``process_docs`` does.
+
+    Behind ``path_of_``, the ``dataset_path`` of a variant whose images cannot always be had; asking for it says
+    why the variant is impossible, since the harness would hide what ``process_docs`` raises. AttributeError where there
+    is no such variant.
+    """
+    variant = name.removeprefix(_PATH_OF)
+    found = variant_of(variant)
+    if found is None:
+        raise AttributeError(name)
+    task, base = task_file(variant), task_config(found[0])
+    if name != variant:
+        path = str(resolved(base["dataset_path"]))
+        try:
+            check_possible(task)
+        except MedTasksError as error:
+            return RefusedPath(path, error)
+        return path
+    config = resolved({key: value for key, value in base.items() if key != "dataset_path"})
+
+    def changed(table: Any) -> Any:
+        return changed_table(task, table, config)
+
+    changed.__name__ = changed.__qualname__ = name  # what shows a task's configuration
+    return changed
 
 
 def _changed(task: TaskFile, documents: list[dict[str, Any]]) -> list[dict[str, Any]]:

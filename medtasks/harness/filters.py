@@ -14,7 +14,8 @@ from lmms_eval.api.filter import Filter
 from medtasks.errors import unknown_name
 from medtasks.extract.chexbert_labels import label_replies
 from medtasks.extract.registry import Kind, extractor_of, extractors
-from medtasks.families.family import Row, needs_labeler, written_options
+from medtasks.families.family import Row, needs_labeler
+from medtasks.families.templates import written_options
 from medtasks.harness.reply_envelope import enveloped, opened, parse_loglikelihood
 
 

@@ -24,7 +24,7 @@ from medtasks.errors import MedTasksError
 from medtasks.families.family import Column
 from medtasks.families.registry import families, family_of
 from medtasks.harness.published_names import place_of
-from medtasks.harness.task_file import template_fields
+from medtasks.harness.task_file import names_in_templates
 from medtasks.harness.task_index import SETTINGS, mapping_in
 
 Columns = Mapping[str, Sequence[Any]]
@@ -33,7 +33,7 @@ _LETTERED = {"question": Column.TEXT, "options": Column.OPTIONS}
 _PROMPTS: Mapping[str, Mapping[str, Column]] = {
     "medtasks.prompts.lettered.prompt": _LETTERED,
     "medtasks.prompts.judged.paired_prompt": _LETTERED,
-    "medtasks.prompts.closed.prompt": {"question": Column.TEXT},
+    "medtasks.prompts.lettered.closed_prompt": {"question": Column.TEXT},
     "medtasks.prompts.lettered.letters": {"options": Column.OPTIONS},
     "medtasks.prompts.lettered.option_texts": {"options": Column.OPTIONS},
 }
@@ -57,7 +57,7 @@ def needed_columns(config: Mapping[str, Any], known: Sequence[str]) -> Iterator[
         if hook in _PROMPTS:
             yield who or hook, _PROMPTS[hook]
         elif hook.startswith(_WITH_TEMPLATE):
-            fields = _template_fields(mapping_in(config, SETTINGS))
+            fields = names_in_templates(mapping_in(config, SETTINGS))
             yield who or hook, {name: kind for name, kind in _FIELDS.items() if name in fields}
     if hook_name(config.get("doc_to_visual")) == _IMAGES:
         several = {"image_files": Column.TEXTS}
@@ -155,12 +155,6 @@ _HOLDS: Mapping[Column, Callable[[Any, Any], bool]] = {
     Column.POSITION: lambda value, _: _is_number(value, 1, 2),
     Column.YES_NO: lambda value, _: isinstance(value, str) and value.strip().casefold() in ("yes", "no"),
 }
-
-
-def _template_fields(settings: Mapping[str, Any]) -> set[str]:
-    several = (settings, *settings.values())
-    templates = [str(one["template"]) for one in several if isinstance(one, Mapping) and "template" in one]
-    return {field for template in templates for field in template_fields(template)}
 
 
 def looked_at(config: Mapping[str, Any], known: Sequence[str]) -> list[str]:

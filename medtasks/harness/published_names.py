@@ -11,10 +11,10 @@ from types import MappingProxyType
 from typing import Any
 
 from medtasks.families.registry import HOOKS, NAMED, family_of, modules
+from medtasks.harness.prompt_settings import SETTINGS_OF, prompt_settings
 
 MODULES: Mapping[str, str] = MappingProxyType(
     {
-        "closed_prompts": "medtasks.prompts.closed",
         "few_shot": "medtasks.prompts.few_shot",
         "filters": "medtasks.harness.filters",
         "groups": "medtasks.harness.groups",
@@ -28,6 +28,9 @@ MODULES: Mapping[str, str] = MappingProxyType(
 )
 """Modules whose names are the same where the code is."""
 _RENAMED: Mapping[str, str] = {
+    "closed_prompts.prompt": "medtasks.prompts.lettered.closed_prompt",
+    "closed_prompts.target": "medtasks.prompts.lettered.closed_target",
+    "closed_prompts.option_texts": "medtasks.prompts.lettered.closed_option_texts",
     "free_form.prompt": "medtasks.prompts.judged.paired_prompt",
     "judged_choice.prompt": "medtasks.prompts.judged.prompt",
     "judged_choice.messages": "medtasks.prompts.judged.messages",
@@ -40,11 +43,14 @@ _METRIC_LISTS: Mapping[str, str] = {
     "reports.MULTIMEDEVAL_METRICS": "medtasks.families.reports:MULTIMEDEVAL_REPORTS.metrics",
 }
 _METRIC_LIST = "METRIC_LIST"
+_VARIANTS = "variants"
 
 
 def hook_modules() -> list[str]:
     """Return the names of all modules that task files use."""
-    return sorted({*MODULES, *modules(), *(hook.partition(".")[0] for hook in (*NAMED, *_RENAMED))})
+    return sorted(
+        {SETTINGS_OF, _VARIANTS, *MODULES, *modules(), *(hook.partition(".")[0] for hook in (*NAMED, *_RENAMED))}
+    )
 
 
 def place_of(hook: str) -> str:
@@ -54,9 +60,24 @@ def place_of(hook: str) -> str:
     return known or (f"{MODULES[module]}.{name}" if hook.startswith(HOOKS) and module in MODULES else hook)
 
 
-@cache
 def published(hook: str) -> Any:
-    """Return what a name stands for: a hook, a metric list, one of its aggregations, a prompt or a filter."""
+    """Return what a name stands for: a hook, a metric list, one of its aggregations, a prompt, a filter, or settings.
+
+    Settings are new ones each time, as the harness changes what it gets; what variants ask follows from the user's
+    files and data.
+    """
+    module, _, name = hook.removeprefix(HOOKS).partition(".")
+    if module == SETTINGS_OF:
+        return prompt_settings(name)
+    if module == _VARIANTS:
+        from medtasks.harness.documents import variant_hook
+
+        return variant_hook(name)
+    return _hook(hook)
+
+
+@cache
+def _hook(hook: str) -> Any:
     from medtasks.harness.hooks import metric_list, process_results
 
     place = place_of(hook)

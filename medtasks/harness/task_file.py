@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from string import Formatter
 from typing import Any
 
 from medtasks.data.catalogue import CATALOGUE
@@ -15,6 +14,7 @@ from medtasks.errors import RepliesError
 from medtasks.extract.registry import Kind, extractor_of
 from medtasks.families.family import LIKELIHOOD_EXTRACTOR, Asks, Row, TaskFamily, needs_labeler
 from medtasks.families.registry import HOOKS, family_of
+from medtasks.families.templates import names_in_template
 from medtasks.harness.task_index import SETTINGS, DottedName, mapping_in, names_in, resolved, tasks_folder
 from medtasks.metrics.metric import STDERR, AnyMetric
 
@@ -26,6 +26,8 @@ _MANIFEST = "manifest.json"
 _UNNAMED, _AS_IT_IS = "none", "take_first"  # the harness's one filter where a file names none
 _LIKELIHOODS = "multiple_choice"
 TWIN_ENDING = "_5shot"
+VARIANT_HOOKS = f"{HOOKS}variants."
+"""Before the name of a sanity variant, what its ``process_docs`` does."""
 _TWINS_CHECKED_AGAINST = "https://github.com/corentin-ryr/MultiMedEval at d9ac283"  # whose few-shot prompts they have
 _MEANING = {
     "blind": "without the image",
@@ -141,11 +143,9 @@ class TaskFile:
 
     def as_twin(self, config: Mapping[str, Any]) -> "TaskFile":
         """Return the same task after five solved examples, with this task's file as path; it has no file of its own."""
-        name = f"{self.name}{TWIN_ENDING}"
-        tags = names_in(mapping_in(config, "metadata")["few_shot"]["tag"])
-        return replace(
-            self, name=name, description=f"{self.description}, after five solved examples", tags=tuple(tags), twin=name
-        )
+        made = replace(self, name=f"{self.name}{TWIN_ENDING}", twin=f"{self.name}{TWIN_ENDING}")
+        told = made.changes(config)
+        return replace(made, description=told["metadata"]["description"], tags=tuple(names_in(told["tag"])))
 
     def as_variant(self, variant: str) -> "TaskFile":
         """Return a sanity variant of this task, with its file as path."""
@@ -201,7 +201,7 @@ class TaskFile:
             "task": self.name,
             "task_alias": self.name if self.dataset is None else DottedName(f"{_LABEL}{self.name}"),
             "tag": [],
-            "process_docs": DottedName(f"medtasks.harness.process_docs.{self.name}"),
+            "process_docs": DottedName(f"{VARIANT_HOOKS}{self.name}"),
             "metadata": {**mapping_in(config, "metadata"), **about},
         }
         if self.variant == ROTATED:
@@ -287,18 +287,17 @@ def has_images(dataset: str) -> bool:
 
 def _shows_options(config: Mapping[str, Any]) -> bool:
     hook, settings = str(config.get("doc_to_text")), mapping_in(config, SETTINGS)
-    templates = [
-        str(own["template"]) for own in (mapping_in(settings, model) for model in settings) if "template" in own
-    ]
-    if not templates:
+    if not templates_in(settings):
         return hook == _LETTERED_PROMPT  # whose own prompt does
-    fields = {field for template in templates for field in template_fields(template)}
-    return hook.startswith(HOOKS) and bool(fields & {"options", "option_a"})
+    return hook.startswith(HOOKS) and bool(names_in_templates(settings) & {"options", "option_a"})
 
 
-def template_fields(template: str) -> list[str]:
-    """Return the fields of a template; none of one with a brace that is no field, which asking the question says."""
-    try:
-        return [name for _, name, _, _ in Formatter().parse(template) if name]
-    except ValueError:
-        return []
+def templates_in(settings: Mapping[str, Any]) -> list[str]:
+    """Return the templates of prompts in a task's settings: those of model families, and one for all of them."""
+    blocks = [settings, *(mapping_in(settings, family) for family in settings)]
+    return [str(block["template"]) for block in blocks if "template" in block]
+
+
+def names_in_templates(settings: Mapping[str, Any]) -> set[str]:
+    """Return what the templates of prompts in a task's settings name."""
+    return {name for template in templates_in(settings) for name in names_in_template(template)}

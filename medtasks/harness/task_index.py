@@ -1,7 +1,8 @@
 """Task files as data, without the harness: ours, the user's and the harness's own, read by one rule.
 
 What a file includes, which of two files with one name counts, and which paths are relative to the file itself is as in
-the harness (``lmms_eval.utils.load_yaml_config`` and ``TaskManager`` of 0.7.3). Nothing that a file names is imported.
+the harness (``lmms_eval.utils.load_yaml_config`` and ``TaskManager`` of 0.7.3). Nothing that a file names is imported,
+but settings of prompts by name are put in their place.
 """
 
 import importlib
@@ -165,7 +166,10 @@ def read_config(path: Path) -> dict[str, Any]:
     merged: dict[str, Any] = {}
     for name in reversed(names_in(config.pop("include", None))):  # of several, the first one wins
         merged |= read_config(Path(name) if Path(name).is_file() else path.parent / name)
-    return _beside_the_file(merged | config, path.parent)
+    config = merged | config
+    if isinstance(named := config.get(SETTINGS), DottedName) and named.is_ours:
+        config[SETTINGS] = named.resolve()
+    return _beside_the_file(config, path.parent)
 
 
 def with_image_roots(config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
@@ -251,7 +255,7 @@ def _read(path: Path, wanted: Iterable[bytes], *, strict: bool) -> dict[str, Any
         if wanted and not any(name in path.read_bytes() for name in wanted):
             return {}
         return read_config(path)
-    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+    except (OSError, ValueError, AttributeError, RecursionError, yaml.YAMLError) as error:
         if strict:
             raise MedTasksError(
                 f"the task file {path} {_damage(error)}, and the harness stops at it whatever task is chosen; mend it "

@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from medtasks.data.variants import SWAPPED
-from medtasks.harness.task_file import TWIN_ENDING, TaskFile
+from medtasks.harness.task_file import TWIN_ENDING, VARIANT_HOOKS, TaskFile
 from medtasks.harness.task_files import TAG_ENDING, task_files, variants_of
 from medtasks.harness.task_index import SETTINGS, DottedName, dumped, read_config, with_image_roots
 
-_PATH = "medtasks.harness.process_docs.path_of_"
 VARIANT_OF = "medtasks_variant_of"
 """Key of an entry of the harness's index that stands for a sanity variant, or for the tag of a task's variants."""
 
@@ -50,7 +49,7 @@ def _file(task: TaskFile) -> str:
     config = read_config(task.path)
     placed = with_image_roots(config, task.path.parent)
     moved = {SETTINGS: placed[SETTINGS]} if placed.get(SETTINGS) != config.get(SETTINGS) else {}
-    checked = {"dataset_path": DottedName(f"{_PATH}{task.name}")} if task.variant == SWAPPED else {}
+    checked = {"dataset_path": DottedName(f"{VARIANT_HOOKS}path_of_{task.name}")} if task.variant == SWAPPED else {}
     path = Path(_folder().name) / f"{task.name}.yaml"
     path.write_text(dumped({"include": str(task.path), **moved, **checked, **task.changes(config)}), encoding="utf-8")
     return str(path)

@@ -2,7 +2,7 @@
 
 The harness's own ``--num_fewshot`` never passes on the examples' images and knows no turns; these hooks do both. The
 settings are those of :mod:`medtasks.prompts.template`, and ``example``: how a simple model's prompt shows one
-demonstration, with the fields ``{question}`` and ``{answer}``. Errors are those of the hooks there and of
+demonstration, a template with ``question`` and ``answer``. Errors are those of the hooks there and of
 :func:`demonstrations`.
 """
 
@@ -17,22 +17,28 @@ from medtasks.data.prepared import prepared_folder
 from medtasks.data.schema import DEMONSTRATIONS_SPLIT
 from medtasks.data.store import load_documents
 from medtasks.errors import DatasetNotPrepared
+from medtasks.families.templates import filled
 from medtasks.prompts import images as document_images
 from medtasks.prompts import template as zero_shot
 from medtasks.prompts.template import Message, Settings
 
-_EXAMPLE = "{question}\n{answer}\n\n"
+_EXAMPLE = "{{ question }}\n{{ answer }}\n\n"
 
 
 def prompt(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Settings | None = None) -> str:
     """Return the prompt of a simple model: the solved examples, then the question."""
     settings = lmms_eval_specific_kwargs or {}
-    form = str(settings.get("example", _EXAMPLE))
-    shown = [
-        form.format(question=zero_shot.prompt(example, settings), answer=zero_shot.example_answer(example, settings))
-        for example in demonstrations(doc["dataset"])
-    ]
-    return "".join(shown) + zero_shot.prompt(doc, settings)
+    shown = "".join(_shown(example, settings) for example in demonstrations(doc["dataset"]))
+    return shown + zero_shot.prompt(doc, settings)
+
+
+def _shown(example: Mapping[str, Any], settings: Settings) -> str:
+    template = str(settings.get("example", _EXAMPLE))
+    values = {
+        "question": zero_shot.prompt(example, settings),
+        "answer": zero_shot.example_answer(example, settings),
+    }
+    return filled(template, values, values, f"example {template!r} cannot be filled in")
 
 
 def images(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Settings | None = None) -> list[Image.Image]:

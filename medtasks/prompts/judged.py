@@ -8,46 +8,37 @@ All raise ``JudgeRefused`` where the judge may not see the dataset, and ``JudgeN
 if the task runs without, where one is named in part or wrongly. Other errors are those of the same hooks elsewhere.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from medtasks.data.own_datasets import access_of
 from medtasks.judges.client import judge_for, judge_if_there
 from medtasks.prompts import lettered, template
-from medtasks.prompts.template import Message, Settings
+from medtasks.prompts.template import Settings
 
 Document = Mapping[str, Any]
+Asked = TypeVar("Asked")
 
 
-def paired_prompt(doc: Document, lmms_eval_specific_kwargs: Settings | None = None) -> str:
-    """Return the prompt of a paired question, see :func:`medtasks.prompts.lettered.prompt`."""
-    _need_judge(doc)
-    return lettered.prompt(doc, lmms_eval_specific_kwargs)
+def _need_judge(dataset: str) -> None:
+    judge_for(dataset, str(access_of(dataset)))
 
 
-def prompt(doc: Document, lmms_eval_specific_kwargs: Settings | None = None) -> str:
-    """Return the prompt of a simple model."""
-    _need_judge(doc)
-    return template.prompt(doc, lmms_eval_specific_kwargs)
+def _after(
+    look_for_judge: Callable[[str], object], hook: Callable[[Document, Settings | None], Asked], name: str
+) -> Callable[..., Asked]:
+    """Return the hook of this module under a name, which looks for a judge first."""
+
+    def asked(doc: Document, lmms_eval_specific_kwargs: Settings | None = None) -> Asked:
+        look_for_judge(str(doc["dataset"]))
+        return hook(doc, lmms_eval_specific_kwargs)
+
+    asked.__name__ = asked.__qualname__ = name
+    return asked
 
 
-def messages(doc: Document, lmms_eval_specific_kwargs: Settings | None = None) -> list[Message]:
-    """Return the conversation of a chat model."""
-    _need_judge(doc)
-    return template.messages(doc, lmms_eval_specific_kwargs)
-
-
-def prompt_with_judge_or_without(doc: Document, lmms_eval_specific_kwargs: Settings | None = None) -> str:
-    """Return the prompt of a simple model."""
-    judge_if_there(str(doc["dataset"]))
-    return template.prompt(doc, lmms_eval_specific_kwargs)
-
-
-def messages_with_judge_or_without(doc: Document, lmms_eval_specific_kwargs: Settings | None = None) -> list[Message]:
-    """Return the conversation of a chat model."""
-    judge_if_there(str(doc["dataset"]))
-    return template.messages(doc, lmms_eval_specific_kwargs)
-
-
-def _need_judge(doc: Document) -> None:
-    judge_for(str(doc["dataset"]), str(access_of(str(doc["dataset"]))))
+paired_prompt = _after(_need_judge, lettered.prompt, "paired_prompt")
+prompt = _after(_need_judge, template.prompt, "prompt")
+messages = _after(_need_judge, template.messages, "messages")
+prompt_with_judge_or_without = _after(judge_if_there, template.prompt, "prompt_with_judge_or_without")
+messages_with_judge_or_without = _after(judge_if_there, template.messages, "messages_with_judge_or_without")

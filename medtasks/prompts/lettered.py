@@ -1,35 +1,31 @@
-"""Prompt, target and options of questions with lettered options.
+"""Prompt, target and options of questions with lettered options, and of MedHEval's closed ones.
 
-The texts live in the task YAML, under ``lmms_eval_specific_kwargs``, one ``template`` per model family. Fields:
-``{question}``, ``{option_a}``, ``{option_b}`` ... and ``{options}`` (all options as ``A: text`` lines).
+The settings are those of :mod:`medtasks.prompts.template`; options are listed as ``A: text`` lines, and a template that
+marks images itself may have any number of marks. Closed questions, yes/no and options mixed, have two templates:
+``yes_no_template`` and ``options_template``, which may name ``question`` and ``choices``, the options as published.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from medtasks.data.samples import letter
-from medtasks.prompts.images import is_blind, own_marks_removed
+from medtasks.prompts.template import Settings, filled_parts, marked
 
-_DEFAULT = "{question}\n{options}\nAnswer with the option's letter from the given choices directly."
+_DEFAULT = "{{ question }}\n{{ options }}\nAnswer with the option's letter from the given choices directly."
+_OPTION = "{{ letter }}: {{ text }}"
 
 
-def prompt(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Mapping[str, Any] | None = None) -> str:
-    """Fill the model family's template with ``question`` and ``options``, blanks and newlines exactly as they are.
-
-    The mark of an image that is not shown is left out.
+def prompt(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Settings | None = None) -> str:
+    """Fill the model family's template; errors are those of :func:`medtasks.prompts.template.filled_parts`.
 
     Example:
-        >>> prompt({"question": "Where?", "options": ["Here", "There"]}, {"template": "Q: {question} A: {option_a}"})
+        >>> document = {"question": "Where?", "options": ["Here", "There"]}
+        >>> prompt(document, {"template": "Q: {{ question }} A: {{ option_a }}"})
         'Q: Where? A: Here'
     """
-    settings = lmms_eval_specific_kwargs or {}
-    template = str(settings.get("template", _DEFAULT))
-    if is_blind(doc):
-        template = own_marks_removed(template, settings)
-    options: Sequence[str] = doc["options"]
-    filled = {f"option_{letter(index).lower()}": text for index, text in enumerate(options)}
-    listed = "\n".join(f"{letter(index)}: {text}" for index, text in enumerate(options))
-    return template.format(question=doc["question"], options=listed, **filled)
+    settings = {"template": _DEFAULT, **(lmms_eval_specific_kwargs or {}), "option": _OPTION, "options_joined_by": "\n"}
+    fields = ["question", "options", *(f"option_{name.lower()}" for name in letters(doc))]
+    return marked(filled_parts(doc, settings, fields), settings)
 
 
 def target(doc: Mapping[str, Any]) -> str:
@@ -45,3 +41,32 @@ def letters(doc: Mapping[str, Any]) -> list[str]:
 def option_texts(doc: Mapping[str, Any]) -> list[str]:
     """Return the options' texts, for tasks that compare the likelihood of whole options."""
     return list(doc["options"])
+
+
+def closed_prompt(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Settings | None = None) -> str:
+    """Fill the template for this kind of question, a ``CLOSED_QUESTION`` of :mod:`medtasks.data.schema`.
+
+    Raises MedTasksError where the settings lack the template, or it has an unknown field.
+
+    Example:
+        >>> templates = {"yes_no_template": "{{ question }} Yes or no?", "options_template": "{{ choices }}"}
+        >>> closed_prompt({"kind": "binary", "question": "Is it?", "choices": ""}, templates)
+        'Is it? Yes or no?'
+    """
+    settings = lmms_eval_specific_kwargs or {}
+    name = "yes_no_template" if doc["kind"] == "binary" else "options_template"
+    return marked(filled_parts(doc, settings, ("question", "choices"), name), settings)
+
+
+def closed_target(doc: Mapping[str, Any]) -> str:
+    """Return the answer as published."""
+    return str(doc["gold"])
+
+
+def closed_option_texts(doc: Mapping[str, Any]) -> list[str]:
+    """Return the options whose likelihoods are compared: Yes and No, or the texts without their labels.
+
+    Where these cannot be told, the published text is the only one: the harness needs one, and the question has no
+    score anyway.
+    """
+    return list(doc["options"]) or [str(doc["choices"])]

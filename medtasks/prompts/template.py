@@ -1,33 +1,40 @@
-"""Prompts with images at their place in the text, as MultiMedEval asks all its task families.
+"""Prompts: a template in the task's YAML, filled for one document, with the images at their places.
 
-The texts live in the task YAML, under ``lmms_eval_specific_kwargs``, one set of settings per model family:
+The templates stand under ``lmms_eval_specific_kwargs``, one set of settings per model family, in the language of
+:mod:`medtasks.families.templates`:
 
 =====================  ==============================================================================================
 setting                meaning
 =====================  ==============================================================================================
-``template``           the prompt. ``<img>`` is the place of one image; fields are ``{question}``, ``{context}``,
-                       ``{details}``, ``{indication}``, ``{options}``, ``{closed_prefix}``, ``{hint}`` (a line of its
-                       own, if any) and ``{images}`` (one ``<img>`` per image)
-``closed_prefix``      text of its field where the published answer is exactly ``yes`` or ``no``; elsewhere it is empty
-``option``             how one option is written, see :func:`medtasks.families.family.written_options`
+``template``           the prompt. It may name the document's columns, of which ``question``, ``context``, ``details``
+                       and ``indication`` may be absent, and ``image`` (the place of one image), ``images`` (one place
+                       per image), ``hint`` (a line of its own, if any), ``options`` (all, as the next settings say; a
+                       loop takes one by one), ``option_a`` ... and ``closed_prefix``
+``closed_prefix``      text under that name where the published answer is exactly ``yes`` or ``no``, elsewhere empty
+``option``             how one option is written, see :func:`medtasks.families.templates.written_options`
 ``options_joined_by``  what stands between two options, a new line if not given
-``images_joined_by``   what stands between two places of ``{images}``, nothing if not given
+``images_joined_by``   what stands between two places of ``images``, nothing if not given
 ``image_mark``         what a simple model finds an image's place by; without it, images come first in its prompt
 ``example_answer``     answer that a demonstration shows, see :func:`example_answer`
+any other text         what a template may name, in place of the document's column of this name if there is one
 =====================  ==============================================================================================
 """
 
-from collections.abc import Mapping, Sequence
+import uuid
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from medtasks.data.samples import letter
+from medtasks.data.samples import Sample, letter
 from medtasks.errors import MedTasksError, SourceError
-from medtasks.families.family import written_options
-from medtasks.prompts.images import images, is_blind
+from medtasks.families.templates import IMAGE, filled, written_options
+from medtasks.prompts.images import images, is_blind, own_marks_removed
 
 Settings = Mapping[str, Any]
 Message = dict[str, Any]
-_PLACE = "<img>"
+_PLACE = f"<image {uuid.uuid4()}>"  # what no document holds
+_TEMPLATE = "template"
+_MAY_LACK = ("question", "context", "details", "indication")
+_FIELDS = (*_MAY_LACK, "hint", "options", "closed_prefix", IMAGE, "images")
 
 
 def prompt(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Settings | None = None) -> str:
@@ -38,13 +45,12 @@ def prompt(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Settings | None = 
     another number of places than the document images.
 
     Example:
-        >>> prompt({"question": "Where?", "image_files": ["a.png"]}, {"template": "Look: <img> {question}"})
+        >>> document = {"question": "Where?", "image_files": ["a.png"]}
+        >>> prompt(document, {"template": "Look: {{ image }} {{ question }}"})
         'Look: Where?'
     """
     settings = lmms_eval_specific_kwargs or {}
-    mark = settings.get("image_mark", "")
-    first, *others = question_parts(doc, settings)
-    return first + "".join(mark + part if mark else part.removeprefix(" ") for part in others)
+    return marked(question_parts(doc, settings), settings)
 
 
 def messages(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Settings | None = None) -> list[Message]:
@@ -81,54 +87,92 @@ def question_parts(doc: Mapping[str, Any], settings: Settings) -> list[str]:
     """Fill the template and cut it where the images stand; errors are those of :func:`prompt`.
 
     There is one part more than there are images; a single part if the template has no place for images, or the document
-    is one whose images are left out: their places are removed with the blank behind them.
+    is one whose images are left out.
     """
-    shown = len(doc["image_files"]) if "image_files" in doc else int("image_file" in doc)
-    # Cut before filling: a question may itself hold the mark.
-    places = str(settings.get("images_joined_by", "")).join([_PLACE] * shown)
-    if "template" not in settings:
-        raise MedTasksError("lmms_eval_specific_kwargs have no template for this model; add one in the task's YAML")
-    template = str(settings["template"])
-    parts = template.replace("{images}", _PLACE if is_blind(doc) else places).split(_PLACE)
-    if is_blind(doc):
-        parts = ["".join([parts[0], *(part.removeprefix(" ") for part in parts[1:])])]
+    parts, shown = filled_parts(doc, settings, _FIELDS), len(Sample(doc).images)
     if len(parts) > 1 and len(parts) - 1 != shown:
         raise SourceError(
             f"sample {doc.get('doc_id', '?')} has {shown} images and its prompt {len(parts) - 1} places for them; "
-            f"write {{images}} into the template instead of {_PLACE}"
+            f"write {{images}} into the template instead of <img>"
         )
-    options = written_options(settings.get("option"), doc.get("options") or ())
-    fields = {
-        **{name: doc.get(name) or "" for name in ("question", "context", "details", "indication")},
+    return parts
+
+
+class _Options(list[str]):
+    """Options that print as the settings list them."""
+
+    listed = ""
+
+    def __str__(self) -> str:
+        return self.listed
+
+    def __format__(self, form: str) -> str:
+        return format(self.listed, form)
+
+
+def filled_parts(
+    doc: Mapping[str, Any], settings: Settings, fields: Collection[str], name: str = _TEMPLATE
+) -> list[str]:
+    """Fill the template that the settings have under a name, and cut it at its places for images, however many.
+
+    Of a document whose images are left out the places are removed, with the blank behind them. ``fields`` are what the
+    template may name in its older form. Raises MedTasksError where there is none, or it has an unknown field.
+    """
+    if name not in settings:
+        raise MedTasksError(f"lmms_eval_specific_kwargs have no {name} for this model; add one in the task's YAML")
+    template, blind = str(settings[name]), is_blind(doc)
+    places = str(settings.get("images_joined_by", "")).join([_PLACE] * len(Sample(doc).images))
+    texts = list(doc.get("options") or ())
+    options = _Options(texts)
+    options.listed = str(settings.get("options_joined_by", "\n")).join(written_options(settings.get("option"), texts))
+    values = {
+        **{column: "" if value is None else value for column, value in doc.items()},
+        **{column: doc.get(column) or "" for column in _MAY_LACK},
+        **{setting: text for setting, text in settings.items() if isinstance(text, str)},
+        **{f"option_{letter(index).lower()}": text for index, text in enumerate(texts)},
         "hint": f"Hint: {doc['hint']}\n" if doc.get("hint") else "",
-        "options": str(settings.get("options_joined_by", "\n")).join(options),
+        "options": options,
         "closed_prefix": settings.get("closed_prefix", "") if doc.get("answer") in ("yes", "no") else "",
+        IMAGE: _PLACE,
+        "images": _PLACE if blind else places,
     }
-    return [_filled(part, fields) for part in parts]
+    complaint = f"{'' if name == _TEMPLATE else f'{name} '}{template!r} cannot be filled in"
+    first, *others = filled(
+        own_marks_removed(template, settings) if blind else template, values, fields, complaint
+    ).split(_PLACE)
+    return ["".join([first, *(part.removeprefix(" ") for part in others)])] if blind else [first, *others]
+
+
+def marked(parts: Sequence[str], settings: Settings) -> str:
+    """Return parts as one text with the family's ``image_mark`` between them, or without the blanks at the cuts."""
+    mark = settings.get("image_mark", "")
+    return parts[0] + "".join(mark + part if mark else part.removeprefix(" ") for part in parts[1:])
 
 
 def example_answer(doc: Mapping[str, Any], settings: Settings) -> str:
     """Return the answer a demonstration shows.
 
-    ``example_answer`` of the settings is a text with the fields ``{text}`` (the right option, the published answer, or
-    the names of all findings in alphabetical order), ``{lower_text}``, ``{letter}`` (A, B, ...), ``{lower}`` (a, b,
-    ...) and ``{acronym}`` (what the text has in brackets at its end), and no other; ``findings_joined_by`` and
-    ``no_finding`` say how findings are listed.
+    ``example_answer`` of the settings is a template with ``text`` (the right option, the published answer, or the names
+    of all findings in alphabetical order), ``lower_text``, ``letter`` (A, B, ...), ``lower`` (a, b, ...) and
+    ``acronym`` (what the text has in brackets at its end), and no other; ``findings_joined_by`` and ``no_finding`` say
+    how findings are listed.
 
     Example:
-        >>> example_answer({"options": ["Nevus (NEV)"], "label": 0}, {"example_answer": "{text} ({acronym})"})
+        >>> document = {"options": ["Nevus (NEV)"], "label": 0}
+        >>> example_answer(document, {"example_answer": "{{ text }} ({{ acronym }})"})
         'Nevus (NEV) (NEV)'
     """
     text = _named_answer(doc, settings)
     chosen = str(doc["answer"]) if "options" in doc and "answer" in doc else ""
-    fields = {
+    values = {
         "text": text,
         "lower_text": text.lower(),
         "letter": chosen,
         "lower": chosen.lower(),
         "acronym": text.rpartition("(")[2].removesuffix(")"),
     }
-    return _filled(str(settings.get("example_answer", "{text}")), fields)
+    template = str(settings.get("example_answer", "{{ text }}"))
+    return filled(template, values, values, f"{template!r} cannot be filled in")
 
 
 def _named_answer(doc: Mapping[str, Any], settings: Settings | None = None) -> str:
@@ -141,10 +185,3 @@ def _named_answer(doc: Mapping[str, Any], settings: Settings | None = None) -> s
     if "options" in doc:
         return str(doc["options"][[letter(index) for index in range(len(doc["options"]))].index(doc["answer"])])
     return str(doc["answer"])
-
-
-def _filled(text: str, fields: Mapping[str, str]) -> str:
-    try:
-        return text.format_map(fields)
-    except (KeyError, IndexError, ValueError) as error:
-        raise MedTasksError(f"{text!r} cannot be filled in ({error}); its fields are {', '.join(fields)}") from error

@@ -26,15 +26,17 @@ from medtasks.data.schema import SPLIT, image_digests, image_key
 from medtasks.data.selecting import Criteria, choose, described
 from medtasks.data.store import load_documents, open_documents, publish_documents, work_folder
 from medtasks.errors import MedTasksError, SourceError, unknown_name
+from medtasks.harness.prompt_settings import prompt_settings
 from medtasks.harness.task_file import TaskFile
 from medtasks.harness.task_files import tagged_tasks, task_config, task_files, variant_of
-from medtasks.harness.task_index import DottedName, dumped, harness_folder
+from medtasks.harness.task_index import SETTINGS, DottedName, dumped, harness_folder
 
 TAG = "multimedeval_own"
 _PREFIX = "multimedeval_"
 _MARK = "# Written by 'medtasks data prepare --from-folder', which overwrites changes.\n"
 _PART_MARK = "# Written by 'medtasks data select', which overwrites changes.\n"
 _MODELS = {QA: "multimedeval_medqa", VQA: "multimedeval_vqa_rad"}
+_PROMPTS = {QA: "multimedeval_own_qa", VQA: "multimedeval_own_vqa"}
 _READ_WITH = "medtasks.hooks.filters.ReadWith"
 _USUAL_SPLIT = {"gmai_mmbench": "gmai_mmbench_val"}
 
@@ -97,30 +99,14 @@ def _task_config(name: str, questions: OwnQuestions) -> dict[str, Any]:
     own = _own_keys(name, name, TAG)
     description = f"Own {questions.kind} questions, {questions.modality or 'no modality given'}"
     metadata = _own_metadata(with_images["metadata"], name, description=description, prompt="head")
-    settings = {
-        family: _prompt(questions.kind) | {key: known[key] for key in ("image_mark",) if key in known}
-        for family, known in with_images["lmms_eval_specific_kwargs"].items()
-    }
     rules = [_filter("reference", "multimedeval_option_head"), _filter("robust", "robust_choice")]
     changed = {
         **own,
-        "lmms_eval_specific_kwargs": settings,
+        SETTINGS: prompt_settings(_PROMPTS[questions.kind]),
         "filter_list": rules if questions.kind == QA else config["filter_list"],
         "metadata": metadata,
     }
     return {**own, **config, **changed}
-
-
-def _prompt(kind: str) -> dict[str, str]:
-    """Return the prompt of the reference's additional datasets: images, question, options, one blank between each."""
-    if kind == QA:
-        return {
-            "template": "{images} {question} {options}",
-            "images_joined_by": " ",
-            "option": "{text}",
-            "options_joined_by": " ",
-        }
-    return {"template": "{images} {question}", "images_joined_by": " "}
 
 
 def _filter(name: str, rule: str) -> dict[str, Any]:

@@ -102,6 +102,27 @@ def test_without_the_folder(fails, medtasks, folder, replies):
     assert "sides" not in task_files()  # nothing remains
 
 
+@pytest.mark.parametrize("hook", ["prompts", "multimedeval_prompts"])
+@pytest.mark.parametrize(
+    ("settings", "is_rotated"),
+    [
+        ("{default: {template: '{question}'}, llava: {template: '{question} {options}'}}", True),
+        ("{template: '{question} {options}'}", True),  # the same for all models
+        ("{template: '{{ question }} {% for text in options %}{{ text }} {% endfor %}'}", True),
+        ("{template: '{{ question }} {{ option_a }} {{ option_b }}'}", True),
+        ("{template: '{question}'}", False),
+        ("{template: '{{ question }}'}", False),
+        ("{default: {image_root: images}}", None),  # one hook has a prompt of its own, which lists them
+    ],
+)
+def test_a_task_is_rotated_where_its_prompt_shows_the_options(folder, hook, settings, is_rotated):
+    change(folder, '{default: {image_root: images, template: "{question} {options}"}}', settings)
+    change(folder, "medtasks.hooks.prompts.prompt", f"medtasks.hooks.{hook}.prompt")
+    with including([folder]):
+        rotated = "rotated" in task_files()["sides"].variants
+    assert rotated is (hook == "prompts" if is_rotated is None else is_rotated)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "complaint"),
     [

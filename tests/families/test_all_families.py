@@ -12,9 +12,11 @@ import pytest
 from openpyxl import load_workbook
 
 from medtasks.data.home import home
+from medtasks.errors import UnknownName
 from medtasks.extract.failure import cut_reply
 from medtasks.extract.registry import Kind, extractors
 from medtasks.harness.filters import ChooseWith, ReadWith
+from medtasks.metrics.classification import MULTICLASS_METRICS, MULTILABEL_METRICS
 from medtasks.metrics.metric import CorpusMetric
 
 from ..task_families import (
@@ -28,6 +30,7 @@ from ..task_families import (
     install_stand_ins,
     kept,
     losses,
+    score_of,
     values_of,
     with_lost,
 )
@@ -104,6 +107,41 @@ def test_names_of_metrics(one):
     place = names.index("scored_samples")  # the numbers of samples stand last, without errors
     assert names[place + 1] == "failed_samples"
     assert set(names[place + 2 :]) <= {"unjudged_samples", "possible_injection"}
+
+
+OF_SAMPLES = ["scored_samples", "failed_samples"]
+OF_ROTATIONS = ["mean_accuracy", "published_order", "worst_case", "flip_rate"]
+OF_TEXTS = ["bleu_1", "token_f1", "token_recall", "closed_accuracy", "open_recall", "open_accuracy"]
+
+
+@pytest.mark.parametrize(
+    ("name", "with_errors", "without"),
+    [
+        ("classification", [*MULTICLASS_METRICS, "invalid_rate"], OF_SAMPLES),
+        ("multilabel", [*MULTILABEL_METRICS, "invalid_rate", "judge_failed_rate"], [*OF_SAMPLES, "unjudged_samples"]),
+        ("open_questions", [*OF_TEXTS, "invalid_rate"], OF_SAMPLES),
+        ("rotations", [*OF_ROTATIONS, "invalid_rate"], ["incomplete_rotations", *OF_SAMPLES]),
+    ],
+)
+def test_metrics_in_their_order(name, with_errors, without):
+    metrics = FAMILIES[name].family.metrics
+    assert [metric.name for metric in metrics] == [*with_errors, *without]
+    assert [metric.name for metric in metrics if not metric.has_error] == without
+
+
+@every_case
+def test_the_rule_is_the_rows_and_else_the_family_s(one, rule):
+    doc, reply = one.documents[1], one.replies[1]
+    assert rule is None or score_of(one.family, doc, reply, rule)["rule"] == rule
+    assert score_of(one.family, doc, reply) == score_of(one.family, doc, reply, one.family.extractor)
+
+
+@pytest.mark.parametrize("name", [name for name in FAMILIES if name != "free_form"])
+def test_a_rule_of_another_kind_is_refused(name):
+    one = FAMILIES[name]
+    other = "robust_labels" if one.family.kind is Kind.CHOICE else "robust_choice"
+    with pytest.raises(UnknownName, match=other):
+        score_of(one.family, one.documents[0], one.replies[0], other)
 
 
 LOWER = (

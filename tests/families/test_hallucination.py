@@ -5,10 +5,8 @@ import math
 from types import SimpleNamespace
 
 import pytest
-from loguru import logger
 
 from medtasks.errors import JudgeNotConfigured, JudgeRefused, LabelerError
-from medtasks.extract.failure import failed_reply
 from medtasks.extract.labeler import CONDITIONS, Finding
 from medtasks.families import hallucination
 from medtasks.families.hallucination import (
@@ -20,10 +18,10 @@ from medtasks.families.hallucination import (
 from medtasks.harness.published_names import published
 from medtasks.judges import client
 from medtasks.judges.client import Verdict
-from medtasks.metrics.metric import CorpusMetric
+from medtasks.metrics.metric import CorpusMetric, forget_computed
 from medtasks.prompts import judged
 
-from ..task_families import forget_computed, score_of
+from ..task_families import score_of
 
 REFERENCE, STRICT = "medheval_open_reference", "medheval_open_strict"
 QUESTION = {
@@ -61,14 +59,6 @@ class ScriptedJudge:
 
 
 @pytest.fixture
-def warned():
-    messages = []
-    sink = logger.add(lambda message: messages.append(message.record["message"]), level="WARNING")
-    yield messages
-    logger.remove(sink)
-
-
-@pytest.fixture
 def judge(monkeypatch):
     """Put a judge in the place of the configured one."""
 
@@ -78,11 +68,6 @@ def judge(monkeypatch):
         return scripted
 
     return install
-
-
-@pytest.fixture(autouse=True)
-def _fresh():
-    forget_computed()
 
 
 def knowledge(reply, number=1, rule=STRICT, family=KNOWLEDGE_QUESTIONS, **more):
@@ -171,17 +156,6 @@ def test_a_reply_that_says_nothing_is_the_worst_without_asking(judge, reply, rea
     assert (found["knowledge_rate"], found["hallucination_score"], found["invalid_rate"]) == (0.5, 2.5, 0.5)
 
 
-def test_a_failed_sample_is_in_no_metric_and_asks_nobody(judge):
-    scripted = judge(correctness='{"model_1": 1}', severity='{"model_1": 2}')
-    failed = knowledge(failed_reply("out of memory"), 1)
-    assert scripted.asked == []
-    assert failed["reason"] == "adapter_failed"
-    found = values("knowledge_hallucination", [failed, knowledge("Rest.", 2)])
-    assert (found["knowledge_rate"], found["hallucination_score"], found["invalid_rate"]) == (0.0, 2.0, 0.0)
-    assert (found["answers_judged"], found["answers_scored"]) == (1, 1)
-    assert (found["scored_samples"], found["failed_samples"], found["unjudged_samples"]) == (1, 1, 0)
-
-
 def test_a_judge_that_fails_is_left_out_and_counted(judge):
     judge(correctness=lambda user: '{"model_1": 0}' if '"Two."' in user else "{}", severity='{"model_1": 9}')
     samples = [knowledge(reply, n) for n, reply in enumerate(["One.", "Two.", "Three."])]
@@ -192,14 +166,6 @@ def test_a_judge_that_fails_is_left_out_and_counted(judge):
     assert found["answers_scored"] == 0
     assert (found["judge_failed_rate"], found["invalid_rate"]) == (1.0, 0.0)
     assert (found["scored_samples"], found["failed_samples"], found["unjudged_samples"]) == (0, 0, 3)
-
-
-def test_empty_replies_do_not_stand_for_replies_that_nobody_judged(judge):
-    judge()
-    found = values("knowledge_hallucination", [knowledge("", 1), knowledge("Rest.", 2)])
-    assert math.isnan(found["knowledge_rate"])
-    assert math.isnan(found["hallucination_score"])
-    assert (found["answers_judged"], found["judge_failed_rate"], found["invalid_rate"]) == (0, 0.5, 0.5)
 
 
 def test_without_a_judge_the_task_runs(warned):
@@ -243,13 +209,6 @@ def test_the_judge_of_reports_sees_the_published_components(judge):
     assert "eleven" not in asked[0][1]
     report("Heart.", family=COMPONENT_REPORTS_ELEVEN)
     assert "eleven models" in asked[1][1]
-
-
-def test_a_failed_judge_of_reports_invents_nothing(judge):
-    judge(components="{}")
-    found = values("visual_hallucination", [report("Heart.", 1), report("", 2)])
-    assert all(math.isnan(found[f"chair_judge_{aspect}"]) for aspect in ("anatomy", "symptom", "measurement"))
-    assert (found["judge_failed_rate"], found["invalid_rate"]) == (0.5, 0.5)
 
 
 def test_what_the_harness_writes_holds_no_text(judge):

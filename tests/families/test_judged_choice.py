@@ -8,9 +8,9 @@ import pytest
 from medtasks.audit.scoring import score_replies, wrong_answers
 from medtasks.errors import JudgeNotConfigured, UnknownName
 from medtasks.extract.answer import Reason
-from medtasks.families import single_choice
+from medtasks.families import choice
+from medtasks.families.choice import GROUPED_CHOICE, JUDGED_CHOICE
 from medtasks.families.family import Reply
-from medtasks.families.single_choice import GROUPED_CHOICE, JUDGED_CHOICE
 from medtasks.harness.task_files import task_config, task_file
 from medtasks.harness.task_index import resolved
 from medtasks.judges import client
@@ -48,7 +48,7 @@ class Told:
 
 @pytest.fixture
 def _told(monkeypatch):
-    monkeypatch.setattr(single_choice, "judge_for", lambda dataset, access: Told())
+    monkeypatch.setattr(choice, "judge_for", lambda dataset, access: Told())
 
 
 def scored(*replies, family=JUDGED_CHOICE, rule=None):

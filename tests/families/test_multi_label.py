@@ -9,12 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from loguru import logger
 from sklearn.metrics import f1_score
 
 from medtasks.audit.scoring import score_replies
-from medtasks.errors import UnknownName
-from medtasks.extract.failure import cut_reply, failed_reply
+from medtasks.extract.failure import failed_reply
 from medtasks.families import classification
 from medtasks.families.classification import MULTI_LABEL
 from medtasks.families.family import Reply, Row
@@ -24,26 +22,13 @@ from medtasks.harness.task_file import TaskFile
 from medtasks.harness.task_index import DottedName
 from medtasks.metrics.classification import MULTILABEL_METRICS, count_labels, multilabel_metrics, values_with_errors
 
-from ..task_families import forget_computed, score_of, values_of
+from ..task_families import score_of, values_of
 
 HEAD, ROBUST, LABELED = "multimedeval_labels_head", "robust_labels", "chexbert_labels"
 OPTIONS = ["Atelectasis", "Cardiomegaly", "Consolidation", "Edema", "Pleural Effusion"]
 COUNTS = ["scored_samples", "failed_samples", "unjudged_samples"]
 OWN = [*MULTILABEL_METRICS, "invalid_rate", "judge_failed_rate"]
 SCORES = [name for own in OWN for name in (own, f"{own}_stderr")]
-
-
-@pytest.fixture(autouse=True)
-def _no_labeler(monkeypatch):
-    monkeypatch.delenv("MEDTASKS_LABELER", raising=False)
-
-
-@pytest.fixture
-def warned():
-    messages = []
-    sink = logger.add(lambda message: messages.append(message.record["message"]), level="WARNING")
-    yield messages
-    logger.remove(sink)
 
 
 def score(reply, labels=(0, 0, 0, 1, 0), number=1, rule=HEAD, **more):
@@ -76,29 +61,12 @@ def values(items):
     return values_of(MULTI_LABEL, items)
 
 
-def test_names():
-    assert [metric.name for metric in MULTI_LABEL.metrics] == [*OWN, *COUNTS]
-    assert [metric.name for metric in MULTI_LABEL.metrics if not metric.has_error] == COUNTS
-
-
 def test_a_score_has_numbers_only():
     found = score("edema", number=7, image_id="scan7", patient_id="p100")
     cluster = found.pop("cluster_id")
     assert found == {"sample": "7", "target": [0, 0, 0, 1, 0], "value": [0, 0, 0, 1, 0], "reason": "ok", "rule": HEAD}
     assert cluster.startswith("patient-")
     assert not [word for word in ("dema", "p100", "scan7") if word in json.dumps(found) + cluster]
-
-
-def test_the_rule_is_the_rows_and_else_the_robust_one():
-    reply = "There is edema. No effusion."
-    unnamed = score(reply, rule=None)
-    assert (unnamed["rule"], unnamed["value"]) == (ROBUST, [0, 0, 0, 1, 0])
-    assert (score(reply)["rule"], score(reply)["value"]) == (HEAD, [0, 0, 0, 0, 0])
-
-
-def test_a_rule_for_options_is_refused():
-    with pytest.raises(UnknownName, match="robust_choice"):
-        score("edema", rule="robust_choice")
 
 
 def test_values_are_those_of_the_metrics():
@@ -121,17 +89,6 @@ def test_values_of_valid_replies_are_scikit_learns():
     assert found["macro_accuracy"] == pytest.approx((gold == predicted).mean())
 
 
-def test_a_failed_sample_is_in_no_metric():
-    found = score(failed_reply("no memory"), (1, 1, 1, 1, 1))
-    assert (found["value"], found["reason"]) == (None, "adapter_failed")
-    rest = [score("edema", number=2), score("", number=3, rule=ROBUST)]
-    scored, expected = values([found, *rest]), values(rest)
-    assert [scored[name] for name in SCORES] == pytest.approx([expected[name] for name in SCORES], nan_ok=True)
-    assert (scored["macro_accuracy"], scored["invalid_rate"], scored["judge_failed_rate"]) == (0.5, 0.5, 0.0)
-    assert scored["present_label_f1"] == pytest.approx(2 / 3)
-    assert (scored["scored_samples"], scored["failed_samples"], scored["unjudged_samples"]) == (2, 1, 0)
-
-
 def test_all_metrics_of_one_filter_are_computed_at_once(monkeypatch):
     calls = []
 
@@ -140,7 +97,6 @@ def test_all_metrics_of_one_filter_are_computed_at_once(monkeypatch):
         return values_with_errors(*arguments)
 
     monkeypatch.setattr(classification, "values_with_errors", counted)
-    forget_computed()
     items = drawn(4)
     expected = values(items)
     for seed in range(3):
@@ -169,18 +125,6 @@ def test_without_a_labeler_its_filter_is_nan_and_the_other_works():
     assert found["judge_failed_rate"] == 1
     assert values(robust)["macro_accuracy"] == 1
     assert values(robust)["judge_failed_rate"] == 0
-
-
-@pytest.mark.parametrize("silent", ["", " \n", cut_reply("")])
-def test_empty_replies_do_not_stand_for_replies_that_no_labeler_read(silent):
-    unread, empty = score("There is edema.", rule=LABELED), score(silent, number=2, rule=LABELED)
-    assert (unread["reason"], empty["reason"]) == ("judge_failed", "truncated" if silent == cut_reply("") else "empty")
-    found = values([unread, empty])
-    assert {name for name in SCORES if not math.isnan(found[name])} == {"judge_failed_rate", "judge_failed_rate_stderr"}
-    assert (found["judge_failed_rate"], found["unjudged_samples"]) == (0.5, 1)
-    assert values([empty])["invalid_rate"] == 1
-    read = entry([0, 0, 0, 1, 0], [0, 0, 0, 1, 0], 3)
-    assert values([unread, empty, read])["invalid_rate"] == 0.5
 
 
 def test_a_warning_says_how_many_are_left_out(warned):

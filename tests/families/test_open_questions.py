@@ -5,8 +5,6 @@ import math
 
 import pytest
 
-from medtasks.errors import UnknownName
-from medtasks.extract.failure import failed_reply
 from medtasks.families.open_questions import OPEN_QUESTIONS
 from medtasks.stats.standard_error import mean_standard_error
 
@@ -29,32 +27,12 @@ def values(scores):
     return values_of(OPEN_QUESTIONS, scores)
 
 
-def test_names():
-    counts = ["scored_samples", "failed_samples"]
-    assert [metric.name for metric in OPEN_QUESTIONS.metrics] == [*OWN, *counts]
-    assert [metric.name for metric in OPEN_QUESTIONS.metrics if not metric.has_error] == counts
-
-
 def test_a_score_says_nothing_of_the_patient():
     found = score("Mr. Doe has pneumonia", "Pneumonia of Mr. Doe", patient_id="p100", image_id="scan7")
     facts = ("closed", "correct", "bleu_1", "token_f1", "token_recall")
     assert set(found) == {"sample", "cluster_id", *facts, "reason", "rule"}
     written = json.dumps(found).lower()
     assert not [word for word in ("doe", "pneumonia", "where", "p100", "scan7") if word in written]
-
-
-def test_the_rule_is_the_rows_and_else_the_robust_one():
-    reply = "There is no lower lobe on the left"
-    assert score(reply)["rule"] == REFERENCE
-    unnamed = score(reply, rule=None)
-    assert unnamed["rule"] == "robust_vqa"
-    assert unnamed == score(reply, rule="robust_vqa")
-    assert (score(reply)["token_recall"], unnamed["token_recall"]) == (1.0, 0.0)
-
-
-def test_a_rule_for_options_is_refused():
-    with pytest.raises(UnknownName, match="robust_choice"):
-        score("left", rule="robust_choice")
 
 
 def test_the_question_helps_to_read_a_statement():
@@ -120,13 +98,3 @@ def test_empty_replies_are_invalid_and_wrong(rule):
     found = score("", "no memory", rule=rule)
     assert (found["reason"], found["correct"], found["token_recall"]) == ("empty", False, 0.0)
     assert values([found])["invalid_rate"] == 1
-
-
-@pytest.mark.parametrize("rule", [REFERENCE, "robust_vqa"])
-def test_failed_samples_are_in_no_metric_though_their_cause_has_the_words_of_the_key(rule):
-    failed = [score(failed_reply("no memory"), answer, 1, rule) for answer in ("no memory", "no")]
-    assert [item["reason"] for item in failed] == ["adapter_failed"] * 2
-    answered = [("yes", "yes"), ("", "no"), ("left", "left lower lobe"), ("right", "left lower lobe")]
-    rest = [score(reply, answer, n, rule) for n, (reply, answer) in enumerate(answered, start=2)]
-    assert values([*failed, *rest]) == {**values(rest), "failed_samples": 2}
-    assert values(rest)["scored_samples"] == 4

@@ -4,7 +4,6 @@ import json
 import math
 import pickle
 import random
-from collections.abc import Callable, Sequence
 
 import pytest
 from loguru import logger
@@ -25,7 +24,7 @@ from medtasks.metrics.report_metrics import metric_info
 from medtasks.metrics.report_scores import ReportScores, mean
 from medtasks.stats.standard_error import clustered_standard_error
 
-from ..task_families import flat, forget_computed, score_of, values_of
+from ..task_families import TextMetrics, flat, score_of, values_of
 
 KEYS = [metric.name for metric in MULTIMEDEVAL_REPORTS.metrics if metric.name not in {"invalid_rate", *COUNTS}]
 OPEN, CREDENTIALED = "mediconfusion", "multimedeval_mednli"  # any of that access
@@ -33,35 +32,11 @@ FAMILIES = {"multimedeval": MULTIMEDEVAL_REPORTS, "report": REPORTS}
 every_family = pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
 
 
-class Fakes:
-    """Stand-ins for all metrics: the share of the reference's words in the hypothesis, shifted by the key's length."""
-
-    def __init__(self) -> None:
-        self.calls: list[str] = []
-        self.broken: dict[str, Exception] = {}
-
-    def report_metric(self, name: str) -> Callable[..., ReportScores]:
-        def metric(*, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
-            self.calls.append(name)
-            if name in self.broken:
-                raise self.broken[name]
-            shares = [
-                len(set(reference.split()) & set(hypothesis.split())) / (len(set(reference.split())) or 1)
-                for reference, hypothesis in zip(references, hypotheses, strict=True)
-            ]
-            samples = {key: [share + len(key) for share in shares] for key in metric_info(name).keys}
-            totals = {key: mean(values) for key, values in samples.items()}
-            return ReportScores(samples if name != "f1_chexbert" else {}, totals, {"fake": "yes"})
-
-        return metric
-
-
 @pytest.fixture
-def fakes(monkeypatch: pytest.MonkeyPatch) -> Fakes:
-    made = Fakes()
+def fakes(monkeypatch: pytest.MonkeyPatch) -> TextMetrics:
+    made = TextMetrics()
     monkeypatch.setattr(texts, "report_metric", made.report_metric)
     monkeypatch.setattr(saved_replies, "_runs", {})
-    forget_computed()
     return made
 
 
@@ -199,15 +174,6 @@ def many():
     return [score_of(REPORTS, doc, reply) for doc, reply in many_replies()]
 
 
-def test_empty_replies_are_invalid_and_failed_samples_in_no_metric(fakes):
-    rest = [score("", 1), score("left", 3), score("heart", 4)]
-    for family in FAMILIES.values():
-        found, expected = values([score(failed_reply("seen"), 2), *rest], family), values(rest, family)
-        assert found.keys() == expected.keys()
-        assert {name: value for name, value in found.items() if value != expected[name]} == {"failed_samples": 1}
-        assert (found["invalid_rate"], found["scored_samples"]) == (pytest.approx(1 / 3), 3)
-
-
 @every_family
 def test_values_and_errors_clustered_by_patient(fakes, family):
     items = many()
@@ -240,16 +206,6 @@ def test_each_metric_is_computed_once(fakes):
 def test_equal_reports_of_one_patient_count_each(fakes):
     items = [score("Left", 1, patient_id="p"), score("Left", 2, patient_id="p"), score("x", 3, patient_id="q")]
     assert values(items)["bleu_1"] == pytest.approx(6 + (1 / 3 + 1 / 3 + 0) / 3)
-
-
-@every_family
-@pytest.mark.parametrize("failed", [0, 2])
-def test_no_answered_samples(fakes, said, family, failed):
-    found = values([score(failed_reply("seen"), n) for n in range(failed)], family)
-    assert (found.pop("scored_samples"), found.pop("failed_samples")) == (0, failed)
-    assert all(math.isnan(value) for value in found.values())
-    assert fakes.calls == []  # metrics are not asked about nothing, which some cannot take
-    assert [message for level, message in said if level == "WARNING"] == []
 
 
 def test_one_score_has_values_without_errors(fakes):

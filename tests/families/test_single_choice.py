@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from medtasks.families.single_choice import GROUPED_CHOICE, LEVELS, SINGLE_CHOICE
+from medtasks.families.choice import GROUPED_CHOICE, LEVELS, SINGLE_CHOICE
 
 from ..task_families import score_of, values_of
 

@@ -13,8 +13,8 @@ from medtasks.data.samples import Sample
 from medtasks.errors import UnknownName
 from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.failure import NO_TEXT, cut_reply, failed_reply
+from medtasks.families.choice import SINGLE_CHOICE
 from medtasks.families.family import Reply, Row
-from medtasks.families.single_choice import SINGLE_CHOICE
 from medtasks.harness.filters import ChooseWith, ReadWith
 from medtasks.harness.reply_envelope import opened, opened_all
 

@@ -9,7 +9,6 @@ from medtasks.errors import SourceError
 from medtasks.harness.documents import task_documents
 from medtasks.harness.task_files import task_config, task_file, task_files
 from medtasks.harness.task_index import resolved
-from medtasks.prompts import closed as closed_prompts
 from medtasks.prompts import lettered as prompts
 from medtasks.prompts import template as multimedeval_prompts
 from medtasks.prompts.images import own_marks_removed
@@ -127,7 +126,7 @@ def test_a_question_that_holds_the_mark_keeps_it():
     document = {"question": "<image> <img>?", "options": ["<image>"], "image_files": [], "variant": "blind"}
     assert prompts.prompt(document, {"template": "<image>{question}|{option_a}"}) == "<image> <img>?|<image>"
     closed = {**document, "kind": "binary", "choices": ""}
-    assert closed_prompts.prompt(closed, {"yes_no_template": "<image>{question}"}) == "<image> <img>?"
+    assert prompts.closed_prompt(closed, {"yes_no_template": "<image>{question}"}) == "<image> <img>?"
     for template in ("<img> {question}", "{images} {question}", "{question}"):
         assert multimedeval_prompts.prompt(document, {"template": template, "image_mark": "<image>"}) == (
             "<image> <img>?"

@@ -11,6 +11,7 @@ from medtasks.data.home import own_tasks_folder
 from medtasks.errors import MedTasksError, UnknownName
 from medtasks.extract.registry import Kind, extractor_of
 from medtasks.families.family import Row
+from medtasks.harness.prompt_settings import prompt_settings
 from medtasks.harness.task_file import TWIN_ENDING
 from medtasks.harness.task_files import main_metrics_first, task_file, task_files
 from medtasks.harness.task_index import tasks_folder
@@ -27,6 +28,7 @@ PROTOCOLS = {
     },
 }
 FILES = sorted(path for path in tasks_folder().rglob("*") if path.suffix == ".yaml" or path.name.endswith("_yaml"))
+FOLDERS = sorted({path.parent for path in FILES} - {tasks_folder()})
 TASKS = [path for path in FILES if path.suffix == ".yaml"]
 IN_FOLDER = {"ids": lambda path: path.name}
 
@@ -152,17 +154,35 @@ def test_shared_templates_are_no_tasks():
         assert path.suffix == ""
         assert path.name.startswith("_")
         assert not {"task", "group", "metadata"} & read(path).keys()
-        assert any(f"include: {path.name}\n" in task.read_text() for task in path.parent.iterdir())
+        folders = (
+            {path.parent: path.name} if path.parent != tasks_folder() else dict.fromkeys(FOLDERS, f"../{path.name}")
+        )
+        assert any(
+            f"include: {name}\n" in file.read_text() for folder, name in folders.items() for file in folder.iterdir()
+        )
 
 
-def test_templates_name_known_fields_only():
-    for path in TASKS:
-        if path.parent.name != "mediconfusion":
-            continue
-        for family in read(path).get("lmms_eval_specific_kwargs", {}).values():
-            fields = set(re.findall(r"{(\w*)}", family["template"]))
-            assert fields <= {"question", "option_a", "option_b", "options"}
-            assert "question" in fields
+def test_every_named_prompt_is_asked_by_a_task():
+    named = {name for path in tasks_folder().glob("*/prompts.yml") for name in read(path)}
+    said = "".join(path.read_text() for path in FILES)
+    of_own_folders = {"multimedeval_own_qa", "multimedeval_own_vqa"}
+    assert named == set(re.findall(r"settings_of\.(\w+)", said)) | of_own_folders
+    with pytest.raises(AttributeError, match=r"there is no medtasks\.hooks\.settings_of\.medqa"):
+        prompt_settings("medqa")
+
+
+def test_settings_of_models_that_read_marks():
+    """A harness that has changed what it was given once gets the same again."""
+    for _ in range(2):
+        found = prompt_settings("multimedeval_ct_rate_report")
+        assert list(found) == ["default", "llava", "llava_hf", "llava_onevision", "radfm", "med_flamingo"]
+        assert found["radfm"] == {**found["default"], "image_mark": "<image>", "slices": 0}
+        assert found["llava"] == {**found["default"], "image_mark": "<image>"}
+        found["llava"].clear()
+        found.update(found["default"])
+    assert list(prompt_settings("multimedeval_medqa")) == ["default"]
+    solved = prompt_settings("mediconfusion")
+    assert (len(solved), solved["claude"]) == (16, solved["llava_med"])
 
 
 def test_a_damaged_file_of_the_users_is_named():

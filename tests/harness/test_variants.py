@@ -144,17 +144,6 @@ def test_configurations(prepared, name):
     assert file == config
 
 
-def test_no_metric_contains_another():
-    names = [entry["metric"] for entry in resolved(task_config("mediconfusion_rotated")["metric_list"])]
-    own = [name for name in names if not name.endswith("_stderr")]
-    assert not [(one, other) for one in own for other in own if one != other and one in other]
-    assert [name for name in own if f"{name}_stderr" not in names] == [
-        "incomplete_rotations",
-        "scored_samples",
-        "failed_samples",
-    ]
-
-
 def index_of(*names: str) -> dict[str, dict[str, Any]]:
     return {name: {"type": "task", "yaml_path": str(task_file(name).path)} for name in names}
 

@@ -4,7 +4,7 @@ import pytest
 
 from medtasks.errors import MedTasksError
 from medtasks.harness.task_files import task_config
-from medtasks.prompts import closed as closed_prompts
+from medtasks.prompts.lettered import closed_option_texts, closed_prompt, closed_target
 
 
 def document(**columns):
@@ -41,8 +41,8 @@ def settings(family):
     ],
 )
 def test_prompts(family, yes_no, options):
-    assert closed_prompts.prompt(document(), settings(family)) == yes_no
-    assert closed_prompts.prompt(organs(), settings(family)) == options
+    assert closed_prompt(document(), settings(family)) == yes_no
+    assert closed_prompt(organs(), settings(family)) == options
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_prompts(family, yes_no, options):
     ],
 )
 def test_solved_examples_of_med_flamingo(doc, asked):
-    text = closed_prompts.prompt(doc, settings("med_flamingo"))
+    text = closed_prompt(doc, settings("med_flamingo"))
     assert text.endswith(f" Please answer Yes or No. Answer: no. <image>Question: {asked} Answer:")
     # As many places as there are images, or the model refuses the prompt.
     assert text.count("<image>") == 1
@@ -61,7 +61,7 @@ def test_solved_examples_of_med_flamingo(doc, asked):
 
 
 def test_braces_in_a_question_stay():
-    assert "{x}?" in closed_prompts.prompt(document(question="{x}?"), settings("default"))
+    assert "{x}?" in closed_prompt(document(question="{x}?"), settings("default"))
 
 
 @pytest.mark.parametrize(
@@ -75,11 +75,11 @@ def test_braces_in_a_question_stay():
 )
 def test_templates_that_do_not_fit(given, complaint):
     with pytest.raises(MedTasksError, match=complaint):
-        closed_prompts.prompt(document(), given)
+        closed_prompt(document(), given)
 
 
 def test_options_of_likelihoods():
-    assert closed_prompts.option_texts(document()) == ["Yes", "No"]
-    assert closed_prompts.option_texts(organs()) == ["Liver", "Heart", "Lung"]
-    assert closed_prompts.option_texts(organs(options=[], choices="left or right")) == ["left or right"]
-    assert closed_prompts.target(organs()) == "Heart"
+    assert closed_option_texts(document()) == ["Yes", "No"]
+    assert closed_option_texts(organs()) == ["Liver", "Heart", "Lung"]
+    assert closed_option_texts(organs(options=[], choices="left or right")) == ["left or right"]
+    assert closed_target(organs()) == "Heart"

@@ -32,18 +32,13 @@ def test_every_document_of_the_sample_has_its_image(sample):
         assert min(image.size) > 100
 
 
-def test_absolute_path(picture):
-    [image] = images(document(picture))
+@pytest.mark.parametrize(
+    ("file", "root"), [("{}/picture.jpg", None), ("picture.jpg", "{}"), ("{}/picture.jpg", "/nowhere")]
+)
+def test_where_an_image_is(picture, file, root):
+    settings = {"image_root": root.format(picture.parent)} if root else None
+    [image] = images(document(file.format(picture.parent)), settings)
     assert (image.mode, image.size) == ("RGB", (64, 48))
-
-
-def test_image_root(picture):
-    [image] = images(document(picture.name), {"image_root": str(picture.parent)})
-    assert image.size == (64, 48)
-
-
-def test_image_root_does_not_move_absolute_paths(picture):
-    assert images(document(picture), {"image_root": "/nowhere"})[0].size == (64, 48)
 
 
 def test_demonstrations_come_first(sample_home, picture, tmp_path, monkeypatch):
@@ -106,11 +101,13 @@ def test_no_image_file_at_all(picture):
         images(document(picture))
 
 
-def test_relative_path_without_a_place_to_look():
-    with pytest.raises(SourceError, match="q1 has a relative path; write absolute paths or set image_root"):
-        images(document("x.jpg"))
-
-
-def test_dataset_that_is_not_prepared():
-    with pytest.raises(DatasetNotPrepared, match="medtasks data prepare mediconfusion"):
-        images(document("x.jpg", dataset="mediconfusion"))
+@pytest.mark.parametrize(
+    ("fields", "error", "complaint"),
+    [
+        ({}, SourceError, "q1 has a relative path; write absolute paths or set image_root"),
+        ({"dataset": "mediconfusion"}, DatasetNotPrepared, "medtasks data prepare mediconfusion"),
+    ],
+)
+def test_a_relative_path_without_a_place_to_look(fields, error, complaint):
+    with pytest.raises(error, match=complaint):
+        images(document("x.jpg", **fields))

@@ -1,4 +1,4 @@
-"""Single questions with lettered options: alone, in groups (GMAI-MMBench), and with a judge for what no rule reads."""
+"""Questions with lettered options: one right, also in groups and with a judge (GMAI-MMBench), or several."""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -6,24 +6,25 @@ from dataclasses import replace
 from typing import ClassVar
 
 from medtasks.data.own_datasets import access_of
-from medtasks.data.samples import Sample
+from medtasks.data.samples import Sample, letter, option_index
 from medtasks.extract.answer import Answer, Reason
-from medtasks.families.constant_replies import Strategy, lettered, option_strategies
+from medtasks.extract.registry import Kind
+from medtasks.families.constant_replies import Meant, Strategy, most_frequent, option_strategies
 from medtasks.families.counts import (
     INVALID_RATE,
     JUDGED_SAMPLE_COUNTS,
     SAMPLE_COUNTS,
     answered,
-    is_unjudged,
     judge_failed_rate,
     judged,
 )
-from medtasks.families.family import Asks, Column, Reply, Row, TaskFamily
+from medtasks.families.family import NO_OPTION, Asks, Column, ReadAnswer, Reply, Row, TaskFamily, letters_of
 from medtasks.judges.client import judge_for
 from medtasks.judges.fence import addresses_judge
 from medtasks.judges.gmai import match_reply
-from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, Scores, Selection
+from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, Selection
 from medtasks.metrics.report_scores import mean
+from medtasks.metrics.set_overlap import multi_answer_accuracy, multi_answer_recall
 
 LEVELS = ("image", "box", "mask", "contour")
 """What a question is about. Their spelling in the file is not documented; the word decides."""
@@ -57,7 +58,7 @@ class SingleChoice(TaskFamily):
 
     def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
         """Return each letter that every question has, of at most six, and the most frequent answer."""
-        return option_strategies(samples, lettered)
+        return option_strategies(samples)
 
     def expected_by_chance(self, samples: Sequence[Sample]) -> Mapping[str, float]:
         """Return the expected accuracy of one guess, over all questions and over those of each level.
@@ -115,17 +116,6 @@ class GroupedChoice(SingleChoice):
         return {**super()._fields(sample, answer), "level": level_of(sample)}
 
 
-def _unjudged_warning(scores: Scores) -> str:
-    known = answered(scores)
-    failed = sum(map(is_unjudged, known))
-    if not failed:
-        return ""
-    return (
-        f"The judge failed for {failed} of {len(known)} replies; accuracies leave them out and are too "
-        f"high if they would be wrong. The replies can be judged later with 'medtasks score'."
-    )
-
-
 class JudgedChoice(GroupedChoice):
     """GMAI-MMBench with its toolkit's judge: what no rule reads from a reply, a judge matches to the options.
 
@@ -142,7 +132,11 @@ class JudgedChoice(GroupedChoice):
     metrics = (
         *_by_level(judged),
         Metric("judge_asked_rate", False, answered, of=lambda score: float(score["asked"])),
-        judge_failed_rate(_unjudged_warning),
+        judge_failed_rate(
+            "The judge failed for {failed} of {answered} replies; accuracies leave them out and are too "
+            "high if they would be wrong. The replies can be judged later with 'medtasks score'.",
+            say_if_all=True,
+        ),
         *JUDGED_SAMPLE_COUNTS,
     )
 
@@ -163,4 +157,74 @@ class JudgedChoice(GroupedChoice):
         }
 
 
+# ---- several right options (GMAI-MMBench's ``2D Mcls``), with errors over cases ----
+
+ValueOf = Callable[[Sample, Sequence[int]], Sequence[str]]
+
+
+class MultiSelect(TaskFamily):
+    """Letters to list."""
+
+    name = "several answers"
+    columns: ClassVar[Mapping[str, Column]] = {"options": Column.OPTIONS, "answers": Column.LETTERS}
+    kind = Kind.LABELS
+    extractor = "listed_options"
+    rotated = "medtasks.hooks.rotations.process_listed"
+    metrics: Sequence[AnyMetric] = (
+        Metric("mcls_accuracy", selection=answered, of=lambda score: float(score["accuracy"])),
+        Metric("mcls_recall", selection=answered, of=lambda score: float(score["recall"])),
+        INVALID_RATE,
+        *SAMPLE_COUNTS,
+    )
+
+    def _fields(self, sample: Sample, answer: Answer) -> Score:
+        listed, target = letters_of(answer.value), list(sample.document["answers"])
+        return {
+            "target": target,
+            "value": None if answer.value is None else listed,
+            "accuracy": multi_answer_accuracy(set(listed), set(target)),
+            "recall": multi_answer_recall(set(listed), set(target)),
+        }
+
+    def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
+        """Return the letters that were read."""
+        given = score["value"]
+        listed = None if given is None else ", ".join(given) or NO_OPTION
+        return ReadAnswer(listed, score["reason"], None, score["accuracy"])
+
+    def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
+        """List all options, or the one that is most often right."""
+        return list_strategies(samples, lambda sample, indices: sorted(map(letter, indices)))
+
+    def expected_by_chance(self, samples: Sequence[Sample]) -> Mapping[str, float]:
+        """List one option of each question: the share of it that is right, and its share of what is right."""
+        return {
+            "invalid_rate": 0.0,
+            "mcls_accuracy": mean([len(one.document["answers"]) / len(one.options) for one in samples]),
+            "mcls_recall": mean([1 / len(one.options) for one in samples]),
+        }
+
+
+def list_strategies(samples: Sequence[Sample], value: ValueOf) -> list[Strategy]:
+    """Return the strategies that list all options, and the one that is most often right.
+
+    ``value`` is what the score says of a list of options, by sample and indices.
+    """
+    frequent = most_frequent(
+        (len(sample.options), target) for sample in samples for target in sample.document["answers"]
+    )
+
+    def mean_list(sample: Sample, indices: Sequence[int]) -> Meant:
+        return Meant((", ".join(map(letter, indices)),), tuple(value(sample, indices)), whole=True)
+
+    every = tuple(mean_list(sample, range(len(sample.options))) for sample in samples)
+    single = tuple(mean_list(sample, [option_index(frequent[len(sample.options)])]) for sample in samples)
+    describes = "Lists the one letter that is most often right of the questions with as many options."
+    return [
+        Strategy("all options", "Lists every option of every question.", every),
+        Strategy("most frequent answer", describes, single),
+    ]
+
+
 SINGLE_CHOICE, GROUPED_CHOICE, JUDGED_CHOICE = SingleChoice(), GroupedChoice(), JudgedChoice()
+MULTI_SELECT = MultiSelect()
