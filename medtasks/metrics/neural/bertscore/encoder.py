@@ -37,7 +37,7 @@ class ContextualEncoder:
         self.device = settings.torch_device()
         self._dtype = settings.dtype
         try:
-            with _quiet():
+            with quiet():
                 config = AutoConfig.from_pretrained(folder, local_files_only=True)
                 if config.model_type not in _FAMILIES:
                     raise ValueError(f"it is a '{config.model_type}', BERTScore reads {' and '.join(_FAMILIES)}")
@@ -67,9 +67,7 @@ class ContextualEncoder:
         self._model: Any = model.to(self.device).eval()
         roberta = config.model_type == "roberta"
         self._prefix = " " if roberta else ""
-        # RoBERTa counts positions from behind its padding token's id; a tokenizer without a stated length claims 10^30.
-        positions = config.max_position_embeddings - (config.pad_token_id + 1 if roberta else 0)
-        self._longest = int(min(self._tokenizer.model_max_length, positions))
+        self._longest = _longest(config, self._tokenizer)
 
     def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the ids of each text, stripped, between [CLS] and [SEP], cut at the length that the model takes.
@@ -92,8 +90,20 @@ class ContextualEncoder:
         return [vectors[: len(row)].clone() for vectors, row in zip(unit, batch, strict=True)]
 
 
+def longest_text(folder: Path) -> int:
+    """Return how many tokens of a text the encoder in a folder takes."""
+    config = AutoConfig.from_pretrained(folder, local_files_only=True)
+    return _longest(config, AutoTokenizer.from_pretrained(folder, local_files_only=True))
+
+
+def _longest(config: Any, tokenizer: Any) -> int:
+    # RoBERTa counts positions from behind its padding token's id; a tokenizer without a stated length claims 10^30.
+    behind = config.pad_token_id + 1 if config.model_type == "roberta" else 0
+    return int(min(tokenizer.model_max_length, config.max_position_embeddings - behind))
+
+
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Keep transformers from printing a table of the layers that are left out on purpose."""
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity(logging.CRITICAL)

@@ -53,6 +53,10 @@ class Archive:
         beside = [self.encoder / name for name in _ENCODER_FILES]
         return inside + [path for path in beside if path.is_file()]
 
+    def members(self) -> Iterator[tuple[str, IO[bytes]]]:
+        """Yield the archive's files, opened, by their names in it; none lies outside of it."""
+        return _members(self.path)
+
     def read(self) -> "Contents":
         """Read labels and weights into memory; raises WeightsMissing for a damaged archive or another model."""
         import torch
@@ -155,7 +159,7 @@ def _members(path: Path) -> Iterator[tuple[str, IO[bytes]]]:
     with tarfile.open(path, "r:*") as archive:
         for packed in archive:
             name = packed.name.removeprefix("./")
-            wanted = name in (_CONFIG, _WEIGHTS) or (name.startswith(_VOCABULARY) and name.endswith(".txt"))
+            wanted = name in (_CONFIG, _WEIGHTS) or re.fullmatch(f"{_VOCABULARY}[^/]+[.]txt", name)
             content = archive.extractfile(packed) if wanted and packed.isfile() else None
             if content is not None:
                 yield name, content

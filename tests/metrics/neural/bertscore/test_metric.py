@@ -7,6 +7,7 @@ import random
 import pytest
 
 from medtasks.errors import WeightsMissing
+from medtasks.metrics.cross_check import package_bertscore
 from medtasks.metrics.model_settings import ModelSettings
 from medtasks.metrics.neural.bertscore import encoder as encoder_module
 from medtasks.metrics.neural.bertscore.encoder import ContextualEncoder
@@ -17,8 +18,6 @@ from medtasks.metrics.neural.bertscore.metric import (
     medheval_bertscore,
 )
 from medtasks.metrics.neural.bertscore.scores import BASELINES, BertScores, Idf
-
-from .package_oracle import package_scores
 
 ENCODER = "distilroberta-base"
 WORDS = (
@@ -85,9 +84,9 @@ def test_golden_bertscore_means_and_tokens(golden):
 
 @pytest.mark.parametrize("idf", ["none", "references", "hypotheses"])
 @pytest.mark.parametrize(("family", "longest"), [("roberta", 62), ("bert", 40)])
-def test_the_package_says_the_same(request, monkeypatch, family, longest, idf):
+def test_the_package_says_the_same(request, family, longest, idf):
     folder = request.getfixturevalue(family)
-    wanted = package_scores(monkeypatch, folder, 2, REFERENCES, HYPOTHESES, idf, longest)
+    wanted = package_bertscore(folder, 2, REFERENCES, HYPOTHESES, idf=idf, longest=longest)
     got = score(folder, idf)
     assert len(set(got.f1)) > 10
     for values, expected in zip((got.precision, got.recall, got.f1), wanted, strict=True):

@@ -1,6 +1,5 @@
 """Scores from matched tokens, computed by hand, and the baselines that rescale them."""
 
-import csv
 import math
 import random
 from importlib.resources import files
@@ -10,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from medtasks.metrics.cross_check import package_baseline
 from medtasks.metrics.neural.bertscore.scores import BASELINES, Baseline, Idf, TokenMatches, bert_scores, rescale
 
 CLS, SEP = 0, 2
@@ -135,19 +135,15 @@ def test_rescaling_keeps_one_and_moves_the_baseline_to_zero():
     assert rescale(0.0, 0.8473319) == pytest.approx(-5.550157, abs=1e-6)
 
 
-def baseline(path, layer):
-    (row,) = [row for row in csv.DictReader(path.read_text().splitlines()) if row["LAYER"] == str(layer)]
-    return Baseline(float(row["P"]), float(row["R"]), float(row["F"]))
-
-
 @pytest.mark.parametrize(("encoder", "layer"), BASELINES)
 def test_baselines_are_those_of_the_package(encoder, layer):
-    path = files("bert_score") / "rescale_baseline" / "en" / f"{encoder}.tsv"
-    assert BASELINES[encoder, layer] == baseline(path, layer)
+    table = files("bert_score") / "rescale_baseline" / "en" / f"{encoder}.tsv"
+    assert BASELINES[encoder, layer] == Baseline(*package_baseline(table.read_text(), layer))
 
 
 def test_golden_bertscore_baseline(golden):
-    assert baseline(golden / "metrics/bertscore/baseline.tsv", 5) == BASELINES["distilroberta-base", 5]
+    table = golden / "metrics/bertscore/baseline.tsv"
+    assert Baseline(*package_baseline(table.read_text(), 5)) == BASELINES["distilroberta-base", 5]
 
 
 @pytest.fixture

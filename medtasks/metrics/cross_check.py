@@ -1,0 +1,296 @@
+"""Our numbers beside those of the published packages, on anybody's texts, so that nobody has to trust us.
+
+Packages run on the CPU, in float32, one pair after the other, with the weights that our metrics use. Two of them need
+what transformers 5 took from its tokenizers put back: ``encode_plus`` and ``build_inputs_with_special_tokens`` for
+``radgraph``, the second and the space in front of RoBERTa's first word for ``bert-score``.
+"""
+
+import csv
+import io
+import json
+import math
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module, metadata, resources
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from medtasks.errors import MedTasksError
+from medtasks.metrics.model_settings import ModelSettings
+from medtasks.metrics.report_scores import ReportScores, mean
+from medtasks.metrics.weights import weights_path
+
+if TYPE_CHECKING:
+    from medtasks.metrics.neural.radgraph.archive import Archive
+
+TOLERANCE = 1e-4  # of a difference that float32 and another order of sums explain
+_INSTALL = "pip install 'medtasks[oracles]'"
+
+Texts = Sequence[str]
+Values = Mapping[str, Sequence[float] | float]  # by key of our metric: of each pair, or one of the whole corpus
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One score as we and a package compute it; ours and theirs are of all pairs."""
+
+    package: str
+    version: str
+    ours: float
+    theirs: float
+    difference: float  # the largest of a pair, or that of the corpus; infinite where only one side has a number
+    pair: int | None  # position of that pair; None for a corpus
+
+    @property
+    def differs(self) -> bool:
+        """Whether the two are not the same metric."""
+        return self.difference > TOLERANCE
+
+
+def cross_check(
+    metric: str, ours: ReportScores, references: Texts, hypotheses: Texts, settings: ModelSettings
+) -> dict[str, Comparison]:
+    """Run the package of one entry of :data:`ORACLES` on the texts that gave ``ours``; return comparisons by key.
+
+    Raises WeightsMissing as our metric does, and a MedTasksError where the package is missing or fails.
+    """
+    package, scores = ORACLES[metric]
+    version = ""
+    try:
+        version = metadata.version(package)
+        with _silence():
+            theirs = scores(references, hypotheses, settings)
+    except MedTasksError:
+        raise
+    except ImportError as error:
+        raise MedTasksError(f"the package {package} cannot be imported; bring it with: {_INSTALL}") from error
+    except Exception as error:  # other people's code raises anything
+        reason = f"{error}".partition("\n")[0]
+        raise MedTasksError(
+            f"the package {package} {version} failed ({type(error).__name__}: {reason}); bring it anew with: {_INSTALL}"
+        ) from error
+    return {key: _compared(package, version, key, ours, values) for key, values in theirs.items()}
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    with warnings.catch_warnings(), redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+        warnings.simplefilter("ignore")
+        yield
+
+
+def _compared(package: str, version: str, key: str, ours: ReportScores, theirs: Sequence[float] | float) -> Comparison:
+    total = ours.totals[key]
+    if isinstance(theirs, float):
+        return Comparison(package, version, total, theirs, _distance(total, theirs), None)
+    distances = [_distance(*pair) for pair in zip(ours.samples[key], theirs, strict=True)]
+    worst = max(range(len(distances)), key=distances.__getitem__)
+    return Comparison(package, version, total, mean(theirs), distances[worst], worst)
+
+
+def _distance(one: float, other: float) -> float:
+    if math.isnan(one) or math.isnan(other):
+        return 0.0 if math.isnan(one) == math.isnan(other) else math.inf
+    return abs(one - other)
+
+
+def _rouge(references: Texts, hypotheses: Texts, _: ModelSettings, *, stemmed: bool) -> Values:
+    from rouge_score.rouge_scorer import RougeScorer
+
+    types = {"1": "rouge1", "2": "rouge2", "l": "rougeL"}
+    scorer = RougeScorer([*types.values()], use_stemmer=stemmed)
+    scores = [scorer.score(*pair) for pair in zip(references, hypotheses, strict=True)]
+    prefix = "stemmed_rouge" if stemmed else "rouge"
+    return {f"{prefix}_{ending}": [pair[name].fmeasure for pair in scores] for ending, name in types.items()}
+
+
+def _bleu(references: Texts, hypotheses: Texts, _: ModelSettings) -> Values:
+    """Of each pair as a corpus of its own, over words between white space and unsmoothed, as MultiMedEval has it."""
+    from sacrebleu.metrics.bleu import BLEU
+
+    orders = {
+        order: BLEU(max_ngram_order=order, tokenize="none", smooth_method="none", force=True) for order in (1, 2, 4)
+    }
+    pairs = list(zip(references, hypotheses, strict=True))
+    return {
+        f"bleu_{order}": [scorer.corpus_score([said], [[wanted]]).score / 100 for wanted, said in pairs]
+        for order, scorer in orders.items()
+    }
+
+
+def _corpus_bleu(references: Texts, hypotheses: Texts, _: ModelSettings) -> Values:
+    import sacrebleu
+
+    return {"corpus_bleu": sacrebleu.corpus_bleu(hypotheses, [references], force=True).score / 100}
+
+
+class _Tokenizer:
+    """What bert-score asks of a tokenizer; RoBERTa's puts a space in front, as before transformers 5."""
+
+    def __init__(self, folder: Path, longest: int) -> None:
+        from transformers import AutoTokenizer
+
+        self._inner = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        self._prefix = " " if "Roberta" in type(self._inner).__name__ else ""
+        self.model_max_length = longest
+        self.pad_token_id = self._inner.pad_token_id
+        self.cls_token_id = self._inner.cls_token_id
+        self.sep_token_id = self._inner.sep_token_id
+
+    def encode(self, text: str, **options: Any) -> Any:
+        return self._inner.encode(self._prefix + text, **options)
+
+    def build_inputs_with_special_tokens(self, ids: Sequence[int]) -> list[int]:
+        return [self.cls_token_id, *ids, self.sep_token_id]
+
+
+def package_bertscore(
+    folder: Path, layer: int, references: Texts, hypotheses: Texts, *, idf: str, longest: int
+) -> list[list[float]]:
+    """Return raw precision, recall and F1 of ``bert-score``, each of shape (pairs,); 0 where it has none.
+
+    ``idf`` are the texts that weights of tokens are counted over: ``"none"``, ``"references"`` or ``"hypotheses"``;
+    ``longest`` is the number of tokens that the encoder in ``folder`` takes.
+    """
+    import bert_score
+    import torch
+
+    module = sys.modules["bert_score.score"]  # the package has a function of this name
+    tokenizer, own = _Tokenizer(folder, longest), module.get_tokenizer
+    texts = {"none": None, "references": references, "hypotheses": hypotheses}[idf]
+    weights = False if texts is None else bert_score.utils.get_idf_dict(texts, tokenizer, nthreads=0)
+    module.get_tokenizer = lambda *_: tokenizer
+    try:
+        # One pair per batch: with padding the package takes 0 for the best of tokens whose cosines are all negative.
+        scores = bert_score.score(
+            hypotheses, references, model_type=str(folder), num_layers=layer, idf=weights, batch_size=1, device="cpu"
+        )
+    finally:
+        module.get_tokenizer = own
+    return [torch.nan_to_num(values, nan=0.0).tolist() for values in scores]
+
+
+def package_baseline(table: str, layer: int) -> list[float]:
+    """Return baselines of precision, recall and F1 from a table as ``bert-score`` publishes them for an encoder."""
+    (row,) = [row for row in csv.DictReader(table.splitlines()) if row["LAYER"] == str(layer)]
+    return [float(row[name]) for name in ("P", "R", "F")]
+
+
+def _bertscore(
+    references: Texts,
+    hypotheses: Texts,
+    settings: ModelSettings,
+    *,
+    encoder: str,
+    layer: int,
+    idf: str,
+    keys: Sequence[str],
+) -> Values:
+    from medtasks.metrics.neural.bertscore.encoder import longest_text, quiet
+
+    folder = weights_path(encoder, settings.weights_for(encoder))
+    with quiet():
+        longest = longest_text(folder)
+        scores = package_bertscore(folder, layer, references, hypotheses, idf=idf, longest=longest)
+    if len(keys) == len(scores):
+        return dict(zip(keys, scores, strict=True))
+    table = resources.files("bert_score") / "rescale_baseline" / "en" / f"{encoder}.tsv"
+    *_, baseline = package_baseline(table.read_text(), layer)
+    *_, raw = scores
+    return {keys[0]: raw, keys[1]: [(value - baseline) / (1 - baseline) for value in raw]}
+
+
+@contextmanager
+def package_radgraph(archive: "Archive") -> Iterator[Any]:
+    """Load ``radgraph.RadGraph`` with an archive and the encoder it is used with; both stay as they are."""
+    import radgraph
+    from transformers import PreTrainedTokenizerBase
+
+    added = {
+        "encode_plus": lambda self, *args, **options: self(*args, **options),
+        "build_inputs_with_special_tokens": lambda self, ids: [self.cls_token_id, *ids, self.sep_token_id],
+    }
+    missing = {name: method for name, method in added.items() if not hasattr(PreTrainedTokenizerBase, name)}
+    with tempfile.TemporaryDirectory(prefix="medtasks-") as folder:
+        _unpack(archive, Path(folder) / archive.model_type)
+        for name, method in missing.items():
+            setattr(PreTrainedTokenizerBase, name, method)
+        try:
+            with _silence():
+                model = radgraph.RadGraph(model_type=archive.model_type, model_cache_dir=folder, cuda=-1)
+            yield model
+        finally:
+            for name in missing:
+                delattr(PreTrainedTokenizerBase, name)
+
+
+def _unpack(archive: "Archive", folder: Path) -> None:
+    """Write an archive's files with the encoder's folder for its name, because the package downloads by name."""
+    (folder / "vocabulary").mkdir(parents=True)
+    for name, file in archive.members():
+        (folder / name).write_bytes(file.read())
+    config = json.loads((folder / "config.json").read_text())
+    for part in (config["dataset_reader"]["token_indexers"], config["model"]["embedder"]["token_embedders"]):
+        part["bert"]["model_name"] = str(archive.encoder)
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+def package_radgraph_f1(model: Any, references: Texts, hypotheses: Texts) -> list[Sequence[float]]:
+    """Return the three rewards of ``radgraph.F1RadGraph`` with a loaded model, each of shape (pairs,).
+
+    Texts of white space are handed over as empty ones: the package fails on them.
+    """
+    package = import_module("radgraph")
+    scorer = package.F1RadGraph.__new__(package.F1RadGraph)  # whose constructor downloads a model
+    super(package.F1RadGraph, scorer).__init__()
+    scorer.reward_level, scorer.radgraph = "all", model
+    sides = ([text if text.strip() else "" for text in side] for side in (references, hypotheses))
+    _, rewards, *_ = scorer(**dict(zip(("refs", "hyps"), sides, strict=True)))
+    return list(rewards)
+
+
+def _radgraph(references: Texts, hypotheses: Texts, settings: ModelSettings, *, model_type: Any, prefix: str) -> Values:
+    from medtasks.metrics.neural.radgraph.archive import open_archive
+
+    with package_radgraph(open_archive(model_type, settings)) as model:
+        rewards = package_radgraph_f1(model, references, hypotheses)
+    return {
+        f"{prefix}_{level}": values for level, values in zip(("simple", "partial", "complete"), rewards, strict=True)
+    }
+
+
+_RADCLIQ_BERT = {"encoder": "distilroberta-base", "layer": 5}
+_MEDHEVAL_BERT = {
+    "encoder": "roberta-large",
+    "layer": 17,
+    "keys": [f"roberta_large_{name}" for name in ("precision", "recall", "f1")],
+}
+
+ORACLES: Mapping[str, tuple[str, Callable[[Texts, Texts, ModelSettings], Values]]] = MappingProxyType(
+    {
+        "bleu": ("sacrebleu", _bleu),
+        "corpus_bleu": ("sacrebleu", _corpus_bleu),
+        "rouge": ("rouge-score", partial(_rouge, stemmed=False)),
+        "rouge_stemmed": ("rouge-score", partial(_rouge, stemmed=True)),
+        "bertscore": (
+            "bert-score",
+            partial(_bertscore, **_RADCLIQ_BERT, idf="none", keys=("bertscore_f1", "rescaled_bertscore_f1")),
+        ),
+        "bertscore_multimedeval": (
+            "bert-score",
+            partial(
+                _bertscore, **_RADCLIQ_BERT, idf="hypotheses", keys=("idf_bertscore_f1", "rescaled_idf_bertscore_f1")
+            ),
+        ),
+        "medheval_bertscore": ("bert-score", partial(_bertscore, **_MEDHEVAL_BERT, idf="none")),
+        "radgraph": ("radgraph", partial(_radgraph, model_type="radgraph", prefix="radgraph")),
+        "radgraph_xl": ("radgraph", partial(_radgraph, model_type="radgraph-xl", prefix="radgraph_xl")),
+    }
+)
+"""Packages that compute a metric of ours as it is meant, with what runs them, by metric."""
