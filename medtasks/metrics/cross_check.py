@@ -15,7 +15,6 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
-from functools import partial
 from importlib import import_module, metadata, resources
 from pathlib import Path
 from types import MappingProxyType
@@ -23,17 +22,19 @@ from typing import TYPE_CHECKING, Any
 
 from medtasks.errors import MedTasksError
 from medtasks.metrics.model_settings import ModelSettings
+from medtasks.metrics.report_metrics import metric_info
 from medtasks.metrics.report_scores import ReportScores, mean
 from medtasks.metrics.weights import weights_path
 
 if TYPE_CHECKING:
-    from medtasks.metrics.neural.radgraph.archive import Archive
+    from medtasks.metrics.neural.radgraph.archive import Archive, ModelType
 
 TOLERANCE = 1e-4  # of a difference that float32 and another order of sums explain
 _INSTALL = "pip install 'medtasks[oracles]'"
 
 Texts = Sequence[str]
-Values = Mapping[str, Sequence[float] | float]  # by key of our metric: of each pair, or one of the whole corpus
+Values = Sequence[Sequence[float] | float]  # by key of our metric, in their order: of each pair, or of the corpus
+Oracle = Callable[[Texts, Texts, ModelSettings], Values]
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,8 @@ def cross_check(
         raise MedTasksError(
             f"the package {package} {version} failed ({type(error).__name__}: {reason}); bring it anew with: {_INSTALL}"
         ) from error
-    return {key: _compared(package, version, key, ours, values) for key, values in theirs.items()}
+    keyed = zip(metric_info(metric).keys, theirs, strict=True)
+    return {key: _compared(package, version, key, ours, values) for key, values in keyed}
 
 
 @contextmanager
@@ -100,34 +102,30 @@ def _distance(one: float, other: float) -> float:
     return abs(one - other)
 
 
-def _rouge(references: Texts, hypotheses: Texts, _: ModelSettings, *, stemmed: bool) -> Values:
-    from rouge_score.rouge_scorer import RougeScorer
+def _rouge(stemmed: bool) -> Oracle:
+    def scores(references: Texts, hypotheses: Texts, _: ModelSettings) -> Values:
+        from rouge_score.rouge_scorer import RougeScorer
 
-    types = {"1": "rouge1", "2": "rouge2", "l": "rougeL"}
-    scorer = RougeScorer([*types.values()], use_stemmer=stemmed)
-    scores = [scorer.score(*pair) for pair in zip(references, hypotheses, strict=True)]
-    prefix = "stemmed_rouge" if stemmed else "rouge"
-    return {f"{prefix}_{ending}": [pair[name].fmeasure for pair in scores] for ending, name in types.items()}
+        scorer = RougeScorer(["rouge1", "rouge2", "rougeL"], use_stemmer=stemmed)
+        rows = [scorer.score(*pair).values() for pair in zip(references, hypotheses, strict=True)]
+        return [[score.fmeasure for score in column] for column in zip(*rows, strict=True)]
+
+    return scores
 
 
 def _bleu(references: Texts, hypotheses: Texts, _: ModelSettings) -> Values:
     """Of each pair as a corpus of its own, over words between white space and unsmoothed, as MultiMedEval has it."""
     from sacrebleu.metrics.bleu import BLEU
 
-    orders = {
-        order: BLEU(max_ngram_order=order, tokenize="none", smooth_method="none", force=True) for order in (1, 2, 4)
-    }
+    scorers = [BLEU(max_ngram_order=order, tokenize="none", smooth_method="none", force=True) for order in (1, 2, 4)]
     pairs = list(zip(references, hypotheses, strict=True))
-    return {
-        f"bleu_{order}": [scorer.corpus_score([said], [[wanted]]).score / 100 for wanted, said in pairs]
-        for order, scorer in orders.items()
-    }
+    return [[scorer.corpus_score([said], [[wanted]]).score / 100 for wanted, said in pairs] for scorer in scorers]
 
 
 def _corpus_bleu(references: Texts, hypotheses: Texts, _: ModelSettings) -> Values:
     import sacrebleu
 
-    return {"corpus_bleu": sacrebleu.corpus_bleu(hypotheses, [references], force=True).score / 100}
+    return [sacrebleu.corpus_bleu(hypotheses, [references], force=True).score / 100]
 
 
 class _Tokenizer:
@@ -152,7 +150,7 @@ class _Tokenizer:
 
 def package_bertscore(
     folder: Path, layer: int, references: Texts, hypotheses: Texts, *, idf: str, longest: int
-) -> list[list[float]]:
+) -> list[Sequence[float]]:
     """Return raw precision, recall and F1 of ``bert-score``, each of shape (pairs,); 0 where it has none.
 
     ``idf`` are the texts that weights of tokens are counted over: ``"none"``, ``"references"`` or ``"hypotheses"``;
@@ -161,7 +159,7 @@ def package_bertscore(
     import bert_score
     import torch
 
-    module = sys.modules["bert_score.score"]  # the package has a function of this name
+    module: Any = sys.modules["bert_score.score"]  # the package has a function of this name
     tokenizer, own = _Tokenizer(folder, longest), module.get_tokenizer
     texts = {"none": None, "references": references, "hypotheses": hypotheses}[idf]
     weights = False if texts is None else bert_score.utils.get_idf_dict(texts, tokenizer, nthreads=0)
@@ -182,28 +180,33 @@ def package_baseline(table: str, layer: int) -> list[float]:
     return [float(row[name]) for name in ("P", "R", "F")]
 
 
-def _bertscore(
-    references: Texts,
-    hypotheses: Texts,
-    settings: ModelSettings,
-    *,
-    encoder: str,
-    layer: int,
-    idf: str,
-    keys: Sequence[str],
-) -> Values:
-    from medtasks.metrics.neural.bertscore.encoder import longest_text, quiet
+def _raw_bertscore(
+    encoder: str, layer: int, idf: str = "none"
+) -> Callable[[Texts, Texts, ModelSettings], list[Sequence[float]]]:
+    """Precision, recall and F1."""
 
-    folder = weights_path(encoder, settings.weights_for(encoder))
-    with quiet():
-        longest = longest_text(folder)
-        scores = package_bertscore(folder, layer, references, hypotheses, idf=idf, longest=longest)
-    if len(keys) == len(scores):
-        return dict(zip(keys, scores, strict=True))
-    table = resources.files("bert_score") / "rescale_baseline" / "en" / f"{encoder}.tsv"
-    *_, baseline = package_baseline(table.read_text(), layer)
-    *_, raw = scores
-    return {keys[0]: raw, keys[1]: [(value - baseline) / (1 - baseline) for value in raw]}
+    def scores(references: Texts, hypotheses: Texts, settings: ModelSettings) -> list[Sequence[float]]:
+        from medtasks.metrics.neural.bertscore.encoder import longest_text, quiet
+
+        folder = weights_path(encoder, settings.weights_for(encoder))
+        with quiet():
+            return package_bertscore(folder, layer, references, hypotheses, idf=idf, longest=longest_text(folder))
+
+    return scores
+
+
+def _bertscore(idf: str) -> Oracle:
+    """F1 of the encoder that RadCliQ takes, raw and rescaled."""
+    encoder, layer = "distilroberta-base", 5
+    raw_scores = _raw_bertscore(encoder, layer, idf)
+
+    def scores(references: Texts, hypotheses: Texts, settings: ModelSettings) -> Values:
+        *_, raw = raw_scores(references, hypotheses, settings)
+        table = resources.files("bert_score") / "rescale_baseline" / "en" / f"{encoder}.tsv"
+        *_, baseline = package_baseline(table.read_text(), layer)
+        return [raw, [(value - baseline) / (1 - baseline) for value in raw]]
+
+    return scores
 
 
 @contextmanager
@@ -241,7 +244,7 @@ def _unpack(archive: "Archive", folder: Path) -> None:
     (folder / "config.json").write_text(json.dumps(config))
 
 
-def package_radgraph_f1(model: Any, references: Texts, hypotheses: Texts) -> list[Sequence[float]]:
+def package_radgraph_f1(model: Any, references: Texts, hypotheses: Texts) -> Sequence[Sequence[float]]:
     """Return the three rewards of ``radgraph.F1RadGraph`` with a loaded model, each of shape (pairs,).
 
     Texts of white space are handed over as empty ones: the package fails on them.
@@ -255,42 +258,27 @@ def package_radgraph_f1(model: Any, references: Texts, hypotheses: Texts) -> lis
     return list(rewards)
 
 
-def _radgraph(references: Texts, hypotheses: Texts, settings: ModelSettings, *, model_type: Any, prefix: str) -> Values:
-    from medtasks.metrics.neural.radgraph.archive import open_archive
+def _radgraph(model_type: "ModelType") -> Oracle:
+    def scores(references: Texts, hypotheses: Texts, settings: ModelSettings) -> Values:
+        from medtasks.metrics.neural.radgraph.archive import open_archive
 
-    with package_radgraph(open_archive(model_type, settings)) as model:
-        rewards = package_radgraph_f1(model, references, hypotheses)
-    return {
-        f"{prefix}_{level}": values for level, values in zip(("simple", "partial", "complete"), rewards, strict=True)
-    }
+        with package_radgraph(open_archive(model_type, settings)) as model:
+            return package_radgraph_f1(model, references, hypotheses)
+
+    return scores
 
 
-_RADCLIQ_BERT = {"encoder": "distilroberta-base", "layer": 5}
-_MEDHEVAL_BERT = {
-    "encoder": "roberta-large",
-    "layer": 17,
-    "keys": [f"roberta_large_{name}" for name in ("precision", "recall", "f1")],
-}
-
-ORACLES: Mapping[str, tuple[str, Callable[[Texts, Texts, ModelSettings], Values]]] = MappingProxyType(
+ORACLES: Mapping[str, tuple[str, Oracle]] = MappingProxyType(
     {
         "bleu": ("sacrebleu", _bleu),
         "corpus_bleu": ("sacrebleu", _corpus_bleu),
-        "rouge": ("rouge-score", partial(_rouge, stemmed=False)),
-        "rouge_stemmed": ("rouge-score", partial(_rouge, stemmed=True)),
-        "bertscore": (
-            "bert-score",
-            partial(_bertscore, **_RADCLIQ_BERT, idf="none", keys=("bertscore_f1", "rescaled_bertscore_f1")),
-        ),
-        "bertscore_multimedeval": (
-            "bert-score",
-            partial(
-                _bertscore, **_RADCLIQ_BERT, idf="hypotheses", keys=("idf_bertscore_f1", "rescaled_idf_bertscore_f1")
-            ),
-        ),
-        "medheval_bertscore": ("bert-score", partial(_bertscore, **_MEDHEVAL_BERT, idf="none")),
-        "radgraph": ("radgraph", partial(_radgraph, model_type="radgraph", prefix="radgraph")),
-        "radgraph_xl": ("radgraph", partial(_radgraph, model_type="radgraph-xl", prefix="radgraph_xl")),
+        "rouge": ("rouge-score", _rouge(stemmed=False)),
+        "rouge_stemmed": ("rouge-score", _rouge(stemmed=True)),
+        "bertscore": ("bert-score", _bertscore("none")),
+        "bertscore_multimedeval": ("bert-score", _bertscore("hypotheses")),
+        "medheval_bertscore": ("bert-score", _raw_bertscore("roberta-large", 17)),
+        "radgraph": ("radgraph", _radgraph("radgraph")),
+        "radgraph_xl": ("radgraph", _radgraph("radgraph-xl")),
     }
 )
-"""Packages that compute a metric of ours as it is meant, with what runs them, by metric."""
+"""Packages that compute a metric of ours as it is meant, and what runs them, by metric."""

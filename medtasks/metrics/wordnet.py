@@ -46,7 +46,7 @@ def read_wordnet(source: Path) -> Any:
     data = from_report_extra("nltk.data", "METEOR")
     files = {"lexnames": _NO_NAMES, **_sound_files(source)}
 
-    class Reader(nltk.WordNetCorpusReader):  # type: ignore[misc]  # nltk has no types
+    class Reader(nltk.WordNetCorpusReader):  # type: ignore[misc,name-defined]  # nltk has no types
         def open(self, file: str) -> io.TextIOWrapper:
             return io.TextIOWrapper(io.BytesIO(files[file]), "utf-8")
 
