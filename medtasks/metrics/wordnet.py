@@ -11,19 +11,20 @@ Source: ``wndb(5WN)`` of WordNet 3.0, https://wordnet.princeton.edu.
 
 import io
 import os
+import re
 import shutil
 import tarfile
 import tempfile
 import warnings
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from functools import lru_cache, partial
+from collections.abc import Iterable
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from medtasks.data.home import home
 from medtasks.errors import WeightsMissing
+from medtasks.metrics.packed_files import packed_files
 from medtasks.metrics.words import from_report_extra
 
 _FETCH = "medtasks weights fetch wordnet"
@@ -33,6 +34,7 @@ _NEEDED = tuple(f"{kind}.{part}" for kind in ("data", "index") for part in PARTS
 )
 _KEPT = ("LICENSE", "README", "citation.bib", "cntlist.rev", "index.sense", "lexnames")  # the rest of NLTK's package
 _MARK = _NEEDED[0]
+_FILE = re.compile(rf"(?:.*/)?(?:{'|'.join(map(re.escape, (*_NEEDED, *_KEPT)))})")
 # For a database without names of the lexicographers' files; synonyms have no use for them.
 _NO_NAMES = "".join(f"{number:02d}\tunnamed\t0\n" for number in range(100)).encode()
 
@@ -108,40 +110,21 @@ def database_files(source: Path) -> dict[str, bytes]:
     that are there. Raises WeightsMissing where they are not there, not complete, or there more than once.
     """
     try:
-        with _opened(source) as files:
-            folder = _folder(source, files)
-            missing = [name for name in _NEEDED if folder + name not in files]
-            if missing:
-                raise WeightsMissing(f"WordNet in {source} is not complete: {', '.join(missing)} missing")
-            present = [name for name in (*_NEEDED, *_KEPT) if folder + name in files]
-            return {name: files[folder + name]().replace(b"\r", b"") for name in present}
+        found = {name: file.read() for name, file in packed_files(source, _FILE)}
+        zipped = [] if found or not source.is_dir() else sorted(source.rglob("wordnet.zip"))
+        if zipped:
+            found = {name: file.read() for name, file in packed_files(zipped[0], _FILE)}
     except (OSError, EOFError, zipfile.BadZipFile, tarfile.TarError) as error:
         raise WeightsMissing(f"WordNet cannot be read from {source} ({error}); give its folder or archive") from error
+    folder = _folder(source, found)
+    missing = [name for name in _NEEDED if folder + name not in found]
+    if missing:
+        raise WeightsMissing(f"WordNet in {source} is not complete: {', '.join(missing)} missing")
+    inside = {name: found.get(folder + name) for name in (*_NEEDED, *_KEPT)}
+    return {name: content.replace(b"\r", b"") for name, content in inside.items() if content is not None}
 
 
-@contextmanager
-def _opened(source: Path) -> Iterator[Mapping[str, Callable[[], bytes]]]:
-    if source.is_dir():
-        inside = [path for name in (*_NEEDED, *_KEPT) for path in source.rglob(name)]
-        zipped = [] if inside else sorted(source.rglob("wordnet.zip"))
-        if not zipped:
-            yield {path.relative_to(source).as_posix(): path.read_bytes for path in inside}
-            return
-        source = zipped[0]
-    if zipfile.is_zipfile(source):
-        with zipfile.ZipFile(source) as archive:
-            yield {name: partial(archive.read, name) for name in archive.namelist()}
-    else:
-        with tarfile.open(source) as archive:
-            yield {member.name: partial(_extracted, archive, member) for member in archive if member.isfile()}
-
-
-def _extracted(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
-    content = archive.extractfile(member)
-    return content.read() if content else b""
-
-
-def _folder(source: Path, files: Mapping[str, object]) -> str:
+def _folder(source: Path, files: Iterable[str]) -> str:
     """Return the folder of the database inside the source, empty or with a slash at its end."""
     folders = sorted(name.removesuffix(_MARK) for name in files if name == _MARK or name.endswith(f"/{_MARK}"))
     if not folders:

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from loguru import logger
 
 from medtasks.errors import MedTasksError
-from medtasks.metrics.neural.encoder_batches import encoding, length_batches, run_batches, weights_digest
+from medtasks.metrics.neural.encoder_batches import encoding, length_batches, run_batches
+from medtasks.metrics.neural.encoder_files import weights_digest
 
 
 @given(st.lists(st.integers(0, 600)), st.integers(1, 40))

@@ -6,7 +6,7 @@ from pathlib import Path
 from medtasks.errors import WeightsMissing
 from medtasks.metrics.model_settings import ModelSettings
 from medtasks.metrics.neural.bertscore.scores import BASELINES, BertScores, Idf, TokenMatches, bert_scores
-from medtasks.metrics.neural.encoder_batches import weights_digest
+from medtasks.metrics.neural.encoder_files import weights_digest
 from medtasks.metrics.report_scores import ReportMetric, ReportScores, check_lengths, mean_scores
 from medtasks.metrics.text_cache import TextCache, text_key
 from medtasks.metrics.weights import weights_path

@@ -15,7 +15,7 @@ from medtasks.data.home import written_whole
 from medtasks.errors import MedTasksError, WeightsMissing
 from medtasks.metrics.model_settings import ModelSettings
 from medtasks.metrics.neural.chexbert.labels import CONDITIONS
-from medtasks.metrics.neural.encoder_batches import weights_digest
+from medtasks.metrics.neural.encoder_files import explained, weights_digest
 from medtasks.metrics.weights import complete_in, weights_info, weights_path
 
 if TYPE_CHECKING:
@@ -88,30 +88,19 @@ def read_state(path: Path) -> "Mapping[str, torch.Tensor]":
 
 
 def _safetensors(path: Path) -> "dict[str, torch.Tensor]":
-    from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    try:
+    again = f"remove it and run 'medtasks weights convert {CHEXBERT}'"
+    with explained(lambda kind, _: f"{path} is damaged or no safetensors file ({kind}); {again}"):
         tensors: dict[str, torch.Tensor] = load_file(path)
-    except (SafetensorError, OSError) as error:
-        raise WeightsMissing(
-            f"{path} is damaged or no safetensors file ({type(error).__name__}); remove it and run 'medtasks weights "
-            f"convert {CHEXBERT}'"
-        ) from error
     return tensors
 
 
 def _torch_file(path: Path) -> "dict[Any, torch.Tensor]":
     import torch
 
-    try:
+    with explained(lambda kind, _: f"{path} is damaged, incomplete or no plain torch checkpoint ({kind}); {_AGAIN}"):
         stored = torch.load(path, map_location="cpu", mmap=zipfile.is_zipfile(path), weights_only=True)
-    except MemoryError:
-        raise
-    except Exception as error:  # what a damaged pickle raises depends on where the damage is
-        raise WeightsMissing(
-            f"{path} is damaged, incomplete or no plain torch checkpoint ({type(error).__name__}); {_AGAIN}"
-        ) from error
     state = stored.get("model_state_dict") if isinstance(stored, dict) else None
     if not isinstance(state, dict) or not all(isinstance(tensor, torch.Tensor) for tensor in state.values()):
         raise WeightsMissing(f"{path} is no checkpoint of CheXbert: it has no 'model_state_dict' of tensors; {_AGAIN}")

@@ -9,8 +9,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
-from accelerate import init_empty_weights
-from loguru import logger
 from torch import nn
 from transformers import BertConfig, BertModel, BertTokenizer
 
@@ -19,6 +17,7 @@ from medtasks.metrics.model_settings import ModelSettings
 from medtasks.metrics.neural.chexbert.checkpoint import CHEXBERT, ENCODER, ChexbertFiles, read_state
 from medtasks.metrics.neural.chexbert.labels import CLASS_COUNTS, Reading
 from medtasks.metrics.neural.encoder_batches import encoding, length_batches, padded, run_batches
+from medtasks.metrics.neural.encoder_files import check_vocabulary, empty, explained, filled
 
 _CPU_BATCH, _GPU_BATCH = 16, 256
 
@@ -47,62 +46,28 @@ class ChexbertNetwork(nn.Module):
         return torch.stack([head(vectors).argmax(dim=-1) for head in self.linear_heads], dim=-1)
 
 
-class FirstTokenLayer(nn.Module):
-    """The last layer of a BERT encoder, whose output is computed for the first token only: the others are a waste."""
-
-    def __init__(self, layer: Any) -> None:
-        super().__init__()
-        self.layer = layer
-
-    def forward(self, hidden: torch.Tensor, mask: torch.Tensor | None = None, *_: Any, **__: Any) -> torch.Tensor:
-        """Return the output of the first token, shape (texts, 1, hidden size), for the input of all tokens.
-
-        ``mask`` is as for scaled dot-product attention, shape (texts, 1, tokens, tokens); None without padding.
-        """
-        attention, first = self.layer.attention, hidden[:, :1]
-        own = attention.self
-        query, key, value = (
-            projected.unflatten(-1, (own.num_attention_heads, -1)).transpose(1, 2)
-            for projected in (own.query(first), own.key(hidden), own.value(hidden))
-        )
-        seen = nn.functional.scaled_dot_product_attention(
-            query, key, value, attn_mask=None if mask is None else mask[:, :, :1]
-        )
-        attended = attention.output(seen.transpose(1, 2).flatten(2), first)
-        output: torch.Tensor = self.layer.output(self.layer.intermediate(attended), attended)
-        return output
-
-
 def read_config(files: ChexbertFiles) -> Any:
     """Read the encoder's configuration; raises WeightsMissing if it is damaged, or of another kind of network."""
     path = files.encoder / "config.json"
-    try:
+    told = f"{path} is damaged or not the configuration of a BERT encoder; remove it and run 'medtasks weights fetch "
+    with explained(lambda *_: f"{told}{ENCODER}'"):
         stored = json.loads(path.read_text(encoding="utf-8"))
         if stored["model_type"] != "bert":
             raise ValueError(stored["model_type"])
         return BertConfig(**{**stored, "attn_implementation": "sdpa"})
-    except Exception as error:  # transformers checks the fields with kinds of its own
-        raise WeightsMissing(
-            f"{path} is damaged or not the configuration of a BERT encoder; remove it and run 'medtasks weights fetch "
-            f"{ENCODER}'"
-        ) from error
 
 
 def load_network(files: ChexbertFiles, config: Any) -> ChexbertNetwork:
     """Build the network and fill it, in float32; WeightsMissing for a checkpoint that is damaged or does not fit."""
-    with init_empty_weights(include_buffers=False):
-        network = ChexbertNetwork(config)
     state = {key: tensor for key, tensor in read_state(files.weights).items() if not key.startswith(_UNUSED)}
+    network = empty(lambda: ChexbertNetwork(config))
     misfit = _misfit(network.state_dict(), state)
     if misfit:
         raise WeightsMissing(
             f"{files.weights} does not fit CheXbert's network of {files.encoder / 'config.json'}: {misfit}; "
             f"remove both and run 'medtasks weights fetch {CHEXBERT}' and 'medtasks weights fetch {ENCODER}'"
         )
-    network.load_state_dict({key: tensor.float() for key, tensor in state.items()}, assign=True)
-    layers = network.bert.encoder.layer
-    layers[-1] = FirstTokenLayer(layers[-1])
-    return network.eval()
+    return filled(network, state)
 
 
 def _misfit(wanted: dict[str, torch.Tensor], stored: dict[str, torch.Tensor]) -> str | None:
@@ -123,17 +88,11 @@ def token_ids(texts: Sequence[str], files: ChexbertFiles, config: Any) -> list[l
     Raises WeightsMissing for a vocabulary that is damaged, or larger than the configuration says; a smaller is logged.
     """
     again = f"remove the folder and run 'medtasks weights fetch {ENCODER}'"
-    try:
+    with explained(lambda kind, _: f"the vocabulary in {files.encoder} is damaged ({kind}); {again}"):
         tokenizer = BertTokenizer.from_pretrained(files.encoder, local_files_only=True)
-    except Exception as error:  # what a damaged file raises depends on where the damage is
-        raise WeightsMissing(
-            f"the vocabulary in {files.encoder} is damaged ({type(error).__name__}); {again}"
-        ) from error
     sizes = f"the vocabulary in {files.encoder} has {len(tokenizer)} entries, its config.json {config.vocab_size}"
-    if len(tokenizer) > config.vocab_size:
-        raise WeightsMissing(f"{sizes}; {again}")
-    if len(tokenizer) < config.vocab_size:
-        logger.warning("{}; if it was cut short, labels are wrong: {}", sizes, again)
+    smaller = f"{sizes}; if it was cut short, labels are wrong: {again}"
+    check_vocabulary(len(tokenizer), config.vocab_size, f"{sizes}; {again}", smaller)
     ids: list[list[int]] = tokenizer(list(texts), truncation=True, max_length=config.max_position_embeddings)[
         "input_ids"
     ]

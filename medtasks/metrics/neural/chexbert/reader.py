@@ -1,6 +1,7 @@
 """What CheXbert says of texts: 14 findings and one vector each, from one pass, kept on disk; and metrics of both."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -55,15 +56,19 @@ class Chexbert:
         readings = cache.complete(keys, read, encode=Reading.to_bytes, decode=Reading.from_bytes)
         return [readings[text] for text in prepared]
 
-    def pairs(self, references: Sequence[str], hypotheses: Sequence[str]) -> list[tuple[Reading, Reading]]:
-        """Read both texts of each pair, shape (pairs,); raises what a call raises, or a ValueError."""
-        check_lengths(references, hypotheses)
-        readings = self([*references, *hypotheses]) if references else []
-        return list(zip(readings[: len(references)], readings[len(references) :], strict=True))
 
-    def stated(self) -> dict[str, str]:
-        """Return what scores of readings depend on."""
-        return {"model": "chexbert", "dtype": self.settings.dtype}
+def _metric(
+    settings: ModelSettings, score: Callable[[Sequence[Reading], Sequence[Reading]], ReportScores]
+) -> ReportMetric:
+    """Return the metric that ``score`` makes of readings of references and hypotheses."""
+
+    def score_pairs(*, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
+        check_lengths(references, hypotheses)
+        readings = Chexbert(settings)([*references, *hypotheses]) if references else []
+        scores = score(readings[: len(references)], readings[len(references) :])
+        return replace(scores, settings={**scores.settings, "model": "chexbert", "dtype": settings.dtype})
+
+    return score_pairs
 
 
 def chexbert(settings: ModelSettings) -> ReportMetric:
@@ -71,13 +76,11 @@ def chexbert(settings: ModelSettings) -> ReportMetric:
 
     An empty report has a vector, too: that of a text without words.
     """
-    reader = Chexbert(settings)
 
-    def score(*, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
-        cosines = [_cosine(*pair) for pair in reader.pairs(references, hypotheses)]
-        return mean_scores({"chexbert_similarity": cosines}, reader.stated())
+    def score(references: Sequence[Reading], hypotheses: Sequence[Reading]) -> ReportScores:
+        return mean_scores({"chexbert_similarity": list(map(_cosine, references, hypotheses))}, {})
 
-    return score
+    return _metric(settings, score)
 
 
 def _cosine(one: Reading, other: Reading) -> float:
@@ -97,12 +100,8 @@ def f1_chexbert_certain(settings: ModelSettings) -> ReportMetric:
 
 
 def _f1(settings: ModelSettings, uncertain: Uncertain, prefix: str) -> ReportMetric:
-    reader = Chexbert(settings)
+    def score(*sides: Sequence[Reading]) -> ReportScores:
+        gold, predicted = ([reading.classes for reading in side] for side in sides)
+        return label_scores(gold, predicted, uncertain=uncertain, prefix=prefix)
 
-    def score(*, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
-        pairs = reader.pairs(references, hypotheses)
-        gold, predicted = ([pair[side].classes for pair in pairs] for side in (0, 1))
-        scores = label_scores(gold, predicted, uncertain=uncertain, prefix=prefix)
-        return ReportScores(scores.samples, scores.totals, {**scores.settings, **reader.stated()})
-
-    return score
+    return _metric(settings, score)

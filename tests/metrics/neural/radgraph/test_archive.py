@@ -10,8 +10,8 @@ from loguru import logger
 
 from medtasks.errors import WeightsMissing
 from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.neural.radgraph.annotator import Annotator
 from medtasks.metrics.neural.radgraph.archive import open_archive
+from medtasks.metrics.neural.radgraph.network import Annotator
 from medtasks.metrics.weights import WEIGHTS
 
 from .random_archive import RELATIONS, V1_LABELS, XL_LABELS, Size, pack, write_encoder
