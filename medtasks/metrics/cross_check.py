@@ -11,6 +11,7 @@ import json
 import math
 import sys
 import tempfile
+import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
@@ -72,9 +73,11 @@ def cross_check(
     except ImportError as error:
         raise MedTasksError(f"the package {package} cannot be imported; bring it with: {_INSTALL}") from error
     except Exception as error:  # other people's code raises anything
-        reason = f"{error}".partition("\n")[0]
+        *_, frame = traceback.extract_tb(error.__traceback__)
+        # What the error says may hold words of a report.
+        place = f"{type(error).__name__} in {Path(frame.filename).name}, line {frame.lineno}"
         raise MedTasksError(
-            f"the package {package} {version} failed ({type(error).__name__}: {reason}); bring it anew with: {_INSTALL}"
+            f"the package {package} {version} failed ({place}); bring it anew with: {_INSTALL}"
         ) from error
     keyed = zip(metric_info(metric).keys, theirs, strict=True)
     return {key: _compared(package, version, key, ours, values) for key, values in keyed}
@@ -131,12 +134,14 @@ def _corpus_bleu(references: Texts, hypotheses: Texts, _: ModelSettings) -> Valu
 class _Tokenizer:
     """What bert-score asks of a tokenizer; RoBERTa's puts a space in front, as before transformers 5."""
 
-    def __init__(self, folder: Path, longest: int) -> None:
-        from transformers import AutoTokenizer
+    def __init__(self, folder: Path) -> None:
+        from transformers import AutoConfig, AutoTokenizer
+
+        from medtasks.metrics.neural.encoder_files import longest_text
 
         self._inner = AutoTokenizer.from_pretrained(folder, local_files_only=True)
         self._prefix = " " if "Roberta" in type(self._inner).__name__ else ""
-        self.model_max_length = longest
+        self.model_max_length = longest_text(AutoConfig.from_pretrained(folder, local_files_only=True), self._inner)
         self.pad_token_id = self._inner.pad_token_id
         self.cls_token_id = self._inner.cls_token_id
         self.sep_token_id = self._inner.sep_token_id
@@ -149,18 +154,17 @@ class _Tokenizer:
 
 
 def package_bertscore(
-    folder: Path, layer: int, references: Texts, hypotheses: Texts, *, idf: str, longest: int
+    folder: Path, layer: int, references: Texts, hypotheses: Texts, *, idf: str
 ) -> list[Sequence[float]]:
     """Return raw precision, recall and F1 of ``bert-score``, each of shape (pairs,); 0 where it has none.
 
-    ``idf`` are the texts that weights of tokens are counted over: ``"none"``, ``"references"`` or ``"hypotheses"``;
-    ``longest`` is the number of tokens that the encoder in ``folder`` takes.
+    ``idf`` are the texts that weights of tokens are counted over: ``"none"``, ``"references"`` or ``"hypotheses"``.
     """
     import bert_score
     import torch
 
     module: Any = sys.modules["bert_score.score"]  # the package has a function of this name
-    tokenizer, own = _Tokenizer(folder, longest), module.get_tokenizer
+    tokenizer, own = _Tokenizer(folder), module.get_tokenizer
     texts = {"none": None, "references": references, "hypotheses": hypotheses}[idf]
     weights = False if texts is None else bert_score.utils.get_idf_dict(texts, tokenizer, nthreads=0)
     module.get_tokenizer = lambda *_: tokenizer
@@ -186,11 +190,11 @@ def _raw_bertscore(
     """Precision, recall and F1."""
 
     def scores(references: Texts, hypotheses: Texts, settings: ModelSettings) -> list[Sequence[float]]:
-        from medtasks.metrics.neural.bertscore.encoder import longest_text, quiet
+        from medtasks.metrics.neural.encoder_files import quiet
 
         folder = weights_path(encoder, settings.weights_for(encoder))
         with quiet():
-            return package_bertscore(folder, layer, references, hypotheses, idf=idf, longest=longest_text(folder))
+            return package_bertscore(folder, layer, references, hypotheses, idf=idf)
 
     return scores
 

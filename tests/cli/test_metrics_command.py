@@ -205,7 +205,7 @@ def test_a_difference_is_told_by_the_exit_code(fails, files, tmp_path, monkeypat
     ("broken", "sentence"),
     [
         ({"rouge_score.rouge_scorer": None}, "the package rouge-score cannot be imported; bring it with: "),
-        ({"sacrebleu.metrics.bleu": SimpleNamespace(BLEU=lambda **_: 1 / 0)}, "failed (ZeroDivisionError: "),
+        ({"sacrebleu.metrics.bleu": SimpleNamespace(BLEU=lambda **_: 1 / 0)}, "failed (ZeroDivisionError in "),
     ],
     ids=["missing", "failing"],
 )

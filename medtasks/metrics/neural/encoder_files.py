@@ -1,11 +1,11 @@
-"""Reading the files of encoders: what damaged ones raise, vocabularies, weights, and a fingerprint of files."""
+"""What metrics that run an encoder share of reading it: errors, lengths, weights, and a fingerprint of its files."""
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from medtasks.errors import WeightsMissing
 
@@ -30,6 +30,11 @@ def explained(sentence: Callable[[str, str], str]) -> Iterator[None]:
         raise WeightsMissing(sentence(type(error).__name__, reason)) from error
 
 
+def present(folder: Path, names: Iterable[str]) -> list[Path]:
+    """Return those of the files that are there, in the order of their names."""
+    return [folder / name for name in names if (folder / name).is_file()]
+
+
 def empty(build: "Callable[[], Network]") -> "Network":
     """Return a network without weights: to draw random ones takes time, and the process's random numbers."""
     from accelerate import init_empty_weights
@@ -52,6 +57,29 @@ def check_vocabulary(known: int, size: int, larger: str, smaller: str) -> None:
         raise WeightsMissing(larger)
     if known < size:
         logger.warning(smaller)
+
+
+def longest_text(config: Any, tokenizer: Any) -> int:
+    """Return how many tokens of a text an encoder of the BERT family takes."""
+    # RoBERTa counts positions from behind its padding token's id; a tokenizer without a stated length claims 10^30.
+    behind = config.pad_token_id + 1 if config.model_type == "roberta" else 0
+    return int(min(tokenizer.model_max_length, config.max_position_embeddings - behind))
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep transformers from printing a table of the layers that are left out on purpose."""
+    from transformers.utils import logging
+
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity(logging.CRITICAL)
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()
 
 
 def weights_digest(paths: Sequence[Path]) -> str:

@@ -1,7 +1,6 @@
 """CheXbert's network, a BERT encoder whose [CLS] vector feeds 14 linear outputs, and texts through it in batches.
 
-Source: ``src/models/bert_labeler.py`` of https://github.com/stanfordmlgroup/CheXbert. Dropout and the pooler take no
-part in labelling.
+Source: ``src/models/bert_labeler.py`` of https://github.com/stanfordmlgroup/CheXbert.
 """
 
 import json
@@ -9,29 +8,31 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
-from torch import nn
 from transformers import BertConfig, BertModel, BertTokenizer
 
 from medtasks.errors import WeightsMissing
+from medtasks.metrics.findings import CONDITIONS, Finding
 from medtasks.metrics.model_settings import ModelSettings
 from medtasks.metrics.neural.chexbert.checkpoint import CHEXBERT, ENCODER, ChexbertFiles, read_state
-from medtasks.metrics.neural.chexbert.labels import CLASS_COUNTS, Reading
+from medtasks.metrics.neural.chexbert.reader import Reading
 from medtasks.metrics.neural.encoder_batches import encoding, length_batches, padded, run_batches
 from medtasks.metrics.neural.encoder_files import check_vocabulary, empty, explained, filled
 
-_CPU_BATCH, _GPU_BATCH = 16, 256
-
+# Classes of each output: all of Finding, and only blank and positive for No Finding.
+CLASS_COUNTS = (*(len(Finding) for _ in CONDITIONS[:-1]), 2)
 # Stored, but no part of the computation: the pooler, and buffers that old versions of transformers saved.
 _UNUSED = ("bert.pooler.", "bert.embeddings.position_ids", "bert.embeddings.token_type_ids")
 
 
-class ChexbertNetwork(nn.Module):
+class ChexbertNetwork(torch.nn.Module):
     """Encoder, built from its configuration, and outputs; parameters are named as in the checkpoint."""
 
     def __init__(self, config: Any) -> None:
         super().__init__()
         self.bert = BertModel(config, add_pooling_layer=False)
-        self.linear_heads = nn.ModuleList(nn.Linear(config.hidden_size, classes) for classes in CLASS_COUNTS)
+        self.linear_heads = torch.nn.ModuleList(
+            torch.nn.Linear(config.hidden_size, classes) for classes in CLASS_COUNTS
+        )
 
     def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
         """Return the [CLS] vector of each text in float32, shape (texts, hidden size).
@@ -49,8 +50,8 @@ class ChexbertNetwork(nn.Module):
 def read_config(files: ChexbertFiles) -> Any:
     """Read the encoder's configuration; raises WeightsMissing if it is damaged, or of another kind of network."""
     path = files.encoder / "config.json"
-    told = f"{path} is damaged or not the configuration of a BERT encoder; remove it and run 'medtasks weights fetch "
-    with explained(lambda *_: f"{told}{ENCODER}'"):
+    again = f"remove it and run 'medtasks weights fetch {ENCODER}'"
+    with explained(lambda *_: f"{path} is damaged or not the configuration of a BERT encoder; {again}"):
         stored = json.loads(path.read_text(encoding="utf-8"))
         if stored["model_type"] != "bert":
             raise ValueError(stored["model_type"])
@@ -93,16 +94,13 @@ def token_ids(texts: Sequence[str], files: ChexbertFiles, config: Any) -> list[l
     sizes = f"the vocabulary in {files.encoder} has {len(tokenizer)} entries, its config.json {config.vocab_size}"
     smaller = f"{sizes}; if it was cut short, labels are wrong: {again}"
     check_vocabulary(len(tokenizer), config.vocab_size, f"{sizes}; {again}", smaller)
-    ids: list[list[int]] = tokenizer(list(texts), truncation=True, max_length=config.max_position_embeddings)[
-        "input_ids"
-    ]
-    return ids
+    encoded = tokenizer(list(texts), truncation=True, max_length=config.max_position_embeddings)
+    return list(encoded["input_ids"])
 
 
 def read_texts(texts: Sequence[str], files: ChexbertFiles, settings: ModelSettings) -> Iterator[tuple[int, Reading]]:
     """Load the network and read texts with it; yield ``(position, reading)``, the longest texts first."""
-    device = settings.torch_device()
-    config = read_config(files)
+    device, config = settings.torch_device(), read_config(files)
     ids = token_ids(texts, files, config)
     network = load_network(files, config).to(device)
 
@@ -112,9 +110,7 @@ def read_texts(texts: Sequence[str], files: ChexbertFiles, settings: ModelSettin
             vectors = network(rows, mask)
         with encoding(device, "float32"):
             classes = network.classes(vectors)
-        both = zip(classes.tolist(), vectors.cpu().numpy(), strict=True)
-        return [Reading(tuple(numbers), vector) for numbers, vector in both]
+        return list(map(Reading, map(tuple, classes.tolist()), vectors.cpu().numpy()))
 
-    size = settings.batch_size or (_CPU_BATCH if device.type == "cpu" else _GPU_BATCH)
-    batches = length_batches([len(row) for row in ids], size)
+    batches = length_batches([len(row) for row in ids], settings.batch_size or (16 if device.type == "cpu" else 256))
     return run_batches(batches, run, description="CheXbert", progress=settings.progress)

@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Literal, NamedTuple
 
 from medtasks.errors import WeightsMissing
 from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.neural.encoder_files import explained
+from medtasks.metrics.neural.encoder_files import explained, present
 from medtasks.metrics.packed_files import packed_files
 from medtasks.metrics.weights import WEIGHTS, weights_path
 
@@ -58,8 +58,7 @@ class Archive:
     def files(self) -> list[Path]:
         """Everything an annotation depends on, in a fixed order."""
         inside = [self.path] if self.path.is_file() else [self.path / name for name, _ in self.members()]
-        beside = [self.encoder / name for name in _ENCODER_FILES]
-        return inside + [path for path in beside if path.is_file()]
+        return inside + present(self.encoder, _ENCODER_FILES)
 
     def members(self) -> Iterator[tuple[str, IO[bytes]]]:
         """Yield the archive's files, opened, by their names in it."""
@@ -75,7 +74,7 @@ class Archive:
             state = weights and torch.load(io.BytesIO(weights), map_location="cpu", weights_only=True)
             if not isinstance(state, Mapping):
                 raise KeyError(f"tensors by name in {_WEIGHTS}")
-            labels = {Path(name).stem: _lines(content) for name, content in held.items()}
+            labels = {Path(name).stem: text.decode("utf-8").splitlines() for name, text in held.items()}
             entities, relations = (labels.get(f"{self.model_type}__{kind}_labels") for kind in ("ner", "relation"))
             if entities and entities[0]:
                 raise ValueError("its first entity label is not the empty one, for no entity")
@@ -140,11 +139,6 @@ def _encoder_folder(archive: Path, name: str) -> Path:
         f"{archive} uses the encoder '{name}', which is not on this machine; put its {_CONFIG} and vocabulary into "
         f"{archive.parent / Path(name).name}"
     )
-
-
-def _lines(content: bytes) -> list[str]:
-    lines = re.split(r"\r?\n", content.decode("utf-8"))
-    return lines[:-1] if lines[-1] == "" else lines
 
 
 def _reading(path: Path, model_type: ModelType) -> AbstractContextManager[None]:

@@ -10,6 +10,7 @@ present``; ``start_ix`` and ``end_ix``, its first and last word; and the ``relat
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -68,6 +69,7 @@ SPLIT: Mapping[ModelType, Callable[[str], list[str]]] = MappingProxyType(
 )
 
 
+@dataclass(frozen=True)
 class RadGraph:
     """Annotates reports as the ``radgraph`` package, version 0.1.18, does.
 
@@ -75,9 +77,8 @@ class RadGraph:
     words of the two types of models differ, so scores of one cannot be compared with scores of the other.
     """
 
-    def __init__(self, model_type: ModelType, settings: ModelSettings) -> None:
-        self._model_type = model_type
-        self._settings = settings
+    model_type: ModelType
+    settings: ModelSettings
 
     def annotate(self, texts: Sequence[str]) -> list[Annotation]:
         """Annotate reports of any length, shape (texts,), in the order of the input.
@@ -85,23 +86,23 @@ class RadGraph:
         The empty text is read as the word ``None``, as the package does; a text of white space only, on which the
         package fails, has no entities.
         """
-        split = SPLIT[self._model_type]
+        split = SPLIT[self.model_type]
         reports = [tuple(split(text or "None")) for text in texts]
         keys = {words: text_key(" ".join(words)) for words in reports if words}
         annotated = {(): _annotation((), {}), **(self._annotated(keys) if keys else {})}
         return [annotated[words] for words in reports]
 
     def _annotated(self, keys: Mapping[tuple[str, ...], bytes]) -> dict[tuple[str, ...], Annotation]:
-        archive, settings = open_archive(self._model_type, self._settings), self._settings
-        model = f"radgraph {_VERSION} {self._model_type} {settings.dtype} {weights_digest(archive.files)}"
+        archive = open_archive(self.model_type, self.settings)
+        model = f"radgraph {_VERSION} {self.model_type} {self.settings.dtype} {weights_digest(archive.files)}"
 
         def annotate(new: Sequence[tuple[str, ...]]) -> Iterator[tuple[int, Annotation]]:
             from medtasks.metrics.neural.radgraph import network  # needs torch, which a full cache does not
 
-            found = network.Annotator(archive, settings).entities(new)
+            found = network.Annotator(archive, self.settings).entities(new)
             return ((position, _annotation(new[position], entities)) for position, entities in found)
 
-        cache = TextCache(settings.cache, model)
+        cache = TextCache(self.settings.cache, model)
         return cache.complete(keys, annotate, encode=lambda report: json.dumps(report).encode(), decode=json.loads)
 
 

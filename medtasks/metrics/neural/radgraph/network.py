@@ -207,7 +207,7 @@ class SpanNetwork:
 
 def _pairs(counts: Sequence[int]) -> Tensor:
     """Return all pairs of candidates of one report, either way round and each with itself, shape (pairs, 2)."""
-    numbers = torch.arange(sum(counts)).split(list(counts))
+    numbers = torch.split(torch.arange(sum(counts)), list(counts))
     return torch.cat([torch.empty(0, 2, dtype=torch.long), *(torch.cartesian_prod(part, part) for part in numbers)])
 
 
