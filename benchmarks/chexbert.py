@@ -62,6 +62,8 @@ def one_by_one(settings: ModelSettings, reports: list[str]) -> tuple[list[Readin
     began = time.perf_counter()
     files = find_files(settings)
     network = load_network(files, read_config(files))
+    last = network.bert.encoder.layer[-1]
+    network.bert.encoder.layer[-1] = last.layer
     device = settings.torch_device()
     network.to(device)
     tokenizer = BertTokenizer.from_pretrained(files.encoder)

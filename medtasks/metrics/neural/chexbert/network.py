@@ -47,6 +47,32 @@ class ChexbertNetwork(torch.nn.Module):
         return torch.stack([head(vectors).argmax(dim=-1) for head in self.linear_heads], dim=-1)
 
 
+class FirstTokenLayer(torch.nn.Module):
+    """The last layer of a BERT encoder, whose output is computed for the first token only: the others are a waste."""
+
+    def __init__(self, layer: Any) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, hidden: torch.Tensor, mask: torch.Tensor | None = None, *_: Any, **__: Any) -> torch.Tensor:
+        """Return the output of the first token, shape (texts, 1, hidden size), for the input of all tokens.
+
+        ``mask`` is as for scaled dot-product attention, shape (texts, 1, tokens, tokens); None without padding.
+        """
+        attention, first = self.layer.attention, hidden[:, :1]
+        own = attention.self
+        query, key, value = (
+            projected.unflatten(-1, (own.num_attention_heads, -1)).transpose(1, 2)
+            for projected in (own.query(first), own.key(hidden), own.value(hidden))
+        )
+        seen = torch.nn.functional.scaled_dot_product_attention(
+            query, key, value, attn_mask=None if mask is None else mask[:, :, :1]
+        )
+        attended = attention.output(seen.transpose(1, 2).flatten(2), first)
+        output: torch.Tensor = self.layer.output(self.layer.intermediate(attended), attended)
+        return output
+
+
 def read_config(files: ChexbertFiles) -> Any:
     """Read the encoder's configuration; raises WeightsMissing if it is damaged, or of another kind of network."""
     path = files.encoder / "config.json"
@@ -68,7 +94,9 @@ def load_network(files: ChexbertFiles, config: Any) -> ChexbertNetwork:
             f"{files.weights} does not fit CheXbert's network of {files.encoder / 'config.json'}: {misfit}; "
             f"remove both and run 'medtasks weights fetch {CHEXBERT}' and 'medtasks weights fetch {ENCODER}'"
         )
-    return filled(network, state)
+    layers = filled(network, state).bert.encoder.layer
+    layers[-1] = FirstTokenLayer(layers[-1])
+    return network
 
 
 def _misfit(wanted: dict[str, torch.Tensor], stored: dict[str, torch.Tensor]) -> str | None:

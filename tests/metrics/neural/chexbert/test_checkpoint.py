@@ -269,3 +269,20 @@ def test_a_folder_without_a_checkpoint(tmp_path):
         classes(settings(tmp_path))
     with pytest.raises(WeightsMissing, match="does not exist"):
         classes(settings(tmp_path / "nothing"))
+
+
+def test_leaving_out_what_no_label_needs_changes_nothing(tiny):
+    files = find_files(settings(tiny))
+    network = load_network(files, read_config(files))
+    ids = torch.randint(5, 80, (3, 17))
+    mask = torch.ones_like(ids)
+    mask[1, 9:] = 0
+    with torch.inference_mode():
+        for given in (mask, torch.ones_like(ids)):
+            short = network(ids, given)
+            last = network.bert.encoder.layer[-1]
+            network.bert.encoder.layer[-1] = last.layer
+            whole = network.bert(ids, attention_mask=given).last_hidden_state
+            network.bert.encoder.layer[-1] = last
+            assert whole.shape == (3, 17, 24)
+            torch.testing.assert_close(short, whole[:, 0], atol=1e-5, rtol=1e-5)
