@@ -154,11 +154,12 @@ class _Tokenizer:
 
 
 def package_bertscore(
-    folder: Path, layer: int, references: Texts, hypotheses: Texts, *, idf: str
+    folder: Path, layer: int, references: Texts, hypotheses: Texts, *, idf: str, batch_size: int = 1
 ) -> list[Sequence[float]]:
     """Return raw precision, recall and F1 of ``bert-score``, each of shape (pairs,); 0 where it has none.
 
-    ``idf`` are the texts that weights of tokens are counted over: ``"none"``, ``"references"`` or ``"hypotheses"``.
+    ``idf`` are the texts that weights of tokens are counted over: ``"none"``, ``"references"`` or ``"hypotheses"``. One
+    pair per batch is right: with padding the package takes 0 for the best of tokens whose cosines are all negative.
     """
     import bert_score
     import torch
@@ -169,9 +170,14 @@ def package_bertscore(
     weights = False if texts is None else bert_score.utils.get_idf_dict(texts, tokenizer, nthreads=0)
     module.get_tokenizer = lambda *_: tokenizer
     try:
-        # One pair per batch: with padding the package takes 0 for the best of tokens whose cosines are all negative.
         scores = bert_score.score(
-            hypotheses, references, model_type=str(folder), num_layers=layer, idf=weights, batch_size=1, device="cpu"
+            hypotheses,
+            references,
+            model_type=str(folder),
+            num_layers=layer,
+            idf=weights,
+            batch_size=batch_size,
+            device="cpu",
         )
     finally:
         module.get_tokenizer = own
