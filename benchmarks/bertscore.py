@@ -22,12 +22,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import bert_score
 import torch
 from lexical_metrics import report_pairs
 from tokenizers import ByteLevelBPETokenizer
-from transformers import AutoTokenizer, RobertaConfig, RobertaModel
+from transformers import RobertaConfig, RobertaModel
 
+from medtasks.metrics.cross_check import package_bertscore
 from medtasks.metrics.model_settings import ModelSettings
 from medtasks.metrics.neural.bertscore.metric import RADCLIQ_ENCODER, RADCLIQ_LAYER, BertScore
 from medtasks.metrics.neural.bertscore.scores import BertScores
@@ -55,19 +55,10 @@ def timed(score: Callable[[], Any]) -> tuple[Any, float]:
     return scores, time.process_time() - began
 
 
-def package_way(folder: Path, references: Sequence[str], hypotheses: Sequence[str]) -> list[float]:
-    """Return F1 of the package; its tokenizer gets the space before the first word by an option of its loading."""
-    module = sys.modules["bert_score.score"]
-    module.get_tokenizer = lambda name, _: AutoTokenizer.from_pretrained(name, add_prefix_space=True)
-    _, _, f1 = bert_score.score(
-        list(hypotheses),
-        list(references),
-        model_type=str(folder),
-        num_layers=RADCLIQ_LAYER,
-        batch_size=BATCH,
-        device="cpu",
-    )
-    return [float(value) for value in f1]
+def package_way(folder: Path, references: Sequence[str], hypotheses: Sequence[str]) -> Sequence[float]:
+    """Return F1 of the package."""
+    *_, f1 = package_bertscore(folder, RADCLIQ_LAYER, references, hypotheses, idf="none", batch_size=BATCH)
+    return f1
 
 
 def own_way(settings: ModelSettings, references: Sequence[str], hypotheses: Sequence[str]) -> BertScores:

@@ -18,13 +18,13 @@ from pathlib import Path
 
 import torch
 
+from medtasks.metrics.cross_check import package_radgraph
 from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.neural.radgraph.annotator import Annotator
 from medtasks.metrics.neural.radgraph.archive import open_archive
 from medtasks.metrics.neural.radgraph.model import RadGraph, split_v1
+from medtasks.metrics.neural.radgraph.network import Annotator
 
 sys.path.append(str(Path(__file__).parents[1] / "tests" / "metrics" / "neural" / "radgraph"))
-from package_oracle import package_annotations, package_model
 from random_archive import Size, invented_reports, write_archive
 
 BERT_BASE = Size(768, 12, 12, 3072, 30522, feedforward=150, feature=20, width=12, max_length=512)
@@ -45,14 +45,16 @@ def against_package(folder: Path, texts: Sequence[str], rounds: int) -> bool:
     They take turns, as other processes also slow down memory.
     """
     settings = ModelSettings(weights=folder, device="cpu", cache=None, progress=False)
-    own = Annotator(open_archive("radgraph", settings), settings)
+    archive = open_archive("radgraph", settings)
+    own = Annotator(archive, settings)
     words = [split_v1(text) for text in texts]
     ratios, best = [], [float("inf"), float("inf")]
-    with package_model("radgraph", folder) as model:
+    with package_radgraph(archive) as model:
         for _ in range(rounds):
-            theirs, slow = timed(lambda: package_annotations(model, texts))
-            found, fast = timed(lambda: list(own.annotate(words)))
-            if [annotation for _, annotation in sorted(found, key=lambda item: item[0])] != theirs:
+            theirs, slow = timed(lambda: list(model(texts).values()))
+            found, fast = timed(lambda: list(own.entities(words)))
+            ours = [entities for _, entities in sorted(found, key=lambda item: item[0])]
+            if ours != [annotation["entities"] for annotation in theirs]:
                 raise SystemExit("the two annotate differently")
             ratios.append(slow / fast)
             best = [min(best[0], slow), min(best[1], fast)]

@@ -22,8 +22,8 @@ from medtasks.harness.task_file import TaskFile
 from medtasks.harness.task_index import DottedName
 from medtasks.judges.client import Judge, Verdict
 from medtasks.metrics import metric as metric_module
+from medtasks.metrics.findings import CONDITIONS, Finding
 from medtasks.metrics.metric import STDERR, AnyMetric, Score, Scores, evaluate
-from medtasks.metrics.neural.chexbert.labels import CONDITIONS, Finding
 from medtasks.metrics.report_metrics import metric_info
 from medtasks.metrics.report_scores import ReportScores, mean
 

@@ -4,7 +4,7 @@ import sys
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -17,6 +17,8 @@ from medtasks.audit.report.contents import as_json
 from medtasks.cli.output import number_table, out, say, say_columns, write_json
 from medtasks.errors import MedTasksError
 from medtasks.harness.guarded_run import listed
+from medtasks.metrics.cross_check import ORACLES, TOLERANCE, Comparison
+from medtasks.metrics.cross_check import cross_check as compare_with_package
 from medtasks.metrics.model_settings import ModelSettings
 from medtasks.metrics.report_metrics import REPORT_METRICS, keys_of, metric_info, report_metric
 from medtasks.metrics.report_scores import ReportScores
@@ -24,6 +26,7 @@ from medtasks.metrics.report_texts import ReportPairs, pair_texts, read_report_t
 from medtasks.stats.score_text import is_share, number
 
 _ALL = "all"
+_NOT_COMPARED = 3  # exit code
 _PACKAGES = ("numpy", "torch", "transformers", "nltk", "sacrebleu", "scikit-learn")
 
 Failures = Mapping[str, str]
@@ -53,9 +56,19 @@ def metrics(
     batch_size: Annotated[int | None, typer.Option(min=1, help="Texts per pass of a model.")] = None,
     cache: Annotated[bool, typer.Option(help="Whether to keep what models said of each text for the next run.")] = True,
     json_file: Annotated[Path | None, typer.Option("--json", help="Also write every value as JSON.")] = None,
+    cross_check: Annotated[
+        bool,
+        typer.Option(
+            "--cross-check",
+            help="Compare with what the published packages compute, by default for all metrics that one has; the exit "
+            "code is 1 where a score differs by more than 0.0001, else 3 where one could not be compared.",
+        ),
+    ] = False,
 ) -> None:
     """Score reports against references; without --metric list the metrics, ready where what they need was fetched."""
     settings = _settings(weights or [], device, dtype, batch_size)
+    if cross_check:
+        metric = metric or list(ORACLES)
     if not metric:
         _list_metrics()
         return
@@ -65,7 +78,11 @@ def metrics(
     pairs = pair_texts(read_report_texts(refs, column), read_report_texts(hyps, column))
     # Without a lasting cache a passing one is kept, because RadCliQ runs the models of other metrics again.
     with nullcontext() if cache else tempfile.TemporaryDirectory(prefix="medtasks-") as folder:
-        scores, failures = _score(chosen, pairs, settings if folder is None else replace(settings, cache=Path(folder)))
+        settings = settings if folder is None else replace(settings, cache=Path(folder))
+        scores, failures = _score([name for name in chosen if name in ORACLES or not cross_check], pairs, settings)
+    if cross_check:
+        _cross_check(pairs, scores, failures, chosen, settings, json_file)
+        return
     _print(pairs, scores, chosen)
     write_json(json_file, _as_dict(pairs, scores, failures))
     if failures:
@@ -137,6 +154,54 @@ def _print(pairs: ReportPairs, scores: Mapping[str, ReportScores], chosen: Mappi
     rough = [name for name, result in scores.items() if "bfloat16" in result.settings.values()]
     if rough:
         say(f"Computed in bfloat16, which moves scores a little: {', '.join(rough)}.")
+
+
+def _cross_check(
+    pairs: ReportPairs,
+    scores: Mapping[str, ReportScores],
+    failures: dict[str, str],
+    chosen: Mapping[str, Sequence[str]],
+    settings: ModelSettings,
+    json_file: Path | None,
+) -> None:
+    compared: dict[str, Comparison] = {}
+    for name, ours in scores.items():
+        try:
+            comparisons = compare_with_package(name, ours, pairs.references, pairs.hypotheses, settings)
+        except (MedTasksError, OSError) as error:
+            failures[name] = str(error)
+        else:
+            compared |= {key: comparisons[key] for key in chosen[name]}
+    say(f"pairs: {len(pairs.references)}")
+    rows = [("score", "ours", "package's", "largest difference of a pair", "package")]
+    for key, one in compared.items():
+        rows.append(
+            (key, f"{one.ours:.6f}", f"{one.theirs:.6f}", f"{one.difference:.1e}", f"{one.package} {one.version}")
+        )
+    if compared:
+        say_columns(rows)
+    alone = [name for name in chosen if name not in ORACLES]
+    if alone:
+        say(f"Not compared, because no package computes them in the same way: {', '.join(alone)}.")
+    write_json(
+        json_file, {**_as_dict(pairs, scores, failures), "cross_check": as_json(_comparisons(compared, pairs.ids))}
+    )
+    sentences = _sentences(failures)
+    differing = [key for key, one in compared.items() if one.differs]
+    if differing:
+        differ = f"{', '.join(differing)}: our value and the package's differ by more than {TOLERANCE:g}"
+        raise MedTasksError("\n".join([*sentences, differ]))
+    if failures:
+        typer.echo("\n".join(f"medtasks: {sentence}" for sentence in sentences), err=True)
+        raise typer.Exit(_NOT_COMPARED)
+
+
+def _comparisons(compared: Mapping[str, Comparison], ids: Sequence[str] | None) -> Mapping[str, Any]:
+    """Return the comparisons with the id of the pair that differs most, where pairs have ids."""
+    return {
+        key: {**asdict(one), "id": ids[one.pair] if ids and one.pair is not None else None, "differs": one.differs}
+        for key, one in compared.items()
+    }
 
 
 def _as_dict(pairs: ReportPairs, scores: Mapping[str, ReportScores], failures: Failures) -> dict[str, Any]:

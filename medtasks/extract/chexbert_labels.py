@@ -12,7 +12,7 @@ from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.extractor import Kind, extractor
 from medtasks.extract.labeler import Labels, chosen_findings, label_texts
 from medtasks.extract.reply_text import given_text
-from medtasks.metrics.neural.chexbert.labels import Finding
+from medtasks.metrics.findings import Finding
 
 NAME = "chexbert_labels"
 
@@ -28,7 +28,7 @@ def chexbert_labels(reply: str | None, sample: Sample) -> Answer:
     The reference labels the text of an empty reply, too, as that of a report without words, and scores what comes out.
     Here an empty reply is invalid, for it says nothing of any condition.
 
-    The sample's options are names of :data:`medtasks.metrics.neural.chexbert.labels.CONDITIONS`. The reply is
+    The sample's options are names of :data:`medtasks.metrics.findings.CONDITIONS`. The reply is
     ``judge_failed`` when there is no labeler or it failed, with its cause logged once per process.
     """
     return from_labels(reply, label_replies([reply])[0], sample.options)

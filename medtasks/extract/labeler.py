@@ -15,8 +15,8 @@ from pathlib import PurePath
 from typing import Any, Protocol, cast
 
 from medtasks.errors import LabelerError, MedTasksError, WeightsMissing
+from medtasks.metrics.findings import CONDITIONS, Finding
 from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.neural.chexbert.labels import CONDITIONS, Finding
 
 VARIABLE = "MEDTASKS_LABELER"
 

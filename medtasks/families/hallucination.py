@@ -34,6 +34,7 @@ from medtasks.judges.fence import addresses_judge
 from medtasks.judges.medheval import ASPECTS, WORST_SEVERITY, judge_components, judge_correctness, judge_severity
 from medtasks.judges.medheval_prompts import WORDINGS, JudgePrompt
 from medtasks.metrics.chair import LABEL_CELLS, component_ratio, label_cells, label_ratios
+from medtasks.metrics.findings import CONDITIONS, Finding
 from medtasks.metrics.metric import (
     AnyMetric,
     CorpusMetric,
@@ -46,7 +47,6 @@ from medtasks.metrics.metric import (
     Scores,
     counting,
 )
-from medtasks.metrics.neural.chexbert.labels import CONDITIONS, Finding
 from medtasks.metrics.report_metrics import metric_info
 from medtasks.stats.bootstrap import values_with_errors
 

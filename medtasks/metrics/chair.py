@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from medtasks.metrics.neural.chexbert.labels import Finding
+from medtasks.metrics.findings import Finding
 from medtasks.stats.bootstrap import Floats, Integers
 
 LABEL_CELLS = ("true_positives", "false_positives", "false_negatives", "true_negatives", "mentions", "positives")

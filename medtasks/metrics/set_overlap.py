@@ -38,6 +38,17 @@ def token_overlap(reply: Set[str], target: Set[str]) -> TokenOverlap:
     return TokenOverlap(precision, recall, 2 * (precision * recall) / (precision + recall + _NO_ZERO_DIVISION))
 
 
+def overlap_f1(first: Set[object], second: Set[object]) -> float:
+    """Return the F1 of two sets: 2 |A and B| / (|A| + |B|); 0 if both are empty.
+
+    Example:
+        >>> overlap_f1({"effusion", "left"}, {"effusion"})
+        0.6666666666666666
+    """
+    size = len(first) + len(second)
+    return 2 * len(first & second) / size if size else 0.0
+
+
 def is_closed(cleaned_target: str) -> bool:
     """Return whether a question is closed, by its target in lower case with single blanks and no punctuation."""
     return cleaned_target in _CLOSED_TARGETS

@@ -8,15 +8,21 @@ that several users share or that somebody carried to a machine without network. 
 
 import os
 import re
-from collections.abc import Mapping
+import shutil
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
-from medtasks.data.home import home
-from medtasks.errors import WeightsMissing, unknown_name
+from medtasks.data.home import home, written_whole
+from medtasks.errors import MedTasksError, WeightsMissing, unknown_name
+
+if TYPE_CHECKING:
+    import torch
 
 WEIGHTS_VARIABLE = "MEDTASKS_WEIGHTS"
+CONVERTED = ".safetensors"  # ending of a conversion, beside the published file
 _HUB = "https://huggingface.co"
 _REPOSITORY = re.compile(r"[\w-][\w.-]*/[\w.-]+(?<!\.pth)(?<!\.gz)(?<!\.safetensors)")  # owner/name, and no file
 
@@ -84,7 +90,7 @@ def complete_in(info: WeightsInfo, folder: Path) -> Path | None:
     """Return what a metric is to open in ``folder``, a conversion first; None if that is not all there."""
     if len(info.files) == 1:
         published = folder / info.files[0]
-        converted = published.with_suffix(".safetensors")
+        converted = published.with_suffix(CONVERTED)
         return next((path for path in (converted, published) if path.is_file()), None)
     needed = [name for name in info.files if name == "config.json" or name.endswith(".safetensors")]
     return folder if all((folder / name).is_file() for name in needed) else None
@@ -150,3 +156,23 @@ def _download(info: WeightsInfo, repository: str, folder: Path) -> None:
             f"{_HUB}/{repository} could not be downloaded ({type(error).__name__}: {reason}); on a machine without "
             f"network put {', '.join(info.files)} into {folder}"
         ) from error
+
+
+def write_safetensors(read: "Callable[[], Mapping[str, torch.Tensor]]", target: Path, *, like: Path) -> Path:
+    """Write tensors, by name, in place of what is there; whoever may read ``like`` may read the file.
+
+    Raises a MedTasksError where the target cannot be written, or its name does not end in ``.safetensors``.
+    """
+    from safetensors.torch import save_file
+
+    if target.suffix != CONVERTED:
+        raise MedTasksError(f"{target} must end in {CONVERTED}, by which its format is told; choose another name")
+    # Clones, because tensors that share memory cannot be saved.
+    state = {key: tensor.detach().clone().contiguous() for key, tensor in read().items()}
+    try:
+        with written_whole(target) as partial:
+            save_file(state, partial, metadata={"format": "pt"})
+            shutil.copymode(like, partial)  # safetensors shuts everybody else out of what several users may share
+    except Exception as error:  # safetensors has its own kind for a full disk
+        raise MedTasksError(f"{target} cannot be written ({error}); free some space or choose another place") from error
+    return target

@@ -3,10 +3,10 @@
 It lies in ``$MEDTASKS_HOME/nltk_data/corpora/wordnet``, which ``medtasks weights fetch wordnet`` fills and which NLTK
 will read, too; a WordNet in NLTK's own data folders serves as well. Nothing here downloads but :func:`prepare_wordnet`.
 
-NLTK's own reader is not used: it asks for files that METEOR does not need, and does not notice a damaged database.
+NLTK's reader is handed the database in memory: by path it reads only from its own data folders, asks for files that
+METEOR does not need and for a second WordNet to compare with, and does not notice a damaged database.
 
-Source: ``wndb(5WN)`` and ``morphy(7WN)`` of WordNet 3.0, https://wordnet.princeton.edu; answers are those of
-``nltk.corpus.wordnet`` 3.10.
+Source: ``wndb(5WN)`` of WordNet 3.0, https://wordnet.princeton.edu.
 """
 
 import io
@@ -15,15 +15,16 @@ import re
 import shutil
 import tarfile
 import tempfile
+import warnings
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from functools import lru_cache, partial
+from collections.abc import Iterable
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from medtasks.data.home import home
 from medtasks.errors import WeightsMissing
+from medtasks.metrics.packed_files import packed_files
 from medtasks.metrics.words import from_report_extra
 
 _FETCH = "medtasks weights fetch wordnet"
@@ -33,60 +34,59 @@ _NEEDED = tuple(f"{kind}.{part}" for kind in ("data", "index") for part in PARTS
 )
 _KEPT = ("LICENSE", "README", "citation.bib", "cntlist.rev", "index.sense", "lexnames")  # the rest of NLTK's package
 _MARK = _NEEDED[0]
-# Endings of inflected words and of their base forms.
-_ENDINGS = {
-    part: tuple(pair.partition(">")[::2] for pair in pairs.split())
-    for part, pairs in {
-        "noun": "s> ses>s ves>f xes>x zes>z ches>ch shes>sh men>man ies>y",
-        "verb": "s> ies>y es>e es> ed>e ed> ing>e ing>",
-        "adj": "er> est> er>e est>e",
-        "adv": "",
-    }.items()
-}
+_FILE = re.compile(rf"(?:.*/)?(?:{'|'.join(map(re.escape, (*_NEEDED, *_KEPT)))})")
+# For a database without names of the lexicographers' files; synonyms have no use for them.
+_NO_NAMES = "".join(f"{number:02d}\tunnamed\t0\n" for number in range(100)).encode()
 
 
-class WordNet:
-    """A WordNet database in memory; ``version`` is as the database says, ``"3.0"`` for the one of NLTK's METEOR.
+def read_wordnet(source: Path) -> Any:
+    """Return NLTK's ``WordNetCorpusReader`` of a folder or archive, which remembers the words it was asked for.
 
-    It is made of what :func:`database_files` returns, or raises a ValueError if index and data do not fit each other.
+    Raises what :func:`database_files` does, also if the database is damaged.
     """
+    nltk = from_report_extra("nltk.corpus.reader.wordnet", "METEOR")
+    data = from_report_extra("nltk.data", "METEOR")
+    files = {"lexnames": _NO_NAMES, **_sound_files(source)}
 
-    def __init__(self, files: Mapping[str, bytes]) -> None:
-        stated = re.search(rb"WordNet (\d[\d.]*) Copyright", files["data.adj"][:4096])
-        self.version = stated[1].decode() if stated else "of unknown version"
-        self._data = {part: files[f"data.{part}"] for part in PARTS_OF_SPEECH}
-        self._senses = {part: _senses(files[f"index.{part}"], self._data[part]) for part in PARTS_OF_SPEECH}
-        self._irregular = {part: _irregular_forms(files[f"{part}.exc"]) for part in PARTS_OF_SPEECH}
-        self._synonyms: dict[str, frozenset[str]] = {}
+    class Reader(nltk.WordNetCorpusReader):  # type: ignore[misc,name-defined]  # nltk has no types
+        def open(self, file: str) -> io.TextIOWrapper:
+            return io.TextIOWrapper(io.BytesIO(files[file]), "utf-8")
 
-    def synonyms(self, word: str) -> frozenset[str]:
-        """Return the single words that share a sense with a word in lower case, whatever its part of speech and form.
+        def map_wn(self, version: str = "wordnet") -> None:
+            """Leave out what only other languages need, and NLTK looks for in its own data folders."""
 
-        They are as the database writes them, with case, and none for a word that it does not know.
-        """
-        synonyms = self._synonyms.get(word)
-        if synonyms is None:
-            synonyms = self._synonyms[word] = frozenset(self._looked_up(word))
-        return synonyms
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that there are no other languages
+            reader = Reader(data.ZipFilePathPointer(None), None)  # of no file: all come from open
+    except (ValueError, LookupError, StopIteration, nltk.WordNetError) as error:
+        raise _damaged(source, error) from error
+    reader.synsets = lru_cache(maxsize=None)(reader.synsets)
+    return reader
 
-    def _looked_up(self, word: str) -> Iterator[str]:
+
+def version_of(wordnet: Any) -> str:
+    """Return the version that a database states, ``"3.0"`` for the one of NLTK's METEOR."""
+    return wordnet.get_version() or "of unknown version"
+
+
+def _sound_files(source: Path) -> dict[str, bytes]:
+    """Read the database, or raise WeightsMissing, also where index and data do not fit each other."""
+    files = database_files(source)
+    try:
         for part in PARTS_OF_SPEECH:
-            for form in self._base_forms(word, part):
-                for place in self._senses[part].get(form, ()):
-                    line = self._data[part][place : self._data[part].index(b"\n", place)]
-                    fields = line.decode().split(" ")
-                    words = fields[4 : 4 + 2 * int(fields[3], 16) : 2]
-                    yield from (name.partition("(")[0] for name in words if "_" not in name)
-
-    def _base_forms(self, word: str, part: str) -> set[str]:
-        irregular = self._irregular[part].get(word)
-        if irregular is not None:
-            return {word, *irregular}
-        return {word, *(word.removesuffix(old) + new for old, new in _ENDINGS[part] if word.endswith(old))}
+            _check(files[f"index.{part}"], files[f"data.{part}"])
+    except (ValueError, IndexError) as error:
+        raise _damaged(source, error) from error
+    return files
 
 
-def _senses(index: bytes, data: bytes) -> dict[str, tuple[int, ...]]:
-    senses = {}
+def _damaged(source: Path, error: Exception) -> WeightsMissing:
+    return WeightsMissing(f"WordNet in {source} is damaged: {error}")
+
+
+def _check(index: bytes, data: bytes) -> None:
+    listed: set[bytes] = set()
     for line in index.splitlines():
         if line.startswith(b" "):  # the licence
             continue
@@ -94,25 +94,9 @@ def _senses(index: bytes, data: bytes) -> dict[str, tuple[int, ...]]:
         places = fields[-int(fields[2]) :]
         if not all(data.startswith(place + b" ", int(place)) for place in places):
             raise ValueError(f"its index does not fit its data at '{fields[0].decode(errors='replace')}'")
-        senses[fields[0].decode()] = tuple(map(int, places))
-    listed = {place for places in senses.values() for place in places}
+        listed.update(places)
     if len(listed) != sum(not line.startswith(b" ") for line in data.splitlines()) or not data.endswith(b"\n"):
         raise ValueError("its index or its data is cut short")
-    return senses
-
-
-def _irregular_forms(exceptions: bytes) -> dict[str, list[str]]:
-    lines = (line.split() for line in exceptions.decode().splitlines())
-    return {fields[0]: fields[1:] for fields in lines if fields}
-
-
-def read_wordnet(source: Path) -> WordNet:
-    """Read WordNet from a folder or archive; raises what :func:`database_files` does, also if it is damaged."""
-    files = database_files(source)
-    try:
-        return WordNet(files)
-    except (ValueError, IndexError) as error:
-        raise WeightsMissing(f"WordNet in {source} is damaged: {error}") from error
 
 
 def database_files(source: Path) -> dict[str, bytes]:
@@ -126,40 +110,21 @@ def database_files(source: Path) -> dict[str, bytes]:
     that are there. Raises WeightsMissing where they are not there, not complete, or there more than once.
     """
     try:
-        with _opened(source) as files:
-            folder = _folder(source, files)
-            missing = [name for name in _NEEDED if folder + name not in files]
-            if missing:
-                raise WeightsMissing(f"WordNet in {source} is not complete: {', '.join(missing)} missing")
-            present = [name for name in (*_NEEDED, *_KEPT) if folder + name in files]
-            return {name: files[folder + name]().replace(b"\r", b"") for name in present}
+        found = {name: file.read() for name, file in packed_files(source, _FILE)}
+        zipped = [] if found or not source.is_dir() else sorted(source.rglob("wordnet.zip"))
+        if zipped:
+            found = {name: file.read() for name, file in packed_files(zipped[0], _FILE)}
     except (OSError, EOFError, zipfile.BadZipFile, tarfile.TarError) as error:
         raise WeightsMissing(f"WordNet cannot be read from {source} ({error}); give its folder or archive") from error
+    folder = _folder(source, found)
+    missing = [name for name in _NEEDED if folder + name not in found]
+    if missing:
+        raise WeightsMissing(f"WordNet in {source} is not complete: {', '.join(missing)} missing")
+    inside = {name: found.get(folder + name) for name in (*_NEEDED, *_KEPT)}
+    return {name: content.replace(b"\r", b"") for name, content in inside.items() if content is not None}
 
 
-@contextmanager
-def _opened(source: Path) -> Iterator[Mapping[str, Callable[[], bytes]]]:
-    if source.is_dir():
-        inside = [path for name in (*_NEEDED, *_KEPT) for path in source.rglob(name)]
-        zipped = [] if inside else sorted(source.rglob("wordnet.zip"))
-        if not zipped:
-            yield {path.relative_to(source).as_posix(): path.read_bytes for path in inside}
-            return
-        source = zipped[0]
-    if zipfile.is_zipfile(source):
-        with zipfile.ZipFile(source) as archive:
-            yield {name: partial(archive.read, name) for name in archive.namelist()}
-    else:
-        with tarfile.open(source) as archive:
-            yield {member.name: partial(_extracted, archive, member) for member in archive if member.isfile()}
-
-
-def _extracted(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
-    content = archive.extractfile(member)
-    return content.read() if content else b""
-
-
-def _folder(source: Path, files: Mapping[str, object]) -> str:
+def _folder(source: Path, files: Iterable[str]) -> str:
     """Return the folder of the database inside the source, empty or with a slash at its end."""
     folders = sorted(name.removesuffix(_MARK) for name in files if name == _MARK or name.endswith(f"/{_MARK}"))
     if not folders:
@@ -174,8 +139,8 @@ def wordnet_folder() -> Path:
     return home() / "nltk_data" / "corpora" / "wordnet"
 
 
-def load_wordnet() -> WordNet:
-    """Return WordNet, read at the first call of a process in about a second.
+def load_wordnet() -> Any:
+    """Return :func:`read_wordnet` of the database on this machine, read once per process in a second or two.
 
     Raises a MedTasksError where NLTK is not installed, WeightsMissing where WordNet is not here or cannot be read.
     """
@@ -190,7 +155,7 @@ def load_wordnet() -> WordNet:
 
 
 @lru_cache(maxsize=2)
-def _read(path: Path) -> WordNet:
+def _read(path: Path) -> Any:
     try:
         return read_wordnet(path)
     except WeightsMissing as error:
@@ -210,10 +175,10 @@ def prepare_wordnet(source: Path | None = None) -> Path:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=home(), prefix=".wordnet-") as scratch:
             database = source or _downloaded(Path(scratch))
-            read_wordnet(database)
+            files = _sound_files(database)
             fresh = Path(scratch) / "fresh"
             fresh.mkdir()
-            for name, content in database_files(database).items():
+            for name, content in files.items():
                 (fresh / name).write_bytes(content)
                 (fresh / name).chmod(0o644)
             for place in (fresh, folder.parent, folder.parent.parent):

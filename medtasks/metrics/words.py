@@ -77,10 +77,11 @@ def _nltk_rules() -> Callable[[str], tuple[str, ...]]:
 
 
 @lru_cache(maxsize=1)
-def porter_stemmer() -> Callable[[str], str]:
-    """Return NLTK's Porter stemmer with its extensions, which ROUGE and METEOR use, with a memory for words."""
-    stem: Callable[[str], str] = from_report_extra("nltk.stem.porter", "Porter's stemmer").PorterStemmer().stem
-    return lru_cache(maxsize=1 << 17)(stem)
+def porter_stemmer() -> Any:
+    """Return NLTK's Porter stemmer with its extensions, which ROUGE and METEOR use; ``stem`` has a memory for words."""
+    stemmer = from_report_extra("nltk.stem.porter", "Porter's stemmer").PorterStemmer()
+    stemmer.stem = lru_cache(maxsize=1 << 17)(stemmer.stem)
+    return stemmer
 
 
 class Overlap(NamedTuple):

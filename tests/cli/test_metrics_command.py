@@ -1,10 +1,16 @@
 """``medtasks metrics``: tables, JSON, failures, and no report text anywhere."""
 
 import json
+import sys
+from importlib import metadata
+from types import SimpleNamespace
 
 import pytest
+from rouge_score import rouge_scorer
+from rouge_score.tokenizers import DefaultTokenizer
 
-from medtasks.metrics.report_metrics import REPORT_METRICS
+from medtasks.metrics.cross_check import ORACLES
+from medtasks.metrics.report_metrics import REPORT_METRICS, metric_info
 
 from .conftest import rows_of
 
@@ -146,6 +152,75 @@ def test_golden_bertscore_cache_is_kept_or_not(medtasks, files, weights, tmp_pat
 def test_golden_bertscore_in_bfloat16_is_said(medtasks, files, weights):
     ran = medtasks(*files, *weights, "--metric", "bertscore,bleu", "--device", "cpu", "--dtype", "bfloat16")
     assert ran.out.splitlines()[-1] == "Computed in bfloat16, which moves scores a little: bertscore."
+
+
+def compared(out):
+    """Return what each score's row says: our value, the package's, the largest difference, package and version."""
+    return {line.split()[0]: line.split()[1:] for line in out.splitlines()[2:] if "." in line.split()[1]}
+
+
+def test_golden_cross_check(medtasks, weights, golden, tmp_path):
+    pairs = json.loads((golden / "metrics/radgraph/expected.json").read_text())["pairs"]
+    pairs = [*sorted(pairs, key=lambda pair: -pair["partial"])[:3], {"reference": "Clear.", "hypothesis": ""}]
+    files, out = ["metrics"], tmp_path / "out.json"
+    for option, side in (("--refs", "reference"), ("--hyps", "hypothesis")):
+        (tmp_path / f"{side}.json").write_text(json.dumps([pair[side] for pair in pairs]))
+        files += [option, tmp_path / f"{side}.json"]
+    names = [name for name in ORACLES if name not in ("medheval_bertscore", "radgraph_xl")]
+    ran = medtasks(*files, *weights, "--metric", ",".join(names), "--cross-check", "--device", "cpu", "--json", out)
+    assert (ran.code, ran.err) == (0, "")
+    rows, written = compared(ran.out), json.loads(out.read_text())
+    assert list(rows) == list(written["cross_check"]) == [key for name in names for key in REPORT_METRICS[name].keys]
+    for key, (ours, theirs, difference, package, version) in rows.items():
+        one = written["cross_check"][key]
+        assert (ours, theirs) == (f"{one['ours']:.6f}", f"{one['theirs']:.6f}")
+        assert float(difference) == pytest.approx(one["difference"], rel=0.05)
+        assert one["difference"] < 1e-4
+        assert not one["differs"]
+        assert (package, version) == (one["package"], metadata.version(package))
+        assert one["ours"] == written["metrics"][metric_info(key).name]["totals"][key]
+    assert rows["bertscore_f1"][0] != "0.000000" != rows["radgraph_simple"][0]
+    assert no_texts_in(ran.out + out.read_text())
+
+
+def test_a_difference_is_told_by_the_exit_code(fails, files, tmp_path, monkeypatch):
+    package = rouge_scorer.RougeScorer.score
+
+    def other(self, target, prediction):
+        scores = package(self, target, prediction)
+        more = 1.5e-4 if target.startswith("Heart") and isinstance(self._tokenizer, DefaultTokenizer) else 0
+        return {name: one._replace(fmeasure=one.fmeasure + more) for name, one in scores.items()}
+
+    monkeypatch.setattr(rouge_scorer.RougeScorer, "score", other)
+    out = tmp_path / "out.json"
+    ran = fails(
+        [*files, "--metric", "rouge_l,bleu", "--cross-check", "--json", out], "rouge_l: ", "differ by more than"
+    )
+    assert compared(ran.out)["rouge_l"][2] == "1.5e-04"
+    differing = json.loads(out.read_text())["cross_check"]["rouge_l"]
+    assert (differing["differs"], differing["pair"], differing["id"]) == (True, 1, "1")
+
+
+@pytest.mark.parametrize(
+    ("broken", "sentence"),
+    [
+        ({"rouge_score.rouge_scorer": None}, "the package rouge-score cannot be imported; bring it with: "),
+        ({"sacrebleu.metrics.bleu": SimpleNamespace(BLEU=lambda **_: 1 / 0)}, "failed (ZeroDivisionError in "),
+    ],
+    ids=["missing", "failing"],
+)
+def test_a_package_that_is_missing_or_fails_gives_no_number(medtasks, files, monkeypatch, broken, sentence):
+    medtasks(*files, "--metric", "rouge")  # ours is loaded
+    for module, replacement in broken.items():
+        monkeypatch.setitem(sys.modules, module, replacement)
+    ran = medtasks(*files, "--metric", "rouge,bleu,meteor_without_synonyms", "--cross-check")
+    assert ran.code == 3
+    assert sentence in ran.err
+    assert ran.err.count("\n") == 1
+    assert "pip install 'medtasks[oracles]'" in ran.err
+    keys = "rouge" if "failed" in sentence else "bleu"
+    assert set(compared(ran.out)) == set(REPORT_METRICS[keys].keys)
+    assert "no package computes them in the same way: meteor_without_synonyms." in ran.out
 
 
 def test_a_metric_without_weights_fails_alone(medtasks, fails, files, tmp_path):

@@ -5,23 +5,12 @@ import sqlite3
 import stat
 from concurrent.futures import ThreadPoolExecutor
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from loguru import logger
 
 from medtasks.metrics.text_cache import TextCache, default_cache_folder, text_key
 
 TEXTS = st.lists(st.text(max_size=6), max_size=3)
-
-
-@pytest.fixture
-def logged():
-    """What was logged so far."""
-    lines = []
-    handler = logger.add(lines.append, level="WARNING", format="{message}")
-    yield lines
-    logger.remove(handler)
 
 
 @given(TEXTS, TEXTS)

@@ -1,6 +1,9 @@
-"""A WordNet of a dozen invented senses in the published file formats."""
+"""A WordNet of a dozen invented senses in the published file formats, and synonyms as NLTK asks for them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 SENSES: Mapping[str, Sequence[tuple[str, ...]]] = {
     "noun": [
@@ -41,3 +44,28 @@ def wordnet_files() -> Mapping[str, bytes]:
             f"{part}.exc": EXCEPTIONS[part].encode(),
         }
     return files
+
+
+def write_wordnet(folder: Path, files: Mapping[str, bytes]) -> Path:
+    """Write files of a database into a new folder."""
+    folder.mkdir(parents=True)
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    return folder
+
+
+class ListedSynonyms:
+    """A list of synonyms by word with the part of a reader that METEOR asks."""
+
+    def __init__(self, synonyms: Mapping[str, Iterable[str]]) -> None:
+        self._synonyms = synonyms
+
+    def synsets(self, word: str) -> list[Any]:
+        names = self._synonyms.get(word, ())
+        return [SimpleNamespace(lemmas=lambda: [SimpleNamespace(name=lambda name=name: name) for name in names])]
+
+
+def synonyms(wordnet: Any, word: str) -> set[str]:
+    """Return the single words that share a sense with a word in lower case, as METEOR takes them."""
+    names = (lemma.name() for sense in wordnet.synsets(word) for lemma in sense.lemmas())
+    return {name for name in names if "_" not in name}

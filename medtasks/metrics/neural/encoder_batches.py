@@ -1,12 +1,9 @@
-"""What metrics that run an encoder share: padded batches of like length, its precision, a name for the weights."""
+"""What metrics that run an encoder share: padded batches of like length, and its precision."""
 
 import gc
-import hashlib
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from loguru import logger
@@ -148,19 +145,3 @@ def _set_products(products: Sequence[Any], precisions: Sequence[str]) -> None:
         torch.set_float32_matmul_precision(precisions[0])
     for product, precision in zip(products, precisions, strict=False):
         product.fp32_precision = precision
-
-
-def weights_digest(paths: Sequence[Path]) -> str:
-    """Return the SHA-256 of the bytes of files, one after the other, for the name of a cache.
-
-    The 64 hexadecimal digits depend on the order of the files, but not on where they lie. A file is read once per
-    process, again if its size or its time of change differ.
-    """
-    digests = [_digest(path.resolve(), path.stat().st_mtime_ns, path.stat().st_size) for path in paths]
-    return digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
-
-
-@lru_cache(maxsize=64)
-def _digest(path: Path, changed: int, size: int) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

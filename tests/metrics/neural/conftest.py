@@ -11,6 +11,7 @@ from transformers import BertConfig, BertForMaskedLM, PreTrainedModel, RobertaCo
 from ... import tiny_chexbert
 from .radgraph.random_archive import write_archive
 
+torch.set_num_threads(1)  # more cost time in models this small, most of all beside other workers
 SIZE = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 24, "num_hidden_layers": 3}
 
 

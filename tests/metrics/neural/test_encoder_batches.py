@@ -7,10 +7,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from loguru import logger
 
 from medtasks.errors import MedTasksError
-from medtasks.metrics.neural.encoder_batches import encoding, length_batches, run_batches, weights_digest
+from medtasks.metrics.neural.encoder_batches import encoding, length_batches, run_batches
+from medtasks.metrics.neural.encoder_files import weights_digest
 
 
 @given(st.lists(st.integers(0, 600)), st.integers(1, 40))
@@ -56,9 +56,8 @@ def results(batches, run):
         MemoryError(),
     ],
 )
-def test_where_memory_runs_out_batches_are_halved_and_nothing_is_lost(error):
-    sizes, warned = [], []
-    sink = logger.add(lambda message: warned.append(message.record["message"]), level="WARNING")
+def test_where_memory_runs_out_batches_are_halved_and_nothing_is_lost(error, logged):
+    sizes = []
 
     def run(positions):
         sizes.append(len(positions))
@@ -67,11 +66,10 @@ def test_where_memory_runs_out_batches_are_halved_and_nothing_is_lost(error):
         return [position * 10 for position in positions]
 
     found = results(length_batches(range(20), 8), run)
-    logger.remove(sink)
     assert found == {position: position * 10 for position in range(20)}
     # Eight and four fail once each; later batches do not try again what cannot fit.
     assert sizes == [8, 4, *[2] * 10]
-    assert len(warned) == 2
+    assert len(logged) == 2
 
 
 def test_a_single_text_too_large_for_memory_is_one_sentence():

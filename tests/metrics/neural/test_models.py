@@ -19,8 +19,8 @@ from medtasks.metrics.neural.bertscore.encoder import ContextualEncoder
 from medtasks.metrics.neural.bertscore.metric import BertScore
 from medtasks.metrics.neural.chexbert.network import ChexbertNetwork
 from medtasks.metrics.neural.chexbert.reader import Chexbert
-from medtasks.metrics.neural.radgraph.annotator import WordEncoder
 from medtasks.metrics.neural.radgraph.model import RadGraph
+from medtasks.metrics.neural.radgraph.network import WordEncoder
 
 from ... import tiny_chexbert
 from .radgraph.random_archive import invented_reports

@@ -4,7 +4,6 @@ Every text is encoded once, and the vectors of few texts are in memory at a time
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -13,12 +12,12 @@ import numpy as np
 import torch
 from torch import Tensor
 from transformers import AutoConfig, AutoModel, AutoTokenizer
-from transformers.utils import logging
 
 from medtasks.errors import WeightsMissing
 from medtasks.metrics.model_settings import ModelSettings
 from medtasks.metrics.neural.bertscore.scores import SPECIAL_TOKENS, TokenMatches
 from medtasks.metrics.neural.encoder_batches import encoding, length_batches, padded, run_batches
+from medtasks.metrics.neural.encoder_files import explained, longest_text, quiet
 
 _FAMILIES = ("bert", "roberta")
 _CPU_BATCH, _GPU_BATCH = 16, 128  # a CPU gains nothing from more, which need more padding
@@ -36,40 +35,28 @@ class ContextualEncoder:
     def __init__(self, folder: Path, layer: int, settings: ModelSettings) -> None:
         self.device = settings.torch_device()
         self._dtype = settings.dtype
-        try:
-            with _quiet():
-                config = AutoConfig.from_pretrained(folder, local_files_only=True)
-                if config.model_type not in _FAMILIES:
-                    raise ValueError(f"it is a '{config.model_type}', BERTScore reads {' and '.join(_FAMILIES)}")
-                if not 1 <= layer <= config.num_hidden_layers:
-                    raise ValueError(f"it has {config.num_hidden_layers} layers, layer {layer} is wanted")
-                config.num_hidden_layers = layer
-                self._tokenizer: Any = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-                model, report = AutoModel.from_pretrained(
-                    folder,
-                    config=config,
-                    local_files_only=True,
-                    add_pooling_layer=False,
-                    dtype=torch.float32,
-                    output_loading_info=True,
-                )
-        except Exception as error:  # transformers, tokenizers and safetensors raise kinds of their own
-            reason = str(error).strip().partition("\n")[0]
-            raise WeightsMissing(
-                f"{folder} cannot be read as an encoder ({type(error).__name__}: {reason}); fetch it anew, or give "
-                "another folder"
-            ) from error
+        again = "fetch it anew, or give another folder"
+        with (
+            explained(lambda kind, reason: f"{folder} cannot be read as an encoder ({kind}: {reason}); {again}"),
+            quiet(),
+        ):
+            config = AutoConfig.from_pretrained(folder, local_files_only=True)
+            if config.model_type not in _FAMILIES:
+                raise ValueError(f"it is a '{config.model_type}', BERTScore reads {' and '.join(_FAMILIES)}")
+            if not 1 <= layer <= config.num_hidden_layers:
+                raise ValueError(f"it has {config.num_hidden_layers} layers, layer {layer} is wanted")
+            config.num_hidden_layers = layer
+            self._tokenizer: Any = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+            options = {"dtype": torch.float32, "add_pooling_layer": False, "output_loading_info": True}
+            model, report = AutoModel.from_pretrained(folder, config=config, local_files_only=True, **options)
         absent = [*report["missing_keys"], *report["mismatched_keys"]]
         if absent:
             raise WeightsMissing(
                 f"the weights in {folder} lack {len(absent)} tensors of the encoder, first {absent[0]}; fetch them anew"
             )
         self._model: Any = model.to(self.device).eval()
-        roberta = config.model_type == "roberta"
-        self._prefix = " " if roberta else ""
-        # RoBERTa counts positions from behind its padding token's id; a tokenizer without a stated length claims 10^30.
-        positions = config.max_position_embeddings - (config.pad_token_id + 1 if roberta else 0)
-        self._longest = int(min(self._tokenizer.model_max_length, positions))
+        self._prefix = " " if config.model_type == "roberta" else ""
+        self._longest = longest_text(config, self._tokenizer)
 
     def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the ids of each text, stripped, between [CLS] and [SEP], cut at the length that the model takes.
@@ -90,20 +77,6 @@ class ContextualEncoder:
             hidden = self._model(ids, attention_mask=mask).last_hidden_state
             unit = torch.nn.functional.normalize(hidden.float(), dim=-1)
         return [vectors[: len(row)].clone() for vectors, row in zip(unit, batch, strict=True)]
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep transformers from printing a table of the layers that are left out on purpose."""
-    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity(logging.CRITICAL)
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(level)
-        if bars:
-            logging.enable_progress_bar()
 
 
 def match_pairs(

@@ -6,7 +6,7 @@ from pathlib import Path
 from medtasks.errors import WeightsMissing
 from medtasks.metrics.model_settings import ModelSettings
 from medtasks.metrics.neural.bertscore.scores import BASELINES, BertScores, Idf, TokenMatches, bert_scores
-from medtasks.metrics.neural.encoder_batches import weights_digest
+from medtasks.metrics.neural.encoder_files import present, weights_digest
 from medtasks.metrics.report_scores import ReportMetric, ReportScores, check_lengths, mean_scores
 from medtasks.metrics.text_cache import TextCache, text_key
 from medtasks.metrics.weights import weights_path
@@ -36,8 +36,7 @@ def encoder_digest(folder: Path) -> str:
             f"{folder} lacks part of an encoder: config.json, a vocabulary (vocab.json and merges.txt, vocab.txt or "
             "tokenizer.json) and model.safetensors must be there"
         )
-    files = [folder / name for name in _TEXT_FILES if (folder / name).is_file()] + weights
-    return " ".join(f"{file.name}={weights_digest([file])}" for file in files)
+    return " ".join(f"{file.name}={weights_digest([file])}" for file in present(folder, _TEXT_FILES) + weights)
 
 
 class BertScore:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 from loguru import logger
@@ -52,8 +53,7 @@ class TokenMatches:
         return cls(ids[1 : length + 1], ids[length + 1 :], best[:length], best[length:])
 
 
-@dataclass(frozen=True)
-class Baseline:
+class Baseline(NamedTuple):
     """What unrelated sentences score under one encoder and layer, below 1; each score is rescaled with its own."""
 
     precision: float
@@ -83,8 +83,7 @@ class Idf(StrEnum):
     HYPOTHESES = "hypotheses"
 
 
-@dataclass(frozen=True)
-class BertScores:
+class BertScores(NamedTuple):
     """Scores of pairs, each shape (pairs,).
 
     Precision and recall are weighted means of the best cosine of each token of hypothesis and reference, F1 is their
@@ -97,11 +96,8 @@ class BertScores:
 
     def rescaled(self, baseline: Baseline) -> "BertScores":
         """Return the same scores rescaled; an empty text, 0 before, becomes negative."""
-        return BertScores(
-            tuple(rescale(score, baseline.precision) for score in self.precision),
-            tuple(rescale(score, baseline.recall) for score in self.recall),
-            tuple(rescale(score, baseline.f1) for score in self.f1),
-        )
+        both = zip(self, baseline, strict=True)
+        return BertScores(*(tuple(rescale(score, zero) for score in scores) for scores, zero in both))
 
 
 _Weigh = Callable[[NDArray[np.int32]], NDArray[np.float64]]

@@ -4,27 +4,23 @@ Source: the checkpoint that ``run_bert.py`` of https://github.com/stanfordmlgrou
 (438 MB) it holds the state of the optimiser, twice as large, which is never kept.
 """
 
-import shutil
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from medtasks.data.home import written_whole
-from medtasks.errors import MedTasksError, WeightsMissing
+from medtasks.errors import WeightsMissing
+from medtasks.metrics.findings import CONDITIONS
 from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.neural.chexbert.labels import CONDITIONS
-from medtasks.metrics.neural.encoder_batches import weights_digest
-from medtasks.metrics.weights import complete_in, weights_info, weights_path
+from medtasks.metrics.neural.encoder_files import explained, present, weights_digest
+from medtasks.metrics.weights import CONVERTED, complete_in, weights_info, weights_path, write_safetensors
 
 if TYPE_CHECKING:
     import torch
 
 CHEXBERT, ENCODER = "chexbert", "bert-base-uncased"
-_SUFFIX = ".safetensors"
-_VOCABULARY = "vocab.txt"
-_CONFIG = "config.json"
+_CONFIG, _VOCABULARY = "config.json", "vocab.txt"
 # Keys that tell this checkpoint from any other of the same encoder.
 _TELLING = ("bert.embeddings.word_embeddings.weight", f"linear_heads.{len(CONDITIONS) - 1}.weight")
 _AGAIN = "remove it and run 'medtasks weights fetch chexbert'"
@@ -40,8 +36,8 @@ class ChexbertFiles:
     @property
     def fingerprint(self) -> str:
         """A digest of the bytes of weights, configuration and vocabulary."""
-        beside = [self.encoder / name for name in (_CONFIG, _VOCABULARY, "tokenizer.json", "tokenizer_config.json")]
-        return weights_digest([self.weights, *(path for path in beside if path.is_file())])
+        beside = present(self.encoder, (_CONFIG, _VOCABULARY, "tokenizer.json", "tokenizer_config.json"))
+        return weights_digest([self.weights, *beside])
 
 
 def find_files(settings: ModelSettings) -> ChexbertFiles:
@@ -56,7 +52,7 @@ def find_files(settings: ModelSettings) -> ChexbertFiles:
     weights = complete_in(info, chosen) if chosen.is_dir() else chosen
     if weights is None:
         raise WeightsMissing(
-            f"{chosen} holds neither {info.files[0]} nor {CHEXBERT}{_SUFFIX}; give the file itself, or fetch it with "
+            f"{chosen} holds neither {info.files[0]} nor {CHEXBERT}{CONVERTED}; give the file itself, or fetch it with "
             f"'medtasks weights fetch {CHEXBERT}'"
         )
     near = [folder / ENCODER for folder in (weights.parent, weights.parent.parent)] if given else []
@@ -79,7 +75,7 @@ def read_state(path: Path) -> "Mapping[str, torch.Tensor]":
     """
     if not path.is_file():
         raise WeightsMissing(f"{path} does not exist; fetch it with 'medtasks weights fetch {CHEXBERT}'")
-    state = _safetensors(path) if path.suffix == _SUFFIX else _torch_file(path)
+    state = _safetensors(path) if path.suffix == CONVERTED else _torch_file(path)
     named = {str(key).removeprefix("module."): tensor for key, tensor in state.items()}
     lacking = [key for key in _TELLING if key not in named]
     if lacking:
@@ -87,31 +83,19 @@ def read_state(path: Path) -> "Mapping[str, torch.Tensor]":
     return named
 
 
-def _safetensors(path: Path) -> "dict[str, torch.Tensor]":
-    from safetensors import SafetensorError
+def _safetensors(path: Path) -> "Mapping[str, torch.Tensor]":
     from safetensors.torch import load_file
 
-    try:
-        tensors: dict[str, torch.Tensor] = load_file(path)
-    except (SafetensorError, OSError) as error:
-        raise WeightsMissing(
-            f"{path} is damaged or no safetensors file ({type(error).__name__}); remove it and run 'medtasks weights "
-            f"convert {CHEXBERT}'"
-        ) from error
-    return tensors
+    again = f"remove it and run 'medtasks weights convert {CHEXBERT}'"
+    with explained(lambda kind, _: f"{path} is damaged or no safetensors file ({kind}); {again}"):
+        return dict(load_file(path))
 
 
-def _torch_file(path: Path) -> "dict[Any, torch.Tensor]":
+def _torch_file(path: Path) -> "Mapping[Any, torch.Tensor]":
     import torch
 
-    try:
+    with explained(lambda kind, _: f"{path} is damaged, incomplete or no plain torch checkpoint ({kind}); {_AGAIN}"):
         stored = torch.load(path, map_location="cpu", mmap=zipfile.is_zipfile(path), weights_only=True)
-    except MemoryError:
-        raise
-    except Exception as error:  # what a damaged pickle raises depends on where the damage is
-        raise WeightsMissing(
-            f"{path} is damaged, incomplete or no plain torch checkpoint ({type(error).__name__}); {_AGAIN}"
-        ) from error
     state = stored.get("model_state_dict") if isinstance(stored, dict) else None
     if not isinstance(state, dict) or not all(isinstance(tensor, torch.Tensor) for tensor in state.values()):
         raise WeightsMissing(f"{path} is no checkpoint of CheXbert: it has no 'model_state_dict' of tensors; {_AGAIN}")
@@ -122,20 +106,9 @@ def convert(checkpoint: Path, target: Path | None = None) -> Path:
     """Write the network of the published checkpoint as safetensors: a third of the size, read at once.
 
     The file is ``target``, or ``chexbert.safetensors`` beside the checkpoint, where it is taken from then on; one that
-    exists is replaced. Raises WeightsMissing for a checkpoint that is missing, damaged, or not CheXbert's, and a
-    MedTasksError where the target cannot be written, or its name does not end in ``.safetensors``.
+    exists is replaced. Raises WeightsMissing for a checkpoint that is missing, damaged, or not CheXbert's, and what
+    :func:`~medtasks.metrics.weights.write_safetensors` does.
     """
-    from safetensors.torch import save_file
-
-    chosen = target or checkpoint.with_suffix(_SUFFIX)
-    if chosen.suffix != _SUFFIX:
-        raise MedTasksError(f"{chosen} must end in {_SUFFIX}, by which its format is told; choose another name")
-    # Clones, because tensors that share memory cannot be saved.
-    state = {key: tensor.detach().clone().contiguous() for key, tensor in read_state(checkpoint).items()}
-    try:
-        with written_whole(chosen) as partial:
-            save_file(state, partial, metadata={"format": "pt"})
-            shutil.copymode(checkpoint, partial)  # safetensors shuts everybody else out of what several users may share
-    except Exception as error:  # safetensors has its own kind for a full disk
-        raise MedTasksError(f"{chosen} cannot be written ({error}); free some space or choose another place") from error
-    return chosen
+    return write_safetensors(
+        lambda: read_state(checkpoint), target or checkpoint.with_suffix(CONVERTED), like=checkpoint
+    )

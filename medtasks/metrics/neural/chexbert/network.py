@@ -1,7 +1,6 @@
 """CheXbert's network, a BERT encoder whose [CLS] vector feeds 14 linear outputs, and texts through it in batches.
 
-Source: ``src/models/bert_labeler.py`` of https://github.com/stanfordmlgroup/CheXbert. Dropout and the pooler take no
-part in labelling.
+Source: ``src/models/bert_labeler.py`` of https://github.com/stanfordmlgroup/CheXbert.
 """
 
 import json
@@ -9,30 +8,31 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
-from accelerate import init_empty_weights
-from loguru import logger
-from torch import nn
 from transformers import BertConfig, BertModel, BertTokenizer
 
 from medtasks.errors import WeightsMissing
+from medtasks.metrics.findings import CONDITIONS, Finding
 from medtasks.metrics.model_settings import ModelSettings
 from medtasks.metrics.neural.chexbert.checkpoint import CHEXBERT, ENCODER, ChexbertFiles, read_state
-from medtasks.metrics.neural.chexbert.labels import CLASS_COUNTS, Reading
+from medtasks.metrics.neural.chexbert.reader import Reading
 from medtasks.metrics.neural.encoder_batches import encoding, length_batches, padded, run_batches
+from medtasks.metrics.neural.encoder_files import check_vocabulary, empty, explained, filled
 
-_CPU_BATCH, _GPU_BATCH = 16, 256
-
+# Classes of each output: all of Finding, and only blank and positive for No Finding.
+CLASS_COUNTS = (*(len(Finding) for _ in CONDITIONS[:-1]), 2)
 # Stored, but no part of the computation: the pooler, and buffers that old versions of transformers saved.
 _UNUSED = ("bert.pooler.", "bert.embeddings.position_ids", "bert.embeddings.token_type_ids")
 
 
-class ChexbertNetwork(nn.Module):
+class ChexbertNetwork(torch.nn.Module):
     """Encoder, built from its configuration, and outputs; parameters are named as in the checkpoint."""
 
     def __init__(self, config: Any) -> None:
         super().__init__()
         self.bert = BertModel(config, add_pooling_layer=False)
-        self.linear_heads = nn.ModuleList(nn.Linear(config.hidden_size, classes) for classes in CLASS_COUNTS)
+        self.linear_heads = torch.nn.ModuleList(
+            torch.nn.Linear(config.hidden_size, classes) for classes in CLASS_COUNTS
+        )
 
     def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
         """Return the [CLS] vector of each text in float32, shape (texts, hidden size).
@@ -47,7 +47,7 @@ class ChexbertNetwork(nn.Module):
         return torch.stack([head(vectors).argmax(dim=-1) for head in self.linear_heads], dim=-1)
 
 
-class FirstTokenLayer(nn.Module):
+class FirstTokenLayer(torch.nn.Module):
     """The last layer of a BERT encoder, whose output is computed for the first token only: the others are a waste."""
 
     def __init__(self, layer: Any) -> None:
@@ -65,7 +65,7 @@ class FirstTokenLayer(nn.Module):
             projected.unflatten(-1, (own.num_attention_heads, -1)).transpose(1, 2)
             for projected in (own.query(first), own.key(hidden), own.value(hidden))
         )
-        seen = nn.functional.scaled_dot_product_attention(
+        seen = torch.nn.functional.scaled_dot_product_attention(
             query, key, value, attn_mask=None if mask is None else mask[:, :, :1]
         )
         attended = attention.output(seen.transpose(1, 2).flatten(2), first)
@@ -76,33 +76,27 @@ class FirstTokenLayer(nn.Module):
 def read_config(files: ChexbertFiles) -> Any:
     """Read the encoder's configuration; raises WeightsMissing if it is damaged, or of another kind of network."""
     path = files.encoder / "config.json"
-    try:
+    again = f"remove it and run 'medtasks weights fetch {ENCODER}'"
+    with explained(lambda *_: f"{path} is damaged or not the configuration of a BERT encoder; {again}"):
         stored = json.loads(path.read_text(encoding="utf-8"))
         if stored["model_type"] != "bert":
             raise ValueError(stored["model_type"])
         return BertConfig(**{**stored, "attn_implementation": "sdpa"})
-    except Exception as error:  # transformers checks the fields with kinds of its own
-        raise WeightsMissing(
-            f"{path} is damaged or not the configuration of a BERT encoder; remove it and run 'medtasks weights fetch "
-            f"{ENCODER}'"
-        ) from error
 
 
 def load_network(files: ChexbertFiles, config: Any) -> ChexbertNetwork:
     """Build the network and fill it, in float32; WeightsMissing for a checkpoint that is damaged or does not fit."""
-    with init_empty_weights(include_buffers=False):
-        network = ChexbertNetwork(config)
     state = {key: tensor for key, tensor in read_state(files.weights).items() if not key.startswith(_UNUSED)}
+    network = empty(lambda: ChexbertNetwork(config))
     misfit = _misfit(network.state_dict(), state)
     if misfit:
         raise WeightsMissing(
             f"{files.weights} does not fit CheXbert's network of {files.encoder / 'config.json'}: {misfit}; "
             f"remove both and run 'medtasks weights fetch {CHEXBERT}' and 'medtasks weights fetch {ENCODER}'"
         )
-    network.load_state_dict({key: tensor.float() for key, tensor in state.items()}, assign=True)
-    layers = network.bert.encoder.layer
+    layers = filled(network, state).bert.encoder.layer
     layers[-1] = FirstTokenLayer(layers[-1])
-    return network.eval()
+    return network
 
 
 def _misfit(wanted: dict[str, torch.Tensor], stored: dict[str, torch.Tensor]) -> str | None:
@@ -123,27 +117,18 @@ def token_ids(texts: Sequence[str], files: ChexbertFiles, config: Any) -> list[l
     Raises WeightsMissing for a vocabulary that is damaged, or larger than the configuration says; a smaller is logged.
     """
     again = f"remove the folder and run 'medtasks weights fetch {ENCODER}'"
-    try:
+    with explained(lambda kind, _: f"the vocabulary in {files.encoder} is damaged ({kind}); {again}"):
         tokenizer = BertTokenizer.from_pretrained(files.encoder, local_files_only=True)
-    except Exception as error:  # what a damaged file raises depends on where the damage is
-        raise WeightsMissing(
-            f"the vocabulary in {files.encoder} is damaged ({type(error).__name__}); {again}"
-        ) from error
     sizes = f"the vocabulary in {files.encoder} has {len(tokenizer)} entries, its config.json {config.vocab_size}"
-    if len(tokenizer) > config.vocab_size:
-        raise WeightsMissing(f"{sizes}; {again}")
-    if len(tokenizer) < config.vocab_size:
-        logger.warning("{}; if it was cut short, labels are wrong: {}", sizes, again)
-    ids: list[list[int]] = tokenizer(list(texts), truncation=True, max_length=config.max_position_embeddings)[
-        "input_ids"
-    ]
-    return ids
+    smaller = f"{sizes}; if it was cut short, labels are wrong: {again}"
+    check_vocabulary(len(tokenizer), config.vocab_size, f"{sizes}; {again}", smaller)
+    encoded = tokenizer(list(texts), truncation=True, max_length=config.max_position_embeddings)
+    return list(encoded["input_ids"])
 
 
 def read_texts(texts: Sequence[str], files: ChexbertFiles, settings: ModelSettings) -> Iterator[tuple[int, Reading]]:
     """Load the network and read texts with it; yield ``(position, reading)``, the longest texts first."""
-    device = settings.torch_device()
-    config = read_config(files)
+    device, config = settings.torch_device(), read_config(files)
     ids = token_ids(texts, files, config)
     network = load_network(files, config).to(device)
 
@@ -153,9 +138,7 @@ def read_texts(texts: Sequence[str], files: ChexbertFiles, settings: ModelSettin
             vectors = network(rows, mask)
         with encoding(device, "float32"):
             classes = network.classes(vectors)
-        both = zip(classes.tolist(), vectors.cpu().numpy(), strict=True)
-        return [Reading(tuple(numbers), vector) for numbers, vector in both]
+        return list(map(Reading, map(tuple, classes.tolist()), vectors.cpu().numpy()))
 
-    size = settings.batch_size or (_CPU_BATCH if device.type == "cpu" else _GPU_BATCH)
-    batches = length_batches([len(row) for row in ids], size)
+    batches = length_batches([len(row) for row in ids], settings.batch_size or (16 if device.type == "cpu" else 256))
     return run_batches(batches, run, description="CheXbert", progress=settings.progress)

@@ -1,16 +1,37 @@
 """What CheXbert says of texts: 14 findings and one vector each, from one pass, kept on disk; and metrics of both."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
+from medtasks.metrics.findings import CONDITIONS, Uncertain, label_scores
 from medtasks.metrics.model_settings import ModelSettings
 from medtasks.metrics.neural.chexbert.checkpoint import find_files
-from medtasks.metrics.neural.chexbert.labels import Reading, Uncertain, label_scores
 from medtasks.metrics.report_scores import ReportMetric, ReportScores, check_lengths, mean_scores
 from medtasks.metrics.text_cache import TextCache, text_key
 
+_Score = Callable[[Sequence["Reading"], Sequence["Reading"]], ReportScores]
 _VERSION = 1  # raised when the same text and weights would give another reading
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """What CheXbert says of one text: a :class:`Finding` per condition, and the encoder's [CLS] vector."""
+
+    classes: tuple[int, ...]
+    vector: NDArray[np.float32]
+
+    def to_bytes(self) -> bytes:
+        """Return one byte per class, then the vector."""
+        return bytes(self.classes) + self.vector.astype("<f4").tobytes()
+
+    @classmethod
+    def from_bytes(cls, value: bytes) -> "Reading":
+        """Return what :meth:`to_bytes` wrote."""
+        count = len(CONDITIONS)
+        return cls(tuple(value[:count]), np.frombuffer(value, dtype="<f4", offset=count))
 
 
 def prepare(text: str) -> str:
@@ -26,6 +47,7 @@ def prepare(text: str) -> str:
     return " ".join(text.split()).encode("utf-8", "ignore").decode("utf-8")
 
 
+@dataclass(frozen=True)
 class Chexbert:
     """Reads texts with CheXbert, each distinct text once.
 
@@ -33,8 +55,7 @@ class Chexbert:
     :func:`~medtasks.metrics.neural.chexbert.checkpoint.find_files` for its weights.
     """
 
-    def __init__(self, settings: ModelSettings) -> None:
-        self.settings = settings
+    settings: ModelSettings
 
     def __call__(self, texts: Sequence[str]) -> list[Reading]:
         """Read texts as they are, shape (texts,), each whatever the others.
@@ -55,15 +76,17 @@ class Chexbert:
         readings = cache.complete(keys, read, encode=Reading.to_bytes, decode=Reading.from_bytes)
         return [readings[text] for text in prepared]
 
-    def pairs(self, references: Sequence[str], hypotheses: Sequence[str]) -> list[tuple[Reading, Reading]]:
-        """Read both texts of each pair, shape (pairs,); raises what a call raises, or a ValueError."""
-        check_lengths(references, hypotheses)
-        readings = self([*references, *hypotheses]) if references else []
-        return list(zip(readings[: len(references)], readings[len(references) :], strict=True))
 
-    def stated(self) -> dict[str, str]:
-        """Return what scores of readings depend on."""
-        return {"model": "chexbert", "dtype": self.settings.dtype}
+def _metric(settings: ModelSettings, score: _Score) -> ReportMetric:
+    """Return the metric that ``score`` makes of readings of references and hypotheses."""
+
+    def score_pairs(*, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
+        check_lengths(references, hypotheses)
+        readings = Chexbert(settings)([*references, *hypotheses]) if references else []
+        scores = score(readings[: len(references)], readings[len(references) :])
+        return replace(scores, settings={**scores.settings, "model": "chexbert", "dtype": settings.dtype})
+
+    return score_pairs
 
 
 def chexbert(settings: ModelSettings) -> ReportMetric:
@@ -71,13 +94,7 @@ def chexbert(settings: ModelSettings) -> ReportMetric:
 
     An empty report has a vector, too: that of a text without words.
     """
-    reader = Chexbert(settings)
-
-    def score(*, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
-        cosines = [_cosine(*pair) for pair in reader.pairs(references, hypotheses)]
-        return mean_scores({"chexbert_similarity": cosines}, reader.stated())
-
-    return score
+    return _metric(settings, lambda *sides: mean_scores({"chexbert_similarity": list(map(_cosine, *sides))}, {}))
 
 
 def _cosine(one: Reading, other: Reading) -> float:
@@ -88,21 +105,17 @@ def _cosine(one: Reading, other: Reading) -> float:
 
 def f1_chexbert(settings: ModelSettings) -> ReportMetric:
     """Return F1 of CheXbert's labels with uncertain as positive on both sides, as F1CheXbert counts."""
-    return _f1(settings, "positive", "chexbert")
+    return _metric(settings, _f1("positive", "chexbert"))
 
 
 def f1_chexbert_certain(settings: ModelSettings) -> ReportMetric:
     """Return the same with uncertain as negative, as MultiMedEval's classification and part of the literature."""
-    return _f1(settings, "negative", "chexbert_certain")
+    return _metric(settings, _f1("negative", "chexbert_certain"))
 
 
-def _f1(settings: ModelSettings, uncertain: Uncertain, prefix: str) -> ReportMetric:
-    reader = Chexbert(settings)
-
-    def score(*, references: Sequence[str], hypotheses: Sequence[str]) -> ReportScores:
-        pairs = reader.pairs(references, hypotheses)
-        gold, predicted = ([pair[side].classes for pair in pairs] for side in (0, 1))
-        scores = label_scores(gold, predicted, uncertain=uncertain, prefix=prefix)
-        return ReportScores(scores.samples, scores.totals, {**scores.settings, **reader.stated()})
+def _f1(uncertain: Uncertain, prefix: str) -> _Score:
+    def score(*sides: Sequence[Reading]) -> ReportScores:
+        gold, predicted = ([reading.classes for reading in side] for side in sides)
+        return label_scores(gold, predicted, uncertain=uncertain, prefix=prefix)
 
     return score

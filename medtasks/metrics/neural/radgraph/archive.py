@@ -6,18 +6,17 @@ come from the files.
 
 import io
 import json
-import pickle
 import re
-import tarfile
-import zlib
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Literal
+from typing import IO, TYPE_CHECKING, Literal, NamedTuple
 
 from medtasks.errors import WeightsMissing
 from medtasks.metrics.model_settings import ModelSettings
+from medtasks.metrics.neural.encoder_files import explained, present
+from medtasks.metrics.packed_files import packed_files
 from medtasks.metrics.weights import WEIGHTS, weights_path
 
 if TYPE_CHECKING:
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
 ModelType = Literal["radgraph", "radgraph-xl"]
 
 _CONFIG, _WEIGHTS, _VOCABULARY = "config.json", "weights.th", "vocabulary/"
+_MEMBER = re.compile(rf"{_CONFIG}|{_WEIGHTS}|{_VOCABULARY}[^/]+\.txt")
 _ENCODER_FILES = ("config.json", "tokenizer_config.json", "tokenizer.json", "vocab.txt", "special_tokens_map.json")
 _ENCODER: Mapping[ModelType, str] = {"radgraph": "pubmedbert", "radgraph-xl": "cxr-bert"}
 _HUB_NAMES = {
@@ -33,6 +33,14 @@ _HUB_NAMES = {
     # The other name of the same repository on the Hub.
     "microsoft/biomednlp-biomedbert-base-uncased-abstract-fulltext": "pubmedbert",
 }
+
+
+class Contents(NamedTuple):
+    """What is in an archive: tensors by name, and labels in the order of scores."""
+
+    state: Mapping[str, "torch.Tensor"]
+    entity_labels: tuple[str, ...]
+    relation_labels: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -49,44 +57,33 @@ class Archive:
     @property
     def files(self) -> list[Path]:
         """Everything an annotation depends on, in a fixed order."""
-        inside = [self.path] if self.path.is_file() else [path for _, path in _unpacked(self.path)]
-        beside = [self.encoder / name for name in _ENCODER_FILES]
-        return inside + [path for path in beside if path.is_file()]
+        inside = [self.path] if self.path.is_file() else [self.path / name for name, _ in self.members()]
+        return inside + present(self.encoder, _ENCODER_FILES)
 
-    def read(self) -> "Contents":
+    def members(self) -> Iterator[tuple[str, IO[bytes]]]:
+        """Yield the archive's files, opened, by their names in it."""
+        return packed_files(self.path, _MEMBER)
+
+    def read(self) -> Contents:
         """Read labels and weights into memory; raises WeightsMissing for a damaged archive or another model."""
         import torch
 
-        vocabulary: dict[str, list[str]] = {}
-        state: Mapping[str, torch.Tensor] | None = None
-        with _explained(self.path, self.model_type):
-            for name, file in _members(self.path):
-                if name == _WEIGHTS:
-                    state = torch.load(io.BytesIO(file.read()), map_location="cpu", weights_only=True)
-                elif name.startswith(_VOCABULARY):
-                    vocabulary[name.removeprefix(_VOCABULARY).removesuffix(".txt")] = _lines(file.read())
+        with _reading(self.path, self.model_type):
+            held = {name: file.read() for name, file in self.members() if name != _CONFIG}
+            weights = held.pop(_WEIGHTS, None)
+            state = weights and torch.load(io.BytesIO(weights), map_location="cpu", weights_only=True)
             if not isinstance(state, Mapping):
                 raise KeyError(f"tensors by name in {_WEIGHTS}")
-            entities, relations = (f"{self.model_type}__{kind}_labels" for kind in ("ner", "relation"))
-            if vocabulary.get(entities, [""])[0]:
+            labels = {Path(name).stem: text.decode("utf-8").splitlines() for name, text in held.items()}
+            entities, relations = (labels.get(f"{self.model_type}__{kind}_labels") for kind in ("ner", "relation"))
+            if entities and entities[0]:
                 raise ValueError("its first entity label is not the empty one, for no entity")
-        if entities not in vocabulary or relations not in vocabulary:
+        if entities is None or relations is None:
             raise WeightsMissing(
                 f"{self.path} does not hold the model '{self.model_type}': its vocabularies are "
-                f"{', '.join(sorted(vocabulary)) or 'missing'}"
+                f"{', '.join(sorted(labels)) or 'missing'}"
             )
-        return Contents(state, entities, tuple(vocabulary[entities][1:]), relations, tuple(vocabulary[relations]))
-
-
-@dataclass(frozen=True)
-class Contents:
-    """What is in an archive: tensors by name, names of the scorers among them, and labels in the order of scores."""
-
-    state: Mapping[str, "torch.Tensor"]
-    entity_scorer: str
-    entity_labels: tuple[str, ...]
-    relation_scorer: str
-    relation_labels: tuple[str, ...]
+        return Contents(state, tuple(entities[1:]), tuple(relations))
 
 
 def open_archive(model_type: ModelType, settings: ModelSettings) -> Archive:
@@ -99,13 +96,11 @@ def open_archive(model_type: ModelType, settings: ModelSettings) -> Archive:
     under the model's name; None: what ``medtasks weights fetch`` brought.
     """
     path = _archive_path(weights_path(model_type, settings.weights_for(model_type)), model_type)
-    with _explained(path, model_type):
-        for name, file in _members(path):
-            if name == _CONFIG:
-                config = json.loads(file.read())
-                break
-        else:
+    with _reading(path, model_type):
+        content = next((file.read() for name, file in packed_files(path, _MEMBER) if name == _CONFIG), None)
+        if content is None:
             raise KeyError(_CONFIG)
+        config = json.loads(content)
         reader, model = config["dataset_reader"], config["model"]
         indexer, embedder = reader["token_indexers"]["bert"], model["embedder"]["token_embedders"]["bert"]
         if any(indexer[name] != embedder[name] for name in ("model_name", "max_length")):
@@ -113,11 +108,11 @@ def open_archive(model_type: ModelType, settings: ModelSettings) -> Archive:
         if model["modules"].get("coref", {}).get("coref_prop", 0):
             raise ValueError("coreference changes its spans")
         name = str(indexer["model_name"])
-        max_length, max_span_width = int(indexer["max_length"]), int(reader["max_span_width"])
+        sizes = int(indexer["max_length"]), int(reader["max_span_width"])
         spans_per_word = float(model["modules"]["relation"]["spans_per_word"])
     own = settings.named_weights.get(_ENCODER[model_type])
     encoder = weights_path(_ENCODER[model_type], own) if own else _encoder_folder(path, name)
-    return Archive(path, model_type, encoder, max_length, max_span_width, spans_per_word)
+    return Archive(path, model_type, encoder, *sizes, spans_per_word)
 
 
 def _archive_path(given: Path, model_type: ModelType) -> Path:
@@ -146,41 +141,10 @@ def _encoder_folder(archive: Path, name: str) -> Path:
     )
 
 
-def _members(path: Path) -> Iterator[tuple[str, IO[bytes]]]:
-    if path.is_dir():
-        for name, member in _unpacked(path):
-            with member.open("rb") as file:
-                yield name, file
-        return
-    with tarfile.open(path, "r:*") as archive:
-        for packed in archive:
-            name = packed.name.removeprefix("./")
-            wanted = name in (_CONFIG, _WEIGHTS) or (name.startswith(_VOCABULARY) and name.endswith(".txt"))
-            content = archive.extractfile(packed) if wanted and packed.isfile() else None
-            if content is not None:
-                yield name, content
-
-
-def _unpacked(folder: Path) -> list[tuple[str, Path]]:
-    names = (path.relative_to(folder).as_posix() for path in sorted(folder.glob(f"{_VOCABULARY}*.txt")))
-    return [(name, folder / name) for name in (_CONFIG, *names, _WEIGHTS) if (folder / name).is_file()]
-
-
-def _lines(content: bytes) -> list[str]:
-    lines = re.split(r"\r?\n", content.decode("utf-8"))
-    return lines[:-1] if lines[-1] == "" else lines
-
-
-@contextmanager
-def _explained(path: Path, model_type: ModelType) -> Iterator[None]:
-    """Turn what readers raise on a damaged or foreign archive into one sentence."""
-    reading: tuple[type[Exception], ...] = (OSError, EOFError, tarfile.TarError, zlib.error, pickle.UnpicklingError)
-    understanding: tuple[type[Exception], ...] = (KeyError, TypeError, AttributeError, ValueError, RuntimeError)
-    try:
-        yield
-    except reading + understanding as error:
-        first_line = f"no {error}" if isinstance(error, KeyError) else f"{error}".partition("\n")[0]
-        raise WeightsMissing(
-            f"{path} cannot be read as an archive of RadGraph ({type(error).__name__}: {first_line}); remove it and "
-            f"fetch {model_type}.tar.gz with 'medtasks weights fetch {model_type}'"
-        ) from error
+def _reading(path: Path, model_type: ModelType) -> AbstractContextManager[None]:
+    return explained(
+        lambda kind, reason: (
+            f"{path} cannot be read as an archive of RadGraph ({kind}: {reason}); remove it and fetch "
+            f"{model_type}.tar.gz with 'medtasks weights fetch {model_type}'"
+        )
+    )

@@ -1,6 +1,5 @@
 """Scores from matched tokens, computed by hand, and the baselines that rescale them."""
 
-import csv
 import math
 import random
 from importlib.resources import files
@@ -10,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from medtasks.metrics.cross_check import package_baseline
 from medtasks.metrics.neural.bertscore.scores import BASELINES, Baseline, Idf, TokenMatches, bert_scores, rescale
 
 CLS, SEP = 0, 2
@@ -84,14 +84,14 @@ def test_an_empty_side_scores_zero_and_below_it_rescaled(idf):
     assert rescaled.f1[0] == pytest.approx(-4)
 
 
-def test_one_text_alone_has_no_idf_and_a_warning_says_so(caplog_text):
+def test_one_text_alone_has_no_idf_and_a_warning_says_so(logged):
     scores = bert_scores([pair([5], [5], [1.0], [1.0])], Idf.REFERENCES)
     assert math.isnan(scores.precision[0])
     assert math.isnan(scores.recall[0])
     assert scores.f1 == (0.0,)
-    assert "idf over the references: in 1 of 1 pairs" in caplog_text()
     bert_scores([pair([5], [5], [1.0], [1.0])])
-    assert caplog_text().count("idf over") == 1
+    assert len(logged) == 1
+    assert "idf over the references: in 1 of 1 pairs" in logged[0]
 
 
 def test_no_pairs():
@@ -135,27 +135,12 @@ def test_rescaling_keeps_one_and_moves_the_baseline_to_zero():
     assert rescale(0.0, 0.8473319) == pytest.approx(-5.550157, abs=1e-6)
 
 
-def baseline(path, layer):
-    (row,) = [row for row in csv.DictReader(path.read_text().splitlines()) if row["LAYER"] == str(layer)]
-    return Baseline(float(row["P"]), float(row["R"]), float(row["F"]))
-
-
 @pytest.mark.parametrize(("encoder", "layer"), BASELINES)
 def test_baselines_are_those_of_the_package(encoder, layer):
-    path = files("bert_score") / "rescale_baseline" / "en" / f"{encoder}.tsv"
-    assert BASELINES[encoder, layer] == baseline(path, layer)
+    table = files("bert_score") / "rescale_baseline" / "en" / f"{encoder}.tsv"
+    assert BASELINES[encoder, layer] == Baseline(*package_baseline(table.read_text(), layer))
 
 
 def test_golden_bertscore_baseline(golden):
-    assert baseline(golden / "metrics/bertscore/baseline.tsv", 5) == BASELINES["distilroberta-base", 5]
-
-
-@pytest.fixture
-def caplog_text():
-    """What was logged so far."""
-    from loguru import logger
-
-    lines = []
-    handler = logger.add(lines.append, level="WARNING", format="{message}")
-    yield lambda: "".join(lines)
-    logger.remove(handler)
+    table = golden / "metrics/bertscore/baseline.tsv"
+    assert Baseline(*package_baseline(table.read_text(), 5)) == BASELINES["distilroberta-base", 5]

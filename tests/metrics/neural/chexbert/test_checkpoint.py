@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from loguru import logger
 from safetensors.torch import load_file, save_file
 
 from medtasks.errors import MedTasksError, WeightsMissing
@@ -249,16 +248,13 @@ def test_a_configuration_or_vocabulary_that_does_not_fit(own, file, content, mes
         classes(settings(own))
 
 
-def test_a_vocabulary_cut_short_is_told(own):
-    warned = []
-    sink = logger.add(lambda message: warned.append(message.record["message"]), level="WARNING")
+def test_a_vocabulary_cut_short_is_told(own, logged):
     classes(settings(own))
-    assert warned == []
+    assert logged == []
     (own / "bert-base-uncased" / "vocab.txt").write_text("\n".join(tiny_chexbert.VOCABULARY[:60]))
     classes(settings(own))
-    logger.remove(sink)
-    assert len(warned) == 1
-    assert "has 60 entries, its config.json 82; if it was cut short" in warned[0]
+    assert len(logged) == 1
+    assert "has 60 entries, its config.json 82; if it was cut short" in logged[0]
 
 
 @pytest.mark.parametrize("file", ["config.json", "vocab.txt"])

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import f1_score
 
-from medtasks.metrics.neural.chexbert.labels import (
+from medtasks.metrics.findings import (
     AVERAGES,
     CONDITIONS,
     FIVE_CONDITIONS,

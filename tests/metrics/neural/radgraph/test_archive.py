@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from loguru import logger
 
 from medtasks.errors import WeightsMissing
 from medtasks.metrics.model_settings import ModelSettings
-from medtasks.metrics.neural.radgraph.annotator import Annotator
 from medtasks.metrics.neural.radgraph.archive import open_archive
+from medtasks.metrics.neural.radgraph.network import Annotator
 from medtasks.metrics.weights import WEIGHTS
 
 from .random_archive import RELATIONS, V1_LABELS, XL_LABELS, Size, pack, write_encoder
@@ -251,19 +250,16 @@ def test_a_missing_or_damaged_vocabulary_is_refused(copy, damage):
         Annotator(open_archive("radgraph", settings), settings)
 
 
-def test_a_vocabulary_cut_short_is_told(copy):
-    told = []
-    sink = logger.add(told.append, format="{message}")
+def test_a_vocabulary_cut_short_is_told(copy, logged):
     settings = given(copy)
     vocabulary = copy / "encoder" / "vocab.txt"
     Annotator(open_archive("radgraph", settings), settings)
-    assert not told
+    assert not logged
 
     vocabulary.write_text("\n".join(vocabulary.read_text("utf-8").splitlines()[:200]), "utf-8")
     Annotator(open_archive("radgraph", settings), settings)
-    logger.remove(sink)
 
-    assert "200 wordpieces" in "".join(told)
+    assert "200 wordpieces" in "".join(logged)
 
 
 def test_everything_an_annotation_depends_on_is_in_the_fingerprint(copy):

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from medtasks.metrics.neural.radgraph import annotator, network
+from medtasks.metrics.neural.radgraph import network
 from medtasks.metrics.neural.radgraph.model import RadGraph
 
 from .random_archive import invented_reports
@@ -34,7 +34,7 @@ def test_texts_without_words_or_wordpieces(settings, monkeypatch):
     assert nothing == none
     assert nothing["text"] == "None"
     assert RadGraph("radgraph", settings).annotate(["\u200b \u200b"])[0]["text"] == "\u200b \u200b"
-    monkeypatch.setattr(annotator, "Annotator", lambda *_: pytest.fail("a network was loaded"))
+    monkeypatch.setattr(network, "Annotator", lambda *_: pytest.fail("a network was loaded"))
     assert RadGraph("radgraph", settings).annotate([" ", "\n"]) == [{"text": "", **EMPTY}] * 2
     assert RadGraph("radgraph", settings).annotate([]) == []
 
@@ -77,9 +77,9 @@ def test_tf32_of_the_evaluated_model_is_not_used(settings, monkeypatch):
     seen = []
     predict = network.SpanNetwork.predict
 
-    def recorded(self, words, lengths):
+    def recorded(self, words, reports):
         seen.append((words.dtype, torch.backends.cuda.matmul.fp32_precision, torch.is_autocast_enabled("cpu")))
-        return predict(self, words, lengths)
+        return predict(self, words, reports)
 
     monkeypatch.setattr(network.SpanNetwork, "predict", recorded)
     before = torch.backends.cuda.matmul.fp32_precision

@@ -2,8 +2,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medtasks.metrics.neural.radgraph import annotations as rewards
-from medtasks.metrics.neural.radgraph.annotations import Prediction, annotation
+from medtasks.metrics.neural.radgraph.model import rewards
 
 DP, DA, U, ANAT = "OBS-DP", "OBS-DA", "OBS-U", "ANAT-DP"
 
@@ -11,12 +10,20 @@ DP, DA, U, ANAT = "OBS-DP", "OBS-DA", "OBS-U", "ANAT-DP"
 def annotated(*entities):
     """Build an annotation of one-word entities: ``(word, label, {relation: word it leads to})``."""
     words = [word for word, *_ in entities]
-    relations = [
-        (position, words.index(other), relation)
-        for position, (_, _, *links) in enumerate(entities)
-        for relation, other in (links[0] if links else {}).items()
-    ]
-    return annotation(words, Prediction([(at, at, entity[1]) for at, entity in enumerate(entities)], relations))
+    return annotation(
+        (word, label, [[relation, words.index(other) + 1] for relation, other in (links[0] if links else {}).items()])
+        for word, label, *links in entities
+    )
+
+
+def annotation(entities):
+    rows = enumerate(entities, start=1)
+    return {
+        "entities": {
+            str(number): {"tokens": word, "label": label, "relations": [[kind, str(other)] for kind, other in links]}
+            for number, (word, label, links) in rows
+        }
+    }
 
 
 # Section 4 of the notes on metrics: reference, hypothesis, (simple, partial, complete) of the release, the same of the
@@ -89,51 +96,45 @@ CASES = {
         (1, 0, 0.5),
     ),
 }
-LEVELS = (rewards.simple, rewards.partial, rewards.complete)
+LEVELS = ("simple", "partial", "complete")
+CXR = ("entity_f1", "relation_f1", "combined")
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_hand_made_cases(case):
     reference, hypothesis, release, head, cxr_report_metric = CASES[case]
-
-    assert [level(reference, hypothesis) for level in LEVELS] == pytest.approx(release, abs=1e-12)
-    assert [level(reference, hypothesis, case_sensitive=False) for level in LEVELS] == pytest.approx(head, abs=1e-12)
-    scores = (rewards.entity_f1, rewards.relation_f1, rewards.combined)
-    assert [score(reference, hypothesis) for score in scores] == pytest.approx(cxr_report_metric, abs=1e-12)
+    cased, uncased = (rewards(reference, hypothesis, case_sensitive=told) for told in (True, False))
+    assert [cased[level] for level in LEVELS] == pytest.approx(release, abs=1e-12)
+    assert [uncased[level] for level in LEVELS] == pytest.approx(head, abs=1e-12)
+    assert [cased[name] for name in CXR] == pytest.approx(cxr_report_metric, abs=1e-12)
 
 
 @st.composite
 def annotations(draw):
     words = draw(st.lists(st.sampled_from(["effusion", "Effusion", "left", "lung", "edema"]), max_size=5))
-    labels = [draw(st.sampled_from([DP, DA, ANAT])) for _ in words]
-    ends = st.integers(0, len(words) - 1)
-    relation = st.tuples(ends, ends, st.sampled_from(["modify", "located_at"]))
-    relations = draw(st.lists(relation, max_size=4)) if words else []
-    return annotation(words, Prediction([(at, at, label) for at, label in enumerate(labels)], relations))
-
-
-ALL = (*LEVELS, rewards.entity_f1, rewards.relation_f1, rewards.combined)
+    relation = st.tuples(st.sampled_from(["modify", "located_at"]), st.integers(1, max(1, len(words))))
+    return annotation(
+        (word, draw(st.sampled_from([DP, DA, ANAT])), draw(st.lists(relation, max_size=2))) for word in words
+    )
 
 
 @given(first=annotations(), second=annotations())
 def test_scores_are_shares_and_symmetric(first, second):
-    for score in ALL:
-        assert 0 <= score(first, second) == score(second, first) <= 1
+    assert rewards(first, second) == rewards(second, first)
+    assert all(0 <= score <= 1 for score in rewards(first, second).values())
 
 
 @given(report=annotations())
 def test_a_report_agrees_with_itself_if_it_says_something(report):
-    for level in LEVELS:
-        assert level(report, report) == (1 if report["entities"] else 0)
+    scores = rewards(report, report)
+    assert {scores[level] for level in LEVELS} == {bool(report["entities"])}
     has_relations = any(entity["relations"] for entity in report["entities"].values())
-    assert rewards.combined(report, report) == (0.5 * bool(report["entities"]) + 0.5 * has_relations)
+    assert scores["combined"] == (0.5 * bool(report["entities"]) + 0.5 * has_relations)
 
 
 @given(first=annotations(), second=annotations())
 @settings(deadline=None)  # the first example imports the package
 def test_rewards_are_those_of_the_package(first, second):
     package = pytest.importorskip("radgraph.rewards", reason="needs the radgraph package: pip install medtasks[dev]")
-
-    theirs = package.compute_reward(second, first, "all")
-
-    assert [level(first, second) for level in LEVELS] == pytest.approx(theirs, abs=1e-12)
+    scores = rewards(first, second)
+    assert [scores[level] for level in LEVELS] == pytest.approx(package.compute_reward(second, first, "all"), abs=1e-12)

@@ -1,4 +1,4 @@
-"""The 14 conditions that CheXbert reads from a text, what it can say of each, and F1 of what it says of pairs.
+"""The 14 conditions that a labeler such as CheXbert reads from a text, what it can say of each, and F1 of pairs.
 
 Sources: Smit et al., "CheXbert", EMNLP 2020; ``src/constants.py`` of https://github.com/stanfordmlgroup/CheXbert; and
 ``F1CheXbert`` of f1chexbert 0.0.2, in the averages of scikit-learn's classification report. A label that is neither in
@@ -9,11 +9,7 @@ both sides.
 import enum
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
-
-import numpy as np
-from numpy.typing import NDArray
 
 from medtasks.metrics.classification import count_labels, ratio
 from medtasks.metrics.report_scores import ReportScores, mean
@@ -38,31 +34,10 @@ class Finding(enum.IntEnum):
     UNCERTAIN = 3
 
 
-CLASS_COUNTS = (*(len(Finding) for _ in CONDITIONS[:-1]), 2)
-"""Classes of each output: all of :class:`Finding`, and only blank and positive for No Finding."""
-
 Uncertain = Literal["positive", "negative"]  # what an uncertain finding counts as
 
 AVERAGES = ("micro", "macro", "weighted", "samples")
 _FIVE = tuple(CONDITIONS.index(name) for name in FIVE_CONDITIONS)
-
-
-@dataclass(frozen=True, eq=False)
-class Reading:
-    """What CheXbert says of one text: a :class:`Finding` per condition, and the encoder's [CLS] vector."""
-
-    classes: tuple[int, ...]
-    vector: NDArray[np.float32]
-
-    def to_bytes(self) -> bytes:
-        """Return one byte per class, then the vector."""
-        return bytes(self.classes) + self.vector.astype("<f4").tobytes()
-
-    @classmethod
-    def from_bytes(cls, value: bytes) -> "Reading":
-        """Return what :meth:`to_bytes` wrote."""
-        count = len(CONDITIONS)
-        return cls(tuple(value[:count]), np.frombuffer(value, dtype="<f4", offset=count))
 
 
 def f1_averages(gold: Sequence[Sequence[int]], predicted: Sequence[Sequence[int]]) -> dict[str, float]:

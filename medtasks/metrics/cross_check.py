@@ -1,0 +1,294 @@
+"""Our numbers beside those of the published packages, on anybody's texts, so that nobody has to trust us.
+
+Packages run on the CPU, in float32, one pair after the other, with the weights that our metrics use. Two of them need
+what transformers 5 took from its tokenizers put back: ``encode_plus`` and ``build_inputs_with_special_tokens`` for
+``radgraph``, the second and the space in front of RoBERTa's first word for ``bert-score``.
+"""
+
+import csv
+import io
+import json
+import math
+import sys
+import tempfile
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from importlib import import_module, metadata, resources
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from medtasks.errors import MedTasksError
+from medtasks.metrics.model_settings import ModelSettings
+from medtasks.metrics.report_metrics import metric_info
+from medtasks.metrics.report_scores import ReportScores, mean
+from medtasks.metrics.weights import weights_path
+
+if TYPE_CHECKING:
+    from medtasks.metrics.neural.radgraph.archive import Archive, ModelType
+
+TOLERANCE = 1e-4  # of a difference that float32 and another order of sums explain
+_INSTALL = "pip install 'medtasks[oracles]'"
+
+Texts = Sequence[str]
+Values = Sequence[Sequence[float] | float]  # by key of our metric, in their order: of each pair, or of the corpus
+Oracle = Callable[[Texts, Texts, ModelSettings], Values]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One score as we and a package compute it; ours and theirs are of all pairs."""
+
+    package: str
+    version: str
+    ours: float
+    theirs: float
+    difference: float  # the largest of a pair, or that of the corpus; infinite where only one side has a number
+    pair: int | None  # position of that pair; None for a corpus
+
+    @property
+    def differs(self) -> bool:
+        """Whether the two are not the same metric."""
+        return self.difference > TOLERANCE
+
+
+def cross_check(
+    metric: str, ours: ReportScores, references: Texts, hypotheses: Texts, settings: ModelSettings
+) -> dict[str, Comparison]:
+    """Run the package of one entry of :data:`ORACLES` on the texts that gave ``ours``; return comparisons by key.
+
+    Raises WeightsMissing as our metric does, and a MedTasksError where the package is missing or fails.
+    """
+    package, scores = ORACLES[metric]
+    version = ""
+    try:
+        version = metadata.version(package)
+        with _silence():
+            theirs = scores(references, hypotheses, settings)
+    except MedTasksError:
+        raise
+    except ImportError as error:
+        raise MedTasksError(f"the package {package} cannot be imported; bring it with: {_INSTALL}") from error
+    except Exception as error:  # other people's code raises anything
+        *_, frame = traceback.extract_tb(error.__traceback__)
+        # What the error says may hold words of a report.
+        place = f"{type(error).__name__} in {Path(frame.filename).name}, line {frame.lineno}"
+        raise MedTasksError(
+            f"the package {package} {version} failed ({place}); bring it anew with: {_INSTALL}"
+        ) from error
+    keyed = zip(metric_info(metric).keys, theirs, strict=True)
+    return {key: _compared(package, version, key, ours, values) for key, values in keyed}
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    with warnings.catch_warnings(), redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+        warnings.simplefilter("ignore")
+        yield
+
+
+def _compared(package: str, version: str, key: str, ours: ReportScores, theirs: Sequence[float] | float) -> Comparison:
+    total = ours.totals[key]
+    if isinstance(theirs, float):
+        return Comparison(package, version, total, theirs, _distance(total, theirs), None)
+    distances = [_distance(*pair) for pair in zip(ours.samples[key], theirs, strict=True)]
+    worst = max(range(len(distances)), key=distances.__getitem__)
+    return Comparison(package, version, total, mean(theirs), distances[worst], worst)
+
+
+def _distance(one: float, other: float) -> float:
+    if math.isnan(one) or math.isnan(other):
+        return 0.0 if math.isnan(one) == math.isnan(other) else math.inf
+    return abs(one - other)
+
+
+def _rouge(stemmed: bool) -> Oracle:
+    def scores(references: Texts, hypotheses: Texts, _: ModelSettings) -> Values:
+        from rouge_score.rouge_scorer import RougeScorer
+
+        scorer = RougeScorer(["rouge1", "rouge2", "rougeL"], use_stemmer=stemmed)
+        rows = [scorer.score(*pair).values() for pair in zip(references, hypotheses, strict=True)]
+        return [[score.fmeasure for score in column] for column in zip(*rows, strict=True)]
+
+    return scores
+
+
+def _bleu(references: Texts, hypotheses: Texts, _: ModelSettings) -> Values:
+    """Of each pair as a corpus of its own, over words between white space and unsmoothed, as MultiMedEval has it."""
+    from sacrebleu.metrics.bleu import BLEU
+
+    scorers = [BLEU(max_ngram_order=order, tokenize="none", smooth_method="none", force=True) for order in (1, 2, 4)]
+    pairs = list(zip(references, hypotheses, strict=True))
+    return [[scorer.corpus_score([said], [[wanted]]).score / 100 for wanted, said in pairs] for scorer in scorers]
+
+
+def _corpus_bleu(references: Texts, hypotheses: Texts, _: ModelSettings) -> Values:
+    import sacrebleu
+
+    return [sacrebleu.corpus_bleu(hypotheses, [references], force=True).score / 100]
+
+
+class _Tokenizer:
+    """What bert-score asks of a tokenizer; RoBERTa's puts a space in front, as before transformers 5."""
+
+    def __init__(self, folder: Path) -> None:
+        from transformers import AutoConfig, AutoTokenizer
+
+        from medtasks.metrics.neural.encoder_files import longest_text
+
+        self._inner = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        self._prefix = " " if "Roberta" in type(self._inner).__name__ else ""
+        self.model_max_length = longest_text(AutoConfig.from_pretrained(folder, local_files_only=True), self._inner)
+        self.pad_token_id = self._inner.pad_token_id
+        self.cls_token_id = self._inner.cls_token_id
+        self.sep_token_id = self._inner.sep_token_id
+
+    def encode(self, text: str, **options: Any) -> Any:
+        return self._inner.encode(self._prefix + text, **options)
+
+    def build_inputs_with_special_tokens(self, ids: Sequence[int]) -> list[int]:
+        return [self.cls_token_id, *ids, self.sep_token_id]
+
+
+def package_bertscore(
+    folder: Path, layer: int, references: Texts, hypotheses: Texts, *, idf: str, batch_size: int = 1
+) -> list[Sequence[float]]:
+    """Return raw precision, recall and F1 of ``bert-score``, each of shape (pairs,); 0 where it has none.
+
+    ``idf`` are the texts that weights of tokens are counted over: ``"none"``, ``"references"`` or ``"hypotheses"``. One
+    pair per batch is right: with padding the package takes 0 for the best of tokens whose cosines are all negative.
+    """
+    import bert_score
+    import torch
+
+    module: Any = sys.modules["bert_score.score"]  # the package has a function of this name
+    tokenizer, own = _Tokenizer(folder), module.get_tokenizer
+    texts = {"none": None, "references": references, "hypotheses": hypotheses}[idf]
+    weights = False if texts is None else bert_score.utils.get_idf_dict(texts, tokenizer, nthreads=0)
+    module.get_tokenizer = lambda *_: tokenizer
+    try:
+        scores = bert_score.score(
+            hypotheses,
+            references,
+            model_type=str(folder),
+            num_layers=layer,
+            idf=weights,
+            batch_size=batch_size,
+            device="cpu",
+        )
+    finally:
+        module.get_tokenizer = own
+    return [torch.nan_to_num(values, nan=0.0).tolist() for values in scores]
+
+
+def package_baseline(table: str, layer: int) -> list[float]:
+    """Return baselines of precision, recall and F1 from a table as ``bert-score`` publishes them for an encoder."""
+    (row,) = [row for row in csv.DictReader(table.splitlines()) if row["LAYER"] == str(layer)]
+    return [float(row[name]) for name in ("P", "R", "F")]
+
+
+def _raw_bertscore(
+    encoder: str, layer: int, idf: str = "none"
+) -> Callable[[Texts, Texts, ModelSettings], list[Sequence[float]]]:
+    """Precision, recall and F1."""
+
+    def scores(references: Texts, hypotheses: Texts, settings: ModelSettings) -> list[Sequence[float]]:
+        from medtasks.metrics.neural.encoder_files import quiet
+
+        folder = weights_path(encoder, settings.weights_for(encoder))
+        with quiet():
+            return package_bertscore(folder, layer, references, hypotheses, idf=idf)
+
+    return scores
+
+
+def _bertscore(idf: str) -> Oracle:
+    """F1 of the encoder that RadCliQ takes, raw and rescaled."""
+    encoder, layer = "distilroberta-base", 5
+    raw_scores = _raw_bertscore(encoder, layer, idf)
+
+    def scores(references: Texts, hypotheses: Texts, settings: ModelSettings) -> Values:
+        *_, raw = raw_scores(references, hypotheses, settings)
+        table = resources.files("bert_score") / "rescale_baseline" / "en" / f"{encoder}.tsv"
+        *_, baseline = package_baseline(table.read_text(), layer)
+        return [raw, [(value - baseline) / (1 - baseline) for value in raw]]
+
+    return scores
+
+
+@contextmanager
+def package_radgraph(archive: "Archive") -> Iterator[Any]:
+    """Load ``radgraph.RadGraph`` with an archive and the encoder it is used with; both stay as they are."""
+    import radgraph
+    from transformers import PreTrainedTokenizerBase
+
+    added = {
+        "encode_plus": lambda self, *args, **options: self(*args, **options),
+        "build_inputs_with_special_tokens": lambda self, ids: [self.cls_token_id, *ids, self.sep_token_id],
+    }
+    missing = {name: method for name, method in added.items() if not hasattr(PreTrainedTokenizerBase, name)}
+    with tempfile.TemporaryDirectory(prefix="medtasks-") as folder:
+        _unpack(archive, Path(folder) / archive.model_type)
+        for name, method in missing.items():
+            setattr(PreTrainedTokenizerBase, name, method)
+        try:
+            with _silence():
+                model = radgraph.RadGraph(model_type=archive.model_type, model_cache_dir=folder, cuda=-1)
+            yield model
+        finally:
+            for name in missing:
+                delattr(PreTrainedTokenizerBase, name)
+
+
+def _unpack(archive: "Archive", folder: Path) -> None:
+    """Write an archive's files with the encoder's folder for its name, because the package downloads by name."""
+    (folder / "vocabulary").mkdir(parents=True)
+    for name, file in archive.members():
+        (folder / name).write_bytes(file.read())
+    config = json.loads((folder / "config.json").read_text())
+    for part in (config["dataset_reader"]["token_indexers"], config["model"]["embedder"]["token_embedders"]):
+        part["bert"]["model_name"] = str(archive.encoder)
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+def package_radgraph_f1(model: Any, references: Texts, hypotheses: Texts) -> Sequence[Sequence[float]]:
+    """Return the three rewards of ``radgraph.F1RadGraph`` with a loaded model, each of shape (pairs,).
+
+    Texts of white space are handed over as empty ones: the package fails on them.
+    """
+    package = import_module("radgraph")
+    scorer = package.F1RadGraph.__new__(package.F1RadGraph)  # whose constructor downloads a model
+    super(package.F1RadGraph, scorer).__init__()
+    scorer.reward_level, scorer.radgraph = "all", model
+    sides = ([text if text.strip() else "" for text in side] for side in (references, hypotheses))
+    _, rewards, *_ = scorer(**dict(zip(("refs", "hyps"), sides, strict=True)))
+    return list(rewards)
+
+
+def _radgraph(model_type: "ModelType") -> Oracle:
+    def scores(references: Texts, hypotheses: Texts, settings: ModelSettings) -> Values:
+        from medtasks.metrics.neural.radgraph.archive import open_archive
+
+        with package_radgraph(open_archive(model_type, settings)) as model:
+            return package_radgraph_f1(model, references, hypotheses)
+
+    return scores
+
+
+ORACLES: Mapping[str, tuple[str, Oracle]] = MappingProxyType(
+    {
+        "bleu": ("sacrebleu", _bleu),
+        "corpus_bleu": ("sacrebleu", _corpus_bleu),
+        "rouge": ("rouge-score", _rouge(stemmed=False)),
+        "rouge_stemmed": ("rouge-score", _rouge(stemmed=True)),
+        "bertscore": ("bert-score", _bertscore("none")),
+        "bertscore_multimedeval": ("bert-score", _bertscore("hypotheses")),
+        "medheval_bertscore": ("bert-score", _raw_bertscore("roberta-large", 17)),
+        "radgraph": ("radgraph", _radgraph("radgraph")),
+        "radgraph_xl": ("radgraph", _radgraph("radgraph-xl")),
+    }
+)
+"""Packages that compute a metric of ours as it is meant, and what runs them, by metric."""
