@@ -43,14 +43,11 @@ _METRIC_LISTS: Mapping[str, str] = {
     "reports.MULTIMEDEVAL_METRICS": "medtasks.families.reports:MULTIMEDEVAL_REPORTS.metrics",
 }
 _METRIC_LIST = "METRIC_LIST"
-_VARIANTS = "variants"
 
 
 def hook_modules() -> list[str]:
     """Return the names of all modules that task files use."""
-    return sorted(
-        {SETTINGS_OF, _VARIANTS, *MODULES, *modules(), *(hook.partition(".")[0] for hook in (*NAMED, *_RENAMED))}
-    )
+    return sorted({SETTINGS_OF, *MODULES, *modules(), *(hook.partition(".")[0] for hook in (*NAMED, *_RENAMED))})
 
 
 def place_of(hook: str) -> str:
@@ -63,16 +60,11 @@ def place_of(hook: str) -> str:
 def published(hook: str) -> Any:
     """Return what a name stands for: a hook, a metric list, one of its aggregations, a prompt, a filter, or settings.
 
-    Settings are new ones each time, as the harness changes what it gets; what variants ask follows from the user's
-    files and data.
+    Settings are new ones each time, as the harness changes what it gets.
     """
     module, _, name = hook.removeprefix(HOOKS).partition(".")
     if module == SETTINGS_OF:
         return prompt_settings(name)
-    if module == _VARIANTS:
-        from medtasks.harness.documents import variant_hook
-
-        return variant_hook(name)
     return _hook(hook)
 
 

@@ -7,14 +7,15 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from transformers import BertConfig, BertModel, BertTokenizer
 
 from medtasks.errors import WeightsMissing
 from medtasks.metrics.findings import CONDITIONS, Finding
 from medtasks.metrics.model_settings import ModelSettings
 from medtasks.metrics.neural.chexbert.checkpoint import CHEXBERT, ENCODER, ChexbertFiles, read_state
-from medtasks.metrics.neural.chexbert.reader import Reading
 from medtasks.metrics.neural.encoder_batches import encoding, length_batches, padded, run_batches
 from medtasks.metrics.neural.encoder_files import check_vocabulary, empty, explained, filled
 
@@ -126,19 +127,21 @@ def token_ids(texts: Sequence[str], files: ChexbertFiles, config: Any) -> list[l
     return list(encoded["input_ids"])
 
 
-def read_texts(texts: Sequence[str], files: ChexbertFiles, settings: ModelSettings) -> Iterator[tuple[int, Reading]]:
-    """Load the network and read texts with it; yield ``(position, reading)``, the longest texts first."""
+def read_texts(
+    texts: Sequence[str], files: ChexbertFiles, settings: ModelSettings
+) -> Iterator[tuple[int, tuple[tuple[int, ...], NDArray[np.float32]]]]:
+    """Load the network and read texts with it; yield ``(position, (classes, vector))``, the longest texts first."""
     device, config = settings.torch_device(), read_config(files)
     ids = token_ids(texts, files, config)
     network = load_network(files, config).to(device)
 
-    def run(positions: Sequence[int]) -> list[Reading]:
+    def run(positions: Sequence[int]) -> list[tuple[tuple[int, ...], NDArray[np.float32]]]:
         rows, mask = padded([ids[position] for position in positions], config.pad_token_id, device)
         with encoding(device, settings.dtype):
             vectors = network(rows, mask)
         with encoding(device, "float32"):
             classes = network.classes(vectors)
-        return list(map(Reading, map(tuple, classes.tolist()), vectors.cpu().numpy()))
+        return list(zip(map(tuple, classes.tolist()), vectors.cpu().numpy(), strict=True))
 
     batches = length_batches([len(row) for row in ids], settings.batch_size or (16 if device.type == "cpu" else 256))
     return run_batches(batches, run, description="CheXbert", progress=settings.progress)

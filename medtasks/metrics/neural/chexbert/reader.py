@@ -69,7 +69,7 @@ class Chexbert:
         def read(new: Sequence[str]) -> Iterator[tuple[int, Reading]]:
             from medtasks.metrics.neural.chexbert.network import read_texts  # needs torch, which a full cache does not
 
-            return read_texts(new, files, self.settings)
+            return ((position, Reading(*said)) for position, said in read_texts(new, files, self.settings))
 
         prepared = [prepare(text) for text in texts]
         keys = {text: text_key(text) for text in prepared}
