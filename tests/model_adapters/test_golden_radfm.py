@@ -58,11 +58,11 @@ def test_golden_radfm_intermediate(model, name):
     case = CASES[name]
     if "intermediate" not in case:
         pytest.skip("nothing recorded in between")
-    expected, network = case["intermediate"], model.network
+    expected, parts = case["intermediate"], model.network.embedding_layer
     pixels = model.encode(case["text"], images(case)).pixels
-    tokens = network.vision(pixels)
+    tokens = parts.vision_encoder(pixels)
     assert_statistics(tokens, expected["vit_tokens"], LOGITS)
-    assert_statistics(network.resampler(tokens), expected["perceiver_latents"], LOGITS)
+    assert_statistics(parts.perceiver(tokens), expected["perceiver_latents"], LOGITS)
     assert_statistics(model.image_features(pixels), expected["image_embeddings"], LOGITS)
 
 

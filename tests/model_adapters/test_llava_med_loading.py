@@ -10,12 +10,12 @@ from huggingface_hub.errors import LocalEntryNotFoundError
 from medtasks.model_adapters.checkpoints import reading as published
 from medtasks.model_adapters.checkpoints.reading import CheckpointError, on_meta
 from medtasks.model_adapters.llava_med import LlavaMed
-from medtasks.model_adapters.llava_med.network import LlavaMedNetwork, read_config, read_tower_config
 from safetensors.torch import load_file, save_file
+from transformers import MistralConfig, MistralForCausalLM
 
 from medtasks.errors import AdapterArgumentError, MedTasksError
 
-from .llava_med_toy import SHARDS, TOWER, V15, WIDTH, adapter, tower
+from .llava_med_toy import LANGUAGE, SHARDS, TOWER, V15, WIDTH, adapter, tower
 
 
 @pytest.fixture
@@ -47,22 +47,21 @@ def test_loads_without_network_and_ignores_no_weight(llava_med_folder, monkeypat
 
     monkeypatch.setattr(socket.socket, "connect", refuse)
     loaded = adapter(llava_med_folder, vision_weights="checkpoint").network
-    assert torch.equal(loaded.language_model.lm_head.weight, load_file(llava_med_folder / SHARDS[0])["lm_head.weight"])
-    assert torch.equal(loaded.vision_tower.pre_layrnorm.weight, tower(3)["pre_layrnorm.weight"])
+    assert torch.equal(loaded.lm_head.weight, load_file(llava_med_folder / SHARDS[0])["lm_head.weight"])
+    assert torch.equal(loaded.model.vision_tower.pre_layrnorm.weight, tower(3)["pre_layrnorm.weight"])
     assert not any(weight.is_meta for weight in (*loaded.parameters(), *loaded.buffers()))
 
 
 def test_vision_weights_come_from_where_they_were_asked_from(model, llava_med_folder, log):
     name = "embeddings.patch_embedding.weight"
-    assert torch.equal(dict(model.network.vision_tower.named_parameters())[name], tower(7)[name])
+    assert torch.equal(dict(model.network.model.vision_tower.named_parameters())[name], tower(7)[name])
     expected = max((tower(7)[key] - tower(3)[key]).abs().max().item() for key in tower(7))
     adapter(llava_med_folder)
     assert any(f"differs by up to {expected:.3g}" in line for line in log)
 
 
-def test_built_on_meta_with_real_buffers(llava_med_folder):
-    config, clip = read_config(llava_med_folder, "sdpa"), read_tower_config(llava_med_folder.parent / "clip")
-    network = on_meta(lambda: LlavaMedNetwork(config, clip))
+def test_built_on_meta_with_real_buffers():
+    network = on_meta(lambda: MistralForCausalLM(MistralConfig(**LANGUAGE)))
     assert all(weight.is_meta for weight in network.parameters())
     assert not any(buffer.is_meta for buffer in network.buffers())
     assert not network.training
@@ -71,8 +70,8 @@ def test_built_on_meta_with_real_buffers(llava_med_folder):
 def test_bfloat16_keeps_rotary_frequencies_in_float32(llava_med_folder, model):
     half = adapter(llava_med_folder, dtype="bfloat16").network
     assert {weight.dtype for weight in half.parameters()} == {torch.bfloat16}
-    frequencies = half.language_model.model.rotary_emb.inv_freq
-    assert torch.equal(frequencies, model.network.language_model.model.rotary_emb.inv_freq)
+    frequencies = half.model.language_model.rotary_emb.inv_freq
+    assert torch.equal(frequencies, model.network.model.language_model.rotary_emb.inv_freq)
     assert torch.allclose(frequencies, 1e6 ** (-torch.arange(0, 16, 2) / 16))
 
 

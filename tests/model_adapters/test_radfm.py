@@ -121,10 +121,9 @@ def test_vision_part_agrees_with_its_description(model, radfm_state, shape):
 
 def plain_logits(model, ids, images):
     """Logits after the last id: embeddings gathered here, no padding, no batch."""
-    weights = model.network
-    table = [weights.language_model.model.embed_tokens.weight, weights.figure_marks]
+    table = [model.language_model.model.embed_tokens.weight, model.network.embedding_layer.figure_token_weight]
     table += [model.image_features(image[None])[0] for image in images]
-    return weights.language_model(inputs_embeds=torch.cat(table)[list(ids)][None]).logits[0].log_softmax(-1)
+    return model.language_model(inputs_embeds=torch.cat(table)[list(ids)][None]).logits[0].log_softmax(-1)
 
 
 def test_text_alone_brings_one_black_volume_that_changes_nothing(model):
