@@ -23,9 +23,9 @@ from .llava_med_toy import (
     adapter,
     photo,
     run,
-    tower,
     write_v10,
 )
+from .toys import tower
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def test_logits_equal_those_of_transformers_llava(model, llava_med_folder):
     for key, weight in stored.items():
         if not key.startswith(("model.vision_tower", "model.mm_projector")):
             state[key.replace("model.", "model.language_model.", 1)] = weight
-    state |= {f"model.vision_tower.{name}": weight for name, weight in tower(7).items()}
+    state |= {f"model.vision_tower.{name}": weight for name, weight in tower(VISION, 7).items()}
     for number, theirs in ((0, 1), (2, 2)):
         for part in ("weight", "bias"):
             key = f"model.multi_modal_projector.linear_{theirs}.{part}"

@@ -15,7 +15,8 @@ from transformers import MistralConfig, MistralForCausalLM
 
 from medtasks.errors import AdapterArgumentError, MedTasksError
 
-from .llava_med_toy import LANGUAGE, SHARDS, TOWER, V15, WIDTH, adapter, tower
+from .llava_med_toy import LANGUAGE, SHARDS, TOWER, V15, VISION, WIDTH, adapter
+from .toys import tower
 
 
 @pytest.fixture
@@ -48,14 +49,14 @@ def test_loads_without_network_and_ignores_no_weight(llava_med_folder, monkeypat
     monkeypatch.setattr(socket.socket, "connect", refuse)
     loaded = adapter(llava_med_folder, vision_weights="checkpoint").network
     assert torch.equal(loaded.lm_head.weight, load_file(llava_med_folder / SHARDS[0])["lm_head.weight"])
-    assert torch.equal(loaded.model.vision_tower.pre_layrnorm.weight, tower(3)["pre_layrnorm.weight"])
+    assert torch.equal(loaded.model.vision_tower.pre_layrnorm.weight, tower(VISION, 3)["pre_layrnorm.weight"])
     assert not any(weight.is_meta for weight in (*loaded.parameters(), *loaded.buffers()))
 
 
 def test_vision_weights_come_from_where_they_were_asked_from(model, llava_med_folder, log):
     name = "embeddings.patch_embedding.weight"
-    assert torch.equal(dict(model.network.model.vision_tower.named_parameters())[name], tower(7)[name])
-    expected = max((tower(7)[key] - tower(3)[key]).abs().max().item() for key in tower(7))
+    assert torch.equal(dict(model.network.model.vision_tower.named_parameters())[name], tower(VISION, 7)[name])
+    expected = max((tower(VISION, 7)[key] - tower(VISION, 3)[key]).abs().max().item() for key in tower(VISION, 7))
     adapter(llava_med_folder)
     assert any(f"differs by up to {expected:.3g}" in line for line in log)
 

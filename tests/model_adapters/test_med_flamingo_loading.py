@@ -252,3 +252,20 @@ def test_beside_the_published_llama_the_published_sizes_are_demanded(med_flaming
 def test_impossible_arguments_are_refused(med_flamingo_folder, wrong):
     with pytest.raises(AdapterArgumentError, match=next(iter(wrong))):
         adapter_from(med_flamingo_folder, **wrong)
+
+
+PUBLISHED_NAMES = {
+    "perceiver.": "latents layers.N.N.norm_media.weight layers.N.N.norm_media.bias layers.N.N.norm_latents.weight "
+    "layers.N.N.norm_latents.bias layers.N.N.to_q.weight layers.N.N.to_kv.weight layers.N.N.to_out.weight "
+    "layers.N.N.N.weight layers.N.N.N.bias norm.weight norm.bias",
+    "lang_encoder.gated_cross_attn_layers.N.": "attn_gate ff_gate attn.norm.weight attn.norm.bias attn.to_q.weight "
+    "attn.to_kv.weight attn.to_out.weight ff.N.weight ff.N.bias",
+}
+
+
+@pytest.mark.parametrize("prefix", PUBLISHED_NAMES)
+def test_the_toy_has_the_published_names(med_flamingo_folder, prefix):
+    """It is drawn from our modules, whose names are the file's."""
+    names = {re.sub(r"\b\d+\b", "N", name) for name in torch.load(med_flamingo_folder / "model.pt")}
+    found = {name.removeprefix(prefix) for name in names if name.startswith(prefix)}
+    assert found == set(PUBLISHED_NAMES[prefix].split())
