@@ -2,7 +2,6 @@
 
 import json
 import math
-import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,6 @@ from medtasks.model_adapters.radfm.network import ImageEmbedding, RadFMNetwork, 
 from transformers import LlamaConfig
 
 from .toys import Tensors, drawn, write_tokenizer
-
-State = Tensors
 
 HIDDEN, INNER, LAYERS, HEADS = 32, 48, 2, 2
 WIDTH, MLP, DEPTH, PATCH, GRID, FRAMES, LATENTS, RESAMPLERS = 24, 40, 2, 4, 4, 16, 3, 2
@@ -57,16 +54,7 @@ def write_toy(folder: Path) -> Path:
     return folder
 
 
-def write_changed(published: Path, folder: Path, change: Callable[[State], object]) -> Path:
-    """Write the checkpoint again with a changed state; returns its folder."""
-    shutil.copytree(published, folder, dirs_exist_ok=True)
-    state = torch.load(published / "pytorch_model.bin")
-    change(state)
-    torch.save(state, folder / "pytorch_model.bin")
-    return folder
-
-
-def put(key: str, value: torch.Tensor) -> Callable[[State], None]:
+def put(key: str, value: torch.Tensor) -> Callable[[Tensors], None]:
     """Return a change that sets a tensor."""
     return lambda state: state.__setitem__(key, value)
 

@@ -13,29 +13,13 @@ from medtasks.model_adapters.radfm import RadFM
 
 from medtasks.errors import AdapterArgumentError
 
-from . import llava_med_toy, med_flamingo_toy, radfm_toy
+from . import llava_med_toy, med_flamingo_toy
 
 ADAPTERS = {"llava_med": LlavaMed, "radfm": RadFM, "med_flamingo": MedFlamingo}
 MODELS = list(ADAPTERS)
 # Beside the language model; LLaVA's is one with its tower, which the map puts on the first GPU.
 SEEING = {"llava_med": set(), "radfm": {"embedding_layer"}, "med_flamingo": {"vision", "perceiver"}}
 ONE_PROCESS = "spreads a model over the GPUs of one process"
-
-
-@pytest.fixture(scope="module")
-def build(llava_med_folder, radfm_folder, med_flamingo_folder):
-    """Fresh adapters, because hooks stay on a network."""
-    makers = {
-        "llava_med": (llava_med_toy.adapter, llava_med_folder),
-        "radfm": (radfm_toy.adapter, radfm_folder),
-        "med_flamingo": (med_flamingo_toy.adapter_from, med_flamingo_folder),
-    }
-
-    def get(name, **given):
-        maker, folder = makers[name]
-        return maker(folder, batch_size=4, max_failed=0, **given)
-
-    return get
 
 
 def answers(model):
@@ -74,7 +58,7 @@ def test_one_process_and_from_the_first_gpu_on():
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("in_parts", [False, True])
 def test_a_map_changes_no_answer(build, name, in_parts):
-    whole, parted = build(name), build(name)
+    whole, parted = (build(name, batch_size=4, max_failed=0) for _ in range(2))  # hooks stay on a network
     language = parted.language_model
     size = sum(weight.nbytes for weight in language.parameters())
     parts = dict.fromkeys(planned_map(language, {0: size, 1: size}, name), "cpu") if in_parts else {"": "cpu"}

@@ -93,7 +93,7 @@ def test_decoding_leaves_out_unknown_control_and_slot_ids(model):
 # ---- computing ----
 
 
-def test_a_picture_has_the_last_depth_position(model, changed_radfm, radfm_state):
+def test_a_picture_has_the_last_depth_position(model, copied, radfm_state):
     assert axis_positions(1, 128).tolist() == [127]
     assert axis_positions(16, 128).tolist() == list(range(7, 128, 8))
     with pytest.raises(ValueError, match="5 patches along an axis that has positions for 4"):
@@ -104,8 +104,12 @@ def test_a_picture_has_the_last_depth_position(model, changed_radfm, radfm_state
     others, last = radfm_state[depth].clone(), radfm_state[depth].clone()
     others[:-1] += 1
     last[-1] += torch.arange(WIDTH // 3)
-    assert torch.equal(adapter(changed_radfm(put(depth, others))).image_features(pixels), before)
-    assert (adapter(changed_radfm(put(depth, last))).image_features(pixels) - before).abs().max() > 0.01
+    assert torch.equal(
+        adapter(copied("radfm", {"pytorch_model.bin": put(depth, others)})).image_features(pixels), before
+    )
+    assert (
+        adapter(copied("radfm", {"pytorch_model.bin": put(depth, last)})).image_features(pixels) - before
+    ).abs().max() > 0.01
 
 
 @pytest.mark.parametrize("shape", [(SIDE, SIDE, 4), (SIDE, SIDE, 8), (SIDE // 2, SIDE, 16)])
