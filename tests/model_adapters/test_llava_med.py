@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from medtasks.model_adapters.base.batching import Continuation, Encoded, pad_left
+from medtasks.model_adapters.base.batching import pad_left
 from medtasks.model_adapters.base.generation import GenerationSettings
 from medtasks.model_adapters.checkpoints.reading import CheckpointError
 from safetensors.torch import load_file
@@ -158,20 +158,6 @@ def test_scores_and_replies_depend_on_the_image(model, one_by_one):
         if doc["images"]:
             assert abs(changed[3 * number][0] - one_by_one[0][3 * number][0]) > 1e-3
     assert replies != one_by_one[1]
-
-
-def test_likelihood_is_that_of_the_reply(model):
-    """What greedy decoding wrote, token by token, is greedy for the scorer; another token is not."""
-    prompt = model.encode("clear?", [photo()])
-    batch = pad_left([prompt], model.pad_id, model.device)
-    with torch.inference_mode():
-        ids = model.language_model.generate(**model.model_inputs(batch), max_new_tokens=4, do_sample=False)[0].tolist()
-        logits = model.language_model(**model.model_inputs(batch)).logits[0, -1]
-    whole = Continuation(Encoded([*prompt.ids, *ids], prompt.pixels), len(ids))
-    wrong = Continuation(Encoded([*prompt.ids, (ids[0] + 1) % VOCABULARY], prompt.pixels), 1)
-    right, other = model.score_batch([whole, wrong])
-    assert (right.greedy, right.tokens, other.greedy) == (True, len(ids), False)
-    assert other.total == pytest.approx(-logits.log_softmax(-1)[(ids[0] + 1) % VOCABULARY].item(), abs=1e-4)
 
 
 # ---- v1.0 ----
