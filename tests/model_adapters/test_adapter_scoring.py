@@ -8,17 +8,7 @@ from medtasks.model_adapters.base.batching import Continuation, Encoded, Likelih
 
 from medtasks.errors import MedTasksError
 
-
-def plain_forward(network, ids, pixels):
-    """Log-probabilities after each position: no padding, no batch, no part of the adapter base."""
-    with torch.no_grad():
-        embedded = network.language_model.model.embed_tokens(torch.tensor([ids])).clone()
-        if pixels is not None:
-            slots = [place for place, token in enumerate(ids) if token == 4]
-            features = network.projector(network.vision_tower(pixels).last_hidden_state[:, 1:])
-            for place, feature in zip(slots, features.reshape(-1, features.shape[-1]), strict=True):
-                embedded[0, place] = feature
-        return network.language_model(inputs_embeds=embedded).logits[0].log_softmax(-1)
+from .toys import plain_forward
 
 
 def plain_score(adapter, question, images, continuation):

@@ -66,10 +66,13 @@ def test_the_harness_sees_a_simple_model_on_one_process(bench):
     assert adapter.accelerator.num_processes == 1
 
 
-def test_clean_releases_the_weights():
-    adapter = MedTasksTiny(device="cpu")
-    adapter.clean()
-    assert not hasattr(adapter, "network")
+def test_clean_releases_the_weights_and_the_features(new_bench):
+    bench = new_bench()
+    bench.adapter.generate_until(bench.generation([0]))
+    assert bench.adapter._features.used > 0
+    bench.adapter.clean()
+    assert bench.adapter._features.used == 0
+    assert not hasattr(bench.adapter, "network")
 
 
 @pytest.mark.parametrize("mode", ["L", "RGB", "RGBA", "P", "1", "CMYK", "LA"])

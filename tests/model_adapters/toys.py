@@ -161,3 +161,16 @@ def write_tower(folder: Path, shape: dict[str, int], seed: int) -> Path:
     save_file(read | unread, folder / "model.safetensors")
     (folder / "config.json").write_text(json.dumps({"model_type": "clip", "vision_config": shape}))
     return folder
+
+
+def plain_forward(network: Any, ids: Sequence[int], pixels: torch.Tensor | None) -> torch.Tensor:
+    """The tiny model's log-probabilities after each position: no padding, batch, cache or part of the adapter base."""
+    with torch.no_grad():
+        embedded = network.language_model.model.embed_tokens(torch.tensor([ids])).clone()
+        if pixels is not None:
+            slots = [place for place, token in enumerate(ids) if token == 4]
+            features = network.projector(network.vision_tower(pixels).last_hidden_state[:, 1:])
+            for place, feature in zip(slots, features.reshape(-1, features.shape[-1]), strict=True):
+                embedded[0, place] = feature
+        logits: torch.Tensor = network.language_model(inputs_embeds=embedded).logits[0].log_softmax(-1)
+    return logits
