@@ -11,11 +11,10 @@ from typing import Any
 
 import torch
 from huggingface_hub import hf_hub_download
-from huggingface_hub.errors import HFValidationError
 from torch import nn
 from transformers import CLIPVisionConfig, LlamaConfig
 
-from ..checkpoints.reading import HUB_ID, CheckpointError, by_patterns, fill, on_meta, stored_tensors
+from ..checkpoints.reading import HUB_ID, CheckpointError, by_patterns, fill, from_hub, on_meta, stored_tensors
 from ..checkpoints.vision import TOWER_KEYS, tower_config
 from .network import MedFlamingoNetwork, MediaAttention
 
@@ -163,10 +162,4 @@ def locate_weights(name: str) -> Path:
     if path.is_dir() or not HUB_ID.fullmatch(name):
         missing = path / WEIGHTS_FILE if path.is_dir() else path
         raise CheckpointError(f"{missing} is missing; give pretrained=<{WEIGHTS_FILE}, its folder or a hub id>")
-    try:
-        return Path(hf_hub_download(name, WEIGHTS_FILE))
-    except (OSError, HFValidationError) as error:
-        raise CheckpointError(
-            f"{name} is neither a file nor could the hub deliver its {WEIGHTS_FILE} ({type(error).__name__}); download "
-            f"it and give pretrained=<file>"
-        ) from error
+    return from_hub(lambda: hf_hub_download(name, WEIGHTS_FILE), name, "file", f"its {WEIGHTS_FILE}", "pretrained")
