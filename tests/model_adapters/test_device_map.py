@@ -13,19 +13,13 @@ from medtasks.model_adapters.radfm import RadFM
 
 from medtasks.errors import AdapterArgumentError
 
-from . import llava_med_toy, med_flamingo_toy
+from .test_batches import answers
 
 ADAPTERS = {"llava_med": LlavaMed, "radfm": RadFM, "med_flamingo": MedFlamingo}
 MODELS = list(ADAPTERS)
 # Beside the language model; LLaVA's is one with its tower, which the map puts on the first GPU.
 SEEING = {"llava_med": set(), "radfm": {"embedding_layer"}, "med_flamingo": {"vision", "perceiver"}}
 ONE_PROCESS = "spreads a model over the GPUs of one process"
-
-
-def answers(model):
-    if model.model_id == "med_flamingo":
-        return med_flamingo_toy.scores(model), med_flamingo_toy.replies(model)
-    return llava_med_toy.run(model)
 
 
 def tops(names):
@@ -68,7 +62,7 @@ def test_a_map_changes_no_answer(build, name, in_parts):
     blocks = getattr(language, "gated_cross_attn_layers", {}).values()
     for part in (language, *layers, *blocks):
         assert part._hf_hook.skip_keys == ["past_key_values"], "keys and values stay where their layer is"
-    assert answers(parted) == answers(whole)
+    assert answers(name, parted) == answers(name, whole)
 
 
 @pytest.mark.parametrize("name", MODELS)

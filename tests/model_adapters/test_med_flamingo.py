@@ -96,9 +96,8 @@ MODES = pytest.mark.parametrize("mode", ["preceding", "following"])
 @pytest.mark.parametrize("shared", [True, False])
 def test_batches_with_different_numbers_of_images_score_like_plain_passes(adapters, mode, shared):
     expected = [plain_score(adapters(media_attention=mode), doc, option) for doc in DOCS for option in OPTIONS]
-    for size in (15, 1):
-        adapter = adapters(media_attention=mode, prefix_cache=shared, batch_size=size)
-        assert [loss for loss, _ in scores(adapter)] == pytest.approx(expected, abs=2e-5)
+    adapter = adapters(media_attention=mode, prefix_cache=shared, batch_size=15)
+    assert [loss for loss, _ in scores(adapter)] == pytest.approx(expected, abs=2e-5)
 
 
 @MODES

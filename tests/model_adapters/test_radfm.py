@@ -10,10 +10,9 @@ from medtasks.model_adapters.radfm.adapter import place_images
 from medtasks.model_adapters.radfm.network import axis_positions
 
 from medtasks.errors import MedTasksError
-from medtasks.extract.failure import failure_cause
 
 from .radfm_toy import LATENTS, SIDE, WIDTH, V, adapter, plain_features, put
-from .toys import SPLIT, TASK, instances, noise
+from .toys import noise
 
 
 @pytest.fixture
@@ -200,34 +199,7 @@ def test_both_ends_of_sequence_end_a_reply(radfm_folder, stop):
     assert ending.generate_batch([prompt], GenerationSettings(5), 0) == [""]
 
 
-# ---- through the harness ----
-
-
-@pytest.fixture(scope="module")
-def docs():
-    texts = ["is the left lung clear?", "no", "choose one option. a large effusion, answer: yes?", "is it?", "nodule?"]
-    pictures = [[noise(1)], [], [noise(2), noise(3)], [noise(1)], [noise(4, (9, 40))]]
-    return [{"question": text, "images": images} for text, images in zip(texts, pictures, strict=True)]
-
-
-def test_requests_of_the_harness_in_batches_of_any_size(radfm_folder, docs):
-    results = []
-    for size in (1, 3, 16):
-        model = adapter(radfm_folder, batch_size=size, max_failed=0)
-        model.task_dict = {TASK: {SPLIT: docs}}
-        replies = model.generate_until(instances("generate_until", docs, [{"until": ["\n\n"], "max_new_tokens": 6}]))
-        results.append((replies, model.loglikelihood(instances("loglikelihood", docs, [" yes", " a large effusion"]))))
-    assert not any(failure_cause(reply) for replies, _ in results for reply in replies)
-    assert results[0][0] == results[1][0] == results[2][0]
-    for _, scores in results[1:]:
-        assert [mean for mean, _ in scores] == pytest.approx([mean for mean, _ in results[0][1]], abs=1e-5)
-        assert [greedy for _, greedy in scores] == [greedy for _, greedy in results[0][1]]
-    model = adapter(radfm_folder)
-    pair = model.encode_pair(docs[2]["question"], " yes", docs[2]["images"])
-    assert results[0][1][4][0] == pytest.approx(model.score_batch([pair])[0].mean, abs=1e-5)
-
-
-def test_images_of_a_document_as_slices_of_one_volume(radfm_folder, model, docs):
+def test_images_of_a_document_as_slices_of_one_volume(radfm_folder, model):
     sliced = adapter(radfm_folder, several_images="slices")
     pictures = [noise(n) for n in range(7)]
     prompt, volume = sliced.encode("is it clear?", pictures), model.encode("is it clear?", [pictures])
