@@ -4,6 +4,9 @@ import copy
 
 import pytest
 import torch
+from medtasks.model_adapters.base.generation import cut_reply, read_settings
+
+from medtasks.errors import MedTasksError
 
 from .toys import plain_forward
 
@@ -80,13 +83,6 @@ def test_max_new_tokens_comes_from_the_task_or_else_from_the_argument(new_bench)
     assert longest == [1, 7, 3]
 
 
-def test_image_and_text_both_change_the_reply(bench, docs):
-    fixed = bench.adapter.generate_until(bench.generation(visual=lambda doc: [docs[0]["image"]]))
-    assert len(set(fixed)) > 6
-    own = bench.adapter.generate_until(bench.generation())
-    assert sum(a != b for a, b in zip(fixed[1:], own[1:], strict=True)) > 6
-
-
 def test_gen_kwargs_are_not_changed_and_unknown_ones_cost_one_debug_line(bench, log):
     requests = bench.generation(image_aspect_ratio="pad", length_penalty=None)
     before = copy.deepcopy([request.args[1] for request in requests])
@@ -115,3 +111,32 @@ def test_the_global_random_state_is_left_alone(bench, sampled):
     bench.adapter.generate_until(bench.generation([0, 1], do_sample=sampled, temperature=1.0))
     bench.adapter.loglikelihood(bench.scoring(doc_ids=[0, 1]))
     assert torch.equal(torch.get_rng_state(), state)
+
+
+@pytest.mark.parametrize(
+    ("given", "temperature"),
+    [
+        ({}, 0),
+        ({"temperature": 0, "do_sample": True}, 0),
+        ({"temperature": 0.7, "do_sample": False}, 0),
+        ({"temperature": 0.7}, 0.7),
+        ({"do_sample": True}, 1.0),
+    ],
+)
+def test_temperature_zero_and_no_sampling_are_greedy(given, temperature):
+    assert read_settings(given, 5).temperature == temperature
+
+
+@pytest.mark.parametrize("given", [{"max_new_tokens": 0}, {"top_p": 0}, {"temperature": "warm"}, {"until": 3}])
+def test_impossible_gen_kwargs_are_refused(bench, given):
+    with pytest.raises(MedTasksError, match="generation_kwargs"):
+        bench.adapter.generate_until(bench.generation([0], **given))
+
+
+def test_a_reply_ends_at_the_first_stop_id_and_the_earliest_stop_string():
+    def decode(ids):
+        return "".join(map(chr, ids))
+
+    assert cut_reply(b" one. two; three", decode, (), ("; ", ".")) == "one"
+    assert cut_reply(b"one\x03two", decode, (3,), ()) == "one"
+    assert cut_reply(b"", decode, (3,), ("x",)) == ""

@@ -2,7 +2,9 @@
 
 import pytest
 import torch
-from medtasks.model_adapters.base.caches import FeatureCache
+from medtasks.model_adapters.base.caches import FeatureCache, content_key
+
+from medtasks.errors import MedTasksError
 
 
 class Tower:
@@ -70,3 +72,43 @@ def test_clear_forgets():
     cache.features([image(1)], tower)
     assert tower.seen == [1, 1]
     assert cache.used == 16
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (torch.zeros(2, 3), torch.zeros(3, 2)),
+        (torch.zeros(2), torch.zeros(2, dtype=torch.float64)),
+        (torch.zeros(4, dtype=torch.bfloat16), torch.zeros(4, dtype=torch.float16)),
+        (torch.tensor([0.0, 1.0]), torch.tensor([1.0, 0.0])),
+    ],
+)
+def test_other_content_shape_or_type_has_another_key(one, other):
+    assert content_key(one) != content_key(other)
+
+
+def test_the_key_goes_by_content_not_by_layout():
+    pixels = torch.arange(12.0).reshape(3, 4)
+    assert content_key(pixels.T.contiguous().T) == content_key(pixels.clone())
+
+
+def test_something_other_than_a_tensor_is_refused():
+    with pytest.raises(MedTasksError, match="image_features must return a tensor, not list"):
+        FeatureCache(0).features([image(1)], lambda pixels: [pixels])
+
+
+def test_an_adapter_looks_at_every_image_once_over_all_calls(new_bench, monkeypatch):
+    bench = new_bench(batch_size=5)
+    seen, inner = [], bench.adapter.image_features
+    monkeypatch.setattr(
+        bench.adapter, "image_features", lambda pixels: seen.append(content_key(pixels)) or inner(pixels)
+    )
+    bench.adapter.loglikelihood(bench.scoring())
+    bench.adapter.generate_until(bench.generation())
+    assert len(seen) == len(set(seen)) == 11, "twelve documents, of which one has no image"
+
+
+def test_answers_do_not_depend_on_the_cache(new_bench, bench):
+    small = new_bench(batch_size=5, feature_cache_mb=0)
+    assert small.adapter.generate_until(small.generation()) == bench.adapter.generate_until(bench.generation())
+    assert small.adapter.loglikelihood(small.scoring()) == bench.adapter.loglikelihood(bench.scoring())
