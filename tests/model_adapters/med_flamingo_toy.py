@@ -40,7 +40,7 @@ def write_toy(folder: Path) -> Path:
     """Write ``model.pt``, ``llama/`` and ``clip/`` as they are published."""
     (folder / "llama").mkdir(parents=True)
     vocabulary = write_tokenizer(folder / "llama", CORPUS * 20, 300, split_digits=True)
-    llama = {
+    llama: dict[str, Any] = {
         "vocab_size": vocabulary,
         "hidden_size": WIDTH,
         "intermediate_size": MLP,
