@@ -79,6 +79,17 @@ def test_a_position_sees_the_latents_of_one_image():
     assert view.visible[0].int().tolist() == [[0] * 6, [1, 1, 0, 0, 0, 0], [0, 0, 0, 0, 1, 1]]
 
 
+def test_text_behind_a_cached_prompt_looks_at_the_last_image_or_none(adapters):
+    prompt = torch.tensor([[1, 2, 2], [0, 0, 1]])
+    ids = torch.zeros(2, 2, dtype=torch.long)
+    preceding, following = (adapters(media_attention=mode).language_model for mode in ("preceding", "following"))
+    assert preceding._times(prompt, ids, 3).tolist() == [[2, 2], [1, 1]]
+    assert preceding._times(prompt, ids, 2).tolist() == [[2, 2], [1, 1]]
+    assert preceding._times(prompt, ids, 0).tolist() == [[1, 2], [0, 0]]
+    assert following._times(prompt, ids, 5).tolist() == [[0, 0], [0, 0]]
+    assert following._times(prompt, ids, 2).tolist() == [[2, 0], [1, 0]]
+
+
 def test_a_position_without_image_takes_only_the_feed_forward_part(adapters):
     block = adapters().language_model.gated_cross_attn_layers["1"]
     hidden, media = torch.randn(1, 2, WIDTH), torch.randn(1, 1, LATENTS, VISION)
