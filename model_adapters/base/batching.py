@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.nn.utils.rnn import pad_sequence
 
 from medtasks.errors import MedTasksError
 
@@ -59,13 +60,9 @@ def positions_of(mask: torch.Tensor) -> torch.Tensor:
 
 def pad_left(prompts: Sequence[Encoded], pad_id: int, device: torch.device) -> PaddedBatch:
     """Arrange prompts as one batch on ``device``."""
-    length = max(len(prompt.ids) for prompt in prompts)
-    ids = torch.full((len(prompts), length), pad_id, dtype=torch.long)
-    mask = torch.zeros_like(ids)
-    for row, prompt in enumerate(prompts):
-        start = length - len(prompt.ids)
-        ids[row, start:] = torch.tensor(prompt.ids, dtype=torch.long)
-        mask[row, start:] = 1
+    rows = [torch.tensor(prompt.ids, dtype=torch.long) for prompt in prompts]
+    ids = pad_sequence(rows, batch_first=True, padding_value=pad_id, padding_side="left")
+    mask = pad_sequence([torch.ones_like(row) for row in rows], batch_first=True, padding_side="left")
     return PaddedBatch(ids.to(device), mask.to(device), positions_of(mask).to(device), prompts)
 
 

@@ -81,19 +81,16 @@ def check_device_map(device_map: str | None, device: torch.device, processes: in
         )
 
 
-def place(network: N, device: torch.device, device_map: str | None, model: str) -> N:
-    """Put a network where it computes and return it; with a device map, all but its ``language_model`` on ``device``.
+def place(network: N, language: Any, device: torch.device, device_map: str | None, model: str) -> N:
+    """Put a network where it computes and return it; with a device map, all but its ``language`` model on ``device``.
 
     Types stay as they are, so that rotary frequencies remain float32.
     """
     if device_map is None:
         return network.to(device)
-    language: Any = network.language_model
     for part in network.children():
-        if part is not language:
+        if part is not language and network is not language:
             part.to(device)
-    for name, parameter in list(network.named_parameters(recurse=False)):
-        setattr(network, name, nn.Parameter(parameter.to(device), parameter.requires_grad))
     # The memory that is free now is what the parts around the language model leave of the first GPU.
     dispatch(language, planned_map(language, gpu_memory(), model))
     return network

@@ -4,7 +4,7 @@ import functools
 import hashlib
 import itertools
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -202,21 +202,19 @@ def _visual_digest(visual: Any) -> str:
         # The indices of a palette image say nothing without the palette, nor a transparent colour without its name.
         indirect = visual.mode in ("P", "PA") or "transparency" in visual.info
         pixels = (visual.convert("RGBA") if indirect else visual).tobytes()
-        return _digest(f"{visual.mode} {visual.size}", [pixels])
+        return _digest(f"{visual.mode} {visual.size}", pixels)
     if isinstance(visual, np.ndarray):
-        return _digest(f"array {visual.dtype.str} {visual.shape}", [visual.tobytes()])
+        return _digest(f"array {visual.dtype.str} {visual.shape}", visual.tobytes())
     if not isinstance(visual, str | Path):
-        return _digest(f"slices {' '.join(map(_visual_digest, visual))}", [])
+        return _digest(f"slices {' '.join(map(_visual_digest, visual))}")
     try:
         with Path(visual).open("rb") as file:
             # The ending decides how the file is read; its name and place say nothing about its voxels.
-            return _digest(f"file {Path(visual).suffix.lower()} ", iter(lambda: file.read(2**20), b""))
+            content = hashlib.file_digest(file, "sha256").digest()
     except OSError as error:
         raise MedTasksError(f"the file of a volume cannot be read ({error.strerror}); prepare the data anew") from error
+    return _digest(f"file {Path(visual).suffix.lower()} ", content)
 
 
-def _digest(head: str, content: Iterable[bytes]) -> str:
-    digest = hashlib.sha256(head.encode())
-    for block in content:
-        digest.update(block)
-    return digest.hexdigest()
+def _digest(head: str, content: bytes = b"") -> str:
+    return hashlib.sha256(head.encode() + content).hexdigest()

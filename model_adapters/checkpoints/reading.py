@@ -177,12 +177,17 @@ def published_folder(name: str, argument: str, *, weights: bool = True) -> Path:
 
 
 def _snapshot(name: str, argument: str, patterns: Sequence[str]) -> Path:
+    return from_hub(lambda: snapshot_download(name, allow_patterns=list(patterns)), name, "folder", "it", argument)
+
+
+def from_hub(fetch: Callable[[], str], name: str, kind: str, wanted: str, argument: str) -> Path:
+    """Return the path of what was fetched; the other words are those of the message where the hub does not deliver."""
     try:
-        return Path(snapshot_download(name, allow_patterns=list(patterns)))
+        return Path(fetch())
     except (OSError, HFValidationError) as error:
         raise CheckpointError(
-            f"{name} is neither a folder nor could the hub deliver it ({type(error).__name__}); download it and give "
-            f"{argument}=<folder>"
+            f"{name} is neither a {kind} nor could the hub deliver {wanted} ({type(error).__name__}); download it and "
+            f"give {argument}=<{kind}>"
         ) from error
 
 

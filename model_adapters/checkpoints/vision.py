@@ -8,13 +8,15 @@ al. 2022 (Flamingo), appendix A.1.1. Parameter names are those both published ch
 strips the prefix in front of ``latents``, ``layers`` and ``norm``.
 """
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from PIL import Image
 from torch import nn
 from torch.nn import functional
+from transformers import CLIPVisionConfig
 
 MEAN = (0.48145466, 0.4578275, 0.40821073)
 STD = (0.26862954, 0.26130258, 0.27577711)
@@ -28,6 +30,13 @@ TOWER_KEYS = (
 )
 """For ``by_patterns``: keys of a whole CLIP model, or of its vision tower as transformers 5 stores it alone; the group
 is the name in ``CLIPVisionModel``."""
+
+
+def tower_config(stored: Mapping[str, Any]) -> CLIPVisionConfig:
+    """Return the geometry of a vision tower, stored alone or inside the configuration of a whole CLIP model."""
+    vision = stored.get("vision_config") or stored
+    shape = {name: vision[name] for name in (*SHAPE, "layer_norm_eps", "hidden_act") if vision.get(name) is not None}
+    return CLIPVisionConfig(**shape, attn_implementation="sdpa")
 
 
 def clip_pixels(image: Image.Image, size: int, *, pad: bool, crop_rounding: Literal["floor", "round"]) -> torch.Tensor:

@@ -25,7 +25,7 @@ from ..checkpoints.reading import (
 )
 from ..checkpoints.vision import clip_pixels
 from ..prefix.cuts import Spans
-from .network import load_network, merged_tensors, read_config, read_tower_config
+from .checkpoint import MISTRAL, llava_config, load_network, merged_tensors, read_config, read_tower_config
 
 UNKNOWN_ID, BEGIN_ID, END_ID = 0, 1, 2
 _SPECIAL = {"<s>": BEGIN_ID, "</s>": END_ID}
@@ -117,38 +117,40 @@ class LlavaMed(MedicalAdapter):
         given = self.arguments
         check_device_map(given.device_map, self.device, self.accelerator.num_processes, self.model_id)
         folder = published_folder(given.pretrained, "pretrained")
-        self._config = read_config(folder, given.attn_implementation)
+        stored = read_config(folder)
         openai = given.vision_weights == "openai"
-        tower_folder = published_folder(given.vision_tower or self._config.tower, "vision_tower", weights=openai)
+        tower_name = given.vision_tower or str(stored["mm_vision_tower"])
+        tower_folder = published_folder(tower_name, "vision_tower", weights=openai)
         tower = read_tower_config(tower_folder)
-        self._side = int(tower.image_size)
+        config = llava_config(stored, tower, given.attn_implementation)
+        v15 = stored["model_type"] == MISTRAL
+        self._side, self._pad = int(tower.image_size), stored.get("image_aspect_ratio") == "pad"
         patches = (tower.image_size // tower.patch_size) ** 2
         self._prompt: InstructPrompt | ConversationPrompt = (
             InstructPrompt(folder, patches)
-            if self._config.is_mistral
-            else ConversationPrompt(folder, patches, self._config.image_ends)
+            if v15
+            else ConversationPrompt(folder, patches, bool(stored.get("mm_use_im_start_end", False)))
         )
         self.stop_strings = self._prompt.stops
-        limit = int(self._config.language.max_position_embeddings)
-        self._max_length = given.max_length or self._config.max_length
+        limit = int(config.text_config.max_position_embeddings)
+        self._max_length = given.max_length or int(stored.get("tokenizer_model_max_length") or limit)
         if self._max_length > limit:
             raise AdapterArgumentError(
                 f"llava_med: argument 'max_length' must be at most {limit}, the positions of the model, not "
                 f"{self._max_length}."
             )
         self._text_files = [folder / "config.json", folder / "tokenizer.model", tower_folder / "config.json"]
-        network = load_network(
-            self._config, tower, self._tensors(folder), folder, tower_folder if openai else None, given.torch_dtype
-        )
-        self.network = place(network, self.device, given.device_map, self.model_id)
+        tower_weights = tower_folder if openai else None
+        network = load_network(config, stored, self._tensors(folder, v15), folder, tower_weights, given.torch_dtype)
+        self.network = place(network, network, self.device, given.device_map, self.model_id)
 
-    def _tensors(self, folder: Path) -> Iterator[Stored]:
+    def _tensors(self, folder: Path, v15: bool) -> Iterator[Stored]:
         given = self.arguments
-        if given.base is not None and self._config.is_mistral:
+        if given.base is not None and v15:
             raise AdapterArgumentError("llava_med: argument 'base' belongs to the delta of v1.0; v1.5 is complete.")
         if given.base is not None:
             return merged_tensors(folder, published_folder(given.base, "base"))
-        if not self._config.is_mistral and "delta" in Path(given.pretrained).name.lower():
+        if not v15 and "delta" in Path(given.pretrained).name.lower():
             raise AdapterArgumentError(
                 f"llava_med: '{given.pretrained}' looks like the delta of v1.0; give base=<folder of LLaMA-7B v1> too."
             )
@@ -171,11 +173,25 @@ class LlavaMed(MedicalAdapter):
         size = self._prompt.patches
         return [(slots[at], slots[at] + size) for at in range(0, len(slots), size)]
 
+    @property
+    def language_model(self) -> Any:
+        """The whole network, fed with embeddings."""
+        return self.network
+
+    def image_features(self, pixels: torch.Tensor) -> torch.Tensor:
+        """Return the contents of the slots, without the class token: shape (images * patches, width)."""
+        parts = self.network.model
+        seen = parts.vision_tower(pixels.to(self.network.lm_head.weight.dtype)).last_hidden_state
+        features: torch.Tensor = parts.multi_modal_projector(seen[:, 1:]).flatten(0, 1)
+        return features
+
     def model_inputs(self, batch: PaddedBatch) -> dict[str, Any]:
         """Return embeddings with the image features in their slots."""
         features = [row for row in self.cached_features(batch.pixels) if row is not None]
         slots = (batch.ids == self._prompt.slot_id) & batch.attention_mask.bool()
-        return batch.inputs(inputs_embeds=self.network.embed(batch.ids, slots, features))
+        embedded = self.network.get_input_embeddings()(batch.ids)
+        filled = embedded.masked_scatter(slots[..., None], torch.cat(features)) if features else embedded
+        return batch.inputs(inputs_embeds=filled)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of ``ids``."""
@@ -198,5 +214,4 @@ class LlavaMed(MedicalAdapter):
         """Return shape (images, 3, side, side)."""
         if not images:
             return None
-        pad = self._config.pad
-        return torch.stack([clip_pixels(image, self._side, pad=pad, crop_rounding="floor") for image in images])
+        return torch.stack([clip_pixels(image, self._side, pad=self._pad, crop_rounding="floor") for image in images])

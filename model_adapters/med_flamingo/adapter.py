@@ -65,7 +65,7 @@ class MedFlamingo(MedicalAdapter):
         weights = locate_weights(given.pretrained)
         self._mode = cast(MediaAttention, given.media_attention)
         network = load_network(weights, llama, clip, given.torch_dtype, self._mode, given.vision_post_norm)
-        self.network = place(network, self.device, given.device_map, self.model_id)
+        self.network = place(network, network.language_model, self.device, given.device_map, self.model_id)
 
     def encode(self, text: str, images: Sequence[Image.Image]) -> Encoded:
         """Put one ``<image>`` into the text per image; those that the text lacks come first.

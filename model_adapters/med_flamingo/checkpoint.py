@@ -11,12 +11,11 @@ from typing import Any
 
 import torch
 from huggingface_hub import hf_hub_download
-from huggingface_hub.errors import HFValidationError
 from torch import nn
 from transformers import CLIPVisionConfig, LlamaConfig
 
-from ..checkpoints.reading import HUB_ID, CheckpointError, by_patterns, fill, on_meta, stored_tensors
-from ..checkpoints.vision import SHAPE, TOWER_KEYS
+from ..checkpoints.reading import HUB_ID, CheckpointError, by_patterns, fill, from_hub, on_meta, stored_tensors
+from ..checkpoints.vision import TOWER_KEYS, tower_config
 from .network import MedFlamingoNetwork, MediaAttention
 
 WEIGHTS_FILE = "model.pt"
@@ -44,7 +43,6 @@ _LLAMA_SHAPE = (
     *("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "rms_norm_eps"),
     *("num_key_value_heads", "max_position_embeddings", "rope_theta", "rope_parameters", "rope_scaling"),
 )
-_CLIP_SHAPE = (*SHAPE, "layer_norm_eps", "hidden_act")
 # With LLaMA-7B's 32 layers it is the published model: a block before every fourth layer, a resampler of depth 6.
 _PUBLISHED_LAYERS, _PUBLISHED_EVERY, _PUBLISHED_DEPTH = 32, 4, 6
 
@@ -75,10 +73,7 @@ def read_llama_config(folder: Path) -> LlamaConfig:
 
 def read_clip_config(folder: Path) -> CLIPVisionConfig:
     """Read the vision tower's configuration, alone or inside that of a whole CLIP model."""
-    whole = _read_config(folder, ("clip", "clip_vision_model"))
-    stored = whole.get("vision_config") or whole
-    shape = {key: stored[key] for key in _CLIP_SHAPE if stored.get(key) is not None}
-    config = CLIPVisionConfig(**shape, attn_implementation="sdpa")
+    config = tower_config(_read_config(folder, ("clip", "clip_vision_model")))
     if config.hidden_act != "quick_gelu":
         raise CheckpointError(
             f"{folder / 'config.json'}: hidden_act is '{config.hidden_act}', but Med-Flamingo was trained on OpenAI's "
@@ -167,10 +162,4 @@ def locate_weights(name: str) -> Path:
     if path.is_dir() or not HUB_ID.fullmatch(name):
         missing = path / WEIGHTS_FILE if path.is_dir() else path
         raise CheckpointError(f"{missing} is missing; give pretrained=<{WEIGHTS_FILE}, its folder or a hub id>")
-    try:
-        return Path(hf_hub_download(name, WEIGHTS_FILE))
-    except (OSError, HFValidationError) as error:
-        raise CheckpointError(
-            f"{name} is neither a file nor could the hub deliver its {WEIGHTS_FILE} ({type(error).__name__}); download "
-            f"it and give pretrained=<file>"
-        ) from error
+    return from_hub(lambda: hf_hub_download(name, WEIGHTS_FILE), name, "file", f"its {WEIGHTS_FILE}", "pretrained")

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import nn
 from torch.nn import functional
+from torch.nn.utils.rnn import pad_sequence
 from transformers import CLIPVisionConfig, CLIPVisionModel, LlamaConfig, LlamaForCausalLM
 
 from ..checkpoints.vision import CrossAttention, PerceiverResampler, feed_forward
@@ -99,12 +100,7 @@ def stack_media(rows: Iterable[torch.Tensor | None]) -> torch.Tensor | None:
     example = next((row for row in given if row is not None), None)
     if example is None:
         return None
-    most = max(len(row) for row in given if row is not None)
-    media = example.new_zeros((len(given), most, *example.shape[1:]))
-    for number, row in enumerate(given):
-        if row is not None:
-            media[number, : len(row)] = row
-    return media
+    return pad_sequence([example[:0] if row is None else row for row in given], batch_first=True)
 
 
 MARKERS = 3

@@ -52,10 +52,11 @@ class RadFM(MedicalAdapter):
         """Read weights and tokenizer."""
         check_device_map(self.arguments.device_map, self.device, self.accelerator.num_processes, self.model_id)
         weights, texts = locate(self.arguments.pretrained)
-        network, geometry = load_network(weights, texts, self.arguments.torch_dtype, self.arguments.attn_implementation)
-        self.network = place(network, self.device, self.arguments.device_map, self.model_id)
-        self.tokenizer = read_tokenizer(texts, geometry.vocabulary, geometry.latents)
-        self._latents, self._side = geometry.latents, geometry.side
+        network = load_network(weights, texts, self.arguments.torch_dtype, self.arguments.attn_implementation)
+        self.network = place(network, network.lang_model, self.device, self.arguments.device_map, self.model_id)
+        images, vocabulary = network.embedding_layer, network.lang_model.config.vocab_size
+        self._latents, self._side = len(images.perceiver.latents), images.vision_encoder.side
+        self.tokenizer = read_tokenizer(texts, vocabulary, self._latents)
         self._warned = False
 
     def encode(self, text: str, images: Sequence[Image.Image | Volume]) -> Encoded:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import torch
+from transformers import LlamaConfig
 
 from ..checkpoints.reading import (
     CheckpointError,
@@ -17,7 +18,7 @@ from ..checkpoints.reading import (
     refuse_missing,
     stored_tensors,
 )
-from .network import CHANNELS, FRAMES_PER_PATCH, Geometry, RadFMNetwork
+from .network import CHANNELS, CONTEXT, FRAMES_PER_PATCH, ImageEmbedding, RadFMNetwork, VisionTransformer3D
 
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -28,6 +29,7 @@ MAX_IMAGES = 100
 
 _LLAMA = "lang_model."
 _VISION = "embedding_layer.vision_encoder."
+_RESAMPLER = "embedding_layer.perceiver."
 _WORDS = _LLAMA + "model.embed_tokens.weight"
 _WORDS_AGAIN = "embedding_layer.weight"
 _UNUSED = re.compile(
@@ -37,44 +39,6 @@ _UNUSED = re.compile(
 )
 """Text encoder and heads that only training and other tasks use, and rotary frequencies."""
 _PUBLISHED_HEAD = 128
-
-# Beginning of our names and of the stored ones.
-_PREFIXES = {
-    "language_model.": _LLAMA,
-    "resampler.": "embedding_layer.perceiver.",
-    "projection.": "embedding_layer.fc.",
-    "figure_marks": "embedding_layer.figure_token_weight",
-    "vision.patch_norm.": f"{_VISION}to_patch_embedding.1.",
-    "vision.patch_embed.": f"{_VISION}to_patch_embedding.2.",
-    "vision.token_norm.": f"{_VISION}to_patch_embedding.3.",
-    "vision.positions.row.": f"{_VISION}pos_embedding.row_embed.",
-    "vision.positions.column.": f"{_VISION}pos_embedding.col_embed.",
-    "vision.positions.depth.": f"{_VISION}pos_embedding.dep_embed.",
-    "vision.layers.": f"{_VISION}transformer.layers.",
-}
-_VISION_LAYER = {
-    "attention_norm": "0.norm",
-    "qkv": "0.fn.to_qkv",
-    "out": "0.fn.to_out.0",
-    "feed_norm": "1.norm",
-    "widen": "1.fn.net.0",
-    "narrow": "1.fn.net.3",
-}
-
-
-def stored_key(name: str) -> str:
-    """Return the checkpoint's key of one of our parameters.
-
-    Example:
-        >>> stored_key("vision.layers.3.qkv.weight")
-        'embedding_layer.vision_encoder.transformer.layers.3.0.fn.to_qkv.weight'
-    """
-    ours = next(prefix for prefix in _PREFIXES if name.startswith(prefix))
-    rest = name.removeprefix(ours)
-    if ours == "vision.layers.":
-        layer, part, kind = rest.split(".")
-        rest = f"{layer}.{_VISION_LAYER[part]}.{kind}"
-    return _PREFIXES[ours] + rest
 
 
 def locate(pretrained: str) -> tuple[Path, Path]:
@@ -115,43 +79,13 @@ def slot_token(number: int) -> str:
     return f"<image{number}>"
 
 
-def load_network(
-    weights: Path, config_folder: Path, dtype: torch.dtype, attention: str
-) -> tuple[RadFMNetwork, Geometry]:
-    """Build the network and fill it; the weights are in memory once, the rotary frequencies stay float32."""
-    shapes = _stored_shapes(weights)
-    geometry = read_geometry(weights, shapes, config_folder / "config.json")
-    network = on_meta(lambda: RadFMNetwork(geometry, attention))
-    names = {stored_key(name): name for name, _ in network.named_parameters()}
-    refuse_missing(weights, set(names) - set(shapes), "more keys")
+def load_network(weights: Path, config_folder: Path, dtype: torch.dtype, attention: str) -> RadFMNetwork:
+    """Build the network and fill it; the weights are in memory once, the rotary frequencies stay float32.
 
-    def rename(key: str) -> str | None:
-        if _UNUSED.fullmatch(key):
-            return None
-        return names[_WORDS if key == _WORDS_AGAIN else key]
-
-    fill(network, weights, rename, dtype)
-    return network, geometry
-
-
-def _stored_shapes(weights: Path) -> Shapes:
-    """Return the shapes of all tensors; refuses unequal word tables, which ``fill`` would compare after rounding."""
-    shapes, tables = {}, []
-    for _, key, tensor in stored_tensors(weights):
-        shapes[key] = tuple(tensor.shape)
-        if key in (_WORDS, _WORDS_AGAIN):
-            tables.append(tensor)
-    if not all(torch.equal(tables[0], table) for table in tables[1:]):
-        raise CheckpointError(f"{weights}: keys '{_WORDS}' and '{_WORDS_AGAIN}' should be equal and are not")
-    return shapes
-
-
-def read_geometry(weights: Path, shapes: Shapes, config: Path) -> Geometry:
-    """Read the sizes from the shapes of the stored tensors.
-
-    The language model's ``config.json`` is needed only if the checkpoint holds no rotary frequencies, and is compared
-    with the number of layers found.
+    Sizes come from the shapes of the stored tensors. The language model's ``config.json`` is needed only if the
+    checkpoint holds no rotary frequencies, and is compared with the number of layers found.
     """
+    shapes = _stored_shapes(weights)
 
     def size(key: str, axis: int = 0, axes: int = 2) -> int:
         if key not in shapes:
@@ -167,22 +101,63 @@ def read_geometry(weights: Path, shapes: Shapes, config: Path) -> Geometry:
     if patch**2 * FRAMES_PER_PATCH * CHANNELS != size(voxels_key, axes=1):
         raise CheckpointError(f"{weights}: key '{voxels_key}' has shape {shapes[voxels_key]}, which is no square patch")
     hidden, layers = size(_WORDS, axis=1), _count(shapes, f"{_LLAMA}model.layers.")
-    return Geometry(
-        vocabulary=size(_WORDS),
-        hidden=hidden,
-        intermediate=size(f"{_LLAMA}model.layers.0.mlp.gate_proj.weight"),
-        layers=layers,
-        heads=_heads(shapes, hidden, layers, config),
-        vision_width=size(f"{_VISION}to_patch_embedding.2.weight"),
-        vision_inner=size(f"{_VISION}transformer.layers.0.1.fn.net.0.weight"),
-        vision_layers=_count(shapes, f"{_VISION}transformer.layers."),
-        patch=patch,
-        rows=size(f"{_VISION}pos_embedding.row_embed.weight"),
-        columns=size(f"{_VISION}pos_embedding.col_embed.weight"),
-        frames=size(f"{_VISION}pos_embedding.dep_embed.weight"),
-        latents=size("embedding_layer.perceiver.latents"),
-        resampler_layers=_count(shapes, "embedding_layer.perceiver.layers."),
+    language = LlamaConfig(
+        vocab_size=size(_WORDS),
+        hidden_size=hidden,
+        intermediate_size=size(f"{_LLAMA}model.layers.0.mlp.gate_proj.weight"),
+        num_hidden_layers=layers,
+        num_attention_heads=_heads(shapes, hidden, layers, config_folder / "config.json"),
+        max_position_embeddings=CONTEXT,
+        rms_norm_eps=1e-6,
+        rope_parameters={"rope_type": "default", "rope_theta": 10000.0},
+        tie_word_embeddings=False,
+        # The published ``config.json`` names other special ids than those the model was trained with.
+        pad_token_id=0,
+        bos_token_id=1,
+        eos_token_id=2,
+        attn_implementation=attention,
     )
+
+    def build() -> RadFMNetwork:
+        width = size(f"{_VISION}to_patch_embedding.2.weight")
+        vision = VisionTransformer3D(
+            patch=patch,
+            rows=size(f"{_VISION}pos_embedding.row_embed.weight"),
+            columns=size(f"{_VISION}pos_embedding.col_embed.weight"),
+            frames=size(f"{_VISION}pos_embedding.dep_embed.weight"),
+            width=width,
+            inner=size(f"{_VISION}transformer.layers.0.1.fn.net.0.weight"),
+            layers=_count(shapes, f"{_VISION}transformer.layers."),
+        )
+        latents, depth = size(f"{_RESAMPLER}latents"), _count(shapes, f"{_RESAMPLER}layers.")
+        return RadFMNetwork(language, ImageEmbedding(vision, width, latents, depth, hidden))
+
+    network = on_meta(build)
+    names = dict(network.named_parameters())
+    refuse_missing(weights, set(names) - set(shapes), "more keys")
+
+    def rename(key: str) -> str | None:
+        if _UNUSED.fullmatch(key):
+            return None
+        name = _WORDS if key == _WORDS_AGAIN else key
+        if name not in names:
+            raise KeyError(key)
+        return name
+
+    fill(network, weights, rename, dtype)
+    return network
+
+
+def _stored_shapes(weights: Path) -> Shapes:
+    """Return the shapes of all tensors; refuses unequal word tables, which ``fill`` would compare after rounding."""
+    shapes, tables = {}, []
+    for _, key, tensor in stored_tensors(weights):
+        shapes[key] = tuple(tensor.shape)
+        if key in (_WORDS, _WORDS_AGAIN):
+            tables.append(tensor)
+    if not all(torch.equal(tables[0], table) for table in tables[1:]):
+        raise CheckpointError(f"{weights}: keys '{_WORDS}' and '{_WORDS_AGAIN}' should be equal and are not")
+    return shapes
 
 
 def _count(shapes: Shapes, prefix: str) -> int:

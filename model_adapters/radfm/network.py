@@ -1,11 +1,12 @@
 """RadFM's network: 3D vision transformer, resampler, projection, and a Llama that reads their output in image slots.
 
-Written from the description in Wu et al. 2023 (RadFM) and the tensors of the published checkpoint. Only what inference
-uses is here: the checkpoint's text encoder and its heads for matching and segmentation are not.
+Written from the description in Wu et al. 2023 (RadFM) and the tensors of the published checkpoint, whose names its
+parameters have. Only what inference uses is here: the checkpoint's text encoder and its heads for matching and
+segmentation are not.
 """
 
+from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import nn
@@ -17,31 +18,6 @@ from ..checkpoints.vision import INNER, PerceiverResampler, join_heads, split_he
 CHANNELS = 3
 FRAMES_PER_PATCH = 4
 CONTEXT = 2048
-
-
-@dataclass(frozen=True)
-class Geometry:
-    """Sizes of a checkpoint."""
-
-    vocabulary: int  # word embeddings; also the id of the first added token
-    hidden: int  # width of the language model
-    intermediate: int  # inner width of its feed-forward part
-    layers: int  # its number of layers
-    heads: int  # its number of attention heads
-    vision_width: int  # width of the vision transformer and of the resampler
-    vision_inner: int  # inner width of the vision transformer's feed-forward part
-    vision_layers: int  # its number of layers
-    patch: int  # side of a patch in pixels; a patch is 4 frames deep
-    rows: int  # rows of patches that there are positions for
-    columns: int  # columns of patches that there are positions for
-    frames: int  # patches along the depth that there are positions for
-    latents: int  # slots per image
-    resampler_layers: int  # layers of the resampler
-
-    @property
-    def side(self) -> int:
-        """Height and width of an image in pixels; 512 in the published checkpoint."""
-        return self.rows * self.patch
 
 
 def axis_positions(count: int, table: int) -> torch.Tensor:
@@ -59,19 +35,18 @@ def axis_positions(count: int, table: int) -> torch.Tensor:
 
 
 class PositionTables(nn.Module):
-    """Learned positions: a third of the width each for row, column and depth."""
+    """Learned positions, up to so many patches per axis: a third of the width each for row, column and depth."""
 
-    def __init__(self, geometry: Geometry) -> None:
+    def __init__(self, rows: int, columns: int, frames: int, width: int) -> None:
         super().__init__()
-        third = geometry.vision_width // 3
-        self.row = nn.Embedding(geometry.rows, third)
-        self.column = nn.Embedding(geometry.columns, third)
-        self.depth = nn.Embedding(geometry.frames, third)
+        self.row_embed = nn.Embedding(rows, width // 3)
+        self.col_embed = nn.Embedding(columns, width // 3)
+        self.dep_embed = nn.Embedding(frames, width // 3)
 
     def forward(self, rows: int, columns: int, depth: int) -> torch.Tensor:
         """Return the embedding of every patch of a grid, shape (rows * columns * depth, width)."""
         counts = (rows, columns, depth)
-        tables = (self.row.weight, self.column.weight, self.depth.weight)
+        tables = (self.row_embed.weight, self.col_embed.weight, self.dep_embed.weight)
         axes = [
             table[axis_positions(count, len(table)).to(table.device)]
             for count, table in zip(counts, tables, strict=True)
@@ -80,40 +55,72 @@ class PositionTables(nn.Module):
         return torch.cat([view.expand(*counts, -1) for view in views], dim=-1).flatten(0, 2)
 
 
-class VisionLayer(nn.Module):
-    """Attention with 8 heads of width 64 and a feed-forward part, each after its norm and with a residual."""
+class _Residual(nn.Module):
+    """Adds to tokens, shape (images, tokens, width), what ``fn`` makes of them after a norm."""
 
-    def __init__(self, width: int, inner: int) -> None:
+    def __init__(self, width: int, fn: nn.Module) -> None:
         super().__init__()
-        self.attention_norm = nn.LayerNorm(width)
-        self.qkv = nn.Linear(width, 3 * INNER, bias=False)
-        self.out = nn.Linear(INNER, width)
-        self.feed_norm = nn.LayerNorm(width)
-        self.widen = nn.Linear(width, inner)
-        self.narrow = nn.Linear(inner, width)
+        self.norm = nn.LayerNorm(width)
+        self.fn = fn
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Return tokens of the same shape (images, tokens, width)."""
-        queries, keys, values = map(split_heads, self.qkv(self.attention_norm(tokens)).chunk(3, dim=-1))
-        tokens = tokens + self.out(join_heads(functional.scaled_dot_product_attention(queries, keys, values)))
-        narrowed: torch.Tensor = self.narrow(functional.gelu(self.widen(self.feed_norm(tokens))))
-        return tokens + narrowed
+        changed: torch.Tensor = tokens + self.fn(self.norm(tokens))
+        return changed
+
+
+class _SelfAttention(nn.Module):
+    """Attention with 8 heads of width 64."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.to_qkv = nn.Linear(width, 3 * INNER, bias=False)
+        self.to_out = nn.Sequential(nn.Linear(INNER, width))
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        queries, keys, values = map(split_heads, self.to_qkv(tokens).chunk(3, dim=-1))
+        attended = functional.scaled_dot_product_attention(queries, keys, values)
+        projected: torch.Tensor = self.to_out(join_heads(attended))
+        return projected
+
+
+def _feed_forward(width: int, inner: int) -> nn.Module:
+    # In third place the published code has a dropout.
+    parts = nn.Linear(width, inner), nn.GELU(), nn.Identity(), nn.Linear(inner, width)
+    return nn.Sequential(OrderedDict(net=nn.Sequential(*parts)))
 
 
 class VisionTransformer3D(nn.Module):
-    """Vision transformer over patches of ``patch`` x ``patch`` x 4 voxels, without class token or last norm."""
+    """Vision transformer over patches of ``patch`` x ``patch`` x 4 voxels, without class token or last norm.
 
-    def __init__(self, geometry: Geometry) -> None:
+    There are positions for so many ``rows``, ``columns`` and ``frames`` of patches. ``inner`` is the inner width of the
+    feed-forward parts.
+    """
+
+    def __init__(
+        self, *, patch: int, rows: int, columns: int, frames: int, width: int, inner: int, layers: int
+    ) -> None:
         super().__init__()
-        self._patch = geometry.patch
-        voxels = geometry.patch**2 * FRAMES_PER_PATCH * CHANNELS
-        self.patch_norm = nn.LayerNorm(voxels)
-        self.patch_embed = nn.Linear(voxels, geometry.vision_width)
-        self.token_norm = nn.LayerNorm(geometry.vision_width)
-        self.positions = PositionTables(geometry)
-        self.layers = nn.ModuleList(
-            VisionLayer(geometry.vision_width, geometry.vision_inner) for _ in range(geometry.vision_layers)
+        self._patch = patch
+        self.side = rows * patch  # height and width of an image in pixels; 512 in the published checkpoint
+        voxels = patch**2 * FRAMES_PER_PATCH * CHANNELS
+        # In first place the published code cuts the patches, see :meth:`cut`.
+        self.to_patch_embedding = nn.Sequential(
+            nn.Identity(), nn.LayerNorm(voxels), nn.Linear(voxels, width), nn.LayerNorm(width)
         )
+        self.pos_embedding = PositionTables(rows, columns, frames, width)
+        parts = [
+            nn.Sequential(_Residual(width, _SelfAttention(width)), _Residual(width, _feed_forward(width, inner)))
+            for _ in range(layers)
+        ]
+        self.transformer = nn.Sequential(OrderedDict(layers=nn.Sequential(*parts)))
+
+    def cut(self, pixels: torch.Tensor) -> torch.Tensor:
+        """Cut volumes into patches: shape (images, rows, columns, frames, voxels of a patch, channels last)."""
+        patch = self._patch
+        height, width, depth = pixels.shape[2:]
+        rows, columns, frames = height // patch, width // patch, depth // FRAMES_PER_PATCH
+        cut = pixels.reshape(len(pixels), CHANNELS, rows, patch, columns, patch, frames, FRAMES_PER_PATCH)
+        return cut.permute(0, 2, 4, 6, 3, 5, 7, 1).flatten(4)
 
     def forward(self, pixels: torch.Tensor) -> torch.Tensor:
         """Encode volumes: shape (images, rows * columns * depth patches, width), in that order of axes.
@@ -121,50 +128,41 @@ class VisionTransformer3D(nn.Module):
         Pixels have the shape (images, 3, height, width, depth), values 0 to 1; sides are multiples of the patch, the
         depth is a multiple of 4.
         """
-        height, width, depth = pixels.shape[2:]
-        rows, columns, frames = height // self._patch, width // self._patch, depth // FRAMES_PER_PATCH
-        patch = self._patch
-        cut = pixels.reshape(len(pixels), CHANNELS, rows, patch, columns, patch, frames, FRAMES_PER_PATCH)
-        # The grid first, then the voxels of a patch, channels last.
-        patches = cut.permute(0, 2, 4, 6, 3, 5, 7, 1).flatten(4).flatten(1, 3)
-        tokens: torch.Tensor = self.token_norm(self.patch_embed(self.patch_norm(patches)))
-        tokens = tokens + self.positions(rows, columns, frames)
-        for layer in self.layers:
-            tokens = layer(tokens)
-        return tokens
+        patches = self.cut(pixels)
+        tokens = self.to_patch_embedding(patches.flatten(1, 3)) + self.pos_embedding(*patches.shape[1:4])
+        encoded: torch.Tensor = self.transformer(tokens)
+        return encoded
+
+
+class ImageEmbedding(nn.Module):
+    """From volumes to what stands for them in the text: so many ``latents`` each, as wide as its words (``hidden``)."""
+
+    def __init__(self, vision: VisionTransformer3D, width: int, latents: int, layers: int, hidden: int) -> None:
+        super().__init__()
+        self.vision_encoder = vision
+        self.perceiver = PerceiverResampler(width, latents, layers)
+        self.fc = nn.Linear(width, hidden)
+        self.figure_token_weight = nn.Parameter(torch.empty(2, hidden))  # the marks around an image
 
 
 class RadFMNetwork(nn.Module):
     """The parts of RadFM that inference needs."""
 
-    def __init__(self, geometry: Geometry, attention: str) -> None:
+    def __init__(self, language: LlamaConfig, images: ImageEmbedding) -> None:
         super().__init__()
-        # LLaMA v1; the published ``config.json`` names other special ids than those the model was trained with.
-        language = LlamaConfig(
-            vocab_size=geometry.vocabulary,
-            hidden_size=geometry.hidden,
-            intermediate_size=geometry.intermediate,
-            num_hidden_layers=geometry.layers,
-            num_attention_heads=geometry.heads,
-            max_position_embeddings=CONTEXT,
-            rms_norm_eps=1e-6,
-            rope_parameters={"rope_type": "default", "rope_theta": 10000.0},
-            tie_word_embeddings=False,
-            pad_token_id=0,
-            bos_token_id=1,
-            eos_token_id=2,
-            attn_implementation=attention,
-        )
-        self.vocabulary = geometry.vocabulary
-        self.vision = VisionTransformer3D(geometry)
-        self.resampler = PerceiverResampler(geometry.vision_width, geometry.latents, geometry.resampler_layers)
-        self.projection = nn.Linear(geometry.vision_width, geometry.hidden)
-        self.figure_marks = nn.Parameter(torch.empty(2, geometry.hidden))
-        self.language_model = LlamaForCausalLM(language)
+        self.embedding_layer = images
+        self.lang_model = LlamaForCausalLM(language)
+
+    @property
+    def language_model(self) -> LlamaForCausalLM:
+        """The language model; its words have the ids below those of marks and slots."""
+        return self.lang_model
 
     def image_features(self, pixels: torch.Tensor) -> torch.Tensor:
         """Return what fills the slots of each image, shape (images, latents, hidden)."""
-        features: torch.Tensor = self.projection(self.resampler(self.vision(pixels.to(self.figure_marks))))
+        images = self.embedding_layer
+        tokens = images.vision_encoder(pixels.to(images.figure_token_weight))
+        features: torch.Tensor = images.fc(images.perceiver(tokens))
         return features
 
     def embed(self, ids: torch.Tensor, features: Sequence[torch.Tensor | None]) -> torch.Tensor:
@@ -173,10 +171,11 @@ class RadFMNetwork(nn.Module):
         Ids of shape (batch, length) become (batch, length, hidden). A slot that its row's images, shape (images,
         latents, hidden), do not reach must not occur.
         """
-        embedded: torch.Tensor = self.language_model.get_input_embeddings()(ids.clamp(max=self.vocabulary - 1))
+        vocabulary = self.lang_model.config.vocab_size
+        embedded: torch.Tensor = self.lang_model.get_input_embeddings()(ids.clamp(max=vocabulary - 1))
         for row, images in enumerate(features):
-            added = ids[row] >= self.vocabulary
+            added = ids[row] >= vocabulary
             if images is not None and added.any():
-                table = torch.cat((self.figure_marks, images.flatten(0, 1)))
-                embedded[row, added] = table[ids[row, added] - self.vocabulary]
+                table = torch.cat((self.embedding_layer.figure_token_weight, images.flatten(0, 1)))
+                embedded[row, added] = table[ids[row, added] - vocabulary]
         return embedded

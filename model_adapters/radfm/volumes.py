@@ -4,7 +4,6 @@ An image becomes a volume one slice deep. A volume comes as NIfTI file, as numpy
 """
 
 import hashlib
-import importlib
 import math
 import random
 import zipfile
@@ -99,7 +98,7 @@ def read_volume(source: Volume, side: int) -> torch.Tensor:
     Whole numbers of 8 bits are divided by 255; fractions between 0 and 1 stay as they are; anything else (Hounsfield
     units) is scaled by the volume's own minimum and maximum. Of NIfTI files the slices are axial, from feet to head,
     seen as they are printed (front on top, the patient's right on the left). Slices as images are resized, like images,
-    to ``side``. What cannot be read (for NIfTI files nibabel is needed), has another shape or is not finite, is a
+    to ``side``. What cannot be read, has another shape or is not finite, is a
     ``MedTasksError``; of files a :class:`VolumeFileError`.
     """
     if isinstance(source, np.ndarray):
@@ -137,10 +136,8 @@ def _read_file(path: Path) -> NDArray[Any]:
 
 
 def _read_nifti(path: Path) -> NDArray[Any]:
-    try:
-        nibabel = importlib.import_module("nibabel")
-    except ImportError:
-        raise MedTasksError(f"{path} needs nibabel; install it with `pip install 'medtasks[radfm]'`") from None
+    import nibabel
+
     try:
         image = nibabel.as_closest_canonical(nibabel.load(path))
         voxels = np.asarray(image.dataobj, dtype=np.float32)

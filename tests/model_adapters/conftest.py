@@ -1,21 +1,30 @@
 """Adapters to ask, and what the log says."""
 
-from collections.abc import Callable, Iterator
+import gc
+import shutil
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 import pytest
 import torch
 from loguru import logger
+from medtasks.model_adapters.base.adapter import MedicalAdapter
 from medtasks.model_adapters.llava_med import LlavaMed
 from medtasks.model_adapters.radfm import RadFM
+from safetensors.torch import load_file, save_file
 
 from . import llava_med_toy, med_flamingo_toy, radfm_toy
-from .toys import Bench, Doc, make_docs
+from .toys import Bench, Doc, Tensors, make_docs
 
 
 @pytest.fixture(autouse=True, scope="session")
-def one_thread() -> None:
+def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
+    gc.freeze()  # the harness's ``clean`` collects garbage, which looks at all that is imported
+    yield
+    gc.unfreeze()
 
 
 @pytest.fixture(autouse=True)
@@ -79,12 +88,48 @@ def radfm(radfm_folder: Path) -> RadFM:
 
 
 @pytest.fixture(scope="session")
-def radfm_state(radfm_folder: Path) -> radfm_toy.State:
-    state: radfm_toy.State = torch.load(radfm_folder / "pytorch_model.bin")
+def radfm_state(radfm_folder: Path) -> Tensors:
+    state: Tensors = torch.load(radfm_folder / "pytorch_model.bin")
     return state
 
 
+@pytest.fixture(scope="session")
+def build(llava_med_folder: Path, radfm_folder: Path, med_flamingo_folder: Path) -> Callable[..., MedicalAdapter]:
+    """Builds an adapter of a name, from its own toy checkpoint or from another folder."""
+    makers: dict[str, tuple[Callable[..., MedicalAdapter], Path]] = {
+        "llava_med": (llava_med_toy.adapter, llava_med_folder),
+        "radfm": (radfm_toy.adapter, radfm_folder),
+        "med_flamingo": (med_flamingo_toy.adapter_from, med_flamingo_folder),
+    }
+
+    def get(name: str, folder: Path | None = None, **given: Any) -> MedicalAdapter:
+        maker, own = makers[name]
+        return maker(folder or own, **given)
+
+    return get
+
+
+Edit = Callable[[Tensors], Any]
+"""Changes tensors in place, or returns what is to be stored instead."""
+
+
 @pytest.fixture
-def changed_radfm(radfm_folder: Path, tmp_path: Path) -> Callable[[Callable[[radfm_toy.State], object]], Path]:
-    """Writes a changed copy; returns its folder."""
-    return lambda change: radfm_toy.write_changed(radfm_folder, tmp_path / "again", change)
+def copied(
+    llava_med_folder: Path, radfm_folder: Path, med_flamingo_folder: Path, tmp_path: Path
+) -> Callable[..., Path]:
+    """Copies the checkpoint of a name and changes tensors of its files; returns the folder."""
+
+    def copy(name: str, edits: Mapping[str, Edit] = MappingProxyType({})) -> Path:
+        own = {"llava_med": llava_med_folder.parent, "radfm": radfm_folder, "med_flamingo": med_flamingo_folder}[name]
+        shutil.copytree(own, tmp_path / name, dirs_exist_ok=True)
+        folder = tmp_path / name / llava_med_folder.name if name == "llava_med" else tmp_path / name
+        for file, edit in edits.items():
+            load, save = (load_file, save_file) if file.endswith("safetensors") else (torch.load, torch.save)
+            tensors = {key: tensor.clone() for key, tensor in load(folder / file).items()}
+            content = edit(tensors)
+            content = content if isinstance(content, dict) else tensors
+            (folder / file).unlink()
+            save(content, folder / file)
+        return folder
+
+    return copy

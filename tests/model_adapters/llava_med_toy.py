@@ -10,18 +10,10 @@ import torch
 from medtasks.model_adapters.llava_med import LlavaMed
 from PIL import Image
 from safetensors.torch import save_file
-from transformers import (
-    CLIPVisionConfig,
-    CLIPVisionModel,
-    LlamaConfig,
-    LlamaForCausalLM,
-    MistralConfig,
-    MistralForCausalLM,
-)
+from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM
 
-from .toys import SPLIT, TASK, Doc, instances, noise, write_tokenizer
-
-Tensors = dict[str, torch.Tensor]
+from . import toys
+from .toys import SPLIT, TASK, Doc, Tensors, drawn, instances, noise, write_tokenizer
 
 WIDTH, SEEN, PATCHES, VOCABULARY = 64, 32, 4, 360
 SHARDS = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
@@ -70,32 +62,8 @@ LINES = (
 )
 
 
-def drawn(module: torch.nn.Module, seed: int) -> Tensors:
-    """Random weights of a module by name, large enough that image and text both matter; norms near 1."""
-    generator = torch.Generator().manual_seed(seed)
-    weights: Tensors = {}
-    for name, weight in module.state_dict().items():
-        fan = weight[0].numel() if weight.dim() > 1 and "embed_tokens" not in name else 1
-        noise = torch.randn(weight.shape, generator=generator) * (2.0 / fan**0.5 if weight.dim() > 1 else 0.1)
-        weights[name] = noise + (1.0 if weight.dim() == 1 and "norm" in name and name.endswith("weight") else 0.0)
-    return weights
-
-
-def tower(seed: int) -> Tensors:
-    return drawn(CLIPVisionModel(CLIPVisionConfig(**VISION)), seed)
-
-
 def write_tower(folder: Path, seed: int = 7) -> Path:
-    folder.mkdir()
-    extra = {"logit_scale": torch.ones(()), "text_model.final_layer_norm.bias": torch.ones(3)}
-    save_file(
-        {f"vision_model.{name}": weight for name, weight in tower(seed).items()}
-        | extra
-        | {"vision_model.embeddings.position_ids": torch.arange(PATCHES + 1)[None]},
-        folder / "model.safetensors",
-    )
-    (folder / "config.json").write_text(json.dumps({"model_type": "clip", "vision_config": VISION}))
-    return folder
+    return toys.write_tower(folder, VISION, seed)
 
 
 def write_v15(folder: Path, seed: int = 1) -> Path:
@@ -104,8 +72,8 @@ def write_v15(folder: Path, seed: int = 1) -> Path:
     (folder / "config.json").write_text(json.dumps(V15))
     language = drawn(MistralForCausalLM(MistralConfig(**LANGUAGE)), seed)
     halves = torch.nn.Sequential(torch.nn.Linear(SEEN, WIDTH), torch.nn.GELU(), torch.nn.Linear(WIDTH, WIDTH))
-    projector = {f"model.mm_projector.{name}": weight for name, weight in drawn(halves, seed + 1).items()}
-    inside = {TOWER + name: weight for name, weight in tower(seed + 2).items()}
+    projector = drawn(halves, seed + 1, "model.mm_projector.")
+    inside = {TOWER + name: weight for name, weight in toys.tower(VISION, seed + 2).items()}
     positions = {TOWER + "embeddings.position_ids": torch.arange(PATCHES + 1)[None]}
     shards = [language, projector | inside | positions]
     index: dict[str, str] = {}
@@ -132,9 +100,7 @@ def write_v10(root: Path) -> Tensors:
     }
     base = drawn(LlamaForCausalLM(LlamaConfig(vocab_size=VOCABULARY, **shape)), 11)
     delta = drawn(LlamaForCausalLM(LlamaConfig(vocab_size=VOCABULARY + 3, **shape)), 12)
-    projector = {
-        f"model.mm_projector.{name}": weight for name, weight in drawn(torch.nn.Linear(SEEN, WIDTH), 13).items()
-    }
+    projector = drawn(torch.nn.Linear(SEEN, WIDTH), 13, "model.mm_projector.")
     base, delta, projector = ({key: weight.half() for key, weight in part.items()} for part in (base, delta, projector))
     merged = {key: weight.clone() for key, weight in delta.items()}
     for key, weight in base.items():

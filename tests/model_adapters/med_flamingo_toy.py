@@ -1,7 +1,6 @@
 """A toy Med-Flamingo in the published file formats, prompts, requests, and what plain passes compute for them."""
 
 import json
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,14 +8,14 @@ from typing import Any
 import torch
 from lmms_eval.api.instance import Instance
 from medtasks.model_adapters.base.batching import Encoded
+from medtasks.model_adapters.checkpoints.vision import PerceiverResampler
 from medtasks.model_adapters.med_flamingo import MedFlamingo
-from medtasks.model_adapters.med_flamingo.network import text_time
+from medtasks.model_adapters.med_flamingo.network import GatedCrossAttention, text_time
 from PIL import Image
 from safetensors.torch import save_file
+from transformers import LlamaConfig, LlamaForCausalLM
 
-from .toys import SPLIT, TASK, Doc, instances, write_tokenizer
-
-Tensors = dict[str, torch.Tensor]
+from .toys import SPLIT, TASK, Doc, Tensors, drawn, instances, write_tokenizer, write_tower
 
 WIDTH, MLP, LAYERS, EVERY, VISION, LATENTS, DEPTH = 32, 48, 4, 2, 16, 4, 2
 CORPUS = (
@@ -25,96 +24,23 @@ CORPUS = (
 )
 
 
-def draw(shape: tuple[int, ...], generator: torch.Generator, gain: float = 1.0) -> torch.Tensor:
-    """Norms near 1, other vectors small, matrices with variance gain² / inputs."""
-    noise = torch.randn(shape, generator=generator)
-    return noise * gain / math.sqrt(math.prod(shape[1:])) if len(shape) > 1 else noise * 0.1
-
-
-def norm(name: str, width: int, generator: torch.Generator) -> Tensors:
-    return {f"{name}.weight": 1 + draw((width,), generator), f"{name}.bias": draw((width,), generator)}
-
-
-def llama_tensors(vocabulary: int, generator: torch.Generator) -> Tensors:
-    tensors = {
-        "model.embed_tokens.weight": draw((vocabulary, WIDTH), generator),
-        "model.norm.weight": 1 + draw((WIDTH,), generator),
-        "lm_head.weight": draw((vocabulary, WIDTH), generator, 4.0),
-    }
-    shapes = {f"self_attn.{part}_proj": (WIDTH, WIDTH) for part in "qkvo"}
-    shapes |= {"mlp.gate_proj": (MLP, WIDTH), "mlp.up_proj": (MLP, WIDTH), "mlp.down_proj": (WIDTH, MLP)}
-    for layer in range(LAYERS):
-        stem = f"model.layers.{layer}."
-        tensors |= {f"{stem}{name}.weight": draw(shape, generator, 1.5) for name, shape in shapes.items()}
-        tensors |= {f"{stem}{part}_layernorm.weight": torch.ones(WIDTH) for part in ("input", "post_attention")}
-        tensors[f"{stem}self_attn.rotary_emb.inv_freq"] = torch.full((4,), 7.0)  # wrong: to be dropped
-    return {name: tensor.half() for name, tensor in tensors.items()}
-
-
-def clip_tensors(generator: torch.Generator) -> Tensors:
-    stem = "vision_model."
-    tensors = {
-        f"{stem}embeddings.class_embedding": draw((VISION,), generator),
-        f"{stem}embeddings.patch_embedding.weight": draw((VISION, 3, 7, 7), generator),
-        f"{stem}embeddings.position_embedding.weight": draw((5, VISION), generator),
-        f"{stem}embeddings.position_ids": torch.arange(5)[None],
-        **norm(f"{stem}pre_layrnorm", VISION, generator),
-        **norm(f"{stem}post_layernorm", VISION, generator),
-        "logit_scale": torch.tensor(2.6),
-        "text_model.final_layer_norm.weight": torch.ones(8),
-        "visual_projection.weight": torch.zeros(12, VISION),
-        "text_projection.weight": torch.zeros(12, 8),
-    }
-    for layer in range(2):
-        block = f"{stem}encoder.layers.{layer}."
-        shapes = {f"self_attn.{part}": (VISION, VISION) for part in ("q_proj", "k_proj", "v_proj", "out_proj")}
-        shapes |= {"mlp.fc1": (64, VISION), "mlp.fc2": (VISION, 64)}
-        for name, shape in shapes.items():
-            tensors[f"{block}{name}.weight"] = draw(shape, generator)
-            tensors[f"{block}{name}.bias"] = draw(shape[:1], generator)
-        tensors |= norm(f"{block}layer_norm1", VISION, generator) | norm(f"{block}layer_norm2", VISION, generator)
-    return tensors
-
-
-def trained_tensors(vocabulary: int, generator: torch.Generator) -> Tensors:
-    tensors = {
-        "perceiver.latents": draw((LATENTS, VISION), generator, 4.0),
-        **norm("perceiver.norm", VISION, generator),
-    }
-    attention = {"to_q": (512, VISION), "to_kv": (1024, VISION), "to_out": (VISION, 512)}
-    for level in range(DEPTH):
-        stem = f"perceiver.layers.{level}."
-        tensors |= norm(f"{stem}0.norm_media", VISION, generator) | norm(f"{stem}0.norm_latents", VISION, generator)
-        tensors |= {f"{stem}0.{name}.weight": draw(shape, generator) for name, shape in attention.items()}
-        tensors |= norm(f"{stem}1.0", VISION, generator)
-        tensors[f"{stem}1.1.weight"] = draw((4 * VISION, VISION), generator)
-        tensors[f"{stem}1.3.weight"] = draw((VISION, 4 * VISION), generator)
-    tensors["lang_encoder.model.embed_tokens.weight"] = draw((vocabulary + 3, WIDTH), generator, 3.0)
-    attention = {"to_q": (512, WIDTH), "to_kv": (1024, VISION), "to_out": (WIDTH, 512)}
+def trained_tensors(vocabulary: int) -> Tensors:
+    tensors = drawn(PerceiverResampler(VISION, LATENTS, DEPTH), 4, "perceiver.")
+    tensors |= drawn(torch.nn.Embedding(vocabulary + 3, WIDTH), 5, "lang_encoder.model.embed_tokens.")
     for layer in range(EVERY - 1, LAYERS, EVERY):
-        block = {"attn_gate": torch.tensor([0.9]), "ff_gate": torch.tensor([-0.6])}
-        block |= norm("attn.norm", WIDTH, generator) | norm("ff.0", WIDTH, generator)
-        block |= {f"attn.{name}.weight": draw(shape, generator, 3.0) for name, shape in attention.items()}
-        block["ff.1.weight"] = draw((4 * WIDTH, WIDTH), generator)
-        block["ff.3.weight"] = draw((WIDTH, 4 * WIDTH), generator)
-        for name, tensor in block.items():
+        gates = {"attn_gate": torch.tensor([0.9]), "ff_gate": torch.tensor([-0.6])}
+        for name, tensor in (drawn(GatedCrossAttention(WIDTH, VISION), layer) | gates).items():
             tensors[f"lang_encoder.model.layers.{layer}.gated_cross_attn_layer.{name}"] = tensor
             tensors[f"lang_encoder.gated_cross_attn_layers.{layer}.{name}"] = tensor
-    for layer in range(LAYERS):
-        tensors[f"lang_encoder.model.layers.{layer}.decoder_layer.self_attn.rotary_emb.inv_freq"] = torch.full(
-            (4,), 7.0
-        )
-    return tensors
+    wrong = {f"lang_encoder.model.layers.{n}.decoder_layer.self_attn.rotary_emb.inv_freq" for n in range(LAYERS)}
+    return tensors | {name: torch.full((4,), 7.0) for name in wrong}  # to be dropped
 
 
 def write_toy(folder: Path) -> Path:
     """Write ``model.pt``, ``llama/`` and ``clip/`` as they are published."""
     (folder / "llama").mkdir(parents=True)
-    (folder / "clip").mkdir()
     vocabulary = write_tokenizer(folder / "llama", CORPUS * 20, 300, split_digits=True)
-    generator = torch.Generator().manual_seed(3)
-    llama = {
-        "model_type": "llama",
+    llama: dict[str, Any] = {
         "vocab_size": vocabulary,
         "hidden_size": WIDTH,
         "intermediate_size": MLP,
@@ -122,17 +48,16 @@ def write_toy(folder: Path) -> Path:
         "num_attention_heads": 4,
         "max_position_embeddings": 1024,
         "rms_norm_eps": 1e-6,
-        "bos_token_id": 0,  # as in the configuration of decapoda-research
-        "eos_token_id": 1,
-        "pad_token_id": -1,
     }
-    vision = {"hidden_size": VISION, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
-    clip = {"model_type": "clip", "vision_config": vision | {"image_size": 14, "patch_size": 7}}
+    language = drawn(LlamaForCausalLM(LlamaConfig(**llama)), 3)
+    language |= {f"model.layers.{n}.self_attn.rotary_emb.inv_freq": torch.full((4,), 7.0) for n in range(LAYERS)}
+    save_file({name: tensor.half() for name, tensor in language.items()}, folder / "llama" / "model.safetensors")
+    # As in the configuration of decapoda-research.
+    llama |= {"model_type": "llama", "bos_token_id": 0, "eos_token_id": 1, "pad_token_id": -1}
     (folder / "llama" / "config.json").write_text(json.dumps(llama))
-    (folder / "clip" / "config.json").write_text(json.dumps(clip))
-    save_file(llama_tensors(vocabulary, generator), folder / "llama" / "model.safetensors")
-    save_file(clip_tensors(generator), folder / "clip" / "model.safetensors")
-    torch.save(trained_tensors(vocabulary, generator), folder / "model.pt")
+    vision = {"hidden_size": VISION, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
+    write_tower(folder / "clip", vision | {"image_size": 14, "patch_size": 7}, 6)
+    torch.save(trained_tensors(vocabulary), folder / "model.pt")
     return folder
 
 

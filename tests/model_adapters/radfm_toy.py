@@ -2,123 +2,59 @@
 
 import json
 import math
-import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from medtasks.model_adapters.radfm import RadFM
+from medtasks.model_adapters.radfm.network import ImageEmbedding, RadFMNetwork, VisionTransformer3D
+from transformers import LlamaConfig
 
-from .toys import write_tokenizer
-
-Shapes = dict[str, tuple[int, ...]]
-State = dict[str, torch.Tensor]
+from .toys import Tensors, drawn, write_tokenizer
 
 HIDDEN, INNER, LAYERS, HEADS = 32, 48, 2, 2
 WIDTH, MLP, DEPTH, PATCH, GRID, FRAMES, LATENTS, RESAMPLERS = 24, 40, 2, 4, 4, 16, 3, 2
 SIDE = GRID * PATCH
 E, V, P = "embedding_layer.", "embedding_layer.vision_encoder.", "embedding_layer.perceiver."
-
-
 LINES = ("is the left lung clear?", "choose one option.", "answer: yes", "a large effusion", "no nodule")
-
-
-def norm(prefix: str, width: int) -> Shapes:
-    return {f"{prefix}.weight": (width,), f"{prefix}.bias": (width,)}
-
-
-def language_shapes(words: int) -> Shapes:
-    shapes: Shapes = {
-        "lang_model.model.embed_tokens.weight": (words, HIDDEN),
-        "lang_model.lm_head.weight": (words, HIDDEN),
-    }
-    shapes["lang_model.model.norm.weight"] = (HIDDEN,)
-    for layer in range(LAYERS):
-        at = f"lang_model.model.layers.{layer}."
-        shapes |= {f"{at}self_attn.{name}_proj.weight": (HIDDEN, HIDDEN) for name in "qkvo"}
-        shapes |= {f"{at}mlp.{name}_proj.weight": (INNER, HIDDEN) for name in ("gate", "up")}
-        shapes |= {f"{at}mlp.down_proj.weight": (HIDDEN, INNER), f"{at}input_layernorm.weight": (HIDDEN,)}
-        shapes |= {f"{at}post_attention_layernorm.weight": (HIDDEN,)}
-        shapes |= {f"{at}self_attn.rotary_emb.inv_freq": (HIDDEN // HEADS // 2,)}
-    return shapes
-
-
-def vision_shapes() -> Shapes:
-    voxels = PATCH * PATCH * 4 * 3
-    shapes = norm(f"{V}to_patch_embedding.1", voxels) | norm(f"{V}to_patch_embedding.3", WIDTH)
-    shapes |= {f"{V}to_patch_embedding.2.weight": (WIDTH, voxels), f"{V}to_patch_embedding.2.bias": (WIDTH,)}
-    for axis, count in {"row": GRID, "col": GRID, "dep": FRAMES}.items():
-        shapes[f"{V}pos_embedding.{axis}_embed.weight"] = (count, WIDTH // 3)
-    for layer in range(DEPTH):
-        at = f"{V}transformer.layers.{layer}."
-        shapes |= norm(f"{at}0.norm", WIDTH) | norm(f"{at}1.norm", WIDTH)
-        shapes |= {f"{at}0.fn.to_qkv.weight": (1536, WIDTH), f"{at}0.fn.to_out.0.weight": (WIDTH, 512)}
-        shapes |= {f"{at}0.fn.to_out.0.bias": (WIDTH,), f"{at}1.fn.net.0.weight": (MLP, WIDTH)}
-        shapes |= {f"{at}1.fn.net.0.bias": (MLP,), f"{at}1.fn.net.3.weight": (WIDTH, MLP)}
-        shapes |= {f"{at}1.fn.net.3.bias": (WIDTH,)}
-    return shapes
-
-
-def resampler_shapes() -> Shapes:
-    shapes: Shapes = {f"{P}latents": (LATENTS, WIDTH)} | norm(f"{P}norm", WIDTH)
-    for layer in range(RESAMPLERS):
-        at = f"{P}layers.{layer}."
-        shapes |= norm(f"{at}0.norm_media", WIDTH) | norm(f"{at}0.norm_latents", WIDTH) | norm(f"{at}1.0", WIDTH)
-        shapes |= {f"{at}0.to_q.weight": (512, WIDTH), f"{at}0.to_kv.weight": (1024, WIDTH)}
-        shapes |= {f"{at}0.to_out.weight": (WIDTH, 512), f"{at}1.1.weight": (4 * WIDTH, WIDTH)}
-        shapes |= {f"{at}1.3.weight": (WIDTH, 4 * WIDTH)}
-    return shapes | {f"{E}fc.weight": (HIDDEN, WIDTH), f"{E}fc.bias": (HIDDEN,), f"{E}figure_token_weight": (2, HIDDEN)}
-
-
-UNUSED: Shapes = {
-    f"{E}bert_model.embeddings.position_ids": (1, 4),
-    f"{E}bert_projection_fc.weight": (3, 3),
-    f"{E}transformer_decoder.layers.0.norm1.weight": (3,),
-    f"{E}transformer_decoder_mlp.2.bias": (3,),
-    f"{E}cls_head.weight": (1, 3),
-    f"{E}output_upscaling.1.running_mean": (3,),
-}
-
-
-def draw(shapes: Shapes) -> State:
-    """Random weights: matrices with unit gain, norms near 1, so that every tensor matters."""
-    generator = torch.Generator().manual_seed(3)
-    state: State = {}
-    for key, shape in shapes.items():
-        drawn = torch.randn(shape, generator=generator)
-        if len(shape) > 1:
-            scale = 1.0 if ("embed" in key and "patch" not in key) or "latents" in key else 2 / math.sqrt(shape[1])
-            state[key] = drawn * scale
-        else:
-            state[key] = 0.2 * drawn + (0.0 if key.endswith("bias") else 1.0)
-    return state
+UNUSED = (
+    f"{E}bert_model.embeddings.position_ids",
+    f"{E}bert_projection_fc.weight",
+    f"{E}transformer_decoder.layers.0.norm1.weight",
+    f"{E}transformer_decoder_mlp.2.bias",
+    f"{E}cls_head.weight",
+    f"{E}output_upscaling.1.running_mean",
+)
 
 
 def write_toy(folder: Path) -> Path:
     """Write the files of a checkpoint as they are published; returns the folder."""
     (folder / "Language_files").mkdir()
     words = write_tokenizer(folder / "Language_files", LINES, 310)
-    state = draw(language_shapes(words) | vision_shapes() | resampler_shapes() | UNUSED)
+    language = LlamaConfig(
+        vocab_size=words,
+        hidden_size=HIDDEN,
+        intermediate_size=INNER,
+        num_hidden_layers=LAYERS,
+        num_attention_heads=HEADS,
+    )
+    vision = VisionTransformer3D(
+        patch=PATCH, rows=GRID, columns=GRID, frames=FRAMES, width=WIDTH, inner=MLP, layers=DEPTH
+    )
+    state = drawn(RadFMNetwork(language, ImageEmbedding(vision, WIDTH, LATENTS, RESAMPLERS, HIDDEN)), 3)
+    state |= {key: torch.ones(3) for key in UNUSED}
     state[f"{E}weight"] = state["lang_model.model.embed_tokens.weight"]
-    for key in [key for key in state if key.endswith("inv_freq")]:
-        state[key] = torch.full_like(state[key], 7.0)  # wrong on purpose: the stored tables must not be used
+    for layer in range(LAYERS):  # wrong on purpose: the stored tables must not be used
+        key = f"lang_model.model.layers.{layer}.self_attn.rotary_emb.inv_freq"
+        state[key] = torch.full((HIDDEN // HEADS // 2,), 7.0)
     torch.save(state, folder / "pytorch_model.bin")
     config = {"num_hidden_layers": LAYERS, "num_attention_heads": HEADS, "bos_token_id": 0, "eos_token_id": 1}
     (folder / "Language_files" / "config.json").write_text(json.dumps(config))
     return folder
 
 
-def write_changed(published: Path, folder: Path, change: Callable[[State], object]) -> Path:
-    """Write the checkpoint again with a changed state; returns its folder."""
-    shutil.copytree(published, folder, dirs_exist_ok=True)
-    state = torch.load(published / "pytorch_model.bin")
-    change(state)
-    torch.save(state, folder / "pytorch_model.bin")
-    return folder
-
-
-def put(key: str, value: torch.Tensor) -> Callable[[State], None]:
+def put(key: str, value: torch.Tensor) -> Callable[[Tensors], None]:
     """Return a change that sets a tensor."""
     return lambda state: state.__setitem__(key, value)
 

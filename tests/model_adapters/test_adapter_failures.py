@@ -54,13 +54,6 @@ def test_a_continuation_that_cannot_be_scored_fails_alone(bench, bad):
     assert [math.isnan(loss) for loss, _ in bench.adapter.loglikelihood(requests)] == [i == 2 for i in range(12)]
 
 
-def test_something_other_than_an_image_fails_alone(bench):
-    got = bench.adapter.generate_until(
-        bench.generation(visual=lambda doc: ["x.png"] if doc["question"][0] == "3" else [])
-    )
-    assert [failure_cause(reply) is not None for reply in got] == [i == 3 for i in range(12)]
-
-
 def test_a_batch_that_fails_is_repeated_one_by_one(bench, monkeypatch):
     expected = bench.adapter.generate_until(bench.generation())
     inner = bench.adapter.model_inputs

@@ -4,26 +4,21 @@ import copy
 
 import pytest
 import torch
-from medtasks.model_adapters.base.generation import cut_reply, ignored_keys, read_settings
+from medtasks.model_adapters.base.generation import cut_reply, read_settings
 
 from medtasks.errors import MedTasksError
 
+from .toys import plain_forward
+
 
 def plain_greedy(adapter, question, image, tokens):
-    """Greedy decoding without cache, batch, padding, or any part of the adapter base."""
-    network, prompt = adapter.network, adapter.encode(question, [] if image is None else [image])
-    ids, text = torch.tensor([prompt.ids]), ""
-    with torch.no_grad():
-        for _ in range(tokens):
-            embedded = network.language_model.model.embed_tokens(ids).clone()
-            if prompt.pixels is not None:
-                features = network.projector(network.vision_tower(prompt.pixels).last_hidden_state[:, 1:])
-                embedded[0, 1 : 1 + features.shape[1]] = features[0]
-            token = network.language_model(inputs_embeds=embedded).logits[0, -1].argmax().item()
-            if token == 3:
-                break
-            ids = torch.cat([ids, torch.tensor([[token]])], dim=1)
-            text += "\n" if token == 5 else chr(token - 6 + 32)
+    prompt, text = adapter.encode(question, [] if image is None else [image]), ""
+    ids = list(prompt.ids)
+    for _ in range(tokens):
+        ids.append(plain_forward(adapter.network, ids, prompt.pixels)[-1].argmax().item())
+        if ids[-1] == 3:
+            break
+        text += "\n" if ids[-1] == 5 else chr(ids[-1] - 6 + 32)
     return text
 
 
@@ -33,7 +28,7 @@ def test_padded_batches_generate_like_a_plain_greedy_loop(bench, docs):
     assert len(set(got)) > 6
 
 
-@pytest.mark.parametrize("size", [1, 3, 12])
+@pytest.mark.parametrize("size", [1, 12])
 @pytest.mark.parametrize("beams", [1, 3])
 def test_the_batch_size_does_not_matter(new_bench, bench, size, beams):
     other = new_bench(batch_size=size)
@@ -86,13 +81,6 @@ def test_max_new_tokens_comes_from_the_task_or_else_from_the_argument(new_bench)
         for limit in (1, 7, None)
     ]
     assert longest == [1, 7, 3]
-
-
-def test_image_and_text_both_change_the_reply(bench, docs):
-    fixed = bench.adapter.generate_until(bench.generation(visual=lambda doc: [docs[0]["image"]]))
-    assert len(set(fixed)) > 6
-    own = bench.adapter.generate_until(bench.generation())
-    assert sum(a != b for a, b in zip(fixed[1:], own[1:], strict=True)) > 6
 
 
 def test_gen_kwargs_are_not_changed_and_unknown_ones_cost_one_debug_line(bench, log):
@@ -152,7 +140,3 @@ def test_a_reply_ends_at_the_first_stop_id_and_the_earliest_stop_string():
     assert cut_reply(b" one. two; three", decode, (), ("; ", ".")) == "one"
     assert cut_reply(b"one\x03two", decode, (3,), ()) == "one"
     assert cut_reply(b"", decode, (3,), ("x",)) == ""
-
-
-def test_ignored_keys_are_those_nothing_reads():
-    assert ignored_keys({"until": [], "top_k": 1, "length_penalty": 2}) == {"length_penalty"}

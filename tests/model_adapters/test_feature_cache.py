@@ -112,11 +112,3 @@ def test_answers_do_not_depend_on_the_cache(new_bench, bench):
     small = new_bench(batch_size=5, feature_cache_mb=0)
     assert small.adapter.generate_until(small.generation()) == bench.adapter.generate_until(bench.generation())
     assert small.adapter.loglikelihood(small.scoring()) == bench.adapter.loglikelihood(bench.scoring())
-
-
-def test_clean_frees_the_features(new_bench):
-    bench = new_bench()
-    bench.adapter.generate_until(bench.generation([0]))
-    assert bench.adapter._features.used > 0
-    bench.adapter.clean()
-    assert bench.adapter._features.used == 0

@@ -10,10 +10,9 @@ from medtasks.model_adapters.radfm.adapter import place_images
 from medtasks.model_adapters.radfm.network import axis_positions
 
 from medtasks.errors import MedTasksError
-from medtasks.extract.failure import failure_cause
 
 from .radfm_toy import LATENTS, SIDE, WIDTH, V, adapter, plain_features, put
-from .toys import SPLIT, TASK, instances, noise
+from .toys import noise
 
 
 @pytest.fixture
@@ -93,7 +92,7 @@ def test_decoding_leaves_out_unknown_control_and_slot_ids(model):
 # ---- computing ----
 
 
-def test_a_picture_has_the_last_depth_position(model, changed_radfm, radfm_state):
+def test_a_picture_has_the_last_depth_position(model, copied, radfm_state):
     assert axis_positions(1, 128).tolist() == [127]
     assert axis_positions(16, 128).tolist() == list(range(7, 128, 8))
     with pytest.raises(ValueError, match="5 patches along an axis that has positions for 4"):
@@ -104,8 +103,12 @@ def test_a_picture_has_the_last_depth_position(model, changed_radfm, radfm_state
     others, last = radfm_state[depth].clone(), radfm_state[depth].clone()
     others[:-1] += 1
     last[-1] += torch.arange(WIDTH // 3)
-    assert torch.equal(adapter(changed_radfm(put(depth, others))).image_features(pixels), before)
-    assert (adapter(changed_radfm(put(depth, last))).image_features(pixels) - before).abs().max() > 0.01
+    assert torch.equal(
+        adapter(copied("radfm", {"pytorch_model.bin": put(depth, others)})).image_features(pixels), before
+    )
+    assert (
+        adapter(copied("radfm", {"pytorch_model.bin": put(depth, last)})).image_features(pixels) - before
+    ).abs().max() > 0.01
 
 
 @pytest.mark.parametrize("shape", [(SIDE, SIDE, 4), (SIDE, SIDE, 8), (SIDE // 2, SIDE, 16)])
@@ -121,10 +124,9 @@ def test_vision_part_agrees_with_its_description(model, radfm_state, shape):
 
 def plain_logits(model, ids, images):
     """Logits after the last id: embeddings gathered here, no padding, no batch."""
-    weights = model.network
-    table = [weights.language_model.model.embed_tokens.weight, weights.figure_marks]
+    table = [model.language_model.model.embed_tokens.weight, model.network.embedding_layer.figure_token_weight]
     table += [model.image_features(image[None])[0] for image in images]
-    return weights.language_model(inputs_embeds=torch.cat(table)[list(ids)][None]).logits[0].log_softmax(-1)
+    return model.language_model(inputs_embeds=torch.cat(table)[list(ids)][None]).logits[0].log_softmax(-1)
 
 
 def test_text_alone_brings_one_black_volume_that_changes_nothing(model):
@@ -197,34 +199,7 @@ def test_both_ends_of_sequence_end_a_reply(radfm_folder, stop):
     assert ending.generate_batch([prompt], GenerationSettings(5), 0) == [""]
 
 
-# ---- through the harness ----
-
-
-@pytest.fixture(scope="module")
-def docs():
-    texts = ["is the left lung clear?", "no", "choose one option. a large effusion, answer: yes?", "is it?", "nodule?"]
-    pictures = [[noise(1)], [], [noise(2), noise(3)], [noise(1)], [noise(4, (9, 40))]]
-    return [{"question": text, "images": images} for text, images in zip(texts, pictures, strict=True)]
-
-
-def test_requests_of_the_harness_in_batches_of_any_size(radfm_folder, docs):
-    results = []
-    for size in (1, 3, 16):
-        model = adapter(radfm_folder, batch_size=size, max_failed=0)
-        model.task_dict = {TASK: {SPLIT: docs}}
-        replies = model.generate_until(instances("generate_until", docs, [{"until": ["\n\n"], "max_new_tokens": 6}]))
-        results.append((replies, model.loglikelihood(instances("loglikelihood", docs, [" yes", " a large effusion"]))))
-    assert not any(failure_cause(reply) for replies, _ in results for reply in replies)
-    assert results[0][0] == results[1][0] == results[2][0]
-    for _, scores in results[1:]:
-        assert [mean for mean, _ in scores] == pytest.approx([mean for mean, _ in results[0][1]], abs=1e-5)
-        assert [greedy for _, greedy in scores] == [greedy for _, greedy in results[0][1]]
-    model = adapter(radfm_folder)
-    pair = model.encode_pair(docs[2]["question"], " yes", docs[2]["images"])
-    assert results[0][1][4][0] == pytest.approx(model.score_batch([pair])[0].mean, abs=1e-5)
-
-
-def test_images_of_a_document_as_slices_of_one_volume(radfm_folder, model, docs):
+def test_images_of_a_document_as_slices_of_one_volume(radfm_folder, model):
     sliced = adapter(radfm_folder, several_images="slices")
     pictures = [noise(n) for n in range(7)]
     prompt, volume = sliced.encode("is it clear?", pictures), model.encode("is it clear?", [pictures])

@@ -7,7 +7,6 @@ import pytest
 from medtasks.model_adapters.base.requests import VOLUMES, Request, SampleReader
 from medtasks.model_adapters.radfm import RadFM
 
-from medtasks.errors import MedTasksError
 from medtasks.extract.failure import failure_cause
 
 from .radfm_toy import adapter
@@ -131,15 +130,3 @@ def test_a_bad_volume_fails_alone_and_no_log_names_its_file(radfm_folder, tmp_pa
     for text in (failure_cause(bad), *log):
         assert "SECRET" not in text
         assert str(tmp_path) not in text or "journal" in text
-
-
-def test_slices_by_argument_are_for_pictures(radfm_folder):
-    model = adapter(radfm_folder, several_images="slices", max_failed=1)
-    replies, _ = asked(model, [slices(), [VOXELS]])
-    assert failure_cause(replies[0]) is None
-    assert "several_images=slices takes pictures" in failure_cause(replies[1])
-
-
-def test_python_is_told_the_file(radfm_folder, tmp_path):
-    with pytest.raises(MedTasksError, match=r"SECRET\.npy does not exist"):
-        adapter(radfm_folder).encode(QUESTION, [tmp_path / "SECRET.npy"])

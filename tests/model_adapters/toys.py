@@ -2,6 +2,7 @@
 
 import copy
 import io
+import json
 import random
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -9,11 +10,14 @@ from typing import Any
 
 import numpy as np
 import sentencepiece
+import torch
 from lmms_eval.api.instance import Instance
 from medtasks.model_adapters.base.batching import Continuation, Encoded
 from medtasks.model_adapters.base.generation import GenerationSettings
 from medtasks.model_adapters.tiny import MedTasksTiny
 from PIL import Image
+from safetensors.torch import save_file
+from transformers import CLIPVisionConfig, CLIPVisionModel
 
 Doc = dict[str, Any]
 Visual = Callable[[Doc], Any]
@@ -121,3 +125,52 @@ def write_tokenizer(folder: Path, lines: Iterable[str], vocabulary: int, **more:
     )
     (folder / "tokenizer.model").write_bytes(model.getvalue())
     return sentencepiece.SentencePieceProcessor(model_proto=model.getvalue()).GetPieceSize()
+
+
+Tensors = dict[str, torch.Tensor]
+
+
+def drawn(module: torch.nn.Module, seed: int, prefix: str = "") -> Tensors:
+    """Random weights of a module by name, large enough that image and text both matter; norms near 1."""
+    generator = torch.Generator().manual_seed(seed)
+    weights: Tensors = {}
+    for name, weight in module.state_dict().items():
+        fan = weight[0].numel() if weight.dim() > 1 and "embed_tokens" not in name else 1
+        values = torch.randn(weight.shape, generator=generator) * (2.0 / fan**0.5 if weight.dim() > 1 else 0.1)
+        weights[prefix + name] = values + float(weight.dim() == 1 and not name.endswith(("bias", "class_embedding")))
+    return weights
+
+
+def tower(shape: dict[str, int], seed: int) -> Tensors:
+    """Random weights of a CLIP vision tower as transformers 5 names them."""
+    return drawn(CLIPVisionModel(CLIPVisionConfig(**shape)), seed)
+
+
+def write_tower(folder: Path, shape: dict[str, int], seed: int) -> Path:
+    """Write a whole CLIP model, as it is published, of which only the tower is read; returns its folder."""
+    folder.mkdir(parents=True)
+    patches = (shape["image_size"] // shape["patch_size"]) ** 2
+    unread = {
+        "logit_scale": torch.ones(()),
+        "text_model.final_layer_norm.bias": torch.ones(3),
+        "visual_projection.weight": torch.zeros(12, 3),
+        "text_projection.weight": torch.zeros(12, 8),
+        "vision_model.embeddings.position_ids": torch.arange(patches + 1)[None],
+    }
+    read = {f"vision_model.{name}": weight for name, weight in tower(shape, seed).items()}
+    save_file(read | unread, folder / "model.safetensors")
+    (folder / "config.json").write_text(json.dumps({"model_type": "clip", "vision_config": shape}))
+    return folder
+
+
+def plain_forward(network: Any, ids: Sequence[int], pixels: torch.Tensor | None) -> torch.Tensor:
+    """The tiny model's log-probabilities after each position: no padding, batch, cache or part of the adapter base."""
+    with torch.no_grad():
+        embedded = network.language_model.model.embed_tokens(torch.tensor([ids])).clone()
+        if pixels is not None:
+            slots = [place for place, token in enumerate(ids) if token == 4]
+            features = network.projector(network.vision_tower(pixels).last_hidden_state[:, 1:])
+            for place, feature in zip(slots, features.reshape(-1, features.shape[-1]), strict=True):
+                embedded[0, place] = feature
+        logits: torch.Tensor = network.language_model(inputs_embeds=embedded).logits[0].log_softmax(-1)
+    return logits

@@ -1,0 +1,501 @@
+"""The files of LLaVA-Med, RadFM and Med-Flamingo: what is read, and one clear sentence for what is not."""
+
+import json
+import math
+import re
+import shutil
+import socket
+
+import pytest
+import torch
+from huggingface_hub.errors import LocalEntryNotFoundError
+from medtasks.model_adapters.base.generation import GenerationSettings
+from medtasks.model_adapters.checkpoints import reading as published
+from medtasks.model_adapters.checkpoints.reading import CheckpointError, on_meta
+from medtasks.model_adapters.llava_med import LlavaMed
+from medtasks.model_adapters.med_flamingo import MedFlamingo
+from medtasks.model_adapters.med_flamingo.checkpoint import read_trained_shape
+from medtasks.model_adapters.radfm import RadFM
+from safetensors.torch import load_file
+from transformers import MistralConfig, MistralForCausalLM
+
+from medtasks.errors import AdapterArgumentError, MedTasksError
+
+from .llava_med_toy import LANGUAGE, SHARDS, TOWER, V15, VISION
+from .llava_med_toy import WIDTH as LLAVA_WIDTH
+from .med_flamingo_toy import DEPTH, DOCS, EVERY, LATENTS, LAYERS, OPTIONS, scores
+from .med_flamingo_toy import WIDTH as FLAMINGO_WIDTH
+from .radfm_toy import HEADS, HIDDEN, UNUSED, E, P, V, put
+from .toys import noise, tower
+
+MODELS = ("llava_med", "radfm", "med_flamingo")
+ONE, TWO, BIN, PT = *SHARDS, "pytorch_model.bin", "model.pt"
+LLAMA, CLIP = "llama/model.safetensors", "clip/model.safetensors"
+
+
+# ---- edits ----
+
+
+def without(*keys):
+    return lambda state: {name: tensor for name, tensor in state.items() if name not in keys}
+
+
+def only(part):
+    return lambda state: {name: tensor for name, tensor in state.items() if part not in name}
+
+
+def rename(old, new):
+    return lambda state: state.update({new: state.pop(old)})
+
+
+NORM = "model.norm.weight"
+BIAS = "model.mm_projector.{}.bias"
+EMBEDDED = "lang_encoder.model.embed_tokens.weight"
+LATE = "lang_encoder.gated_cross_attn_layers.3.ff.1.weight"
+TWIN = "lang_encoder.model.layers.3.gated_cross_attn_layer.ff.1.weight"
+GATE = "lang_encoder.model.layers.0.decoder_layer.mlp.gate.weight"
+UP, FC2 = "model.layers.2.mlp.up_proj.weight", "vision_model.encoder.layers.1.mlp.fc2.bias"
+
+
+def differing(by):
+    def edit(state):
+        state[LATE][0, 0], state[TWIN][0, 0] = 1.0, 1.0 + by
+
+    return edit
+
+
+def rounded_apart(state):
+    other = state[f"{E}weight"].clone()
+    other[5, 5] *= 1 + 1e-5
+    state[f"{E}weight"] = other
+
+
+# Per case the model, the file that is changed, how, and what is said.
+REFUSED = {
+    "missing": ("llava_med", ONE, without(NORM), r"v15 lacks '\S*model\.norm\.weight'"),
+    "missing in tower": (
+        *("llava_med", TWO, without(TOWER + "pre_layrnorm.bias")),
+        r"v15 lacks 'vision_tower\.pre_layrn\S*bias'",
+    ),
+    "unknown": ("llava_med", ONE, rename("lm_head.weight", "score.weight"), r"00001\S* key 'score\.weight' is unknown"),
+    "unknown layer": ("llava_med", TWO, rename(BIAS.format(2), BIAS.format(4)), r"00002\S* key '\S*4\.bias' leads to"),
+    "shape": ("llava_med", ONE, put(NORM, torch.ones(3)), r"00001\S* key '\S*norm\.weight' has shape \(3,\)"),
+    "unequal in two files": (
+        *("llava_med", TWO, put(NORM, torch.zeros(LLAVA_WIDTH))),
+        r"00002\S* keys 'model\.norm\.weight' and 'model\.norm\.weight' should be equal",
+    ),
+    "unknown in tower": (
+        *("llava_med", TWO, rename(TOWER + "pre_layrnorm.bias", TOWER + "pre_norm.bias")),
+        r"00002\S* key '\S*pre_norm\.bias'",
+    ),
+    "head": ("radfm", BIN, without("lang_model.lm_head.weight"), r"lacks 'lang_model\.lm_head\.weight'"),
+    "resampler": ("radfm", BIN, without(f"{P}layers.1.0.to_kv.weight"), rf"lacks '{P}layers\.1\.0\.to_kv\.weight'"),
+    "vision": (
+        *("radfm", BIN, without(f"{V}transformer.layers.0.1.fn.net.3.bias")),
+        r"lacks '.*layers\.0\.1\.fn\.net\.3\.bias'",
+    ),
+    "words": ("radfm", BIN, without("lang_model.model.embed_tokens.weight"), r"lacks 'lang_model\.model\.embed_tok"),
+    "latents": ("radfm", BIN, without(f"{P}latents"), rf"lacks '{P}latents'"),
+    "positions": ("radfm", BIN, without(f"{V}pos_embedding.dep_embed.weight"), r"lacks '.*dep_embed\.weight'"),
+    "box head": ("radfm", BIN, put(f"{E}box_head.weight", torch.ones(2)), rf"key '{E}box_head\.weight' is unknown"),
+    "query bias": (
+        *("radfm", BIN, put("lang_model.model.layers.0.self_attn.q_proj.bias", torch.ones(2))),
+        r"'.*q_proj\.bias' is unknown",
+    ),
+    "shape of projection": (
+        *("radfm", BIN, put(f"{E}fc.weight", torch.ones(HIDDEN, 5))),
+        rf"key '{E}fc\.weight' has shape \(32, 5\), expected \(32, 24\)",
+    ),
+    "shape of latents": ("radfm", BIN, put(f"{P}latents", torch.ones(5)), rf"key '{P}latents' has shape \(5,\)"),
+    "shape of patch": (
+        *("radfm", BIN, put(f"{V}to_patch_embedding.1.weight", torch.ones(70))),
+        r"'.*embedding\.1\.weight' has shape \(70,\)",
+    ),
+    "shape of marks": (
+        *("radfm", BIN, put(f"{E}figure_token_weight", torch.ones(3, HIDDEN))),
+        r"figure_token_weight' has shape \(3, 32\)",
+    ),
+    "copies of words, by less than half precision can tell": (
+        *("radfm", BIN, rounded_apart),
+        rf"'lang_model.model.embed_tokens.weight' and '{E}weight' should be eq",
+    ),
+    "no last layer": (
+        *("radfm", BIN, only("lang_model.model.layers.1.")),
+        r"config\.json says num_hidden_layers 2, the weights have 1",
+    ),
+    "missing in a block": ("med_flamingo", PT, without(LATE, TWIN), re.escape(LATE)),
+    "missing norm": ("med_flamingo", PT, only("perceiver.norm.bias"), r"perceiver\.norm\.bias"),
+    "missing latents": ("med_flamingo", PT, only("perceiver.latents"), r"perceiver\.latents"),
+    "missing embedding": ("med_flamingo", PT, only("embed_tokens"), re.escape(EMBEDDED)),
+    "no block": ("med_flamingo", PT, only("gated_cross_attn"), r"lang_encoder\.gated_cross_attn_layers"),
+    "embedding of frames": ("med_flamingo", PT, put("perceiver.frame_embs", torch.zeros(1)), r"perceiver\.frame_embs"),
+    "unknown part": ("med_flamingo", PT, put("optimizer.step", torch.zeros(1)), r"optimizer\.step"),
+    "unknown in a layer": ("med_flamingo", PT, put(GATE, torch.zeros(1)), re.escape(GATE)),
+    "shape of norm": (
+        "med_flamingo",
+        PT,
+        put("perceiver.norm.weight", torch.ones(3)),
+        r"norm\.weight.*\(3,\).*\(16,\)",
+    ),
+    "flat latents": ("med_flamingo", PT, put("perceiver.latents", torch.ones(3)), r"perceiver\.latents"),
+    "vocabulary": (
+        *("med_flamingo", PT, put(EMBEDDED, torch.zeros(5, FLAMINGO_WIDTH))),
+        re.escape(EMBEDDED) + r".*\(5, 32\)",
+    ),
+    "copies": ("med_flamingo", PT, differing(0.5), f"(?=.*{re.escape(LATE)}).*{re.escape(TWIN)}"),
+    "copies, nearly equal": ("med_flamingo", PT, differing(2**-20), f"(?=.*{re.escape(LATE)}).*{re.escape(TWIN)}"),
+    "no tensors": ("med_flamingo", PT, lambda state: {"a": 1}, r"model\.pt"),
+    **{
+        f"{how} {key}": ("med_flamingo", file, edit, rf"{file.split('/')[0]}.*{re.escape(named)}")
+        for file, key in ((LLAMA, UP), (LLAMA, "lm_head.weight"), (CLIP, FC2))
+        for extra in [key.replace("weight", "rank").replace("encoder", "decoder")]
+        for how, edit, named in (
+            ("without", without(key), key),
+            ("other", put(key, torch.zeros(3)), key),
+            ("more than", put(extra, torch.zeros(3)), extra),
+        )
+    },
+}
+SWITCHES = {
+    "llava_med": ({"vision_weights": "checkpoint"}, {"vision_weights": "openai"}),
+    "radfm": ({}, {"dtype": "bfloat16"}),
+    "med_flamingo": ({"dtype": "bfloat16"},),
+}
+
+
+@pytest.mark.parametrize(
+    ("case", "given"),
+    [
+        (case, given)
+        for case in REFUSED
+        for given in SWITCHES[REFUSED[case][0]]
+        if (case, given) != ("missing in tower", {"vision_weights": "openai"})  # which is not read then
+    ],
+)
+def test_a_checkpoint_that_is_not_exactly_right_is_refused_by_file_and_key(build, copied, case, given):
+    model, file, edit, message = REFUSED[case]
+    folder = copied(model, {file: edit})
+    with pytest.raises(CheckpointError, match=message) as refusal:
+        build(model, folder, **given)
+    assert str(folder) in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+
+
+FILES = [("llava_med", ONE), ("llava_med", TWO), ("radfm", BIN)]
+FILES += [("med_flamingo", file) for file in (PT, LLAMA, CLIP)]
+
+
+@pytest.mark.parametrize(("model", "file"), FILES)
+@pytest.mark.parametrize("share", [0, 0.5, 0.99])
+def test_a_truncated_file_is_refused(build, copied, model, file, share):
+    folder = copied(model)
+    content = (folder / file).read_bytes()
+    (folder / file).write_bytes(content[: int(len(content) * share)])
+    with pytest.raises(CheckpointError, match=rf"{re.escape(str(folder / file))} is truncated"):
+        build(model, folder)
+
+
+MISSING = [("llava_med", file) for file in ("tokenizer.model", "config.json", TWO)]
+MISSING += [("radfm", "Language_files/tokenizer.model")]
+MISSING += [("med_flamingo", f) for f in (PT, "llama/tokenizer.model", "llama/config.json", "clip/config.json", LLAMA)]
+
+
+@pytest.mark.parametrize(("model", "file"), MISSING)
+def test_a_missing_file_is_named(build, copied, model, file):
+    folder = copied(model)
+    (folder / file).unlink()
+    said = "llama holds no model.safetensors" if file == LLAMA else f"{folder / file} is missing"
+    with pytest.raises(MedTasksError, match=re.escape(said)):
+        build(model, folder, **({"pretrained": str(folder)} if model == "med_flamingo" else {}))
+
+
+@pytest.mark.parametrize(
+    ("model", "given", "message"),
+    [
+        ("llava_med", {"vision_weight": "openai"}, r"no argument 'vision_weight'; did you mean 'vision_weights'\?"),
+        ("llava_med", {"vision_weights": "hub"}, r"'vision_weights' must be openai or checkpoint, not 'hub'"),
+        ("llava_med", {"dtype": "int8"}, r"'dtype' must be bfloat16 or float16 or float32, not 'int8'"),
+        ("llava_med", {"max_length": 0}, r"'max_length' must be .*at least 1"),
+        ("llava_med", {"max_length": 513}, r"'max_length' must be at most 512"),
+        ("llava_med", {"base": "/llama"}, r"'base' belongs to the delta of v1\.0"),
+        ("med_flamingo", {"media_attention": "both"}, "media_attention"),
+        ("med_flamingo", {"bos_id": 2}, "bos_id"),
+        ("med_flamingo", {"vision_post_norm": "maybe"}, "vision_post_norm"),
+        ("med_flamingo", {"shots": 3}, "shots"),
+    ],
+)
+def test_arguments_are_checked(build, model, given, message):
+    with pytest.raises(AdapterArgumentError, match=message):
+        build(model, **given)
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_all_parameters_get_the_wanted_type_and_rotary_tables_stay_exact(build, name, dtype):
+    half, exact = build(name, dtype=dtype), build(name)
+    parameters = list(half.network.parameters())
+    assert {parameter.dtype for parameter in parameters} == {getattr(torch, dtype)}
+    assert not any(parameter.is_meta or parameter.requires_grad for parameter in parameters)
+    assert not any(buffer.is_meta for buffer in half.network.buffers())
+    assert len(parameters) == len({parameter.data_ptr() for parameter in parameters})
+    assert not half.network.training
+    table = dict(half.network.named_buffers())
+    (frequencies,) = (table[key] for key in table if key.endswith("rotary_emb.inv_freq"))
+    width, base = 2 * len(frequencies), 1e6 if name == "llava_med" else 1e4
+    assert frequencies.dtype == torch.float32
+    torch.testing.assert_close(frequencies, base ** -(torch.arange(0, width, 2) / width))
+    pair = exact.encode_pair("is the lung clear?", " yes", [noise()])
+    (got,), (wanted,) = half.score_batch([pair]), exact.score_batch([pair])
+    assert got.total == pytest.approx(wanted.total, abs=0.5)
+
+
+def test_parameters_are_built_without_memory_and_buffers_with():
+    network = on_meta(lambda: MistralForCausalLM(MistralConfig(**LANGUAGE)))
+    assert all(weight.is_meta for weight in network.parameters())
+    assert not any(buffer.is_meta for buffer in network.buffers())
+    assert not network.training
+
+
+# ---- the hub ----
+
+
+@pytest.fixture
+def nothing_on_the_hub(monkeypatch):
+    def nothing(name, **_):
+        raise LocalEntryNotFoundError(f"no {name} here")
+
+    monkeypatch.setattr(published, "snapshot_download", nothing)
+
+
+@pytest.mark.parametrize(
+    ("model", "argument"),
+    [("llava_med", "vision_tower")] + [("med_flamingo", a) for a in ("pretrained", "llama", "clip")],
+)
+def test_a_missing_folder_is_named_with_its_argument(build, model, argument):
+    with pytest.raises(MedTasksError, match=f"/nowhere/at_all.*{argument}="):
+        build(model, **{argument: "/nowhere/at_all"})
+
+
+@pytest.mark.parametrize("weights", ["openai", "checkpoint"])
+def test_a_tower_that_the_hub_does_not_deliver(build, weights, nothing_on_the_hub):
+    with pytest.raises(CheckpointError, match=r"openai/clip-vit-large-patch14-336 is neither .* vision_tower="):
+        build("llava_med", vision_tower=None, vision_weights=weights)
+
+
+def test_radfm_on_the_hub_is_an_archive(build, radfm_folder, nothing_on_the_hub, monkeypatch, tmp_path):
+    with pytest.raises(CheckpointError, match=r"/nowhere/here is no folder.*cat RadFM\.z"):
+        build("radfm", "/nowhere/here")
+    with pytest.raises(CheckpointError, match=rf"{tmp_path} holds no"):
+        build("radfm", tmp_path)
+    with pytest.raises(CheckpointError, match=r"chaoyi-wu/RadFM is neither.*split archive"):
+        RadFM(device="cpu", journal=False)
+    monkeypatch.setattr(published, "snapshot_download", lambda name, **_: str(radfm_folder))
+    assert RadFM(device="cpu", journal=False).arguments.max_new_tokens == 200
+
+
+def test_hub_ids_are_resolved_at_load(llava_med_folder, llava_med, monkeypatch):
+    asked = []
+
+    def deliver(name, allow_patterns):
+        asked.append((name, allow_patterns[-1]))
+        return str(llava_med_folder if "llava" in name else llava_med_folder.parent / "clip")
+
+    monkeypatch.setattr(published, "snapshot_download", deliver)
+    loaded = LlavaMed(dtype="float32", device="cpu", journal="false")
+    assert asked == [
+        ("microsoft/llava-med-v1.5-mistral-7b", "*.safetensors"),
+        ("openai/clip-vit-large-patch14-336", "*.safetensors"),
+    ]
+    pairs = zip(loaded.network.parameters(), llava_med.network.parameters(), strict=True)
+    assert all(torch.equal(one, other) for one, other in pairs)
+
+
+def test_hub_weights_in_torch_format_are_the_second_choice(tmp_path, monkeypatch):
+    asked = []
+
+    def deliver(name, allow_patterns):
+        asked.append(allow_patterns[-1])
+        if "*.bin" in allow_patterns:
+            (tmp_path / "pytorch_model.bin").touch()
+        return str(tmp_path)
+
+    monkeypatch.setattr(published, "snapshot_download", deliver)
+    assert published.published_folder("openai/clip", "vision_tower") == tmp_path
+    assert asked == ["*.safetensors", "*.bin"]
+
+
+# ---- LLaVA-Med ----
+
+
+def test_llava_med_loads_without_network_and_ignores_no_weight(build, llava_med_folder, monkeypatch):
+    def refuse(*_):
+        raise AssertionError("network")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    loaded = build("llava_med", vision_weights="checkpoint").network
+    assert torch.equal(loaded.lm_head.weight, load_file(llava_med_folder / ONE)["lm_head.weight"])
+    assert torch.equal(loaded.model.vision_tower.pre_layrnorm.weight, tower(VISION, 3)["pre_layrnorm.weight"])
+
+
+def test_vision_weights_come_from_where_they_were_asked_from(build, llava_med, log):
+    name, (inside, beside) = "embeddings.patch_embedding.weight", (tower(VISION, seed) for seed in (3, 7))
+    assert torch.equal(dict(llava_med.network.model.vision_tower.named_parameters())[name], beside[name])
+    expected = max((beside[key] - inside[key]).abs().max().item() for key in inside)
+    build("llava_med")
+    assert any(f"differs by up to {expected:.3g}" in line for line in log)
+
+
+@pytest.mark.parametrize("name", ["rope_theta", "sliding_window", "mm_vision_select_layer"])
+def test_a_config_that_leaves_a_value_to_chance_is_refused(build, copied, name):
+    folder = copied("llava_med")
+    (folder / "config.json").write_text(json.dumps({key: value for key, value in V15.items() if key != name}))
+    with pytest.raises(CheckpointError, match=rf"config\.json lacks '{name}'"):
+        build("llava_med", folder)
+
+
+def test_attention_implementation_is_passed_on(build, llava_med):
+    eager = build("llava_med", attn_implementation="eager").language_model.config
+    assert (eager._attn_implementation, eager.text_config._attn_implementation) == ("eager", "eager")
+    assert llava_med.language_model.config._attn_implementation == "sdpa"
+
+
+# ---- RadFM ----
+
+
+def test_every_tensor_of_radfm_arrives_and_nothing_else_is_needed(radfm, radfm_state):
+    names = dict(radfm.network.named_parameters())
+    dropped = {*UNUSED, f"{E}weight", *(key for key in radfm_state if key.endswith("inv_freq"))}
+    assert set(names) == set(radfm_state) - dropped
+    assert all(torch.equal(weight, radfm_state[key]) for key, weight in names.items())
+
+
+def test_weights_are_found_by_file_too_and_the_tokenizer_beside_them(build, radfm_folder, radfm, tmp_path):
+    by_file = build("radfm", radfm_folder / BIN)
+    shutil.copy(radfm_folder / BIN, tmp_path)
+    shutil.copy(radfm_folder / "Language_files" / "tokenizer.model", tmp_path)
+    flat = build("radfm", tmp_path)  # without config.json: the heads come from the rotary frequencies
+    prompt, settings = radfm.encode("is it clear?", [noise()]), GenerationSettings(4)
+    for other in (by_file, flat):
+        assert other.encode("is it clear?", [noise()]).ids == prompt.ids
+        assert other.generate_batch([prompt], settings, 0) == radfm.generate_batch([prompt], settings, 0)
+
+
+def test_heads_come_from_the_configuration_where_no_rotary_table_is_stored(build, copied):
+    folder = copied("radfm", {BIN: only("inv_freq")})
+    assert build("radfm", folder).language_model.config.num_attention_heads == HEADS
+
+
+def test_a_foreign_tokenizer_is_refused(build, copied, radfm_state):
+    words = len(radfm_state[f"{E}weight"])
+
+    def longer(state):
+        state.update({key: torch.ones(words + 1, HIDDEN) for key in state if state[key].shape == (words, HIDDEN)})
+
+    folder = copied("radfm", {BIN: longer})
+    with pytest.raises(CheckpointError, match=rf"tokenizer\.model has {words} pieces, '.*' has {words + 1} rows"):
+        build("radfm", folder)
+
+
+# ---- Med-Flamingo ----
+
+
+@pytest.fixture(scope="module")
+def expected(build):
+    """Scores of the undamaged checkpoint."""
+    return scores(build("med_flamingo"))
+
+
+def full_dump(state):
+    layers = [f"model.layers.{n}.decoder_layer.self_attn.q_proj.weight" for n in range(4)]
+    blocks = [f"old_decoder_blocks.{n}.mlp.up_proj.weight" for n in range(4)]
+    others = ("lm_head.weight", "model.norm.weight", "old_decoder_blocks.0.input_layernorm.weight")
+    towers = ("visual.conv1.weight", "transformer.resblocks.0.ln_1.bias", "class_embedding")
+    frozen = [
+        *(f"lang_encoder.{name}" for name in (*layers, *blocks, *others)),
+        *(f"vision_encoder.{n}" for n in towers),
+    ]
+    return state | {name: torch.zeros(2) for name in frozen}
+
+
+FORMS = {
+    "blocks under the layers only": only("gated_cross_attn_layers."),
+    "blocks in the list only": only("gated_cross_attn_layer."),
+    "without rotary tables": only("inv_freq"),
+    "module prefix": lambda state: {f"module.{name}": tensor for name, tensor in state.items()},
+    "outer key": lambda state: {"epoch": 3, "model_state_dict": state},
+    "full dump": full_dump,
+    "outer key and module prefix": lambda state: {
+        "model_state_dict": {f"module.{name}": tensor for name, tensor in full_dump(state).items()}
+    },
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_published_form_gives_the_same_model(build, copied, expected, form):
+    assert scores(build("med_flamingo", copied("med_flamingo", {PT: FORMS[form]}))) == expected
+    assert [math.isfinite(loss) for loss, _ in expected] == [True] * len(DOCS) * len(OPTIONS)
+
+
+def test_a_tower_stored_alone_and_torch_shards_are_read_too(build, copied, expected):
+    prefix = "vision_model."
+    bare = {CLIP: lambda state: {name.removeprefix(prefix): t for name, t in state.items() if name.startswith(prefix)}}
+    folder = copied("med_flamingo", bare)
+    config = json.loads((folder / "clip" / "config.json").read_text())
+    alone = config["vision_config"] | {"model_type": "clip_vision_model"}
+    (folder / "clip" / "config.json").write_text(json.dumps(alone))
+    language = load_file(folder / LLAMA)
+    (folder / LLAMA).unlink()
+    places = {name: f"part-{number % 2}.bin" for number, name in enumerate(sorted(language))}
+    for file in set(places.values()):
+        torch.save({n: t for n, t in language.items() if places[n] == file}, folder / "llama" / file)
+    (folder / "llama" / "pytorch_model.bin.index.json").write_text(json.dumps({"weight_map": places}))
+    assert scores(build("med_flamingo", folder)) == expected
+
+
+def test_the_default_type_is_bfloat16_and_the_embedding_is_the_trained_one(med_flamingo_folder):
+    parts = {part: str(med_flamingo_folder / part) for part in ("llama", "clip")}
+    adapter = MedFlamingo(pretrained=str(med_flamingo_folder), **parts, device="cpu", journal="false")
+    trained = torch.load(med_flamingo_folder / PT)[EMBEDDED]
+    assert torch.equal(adapter.language_model.model.embed_tokens.weight, trained.bfloat16())
+
+
+@pytest.mark.parametrize(
+    ("part", "change", "message"),
+    [
+        ("llama", {"model_type": "mistral"}, "model_type is 'mistral'"),
+        ("clip", {"model_type": "siglip"}, "model_type is 'siglip'"),
+        ("clip", {"vision_config": {"hidden_act": "gelu"}}, "hidden_act is 'gelu'"),
+        ("llama", {"vocab_size": 999}, "tokenizer.model has .* vocab_size 999"),
+        ("llama", None, "config.json is damaged"),
+    ],
+)
+def test_another_kind_of_model_is_refused(build, copied, part, change, message):
+    folder = copied("med_flamingo")
+    file = folder / part / "config.json"
+    file.write_text("{" if change is None else json.dumps(json.loads(file.read_text()) | change))
+    with pytest.raises(MedTasksError, match=message):
+        build("med_flamingo", folder)
+
+
+def test_beside_the_published_llama_the_published_sizes_are_demanded(med_flamingo_folder):
+    assert read_trained_shape(med_flamingo_folder / PT, LAYERS) == (EVERY, DEPTH, LATENTS)
+    assert read_trained_shape(med_flamingo_folder / PT, 32) == (4, 6, LATENTS)
+    with pytest.raises(CheckpointError, match="LLaMA's 1 layers"):
+        read_trained_shape(med_flamingo_folder / PT, 1)
+
+
+PUBLISHED_NAMES = {
+    "perceiver.": "latents layers.N.N.norm_media.weight layers.N.N.norm_media.bias layers.N.N.norm_latents.weight "
+    "layers.N.N.norm_latents.bias layers.N.N.to_q.weight layers.N.N.to_kv.weight layers.N.N.to_out.weight "
+    "layers.N.N.N.weight layers.N.N.N.bias norm.weight norm.bias",
+    "lang_encoder.gated_cross_attn_layers.N.": "attn_gate ff_gate attn.norm.weight attn.norm.bias attn.to_q.weight "
+    "attn.to_kv.weight attn.to_out.weight ff.N.weight ff.N.bias",
+}
+
+
+@pytest.mark.parametrize("prefix", PUBLISHED_NAMES)
+def test_the_toy_has_the_published_names(med_flamingo_folder, prefix):
+    """It is drawn from our modules, whose names are the file's."""
+    names = {re.sub(r"\b\d+\b", "N", name) for name in torch.load(med_flamingo_folder / "model.pt")}
+    found = {name.removeprefix(prefix) for name in names if name.startswith(prefix)}
+    assert found == set(PUBLISHED_NAMES[prefix].split())
