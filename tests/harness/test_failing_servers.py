@@ -24,7 +24,7 @@ from medtasks.harness.sample_counts import counts_of
 from medtasks.harness.task_files import task_file
 
 from .. import medheval_sources, tiny_gmai, tiny_multimedeval
-from ..scripted_server import Endpoint
+from ..scripted_server import Endpoint, serving
 
 pytestmark = pytest.mark.slow
 
@@ -126,12 +126,8 @@ def manager():
 
 @pytest.fixture
 def server():
-    made = Endpoint()
-    threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-    yield made
-    made.over.set()
-    made.shutdown()
-    made.server_close()
+    with serving(Endpoint()) as endpoint:
+        yield endpoint
 
 
 def evaluate(manager, server: Endpoint, model: str) -> dict[str, Any]:

@@ -30,12 +30,15 @@ if results is not None:
 )
 
 
-def evaluate(tasks: Sequence[str], model: Any = "medtasks_tiny", **options: Any) -> dict[str, Any]:
-    """Run tasks of ours and of the user's datasets in this process; others are not even looked for."""
+def evaluate(
+    tasks: Sequence[str], model: Any = "medtasks_tiny", *, include: Path | None = None, **options: Any
+) -> dict[str, Any]:
+    """Run tasks in this process: ours and those of the user's datasets, or of a folder beside all of the harness's."""
     from lmms_eval.evaluator import simple_evaluate
     from lmms_eval.tasks import TaskManager
 
-    manager = TaskManager(include_path=[str(tasks_folder()), str(own_tasks_folder())], include_defaults=False)
+    paths = [str(include)] if include else [str(tasks_folder()), str(own_tasks_folder())]
+    manager = TaskManager(include_path=paths, include_defaults=include is not None)
     named = TINY if isinstance(model, str) else {}
     found: dict[str, Any] = simple_evaluate(
         model=model, tasks=list(tasks), task_manager=manager, **{**named, **options}
