@@ -1,5 +1,7 @@
 """Whole runs of the harness, in this process or in two, and models that say what a test wants."""
 
+import functools
+import gc
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -30,11 +32,22 @@ if results is not None:
 )
 
 
+@functools.cache
+def harness() -> Any:
+    """Import the harness, which collects garbage after each run: what is there by now is left out of that."""
+    import lmms_eval.models  # noqa: F401  # the command line imports it first, too
+    from lmms_eval import evaluator
+
+    gc.collect()
+    gc.freeze()
+    return evaluator
+
+
 def evaluate(
     tasks: Sequence[str], model: Any = "medtasks_tiny", *, include: Path | None = None, **options: Any
 ) -> dict[str, Any]:
     """Run tasks in this process: ours and those of the user's datasets, or of a folder beside all of the harness's."""
-    from lmms_eval.evaluator import simple_evaluate
+    simple_evaluate = harness().simple_evaluate
     from lmms_eval.tasks import TaskManager
 
     paths = [str(include)] if include else [str(tasks_folder()), str(own_tasks_folder())]
