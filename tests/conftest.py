@@ -39,7 +39,7 @@ def pytest_unconfigure() -> None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """With several workers, give each whole files: what a file's tests share is made once."""
-    from xdist.scheduler import LoadFileScheduling
+    from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]  # it has no types
 
     return LoadFileScheduling(config, log) if config.getvalue("dist") == "load" else None
 
