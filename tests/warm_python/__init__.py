@@ -3,7 +3,8 @@
 ``server.py`` imports them once for each worker of pytest and forks for each start; ``client.py`` stands in for the
 ``python`` that is started, with its arguments, folder, variables, streams, signals and end. Nothing of the harness or
 of medtasks is imported before the fork: both are fresh in each process, as are the working folder and the variables.
-A start that would run otherwise in a cold process is cold: the client then becomes the real Python.
+A start that would run otherwise in a cold process is cold, and so is every start where the system is not Linux: the
+client then becomes the real Python.
 """
 
 import atexit
@@ -42,7 +43,7 @@ def run_fresh(
     """
     environment = {name: value for name, value in os.environ.items() if name not in _OF_RANKS}
     environment |= {**_VARIABLES, **variables}
-    line = list(command) if cold else _warm(command, environment["PATH"])
+    line = list(command) if cold or not hasattr(os, "pidfd_open") else _warm(command, environment["PATH"])
     return subprocess.run(line, env=environment, cwd=folder, capture_output=True, text=True, timeout=400, check=False)
 
 
