@@ -20,9 +20,11 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
 from .quick_yaml import read_yaml_quickly
 
-__all__ = ["read_yaml_quickly", "reasons_to_start_cold", "run_fresh"]
+__all__ = ["read_yaml_quickly", "reasons_to_start_cold", "run_fresh", "start_from_here_warm"]
 
 _HERE = Path(__file__).parent
 # Libraries look at them when they are imported, so a start with other values is cold.
@@ -54,6 +56,13 @@ def _warm(command: Sequence[str], path: str) -> list[str]:
     script = shutil.which(command[0], path=path)
     assert script is not None, f"no command {command[0]}"
     return [python, script, *command[1:]]
+
+
+def start_from_here_warm(patch: pytest.MonkeyPatch) -> None:
+    """Let what this process itself starts as ``sys.executable`` be warm."""
+    patch.setattr(sys, "executable", _warm(["python"], "")[0])
+    for name, value in _VARIABLES.items():
+        patch.setenv(name, value)
 
 
 def reasons_to_start_cold() -> list[str]:

@@ -28,8 +28,8 @@ LIBRARIES = (
 OWN = {"lmms_eval", "lm_eval", "medtasks"}
 # What Python and libraries in C have read by then, besides what libraries ask for when they are imported.
 EARLY = ("PYTHON", "OMP_", "MKL_", "OPENBLAS_", "LD_", "LC_", "LANG")
-# What the forked process follows, whenever it was read.
-FOLLOWED = {"HF_HOME", "PATH", "PWD", "OLDPWD", "PYTHONPATH", "SHLVL", "TMPDIR", "_"}
+# What the forked process follows, whenever it was read; of COLUMNS and LINES only a menu that nobody shows is made.
+FOLLOWED = {"COLUMNS", "HF_HOME", "LINES", "OLDPWD", "PATH", "PWD", "PYTHONPATH", "SHLVL", "TMPDIR", "_"}
 KNOWS_FORKS = {"jemalloc_bg_thd"}  # a thread of pyarrow's
 
 

@@ -7,6 +7,7 @@ from medtasks.audit.doctor.child_process import Child, Told
 from medtasks.audit.doctor.findings import Finding, State, findings_of, of_error
 from medtasks.errors import MedTasksError
 
+from ...warm_python import start_from_here_warm
 from .conftest import only
 
 FIRST = Finding("tasks", "first", State.OK, "it is there")
@@ -72,7 +73,8 @@ def test_step_that_was_told():
 
 
 @pytest.mark.slow
-def test_real_harness_finds_our_tasks(told):
+def test_real_harness_finds_our_tasks(told, monkeypatch):
+    start_from_here_warm(monkeypatch)
     index = told("harness", "mediconfusion", "multimedeval_qa", "no_such_task").step("index")
     assert (index["error"], index["missing"]) == ("", ["no_such_task"])
 
