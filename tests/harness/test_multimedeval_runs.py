@@ -152,7 +152,7 @@ def test_num_fewshot_option_is_ignored(knowing, home):
 def test_radfm_writes_reports_on_volumes(tmp_path, monkeypatch):
     """RadFM is given the volume itself, any other model slices."""
     pytest.importorskip("nibabel", reason="nibabel is not installed; pip install 'medtasks[radfm]'")
-    monkeypatch.setenv("MEDREPORTSS_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "home"))
     tiny_multimedeval.prepare("ct_rate_report")
     (tmp_path / "toy").mkdir()
     model = adapter(write_toy(tmp_path / "toy"), max_failed=0)
@@ -164,7 +164,7 @@ def test_radfm_writes_reports_on_volumes(tmp_path, monkeypatch):
         return prompt
 
     monkeypatch.setattr(model, "encode", seen)
-    results = evaluate([REPORTS], model, gen_kwargs="max_new_tokens=6")
+    results = evaluate([REPORTS], model, model_name="radfm", gen_kwargs="max_new_tokens=6")
     assert results["n-samples"][REPORTS]["effective"] == tiny_multimedeval.TEST_ROWS
     assert results["results"][REPORTS]["invalid_rate,reference"] == 0
     replies = [sample["resps"][0][0] for sample in results["samples"][REPORTS]]

@@ -44,14 +44,22 @@ def harness() -> Any:
 
 
 def evaluate(
-    tasks: Sequence[str], model: Any = "medtasks_tiny", *, include: Path | None = None, **options: Any
+    tasks: Sequence[str],
+    model: Any = "medtasks_tiny",
+    *,
+    include: Path | None = None,
+    model_name: str | None = None,
+    **options: Any,
 ) -> dict[str, Any]:
-    """Run tasks in this process: ours and those of the user's datasets, or of a folder beside all of the harness's."""
+    """Run tasks in this process: ours and those of the user's datasets, or of a folder beside all of the harness's.
+
+    A model that is given as an object gets the prompts of the model of some name.
+    """
     simple_evaluate = harness().simple_evaluate
     from lmms_eval.tasks import TaskManager
 
     paths = [str(include)] if include else [str(tasks_folder()), str(own_tasks_folder())]
-    manager = TaskManager(include_path=paths, include_defaults=include is not None)
+    manager = TaskManager(include_path=paths, include_defaults=include is not None, model_name=model_name)
     named = TINY if isinstance(model, str) else {}
     found: dict[str, Any] = simple_evaluate(
         model=model, tasks=list(tasks), task_manager=manager, **{**named, **options}
