@@ -1,9 +1,11 @@
 """What every test may use, and the wall between the tests and the user's own data and settings."""
 
+import gc
 import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 # Before anything imports torch: tests run side by side, and threads that wait for each other cost half of the time.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -22,6 +24,25 @@ from .warm_python import read_yaml_quickly
 read_yaml_quickly()
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a shell's background; processes of tests would inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_finish() -> None:
+    """Leave what is imported for good out of each collection of garbage."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_unconfigure() -> None:
+    gc.unfreeze()  # or some libraries complain at the end
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """With several workers, give each whole files: what a file's tests share is made once."""
+    from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]  # it has no types
+
+    return LoadFileScheduling(config, log) if config.getvalue("dist") == "load" else None
+
 
 SHARED = Path(__file__).parents[2] / "shared"
 

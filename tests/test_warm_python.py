@@ -37,10 +37,10 @@ def both(tmp_path):
     return run
 
 
-@pytest.mark.parametrize("way", ["-c", "-m", "script"])
+@pytest.mark.parametrize("way", ["-c", "-m", "script", "-P"])
 def test_surroundings_are_those_of_the_caller(both, tmp_path, way):
     (tmp_path / "told.py").write_text(TELLING)
-    line = {"-c": ["-c", TELLING], "-m": ["-m", "told"], "script": ["told.py"]}[way]
+    line = {"-c": ["-c", TELLING], "-m": ["-m", "told"], "script": ["told.py"], "-P": ["-P", "told.py"]}[way]
     (tmp_path / "elsewhere").mkdir()
     variables = {"A": "1", "PYTHONPATH": str(tmp_path / "elsewhere"), "TMPDIR": str(tmp_path)}
     cold, warm = both(*line, "--an-option", "ä b", **variables)

@@ -1,8 +1,6 @@
 """``medtasks doctor``: what is printed and written, and the exit code."""
 
 import json
-import os
-import subprocess
 import sys
 
 import pytest
@@ -12,6 +10,8 @@ from typer.testing import CliRunner
 from medtasks import __version__
 from medtasks.audit.doctor.findings import Finding, State
 from medtasks.cli import doctor as command
+
+from ..warm_python import run_fresh
 
 app = typer.Typer()
 app.command("doctor")(command.doctor)
@@ -110,8 +110,7 @@ def test_json_that_cannot_be_written(doctor, tmp_path):
 def test_real_surroundings_with_secrets(tmp_path):
     key = "sk-canary-0123456789"
     path = tmp_path / "doctor.json"
-    environment = {
-        **os.environ,
+    variables = {
         "MEDTASKS_HOME": str(tmp_path / "home"),
         "MEDTASKS_JUDGE_BASE_URL": "http://127.0.0.1:9/v1",
         "MEDTASKS_JUDGE_MODEL": "judge",
@@ -123,14 +122,7 @@ def test_real_surroundings_with_secrets(tmp_path):
         "app.command('doctor')(doctor.doctor); app.callback()(lambda: None); app()"
     )
     arguments = ["doctor", "--task", "mediconfusion_ff", "--verify", "--json", str(path)]
-    ran = subprocess.run(
-        [sys.executable, "-c", program, *arguments],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
+    ran = run_fresh([sys.executable, "-c", program, *arguments], tmp_path, **variables)
     findings = json.loads(path.read_text())["findings"]
     assert ran.returncode == 1
     assert "Traceback" not in ran.stdout + ran.stderr

@@ -1,5 +1,6 @@
 """No word of a credentialed record and no reply to it is logged: unmistakable strings are planted and sought."""
 
+import functools
 import json
 import sys
 from collections.abc import Callable, Sequence
@@ -100,17 +101,26 @@ Evaluate = Callable[..., CompletedProcess[str]]
 def evaluate(planted_home: Path, tmp_path: Path) -> Evaluate:
     """Run the harness's command on the planted tasks, with everything it writes below this test's folder."""
 
-    def command(
-        *options: str, model: str = "echo", tasks: Sequence[str] = tuple(TASKS), ranks: int = 1, **variables: str
-    ) -> CompletedProcess[str]:
-        several = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(ranks)] if ranks > 1 else []
-        line = [
-            *(sys.executable, *several, "-m", "lmms_eval", "--model", model, "--tasks", ",".join(tasks)),
-            *("--output_path", str(tmp_path / "out"), "--log_samples", "--batch_size", "1", *options),
-        ]
-        return execute(line, planted_home, tmp_path, **variables)
+    return functools.partial(run_harness, planted_home, tmp_path)
 
-    return command
+
+def run_harness(
+    planted_home: Path,
+    folder: Path,
+    *options: str,
+    model: str = "echo",
+    tasks: Sequence[str] = tuple(TASKS),
+    ranks: int = 1,
+    output: str = "out",
+    **variables: str,
+) -> CompletedProcess[str]:
+    """Run the harness on one process or several."""
+    several = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(ranks)] if ranks > 1 else []
+    line = [
+        *(sys.executable, *several, "-m", "lmms_eval", "--model", model, "--tasks", ",".join(tasks)),
+        *("--output_path", str(folder / output), "--log_samples", "--batch_size", "1", *options),
+    ]
+    return execute(line, planted_home, folder, **variables)
 
 
 def execute(line: Sequence[str], planted_home: Path, folder: Path, **variables: str) -> CompletedProcess[str]:

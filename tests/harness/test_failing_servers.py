@@ -24,7 +24,8 @@ from medtasks.harness.sample_counts import counts_of
 from medtasks.harness.task_files import task_file
 
 from .. import medheval_sources, tiny_gmai, tiny_multimedeval
-from ..scripted_server import Endpoint
+from ..scripted_server import Endpoint, serving
+from .whole_runs import harness
 
 pytestmark = pytest.mark.slow
 
@@ -118,7 +119,7 @@ def _prepared(home, _own_home, monkeypatch):
 
 @pytest.fixture(scope="module")
 def manager():
-    import lmms_eval.models  # noqa: F401 - brings this package's tasks
+    harness()
     from lmms_eval.tasks import TaskManager
 
     return TaskManager()
@@ -126,19 +127,13 @@ def manager():
 
 @pytest.fixture
 def server():
-    made = Endpoint()
-    threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-    yield made
-    made.over.set()
-    made.shutdown()
-    made.server_close()
+    with serving(Endpoint()) as endpoint:
+        yield endpoint
 
 
 def evaluate(manager, server: Endpoint, model: str) -> dict[str, Any]:
-    from lmms_eval import evaluator
-
     arguments = f"base_url={server.url},model=tiny,{WAITS}"
-    return evaluator.simple_evaluate(
+    return harness().simple_evaluate(
         model_args=arguments,
         tasks=list(FAMILIES),
         task_manager=manager,

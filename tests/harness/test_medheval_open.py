@@ -1,8 +1,8 @@
 """Whole runs of MedHEval's open tasks against a judge on loopback that behaves, and one that does not."""
 
+import functools
 import json
 import math
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -22,7 +22,7 @@ from medtasks.judges import client
 
 from .. import medheval_sources as sources
 from ..scripted_server import Endpoint, serving
-from .test_canary import CANARY, execute, write_echo
+from .test_canary import CANARY, run_harness, write_echo
 from .whole_runs import answering, evaluate
 
 pytestmark = pytest.mark.slow
@@ -134,15 +134,7 @@ Command = Callable[..., CompletedProcess[str]]
 def command(planted: Path, home: Path, tmp_path: Path) -> Command:
     """Run the harness's command, with everything it writes below this test's folder."""
 
-    def run(*options: str, tasks: str, model: str = "echo", ranks: int = 1, **variables: str) -> CompletedProcess[str]:
-        several = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(ranks)] if ranks > 1 else []
-        line = [
-            *(sys.executable, *several, "-m", "lmms_eval", "--model", model, "--tasks", tasks, "--batch_size", "1"),
-            *("--output_path", str(tmp_path / f"out{ranks}"), "--log_samples", *options),
-        ]
-        return execute(line, planted, tmp_path, **{"MEDTASKS_HOME": str(home), **variables})
-
-    return run
+    return functools.partial(run_harness, planted, tmp_path, tasks=[REPORT, KNOWLEDGE], MEDTASKS_HOME=str(home))
 
 
 @pytest.fixture
@@ -207,7 +199,7 @@ def test_a_judge_that_behaves_is_asked_once(home, parrot, asked):
 
 def test_a_judge_that_misbehaves_invents_nothing_and_nothing_is_written(command, judge, home, planted, tmp_path):
     judge.broken = BROKEN
-    ran = command("--verbosity", "DEBUG", tasks=f"{REPORT},{KNOWLEDGE}", **judge.variables())
+    ran = command("--verbosity", "DEBUG", output="out1", **judge.variables())
     assert ran.returncode == 0, ran.stderr[-4000:]
     report, knowledge = written(tmp_path / "out1", REPORT), written(tmp_path / "out1", KNOWLEDGE)
     assert report["judge_failed_rate"] == knowledge["judge_failed_rate"] == len(BROKEN) / ROWS
@@ -225,7 +217,7 @@ def test_a_judge_that_misbehaves_invents_nothing_and_nothing_is_written(command,
 
 def test_two_ranks_see_the_same(command, judge, tmp_path):
     for ranks in (1, 2):
-        ran = command(tasks=f"{REPORT},{KNOWLEDGE}", ranks=ranks, **judge.variables())
+        ran = command(ranks=ranks, output=f"out{ranks}", **judge.variables())
         assert ran.returncode == 0, ran.stderr[-4000:]
     for task in (REPORT, KNOWLEDGE):
         one, two = (written(tmp_path / f"out{ranks}", task) for ranks in (1, 2))

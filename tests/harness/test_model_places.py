@@ -1,13 +1,13 @@
 """Where the harness's models send questions, held against the sources of the harness that is installed."""
 
 import ast
-import importlib.util
 import re
-from pathlib import Path
 
 import pytest
 
 from medtasks.harness.model_places import PLACES, Destination, destinations, named_addresses
+
+from .model_sources import model_sources
 
 LOCAL, AWAY = "http://127.0.0.1:8000/v1", "http://api.vendor.invalid/v1"
 OPENAI = "https://api.openai.com/v1"
@@ -133,13 +133,6 @@ NOT_SENDING = {"llama_vid"}  # fetches a page of its own, and sends nothing
 UNUSED_VARIABLES = {"OPENAI_API_URL", "ANTHROPIC_API_URL"}
 
 
-def sources():
-    (folder,) = importlib.util.find_spec("lmms_eval").submodule_search_locations
-    files = sorted((Path(folder) / "models").rglob("*.py"))
-    assert len(files) > 100
-    return [(file, ast.parse(file.read_bytes())) for file in files]
-
-
 def signs(tree):
     """What in a source speaks of a server: calls, parameters of a model's __init__, variables that hold addresses."""
     for node in ast.walk(tree):
@@ -163,13 +156,14 @@ def variables(tree):
 
 
 def test_every_model_of_the_harness_that_talks_to_a_server_is_known():
-    sending = {file.stem: sorted(set(signs(tree))) for file, tree in sources() if set(signs(tree))}
+    found = {file.stem: sorted(set(signs(tree))) for file, tree in model_sources()}
+    sending = {name: spoken for name, spoken in found.items() if spoken}
     assert {name: sending[name] for name in sending.keys() - set(PLACES) - NOT_SENDING} == {}
     assert set(PLACES) - sending.keys() == set()
 
 
 def test_every_variable_of_an_address_is_known():
-    for file, tree in sources():
+    for file, tree in model_sources():
         known = {name for place in PLACES.get(file.stem, ()) for name in place.names}
         elsewhere = {"AZURE_OPENAI_API_BASE", "AZURE_ENDPOINT"}  # read under what else the model is told, see above
         assert set(variables(tree)) - known - elsewhere - UNUSED_VARIABLES == set(), file
@@ -177,7 +171,7 @@ def test_every_variable_of_an_address_is_known():
 
 def test_variables_said_to_be_unused_are():
     """``OPENAI_API_URL`` and ``ANTHROPIC_API_URL`` go into API_URL, which reaches a client with Azure only."""
-    for file, tree in sources():
+    for file, tree in model_sources():
         if not UNUSED_VARIABLES & set(variables(tree)):
             continue
         uses = [

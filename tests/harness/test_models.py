@@ -4,11 +4,9 @@ import ast
 import asyncio
 import re
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import lmms_eval.models
 import pytest
 from lmms_eval.api.instance import GenerationResult, Instance, TokenCounts, unwrap_generation_output
 
@@ -17,8 +15,14 @@ from medtasks.harness.kept_replies import KeptReplies
 from medtasks.harness.models import EMPTY_AFTER_ERRORS, ERROR_TEXTS, watched
 from medtasks.harness.reply_envelope import parse_loglikelihood
 
-MODELS = Path(lmms_eval.models.__file__).parent
-FILES = {f"{kind}.{path.stem}": path for kind in ("chat", "simple") for path in sorted((MODELS / kind).glob("*.py"))}
+from .model_sources import model_sources
+
+KINDS = ("chat", "simple")
+
+
+@pytest.fixture(scope="module")
+def trees() -> dict[str, ast.Module]:
+    return {f"{file.parent.name}.{file.stem}": tree for file, tree in model_sources() if file.parent.name in KINDS}
 
 
 # ---- every file of the harness ----
@@ -81,8 +85,7 @@ def _presets(tree: ast.AST) -> bool:
     return False
 
 
-def test_every_file_that_gives_an_empty_text_after_an_exception_is_known():
-    trees = {name: ast.parse(path.read_text()) for name, path in FILES.items()}
+def test_every_file_that_gives_an_empty_text_after_an_exception_is_known(trees):
     found = {
         name
         for name, tree in trees.items()
@@ -95,10 +98,10 @@ def test_every_file_that_gives_an_empty_text_after_an_exception_is_known():
 NO_REPLIES = re.compile(r"no such|\{self\.|prompt|~/\.cache|eager|sdpa|<", re.IGNORECASE)
 
 
-def test_every_text_that_stands_for_an_exception_is_known():
+def test_every_text_that_stands_for_an_exception_is_known(trees):
     unknown = []
-    for name, path in FILES.items():
-        for block in _silent_blocks(ast.parse(path.read_text())):
+    for name, tree in trees.items():
+        for block in _silent_blocks(tree):
             for value in _given(block):
                 text = _text(value)
                 if not text or " " not in text.strip() or NO_REPLIES.search(text):

@@ -163,7 +163,7 @@ def test_radfm_writes_reports_on_volumes(tmp_path, monkeypatch):
         return prompt
 
     monkeypatch.setattr(model, "encode", seen)
-    results = evaluate([REPORTS], model, "radfm", gen_kwargs="max_new_tokens=6")
+    results = evaluate([REPORTS], model, model_name="radfm", gen_kwargs="max_new_tokens=6")
     assert results["n-samples"][REPORTS]["effective"] == tiny_multimedeval.TEST_ROWS
     assert results["results"][REPORTS]["invalid_rate,reference"] == 0
     replies = [sample["resps"][0][0] for sample in results["samples"][REPORTS]]

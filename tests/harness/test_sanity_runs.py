@@ -22,7 +22,7 @@ from .. import tiny_multimedeval
 from ..model_adapters.test_two_processes import checkpoints, home_with_demonstrations
 from ..warm_python import run_fresh
 from .test_canary import CANARY, DOCUMENTS, evaluate, found_in, outside, planted_home, samples
-from .whole_runs import answering, on_two
+from .whole_runs import answering, harness, on_two
 
 __all__ = ["checkpoints", "evaluate", "home_with_demonstrations", "planted_home"]  # fixtures
 
@@ -68,15 +68,13 @@ def losses(finished: Path, sample_home: Path) -> dict[str, dict[str, tuple[float
 
 
 def in_this_process(tasks: Sequence[str], model: Any = "medtasks_tiny", **options: Any) -> dict[str, Any]:
-    from lmms_eval.evaluator import simple_evaluate
-
-    return simple_evaluate(model=model, tasks=list(tasks), task_manager=manager(), **options)
+    return harness().simple_evaluate(model=model, tasks=list(tasks), task_manager=manager(), **options)
 
 
 @functools.cache
 def manager() -> Any:
     """The harness's task index, which takes seconds to read."""
-    import lmms_eval.models  # noqa: F401  # the command line imports it first, too
+    harness()
     from lmms_eval.tasks import TaskManager
 
     return TaskManager()

@@ -1,5 +1,7 @@
 """Whole runs of the harness, in this process or in two, and models that say what a test wants."""
 
+import functools
+import gc
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -30,18 +32,34 @@ if results is not None:
 )
 
 
-def evaluate(
-    tasks: Sequence[str], model: Any = "medtasks_tiny", model_name: str | None = None, **options: Any
-) -> dict[str, Any]:
-    """Run tasks of ours and of the user's datasets in this process; others are not even looked for.
+@functools.cache
+def harness() -> Any:
+    """Import the harness, which collects garbage after each run: what is there by now is left out of that."""
+    import lmms_eval.models  # noqa: F401  # the command line imports it first, too
+    from lmms_eval import evaluator
 
-    A model that is built already has the settings of ``model_name``.
+    gc.collect()
+    gc.freeze()
+    return evaluator
+
+
+def evaluate(
+    tasks: Sequence[str],
+    model: Any = "medtasks_tiny",
+    *,
+    include: Path | None = None,
+    model_name: str | None = None,
+    **options: Any,
+) -> dict[str, Any]:
+    """Run tasks in this process: ours and those of the user's datasets, or of a folder beside all of the harness's.
+
+    A model that is given as an object gets the prompts of the model of some name.
     """
-    from lmms_eval.evaluator import simple_evaluate
+    simple_evaluate = harness().simple_evaluate
     from lmms_eval.tasks import TaskManager
 
-    folders = [str(tasks_folder()), str(own_tasks_folder())]
-    manager = TaskManager(include_path=folders, include_defaults=False, model_name=model_name)
+    paths = [str(include)] if include else [str(tasks_folder()), str(own_tasks_folder())]
+    manager = TaskManager(include_path=paths, include_defaults=include is not None, model_name=model_name)
     named = TINY if isinstance(model, str) else {}
     found: dict[str, Any] = simple_evaluate(
         model=model, tasks=list(tasks), task_manager=manager, **{**named, **options}

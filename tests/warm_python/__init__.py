@@ -3,7 +3,8 @@
 ``server.py`` imports them once for each worker of pytest and forks for each start; ``client.py`` stands in for the
 ``python`` that is started, with its arguments, folder, variables, streams, signals and end. Nothing of the harness or
 of medtasks is imported before the fork: both are fresh in each process, as are the working folder and the variables.
-A start that would run otherwise in a cold process is cold: the client then becomes the real Python.
+A start that would run otherwise in a cold process is cold, and so is every start where the system is not Linux: the
+client then becomes the real Python.
 """
 
 import atexit
@@ -19,9 +20,11 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
 from .quick_yaml import read_yaml_quickly
 
-__all__ = ["read_yaml_quickly", "reasons_to_start_cold", "run_fresh", "warm"]
+__all__ = ["read_yaml_quickly", "reasons_to_start_cold", "run_fresh", "start_from_here_warm", "warm"]
 
 _HERE = Path(__file__).parent
 # Libraries look at them when they are imported, so a start with other values is cold.
@@ -42,7 +45,7 @@ def run_fresh(
     """
     environment = {name: value for name, value in os.environ.items() if name not in _OF_RANKS}
     environment |= {**_VARIABLES, **variables}
-    line = list(command) if cold else warm(command, environment["PATH"])
+    line = list(command) if cold or not hasattr(os, "pidfd_open") else warm(command, environment["PATH"])
     return subprocess.run(line, env=environment, cwd=folder, capture_output=True, text=True, timeout=400, check=False)
 
 
@@ -54,6 +57,13 @@ def warm(command: Sequence[str], path: str) -> list[str]:
     script = shutil.which(command[0], path=path)
     assert script is not None, f"no command {command[0]}"
     return [python, script, *command[1:]]
+
+
+def start_from_here_warm(patch: pytest.MonkeyPatch) -> None:
+    """Let what this process itself starts as ``sys.executable`` be warm."""
+    patch.setattr(sys, "executable", warm(["python"], "")[0])
+    for name, value in _VARIABLES.items():
+        patch.setenv(name, value)
 
 
 def reasons_to_start_cold() -> list[str]:

@@ -28,8 +28,8 @@ LIBRARIES = (
 OWN = {"lmms_eval", "lm_eval", "medtasks"}
 # What Python and libraries in C have read by then, besides what libraries ask for when they are imported.
 EARLY = ("PYTHON", "OMP_", "MKL_", "OPENBLAS_", "LD_", "LC_", "LANG")
-# What the forked process follows, whenever it was read.
-FOLLOWED = {"HF_HOME", "PATH", "PWD", "OLDPWD", "PYTHONPATH", "SHLVL", "TMPDIR", "_"}
+# What the forked process follows, whenever it was read; of COLUMNS and LINES only a menu that nobody shows is made.
+FOLLOWED = {"COLUMNS", "HF_HOME", "LINES", "OLDPWD", "PATH", "PWD", "PYTHONPATH", "SHLVL", "TMPDIR", "_"}
 KNOWS_FORKS = {"jemalloc_bg_thd"}  # a thread of pyarrow's
 
 
@@ -116,7 +116,7 @@ class Server:
 
     def refusal(self, arguments: list[str], environment: dict[str, str]) -> str:
         """Say why a forked process would run otherwise than a cold one, or nothing."""
-        if not arguments or (arguments[0].startswith("-") and arguments[0] not in ("-c", "-m", "-u")):
+        if not arguments or (arguments[0].startswith("-") and arguments[0] not in ("-c", "-m", "-P", "-u")):
             return "options of Python"
         for name in {*self.seen, *filter(early, environment)}:
             if environment.get(name) not in (self.seen.get(name), self.made.get(name)):
@@ -179,26 +179,29 @@ class Server:
 
 def run(arguments: list[str]) -> None:
     """Do what Python does with these arguments."""
-    if arguments[0] == "-u":
-        arguments = arguments[1:]
+    option = arguments.pop(0) if arguments[0] in ("-P", "-u") else ""
+    if option == "-u":
         for stream in (sys.stdout, sys.stderr):
             stream.reconfigure(write_through=True)  # type: ignore[union-attr]
     main = sys.modules["__main__"] = types.ModuleType("__main__")
     main.__dict__.update(__builtins__=__builtins__, __annotations__={})
     first, *others = arguments
+    folder = {"-m": os.getcwd(), "-c": ""}.get(first, os.path.dirname(os.path.realpath(first)))
+    if option != "-P":
+        sys.path.insert(0, folder)
+    module = program = name = ""
     if first == "-m":
-        sys.path.insert(0, os.getcwd())
-        sys.argv[:] = ["-m", *others[1:]]
-        runpy._run_module_as_main(others[0])  # type: ignore[attr-defined]  # what Python itself calls
-        return
-    if first == "-c":
-        folder, program, name = "", others.pop(0), "<string>"
+        module = others.pop(0)
+    elif first == "-c":
+        program, name = others.pop(0), "<string>"
     else:
-        folder, program, name = os.path.dirname(os.path.realpath(first)), Path(first).read_text("utf-8"), first
+        program, name = Path(first).read_text("utf-8"), first
         main.__dict__.update(__file__=first, __cached__=None)
-    sys.path.insert(0, folder)
     sys.argv[:] = [first, *others]
-    exec(compile(program, name, "exec", dont_inherit=True), main.__dict__)
+    if module:
+        runpy._run_module_as_main(module)  # type: ignore[attr-defined]  # what Python itself calls
+    else:
+        exec(compile(program, name, "exec", dont_inherit=True), main.__dict__)
 
 
 def end(code: object, *, interrupted: bool = False) -> None:

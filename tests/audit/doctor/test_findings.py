@@ -7,6 +7,7 @@ from medtasks.audit.doctor.children import Told
 from medtasks.audit.doctor.findings import Finding, State, findings_of, of_error
 from medtasks.errors import MedTasksError
 
+from ...warm_python import start_from_here_warm
 from .conftest import only
 
 FIRST = Finding("tasks", "first", State.OK, "it is there")
@@ -67,7 +68,8 @@ def test_child_that_cannot_be_started(told, monkeypatch):
 
 
 @pytest.mark.slow
-def test_real_harness_finds_our_tasks(told):
+def test_real_harness_finds_our_tasks(told, monkeypatch):
+    start_from_here_warm(monkeypatch)
     index = told("harness", "mediconfusion", "multimedeval_qa", "no_such_task").step("index")
     assert (index["error"], index["missing"]) == ("", ["no_such_task"])
 
