@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..base.batching import Encoded, common_length
-from ..base.caches import image_keys
 
 Spans = Sequence[tuple[int, int]]
 """Per image of a prompt, in order, the columns that depend on it: from the first to behind the last one."""
@@ -43,9 +42,11 @@ class Cuts:
         """Name of the longest prefix."""
         return self.words[: self.places[-1]]
 
-    def images(self, place: int) -> int:
-        """Return how many images, from the first, end before ``place``."""
-        return sum(stop <= place for _, stop in self.spans)
+    def part(self, prompt: Encoded, start: int, stop: int | None = None) -> Encoded:
+        """Return a prompt's tokens from ``start`` to before ``stop``, and the images whose columns lie there."""
+        stop = len(prompt.ids) if stop is None else stop
+        first, end = (sum(last <= place for _, last in self.spans) if place else 0 for place in (start, stop))
+        return prompt.part(start, stop, slice(first, end))
 
 
 def find_cuts(prompts: Sequence[Encoded], spans_of: Callable[[Encoded], Spans | None]) -> dict[int, Cuts]:
@@ -72,7 +73,7 @@ def cuttable(
     """Return words and spans of the prompts that have one span per image, in order and apart from each other."""
     words, spans = {}, {}
     for place, prompt in enumerate(prompts):
-        own, keys = spans_of(prompt), image_keys(prompt.pixels)
+        own, keys = spans_of(prompt), prompt.image_keys
         if own is None or len(own) != len(keys):
             continue
         borders = [0, *itertools.chain.from_iterable(own), len(prompt.ids)]

@@ -8,13 +8,21 @@ are laid out once per row, not once per option, and no pass is spent on options 
 
 import itertools
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 
-from ..base.batching import Continuation, Likelihood, PaddedBatch, likelihood, pad_left, pad_right, token_losses
-from ..base.caches import image_keys
+from ..base.batching import (
+    Continuation,
+    Encoded,
+    Likelihood,
+    PaddedBatch,
+    likelihood,
+    pad_left,
+    pad_right,
+    token_losses,
+)
 from ..base.model import AdapterModel
 from .cached_prefix import CutPrompt, PrefixCache, cut_prompts, grows_plainly, inputs_after, side_by_side, suffixes_of
 from .cuts import Cuts, find_cuts
@@ -31,11 +39,24 @@ class Prefill:
     cache: Any  # their keys and values, one row per prompt and one place per column of ``contexts``
 
 
-def prefill(contexts: PaddedBatch, model: AdapterModel, inputs: dict[str, Any], **cached: Any) -> Prefill:
-    """Read prompts, all in one batch, or what follows their cached prefixes."""
-    # use_cache is asked for in the call, because a checkpoint's configuration may have switched it off.
-    output = model.language_model(**inputs, **cached, logits_to_keep=1, use_cache=True)
-    return Prefill(contexts, output.logits[:, -1], output.past_key_values)
+@dataclass(frozen=True)
+class Questions:
+    """A batch by question: the options that have their prompt in common."""
+
+    places: Sequence[Sequence[int]]  # per question where its options stand in the batch
+    options: Sequence[Sequence[Continuation]]
+    prompts: Sequence[Encoded]
+    cuts: Mapping[int, Cuts]  # by question; those that are better read whole are left out
+
+    @classmethod
+    def of(cls, items: Sequence[Continuation], model: AdapterModel) -> "Questions":
+        """Group a batch and find out where its prompts are cut."""
+        places = group_by_prefix(items)
+        options = [[items[place] for place in group] for group in places]
+        prompts = [question[0].prompt for question in options]
+        longest = max(len(item.sequence.ids) for item in items)
+        cuts = find_cuts(prompts, model.image_spans) if grows_plainly(model.language_model, longest) else {}
+        return cls(places, options, prompts, cuts)
 
 
 def group_by_prefix(items: Sequence[Continuation]) -> list[list[int]]:
@@ -45,63 +66,62 @@ def group_by_prefix(items: Sequence[Continuation]) -> list[list[int]]:
     """
     groups: dict[Hashable, list[int]] = {}
     for place, item in enumerate(items):
-        prompt = item.prompt
-        groups.setdefault((image_keys(prompt.pixels), tuple(prompt.ids)), []).append(place)
+        groups.setdefault((item.prompt.image_keys, tuple(item.prompt.ids)), []).append(place)
     return list(groups.values())
 
 
 def score_by_question(
-    items: Sequence[Continuation],
+    questions: Questions,
     model: AdapterModel,
     score_whole: Callable[[Sequence[Continuation]], list[Likelihood]],
     kept: PrefixCache,
 ) -> list[Likelihood]:
     """Score a batch; options share their prompt, prompts their prefix, and what stands alone is scored by itself."""
-    groups = group_by_prefix(items)
-    questions = [[items[place] for place in group] for group in groups]
-    prompts = [question[0].prompt for question in questions]
-    cuts = find_cuts(prompts, model.image_spans) if grows_plainly(model.language_model) else {}
-    uncut = [at for at in range(len(questions)) if at not in cuts]
-    alone = [at for at in uncut if len(questions[at]) == 1]
-    several = [at for at in uncut if len(questions[at]) > 1]
+    prompts, options, cuts = questions.prompts, questions.options, questions.cuts
+    uncut = [at for at in range(len(options)) if at not in cuts]
+    alone = [at for at in uncut if len(options[at]) == 1]
+    several = [at for at in uncut if len(options[at]) > 1]
     scores: dict[int, list[Likelihood]] = {}
     if alone:
-        scored = score_whole([questions[at][0] for at in alone])
+        scored = score_whole([options[at][0] for at in alone])
         scores |= {at: [score] for at, score in zip(alone, scored, strict=True)}
     if several:
         contexts = pad_left([prompts[at] for at in several], model.pad_id, model.device)
-        read = prefill(contexts, model, model.model_inputs(contexts))
-        scores |= zip(several, score_options([questions[at] for at in several], read, model), strict=True)
-    for some in _passes(cuts, model):
-        cut, asked = cut_prompts(prompts, some, model, kept), [questions[at] for at in some]
-        scored_after = None
-        if takes_masks(model.language_model):  # in one pass, where the model can be fed so
-            trees = [Tree(row, [option.targets for option in own]) for row, own in zip(cut, asked, strict=True)]
-            scored_after = score_trees(trees, model)
-        if scored_after is None:  # one over the prompts and one over the options
-            suffix, whole = suffixes_of(cut, model)
-            cache = side_by_side([row.prefix for row in cut], suffix.ids.shape[1])
-            read = prefill(whole, model, inputs_after(suffix, whole, model), past_key_values=cache)
-            scored_after = score_options(asked, read, model)
-        scores |= zip(some, scored_after, strict=True)
-    by_place = {place: score for at, group in enumerate(groups) for place, score in zip(group, scores[at], strict=True)}
-    return [by_place[place] for place in range(len(items))]
+        read = _prefill(contexts, model, model.model_inputs(contexts))
+        positions = read.contexts.position_ids + model.position_shift(contexts)
+        read = replace(read, contexts=replace(contexts, position_ids=positions))
+        scores |= zip(several, _score_options([options[at] for at in several], read, model), strict=True)
+    if cuts:
+        cut = cut_prompts(prompts, cuts, model, kept)
+        scores |= zip(cuts, _score_cut(cut, [options[at] for at in cuts], model), strict=True)
+    pairs = (zip(group, scores[at], strict=True) for at, group in enumerate(questions.places))
+    by_place = dict(itertools.chain.from_iterable(pairs))
+    return [by_place[place] for place in range(len(by_place))]
 
 
-def _passes(cuts: Mapping[int, Cuts], model: AdapterModel) -> list[Mapping[int, Cuts]]:
-    """Part prompts into those that go into one pass: all of them, but on a CPU those with one prefix.
+def _score_cut(
+    cut: Sequence[CutPrompt], options: Sequence[Sequence[Continuation]], model: AdapterModel
+) -> list[list[Likelihood]]:
+    """Score options behind cached prefixes, in one pass where the model can be fed so."""
+    if takes_masks(model.language_model):
+        trees = [Tree(row, [option.targets for option in own]) for row, own in zip(cut, options, strict=True)]
+        scores = score_trees(trees, model)
+        if scores is not None:
+            return scores
+    suffix, whole = suffixes_of(cut, model)
+    cache = side_by_side([row.prefix for row in cut])
+    read = _prefill(whole, model, inputs_after(suffix, whole, model), past_key_values=cache)
+    return _score_options(options, read, model)
 
-    A CPU is busy with few rows, and laying several prefixes side by side costs it more than the calls that are saved.
-    """
-    if not cuts or model.device.type != "cpu":
-        return [cuts] if cuts else []
-    parts: dict[Hashable, dict[int, Cuts]] = {}
-    for place, cut in cuts.items():
-        parts.setdefault(cut.prefix, {})[place] = cut
-    return list(parts.values())
+
+def _prefill(contexts: PaddedBatch, model: AdapterModel, inputs: dict[str, Any], **cached: Any) -> Prefill:
+    """Read prompts, all in one batch, or what follows their cached prefixes."""
+    # use_cache is asked for in the call, because a checkpoint's configuration may have switched it off.
+    output = model.language_model(**inputs, **cached, logits_to_keep=1, use_cache=True)
+    return Prefill(contexts, output.logits[:, -1], output.past_key_values)
 
 
-def score_options(
+def _score_options(
     questions: Sequence[Sequence[Continuation]], read: Prefill, model: AdapterModel
 ) -> list[list[Likelihood]]:
     """Score the options of several questions on the prefill of their prompts.
@@ -181,7 +201,7 @@ class _Plan:
 
 def takes_masks(language_model: Any) -> bool:
     """Return whether a model's attention goes by a mask of its own for every row."""
-    return language_model.config._attn_implementation in ("sdpa", "eager")
+    return language_model.config.get_text_config()._attn_implementation in ("sdpa", "eager")
 
 
 def score_trees(trees: Sequence[Tree], model: AdapterModel) -> list[list[Likelihood]] | None:
@@ -203,7 +223,7 @@ def score_trees(trees: Sequence[Tree], model: AdapterModel) -> list[list[Likelih
         inputs_embeds=packed.view(len(rows), width, -1),
         attention_mask=_mask(seen, [prefix.length for prefix in prefixes], vectors),
         position_ids=positions.view(len(rows), width).to(device),
-        past_key_values=side_by_side(prefixes, width),
+        past_key_values=side_by_side(prefixes),
         logits_to_keep=keep,
         use_cache=True,
     ).logits
@@ -271,7 +291,8 @@ def _arrange(
         tail = head + sum(trees[at].suffix - 1 for at in row)
         plan.trees += row
         for at in row:
-            tree, start = trees[at], trees[at].cut.prefix.length
+            tree, prefix = trees[at], trees[at].cut.prefix
+            start = prefix.length + prefix.shift
             suffix = torch.tensor([*range(head, head + tree.suffix - 1), tail])
             head, tail = head + tree.suffix - 1, tail + 1
             _see(seen[number], suffix, suffix[:0])

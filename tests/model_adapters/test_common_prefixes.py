@@ -118,13 +118,11 @@ def test_an_image_is_run_once_however_many_questions_it_has(bench, monkeypatch):
     passes = Passes(bench, monkeypatch)
     mix = asked(("is it?", [0]), ("is it clear?", [0]), ("where?", [1]), ("what is seen?", [1]), ("?", [1]))
     bench.adapter.score_batch(items_of(bench.adapter, mix))
-    prefixes, packed = slice(0, None, 2), slice(1, None, 2)
-    assert (passes.rows[prefixes], passes.columns[prefixes]) == ([1, 1], [1 + IMAGE_TOKENS + len("is it"), 17])
-    assert passes.cached == [True] * 4
     fed = sum(len(option) - 1 for option in OPTIONS)
-    assert passes.rows[packed] == [2, 3], "a row per question, as wide as the longest"
-    assert passes.columns[packed] == [len(" clear?") + fed, len("what is seen?") + fed]
-    assert [columns for _, columns, _ in passes.logits] == [1 + fed, 1 + fed], "none over the prompts"
+    assert passes.rows == [2, 5], "a row per prefix, then one per question, as wide as the longest"
+    assert passes.columns == [1 + IMAGE_TOKENS + len("is it"), len("what is seen?") + fed]
+    assert passes.cached == [True, True]
+    assert [columns for _, columns, _ in passes.logits] == [1 + fed], "none over the prompts"
 
 
 def test_a_prefix_is_not_looked_at_for_the_images_of_its_rests(new_bench, monkeypatch):
