@@ -327,7 +327,7 @@ def test_a_way_of_scoring_that_is_wrong_is_reported_once_and_given_up(adapter, p
     score_trees = sharing.score_trees
     monkeypatch.setattr(hf_vlm_scoring, "tail_logits", shifted)
     monkeypatch.setattr(sharing, "score_trees", lambda *given: [own[::-1] for own in score_trees(*given)])
-    monkeypatch.setattr(sharing, "_prefill", broken)
+    monkeypatch.setattr(sharing, "_read", broken)
     built = adapter("qwen2_5_vl")
     for _ in range(2):
         assert [pair[0] for pair in built.loglikelihood(scoring([0]))] == pytest.approx(expected, abs=1e-4)
