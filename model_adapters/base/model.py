@@ -103,6 +103,10 @@ class AdapterModel(abc.ABC):
         """
         return None
 
+    def scoring_inputs(self, batch: PaddedBatch) -> dict[str, Any]:
+        """Return the ``model_inputs`` for scoring, where they differ from those that ``generate`` completes."""
+        return self.model_inputs(batch)
+
     def position_shift(self, batch: PaddedBatch) -> torch.Tensor:
         """Return by how much the positions behind prompts that were just read exceed their tokens, shape (batch, 1).
 

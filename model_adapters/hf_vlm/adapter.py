@@ -162,7 +162,6 @@ class HfVlm(MedicalAdapter):
         self._accepted = frozenset(inspect.signature(self.network.forward).parameters)
         self.pad_id = int(self.processor.tokenizer.pad_token_id)
         self.stop_ids = _stop_ids(self.network, self.processor.tokenizer, self.writer.turn_end())
-        self._places_images = any(hasattr(module, "get_rope_index") for module in self.network.modules())
         self._scorer = ContinuationScorer(self)
 
     @property
@@ -193,18 +192,27 @@ class HfVlm(MedicalAdapter):
         """Return the processor's batch on the device, pixels in the model's precision; it pads what only it knows."""
         prompts = cast(Sequence[Prompt], batch.prompts)
         inputs = prompts[0].inputs if len(prompts) == 1 else None
-        if inputs is None and not any(prompt.images for prompt in prompts) and all(prompt.inputs for prompt in prompts):
-            inputs = self._padded(batch)
-        inputs = inputs or self.writer.batch([row.text for row in prompts], [row.images for row in prompts])
+        if inputs is None:
+            whole = all(prompt.text for prompt in prompts)
+            texts, images = [prompt.text for prompt in prompts], [prompt.images for prompt in prompts]
+            inputs = self.writer.batch(texts, images) if whole else self._padded(batch)
         # Some tokenizers return token types to models that have none.
-        given = {
+        return {
             name: value.to(self.device, self.network.dtype if value.is_floating_point() else None)
             for name, value in inputs.items()
             if isinstance(value, torch.Tensor) and (name in self._accepted or not name.endswith("token_type_ids"))
         }
-        if "position_ids" in self._accepted and not (self._places_images and prompts[0].images):
-            given["position_ids"] = positions_of(given["attention_mask"].long())
-        return given
+
+    def scoring_inputs(self, batch: PaddedBatch) -> dict[str, Any]:
+        """Add the positions, but where the model places images in two dimensions by itself."""
+        inputs = self.model_inputs(batch)
+        if "position_ids" in self._accepted and not self._placed_by_model(batch):
+            inputs["position_ids"] = positions_of(inputs["attention_mask"].long())
+        return inputs
+
+    def _placed_by_model(self, batch: PaddedBatch) -> bool:
+        own = any(hasattr(module, "get_rope_index") for module in self.network.modules())
+        return own and bool(cast(Prompt, batch.prompts[0]).images)
 
     def suffix_inputs(self, suffix: PaddedBatch, whole: PaddedBatch) -> dict[str, Any]:
         """Return ids; no image follows a prefix."""
@@ -219,12 +227,9 @@ class HfVlm(MedicalAdapter):
 
     def position_shift(self, batch: PaddedBatch) -> torch.Tensor:
         """Return what a model notes that places images in two dimensions."""
-        if self._places_images and cast(Prompt, batch.prompts[0]).images:
-            for module in self.network.modules():
-                if getattr(module, "rope_deltas", None) is not None:
-                    shift: torch.Tensor = module.rope_deltas.to(self.device)
-                    return shift
-        return super().position_shift(batch)
+        modules = self.network.modules() if self._placed_by_model(batch) else ()
+        shifts = (module.rope_deltas for module in modules if getattr(module, "rope_deltas", None) is not None)
+        return next(shifts, super().position_shift(batch)).to(self.device)
 
     def fingerprint(self) -> str:
         """Return what identifies weights, files, processor and template; those of a hub id are in no named file."""
@@ -237,7 +242,7 @@ class HfVlm(MedicalAdapter):
         return text
 
     def _padded(self, batch: PaddedBatch) -> dict[str, torch.Tensor]:
-        """Return the inputs of prompts without images side by side."""
+        """Return the inputs of parts of prompts, without images, side by side."""
         width = batch.ids.shape[1]
         inputs = [cast(Prompt, prompt).inputs or {} for prompt in batch.prompts]
         padded = {

@@ -29,7 +29,7 @@ class Prompt(Encoded):
     Its images count as one: how their pixels are laid out, only the processor and the model know.
     """
 
-    text: str  # complete text, chat template included, with one placeholder per image
+    text: str  # complete text, chat template included, with one placeholder per image; empty for a part
     images: tuple[Image.Image, ...]  # the images of its placeholders
     inputs: Mapping[str, Any] | None  # what the processor made of this prompt alone, if it has run
 

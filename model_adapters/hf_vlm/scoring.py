@@ -99,7 +99,7 @@ class ContinuationScorer:
 
     def _in_one_pass(self, items: Sequence[Continuation]) -> list[Likelihood]:
         def logits_of(batch: PaddedBatch, keep: int) -> torch.Tensor:
-            inputs = self._adapter.model_inputs(batch)
+            inputs = self._adapter.scoring_inputs(batch)
             for item, ids in zip(items, inputs["input_ids"].tolist(), strict=True):
                 if ids[-item.tokens :] != item.targets:
                     raise ValueError("the processor does not put the continuation at the end")

@@ -86,7 +86,7 @@ def cut_prompts(
             _read_one(prompts[place], cut, model, kept, known)
     if short:
         batch = pad_left(list(short.values()), model.pad_id, model.device)
-        layers, shifts = _prefill(model, batch, model.model_inputs(batch))
+        layers, shifts = _prefill(model, batch, model.scoring_inputs(batch))
         for row, words in enumerate(short):
             own = [(layer.keys[row : row + 1], layer.values[row : row + 1]) for layer in layers]
             own = [(keys[:, :, -len(words) :], values[:, :, -len(words) :]) for keys, values in own]
@@ -152,7 +152,7 @@ def _extended(
     part = cuts.part(prompt, 0, place)
     if before is None:
         whole = pad_left([part], model.pad_id, model.device)
-        layers, (shift,) = _prefill(model, whole, model.model_inputs(whole))
+        layers, (shift,) = _prefill(model, whole, model.scoring_inputs(whole))
         return CachedPrefix(place, shift, layers)
     suffix, whole = suffixes_of([CutPrompt(part, cuts, before)], model)
     layers, _ = _prefill(model, whole, inputs_after(suffix, whole, model), before)

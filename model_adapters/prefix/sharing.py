@@ -87,7 +87,7 @@ def score_by_question(
         scores |= {at: [score] for at, score in zip(alone, scored, strict=True)}
     if several:
         contexts = pad_left([prompts[at] for at in several], model.pad_id, model.device)
-        read = _read(contexts, model, model.model_inputs(contexts))
+        read = _read(contexts, model, model.scoring_inputs(contexts))
         placed = replace(contexts, position_ids=contexts.position_ids + model.position_shift(contexts))
         scored_after = _score_options([options[at] for at in several], replace(read, contexts=placed), model)
         scores |= zip(several, scored_after, strict=True)

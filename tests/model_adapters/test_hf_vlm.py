@@ -340,7 +340,6 @@ def test_logits_of_the_prompt_are_not_computed(adapter):
     """Whether the model has ``logits_to_keep`` or not."""
     built, rows = adapter("llava"), []
     inputs = built.model_inputs(padded(built, built.encode("Clear?", [])))
-    inputs.pop("position_ids")
     built.network.lm_head.register_forward_hook(lambda _, given, __: rows.append(given[0].shape[1]))
     kept = tail_logits(built.network, inputs, 3)
     forward = built.network.forward
