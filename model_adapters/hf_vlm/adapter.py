@@ -9,7 +9,6 @@ from typing import Any, ClassVar, TypeVar, cast
 
 import torch
 from PIL import Image
-from torch.nn import functional
 from transformers import AutoConfig, AutoModelForImageTextToText, AutoProcessor
 from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
 
@@ -21,7 +20,7 @@ from ..base.batching import Continuation, Encoded, Likelihood, PaddedBatch, posi
 from ..base.generation import GenerationSettings
 from ..base.journal import digest_of
 from ..checkpoints.reading import CheckpointError, refuse_missing
-from ..prefix.cuts import KEPT_LENGTH, Spans
+from ..prefix.cuts import Spans
 from .encoding import Prompt, PromptWriter, ScoredPrompt, per_token
 from .scoring import ContinuationScorer
 
@@ -185,17 +184,13 @@ class HfVlm(MedicalAdapter):
             return []
         slot = getattr(self.network.config, "image_token_id", None)
         slots = [column for column, token in enumerate(prompt.ids) if token == slot]
-        # Shorter ones would be read several at once, which takes the processor and complete texts.
-        return [(0, slots[-1] + 1)] if slots and slots[-1] >= KEPT_LENGTH else None
+        return [(0, slots[-1] + 1)] if slots else None
 
     def model_inputs(self, batch: PaddedBatch) -> dict[str, Any]:
         """Return the processor's batch on the device, pixels in the model's precision; it pads what only it knows."""
         prompts = cast(Sequence[Prompt], batch.prompts)
-        inputs = prompts[0].inputs if len(prompts) == 1 else None
-        if inputs is None:
-            whole = all(prompt.text for prompt in prompts)
-            texts, images = [prompt.text for prompt in prompts], [prompt.images for prompt in prompts]
-            inputs = self.writer.batch(texts, images) if whole else self._padded(batch)
+        ready = prompts[0].inputs if len(prompts) == 1 else None
+        inputs = ready or self.writer.batch([row.text for row in prompts], [row.images for row in prompts])
         # Some tokenizers return token types to models that have none.
         return {
             name: value.to(self.device, self.network.dtype if value.is_floating_point() else None)
@@ -240,16 +235,6 @@ class HfVlm(MedicalAdapter):
         """Return the text without special tokens."""
         text: str = self.processor.tokenizer.decode(ids, skip_special_tokens=True)
         return text
-
-    def _padded(self, batch: PaddedBatch) -> dict[str, torch.Tensor]:
-        """Return the inputs of parts of prompts, without images, side by side."""
-        width = batch.ids.shape[1]
-        inputs = [cast(Prompt, prompt).inputs or {} for prompt in batch.prompts]
-        padded = {
-            name: torch.cat([functional.pad(own[name], (width - own[name].shape[1], 0)) for own in inputs])
-            for name in per_token(inputs[0])
-        }
-        return {**padded, "input_ids": batch.ids}
 
     def generate_batch(self, prompts: Sequence[Encoded], settings: GenerationSettings, seed: int) -> list[str]:
         """Generate replies in one go; penalties and banned tokens of the checkpoint's settings stay in force."""

@@ -29,7 +29,8 @@ class Prompt(Encoded):
     Its images count as one: how their pixels are laid out, only the processor and the model know.
     """
 
-    text: str  # complete text, chat template included, with one placeholder per image; empty for a part
+    # complete text, chat template included, with one placeholder per image; empty for a part, which goes alone
+    text: str
     images: tuple[Image.Image, ...]  # the images of its placeholders
     inputs: Mapping[str, Any] | None  # what the processor made of this prompt alone, if it has run
 

@@ -14,7 +14,7 @@ from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 from ..base.batching import Encoded, PaddedBatch, pad_left, positions_of
 from ..base.caches import BoundedCache
 from ..base.model import AdapterModel
-from .cuts import KEPT_LENGTH, Cuts, Words
+from .cuts import Cuts, Words
 
 
 @dataclass(frozen=True)
@@ -74,24 +74,13 @@ def cut_prompts(
 ) -> list[CutPrompt]:
     """Read what prompts begin with up to their last cut, each distinct prefix once; results in the order of ``cuts``.
 
-    Long ones are read one by one: in a batch, rounding would depend on which of them happened to be kept. Short ones
-    are read together, and not kept; ``kept`` grows.
+    They are read one by one: in a batch, rounding would depend on which of them happened to be kept. ``kept`` grows.
     """
     known: dict[Words, CachedPrefix] = {}
-    short: dict[Words, Encoded] = {}
-    for place, cut in cuts.items():
-        if cut.places[-1] < KEPT_LENGTH:
-            short.setdefault(cut.prefix, cut.part(prompts[place], 0, cut.places[-1]))
-        else:
-            _read_one(prompts[place], cut, model, kept, known)
-    if short:
-        batch = pad_left(list(short.values()), model.pad_id, model.device)
-        layers, shifts = _prefill(model, batch, model.scoring_inputs(batch))
-        for row, words in enumerate(short):
-            own = [(layer.keys[row : row + 1], layer.values[row : row + 1]) for layer in layers]
-            own = [(keys[:, :, -len(words) :], values[:, :, -len(words) :]) for keys, values in own]
-            known[words] = CachedPrefix(len(words), shifts[row], DynamicCache(own).layers)
-    return [CutPrompt(prompts[place], cut, known[cut.prefix]) for place, cut in cuts.items()]
+    return [
+        CutPrompt(prompts[place], cut, _prefix_of(prompts[place], cut, model, kept, known))
+        for place, cut in cuts.items()
+    ]
 
 
 def suffixes_of(cut: Sequence[CutPrompt], model: AdapterModel) -> tuple[PaddedBatch, PaddedBatch]:
@@ -127,44 +116,38 @@ def side_by_side(prefixes: Sequence[CachedPrefix]) -> DynamicCache:
     return cache
 
 
-def _read_one(
+def _prefix_of(
     prompt: Encoded, cuts: Cuts, model: AdapterModel, kept: PrefixCache, known: dict[Words, CachedPrefix]
-) -> None:
+) -> CachedPrefix:
     """Read a prompt up to its last cut, from the last of its prefixes that is known; all of them are known then."""
-    missing: list[int] = []
-    last: CachedPrefix | None = None
-    for place in reversed(cuts.places):
-        words = cuts.words[:place]
-        last = known.get(words) or kept.get(words)
-        if last is not None:
-            known[words] = last
-            break
-        missing.insert(0, place)
-    for place in missing:
-        last = _extended(prompt, cuts, last, place, model)
-        known[cuts.words[:place]] = last
-        kept.keep(cuts.words[:place], last, last.nbytes)
+    prefix: CachedPrefix | None = None
+    begun = len(cuts.places)
+    while begun and prefix is None:
+        begun -= 1
+        words = cuts.words[: cuts.places[begun]]
+        prefix = known.get(words) or kept.get(words)
+    if prefix is not None:
+        known[words] = prefix
+        begun += 1
+    for place in cuts.places[begun:]:
+        prefix = _extended(prompt, cuts, prefix, place, model)
+        known[cuts.words[:place]] = prefix
+        kept.keep(cuts.words[:place], prefix, prefix.nbytes)
+    assert prefix is not None  # there is at least one cut
+    return prefix
 
 
 def _extended(
     prompt: Encoded, cuts: Cuts, before: CachedPrefix | None, place: int, model: AdapterModel
 ) -> CachedPrefix:
-    part = cuts.part(prompt, 0, place)
+    """Run a model from one cut, or from the beginning, up to the last keys and values of another."""
+    part, cache = cuts.part(prompt, 0, place), _Prefill(config=model.language_model.config)
     if before is None:
         whole = pad_left([part], model.pad_id, model.device)
-        layers, (shift,) = _prefill(model, whole, model.scoring_inputs(whole))
-        return CachedPrefix(place, shift, layers)
-    suffix, whole = suffixes_of([CutPrompt(part, cuts, before)], model)
-    layers, _ = _prefill(model, whole, inputs_after(suffix, whole, model), before)
-    return CachedPrefix(place, before.shift, layers)
-
-
-def _prefill(
-    model: AdapterModel, batch: PaddedBatch, inputs: dict[str, Any], before: CachedPrefix | None = None
-) -> tuple[list[DynamicLayer], list[int]]:
-    """Run a model up to its last keys and values; returns its layers and the shift of each row."""
-    cache = _Prefill(config=model.language_model.config)
-    cache.layers = side_by_side([before]).layers if before else [DynamicLayer() for _ in cache.layers]
+        inputs, cache.layers = model.scoring_inputs(whole), [DynamicLayer() for _ in cache.layers]
+    else:
+        suffix, whole = suffixes_of([CutPrompt(part, cuts, before)], model)
+        inputs, cache.layers = inputs_after(suffix, whole, model), side_by_side([before]).layers
     with contextlib.suppress(_AllReadError):
         model.language_model(**inputs, past_key_values=cache, logits_to_keep=1, use_cache=True)
-    return cache.layers, model.position_shift(batch).flatten().tolist()
+    return CachedPrefix(place, before.shift if before else int(model.position_shift(whole)), cache.layers)

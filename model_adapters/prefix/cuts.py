@@ -12,8 +12,8 @@ Spans = Sequence[tuple[int, int]]
 
 LEAST_LENGTH = 16
 """Tokens from which a common prefix is worth a prefill of its own."""
-KEPT_LENGTH = 64
-"""Tokens from which a prefix is worth a prefill by itself and being kept: one alone occupies a processor by then."""
+OWN_LENGTH = 64
+"""Tokens from which a prefix is worth a prefill whether or not others of the batch share it."""
 _LEAST_PART = 4
 """A prefix has to be this part (one in ...) of the longest prompt at least, because the suffixes are a pass too."""
 
@@ -92,8 +92,8 @@ def own_places(spans: Spans, length: int) -> tuple[int, ...]:
     start, end = spans[-1] if spans else (0, 0)
     if len(spans) == 1 and start >= LEAST_LENGTH:
         return ()  # behind a text of its own, which no other question shares
-    places = [start] if len(spans) > 1 and start >= KEPT_LENGTH else []
-    if end >= KEPT_LENGTH and end - sum(places) >= LEAST_LENGTH:
+    places = [start] if len(spans) > 1 and start >= OWN_LENGTH else []
+    if end >= OWN_LENGTH and end - sum(places) >= LEAST_LENGTH:
         places.append(end)
     return tuple(places) if places and places[-1] < length <= places[-1] * _LEAST_PART else ()
 

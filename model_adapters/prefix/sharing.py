@@ -212,7 +212,7 @@ def score_trees(trees: Sequence[Tree], model: AdapterModel) -> list[list[Likelih
         past_key_values=side_by_side(prefixes),
         logits_to_keep=keep,
         use_cache=True,
-    ).logits
+    ).logits[:, -keep:]
     places = torch.tensor([place for number in range(len(trees)) for place in read[number]], device=logits.device)
     options = [option for tree in trees for option in tree.options]
     target = torch.tensor(list(itertools.chain.from_iterable(options)), device=logits.device)

@@ -117,11 +117,12 @@ def test_prompts_that_merge_with_an_option_share_the_prefix_with_the_others(new_
 def test_an_image_is_run_once_however_many_questions_it_has(bench, monkeypatch):
     passes = Passes(bench, monkeypatch)
     mix = asked(("is it?", [0]), ("is it clear?", [0]), ("where?", [1]), ("what is seen?", [1]), ("?", [1]))
+    bench.adapter._prefixes.clear()
     bench.adapter.score_batch(items_of(bench.adapter, mix))
     fed = sum(len(option) - 1 for option in OPTIONS)
-    assert passes.rows == [2, 5], "a row per prefix, then one per question, as wide as the longest"
-    assert passes.columns == [1 + IMAGE_TOKENS + len("is it"), len("what is seen?") + fed]
-    assert passes.cached == [True, True]
+    assert passes.rows == [1, 1, 5], "prefixes one by one, then a row per question, as wide as the longest"
+    assert passes.columns == [1 + IMAGE_TOKENS + len("is it"), 1 + IMAGE_TOKENS, len("what is seen?") + fed]
+    assert passes.cached == [True] * 3
     assert [columns for _, columns, _ in passes.logits] == [1 + fed], "none over the prompts"
 
 

@@ -12,11 +12,10 @@ from medtasks.model_adapters.base.batching import pad_left
 from medtasks.model_adapters.base.generation import GenerationSettings
 from medtasks.model_adapters.checkpoints.reading import CheckpointError
 from medtasks.model_adapters.hf_vlm import HfVlm
-from medtasks.model_adapters.hf_vlm import adapter as hf_vlm_adapter
 from medtasks.model_adapters.hf_vlm import scoring as hf_vlm_scoring
 from medtasks.model_adapters.hf_vlm.adapter import HfVlmArguments, check_arguments
 from medtasks.model_adapters.hf_vlm.scoring import tail_logits
-from medtasks.model_adapters.prefix import cached_prefix, cuts, sharing
+from medtasks.model_adapters.prefix import cuts, sharing
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
 from medtasks.errors import AdapterArgumentError, MedTasksError
@@ -92,8 +91,7 @@ def adapter(folder):
 @pytest.fixture
 def cut(monkeypatch):
     """Prompts are cut behind their images although those of tiny models take few tokens."""
-    for module in (cuts, cached_prefix, hf_vlm_adapter):
-        monkeypatch.setattr(module, "KEPT_LENGTH", 4)
+    monkeypatch.setattr(cuts, "OWN_LENGTH", 4)
     monkeypatch.setattr(cuts, "LEAST_LENGTH", 3)
 
 

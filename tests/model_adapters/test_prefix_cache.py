@@ -6,7 +6,7 @@ import pytest
 import torch
 from medtasks.model_adapters.base.batching import Encoded
 from medtasks.model_adapters.base.caches import BoundedCache, content_key, image_keys
-from medtasks.model_adapters.prefix import cached_prefix, cuts, sharing
+from medtasks.model_adapters.prefix import cuts, sharing
 from medtasks.model_adapters.prefix.cuts import find_cuts, own_places
 from medtasks.model_adapters.tiny.adapter import IMAGE_TOKENS
 
@@ -22,8 +22,7 @@ FEW_SHOT = 1 + 2 * IMAGE_TOKENS
 @pytest.fixture
 def short(monkeypatch):
     """Beginnings of the tiny model are kept although they are short."""
-    for module in (cuts, cached_prefix):
-        monkeypatch.setattr(module, "KEPT_LENGTH", 12)
+    monkeypatch.setattr(cuts, "OWN_LENGTH", 12)
 
 
 def few_shot_documents():
