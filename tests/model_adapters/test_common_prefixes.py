@@ -18,7 +18,7 @@ from PIL import Image
 
 from .golden import GOLDEN, recorded, without_record
 from .med_flamingo_toy import adapter_from
-from .test_prefix_sharing import Merging, Passes
+from .test_prefix_sharing import Merging, Passes, assert_pairs
 from .toys import SPLIT, TASK, noise
 
 OPTIONS = ("x", " clear", " a large effusion in the left lung")
@@ -172,8 +172,7 @@ def album():
 def test_every_batch_size_scores_alike(new_bench, album, size):
     shared, apart = (new_bench(docs=album, batch_size=size, prefix_cache=on) for on in (True, False))
     got, expected = (one.adapter.loglikelihood(one.scoring(OPTIONS)) for one in (shared, apart))
-    assert [loss for loss, _ in got] == pytest.approx([loss for loss, _ in expected], abs=1e-9)
-    assert [greedy for _, greedy in got] == [greedy for _, greedy in expected]
+    assert_pairs(got, expected, 1e-9)
 
 
 def test_questions_on_one_image_lie_in_one_batch(new_bench, album, monkeypatch):
@@ -207,7 +206,7 @@ def test_the_name_of_an_image_is_a_hint_and_its_pixels_decide(new_bench):
     docs = [{"question": f"{LONG}{number}", "image": scan(number % 2), "image_id": "same"} for number in range(4)]
     shared, apart = (new_bench(docs=docs, batch_size=12, prefix_cache=on) for on in (True, False))
     got, expected = (one.adapter.loglikelihood(one.scoring(OPTIONS)) for one in (shared, apart))
-    assert [loss for loss, _ in got] == pytest.approx([loss for loss, _ in expected], abs=1e-9)
+    assert_pairs(got, expected, 1e-9)
 
 
 def test_names_come_from_the_column_alone(bench):

@@ -21,6 +21,7 @@ from transformers import AutoModelForImageTextToText, AutoProcessor
 from medtasks.errors import AdapterArgumentError, MedTasksError
 
 from . import tiny_hf_models
+from .test_prefix_sharing import assert_pairs
 from .toys import SPLIT, TASK, instances, noise
 
 ARCHITECTURES = ["llava", "llava_next", "qwen2_5_vl", "qwen3_vl", "gemma3", "idefics3", "internvl", "mllama"]
@@ -146,18 +147,13 @@ def plain(parts):
     return get
 
 
-def assert_scores(got, expected, tolerance=1e-4):
-    assert [pair[0] for pair in got] == pytest.approx([pair[0] for pair in expected], abs=tolerance)
-    assert [pair[1] for pair in got] == [pair[1] for pair in expected]
-
-
 @pytest.mark.parametrize("chat", [True, False], ids=["chat", "bare"])
 @pytest.mark.parametrize("prefix_cache", [True, False], ids=["prompts shared", "apart"])
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_scores_are_those_of_a_plain_forward_pass(adapter, plain, name, prefix_cache, chat):
     """Batches of 7 over images of several sizes, two images, none, and prompts of very different length."""
     built = adapter(name, chat_template=chat, prefix_cache=prefix_cache)
-    assert_scores(built.loglikelihood(scoring(range(len(DOCS)))), plain(name, chat))
+    assert_pairs(built.loglikelihood(scoring(range(len(DOCS)))), plain(name, chat), 1e-4)
 
 
 # Mllama's images are in no column of the cache. Gemma's window is shorter than the prompts here.
@@ -169,7 +165,7 @@ def test_questions_on_one_image_share_the_pass_over_it(adapter, plain, name, mas
         monkeypatch.setattr(sharing, "takes_masks", lambda _: False)
     built = adapter(name, batch_size=13)
     got = built.loglikelihood(scoring(range(len(DOCS))))
-    assert_scores(got, plain(name, True), 1e-5)
+    assert_pairs(got, plain(name, True), 1e-5)
     assert built._scorer._fits.get(("a shared prefix", True)) == (None if name in ("gemma3", "mllama") else True)
     assert built.loglikelihood(scoring(range(len(DOCS)))) == got, "kept prefixes do not change the last bit"
 
@@ -183,7 +179,7 @@ def test_prefixes_of_a_model_with_a_window_that_takes_in_the_prompts(adapter, pa
             monkeypatch.setattr(layer.self_attn, "sliding_window", 4096 if layer.self_attn.is_sliding else None)
         monkeypatch.setattr(network.config.text_config, "sliding_window", 4096)
     expected = [plain_score(parts("gemma3"), "gemma3", True, doc, option) for doc in DOCS for option in OPTIONS]
-    assert_scores(built.loglikelihood(scoring(range(len(DOCS)))), expected, 1e-5)
+    assert_pairs(built.loglikelihood(scoring(range(len(DOCS)))), expected, 1e-5)
     assert built._scorer._fits["a shared prefix", True]
 
 
@@ -206,9 +202,7 @@ def test_replies_are_those_of_generate_on_each_sample_alone(adapter, parts, name
 def test_a_batch_gives_what_single_samples_give(adapter, name):
     single, batch = adapter(name, batch_size=1), adapter(name, batch_size=18)
     alone = single.loglikelihood(scoring(range(len(DOCS))))
-    assert [pair[0] for pair in batch.loglikelihood(scoring(range(len(DOCS))))] == pytest.approx(
-        [pair[0] for pair in alone], abs=1e-5
-    )
+    assert_pairs(batch.loglikelihood(scoring(range(len(DOCS)))), alone, 1e-5)
     assert batch.generate_until(generation(range(len(DOCS)))) == single.generate_until(generation(range(len(DOCS))))
 
 

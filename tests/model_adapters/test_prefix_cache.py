@@ -13,7 +13,7 @@ from medtasks.model_adapters.tiny.adapter import IMAGE_TOKENS
 from .golden import GOLDEN
 from .med_flamingo_toy import adapter_from
 from .test_common_prefixes import ANSWERS, LONG, OPTIONS, alone, assert_alike, cases_and_images, items_of, scan
-from .test_prefix_sharing import Passes
+from .test_prefix_sharing import Passes, assert_pairs
 
 FEW_SHOT = 1 + 2 * IMAGE_TOKENS
 """Where the last of three images starts in the tiny model's prompts, which put all images first."""
@@ -58,8 +58,7 @@ def test_any_order_batch_size_and_memory_scores_like_one_pass_per_option(new_ben
         order = draw.sample(range(len(album)), draw.randint(1, len(album)))
         got = bench.adapter.loglikelihood(bench.scoring(OPTIONS, order, visual))
         expected = [unshared[at * len(OPTIONS) + number] for at in order for number in range(len(OPTIONS))]
-        assert [loss for loss, _ in got] == pytest.approx([loss for loss, _ in expected], abs=1e-9)
-        assert [greedy for _, greedy in got] == [greedy for _, greedy in expected]
+        assert_pairs(got, expected, 1e-9)
         assert bench.adapter._prefixes.used <= bench.adapter._prefixes._limit
 
 
@@ -103,7 +102,7 @@ def test_a_model_that_takes_no_masks_of_ours_goes_on_in_two_passes(new_bench, al
     monkeypatch.setattr(sharing, "takes_masks", lambda _: False)
     bench = new_bench(docs=album, batch_size=16)
     got = bench.adapter.loglikelihood(bench.scoring(OPTIONS, visual=visual))
-    assert [loss for loss, _ in got] == pytest.approx([loss for loss, _ in unshared], abs=1e-9)
+    assert_pairs(got, unshared, 1e-9)
 
 
 @pytest.mark.usefixtures("short")
