@@ -49,6 +49,7 @@ class LlavaShaped(MedicalAdapter):
     """LLaVA's parts at a tenth of their width; a token is a byte."""
 
     model_id: ClassVar[str] = "llava_shaped"
+    slot = SLOT
     pad_id, stop_ids = 0, (2,)
 
     def load(self) -> None:
@@ -91,7 +92,7 @@ class LlavaShaped(MedicalAdapter):
         embedded = self.text.get_input_embeddings()(batch.ids)
         features = [row.flatten(0, 1) for row in self.cached_features(batch.pixels) if row is not None]
         if features:
-            embedded[batch.ids == SLOT] = torch.cat(features)
+            embedded[batch.ids == self.slot] = torch.cat(features)
         return batch.inputs(inputs_embeds=embedded)
 
     def decode(self, ids: Sequence[int]) -> str:

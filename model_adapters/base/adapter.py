@@ -18,7 +18,7 @@ from medtasks.errors import AdapterArgumentError, MedTasksError
 from medtasks.extract.failure import failed_reply
 
 from ..prefix.cached_prefix import PrefixCache
-from ..prefix.sharing import score_by_question
+from ..prefix.sharing import Questions, score_by_question
 from .arguments import parse_arguments
 from .batch_runner import BatchBudget, BatchRunner, FailureLog, Work
 from .batching import Continuation, Encoded, Likelihood, PaddedBatch, score
@@ -161,10 +161,13 @@ class MedicalAdapter(AdapterModel, lmms):  # type: ignore[misc]  # the harness i
         if not (self.arguments.prefix_cache and self.shares_prefix):
             return self._score_whole(items)
         try:
-            return score_by_question(items, self, self._score_whole, self._prefixes)
+            return self._score_shared(items)
         except Exception:
             self._prefixes.clear()  # a smaller batch has to find all of the memory
             raise
+
+    def _score_shared(self, items: Sequence[Continuation]) -> list[Likelihood]:
+        return score_by_question(Questions.of(items, self), self, self._score_whole, self._prefixes)
 
     def _score_whole(self, items: Sequence[Continuation]) -> list[Likelihood]:
         def logits_of(batch: PaddedBatch, keep: int) -> torch.Tensor:

@@ -11,6 +11,8 @@ from torch.nn.utils.rnn import pad_sequence
 
 from medtasks.errors import MedTasksError
 
+from .caches import image_keys
+
 
 @dataclass(frozen=True)
 class Encoded:
@@ -21,6 +23,20 @@ class Encoded:
     ids: Sequence[int]
     # preprocessed images, shape (images, ...) as the model wants them; ``None`` without images
     pixels: torch.Tensor | None
+
+    @property
+    def image_keys(self) -> tuple[str, ...]:
+        """What names the content of each image."""
+        return image_keys(self.pixels)
+
+    def part(self, start: int, stop: int, images: slice = slice(None)) -> "Encoded":
+        """Return the tokens from ``start`` to before ``stop``, with some of the images."""
+        if self.pixels is None:
+            return Encoded(self.ids[start:stop], None)
+        chosen = range(len(self.pixels))[images]
+        # The tensor itself where all of it is meant: its images have their keys already.
+        pixels = self.pixels if len(chosen) == len(self.pixels) else self.pixels[images]
+        return Encoded(self.ids[start:stop], pixels if chosen else None)
 
 
 @dataclass(frozen=True)
@@ -86,7 +102,7 @@ class Continuation:
     @property
     def prompt(self) -> Encoded:
         """What comes before the text to score."""
-        return Encoded(self.sequence.ids[: -self.tokens], self.sequence.pixels)
+        return self.sequence.part(0, len(self.sequence.ids) - self.tokens)
 
     @property
     def targets(self) -> list[int]:

@@ -103,6 +103,17 @@ class AdapterModel(abc.ABC):
         """
         return None
 
+    def scoring_inputs(self, batch: PaddedBatch) -> dict[str, Any]:
+        """Return the ``model_inputs`` for scoring, where they differ from those that ``generate`` completes."""
+        return self.model_inputs(batch)
+
+    def position_shift(self, batch: PaddedBatch) -> torch.Tensor:
+        """Return by how much the positions behind prompts that were just read exceed their tokens, shape (batch, 1).
+
+        Zero, but where a model places images in two dimensions.
+        """
+        return torch.zeros(len(batch.prompts), 1, dtype=torch.long, device=self.device)
+
     def suffix_inputs(self, suffix: PaddedBatch, whole: PaddedBatch) -> dict[str, Any]:
         """Return the language model's inputs for what follows a cached prefix; mask and positions are set anew.
 

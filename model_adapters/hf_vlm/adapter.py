@@ -16,15 +16,18 @@ from medtasks.errors import AdapterArgumentError, MedTasksError
 
 from ..base.adapter import MedicalAdapter
 from ..base.arguments import AdapterArguments, argument
-from ..base.batching import Continuation, Encoded, Likelihood, PaddedBatch
+from ..base.batching import Continuation, Encoded, Likelihood, PaddedBatch, positions_of
 from ..base.generation import GenerationSettings
 from ..base.journal import digest_of
 from ..checkpoints.reading import CheckpointError, refuse_missing
-from .encoding import Prompt, PromptWriter
+from ..prefix.cuts import Spans
+from .encoding import Prompt, PromptWriter, ScoredPrompt, per_token
 from .scoring import ContinuationScorer
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
 _DTYPES = ("auto", "float32", "float16", "bfloat16")
+# What belongs to every token and is known for text: an id, attended to, of no image.
+_PER_TOKEN = {"input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids"}
 # What transformers raises for files that are missing, damaged, of another kind or not reachable.
 _LOADING_ERRORS = (OSError, ValueError, KeyError, TypeError, AttributeError, ImportError, RuntimeError)
 
@@ -158,7 +161,7 @@ class HfVlm(MedicalAdapter):
         self._accepted = frozenset(inspect.signature(self.network.forward).parameters)
         self.pad_id = int(self.processor.tokenizer.pad_token_id)
         self.stop_ids = _stop_ids(self.network, self.processor.tokenizer, self.writer.turn_end())
-        self._scorer = ContinuationScorer(self, self.arguments.prefix_cache)
+        self._scorer = ContinuationScorer(self)
 
     @property
     def language_model(self) -> Any:
@@ -175,19 +178,53 @@ class HfVlm(MedicalAdapter):
         self._checked(prompt)
         return Continuation(prompt, tokens)
 
+    def image_spans(self, prompt: Encoded) -> Spans | None:
+        """Return one span for all images, from the first token on: a prefix ends behind the last of them."""
+        if not cast(Prompt, prompt).images:
+            return []
+        slot = getattr(self.network.config, "image_token_id", None)
+        slots = [column for column, token in enumerate(prompt.ids) if token == slot]
+        return [(0, slots[-1] + 1)] if slots else None
+
     def model_inputs(self, batch: PaddedBatch) -> dict[str, Any]:
         """Return the processor's batch on the device, pixels in the model's precision; it pads what only it knows."""
         prompts = cast(Sequence[Prompt], batch.prompts)
         ready = prompts[0].inputs if len(prompts) == 1 else None
         inputs = ready or self.writer.batch([row.text for row in prompts], [row.images for row in prompts])
-        # Labels are for training, and some tokenizers return token types to models that have none.
+        # Some tokenizers return token types to models that have none.
         return {
             name: value.to(self.device, self.network.dtype if value.is_floating_point() else None)
             for name, value in inputs.items()
-            if isinstance(value, torch.Tensor)
-            and name != "labels"
-            and (name in self._accepted or not name.endswith("token_type_ids"))
+            if isinstance(value, torch.Tensor) and (name in self._accepted or not name.endswith("token_type_ids"))
         }
+
+    def scoring_inputs(self, batch: PaddedBatch) -> dict[str, Any]:
+        """Add the positions, but where the model places images in two dimensions by itself."""
+        inputs = self.model_inputs(batch)
+        if "position_ids" in self._accepted and not self._placed_by_model(batch):
+            inputs["position_ids"] = positions_of(inputs["attention_mask"].long())
+        return inputs
+
+    def _placed_by_model(self, batch: PaddedBatch) -> bool:
+        own = any(hasattr(module, "get_rope_index") for module in self.network.modules())
+        return own and bool(cast(Prompt, batch.prompts[0]).images)
+
+    def suffix_inputs(self, suffix: PaddedBatch, whole: PaddedBatch) -> dict[str, Any]:
+        """Return ids; no image follows a prefix."""
+        return self.continuation_inputs(suffix.ids, whole)
+
+    def continuation_inputs(self, ids: torch.Tensor, contexts: PaddedBatch) -> dict[str, Any]:
+        """Return ids; a model that takes more per token than is known here (masks of cross-attention) is an error."""
+        given = {name for prompt in contexts.prompts for name in per_token(cast(Prompt, prompt).inputs or {})}
+        if given - _PER_TOKEN:
+            raise ValueError(f"no rule to continue {', '.join(sorted(given - _PER_TOKEN))}")
+        return {"input_ids": ids}
+
+    def position_shift(self, batch: PaddedBatch) -> torch.Tensor:
+        """Return what a model notes that places images in two dimensions."""
+        modules = self.network.modules() if self._placed_by_model(batch) else ()
+        shifts = (module.rope_deltas for module in modules if getattr(module, "rope_deltas", None) is not None)
+        return next(shifts, super().position_shift(batch)).to(self.device)
 
     def fingerprint(self) -> str:
         """Return what identifies weights, files, processor and template; those of a hub id are in no named file."""
@@ -202,12 +239,21 @@ class HfVlm(MedicalAdapter):
     def generate_batch(self, prompts: Sequence[Encoded], settings: GenerationSettings, seed: int) -> list[str]:
         """Generate replies in one go; penalties and banned tokens of the checkpoint's settings stay in force."""
         generate = super().generate_batch
-        return _by_images(prompts, lambda prompt: prompt, lambda rows: generate(rows, settings, seed))
+        return _by_kind(prompts, lambda prompt: bool(prompt.images), lambda rows: generate(rows, settings, seed))
 
-    @torch.inference_mode()
-    def score_batch(self, items: Sequence[Continuation]) -> list[Likelihood]:
-        """Score continuations in the fastest way that is right for the model, see :class:`ContinuationScorer`."""
-        return _by_images(items, lambda item: item.sequence, self._scorer.score)
+    def _score_shared(self, items: Sequence[Continuation]) -> list[Likelihood]:
+        def kind(item: Continuation) -> tuple[bool, bool]:
+            prompt = cast(ScoredPrompt, item.sequence)
+            return bool(prompt.images), prompt.merged
+
+        def score(rows: Sequence[Continuation]) -> list[Likelihood]:
+            _, merged = kind(rows[0])  # with other tokens at the end of its prompt, which the processor cannot write
+            return self._scorer.whole(rows) if merged else self._scorer.shared(rows, self._prefixes)
+
+        return _by_kind(items, kind, score)
+
+    def _score_whole(self, items: Sequence[Continuation]) -> list[Likelihood]:
+        return _by_kind(items, lambda item: bool(cast(Prompt, item.sequence).images), self._scorer.whole)
 
     def _checked(self, prompt: Prompt) -> Prompt:
         limit = self.arguments.max_length
@@ -222,13 +268,14 @@ def _stop_ids(model: Any, tokenizer: Any, turn_end: int | None) -> tuple[int, ..
     return tuple(sorted(token for token in ends if token is not None))
 
 
-def _by_images(
-    items: Sequence[Item], prompt_of: Callable[[Item], Encoded], run: Callable[[Sequence[Item]], Sequence[Result]]
+def _by_kind(
+    items: Sequence[Item], kind: Callable[[Any], object], run: Callable[[Sequence[Item]], Sequence[Result]]
 ) -> list[Result]:
-    """Run items with and without images apart, because most processors cannot mix them; results in order."""
+    """Run items of each kind apart, because most processors cannot mix prompts with and without images; in order."""
+    rows: dict[object, list[int]] = {}
+    for row, item in enumerate(items):
+        rows.setdefault(kind(item), []).append(row)
     results: dict[int, Result] = {}
-    for kind in (True, False):
-        rows = [row for row, item in enumerate(items) if bool(cast(Prompt, prompt_of(item)).images) == kind]
-        if rows:
-            results.update(zip(rows, run([items[row] for row in rows]), strict=True))
+    for some in rows.values():
+        results.update(zip(some, run([items[row] for row in some]), strict=True))
     return [results[row] for row in range(len(items))]

@@ -6,14 +6,17 @@ masks, pixels and whatever else its model wants, already batched.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import jinja2
+import torch
 from PIL import Image
 
 from medtasks.errors import AdapterArgumentError, MedTasksError
 
 from ..base.batching import Encoded, common_length
+from ..base.caches import content_key
 
 _PROBE = "Zqx7"
 _RENDERING_ERRORS = (jinja2.TemplateError, TypeError, ValueError, KeyError, AttributeError)
@@ -21,11 +24,37 @@ _RENDERING_ERRORS = (jinja2.TemplateError, TypeError, ValueError, KeyError, Attr
 
 @dataclass(frozen=True)
 class Prompt(Encoded):
-    """A prompt as the processor takes it; ``pixels`` is ``None``, for they are in ``inputs``."""
+    """A prompt as the processor takes it; ``pixels`` is ``None``, for they are in ``inputs``.
 
-    text: str  # complete text, chat template included, with one placeholder per image
+    Its images count as one: how their pixels are laid out, only the processor and the model know.
+    """
+
+    # complete text, chat template included, with one placeholder per image; empty for a part, which goes alone
+    text: str
     images: tuple[Image.Image, ...]  # the images of its placeholders
     inputs: Mapping[str, Any] | None  # what the processor made of this prompt alone, if it has run
+
+    @cached_property
+    def image_keys(self) -> tuple[str, ...]:
+        """One key for all images."""
+        assert self.inputs is not None
+        shared = set(self.inputs) - per_token(self.inputs)
+        pixels = [content_key(value) for name in sorted(shared) if torch.is_tensor(value := self.inputs[name])]
+        return (" ".join(pixels),) if self.images else ()
+
+    def part(self, start: int, stop: int, images: slice = slice(None)) -> Encoded:
+        """Return the tokens from ``start`` to before ``stop``, with all images or none."""
+        assert self.inputs is not None
+        kept = self.images if range(1)[images] else ()
+        if (start, stop, kept) == (0, len(self.ids), self.images):
+            return self
+        cut = per_token(self.inputs)
+        inputs = {
+            name: value[:, start:stop] if name in cut else value
+            for name, value in self.inputs.items()
+            if kept or name in cut
+        }
+        return Prompt(self.ids[start:stop], None, "", kept, inputs)
 
 
 @dataclass(frozen=True)
@@ -36,6 +65,16 @@ class ScoredPrompt(Prompt):
     targets: tuple[int, ...]  # ids of the continuation when it follows the tokens of ``context``
     merged: bool  # whether the tokenizer merges the two where they meet; the last ids of the prompt are then others
     closed: bool  # whether the processor puts something behind every text, so that it cannot be given both at once
+
+    def part(self, start: int, stop: int, images: slice = slice(None)) -> Encoded:
+        """Return a part of the prompt alone."""
+        return self.context.part(start, stop, images)
+
+
+def per_token(inputs: Mapping[str, Any]) -> set[str]:
+    """Return the names of the inputs that belong to each token, shape (batch, length, ...)."""
+    shape = inputs["input_ids"].shape if inputs else None
+    return {name for name, value in inputs.items() if torch.is_tensor(value) and value.shape[:2] == shape}
 
 
 class PromptWriter:
@@ -121,7 +160,7 @@ class PromptWriter:
     def batch(self, texts: Sequence[str], images: Sequence[Sequence[Image.Image]]) -> Any:
         """Run the processor on complete prompts, all with images or all without; its batch is padded on the left."""
         given = {"images": [list(row) for row in images]} if any(images) else {}
-        return self._processor(
+        inputs = self._processor(
             text=list(texts),
             **given,
             add_special_tokens=self._add_special,
@@ -129,6 +168,8 @@ class PromptWriter:
             padding_side="left",
             return_tensors="pt",
         )
+        inputs.pop("labels", None)  # for training
+        return inputs
 
     def turn_end(self) -> int | None:
         """Return the special token that the chat template writes after an assistant's reply, if it does."""

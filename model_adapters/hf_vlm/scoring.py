@@ -1,12 +1,13 @@
 """Scoring continuations in the fastest way that gives the scores of generation, for any vision-language model.
 
-There are three ways to the logits in front of a continuation: one forward pass over prompt and continuation, one over
-each distinct prompt and then one over its continuations, or token by token as in generation.
+There are four ways to the logits in front of a continuation: behind a prefix that questions on one image share, behind
+a prompt that options share, in one forward pass over prompt and continuation, or token by token as in generation.
 """
 
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import torch
@@ -15,99 +16,96 @@ from transformers import LogitsProcessor, LogitsProcessorList
 
 from medtasks.errors import MedTasksError
 
-from ..base.batching import (
-    Continuation,
-    Likelihood,
-    PaddedBatch,
-    likelihood,
-    pad_left,
-    pad_right,
-    positions_of,
-    score,
-    token_losses,
-)
+from ..base.batching import Continuation, Likelihood, PaddedBatch, likelihood, pad_left, pad_right, score, token_losses
 from ..base.generation import GenerationSettings, decoding_config
 from ..base.model import AdapterModel
-from ..prefix.sharing import Prefill, score_options
+from ..prefix.cached_prefix import PrefixCache
+from ..prefix.sharing import Questions, score_by_question
 from .encoding import Prompt, ScoredPrompt
 
 Inputs = Mapping[str, torch.Tensor]
 _CHECKED_ROWS = 4
 # Nats per token by which a way of scoring may differ from generation; half precision rounds logits that coarsely.
 _TOLERANCE, _HALF_TOLERANCE = 1e-3, 0.1
-# What a model raises where it cannot do with a repeated cache.
+# What a model raises where it cannot do with a cache of ours.
 _UNSUPPORTED = (TypeError, ValueError, KeyError, IndexError, AttributeError, RuntimeError)
 # An end token that no vocabulary has.
 _NO_STOP = 2**31 - 1
-# What belongs to every token and is known for text: an id, attended to, of no image.
-_PER_TOKEN = {"input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids"}
 
 
 class ContinuationScorer:
     """Scores batches of continuations, all with images or all without.
 
-    Options of one prompt share a pass over it, if they may; other batches take one pass over prompt and continuation.
-    Either way is compared once, with and without images, with the logits that ``generate`` sees while it is made to
+    Every way is compared once, with and without images, with the logits that ``generate`` sees while it is made to
     produce the continuation. A way that differs (as one pass does for a model that reads its prompt in both directions)
     is given up with one line in the log, down to scoring everything as it is generated.
 
     The transformers model stays in the adapter's attributes, where the harness frees it.
     """
 
-    def __init__(self, adapter: AdapterModel, share: bool) -> None:
-        self._adapter, self._share = adapter, share
+    def __init__(self, adapter: AdapterModel) -> None:
+        self._adapter = adapter
         self._fits: dict[tuple[str, bool], bool] = {}
 
-    def score(self, items: Sequence[Continuation]) -> list[Likelihood]:
-        """Score a batch."""
-        prompts = [cast(ScoredPrompt, item.sequence) for item in items]
-        merged = any(prompt.merged for prompt in prompts)
-        repeated = self._share and not merged and len(_questions(items)) < len(items)
-        if repeated and self._fit("a shared prompt", self._sharing, items):
-            return self._sharing(items)
-        if not any(prompt.closed for prompt in prompts) and self._fit("one pass", self._in_one_pass, items):
-            return self._in_one_pass(items)
-        return self._generating(items)
+    def shared(self, items: Sequence[Continuation], kept: PrefixCache) -> list[Likelihood]:
+        """Score a batch; what its prompts have in common is read once, if the model can go on from there."""
+        questions = Questions.of(items, self._adapter)
+        if any(cast(ScoredPrompt, item.sequence).closed for item in items):  # a prompt that is closed is read as one
+            questions = replace(questions, cuts={})
 
-    def _fit(
-        self, name: str, way: Callable[[Sequence[Continuation]], list[Likelihood]], items: Sequence[Continuation]
-    ) -> bool:
-        """Return whether a way of scoring is right; finds out on the first batch that can tell."""
+        def sharing(questions: Questions) -> Callable[[], list[Likelihood]]:
+            return lambda: score_by_question(questions, self._adapter, self.whole, kept)
+
+        after_cuts = [at for question in questions.cuts for at in questions.places[question]]
+        of_several = [at for places in questions.places if len(places) > 1 for at in places]
+        scores = self._fitting("a shared prefix", sharing(questions), items, after_cuts) if after_cuts else None
+        if scores is None and of_several:
+            scores = self._fitting("a shared prompt", sharing(replace(questions, cuts={})), items, of_several)
+        return scores or self.whole(items)
+
+    def whole(self, items: Sequence[Continuation]) -> list[Likelihood]:
+        """Score a batch without sharing anything."""
+        scores = None
+        if not any(cast(ScoredPrompt, item.sequence).closed for item in items):
+            own = [at for at, item in enumerate(items) if not cast(ScoredPrompt, item.sequence).merged]
+            scores = self._fitting("one pass", lambda: self._in_one_pass(items), items, own)
+        return scores or self._generating(items)
+
+    def _fitting(
+        self, name: str, way: Callable[[], list[Likelihood]], items: Sequence[Continuation], telling: Sequence[int]
+    ) -> list[Likelihood] | None:
+        """Return the scores of a way if it is right for the model, which the places ``telling`` can tell."""
         key = name, bool(cast(Prompt, items[0].sequence).images)
-        some = [item for item in items if not cast(ScoredPrompt, item.sequence).merged][:_CHECKED_ROWS]
-        if key not in self._fits and some:
-            network = self._adapter.network
-            expected = self._generating(some)
-            try:
-                gap = max(abs(a.mean - b.mean) for a, b in zip(way(some), expected, strict=True))
-                reason = f"differ from those of generation by {gap:.2g} per token"
-            except torch.OutOfMemoryError:
-                raise
-            except _UNSUPPORTED as error:
-                gap, reason = math.inf, f"cannot be computed ({type(error).__name__})"
-            half = network.dtype in (torch.float16, torch.bfloat16)
-            self._fits[key] = gap <= (_HALF_TOLERANCE if half else _TOLERANCE)
-            level, end = ("DEBUG", "") if self._fits[key] else ("WARNING", "; scoring without it, which is slower")
-            logger.log(level, "{}: scores with {} {}{}", type(network).__name__, name, reason, end)
-        return self._fits.get(key, True)
+        if not self._fits.get(key, True):
+            return None
+        if key in self._fits or not telling:
+            return way()
+        network, some = self._adapter.network, telling[:_CHECKED_ROWS]
+        expected = self._generating([items[at] for at in some])
+        scores, gap = None, math.inf
+        try:
+            scores = way()
+            gap = max(abs(scores[at].mean - own.mean) for at, own in zip(some, expected, strict=True))
+            reason = f"differ from those of generation by {gap:.2g} per token"
+        except torch.OutOfMemoryError:
+            raise
+        except _UNSUPPORTED as error:
+            reason = f"cannot be computed ({type(error).__name__})"
+        half = network.dtype in (torch.float16, torch.bfloat16)
+        self._fits[key] = gap <= (_HALF_TOLERANCE if half else _TOLERANCE)
+        level, end = ("DEBUG", "") if self._fits[key] else ("WARNING", "; scoring without it, which is slower")
+        logger.log(level, "{}: scores with {} {}{}", type(network).__name__, name, reason, end)
+        return scores if self._fits[key] else None
 
     def _in_one_pass(self, items: Sequence[Continuation]) -> list[Likelihood]:
         def logits_of(batch: PaddedBatch, keep: int) -> torch.Tensor:
-            inputs = self._adapter.model_inputs(batch)
+            inputs = self._adapter.scoring_inputs(batch)
             for item, ids in zip(items, inputs["input_ids"].tolist(), strict=True):
                 if ids[-item.tokens :] != item.targets:
                     raise ValueError("the processor does not put the continuation at the end")
             return tail_logits(self._adapter.network, inputs, keep)
 
         return score(items, logits_of, self._adapter.pad_id, self._adapter.device)
-
-    def _sharing(self, items: Sequence[Continuation]) -> list[Likelihood]:
-        questions = _questions(items)
-        contexts = [cast(ScoredPrompt, items[places[0]].sequence).context for places in questions]
-        options = [[items[place] for place in places] for places in questions]
-        scores = iter(score_options(options, read_contexts(contexts, self._adapter), self._adapter))
-        by_place = {at: score for places in questions for at, score in zip(places, next(scores), strict=True)}
-        return [by_place[place] for place in range(len(items))]
 
     def _generating(self, items: Sequence[Continuation]) -> list[Likelihood]:
         adapter, prompts = self._adapter, [cast(ScoredPrompt, item.sequence) for item in items]
@@ -119,14 +117,6 @@ class ContinuationScorer:
         return [likelihood(losses[row, :length], hits[row, :length]) for row, length in enumerate(lengths)]
 
 
-def _questions(items: Sequence[Continuation]) -> list[list[int]]:
-    """Return groups of places with one prompt; those of a question come in a row and hold the very same."""
-    groups: dict[int, list[int]] = {}
-    for place, item in enumerate(items):
-        groups.setdefault(id(cast(ScoredPrompt, item.sequence).context), []).append(place)
-    return list(groups.values())
-
-
 def tail_logits(model: Any, inputs: Inputs, keep: int) -> torch.Tensor:
     """Return the logits of the last ``keep`` positions, shape (batch, keep, vocabulary), in one forward pass.
 
@@ -134,7 +124,7 @@ def tail_logits(model: Any, inputs: Inputs, keep: int) -> torch.Tensor:
     positions only. Logits for other positions are a ``MedTasksError``.
     """
     accepted = inspect.signature(model.forward).parameters
-    given: dict[str, Any] = {**inputs, **_positions(model, inputs), "use_cache": False}
+    given: dict[str, Any] = {**inputs, "use_cache": False}
     if "logits_to_keep" in accepted:
         logits: torch.Tensor = model(**given, logits_to_keep=keep).logits
     else:
@@ -146,35 +136,6 @@ def tail_logits(model: Any, inputs: Inputs, keep: int) -> torch.Tensor:
     if logits.shape[1] != keep:
         raise MedTasksError(f"the model returned logits of {logits.shape[1]} positions instead of {keep}")
     return logits
-
-
-def read_contexts(prompts: Sequence[Prompt], adapter: AdapterModel) -> Prefill:
-    """Read prompts, all in one batch, so that continuations can follow them.
-
-    A model that takes more per token than this knows to continue (masks of cross-attention) is a ``ValueError``.
-    """
-    inputs = adapter.model_inputs(pad_left(prompts, adapter.pad_id, adapter.device))
-    ids, mask = inputs["input_ids"], inputs["attention_mask"]
-    unknown = {name for name, value in inputs.items() if value.shape[:2] == ids.shape} - _PER_TOKEN
-    if unknown:
-        raise ValueError(f"no rule to continue {', '.join(sorted(unknown))}")
-    given = _positions(adapter.network, inputs)
-    output = adapter.network(**inputs, **given, use_cache=True, logits_to_keep=1)
-    positions = positions_of(mask.long())
-    if not given:
-        modules = (module for module in adapter.network.modules() if hasattr(module, "rope_deltas"))
-        shift = next((module.rope_deltas for module in modules), torch.zeros(1))
-        positions = positions + shift.to(positions)
-    return Prefill(PaddedBatch(ids, mask, positions, prompts), output.logits[:, -1], output.past_key_values)
-
-
-def _positions(model: Any, inputs: Inputs) -> dict[str, torch.Tensor]:
-    """Return the positions of a padded batch; none where the model places images in two dimensions by itself."""
-    own = any(hasattr(module, "get_rope_index") for module in model.modules())
-    images = any(name.startswith("pixel") for name in inputs)
-    if (own and images) or "position_ids" not in inspect.signature(model.forward).parameters:
-        return {}
-    return {"position_ids": positions_of(inputs["attention_mask"].long())}
 
 
 class _Forced(LogitsProcessor):  # type: ignore[misc]  # transformers is not analysed

@@ -6,15 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..base.batching import Encoded, common_length
-from ..base.caches import image_keys
 
 Spans = Sequence[tuple[int, int]]
 """Per image of a prompt, in order, the columns that depend on it: from the first to behind the last one."""
 
 LEAST_LENGTH = 16
 """Tokens from which a common prefix is worth a prefill of its own."""
-KEPT_LENGTH = 64
-"""Tokens from which a prefix is worth a prefill by itself and being kept: one alone occupies a processor by then."""
+OWN_LENGTH = 64
+"""Tokens from which a prefix is worth a prefill whether or not others of the batch share it."""
 _LEAST_PART = 4
 """A prefix has to be this part (one in ...) of the longest prompt at least, because the suffixes are a pass too."""
 
@@ -43,9 +42,11 @@ class Cuts:
         """Name of the longest prefix."""
         return self.words[: self.places[-1]]
 
-    def images(self, place: int) -> int:
-        """Return how many images, from the first, end before ``place``."""
-        return sum(stop <= place for _, stop in self.spans)
+    def part(self, prompt: Encoded, start: int, stop: int | None = None) -> Encoded:
+        """Return a prompt's tokens from ``start`` to before ``stop``, and the images whose columns lie there."""
+        stop = len(prompt.ids) if stop is None else stop
+        first, end = (sum(last <= place for _, last in self.spans) if place else 0 for place in (start, stop))
+        return prompt.part(start, stop, slice(first, end))
 
 
 def find_cuts(prompts: Sequence[Encoded], spans_of: Callable[[Encoded], Spans | None]) -> dict[int, Cuts]:
@@ -72,7 +73,7 @@ def cuttable(
     """Return words and spans of the prompts that have one span per image, in order and apart from each other."""
     words, spans = {}, {}
     for place, prompt in enumerate(prompts):
-        own, keys = spans_of(prompt), image_keys(prompt.pixels)
+        own, keys = spans_of(prompt), prompt.image_keys
         if own is None or len(own) != len(keys):
             continue
         borders = [0, *itertools.chain.from_iterable(own), len(prompt.ids)]
@@ -91,8 +92,8 @@ def own_places(spans: Spans, length: int) -> tuple[int, ...]:
     start, end = spans[-1] if spans else (0, 0)
     if len(spans) == 1 and start >= LEAST_LENGTH:
         return ()  # behind a text of its own, which no other question shares
-    places = [start] if len(spans) > 1 and start >= KEPT_LENGTH else []
-    if end >= KEPT_LENGTH and end - sum(places) >= LEAST_LENGTH:
+    places = [start] if len(spans) > 1 and start >= OWN_LENGTH else []
+    if end >= OWN_LENGTH and end - sum(places) >= LEAST_LENGTH:
         places.append(end)
     return tuple(places) if places and places[-1] < length <= places[-1] * _LEAST_PART else ()
 

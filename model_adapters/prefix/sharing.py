@@ -8,13 +8,21 @@ are laid out once per row, not once per option, and no pass is spent on options 
 
 import itertools
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import torch
 
-from ..base.batching import Continuation, Likelihood, PaddedBatch, likelihood, pad_left, pad_right, token_losses
-from ..base.caches import image_keys
+from ..base.batching import (
+    Continuation,
+    Encoded,
+    Likelihood,
+    PaddedBatch,
+    likelihood,
+    pad_left,
+    pad_right,
+    token_losses,
+)
 from ..base.model import AdapterModel
 from .cached_prefix import CutPrompt, PrefixCache, cut_prompts, grows_plainly, inputs_after, side_by_side, suffixes_of
 from .cuts import Cuts, find_cuts
@@ -31,11 +39,24 @@ class Prefill:
     cache: Any  # their keys and values, one row per prompt and one place per column of ``contexts``
 
 
-def prefill(contexts: PaddedBatch, model: AdapterModel, inputs: dict[str, Any], **cached: Any) -> Prefill:
-    """Read prompts, all in one batch, or what follows their cached prefixes."""
-    # use_cache is asked for in the call, because a checkpoint's configuration may have switched it off.
-    output = model.language_model(**inputs, **cached, logits_to_keep=1, use_cache=True)
-    return Prefill(contexts, output.logits[:, -1], output.past_key_values)
+@dataclass(frozen=True)
+class Questions:
+    """A batch by question: the options that have their prompt in common."""
+
+    places: Sequence[Sequence[int]]  # per question where its options stand in the batch
+    options: Sequence[Sequence[Continuation]]
+    prompts: Sequence[Encoded]
+    cuts: Mapping[int, Cuts]  # by question; those that are better read whole are left out
+
+    @classmethod
+    def of(cls, items: Sequence[Continuation], model: AdapterModel) -> "Questions":
+        """Group a batch and find out where its prompts are cut."""
+        places = group_by_prefix(items)
+        options = [[items[place] for place in group] for group in places]
+        prompts = [question[0].prompt for question in options]
+        longest = max(len(item.sequence.ids) for item in items)
+        cuts = find_cuts(prompts, model.image_spans) if grows_plainly(model.language_model, longest) else {}
+        return cls(places, options, prompts, cuts)
 
 
 def group_by_prefix(items: Sequence[Continuation]) -> list[list[int]]:
@@ -45,63 +66,62 @@ def group_by_prefix(items: Sequence[Continuation]) -> list[list[int]]:
     """
     groups: dict[Hashable, list[int]] = {}
     for place, item in enumerate(items):
-        prompt = item.prompt
-        groups.setdefault((image_keys(prompt.pixels), tuple(prompt.ids)), []).append(place)
+        groups.setdefault((item.prompt.image_keys, tuple(item.prompt.ids)), []).append(place)
     return list(groups.values())
 
 
 def score_by_question(
-    items: Sequence[Continuation],
+    questions: Questions,
     model: AdapterModel,
     score_whole: Callable[[Sequence[Continuation]], list[Likelihood]],
     kept: PrefixCache,
 ) -> list[Likelihood]:
     """Score a batch; options share their prompt, prompts their prefix, and what stands alone is scored by itself."""
-    groups = group_by_prefix(items)
-    questions = [[items[place] for place in group] for group in groups]
-    prompts = [question[0].prompt for question in questions]
-    cuts = find_cuts(prompts, model.image_spans) if grows_plainly(model.language_model) else {}
-    uncut = [at for at in range(len(questions)) if at not in cuts]
-    alone = [at for at in uncut if len(questions[at]) == 1]
-    several = [at for at in uncut if len(questions[at]) > 1]
+    prompts, options, cuts = questions.prompts, questions.options, questions.cuts
+    uncut = [at for at in range(len(options)) if at not in cuts]
+    alone = [at for at in uncut if len(options[at]) == 1]
+    several = [at for at in uncut if len(options[at]) > 1]
     scores: dict[int, list[Likelihood]] = {}
     if alone:
-        scored = score_whole([questions[at][0] for at in alone])
+        scored = score_whole([options[at][0] for at in alone])
         scores |= {at: [score] for at, score in zip(alone, scored, strict=True)}
     if several:
         contexts = pad_left([prompts[at] for at in several], model.pad_id, model.device)
-        read = prefill(contexts, model, model.model_inputs(contexts))
-        scores |= zip(several, score_options([questions[at] for at in several], read, model), strict=True)
-    for some in _passes(cuts, model):
-        cut, asked = cut_prompts(prompts, some, model, kept), [questions[at] for at in some]
-        scored_after = None
-        if takes_masks(model.language_model):  # in one pass, where the model can be fed so
-            trees = [Tree(row, [option.targets for option in own]) for row, own in zip(cut, asked, strict=True)]
-            scored_after = score_trees(trees, model)
-        if scored_after is None:  # one over the prompts and one over the options
-            suffix, whole = suffixes_of(cut, model)
-            cache = side_by_side([row.prefix for row in cut], suffix.ids.shape[1])
-            read = prefill(whole, model, inputs_after(suffix, whole, model), past_key_values=cache)
-            scored_after = score_options(asked, read, model)
-        scores |= zip(some, scored_after, strict=True)
-    by_place = {place: score for at, group in enumerate(groups) for place, score in zip(group, scores[at], strict=True)}
-    return [by_place[place] for place in range(len(items))]
+        read = _read(contexts, model, model.scoring_inputs(contexts))
+        placed = replace(contexts, position_ids=contexts.position_ids + model.position_shift(contexts))
+        scored_after = _score_options([options[at] for at in several], replace(read, contexts=placed), model)
+        scores |= zip(several, scored_after, strict=True)
+    if cuts:
+        cut = cut_prompts(prompts, cuts, model, kept)
+        scores |= zip(cuts, _score_cut(cut, [options[at] for at in cuts], model), strict=True)
+    pairs = (zip(group, scores[at], strict=True) for at, group in enumerate(questions.places))
+    by_place = dict(itertools.chain.from_iterable(pairs))
+    return [by_place[place] for place in range(len(by_place))]
 
 
-def _passes(cuts: Mapping[int, Cuts], model: AdapterModel) -> list[Mapping[int, Cuts]]:
-    """Part prompts into those that go into one pass: all of them, but on a CPU those with one prefix.
+def _score_cut(
+    cut: Sequence[CutPrompt], options: Sequence[Sequence[Continuation]], model: AdapterModel
+) -> list[list[Likelihood]]:
+    """Score options behind cached prefixes, in one pass where the model can be fed so."""
+    if takes_masks(model.language_model):
+        trees = [Tree(row, [option.targets for option in own]) for row, own in zip(cut, options, strict=True)]
+        scores = score_trees(trees, model)
+        if scores is not None:
+            return scores
+    suffix, whole = suffixes_of(cut, model)
+    cache = side_by_side([row.prefix for row in cut])
+    read = _read(whole, model, inputs_after(suffix, whole, model), past_key_values=cache)
+    return _score_options(options, read, model)
 
-    A CPU is busy with few rows, and laying several prefixes side by side costs it more than the calls that are saved.
-    """
-    if not cuts or model.device.type != "cpu":
-        return [cuts] if cuts else []
-    parts: dict[Hashable, dict[int, Cuts]] = {}
-    for place, cut in cuts.items():
-        parts.setdefault(cut.prefix, {})[place] = cut
-    return list(parts.values())
+
+def _read(contexts: PaddedBatch, model: AdapterModel, inputs: dict[str, Any], **cached: Any) -> Prefill:
+    """Read prompts, all in one batch, or what follows their cached prefixes."""
+    # use_cache is asked for in the call, because a checkpoint's configuration may have switched it off.
+    output = model.language_model(**inputs, **cached, logits_to_keep=1, use_cache=True)
+    return Prefill(contexts, output.logits[:, -1], output.past_key_values)
 
 
-def score_options(
+def _score_options(
     questions: Sequence[Sequence[Continuation]], read: Prefill, model: AdapterModel
 ) -> list[list[Likelihood]]:
     """Score the options of several questions on the prefill of their prompts.
@@ -161,27 +181,18 @@ class Tree:
         return self.suffix + sum(len(option) - 1 for option in self.options)
 
 
-@dataclass
-class _Plan:
-    """Where every token goes, and which logits are read; lists of equal length."""
+class _Column(NamedTuple):
+    """A token in a row of trees."""
 
-    place: list[int] = field(default_factory=list)  # place in the batch, row times width plus column
-    source: list[int] = field(default_factory=list)  # place among the embedded suffixes and options
-    position: list[int] = field(default_factory=list)  # position of the token in its own text
-    trees: list[int] = field(default_factory=list)  # numbers of the trees in the order in which they are read
-    read: list[int] = field(default_factory=list)  # place whose logits are read, per scored token, tree by tree
-    target: list[int] = field(default_factory=list)  # what is to be found there
-
-    def put(self, places: torch.Tensor, first: int, position: int) -> None:
-        """Put neighbouring sources, from ``first`` on, at places; they have neighbouring positions."""
-        self.place += places.tolist()
-        self.source += range(first, first + len(places))
-        self.position += range(position, position + len(places))
+    source: int  # its place among the embedded suffixes and options
+    position: int  # its position in its own text
+    tree: int  # what is in another one is not seen
+    option: int  # what is in another one is not seen, but all see the prompt, -1
 
 
 def takes_masks(language_model: Any) -> bool:
     """Return whether a model's attention goes by a mask of its own for every row."""
-    return language_model.config._attn_implementation in ("sdpa", "eager")
+    return language_model.config.get_text_config()._attn_implementation in ("sdpa", "eager")
 
 
 def score_trees(trees: Sequence[Tree], model: AdapterModel) -> list[list[Likelihood]] | None:
@@ -191,29 +202,24 @@ def score_trees(trees: Sequence[Tree], model: AdapterModel) -> list[list[Likelih
         return None
     vectors, suffix_width, option_width = embedded
     rows, width = _fill_rows(trees)
-    plan, seen = _arrange(trees, rows, width, suffix_width, option_width)
-    device = vectors.device
-    packed = vectors.new_zeros(len(rows) * width, vectors.shape[-1])
-    packed[torch.tensor(plan.place, device=device)] = vectors[torch.tensor(plan.source, device=device)]
-    positions = torch.zeros(len(rows) * width, dtype=torch.long)
-    positions[plan.place] = torch.tensor(plan.position)
+    arranged, read, keep = _arrange(trees, rows, width, suffix_width, option_width)
+    columns = torch.tensor(arranged, device=vectors.device)
     prefixes = [trees[row[0]].cut.prefix for row in rows]
-    keep = width - min(place % width for place in plan.read)
     logits = model.language_model(
-        inputs_embeds=packed.view(len(rows), width, -1),
-        attention_mask=_mask(seen, [prefix.length for prefix in prefixes], vectors),
-        position_ids=positions.view(len(rows), width).to(device),
-        past_key_values=side_by_side(prefixes, width),
+        inputs_embeds=vectors[columns[..., 0]],
+        attention_mask=_mask(columns, [prefix.length for prefix in prefixes], vectors.dtype),
+        position_ids=columns[..., 1],
+        past_key_values=side_by_side(prefixes),
         logits_to_keep=keep,
         use_cache=True,
-    ).logits
-    read = torch.tensor(plan.read, device=logits.device)
-    target = torch.tensor(plan.target, device=logits.device)
-    losses, hits = token_losses(logits[read // width, read % width - (width - keep)], target)
-    lengths = [len(option) for number in plan.trees for option in trees[number].options]
+    ).logits[:, -keep:]
+    places = torch.tensor([place for number in range(len(trees)) for place in read[number]], device=logits.device)
+    options = [option for tree in trees for option in tree.options]
+    target = torch.tensor(list(itertools.chain.from_iterable(options)), device=logits.device)
+    losses, hits = token_losses(logits[places // width, places % width - (width - keep)], target)
+    lengths = [len(option) for option in options]
     scores = iter(map(likelihood, torch.split(losses, lengths), torch.split(hits, lengths)))
-    by_tree = {number: [next(scores) for _ in trees[number].options] for number in plan.trees}
-    return [by_tree[number] for number in range(len(trees))]
+    return [[next(scores) for _ in tree.options] for tree in trees]
 
 
 def _embedded(trees: Sequence[Tree], model: AdapterModel) -> tuple[torch.Tensor, int, int] | None:
@@ -258,44 +264,46 @@ def _fill_rows(trees: Sequence[Tree]) -> tuple[list[list[int]], int]:
 
 def _arrange(
     trees: Sequence[Tree], rows: Sequence[Sequence[int]], width: int, suffix_width: int, option_width: int
-) -> tuple[_Plan, torch.Tensor]:
-    """Return the plan, and which of the packed tokens sees which, shape (rows, width, width).
+) -> tuple[list[list[_Column]], dict[int, list[int]], int]:
+    """Return the columns of every row, and per tree the places (row times width plus column) whose logits are read.
 
-    The last tokens of the prompts and the options come last in a row, and are read.
+    Those places, one per token of an option, are among the last columns; how many that are is returned too.
     """
-    plan = _Plan()
-    seen = torch.eye(width, dtype=torch.bool).repeat(len(rows), 1, 1)  # padding has to see something
     options_before = list(itertools.accumulate((len(tree.options) for tree in trees), initial=0))
+    arranged: list[list[_Column]] = []
+    read: dict[int, list[int]] = {}
+    keep = 0
     for number, row in enumerate(rows):
-        head = width - sum(trees[at].columns for at in row)
-        tail = head + sum(trees[at].suffix - 1 for at in row)
-        plan.trees += row
+        heads: list[_Column] = []
+        tails: list[_Column] = []
         for at in row:
-            tree, start = trees[at], trees[at].cut.prefix.length
-            suffix = torch.tensor([*range(head, head + tree.suffix - 1), tail])
-            head, tail = head + tree.suffix - 1, tail + 1
-            _see(seen[number], suffix, suffix[:0])
-            plan.put(number * width + suffix, (at + 1) * suffix_width - tree.suffix, start)
+            tree, prefix = trees[at], trees[at].cut.prefix
+            first, start = (at + 1) * suffix_width - tree.suffix, prefix.length + prefix.shift
+            *begun, last = (_Column(first + step, start + step, at, -1) for step in range(tree.suffix))
+            heads += begun
+            read[at], after = [], len(tails)
+            tails.append(last)
             for option_number, option in enumerate(tree.options, options_before[at]):
-                own = torch.arange(tail, tail + len(option) - 1)
-                tail += len(option) - 1
-                _see(seen[number], own, suffix)
+                read[at] += [after, *range(len(tails), len(tails) + len(option) - 1)]
                 first = len(trees) * suffix_width + option_number * option_width
-                plan.put(number * width + own, first, start + tree.suffix)
-                plan.read += [number * width + column for column in (int(suffix[-1]), *own.tolist())]
-                plan.target += option
-    return plan, seen
+                behind = last.position + 1
+                tails += [_Column(first + step, behind + step, at, option_number) for step in range(len(option) - 1)]
+        end = (number + 1) * width - len(tails)
+        read |= {at: [end + place for place in read[at]] for at in row}
+        # Padding has to see something: itself.
+        padding = [_Column(0, 0, -1 - place, -1) for place in range(width - len(heads) - len(tails))]
+        arranged.append([*padding, *heads, *tails])
+        keep = max(keep, len(tails))
+    return arranged, read, keep
 
 
-def _see(seen: torch.Tensor, own: torch.Tensor, before: torch.Tensor) -> None:
-    seen[own[:, None], own] = torch.ones(len(own), len(own), dtype=torch.bool).tril()
-    seen[own[:, None], before] = True
-
-
-def _mask(seen: torch.Tensor, lengths: Sequence[int], like: torch.Tensor) -> torch.Tensor:
+def _mask(columns: torch.Tensor, lengths: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
     """Return what is added to attention, shape (rows, 1, width, longest prefix + width): 0, or very little."""
+    _, position, tree, option = columns.unbind(-1)
+    seen = (tree[:, :, None] == tree[:, None]) & (position[:, None] <= position[:, :, None])
+    seen &= (option[:, None] == -1) | (option[:, None] == option[:, :, None])
     longest = max(lengths)
-    begun = torch.arange(longest) >= longest - torch.tensor(lengths)[:, None]
-    seen = torch.cat([begun[:, None].expand(-1, seen.shape[1], -1), seen], dim=-1).to(like.device)
-    mask = torch.zeros(seen.shape, dtype=like.dtype, device=like.device)
-    return mask.masked_fill(~seen, torch.finfo(like.dtype).min)[:, None]
+    prefix = torch.arange(longest) >= longest - torch.tensor(lengths)[:, None]
+    seen = torch.cat([prefix[:, None].expand(-1, seen.shape[1], -1).to(seen.device), seen], dim=-1)
+    mask = torch.zeros(seen.shape, dtype=dtype, device=seen.device)
+    return mask.masked_fill(~seen, torch.finfo(dtype).min)[:, None]

@@ -18,7 +18,7 @@ from PIL import Image
 
 from .golden import GOLDEN, recorded, without_record
 from .med_flamingo_toy import adapter_from
-from .test_prefix_sharing import Merging, Passes
+from .test_prefix_sharing import Merging, Passes, assert_pairs
 from .toys import SPLIT, TASK, noise
 
 OPTIONS = ("x", " clear", " a large effusion in the left lung")
@@ -117,14 +117,13 @@ def test_prompts_that_merge_with_an_option_share_the_prefix_with_the_others(new_
 def test_an_image_is_run_once_however_many_questions_it_has(bench, monkeypatch):
     passes = Passes(bench, monkeypatch)
     mix = asked(("is it?", [0]), ("is it clear?", [0]), ("where?", [1]), ("what is seen?", [1]), ("?", [1]))
+    bench.adapter._prefixes.clear()
     bench.adapter.score_batch(items_of(bench.adapter, mix))
-    prefixes, packed = slice(0, None, 2), slice(1, None, 2)
-    assert (passes.rows[prefixes], passes.columns[prefixes]) == ([1, 1], [1 + IMAGE_TOKENS + len("is it"), 17])
-    assert passes.cached == [True] * 4
     fed = sum(len(option) - 1 for option in OPTIONS)
-    assert passes.rows[packed] == [2, 3], "a row per question, as wide as the longest"
-    assert passes.columns[packed] == [len(" clear?") + fed, len("what is seen?") + fed]
-    assert [columns for _, columns, _ in passes.logits] == [1 + fed, 1 + fed], "none over the prompts"
+    assert passes.rows == [1, 1, 5], "prefixes one by one, then a row per question, as wide as the longest"
+    assert passes.columns == [1 + IMAGE_TOKENS + len("is it"), 1 + IMAGE_TOKENS, len("what is seen?") + fed]
+    assert passes.cached == [True] * 3
+    assert [columns for _, columns, _ in passes.logits] == [1 + fed], "none over the prompts"
 
 
 def test_a_prefix_is_not_looked_at_for_the_images_of_its_rests(new_bench, monkeypatch):
@@ -173,8 +172,7 @@ def album():
 def test_every_batch_size_scores_alike(new_bench, album, size):
     shared, apart = (new_bench(docs=album, batch_size=size, prefix_cache=on) for on in (True, False))
     got, expected = (one.adapter.loglikelihood(one.scoring(OPTIONS)) for one in (shared, apart))
-    assert [loss for loss, _ in got] == pytest.approx([loss for loss, _ in expected], abs=1e-9)
-    assert [greedy for _, greedy in got] == [greedy for _, greedy in expected]
+    assert_pairs(got, expected, 1e-9)
 
 
 def test_questions_on_one_image_lie_in_one_batch(new_bench, album, monkeypatch):
@@ -208,7 +206,7 @@ def test_the_name_of_an_image_is_a_hint_and_its_pixels_decide(new_bench):
     docs = [{"question": f"{LONG}{number}", "image": scan(number % 2), "image_id": "same"} for number in range(4)]
     shared, apart = (new_bench(docs=docs, batch_size=12, prefix_cache=on) for on in (True, False))
     got, expected = (one.adapter.loglikelihood(one.scoring(OPTIONS)) for one in (shared, apart))
-    assert [loss for loss, _ in got] == pytest.approx([loss for loss, _ in expected], abs=1e-9)
+    assert_pairs(got, expected, 1e-9)
 
 
 def test_names_come_from_the_column_alone(bench):

@@ -15,11 +15,13 @@ from medtasks.model_adapters.hf_vlm import HfVlm
 from medtasks.model_adapters.hf_vlm import scoring as hf_vlm_scoring
 from medtasks.model_adapters.hf_vlm.adapter import HfVlmArguments, check_arguments
 from medtasks.model_adapters.hf_vlm.scoring import tail_logits
+from medtasks.model_adapters.prefix import cuts, sharing
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
 from medtasks.errors import AdapterArgumentError, MedTasksError
 
 from . import tiny_hf_models
+from .test_prefix_sharing import assert_pairs
 from .toys import SPLIT, TASK, instances, noise
 
 ARCHITECTURES = ["llava", "llava_next", "qwen2_5_vl", "qwen3_vl", "gemma3", "idefics3", "internvl", "mllama"]
@@ -44,6 +46,8 @@ DOCS = [
     {"question": "Which one?", "images": [scan(2, 9, 9), scan(3, 20, 24)]},
     {"question": "Answer", "images": []},
     {"question": "Grey?", "images": [scan(4, 12, 12).convert("L")]},
+    {"question": "And is the heart normal?", "images": [scan(0, 10, 15)]},
+    {"question": "Is one like the other?", "images": [scan(2, 9, 9), scan(3, 20, 24)]},
 ]
 
 
@@ -85,6 +89,13 @@ def adapter(folder):
     return get
 
 
+@pytest.fixture
+def cut(monkeypatch):
+    """Prompts are cut behind their images although those of tiny models take few tokens."""
+    monkeypatch.setattr(cuts, "OWN_LENGTH", 4)
+    monkeypatch.setattr(cuts, "LEAST_LENGTH", 3)
+
+
 def scoring(doc_ids, options=OPTIONS):
     return instances("loglikelihood", DOCS, options, doc_ids=doc_ids)
 
@@ -124,16 +135,52 @@ def plain_score(parts, name, chat, doc, option):
     return sum(losses) / len(losses), logs.argmax(-1).tolist() == ids[len(context) :]
 
 
+@pytest.fixture(scope="module")
+def plain(parts):
+    scores = {}
+
+    def get(name, chat):
+        if (name, chat) not in scores:
+            scores[name, chat] = [plain_score(parts(name), name, chat, doc, own) for doc in DOCS for own in OPTIONS]
+        return scores[name, chat]
+
+    return get
+
+
 @pytest.mark.parametrize("chat", [True, False], ids=["chat", "bare"])
+@pytest.mark.parametrize("prefix_cache", [True, False], ids=["prompts shared", "apart"])
 @pytest.mark.parametrize("name", ARCHITECTURES)
-def test_scores_are_those_of_a_plain_forward_pass(adapter, parts, name, chat):
+def test_scores_are_those_of_a_plain_forward_pass(adapter, plain, name, prefix_cache, chat):
     """Batches of 7 over images of several sizes, two images, none, and prompts of very different length."""
-    expected = [plain_score(parts(name), name, chat, doc, option) for doc in DOCS for option in OPTIONS]
-    for prefix_cache in (True, False):
-        built = adapter(name, chat_template=chat, prefix_cache=prefix_cache)
-        got = built.loglikelihood(scoring(range(len(DOCS))))
-        assert [pair[0] for pair in got] == pytest.approx([pair[0] for pair in expected], abs=1e-4)
-        assert [pair[1] for pair in got] == [pair[1] for pair in expected]
+    built = adapter(name, chat_template=chat, prefix_cache=prefix_cache)
+    assert_pairs(built.loglikelihood(scoring(range(len(DOCS)))), plain(name, chat), 1e-4)
+
+
+# Mllama's images are in no column of the cache. Gemma's window is shorter than the prompts here.
+@pytest.mark.usefixtures("cut")
+@pytest.mark.parametrize("masks", [True, False], ids=["trees", "two passes"])
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_questions_on_one_image_share_the_pass_over_it(adapter, plain, name, masks, monkeypatch):
+    if not masks:
+        monkeypatch.setattr(sharing, "takes_masks", lambda _: False)
+    built = adapter(name, batch_size=13)
+    got = built.loglikelihood(scoring(range(len(DOCS))))
+    assert_pairs(got, plain(name, True), 1e-5)
+    assert built._scorer._fits.get(("a shared prefix", True)) == (None if name in ("gemma3", "mllama") else True)
+    assert built.loglikelihood(scoring(range(len(DOCS)))) == got, "kept prefixes do not change the last bit"
+
+
+@pytest.mark.usefixtures("cut")
+def test_prefixes_of_a_model_with_a_window_that_takes_in_the_prompts(adapter, parts, monkeypatch):
+    """Gemma reads its images in both directions, which lies within the prefix."""
+    built = adapter("gemma3")
+    for network in (built.network, parts("gemma3")[0]):
+        for layer in network.model.language_model.layers:
+            monkeypatch.setattr(layer.self_attn, "sliding_window", 4096 if layer.self_attn.is_sliding else None)
+        monkeypatch.setattr(network.config.text_config, "sliding_window", 4096)
+    expected = [plain_score(parts("gemma3"), "gemma3", True, doc, option) for doc in DOCS for option in OPTIONS]
+    assert_pairs(built.loglikelihood(scoring(range(len(DOCS)))), expected, 1e-5)
+    assert built._scorer._fits["a shared prefix", True]
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
@@ -155,9 +202,7 @@ def test_replies_are_those_of_generate_on_each_sample_alone(adapter, parts, name
 def test_a_batch_gives_what_single_samples_give(adapter, name):
     single, batch = adapter(name, batch_size=1), adapter(name, batch_size=18)
     alone = single.loglikelihood(scoring(range(len(DOCS))))
-    assert [pair[0] for pair in batch.loglikelihood(scoring(range(len(DOCS))))] == pytest.approx(
-        [pair[0] for pair in alone], abs=1e-5
-    )
+    assert_pairs(batch.loglikelihood(scoring(range(len(DOCS)))), alone, 1e-5)
     assert batch.generate_until(generation(range(len(DOCS)))) == single.generate_until(generation(range(len(DOCS))))
 
 
@@ -234,16 +279,34 @@ def test_an_empty_continuation_is_an_error_of_that_sample(adapter):
     assert math.isfinite(got[1][0])
 
 
+def watched(built, questions):
+    """Items of questions on one image, and what notes how many images the vision tower looks at."""
+    image, seen = DOCS[0]["images"][0], []
+    items = [built.encode_pair(text, option, [image.copy()]) for text in questions for option in OPTIONS]
+    built.score_batch(items)  # compares the ways of scoring
+    built.network.model.vision_tower.register_forward_pre_hook(lambda _, given: seen.append(len(given[0])))
+    return items, seen
+
+
 def test_options_of_a_question_run_the_vision_tower_once(adapter):
     built = adapter("llava")
-    items = [built.encode_pair("Clear?", option, [DOCS[0]["images"][0].copy()]) for option in OPTIONS]
-    built.score_batch(items)  # compares the ways of scoring
-    seen = []
-    built.network.model.vision_tower.register_forward_pre_hook(lambda _, given: seen.append(len(given[0])))
+    items, seen = watched(built, ["Clear?"])
     built.score_batch(items)
     assert seen == [1]
 
 
+@pytest.mark.usefixtures("cut")
+def test_questions_on_an_image_run_the_vision_tower_once(adapter):
+    built = adapter("llava")
+    items, seen = watched(built, ["Clear?", "Is there an effusion?"])
+    built.score_batch(items)
+    assert seen == [], "kept from the batch before"
+    built._prefixes.clear()
+    built.score_batch(items)
+    assert seen == [1]
+
+
+@pytest.mark.usefixtures("cut")
 def test_a_way_of_scoring_that_is_wrong_is_reported_once_and_given_up(adapter, parts, monkeypatch, log):
     expected = [plain_score(parts("qwen2_5_vl"), "qwen2_5_vl", True, DOCS[0], option)[0] for option in OPTIONS]
 
@@ -253,13 +316,16 @@ def test_a_way_of_scoring_that_is_wrong_is_reported_once_and_given_up(adapter, p
     def broken(*_):
         raise IndexError
 
+    score_trees = sharing.score_trees
     monkeypatch.setattr(hf_vlm_scoring, "tail_logits", shifted)
-    monkeypatch.setattr(hf_vlm_scoring, "read_contexts", broken)
+    monkeypatch.setattr(sharing, "score_trees", lambda *given: [own[::-1] for own in score_trees(*given)])
+    monkeypatch.setattr(sharing, "_read", broken)
     built = adapter("qwen2_5_vl")
     for _ in range(2):
         assert [pair[0] for pair in built.loglikelihood(scoring([0]))] == pytest.approx(expected, abs=1e-4)
     warnings = [line for line in log if line.startswith("WARNING")]
-    assert [line.partition("scores with ")[2][:15] for line in warnings] == ["a shared prompt", "one pass differ"]
+    told = [line.partition("scores with ")[2][:15] for line in warnings]
+    assert told == ["a shared prefix", "a shared prompt", "one pass differ"]
 
 
 def test_logits_of_the_prompt_are_not_computed(adapter):

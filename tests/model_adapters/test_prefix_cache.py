@@ -6,14 +6,14 @@ import pytest
 import torch
 from medtasks.model_adapters.base.batching import Encoded
 from medtasks.model_adapters.base.caches import BoundedCache, content_key, image_keys
-from medtasks.model_adapters.prefix import cached_prefix, cuts, sharing
+from medtasks.model_adapters.prefix import cuts, sharing
 from medtasks.model_adapters.prefix.cuts import find_cuts, own_places
 from medtasks.model_adapters.tiny.adapter import IMAGE_TOKENS
 
 from .golden import GOLDEN
 from .med_flamingo_toy import adapter_from
 from .test_common_prefixes import ANSWERS, LONG, OPTIONS, alone, assert_alike, cases_and_images, items_of, scan
-from .test_prefix_sharing import Passes
+from .test_prefix_sharing import Passes, assert_pairs
 
 FEW_SHOT = 1 + 2 * IMAGE_TOKENS
 """Where the last of three images starts in the tiny model's prompts, which put all images first."""
@@ -22,15 +22,7 @@ FEW_SHOT = 1 + 2 * IMAGE_TOKENS
 @pytest.fixture
 def short(monkeypatch):
     """Beginnings of the tiny model are kept although they are short."""
-    for module in (cuts, cached_prefix):
-        monkeypatch.setattr(module, "KEPT_LENGTH", 12)
-
-
-@pytest.fixture(params=["one prefix a pass", "side by side"])
-def passes(request, monkeypatch):
-    """As on a CPU, and as on a GPU."""
-    if request.param == "side by side":
-        monkeypatch.setattr(sharing, "_passes", lambda found, model: [found] if found else [])
+    monkeypatch.setattr(cuts, "OWN_LENGTH", 12)
 
 
 def few_shot_documents():
@@ -56,7 +48,7 @@ def unshared(album, new_bench):
     return bench.adapter.loglikelihood(bench.scoring(OPTIONS, visual=visual))
 
 
-@pytest.mark.usefixtures("short", "passes")
+@pytest.mark.usefixtures("short")
 @pytest.mark.parametrize("seed", range(6))
 def test_any_order_batch_size_and_memory_scores_like_one_pass_per_option(new_bench, album, unshared, seed):
     draw = random.Random(seed)
@@ -66,12 +58,11 @@ def test_any_order_batch_size_and_memory_scores_like_one_pass_per_option(new_ben
         order = draw.sample(range(len(album)), draw.randint(1, len(album)))
         got = bench.adapter.loglikelihood(bench.scoring(OPTIONS, order, visual))
         expected = [unshared[at * len(OPTIONS) + number] for at in order for number in range(len(OPTIONS))]
-        assert [loss for loss, _ in got] == pytest.approx([loss for loss, _ in expected], abs=1e-9)
-        assert [greedy for _, greedy in got] == [greedy for _, greedy in expected]
+        assert_pairs(got, expected, 1e-9)
         assert bench.adapter._prefixes.used <= bench.adapter._prefixes._limit
 
 
-@pytest.mark.usefixtures("short", "passes")
+@pytest.mark.usefixtures("short")
 @pytest.mark.parametrize("size", [1, 5, 16])
 def test_what_is_kept_does_not_change_the_last_bit(new_bench, album, size):
     """A run that was killed goes on with nothing kept, and has to end like an undisturbed one."""
@@ -83,7 +74,7 @@ def test_what_is_kept_does_not_change_the_last_bit(new_bench, album, size):
     assert forgetful.adapter._prefixes.used == 0
 
 
-@pytest.mark.usefixtures("short", "passes")
+@pytest.mark.usefixtures("short")
 @pytest.mark.parametrize("size", [1, 4, 100])
 def test_examples_and_images_are_read_once_in_a_run(new_bench, album, size, monkeypatch):
     bench = new_bench(docs=album[:15], batch_size=size)
@@ -92,16 +83,6 @@ def test_examples_and_images_are_read_once_in_a_run(new_bench, album, size, monk
         bench.adapter.loglikelihood(bench.scoring(OPTIONS, visual=visual))
     assert spied.columns.count(FEW_SHOT) == 1, "the examples"
     assert spied.columns.count(IMAGE_TOKENS) == 3, "each image, behind them"
-
-
-@pytest.mark.usefixtures("passes")
-@pytest.mark.parametrize("room", [0, 3, 1000])
-def test_whatever_room_there_is_behind_a_prefix(new_bench, album, unshared, room, monkeypatch, short):
-    monkeypatch.setattr(cached_prefix, "ROOM", room)
-    bench = new_bench(docs=album, batch_size=5)
-    for _ in range(2):
-        got = bench.adapter.loglikelihood(bench.scoring(OPTIONS, visual=visual))
-        assert [loss for loss, _ in got] == pytest.approx([loss for loss, _ in unshared], abs=1e-9)
 
 
 @pytest.mark.usefixtures("short")
@@ -116,22 +97,24 @@ def test_a_failing_pass_leaves_all_memory_to_the_next(new_bench, album, monkeypa
     bench.adapter.clean()
 
 
-@pytest.mark.usefixtures("short", "passes")
+@pytest.mark.usefixtures("short")
 def test_a_model_that_takes_no_masks_of_ours_goes_on_in_two_passes(new_bench, album, unshared, monkeypatch):
     monkeypatch.setattr(sharing, "takes_masks", lambda _: False)
     bench = new_bench(docs=album, batch_size=16)
     got = bench.adapter.loglikelihood(bench.scoring(OPTIONS, visual=visual))
-    assert [loss for loss, _ in got] == pytest.approx([loss for loss, _ in unshared], abs=1e-9)
+    assert_pairs(got, unshared, 1e-9)
 
 
 @pytest.mark.usefixtures("short")
-def test_a_model_with_a_window_reads_every_prompt_whole(new_bench, album, monkeypatch):
-    bench = new_bench(docs=album, batch_size=16)
-    monkeypatch.setattr(sharing, "cut_prompts", lambda *_: pytest.fail("cut"))
-    config = bench.adapter.language_model.config
-    monkeypatch.setattr(config, "layer_types", ["full_attention", "sliding_attention"], raising=False)
-    monkeypatch.setattr(config, "sliding_window", 4096, raising=False)
-    assert len(bench.adapter.score_batch(items_of(bench.adapter, [("is it?", [0], OPTIONS)]))) == len(OPTIONS)
+@pytest.mark.parametrize(("window", "kept"), [(4096, True), (40, False)])
+def test_a_model_with_a_window_shares_prefixes_that_lie_well_within_it(new_bench, album, monkeypatch, window, kept):
+    adapter = new_bench(docs=album).adapter
+    items = items_of(adapter, [("is it?", [0], OPTIONS)])
+    expected = alone(adapter, items)
+    monkeypatch.setattr(adapter.language_model.config, "layer_types", ["full_attention", "sliding_attention"], False)
+    monkeypatch.setattr(adapter.language_model.config, "sliding_window", window, False)
+    assert_alike(adapter.score_batch(items), expected, 1e-9)
+    assert (adapter._prefixes.used > 0) == kept
 
 
 @pytest.mark.parametrize("size", [1, 4, 100])
@@ -191,7 +174,10 @@ def test_a_long_common_text_behind_an_image_is_a_prefix_of_its_own():
 def test_cuts_count_the_images_before_them():
     prompts = [Encoded([1] * 200, torch.zeros(2, 3))]
     (cuts,) = find_cuts(prompts, lambda _: [(1, 70), (80, 150)]).values()
-    assert [cuts.images(place) for place in cuts.places] == [1, 2]
+    parts = [cuts.part(prompts[0], 0, place) for place in cuts.places]
+    assert [(len(part.ids), len(part.pixels)) for part in parts] == [(80, 1), (150, 2)]
+    rests = [cuts.part(prompts[0], place) for place in cuts.places]
+    assert [(len(part.ids), part.image_keys) for part in rests] == [(120, prompts[0].image_keys[1:]), (50, ())]
 
 
 # ---- keys of images ----

@@ -30,6 +30,11 @@ class Passes:
         return output
 
 
+def assert_pairs(got, expected, tolerance):
+    assert [loss for loss, _ in got] == pytest.approx([loss for loss, _ in expected], abs=tolerance)
+    assert [greedy for _, greedy in got] == [greedy for _, greedy in expected]
+
+
 def losses(bench, requests):
     return [loss for loss, _ in bench.adapter.loglikelihood(requests)]
 
@@ -51,8 +56,7 @@ def unshared(docs, new_bench):
 def test_every_batch_size_scores_like_one_pass_per_option(new_bench, unshared, size, shared):
     bench = new_bench(batch_size=size, prefix_cache=shared)
     got = bench.adapter.loglikelihood(bench.scoring(OPTIONS))
-    assert [loss for loss, _ in got] == pytest.approx([loss for loss, _ in unshared.values()], abs=1e-9)
-    assert [greedy for _, greedy in got] == [greedy for _, greedy in unshared.values()]
+    assert_pairs(got, unshared.values(), 1e-9)
 
 
 @pytest.mark.parametrize("order", itertools.islice(itertools.permutations(range(5)), 0, 120, 17))
