@@ -5,7 +5,6 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 # Before anything imports torch: tests run side by side, and threads that wait for each other cost half of the time.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -34,14 +33,6 @@ def pytest_collection_finish() -> None:
 
 def pytest_unconfigure() -> None:
     gc.unfreeze()  # or some libraries complain at the end
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """With several workers, give each whole files: what a file's tests share is made once."""
-    from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]  # it has no types
-
-    return LoadFileScheduling(config, log) if config.getvalue("dist") == "load" else None
 
 
 SHARED = Path(__file__).parents[2] / "shared"
