@@ -109,7 +109,10 @@ def sector() -> Picture:
 
 def kinds() -> Mapping[str, Callable[[], Picture]]:
     """Return how to draw one picture of each kind."""
-    chest, head = (np.asarray(draw((SIZE, SIZE), 1), float) for draw in (phantoms.chest, phantoms.head))
+    sheets = [phantoms.Sheet((SIZE, SIZE)) for _ in range(2)]
+    for draw, sheet in zip((phantoms.chest, phantoms.head), sheets, strict=True):
+        draw(sheet)
+    chest, head = (np.asarray(sheet.finished(1), float) for sheet in sheets)
     layers = retina()
     return {
         "chests": lambda: of_template(chest),

@@ -5,15 +5,15 @@ import json
 import math
 import re
 import weakref
-from pathlib import Path
 
 import pytest
 import torch
-import yaml
 from medtasks.model_adapters.base.batching import pad_left
 from medtasks.model_adapters.med_flamingo.network import MediaView, text_time
 
 from medtasks.errors import MedTasksError
+from medtasks.harness.prompt_settings import prompt_settings
+from medtasks.prompts.lettered import prompt
 
 from .med_flamingo_toy import (
     DOCS,
@@ -30,8 +30,6 @@ from .med_flamingo_toy import (
     scores,
     visuals,
 )
-
-REPOSITORY = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -245,25 +243,14 @@ def test_decoding_leaves_out_markers_and_the_unknown_piece(adapters):
     assert adapter.decode([1, 0, *ids, adapter.pad_id, 2]) == "no effusion"
 
 
-def mediconfusion(task):
-    """Prompt of MediConfusion for this model, read from the task itself."""
-
-    class Loader(yaml.SafeLoader):
-        pass
-
-    Loader.add_multi_constructor("!", lambda *_: None)
-    text = (REPOSITORY / "tasks_yaml" / "mediconfusion" / f"{task}.yaml").read_text()
-    return yaml.load(text, Loader)["lmms_eval_specific_kwargs"]["med_flamingo"]
-
-
 @MODES
 def test_few_shot_prompts_of_mediconfusion_run_through_the_harness_calls(adapters, mode):
-    options = {"option_a": "Mammography", "option_b": "the left lung"}
+    options = ["Mammography", "the left lung"]
     for task, texts in (("mediconfusion", [" A", " B"]), ("mediconfusion_ps", [" Mammography", " the left lung"])):
-        family = mediconfusion(task)
+        family = prompt_settings(task)["med_flamingo"]
         shots = list(range(2, 2 + 2 * len(family["demonstrations"]), 2))
         docs = [
-            {"question": family["template"].format(question=question, **options), "images": [*shots, query]}
+            {"question": prompt({"question": question, "options": options}, family), "images": [*shots, query]}
             for question, query in (("Which technique?", 20), ("Which side is it on?", 22))
         ]
         adapter = adapters(media_attention=mode)

@@ -41,6 +41,15 @@ def with_text(picture):
     return picture
 
 
+SIZE = (260, 220)
+
+
+def drawn(draw, seed, **changes):
+    sheet = phantoms.Sheet(SIZE)
+    draw(sheet, **changes)
+    return sheet.finished(seed)
+
+
 COPIES = {
     "jpeg 95": lambda one: jpeg(one, 95),
     "jpeg 50": lambda one: jpeg(one, 50),
@@ -65,9 +74,11 @@ COPIES = {
 
 @pytest.fixture(scope="module")
 def originals():
-    size = (260, 220)
-    chest = phantoms.chest(size, 1, nodule="left")
-    return {"chest": chest, "head": phantoms.head(size, 2, spot="right"), "texture": texture(3, size)}
+    return {
+        "chest": drawn(phantoms.chest, 1, nodule="left"),
+        "head": drawn(phantoms.head, 2, spot="right"),
+        "texture": texture(3, SIZE),
+    }
 
 
 @pytest.mark.parametrize("change", COPIES)
@@ -80,7 +91,7 @@ def test_a_copy_is_alike(originals, name, change):
 
 def test_pictures_of_one_kind_are_not_alike(originals):
     chests = [
-        phantoms.chest((260, 220), seed, large_heart=heart, catheter=catheter)
+        drawn(phantoms.chest, seed, large_heart=heart, catheter=catheter)
         for seed, heart, catheter in ((1, False, False), (2, True, False), (3, False, True), (4, True, True))
     ]
 
