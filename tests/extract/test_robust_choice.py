@@ -147,7 +147,6 @@ EXPECTED: dict[tuple[tuple[str, ...], str], list[str | None]] = {
 }
 # fmt: on
 CASES = [(reply, options, expected) for (options, expected), replies in EXPECTED.items() for reply in replies]
-LONG = 50_000  # characters
 
 
 @pytest.mark.parametrize(("reply", "options", "expected"), CASES)

@@ -127,7 +127,6 @@ EXPECTED: dict[tuple[tuple[str, ...], tuple[str, ...]], list[str]] = {
 }
 # fmt: on
 CASES = [(reply, names, expected) for (names, expected), replies in EXPECTED.items() for reply in replies]
-LONG = 50_000  # characters
 
 
 @pytest.mark.parametrize(("reply", "names", "expected"), CASES)

@@ -100,7 +100,6 @@ OPEN: list[tuple[str | None, str | None, str]] = [
     (failed_reply("MRI"), None, "adapter_failed"),
 ]
 # fmt: on
-LONG = 50_000  # characters
 
 
 @pytest.mark.parametrize(

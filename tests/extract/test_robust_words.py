@@ -137,7 +137,6 @@ NLI: dict[str, list[str | None]] = {
     "truncated": ["<think>neutral"],
 }
 # fmt: on
-LONG = 50_000  # characters
 
 
 def _table(expected):
