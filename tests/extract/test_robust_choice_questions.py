@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from .reading import reading
+from .reading import outcome, reading, rows
 
 read = reading("robust_choice")
 
@@ -125,7 +125,6 @@ EXPECTED: dict[tuple[tuple[str, ...], str], list[str]] = {
         "The answer is A. Wait, actually the answer is B.", "The answer is A.\n\nThe answer is B.", "a, b",
         "A B C D E", "Let's analyze:\nA. Aspirin: bad\nB. Warfarin: slow\n",
     ],
-    (DRUG, "empty"): [""],
     (DRUG, "no_match"): [
         "ans: b", "A 45-year-old man", "A patient", "Clopidogrel", "F", "f: x", "The answer is f.", "Not warfarin",
         "The answer is unclear.", "All of the above", "a drug",
@@ -172,13 +171,13 @@ EXPECTED: dict[tuple[tuple[str, ...], str], list[str]] = {
     (GENE, "no_match"): ["deficiency of protein C"],
 }
 # fmt: on
-CASES = [(reply, options, expected) for (options, expected), replies in EXPECTED.items() for reply in replies]
+CASES = rows(EXPECTED)
 
 
-@pytest.mark.parametrize(("reply", "options", "expected"), CASES)
-def test_reads_as_a_careful_reader_does(reply, options, expected):
-    answer = read(reply, options)
-    assert (answer.value or str(answer.reason)) == expected
+@pytest.mark.parametrize(("reply", "expected"), CASES)
+def test_reads_as_a_careful_reader_does(reply, expected):
+    options, answer = expected
+    assert outcome(read(reply, options)) == answer
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from .reading import reading
+from .reading import outcome, reading, rows
 
 read = reading("robust_class")
 
@@ -102,7 +102,7 @@ EXPECTED: dict[tuple[tuple[str, ...], str], list[str | None]] = {
         "I cannot determine the answer.", "None of the above", "I'm sorry, but I can't assist with that.",
         "I don't know.", "As an AI, I cannot analyze medical images.", "None of these.",
     ],
-    (PATH, "empty"): ["", " \n", None, "</s>", "<think></think>"],
+    (PATH, "empty"): ["</s>", "<think></think>"],
     (PATH, "truncated"): ["<think>The answer is 2", "2 <think>"],
     (OCT, "A"): ["CNV", "Choroidal neovascularisation.", "1: CNV", "The answer is CNV."],
     (OCT, "B"): ["DME", "diabetic macular edema (DME)", "diabetic macular oedema", "dme"],
@@ -265,13 +265,13 @@ EXPECTED: dict[tuple[tuple[str, ...], str], list[str | None]] = {
     (VINDR_NAMED, "D"): ["BI-RADS category 4b"],
 }
 # fmt: on
-CASES = [(reply, options, expected) for (options, expected), replies in EXPECTED.items() for reply in replies]
+CASES = rows(EXPECTED)
 
 
-@pytest.mark.parametrize(("reply", "options", "expected"), CASES)
-def test_reads_as_a_careful_reader_does(reply, options, expected):
-    answer = read(reply, options)
-    assert (answer.value or str(answer.reason)) == expected
+@pytest.mark.parametrize(("reply", "expected"), CASES)
+def test_reads_as_a_careful_reader_does(reply, expected):
+    options, answer = expected
+    assert outcome(read(reply, options)) == answer
 
 
 @pytest.mark.parametrize("options", ALL_SETS, ids=lambda options: options[0])
