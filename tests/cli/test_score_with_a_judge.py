@@ -34,14 +34,10 @@ def rules(path):
 
 
 FAULTS = {
-    "429": lambda server: server.status(429),
     "500": lambda server: server.status(500),
     "401": lambda server: server.status(401),
-    "html": lambda server: server.status(200, body="<html>A: 9</html>", content_type="text/html"),
     "unparsable": lambda server: server.reply("Both are fine."),
     "no choices": lambda server: server.reply(VERDICT, choices=0),
-    "hang": lambda server: lambda handler: server.over.wait(2),
-    "closed": lambda server: server.reset(),
 }
 
 

@@ -24,14 +24,26 @@ NAMES = ["Atelectasis", "Cardiomegaly", "Consolidation", "Edema", "Pleural Effus
 KEYWORDS = """
     from medtasks.extract.labeler import CONDITIONS, Finding
 
-    built = []
+    built, calls = [], []
 
     def factory():
         built.append(1)
         return label
 
     def label(texts):
+        calls.append(list(texts))
         return [{name: finding(text, name) for name in CONDITIONS} for text in texts]
+
+    def picky():
+        return strict
+
+    def strict(texts):
+        if any("Doe" in text for text in texts):
+            raise RuntimeError(f"cannot tokenise {texts}")
+        return label(texts)
+
+    def single():
+        return lambda texts: label(texts[:1])
 
     def finding(text, name):
         text, name = text.lower(), name.lower()
@@ -54,7 +66,7 @@ def install(tmp_path, monkeypatch):
     """Write a module that belongs to this test alone, and name its factory in the environment."""
     name = f"labeler_of_{tmp_path.name}"
 
-    def write(source, factory="factory"):
+    def write(source=KEYWORDS, factory="factory"):
         (tmp_path / f"{name}.py").write_text(textwrap.dedent(source), encoding="utf-8")
         monkeypatch.syspath_prepend(tmp_path)
         monkeypatch.setenv("MEDTASKS_LABELER", f"{name}:{factory}")
@@ -72,21 +84,16 @@ def test_findings_are_numbered_as_chexberts_classes():
 
 
 def test_only_positive_findings_are_present(install):
-    install(KEYWORDS)
-    assert findings_of([REPLY], NAMES)[0] == (
-        Finding.BLANK,
-        Finding.NEGATIVE,
-        Finding.UNCERTAIN,
-        Finding.POSITIVE,
-        Finding.BLANK,
-    )
+    install()
+    named = ("BLANK", "NEGATIVE", "UNCERTAIN", "POSITIVE", "BLANK")
+    assert findings_of([REPLY], NAMES) == [tuple(Finding[name] for name in named)]
     assert chexbert_labels(REPLY, NAMES).value == (0, 0, 0, 1, 0)
     assert chexbert_labels(REPLY, NAMES[::-1]).value == (0, 1, 0, 0, 0)
     assert chexbert_labels("Atelectasis and pleural effusion", NAMES).value == (1, 0, 0, 0, 1)
 
 
 def test_the_labeler_is_built_once(install):
-    name = install(KEYWORDS)
+    name = install()
     assert labeler() is labeler()
     chexbert_labels(REPLY, NAMES)
     assert importlib.import_module(name).built == [1]
@@ -130,23 +137,16 @@ def test_a_factory_that_fails_is_not_called_for_every_reply(install, warnings):
 
 
 def test_an_error_costs_its_sample_alone_and_is_logged_without_the_text(install, warnings):
-    install(
-        KEYWORDS
-        + """
-    def choosy():
-        return lambda texts: label(texts) if "Doe" not in texts[0] else strict(texts)
-
-    def strict(texts):
-        raise RuntimeError(f"cannot tokenise {texts[0]}")
-    """,
-        factory="choosy",
-    )
+    install(factory="picky")
     answers = [chexbert_labels(reply, NAMES) for reply in (REPLY, "edema", REPLY)]
     assert [answer.reason for answer in answers] == [Reason.JUDGE_FAILED, Reason.OK, Reason.JUDGE_FAILED]
-    assert len(warnings) == 1
-    assert "the labeler raised RuntimeError in labeler_of_" in warnings[0]
-    assert "(strict)" in warnings[0]
-    assert not [word for word in ("Doe", "edema", "tokenise") if word in warnings[0]]
+    assert values(["edema", REPLY, "cardiomegaly"]) == [(0, 0, 0, 1, 0), None, (0, 1, 0, 0, 0)]
+    (warning,) = warnings
+    assert "the labeler raised RuntimeError in labeler_of_" in warning
+    assert "(strict)" in warning
+    assert not [word for word in ("Doe", "edema", "tokenise") if word in warning]
+    with pytest.raises(LabelerError, match="the labeler raised RuntimeError"):
+        findings_of(["edema", REPLY], NAMES)
 
 
 @pytest.mark.parametrize(
@@ -157,10 +157,10 @@ def test_an_error_costs_its_sample_alone_and_is_logged_without_the_text(install,
         ("[[1] * 14]", "1 results (list) for 1 text"),
         ("None", "raised TypeError"),
         ("[{'Edema': 1}]", "says nothing of 'Atelectasis'"),
-        ("[dict.fromkeys(CONDITIONS, -1)]", "value for 'Atelectasis' is none of 0 blank"),
-        ("[dict.fromkeys(CONDITIONS, 'positive')]", "value for 'Atelectasis' is none of"),
-        ("[dict.fromkeys(CONDITIONS, [1])]", "value for 'Atelectasis' is none of"),
-        ("[dict.fromkeys(CONDITIONS, float('nan'))]", "value for 'Atelectasis' is none of"),
+        *(
+            (f"[dict.fromkeys(CONDITIONS, {value})]", "value for 'Atelectasis' is none of 0 blank")
+            for value in ("-1", "'positive'", "[1]", "float('nan')")
+        ),
     ],
 )
 def test_a_result_that_does_not_fit_is_no_label(install, warnings, given, cause):
@@ -171,7 +171,7 @@ def test_a_result_that_does_not_fit_is_no_label(install, warnings, given, cause)
 
 
 def test_a_condition_the_labeler_does_not_know_is_no_label(install, warnings):
-    install(KEYWORDS)
+    install()
     assert chexbert_labels("hernia", ["Edema", "Hernia"]).reason is Reason.JUDGE_FAILED
     assert "says nothing of 'Hernia'" in warnings[0]
 
@@ -182,19 +182,6 @@ def test_numbers_are_findings(install):
 
 
 REPLIES = ["There is edema.", "", "no cardiomegaly", None, failed_reply("edema"), "possible consolidation", "edema"]
-COUNTING = (
-    KEYWORDS
-    + """
-    calls = []
-
-    def counting():
-        return counted
-
-    def counted(texts):
-        calls.append(list(texts))
-        return label(texts)
-    """
-)
 
 
 def values(replies, names=NAMES):
@@ -204,7 +191,7 @@ def values(replies, names=NAMES):
 
 
 def test_all_replies_are_labelled_in_one_call(install):
-    name = install(COUNTING, factory="counting")
+    name = install()
     assert values(REPLIES) == [chexbert_labels(reply, NAMES).value for reply in REPLIES]
     calls = importlib.import_module(name).calls
     # One for all that say something, then one for each of these.
@@ -220,29 +207,8 @@ def test_nothing_to_label_asks_nobody(install, warnings):
     assert label_replies([]) == label_texts([]) == findings_of([], NAMES) == warnings == []
 
 
-def test_in_a_batch_an_error_costs_its_text_alone(install, warnings):
-    install(
-        KEYWORDS
-        + """
-    def choosy():
-        return picky
-
-    def picky(texts):
-        if any("Doe" in text for text in texts):
-            raise RuntimeError(f"cannot tokenise {texts}")
-        return label(texts)
-    """,
-        factory="choosy",
-    )
-    assert values(["edema", REPLY, "cardiomegaly"]) == [(0, 0, 0, 1, 0), None, (0, 1, 0, 0, 0)]
-    assert len(warnings) == 1
-    assert not [word for word in ("Doe", "edema", "tokenise") if word in warnings[0]]
-    with pytest.raises(LabelerError, match="the labeler raised RuntimeError"):
-        findings_of(["edema", REPLY], NAMES)
-
-
 def test_a_labeler_for_one_text_at_a_time_is_asked_one_by_one(install):
-    install(KEYWORDS + "\n    def single():\n        return lambda texts: label(texts[:1])", factory="single")
+    install(factory="single")
     assert findings_of(["edema", "no edema"], ["Edema"]) == [(Finding.POSITIVE,), (Finding.NEGATIVE,)]
 
 
@@ -302,7 +268,7 @@ def test_without_weights_one_sentence_names_both_ways_out(chexbert, tmp_path, mi
 
 
 def test_a_labeler_that_is_named_goes_before_chexbert(chexbert, install):
-    install(KEYWORDS)
+    install()
     assert findings_of(["possible edema"], ["Edema"])[0] == (Finding.UNCERTAIN,)
     assert chexbert == []
 

@@ -50,12 +50,6 @@ def test_a_rerun_costs_no_request(endpoint, judge_at):
     assert endpoint.count == 3
 
 
-def test_the_cache_answers_while_the_endpoint_is_down(endpoint, judge_at, closed_url):
-    ask(judge_at(endpoint.url))
-    verdict = ask(judge_at(closed_url))
-    assert (verdict.value, verdict.cached) == (9, True)
-
-
 def test_a_stored_reply_that_no_longer_parses_is_asked_again(endpoint, judge_at):
     judge = judge_at(endpoint.url)
     ask(judge)
@@ -316,12 +310,3 @@ def test_one_judge_is_shared_and_guarded(endpoint, monkeypatch, key):
     with pytest.raises(JudgeRefused):
         judge_for("mimic", "credentialed")
     assert judge_for("mediconfusion", "gated") not in judges
-
-
-def test_a_second_process_reuses_the_verdict(endpoint, monkeypatch, key):
-    configure(monkeypatch, endpoint.url, key)
-    code = "from medtasks.judges.client import judge_for; print(judge_for('d', 'public').ask('s', 'u', str))"
-    outputs = [subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True) for _ in "12"]
-    assert "cached=False" in outputs[0].stdout
-    assert "cached=True" in outputs[1].stdout
-    assert endpoint.count == 1
