@@ -10,6 +10,7 @@ from pathlib import Path
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
+from loguru import logger
 
 from medtasks.cli.data import write_sample_home
 from medtasks.data.catalogue import CATALOGUE
@@ -93,6 +94,15 @@ def _own_tasks() -> Iterator[None]:
     """Forget the folders of tasks that a test has included."""
     yield
     include(())
+
+
+@pytest.fixture
+def warnings() -> Iterator[list[str]]:
+    """The warnings written through loguru, as plain text lines."""
+    lines: list[str] = []
+    sink = logger.add(lambda message: lines.append(str(message)), level="WARNING", format="{message}")
+    yield lines
+    logger.remove(sink)
 
 
 @pytest.fixture

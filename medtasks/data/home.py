@@ -1,6 +1,7 @@
 """Where prepared data lives, and writing there so that a file is whole or not there."""
 
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -42,10 +43,10 @@ def own_tasks_folder() -> Path:
 def written_whole(target: Path) -> Iterator[Path]:
     """Yield a file that takes the place of ``target`` when the block ends, and goes when it fails.
 
-    It lies in the same folder, which is created; several processes may write the same target.
+    It lies in the same folder, which is created; several processes and threads may write the same target.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
-    partial = target.with_name(f"{target.name}.{os.getpid()}.part")
+    partial = target.with_name(f"{target.name}.{os.getpid()}.{threading.get_ident()}.part")
     try:
         yield partial
         partial.replace(target)

@@ -34,7 +34,7 @@ def error_class(reply: str | None, value: str | None) -> ErrorClass:
     An irrelevant response is empty, unreadable or repeats itself; to a misunderstood question the answer is several
     options, a letter that is no option, or something else than an option.
     """
-    if reply is not None and failure_cause(reply) is not None:
+    if failure_cause(reply) is not None:
         return ErrorClass.FAILED
     if value is not None:
         return ErrorClass.FOR_A_HUMAN

@@ -25,8 +25,8 @@ def failed_reply(cause: str) -> str:
 NO_TEXT = failed_reply("the model gave no text")
 
 
-def failure_cause(reply: str) -> str | None:
-    """Return the cause if ``reply`` stands for a failed sample, else ``None``.
+def failure_cause(reply: str | None) -> str | None:
+    """Return the cause if ``reply`` stands for a failed sample, else ``None``, as for no reply at all.
 
     Example:
         >>> failure_cause("[LMMS_EVAL_REQUEST_FAILED after 5 retries] Connection error.")
@@ -34,7 +34,7 @@ def failure_cause(reply: str) -> str | None:
         >>> failure_cause("The request failed.") is None
         True
     """
-    stripped = reply.strip()
+    stripped = (reply or "").strip()
     if stripped.startswith(_FAILED):
         return stripped.removeprefix(_FAILED).lstrip()
     return stripped if _OF_THE_HARNESS.match(stripped) else None

@@ -60,7 +60,7 @@ def medheval_open_reference(reply: str | None, sample: Sample) -> Answer:
         >>> medheval_open_reference("Atelectasis", Sample({})).facts
         {'judged': 'Atelectasis', 'labelled': 'No report generated.', 'compared': 'elec'}
     """
-    text = "" if reply is None or failure_cause(reply) is not None else reply
+    text = _own(reply)
     stripped = text.strip("Assistant:")  # noqa: B005 - this is the published behaviour
     labelled = stripped or text
     return _answer(
@@ -83,7 +83,7 @@ def medheval_open_strict(reply: str | None, sample: Sample) -> Answer:
         >>> medheval_open_strict("<think>A shadow?</think>Assistant: Atelectasis, stable", Sample({})).value
         'Atelectasis, stable'
     """
-    text = "" if reply is None or failure_cause(reply) is not None else reply
+    text = _own(reply)
     said = without_thoughts(text)
     own = "" if said is None else _LABEL.sub("", said).strip()
     reason = Reason.TRUNCATED if said is None else _reason(reply, own)
@@ -99,7 +99,11 @@ def _answer(reason: Reason, *, judged: str, labelled: str, compared: str) -> Ans
     return Answer(judged if reason is Reason.OK else None, reason, texts)
 
 
+def _own(reply: str | None) -> str:
+    return "" if reply is None or failure_cause(reply) is not None else reply
+
+
 def _reason(reply: str | None, text: str) -> Reason:
     if text.strip():
         return Reason.OK
-    return Reason.ADAPTER_FAILED if reply is not None and failure_cause(reply) is not None else Reason.EMPTY
+    return Reason.EMPTY if failure_cause(reply) is None else Reason.ADAPTER_FAILED

@@ -85,8 +85,8 @@ def _texts(text: str, options: Sequence[str]) -> set[str]:
 
 
 def _answer(found: set[str], letters: Sequence[str]) -> Answer:
-    if not found:
+    if found.isdisjoint(letters):
         return Answer.invalid(Reason.NO_MATCH)
     if not found <= set(letters):
-        return Answer.invalid(Reason.NO_MATCH if not found & set(letters) else Reason.AMBIGUOUS)
-    return Answer.ok(tuple(int(one in found) for one in letters))
+        return Answer.invalid(Reason.AMBIGUOUS)
+    return Answer.ok(tuple(int(own in found) for own in letters))

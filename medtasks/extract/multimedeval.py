@@ -115,7 +115,7 @@ def _in_both_versions(name: str, kind: Kind, of: str, summary: str) -> Callable[
 
     def with_cleaner(rule: Rule, clean: Cleaner) -> Extract:
         def extract(reply: str | None, sample: Sample) -> Answer:
-            if reply is not None and failure_cause(reply) is not None:
+            if failure_cause(reply) is not None:
                 return Answer.invalid(Reason.ADAPTER_FAILED)
             return rule(clean(reply or ""), sample.options, clean)
 

@@ -185,7 +185,7 @@ def multimedeval_vqa_head(reply: str | None, sample: Sample) -> Answer:
     """
     target = _cleaned_target(sample.document["answer"])
     closed = is_closed(target)
-    if reply is not None and failure_cause(reply) is not None:
+    if failure_cause(reply) is not None:
         return _invalid(Reason.ADAPTER_FAILED, closed=closed)
     cleaned = clean_head(reply or "")
     tokens = set(cleaned.split())

@@ -18,7 +18,7 @@ from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.extractor import Kind, extractor
 from medtasks.extract.reply_text import given_text
 
-_NO_REPLY = "Failed to obtain answer via API"
+NO_REPLY = "Failed to obtain answer via API"
 _REFUSALS = (
     "Sorry, I can't help with images of people yet.",
     "I can't process this file.",
@@ -27,7 +27,7 @@ _REFUSALS = (
 )
 _TO_BLANKS = str.maketrans(dict.fromkeys(".()[],:;!*#{}", " "))
 _LAST_WORDS = 4
-_NO_OPTION = "Z"  # what a judge answers for "none of them", and models imitate
+NO_OPTION = "Z"  # what a judge answers for "none of them", and models imitate
 _ANSWER_IS = re.compile(r"answer\s+is\s+\**([ABCD])", re.IGNORECASE)
 
 
@@ -68,15 +68,15 @@ def _read(reply: str | None, options: Sequence[str], *, newest: bool) -> Answer:
     if isinstance(text, Reason):
         return Answer.invalid(text)
     letters = [letter(index) for index in range(len(options))]
-    if _NO_REPLY in text:  # the reference does not stop here: the option whose text the message holds is chosen
+    if NO_REPLY in text:  # the reference does not stop here: the option whose text the message holds is chosen
         return _by_text(text.lower(), options, letters, newest=newest)
     if any(refusal in text for refusal in _REFUSALS):
         return Answer.invalid(Reason.REFUSED)
-    words = text.translate(_TO_BLANKS).split()
-    found = [one for one in letters if one in words]
-    if len(found) == 1 and (not newest or words.index(found[0]) >= len(words) - _LAST_WORDS):
-        return Answer.ok(found[0])
-    if not found and _NO_OPTION in words:
+    words = spoken_words(text)
+    named = [own for own in letters if own in words]
+    if len(named) == 1 and (not newest or words.index(named[0]) >= len(words) - _LAST_WORDS):
+        return Answer.ok(named[0])
+    if not named and NO_OPTION in words:
         return Answer.invalid(Reason.NO_MATCH)
     declared = _ANSWER_IS.search(text) if newest else None
     if declared and declared[1].upper() in letters:
@@ -84,7 +84,12 @@ def _read(reply: str | None, options: Sequence[str], *, newest: bool) -> Answer:
     return _by_text(text.lower(), options, letters, newest=newest)
 
 
+def spoken_words(text: str) -> list[str]:
+    """Return the words of a reply without the marks beside which a letter is looked for."""
+    return text.translate(_TO_BLANKS).split()
+
+
 def _by_text(reply: str, options: Sequence[str], letters: Sequence[str], *, newest: bool) -> Answer:
     if newest and len(reply) > 2 * sum(len(option) for option in options):
         return Answer.invalid(Reason.NO_MATCH)
-    return Answer.only([one for one, option in zip(letters, options, strict=True) if option.lower() in reply])
+    return Answer.only([own for own, option in zip(letters, options, strict=True) if option.lower() in reply])

@@ -168,9 +168,7 @@ def yes_no(reply: str | None, question: str = "") -> Answer:
     if not found and is_unsure(text):
         return Answer.invalid(Reason.REFUSED)
     found = found or _stated(text, question)
-    if len(found) > 1 or "maybe" in found:
-        return Answer.invalid(Reason.AMBIGUOUS)
-    return Answer.ok(found.pop()) if found else Answer.invalid(Reason.NO_MATCH)
+    return Answer.invalid(Reason.AMBIGUOUS) if "maybe" in found else Answer.only(found)
 
 
 def _short(text: str) -> set[str]:
@@ -224,9 +222,8 @@ def robust_yes_no_maybe(reply: str | None, sample: Sample) -> Answer:
 
 def worded_option(found: set[str], options: Sequence[str]) -> Answer | None:
     """Turn words into the letter of the one option that is this word, or into nothing where no word was found."""
+    if not found:
+        return None
     if len(found) > 1:
         return Answer.invalid(Reason.AMBIGUOUS)
-    letters = [letter(index) for index, option in enumerate(options) if normalised(option) in found]
-    if found and len(letters) != 1:
-        return Answer.invalid(Reason.AMBIGUOUS if letters else Reason.NO_MATCH)
-    return Answer.ok(letters[0]) if found else None
+    return Answer.only([letter(index) for index, option in enumerate(options) if normalised(option) in found])

@@ -2,11 +2,9 @@
 
 import hashlib
 import json
-import os
-import tempfile
 from pathlib import Path
 
-from medtasks.data.home import home
+from medtasks.data.home import home, written_whole
 from medtasks.errors import warn_once
 
 
@@ -60,22 +58,12 @@ class VerdictCache:
         """
         record = json.dumps({"key": key, "model": model, "text": text})
         try:
-            _write_atomically(self.path_of(key), record)
+            with written_whole(self.path_of(key)) as partial:
+                partial.touch(0o600)
+                partial.write_text(record, encoding="ascii")
         except OSError as error:
             warn_once(
                 f"Judge verdicts cannot be kept under {self.folder} ({error.strerror or type(error).__name__}); the "
                 f"run goes on, but a rerun will ask the judge again. Free some space or set MEDTASKS_HOME to another "
                 f"folder."
             )
-
-
-def _write_atomically(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".tmp")
-    try:
-        with os.fdopen(handle, "w", encoding="ascii") as file:
-            file.write(text)
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise

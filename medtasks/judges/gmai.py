@@ -9,7 +9,6 @@ verdict, where the reference draws an option at random; a judge that has to be a
 is that of ``JudgeSettings``.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +18,7 @@ from medtasks.data.samples import Sample, letter
 from medtasks.errors import unknown_name
 from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.registry import Kind, extractor_of
+from medtasks.extract.vlmevalkit_choice import NO_OPTION, NO_REPLY, spoken_words
 from medtasks.judges.client import Judge
 from medtasks.judges.fence import shown_to_judge
 
@@ -39,9 +39,6 @@ INSTRUCTION = (
     "Answer: Spider\nYour output: Z\n"
     "Example 3: \n"
 )
-_NO_REPLY = "Failed to obtain answer via API"
-_NONE_OF_THEM = "Z"
-_BETWEEN_WORDS = re.compile(r"[\s.()\[\],:;!*#{}]+")  # what separates words for both rules
 
 
 @dataclass(frozen=True)
@@ -74,7 +71,7 @@ def parse_choice(text: str, options: Sequence[str], rule: str) -> Answer | None:
         >>> parse_choice("A or B", ["polyp", "ulcer"], "vlmevalkit_2024_06") is None
         True
     """
-    if _NO_REPLY in text:
+    if NO_REPLY in text:
         return None
     answer = extractor_of(rule, Kind.CHOICE).extract(text, Sample({"options": options}))
     return answer if _settled(answer, text, options) else None
@@ -104,6 +101,6 @@ def _settled(answer: Answer, text: str, options: Sequence[str]) -> bool:
     """Return whether the reference goes no further: an option was found, or the text counts as Z."""
     if answer.value is not None or answer.reason is Reason.REFUSED:
         return True
-    words = _BETWEEN_WORDS.split(text)
+    words = spoken_words(text)
     named = any(letter(index) in words for index in range(len(options)))
-    return _NONE_OF_THEM in words and not named and _NO_REPLY not in text
+    return NO_OPTION in words and not named and NO_REPLY not in text

@@ -1,13 +1,16 @@
 """Running ``medtasks`` in this process, as its console script does."""
 
 import io
+import json
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
 from medtasks.cli.main import main
+from medtasks.data.store import load_documents
 
 
 @dataclass(frozen=True)
@@ -53,5 +56,28 @@ def fails(medtasks: Callable[..., Ran]) -> Callable[..., Ran]:
         assert "Traceback" not in ran.out + ran.err
         assert [part for part in parts if part not in ran.err] == [], ran.err
         return ran
+
+    return run
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[..., Path]:
+    """Write a file of replies, one line each; a text is a line as it is."""
+
+    def run(*lines: object, name: str = "replies.jsonl") -> Path:
+        path = tmp_path / name
+        path.write_text("".join(line if isinstance(line, str) else json.dumps(line) + "\n" for line in lines))
+        return path
+
+    return run
+
+
+@pytest.fixture
+def constant(sample: Path, write: Callable[..., Path]) -> Callable[..., Path]:
+    """Write replies to the first ``count`` questions of the sample; ``{}`` in a reply is the question's number."""
+
+    def run(count: int = 32, reply: str = "A") -> Path:
+        documents = load_documents("mediconfusion")[:count]
+        return write(*({"doc_id": row["doc_id"], "reply": reply.format(n)} for n, row in enumerate(documents)))
 
     return run

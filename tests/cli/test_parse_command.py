@@ -43,14 +43,13 @@ def test_unknown_rule(fails):
     ("line", "part"),
     [
         ("nonsense", "is not an object like"),
-        ("[1]", "it is no object"),
-        ('"text"', "it is no object"),
+        *((line, "it is no object") for line in ("[1]", '"text"')),
         ("{}", "'reply' is missing"),
         ('{"reply": 5}', "'reply' must be text or null"),
-        ('{"reply": "A", "options": "yes"}', "'options' a list of texts"),
-        ('{"reply": "A", "options": null}', "'options' a list of texts"),
-        ('{"reply": "A", "options": [1, 2]}', "'options' a list of texts"),
-        ('{"reply": "A", "options": {"A": "yes"}}', "'options' a list of texts"),
+        *(
+            (f'{{"reply": "A", "options": {options}}}', "'options' a list of texts")
+            for options in ('"yes"', "null", "[1, 2]", '{"A": "yes"}')
+        ),
     ],
 )
 def test_malformed_line(fails, line, part):

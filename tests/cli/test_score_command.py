@@ -25,26 +25,6 @@ COUNTS = {
 }
 
 
-@pytest.fixture
-def write(tmp_path):
-    def run(*lines):
-        path = tmp_path / "replies.jsonl"
-        path.write_text("".join(line if isinstance(line, str) else json.dumps(line) + "\n" for line in lines))
-        return path
-
-    return run
-
-
-@pytest.fixture
-def constant(sample, write):
-    """Replies "A" to the first ``count`` questions of the sample."""
-
-    def run(count=32, reply="A"):
-        return write(*({"doc_id": row["doc_id"], "reply": reply} for row in load_documents("mediconfusion")[:count]))
-
-    return run
-
-
 def test_constant_replies(medtasks, constant):
     ran = medtasks("score", "mediconfusion", constant())
     assert (ran.code, ran.err) == (0, "")

@@ -37,15 +37,10 @@ def prepared(monkeypatch):
 
 
 @pytest.fixture
-def ranks(tmp_path):
+def ranks(write):
     """Two files of one run, of two replies each."""
-    files = [tmp_path / f"rank{rank}.jsonl" for rank in range(2)]
-    for rank, file in enumerate(files):
-        replies = [
-            {"doc_id": row, "reply": ["one", "", "two words", "and three words"][row]} for row in (rank, rank + 2)
-        ]
-        file.write_text("".join(json.dumps(reply) + "\n" for reply in replies))
-    return files
+    replies = [{"doc_id": row, "reply": reply} for row, reply in enumerate(("one", "", "two words", "and three words"))]
+    return [write(*replies[rank::2], name=f"rank{rank}.jsonl") for rank in range(2)]
 
 
 def test_raw_numbers(medtasks, ranks, tmp_path):
@@ -95,9 +90,8 @@ def test_scoring_saves_no_replies(medtasks, ranks):
     assert not replies_folder(TASK).parent.exists()
 
 
-def test_wrong_metrics(fails, medtasks, ranks, sample):
-    constant = ranks[0].with_name("constant.jsonl")
-    constant.write_text(json.dumps({"doc_id": 0, "reply": "A"}) + "\n")
+def test_wrong_metrics(fails, medtasks, write, sample):
+    constant = write({"doc_id": 0, "reply": "A"})
     fails(["score", "mediconfusion", constant, "--metric", "bleu"], "'mediconfusion' compares no reports", "leave out")
     assert medtasks("score", "mediconfusion", constant, "--metric", "set_accuracy").code == 0  # one of its own
 
@@ -114,8 +108,7 @@ def test_an_unknown_metric(fails, ranks):
     fails(["score", TASK, *ranks, "--metric", "radcliq_v2"], "unknown metric 'radcliq_v2'; did you mean 'radcliq_v")
 
 
-def test_other_tasks_have_no_report_metrics(fails, tmp_path):
+def test_other_tasks_have_no_report_metrics(fails, write):
     tiny_multimedeval.prepare("mednli")
-    replies = tmp_path / "replies.jsonl"
-    replies.write_text(json.dumps({"doc_id": 0, "reply": "A"}) + "\n")
-    fails(["score", "multimedeval_mednli", replies, "--metric", "bleu"], "'multimedeval_mednli' compares no reports")
+    command = ["score", "multimedeval_mednli", write({"doc_id": 0, "reply": "A"}), "--metric", "bleu"]
+    fails(command, "'multimedeval_mednli' compares no reports")

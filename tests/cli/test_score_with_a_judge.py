@@ -2,45 +2,31 @@
 
 import json
 import re
-import threading
 
 import pytest
 
 from medtasks.data.store import load_documents
 
-from ..scripted_server import Endpoint
+from ..scripted_server import Endpoint, serving
 
 VERDICT = "A: 9\nB: 2\nYour explanation: close to A."
 
 
 @pytest.fixture
 def judge(sample, monkeypatch, tmp_path_factory):
-    server = Endpoint()
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-    monkeypatch.setenv("MEDTASKS_JUDGE_BASE_URL", server.url)
-    # Verdicts are kept under the sample's home, which other tests use, by the judge's name among others.
-    monkeypatch.setenv("MEDTASKS_JUDGE_MODEL", f"judge {tmp_path_factory.mktemp('judge').name}")
-    monkeypatch.setenv("MEDTASKS_JUDGE_ATTEMPTS", "1")
-    monkeypatch.setenv("MEDTASKS_JUDGE_REASKS", "0")
-    monkeypatch.setenv("MEDTASKS_JUDGE_TIMEOUT", "1")
-    yield server
-    server.over.set()
-    server.shutdown()
-    server.server_close()
+    with serving(Endpoint()) as server:
+        # Verdicts are kept under the sample's home, which other tests use, by the judge's name among others.
+        name = f"judge {tmp_path_factory.mktemp('judge').name}"
+        settings = {"BASE_URL": server.url, "MODEL": name, "ATTEMPTS": "1", "REASKS": "0", "TIMEOUT": "1"}
+        for variable, text in settings.items():
+            monkeypatch.setenv(f"MEDTASKS_JUDGE_{variable}", text)
+        yield server
 
 
 @pytest.fixture
-def replies(sample, tmp_path):
-    """A file with a reply of its own to each of the first ``count`` questions."""
-
-    def write(count=6, reply="It lies on side {}."):
-        rows = load_documents("mediconfusion")[:count]
-        path = tmp_path / "replies.jsonl"
-        lines = [{"doc_id": row["doc_id"], "reply": reply.format(number)} for number, row in enumerate(rows)]
-        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-        return path
-
-    return write
+def replies(constant):
+    """A file with a reply of its own to each of the first six questions."""
+    return lambda reply="It lies on side {}.": constant(6, reply)
 
 
 def rules(path):
@@ -48,14 +34,10 @@ def rules(path):
 
 
 FAULTS = {
-    "429": lambda server: server.status(429),
     "500": lambda server: server.status(500),
     "401": lambda server: server.status(401),
-    "html": lambda server: server.status(200, body="<html>A: 9</html>", content_type="text/html"),
     "unparsable": lambda server: server.reply("Both are fine."),
     "no choices": lambda server: server.reply(VERDICT, choices=0),
-    "hang": lambda server: lambda handler: server.over.wait(2),
-    "closed": lambda server: server.reset(),
 }
 
 

@@ -1,6 +1,9 @@
-"""Extractors as functions of a reply and the options alone."""
+"""Extractors as functions of a reply and the options alone, tables of replies, and recorded cases."""
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 from medtasks.data.samples import Sample
 from medtasks.extract.answer import Answer
@@ -15,3 +18,20 @@ def reading(rule: str) -> Callable[..., Answer]:
         return extract(reply, Sample({"options": options}))
 
     return read
+
+
+def outcome(answer: Answer) -> Any:
+    """Return the value of an answer, or the word for why it has none."""
+    return str(answer.reason) if answer.value is None else answer.value
+
+
+def rows(expected: Mapping[Any, Sequence[Any]]) -> list[tuple[Any, Any]]:
+    """Return a table of replies by what they come to as pairs ``(reply, what it comes to)``."""
+    return [(reply, key) for key, replies in expected.items() for reply in replies]
+
+
+def recorded(golden: Path, name: str, least: int) -> list[dict[str, Any]]:
+    """Return the cases of a golden file, which has at least so many."""
+    cases = [json.loads(line) for line in (golden / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert len(cases) >= least
+    return cases

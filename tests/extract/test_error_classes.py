@@ -5,36 +5,26 @@ from hypothesis import strategies as st
 from medtasks.extract.error_classes import ErrorClass, error_class
 from medtasks.extract.failure import failed_reply
 
-from .reading import reading
+from .reading import reading, rows
 
 read = reading("robust_choice")
 
 OPTIONS = ("polyp", "ulcer", "normal mucosa")
-
-
-@pytest.mark.parametrize(
-    ("reply", "expected"),
-    [
-        ("I am sorry, I cannot interpret medical images.", ErrorClass.REFUSAL),
-        ("Please see a doctor; I'm not able to diagnose this.", ErrorClass.REFUSAL),
-        ("", ErrorClass.IRRELEVANT),
-        (None, ErrorClass.IRRELEVANT),
-        ("....", ErrorClass.IRRELEVANT),
-        ("1 2 3 4", ErrorClass.IRRELEVANT),
-        ("the the image " * 60, ErrorClass.IRRELEVANT),
-        ("A and B", ErrorClass.MISUNDERSTOOD),
-        ("F", ErrorClass.MISUNDERSTOOD),
-        ("The picture shows an endoscope in the stomach.", ErrorClass.MISUNDERSTOOD),
-        ("B", ErrorClass.FOR_A_HUMAN),
-        ("It is an ulcer.", ErrorClass.FOR_A_HUMAN),
+EXPECTED = {
+    ErrorClass.REFUSAL: [
+        "I am sorry, I cannot interpret medical images.",
+        "Please see a doctor; I'm not able to diagnose this.",
     ],
-)
+    ErrorClass.IRRELEVANT: ["", None, "....", "1 2 3 4", "the the image " * 60],
+    ErrorClass.MISUNDERSTOOD: ["A and B", "F", "The picture shows an endoscope in the stomach."],
+    ErrorClass.FOR_A_HUMAN: ["B", "It is an ulcer."],
+    ErrorClass.FAILED: [failed_reply("out of memory")],
+}
+
+
+@pytest.mark.parametrize(("reply", "expected"), rows(EXPECTED))
 def test_classes(reply, expected):
     assert error_class(reply, read(reply, OPTIONS).value) is expected
-
-
-def test_failed_samples_are_not_the_model_s_error():
-    assert error_class(failed_reply("out of memory"), None) is ErrorClass.FAILED
 
 
 @given(st.text(), st.sampled_from([None, "A"]))

@@ -80,6 +80,24 @@ def test_any_reply_is_read_without_an_error(name, data):
     check(rule, reply, sample_of(rule, options, target, question))
 
 
+# What published code takes an empty reply for, where it does not call it invalid.
+OF_NOTHING = {
+    **{f"multimedeval_class_{version}": "A" for version in ("head", "v0_1_0")},
+    **{f"multimedeval_labels_{version}": (0, 0) for version in ("head", "v0_1_0")},
+    "medheval_reference": "A",
+}
+
+
+@pytest.mark.parametrize("reply", [None, "", " \n\t"])
+@pytest.mark.parametrize("name", OF_REPLIES)
+def test_a_reply_without_text_is_empty(name, reply):
+    rule = extractor_of(name)
+    answer = rule.extract(reply, sample_of(rule, ["Edema", "Mass"]))
+    assert answer.value == OF_NOTHING.get(name)
+    assert answer.reason is (Reason.OK if name in OF_NOTHING else Reason.EMPTY)
+    assert not answer.facts.get("correct") or name in OF_NOTHING
+
+
 def check(rule, reply, sample):
     answer = rule.extract(reply, sample)
     assert (answer.value is not None) == (answer.reason is Reason.OK)

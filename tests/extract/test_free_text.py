@@ -25,7 +25,6 @@ medheval_open_reference, medheval_open_strict = map(reading, ("medheval_open_ref
         ("Assistant:" * 3, "", "Assistant:" * 3),
         ("ten chars.", "en chars.", NO_REPORT),
         ("Ten chars.", "Ten chars.", "Ten chars."),
-        ("", "", NO_REPORT),
         (None, "", NO_REPORT),
     ],
 )
@@ -59,7 +58,6 @@ def test_reference_is_python_s_strip(reply):
         ("Findings:\n\nMass.\n\nImpression:\nMass.", "Findings:\n\nMass.\n\nImpression:\nMass."),
         ("Assistant:", ""),
         ("  \n", ""),
-        (None, ""),
     ],
 )
 def test_strict(reply, own):

@@ -1,7 +1,6 @@
 """MedHEval's closed rules: the released evaluator, and a careful reader."""
 
 import itertools
-import json
 
 import pytest
 from hypothesis import given
@@ -17,6 +16,8 @@ from medtasks.extract.medheval_closed import (
     most_similar,
     says_yes,
 )
+
+from .reading import recorded, rows
 
 ORGANS = ("Liver", "Heart", "Lung")
 
@@ -37,9 +38,7 @@ def choice(gold, options=ORGANS, answer=None, choices=None):
 
 
 def test_golden_medheval_closed(golden):
-    lines = (golden / "medheval_closed.jsonl").read_text(encoding="utf-8").splitlines()
-    cases = [json.loads(line) for line in lines]
-    for case in cases:
+    for case in recorded(golden, "medheval_closed", 301):
         binary = case["kind"] == "binary"
         question = asked(case["kind"], "", case.get("choices", ""), (), None, case["gold"])
         reading = medheval_reference(case["reply"], question)
@@ -50,27 +49,25 @@ def test_golden_medheval_closed(golden):
         else:
             assert list(listed_options(case["choices"])) == case["result"]["options"]
             index = {None: None, **{letter: number for number, letter in enumerate("ABCDEF")}}
-            found = {
-                "pred": index[reading.value],
-                "gold": index[reading.facts["target"]],
-                "correct": reading.facts["correct"],
-            }
+            facts = reading.facts
+            found = {"pred": index[reading.value], "gold": index[facts["target"]], "correct": facts["correct"]}
             assert found == {key: case["result"][key] for key in found}, case
             assert reading.facts["counted"] is Counted.SCORED
-    assert len(cases) > 300
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["Yes", "NO", "Nope", "No;", '"No"', "Answer:no", "No\nThere", "False", "cannot tell", "", " ", ". No", "None"],
-)
-def test_what_counts_as_yes(text):
-    assert says_yes(text)
+# fmt: off
+SAYS_YES = {
+    True: [
+        "Yes", "NO", "Nope", "No;", '"No"', "Answer:no", "No\nThere", "False", "cannot tell", "", " ", ". No", "None",
+    ],
+    False: ["No", "no.", "No, it is.", "Yes, there is no mass", "not seen", "It is, no", "A no"],
+}
+# fmt: on
 
 
-@pytest.mark.parametrize("text", ["No", "no.", "No, it is.", "Yes, there is no mass", "not seen", "It is, no", "A no"])
-def test_what_counts_as_no(text):
-    assert not says_yes(text)
+@pytest.mark.parametrize(("text", "yes"), rows(SAYS_YES))
+def test_what_counts_as_yes(text, yes):
+    assert says_yes(text) is yes
 
 
 @given(st.text())
@@ -136,18 +133,6 @@ def test_empty_replies_as_released(reply):
     assert medheval_reference(reply, choice("Heart")).reason is Reason.EMPTY
 
 
-@pytest.mark.parametrize("rule", [medheval_reference, medheval_strict])
-@given(reply=st.one_of(st.none(), st.text()), gold=st.text(), choices=st.text(), binary=st.booleans())
-def test_rules_never_raise(rule, reply, gold, choices, binary):
-    kind, options = ("binary", ("Yes", "No")) if binary else ("multi-choice", ())
-    question = asked(kind, "Is it?", choices, options, None, gold)
-    reading = rule(reply, question)
-    assert (reading.value is None) == (reading.reason is not Reason.OK)
-    if rule is medheval_strict:
-        assert reading.facts["counted"] is Counted.LEFT_OUT
-        assert not reading.facts["correct"]
-
-
 @pytest.mark.parametrize("reply", ["no " * 5000, "Heart " * 5000, "é" * 20000, "A" * 20000])
 def test_long_replies(reply):
     for rule, question in itertools.product((medheval_reference, medheval_strict), (yes_no(), choice("Heart"))):
@@ -161,18 +146,24 @@ def test_strict_reads_letters_and_texts(reply):
     assert medheval_strict(reply, choice("The heart", answer="B")).facts["correct"]
 
 
-@pytest.mark.parametrize(
-    ("reply", "reason"),
-    [
-        ("I cannot determine this from the image.", Reason.REFUSED),
-        ("A or B", Reason.AMBIGUOUS),
-        ("Kidney", Reason.NO_MATCH),
-        ("", Reason.EMPTY),
-        (" \n", Reason.EMPTY),
-    ],
-)
-def test_strict_invalid_choices(reply, reason):
-    reading = medheval_strict(reply, choice("Heart", answer="B"))
+ASKED = {"organ": choice("Heart", answer="B"), "mass": yes_no()}
+INVALID = {
+    ("organ", Reason.REFUSED): ["I cannot determine this from the image."],
+    ("organ", Reason.AMBIGUOUS): ["A or B"],
+    ("organ", Reason.NO_MATCH): ["Kidney"],
+    ("organ", Reason.EMPTY): [" \n"],
+    ("mass", Reason.REFUSED): ["I'm sorry, I can't help with that.", "Not sure"],
+    ("mass", Reason.AMBIGUOUS): ["Yes and no"],
+    ("mass", Reason.NO_MATCH): ["A nice picture"],
+    ("mass", Reason.TRUNCATED): ["<think>Maybe"],
+    ("mass", Reason.EMPTY): [""],
+}
+
+
+@pytest.mark.parametrize(("reply", "asked"), rows(INVALID))
+def test_strict_takes_invalid_for_wrong(reply, asked):
+    question, reason = asked
+    reading = medheval_strict(reply, ASKED[question])
     assert (reading.value, reading.reason, reading.facts["correct"]) == (None, reason, False)
 
 
@@ -197,27 +188,7 @@ def test_strict_verdicts(reply, value):
         assert reading.facts["correct"] == (value == reading.facts["target"])
 
 
-@pytest.mark.parametrize(
-    ("reply", "reason"),
-    [
-        ("I'm sorry, I can't help with that.", Reason.REFUSED),
-        ("Not sure", Reason.REFUSED),
-        ("Yes and no", Reason.AMBIGUOUS),
-        ("A nice picture", Reason.NO_MATCH),
-        ("", Reason.EMPTY),
-        ("<think>Maybe", Reason.TRUNCATED),
-    ],
-)
-def test_strict_invalid_verdicts(reply, reason):
-    reading = medheval_strict(reply, yes_no())
-    assert (reading.value, reading.reason, reading.facts["correct"]) == (None, reason, False)
-
-
 def test_strict_leaves_out_questions_without_a_key():
     reading = medheval_strict("Yes", yes_no("Cannot be determined"))
-    assert (reading.value, reading.facts["target"], reading.facts["correct"], reading.facts["counted"]) == (
-        "A",
-        None,
-        False,
-        Counted.LEFT_OUT,
-    )
+    assert reading.value == "A"
+    assert reading.facts == {"target": None, "correct": False, "counted": Counted.LEFT_OUT}

@@ -1,6 +1,5 @@
 """MultiMedEval's two text cleaners."""
 
-import json
 import string
 
 import pytest
@@ -8,6 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medtasks.extract.multimedeval import CONTRACTIONS, clean_head, clean_v0_1_0
+
+from .reading import recorded
 
 PIECES = st.sampled_from(
     [
@@ -19,9 +20,7 @@ TEXTS = st.text() | st.lists(PIECES, max_size=30).map("".join)
 
 
 def test_golden_multimedeval_clean(golden):
-    lines = (golden / "multimedeval_clean.jsonl").read_text(encoding="utf-8").splitlines()
-    cases = [json.loads(line) for line in lines]
-    assert len(cases) >= 400
+    cases = recorded(golden, "multimedeval_clean", 400)
     assert not [case for case in cases if clean_head(case["text"]) != case["head"]]
     assert not [case for case in cases if clean_v0_1_0(case["text"]) != case["v0_1_0"]]
 

@@ -1,8 +1,11 @@
-"""Replies to open questions against their key: the reference's numbers, and what a careful reader makes of them."""
+"""Replies to open questions against their key: the reference's numbers, and what a careful reader makes of them.
+
+Last, what that reader compares: words in one spelling, and which of them a text denies.
+"""
 
 import dataclasses
-import json
 import math
+import random
 from types import SimpleNamespace
 
 import pytest
@@ -11,8 +14,11 @@ from medtasks.data.samples import Sample
 from medtasks.extract.answer import Reason
 from medtasks.extract.failure import failed_reply
 from medtasks.extract.multimedeval import clean_head
+from medtasks.extract.open_text import DENIED, stated_words
 from medtasks.extract.registry import Kind, extractor_of
 from medtasks.metrics.set_overlap import token_overlap
+
+from .reading import recorded, rows
 
 
 def scoring(rule):
@@ -28,9 +34,7 @@ NOTHING = {"bleu_1": 0, "token_f1": 0, "token_recall": 0, "correct": False}
 
 
 def test_golden_multimedeval_vqa(golden):
-    lines = (golden / "multimedeval_vqa.jsonl").read_text(encoding="utf-8").splitlines()
-    assert len(lines) >= 100
-    for case in map(json.loads, lines):
+    for case in recorded(golden, "multimedeval_vqa", 100):
         score = multimedeval_vqa_head(case["prediction"], case["gold"])
         tokens = [set(clean_head(text).split()) for text in (case["prediction"], case["gold"].strip())]
         found = {
@@ -41,9 +45,8 @@ def test_golden_multimedeval_vqa(golden):
             "closed": score.closed,
             "correct": score.correct,
         }
-        recorded = {name: case[name] for name in found}
-        assert found == pytest.approx(recorded, abs=1e-6), case
-        assert (found["closed"], found["correct"]) == (recorded["closed"], recorded["correct"]), case
+        assert found == pytest.approx({name: case[name] for name in found}, abs=1e-6), case
+        assert (found["closed"], found["correct"]) == (case["closed"], case["correct"]), case
 
 
 def test_an_answer_cannot_be_changed():
@@ -65,24 +68,21 @@ def test_value_is_what_was_compared(reply, target, reference, robust):
     assert extractor_of("robust_vqa").extract(reply, sample).value == robust
 
 
-@pytest.mark.parametrize(
-    ("reply", "key", "correct"),
-    [
-        ("It is not seen.", "no", True),
-        ("It is not seen.", "yes", False),
-        ("yes and no", "yes", True),
-        ("yes and no", "no", True),
-        ("There is no effusion, yes", "No.", True),
-        ("none", "no", False),
-        ("left lower lung", "left lower lobe", False),
-        ("the left and lower lung lobe", "left lower lung lobe", True),
-        ("left lower lung", "the left lower lung lobe", True),
-        ("no fracture", "fracture", True),
-        ("A", "A", False),
+# fmt: off
+CORRECT = {
+    True: [
+        ("It is not seen.", "no"), ("yes and no", "yes"), ("yes and no", "no"), ("There is no effusion, yes", "No."),
+        ("the left and lower lung lobe", "left lower lung lobe"), ("left lower lung", "the left lower lung lobe"),
+        ("no fracture", "fracture"),
     ],
-)
-def test_reference_correct(reply, key, correct):
-    assert multimedeval_vqa_head(reply, key).correct is correct
+    False: [("It is not seen.", "yes"), ("none", "no"), ("left lower lung", "left lower lobe"), ("A", "A")],
+}
+# fmt: on
+
+
+@pytest.mark.parametrize(("texts", "correct"), rows(CORRECT))
+def test_reference_correct(texts, correct):
+    assert multimedeval_vqa_head(*texts).correct is correct
 
 
 @pytest.mark.parametrize(("key", "closed"), [(" Yes", True), ("the no", True), ("No.", True), ("yes no", False)])
@@ -90,37 +90,27 @@ def test_reference_closed_is_decided_on_the_cleaned_key(key, closed):
     assert multimedeval_vqa_head("yes", key).closed is closed
 
 
-def test_reference_overall_recall_does_not_know_not():
-    score = multimedeval_vqa_head("not seen", "no")
-    assert (score.correct, score.token_recall, score.token_f1, score.bleu_1) == (True, 0, 0, 0)
-
-
-def test_reference_strips_the_key_and_not_the_reply():
-    """Beside a blank a mark is deleted, elsewhere it becomes one."""
-    assert multimedeval_vqa_head("low grade", " low-grade- ").token_recall == 1
-    assert multimedeval_vqa_head(" low-grade- ", "low grade").token_recall == 0
-
-
-def test_reference_counts_a_repeated_word_once_in_f1_and_not_in_bleu():
-    score = multimedeval_vqa_head("lobe lobe lobe", "lobe")
-    assert score.token_f1 == pytest.approx(1)
-    assert score.bleu_1 == pytest.approx(1 / 3)
-
-
-def test_reference_penalises_short_replies_in_bleu():
-    assert multimedeval_vqa_head("lobe", "left lower lobe").bleu_1 == pytest.approx(math.exp(-2))
+@pytest.mark.parametrize(
+    ("reply", "key", "facts"),
+    [
+        # The overlap does not know that "not" means "no".
+        ("not seen", "no", {"correct": True, "token_recall": 0, "token_f1": 0, "bleu_1": 0}),
+        # Keys are stripped, replies are not: beside a blank a mark is deleted, elsewhere it becomes one.
+        ("low grade", " low-grade- ", {"token_recall": 1}),
+        (" low-grade- ", "low grade", {"token_recall": 0}),
+        ("lobe lobe lobe", "lobe", {"token_f1": 1, "bleu_1": 1 / 3}),  # a repeated word counts once in F1, not in BLEU
+        ("lobe", "left lower lobe", {"bleu_1": math.exp(-2)}),  # the penalty for short replies
+    ],
+)
+def test_reference_overlaps(reply, key, facts):
+    score = vars(multimedeval_vqa_head(reply, key))
+    assert {name: score[name] for name in facts} == pytest.approx(facts)
 
 
 @pytest.mark.parametrize("rule", [multimedeval_vqa_head, robust_vqa])
 @pytest.mark.parametrize("key", ["yes", "left lobe"])
 @pytest.mark.parametrize(
-    ("reply", "reason"),
-    [
-        (None, Reason.EMPTY),
-        ("", Reason.EMPTY),
-        (" \n", Reason.EMPTY),
-        (failed_reply("yes: left lobe"), Reason.ADAPTER_FAILED),
-    ],
+    ("reply", "reason"), [(" \n", Reason.EMPTY), (failed_reply("yes: left lobe"), Reason.ADAPTER_FAILED)]
 )
 def test_no_reply_is_invalid(rule, key, reply, reason):
     assert vars(rule(reply, key)) == {**NOTHING, "closed": key == "yes", "reason": reason}
@@ -128,12 +118,7 @@ def test_no_reply_is_invalid(rule, key, reply, reason):
 
 @pytest.mark.parametrize(
     ("reply", "key", "correct"),
-    [
-        ("Yes.", "yes", True),
-        ("**No**", "No", True),
-        ("yes", "no", False),
-        ("Yes, there is an effusion.", "Yes", True),
-    ],
+    [("Yes.", "yes", True), ("**No**", "No", True), ("yes", "no", False), ("Yes, there is an effusion.", "Yes", True)],
 )
 def test_robust_closed(reply, key, correct):
     score = robust_vqa(reply, key)
@@ -156,40 +141,32 @@ def test_robust_open_refusals_are_invalid(reply):
     assert vars(robust_vqa(reply, "left lobe")) == {**NOTHING, "closed": False, "reason": Reason.REFUSED}
 
 
-@pytest.mark.parametrize(
-    ("reply", "key", "recall"),
-    [
-        ("There is no evidence of pneumonia.", "pneumonia", 0),
-        ("Pneumonia is not seen.", "pneumonia", 0),
-        ("It is not a CT, it is an MRI.", "MRI", 1),
-        ("It is not a CT, it is an MRI.", "CT", 0),
-        ("No fracture, but pneumonia.", "pneumonia", 1),
-        ("Not pneumonia, but pneumonia of the other lobe.", "pneumonia", 1),
-        ("There is no abnormality.", "no abnormality", 1),
-        ("Abnormality.", "no abnormality", 0),
-        ("CT with contrast", "CT without contrast", 1 / 3),
-        ("Hepatitis A.", "hepatitis A", 1),
-        ("A hepatitis.", "hepatitis A", 0.5),
-        ("The answer is A", "A", 1),
-        ("a mass", "the mass", 1),
-        ("A mass in the lung", "a", 0),
-        ("none", "0", 1),
-        ("None.", "none", 1),
-        ("There are three.", "3", 1),
-        ("It measures 1.20 cm", "1.2cm", 1),
-        ("1000", "1,000", 1),
-        ("1.2", "12", 0),
-        ("the third ventricle", "3rd ventricle", 1),
-        ("T2 weighted", "T2-weighted", 1),
-        ("X-ray", "x ray", 1),
-        ("Crohn’s disease", "crohn's disease", 1),
-        ("**Left** lobe.</s>right", "left lobe", 1),
-        ("Ｌｅｆｔ", "left", 1),
-        ("<think>Left or right?</think>Right", "left", 0),
+# Replies and keys by the share of the key's words.
+# fmt: off
+RECALL = {
+    0: [
+        ("There is no evidence of pneumonia.", "pneumonia"), ("Pneumonia is not seen.", "pneumonia"),
+        ("It is not a CT, it is an MRI.", "CT"), ("Abnormality.", "no abnormality"), ("A mass in the lung", "a"),
+        ("1.2", "12"), ("<think>Left or right?</think>Right", "left"),
     ],
-)
-def test_robust_open_recall(reply, key, recall):
-    score = robust_vqa(reply, key)
+    1: [
+        ("It is not a CT, it is an MRI.", "MRI"), ("No fracture, but pneumonia.", "pneumonia"),
+        ("Not pneumonia, but pneumonia of the other lobe.", "pneumonia"),
+        ("There is no abnormality.", "no abnormality"), ("Hepatitis A.", "hepatitis A"), ("The answer is A", "A"),
+        ("a mass", "the mass"), ("none", "0"), ("None.", "none"), ("There are three.", "3"),
+        ("It measures 1.20 cm", "1.2cm"), ("1000", "1,000"), ("the third ventricle", "3rd ventricle"),
+        ("T2 weighted", "T2-weighted"), ("X-ray", "x ray"), ("Crohn’s disease", "crohn's disease"),
+        ("**Left** lobe.</s>right", "left lobe"), ("Ｌｅｆｔ", "left"),
+    ],
+    1 / 3: [("CT with contrast", "CT without contrast")],
+    0.5: [("A hepatitis.", "hepatitis A")],
+}
+# fmt: on
+
+
+@pytest.mark.parametrize(("texts", "recall"), rows(RECALL))
+def test_robust_open_recall(texts, recall):
+    score = robust_vqa(*texts)
     assert score.token_recall == pytest.approx(recall)
     assert score.correct is (recall >= 0.75)
     assert (score.closed, score.reason) == (False, Reason.OK)
@@ -203,3 +180,67 @@ def test_robust_open_without_words_is_invalid(reply):
 def test_robust_open_counts_all_words_in_precision():
     score = robust_vqa("The left lower lobe", "left lobe")
     assert (score.token_f1, score.bleu_1) == (pytest.approx(2 * 2 / 3 / (1 + 2 / 3)), pytest.approx(2 / 3))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("A", "a"),
+        ("the answer is a", "answer is a"),
+        ("A lesion; a cyst.\nA tumour", "lesion cyst tumor"),
+        ("An apple, the pear", "apple pear"),
+        ("Group A strep, group a strep", "group a strep group a strep"),
+        ("The A lobe", "a lobe"),
+        ("A MASS IN A LUNG", "mass in lung"),
+        ("A and B, or A", "a and b or a"),
+        ("(A) left", "a left"),
+        ("None. Zero, TEN, eleven", "0 0 10 eleven"),
+        ("first 2nd 4TH", "1st 2nd 4th"),
+        ("1,234,567.50 mL 12,34 007", "1234567.5 ml 12 34 7"),
+        (".5 0.50 5.0 5.", "0.5 0.5 5 5"),
+        ("1.2cm T2-weighted L4/L5", "1.2 cm t2 weighted l4 l5"),
+        ("X-ray x rays XRAY", "xray xray xray"),
+        ("Crohn’s Crohn's don't", "crohn crohn dont"),
+        ("ﬁbrosis ５ Café", "fibrosis 5 café"),
+        ("Lungs, nodules, tumours, oedema, mass", "lung nodule tumor edema mass"),
+        ("?!", ""),
+    ],
+)
+def test_spelling(text, words):
+    assert stated_words(text) == words.split()
+
+
+@pytest.mark.parametrize(
+    ("text", "denied"),
+    [
+        ("There is no effusion or oedema.", "effusion edema"),
+        ("No fracture, but pneumonia.", "fracture"),
+        ("It is not a CT, it is an MRI.", "ct"),
+        ("Effusion is not seen. Mass is.", "effusion seen"),
+        ("Mass. No mass.", "mass"),
+        ("A mass is seen. The left lung is without gas.", "gas"),
+        ("non-contrast CT without gas", "contrast gas"),
+        ("An effusion cannot be excluded", ""),
+        ("Maybe pneumonia or atelectasis", ""),
+        ("None of this is seen; yes, it is", "seen"),
+    ],
+)
+def test_denied(text, denied):
+    found = [word.removeprefix(DENIED) for word in stated_words(text) if word.startswith(DENIED)]
+    assert found == denied.split()
+
+
+def test_only_words_of_interest_are_told_apart():
+    assert stated_words("no mass, no cyst", {"cyst"}) == ["no", "mass", "no", DENIED + "cyst"]
+
+
+def test_any_text_keeps_its_words():
+    rng = random.Random(11)
+    pieces = [
+        *("no", "not", "but", "in", "instead", "and", "or", "mass", "left", "is", "seen", "it", "without", "1.2"),
+        *("e.g.", ".", ",", ";", "\n", "(", ")", "?", ":", "'s", "\ud800", "İ", "a", "U.S.", "- ", "possible", "x-ray"),
+        "none",
+    ]
+    for _ in range(3000):
+        text = "".join(rng.choice(pieces) + rng.choice(["", " "]) for _ in range(rng.randint(0, 25)))
+        assert [word.removeprefix(DENIED) for word in stated_words(text)] == stated_words(text, frozenset())

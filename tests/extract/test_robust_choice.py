@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from .reading import reading
+from .reading import outcome, reading, rows
 
 read = reading("robust_choice")
 
@@ -81,7 +81,7 @@ EXPECTED: dict[tuple[tuple[str, ...], str], list[str | None]] = {
         "The aortic arch and the kidneys are seen.", "The answer is A, B.", "The answer is A and B.",
         "A. Aortic arch B. Kidneys", "A: B",
     ],
-    (AB, "empty"): ["<think></think>", "<think>B</think>", "", "  \n", None, "</s>", "**"],
+    (AB, "empty"): ["<think></think>", "<think>B</think>", "</s>", "**"],
     (AB, "no_match"): [
         "C", "Not A.", "A is wrong", "A. baumannii is seen", "The image shows no kidneys.", "Not the kidneys",
         "A normal brain", "A 3 cm mass", "This is a B-mode image", "This is A mass.", "A CT scan of the chest.",
@@ -146,22 +146,20 @@ EXPECTED: dict[tuple[tuple[str, ...], str], list[str | None]] = {
     (UPTAKE, "B"): ["No"],
 }
 # fmt: on
-CASES = [(reply, options, expected) for (options, expected), replies in EXPECTED.items() for reply in replies]
-LONG = 50_000  # characters
+CASES = rows(EXPECTED)
 
 
-@pytest.mark.parametrize(("reply", "options", "expected"), CASES)
-def test_reads_as_a_careful_reader_does(reply, options, expected):
-    answer = read(reply, options)
-    assert (answer.value or str(answer.reason)) == expected
+@pytest.mark.parametrize(("reply", "expected"), CASES)
+def test_reads_as_a_careful_reader_does(reply, expected):
+    options, answer = expected
+    assert outcome(read(reply, options)) == answer
 
 
 @pytest.mark.parametrize("newline", ["\r\n", "\n\n", "\n\t"])
 def test_kind_of_newline_does_not_matter(newline):
-    for reply, options, expected in CASES:
+    for reply, (options, expected) in CASES:
         if reply and "\n" in reply:
-            answer = read(reply.replace("\n", newline), options)
-            assert (answer.value or str(answer.reason)) == expected, reply
+            assert outcome(read(reply.replace("\n", newline), options)) == expected, reply
 
 
 FINDINGS = st.sampled_from(

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from .reading import reading
+from .reading import outcome, reading, rows
 
 read = reading("robust_choice")
 
-
+LETTERS = "ABCDEFGHIJ"
 STEM = (
     "Placing the infant supine on a firm mattress while sleeping",
     "Routine postnatal electrocardiogram (ECG)",
@@ -51,37 +51,20 @@ GENE = ("Protein C deficiency", "Protein S deficiency", "Factor V Leiden", "Anti
 
 # fmt: off
 EXPECTED: dict[tuple[tuple[str, ...], str], list[str]] = {
-    (STEM, "A"): [
-        "A", "a", "A: Placing the infant supine on a firm mattress while sleeping",
-        "Placing the infant supine on a firm mattress while sleeping.", "The answer is A.",
-        "The best way to prevent SIDS is placing the infant supine on a firm mattress while sleeping.",
-    ],
-    (STEM, "C"): ["The answer is c.", "C: Keeping the infant covered and maintaining a high room temperature.", "c"],
+    (STEM, "A"): ["The best way to prevent SIDS is placing the infant supine on a firm mattress while sleeping."],
+    (STEM, "C"): ["C: Keeping the infant covered and maintaining a high room temperature."],
     (STEM, "no_match"): ["A healthy infant should sleep", "A device", "pacifier"],
-    (MCM, "A"): [
-        "a", "a:", "A", "The answer is a: Impulse through myelinated fibers is slower..",
-        "Impulse through myelinated fibers is slower", "a: Impulse through myelinated fibers is slower.",
-    ],
-    (MCM, "B"): [
-        "b", "The answer is b: Membrane currents are generated at nodes of Ranvier..",
-        "membrane currents are generated at nodes of ranvier.",
-    ],
-    (MCM, "D"): ["Local anesthesia is effective only when the nerve is not covered by myelin sheath.", "d"],
     (DRUG, "A"): [
         "A. Aspirin\n\nExplanation:\nA. Aspirin is given first.\nB. Warfarin acts slowly.",
-        "A", "a", "a:", "a.", "a)", "A.", "A:", "The answer is A.", "The answer is a.", "The answer is a",
-        "a: Aspirin.", "A: Aspirin", "Aspirin", "Aspirin.", "The answer is A: Aspirin", "the answer is a: aspirin..",
-        "Answer: A", "The answer is aspirin.", "a) Aspirin", "A) Aspirin is correct.", "a: Aspirin..\n", "It is A.",
-        "I would give aspirin.", "1. Aspirin",
+        "the answer is a: aspirin..", "A) Aspirin is correct.", "a: Aspirin..\n", "It is A.", "I would give aspirin.",
+        "1. Aspirin",
     ],
     (DRUG, "B"): [
         "B: it acts for long.\nA: it is too weak.\nC: it is too strong.",
-        "B. Warfarin\nA. Aspirin is too weak.\nC. Aspirin and clopidogrel is too strong.",
-        "b", "b:", "B:", "b.", "b)", "(b)", "B. Warfarin", "b: Warfarin.", "b: Warfarin..",
-        "The answer is b: Warfarin.", "The answer is b: Warfarin..",
-        "The answer is b: Warfarin.\nExplanation: Aspirin is an antiplatelet.", "The answer is B.", "the answer is b",
-        "Answer: b: Warfarin.", "The correct answer is:\n\nb: Warfarin", "Warfarin", "warfarin.",
-        "The correct answer is Warfarin.", "The best answer is warfarin because aspirin is not enough.",
+        "B. Warfarin\nA. Aspirin is too weak.\nC. Aspirin and clopidogrel is too strong.", "The answer is b: Warfarin.",
+        "The answer is b: Warfarin.\nExplanation: Aspirin is an antiplatelet.", "the answer is b",
+        "Answer: b: Warfarin.", "The correct answer is:\n\nb: Warfarin",
+        "The best answer is warfarin because aspirin is not enough.",
         "The patient has AF. Aspirin alone is not sufficient. Heparin is for acute care. Therefore, the "
         "answer is B: Warfarin.",
         "Let's think step by step.\nA: Aspirin is an antiplatelet.\nB: Warfarin is indicated.\n"
@@ -96,7 +79,7 @@ EXPECTED: dict[tuple[tuple[str, ...], str], list[str]] = {
         "The answer is B.\n\nA patient with fever ...\nOptions:\nA: x.\nB: y.\nWhat is the correct answer?\n"
         "The answer is A.",
         "Step 1: consider aspirin. Step 2: consider warfarin. Final answer: B",
-        "**Answer: B. Warfarin**\n\n**Explanation:** A. Aspirin is inferior.", "The correct option is B", "Option B",
+        "**Answer: B. Warfarin**\n\n**Explanation:** A. Aspirin is inferior.", "The correct option is B",
         "option b: Warfarin", "B (Warfarin)", "The correct answer is (B) Warfarin. (A) Aspirin is wrong.",
         "I believe the correct answer is B, Warfarin.", "The answer is not A. It is B.", "### Final Answer\nB",
         "$\\boxed{B}$", "Therefore, B is the correct answer.", "B is correct", 'The answer is "b".', "Answer b",
@@ -113,10 +96,8 @@ EXPECTED: dict[tuple[tuple[str, ...], str], list[str]] = {
         "A) Aspirin: no\nB) Warfarin: yes\nC) no\n\nThus B.",
     ],
     (DRUG, "C"): [
-        "Aspirin and clopidogrel", "c: Aspirin and clopidogrel.", "The answer is c: Aspirin and clopidogrel..",
-        "C. Aspirin and clopidogrel", "The correct answer is aspirin and clopidogrel.", "c", "The answer is C",
-        "Give aspirin and clopidogrel.", "(C)", "Answer: C.\nA. wrong\nB. wrong", "C\nC\nC\nC",
-        "The answer is C: Aspirin and clopidogrel, not A: Aspirin.",
+        "The correct answer is aspirin and clopidogrel.", "Give aspirin and clopidogrel.",
+        "Answer: C.\nA. wrong\nB. wrong", "C\nC\nC\nC", "The answer is C: Aspirin and clopidogrel, not A: Aspirin.",
     ],
     (DRUG, "D"): [
         "Aspirin is not indicated; heparin is.",
@@ -133,10 +114,7 @@ EXPECTED: dict[tuple[tuple[str, ...], str], list[str]] = {
         "C. Aspirin and clopidogrel: incorrect\nD. Heparin: This is correct.\nE. No therapy: incorrect.",
         "The final answer is: heparin.", "Final Answer: Heparin",
     ],
-    (DRUG, "E"): [
-        "No therapy", "e: No therapy.", "E", "e", "E: No therapy", "No therapy is needed.", "The answer is e.",
-        "The correct answer is E: No therapy because A is harmful.",
-    ],
+    (DRUG, "E"): ["No therapy is needed.", "The correct answer is E: No therapy because A is harmful."],
     (DRUG, "ambiguous"): [
         "B\n\n\nA 45-year-old man comes to the physician. The answer is C.", "A or B", "A and B",
         "aspirin or warfarin", "A: Warfarin", "The answer is A or B",
@@ -147,7 +125,6 @@ EXPECTED: dict[tuple[tuple[str, ...], str], list[str]] = {
         "The answer is A. Wait, actually the answer is B.", "The answer is A.\n\nThe answer is B.", "a, b",
         "A B C D E", "Let's analyze:\nA. Aspirin: bad\nB. Warfarin: slow\n",
     ],
-    (DRUG, "empty"): [""],
     (DRUG, "no_match"): [
         "ans: b", "A 45-year-old man", "A patient", "Clopidogrel", "F", "f: x", "The answer is f.", "Not warfarin",
         "The answer is unclear.", "All of the above", "a drug",
@@ -160,100 +137,70 @@ EXPECTED: dict[tuple[tuple[str, ...], str], list[str]] = {
         "I don't know", "None of the above", "I cannot answer medical questions.",
         "Insufficient information to answer", "As an AI language model, I think warfarin",
     ],
-    (NOTA, "A"): ["Hyperkalemia", "a: Hyperkalemia", "The answer is hyperkalemia", "A"],
-    (NOTA, "C"): ["Both", "c: Both.", "The answer is c: Both..", "both", "C", "The answer is both."],
+    (NOTA, "A"): ["The answer is hyperkalemia"],
     (NOTA, "D"): [
-        "None of the above", "D", "d: None of the above", "d: None of the above.",
-        "The answer is d: None of the above..", "None of the above.", "The answer is none of the above.",
-        "The correct answer is D: None of the above.", "D) None of the above", "None of the above is correct",
-        "(d) None of the above", "The correct answer is none of the above because potassium is normal.", "None",
+        "The correct answer is D: None of the above.", "None of the above is correct", "(d) None of the above",
+        "The correct answer is none of the above because potassium is normal.", "None",
     ],
     (NOTA, "ambiguous"): ["hyperkalemia or hypokalemia"],
     (NOTA, "refused"): ["I don't know"],
-    (ALL, "A"): ["Vitamin A", "a: Vitamin A", "The answer is a: Vitamin A..", "A", "The answer is vitamin A.", "a"],
-    (ALL, "B"): [
-        "Vitamin B", "The answer is Vitamin B", "b: Vitamin B.", "The answer is b", "The deficiency is of vitamin B.",
-    ],
-    (ALL, "C"): ["Vitamin C", "The answer is vitamin C", "c"],
-    (ALL, "D"): [
-        "All of the above", "d: All of the above", "D", "The answer is d: All of the above..",
-        "The answer is all of the above.", "all of the above.",
-    ],
-    (ABC, "A"): ["a", "a: A and B", "The answer is a: A and B..", "The answer is a."],
-    (ABC, "B"): ["b", "b: B and C.", "The answer is b: B and C..", "The answer is b", "B and C"],
-    (ABC, "C"): ["c", "c: A, B and C"],
-    (ABC, "D"): ["d: None", "d", "None", "The answer is None."],
-    (NUM, "B"): ["20%", "b", "b: 20%", "The answer is b: 20%..", "The answer is 20%.", "about 20%", "20 %"],
+    (ALL, "A"): ["The answer is vitamin A."],
+    (ALL, "B"): ["The deficiency is of vitamin B."],
+    (ALL, "C"): ["The answer is vitamin C"],
+    (NUM, "B"): ["about 20%", "20 %"],
     (NUM, "ambiguous"): ["20% or 30%"],
     (NUM, "no_match"): ["25%", "120%"],
-    (NUM2, "B"): ["2", "b: 2", "b", "The answer is b: 2..", "The answer is 2.", "B. 2"],
-    (MMLU, "C"): ["C", "C.", "C. True, False", "True, False", "(C)"],
-    (MMLU, "D"): ["False, True", "D. False, True", "The answer is D."],
-    (TEN, "I"): ["I", "The answer is I.", "I. Choice number nine", "(I)", "i", "Answer: I", "The answer is (I)."],
-    (TEN, "J"): [
-        "j", "J", "J. Choice number ten", "The answer is (J).", "Choice number ten",
-        "The answer is j: Choice number ten.",
-    ],
+    (TEN, "J"): ["The answer is j: Choice number ten."],
     (TEN, "no_match"): ["I think so", " I would say so", "I'd guess"],
     (TEN, "refused"): ["I am not sure", "I don't know the answer", "I, as a doctor, cannot say"],
-    (HEP, "A"): ["Hepatitis A", "The answer is hepatitis A.", "a", "A"],
+    (HEP, "A"): ["The answer is hepatitis A."],
     (HEP, "B"): [
-        "Hepatitis B", "hepatitis b", "b: Hepatitis B", "B", "The answer is b: Hepatitis B..",
         "The answer is hepatitis B", "The answer is Hepatitis B, not hepatitis A.", "This is hepatitis B infection.",
     ],
     (HEP, "ambiguous"): ["Hepatitis", "hepatitis A or hepatitis B"],
-    (SUB, "A"): [
-        "Myocardial infarction", "a: Myocardial infarction.", "The answer is myocardial infarction.",
-        "The patient has a myocardial infarction.",
-    ],
-    (SUB, "B"): [
-        "Acute myocardial infarction with cardiogenic shock", "b",
-        "The answer is b: Acute myocardial infarction with cardiogenic shock..",
-        "The patient has an acute myocardial infarction with cardiogenic shock.",
-    ],
-    (LONG, "A"): ["increase in cardiac output"],
-    (LONG, "B"): ["Decrease in cardiac output"],
+    (SUB, "A"): ["The patient has a myocardial infarction."],
+    (SUB, "B"): ["The patient has an acute myocardial infarction with cardiogenic shock."],
     (LONG, "C"): ["No change"],
     (LONG, "ambiguous"): ["Increase"],
     (LONG, "no_match"): ["There is no increase in cardiac output."],
     (TOX, "A"): ["Arsenic poisoning leads to garlic breath."],
-    (TOX, "B"): ["Lead"],
     (TOX, "ambiguous"): ["This can lead to arsenic poisoning"],
-    (BLOOD, "A"): ["A"],
-    (BLOOD, "C"): ["AB", "The answer is AB.", "The answer is c: AB..", "c"],
-    (BLOOD, "D"): ["O", "The answer is O"],
     (GENE, "A"): [
-        "Protein C deficiency", "The patient has protein C deficiency.", "Protein C", "The answer is protein C.",
-        "Answer: Protein C",
+        "The patient has protein C deficiency.", "Protein C", "The answer is protein C.", "Answer: Protein C",
     ],
-    (GENE, "C"): ["C: Factor V Leiden"],
     (GENE, "no_match"): ["deficiency of protein C"],
 }
 # fmt: on
-CASES = [(reply, options, expected) for (options, expected), replies in EXPECTED.items() for reply in replies]
+CASES = rows(EXPECTED)
 
 
-@pytest.mark.parametrize(("reply", "options", "expected"), CASES)
-def test_reads_as_a_careful_reader_does(reply, options, expected):
-    answer = read(reply, options)
-    assert (answer.value or str(answer.reason)) == expected
+@pytest.mark.parametrize(("reply", "expected"), CASES)
+def test_reads_as_a_careful_reader_does(reply, expected):
+    options, answer = expected
+    assert outcome(read(reply, options)) == answer
 
 
-@pytest.mark.parametrize("options", [DRUG, NOTA, ALL, ABC, NUM, MMLU, TEN, HEP, SUB, STEM, MCM, LONG, TOX, GENE])
+@pytest.mark.parametrize(
+    "options", [STEM, MCM, DRUG, NOTA, ALL, ABC, NUM, NUM2, MMLU, TEN, HEP, SUB, LONG, TOX, BLOOD, GENE]
+)
 @pytest.mark.parametrize(
     "frame",
-    ["{upper}", "{lower}", "({lower})", "{lower}:", "{upper}.", "{upper}. {text}", "{lower}: {text}.", "{text}",
-     "{text}.", "The answer is {lower}: {text}..", "The answer is {upper}.", "The correct answer is {text}.",
-     "**{upper}. {text}**", "Answer: {upper}", "I have thought about it. So the answer is ({upper}) {text}.",
-     "Final answer: {text}"],
+    ["{upper}", "{lower}", "({lower})", "({upper})", "{lower}:", "{upper}:", "{lower}.", "{upper}.", "{lower})",
+     "{upper}. {text}", "{lower}: {text}.", "{lower}: {text}..", "{lower}: {text}", "{upper}: {text}",
+     "{lower}) {text}", "{upper}) {text}", "{text}", "{text}.", "{small}", "{small}.",
+     "The answer is {lower}: {text}..", "The answer is {upper}: {text}", "The answer is {lower}",
+     "The answer is {upper}", "The answer is {lower}.", "The answer is {upper}.", "The answer is ({upper}).",
+     "The answer is {text}", "The answer is {text}.", "The answer is {small}.", "The correct answer is {text}.",
+     "**{upper}. {text}**", "Answer: {upper}", "Option {upper}",
+     "I have thought about it. So the answer is ({upper}) {text}.", "Final answer: {text}"],
 )  # fmt: skip
 def test_every_option_is_read_in_every_usual_form(options, frame):
-    for n, text in enumerate(options):
-        letter = chr(ord("A") + n)
-        if frame == "{upper}. {text}" and (letter, text) == ("A", "A and B"):
-            continue
-        reply = frame.format(upper=letter, lower=letter.lower(), text=text)
-        assert read(reply, options).value == letter, reply
+    read_as = {}
+    for letter, text in zip(LETTERS, options, strict=False):
+        if frame != "{upper}. {text}" or (letter, text) != ("A", "A and B"):
+            reply = frame.format(upper=letter, lower=letter.lower(), text=text, small=text.lower())
+            read_as[reply, letter] = read(reply, options).value
+    assert read_as == {(reply, letter): letter for reply, letter in read_as}
 
 
 @given(data=st.data(), options=st.sampled_from([DRUG, SUB, STEM, MCM, LONG, TOX]))
@@ -274,8 +221,8 @@ def test_a_text_means_its_option_wherever_it_stands(options, data):
     conclusion=st.booleans(),
 )
 def test_discussion_of_every_option_ends_in_the_one_called_correct(right, yes, no, mark, conclusion):
-    lines = [mark.format("ABCDE"[n], text, yes if n == right else no) for n, text in enumerate(DRUG)]
-    reply = "\n".join([*lines, f"Therefore, the answer is {'ABCDE'[right]}."] if conclusion else lines)
-    assert read(reply, DRUG).value == "ABCDE"[right]
-    other = "ABCDE"[(right + 1) % 5]
+    lines = [mark.format(LETTERS[n], text, yes if n == right else no) for n, text in enumerate(DRUG)]
+    reply = "\n".join([*lines, f"Therefore, the answer is {LETTERS[right]}."] if conclusion else lines)
+    assert read(reply, DRUG).value == LETTERS[right]
+    other = LETTERS[(right + 1) % 5]
     assert read("\n".join([*lines, f"So the answer is {other}."]), DRUG).value in (None, other)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from .reading import reading
+from .reading import reading, rows
 
 read_labels = reading("robust_labels")
 
@@ -105,7 +105,7 @@ EXPECTED: dict[tuple[tuple[str, ...], tuple[str, ...]], list[str]] = {
         "I cannot determine whether there is an effusion.", "I am unable to assess this X-ray for edema.",
         "I don't know.",
     ],
-    (MIMIC, ("empty",)): ["", "  ", "</s>"],
+    (MIMIC, ("empty",)): ["</s>"],
     (MIMIC, ("truncated",)): ["<think>edema"],
     (MIMIC, ("ambiguous",)): [
         "No finding, cardiomegaly", "The chest X-ray is normal. Cardiomegaly.",
@@ -126,12 +126,12 @@ EXPECTED: dict[tuple[tuple[str, ...], tuple[str, ...]], list[str]] = {
     (CHEXPERT, ()): ["no edema", "possible edema"],
 }
 # fmt: on
-CASES = [(reply, names, expected) for (names, expected), replies in EXPECTED.items() for reply in replies]
-LONG = 50_000  # characters
+CASES = rows(EXPECTED)
 
 
-@pytest.mark.parametrize(("reply", "names", "expected"), CASES)
-def test_reads_as_a_careful_reader_does(reply, names, expected):
+@pytest.mark.parametrize(("reply", "asked"), CASES)
+def test_reads_as_a_careful_reader_does(reply, asked):
+    names, expected = asked
     answer = read_labels(reply, names)
     if answer.value is None:
         assert (str(answer.reason),) == expected
@@ -141,7 +141,7 @@ def test_reads_as_a_careful_reader_does(reply, names, expected):
 
 @given(data=st.data())
 def test_order_of_the_labels_does_not_matter(data):
-    reply, names, _ = data.draw(st.sampled_from(CASES))
+    reply, (names, _) = data.draw(st.sampled_from(CASES))
     order = data.draw(st.permutations(range(len(names))))
     answer, shuffled = read_labels(reply, names), read_labels(reply, [names[n] for n in order])
     assert shuffled.reason is answer.reason
@@ -155,9 +155,5 @@ def test_list_of_present_and_absent_findings(present, absent, data):
     lines = data.draw(st.permutations(lines))
     answer = read_labels("\n".join(lines), MIMIC)
     assert answer.value == (tuple(int(name in present) for name in MIMIC) if lines else None)
-    sentence = " ".join(
-        data.draw(
-            st.permutations([f"There is {name}." for name in present] + [f"No {name} is seen." for name in absent])
-        )
-    )
-    assert read_labels(sentence, MIMIC) == answer
+    sentences = [f"There is {name}." for name in present] + [f"No {name} is seen." for name in absent]
+    assert read_labels(" ".join(data.draw(st.permutations(sentences))), MIMIC) == answer

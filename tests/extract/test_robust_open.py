@@ -5,9 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medtasks.extract.answer import Reason
-from medtasks.extract.failure import failed_reply
 from medtasks.extract.open_text import open_reply
 from medtasks.extract.yes_no import yes_no
+
+from .reading import outcome, rows
 
 # fmt: off
 VERDICTS: dict[str, list[str | None]] = {
@@ -42,79 +43,71 @@ VERDICTS: dict[str, list[str | None]] = {
         "Not normal", "A", "?",
         "The chest X-ray shows an effusion.", "left", "knowing", "yesterday", "not necessarily", "nodule",
     ],
-    "empty": ["", None, " "],
     "truncated": ["<think>yes"],
 }
-STATEMENTS: list[tuple[str, str, str | None]] = [
-    ("Is there a fracture?", "There is no fracture.", "no"),
-    ("Is there a fracture?", "There is a fracture.", "yes"),
-    ("Is there a fracture?", "There is a healed fracture of the left rib.", "yes"),
-    ("Is there a fracture?", "No fracture is seen.", "no"),
-    ("Is there a fracture?", "No evidence of fractures in this image.", "no"),
-    ("Is there evidence of a pneumothorax?", "The chest x-ray does not show a pneumothorax.", None),
-    ("Is there evidence of a pneumothorax?", "The x-ray does not show any pneumothorax.", "no"),
-    ("Is a pneumothorax present?", "A pneumothorax is present.", "yes"),
-    ("Does the image show a pleural effusion?", "The image shows a pleural effusion.", "yes"),
-    ("Does the image show a pleural effusion?", "The image shows an effusion.", None),
-    ("Does the image show a pleural effusion?", "There is no effusion.", "no"),
-    ("Does the image show a pleural effusion?", "There is no pericardial effusion.", None),
-    ("Is the heart enlarged?", "The heart is not enlarged.", "no"),
-    ("Is the heart enlarged?", "The heart is enlarged.", "yes"),
-    ("Is the heart enlarged?", "The heart is normal in size.", None),
-    ("Is the lung normal?", "The lungs are normal.", "yes"),
-    ("Is the lung normal?", "There is no infiltrate.", None),
-    ("Is the bone intact?", "There is no fracture.", None),
-    ("Is there a fracture in the left hand?", "There is no fracture in the right hand.", None),
-    ("Is there a fracture in the left hand?", "There is a fracture in the right hand.", None),
-    ("Is there a fracture?", "There may be a fracture.", None),
-    ("Is there a fracture?", "A fracture cannot be excluded.", None),
-    ("Is there a fracture?", "There is a fracture. There is no fracture.", "ambiguous"),
-    ("Is there a fracture?", "There is no fracture. The lungs are clear.", "no"),
-    ("Is there no fracture?", "There is no fracture.", None),
-    ("Is it a CT or an MRI?", "It is a CT.", None),
-    ("Is this a CT?", "This is not a CT.", None),
-    ("Where is the fracture?", "There is no fracture.", None),
-    ("Is there a fracture?", "Yes, there is no fracture.", "yes"),
-    ("Is there a fracture?", "There is no fracture, so the answer is no.", "no"),
-]
-OPEN: list[tuple[str | None, str | None, str]] = [
-    ("Left lower lobe.", "Left lower lobe.", "ok"),
-    ("**MRI**", "MRI", "ok"),
-    ("There is no pneumothorax.", "There is no pneumothorax.", "ok"),
-    ("none", "none", "ok"),
-    ("None of the lobes is affected.", "None of the lobes is affected.", "ok"),
-    ("<think>CT?</think>MRI\n\nQuestion: Which plane? Answer: axial", "MRI", "ok"),
-    ("I cannot determine the exact type, but it appears to be an MRI.", "it appears to be an MRI", "ok"),
-    ("Left lobe. The exact size cannot be determined.", "Left lobe", "ok"),
-    ("I'm not sure, but the mass is in the liver.", "the mass is in the liver", "ok"),
-    ("I'm sorry, but I can't assist with that.", None, "refused"),
-    ("I'm sorry, but I can't diagnose. Please consult a doctor.", None, "refused"),
-    ("As an AI model, I do not have the ability to view images. Please provide more context.", None, "refused"),
-    ("I cannot determine whether there is pneumonia.", None, "refused"),
-    ("I don't know.", None, "refused"),
-    ("Not sure", None, "refused"),
-    ("", None, "empty"),
-    (None, None, "empty"),
-    ("</s>", None, "empty"),
-    ("<think>MRI", None, "truncated"),
-    (failed_reply("MRI"), None, "adapter_failed"),
-]
+# By question and what the reply comes to.
+STATEMENTS: dict[tuple[str, str], list[str]] = {
+    ("Is there a fracture?", "no"): [
+        "There is no fracture.", "No fracture is seen.", "No evidence of fractures in this image.",
+        "There is no fracture. The lungs are clear.", "There is no fracture, so the answer is no.",
+    ],
+    ("Is there a fracture?", "yes"): [
+        "There is a fracture.", "There is a healed fracture of the left rib.", "Yes, there is no fracture.",
+    ],
+    ("Is there a fracture?", "no_match"): ["There may be a fracture.", "A fracture cannot be excluded."],
+    ("Is there a fracture?", "ambiguous"): ["There is a fracture. There is no fracture."],
+    ("Is there evidence of a pneumothorax?", "no_match"): ["The chest x-ray does not show a pneumothorax."],
+    ("Is there evidence of a pneumothorax?", "no"): ["The x-ray does not show any pneumothorax."],
+    ("Is a pneumothorax present?", "yes"): ["A pneumothorax is present."],
+    ("Does the image show a pleural effusion?", "yes"): ["The image shows a pleural effusion."],
+    ("Does the image show a pleural effusion?", "no_match"): [
+        "The image shows an effusion.", "There is no pericardial effusion.",
+    ],
+    ("Does the image show a pleural effusion?", "no"): ["There is no effusion."],
+    ("Is the heart enlarged?", "no"): ["The heart is not enlarged."],
+    ("Is the heart enlarged?", "yes"): ["The heart is enlarged."],
+    ("Is the heart enlarged?", "no_match"): ["The heart is normal in size."],
+    ("Is the lung normal?", "yes"): ["The lungs are normal."],
+    ("Is the lung normal?", "no_match"): ["There is no infiltrate."],
+    ("Is the bone intact?", "no_match"): ["There is no fracture."],
+    ("Is there a fracture in the left hand?", "no_match"): [
+        "There is no fracture in the right hand.", "There is a fracture in the right hand.",
+    ],
+    ("Is there no fracture?", "no_match"): ["There is no fracture."],
+    ("Is it a CT or an MRI?", "no_match"): ["It is a CT."],
+    ("Is this a CT?", "no_match"): ["This is not a CT."],
+    ("Where is the fracture?", "no_match"): ["There is no fracture."],
+}
+# What a reply states in answer to an open question: all of it, a part, or why nothing.
+WHOLE = ["Left lower lobe.", "There is no pneumothorax.", "none", "None of the lobes is affected."]
+PARTS: dict[str, str] = {
+    "**MRI**": "MRI",
+    "<think>CT?</think>MRI\n\nQuestion: Which plane? Answer: axial": "MRI",
+    "I cannot determine the exact type, but it appears to be an MRI.": "it appears to be an MRI",
+    "Left lobe. The exact size cannot be determined.": "Left lobe",
+    "I'm not sure, but the mass is in the liver.": "the mass is in the liver",
+}
+NOTHING: dict[Reason, list[str]] = {
+    Reason.REFUSED: [
+        "I'm sorry, but I can't assist with that.", "I'm sorry, but I can't diagnose. Please consult a doctor.",
+        "As an AI model, I do not have the ability to view images. Please provide more context.",
+        "I cannot determine whether there is pneumonia.", "I don't know.", "Not sure",
+    ],
+    Reason.EMPTY: ["</s>"],
+    Reason.TRUNCATED: ["<think>MRI"],
+}
 # fmt: on
-LONG = 50_000  # characters
 
 
-@pytest.mark.parametrize(
-    ("reply", "expected"), [(reply, key) for key, replies in VERDICTS.items() for reply in replies]
-)
+@pytest.mark.parametrize(("reply", "expected"), rows(VERDICTS))
 def test_reads_the_verdict_as_a_careful_reader_does(reply, expected):
-    answer = yes_no(reply)
-    assert (answer.value or str(answer.reason)) == expected
+    assert outcome(yes_no(reply)) == expected
 
 
-@pytest.mark.parametrize(("question", "reply", "expected"), STATEMENTS)
-def test_statement_answers_only_the_question_that_asks_for_it(question, reply, expected):
-    answer = yes_no(reply, question)
-    assert (answer.value or str(answer.reason)) == (expected or "no_match")
+@pytest.mark.parametrize(("reply", "asked"), rows(STATEMENTS))
+def test_statement_answers_only_the_question_that_asks_for_it(reply, asked):
+    question, expected = asked
+    assert outcome(yes_no(reply, question)) == expected
 
 
 @given(finding=st.sampled_from(["fracture", "effusion", "nodule"]), asked=st.sampled_from(["fracture", "effusion"]))
@@ -124,6 +117,13 @@ def test_affirmed_and_denied_statements_are_read_alike(finding, asked):
     assert values == (["yes", "no"] if finding == asked else [None, None])
 
 
-@pytest.mark.parametrize(("reply", "text", "reason"), OPEN)
-def test_text_to_compare(reply, text, reason):
-    assert open_reply(reply) == (text, Reason(reason))
+@pytest.mark.parametrize(
+    ("reply", "expected"),
+    [
+        *((reply, (reply, Reason.OK)) for reply in WHOLE),
+        *((reply, (text, Reason.OK)) for reply, text in PARTS.items()),
+        *((reply, (None, reason)) for reply, reason in rows(NOTHING)),
+    ],
+)
+def test_text_to_compare(reply, expected):
+    assert open_reply(reply) == expected

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from medtasks.extract.answer import Reason
 
-from .reading import reading
+from .reading import outcome, reading, rows
 
 read_yes_no_maybe, read_nli = reading("robust_yes_no_maybe"), reading("robust_nli")
 
@@ -77,7 +77,7 @@ VERDICTS: dict[str, list[str | None]] = {
         "?",
         "The study says that yes-men exist.", "Possible benefits were seen.", "Note that the sample was small.",
     ],
-    "empty": ["", " ", None, "</s>"],
+    "empty": ["</s>"],
     "truncated": ["<think>Yes"],
 }
 NLI: dict[str, list[str | None]] = {
@@ -133,31 +133,26 @@ NLI: dict[str, list[str | None]] = {
         "It does not follow from the first sentence.", "neutrophils are low", "?", "not contradictory",
     ],
     "refused": ["I cannot determine the relationship.", "I'm sorry, I can't assist with that.", "I don't know."],
-    "empty": ["", None, "**"],
+    "empty": ["**"],
     "truncated": ["<think>neutral"],
 }
 # fmt: on
-LONG = 50_000  # characters
 
 
-def _table(expected):
-    return [(reply, outcome) for outcome, replies in expected.items() for reply in replies]
+def word(answer, options):
+    return options[ord(answer.value) - ord("A")] if answer.value else outcome(answer)
 
 
-def _outcome(answer, options):
-    return options[ord(answer.value) - ord("A")] if answer.value else str(answer.reason)
-
-
-@pytest.mark.parametrize(("reply", "expected"), _table(VERDICTS))
+@pytest.mark.parametrize(("reply", "expected"), rows(VERDICTS))
 def test_reads_the_verdict_as_a_careful_reader_does(reply, expected):
     for options in (YES_NO_MAYBE, ("Maybe", "No", "Yes")):
-        assert _outcome(read_yes_no_maybe(reply, options), options).casefold() == expected
+        assert word(read_yes_no_maybe(reply, options), options).casefold() == expected
 
 
-@pytest.mark.parametrize(("reply", "expected"), _table(NLI))
+@pytest.mark.parametrize(("reply", "expected"), rows(NLI))
 def test_reads_the_relation_as_a_careful_reader_does(reply, expected):
     for options in (RELATIONS, ("neutral", "contradiction", "entailment")):
-        assert _outcome(read_nli(reply, options), options) == expected
+        assert word(read_nli(reply, options), options) == expected
 
 
 @given(
@@ -171,7 +166,7 @@ def test_reads_the_relation_as_a_careful_reader_does(reply, expected):
 )
 def test_explanation_never_flips_a_leading_verdict(verdict, explanation):
     reply = f"{verdict.capitalize()}, as the abstract says: {' '.join(explanation)} was reported."
-    assert _outcome(read_yes_no_maybe(reply, YES_NO_MAYBE), YES_NO_MAYBE) == verdict
+    assert word(read_yes_no_maybe(reply, YES_NO_MAYBE), YES_NO_MAYBE) == verdict
 
 
 def test_verdict_that_is_no_option_is_no_answer():

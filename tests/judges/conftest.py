@@ -1,35 +1,28 @@
 """A real HTTP endpoint that can be told to misbehave, and what the code under test writes to its logs."""
 
+import contextlib
 import logging
-import os
 import socket
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from loguru import logger
 
-from ..scripted_server import Endpoint
+from medtasks.judges.cache import VerdictCache
+from medtasks.judges.client import Judge
+from medtasks.judges.settings import JudgeSettings
+
+from ..scripted_server import Endpoint, serving
 
 KEY = "sk-secret-0123456789"
 
 
 @pytest.fixture
 def new_endpoint() -> Iterator[Callable[[], Endpoint]]:
-    servers: list[Endpoint] = []
-
-    def start() -> Endpoint:
-        server = Endpoint()
-        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-        servers.append(server)
-        return server
-
-    yield start
-    for server in servers:
-        server.over.set()
-        server.shutdown()
-        server.server_close()
+    with contextlib.ExitStack() as running:
+        yield lambda: running.enter_context(serving(Endpoint()))
 
 
 @pytest.fixture
@@ -38,19 +31,27 @@ def endpoint(new_endpoint: Callable[[], Endpoint]) -> Endpoint:
 
 
 @pytest.fixture
+def judge_at(tmp_path: Path) -> Callable[..., Judge]:
+    """Build judges over one cache, patient enough for a test; ``settings`` are those of JudgeSettings."""
+
+    def build(url: str, backoff_s: float = 0.01, **settings: Any) -> Judge:
+        usual: dict[str, Any] = {"model": "m", "api_key": KEY, "timeout_s": 5.0, "attempts": 3}
+        return Judge(JudgeSettings(url, **usual | settings), VerdictCache(tmp_path / "judge"), backoff_s=backoff_s)
+
+    return build
+
+
+@pytest.fixture
+def judge(endpoint: Endpoint, judge_at: Callable[..., Judge]) -> Judge:
+    """A judge of the endpoint that tries once."""
+    return judge_at(endpoint.url, attempts=1)
+
+
+@pytest.fixture
 def closed_url() -> str:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return f"http://127.0.0.1:{probe.getsockname()[1]}/v1"
-
-
-@pytest.fixture
-def warnings() -> Iterator[list[str]]:
-    """The warnings written through loguru, as plain text lines."""
-    lines: list[str] = []
-    sink = logger.add(lambda message: lines.append(str(message)), level="WARNING", format="{message}")
-    yield lines
-    logger.remove(sink)
 
 
 @pytest.fixture
@@ -66,10 +67,3 @@ def everything_logged(caplog: pytest.LogCaptureFixture) -> Iterator[Callable[[],
 @pytest.fixture
 def key() -> str:
     return KEY
-
-
-@pytest.fixture(autouse=True)
-def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in [name for name in os.environ if name.startswith(("MEDTASKS_JUDGE_", "MEDTASKS_TRUSTED_JUDGE"))]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "home"))

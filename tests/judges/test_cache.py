@@ -58,16 +58,11 @@ def test_files_are_private_and_hold_no_prompt(cache):
 @pytest.mark.parametrize(
     "content",
     [
-        b"",
-        b"{",
-        b"\xff\xfe\x00",
-        b"null",
-        b"[]",
-        b'"text"',
-        json.dumps({"key": KEY, "text": 7}).encode(),
-        json.dumps({"key": KEY}).encode(),
-        json.dumps({"key": "another", "text": "A: 1"}).encode(),
-        b"[" * 100_000,
+        *(b"", b"{", b"\xff\xfe\x00", b"null", b"[]", b'"text"', b"[" * 100_000),
+        *(
+            json.dumps(entry).encode()
+            for entry in ({"key": KEY, "text": 7}, {"key": KEY}, {"key": "k", "text": "A: 1"})
+        ),
     ],
 )
 def test_a_corrupted_file_is_a_miss_and_is_mended(cache, content):

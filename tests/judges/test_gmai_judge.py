@@ -7,10 +7,8 @@ from hypothesis import strategies as st
 from medtasks.errors import UnknownName
 from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.failure import failed_reply
-from medtasks.judges.cache import VerdictCache
-from medtasks.judges.client import CORRECTION, Judge
+from medtasks.judges.client import CORRECTION
 from medtasks.judges.gmai import PROMPT_VERSIONS, judge_prompt, match_reply, parse_choice
-from medtasks.judges.settings import JudgeSettings
 
 # The reference's text, copied independently of the module.
 REFERENCE = """\
@@ -39,20 +37,6 @@ OPTIONS = ["polyp", "ulcer", "normal colon"]
 REPLY = "There is a stalked growth"
 
 
-@pytest.fixture
-def new_judge(endpoint, tmp_path):
-    def build(temperature=0.0):
-        settings = JudgeSettings(endpoint.url, "m", timeout_s=5.0, attempts=1, temperature=temperature)
-        return Judge(settings, VerdictCache(tmp_path / "judge"), backoff_s=0.01)
-
-    return build
-
-
-@pytest.fixture
-def judge(new_judge):
-    return new_judge()
-
-
 def ask(judge, reply=REPLY, rule=OLD):
     return match_reply(judge, rule, "What is this?", OPTIONS, reply)
 
@@ -63,9 +47,9 @@ def test_the_prompt_is_the_reference_s_to_the_letter():
     assert judge_prompt(question, ["{0}", "ulcer"], reply) == expected
 
 
-def test_the_endpoint_gets_the_prompt_and_the_temperature_of_the_settings(endpoint, new_judge):
+def test_the_endpoint_gets_the_prompt_and_the_temperature_of_the_settings(endpoint, judge_at):
     endpoint.script = [endpoint.reply("A")]
-    ask(new_judge(temperature=0.3))
+    ask(judge_at(endpoint.url, temperature=0.3))
     (body,) = endpoint.bodies
     assert body["temperature"] == 0.3
     assert [message["content"] for message in body["messages"]] == [judge_prompt("What is this?", OPTIONS, REPLY)]
@@ -75,26 +59,15 @@ def test_the_endpoint_gets_the_prompt_and_the_temperature_of_the_settings(endpoi
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("B", Answer.ok("B")),
-        (" C.\n", Answer.ok("C")),
-        ("Your output: A", Answer.ok("A")),
-        ("ulcer", Answer.ok("B")),
-        ("Z", Answer.invalid(Reason.NO_MATCH)),
-        ("(Z)", Answer.invalid(Reason.NO_MATCH)),
+        *(
+            (text, Answer.ok(letter))
+            for text, letter in (("B", "B"), (" C.\n", "C"), ("Your output: A", "A"), ("ulcer", "B"))
+        ),
+        *((text, Answer.invalid(Reason.NO_MATCH)) for text in ("Z", "(Z)")),
         ("Cannot determine the answer", Answer.invalid(Reason.REFUSED)),
-        ("D", None),
-        ("A or B", None),
-        ("A, B or Z", None),
-        ("b", None),
-        ("z", None),
-        ("", None),
-        (" \n", None),
+        *((f"Failed to obtain answer via API{more}", None) for more in ("", " Z", ": polyp")),
+        *((text, None) for text in ("D", "A or B", "A, B or Z", "b", "z", "", " \n", "polyp, or ulcer", "ZZ")),
         ("I would not know", None),
-        ("polyp, or ulcer", None),
-        ("Failed to obtain answer via API", None),
-        ("Failed to obtain answer via API Z", None),
-        ("Failed to obtain answer via API: polyp", None),
-        ("ZZ", None),
     ],
 )
 def test_what_a_judge_can_say(rule, text, expected):
@@ -163,24 +136,18 @@ def test_an_unreadable_judge_is_asked_three_times_and_never_drawn_lots_for(judge
     assert endpoint.bodies[2]["messages"][-1]["content"] == CORRECTION
 
 
-def test_a_second_ask_can_succeed(judge, endpoint):
-    endpoint.script = [endpoint.reply("A or B"), endpoint.reply("B")]
-    assert ask(judge).answer == Answer.ok("B")
-    assert endpoint.count == 2
-
-
 def test_trouble_is_a_failed_judge(judge, endpoint):
     endpoint.script = [endpoint.status(400)]
     assert ask(judge).answer == Answer.invalid(Reason.JUDGE_FAILED)
 
 
-def test_verdicts_are_kept_for_each_rule(judge, new_judge, endpoint):
+def test_verdicts_are_kept_for_each_rule(judge, judge_at, endpoint):
     early = "A fits, and all the others do not"
     endpoint.script = [endpoint.reply(early), endpoint.reply("B")]
     assert ask(judge, rule=OLD).answer == Answer.ok("A")
     assert ask(judge, rule=NEW).answer == Answer.ok("B")
     assert endpoint.count == 2
-    again = new_judge()
+    again = judge_at(endpoint.url)
     assert [ask(again, rule=rule).answer.value for rule in (OLD, NEW)] == ["A", "B"]
     assert endpoint.count == 2
 

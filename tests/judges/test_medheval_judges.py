@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medtasks.errors import JudgeNotConfigured, JudgeRefused
-from medtasks.judges.cache import VerdictCache
-from medtasks.judges.client import BAD_FORMAT, Judge, judge_if_there
+from medtasks.judges.client import BAD_FORMAT, judge_if_there
 from medtasks.judges.medheval import (
     judge_components,
     judge_correctness,
@@ -17,7 +16,6 @@ from medtasks.judges.medheval import (
     parse_number,
 )
 from medtasks.judges.medheval_prompts import WORDINGS
-from medtasks.judges.settings import JudgeSettings, check_access
 
 TRUTH = {"anatomy": ["heart", "lung"], "symptom": ["effusion"], "measurement": []}
 ANSWER = "The heart is enlarged and the left lung is dark."
@@ -28,12 +26,6 @@ ALL = [(name, kind) for name in WORDINGS for kind in ("components", "correctness
 def components(counts=COUNTS):
     aspects = {name: {"recall_number": right, "wrong_number": wrong} for name, (right, wrong) in counts.items()}
     return json.dumps({"model_1": aspects})
-
-
-@pytest.fixture
-def judge(endpoint, tmp_path):
-    settings = JudgeSettings(endpoint.url, "m", timeout_s=5.0, attempts=1, reasks=1)
-    return Judge(settings, VerdictCache(tmp_path / "judge"), backoff_s=0.01)
 
 
 def ask_severity(judge, answer=ANSWER, wording="single"):
@@ -90,44 +82,27 @@ def test_each_judge_gets_its_json_with_one_model(endpoint, judge):
     ]
 
 
-@pytest.mark.parametrize(
-    ("text", "severity", "correct"),
-    [
-        ('{"model_1": 1}', 1, 1),
-        ('{"model_1": 0}', 0, 0),
-        (' \n{"model_1": 0}\n', 0, 0),
-        ('```\n{"model_1": 0}\n```', 0, 0),
-        ('```JSON\n{"model_1": 0}```', 0, 0),
-        ('{"model_1": 5}', 5, None),
-        ('{"model_1": 6}', None, None),
-        ('{"model_1": -1}', None, None),
-        ('{"model_1": true}', None, None),
-        ('{"model_1": 1.0}', None, None),
-        ('{"model_1": "1"}', None, None),
-        ('{"model_1": null}', None, None),
-        ('{"model_1": [1]}', None, None),
-        ('{"model_1": NaN}', None, None),
-        ("{}", None, None),
-        ("", None, None),
-        ("1", None, None),
-        ("null", None, None),
-        ('[{"model_1": 1}]', None, None),
-        ('{"model_2": 1}', None, None),
-        ('{"Model_1": 1}', None, None),
-        ('{"model_1": 1, "model_2": 0}', None, None),
-        ('{"model_1": 5, "model_1": 0}', None, None),
-        ('{"model_1": 1} I think', None, None),
-        ('Sure: {"model_1": 1}', None, None),
-        ('```json\n{"model_1": 1}\n```\nBecause.', None, None),
-        ('```python\n{"model_1": 1}\n```', None, None),
-        ('{"model_1": 1', None, None),
-        ('{"model_1": ' + "9" * 5000 + "}", None, None),
-        ("[" * 100_000, None, None),
+# What severity and correctness are read from replies.
+NUMBERS = {
+    (1, 1): ['{"model_1": 1}'],
+    (0, 0): [
+        *('{"model_1": 0}', ' \n{"model_1": 0}\n'),
+        *('```\n{"model_1": 0}\n```', '```JSON\n{"model_1": 0}```'),
     ],
-)
-def test_scores_are_read_strictly(text, severity, correct):
-    assert parse_number(text, most=5) == severity
-    assert parse_number(text, most=1) == correct
+    (5, None): ['{"model_1": 5}'],
+    (None, None): [
+        *(f'{{"model_1": {value}}}' for value in ("6", "-1", "true", "1.0", '"1"', "null", "[1]", "NaN", "9" * 5000)),
+        *("{}", "", "1", "null", '[{"model_1": 1}]', '{"model_2": 1}', '{"Model_1": 1}', '{"model_1": 1'),
+        *('{"model_1": 1, "model_2": 0}', '{"model_1": 5, "model_1": 0}', "[" * 100_000),
+        *('{"model_1": 1} I think', 'Sure: {"model_1": 1}'),
+        *('```json\n{"model_1": 1}\n```\nBecause.', '```python\n{"model_1": 1}\n```'),
+    ],
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), [(text, read) for read, texts in NUMBERS.items() for text in texts])
+def test_scores_are_read_strictly(text, expected):
+    assert (parse_number(text, most=5), parse_number(text, most=1)) == expected
 
 
 def test_components_are_read():
@@ -135,29 +110,26 @@ def test_components_are_read():
     assert parse_components(f"```json\n{components()}\n```", most=9).counts() == COUNTS
 
 
-def broken(change):
-    reply = json.loads(components())
-    change(reply["model_1"])
-    return json.dumps(reply)
+# Aspects, and fields of one aspect, that are not as asked for; None takes one away.
+BROKEN = [
+    {"measurement": None},
+    {"technique": {"recall_number": 0, "wrong_number": 0}},
+    {"anatomy": [2, 0]},
+    *({"symptom": {"recall_number": 0, "wrong_number": wrong}} for wrong in (-1, "3", True, None)),
+    {"symptom": {"recall_number": 0}},
+    {"symptom": {"recall_number": 0, "wrong_number": 3, "mentioned": 3}},
+]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        broken(lambda aspects: aspects.pop("measurement")),
-        broken(lambda aspects: aspects["symptom"].pop("wrong_number")),
-        broken(lambda aspects: aspects["symptom"].update(wrong_number=-1)),
-        broken(lambda aspects: aspects["symptom"].update(wrong_number="3")),
-        broken(lambda aspects: aspects["symptom"].update(wrong_number=True)),
-        broken(lambda aspects: aspects["symptom"].update(wrong_number=None)),
-        broken(lambda aspects: aspects["symptom"].update(mentioned=3)),
-        broken(lambda aspects: aspects.update(technique={"recall_number": 0, "wrong_number": 0})),
-        broken(lambda aspects: aspects.update(anatomy=[2, 0])),
-        '{"model_1": {}}',
-        "{}",
-    ],
-)
-def test_a_missing_or_further_field_is_no_count(text):
+@pytest.mark.parametrize("change", BROKEN)
+def test_a_missing_or_further_field_is_no_count(change):
+    aspects = json.loads(components())["model_1"] | change
+    changed = {name: aspect for name, aspect in aspects.items() if aspect is not None}
+    assert parse_components(json.dumps({"model_1": changed}), most=9) is None
+
+
+@pytest.mark.parametrize("text", ['{"model_1": {}}', "{}"])
+def test_nothing_is_no_count(text):
     assert parse_components(text, most=9) is None
 
 
@@ -188,40 +160,22 @@ def test_a_rerun_costs_no_call_and_another_prompt_does(endpoint, judge):
     assert endpoint.count == 3
 
 
-@pytest.mark.parametrize(
-    "step",
-    [
-        lambda endpoint: endpoint.reply("{}"),
-        lambda endpoint: endpoint.reply('{"model_1": 9}'),
-        lambda endpoint: endpoint.reply(""),
-        lambda endpoint: endpoint.reply("I cannot help with that."),
-        lambda endpoint: endpoint.status(200, body='{"choices": []}'),
-        lambda endpoint: endpoint.status(200, body="<html>", content_type="text/html"),
-        lambda endpoint: endpoint.status(500),
-        lambda endpoint: endpoint.status(401),
-        lambda endpoint: endpoint.status(429),
-        lambda endpoint: endpoint.reset(),
-    ],
-    ids=["empty object", "out of range", "nothing", "refusal", "no choice", "html", "500", "401", "429", "reset"],
-)
-def test_a_misbehaving_judge_invents_nothing(endpoint, judge, step):
-    endpoint.script = [step(endpoint)]
+@pytest.mark.parametrize("text", ["{}", '{"model_1": 9}', "", "I cannot help with that."])
+def test_a_misbehaving_judge_invents_nothing(endpoint, judge, text):
+    endpoint.script = [endpoint.reply(text)]
     verdict = ask_severity(judge)
-    assert verdict.value is None
-    assert verdict.failure
+    assert (verdict.value, verdict.failure) == (None, BAD_FORMAT)
     assert not list(judge._cache.folder.rglob("*.json"))
 
 
 def test_a_second_chance_is_given_for_the_form(endpoint, judge):
     endpoint.script = [endpoint.reply("Score: 3"), endpoint.reply('{"model_1": 3}')]
     assert ask_severity(judge).value == 3
-    endpoint.script = [endpoint.reply("Score: 3")]
-    assert ask_severity(judge, answer="other").failure == BAD_FORMAT
 
 
 def test_the_cache_holds_numbers_only(endpoint, judge):
     canary = "Canary Example had a fall"
-    endpoint.script = [endpoint.reply(canary), endpoint.reply('{"model_1": 2}')]
+    endpoint.script = [*[endpoint.reply(canary)] * 3, endpoint.reply('{"model_1": 2}')]
     assert judge_correctness(judge, WORDINGS["single"].correctness, canary, canary, canary).value is None
     assert ask_severity(judge, answer=canary).value == 2
     files = list(judge._cache.folder.rglob("*.json"))
@@ -244,67 +198,3 @@ def test_no_judge_is_not_a_wrong_judge(monkeypatch, endpoint):
     monkeypatch.setenv("MEDTASKS_JUDGE_API_KEY", "k")
     with pytest.raises(JudgeRefused):
         judge_if_there("medheval_knowledge_open")
-
-
-def settings_at(url):
-    return JudgeSettings(base_url=url, model="m")
-
-
-@pytest.mark.parametrize(
-    ("url", "trusted"),
-    [
-        ("https://judge.example/v1", "https://judge.example/v1"),
-        ("https://judge.example/v1", " https://judge.example/v1/\n"),
-        ("https://judge.example/v1", "https://JUDGE.example"),
-        ("https://judge.example/v1", "https://judge.example:443/other"),
-        ("http://judge.example:8000/v1", "http://judge.example:8000/v1"),
-        ("http://[2001:db8::1]:8000/v1", "http://[2001:DB8::1]:8000/v1"),
-        ("http://10.0.0.5/v1", "http://10.0.0.5:80"),
-    ],
-)
-def test_the_named_judge_is_trusted(url, trusted):
-    check_access(settings_at(url), "credentialed", "mimic", environ={"MEDTASKS_TRUSTED_JUDGE": trusted})
-
-
-@pytest.mark.parametrize(
-    ("url", "trusted"),
-    [
-        ("https://judge.example.evil/v1", "https://judge.example/v1"),
-        ("https://eu.judge.example/v1", "https://judge.example/v1"),
-        ("https://judge.example/v1", "https://judge.example.evil/v1"),
-        ("https://judge.example:8443/v1", "https://judge.example/v1"),
-        ("http://judge.example/v1", "https://judge.example/v1"),
-        ("http://10.0.0.50/v1", "http://10.0.0.5/v1"),
-        ("https://judge.example/v1", ""),
-    ],
-)
-def test_no_other_judge_is(url, trusted):
-    with pytest.raises(JudgeRefused, match="'mimic' is credentialed") as caught:
-        check_access(settings_at(url), "credentialed", "mimic", environ={"MEDTASKS_TRUSTED_JUDGE": trusted})
-    assert f"MEDTASKS_TRUSTED_JUDGE={settings_at(url).origin}" in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    "trusted",
-    ["judge.example", "1", "*", "https://user:secret@judge.example/v1", "https://judge.example/v1?key=secret"],
-)
-def test_a_trust_that_names_no_endpoint_opens_nothing(trusted):
-    environ = {"MEDTASKS_TRUSTED_JUDGE": trusted}
-    with pytest.raises(JudgeRefused, match="MEDTASKS_TRUSTED_JUDGE must look like") as caught:
-        check_access(settings_at("https://judge.example/v1"), "credentialed", "mimic", environ=environ)
-    assert "secret" not in str(caught.value)
-    check_access(settings_at("https://judge.example/v1"), "public", "slake", environ=environ)
-
-
-def test_a_trusted_judge_cannot_pass_text_on(endpoint, new_endpoint, tmp_path, monkeypatch):
-    elsewhere, proxy = new_endpoint(), new_endpoint()
-    monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{proxy.server_port}")
-    monkeypatch.setenv("ALL_PROXY", f"http://127.0.0.1:{proxy.server_port}")
-    monkeypatch.delenv("NO_PROXY", raising=False)
-    monkeypatch.setattr(JudgeSettings, "is_local", False)  # the endpoint stands for one on another machine
-    settings = JudgeSettings(endpoint.url, "m", "k", timeout_s=5.0, attempts=1)
-    endpoint.script = [endpoint.status(307, Location=f"{elsewhere.url}/chat/completions")]
-    verdict = ask_severity(Judge(settings, VerdictCache(tmp_path / "judge"), backoff_s=0.01))
-    assert "redirects elsewhere" in verdict.failure
-    assert (endpoint.count, elsewhere.count, proxy.count) == (1, 0, 0)

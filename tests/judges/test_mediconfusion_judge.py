@@ -4,8 +4,6 @@ from hypothesis import strategies as st
 
 from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.failure import failed_reply
-from medtasks.judges.cache import VerdictCache
-from medtasks.judges.client import Judge
 from medtasks.judges.mediconfusion import (
     INSTRUCTION,
     RULE_NAME,
@@ -16,7 +14,6 @@ from medtasks.judges.mediconfusion import (
     judge_reply,
     parse_scores,
 )
-from medtasks.judges.settings import JudgeSettings
 
 # The reference's text, copied independently of the module.
 REFERENCE = (
@@ -35,12 +32,6 @@ REFERENCE_INSTRUCTION = (
     "\nA: <SCORE>\nB: <SCORE>\nYour explanation: <EXPLANATION>"
 )
 SCORES = st.integers(1, 10)
-
-
-@pytest.fixture
-def judge(endpoint, tmp_path):
-    settings = JudgeSettings(endpoint.url, "m", timeout_s=5.0, attempts=1, reasks=1)
-    return Judge(settings, VerdictCache(tmp_path / "judge"), backoff_s=0.01)
 
 
 def test_the_texts_are_the_reference_s():
@@ -62,33 +53,29 @@ def test_two_options_are_needed(options):
         judge_prompt("Which side?", options, "left")
 
 
-@pytest.mark.parametrize(
-    ("text", "scores"),
-    [
-        ("A: 9\nB: 2\nYour explanation: it says left.", (9, 2)),
-        ("A: 9\n\nB: 2\n\nYour explanation: it says left.\n\nMore.", (9, 2)),
-        ("\n\n  A: 10\nB: 1", (10, 1)),
-        ("A: 9 \r\nB: 2\r\n", (9, 2)),
-        ("9\n2", (9, 2)),
-        ("", None),
-        ("A: 9", None),
-        ("A: 9 B: 2", None),
-        ("B: 9\nA: 2", None),
-        ("A: 9/10\nB: 2", None),
-        ("A: 9.0\nB: 2", None),
-        ("A:9\nB:2", None),
-        ("**A: 9**\n**B: 2**", None),
-        ("A: 9\n\n\nB: 2", None),
-        ("A: 0\nB: 2", None),
-        ("A: 11\nB: 2", None),
-        ("A: -3\nB: 2", None),
-        ("A: 1_0\nB: 2", None),
-        ("A: \u0669\nB: 2", None),
-        ("A: \u00b2\nB: 2", None),
-        ("Sure!\nA: 9\nB: 2", None),
-        ("A: " + "9" * 5000 + "\nB: 2", None),
+SCORED = {
+    (9, 2): [
+        *("A: 9\nB: 2\nYour explanation: it says left.", "A: 9\n\nB: 2\n\nYour explanation: it says left.\n\nMore."),
+        *("A: 9 \r\nB: 2\r\n", "9\n2"),
     ],
-)
+    (10, 1): ["\n\n  A: 10\nB: 1"],
+    None: [
+        *(
+            "",
+            "A: 9",
+            "A: 9 B: 2",
+            "B: 9\nA: 2",
+            "A:9\nB:2",
+            "**A: 9**\n**B: 2**",
+            "A: 9\n\n\nB: 2",
+            "Sure!\nA: 9\nB: 2",
+        ),
+        *(f"A: {score}\nB: 2" for score in ("9/10", "9.0", "0", "11", "-3", "1_0", "\u0669", "\u00b2", "9" * 5000)),
+    ],
+}
+
+
+@pytest.mark.parametrize(("text", "scores"), [(text, scores) for scores, texts in SCORED.items() for text in texts])
 def test_scores_are_read_strictly(text, scores):
     assert parse_scores(text) == scores
 
@@ -105,17 +92,10 @@ def test_no_text_breaks_the_parser(text):
 
 
 @pytest.mark.parametrize(
-    ("scores", "answer"),
-    [
-        ((7, 4), Answer.ok("A")),
-        ((6, 4), Answer.invalid(Reason.AMBIGUOUS)),
-        ((5, 5), Answer.invalid(Reason.AMBIGUOUS)),
-        ((4, 6), Answer.invalid(Reason.AMBIGUOUS)),
-        ((4, 7), Answer.ok("B")),
-    ],
+    ("scores", "value"), [((7, 4), "A"), ((6, 4), None), ((5, 5), None), ((4, 6), None), ((4, 7), "B")]
 )
-def test_the_gap_is_three(scores, answer):
-    assert choose(scores) == answer
+def test_the_gap_is_three(scores, value):
+    assert choose(scores) == (Answer.ok(value) if value else Answer.invalid(Reason.AMBIGUOUS))
     assert (RULE_NAME, RULE_VERSION) == ("gap_of_3", 1)
 
 
@@ -138,11 +118,7 @@ def test_a_reply_is_judged(endpoint, judge):
 
 @pytest.mark.parametrize(
     ("reply", "reason"),
-    [
-        ("", Reason.EMPTY),
-        (" \n\t", Reason.EMPTY),
-        (failed_reply("out of memory"), Reason.ADAPTER_FAILED),
-    ],
+    [("", Reason.EMPTY), (" \n\t", Reason.EMPTY), (failed_reply("out of memory"), Reason.ADAPTER_FAILED)],
 )
 def test_nothing_to_judge_costs_nothing(endpoint, judge, reply, reason):
     assert judge_reply(judge, "Which side?", ["Left", "Right"], reply) == Answer.invalid(reason)
@@ -150,10 +126,10 @@ def test_nothing_to_judge_costs_nothing(endpoint, judge, reply, reason):
 
 
 def test_a_judge_without_a_verdict_is_judge_failed(endpoint, judge):
-    endpoint.script = [endpoint.reply("Both are fine."), endpoint.reply("A: 12\nB: 1"), endpoint.status(401)]
+    endpoint.script = [*map(endpoint.reply, ("Both are fine.", "A: 12\nB: 1", "A: 9")), endpoint.status(401)]
     assert judge_reply(judge, "Which side?", ["Left", "Right"], "left") == Answer.invalid(Reason.JUDGE_FAILED)
     assert judge_reply(judge, "Which side?", ["Left", "Right"], "right") == Answer.invalid(Reason.JUDGE_FAILED)
-    assert endpoint.count == 3
+    assert endpoint.count == 4
 
 
 def test_a_close_call_is_ambiguous(endpoint, judge):

@@ -86,15 +86,9 @@ def test_bad_values_are_refused_in_one_sentence(name, text, sentence):
 @pytest.mark.parametrize(
     "url",
     [
-        "api.openai.com/v1",
-        "ftp://localhost/v1",
-        "http://",
-        "http://localhost:99999/v1",
-        "http://user:secret@localhost/v1",
-        "http://evil.example\\@127.0.0.1/v1",
-        "http://localhost/v1?key=secret",
+        *("api.openai.com/v1", "ftp://localhost/v1", "http://", "http://localhost:99999/v1", "http://localhost /v1"),
+        *("http://user:secret@localhost/v1", "http://evil.example\\@127.0.0.1/v1", "http://localhost/v1?key=secret"),
         "http://127.0.0.1\t.evil.example/v1",
-        "http://localhost /v1",
     ],
 )
 def test_urls_that_could_hide_something_are_refused_unquoted(url):
@@ -108,38 +102,6 @@ def test_a_key_no_header_can_hold_is_refused_unquoted(key):
     with pytest.raises(JudgeNotConfigured, match="MEDTASKS_JUDGE_API_KEY") as caught:
         settings_from_environment(REMOTE | {"MEDTASKS_JUDGE_API_KEY": key})
     assert key not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    "url",
-    [
-        "http://localhost/v1",
-        "http://LOCALHOST:80/v1",
-        "https://127.0.0.1:8/v1",
-        "http://127.9.8.7",
-        "http://[::1]:8000/v1",
-    ],
-)
-def test_credentialed_text_may_go_to_this_machine(url):
-    check_access(settings_at(url), "credentialed", "mimic", environ={})
-
-
-@pytest.mark.parametrize(
-    "url",
-    [
-        "https://api.openai.com/v1",
-        "http://127.0.0.1.evil.example/v1",
-        "http://localhost.evil.example/v1",
-        "http://10.0.0.5/v1",
-        "http://0.0.0.0/v1",
-        "http://[2001:db8::1]/v1",
-        "http://2130706433/v1",
-    ],
-)
-def test_credentialed_text_goes_nowhere_else(url):
-    with pytest.raises(JudgeRefused, match="'mimic' is credentialed") as caught:
-        check_access(settings_at(url), "credentialed", "mimic", environ={})
-    assert "MEDTASKS_JUDGE_ALLOW_REMOTE=mimic" in str(caught.value)
 
 
 @pytest.mark.parametrize("access", ["public", "gated"])
@@ -161,3 +123,61 @@ def test_the_override_counts_for_the_named_dataset_alone(monkeypatch):
 def test_a_misspelt_level_does_not_open_the_guard():
     with pytest.raises(UnknownName, match="did you mean 'credentialed'"):
         check_access(settings_at("https://api.openai.com/v1"), "credentialled", "mimic", environ={})
+
+
+REMOTE_URLS = [
+    *("https://api.openai.com/v1", "http://127.0.0.1.evil.example/v1", "http://localhost.evil.example/v1"),
+    *("http://10.0.0.5/v1", "http://0.0.0.0/v1", "http://[2001:db8::1]/v1", "http://2130706433/v1"),
+]
+
+
+@pytest.mark.parametrize(
+    ("url", "trusted"),
+    [
+        *((f"http{url}", "") for url in ("://localhost/v1", "://LOCALHOST:80/v1", "://127.9.8.7", "://[::1]:8000/v1")),
+        ("https://127.0.0.1:8/v1", ""),
+        ("https://judge.example/v1", "https://judge.example/v1"),
+        ("https://judge.example/v1", " https://judge.example/v1/\n"),
+        ("https://judge.example/v1", "https://JUDGE.example"),
+        ("https://judge.example/v1", "https://judge.example:443/other"),
+        ("http://judge.example:8000/v1", "http://judge.example:8000/v1"),
+        ("http://[2001:db8::1]:8000/v1", "http://[2001:DB8::1]:8000/v1"),
+        ("http://10.0.0.5/v1", "http://10.0.0.5:80"),
+    ],
+)
+def test_credentialed_text_may_go_to_this_machine_and_to_the_judge_that_is_named(url, trusted):
+    check_access(settings_at(url), "credentialed", "mimic", environ={"MEDTASKS_TRUSTED_JUDGE": trusted})
+
+
+@pytest.mark.parametrize(
+    ("url", "trusted"),
+    [
+        *((url, "") for url in REMOTE_URLS),
+        ("https://judge.example/v1", ""),
+        ("https://judge.example.evil/v1", "https://judge.example/v1"),
+        ("https://eu.judge.example/v1", "https://judge.example/v1"),
+        ("https://judge.example/v1", "https://judge.example.evil/v1"),
+        ("https://judge.example:8443/v1", "https://judge.example/v1"),
+        ("http://judge.example/v1", "https://judge.example/v1"),
+        ("http://10.0.0.50/v1", "http://10.0.0.5/v1"),
+    ],
+)
+def test_credentialed_text_goes_nowhere_else(url, trusted):
+    with pytest.raises(JudgeRefused, match="'mimic' is credentialed") as caught:
+        check_access(settings_at(url), "credentialed", "mimic", environ={"MEDTASKS_TRUSTED_JUDGE": trusted})
+    message = str(caught.value)
+    assert "MEDTASKS_JUDGE_ALLOW_REMOTE=mimic" in message
+    assert f"MEDTASKS_TRUSTED_JUDGE={settings_at(url).origin}" in message
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize(
+    "trusted",
+    ["judge.example", "1", "*", "https://user:secret@judge.example/v1", "https://judge.example/v1?key=secret"],
+)
+def test_a_trust_that_names_no_endpoint_opens_nothing(trusted):
+    environ = {"MEDTASKS_TRUSTED_JUDGE": trusted}
+    with pytest.raises(JudgeRefused, match="MEDTASKS_TRUSTED_JUDGE must look like") as caught:
+        check_access(settings_at("https://judge.example/v1"), "credentialed", "mimic", environ=environ)
+    assert "secret" not in str(caught.value)
+    check_access(settings_at("https://judge.example/v1"), "public", "slake", environ=environ)
