@@ -21,24 +21,13 @@ from medtasks.extract.registry import Kind, extractor_of
 from medtasks.extract.vlmevalkit_choice import NO_OPTION, NO_REPLY, spoken_words
 from medtasks.judges.client import Judge
 from medtasks.judges.fence import shown_to_judge
+from medtasks.judges.prompts import published_prompts
 
 # Apart for each rule: a reply that only one rule can read must not replace, on disk, what the other one has read.
 PROMPT_VERSIONS: Mapping[str, int] = MappingProxyType({"vlmevalkit_2024_06": 1, "vlmevalkit_2026_06": 2})
 """Version of the prompt by the rule that reads the judge's reply."""
 
-INSTRUCTION = (
-    "You are an AI assistant who will help me to match an answer with several options of a single-choice question. "
-    "You are provided with a question, several options, and an answer, and you need to find which option is most "
-    "similar to the answer. If the meaning of all options are significantly different from the answer, output Z. Your "
-    "should output a single uppercase character in A, B, C, D (if they are valid options), and Z. \n"
-    "Example 1: \n"
-    "Question: What is the main object in image?\nOptions: A. teddy bear B. rabbit C. cat D. dog\n"
-    "Answer: a cute teddy bear\nYour output: A\n"
-    "Example 2: \n"
-    "Question: What is the main object in image?\nOptions: A. teddy bear B. rabbit C. cat D. dog\n"
-    "Answer: Spider\nYour output: Z\n"
-    "Example 3: \n"
-)
+INSTRUCTION: str = published_prompts("gmai")["instruction"]
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,12 @@ over Python's ``repr`` of a dictionary where its text says JSON; we hand over JS
 import functools
 import hashlib
 import json
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib import resources
 from types import MappingProxyType
 from typing import Any
+
+from medtasks.judges.prompts import published_prompts
 
 _PLACE = "{input_pairs}"
 
@@ -78,9 +78,7 @@ class Wording:
 
 
 def _wording(name: str, wording: Callable[[str], str]) -> Wording:
-    published = tomllib.loads(
-        resources.files(__package__).joinpath("medheval_prompts.toml").read_text(encoding="utf-8")
-    )
+    published = published_prompts("medheval")
     texts = {judged: {role: wording(text) for role, text in roles.items()} for judged, roles in published.items()}
     return Wording(
         **{judged: JudgePrompt(f"{judged}_{name}", 1, text["system"], text["user"]) for judged, text in texts.items()}

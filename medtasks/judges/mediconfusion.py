@@ -15,23 +15,14 @@ from medtasks.extract.failure import failure_cause
 from medtasks.extract.reply_text import without_thoughts
 from medtasks.judges.client import Judge
 from medtasks.judges.fence import shown_to_judge
+from medtasks.judges.prompts import published_prompts
 
 RULE_NAME = "gap_of_3"
 RULE_VERSION = 1
 PROMPT_VERSION = 1
 
-SYSTEM = "You are a helpful and precise assistant for checking the quality of the answer."
-
-INSTRUCTION = (
-    "We would like to request your feedback on the performance of an AI assistant in response to the user question "
-    "displayed above. The user asks the question on observing an image. We have provided two possible answers, "
-    "[Answer A] and [Answer B] to the question. Your job is to evaluate how close the AI assistant's answer is to each "
-    "of the answers. You don't have to decide whether the answers are correct or not. Each answer should receive an "
-    "overall score on a scale of 1 to 10, where a higher score indicates the AI assistant's answer is closer to the "
-    "specific answer. After providing the scores, concisely provide your explanation for the given scores. Remember, "
-    "you don't need to comment on the correctness of the answers. Please provide your answer in the following format:\n"
-    "A: <SCORE>\nB: <SCORE>\nYour explanation: <EXPLANATION>"
-)
+SYSTEM: str = published_prompts("mediconfusion")["system"]
+INSTRUCTION: str = published_prompts("mediconfusion")["instruction"]
 
 
 def judge_prompt(question: str, options: Sequence[str], reply: str, *, fenced: bool = False) -> str:

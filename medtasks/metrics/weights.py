@@ -9,8 +9,10 @@ that several users share or that somebody carried to a machine without network. 
 import os
 import re
 import shutil
-from collections.abc import Callable, Mapping
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -44,29 +46,13 @@ class WeightsInfo:
         return f"{_HUB}/{self.hub}"
 
 
-_SCORERS = "StanfordAIMI/RRG_scorers"
-_ENCODER_FILES = ("config.json", "tokenizer_config.json", "tokenizer.json", "vocab.txt")
+def _entries() -> Iterator[WeightsInfo]:
+    text = resources.files(__package__).joinpath("weights.toml").read_text(encoding="utf-8")
+    for name, facts in tomllib.loads(text).items():
+        yield WeightsInfo(name, files=tuple(facts.pop("files")), **facts)
 
-_ROBERTA_FILES = ("config.json", "tokenizer_config.json", "vocab.json", "merges.txt", "model.safetensors")
-_PUBMEDBERT = "microsoft/BiomedNLP-PubMedBERT-base-uncased-abstract-fulltext"
 
-# name, description, repository on the Hub, files, megabytes, licence
-# fmt: off
-_ENTRIES = (
-    ("chexbert", "CheXbert labels and vectors", _SCORERS, ("chexbert.pth",), 1310, "MIT (Hub); research use"),
-    ("bert-base-uncased", "CheXbert's configuration and vocabulary", "google-bert/bert-base-uncased",
-     _ENCODER_FILES, 1, "Apache 2.0"),
-    ("radgraph", "RadGraph, first version", _SCORERS, ("radgraph.tar.gz",), 432, "MIT"),
-    ("radgraph-xl", "RadGraph-XL", _SCORERS, ("radgraph-xl.tar.gz",), 416, "MIT"),
-    ("pubmedbert", "configuration and vocabulary of RadGraph's encoder", _PUBMEDBERT, _ENCODER_FILES, 1, "MIT"),
-    ("cxr-bert", "configuration and vocabulary of RadGraph-XL's encoder", "microsoft/BiomedVLP-CXR-BERT-general",
-     _ENCODER_FILES, 1, "MIT"),
-    ("distilroberta-base", "encoder of RadCliQ's BERTScore", "distilbert/distilroberta-base",
-     _ROBERTA_FILES, 332, "Apache 2.0"),
-    ("roberta-large", "encoder of MedHEval's BERTScore", "FacebookAI/roberta-large", _ROBERTA_FILES, 1420, "MIT"),
-)
-# fmt: on
-WEIGHTS: Mapping[str, WeightsInfo] = MappingProxyType({entry[0]: WeightsInfo(*entry) for entry in _ENTRIES})
+WEIGHTS: Mapping[str, WeightsInfo] = MappingProxyType({info.name: info for info in _entries()})
 
 
 def weights_info(name: str) -> WeightsInfo:
