@@ -1,11 +1,10 @@
 """Which datasets exist: the entries of ``catalogue.toml``."""
 
 import enum
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from importlib import resources
 
+from medtasks.data.packaged import packaged_facts
 from medtasks.errors import unknown_name
 
 
@@ -36,8 +35,7 @@ class DatasetInfo:
 
 
 def _entries() -> Iterator[DatasetInfo]:
-    text = resources.files("medtasks.data").joinpath("catalogue.toml").read_text(encoding="utf-8")
-    for shared in tomllib.loads(text)["sources"]:
+    for shared in packaged_facts(__package__, "catalogue")["sources"]:
         datasets = shared.pop("datasets")
         for name, own in datasets.items():
             facts = {**shared, **own}

@@ -5,26 +5,19 @@ Scores on it say nothing about a model's medical ability.
 """
 
 import json
-import tomllib
 from collections.abc import Mapping
-from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from PIL import Image, ImageOps
 
 from medtasks.data import phantoms
+from medtasks.data.packaged import packaged_facts
 
 _FIRST_PAIR = 90001
 _FIRST_IMAGE = 90000
 _QUALITY = 90
 _TINTS = {"warm": ("#0a0604", "#fff6e6"), "cool": ("#04060c", "#e8f2ff")}
-
-
-@cache
-def _sample() -> Mapping[str, Any]:
-    return tomllib.loads(resources.files(__package__).joinpath("sample.toml").read_text(encoding="utf-8"))
 
 
 def _drawn(image: Mapping[str, Any], seed: int) -> Image.Image:
@@ -43,17 +36,18 @@ def write_sample_source(folder: Path) -> None:
     """
     images = folder / "images"
     images.mkdir(parents=True, exist_ok=True)
-    shown = _sample()["images"]
+    sample = packaged_facts(__package__, "sample")
+    shown = sample["images"]
     numbers = {name: _FIRST_IMAGE + index for index, name in enumerate(shown)}
     for name, number in numbers.items():
         _drawn(shown[name], number).save(images / f"{number}.jpg", quality=_QUALITY)
-    records = {str(_FIRST_PAIR + index): _record(pair, numbers) for index, pair in enumerate(_sample()["pairs"])}
+    records = {str(_FIRST_PAIR + index): _record(pair, shown, numbers) for index, pair in enumerate(sample["pairs"])}
     text = json.dumps(records, indent=1, ensure_ascii=False)
     (folder / "dataset.json").write_text(text + "\n", encoding="utf-8")
 
 
-def _record(pair: Mapping[str, Any], numbers: Mapping[str, int]) -> dict[str, object]:
-    first, second = (_sample()["images"][name] for name in pair["images"])
+def _record(pair: Mapping[str, Any], shown: Mapping[str, Any], numbers: Mapping[str, int]) -> dict[str, object]:
+    first, second = (shown[name] for name in pair["images"])
     question, (option_a, option_b) = pair["question"], pair["options"]
     return {
         "im_1": f"drawn/{pair['images'][0]}.jpg",

@@ -1,6 +1,6 @@
 """Where the harness's models send questions: which read an address, from what, and where they go without one.
 
-What is said here was read in lmms-eval 0.7.3; a test reads it again in what is installed.
+What is said here and in ``harness_models.toml`` was read in lmms-eval 0.7.3; tests read it again in what is installed.
 """
 
 import contextlib
@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from medtasks.data.endpoints import readable
+from medtasks.data.packaged import packaged_facts
 
 # Names of arguments that hold an address in a model nobody has read; "model_base" and "mcp_server_path" are none.
 _ADDRESS_NAME = re.compile(r"(?:^|_)(?:urls?|uri|api_base|endpoints?|hosts?|hostname|servers?)$", re.IGNORECASE)
@@ -16,7 +17,8 @@ _ADDRESS = re.compile(r"\s*(?:https?|wss?|grpcs?)://\S+\s*", re.IGNORECASE)
 # A switch, a path, or a count: as an address a number so small is one of 0.0.0.0/8, where nothing is.
 _NO_ADDRESS = re.compile(r"true|false|none|\.?/(?!/).*|\d{1,7}", re.IGNORECASE)
 _SEPARATORS = re.compile(r"[;,\s]+")
-_HARNESS_MODELS = "lmms_eval.models."
+_MODULES = "lmms_eval.models."
+HARNESS_MODELS = packaged_facts(__package__, "harness_models")
 
 
 @dataclass(frozen=True)
@@ -37,35 +39,11 @@ class Destination:
     obeys_proxies: bool = True  # whether the model's client goes by way of a proxy that the environment names
 
 
-_OPENAI_HOME = "https://api.openai.com/v1"
-_COMPATIBLE = Place(("base_url", "OPENAI_API_BASE", "OPENAI_BASE_URL"), _OPENAI_HOME)
-_OPENAI = Place(("OPENAI_BASE_URL",), _OPENAI_HOME)
-_COSMOS = ("COSMOS3_SERVER_URLS", "server_url")
-_COSMOS_HOME = "http://localhost:8000"
-
 PLACES: Mapping[str, tuple[Place, ...]] = {
-    "async_openai": (_COMPATIBLE,),
-    "batch_gpt4": (_OPENAI,),
-    "claude": (Place(("ANTHROPIC_BASE_URL",), "https://api.anthropic.com"),),
-    "cosmos_wm": (
-        Place(_COSMOS, _COSMOS_HOME),
-        Place(("COSMOS3_REASONER_SERVER_URLS", "reasoner_server_url", *_COSMOS), _COSMOS_HOME),
-    ),
-    "gemini": (Place(("GOOGLE_GEMINI_BASE_URL",), "https://generativelanguage.googleapis.com"),),
-    "generation_api": (Place((), "https://queue.fal.run"),),
-    "gpt4o_audio": (_OPENAI,),
-    "gpt4v": (_OPENAI,),
-    "litellm": (Place(("base_url", "OPENAI_API_BASE")),),
-    "openai": (_COMPATIBLE,),
-    "qwen_vl_api": (Place(("DASHSCOPE_HTTP_BASE_URL",), "https://dashscope.aliyuncs.com"),),
-    "reka": (Place((), "https://api.reka.ai"),),
-    "srt_api": (Place(("host",), "127.0.0.1"),),
-    "whisper_tt": (Place(("base_url", "OPENAI_API_BASE"), "http://127.0.0.1:8000"),),
+    name: tuple(Place(tuple(place.get("names", ())), place.get("home", "")) for place in places)
+    for name, places in HARNESS_MODELS["places"].items()
 }
-"""The harness's models that send requests, by the name of their file, and where to if nothing else is said.
-
-Some of these files read OPENAI_API_URL or ANTHROPIC_API_URL, and then send nothing there.
-"""
+"""The harness's models that send requests, by the name of their file, and where to if nothing else is said."""
 
 _BOUND_PROVIDERS = ("openai", "azure", "anthropic", "hosted_vllm", "ollama", "ollama_chat", "lm_studio")
 """Providers for which LiteLLM sends everything to the address it is given."""
@@ -105,7 +83,7 @@ def named_addresses(values: Mapping[str, object]) -> list[Destination]:
 
 def file_of_module(module: str) -> str:
     """Return the name of the file of one of the harness's models, empty for a module of others."""
-    return module.rpartition(".")[2] if module.startswith(_HARNESS_MODELS) else ""
+    return module.rpartition(".")[2] if module.startswith(_MODULES) else ""
 
 
 def _file_of(model: str, *, force_simple: bool) -> str:

@@ -18,34 +18,17 @@ from lmms_eval.api.instance import GenerationResult, Instance
 
 from medtasks.extract.failure import NO_TEXT, cut_reply, failed_reply, failure_cause, without_cut_mark
 from medtasks.harness.kept_replies import KeptReplies
+from medtasks.harness.model_places import HARNESS_MODELS
 from medtasks.harness.reply_envelope import FAILED, parse_loglikelihood
 
 _MODELS = "lmms_eval.models."
 EMPTY_AFTER_ERRORS = frozenset(
-    f"{kind}.{name}"
-    for kind, names in {
-        "chat": "_chat_base llava_hf",
-        "simple": (
-            "aero aria audio_flamingo_3 auroracap bagel_unig2u baichuan_omni claude cogvlm2 gemini gpt4o_audio gpt4v "
-            "illume_plus kimi_audio llava llava_hf minicpm_o minicpm_v minimonkey mistral3_vl mmada ola omnivinci "
-            "openai ovis_u1 qwen2_5_omni qwen2_audio qwen3_omni qwen_image_edit qwen_vl_api reka ross slime srt_api "
-            "tinyllava video_salmonn_2 whisper xcomposer2d5"
-        ),
-    }.items()
-    for name in names.split()
+    f"{kind}.{name}" for kind, names in HARNESS_MODELS["empty_after_errors"].items() for name in names
 )
 """Modules whose ``generate_until`` gives an empty text after an exception, so that an empty reply says nothing."""
 
 ERROR_TEXTS: Mapping[str, re.Pattern[str]] = MappingProxyType(
-    {
-        "simple.cosmos_wm": re.compile(r"\[ERROR\] "),
-        "simple.diffusers_wm_base": re.compile(r"\[ERROR\] "),
-        "simple.generation_api": re.compile(r"\[ERROR\] "),
-        "simple.llava_onevision_moviechat": re.compile(r"Can not infer the answer\.\Z"),
-        "simple.llava_vid": re.compile(r"Video .* can not load, check the source\Z", re.DOTALL),
-        "simple.magi1_wm": re.compile(r"\[ERROR\] "),
-        "simple.oryx": re.compile(r"Video .* (?:can not load|generate failed), check the source\Z", re.DOTALL),
-    }
+    {module: re.compile(text, re.DOTALL) for module, text in HARNESS_MODELS["error_texts"].items()}
 )
 """Texts that a model gives after an exception and another could give as a reply, by module."""
 

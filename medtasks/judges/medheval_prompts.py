@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from medtasks.judges.prompts import published_prompts
+from medtasks.data.packaged import packaged_facts
 
 _PLACE = "{input_pairs}"
 
@@ -78,7 +78,7 @@ class Wording:
 
 
 def _wording(name: str, wording: Callable[[str], str]) -> Wording:
-    published = published_prompts("medheval")
+    published = packaged_facts(__package__, "prompts")["medheval"]
     texts = {judged: {role: wording(text) for role, text in roles.items()} for judged, roles in published.items()}
     return Wording(
         **{judged: JudgePrompt(f"{judged}_{name}", 1, text["system"], text["user"]) for judged, text in texts.items()}

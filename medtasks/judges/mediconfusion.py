@@ -10,19 +10,19 @@ samples its judge at temperature 0.7 without a seed; ours follows ``JudgeSetting
 import re
 from collections.abc import Sequence
 
+from medtasks.data.packaged import packaged_facts
 from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.failure import failure_cause
 from medtasks.extract.reply_text import without_thoughts
 from medtasks.judges.client import Judge
 from medtasks.judges.fence import shown_to_judge
-from medtasks.judges.prompts import published_prompts
 
 RULE_NAME = "gap_of_3"
 RULE_VERSION = 1
 PROMPT_VERSION = 1
 
-SYSTEM: str = published_prompts("mediconfusion")["system"]
-INSTRUCTION: str = published_prompts("mediconfusion")["instruction"]
+_PROMPTS = packaged_facts(__package__, "prompts")["mediconfusion"]
+SYSTEM, INSTRUCTION = str(_PROMPTS["system"]), str(_PROMPTS["instruction"])
 
 
 def judge_prompt(question: str, options: Sequence[str], reply: str, *, fenced: bool = False) -> str:

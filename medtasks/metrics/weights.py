@@ -9,15 +9,14 @@ that several users share or that somebody carried to a machine without network. 
 import os
 import re
 import shutil
-import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from medtasks.data.home import home, written_whole
+from medtasks.data.packaged import packaged_facts
 from medtasks.errors import MedTasksError, WeightsMissing, unknown_name
 
 if TYPE_CHECKING:
@@ -47,8 +46,7 @@ class WeightsInfo:
 
 
 def _entries() -> Iterator[WeightsInfo]:
-    text = resources.files(__package__).joinpath("weights.toml").read_text(encoding="utf-8")
-    for name, facts in tomllib.loads(text).items():
+    for name, facts in packaged_facts(__package__, "weights").items():
         yield WeightsInfo(name, files=tuple(facts.pop("files")), **facts)
 
 
