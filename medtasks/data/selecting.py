@@ -7,12 +7,11 @@ pattern with ``*`` and ``?``; case does not matter.
 import fnmatch
 import functools
 import re
-import tomllib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from importlib import resources
 from typing import Any
 
+from medtasks.data.packaged import packaged_facts
 from medtasks.errors import MedTasksError, near_match, unknown_name
 
 SELECTABLE = (
@@ -93,11 +92,8 @@ def described(criteria: Criteria) -> str:
 @functools.cache
 def _abbreviations() -> Mapping[str, Mapping[str, str]]:
     """Return the full names by short name in lower case, by column."""
-    text = resources.files("medtasks.data").joinpath("abbreviations.toml").read_text(encoding="utf-8")
-    return {
-        column: {short.casefold(): name for short, name in names.items()}
-        for column, names in tomllib.loads(text).items()
-    }
+    facts = packaged_facts(__package__, "abbreviations")
+    return {column: {short.casefold(): name for short, name in names.items()} for column, names in facts.items()}
 
 
 def _matching(column: str, word: str, known: Iterable[str]) -> set[str]:
