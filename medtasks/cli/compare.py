@@ -14,6 +14,7 @@ from medtasks import __version__
 from medtasks.audit.comparing import ComparedTask, Comparison, Source, compare_all, compare_task
 from medtasks.audit.report.contents import as_json
 from medtasks.audit.report.words import p_value
+from medtasks.audit.scoring import difference, is_share, number
 from medtasks.cli.output import (
     IncludePath,
     JsonFile,
@@ -27,7 +28,6 @@ from medtasks.cli.output import (
 from medtasks.errors import RepliesError, near_match
 from medtasks.harness.task_files import lost_folders, task_file, task_files, variant_of
 from medtasks.stats.paired import ALPHA, DRAWS, POWER, SEED, SIGN_FLIP
-from medtasks.stats.score_text import difference, is_share, number
 
 
 def compare(

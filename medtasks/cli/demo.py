@@ -14,12 +14,12 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
+from medtasks.audit.scoring import is_share, with_error
 from medtasks.cli.data import write_sample_home
 from medtasks.cli.output import number_table, out, say
 from medtasks.data.home import HOME_VARIABLE
 from medtasks.errors import MedTasksError
 from medtasks.harness.task_files import main_metrics_first
-from medtasks.stats.score_text import is_share, with_error
 
 _TASKS = ("mediconfusion", "mediconfusion_gd", "mediconfusion_ps")
 

@@ -14,6 +14,7 @@ from medtasks import __version__
 from medtasks.audit.doctor.weights import WORDNET, weights_trouble
 from medtasks.audit.facts import installed_version
 from medtasks.audit.report.contents import as_json
+from medtasks.audit.scoring import is_share, number
 from medtasks.cli.output import number_table, out, say, say_columns, write_json
 from medtasks.errors import MedTasksError
 from medtasks.harness.guarded_run import listed
@@ -23,7 +24,6 @@ from medtasks.metrics.model_settings import ModelSettings
 from medtasks.metrics.report_metrics import REPORT_METRICS, keys_of, metric_info, report_metric
 from medtasks.metrics.report_scores import ReportScores
 from medtasks.metrics.report_texts import ReportPairs, pair_texts, read_report_texts
-from medtasks.stats.score_text import is_share, number
 
 _ALL = "all"
 _NOT_COMPARED = 3  # exit code

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from medtasks.errors import MedTasksError
-from medtasks.harness.recorded_folders import recorded_folders
+from medtasks.harness.manifest import recorded_folders
 from medtasks.harness.task_files import INCLUDE, including
 
 JsonFile = Annotated[Path | None, typer.Option("--json", help="Also write everything as JSON.")]

@@ -8,7 +8,16 @@ import typer
 from rich.table import Table
 
 from medtasks import __version__
-from medtasks.audit.scoring import PAIR_METRICS, RowScores, count_kinds, export_wrong_answers, score_replies
+from medtasks.audit.scoring import (
+    PAIR_METRICS,
+    RowScores,
+    count_kinds,
+    export_wrong_answers,
+    is_share,
+    number,
+    score_replies,
+    with_error,
+)
 from medtasks.cli.output import IncludePath, JsonFile, look_into, number_table, out, print_state_of_data, write_json
 from medtasks.errors import MedTasksError
 from medtasks.harness.documents import private_datasets, task_documents, task_provenance
@@ -16,7 +25,6 @@ from medtasks.harness.replies import read_replies
 from medtasks.harness.sample_counts import DEFAULT_LIMIT, FailureLimit, SampleCounts
 from medtasks.harness.task_files import scored_task
 from medtasks.metrics.pairs import TOTAL
-from medtasks.stats.score_text import is_share, number, with_error
 
 
 def score(

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 from medtasks.data.samples import letter
 from medtasks.data.volume_files import is_volume
 from medtasks.errors import MedTasksError
-from medtasks.stats.connected_components import connected_components
+from medtasks.stats.standard_error import connected_components
 
 Document = Mapping[str, Any]
 Documents = Sequence[Document]

@@ -21,7 +21,7 @@ class Reason(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Answer:
-    """What an extractor read from a reply: what its kind says (:class:`medtasks.extract.extractor.Kind`).
+    """What an extractor read from a reply: what its kind says (:class:`medtasks.extract.registry.Kind`).
 
     ``value`` is ``None`` when the reply has no valid answer, which is not the same as wrong, nor as no label at all;
     labels are a tuple of 0 and 1. ``reason`` is ``Reason.OK`` for any other value. A reply without a valid answer has

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from medtasks.data.samples import Sample
 from medtasks.errors import LabelerError, warn_once
 from medtasks.extract.answer import Answer, Reason
-from medtasks.extract.extractor import Kind, extractor
 from medtasks.extract.labeler import Labels, chosen_findings, label_texts
+from medtasks.extract.registry import Kind, extractor
 from medtasks.extract.reply_text import given_text
 from medtasks.metrics.findings import Finding
 

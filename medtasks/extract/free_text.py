@@ -12,8 +12,8 @@ import re
 
 from medtasks.data.samples import Sample
 from medtasks.extract.answer import Answer, Reason
-from medtasks.extract.extractor import Kind, extractor
 from medtasks.extract.failure import failure_cause
+from medtasks.extract.registry import Kind, extractor
 from medtasks.extract.reply_text import without_thoughts
 
 NO_REPORT = "No report generated."  # what the reference labels in place of a report of fewer than ten characters

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from medtasks.data.samples import Sample, letter
 from medtasks.extract.answer import Answer, Reason
-from medtasks.extract.extractor import Kind, extractor
+from medtasks.extract.registry import Kind, extractor
 
 
 def most_likely(losses: Sequence[float]) -> list[int]:

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 
 from medtasks.data.samples import Sample, letter
 from medtasks.extract.answer import Answer, Reason
-from medtasks.extract.extractor import Kind, extractor
 from medtasks.extract.option_names import equal_option, options_named
+from medtasks.extract.registry import Kind, extractor
 from medtasks.extract.reply_text import own_words, refuses
 
 _LETTER = r"[\"'(\[]*(?<![A-Za-z])[A-Za-z](?![A-Za-z'])[\"')\].:]*"

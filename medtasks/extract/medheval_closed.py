@@ -33,8 +33,8 @@ from functools import lru_cache
 
 from medtasks.data.samples import Sample, letter
 from medtasks.extract.answer import Answer, Reason
-from medtasks.extract.extractor import Kind, extractor
 from medtasks.extract.failure import failure_cause
+from medtasks.extract.registry import Kind, extractor
 from medtasks.extract.robust_choice import robust_choice
 from medtasks.extract.yes_no import yes_no
 

@@ -6,7 +6,7 @@ decoding and prefix scoring produce.
 
 from medtasks.data.samples import Sample
 from medtasks.extract.answer import Answer, Reason
-from medtasks.extract.extractor import Kind, extractor
+from medtasks.extract.registry import Kind, extractor
 from medtasks.extract.reply_text import given_text
 
 LETTERS = ("A", "B")

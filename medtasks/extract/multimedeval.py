@@ -20,8 +20,8 @@ from types import MappingProxyType
 
 from medtasks.data.samples import Sample, letter
 from medtasks.extract.answer import Answer, Reason
-from medtasks.extract.extractor import Extract, Kind, extractor
 from medtasks.extract.failure import failure_cause
+from medtasks.extract.registry import Extract, Kind, extractor
 from medtasks.extract.reply_text import given_text
 from medtasks.metrics.bleu import References
 

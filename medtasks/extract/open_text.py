@@ -12,12 +12,12 @@ from functools import lru_cache
 
 from medtasks.data.samples import Sample
 from medtasks.extract.answer import Answer, Reason
-from medtasks.extract.extractor import Kind, extractor
 from medtasks.extract.failure import failure_cause
 from medtasks.extract.multimedeval import NUMBERS, clean_head
 from medtasks.extract.negation import Stance, clauses, stance
 from medtasks.extract.option_names import words
 from medtasks.extract.option_numbers import ORDINALS
+from medtasks.extract.registry import Kind, extractor
 from medtasks.extract.reply_text import own_words
 from medtasks.extract.yes_no import is_unsure, yes_no
 from medtasks.metrics.bleu import bleu1

@@ -26,7 +26,6 @@ from collections.abc import Sequence
 from medtasks.data.samples import Sample
 from medtasks.data.samples import letter as letter_of
 from medtasks.extract.answer import Answer, Reason
-from medtasks.extract.extractor import Kind, extractor
 from medtasks.extract.negation import Stance, clauses, stances_of
 from medtasks.extract.option_letters import (
     LINK,
@@ -42,6 +41,7 @@ from medtasks.extract.option_letters import (
     without_names,
 )
 from medtasks.extract.option_names import equal_option, leading_option, normalised, options_named
+from medtasks.extract.registry import Kind, extractor
 from medtasks.extract.reply_text import SENTENCES, declared, own_words, refuses
 
 _LEADS = tuple(re.compile(rf"\b{tier}{NOUN}{LINK}", re.IGNORECASE) for tier in (r"final\s+", ""))

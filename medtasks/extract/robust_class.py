@@ -26,11 +26,11 @@ from functools import lru_cache
 
 from medtasks.data.samples import Sample, letter
 from medtasks.extract.answer import Answer, Reason
-from medtasks.extract.extractor import Kind, extractor
 from medtasks.extract.negation import Stance, clauses, stance, stances
 from medtasks.extract.option_letters import LINK
 from medtasks.extract.option_names import ClassNames, class_names
 from medtasks.extract.option_numbers import grades_called, numbers_at, numbers_called, only_numbers, without_scale
+from medtasks.extract.registry import Kind, extractor
 from medtasks.extract.reply_text import declared, own_words, refuses
 
 NO_OPTION = -1

@@ -16,8 +16,8 @@ from functools import lru_cache
 
 from medtasks.data.samples import Sample
 from medtasks.extract.answer import Answer, Reason
-from medtasks.extract.extractor import Kind, extractor
 from medtasks.extract.negation import Mention, Stance, clauses, stance
+from medtasks.extract.registry import Kind, extractor
 from medtasks.extract.reply_text import is_unable, own_words
 
 _HEART = r"(?:heart|cardiac)(?:\s+(?:size|silhouette|shadow|contour))?"

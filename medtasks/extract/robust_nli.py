@@ -10,8 +10,8 @@ import re
 
 from medtasks.data.samples import Sample
 from medtasks.extract.answer import Answer, Reason
-from medtasks.extract.extractor import Kind, extractor
 from medtasks.extract.negation import Mention, Stance, stances
+from medtasks.extract.registry import Kind, extractor
 from medtasks.extract.reply_text import declared, is_unable, own_words
 from medtasks.extract.yes_no import worded_option
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from medtasks.data.samples import Sample, letter
 from medtasks.extract.answer import Answer, Reason
-from medtasks.extract.extractor import Kind, extractor
+from medtasks.extract.registry import Kind, extractor
 from medtasks.extract.reply_text import given_text
 
 NO_REPLY = "Failed to obtain answer via API"

@@ -20,9 +20,9 @@ from collections.abc import Sequence
 
 from medtasks.data.samples import Sample, letter
 from medtasks.extract.answer import Answer, Reason
-from medtasks.extract.extractor import Kind, extractor
 from medtasks.extract.negation import Stance, clauses, stance
 from medtasks.extract.option_names import normalised, words
+from medtasks.extract.registry import Kind, extractor
 from medtasks.extract.reply_text import SENTENCES, is_unable, own_words
 
 _SURE = (

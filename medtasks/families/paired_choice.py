@@ -20,7 +20,7 @@ from medtasks.judges.mediconfusion import RULE_NAME, RULE_VERSION, judge_reply
 from medtasks.metrics.metric import AnyMetric, CorpusMetric, Metric, Role, Score, Scores, Selection, counting
 from medtasks.metrics.pairs import PairedAnswer, ScoredPair, complete_pairs, distinct_answers
 from medtasks.metrics.report_scores import mean
-from medtasks.stats.connected_components import connected_components
+from medtasks.stats.standard_error import connected_components
 
 
 def paired_answers(scores: Scores) -> list[PairedAnswer]:

@@ -17,7 +17,7 @@ MODULES: Mapping[str, str] = MappingProxyType(
     {
         "few_shot": "medtasks.prompts.few_shot",
         "filters": "medtasks.harness.filters",
-        "groups": "medtasks.harness.groups",
+        "groups": "medtasks.harness.hooks",
         "images": "medtasks.prompts.images",
         "lm_eval_task": "medtasks.tasks.lm_eval_task",
         "multimedeval_prompts": "medtasks.prompts.template",

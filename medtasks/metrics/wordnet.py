@@ -24,7 +24,7 @@ from typing import Any
 
 from medtasks.data.home import home
 from medtasks.errors import WeightsMissing
-from medtasks.metrics.packed_files import packed_files
+from medtasks.metrics.weights import packed_files
 from medtasks.metrics.words import from_report_extra
 
 _FETCH = "medtasks weights fetch wordnet"

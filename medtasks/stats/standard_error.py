@@ -1,7 +1,7 @@
-"""Standard errors of a mean at the unit that was sampled."""
+"""Standard errors of a mean at the unit that was sampled, and which documents belong together."""
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,3 +56,28 @@ def _clustered_variance(values: NDArray[np.float64], clusters: Sequence[Hashable
     mean = math.fsum(numbers) / len(numbers)
     squares = math.fsum(math.fsum(number - mean for number in group) ** 2 for group in members.values())
     return groups / (groups - 1) * squares / len(numbers) ** 2
+
+
+def connected_components(keys: Sequence[Iterable[Hashable]]) -> list[int]:
+    """Return for each document the first one of all that it is connected with, directly or through others.
+
+    ``keys`` are what each document shares with others that have the same; keys and positions have shape (documents,).
+
+    Example:
+        >>> connected_components([["a"], ["b"], ["a", "c"], ["c"], []])
+        [0, 1, 0, 0, 4]
+    """
+    first = list(range(len(keys)))
+    seen: dict[Hashable, int] = {}
+
+    def root(place: int) -> int:
+        while first[place] != place:
+            first[place] = first[first[place]]
+            place = first[place]
+        return place
+
+    for place, shared in enumerate(keys):
+        for key in shared:
+            earlier, later = sorted((root(place), root(seen.setdefault(key, place))))
+            first[later] = earlier
+    return [root(place) for place in range(len(keys))]

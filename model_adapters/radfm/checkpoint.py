@@ -4,6 +4,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -85,56 +86,11 @@ def load_network(weights: Path, config_folder: Path, dtype: torch.dtype, attenti
     Sizes come from the shapes of the stored tensors. The language model's ``config.json`` is needed only if the
     checkpoint holds no rotary frequencies, and is compared with the number of layers found.
     """
-    shapes = _stored_shapes(weights)
-
-    def size(key: str, axis: int = 0, axes: int = 2) -> int:
-        if key not in shapes:
-            raise CheckpointError(f"{weights} lacks '{key}'; is this RadFM's checkpoint, and complete?")
-        if len(shapes[key]) != axes:
-            raise CheckpointError(
-                f"{weights}: key '{key}' has shape {shapes[key]}; is this another model's checkpoint?"
-            )
-        return shapes[key][axis]
-
-    voxels_key = f"{_VISION}to_patch_embedding.1.weight"
-    patch = math.isqrt(size(voxels_key, axes=1) // (FRAMES_PER_PATCH * CHANNELS))
-    if patch**2 * FRAMES_PER_PATCH * CHANNELS != size(voxels_key, axes=1):
-        raise CheckpointError(f"{weights}: key '{voxels_key}' has shape {shapes[voxels_key]}, which is no square patch")
-    hidden, layers = size(_WORDS, axis=1), _count(shapes, f"{_LLAMA}model.layers.")
-    language = LlamaConfig(
-        vocab_size=size(_WORDS),
-        hidden_size=hidden,
-        intermediate_size=size(f"{_LLAMA}model.layers.0.mlp.gate_proj.weight"),
-        num_hidden_layers=layers,
-        num_attention_heads=_heads(shapes, hidden, layers, config_folder / "config.json"),
-        max_position_embeddings=CONTEXT,
-        rms_norm_eps=1e-6,
-        rope_parameters={"rope_type": "default", "rope_theta": 10000.0},
-        tie_word_embeddings=False,
-        # The published ``config.json`` names other special ids than those the model was trained with.
-        pad_token_id=0,
-        bos_token_id=1,
-        eos_token_id=2,
-        attn_implementation=attention,
-    )
-
-    def build() -> RadFMNetwork:
-        width = size(f"{_VISION}to_patch_embedding.2.weight")
-        vision = VisionTransformer3D(
-            patch=patch,
-            rows=size(f"{_VISION}pos_embedding.row_embed.weight"),
-            columns=size(f"{_VISION}pos_embedding.col_embed.weight"),
-            frames=size(f"{_VISION}pos_embedding.dep_embed.weight"),
-            width=width,
-            inner=size(f"{_VISION}transformer.layers.0.1.fn.net.0.weight"),
-            layers=_count(shapes, f"{_VISION}transformer.layers."),
-        )
-        latents, depth = size(f"{_RESAMPLER}latents"), _count(shapes, f"{_RESAMPLER}layers.")
-        return RadFMNetwork(language, ImageEmbedding(vision, width, latents, depth, hidden))
-
-    network = on_meta(build)
+    sizes = _Sizes(weights, _stored_shapes(weights))
+    patch, language = _patch(sizes), _language(sizes, config_folder / "config.json", attention)
+    network = on_meta(lambda: _built(sizes, patch, language))
     names = dict(network.named_parameters())
-    refuse_missing(weights, set(names) - set(shapes), "more keys")
+    refuse_missing(weights, set(names) - set(sizes.shapes), "more keys")
 
     def rename(key: str) -> str | None:
         if _UNUSED.fullmatch(key):
@@ -148,6 +104,70 @@ def load_network(weights: Path, config_folder: Path, dtype: torch.dtype, attenti
     return network
 
 
+@dataclass(frozen=True)
+class _Sizes:
+    """Sizes of the network, as its stored tensors have them."""
+
+    weights: Path
+    shapes: Shapes
+
+    def of(self, key: str, axis: int = 0, axes: int = 2) -> int:
+        if key not in self.shapes:
+            raise CheckpointError(f"{self.weights} lacks '{key}'; is this RadFM's checkpoint, and complete?")
+        if len(self.shapes[key]) != axes:
+            raise CheckpointError(
+                f"{self.weights}: key '{key}' has shape {self.shapes[key]}; is this another model's checkpoint?"
+            )
+        return self.shapes[key][axis]
+
+    def count(self, prefix: str) -> int:
+        numbers = [re.match(re.escape(prefix) + r"(\d+)\.", key) for key in self.shapes]
+        return max((int(match[1]) for match in numbers if match), default=-1) + 1
+
+
+def _patch(sizes: _Sizes) -> int:
+    key = f"{_VISION}to_patch_embedding.1.weight"
+    patch = math.isqrt(sizes.of(key, axes=1) // (FRAMES_PER_PATCH * CHANNELS))
+    if patch**2 * FRAMES_PER_PATCH * CHANNELS != sizes.of(key, axes=1):
+        raise CheckpointError(f"{sizes.weights}: key '{key}' has shape {sizes.shapes[key]}, which is no square patch")
+    return patch
+
+
+def _language(sizes: _Sizes, config: Path, attention: str) -> LlamaConfig:
+    hidden, layers = sizes.of(_WORDS, axis=1), sizes.count(f"{_LLAMA}model.layers.")
+    return LlamaConfig(
+        vocab_size=sizes.of(_WORDS),
+        hidden_size=hidden,
+        intermediate_size=sizes.of(f"{_LLAMA}model.layers.0.mlp.gate_proj.weight"),
+        num_hidden_layers=layers,
+        num_attention_heads=_heads(sizes.shapes, hidden, layers, config),
+        max_position_embeddings=CONTEXT,
+        rms_norm_eps=1e-6,
+        rope_parameters={"rope_type": "default", "rope_theta": 10000.0},
+        tie_word_embeddings=False,
+        # The published ``config.json`` names other special ids than those the model was trained with.
+        pad_token_id=0,
+        bos_token_id=1,
+        eos_token_id=2,
+        attn_implementation=attention,
+    )
+
+
+def _built(sizes: _Sizes, patch: int, language: LlamaConfig) -> RadFMNetwork:
+    width = sizes.of(f"{_VISION}to_patch_embedding.2.weight")
+    vision = VisionTransformer3D(
+        patch=patch,
+        rows=sizes.of(f"{_VISION}pos_embedding.row_embed.weight"),
+        columns=sizes.of(f"{_VISION}pos_embedding.col_embed.weight"),
+        frames=sizes.of(f"{_VISION}pos_embedding.dep_embed.weight"),
+        width=width,
+        inner=sizes.of(f"{_VISION}transformer.layers.0.1.fn.net.0.weight"),
+        layers=sizes.count(f"{_VISION}transformer.layers."),
+    )
+    latents, depth = sizes.of(f"{_RESAMPLER}latents"), sizes.count(f"{_RESAMPLER}layers.")
+    return RadFMNetwork(language, ImageEmbedding(vision, width, latents, depth, language.hidden_size))
+
+
 def _stored_shapes(weights: Path) -> Shapes:
     """Return the shapes of all tensors; refuses unequal word tables, which ``fill`` would compare after rounding."""
     shapes, tables = {}, []
@@ -158,11 +178,6 @@ def _stored_shapes(weights: Path) -> Shapes:
     if not all(torch.equal(tables[0], table) for table in tables[1:]):
         raise CheckpointError(f"{weights}: keys '{_WORDS}' and '{_WORDS_AGAIN}' should be equal and are not")
     return shapes
-
-
-def _count(shapes: Shapes, prefix: str) -> int:
-    numbers = [re.match(re.escape(prefix) + r"(\d+)\.", key) for key in shapes]
-    return max((int(match[1]) for match in numbers if match), default=-1) + 1
 
 
 def _heads(shapes: Shapes, hidden: int, layers: int, config: Path) -> int:

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from medtasks.harness.recorded_folders import recorded_folders
+from medtasks.harness.manifest import recorded_folders
 
 
 @pytest.fixture

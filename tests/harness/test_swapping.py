@@ -8,7 +8,7 @@ from medtasks.data.variants import ShownImage as Picture
 from medtasks.data.variants import images_of as pictures_of
 from medtasks.data.variants import swapped_images as swapped_pictures
 from medtasks.errors import MedTasksError
-from medtasks.stats.connected_components import connected_components
+from medtasks.stats.standard_error import connected_components
 
 
 def document(number, files, patient=None, image=None):

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from medtasks.stats.score_text import difference, is_share, number, with_error
+from medtasks.audit.scoring import difference, is_share, number, with_error
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from typing import Any
 
 from medtasks.data.duplicates.benchmark_images import DatasetImages, DistinctImage, OtherImages, Use
 from medtasks.data.duplicates.near_images import Alike, Looks, near
-from medtasks.stats.connected_components import connected_components
+from medtasks.stats.standard_error import connected_components
 
 _EXACT = Alike(0, 1.0)
 

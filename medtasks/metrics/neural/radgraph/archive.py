@@ -16,8 +16,7 @@ from typing import IO, TYPE_CHECKING, Literal, NamedTuple
 from medtasks.errors import WeightsMissing
 from medtasks.metrics.model_settings import ModelSettings
 from medtasks.metrics.neural.encoder_files import explained, present
-from medtasks.metrics.packed_files import packed_files
-from medtasks.metrics.weights import WEIGHTS, weights_path
+from medtasks.metrics.weights import WEIGHTS, packed_files, weights_path
 
 if TYPE_CHECKING:
     import torch
