@@ -117,6 +117,8 @@ def _run(
     watch(outcome)
     process = _start([*command, "--tasks", ",".join(names), "--output_path", str(output)], variables)
     try:
+        # Without taking the exit code, which Ctrl-C would lose if it came just then.
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         process.wait()
     except BaseException as reason:
         _end(process, told=isinstance(reason, KeyboardInterrupt))

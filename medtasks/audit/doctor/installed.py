@@ -31,6 +31,7 @@ _PURPOSES = {
     "dicom": "preparing datasets from DICOM files",
     "radfm": "reading volumes with RadFM",
     "lm-eval": "the text-only tasks in lm-evaluation-harness",
+    "oracles": "checking scores by the packages that publish them",
 }
 _NOT_FOR_USERS = {"dev"}
 _DICOM_DATASET = "multimedeval_vindr_mammo"
