@@ -112,11 +112,13 @@ def _json_list(path: Path, content: str) -> _Items:
 
 
 def _csv_rows(path: Path, content: str) -> _Items:
-    csv.field_size_limit(sys.maxsize)
+    usual = csv.field_size_limit(sys.maxsize)  # of the whole process
     try:
         table = list(csv.reader(io.StringIO(content, newline=""), strict=True))
     except csv.Error as error:
         raise RepliesError(f"{path} is not a table of comma-separated values: {error}") from error
+    finally:
+        csv.field_size_limit(usual)
     header, *rows = table or [[]]
     for number, row in enumerate(rows, start=2):
         if row and len(row) != len(header):
