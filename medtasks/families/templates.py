@@ -4,8 +4,8 @@
 they put in is never read as a template, and a name that is not there is an error.
 
 Files of users also have an older form: ``{question}``, with ``{{`` and ``}}`` for braces and ``<img>`` for the place of
-an image. It is translated into the other one. A template is Jinja2 where it has ``{%``, or double braces, a blank and a
-name, and no word in single braces.
+an image. It is translated into the other one. A template is Jinja2 where no word stands in single braces, and it has
+``{%`` or a name in double braces; without a blank between them, one of something that is there.
 """
 
 import re
@@ -25,6 +25,7 @@ IMAGE = "image"
 """The name of an image's place."""
 _OLDER_IMAGE = "<img>"
 _JINJA = re.compile(r"(?<!\{)\{%|\{\{-?\s+[A-Za-z_]")
+_WITHOUT_BLANK = re.compile(r"\{\{-?([A-Za-z_]\w*)")
 _OLDER_FIELD = re.compile(r"(?<!\{)\{\w+[^{}]*\}(?!\})")
 _OPTION_FIELDS = ("text", "letter", "lower", "number")
 
@@ -44,7 +45,7 @@ def filled(template: str, values: Mapping[str, Any], fields: Collection[str], co
     from jinja2 import TemplateError
 
     try:
-        return _compiled(template, tuple(fields)).render(values)
+        return _compiled(template, tuple(fields), _is_jinja(template, {*fields, *values})).render(values)
     except (TemplateError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as error:
         raise MedTasksError(f"{complaint} ({error}); its fields are {', '.join(fields)}") from error
 
@@ -90,13 +91,14 @@ def _environment() -> "SandboxedEnvironment":
     return SandboxedEnvironment(undefined=StrictUndefined, keep_trailing_newline=True)
 
 
-def _is_jinja(template: str) -> bool:
-    return bool(_JINJA.search(template)) and not _OLDER_FIELD.search(template)
+def _is_jinja(template: str, known: Collection[str] = ()) -> bool:
+    tight = any(not known or name in known for name in _WITHOUT_BLANK.findall(template))
+    return (tight or bool(_JINJA.search(template))) and not _OLDER_FIELD.search(template)
 
 
 @lru_cache(maxsize=1024)
-def _compiled(template: str, fields: tuple[str, ...]) -> "Template":
-    jinja = template if _is_jinja(template) else "".join(_translated(template, fields))
+def _compiled(template: str, fields: tuple[str, ...], is_jinja: bool) -> "Template":
+    jinja = template if is_jinja else "".join(_translated(template, fields))
     return _environment().from_string(jinja)
 
 

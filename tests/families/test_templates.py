@@ -19,6 +19,7 @@ def fill(template):
     [
         ("{{ question }}", TEXT),
         ("{question}", TEXT),
+        ("{{question}} {{-number}}", f"{TEXT}7"),
         ("\n {{ question }} \n\n", f"\n {TEXT} \n\n"),
         ("\r\n {question}\t\r\n\n", f"\r\n {TEXT}\t\r\n\n"),  # as bytes, where Jinja2 would make its own line ends
         ("{% if answer == 'B' %}{{ question }}{% endif %}", TEXT),
