@@ -1,8 +1,10 @@
 """What every test may use, and the wall between the tests and the user's own data and settings."""
 
+import atexit
 import gc
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -34,6 +36,12 @@ def pytest_collection_finish() -> None:
 
 def pytest_unconfigure() -> None:
     gc.unfreeze()  # or some libraries complain at the end
+
+
+def pytest_sessionfinish() -> None:
+    """What runs in this process would say when it ends is no news of the tests."""
+    if "medtasks.harness.last_words" in sys.modules:
+        atexit.unregister(sys.modules["medtasks.harness.last_words"]._say)
 
 
 SHARED = Path(__file__).parents[2] / "shared"
@@ -98,9 +106,9 @@ def _own_tasks() -> Iterator[None]:
 
 @pytest.fixture
 def warnings() -> Iterator[list[str]]:
-    """The warnings written through loguru, as plain text lines."""
+    """The texts of the warnings that were logged so far."""
     lines: list[str] = []
-    sink = logger.add(lambda message: lines.append(str(message)), level="WARNING", format="{message}")
+    sink = logger.add(lambda message: lines.append(message.record["message"]), level="WARNING")
     yield lines
     logger.remove(sink)
 

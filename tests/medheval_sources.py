@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
 from PIL import Image
 
 from medtasks.data.catalogue import CATALOGUE
@@ -134,6 +135,14 @@ def draw(root: Path, name: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     colour = tuple(sum(map(ord, name[start::3])) % 256 for start in range(3))
     Image.new("RGB", (16 + len(name) % 7, 12), colour).save(path, "PNG" if name.endswith("png") else "JPEG")
+
+
+def prepared_home(folder: Path) -> Path:
+    """Prepare all six sets in miniature; return the data folder, below ``folder``."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MEDTASKS_HOME", str(folder / "home"))
+        prepare_all(folder)
+    return folder / "home"
 
 
 def prepare_all(folder: Path) -> None:

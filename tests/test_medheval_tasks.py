@@ -20,11 +20,7 @@ WITH_TYPES = ("medheval_visual_mm", "medheval_visual_cxr")
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
     """All six sets in miniature, prepared once."""
-    folder = tmp_path_factory.mktemp("medheval")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MEDTASKS_HOME", str(folder / "home"))
-        sources.prepare_all(folder)
-    return folder / "home"
+    return sources.prepared_home(tmp_path_factory.mktemp("medheval"))
 
 
 @pytest.fixture

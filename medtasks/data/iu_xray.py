@@ -7,7 +7,7 @@ Two layouts are read. Rows of R2Gen's come first in its own order, those of Open
 - Open-i's own: reports as XML (``NLMCXR_reports.tgz``, or ``ecgen-radiology/*.xml`` from it) and images
   (``NLMCXR_png.tgz``, or what was unpacked from it): all studies that have findings and an image. They have no split.
 
-The files do not say which studies are of one patient, so the study is the unit. Texts are as published; ``XXXX`` in
+The files do not say which studies are of one patient, so the study is the cluster. Texts are as published; ``XXXX`` in
 them stands for what was removed to protect the patient.
 
 Source: Demner-Fushman et al., JAMIA 23(2):304-310 (2016), https://openi.nlm.nih.gov/faq; Chen et al., EMNLP 2020,

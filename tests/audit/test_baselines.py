@@ -64,11 +64,7 @@ def no_score(baseline):
 
 @pytest.fixture(scope="module")
 def medheval(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("medheval")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MEDTASKS_HOME", str(folder / "home"))
-        medheval_sources.prepare_all(folder)
-    return folder / "home"
+    return medheval_sources.prepared_home(tmp_path_factory.mktemp("medheval"))
 
 
 @pytest.fixture

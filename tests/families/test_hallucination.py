@@ -168,7 +168,7 @@ def test_a_judge_that_fails_is_left_out_and_counted(judge):
     assert (found["scored_samples"], found["failed_samples"], found["unjudged_samples"]) == (0, 0, 3)
 
 
-def test_without_a_judge_the_task_runs(warned):
+def test_without_a_judge_the_task_runs(warnings):
     samples = [knowledge("Rest.", 1), knowledge("", 2), knowledge("Fluids.", 3)]
     found = values("knowledge_hallucination", samples)
     assert math.isnan(found["knowledge_rate"])
@@ -176,7 +176,7 @@ def test_without_a_judge_the_task_runs(warned):
     assert found["judge_failed_rate"] == pytest.approx(2 / 3)
     # Nobody was set up to judge, so that nobody failed; texts are compared all the same.
     assert (found["scored_samples"], found["failed_samples"], found["unjudged_samples"]) == (3, 0, 0)
-    assert [text for text in warned if "No judge is configured" in text] == [client._MISSING]
+    assert [text for text in warnings if "No judge is configured" in text] == [client._MISSING]
 
 
 def test_components_are_summed_over_reports(judge):
@@ -297,48 +297,48 @@ def test_a_short_report_is_no_report_under_the_reference_rule_only(labeled):
     assert strict["label_recall"] == 0
 
 
-def test_without_a_labeler_the_other_metrics_stay(warned):
+def test_without_a_labeler_the_other_metrics_stay(warnings):
     samples = saved("visual_hallucination", REPORT, "Right report.", "Wrong report.")
     found = label_values(samples)
     assert found["reports_labelled"] == 0
     assert all(math.isnan(found[name]) for name in ("chair_label", "chair_label_stderr", "label_recall"))
-    said = [text for text in warned if "metrics of labels" in text]
+    said = [text for text in warnings if "metrics of labels" in text]
     assert len(said) == 1
     assert "2 of 2 reports" in said[0]
     assert "medtasks score" in said[0]
     assert "\n" not in said[0]
 
 
-def test_a_text_that_cannot_be_labelled_costs_its_report_only(monkeypatch, warned):
+def test_a_text_that_cannot_be_labelled_costs_its_report_only(monkeypatch, warnings):
     def labels_of(texts):
         return [SAID.get(text, LabelerError("the labeler raised ValueError")) for text in texts]
 
     monkeypatch.setattr(hallucination, "label_texts", labels_of)
     found = label_values([report("Right report.", 1), report("Odd report.", 2)])
     assert (found["reports_labelled"], found["chair_label"]) == (1, 0)
-    assert any("1 of 2 reports: the labeler raised ValueError" in text for text in warned)
+    assert any("1 of 2 reports: the labeler raised ValueError" in text for text in warnings)
 
 
-def test_a_labeler_s_own_words_are_not_repeated(monkeypatch, warned):
+def test_a_labeler_s_own_words_are_not_repeated(monkeypatch, warnings):
     def labels_of(texts):
         raise RuntimeError(f"bad text: {texts[0]}")
 
     monkeypatch.setattr(hallucination, "label_texts", labels_of)
     label_values([report("Right report.", 1)])
-    assert any("RuntimeError" in text for text in warned)
-    assert not any("Right report" in text for text in warned)
+    assert any("RuntimeError" in text for text in warnings)
+    assert not any("Right report" in text for text in warnings)
 
 
 # Text metrics
 
 
-def test_text_metrics_without_weights(warned):
+def test_text_metrics_without_weights(warnings):
     samples = saved("knowledge_hallucination", QUESTION, "Rest and fluids.", "Surgery", "")
     found = aggregated("knowledge_hallucination", samples, lambda name: name in OF_TEXTS)
     assert found["stemmed_rouge_1"] == pytest.approx(1 / 3)
     assert 0 < found["method4_bleu"] <= 1 / 3 + 1e-12
     assert math.isnan(found["roberta_large_f1"])
-    said = [text for text in warned if "medheval_bertscore could not be computed" in text]
+    said = [text for text in warnings if "medheval_bertscore could not be computed" in text]
     assert len(said) == 1
     assert "medtasks weights fetch roberta-large" in said[0]
     assert "medtasks score" in said[0]
@@ -362,12 +362,12 @@ def ask():
     )
 
 
-def test_a_task_without_a_judge_is_not_refused(warned):
+def test_a_task_without_a_judge_is_not_refused(warnings):
     assert ask() == ask() == "What treats it?"
-    assert len(warned) == 1
+    assert len(warnings) == 1
 
 
-def test_a_judge_that_cannot_be_asked_stops_the_task_before_the_model_runs(named, warned):
+def test_a_judge_that_cannot_be_asked_stops_the_task_before_the_model_runs(named, warnings):
     named("https://judge.example/v1")
     with pytest.raises(JudgeRefused, match="'medheval_knowledge_open' is credentialed"):
         ask()
@@ -378,12 +378,12 @@ def test_a_judge_that_cannot_be_asked_stops_the_task_before_the_model_runs(named
         ask()
 
 
-def test_and_none_later(named, warned):
+def test_and_none_later(named, warnings):
     named("https://judge.example/v1")
     found = values("knowledge_hallucination", [knowledge("Rest.", 1)])
     assert math.isnan(found["knowledge_rate"])
     assert found["judge_failed_rate"] == 1
-    assert len(warned) == 1
-    assert warned[0].startswith(
+    assert len(warnings) == 1
+    assert warnings[0].startswith(
         "The judge cannot be asked, so the metrics that need it are NaN: 'medheval_knowledge_open'"
     )

@@ -127,10 +127,10 @@ def test_without_a_labeler_its_filter_is_nan_and_the_other_works():
     assert values(robust)["judge_failed_rate"] == 0
 
 
-def test_a_warning_says_how_many_are_left_out(warned):
+def test_a_warning_says_how_many_are_left_out(warnings):
     unread = entry([1, 0], None, 1, reason="judge_failed")
     published("medtasks.hooks.multilabel.judge_failed_rate")([unread, entry([1, 0], [1, 0], 2)])
-    assert warned == ["The labeler failed for 50.0% of 2 replies; they are left out of the other metrics."]
+    assert warnings == ["The labeler failed for 50.0% of 2 replies; they are left out of the other metrics."]
 
 
 def test_an_empty_reply_names_no_label_for_the_reference_and_is_invalid_for_the_others():

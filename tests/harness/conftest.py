@@ -5,8 +5,9 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import filelock
 import pytest
@@ -21,6 +22,7 @@ from medtasks.data.preparers import prepare
 from medtasks.harness.task_files import task_config
 
 from .. import iu_xray_sources, medheval_sources, tiny_gmai, tiny_multimedeval
+from ..scripted_server import Endpoint, serving
 from ..warm_python import run_fresh
 
 REPOSITORY = Path(__file__).parents[2]
@@ -74,6 +76,20 @@ def run_in(wheel: Path) -> Callable[[Path], Run]:
 def run(run_in: Callable[[Path], Run], tmp_path: Path) -> Run:
     """Run a command in this test's folder."""
     return run_in(tmp_path)
+
+
+@pytest.fixture
+def judging(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[[Callable[[Any], str]], Endpoint]]:
+    """Start a judge on the loopback that answers a request's body, and name it in the environment."""
+    with serving(Endpoint()) as server:
+
+        def start(answer: Callable[[Any], str]) -> Endpoint:
+            server.choose = lambda body: server.reply(answer(body))
+            monkeypatch.setenv("MEDTASKS_JUDGE_BASE_URL", server.url)
+            monkeypatch.setenv("MEDTASKS_JUDGE_MODEL", f"judge-{tmp_path.name}")
+            return server
+
+        yield start
 
 
 @pytest.fixture

@@ -12,9 +12,6 @@ import pytest
 
 from medtasks.audit.scoring import PAIR_METRICS, score_replies
 from medtasks.cli.data import write_sample_home
-from medtasks.data.catalogue import CATALOGUE
-from medtasks.data.gmai.preparing import prepare as prepare_gmai
-from medtasks.data.preparation import Options
 from medtasks.extract.answer import Reason
 from medtasks.extract.failure import failure_cause
 from medtasks.families.family import Reply
@@ -99,15 +96,7 @@ def home(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MEDTASKS_HOME", str(home))
         medheval_sources.prepare_all(folder)
-        rows = tiny_gmai.rows(8)
-        several = [{**row, "answer": ",".join({"A", row["answer"]})} for row in rows]
-        tiny_gmai.write(folder / "val" / "GMAI-MMBench_VAL.tsv", rows)
-        tiny_gmai.write(folder / "mcls" / "own.tsv", several)
-        for part, name in enumerate(CATALOGUE["gmai_mmbench_test"].md5):
-            unkeyed = [{**row, "index": f"{part}{row['index']}", "answer": ""} for row in tiny_gmai.rows(1, seed=part)]
-            tiny_gmai.write(folder / "test" / name, unkeyed)
-        for part in ("val", "test", "mcls"):
-            prepare_gmai(CATALOGUE[f"gmai_mmbench_{part}"], Options(folder / part, allow_changed=True))
+        tiny_gmai.prepare_all(folder, tiny_gmai.rows(8), several=8, seed=0, unkeyed=1)
     return home
 
 

@@ -10,7 +10,6 @@ from medtasks.audit.scoring import score_replies
 from medtasks.harness.replies import read_replies
 from medtasks.harness.task_files import task_file
 
-from ..scripted_server import Endpoint, serving
 from .whole_runs import answering, evaluate
 
 pytestmark = pytest.mark.slow
@@ -26,12 +25,8 @@ def verdict(body):
 
 
 @pytest.fixture
-def judge(monkeypatch, tmp_path):
-    with serving(Endpoint()) as server:
-        server.choose = lambda body: server.reply(verdict(body))
-        monkeypatch.setenv("MEDTASKS_JUDGE_BASE_URL", server.url)
-        monkeypatch.setenv("MEDTASKS_JUDGE_MODEL", f"judge-{tmp_path.name}")
-        yield server
+def judge(judging):
+    return judging(verdict)
 
 
 @pytest.fixture

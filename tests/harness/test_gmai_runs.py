@@ -14,7 +14,6 @@ from medtasks.families.counts import COUNTS
 from medtasks.tasks.own_tasks import select_as
 
 from .. import tiny_gmai
-from ..scripted_server import Endpoint, serving
 from .whole_runs import answering, evaluate, on_two, values
 
 pytestmark = pytest.mark.slow
@@ -143,12 +142,8 @@ def matched(body):
 
 
 @pytest.fixture
-def judge(monkeypatch, tmp_path):
-    with serving(Endpoint()) as server:
-        server.choose = lambda body: server.reply(matched(body))
-        monkeypatch.setenv("MEDTASKS_JUDGE_BASE_URL", server.url)
-        monkeypatch.setenv("MEDTASKS_JUDGE_MODEL", f"judge-{tmp_path.name}")
-        yield server
+def judge(judging):
+    return judging(matched)
 
 
 @pytest.fixture

@@ -20,11 +20,7 @@ LIMITS = {"gen_kwargs": "max_new_tokens=4"}
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
     """All six sets in miniature, prepared once."""
-    folder = tmp_path_factory.mktemp("medheval")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MEDTASKS_HOME", str(folder / "home"))
-        sources.prepare_all(folder)
-    return folder / "home"
+    return sources.prepared_home(tmp_path_factory.mktemp("medheval"))
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import pytest
 import torch
 from lmms_eval.api.model import lmms
-from loguru import logger
 
 from medtasks.harness import model_offloading
 from medtasks.harness.model_offloading import evaluated_models_on_cpu
@@ -106,18 +105,15 @@ def test_what_cannot_move_stays(gpu):
     assert places(stuck, free) == ["cuda:0", "cuda:0"]
 
 
-def test_a_gpu_that_was_filled_meanwhile_is_one_warning(gpu):
-    said: list[str] = []
-    sink = logger.add(lambda message: said.append(str(message)), level="WARNING", format="{message}")
+def test_a_gpu_that_was_filled_meanwhile_is_one_warning(gpu, warnings):
     tensors = [FakeTensor("cuda:0"), FakeTensor("cuda:0")]
     adapter = Adapter()
     adapter.model = FakeModule(*tensors)
     with evaluated_models_on_cpu(ModelSettings()):
         tensors[0].stuck = True
-    logger.remove(sink)
     assert places(*tensors) == ["cpu", "cuda:0"]
-    assert len(said) == 1
-    assert said[0].startswith("1 of 2 tensors of the evaluated model could not go back")
+    assert len(warnings) == 1
+    assert warnings[0].startswith("1 of 2 tensors of the evaluated model could not go back")
 
 
 @pytest.mark.parametrize("device", ["cpu", "nonsense"])

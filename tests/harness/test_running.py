@@ -184,6 +184,20 @@ def test_what_was_finished_counts_when_the_run_is_stopped(script, tmp_path, task
     assert seen[-1].processes[-1].exit_code == (7 if ends else -signal.SIGTERM)
 
 
+def test_ctrl_c_at_the_end_of_the_harness_keeps_its_exit_code(script, tmp_path, tasks, monkeypatch):
+    ended = os.waitid
+
+    def interrupted(*arguments):
+        ended(*arguments)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "waitid", interrupted)
+    seen = []
+    with pytest.raises(KeyboardInterrupt):
+        run_tasks(["one"], [], tmp_path / "out", script("sys.exit(7)"), seen.append)
+    assert seen[-1].processes[-1].exit_code == 7
+
+
 def test_a_request_to_end_reaches_the_harness(script, tmp_path, tasks):
     body = "os.kill(os.getppid(), signal.SIGTERM)\ntime.sleep(60)"
     seen = []

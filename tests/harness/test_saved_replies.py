@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from loguru import logger
 
 from medtasks.families.family import Row
 from medtasks.harness import saved_replies
@@ -24,14 +23,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(saved_replies, "_runs", {})
     monkeypatch.delitem(sys.modules, "lmms_eval.models.model_utils.usage_metrics", raising=False)
     return tmp_path
-
-
-@pytest.fixture
-def warnings():
-    said: list[str] = []
-    sink = logger.add(lambda message: said.append(str(message)), level="WARNING", format="{message}")
-    yield said
-    logger.remove(sink)
 
 
 def save(number: int, reply: str, rule: str = "report_text", dataset: str = "reports") -> str | None:

@@ -60,25 +60,25 @@ def test_without_a_folder_nothing_is_kept(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_damaged_file_costs_one_warning(tmp_path, logged):
+def test_a_damaged_file_costs_one_warning(tmp_path, warnings):
     cache = TextCache(tmp_path, "model")
     cache.put({text_key("a"): b"1"})
     (file,) = tmp_path.iterdir()
     file.write_bytes(b"no database at all, but long enough to be looked at" * 50)
     assert cache.get([text_key("a")]) == {}
     cache.put({text_key("a"): b"1"})
-    assert len(logged) == 1
-    assert str(file) in logged[0]
-    assert "remove that file" in logged[0]
+    assert len(warnings) == 1
+    assert str(file) in warnings[0]
+    assert "remove that file" in warnings[0]
 
 
-def test_a_place_that_cannot_be_written_costs_one_warning(tmp_path, logged):
+def test_a_place_that_cannot_be_written_costs_one_warning(tmp_path, warnings):
     (tmp_path / "file").touch()
     cache = TextCache(tmp_path / "file", "model")
     cache.put({text_key("a"): b"1"})
     cache.put({text_key("b"): b"1"})
     assert cache.get([text_key("a")]) == {}
-    assert len(logged) == 1
+    assert len(warnings) == 1
 
 
 def test_many_writers_at_once(tmp_path):
@@ -91,7 +91,7 @@ def test_many_writers_at_once(tmp_path):
     assert TextCache(tmp_path, "model").get(keys) == {key: b"%d" % number for number, key in enumerate(keys)}
 
 
-def test_a_file_without_its_table_is_empty(tmp_path, logged):
+def test_a_file_without_its_table_is_empty(tmp_path, warnings):
     cache = TextCache(tmp_path, "model")
     cache.put({text_key("a"): b"1"})
     (file,) = tmp_path.iterdir()

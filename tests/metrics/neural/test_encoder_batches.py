@@ -56,7 +56,7 @@ def results(batches, run):
         MemoryError(),
     ],
 )
-def test_where_memory_runs_out_batches_are_halved_and_nothing_is_lost(error, logged):
+def test_where_memory_runs_out_batches_are_halved_and_nothing_is_lost(error, warnings):
     sizes = []
 
     def run(positions):
@@ -69,7 +69,7 @@ def test_where_memory_runs_out_batches_are_halved_and_nothing_is_lost(error, log
     assert found == {position: position * 10 for position in range(20)}
     # Eight and four fail once each; later batches do not try again what cannot fit.
     assert sizes == [8, 4, *[2] * 10]
-    assert len(logged) == 2
+    assert len(warnings) == 2
 
 
 def test_a_single_text_too_large_for_memory_is_one_sentence():

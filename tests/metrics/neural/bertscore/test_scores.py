@@ -84,14 +84,14 @@ def test_an_empty_side_scores_zero_and_below_it_rescaled(idf):
     assert rescaled.f1[0] == pytest.approx(-4)
 
 
-def test_one_text_alone_has_no_idf_and_a_warning_says_so(logged):
+def test_one_text_alone_has_no_idf_and_a_warning_says_so(warnings):
     scores = bert_scores([pair([5], [5], [1.0], [1.0])], Idf.REFERENCES)
     assert math.isnan(scores.precision[0])
     assert math.isnan(scores.recall[0])
     assert scores.f1 == (0.0,)
     bert_scores([pair([5], [5], [1.0], [1.0])])
-    assert len(logged) == 1
-    assert "idf over the references: in 1 of 1 pairs" in logged[0]
+    assert len(warnings) == 1
+    assert "idf over the references: in 1 of 1 pairs" in warnings[0]
 
 
 def test_no_pairs():

@@ -248,13 +248,13 @@ def test_a_configuration_or_vocabulary_that_does_not_fit(own, file, content, mes
         classes(settings(own))
 
 
-def test_a_vocabulary_cut_short_is_told(own, logged):
+def test_a_vocabulary_cut_short_is_told(own, warnings):
     classes(settings(own))
-    assert logged == []
+    assert warnings == []
     (own / "bert-base-uncased" / "vocab.txt").write_text("\n".join(tiny_chexbert.VOCABULARY[:60]))
     classes(settings(own))
-    assert len(logged) == 1
-    assert "has 60 entries, its config.json 82; if it was cut short" in logged[0]
+    assert len(warnings) == 1
+    assert "has 60 entries, its config.json 82; if it was cut short" in warnings[0]
 
 
 @pytest.mark.parametrize("file", ["config.json", "vocab.txt"])

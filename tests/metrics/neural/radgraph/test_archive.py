@@ -250,16 +250,16 @@ def test_a_missing_or_damaged_vocabulary_is_refused(copy, damage):
         Annotator(open_archive("radgraph", settings), settings)
 
 
-def test_a_vocabulary_cut_short_is_told(copy, logged):
+def test_a_vocabulary_cut_short_is_told(copy, warnings):
     settings = given(copy)
     vocabulary = copy / "encoder" / "vocab.txt"
     Annotator(open_archive("radgraph", settings), settings)
-    assert not logged
+    assert not warnings
 
     vocabulary.write_text("\n".join(vocabulary.read_text("utf-8").splitlines()[:200]), "utf-8")
     Annotator(open_archive("radgraph", settings), settings)
 
-    assert "200 wordpieces" in "".join(logged)
+    assert "200 wordpieces" in "".join(warnings)
 
 
 def test_everything_an_annotation_depends_on_is_in_the_fingerprint(copy):
