@@ -1,6 +1,7 @@
 """``medtasks metrics``: tables, JSON, failures, and no report text anywhere."""
 
 import json
+import math
 import sys
 from importlib import metadata
 from types import SimpleNamespace
@@ -9,8 +10,11 @@ import pytest
 from rouge_score import rouge_scorer
 from rouge_score.tokenizers import DefaultTokenizer
 
+from medtasks.metrics import cross_check
 from medtasks.metrics.cross_check import ORACLES
+from medtasks.metrics.model_settings import ModelSettings
 from medtasks.metrics.report_metrics import REPORT_METRICS, metric_info
+from medtasks.metrics.report_scores import ReportScores
 
 from .conftest import rows_of
 
@@ -200,6 +204,16 @@ def test_a_difference_is_told_by_the_exit_code(fails, files, tmp_path, monkeypat
     assert compared(ran.out)["rouge_l"][2] == "1.5e-04"
     differing = json.loads(out.read_text())["cross_check"]["rouge_l"]
     assert (differing["differs"], differing["pair"], differing["id"]) == (True, 1, "1")
+
+
+@pytest.mark.parametrize(("theirs", "differs"), [([0.5, math.nan], False), ([math.nan, math.nan], True)])
+def test_a_number_on_one_side_alone_differs(monkeypatch, theirs, differs):
+    """Where neither side has one, they agree."""
+    monkeypatch.setattr(cross_check, "ORACLES", {"corpus_bleu": ("sacrebleu", lambda *_: [theirs])})
+    key, *_ = REPORT_METRICS["corpus_bleu"].keys
+    ours = ReportScores({key: [0.5, math.nan]}, {key: 0.5})
+    (found,) = cross_check.cross_check("corpus_bleu", ours, ["a", "b"], ["a", "b"], ModelSettings()).values()
+    assert (found.differs, found.pair) == (differs, 0)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import importlib
 import os
 import re
+from pathlib import Path
 
 import pytest
 import yaml
@@ -13,9 +14,9 @@ from medtasks.errors import MedTasksError, UnknownName
 from medtasks.extract.registry import Kind, extractor_of
 from medtasks.families.family import Row
 from medtasks.harness.prompt_settings import prompt_settings
-from medtasks.harness.task_file import TWIN_ENDING
+from medtasks.harness.task_file import TWIN_ENDING, task_file_of
 from medtasks.harness.task_files import main_metrics_first, task_file, task_files
-from medtasks.harness.task_index import tasks_folder
+from medtasks.harness.task_index import DottedName, tasks_folder
 
 MEDICONFUSION = ["mediconfusion", "mediconfusion_all", "mediconfusion_ff", "mediconfusion_gd", "mediconfusion_ps"]
 PROTOCOLS = {
@@ -194,3 +195,24 @@ def test_a_damaged_file_of_the_users_is_named():
         task_files()
     (folder / "mine.yaml").write_text("task: mine\n")  # a task of the harness's own kind
     assert "metrics of the harness alone" in task_files()["mine"].only_harness
+
+
+@pytest.mark.parametrize(
+    ("settings", "rotates"),
+    [
+        ({}, True),  # the hook's own prompt shows them
+        ({"template": "{{ question }}"}, False),
+        ({"template": "{{ question }} {{ options }}"}, True),
+        ({"template": "{question}\n{option_a}"}, True),
+        ({"default": {"template": "{{ question }} {{ option_a }}"}}, True),
+        ({"default": {"template": "{{ question }}"}, "llava_hf": {"template": "{question}"}}, False),
+    ],
+)
+def test_options_are_rotated_where_the_prompt_shows_them(settings, rotates):
+    config = {
+        "doc_to_visual": "medtasks.hooks.images.images",
+        "doc_to_text": "medtasks.hooks.prompts.prompt",
+        "process_results": DottedName("medtasks.hooks.choice.process_results"),
+        "lmms_eval_specific_kwargs": settings,
+    }
+    assert ("rotated" in task_file_of("own", config, Path("own.yaml")).variants) == rotates
