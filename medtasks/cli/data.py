@@ -281,8 +281,8 @@ def _prepare_medheval(name: str, options: "Options") -> None:
     ready = [readiness.name for readiness in found if readiness.cause is None]
     if not ready:
         raise MedTasksError(
-            "no set of MedHEval can be prepared; name the folders of images with --images SOURCE=DIR, or accept an "
-            "incomplete set with --allow-incomplete"
+            "no set of MedHEval can be prepared; give --source a clone of its repository, name the folders of images "
+            "with --images SOURCE=DIR, or accept an incomplete set with --allow-incomplete"
         )
     for dataset in ready:
         report_prepared(run(dataset, options))

@@ -119,10 +119,10 @@ def find_shards(source: Path, patterns: Sequence[str]) -> list[SourceFile]:
     return []
 
 
-def not_found(source: Path, what: str) -> SourceError:
+def not_found(source: Path, what: str, mend: str = "name the folder that holds it") -> SourceError:
     """Build the error for a source that lacks ``what`` it should hold."""
     place = source if source.is_dir() or zipfile.is_zipfile(source) else f"{source} is no folder and no zip archive and"
-    return SourceError(f"{place} holds no {what}")
+    return SourceError(f"{place} holds no {what}; {mend}")
 
 
 def _matching(source: Path, pattern: str) -> list[SourceFile]:

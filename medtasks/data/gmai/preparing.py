@@ -65,7 +65,7 @@ def tsv_files(info: DatasetInfo, source: Path) -> list[Path]:
     if info is MULTI_ANSWER_SET:
         found = sorted(source.glob("*.tsv"))
         if len(found) != 1:
-            raise not_found(source, "single .tsv file; name the file itself with --source")
+            raise not_found(source, "single .tsv file", "name the file itself with --source")
         return found
     if info is VALIDATION:
         return [required_file(source, _VALIDATION_NAMES).path]

@@ -67,7 +67,7 @@ def read_folder(folder: Path) -> OwnQuestions:
     """Read the ``dataset.json`` of a folder, a SourceError unless it is as said above; its images are not opened."""
     path = folder / FILE_NAME
     if not path.is_file():
-        raise SourceError(f"{folder} holds no {FILE_NAME}")
+        raise SourceError(f"{folder} holds no {FILE_NAME}; name the folder that holds it")
     content = read_json(SourceFile(path))
     if not isinstance(content, dict):
         raise SourceError(f"{path} is not an object with taskType, modality and samples")

@@ -24,7 +24,7 @@ from medtasks.data.downloads import Published, download
 from medtasks.data.image_store import ImageStore
 from medtasks.data.preparation import Recipe, Row
 from medtasks.data.schema import CLASSIFICATION, new_document
-from medtasks.data.source_files import SourceFile
+from medtasks.data.source_files import SourceFile, not_found
 from medtasks.data.tables import SourceRow, Table, read_json, records_table
 from medtasks.errors import SourceError
 
@@ -93,7 +93,7 @@ def _first_quarter(name: str, source: Path, images: ImageStore) -> Iterator[Row]
 def _archive(name: str, source: Path) -> Path:
     path = source / f"{name}.npz" if source.is_dir() else source
     if not path.is_file():
-        raise SourceError(f"{source} holds no {name}.npz")
+        raise not_found(source, f"{name}.npz")
     return path
 
 

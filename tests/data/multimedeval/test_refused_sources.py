@@ -167,7 +167,7 @@ REFUSED = {  # whatever loss is accepted: dataset, damage, parts of the sentence
         (labels(0, 0, 0, -1, 0, 0), "octmnist.npz test row 4: the label is -1 and not one of 0 to 3"),
         (labels(0, 0, 0, 4, 0, 0), "octmnist.npz test row 4: the label is 4 and not one of 0 to 3"),
         (labels(0, 0, 0, 200, 0, 0), "octmnist.npz test row 4: the label is 200 and not one of 0 to 3"),
-        (lost("octmnist.npz"), "source holds no octmnist.npz"),
+        (lost("octmnist.npz"), "source holds no octmnist.npz; name the folder that holds it"),
         (written("octmnist.npz", b"no archive at all"), "octmnist.npz is damaged", "File is not a zip file"),
         (cut("octmnist.npz", 9000), "octmnist.npz is damaged at test_images", "download it again"),
     ],
