@@ -14,6 +14,7 @@ from lmms_eval.api.model import lmms
 from loguru import logger
 from tqdm import tqdm
 
+from medtasks.data.journal import Journal, digest_of, journal_folder
 from medtasks.errors import AdapterArgumentError, MedTasksError
 from medtasks.extract.failure import failed_reply
 
@@ -24,8 +25,8 @@ from .batch_runner import BatchBudget, BatchRunner, FailureLog, Work
 from .batching import Continuation, Encoded, Likelihood, PaddedBatch, score
 from .caches import FeatureCache
 from .device import check_processes, choose_device
+from .fingerprint import model_fingerprint
 from .generation import GenerationItem, GenerationSettings, Reply, generate, ignored_keys, read_settings
-from .journal import Journal, digest_of, journal_folder, model_fingerprint
 from .model import AdapterModel
 from .requests import Documents, Request, Sample, SampleReader, image_names, plan_streams, read_requests
 

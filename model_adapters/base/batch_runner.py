@@ -11,9 +11,9 @@ import torch
 from loguru import logger
 from tqdm import tqdm
 
+from medtasks.data.journal import Entry, Journal
 from medtasks.errors import MedTasksError
 
-from .journal import Entry, Journal
 from .requests import Request, Sample, SampleReader
 
 Item = TypeVar("Item")

@@ -12,7 +12,7 @@ from ..prefix.cuts import Spans
 from .arguments import AdapterArguments
 from .batching import Continuation, Encoded, PaddedBatch, split_continuation
 from .caches import FeatureCache
-from .journal import files_digest, weights_digest
+from .fingerprint import files_digest, weights_digest
 from .requests import IMAGES
 
 

@@ -12,13 +12,13 @@ from PIL import Image
 from transformers import AutoConfig, AutoModelForImageTextToText, AutoProcessor
 from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
 
+from medtasks.data.journal import digest_of
 from medtasks.errors import AdapterArgumentError, MedTasksError
 
 from ..base.adapter import MedicalAdapter
 from ..base.arguments import AdapterArguments, argument
 from ..base.batching import Continuation, Encoded, Likelihood, PaddedBatch, positions_of
 from ..base.generation import GenerationSettings
-from ..base.journal import digest_of
 from ..checkpoints.reading import CheckpointError, refuse_missing
 from ..prefix.cuts import Spans
 from .encoding import Prompt, PromptWriter, ScoredPrompt, per_token

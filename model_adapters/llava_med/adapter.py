@@ -8,13 +8,13 @@ from typing import Any, ClassVar
 import torch
 from PIL import Image
 
+from medtasks.data.journal import digest_of
 from medtasks.errors import AdapterArgumentError, MedTasksError
 
 from ..base.adapter import MedicalAdapter
 from ..base.arguments import AdapterArguments, CheckpointArguments, argument
 from ..base.batching import Continuation, Encoded, PaddedBatch, split_continuation
 from ..base.device import check_device_map, place
-from ..base.journal import digest_of
 from ..checkpoints.reading import (
     CheckpointError,
     SentencePieceText,

@@ -10,11 +10,12 @@ import pytest
 import torch
 from lmms_eval.caching.response_cache import ResponseCache
 from medtasks.model_adapters.base.arguments import AdapterArguments
-from medtasks.model_adapters.base.journal import digest_of, files_digest, weights_digest
+from medtasks.model_adapters.base.fingerprint import files_digest, weights_digest
 from medtasks.model_adapters.base.requests import Request, SampleReader
 from medtasks.model_adapters.tiny import MedTasksTiny
 from PIL import Image
 
+from medtasks.data.journal import digest_of
 from medtasks.extract.failure import failure_cause
 
 from .toys import CountingTiny

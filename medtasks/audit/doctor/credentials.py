@@ -13,6 +13,7 @@ from medtasks.audit.doctor.scope import Scope
 from medtasks.data import endpoints
 from medtasks.data.catalogue import CATALOGUE, Access
 from medtasks.data.home import dataset_folder, home
+from medtasks.data.journal import FOLDER_NAME
 from medtasks.data.manifest import FILE_NAME
 from medtasks.errors import ModelRefused
 from medtasks.harness.guarded_run import listed
@@ -20,7 +21,6 @@ from medtasks.harness.model_places import PLACES, Destination, known_destination
 from medtasks.harness.remote_models import TRUSTED, credentialed, refusal, trusted_origin
 from medtasks.harness.saved_replies import FOLDER_NAME as REPLIES
 
-_JOURNAL = "journal"  # FOLDER_NAME of medtasks.model_adapters.base.journal
 HUB = "https://huggingface.co/datasets/"  # how addresses of datasets there begin
 
 
@@ -43,7 +43,7 @@ def hub_token(scope: Scope) -> Iterator[Finding]:
 
 def readable_replies() -> Iterator[Finding]:
     """Look at whether other users can read saved replies and journals, which may quote a patient's record."""
-    for name in (REPLIES, _JOURNAL):
+    for name in (REPLIES, FOLDER_NAME):
         folder = home() / name
         if folder.is_dir() and _open_to_others(folder):
             found = f"other users of this machine can read files in {folder}, which may quote patients' records"

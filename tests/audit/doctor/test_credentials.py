@@ -1,11 +1,11 @@
 """The Hub's token, who can read replies, and models on other machines and data that must not go there."""
 
 import pytest
-from medtasks.model_adapters.base.journal import FOLDER_NAME as JOURNAL
 
 from medtasks.audit.doctor.credentials import _JOURNAL, hub_token, readable_replies, remote_models
 from medtasks.audit.doctor.findings import State
 from medtasks.data.home import home
+from medtasks.data.journal import FOLDER_NAME as JOURNAL
 from medtasks.harness.model_places import PLACES
 from medtasks.harness.saved_replies import FOLDER_NAME as REPLIES
 from medtasks.harness.saved_replies import save_reply

@@ -6,8 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from medtasks.model_adapters.base import journal as journal_module
-from medtasks.model_adapters.base.journal import Entry, Journal, journal_folder
+
+from medtasks.data import journal as journal_module
+from medtasks.data.journal import Entry, Journal, journal_folder
 
 from ..warm_python import run_fresh
 
