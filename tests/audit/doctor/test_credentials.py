@@ -2,7 +2,7 @@
 
 import pytest
 
-from medtasks.audit.doctor.credentials import _JOURNAL, hub_token, readable_replies, remote_models
+from medtasks.audit.doctor.credentials import hub_token, readable_replies, remote_models
 from medtasks.audit.doctor.findings import State
 from medtasks.data.home import home
 from medtasks.data.journal import FOLDER_NAME as JOURNAL
@@ -41,10 +41,6 @@ def test_no_token_needed(scope):
     folder.mkdir(parents=True)
     (folder / "manifest.json").write_text("{}")
     assert list(hub_token(scope("gmai_mmbench_val"))) == []
-
-
-def test_folder_of_the_journal_is_the_adapters():
-    assert _JOURNAL == JOURNAL
 
 
 def test_no_replies():
