@@ -3,15 +3,11 @@
 Every cause of trouble at the endpoint is one sentence without prompt text and without the key.
 """
 
-import email.utils
 import functools
-import math
 import random
-import re
 import threading
-import time
-from collections.abc import Callable, Mapping
-from dataclasses import KW_ONLY, dataclass
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -27,6 +23,7 @@ from tenacity import (
 )
 
 from medtasks.data.own_datasets import access_of
+from medtasks.data.remote import CircuitBreaker, RemoteTrouble, Server, trouble_of, unreadable
 from medtasks.errors import MedTasksError, warn_once
 from medtasks.judges.cache import VerdictCache, default_cache_folder, verdict_key
 from medtasks.judges.settings import (
@@ -40,7 +37,7 @@ from medtasks.judges.settings import (
 )
 
 if TYPE_CHECKING:
-    from openai import APIStatusError, OpenAI
+    from openai import OpenAI
     from openai.types.chat import ChatCompletionMessageParam
 
 T = TypeVar("T")
@@ -51,8 +48,6 @@ CORRECTION = (
     "Answer again in exactly the format requested above, starting with its first line."
 )
 _LONGEST_BACKOFF_S = 60.0
-# An endpoint that asks for a longer pause than this is not waited for.
-_LONGEST_WAIT_S = 120.0
 _LONGEST_QUOTE = 2000
 _MISSING = (
     f"No judge is configured, so the metrics that need one are NaN; set {BASE_URL} and {MODEL}, for credentialed data "
@@ -63,7 +58,6 @@ _REFUSALS = {
     403: f"check {API_KEY} and that it may use this model",
     404: f"check {BASE_URL} and {MODEL}",
 }
-_CODE = re.compile(r"[A-Za-z0-9_.\[\]-]{1,60}", re.ASCII)
 _building = threading.Lock()
 
 
@@ -76,48 +70,6 @@ class Verdict(Generic[T]):
     failure: str | None
     cached: bool  # whether the verdict came from disk, without a request
     text: str  # the judge's last raw reply, empty when none came. May quote the sample: treat it like the data
-
-
-@dataclass(eq=False)
-class RemoteTrouble(Exception):
-    """One try at the judge gave no reply."""
-
-    cause: str  # one sentence for the user, the same for every sample that meets this trouble
-    _: KW_ONLY
-    retry: bool  # whether another try can help
-    outage: bool  # whether it says something about the endpoint, so that it would meet the next sample as well
-    wait_s: float | None = None  # seconds the endpoint asked to wait before the next try
-
-
-class CircuitBreaker:
-    """Opens after ``limit`` asks in a row that failed for the endpoint's sake, and then stays open.
-
-    It does not close again within the process: the replies are kept, and judging them later is cheaper than letting
-    every sample wait for the time-out of an endpoint that comes and goes. A thread that waits for its next try can wait
-    for ``opened`` instead.
-    """
-
-    def __init__(self, limit: int = 3) -> None:
-        self.limit = limit
-        self.opened = threading.Event()
-        self.cause: str | None = None  # why the breaker is open
-        self._lock = threading.Lock()
-        self._in_a_row = 0
-
-    def answered(self) -> None:
-        """Note that the endpoint gave an answer: the failures before it were no outage."""
-        with self._lock:
-            self._in_a_row = 0
-
-    def failed(self, cause: str) -> bool:
-        """Note that an ask failed for the endpoint's sake; true once, for the failure that opens the breaker."""
-        with self._lock:
-            self._in_a_row += 1
-            if self.cause is not None or self._in_a_row < self.limit:
-                return False
-            self.cause = cause
-            self.opened.set()
-            return True
 
 
 class Judge:
@@ -133,7 +85,8 @@ class Judge:
         self._backoff = wait_exponential_jitter(initial=backoff_s, max=_LONGEST_BACKOFF_S, jitter=backoff_s)
         self._slots = threading.BoundedSemaphore(settings.concurrency)
         self._breaker = CircuitBreaker()
-        self._client = open_client(settings)
+        self._server = server_of(settings)
+        self._client = open_client(self._server)
 
     def ask(self, system: str, user: str, parse: Callable[[str], T | None], *, prompt_version: int = 1) -> Verdict[T]:
         """Return the judge's verdict, from disk if the same question was answered before.
@@ -200,11 +153,11 @@ class Judge:
                 )
             # ValueError: a body announced as JSON that is none escapes the SDK unwrapped.
             except (OpenAIError, ValueError) as error:
-                raise trouble_of(error, self.settings) from None
+                raise trouble_of(error, self._server) from None
         try:
             content = completion.choices[0].message.content
         except (AttributeError, IndexError, KeyError, TypeError):
-            raise unreadable(self.settings) from None
+            raise unreadable(self._server) from None
         return content if isinstance(content, str) else ""
 
     def _wait_s(self, state: RetryCallState) -> float:
@@ -273,99 +226,19 @@ def _judge(settings: JudgeSettings, folder: Path) -> Judge:
     return Judge(settings, VerdictCache(folder))
 
 
-def open_client(settings: JudgeSettings) -> "OpenAI":
+def server_of(settings: JudgeSettings) -> Server:
+    """Return a judge's server, with the variables that mend it."""
+    return Server(settings.base_url, "judge", settings.timeout_s, f"check {BASE_URL}", _REFUSALS, settings.api_key)
+
+
+def open_client(server: Server) -> "OpenAI":
     """Return the client by which a judge is asked, with this package's rules on retries and proxies."""
     # Imported here because it takes a second that a run without a judge should not pay.
     from openai import DefaultHttpxClient, OpenAI
 
-    # Text bound for this machine, or for one the user trusts, must go nowhere else by way of a proxy variable or a
-    # redirect; a proxy cannot read what goes through it to an https endpoint.
-    proxies = not settings.is_local and settings.base_url.startswith("https:")
-    http_client = DefaultHttpxClient(trust_env=proxies, follow_redirects=False)
-    return OpenAI(
-        base_url=settings.base_url,
-        # Never None: the SDK would then send the user's OPENAI_API_KEY to this endpoint.
-        api_key=settings.api_key or "none",
-        timeout=settings.timeout_s,
-        max_retries=0,
-        http_client=http_client,
-    )
+    return OpenAI(**server.client_options, http_client=DefaultHttpxClient(**server.transport_options))
 
 
 def _sendable(text: str) -> str:
     # A model's reply may hold half a surrogate pair, which no request can carry.
     return text.encode("utf-8", errors="replace").decode("utf-8")
-
-
-def trouble_of(error: Exception, settings: JudgeSettings) -> RemoteTrouble:
-    """Classify an exception of the ``openai`` SDK.
-
-    The server's own message is never quoted, for it may repeat the prompt or the key; only its short error code is.
-    Time-outs, lost connections, 408 and 5xx are retried and are outages; 429 is retried, and is no outage because
-    waiting mends it, unless the quota is used up; 401, 403, 404 and redirects are outages that no retry mends; every
-    other status is a fault of this one request.
-    """
-    import openai
-
-    where = f"the judge at {settings.base_url}"
-    if isinstance(error, openai.APITimeoutError):
-        return RemoteTrouble(f"{where} did not answer within {settings.timeout_s:g} s", retry=True, outage=True)
-    if isinstance(error, openai.APIConnectionError):
-        return RemoteTrouble(f"{where} could not be reached{_system_reason(error)}", retry=True, outage=True)
-    if isinstance(error, openai.APIStatusError):
-        return _status_trouble(error, where)
-    return unreadable(settings)
-
-
-def unreadable(settings: JudgeSettings) -> RemoteTrouble:
-    """Return the trouble of an answer that is no chat completion, such as a proxy's HTML page."""
-    cause = f"the judge at {settings.base_url} answered with something that is no chat completion; check {BASE_URL}"
-    return RemoteTrouble(cause, retry=True, outage=True)
-
-
-def retry_after_s(headers: Mapping[str, str], now: float) -> float | None:
-    """Return the pause an endpoint asks for, in seconds, or ``None`` when that is missing or malformed.
-
-    It is ``retry-after-ms`` (OpenAI, Azure), else ``Retry-After`` as seconds or as a date (RFC 9110, 10.2.3), which is
-    read against ``now``, in seconds since the epoch; never negative. Headers have case-insensitive lookup or lower-case
-    names.
-    """
-    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-        try:
-            seconds = float(headers.get(name, "")) * unit
-        except ValueError:
-            continue
-        return max(seconds, 0.0) if math.isfinite(seconds) else None
-    try:
-        return max(email.utils.parsedate_to_datetime(headers.get("retry-after", "")).timestamp() - now, 0.0)
-    except (ValueError, OverflowError):
-        return None
-
-
-def _status_trouble(error: "APIStatusError", where: str) -> RemoteTrouble:
-    status = error.status_code
-    code = error.code if error.code and _CODE.fullmatch(error.code) else None
-    label = f"HTTP {status}, {code}" if code else f"HTTP {status}"
-    if status in _REFUSALS:
-        return RemoteTrouble(f"{where} refused the request ({label}); {_REFUSALS[status]}", retry=False, outage=True)
-    if 300 <= status < 400:
-        return RemoteTrouble(f"{where} redirects elsewhere ({label}); check {BASE_URL}", retry=False, outage=True)
-    if code == "insufficient_quota":
-        return RemoteTrouble(f"{where} has no quota left ({label})", retry=False, outage=True)
-    if status not in (408, 429) and status < 500:
-        return RemoteTrouble(f"{where} rejected the request ({label})", retry=False, outage=False)
-    wait_s = retry_after_s(error.response.headers, time.time())
-    if wait_s is not None and wait_s > _LONGEST_WAIT_S:
-        return RemoteTrouble(f"{where} asks to wait {wait_s:.0f} s ({label})", retry=False, outage=False)
-    cause = f"{where} limits the rate of requests" if status == 429 else f"{where} failed"
-    return RemoteTrouble(f"{cause} ({label})", retry=True, outage=status != 429, wait_s=wait_s)
-
-
-def _system_reason(error: BaseException) -> str:
-    # Only the operating system's words: the HTTP library's may quote a header, and with it the key.
-    link: BaseException | None = error
-    while link is not None:
-        if isinstance(link, OSError) and link.strerror:
-            return f" ({link.strerror})"
-        link = link.__cause__ or link.__context__
-    return ""

@@ -7,8 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from medtasks.data.remote import retry_after_s
 from medtasks.errors import JudgeRefused
-from medtasks.judges.client import BAD_FORMAT, CORRECTION, judge_for, retry_after_s
+from medtasks.judges.client import BAD_FORMAT, CORRECTION, judge_for
 from medtasks.judges.settings import JudgeSettings
 
 PROMPT = "the patient named Example"

@@ -8,9 +8,10 @@ from dataclasses import replace
 from medtasks.audit.doctor.findings import JUDGE, Finding, State, of_error
 from medtasks.audit.doctor.scope import Scope, asked_by
 from medtasks.data.own_datasets import access_of
+from medtasks.data.remote import trouble_of
 from medtasks.errors import JudgeNotConfigured, JudgeRefused, near_match
 from medtasks.families.family import Asks
-from medtasks.judges.client import open_client, trouble_of  # the same, so that nothing goes where it would not
+from medtasks.judges.client import open_client, server_of  # the same, so that nothing goes where it would not
 from medtasks.judges.settings import (
     API_KEY,
     BASE_URL,
@@ -75,7 +76,7 @@ def _not_configured(scope: Scope, required: Sequence[str]) -> Finding:
 def _answer(settings: JudgeSettings) -> Finding:
     from openai import OpenAIError
 
-    client = open_client(settings)
+    client = open_client(server_of(settings))
     try:
         listed = [model.id for model in client.models.list().data]
     except OpenAIError as error:
@@ -104,7 +105,7 @@ def _unchecked(settings: JudgeSettings, what: str, fix: str = "") -> Finding:
 
 def _trouble(error: Exception, settings: JudgeSettings) -> Finding:
     """Say what kept the endpoint from answering; its own words are never quoted, for they may repeat the key."""
-    said, status = trouble_of(error, settings), getattr(error, "status_code", None)
+    said, status = trouble_of(error, server_of(settings)), getattr(error, "status_code", None)
     found, _, fix = said.cause.partition("; ")
     if status in (404, 405, 501):
         return _unchecked(settings, f"has no list of models (HTTP {status})", _WRONG_ADDRESS)

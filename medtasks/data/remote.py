@@ -1,0 +1,173 @@
+"""Asking an OpenAI-compatible server: which address, what went wrong, and whether another try can help.
+
+Every cause of trouble is one sentence without prompt text and without the key: a server's own words may repeat both.
+"""
+
+import email.utils
+import math
+import re
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from medtasks.data import endpoints
+
+if TYPE_CHECKING:
+    from openai import APIStatusError
+
+_LONGEST_WAIT_S = 120.0
+"""A server that asks for a longer pause than this is not waited for."""
+_CODE = re.compile(r"[A-Za-z0-9_.\[\]-]{1,60}", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server as its users' sentences name it, and what mends a refusal."""
+
+    base_url: str  # ``http(s)://host[:port]/path`` up to, not including, ``/chat/completions``
+    role: str  # what it is to the user, such as ``judge``
+    timeout_s: float  # seconds without a byte from the server before one try is given up
+    mend_address: str  # what to check where something else answers
+    refusals: Mapping[int, str]  # what to check, by the HTTP status of a refusal
+    api_key: str = field(default="", repr=False)  # secret; empty for a server that needs none
+
+    @property
+    def name(self) -> str:
+        """What sentences call it."""
+        return f"the {self.role} at {self.base_url}"
+
+    @property
+    def client_options(self) -> dict[str, Any]:
+        """Options of the openai SDK's clients for it; retries are ours."""
+        # Never None: the SDK would then send the user's OPENAI_API_KEY to this server.
+        key = self.api_key or "none"
+        return {"base_url": self.base_url, "api_key": key, "timeout": self.timeout_s, "max_retries": 0}
+
+    @property
+    def transport_options(self) -> dict[str, Any]:
+        """Options of the SDK's HTTP clients for it.
+
+        Text bound for this machine, or for one the user trusts, must go nowhere else by way of a proxy variable or a
+        redirect; a proxy cannot read what goes through it to an https server.
+        """
+        is_local = endpoints.is_loopback(endpoints.host(self.base_url))
+        return {"trust_env": not is_local and self.base_url.startswith("https:"), "follow_redirects": False}
+
+
+@dataclass(eq=False)
+class RemoteTrouble(Exception):
+    """One try at a server gave no reply."""
+
+    cause: str  # one sentence for the user, the same for every sample that meets this trouble
+    _: KW_ONLY
+    retry: bool  # whether another try can help
+    outage: bool  # whether it says something about the endpoint, so that it would meet the next sample as well
+    wait_s: float | None = None  # seconds the endpoint asked to wait before the next try
+
+
+class CircuitBreaker:
+    """Opens after ``limit`` asks in a row that failed for the endpoint's sake, and then stays open.
+
+    It does not close again within the process: the replies are kept, and judging them later is cheaper than letting
+    every sample wait for the time-out of an endpoint that comes and goes. A thread that waits for its next try can wait
+    for ``opened`` instead.
+    """
+
+    def __init__(self, limit: int = 3) -> None:
+        self.limit = limit
+        self.opened = threading.Event()
+        self.cause: str | None = None  # why the breaker is open
+        self._lock = threading.Lock()
+        self._in_a_row = 0
+
+    def answered(self) -> None:
+        """Note that the endpoint gave an answer: the failures before it were no outage."""
+        with self._lock:
+            self._in_a_row = 0
+
+    def failed(self, cause: str) -> bool:
+        """Note that an ask failed for the endpoint's sake; true once, for the failure that opens the breaker."""
+        with self._lock:
+            self._in_a_row += 1
+            if self.cause is not None or self._in_a_row < self.limit:
+                return False
+            self.cause = cause
+            self.opened.set()
+            return True
+
+
+def trouble_of(error: Exception, server: Server) -> RemoteTrouble:
+    """Classify an exception of the ``openai`` SDK.
+
+    The server's own message is never quoted, for it may repeat the prompt or the key; only its short error code is.
+    Time-outs, lost connections, 408 and 5xx are retried and are outages; 429 is retried, and is no outage because
+    waiting mends it, unless the quota is used up; 401, 403, 404 and redirects are outages that no retry mends; every
+    other status is a fault of this one request.
+    """
+    import openai
+
+    if isinstance(error, openai.APITimeoutError):
+        return RemoteTrouble(f"{server.name} did not answer within {server.timeout_s:g} s", retry=True, outage=True)
+    if isinstance(error, openai.APIConnectionError):
+        return RemoteTrouble(f"{server.name} could not be reached{_system_reason(error)}", retry=True, outage=True)
+    if isinstance(error, openai.APIStatusError):
+        return _status_trouble(error, server)
+    return unreadable(server)
+
+
+def unreadable(server: Server) -> RemoteTrouble:
+    """Return the trouble of an answer that is no chat completion, such as a proxy's HTML page."""
+    cause = f"{server.name} answered with something that is no chat completion; {server.mend_address}"
+    return RemoteTrouble(cause, retry=True, outage=True)
+
+
+def retry_after_s(headers: Mapping[str, str], now: float) -> float | None:
+    """Return the pause an endpoint asks for, in seconds, or ``None`` when that is missing or malformed.
+
+    It is ``retry-after-ms`` (OpenAI, Azure), else ``Retry-After`` as seconds or as a date (RFC 9110, 10.2.3), which is
+    read against ``now``, in seconds since the epoch; never negative. Headers have case-insensitive lookup or lower-case
+    names.
+    """
+    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        try:
+            seconds = float(headers.get(name, "")) * unit
+        except ValueError:
+            continue
+        return max(seconds, 0.0) if math.isfinite(seconds) else None
+    try:
+        return max(email.utils.parsedate_to_datetime(headers.get("retry-after", "")).timestamp() - now, 0.0)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _status_trouble(error: "APIStatusError", server: Server) -> RemoteTrouble:
+    status, where = error.status_code, server.name
+    code = error.code if error.code and _CODE.fullmatch(error.code) else None
+    label = f"HTTP {status}, {code}" if code else f"HTTP {status}"
+    if status in server.refusals:
+        return RemoteTrouble(
+            f"{where} refused the request ({label}); {server.refusals[status]}", retry=False, outage=True
+        )
+    if 300 <= status < 400:
+        return RemoteTrouble(f"{where} redirects elsewhere ({label}); {server.mend_address}", retry=False, outage=True)
+    if code == "insufficient_quota":
+        return RemoteTrouble(f"{where} has no quota left ({label})", retry=False, outage=True)
+    if status not in (408, 429) and status < 500:
+        return RemoteTrouble(f"{where} rejected the request ({label})", retry=False, outage=False)
+    wait_s = retry_after_s(error.response.headers, time.time())
+    if wait_s is not None and wait_s > _LONGEST_WAIT_S:
+        return RemoteTrouble(f"{where} asks to wait {wait_s:.0f} s ({label})", retry=False, outage=False)
+    cause = f"{where} limits the rate of requests" if status == 429 else f"{where} failed"
+    return RemoteTrouble(f"{cause} ({label})", retry=True, outage=status != 429, wait_s=wait_s)
+
+
+def _system_reason(error: BaseException) -> str:
+    # Only the operating system's words: the HTTP library's may quote a header, and with it the key.
+    link: BaseException | None = error
+    while link is not None:
+        if isinstance(link, OSError) and link.strerror:
+            return f" ({link.strerror})"
+        link = link.__cause__ or link.__context__
+    return ""
