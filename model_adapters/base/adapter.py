@@ -2,55 +2,43 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import torch
-from accelerate import Accelerator
-from lmms_eval import utils as harness_utils
-from lmms_eval.api.instance import GenerationResult, TokenCounts
-from lmms_eval.api.model import lmms
+from lmms_eval.api.instance import GenerationResult
 from loguru import logger
 from tqdm import tqdm
 
 from medtasks.data.journal import Journal, digest_of, journal_folder
-from medtasks.errors import AdapterArgumentError, MedTasksError
 from medtasks.extract.failure import failed_reply
 
 from ..prefix.cached_prefix import PrefixCache
 from ..prefix.sharing import Questions, score_by_question
-from .arguments import parse_arguments
+from .arguments import AdapterArguments
 from .batch_runner import BatchBudget, BatchRunner, FailureLog, Work
 from .batching import Continuation, Encoded, Likelihood, PaddedBatch, score
 from .caches import FeatureCache
-from .device import check_processes, choose_device
+from .device import choose_device
 from .fingerprint import model_fingerprint
 from .generation import GenerationItem, GenerationSettings, Reply, generate, ignored_keys, read_settings
+from .harness_adapter import HarnessAdapter
 from .model import AdapterModel
-from .requests import Documents, Request, Sample, SampleReader, image_names, plan_streams, read_requests
+from .requests import Request, Sample, SampleReader, image_names, plan_streams, read_requests
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-class MedicalAdapter(AdapterModel, lmms):  # type: ignore[misc]  # the harness is not typed
-    """A simple-type harness model; subclasses say how to load, encode and embed, see ``README.md``.
+class MedicalAdapter(AdapterModel, HarnessAdapter):
+    """A model in this process; subclasses say how to load, encode and embed, see ``README.md``."""
 
-    Building one raises an ``AdapterArgumentError`` where an argument is unknown or has an impossible value.
-    """
-
-    is_simple = True
-    task_dict: Documents
+    arguments_type: ClassVar[type[AdapterArguments]] = AdapterArguments
+    arguments: AdapterArguments
 
     def __init__(self, **arguments: object) -> None:
-        super().__init__()
-        self.arguments = parse_arguments(self.arguments_type, arguments, self.model_id)
-        # The evaluator gathers over these four on several processes.
-        self.accelerator = Accelerator()
-        check_processes(self.accelerator.num_processes, self.model_id)
-        self._rank = self.accelerator.process_index
-        self._world_size = self.accelerator.num_processes
+        super().__init__(**arguments)
         self.device = choose_device(
             self.arguments.device, self.accelerator.device, self.accelerator.num_processes, self.model_id
         )
@@ -60,21 +48,6 @@ class MedicalAdapter(AdapterModel, lmms):  # type: ignore[misc]  # the harness i
         self._journal: Journal | None = None
         self._fingerprint: str | None = None
         self.load()
-
-    @classmethod
-    def create_from_arg_string(
-        cls, arg_string: str, additional_config: Mapping[str, object] | None = None
-    ) -> "MedicalAdapter":
-        """Build the adapter from ``--model_args``, which win over the harness's own options.
-
-        They have to: the command line always passes ``batch_size=1``, and the harness's version of this method dies of
-        a repeated keyword when ``batch_size`` stands in ``--model_args`` as well.
-        """
-        try:
-            given = harness_utils.simple_parse_args_string(arg_string)
-        except ValueError:
-            raise AdapterArgumentError(f"{cls.model_id}: write --model_args as key=value,key=value.") from None
-        return cls(**{**(additional_config or {}), **given})
 
     def generate_until(self, requests: Sequence[Any]) -> list[str] | list[GenerationResult]:
         """Answer every request; a sample that fails gets a reply marked by ``failed_reply``.
@@ -99,19 +72,12 @@ class MedicalAdapter(AdapterModel, lmms):  # type: ignore[misc]  # the harness i
             restored=lambda text, counts: Reply(text, *counts),
         )
         replies = self._run(work, read, plan_streams(read, self._group, _alone))
-        for request, reply in zip(read, replies, strict=True):
-            self.cache_hook.add_partial("generate_until", (request.context, request.detail), str(reply))
-        if self.arguments.token_counts:
-            return [GenerationResult(str(r), TokenCounts(r.input_tokens, r.output_tokens)) for r in replies]
-        return [str(reply) for reply in replies]
+        return self.handed_replies(read, replies)
 
     def loglikelihood(self, requests: Sequence[Any]) -> list[tuple[float, bool]] | list[tuple[str, dict[str, int]]]:
         """Score every continuation.
 
-        The result is the mean negative log-likelihood of the continuation's tokens (nats, smaller is better) and
-        whether greedy decoding would produce it; ``(nan, False)`` for a sample that failed. With
-        ``loglikelihood_format=json`` instead ``Likelihood.json`` and the token count; the harness leaves that as it is.
-        More failures than ``max_failed`` allows are a ``MedTasksError``.
+        The result is that of :meth:`handed_scores`. More failures than ``max_failed`` allows are a ``MedTasksError``.
         """
         read = read_requests(requests, "loglikelihood")
         work = Work(
@@ -130,16 +96,7 @@ class MedicalAdapter(AdapterModel, lmms):  # type: ignore[misc]  # the harness i
             place = attrgetter("task", "split", "doc_id", "context")
             streams = plan_streams(read, lambda _: None, place, image_names(self.task_dict))
         scores = self._run(work, read, streams)
-        if self.arguments.loglikelihood_format == "json":
-            return [(likelihood.json, {"output_tokens": likelihood.tokens}) for likelihood in scores]
-        return [(likelihood.mean, likelihood.greedy) for likelihood in scores]
-
-    def generate_until_multi_round(self, requests: Sequence[Any]) -> list[str]:
-        """Refuse: not supported."""
-        raise MedTasksError(
-            f"{self.model_id} answers in one round; choose a task of type generate_until or multiple_choice "
-            f"instead of a multi-round one."
-        )
+        return self.handed_scores(scores)
 
     def clean(self) -> None:
         """Free the weights, and the features, keys and values that were kept."""

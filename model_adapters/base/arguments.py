@@ -16,7 +16,7 @@ import torch
 
 from medtasks.errors import AdapterArgumentError, near_match
 
-Arguments = TypeVar("Arguments", bound="AdapterArguments")
+Arguments = TypeVar("Arguments", bound="HarnessArguments")
 _AUTOMATIC = re.compile(r"auto(:\d+)?")
 _KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
 
@@ -29,8 +29,8 @@ def argument(
 
 
 @dataclasses.dataclass(frozen=True)
-class AdapterArguments:
-    """What every adapter understands, see ``README.md``; a model module extends it and may change the defaults."""
+class HarnessArguments:
+    """What every model of ours understands, wherever it runs, see ``README.md``."""
 
     batch_size: int = argument(1, least=1)
     max_batch_size: int | None = argument(None, least=1)
@@ -38,13 +38,19 @@ class AdapterArguments:
     max_new_tokens: int = argument(64, least=1)  # length limit of a reply where the task sets none, in tokens
     max_failed: float = argument(0.1, least=0, most=1)
     seed: int = argument(0, least=0, most=2**63 - 1)  # seed of everything random
+    token_counts: bool = argument(False)
+    loglikelihood_format: str = argument("pair", choices=("pair", "json"))
+    journal: str = argument("true")  # ``true``, ``false``, or the folder of the crash-safe journal
+
+
+@dataclasses.dataclass(frozen=True)
+class AdapterArguments(HarnessArguments):
+    """What every model in this process understands; a model module extends it and may change the defaults."""
+
     batch_tokens: int | None = argument(None, least=1)
     prefix_cache: bool = argument(True)  # whether the options of a question share one pass over image and prompt
     prefix_cache_mb: int = argument(512, least=0)
     feature_cache_mb: int = argument(512, least=0)  # size of the kept vision features, in MiB; 0 keeps none
-    token_counts: bool = argument(False)
-    loglikelihood_format: str = argument("pair", choices=("pair", "json"))
-    journal: str = argument("true")  # ``true``, ``false``, or the folder of the crash-safe journal
 
     @property
     def requests_per_batch(self) -> int:

@@ -13,7 +13,7 @@ from torch import nn
 
 from medtasks.data.journal import digest_of
 
-from .arguments import AdapterArguments
+from .arguments import HarnessArguments
 
 # Say how a run is carried out, not what comes out. Of the device, only its type counts.
 _NEUTRAL = {
@@ -25,7 +25,7 @@ _SAMPLED = 64
 _READ_WHOLE = 2**24
 
 
-def model_fingerprint(model_id: str, kind: type, arguments: AdapterArguments, device: str, weights: str) -> str:
+def model_fingerprint(model_id: str, kind: type, arguments: HarnessArguments, device: str, weights: str) -> str:
     """Return a digest of everything about a model that may change an answer.
 
     The code of the adapters is part of it: whoever changes a preprocessing must not be served older answers.
@@ -49,7 +49,7 @@ def weights_digest(owner: object) -> str:
     return digest.hexdigest()
 
 
-def files_digest(arguments: AdapterArguments) -> str:
+def files_digest(arguments: HarnessArguments) -> str:
     """Return a digest of the files and folders that arguments name: content of small files, size of large ones."""
     digests = []
     for name, value in sorted(dataclasses.asdict(arguments).items()):

@@ -45,14 +45,22 @@ class Reply(str):
         (True, 2)
     """
 
-    __slots__ = ("input_tokens", "output_tokens")
+    __slots__ = ("input_tokens", "output_tokens", "reasoning_tokens")
     input_tokens: int | None
     output_tokens: int | None
+    reasoning_tokens: int | None
 
-    def __new__(cls, text: str, input_tokens: int | None = None, output_tokens: int | None = None) -> "Reply":
+    def __new__(
+        cls,
+        text: str,
+        input_tokens: int | None = None,
+        output_tokens: int | None = None,
+        reasoning_tokens: int | None = None,
+    ) -> "Reply":
         """Build the text; positions of the prompt include image slots, decoded tokens the one that ended the reply."""
         reply = super().__new__(cls, text)
         reply.input_tokens, reply.output_tokens = input_tokens, output_tokens
+        reply.reasoning_tokens = reasoning_tokens
         return reply
 
 
