@@ -23,6 +23,7 @@ _MODELS = {
     "med_flamingo": "medtasks.model_adapters.med_flamingo.MedFlamingo",
     "medtasks_tiny": "medtasks.model_adapters.tiny.MedTasksTiny",
     "radfm": "medtasks.model_adapters.radfm.RadFM",
+    "vlm_server": "medtasks.model_adapters.vlm_server.VlmServer",
 }
 
 

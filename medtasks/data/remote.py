@@ -87,14 +87,23 @@ class CircuitBreaker:
         with self._lock:
             self._in_a_row = 0
 
+    def trip(self, cause: str) -> None:
+        """Open for a cause that would meet every ask."""
+        with self._lock:
+            self._open(cause)
+
+    def _open(self, cause: str) -> None:
+        if self.cause is None:
+            self.cause = cause
+            self.opened.set()
+
     def failed(self, cause: str) -> bool:
         """Note that an ask failed for the endpoint's sake; true once, for the failure that opens the breaker."""
         with self._lock:
             self._in_a_row += 1
             if self.cause is not None or self._in_a_row < self.limit:
                 return False
-            self.cause = cause
-            self.opened.set()
+            self._open(cause)
             return True
 
 
@@ -158,7 +167,7 @@ def _status_trouble(error: "APIStatusError", server: Server) -> RemoteTrouble:
         return RemoteTrouble(f"{where} rejected the request ({label})", retry=False, outage=False)
     wait_s = retry_after_s(error.response.headers, time.time())
     if wait_s is not None and wait_s > _LONGEST_WAIT_S:
-        return RemoteTrouble(f"{where} asks to wait {wait_s:.0f} s ({label})", retry=False, outage=False)
+        return RemoteTrouble(f"{where} asks to wait {wait_s:.0f} s ({label})", retry=False, outage=False, wait_s=wait_s)
     cause = f"{where} limits the rate of requests" if status == 429 else f"{where} failed"
     return RemoteTrouble(f"{cause} ({label})", retry=True, outage=status != 429, wait_s=wait_s)
 

@@ -5,10 +5,12 @@ wherever replies are read, so also in files that were recorded without this pack
 a reply, such as an empty text that stands for an exception, :mod:`medtasks.harness.models` marks while the model runs.
 """
 
+import json
 import re
 
 _FAILED = "[[medtasks:adapter_failed]]"
 _CUT = "[[medtasks:cut]]"
+_REASONING = re.compile(r"\[\[medtasks:reasoning (\"(?:[^\"\\]|\\.)*\")\]\] ")
 _OF_THE_HARNESS = re.compile(
     r"\[LMMS_EVAL_(?:REQUEST_FAILED after \S+ retries|BUDGET_EXCEEDED)\]"  # openai, async_openai, litellm, gemini
     r"|\[SAFETY_BLOCKED:[^\]]*\]"  # gemini
@@ -53,3 +55,25 @@ def without_cut_mark(reply: str) -> tuple[str, bool]:
         (' The answer', True)
     """
     return (reply.removeprefix(f"{_CUT} "), True) if reply.startswith(f"{_CUT} ") else (reply, False)
+
+
+def reasoned_reply(reasoning: str, text: str) -> str:
+    """Return the reply to hand to the harness for a text before which the model reasoned; see :func:`cut_reply`, too.
+
+    The reasoning holds no ``<``: the harness would cut marks of thoughts out of it.
+    """
+    written = json.dumps(reasoning, ensure_ascii=False).replace("<", "\\u003c")
+    return f"[[medtasks:reasoning {written}]] {text}"
+
+
+def without_reasoning(reply: str) -> tuple[str, str]:
+    """Return the text of a reply without mark of a cut, and the reasoning before it.
+
+    Example:
+        >>> without_reasoning(reasoned_reply('"A"? <no>', "B"))
+        ('B', '"A"? <no>')
+        >>> without_reasoning("B")
+        ('B', '')
+    """
+    found = _REASONING.match(reply)
+    return (reply[found.end() :], json.loads(found[1])) if found else (reply, "")

@@ -15,7 +15,14 @@ from medtasks.data.samples import Sample, letter
 from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.chexbert_labels import NAME as CHEXBERT_LABELS
 from medtasks.extract.chexbert_labels import label_replies
-from medtasks.extract.failure import NO_TEXT, cut_reply, failure_cause, without_cut_mark
+from medtasks.extract.failure import (
+    NO_TEXT,
+    cut_reply,
+    failure_cause,
+    reasoned_reply,
+    without_cut_mark,
+    without_reasoning,
+)
 from medtasks.extract.labeler import Labels
 from medtasks.extract.registry import Kind, extractor_of
 from medtasks.families.constant_replies import Strategy
@@ -67,6 +74,7 @@ class Reply:
     cut: bool = False  # whether the server cut the text at its length limit
     labelled: bool = False  # whether a labeler was asked about the text already
     labels: Labels | None = None  # what the labeler said, None if nothing
+    reasoning: str = ""  # what the model thought before the text, where its server tells them apart
 
     @property
     def failed(self) -> bool:
@@ -77,14 +85,16 @@ class Reply:
 
     @property
     def recorded(self) -> str:
-        """The text as it is kept in files, which says whether it was cut."""
-        return cut_reply(self.text or "") if self.cut else self.text or ""
+        """The text as it is kept in files, which says whether it was cut, and what was thought before it."""
+        text = reasoned_reply(self.reasoning, self.text or "") if self.reasoning else self.text or ""
+        return cut_reply(text) if self.cut else text
 
     @classmethod
     def of_text(cls, text: object) -> "Reply":
         """Return the reply that a file or a model has as text, with its marks; without any text the sample failed."""
-        own, cut = without_cut_mark(text if isinstance(text, str) else NO_TEXT)
-        return cls(text=own, cut=cut)
+        marked, cut = without_cut_mark(text if isinstance(text, str) else NO_TEXT)
+        own, reasoning = without_reasoning(marked)
+        return cls(text=own, cut=cut, reasoning=reasoning)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,14 @@ from typing import Any
 
 from lmms_eval.api.instance import GenerationResult, Instance
 
-from medtasks.extract.failure import NO_TEXT, cut_reply, failed_reply, failure_cause, without_cut_mark
+from medtasks.extract.failure import (
+    NO_TEXT,
+    cut_reply,
+    failed_reply,
+    failure_cause,
+    without_cut_mark,
+    without_reasoning,
+)
 from medtasks.harness.kept_replies import KeptReplies
 from medtasks.harness.model_places import HARNESS_MODELS
 from medtasks.harness.reply_envelope import FAILED, parse_loglikelihood
@@ -113,7 +120,7 @@ def _reply_checker(module: str) -> Callable[[Any], Any]:
 
 def _without_marks(reply: Any) -> Any:
     def unmarked(text: Any) -> Any:
-        own = without_cut_mark(text)[0] if isinstance(text, str) else text
+        own = without_reasoning(without_cut_mark(text)[0])[0] if isinstance(text, str) else text
         return "" if isinstance(own, str) and own.startswith(failed_reply("")) else own
 
     return _with_text(reply, unmarked)

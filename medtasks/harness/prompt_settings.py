@@ -18,7 +18,8 @@ SETTINGS_OF = "settings_of"
 _FILES = "*/prompts.yml"
 # Simple models that find an image's place by a mark; all others put images first.
 _MARKS = {
-    family: {"image_mark": "<image>"} for family in ("llava", "llava_hf", "llava_onevision", "radfm", "med_flamingo")
+    family: {"image_mark": "<image>"}
+    for family in ("llava", "llava_hf", "llava_onevision", "radfm", "med_flamingo", "vlm_server")
 }
 
 

@@ -45,7 +45,7 @@ def opened(result: Any) -> tuple[Reply, Row]:
             parsed = json.loads(result)
             content = parsed if content.keys() <= parsed.keys() else content
     text = Reply.of_text(content["reply"])
-    reply = Reply(text.text, None, text.cut, "labels" in content, content.get("labels"))
+    reply = Reply(text.text, None, text.cut, "labels" in content, content.get("labels"), text.reasoning)
     return reply, Row(content["rule"], content.get("option"), bool(content.get("fenced")))
 
 

@@ -5,6 +5,7 @@ as float, the rest as text) together with its own options ``batch_size``, ``max_
 """
 
 import dataclasses
+import json
 import re
 import sys
 import types
@@ -18,7 +19,7 @@ from medtasks.errors import AdapterArgumentError, near_match
 
 Arguments = TypeVar("Arguments", bound="HarnessArguments")
 _AUTOMATIC = re.compile(r"auto(:\d+)?")
-_KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+_KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text", dict: "an object in JSON"}
 
 
 def argument(
@@ -91,8 +92,10 @@ def parse_arguments(cls: type[Arguments], given: Mapping[str, object], model: st
         if name == "batch_size" and _AUTOMATIC.fullmatch(str(value)):  # which the harness hands on as it is
             value = 64  # to begin with: what does not fit into memory is halved
         if value is not None:
-            kinds = typing.get_args(declared[name]) or (declared[name],)
+            union = isinstance(declared[name], types.UnionType)
+            kinds = typing.get_args(declared[name]) if union else (declared[name],)
             kind = next(kind for kind in kinds if kind is not types.NoneType)  # ``int`` of ``int | None`` too
+            kind = typing.get_origin(kind) or kind
             values[name] = _checked(model, fields[name], kind, value)
     return cls(**values)
 
@@ -119,6 +122,11 @@ def _converted(kind: type, value: object) -> Any:
     """Convert one value; raises ``ValueError`` or ``OverflowError`` where it does not fit."""
     if kind is str:
         return str(value)
+    if kind is dict:
+        read = json.loads(value) if isinstance(value, str) else value
+        if not isinstance(read, dict):
+            raise ValueError(value)
+        return read
     if kind is bool and str(value).lower() in ("true", "false"):
         return str(value).lower() == "true"
     if kind is bool:

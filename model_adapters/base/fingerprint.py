@@ -19,6 +19,7 @@ from .arguments import HarnessArguments
 _NEUTRAL = {
     *("batch_size", "batch_tokens", "max_batch_size", "max_failed", "device", "journal"),
     *("feature_cache_mb", "prefix_cache_mb", "loglikelihood_format", "token_counts"),
+    *("attempts", "concurrency", "timeout"),
 }
 _LIBRARIES = ("torch", "transformers", "pillow", "numpy")
 _SAMPLED = 64

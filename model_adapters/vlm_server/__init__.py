@@ -1,0 +1,3 @@
+"""Models behind OpenAI-compatible servers, asked over HTTP."""
+
+from .adapter import VlmServer as VlmServer

@@ -1,0 +1,298 @@
+"""``vlm_server``: generation and likelihoods from a model behind one or several OpenAI-compatible servers."""
+
+import asyncio
+import json
+import math
+import re
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from operator import attrgetter
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+from lmms_eval.api.instance import GenerationResult
+from loguru import logger
+from tqdm import tqdm
+
+from medtasks.data.journal import AsyncJournal, Journal, digest_of, journal_folder
+from medtasks.errors import MedTasksError, ModelRefused, near_match, warn_once
+from medtasks.extract.failure import cut_reply, failed_reply, reasoned_reply
+
+from ..base.arguments import HarnessArguments
+from ..base.batch_runner import FailureLog
+from ..base.batching import Likelihood
+from ..base.fingerprint import model_fingerprint
+from ..base.generation import GenerationSettings, Reply, ignored_keys, read_settings
+from ..base.harness_adapter import HarnessAdapter
+from ..base.requests import Request, Sample, SampleReader, image_names, plan_streams, read_requests
+from .answers import reply_record
+from .arguments import VlmServerArguments, check_arguments, check_given
+from .client import BadAnswer, Refused, ServerGone, ServerPool
+from .prompts import ServedPrompt, possibly_special, surely_special
+from .routes import OpenTurn, TokenIds, Tokenizer
+from .scoring import LikelihoodsMissing, OptionScorer
+
+Result = TypeVar("Result")
+# Their tokens of one image see each other in both directions.
+_BIDIRECTIONAL = re.compile(r"gemma-?3(?!n)|medgemma|paligemma", re.IGNORECASE)
+_BIDIRECTIONAL_TYPES = frozenset({"gemma3", "paligemma"})
+_STOPPING = (ServerGone, LikelihoodsMissing)
+
+
+class VlmServer(HarnessAdapter):
+    """A served model. Building one asks the servers which model they have; none is asked about a sample before."""
+
+    model_id: ClassVar[str] = "vlm_server"
+    arguments_type: ClassVar[type[HarnessArguments]] = VlmServerArguments
+    arguments: VlmServerArguments
+
+    def __init__(self, **arguments: object) -> None:
+        check_given(arguments)
+        super().__init__(**arguments)
+        check_arguments(self.arguments)
+        self.pool = ServerPool(self.arguments.servers, self.arguments.concurrency, self.arguments.attempts)
+        # The harness's guard for credentialed data finds addresses in clients.
+        self.clients = self.pool.clients
+        self._loop = asyncio.Runner()
+        self.model, self._identity = self._loop.run(self._introduced())
+        self.remark = _checked_attention(self.model, self._identity, self.arguments.image_attention)
+        template = self.arguments.chat_template_kwargs
+        fields = {"chat_template_kwargs": template} if template else {}
+        self._fields: dict[str, Any] = {**fields, **(self.arguments.extra_body or {}), "model": self.model}
+        self._tokenizer = Tokenizer(self.pool, self.model)
+        chat, by_ids = (route(self.pool, self.model, fields, self._tokenizer) for route in (OpenTurn, TokenIds))
+        assert isinstance(chat, OpenTurn)
+        assert isinstance(by_ids, TokenIds)
+        self._scorer = OptionScorer(chat, by_ids, self.arguments, self.arguments.servers[0].name)
+        self._special: dict[str, bool] = {}
+
+    def generate_until(self, requests: Sequence[Any]) -> list[str] | list[GenerationResult]:
+        """Answer every request; a sample that fails gets a reply marked by ``failed_reply``.
+
+        More failures than ``max_failed`` allows, impossible ``generation_kwargs``, and a server that is gone are a
+        ``MedTasksError``.
+        """
+        read = read_requests(requests, "generate_until")
+        ignored = set().union(*(ignored_keys(request.detail) for request in read))
+        if ignored:
+            logger.debug("{} ignores generation_kwargs {}", self.model_id, ", ".join(sorted(ignored)))
+        settings = [read_settings(request.detail, self.arguments.max_new_tokens) for request in read]
+        if any(one.num_beams > 1 for one in settings):
+            warn_once(f"{self.model_id} decodes without beam search, which servers do not offer over this interface")
+        units = plan_streams(read, lambda _: None, _alone, image_names(self.task_dict))
+        replies = self._run("generate_until", read, units, self._replies, lambda cause: Reply(failed_reply(cause)))
+        return self.handed_replies(read, replies)
+
+    def loglikelihood(self, requests: Sequence[Any]) -> list[tuple[float, bool]] | list[tuple[str, dict[str, int]]]:
+        """Score every continuation, see :meth:`handed_scores`.
+
+        A server that cannot score, or where the answer does not stand right behind the prompt, is a ``MedTasksError``
+        before the first score; errors else as of :meth:`generate_until`.
+        """
+        read = read_requests(requests, "loglikelihood")
+        place = attrgetter("task", "split", "doc_id", "context")
+        (units,) = plan_streams(read, lambda _: None, place, image_names(self.task_dict)) or [[]]
+        # The first question proves where answers begin: one that a template could change shows it.
+        units.sort(key=lambda unit: not any(_has_outer_blank(read[position]) for position in unit))
+        scores = self._run("loglikelihood", read, [units], self._scores, lambda _: Likelihood(math.nan, 1, False))
+        if self._scorer.ways:
+            logger.info("options scored: {}", ", ".join(f"{n} by {way}" for way, n in self._scorer.ways.items()))
+        return self.handed_scores(scores)
+
+    def clean(self) -> None:
+        """Close the connections."""
+        self._loop.run(self.pool.close())
+        super().clean()
+
+    # ---- samples ----
+
+    async def _replies(self, samples: Sequence[Sample]) -> list[Reply]:
+        (sample,) = samples
+        request = sample.request
+        settings = read_settings(request.detail, self.arguments.max_new_tokens)
+        seed = request.seed(self.arguments.seed) if settings.temperature > 0 else None
+        fields = {**_decoding_fields(settings, seed), **self._fields}
+        fields = {name: value for name, value in fields.items() if value is not None}
+        prompt = await self._prompt(sample)
+        record = await self.pool.chat(prompt, fields, lambda answer: reply_record(answer, self.model))
+        text = _before(record["text"], settings.until).strip()
+        if record["reasoning"]:
+            text = reasoned_reply(record["reasoning"], text)
+        return [Reply(cut_reply(text) if record["cut"] else text, *record["tokens"])]
+
+    async def _scores(self, samples: Sequence[Sample]) -> list[Likelihood | BadAnswer]:
+        options = [sample.continuation or "" for sample in samples]
+        return await self._scorer.scores(await self._prompt(samples[0], options), options)
+
+    async def _prompt(self, sample: Sample, options: Sequence[str] = ()) -> ServedPrompt:
+        """Return a sample's conversation; text that the model would read as a special token is a BadAnswer."""
+        prompt = ServedPrompt.of(sample, self.arguments.system_prompt)
+        for text in sorted(possibly_special([*prompt.texts, *options])):
+            if text not in self._special:
+                try:
+                    self._special[text] = len(await self._tokenizer.ids(text)) == 1
+                except Refused:
+                    self._special[text] = surely_special(text)
+            if self._special[text]:
+                raise BadAnswer(f"the sample's text holds '{text}', which the served model does not read as text")
+        return prompt
+
+    # ---- a call of the harness ----
+
+    def _run(
+        self,
+        kind: str,
+        requests: Sequence[Request],
+        streams: Sequence[Sequence[Sequence[int]]],
+        work: Callable[[Sequence[Sample]], Awaitable[Sequence[Any]]],
+        fallback: Callable[[str], Result],
+    ) -> list[Result]:
+        """Do ``work`` on the samples of each unit of positions, as many at once as may be under way."""
+        reader = SampleReader(self.task_dict, kind == "loglikelihood")
+        failures = FailureLog(kind, sum(not request.padding for request in requests), self.arguments.max_failed)
+        results: dict[int, Result] = {}
+        self._open_journal()
+        replayed = self.pool.replayed
+        bar: tqdm[Any]
+        with (
+            ThreadPoolExecutor(1, "samples") as reading,
+            tqdm(total=len(requests), desc=f"{self.model_id} {kind}", unit="request", disable=self.rank != 0) as bar,
+        ):
+
+            def read(unit: Sequence[int]) -> list[Sample]:
+                samples = [reader.read(requests[position]) for position in unit]
+                assert samples[0].visuals.digests is not None  # computed here, in this thread
+                return samples
+
+            async def do(unit: Sequence[int]) -> None:
+                outcomes: Sequence[Any]
+                try:
+                    outcomes = await work(await asyncio.get_running_loop().run_in_executor(reading, read, unit))
+                except _STOPPING:
+                    raise
+                except Exception as error:  # noqa: BLE001  # task code and image files can fail in any way
+                    outcomes = [error] * len(unit)
+                for position, outcome in zip(unit, outcomes, strict=True):
+                    is_lost = isinstance(outcome, Exception)
+                    results[position] = fallback(failures.record(requests[position], outcome)) if is_lost else outcome
+                bar.update(len(unit))
+
+            self._loop.run(self._saying_what_is_kept(_each(streams, do, self.arguments.concurrency)))
+        if self.pool.replayed > replayed and self.pool.journal is not None:
+            logger.info("{} answers come from {}", self.pool.replayed - replayed, self.pool.journal.journal.path)
+        failures.settle()
+        return [results[position] for position in range(len(requests))]
+
+    def _open_journal(self) -> None:
+        folder = journal_folder(self.arguments.journal, self.model_id)
+        if self.pool.journal is None and folder is not None:
+            identity = digest_of(self._identity)
+            self.pool.fingerprint = model_fingerprint(self.model_id, type(self), self.arguments, "server", identity)
+            self.pool.journal = AsyncJournal(Journal(folder, self.pool.fingerprint, self.rank, self.world_size))
+
+    async def _saying_what_is_kept(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except ServerGone as error:
+            journal = self.pool.journal
+            kept = f"the answers so far are in {journal.journal.path}" if journal else "journal=false kept no answer"
+            raise ServerGone(
+                f"{error}; the run stops, and {kept}. Once the server is there, give the same command again"
+            ) from None
+
+    # ---- the servers ----
+
+    async def _introduced(self) -> tuple[str, Mapping[str, Any]]:
+        """Ask each server for its model; returns its name and what tells it from others. No sample is sent."""
+        facts = [await self._facts(at) for at in range(len(self.pool.servers))]
+        differing = [key for key in facts[0] if any(one[key] != facts[0][key] for one in facts)]
+        if differing:
+            raise MedTasksError(
+                f"the servers of base_url differ in {', '.join(differing)}; name servers of the same model only"
+            )
+        return str(facts[0]["id"]), facts[0]
+
+    async def _facts(self, at: int) -> dict[str, Any]:
+        server, listed = self.pool.servers[at].name, await self.pool.get(at, "models")
+        cards = listed.get("data") if isinstance(listed, dict) else None
+        models = {str(card["id"]): card for card in cards or () if isinstance(card, dict) and card.get("id")}
+        name = self.arguments.model or (next(iter(models)) if len(models) == 1 else "")
+        if not name:
+            known = f"; it has {', '.join(sorted(models)[:20])}" if models else ""
+            raise MedTasksError(f"{server} does not tell which model is meant: give model= in --model_args{known}")
+        if models and name not in models:
+            hint = near_match(name, models) or f"; it has {', '.join(sorted(models)[:20])}"
+            raise MedTasksError(f"{server} has no model '{name}'{hint}; give model= in --model_args")
+        card, version = models.get(name, {}), await self.pool.get(at, "/version")
+        return {
+            "id": name,
+            **{key: card.get(key) for key in ("root", "max_model_len", "owned_by")},
+            "version": version.get("version") if isinstance(version, dict) else None,
+        }
+
+
+def _checked_attention(model: str, facts: Mapping[str, Any], given: str | None) -> str:
+    """Return what every result has to say of how images are attended to; empty for nothing.
+
+    A model that reads an image in both directions is refused unless the user says what the server's backend does: no
+    server tells, and one that cannot gives other scores without a word.
+    """
+    root = str(facts.get("root") or "")
+    known = any(map(_BIDIRECTIONAL.search, (model, root))) or _model_type(root) in _BIDIRECTIONAL_TYPES
+    if known and given is None:
+        raise ModelRefused(
+            f"'{model}' reads its images in both directions, and no server tells whether its attention backend does: "
+            f"vLLM's Triton, Flex and FlashAttention 4 do, its CPU and AITER backends do not and score wrongly without "
+            f"a word. Add image_attention=bidirectional to --model_args where it does, else run --model hf_vlm, or "
+            f"image_attention=causal for results that are marked"
+        )
+    return "images read in one direction only" if given == "causal" else ""
+
+
+def _model_type(root: str) -> str:
+    try:
+        return str(json.loads((Path(root) / "config.json").read_text(encoding="utf-8"))["model_type"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
+
+
+def _decoding_fields(settings: GenerationSettings, seed: int | None) -> dict[str, Any]:
+    sampled = settings.temperature > 0
+    return {
+        "max_tokens": settings.max_new_tokens,
+        "temperature": settings.temperature,
+        "stop": list(settings.until) or None,
+        "top_p": settings.top_p if sampled and settings.top_p < 1 else None,
+        "top_k": settings.top_k if sampled and settings.top_k else None,
+        "seed": seed,
+    }
+
+
+def _before(text: str, until: Iterable[str]) -> str:
+    return text[: min((place for stop in until if (place := text.find(stop)) >= 0), default=len(text))]
+
+
+def _alone(request: Request) -> tuple[object, ...]:
+    return request.name, request.repeat
+
+
+def _has_outer_blank(request: Request) -> bool:
+    return isinstance(request.detail, str) and request.detail != request.detail.strip()
+
+
+async def _each(
+    streams: Iterable[Iterable[Sequence[int]]], do: Callable[[Sequence[int]], Awaitable[None]], workers: int
+) -> None:
+    """Do something with every unit, with some of them at once; the first error ends it."""
+    units = (unit for stream in streams for unit in stream)
+
+    async def work() -> None:
+        for unit in units:
+            await do(unit)
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(workers):
+                group.create_task(work())
+    except BaseExceptionGroup as errors:
+        raise errors.exceptions[0] from None

@@ -1,0 +1,255 @@
+"""Requests to one or several servers: some at once, tried again, journalled, and stopped where a server is gone."""
+
+import asyncio
+import random
+import re
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+from openai import APIStatusError, AsyncOpenAI, DefaultAsyncHttpxClient, OpenAIError
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt, wait_exponential_jitter
+
+from medtasks.data.journal import AsyncJournal, Entry, digest_of
+from medtasks.data.remote import CircuitBreaker, RemoteTrouble, Server, trouble_of, unreadable
+from medtasks.errors import MedTasksError
+
+from .prompts import ImageUrls, ServedPrompt
+
+CHAT = "chat/completions"
+_BACKOFF_S, _LONGEST_BACKOFF_S = 1.0, 30.0
+_IN_A_ROW = 5  # requests that failed at last for the server's sake, after which it counts as gone
+_STOPPING = (401, 403)
+_TOO_LONG = re.compile(r"maximum context length|max_tokens must be at least 1, got 0", re.IGNORECASE)
+_TOO_MANY_IMAGES = re.compile(r"At most \d{1,6} \w{1,10}\(s\) may be provided")
+_BAD_IMAGE = re.compile(r"Failed to load image|Non-base64 digit|cannot identify image", re.IGNORECASE)
+
+Record = dict[str, Any]
+Read = Callable[[Mapping[str, Any]], Record]
+"""Turns an answer into what the journal keeps of it; a BadAnswer where that is no valid answer to the request."""
+
+
+class BadAnswer(MedTasksError):
+    """A request got no valid answer; the sample it belongs to failed."""
+
+
+class Refused(BadAnswer):
+    """The server takes no such request, for no reason that lies in its sample."""
+
+
+class ServerGone(MedTasksError):
+    """No request can be answered any more: the run stops."""
+
+
+class AdaptiveLimit:
+    """How many requests are under way: halved where the server says it has too many, one more with each full round."""
+
+    def __init__(self, most: int) -> None:
+        self.most, self.allowed, self.busy = most, float(most), 0
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._halved = 0.0
+
+    async def __aenter__(self) -> None:
+        while self.busy >= self.allowed:
+            turn = asyncio.get_running_loop().create_future()
+            self._waiting.append(turn)
+            try:
+                await turn
+            except asyncio.CancelledError:
+                self._wake()
+                raise
+        self.busy += 1
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.busy -= 1
+        self._wake()
+
+    def _wake(self) -> None:
+        while self._waiting and self.busy < self.allowed:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+
+    def answered(self) -> None:
+        """Note an answer."""
+        self.allowed = min(self.allowed + 1 / self.allowed, self.most)
+
+    def overloaded(self, begun: float) -> None:
+        """Note that a request which was sent at ``begun`` was one too many; those sent together count as one."""
+        if begun > self._halved:
+            self._halved, self.allowed = time.monotonic(), max(self.allowed / 2, 1.0)
+
+
+class ServerPool:
+    """The servers of a run, which serve the same model.
+
+    What belongs together goes to one of them, as long as it is there, because only that one has its prefix cached.
+    """
+
+    def __init__(self, servers: Sequence[Server], concurrency: int, attempts: int) -> None:
+        self.servers = list(servers)
+        # The harness's guard for credentialed data finds addresses in clients.
+        self.clients = [
+            AsyncOpenAI(**one.client_options, http_client=DefaultAsyncHttpxClient(**one.transport_options))
+            for one in servers
+        ]
+        self.journal: AsyncJournal | None = None
+        self.fingerprint = ""
+        self.replayed = self.sent = 0
+        self._limit, self._attempts = AdaptiveLimit(concurrency), attempts
+        self._breakers = [CircuitBreaker(_IN_A_ROW) for _ in servers]
+        self._urls = ImageUrls()
+        self._backoff = wait_exponential_jitter(initial=_BACKOFF_S, max=_LONGEST_BACKOFF_S, jitter=_BACKOFF_S)
+
+    async def chat(
+        self, prompt: ServedPrompt, fields: Mapping[str, Any], read: Read, continued: str | None = None
+    ) -> Record:
+        """Ask for a chat completion of a conversation, see :meth:`ask`."""
+
+        def body(urls: Sequence[str]) -> Record:
+            return {**fields, "messages": prompt.messages(urls, continued)}
+
+        return await self.ask(CHAT, prompt, body, read)
+
+    async def ask(
+        self, path: str, prompt: ServedPrompt | None, body: Callable[[Sequence[str]], Record], read: Read
+    ) -> Record:
+        """Return what ``read`` makes of the answer, from the journal where an earlier run was given it.
+
+        ``body`` builds the request from one text per image. Raises BadAnswer where the request itself cannot be
+        answered, and ServerGone where none can.
+        """
+        digests = () if prompt is None else prompt.digests
+        key = digest_of(self.fingerprint, path, body(digests))
+        entry = None if self.journal is None else self.journal.replay(key)
+        if entry is not None:
+            self.replayed += 1
+            return dict(entry.answer)
+        urls = [] if prompt is None else await self._urls.of(prompt)
+        place = digest_of(digests or (None if prompt is None else prompt.texts))
+        while True:
+            at = self._server_for(place)
+            try:
+                return await self._tried(at, path, body(urls), read, key)
+            except RemoteTrouble as trouble:
+                self._note(at, trouble)
+
+    async def get(self, at: int, path: str) -> Any:
+        """Return the JSON behind an address of one server, beside or (with a slash) above its base URL.
+
+        None where it has nothing there; the first of several servers is at 0.
+        """
+        try:
+            return await self.clients[at].get(self._address(at, path), cast_to=object)
+        except APIStatusError as error:
+            if error.status_code in (404, 405, 501):
+                return None
+            raise ServerGone(trouble_of(error, self.servers[at]).cause) from None
+        except (OpenAIError, ValueError) as error:
+            raise ServerGone(trouble_of(error, self.servers[at]).cause) from None
+
+    async def close(self) -> None:
+        """Close the connections."""
+        for client in self.clients:
+            await client.close()
+
+    def _address(self, at: int, path: str) -> str:
+        if not path.startswith("/"):
+            return path
+        parts = urlsplit(self.servers[at].base_url)
+        return urlunsplit((parts.scheme, parts.netloc, parts.path.removesuffix("/v1") + path, "", ""))
+
+    def _server_for(self, place: str) -> int:
+        standing = [at for at, breaker in enumerate(self._breakers) if breaker.cause is None]
+        if not standing:
+            raise ServerGone(self._breakers[0].cause or "")
+        return max(standing, key=lambda at: digest_of(place, self.servers[at].base_url))
+
+    def _note(self, at: int, trouble: RemoteTrouble) -> None:
+        """Raise what one request's trouble comes to, unless its server just went and another may be asked."""
+        breaker, others = self._breakers[at], len(self._breakers) > 1
+        if not trouble.retry and (trouble.outage or trouble.wait_s is not None):
+            breaker.trip(trouble.cause)
+        elif trouble.outage:
+            breaker.failed(trouble.cause)
+        if breaker.cause is not None:
+            if others:
+                return
+            raise ServerGone(breaker.cause)
+        raise BadAnswer(trouble.cause)
+
+    async def _tried(self, at: int, path: str, body: Record, read: Read, key: str) -> Record:
+        retrying = AsyncRetrying(
+            stop=stop_after_attempt(self._attempts),
+            wait=self._wait_s,
+            retry=retry_if_exception(lambda error: isinstance(error, RemoteTrouble) and error.retry),
+            reraise=True,
+        )
+        record: Record = await retrying(self._send, at, path, body, read, key)
+        return record
+
+    async def _send(self, at: int, path: str, body: Record, read: Read, key: str) -> Record:
+        # A slot is held until the answer is on the disk: a kill costs no more answers than there are slots.
+        async with self._limit:
+            breaker, begun = self._breakers[at], time.monotonic()
+            if breaker.cause is not None:
+                raise RemoteTrouble(breaker.cause, retry=False, outage=True)
+            self.sent += 1
+            try:
+                answer = await self.clients[at].post(self._address(at, path), cast_to=object, body=body)
+            except APIStatusError as error:
+                if error.status_code in (429, 503):
+                    self._limit.overloaded(begun)
+                raise self._of_status(error, self.servers[at]) from None
+            except (OpenAIError, ValueError) as error:
+                raise trouble_of(error, self.servers[at]) from None
+            if not isinstance(answer, dict) or answer.get("error"):
+                raise unreadable(self.servers[at])
+            self._limit.answered()
+            breaker.answered()
+            record = read(answer)
+            if self.journal is not None:
+                await self.journal.add({key: Entry(record, 0)})
+            return record
+
+    def _wait_s(self, state: RetryCallState) -> float:
+        error = state.outcome.exception() if state.outcome is not None else None
+        if isinstance(error, RemoteTrouble) and error.wait_s is not None:
+            return error.wait_s + random.uniform(0.0, _BACKOFF_S)
+        return self._backoff(state)
+
+    def _of_status(self, error: APIStatusError, server: Server) -> Exception:
+        """Return the trouble of a status; the server's words only choose between sentences of ours."""
+        status, said = error.status_code, _words(error)
+        if status in _STOPPING or 300 <= status < 400 or (status == 404 and _is_about_model(error)):
+            return trouble_of(error, server)
+        if status not in (408, 429) and status < 500:
+            return _refusal(server.name, status, said)
+        return trouble_of(error, server)
+
+
+def _words(error: APIStatusError) -> str:
+    body = error.body
+    return str(body.get("message") or "") if isinstance(body, dict) else str(body or "")
+
+
+def _is_about_model(error: APIStatusError) -> bool:
+    return error.param == "model" or error.code == "model_not_found" or "model" in _words(error).lower()
+
+
+def _refusal(server: str, status: int, said: str) -> BadAnswer:
+    if _TOO_LONG.search(said):
+        mend = "serve it with a larger --max-model-len"
+        return BadAnswer(f"{server} has no room for the prompt in its context (HTTP {status}); {mend}")
+    if _TOO_MANY_IMAGES.search(said):
+        mend = "serve it with a larger --limit-mm-per-prompt"
+        return BadAnswer(f"{server} takes fewer images per prompt (HTTP {status}); {mend}")
+    if _BAD_IMAGE.search(said):
+        return BadAnswer(f"{server} cannot read an image (HTTP {status})")
+    return Refused(f"{server} refused the request (HTTP {status})")

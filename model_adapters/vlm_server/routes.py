@@ -1,0 +1,234 @@
+"""Two ways to put an option behind a question: as text in an open assistant turn, and as token ids."""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..base.batching import Likelihood, common_length
+from .answers import (
+    Conversation,
+    MissingField,
+    NextToken,
+    choice_of,
+    conversation_record,
+    next_token,
+    next_token_record,
+    prompt_ids,
+    prompt_scores,
+)
+from .boundary import Boundary, BoundaryBroken
+from .client import BadAnswer, Record, ServerPool
+from .prompts import ServedPrompt
+
+_MERGED = 4  # tokens of the prompt that a tokenizer may merge with what follows
+_SCORING = {"temperature": 0, "max_tokens": 1}
+_TOLD = {"return_token_ids": True, "return_prompt_text": True}
+_OPEN_TURN = {"add_generation_prompt": False, "continue_final_message": True}
+# Raw log-probabilities are asked for, but the likeliest token is told after penalties of the model's own settings.
+_UNCHANGED = {"repetition_penalty": 1.0}
+_GENERATE = "/inference/v1/generate"
+
+Ids = tuple[int, ...]
+
+
+class Tokenizer:
+    """The server's tokenizer."""
+
+    def __init__(self, pool: ServerPool, model: str) -> None:
+        self._pool, self._model = pool, model
+        self._texts: dict[int, str] = {}
+
+    async def ids(self, text: str) -> Ids:
+        """Return the ids of a text without begin or end of sequence; a BadAnswer where the server has no such route."""
+
+        def read(answer: Mapping[str, Any]) -> Record:
+            tokens = answer.get("tokens")
+            if not isinstance(tokens, list) or not all(type(token) is int for token in tokens):
+                raise MissingField("the server's answer lacks tokens")
+            return {"tokens": tokens}
+
+        body = {"model": self._model, "prompt": text, "add_special_tokens": False}
+        return tuple((await self._pool.ask("/tokenize", None, lambda _: body, read))["tokens"])
+
+    async def text(self, ids: Sequence[int]) -> str:
+        """Return the text of ids; errors as :meth:`ids`."""
+
+        def read(answer: Mapping[str, Any]) -> Record:
+            if not isinstance(answer.get("prompt"), str):
+                raise MissingField("the server's answer lacks the text of tokens")
+            return {"prompt": answer["prompt"]}
+
+        body = {"model": self._model, "tokens": list(ids)}
+        return str((await self._pool.ask("/detokenize", None, lambda _: body, read))["prompt"])
+
+    async def beginning(self, text: str, ids: Ids) -> str | None:
+        """Return the beginning of ``text`` that consists of these tokens; None where they end within a character."""
+        at = 0
+        for token in ids:
+            if token not in self._texts:
+                self._texts[token] = await self.text([token])
+            piece = self._texts[token]
+            if not text.startswith(piece, at) and text.startswith(" ", at):
+                at += 1  # which some tokenizers leave out where a text begins
+            if not piece or not text.startswith(piece, at):
+                return None
+            at += len(piece)
+        return text[:at]
+
+
+class Route(ABC):
+    """How a server is asked for likelihoods of what follows a conversation."""
+
+    def __init__(self, pool: ServerPool, model: str, fields: Mapping[str, Any], tokenizer: Tokenizer) -> None:
+        self.pool, self.model, self.tokenizer = pool, model, tokenizer
+        self._fields = {**fields, "model": model}
+
+    async def conversation(self, prompt: ServedPrompt) -> Conversation:
+        """Return a question as the server renders it, with its generation prompt."""
+        fields = {**self._fields, **_SCORING, **_TOLD}
+
+        def read(answer: Mapping[str, Any]) -> Record:
+            choice_of(answer, self.model)
+            return conversation_record(answer)
+
+        return Conversation.of(await self.pool.chat(prompt, fields, read))
+
+    async def first_tokens(self, prompt: ServedPrompt, wanted: Sequence[int]) -> tuple[Conversation, NextToken]:
+        """Return the same, and log-probabilities of some tokens behind it."""
+        fields = {**self._fields, **_SCORING, **_TOLD, **_next_token_fields(wanted)}
+
+        def read(answer: Mapping[str, Any]) -> Record:
+            return {**conversation_record(answer), **next_token_record(answer, self.model, wanted)}
+
+        record = await self.pool.chat(prompt, fields, read)
+        return Conversation.of(record), next_token(record)
+
+    @abstractmethod
+    async def whole(self, prompt: ServedPrompt, context: Conversation, option: str) -> tuple[Likelihood, Ids | None]:
+        """Score an option in one request; returns its ids, too, unless it merges with the question."""
+
+    @abstractmethod
+    async def next_tokens(
+        self, prompt: ServedPrompt, context: Conversation, option: str, before: Ids, wanted: Sequence[int]
+    ) -> NextToken:
+        """Return log-probabilities of tokens behind a question and the first tokens, at least one, of an option."""
+
+
+class OpenTurn(Route):
+    """Options as text: the last assistant turn stays open.
+
+    The boundary is proven with every answer: by the rendered text, and where the server does not tell it by the text of
+    the option's own ids.
+    """
+
+    boundary = Boundary()
+
+    async def whole(self, prompt: ServedPrompt, context: Conversation, option: str) -> tuple[Likelihood, Ids | None]:
+        """Score an option by ``prompt_logprobs``, which computes the whole prompt again."""
+
+        def read(answer: Mapping[str, Any]) -> Record:
+            ids = self._proven(answer, context, option)
+            start = common_length(context.ids, ids)
+            if start == len(ids):
+                raise BadAnswer("the option adds no token to the question")
+            if start < max(len(context.ids) - _MERGED, 1):
+                raise BadAnswer("the server's prompt_token_ids of question and option do not begin alike")
+            values, likeliest = prompt_scores(answer, self.model, start)
+            return {"ids": ids[start:], "merged": start < len(context.ids), "values": values, "greedy": all(likeliest)}
+
+        fields = {**self._fields, **_SCORING, **_TOLD, **_OPEN_TURN, "prompt_logprobs": 0}
+        record = await self.pool.chat(prompt, fields, read, self.boundary.sent(option))
+        if context.text is None and (record["merged"] or await self.tokenizer.text(record["ids"]) != option):
+            raise BoundaryBroken(None)
+        likelihood = Likelihood(-sum(record["values"]), len(record["values"]), record["greedy"])
+        return likelihood, None if record["merged"] else tuple(record["ids"])
+
+    async def next_tokens(
+        self, prompt: ServedPrompt, context: Conversation, option: str, before: Ids, wanted: Sequence[int]
+    ) -> NextToken:
+        """See :meth:`Route.next_tokens`; a BadAnswer where no text consists of just these tokens."""
+        text = await self.tokenizer.beginning(option, before)
+        if text is None:
+            raise BadAnswer("a token of the option is a part of a character")
+
+        def read(answer: Mapping[str, Any]) -> Record:
+            if tuple(self._proven(answer, context, text)) != context.ids + before:
+                raise BadAnswer("the beginning of the option has other tokens than the option")
+            return next_token_record(answer, self.model, wanted)
+
+        fields = {**self._fields, **_SCORING, **_TOLD, **_OPEN_TURN, **_next_token_fields(wanted)}
+        return next_token(await self.pool.chat(prompt, fields, read, self.boundary.sent(text)))
+
+    def _proven(self, answer: Mapping[str, Any], context: Conversation, text: str) -> list[int]:
+        ids, rendered = prompt_ids(answer), answer.get("prompt_text")
+        if context.text is not None and rendered != context.text + text:
+            raise BoundaryBroken(rendered if isinstance(rendered, str) else None)
+        return ids
+
+
+class TokenIds(Route):
+    """Options as token ids behind the question's, which needs ``--enable-scale-out`` and no chat template.
+
+    Images are sent beside one placeholder each: the ids of an answer, sent back, would be expanded a second time.
+    """
+
+    async def whole(self, prompt: ServedPrompt, context: Conversation, option: str) -> tuple[Likelihood, Ids | None]:
+        """Score an option by ``prompt_logprobs``, which computes the whole prompt again."""
+        base, ids = await self._ids(context, option)
+        start = common_length(base, ids)
+        kept = len(context.ids) - (len(base) - start)
+        if start == len(ids) or kept < 1:
+            raise BadAnswer("the option adds no token to the question")
+
+        def read(answer: Mapping[str, Any]) -> Record:
+            if tuple(prompt_ids(answer)) != context.ids[:kept] + ids[start:]:
+                raise BadAnswer("the server made other tokens of the ids it was given")
+            values, likeliest = prompt_scores(answer, self.model, kept)
+            return {"values": values, "greedy": all(likeliest)}
+
+        record = await self._ask(prompt, ids, {"prompt_logprobs": 0}, read)
+        likelihood = Likelihood(-sum(record["values"]), len(record["values"]), record["greedy"])
+        return likelihood, None if start < len(base) else ids[start:]
+
+    async def next_tokens(
+        self, prompt: ServedPrompt, context: Conversation, option: str, before: Ids, wanted: Sequence[int]
+    ) -> NextToken:
+        """See :meth:`Route.next_tokens`."""
+        base, _ = await self._ids(context, option)
+
+        def read(answer: Mapping[str, Any]) -> Record:
+            if tuple(prompt_ids(answer)) != context.ids + before:
+                raise BadAnswer("the server made other tokens of the ids it was given")
+            return next_token_record(answer, self.model, wanted)
+
+        # The answer is cut to as many as were asked for, of which the likeliest token takes one: hence one twice.
+        ids = [*wanted, wanted[0]]
+        asked = {"logprob_token_ids": ids, "logprobs": len(ids)}
+        return next_token(await self._ask(prompt, base + before, asked, read))
+
+    async def _ids(self, context: Conversation, option: str) -> tuple[Ids, Ids]:
+        """Return the ids of a question with one placeholder per image, and those with an option behind it."""
+        if context.text is None:
+            raise MissingField("the server's answer lacks prompt_text")
+        base, whole = await asyncio.gather(self.tokenizer.ids(context.text), self.tokenizer.ids(context.text + option))
+        if base[-_MERGED:] != context.ids[-_MERGED:]:
+            raise BadAnswer("the server's tokenizer makes other tokens of the prompt than its chat route")
+        return base, whole
+
+    async def _ask(self, prompt: ServedPrompt, ids: Ids, sampling: Mapping[str, Any], read: Any) -> Record:
+        def body(urls: Sequence[str]) -> Record:
+            images = [{"type": "image_url", "url": url} for url in urls]
+            return {
+                "model": self.model,
+                "token_ids": list(ids),
+                **({"content_parts": images} if images else {}),
+                "sampling_params": {**_SCORING, **sampling},
+                "return_token_ids": True,
+            }
+
+        return await self.pool.ask(_GENERATE, prompt, body, read)
+
+
+def _next_token_fields(wanted: Sequence[int]) -> Record:
+    return {**_UNCHANGED, "logprobs": True, "return_tokens_as_token_ids": True, "logprob_token_ids": list(wanted)}

@@ -1,0 +1,255 @@
+"""Likelihoods of options by whichever exact way costs a server least, found out on the first question."""
+
+import asyncio
+import math
+from collections.abc import Mapping, Sequence
+
+from loguru import logger
+
+from medtasks.errors import MedTasksError
+
+from ..base.batching import Likelihood
+from .answers import Conversation, MissingField, NextToken
+from .arguments import PROMPT_LOGPROBS, TOKEN_BY_TOKEN, TOKEN_IDS, VlmServerArguments
+from .boundary import BoundaryBroken, remedy
+from .client import BadAnswer, Refused
+from .prompts import ServedPrompt
+from .routes import Ids, OpenTurn, Route, TokenIds
+
+_MOST_IDS = 128  # of logprob_token_ids in one request
+_TAIL = 4  # ids before an option that decide about its own
+# Nats per token by which two ways may differ: half precision rounds logits that coarsely.
+_TOLERANCE = 0.1
+# What one more request on a cached prefix costs, in tokens of a prompt that is read anew: measured, see benchmarks.
+_STEP_TOKENS = 40
+
+Outcome = Likelihood | BadAnswer
+Scored = tuple[Likelihood, Ids | None]
+"""A likelihood, and the ids of its option unless they merge with the question's."""
+
+
+class LikelihoodsMissing(MedTasksError):
+    """The server cannot score options."""
+
+
+class OptionScorer:
+    """Scores the options of questions.
+
+    Three ways: all first tokens of the options in one request, where every option is one token; token by token behind
+    the cached question, where that is shorter; and one request per option, which reads the question anew. The first
+    question is scored by the last of them, which proves where the answer begins, and each other way once beside it.
+    """
+
+    def __init__(self, chat: OpenTurn, by_ids: TokenIds, arguments: VlmServerArguments, server: str) -> None:
+        self._chat, self._by_ids = chat, by_ids
+        self._way, self._server = arguments.likelihood, server
+        self._route: Route = by_ids if arguments.likelihood == TOKEN_IDS else chat
+        self._proven = False
+        self._proving, self._comparing = asyncio.Lock(), asyncio.Lock()
+        self._step_is_right: bool | None = None  # whether token by token gives what prompt_logprobs gives
+        self._ids: dict[tuple[Ids, str], Ids | None] = {}  # of options behind the same last ids
+        self._tail: Ids = ()
+        self.ways: dict[str, int] = {}  # options scored, by way
+
+    async def scores(self, prompt: ServedPrompt, options: Sequence[str]) -> list[Outcome]:
+        """Score the options of one question; one that cannot be scored is an error in its place.
+
+        Before the first score a server that cannot score options is a LikelihoodsMissing.
+        """
+        if not self._proven:
+            async with self._proving:
+                if not self._proven:
+                    return await self._prove(prompt, options)
+        return await self._scores(prompt, options)
+
+    # ---- the first question ----
+
+    async def _prove(self, prompt: ServedPrompt, options: Sequence[str]) -> list[Outcome]:
+        """Score the first question, by token ids if a template stands in the way of text."""
+        context = await self._route.conversation(prompt)
+        shown = max(options, key=lambda one: (one != one.strip(), -len(one)))
+        try:
+            first = await self._proven_score(prompt, context, shown)
+        except MissingField as error:
+            raise LikelihoodsMissing(
+                f"{self._server} gives no likelihoods: {error}. Servers and routers ignore fields that they do not "
+                f"know; ask vLLM 0.10.2 or later, not by way of sglang-router, or run the model with --model hf_vlm"
+            ) from None
+        self._tail, self._proven = context.ids[-_TAIL:], True
+        others = [option for option in dict.fromkeys(options) if option != shown]
+        outcomes = await asyncio.gather(*(self._whole(prompt, context, option) for option in others))
+        by_option = {shown: self._noted(context, shown, first), **dict(zip(others, outcomes, strict=True))}
+        return [by_option[option] for option in options]
+
+    async def _proven_score(self, prompt: ServedPrompt, context: Conversation, option: str) -> Scored:
+        try:
+            return await self._route.whole(prompt, context, option)
+        except Refused as error:
+            if self._route is self._by_ids:
+                raise LikelihoodsMissing(f"{error}; start it with --enable-scale-out") from None
+            blame = "refuses an open assistant turn"
+        except BoundaryBroken as broken:
+            found = remedy(context.text or "", broken.rendered, option) if context.text else "cannot be looked at"
+            if not isinstance(found, str):
+                self._chat.boundary = found
+                return await self._chat.whole(prompt, context, option)
+            blame = found
+        try:
+            scored = await self._by_ids.whole(prompt, context, option)
+        except Refused:
+            raise LikelihoodsMissing(
+                f"{self._server} cannot score options: the chat template of its model {blame}, so that they would be "
+                f"scored behind another prompt. Serve it with --enable-scale-out, which takes token ids, or with "
+                f"another --chat-template; a template with thoughts often mends with "
+                f'chat_template_kwargs={{"enable_thinking":false}} in --model_args'
+            ) from None
+        logger.info("options are sent as token ids: the chat template of the served model {}", blame)
+        self._route = self._by_ids
+        return scored
+
+    # ---- every question ----
+
+    async def _scores(self, prompt: ServedPrompt, options: Sequence[str]) -> list[Outcome]:
+        context = None
+        known = self._known(self._tail, options)
+        if self._may_step and known is not None and all(len(ids) == 1 for ids in known.values()):
+            context, scored = await self._letters(prompt, known)
+            if scored is not None:
+                return [scored[option] for option in options]
+        context = context or await self._route.conversation(prompt)
+        scored = await self._stepped(prompt, context, options) if self._may_pay(context, options) else {}
+        left = [option for option in dict.fromkeys(options) if option not in scored]
+        outcomes = await asyncio.gather(*(self._whole(prompt, context, option) for option in left))
+        by_option: dict[str, Outcome] = {**scored, **dict(zip(left, outcomes, strict=True))}
+        return [by_option[option] for option in options]
+
+    @property
+    def _may_step(self) -> bool:
+        return self._way != PROMPT_LOGPROBS and self._step_is_right is not False
+
+    def _may_pay(self, context: Conversation, options: Sequence[str]) -> bool:
+        """Return whether stepping could be cheaper even if each option had two tokens."""
+        least = _STEP_TOKENS * (len(options) + 1)
+        return self._may_step and (self._way == TOKEN_BY_TOKEN or least < len(options) * len(context.ids))
+
+    async def _whole(self, prompt: ServedPrompt, context: Conversation, option: str) -> Outcome:
+        try:
+            return self._noted(context, option, await self._route.whole(prompt, context, option))
+        except BadAnswer as error:
+            return error
+
+    def _noted(self, context: Conversation, option: str, scored: Scored) -> Likelihood:
+        likelihood, self._ids[context.ids[-_TAIL:], option] = scored
+        self.ways[PROMPT_LOGPROBS] = self.ways.get(PROMPT_LOGPROBS, 0) + 1
+        return likelihood
+
+    def _known(self, tail: Ids, options: Sequence[str]) -> dict[str, Ids] | None:
+        """Return the ids of options behind a conversation that ends in ``tail``; None where some are not known."""
+        found = {option: self._ids.get((tail, option)) for option in options}
+        return {option: ids for option, ids in found.items() if ids} if all(found.values()) else None
+
+    # ---- next tokens ----
+
+    async def _letters(
+        self, prompt: ServedPrompt, known: Mapping[str, Ids]
+    ) -> tuple[Conversation | None, dict[str, Outcome] | None]:
+        """Score options of one token each in one request, if the question ends like the first one."""
+        wanted = sorted({ids[0] for ids in known.values()})
+        if len(wanted) > _MOST_IDS:
+            return None, None
+        try:
+            context, found = await self._route.first_tokens(prompt, wanted)
+        except (MissingField, Refused) as error:
+            self._give_up_steps(str(error))
+            return None, None
+        if context.ids[-_TAIL:] != self._tail:
+            return context, None
+        scored: dict[str, Outcome] = {option: _summed(ids, [found]) for option, ids in known.items()}
+        return context, await self._compared(prompt, context, scored, "letters") or None
+
+    async def _stepped(self, prompt: ServedPrompt, context: Conversation, options: Sequence[str]) -> dict[str, Outcome]:
+        """Score those options that can be scored token by token, if that is cheaper, see :data:`_STEP_TOKENS`."""
+        ids = await self._option_ids(context, options)
+        wanted: dict[Ids, set[int]] = {}
+        for own in ids.values():
+            for place, token in enumerate(own):
+                wanted.setdefault(own[:place], set()).add(token)
+        is_cheaper = len(wanted) * _STEP_TOKENS < len(ids) * len(context.ids)
+        if not ids or not (is_cheaper or self._way == TOKEN_BY_TOKEN) or max(map(len, wanted.values())) > _MOST_IDS:
+            return {}
+        asked = {
+            before: next(option for option, own in ids.items() if own[: len(before)] == before) for before in wanted
+        }
+        steps = await asyncio.gather(
+            *(self._step(prompt, context, asked[before], before, sorted(wanted[before])) for before in wanted)
+        )
+        found = dict(zip(wanted, steps, strict=True))
+        if any(isinstance(one, MissingField | Refused) for one in steps):
+            self._give_up_steps(next(str(one) for one in steps if isinstance(one, MissingField | Refused)))
+        scored: dict[str, Outcome] = {}
+        for option, own in ids.items():
+            of_option = [found[own[:place]] for place in range(len(own))]
+            if all(isinstance(one, NextToken) for one in of_option):
+                scored[option] = _summed(own, [one for one in of_option if isinstance(one, NextToken)])
+        return await self._compared(prompt, context, scored, TOKEN_BY_TOKEN)
+
+    async def _step(
+        self, prompt: ServedPrompt, context: Conversation, option: str, before: Ids, wanted: Sequence[int]
+    ) -> NextToken | BadAnswer:
+        try:
+            if before:
+                return await self._route.next_tokens(prompt, context, option, before, wanted)
+            again, found = await self._route.first_tokens(prompt, wanted)
+        except BadAnswer as error:
+            return error
+        return found if again == context else BadAnswer("the server rendered the same question in two ways")
+
+    async def _option_ids(self, context: Conversation, options: Sequence[str]) -> dict[str, Ids]:
+        """Return the ids of options behind a question, of those that do not merge with it."""
+        tail, tokenizer = context.ids[-_TAIL:], self._chat.tokenizer
+        missing = [option for option in dict.fromkeys(options) if (tail, option) not in self._ids]
+        if missing and context.text is not None:
+            texts = [context.text, *(context.text + option for option in missing)]
+            try:
+                base, *wholes = await asyncio.gather(*map(tokenizer.ids, texts))
+            except BadAnswer as error:
+                self._give_up_steps(str(error))
+                return {}
+            for option, whole in zip(missing, wholes, strict=True):
+                apart = whole[: len(base)] == base and base[-_TAIL:] == tail and len(whole) > len(base)
+                self._ids[tail, option] = whole[len(base) :] if apart else None
+        return {option: ids for option in options if (ids := self._ids.get((tail, option)))}
+
+    async def _compared(
+        self, prompt: ServedPrompt, context: Conversation, scored: Mapping[str, Outcome], way: str
+    ) -> dict[str, Outcome]:
+        """Return scores if stepping gives those of ``prompt_logprobs``, which the first ones tell; else none."""
+        async with self._comparing:
+            if self._step_is_right is None and scored:
+                await self._compare(prompt, context, scored)
+        if self._step_is_right is False:
+            return {}
+        self.ways[way] = self.ways.get(way, 0) + len(scored)
+        return dict(scored)
+
+    async def _compare(self, prompt: ServedPrompt, context: Conversation, scored: Mapping[str, Outcome]) -> None:
+        whole = await asyncio.gather(*(self._whole(prompt, context, option) for option in scored))
+        gaps = [
+            abs(one.mean - other.mean) if one.tokens == other.tokens else math.inf
+            for one, other in zip(scored.values(), whole, strict=True)
+            if isinstance(one, Likelihood) and isinstance(other, Likelihood)
+        ]
+        if gaps and max(gaps) > _TOLERANCE:
+            self._give_up_steps(f"scores differ from those of prompt_logprobs by {max(gaps):.2g} per token")
+        elif gaps:
+            self._step_is_right = True
+
+    def _give_up_steps(self, reason: str) -> None:
+        if self._step_is_right is not False:
+            logger.info("options are scored one request each, which is slower: with logprob_token_ids, {}", reason)
+        self._step_is_right = False
+
+
+def _summed(ids: Ids, steps: Sequence[NextToken]) -> Likelihood:
+    total = -math.fsum(step.logprobs[token] for token, step in zip(ids, steps, strict=True))
+    return Likelihood(total, len(ids), all(step.greedy == token for token, step in zip(ids, steps, strict=True)))
