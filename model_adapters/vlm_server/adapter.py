@@ -31,6 +31,7 @@ from .client import BadAnswer, Refused, ServerGone, ServerPool
 from .prompts import ServedPrompt, possibly_special, surely_special
 from .routes import OpenTurn, TokenIds, Tokenizer
 from .scoring import LikelihoodsMissing, OptionScorer
+from .sglang import SglangScorer
 
 Result = TypeVar("Result")
 # Their tokens of one image see each other in both directions.
@@ -51,19 +52,15 @@ class VlmServer(HarnessAdapter):
         super().__init__(**arguments)
         check_arguments(self.arguments)
         self.pool = ServerPool(self.arguments.servers, self.arguments.concurrency, self.arguments.attempts)
-        # The harness's guard for credentialed data finds addresses in clients.
-        self.clients = self.pool.clients
+        self.clients = self.pool.clients  # by which the guard for credentialed data knows where questions go
         self._loop = asyncio.Runner()
         self.model, self._identity = self._loop.run(self._introduced())
         self.remark = _checked_attention(self.model, self._identity, self.arguments.image_attention)
         template = self.arguments.chat_template_kwargs
         fields = {"chat_template_kwargs": template} if template else {}
-        self._fields: dict[str, Any] = {**fields, **(self.arguments.extra_body or {}), "model": self.model}
+        self._fields: dict[str, Any] = {"model": self.model, **fields, **(self.arguments.extra_body or {})}
         self._tokenizer = Tokenizer(self.pool, self.model)
-        chat, by_ids = (route(self.pool, self.model, fields, self._tokenizer) for route in (OpenTurn, TokenIds))
-        assert isinstance(chat, OpenTurn)
-        assert isinstance(by_ids, TokenIds)
-        self._scorer = OptionScorer(chat, by_ids, self.arguments, self.arguments.servers[0].name)
+        self._scorer: OptionScorer | SglangScorer | None = None
         self._special: dict[str, bool] = {}
 
     def generate_until(self, requests: Sequence[Any]) -> list[str] | list[GenerationResult]:
@@ -94,10 +91,19 @@ class VlmServer(HarnessAdapter):
         (units,) = plan_streams(read, lambda _: None, place, image_names(self.task_dict)) or [[]]
         # The first question proves where answers begin: one that a template could change shows it.
         units.sort(key=lambda unit: not any(_has_outer_blank(read[position]) for position in unit))
+        self._scorer = self._scorer or self._new_scorer()
         scores = self._run("loglikelihood", read, [units], self._scores, lambda _: Likelihood(math.nan, 1, False))
         if self._scorer.ways:
             logger.info("options scored: {}", ", ".join(f"{n} by {way}" for way, n in self._scorer.ways.items()))
         return self.handed_scores(scores)
+
+    def _new_scorer(self) -> OptionScorer | SglangScorer:
+        if self._identity["owned_by"] == "sglang":
+            return SglangScorer(self.pool, self.model, self.arguments)
+        fields = {name: value for name, value in self._fields.items() if value is not None}
+        open_turn = OpenTurn(self.pool, self.model, fields, self._tokenizer)
+        token_ids = TokenIds(self.pool, self.model, fields, self._tokenizer)
+        return OptionScorer(open_turn, token_ids, self.arguments, self.arguments.servers[0].name)
 
     def clean(self) -> None:
         """Close the connections."""
@@ -121,6 +127,7 @@ class VlmServer(HarnessAdapter):
         return [Reply(cut_reply(text) if record["cut"] else text, *record["tokens"])]
 
     async def _scores(self, samples: Sequence[Sample]) -> list[Likelihood | BadAnswer]:
+        assert self._scorer is not None
         options = [sample.continuation or "" for sample in samples]
         return await self._scorer.scores(await self._prompt(samples[0], options), options)
 

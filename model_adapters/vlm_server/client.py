@@ -94,7 +94,6 @@ class ServerPool:
 
     def __init__(self, servers: Sequence[Server], concurrency: int, attempts: int) -> None:
         self.servers = list(servers)
-        # The harness's guard for credentialed data finds addresses in clients.
         self.clients = [
             AsyncOpenAI(**one.client_options, http_client=DefaultAsyncHttpxClient(**one.transport_options))
             for one in servers
