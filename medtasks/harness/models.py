@@ -46,7 +46,7 @@ def watched(lm: Any, tasks: Container[str], kept: KeptReplies) -> Iterator[None]
     module = type(lm).generate_until.__module__.removeprefix(_MODELS)
     calls = {
         "generate_until": _reply_checker(module),
-        "loglikelihood": lambda result: FAILED if parse_loglikelihood(result) is FAILED else result,
+        "loglikelihood": _checked_likelihood,
     }
     with contextlib.ExitStack() as stack:
         for name, check in calls.items():
@@ -93,6 +93,11 @@ def _marking(
         return check(reply) if request.task_name in tasks else _without_marks(reply)
 
     return call
+
+
+def _checked_likelihood(result: Any) -> Any:
+    with_counts = isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], str)
+    return FAILED if parse_loglikelihood(result[0] if with_counts else result) is FAILED else result
 
 
 def _one_each(replies: Iterable[Any], requests: int) -> list[Any]:

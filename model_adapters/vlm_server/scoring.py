@@ -46,6 +46,7 @@ class OptionScorer:
         self._route: Route = by_ids if arguments.likelihood == TOKEN_IDS else chat
         self._proven = False
         self._proving, self._comparing = asyncio.Lock(), asyncio.Lock()
+        self._learning: dict[frozenset[str], asyncio.Lock] = {}
         self._step_is_right: bool | None = None  # whether token by token gives what prompt_logprobs gives
         self._ids: dict[tuple[Ids, str], Ids | None] = {}  # of options behind the same last ids
         self._tail: Ids = ()
@@ -60,6 +61,17 @@ class OptionScorer:
             async with self._proving:
                 if not self._proven:
                     return await self._prove(prompt, options)
+        # The ids of options that many questions share are found out by the first of them.
+        while any((self._tail, option) not in self._ids for option in options):
+            named = frozenset(options)
+            lock = self._learning.setdefault(named, asyncio.Lock())
+            if not lock.locked():
+                async with lock:
+                    outcomes = await self._scores(prompt, options)
+                self._learning.pop(named, None)
+                return outcomes
+            async with lock:
+                pass
         return await self._scores(prompt, options)
 
     # ---- the first question ----
