@@ -4,10 +4,13 @@ One line of JSON per answer: ``{"key": ..., "check": ..., "tokens": ..., "answer
 all that decides about them beside the request is the same: weights, code, libraries, arguments.
 """
 
+import asyncio
 import hashlib
 import json
 import os
+import threading
 from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -131,6 +134,50 @@ class Journal:
                 self._damaged += 1
             else:
                 yield entry
+
+
+class AsyncJournal:
+    """A journal to which many requests under way add their answers: what comes while others are written goes together.
+
+    One thread writes, so that neither an event loop nor another request stands still while the disk does. For requests
+    in threads and in event loops, also in one after the other. Nothing else may add to the journal.
+    """
+
+    def __init__(self, journal: Journal) -> None:
+        self.journal = journal
+        self._writer = ThreadPoolExecutor(1, "journal")
+        self._lock = threading.Lock()
+        self._waiting: dict[str, Entry] = {}
+        self._next: Future[None] | None = None  # the write that has not begun yet
+
+    def replay(self, key: str) -> Entry | None:
+        """Return the answer that an earlier run gave under this key."""
+        return self.journal.replay(key)
+
+    async def add(self, entries: Mapping[str, Entry]) -> None:
+        """Append answers and wait until they are on the disk as in :meth:`Journal.add`; to give up stops no write."""
+        await asyncio.wrap_future(self.submit(entries))
+
+    def submit(self, entries: Mapping[str, Entry]) -> "Future[None]":
+        """Append answers; what is returned is done once they are on the disk."""
+        with self._lock:
+            for key, entry in entries.items():
+                self._waiting.setdefault(key, entry)
+            if self._next is None:
+                self._next = Future()
+                self._next.set_running_or_notify_cancel()  # others wait for it, too, so none of them may cancel it
+                self._writer.submit(self._write, self._next)
+            return self._next
+
+    def _write(self, written: "Future[None]") -> None:
+        with self._lock:
+            entries, self._waiting, self._next = self._waiting, {}, None
+        try:
+            self.journal.add(entries)
+        except BaseException as error:  # noqa: BLE001  # goes to those who wait
+            written.set_exception(error)
+        else:
+            written.set_result(None)
 
 
 def _check(key: str, entry: Entry) -> str:

@@ -1,14 +1,17 @@
 """The file of a journal: whole, torn, damaged, on a full disk, and under a process that is killed."""
 
+import asyncio
 import json
 import os
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from medtasks.data import journal as journal_module
-from medtasks.data.journal import Entry, Journal, journal_folder
+from medtasks.data.journal import AsyncJournal, Entry, Journal, journal_folder
 
 from ..warm_python import run_fresh
 
@@ -147,6 +150,59 @@ def test_the_argument_names_the_folder(monkeypatch, tmp_path):
     assert journal_folder("true", "m") == journal_folder("True", "m") == tmp_path / "journal" / "m"
     assert journal_folder("false", "m") is None
     assert journal_folder(str(tmp_path / "x"), "m") == tmp_path / "x" / "m"
+
+
+# ---- many at once ----
+
+
+@pytest.fixture
+def slow_disk(monkeypatch):
+    """Each write to the disk takes 50 ms; returned is a list with an element per write."""
+    synced = []
+    monkeypatch.setattr(journal_module.os, "fsync", lambda file: (time.sleep(0.05), synced.append(file)))
+    return synced
+
+
+def test_answers_of_many_requests_go_to_the_disk_together_while_the_loop_goes_on(tmp_path, slow_disk):
+    journal = AsyncJournal(opened(tmp_path))
+
+    async def ask(number):
+        await asyncio.sleep(0.001 * number)
+        await journal.add({str(number): entry(str(number))})
+        assert f'"key": "{number}"'.encode() in journal.journal.path.read_bytes(), "before the answer is handed on"
+
+    async def run(numbers):
+        asked = asyncio.gather(*map(ask, numbers))
+        pauses, last = [], time.monotonic()
+        while not asked.done():
+            await asyncio.sleep(0.001)
+            pauses.append(time.monotonic() - last)
+            last = time.monotonic()
+        await asked
+        return sorted(pauses)[len(pauses) // 2]
+
+    assert asyncio.run(run(range(64))) < 0.02
+    assert len(slow_disk) <= 10
+    asyncio.run(run(range(64, 70)))  # a new loop
+    with ThreadPoolExecutor(16) as threads:
+        list(threads.map(lambda number: journal.submit({str(number): entry("x")}).result(), range(70, 100)))
+    again = AsyncJournal(opened(tmp_path))
+    assert again.replay("63") == entry("63")
+    assert again.replay("64").tokens == again.replay("99").tokens == 3
+
+
+def test_a_request_that_is_given_up_takes_no_other_with_it(tmp_path, slow_disk):
+    journal = AsyncJournal(opened(tmp_path))
+
+    async def run():
+        first, second, third = (asyncio.ensure_future(journal.add({key: entry(key)})) for key in "abc")
+        await asyncio.sleep(0.01)
+        second.cancel()
+        await asyncio.gather(first, third)
+
+    asyncio.run(run())
+    again = opened(tmp_path)
+    assert [again.replay(key) for key in "abc"] == [entry("a"), entry("b"), entry("c")]
 
 
 # ---- killed ----
