@@ -21,6 +21,14 @@ from medtasks.harness.running import run_tasks, stopping_by_signal
 from medtasks.harness.sample_counts import DEFAULT_LIMIT, FailureLimit
 from medtasks.harness.task_files import including
 
+Journal = Annotated[
+    bool,
+    typer.Option(
+        "--journal",
+        help="Keep each answer of a server, so that a killed run goes on when it is started again (models openai, "
+        "async_openai and their like; ours do so by themselves).",
+    ),
+]
 PASSES_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 
@@ -41,14 +49,7 @@ def run(
             "--only-failed", help="Ask only what failed in the last run of the same into --output_path; keep the rest."
         ),
     ] = False,
-    journal: Annotated[
-        bool,
-        typer.Option(
-            "--journal",
-            help="Keep each answer of a server, so that a killed run goes on when it is started again (models openai, "
-            "async_openai and their like; ours do so by themselves).",
-        ),
-    ] = False,
+    journal: Journal = False,
 ) -> None:
     """Run lmms_eval; all its other options (--model, --model_args, --limit ...) are passed on.
 

@@ -30,7 +30,7 @@ from medtasks.harness.models import EMPTY_AFTER_ERRORS, chat_completions, failur
 from medtasks.harness.remote_models import client_address
 
 JOURNAL_VARIABLE = "MEDTASKS_JOURNAL"
-"""Environment variable that, if it is not empty, has the harness's process keep a journal."""
+"""Environment variable that has the harness's process keep a journal: ``true``, or its folder."""
 
 _OURS = "medtasks."
 _NOT_ASKED = ("timeout", "extra_headers")  # how a request is sent, not what is asked
@@ -56,7 +56,9 @@ def journaled(lm: Any) -> Iterator[None]:
 
     Raises MedTasksError if the server cannot be reached.
     """
-    if not os.environ.get(JOURNAL_VARIABLE):
+    module = file_of_module(type(lm).__module__) or type(lm).__name__
+    folder = journal_folder(os.environ.get(JOURNAL_VARIABLE) or "false", module)
+    if folder is None:
         yield
         return
     completions = chat_completions(lm)
@@ -65,7 +67,7 @@ def journaled(lm: Any) -> Iterator[None]:
             logger.warning("no journal is kept, which is for {}; a killed run starts anew", _WHICH)
         yield
         return
-    journal = _opened(lm)
+    journal = Journal(folder, _fingerprint(lm), lm.rank, lm.world_size)
     keeps_empty = replies_module(lm) not in EMPTY_AFTER_ERRORS
     answers = Answers(AsyncJournal(journal), lambda completion: _is_reply(completion, keeps_empty))
     try:
@@ -76,14 +78,10 @@ def journaled(lm: Any) -> Iterator[None]:
             logger.info("{} of {} answers come from the journal {}", answers.replayed, answers.total, journal.path)
 
 
-def _opened(lm: Any) -> Journal:
-    module = file_of_module(type(lm).__module__) or type(lm).__name__
-    folder = journal_folder("true", module)
-    assert folder is not None
-    name = str(getattr(lm, "model_version", ""))
-    versions = metadata.version("lmms_eval"), __version__
-    fingerprint = digest_of(client_address(lm.client), name, _served(lm.client, name), versions)
-    return Journal(folder, fingerprint, lm.rank, lm.world_size)
+def _fingerprint(lm: Any) -> str:
+    """Return a digest of what decides about an answer beside the request."""
+    name, versions = str(getattr(lm, "model_version", "")), (metadata.version("lmms_eval"), __version__)
+    return digest_of(client_address(lm.client), name, _served(lm.client, name), versions)
 
 
 def _served(client: Any, name: str) -> list[Any]:
