@@ -27,6 +27,7 @@ class Endpoint(ThreadingHTTPServer):
         self.headers: list[dict[str, str]] = []
         self.times: list[float] = []
         self.paths: list[str] = []
+        self.models: list[dict[str, Any]] | None = None  # what it says it serves, if anything
         self.active = self.peak = 0
         self.lock = threading.Lock()
         self.over = threading.Event()
@@ -120,7 +121,11 @@ class Handler(BaseHTTPRequestHandler):
             self.inside = False
 
     def do_GET(self) -> None:
-        self.send_error(405)
+        if self.server.models is None or self.path != "/v1/models":
+            self.send_error(405)
+        else:
+            self.inside = False
+            self.server.status(200, json.dumps({"object": "list", "data": self.server.models}))(self)
 
     def log_message(self, *args: object) -> None:
         pass

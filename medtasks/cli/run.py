@@ -1,7 +1,7 @@
 """``medtasks run``: the harness with true exit codes, in which a task that cannot run costs that task alone."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +10,7 @@ import typer
 from medtasks.audit.recording import RunRecording, first_manifest
 from medtasks.cli.output import out, say
 from medtasks.errors import MedTasksError
+from medtasks.harness.answer_journal import JOURNAL_VARIABLE, journal_notices
 from medtasks.harness.documents import Selection, select
 from medtasks.harness.guards import check
 from medtasks.harness.harness_options import read_options
@@ -20,6 +21,14 @@ from medtasks.harness.running import run_tasks, stopping_by_signal
 from medtasks.harness.sample_counts import DEFAULT_LIMIT, FailureLimit
 from medtasks.harness.task_files import including
 
+Journal = Annotated[
+    bool,
+    typer.Option(
+        "--journal",
+        help="Keep each answer of a server, so that a killed run goes on when it is started again (models openai, "
+        "async_openai and their like; ours do so by themselves).",
+    ),
+]
 PASSES_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 
@@ -40,6 +49,7 @@ def run(
             "--only-failed", help="Ask only what failed in the last run of the same into --output_path; keep the rest."
         ),
     ] = False,
+    journal: Journal = False,
 ) -> None:
     """Run lmms_eval; all its other options (--model, --model_args, --limit ...) are passed on.
 
@@ -54,13 +64,14 @@ def run(
     start, limit = _words(launcher), FailureLimit.parse(max_failed)
     own = ["--launcher", launcher] if launcher else []
     own += ["--max-failed", max_failed] if max_failed != DEFAULT_LIMIT else []
+    own += ["--journal"] if journal else []
     command = ["medtasks", "run", "--tasks", tasks, "--output_path", str(output), *own, *context.args]
     options = read_options(context.args)
     # Without samples nobody can tell later which replies failed, or read them again.
     arguments = [*context.args, *([] if options.flag("log_samples") else ["--log_samples"])]
     context.with_resource(including(options.folders()))
     selection = _selected(asked)
-    notices = _checked(selection.ready or asked, arguments)
+    notices = _checked(selection.ready or asked, arguments, journal_notices(options) if journal else ())
     with stopping_by_signal():
         with out.status("Looking up versions, hardware and the model's weights ..."):
             manifest = first_manifest(command, arguments, asked, selection, notices)
@@ -69,11 +80,12 @@ def run(
         say(f"manifest: {recording.path}")
         if earlier is not None:
             say(f"replies that did not fail are those of: {earlier.path}")
-        kept = {} if earlier is None else {KEPT_VARIABLE: str(earlier.path)}
+        variables = {} if earlier is None else {KEPT_VARIABLE: str(earlier.path)}
+        variables |= {JOURNAL_VARIABLE: "true"} if journal else {}
         try:
             with recording.until_its_end():
                 if selection.ready:
-                    run_tasks(selection.ready, arguments, output, start, recording.note, kept)
+                    run_tasks(selection.ready, arguments, output, start, recording.note, variables)
         finally:
             _show(recording.manifest, output)
     _conclude(recording.manifest, tasks)
@@ -106,9 +118,9 @@ def _words(launcher: str) -> list[str]:
         raise MedTasksError(f"--launcher {launcher} cannot be read ({error}); close the quotation mark") from error
 
 
-def _checked(names: Sequence[str], arguments: Sequence[str]) -> list[Notice]:
-    """Print the warnings and return them; raise what is refused."""
-    notices = check(names, arguments)
+def _checked(names: Sequence[str], arguments: Sequence[str], others: Iterable[Notice]) -> list[Notice]:
+    """Print the warnings, others too, and return them; raise what is refused."""
+    notices = [*check(names, arguments), *others]
     refused = [notice.sentence for notice in notices if notice.kind is Severity.REFUSE]
     if refused:
         raise MedTasksError("; and ".join(refused))

@@ -1,6 +1,7 @@
 """What stands around the harness's evaluation of our tasks: checks before the first request, a word on failures after.
 
-The harness has no hooks for either, so its ``evaluate`` is wrapped. A run without any task of ours is left as it is.
+The harness has no hooks for either, so its ``evaluate`` is wrapped. A run without any task of ours is left as it is,
+but for the journal that a user asks for.
 """
 
 import inspect
@@ -44,13 +45,15 @@ def _guarded(evaluate: AnyFunction) -> AnyFunction:
             name: task for name, task in tasks.items() if is_our_hook(getattr(task.config, "process_results", None))
         }
         _refuse(lm, tasks, ours)
-        if not ours:
-            return evaluate(*args, **kwargs)
+        from medtasks.harness.answer_journal import journaled
         from medtasks.harness.kept_replies import KeptReplies
         from medtasks.harness.models import watched
 
-        with watched(lm, ours, KeptReplies.from_environment(ours)):
-            results = evaluate(*args, **kwargs)
+        with journaled(lm):
+            if not ours:
+                return evaluate(*args, **kwargs)
+            with watched(lm, ours, KeptReplies.from_environment(ours)):
+                results = evaluate(*args, **kwargs)
         if results is not None:  # only the first of several processes has them
             _say_what_was_lost(results.get("results") or {}, ours)
             put_main_metrics_first(results)

@@ -7,6 +7,7 @@ import contextlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from medtasks.data.endpoints import readable
 from medtasks.data.packaged import packaged_facts
@@ -44,6 +45,9 @@ PLACES: Mapping[str, tuple[Place, ...]] = {
     for name, places in HARNESS_MODELS["places"].items()
 }
 """The harness's models that send requests, by the name of their file, and where to if nothing else is said."""
+
+CHAT_CLIENTS = frozenset(HARNESS_MODELS["chat_clients"]["names"])
+"""The harness's models that ask by an openai client, by the name of their file."""
 
 _BOUND_PROVIDERS = ("openai", "azure", "anthropic", "hosted_vllm", "ollama", "ollama_chat", "lm_studio")
 """Providers for which LiteLLM sends everything to the address it is given."""
@@ -86,15 +90,25 @@ def file_of_module(module: str) -> str:
     return module.rpartition(".")[2] if module.startswith(_MODULES) else ""
 
 
+def module_of(model: str, *, force_simple: bool) -> str:
+    """Return the module of the class behind a model's name or alias, empty if it cannot be told."""
+    resolved = _resolved(model, force_simple)
+    return str(resolved.class_path).rpartition(".")[0] if resolved else ""
+
+
 def _file_of(model: str, *, force_simple: bool) -> str:
     """Return the name of the harness's file behind a model's name or alias; of a model of others, its name."""
+    resolved = _resolved(model, force_simple)
+    return file_of_module(module_of(model, force_simple=force_simple)) or str(resolved.model_id if resolved else model)
+
+
+def _resolved(model: str, force_simple: bool) -> Any:
     # A plug-in that cannot be imported is the harness's affair; the name itself then decides.
     with contextlib.suppress(Exception):
         from lmms_eval.models import MODEL_REGISTRY_V2
 
-        resolved = MODEL_REGISTRY_V2.resolve(model, force_simple)
-        return file_of_module(resolved.class_path.rpartition(".")[0]) or str(resolved.model_id)
-    return model
+        return MODEL_REGISTRY_V2.resolve(model, force_simple)
+    return None
 
 
 def _places(name: str, arguments: Mapping[str, object], environment: Mapping[str, str]) -> tuple[Place, ...]:

@@ -39,11 +39,13 @@ ERROR_TEXTS: Mapping[str, re.Pattern[str]] = MappingProxyType(
 )
 """Texts that a model gives after an exception and another could give as a reply, by module."""
 
+_BROKEN_OFF = ("abort", "error")  # what vLLM and others call a request that ended for a reason of the server's
+
 
 @contextlib.contextmanager
 def watched(lm: Any, tasks: Container[str], kept: KeptReplies) -> Iterator[None]:
     """Mark the failures of a model in its replies to some tasks within the block; for kept replies it is not asked."""
-    module = type(lm).generate_until.__module__.removeprefix(_MODELS)
+    module = replies_module(lm)
     calls = {
         "generate_until": _reply_checker(module),
         "loglikelihood": _checked_likelihood,
@@ -51,15 +53,26 @@ def watched(lm: Any, tasks: Container[str], kept: KeptReplies) -> Iterator[None]
     with contextlib.ExitStack() as stack:
         for name, check in calls.items():
             original = getattr(lm, name)
-            stack.enter_context(_replaced(lm, name, _marking(original, check, tasks, kept)))
-        completions = getattr(getattr(getattr(lm, "client", None), "chat", None), "completions", None)
-        if callable(create := getattr(completions, "create", None)):
-            stack.enter_context(_replaced(completions, "create", _noting(create)))
+            stack.enter_context(replaced(lm, name, _marking(original, check, tasks, kept)))
+        if (completions := chat_completions(lm)) is not None:
+            stack.enter_context(replaced(completions, "create", _noting(completions.create)))
         yield
 
 
+def replies_module(lm: Any) -> str:
+    """Return the harness's module that gives a model's replies, such as ``chat.openai``."""
+    return str(type(lm).generate_until.__module__).removeprefix(_MODELS)
+
+
+def chat_completions(lm: Any) -> Any:
+    """Return what has the ``create`` by which a model asks a server; None for a model without an openai client."""
+    completions = getattr(getattr(getattr(lm, "client", None), "chat", None), "completions", None)
+    return completions if callable(getattr(completions, "create", None)) else None
+
+
 @contextlib.contextmanager
-def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
+def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
+    """Give an object another attribute within the block."""
     own = vars(owner).get(name)
     setattr(owner, name, value)
     try:
@@ -161,17 +174,35 @@ def _noted(completion: Any, tools: bool) -> Any:
 
     Where the model may call tools, replies are parts of a conversation and are left as they are.
     """
-    choices: Sequence[Any] = getattr(completion, "choices", None) or ()
-    if len(choices) != 1:
-        raise ValueError(f"the server's answer holds {len(choices)} choices instead of one")
-    message, end = choices[0].message, choices[0].finish_reason
+    message = _only_choice(completion).message
     content = message.content
     if tools:
         message.content = "" if content is None else content
-    elif end == "content_filter":
-        message.content = failed_reply("the server's content filter stopped the reply")
-    elif end == "length":
+    elif cause := failure_of(completion):
+        message.content = failed_reply(cause)
+    elif completion.choices[0].finish_reason == "length":
         message.content = cut_reply(content if isinstance(content, str) else "")
-    elif content is None:
-        message.content = failed_reply(f"the server's answer has no content (finish_reason: {end})")
     return completion
+
+
+def failure_of(completion: Any) -> str:
+    """Return why an answer of a server holds no reply, empty if it holds one.
+
+    A reply may be cut, even to nothing. Raises ValueError without a single choice.
+    """
+    choice = _only_choice(completion)
+    end = choice.finish_reason
+    if end == "content_filter":
+        return "the server's content filter stopped the reply"
+    if end in _BROKEN_OFF:
+        return f"the server broke the reply off (finish_reason: {end})"
+    if end != "length" and choice.message.content is None:
+        return f"the server's answer has no content (finish_reason: {end})"
+    return ""
+
+
+def _only_choice(completion: Any) -> Any:
+    choices: Sequence[Any] = getattr(completion, "choices", None) or ()
+    if len(choices) != 1:
+        raise ValueError(f"the server's answer holds {len(choices)} choices instead of one")
+    return choices[0]

@@ -107,7 +107,7 @@ def live_destinations(lm: object, environment: Mapping[str, str]) -> list[Destin
     addresses = [
         (address, bool(getattr(getattr(client, "_client", client), "trust_env", True)))
         for client in clients
-        if (address := _address(client))
+        if (address := client_address(client))
     ]
     names = tuple(source for place in PLACES.get(name, ()) for source in place.names)
     found = [Destination(endpoints.readable(address), "", names, proxies) for address, proxies in addresses]
@@ -130,11 +130,12 @@ def _clients(value: object) -> Iterator[object]:
     several = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else [value]
     for one in several:
         module = f"{type(one).__module__}."
-        if any(module.startswith(f"{package}.") for package in _CLIENTS) or _address(one):
+        if any(module.startswith(f"{package}.") for package in _CLIENTS) or client_address(one):
             yield one
 
 
-def _address(client: object) -> str:
+def client_address(client: object) -> str:
+    """Return where the client of a model sends its requests, empty where nobody can tell; it may hold secrets."""
     for path in _CLIENT_ADDRESSES:
         with contextlib.suppress(Exception):  # a property may raise anything
             found = attrgetter(path)(client)

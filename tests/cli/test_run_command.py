@@ -187,6 +187,22 @@ def test_warnings_are_printed_and_recorded(medtasks, tmp_path, launcher):
     assert all(f"warning {sentence}" in ran.out for sentence in sentences)
 
 
+def test_a_journal_is_asked_for_by_a_variable_where_there_can_be_one(medtasks, fails, tmp_path):
+    told = tmp_path / "told"
+    tell = f"import os, pathlib; pathlib.Path({str(told)!r}).write_text(os.environ.get('MEDTASKS_JOURNAL', 'no'))"
+    launcher = f"--launcher={shlex.join([sys.executable, '-c', tell])}"
+    arguments = ["run", "--tasks", "one", "--output_path", tmp_path / "out", launcher, "--model"]
+    fails([*arguments, "vllm", "--journal"], "model 'vllm' gives nothing back before its last reply; leave it out")
+    assert not told.exists()
+    medtasks(*arguments, "async_openai", "--journal")
+    assert told.read_text() == "true"
+    assert "--journal" in read_manifests(tmp_path / "out")[-1].command
+    ran = medtasks(*arguments, "medtasks_tiny", "--journal")
+    assert "warning --journal adds nothing" in ran.out
+    medtasks(*arguments, "async_openai")
+    assert told.read_text() == "no"
+
+
 def test_a_folder_that_is_a_file(fails, tmp_path, launcher):
     (tmp_path / "out").write_text("")
     fails(["run", "--tasks", "one", "--output_path", tmp_path / "out", *launcher], str(tmp_path / "out"))

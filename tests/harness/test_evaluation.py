@@ -4,9 +4,11 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 from openai import OpenAI
+from openai.types.chat import ChatCompletion
 
 from medtasks.errors import MedTasksError, ModelRefused
 from medtasks.harness import evaluation
+from medtasks.harness.answer_journal import JOURNAL_VARIABLE
 from medtasks.harness.evaluation import guard_evaluation
 from medtasks.hooks import choice
 
@@ -58,6 +60,25 @@ def test_the_last_word_is_of_failures_if_there_are_any(evaluate, monkeypatch, lo
     monkeypatch.setattr(evaluation, "say_last", said.append)
     evaluate(lost=lost)
     assert said == [f"samples without a reply or a verdict are in no score. {word}." for word in words]
+
+
+def test_a_journal_is_kept_of_foreign_tasks_too(monkeypatch):
+    """And a run without ours is otherwise left as it is: what the server gave is not marked."""
+    monkeypatch.setenv(JOURNAL_VARIABLE, "true")
+    choice_of_text = {"index": 0, "finish_reason": "length", "message": {"role": "assistant", "content": "B"}}
+    answer = {"id": "1", "object": "chat.completion", "created": 0, "model": "m", "choices": [choice_of_text]}
+    asked = []
+    create = lambda **request: asked.append(request) or ChatCompletion.construct(**answer)  # noqa: E731
+    lm = Model()
+    lm.client = SimpleNamespace(chat=SimpleNamespace(completions=SimpleNamespace(create=create)))
+    lm.rank, lm.world_size = 0, 1
+    module = ModuleType("evaluator")
+    module.evaluate = lambda lm, task_dict: lm.client.chat.completions.create(messages=[]).choices[0].message.content
+    guard_evaluation(module)
+    theirs = {"mme": SimpleNamespace(config=SimpleNamespace(), eval_docs_no_media=())}
+    assert [module.evaluate(lm, theirs) for _ in range(2)] == ["B", "B"]
+    assert len(asked) == 1
+    assert lm.client.chat.completions.create is create
 
 
 def test_a_row_of_credentialed_data_is_enough_to_keep_a_run_here(evaluate):

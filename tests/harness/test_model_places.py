@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from medtasks.harness.model_places import PLACES, Destination, destinations, named_addresses
+from medtasks.harness.model_places import CHAT_CLIENTS, PLACES, Destination, destinations, named_addresses
 
 from .model_sources import model_sources
 
@@ -180,3 +180,10 @@ def test_variables_said_to_be_unused_are():
             if isinstance(node, ast.Call) and re.search(r"\b(?:API_URL|api_url)\b", ast.unparse(node))
         ]
         assert all(use.startswith("AzureOpenAI(") for use in uses), (file, uses)
+
+
+def test_models_that_ask_by_an_openai_client():
+    files = {file.stem: ast.unparse(tree) for file, tree in model_sources() if file.parent.name in ("chat", "simple")}
+    asking = {name for name, text in files.items() if "self.client.chat.completions.create(" in text}
+    inheriting = {name for name, text in files.items() if "self.client = _LiteLLMClientShim(" in text}
+    assert asking | inheriting == CHAT_CLIENTS

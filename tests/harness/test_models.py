@@ -254,6 +254,7 @@ class Served(Model):
     [
         (completion(None), "the server's answer has no content (finish_reason: stop)"),
         (completion("A", "content_filter"), "the server's content filter stopped the reply"),
+        (completion("A", "abort"), "the server broke the reply off (finish_reason: abort)"),
     ],
 )
 def test_a_server_that_gives_no_reply(answer, cause, later):

@@ -219,6 +219,9 @@ def test_answers_in_a_journal_are_mentioned_where_there_is_one(tmp_path: Path) -
     assert "journal" in read_run(tmp_path).missing["one"]
     manifest(tmp_path, {"one": ("failed", "why")}, model={**model, "arguments": "pretrained=x,journal=False"})
     assert "journal" not in read_run(tmp_path, "journal=False").missing["one"]
+    command = ["medtasks", "run", "--journal"]
+    manifest(tmp_path, {"one": ("failed", "why")}, model={"name": "openai", "arguments": ""}, command=command)
+    assert "answers in the model's journal" in read_run(tmp_path, "openai").missing["one"]
 
 
 def test_replies_that_were_kept_can_be_scored(tmp_path: Path) -> None:

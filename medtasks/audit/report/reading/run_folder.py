@@ -317,7 +317,8 @@ def _go_on(name: str, manifest: RunManifest) -> str:
         files = f"{shlex.join(map(str, kept))}{included_option(name)}"
         return f"replies are kept, score them with: medtasks score {name} {files}"
     again = f"go on with: {shlex.join(manifest.command)}"
-    if manifest.model.name.startswith(_OURS) and "journal=false" not in manifest.model.arguments.lower():
+    ours = manifest.model.name.startswith(_OURS) and "journal=false" not in manifest.model.arguments.lower()
+    if ours or "--journal" in manifest.command:
         return f"{again} (answers in the model's journal are not computed again)"
     return again
 
