@@ -180,18 +180,20 @@ class OptionScorer:
         return context, await self._compared(prompt, context, scored, "letters") or None
 
     async def _stepped(self, prompt: ServedPrompt, context: Conversation, options: Sequence[str]) -> dict[str, Outcome]:
-        """Score those options that can be scored token by token, if that is cheaper, see :data:`_STEP_TOKENS`."""
-        ids = await self._option_ids(context, options)
+        """Score the options for which that is cheaper token by token; the beginnings that they share are asked once."""
+        ids: dict[str, Ids] = {}
         wanted: dict[Ids, set[int]] = {}
-        for own in ids.values():
-            for place, token in enumerate(own):
-                wanted.setdefault(own[:place], set()).add(token)
-        is_cheaper = len(wanted) * _STEP_TOKENS < len(ids) * len(context.ids)
-        if not ids or not (is_cheaper or self._way == TOKEN_BY_TOKEN) or max(map(len, wanted.values())) > _MOST_IDS:
+        asked: dict[Ids, str] = {}  # an option that begins so
+        for option, own in sorted((await self._option_ids(context, options)).items(), key=lambda one: len(one[1])):
+            beginnings = [own[:place] for place in range(len(own))]
+            new = sum(before not in wanted for before in beginnings)
+            if new * _STEP_TOKENS < len(context.ids) or self._way == TOKEN_BY_TOKEN:
+                ids[option] = own
+                for before, token in zip(beginnings, own, strict=True):
+                    wanted.setdefault(before, set()).add(token)
+                    asked[before] = option
+        if not ids or max(map(len, wanted.values())) > _MOST_IDS:
             return {}
-        asked = {
-            before: next(option for option, own in ids.items() if own[: len(before)] == before) for before in wanted
-        }
         steps = await asyncio.gather(
             *(self._step(prompt, context, asked[before], before, sorted(wanted[before])) for before in wanted)
         )
