@@ -17,6 +17,15 @@ from medtasks.audit.doctor.findings import Finding, State
 from medtasks.cli.output import IncludePath, look_into, out, say, write_json
 
 _STYLES = {State.OK: "green", State.NOTE: "cyan", State.WARNING: "yellow", State.PROBLEM: "bold red"}
+_ModelArgs = Annotated[
+    str,
+    typer.Option(
+        "--model-args",
+        "--model_args",
+        metavar="base_url=...,model=...",
+        help="Also ask this served model drawn questions; written as for --model vlm_server.",
+    ),
+]
 
 
 def doctor(
@@ -28,29 +37,26 @@ def doctor(
     verify: Annotated[
         bool, typer.Option("--verify", help="Also read prepared data completely, and start the harness for real.")
     ] = False,
+    model_args: _ModelArgs = "",
     json_file: Annotated[Path | None, typer.Option("--json", help="Also write the findings as JSON.")] = None,
     include_path: IncludePath = None,
 ) -> None:
     """Look at everything a run needs, and say of each finding what mends it.
 
     Looks at the harness and its other plug-ins, names of tasks, packages, torch and GPUs, disk, memory, credentials,
-    prepared data, weights of metrics and the judge, the only one of these that is looked for in the network. The exit
-    code is 1 if there is a problem; warnings do not count.
+    prepared data, weights of metrics and the judge, the only one of these that is looked for in the network, and at
+    the served model that --model-args names. The exit code is 1 if there is a problem; warnings do not count.
     """
     from medtasks.audit.doctor.examining import examine
 
     look_into(context, include_path)
     with Console(stderr=True).status("Looking at everything, which takes some seconds ..."):
-        findings = examine(tasks or (), verify=verify)
+        findings = examine(tasks or (), verify=verify, model_args=model_args)
     counts = Counter(finding.state for finding in findings)
-    summary = {
-        "medtasks": __version__,
-        "tasks": list(tasks or ()),
-        "verified": verify,
-        "counts": {str(state): counts[state] for state in State},
-        "findings": [asdict(finding) for finding in findings],
-    }
-    write_json(json_file, summary)
+    asked = {"tasks": list(tasks or ()), "verified": verify}
+    by_state = {str(state): counts[state] for state in State}
+    listed = [asdict(finding) for finding in findings]
+    write_json(json_file, {"medtasks": __version__, **asked, "counts": by_state, "findings": listed})
     if out.is_terminal:
         out.print(_table(findings), soft_wrap=False)
     else:

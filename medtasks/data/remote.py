@@ -4,7 +4,9 @@ Every cause of trouble is one sentence without prompt text and without the key: 
 """
 
 import email.utils
+import errno
 import math
+import os
 import re
 import threading
 import time
@@ -177,6 +179,8 @@ def _system_reason(error: BaseException) -> str:
     link: BaseException | None = error
     while link is not None:
         if isinstance(link, OSError) and link.strerror:
-            return f" ({link.strerror})"
+            # asyncio puts the address where the system's words would stand
+            is_refused = link.errno == errno.ECONNREFUSED
+            return f" ({os.strerror(errno.ECONNREFUSED) if is_refused else link.strerror})"
         link = link.__cause__ or link.__context__
     return ""

@@ -27,7 +27,7 @@ from ..base.harness_adapter import HarnessAdapter
 from ..base.requests import Request, Sample, SampleReader, image_names, plan_streams, read_requests
 from .answers import reply_record
 from .arguments import VlmServerArguments, check_arguments, check_given
-from .client import BadAnswer, Refused, ServerGone, ServerPool
+from .client import BadAnswer, Record, Refused, ServerGone, ServerPool
 from .prompts import ServedPrompt, possibly_special, surely_special
 from .routes import OpenTurn, TokenIds, Tokenizer
 from .scoring import LikelihoodsMissing, OptionScorer
@@ -53,9 +53,9 @@ class VlmServer(HarnessAdapter):
         check_arguments(self.arguments)
         self.pool = ServerPool(self.arguments.servers, self.arguments.concurrency, self.arguments.attempts)
         self.clients = self.pool.clients  # by which the guard for credentialed data knows where questions go
-        self._loop = asyncio.Runner()
-        self.model, self._identity = self._loop.run(self._introduced())
-        self.remark = _checked_attention(self.model, self._identity, self.arguments.image_attention)
+        self.loop = asyncio.Runner()
+        self.model, self.facts = self.loop.run(self._introduced())
+        self.remark = _checked_attention(self.model, self.facts, self.arguments.image_attention)
         template = self.arguments.chat_template_kwargs
         fields = {"chat_template_kwargs": template} if template else {}
         self._fields: dict[str, Any] = {"model": self.model, **fields, **(self.arguments.extra_body or {})}
@@ -91,23 +91,30 @@ class VlmServer(HarnessAdapter):
         (units,) = plan_streams(read, lambda _: None, place, image_names(self.task_dict)) or [[]]
         # The first question proves where answers begin: one that a template could change shows it.
         units.sort(key=lambda unit: not any(_has_outer_blank(read[position]) for position in unit))
-        self._scorer = self._scorer or self._new_scorer()
+        self._scorer = self._scorer or self.new_scorer()
         scores = self._run("loglikelihood", read, [units], self._scores, lambda _: Likelihood(math.nan, 1, False))
         if self._scorer.ways:
             logger.info("options scored: {}", ", ".join(f"{n} by {way}" for way, n in self._scorer.ways.items()))
         return self.handed_scores(scores)
 
-    def _new_scorer(self) -> OptionScorer | SglangScorer:
-        if self._identity["owned_by"] == "sglang":
+    def new_scorer(self) -> OptionScorer | SglangScorer:
+        """Return what scores options, before it has found out how these servers are asked for likelihoods."""
+        if self.facts["owned_by"] == "sglang":
             return SglangScorer(self.pool, self.model, self.arguments)
         fields = {name: value for name, value in self._fields.items() if value is not None}
         open_turn = OpenTurn(self.pool, self.model, fields, self._tokenizer)
         token_ids = TokenIds(self.pool, self.model, fields, self._tokenizer)
         return OptionScorer(open_turn, token_ids, self.arguments, self.arguments.servers[0].name)
 
+    async def reply(self, prompt: ServedPrompt, settings: GenerationSettings, seed: int | None = None) -> Record:
+        """Return what :func:`reply_record` makes of the answer to a prompt; errors as of ``ServerPool.ask``."""
+        fields = {**_decoding_fields(settings, seed), **self._fields}
+        fields = {name: value for name, value in fields.items() if value is not None}
+        return await self.pool.chat(prompt, fields, lambda answer: reply_record(answer, self.model))
+
     def clean(self) -> None:
         """Close the connections."""
-        self._loop.run(self.pool.close())
+        self.loop.run(self.pool.close())
         super().clean()
 
     # ---- samples ----
@@ -117,10 +124,7 @@ class VlmServer(HarnessAdapter):
         request = sample.request
         settings = read_settings(request.detail, self.arguments.max_new_tokens)
         seed = request.seed(self.arguments.seed) if settings.temperature > 0 else None
-        fields = {**_decoding_fields(settings, seed), **self._fields}
-        fields = {name: value for name, value in fields.items() if value is not None}
-        prompt = await self._prompt(sample)
-        record = await self.pool.chat(prompt, fields, lambda answer: reply_record(answer, self.model))
+        record = await self.reply(await self._prompt(sample), settings, seed)
         text = _before(record["text"], settings.until).strip()
         if record["reasoning"]:
             text = reasoned_reply(record["reasoning"], text)
@@ -184,7 +188,7 @@ class VlmServer(HarnessAdapter):
                     results[position] = fallback(failures.record(requests[position], outcome)) if is_lost else outcome
                 bar.update(len(unit))
 
-            self._loop.run(self._saying_what_is_kept(_each(streams, do, self.arguments.concurrency)))
+            self.loop.run(self._saying_what_is_kept(_each(streams, do, self.arguments.concurrency)))
         if self.pool.replayed > replayed and self.pool.journal is not None:
             logger.info("{} answers come from {}", self.pool.replayed - replayed, self.pool.journal.journal.path)
         failures.settle()
@@ -193,7 +197,7 @@ class VlmServer(HarnessAdapter):
     def _open_journal(self) -> None:
         folder = journal_folder(self.arguments.journal, self.model_id)
         if self.pool.journal is None and folder is not None:
-            identity = digest_of(self._identity)
+            identity = digest_of(self.facts)
             self.pool.fingerprint = model_fingerprint(self.model_id, type(self), self.arguments, "server", identity)
             self.pool.journal = AsyncJournal(Journal(folder, self.pool.fingerprint, self.rank, self.world_size))
 
@@ -250,7 +254,7 @@ def _checked_attention(model: str, facts: Mapping[str, Any], given: str | None) 
         raise ModelRefused(
             f"'{model}' reads its images in both directions, and no server tells whether its attention backend does: "
             f"vLLM's Triton, Flex and FlashAttention 4 do, its CPU and AITER backends do not and score wrongly without "
-            f"a word. Add image_attention=bidirectional to --model_args where it does, else run --model hf_vlm, or "
+            f"a word; add image_attention=bidirectional to --model_args where it does, else run --model hf_vlm, or "
             f"image_attention=causal for results that are marked"
         )
     return "images read in one direction only" if given == "causal" else ""

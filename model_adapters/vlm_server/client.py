@@ -24,7 +24,8 @@ _BACKOFF_S, _LONGEST_BACKOFF_S = 1.0, 30.0
 _IN_A_ROW = 5  # requests that failed at last for the server's sake, after which it counts as gone
 _STOPPING = (401, 403)
 _TOO_LONG = re.compile(r"maximum context length|max_tokens must be at least 1, got 0", re.IGNORECASE)
-_TOO_MANY_IMAGES = re.compile(r"At most \d{1,6} \w{1,10}\(s\) may be provided")
+_TOO_MANY_IMAGES = re.compile(r"At most (\d{1,6}) \w{1,10}\(s\) may be provided")
+_CLOSED_ROUTE = re.compile(r"scale-out", re.IGNORECASE)
 _BAD_IMAGE = re.compile(r"Failed to load image|Non-base64 digit|cannot identify image", re.IGNORECASE)
 
 Record = dict[str, Any]
@@ -226,6 +227,8 @@ class ServerPool:
     def _of_status(self, error: APIStatusError, server: Server) -> Exception:
         """Return the trouble of a status; the server's words only choose between sentences of ours."""
         status, said = error.status_code, _words(error)
+        if status == 403 and _CLOSED_ROUTE.search(said):
+            return _refusal(server.name, status, said)
         if status in _STOPPING or 300 <= status < 400 or (status == 404 and _is_about_model(error)):
             return trouble_of(error, server)
         if status not in (408, 429) and status < 500:
@@ -246,9 +249,9 @@ def _refusal(server: str, status: int, said: str) -> BadAnswer:
     if _TOO_LONG.search(said):
         mend = "serve it with a larger --max-model-len"
         return BadAnswer(f"{server} has no room for the prompt in its context (HTTP {status}); {mend}")
-    if _TOO_MANY_IMAGES.search(said):
+    if limit := _TOO_MANY_IMAGES.search(said):
         mend = "serve it with a larger --limit-mm-per-prompt"
-        return BadAnswer(f"{server} takes fewer images per prompt (HTTP {status}); {mend}")
+        return BadAnswer(f"{server} takes fewer images per prompt, at most {limit[1]} (HTTP {status}); {mend}")
     if _BAD_IMAGE.search(said):
         return BadAnswer(f"{server} cannot read an image (HTTP {status})")
     return Refused(f"{server} refused the request (HTTP {status})")

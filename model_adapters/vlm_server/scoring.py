@@ -11,7 +11,7 @@ from medtasks.errors import MedTasksError
 from ..base.batching import Likelihood
 from .answers import Conversation, MissingField, NextToken
 from .arguments import PROMPT_LOGPROBS, TOKEN_BY_TOKEN, TOKEN_IDS, VlmServerArguments
-from .boundary import BoundaryBroken, remedy
+from .boundary import Boundary, BoundaryBroken, remedy
 from .client import BadAnswer, Refused
 from .prompts import ServedPrompt
 from .routes import Ids, OpenTurn, Route, TokenIds
@@ -51,6 +51,8 @@ class OptionScorer:
         self._ids: dict[tuple[Ids, str], Ids | None] = {}  # of options behind the same last ids
         self._tail: Ids = ()
         self.ways: dict[str, int] = {}  # options scored, by way
+        self.blame = ""  # what the chat template does, for which options are sent as token ids
+        self.slow = ""  # why no option is scored by next tokens
 
     async def scores(self, prompt: ServedPrompt, options: Sequence[str]) -> list[Outcome]:
         """Score the options of one question; one that cannot be scored is an error in its place.
@@ -74,13 +76,18 @@ class OptionScorer:
                 pass
         return await self._scores(prompt, options)
 
+    @property
+    def boundary(self) -> Boundary:
+        """What is done to an option that is sent as text so that it stands right behind the question."""
+        return self._chat.boundary
+
     # ---- the first question ----
 
     async def _prove(self, prompt: ServedPrompt, options: Sequence[str]) -> list[Outcome]:
         """Score the first question, by token ids if a template stands in the way of text."""
-        context = await self._route.conversation(prompt)
         shown = max(options, key=lambda one: (one != one.strip(), -len(one)))
         try:
+            context = await self._route.conversation(prompt)
             first = await self._proven_score(prompt, context, shown)
         except MissingField as error:
             raise LikelihoodsMissing(
@@ -111,12 +118,12 @@ class OptionScorer:
         except Refused:
             raise LikelihoodsMissing(
                 f"{self._server} cannot score options: the chat template of its model {blame}, so that they would be "
-                f"scored behind another prompt. Serve it with --enable-scale-out, which takes token ids, or with "
-                f"another --chat-template; a template with thoughts often mends with "
+                f"scored behind another prompt; serve it with --enable-scale-out, which takes token ids, or with "
+                f"another --chat-template, or where thoughts are to blame give "
                 f'chat_template_kwargs={{"enable_thinking":false}} in --model_args'
             ) from None
         logger.info("options are sent as token ids: the chat template of the served model {}", blame)
-        self._route = self._by_ids
+        self._route, self.blame = self._by_ids, blame
         return scored
 
     # ---- every question ----
@@ -260,6 +267,7 @@ class OptionScorer:
 
     def _give_up_steps(self, reason: str) -> None:
         if self._step_is_right is not False:
+            self.slow = reason
             logger.info("options are scored one request each, which is slower: with logprob_token_ids, {}", reason)
         self._step_is_right = False
 

@@ -32,7 +32,7 @@ class SglangScorer:
     def __init__(self, pool: ServerPool, model: str, arguments: VlmServerArguments) -> None:
         if not arguments.pretrained:
             raise LikelihoodsMissing(
-                "SGLang scores options only behind a prompt that is rendered here: give pretrained=<folder or hub id> "
+                "SGLang scores options only behind a prompt that is rendered here; give pretrained=<folder or hub id> "
                 "of the served model in --model_args, of which the processor's files are read"
             )
         if arguments.system_prompt or arguments.chat_template_kwargs:

@@ -30,8 +30,8 @@ def doctor(monkeypatch):
     def run(*arguments, findings):
         asked = []
 
-        def examine(names, *, verify):
-            asked.append((list(names), verify))
+        def examine(names, *, verify, model_args):
+            asked.append((list(names), verify, *([model_args] if model_args else [])))
             return list(findings)
 
         monkeypatch.setattr("medtasks.audit.doctor.examining.examine", examine)
@@ -76,6 +76,12 @@ def test_table_on_a_terminal(doctor, monkeypatch):
     assert "fix: medtasks data prepare mediconfusion" in ran.stdout
     assert ran.stdout.count("harness") == 1
     assert max(map(len, ran.stdout.splitlines())) <= 100
+
+
+@pytest.mark.parametrize("spelled", ["--model-args", "--model_args"])
+def test_served_model(doctor, spelled):
+    _, asked = doctor(spelled, "base_url=http://127.0.0.1:9/v1", findings=[FINE])
+    assert asked == [([], False, "base_url=http://127.0.0.1:9/v1")]
 
 
 def test_json(doctor, tmp_path):

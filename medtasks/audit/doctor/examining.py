@@ -1,11 +1,11 @@
 """All checks, one after the other, while child processes import what takes long."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from medtasks.audit.doctor import credentials, datasets, installed, judge, machine, plug_ins, task_names, weights
-from medtasks.audit.doctor.children import told_by
+from medtasks.audit.doctor.children import Told, told_by
 from medtasks.audit.doctor.findings import (
     AREAS,
     CREDENTIALS,
@@ -13,6 +13,7 @@ from medtasks.audit.doctor.findings import (
     HARNESS,
     JUDGE,
     MACHINE,
+    MODEL,
     PACKAGES,
     PLUG_INS,
     TASKS,
@@ -27,10 +28,11 @@ from medtasks.harness import AUTOLOAD_VARIABLE
 from medtasks.harness.redaction import redacted
 
 
-def examine(names: Sequence[str] = (), *, verify: bool = False) -> list[Finding]:
+def examine(names: Sequence[str] = (), *, verify: bool = False, model_args: str = "") -> list[Finding]:
     """Look at everything, or at what some tasks, groups and tags need; return findings by area, without secrets.
 
     A check that fails is one of them. To ``verify``, prepared data are read completely, and the harness is started.
+    The served model that ``model_args`` name, if any, is asked drawn questions.
     """
     with ThreadPoolExecutor() as children:
         of_plug_ins, of_torch = children.submit(told_by, "plug_ins"), children.submit(told_by, "torch")
@@ -51,10 +53,20 @@ def examine(names: Sequence[str] = (), *, verify: bool = False) -> list[Finding]
             (PLUG_INS, "loading", lambda: plug_ins.plug_ins(of_plug_ins.result(), autoload=installed.autoloads())),
             (TORCH, "imports", lambda: machine.torch_stack(of_torch.result())),
         ]
+        if model_args:
+            checks.append((MODEL, "model", lambda: _served_model(scope, model_args, of_torch.result())))
         for area, name, check in checks:
             found += findings_of(area, name, check)
     found.sort(key=lambda finding: AREAS.index(finding.area))
     return [replace(one, found=redacted(one.found), fix=redacted(one.fix)) for one in found]
+
+
+def _served_model(scope: Scope, model_args: str, torch: Told) -> Iterable[Finding]:
+    if torch.broken_off is not None:  # importing an adapter would end this process as well
+        return [MODEL.problem("model", "it is not asked, as torch cannot be imported", "see the area torch")]
+    from medtasks.audit.doctor.served_model import served_model  # imports torch, which takes seconds
+
+    return served_model(scope, model_args)
 
 
 def _checks_here(scope: Scope, *, verify: bool) -> list[tuple[str, str, Check]]:

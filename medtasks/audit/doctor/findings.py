@@ -46,8 +46,8 @@ class Area(str):
 
 HARNESS, PLUG_INS, TASKS, PACKAGES = Area("harness"), Area("plug-ins"), Area("tasks"), Area("packages")
 TORCH, MACHINE, CREDENTIALS, DATASETS = Area("torch"), Area("machine"), Area("credentials"), Area("datasets")
-WEIGHTS, JUDGE = Area("weights"), Area("judge")
-AREAS = (HARNESS, PLUG_INS, TASKS, PACKAGES, TORCH, MACHINE, CREDENTIALS, DATASETS, WEIGHTS, JUDGE)  # as shown
+WEIGHTS, JUDGE, MODEL = Area("weights"), Area("judge"), Area("model")
+AREAS = (HARNESS, PLUG_INS, TASKS, PACKAGES, TORCH, MACHINE, CREDENTIALS, DATASETS, WEIGHTS, JUDGE, MODEL)  # as shown
 
 
 def findings_of(area: str, name: str, check: Check) -> list[Finding]:

@@ -5,7 +5,7 @@ import pytest
 from medtasks.audit.doctor import datasets, examining, installed, machine
 from medtasks.audit.doctor.children import Told
 from medtasks.audit.doctor.examining import examine
-from medtasks.audit.doctor.findings import AREAS, Finding, State
+from medtasks.audit.doctor.findings import AREAS, MODEL, Finding, State
 from medtasks.audit.doctor.scope import asked_by, scope_of
 from medtasks.data.catalogue import CATALOGUE
 from medtasks.data.home import own_tasks_folder
@@ -46,9 +46,17 @@ def test_all_areas_in_order(children):
     found = examine()
     wanted = [area for area in AREAS if area in areas(found)]
     assert areas(found) == wanted
-    assert set(AREAS) == set(wanted)
+    assert set(AREAS) - {MODEL} == set(wanted)
     assert [one for one in found if not isinstance(one, Finding) or (one.state is State.OK) != (one.fix == "")] == []
     assert sorted(children) == [("plug_ins", []), ("torch", [])]
+
+
+def test_served_model(children, monkeypatch):
+    address = "base_url=http://127.0.0.1:9/v1"
+    assert [one.name for one in examine(model_args=address) if one.area == MODEL] == ["address", "server"]
+    monkeypatch.setitem(TOLD, "torch", Told({}, {"begun": "torch"}, "signal SIGILL"))
+    (one,) = [one for one in examine(model_args=address) if one.area == MODEL]
+    assert "torch cannot be imported" in one.found
 
 
 def test_a_task_without_extras_weights_and_judge(children):
@@ -93,7 +101,7 @@ def test_malformed_own_file_is_named_and_costs_only_what_depends_on_tasks(childr
     (own_tasks_folder() / "mine.yaml").write_text("task: [")
     found = examine()
     assert "mine.yaml" in next(one.found for one in found if (one.area, one.name) == ("tasks", "mine"))
-    assert set(areas(found)) == set(AREAS)
+    assert set(areas(found)) == set(AREAS) - {MODEL}
     assert next(one for one in found if (one.area, one.name) == ("tasks", "names")).state is State.OK
 
 

@@ -1,0 +1,246 @@
+"""The model behind a server: whether it is there, sees images, thinks, and how its options can be scored.
+
+Asked are questions and images that are drawn here; no sample of a dataset is sent.
+"""
+
+import asyncio
+import os
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+from urllib.parse import urlsplit
+
+from loguru import logger
+
+from medtasks.audit.doctor.drawn_questions import CHECK, SIDE, asked, drawn_prompt
+from medtasks.audit.doctor.findings import MODEL, Finding, State, of_error
+from medtasks.audit.doctor.scope import Scope
+from medtasks.audit.doctor.served_options import likelihoods
+from medtasks.data import endpoints
+from medtasks.data.remote import Server
+from medtasks.errors import MedTasksError, ModelRefused
+from medtasks.harness.guarded_run import listed
+from medtasks.harness.harness_options import HarnessOptions
+from medtasks.harness.model_places import Destination
+from medtasks.harness.remote_models import credentialed, refusal
+from medtasks.model_adapters.base.arguments import parse_arguments
+from medtasks.model_adapters.base.generation import GenerationSettings
+from medtasks.model_adapters.vlm_server import VlmServer
+from medtasks.model_adapters.vlm_server.arguments import (
+    API_KEY,
+    VlmServerArguments,
+    check_arguments,
+    check_given,
+)
+from medtasks.model_adapters.vlm_server.client import ServerPool
+
+# Seconds without a byte, for a list of models and for an answer; a shorter time the user has set goes before.
+LIST_S, ANSWER_S = 5.0, 30.0
+LITTLE_CONTEXT = 4096  # tokens; an image of many models takes a thousand and more
+_MODULES = "medtasks.model_adapters"
+_NO_LIST = "check base_url= in --model-args, which often ends with /v1, or give model= where there is no list"
+_NO_THOUGHTS = 'chat_template_kwargs={"enable_thinking":false}'
+
+Record = Mapping[str, Any]
+
+
+def served_model(scope: Scope, model_args: str) -> Iterator[Finding]:
+    """Look at the model that ``--model_args`` of ``vlm_server`` name, at each of its servers."""
+    try:
+        given = HarnessOptions({"model_args": model_args}).model_arguments()
+        servers = _servers(given)
+    except MedTasksError as error:
+        yield of_error(MODEL, "arguments", State.PROBLEM, error, "correct --model-args")
+        return
+    amiss = False
+    for server in servers:
+        ending = f" ({urlsplit(server.base_url).netloc})" if len(servers) > 1 else ""
+        for one in _at(scope, server, given):
+            amiss |= one.state is State.PROBLEM
+            yield replace(one, name=one.name + ending, found=_printable(one.found), fix=_printable(one.fix))
+    if len(servers) > 1 and not amiss:  # do they serve the same?
+        with _quiet():
+            try:
+                _built(given, servers[0]).clean()
+            except MedTasksError as error:
+                yield of_error(MODEL, "servers", State.PROBLEM, error)
+
+
+def _servers(given: Mapping[str, Any]) -> tuple[Server, ...]:
+    if "base_url" not in given:
+        raise MedTasksError(
+            "only models behind a server are asked (--model vlm_server), and --model-args names none; give for "
+            "example base_url=http://127.0.0.1:8000/v1,model=NAME"
+        )
+    check_given(given)
+    arguments = parse_arguments(VlmServerArguments, given, VlmServer.model_id)
+    check_arguments(arguments)
+    servers: tuple[Server, ...] = arguments.servers
+    return servers
+
+
+def _at(scope: Scope, server: Server, given: Mapping[str, Any]) -> Iterator[Finding]:
+    yield _address(scope, server)
+    with _quiet():
+        try:
+            names = asyncio.run(_names(server))
+        except MedTasksError as error:
+            yield of_error(MODEL, "server", State.PROBLEM, error, CHECK)
+            return
+        try:
+            model = _built({**given, "base_url": server.base_url}, server)
+        except ModelRefused as error:
+            yield of_error(MODEL, "image attention", State.PROBLEM, error)
+            model = _built({**given, "base_url": server.base_url, "image_attention": "causal"}, server)
+        except MedTasksError as error:
+            unlisted = MODEL.problem("model", f"{server.name} has no list of models", _NO_LIST)
+            yield of_error(MODEL, "model", State.PROBLEM, error, CHECK) if names else unlisted
+            return
+        try:
+            yield from _found(scope, model, names)
+        finally:
+            model.clean()
+
+
+def _found(scope: Scope, model: VlmServer, names: list[str]) -> Iterator[Finding]:
+    yield _name(model, names)
+    yield _context(model)
+    try:
+        first = asked(model, _reply(model, 1))
+    except MedTasksError as error:
+        yield _no_reply(model, error)
+        return
+    yield _thoughts(model, first)
+    yield _images(model, first)
+    compared = any(task.compares_likelihoods for task in scope.tasks)
+    if compared or scope.foreign:
+        yield from likelihoods(model, State.PROBLEM if scope.chosen and compared else State.WARNING)
+
+
+# ---- where it is ----
+
+
+def _address(scope: Scope, server: Server) -> Finding:
+    url, private = server.base_url, credentialed(scope.datasets)
+    host, scheme = endpoints.host(url), url.partition(":")[0]
+    obeys = bool(server.transport_options["trust_env"])
+    where = f"{url} is {'this' if endpoints.is_loopback(host) else 'another'} machine"
+    if scheme in urllib.request.getproxies() and not urllib.request.proxy_bypass(host):
+        where += f", asked {'by way of' if obeys else 'past'} the proxy that the environment names"
+    where += f"; the key of {API_KEY} is sent" if server.api_key else "; no key is sent"
+    cause = refusal(Destination(url, "base_url", ("base_url",), obeys), os.environ) if private else ""
+    if not cause:
+        return MODEL.ok("address", where)
+    _, _, mend = cause.partition("; ")
+    state = State.PROBLEM if scope.chosen else State.NOTE
+    return Finding(
+        MODEL, "address", state, f"{where}; text of credentialed data ({listed(private)}) does not go there", mend
+    )
+
+
+async def _names(server: Server) -> list[str]:
+    """Return the models a server lists, none where it has no list; a MedTasksError where something else answers."""
+    pool = ServerPool([replace(server, timeout_s=min(server.timeout_s, LIST_S))], 1, 1)
+    try:
+        found = await pool.get(0, "models")
+    finally:
+        await pool.close()
+    cards = found.get("data", []) if isinstance(found, dict) else [] if found is None else None
+    if not isinstance(cards, list):
+        mend = f"{server.mend_address}, which often ends with /v1"
+        raise MedTasksError(f"what answers at {server.base_url} is no server of models; {mend}")
+    return [str(card["id"]) for card in cards if isinstance(card, dict) and card.get("id")]
+
+
+def _built(given: Mapping[str, Any], server: Server) -> VlmServer:
+    times = {"timeout": min(server.timeout_s, ANSWER_S), "attempts": 1, "journal": "false"}
+    return VlmServer(**{**given, **times})
+
+
+def _name(model: VlmServer, names: list[str]) -> Finding:
+    facts, others = model.facts, [name for name in names if name != model.model]
+    version = " ".join(str(facts[key]) for key in ("owned_by", "version") if facts[key])
+    root = f", which is {facts['root']}" if facts["root"] not in (None, model.model) else ""
+    beside = f"; it also has {listed(others)}" if others else ""
+    found = f"the server answers{f' ({version})' if version else ''} and has '{model.model}'{root}{beside}"
+    if names:
+        return MODEL.ok("model", found)
+    found = f"the server has no list of models, so that the name '{model.model}' is only tried"
+    return MODEL.note("model", found, "check model= in --model-args with the server's own documentation")
+
+
+def _context(model: VlmServer) -> Finding:
+    length = model.facts["max_model_len"]
+    if not isinstance(length, int):
+        fix = "look at how it was started; a question that does not fit fails by itself and is counted"
+        return MODEL.note("context", "the server does not tell how many tokens a question and its reply may take", fix)
+    found = f"a question with its images and reply may take {length:,} tokens"
+    if length < LITTLE_CONTEXT:
+        found += ", which is little: one image can take thousands, and a reply is cut to what is left"
+        return MODEL.warning("context", found, "serve it with a larger --max-model-len")
+    return MODEL.ok("context", found)
+
+
+# ---- what it answers ----
+
+
+async def _reply(model: VlmServer, images: int) -> Record:
+    reply: Record = await model.reply(drawn_prompt(model, "picture", images), GenerationSettings(max_new_tokens=32))
+    return reply
+
+
+def _no_reply(model: VlmServer, error: MedTasksError) -> Finding:
+    """Say why a question with an image got no reply, and whether the image is to blame."""
+    try:
+        asked(model, _reply(model, 0), LIST_S)
+    except MedTasksError:
+        fix = "look at the server's log; extra_body= in --model-args adds fields to a request, and null leaves one out"
+        return of_error(MODEL, "reply", State.PROBLEM, error, fix)
+    finding = of_error(MODEL, "images", State.PROBLEM, error, "serve a model that reads images")
+    return replace(finding, found=f"a question without images is answered, with one it is not: {finding.found}")
+
+
+def _thoughts(model: VlmServer, reply: Record) -> Finding:
+    in_text = "<think" in reply["text"] or "</think" in reply["text"]
+    if not (reply["reasoning"] or in_text or reply["tokens"][2]):
+        return MODEL.ok("thinking", "replies begin with the answer, without thoughts before it")
+    kwargs = model.arguments.chat_template_kwargs or {}
+    switch = f"give {_NO_THOUGHTS} in --model-args" if "enable_thinking" not in kwargs else "choose another template"
+    if in_text:
+        found = "it thinks before it answers, and its thoughts stand in the answer, where they can be taken for it"
+        return MODEL.warning("thinking", found, f"serve it with --reasoning-parser, or {switch}")
+    found = "it thinks before it answers; thoughts are kept apart, and count against a reply's limit of tokens"
+    return MODEL.note("thinking", found, f"{switch}, or set max_new_tokens high enough")
+
+
+def _images(model: VlmServer, first: Record) -> Finding:
+    try:
+        second = asked(model, _reply(model, 2))
+    except MedTasksError as error:
+        finding = of_error(MODEL, "images", State.WARNING, error, "give it tasks with one image per question only")
+        return replace(finding, found=f"one image per prompt is taken, two are not: {finding.found}")
+    one, two = first["tokens"][0], second["tokens"][0]
+    if one is None or two is None:
+        return MODEL.ok("images", "one and two images per prompt are taken")
+    if two <= one:
+        found = f"a prompt with two images counts {two} tokens, with one {one}: images may be dropped without a word"
+        return MODEL.warning("images", found, "check that the served model reads images, and what stands before it")
+    found = f"one and two images per prompt are taken; one of {SIDE} x {SIDE} pixels takes {two - one} tokens"
+    return MODEL.ok("images", found)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep the log of the adapter, which tells what findings tell, off the screen."""
+    logger.disable(_MODULES)
+    try:
+        yield
+    finally:
+        logger.enable(_MODULES)
+
+
+def _printable(text: str) -> str:
+    """Leave out what would steer a terminal: names come from the server."""
+    return "".join(character for character in text if character.isprintable())
