@@ -7,7 +7,7 @@ ask this object; nothing else looks at what columns a document has.
 import math
 from abc import ABC
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import Any, ClassVar, TypeGuard
 
@@ -67,6 +67,8 @@ class Reply:
     cut: bool = False  # whether the server cut the text at its length limit
     labelled: bool = False  # whether a labeler was asked about the text already
     labels: Labels | None = None  # what the labeler said, None if nothing
+    # whether each option is what greedy decoding gives; None where that is not known
+    greedy: tuple[bool, ...] | None = field(default=None, compare=False)
 
     @property
     def failed(self) -> bool:
