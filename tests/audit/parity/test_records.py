@@ -1,0 +1,54 @@
+"""What records of two runs say differently: results files, and the manifests of ``medtasks run``."""
+
+import json
+from datetime import UTC, datetime
+
+from medtasks.audit.parity.records import Record, differences
+from medtasks.audit.recording import first_manifest
+from medtasks.harness.documents import Selection
+from medtasks.harness.manifest import TaskOutcome, TaskRecord, manifest_path
+
+CONFIG = {"model": "hf_vlm", "model_args": "pretrained=m,dtype=float32,api_key=sesame", "batch_size": "8"}
+
+
+def written(folder, config, **manifest):
+    """Write a run whose samples lie in a folder below its manifest's; return the samples file."""
+    below = folder / "model"
+    below.mkdir(parents=True)
+    (below / "20260102_030405_results.json").write_text(json.dumps({"config": config}))
+    samples = below / "20260102_030405_samples_letters.jsonl"
+    samples.write_text("")
+    if manifest:
+        done = TaskRecord(outcome=TaskOutcome.DONE, samples=str(samples.relative_to(folder)))
+        now = datetime.now(UTC)
+        base = first_manifest(["medtasks", "run"], ["--model", "hf_vlm"], [], Selection((), {}), ())
+        base.model_copy(update={"tasks": {"letters": done}, **manifest}).write(manifest_path(folder, now))
+    return samples
+
+
+def found(first, second):
+    return {(one.kind, one.name): (one.first, one.second) for one in differences(first, second, "letters")}
+
+
+def test_arguments_and_versions(tmp_path):
+    args = "pretrained=m,dtype=bfloat16,api_key=other"
+    first = Record.of(written(tmp_path / "a", CONFIG, versions={"torch": "2.1", "vllm": None}, commit="abc"))
+    second = Record.of(
+        written(tmp_path / "b", CONFIG | {"model_args": args}, versions={"torch": "2.1", "vllm": "0.32"}, commit="abc")
+    )
+    assert first.manifest is not None
+    assert found(first, second) == {
+        ("model", "model argument dtype"): ("float32", "bfloat16"),
+        ("version", "vllm"): ("not recorded", "0.32"),
+    }
+    assert found(first, first) == {}
+
+
+def test_a_run_without_a_manifest_names_what_the_harness_recorded(tmp_path):
+    first = Record.of(written(tmp_path / "a", CONFIG))
+    second = Record.of(written(tmp_path / "b", CONFIG | {"batch_size": "1"}))
+    assert first.manifest is None
+    assert found(first, second) == {("setting", "batch size"): ("8", "1")}
+    nothing = Record.of(tmp_path / "replies.jsonl")
+    assert not nothing.results
+    assert found(nothing, nothing) == {}
