@@ -61,7 +61,8 @@ def parity(
     ] = MARGIN,
     metric: Annotated[list[str] | None, typer.Option(help="Test this metric only; repeatable.")] = None,
     require: Annotated[
-        Required | None, typer.Option(help="Exit with 1 unless the verdict is this or better, and no task is refused.")
+        Required | None,
+        typer.Option(help="Exit with 1 unless the verdict is this or better, and all tasks are compared."),
     ] = None,
     json_file: JsonFile = None,
     include_path: IncludePath = None,
@@ -80,8 +81,8 @@ def parity(
     found = parity_of(Source(runs[0]), Source(runs[1]), margin, metric or (), task)
     write_json(json_file, _as_dict(runs, margin, found))
     _print(runs, margin, found)
-    if require is not None and (found.refused or found.verdict not in _MET[require]):
-        left = f", and {len(found.refused)} tasks were refused" if found.refused else ""
+    if require is not None and (found.not_compared or found.verdict not in _MET[require]):
+        left = f", and {len(found.not_compared)} of their tasks not compared" if found.not_compared else ""
         raise MedTasksError(f"--require {require} is not met: the verdict is '{found.verdict}'{left}")
 
 
@@ -90,16 +91,16 @@ def _print(runs: Sequence[Path], margin: float, found: Parity) -> None:
         say(f"{label}: {path}")
     for one in found.tasks.values():
         _print_task(one)
-    _print_differences(_differences(found))
-    for name, cause in found.refused.items():
-        say(f"Refused: {name}: {cause}")
+    _print_differences(found)
+    for name, cause in found.not_compared.items():
+        say(f"Not compared: {name}: {cause}")
     _print_verdict(found, difference(margin, share=True).removeprefix("+"))
     print_state_of_data({name: one.data for name, one in found.tasks.items()})
 
 
 def _print_verdict(found: Parity, margin: str) -> None:
-    if found.verdict is not Verdict.IDENTICAL:
-        tests = sum(len(one.metrics) for one in found.tasks.values())
+    tests = sum(len(one.metrics) for one in found.tasks.values())
+    if tests and found.verdict is not Verdict.IDENTICAL:
         say(f"\nEquivalent: the 90 % interval lies within {margin} to both sides (two one-sided tests at {ALPHA:.0%}).")
         say(f"Different: the paired test rejects (Holm, {tests} tests), and the interval does not lie within.")
     say(f"\nVerdict on the scores: {found.verdict}")
@@ -118,8 +119,8 @@ def _print_task(task: TaskParity) -> None:
     if task.metrics:
         say("")
         say_columns([_HEADS, *map(_row, task.metrics)])
-    for (rule, metric), why in task.not_compared.items():
-        say(f"  Not compared: {metric} ({rule}) {why}.")
+    for metrics, why in _not_compared(task):
+        say(f"  Not compared: {metrics}: {why}.")
 
 
 def _facts(task: TaskParity) -> Iterator[tuple[str, str]]:
@@ -135,8 +136,9 @@ def _facts(task: TaskParity) -> Iterator[tuple[str, str]]:
         yield from _of_likelihoods(task.likelihoods)
     rows: dict[str, list[str]] = {}
     for row, one in task.answers.items():
-        neither = f"; {one.neither} without an answer in either run" if one.neither else ""
-        rows.setdefault(f"{_share(one.equal, one.samples)} equal{neither}", []).append(row)
+        neither = [f"{one.neither} without an answer in either run"] if one.neither else []
+        equal = [f"{_share(one.equal, one.samples)} equal"] if one.samples else []
+        rows.setdefault("; ".join(equal + neither), []).append(row)
     yield from (("answers", f"{text}, read by {', '.join(names)}") for text, names in rows.items())
     if task.examples:
         yield "look at", ", ".join(task.examples)
@@ -187,6 +189,17 @@ def _row(one: MetricParity) -> tuple[str, ...]:
     )
 
 
+def _not_compared(task: TaskParity) -> Iterator[tuple[str, str]]:
+    """Yield metrics that were not compared for the same reason, with it."""
+    rules: dict[tuple[str, str], list[str]] = {}
+    for (rule, metric), why in task.not_compared.items():
+        rules.setdefault((metric, why), []).append(rule)
+    metrics: dict[tuple[str, str], list[str]] = {}
+    for (metric, why), names in rules.items():
+        metrics.setdefault((", ".join(names), why), []).append(metric)
+    yield from ((f"{', '.join(found)} ({names})", why) for (names, why), found in metrics.items())
+
+
 def _share(part: int, total: int) -> str:
     return f"{part} of {total}" + (f" ({100 * part / total:.1f} %)" if total else "")
 
@@ -200,12 +213,16 @@ def _differences(found: Parity) -> dict[Difference, list[str]]:
     return tasks
 
 
-def _print_differences(found: Mapping[Difference, Sequence[str]]) -> None:
-    if not found:
-        say("\nThe runs' records name no difference: no version, model argument, setting or hardware.")
-        return
-    say("\nWhat the runs' records say differently, candidates for a cause:")
-    say_columns([("", "A", "B"), *((f"  {one.name}", one.first, one.second) for one in found)])
+def _print_differences(found: Parity) -> None:
+    known = _differences(found)
+    if known:
+        say("\nWhat the runs' records say differently, candidates for a cause:")
+        say_columns([("", "A", "B"), *((f"  {one.name}", one.first, one.second) for one in known)])
+    else:
+        say("\nThe runs' records name no difference that could be a cause.")
+    unknown = " and ".join(sorted({label for one in found.tasks.values() for label in one.without_manifest}))
+    if unknown:
+        say(f"{unknown}: no run manifest (as 'medtasks run' writes it), so that versions and hardware are not known.")
 
 
 def _as_dict(runs: Sequence[Path], margin: float, found: Parity) -> dict[str, Any]:
@@ -216,7 +233,7 @@ def _as_dict(runs: Sequence[Path], margin: float, found: Parity) -> dict[str, An
         "settings": {"margin": margin, "alpha": ALPHA, "near_tie": NEAR_TIE},
         "verdict": str(found.verdict),
         "tasks": {name: _task_as_dict(one) for name, one in found.tasks.items()},
-        "refused": dict(found.refused),
+        "tasks_not_compared": dict(found.not_compared),
         "differences": [{**as_json(one), "tasks": tasks} for one, tasks in _differences(found).items()],
     }
 
@@ -233,6 +250,7 @@ def _task_as_dict(one: TaskParity) -> dict[str, Any]:
         "explanation": explanation(one),
         "lacking": lacking(one),
         "warnings": list(one.warnings),
+        "without_manifest": list(one.without_manifest),
         "data": as_json(one.data),
         "rules": dict(one.rules),
         "documents": as_json(one.overlap),

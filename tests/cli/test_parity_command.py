@@ -4,6 +4,9 @@ import json
 
 import pytest
 
+from medtasks.data.store import load_documents
+
+from .. import tiny_multimedeval
 from ..audit.parity.two_runs import losses, own_tasks, write_replies
 from ..made_up_runs import write_run
 
@@ -42,8 +45,10 @@ def test_lines_and_json(medtasks, runs, tmp_path):
     assert "likely: equivalent within the margin" in lines
     assert "  difference    median 0.005, 90 % 0.01, 99 % 0.01, max 0.01 nats per token; mean with sign +0.005" in lines
     assert "  choices       800 of 800 (100.0 %) equal" in lines
-    (refused,) = (line for line in lines if line.startswith("Refused: "))
-    assert refused.startswith("Refused: letters: the runs gave different prompts to 800 of 800 questions, such as 0,")
+    (refused,) = (line for line in lines if line.startswith("Not compared: "))
+    assert refused.startswith(
+        "Not compared: letters: the runs gave different prompts to 800 of 800 questions, such as 0 (some"
+    )
     (score,) = (line.split() for line in lines if line.startswith("  accuracy (none)"))
     assert score[2:6] == ["800", "100.00%", "100.00%", "+0.00"]
     assert lines[-2:] == [
@@ -53,7 +58,7 @@ def test_lines_and_json(medtasks, runs, tmp_path):
     found = json.loads((tmp_path / "found.json").read_text(), parse_constant=pytest.fail)
     assert (found["schema_version"], found["verdict"]) == (1, "equivalent within the margin")
     assert found["settings"] == {"margin": 0.01, "alpha": 0.05, "near_tie": 0.25}
-    assert (list(found["tasks"]), list(found["refused"])) == (["likely"], ["letters"])
+    assert (list(found["tasks"]), list(found["tasks_not_compared"])) == (["likely"], ["letters"])
     task = found["tasks"]["likely"]
     assert (task["kind"], task["likelihoods"]["options"], task["replies"]) == ("rounding", 1600, None)
     (score,) = task["scores"]
@@ -63,7 +68,7 @@ def test_lines_and_json(medtasks, runs, tmp_path):
         1,
         True,
     )
-    assert medtasks("parity", *runs, "--require", "not-different").code == 1  # a task is refused
+    assert medtasks("parity", *runs, "--require", "not-different").code == 1  # of one task nothing is known
 
 
 def test_what_cannot_be_compared(fails, runs, tmp_path):
@@ -73,3 +78,19 @@ def test_what_cannot_be_compared(fails, runs, tmp_path):
     fails(["parity", "letters", a, b], "the runs gave different prompts", "run both with the same data, task file")
     fails(["parity", a, tmp_path / "nowhere"], "there is no")
     fails(["parity", "likely", a, b, "--metric", "acuracy"], "did you mean 'accuracy'")
+
+
+def test_scores_that_are_no_means_are_named_together(medtasks, tmp_path):
+    tiny_multimedeval.prepare("chestxray14")
+    documents = load_documents("multimedeval_chestxray14")
+    runs = []
+    for name, reply in (("a", "edema"), ("b", "no finding")):
+        runs.append(tmp_path / f"{name}.jsonl")
+        lines = ({"doc_id": document["doc_id"], "reply": reply} for document in documents)
+        runs[-1].write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    ran = medtasks("parity", "multimedeval_chestxray14", *runs)
+    assert "  No score of this task is a mean over samples, so that no test tells whether it is the same." in ran.out
+    (left_out,) = (line for line in ran.out.splitlines() if line.startswith("  Not compared: "))
+    assert left_out.startswith("  Not compared: macro_f1, ")
+    assert left_out.endswith(" (reference, robust): is no mean over samples.")
+    assert "A and B: no run manifest" in ran.out

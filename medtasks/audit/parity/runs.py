@@ -47,7 +47,7 @@ class Parity:
     """All tasks of a call."""
 
     tasks: Mapping[str, TaskParity]
-    refused: Mapping[str, str]  # why a task of both runs was not compared, by name
+    not_compared: Mapping[str, str]  # why a task of both runs was not compared, by name
 
     @property
     def verdict(self) -> Verdict:
@@ -67,7 +67,7 @@ def parity(
         return Parity(_corrected({task: _task_parity(task_file(task), (first, second), margin, metrics)}), {})
     had = [samples_by_task(source) for source in (first, second)]
     found: dict[str, TaskParity] = {}
-    refused: dict[str, str] = {}
+    causes: dict[str, str] = {}
     for name in sorted(had[0].keys() & had[1].keys()):
         try:
             if not (name in task_files() or variant_of(name)):
@@ -75,16 +75,16 @@ def parity(
             sides = [Source(one[name]) for one in had]
             found[name] = _task_parity(task_file(name), sides, margin, metrics)
         except MedTasksError as error:
-            refused[name] = str(error)
+            causes[name] = str(error)
     if not found:
-        whys = "; ".join(f"{name}: {cause}" for name, cause in refused.items())
+        whys = "; ".join(f"{name}: {cause}" for name, cause in causes.items())
         raise RepliesError(
             f"no task could be compared ({whys})"
             if whys
             else "the runs have no task with a samples file in common; run the harness with --log_samples, or name the "
             "task of recorded replies before the runs"
         )
-    return Parity(_corrected(found), refused)
+    return Parity(_corrected(found), causes)
 
 
 def _corrected(found: Mapping[str, TaskParity]) -> dict[str, TaskParity]:
@@ -125,6 +125,9 @@ def _task_parity(task: TaskFile, sources: Sequence[Source], margin: float, names
         not_compared=skipped,
         examples=_shown(_examples(texts, likelihoods, answers), private),
         differences=differences(records[0], records[1], task.name),
+        without_manifest=[
+            name for name, record in zip((FIRST, SECOND), records, strict=True) if record.manifest is None
+        ],
         data=data,
         warnings=warnings,
     )
@@ -146,9 +149,9 @@ def _tested(
     """Return the tests of each metric, and what each rule read, by name of the row."""
     before, after = values_of_both(task, documents, runs, (FIRST, SECOND), metrics)
     skipped = {**before.skipped, **after.skipped}
-    main = {metric.name for metric in metrics if metric.role is Role.MAIN} or {metric.name for metric in metrics[:1]}
     found = []
-    for key in before.values.keys() - skipped.keys():
+    main = {metric.name for metric in metrics if metric.role is Role.MAIN}
+    for key in [key for key in before.values if key not in skipped]:
         one, other = before.values[key], after.values[key]
         paired = compared_values(one, other)
         if paired is None:
@@ -158,8 +161,8 @@ def _tested(
         first, second = ([values[sample][1] for sample in shared] for values in (one, other))
         tested = equivalence(first, second, [one[sample][0] for sample in shared], margin)
         found.append(MetricParity(*key, main=key[1] in main, paired=paired, equivalence=tested))
-    order = list(before.values)
-    found.sort(key=lambda one: order.index((one.rule, one.metric)))
+    if not any(one.main for one in found):  # none of them is a mean over samples; what stands beside them decides
+        found = [replace(one, main=True) for one in found]
     agreements = {row: answer_agreement(scores, after.scores[row]) for row, scores in before.scores.items()}
     return found, {row: one for row, one in agreements.items() if one is not None}, before.rules, skipped
 
@@ -169,10 +172,10 @@ def _warnings(
 ) -> tuple[str, ...]:
     """Return what a reader of the verdict has to know; RepliesError: the prompts differ."""
     first, second = records
-    warnings = []
-    if not check_same_prompts(files[0], files[1], documents, lambda doc_id: _shown([doc_id], private)[0]):
+    said, recorded = check_same_prompts(files[0], files[1], documents, lambda doc_id: _shown([doc_id], private)[0])
+    if not recorded:
         check_same_templates(first, second, task.name)
-        warnings.append("the prompts are not recorded or withheld, so that they could not be compared")
+    warnings = [said] if said else []
     other = [one.name for one in differences(first, second, task.name) if one.kind == SAMPLING]
     if other and not task.compares_likelihoods:
         warnings.append(f"the runs drew replies with different settings ({', '.join(other)})")

@@ -84,6 +84,7 @@ class TaskParity:
     not_compared: Mapping[tuple[str, str], str]  # why a metric was not compared, by name of the row and metric
     examples: Sequence[str]  # ids of a few samples that differ most, hashed for credentialed data
     differences: Sequence[Difference]  # between the records of the two runs
+    without_manifest: Sequence[str]  # those of A and B of which only what the harness recorded is known
     data: Mapping[str, Any]  # provenance of the dataset
     warnings: Sequence[str] = field(default=())  # one sentence each
 
@@ -187,15 +188,15 @@ def explanation(task: TaskParity) -> str:
 
 
 def _of_failures(task: TaskParity) -> str:
-    a, b = task.failed.only_first, task.failed.only_second
-    sides = " and ".join(f"{number} in {name} only" for number, name in ((a, "A"), (b, "B")) if number)
+    both = ((task.failed.only_first, "A"), (task.failed.only_second, "B"))
+    sides = " and ".join(f"{number} in {name} only" for number, name in both if number)
     consequence = (
         "they could move a score by more than the margin, and the numbers here are of the others only; mend the "
         "failures first, then run again with --only-failed"
         if task.failures_matter
         else "too few to move a score by the margin"
     )
-    return f"Failures in one run: of {task.overlap.both} samples failed {sides}: {consequence}."
+    return f"Failures in one run ({sides}, of {task.overlap.both} samples): {consequence}."
 
 
 def _of_likelihoods(kind: Kind, found: LikelihoodAgreement) -> str:

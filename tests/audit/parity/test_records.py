@@ -3,8 +3,11 @@
 import json
 from datetime import UTC, datetime
 
-from medtasks.audit.parity.records import Record, differences
+import pytest
+
+from medtasks.audit.parity.records import Record, check_same_templates, differences
 from medtasks.audit.recording import first_manifest
+from medtasks.errors import RepliesError
 from medtasks.harness.documents import Selection
 from medtasks.harness.manifest import TaskOutcome, TaskRecord, manifest_path
 
@@ -52,3 +55,14 @@ def test_a_run_without_a_manifest_names_what_the_harness_recorded(tmp_path):
     nothing = Record.of(tmp_path / "replies.jsonl")
     assert not nothing.results
     assert found(nothing, nothing) == {}
+
+
+def test_templates_count_where_no_prompt_is_recorded(tmp_path):
+    records = []
+    for template in ("{{ question }}?", "{{ question }}\nAnswer:"):
+        told = {"lmms_eval_specific_kwargs": {"default": {"template": template}}}
+        records.append(Record({"configs": {"letters": told}}, None))
+    check_same_templates(records[0], records[0], "letters")
+    with pytest.raises(RepliesError, match="the runs made their prompts from different templates"):
+        check_same_templates(*records, "letters")
+    check_same_templates(records[0], Record({}, None), "letters")  # nothing is known of the other

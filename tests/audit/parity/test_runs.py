@@ -104,7 +104,7 @@ def test_failures_in_one_run_are_neither_equal_nor_different(right, tmp_path):
     assert (found.failed.only_first, found.failed.only_second, found.failed.both) == (0, 40, 1)
     assert (found.texts.samples, found.texts.equal, found.compared) == (759, 759, 759)
     assert (found.verdict, found.kind) == (Verdict.NOT_ENOUGH, Kind.FAILURES)
-    assert "of 800 samples failed 40 in B only: they could move a score by more than the margin" in explanation(found)
+    assert "(40 in B only, of 800 samples): they could move a score by more than the margin" in explanation(found)
     few = compared(tmp_path, "letters", right, [None, *right[1:]])
     assert (few.verdict, few.kind) == (Verdict.EQUIVALENT, Kind.FAILURES)
     by_likelihood = losses(right)
@@ -152,8 +152,8 @@ def test_a_refused_task_leaves_the_others(right, tmp_path):
         write_replies(tmp_path / name, "likely", losses(right[:9]))
         write_replies(tmp_path / name, "foreign", right[:9])
     found = parity(Source(tmp_path / "a"), Source(tmp_path / "b"), 0.01)
-    assert (list(found.tasks), list(found.refused)) == (["likely"], ["foreign", "letters"])
-    assert "is no task of medtasks" in found.refused["foreign"]
+    assert (list(found.tasks), list(found.not_compared)) == (["likely"], ["foreign", "letters"])
+    assert "is no task of medtasks" in found.not_compared["foreign"]
 
 
 def test_sampling_is_a_warning(right, tmp_path):
@@ -165,6 +165,14 @@ def test_sampling_is_a_warning(right, tmp_path):
         "generation setting temperature",
         "generation setting max_new_tokens",
     }
+
+
+def test_marks_of_images_are_no_other_question(right, tmp_path):
+    a = write_replies(tmp_path / "a", "letters", right[:9])
+    b = write_replies(tmp_path / "b", "letters", right[:9], "<image>\nQuestion")
+    found = parity(Source(a), Source(b), 0.01).tasks["letters"]
+    assert found.warnings == ("9 prompts differ in white space or in the mark of an image",)
+    assert found.verdict is Verdict.IDENTICAL
 
 
 def test_runs_that_share_nothing(right, tmp_path):
