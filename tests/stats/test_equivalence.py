@@ -51,6 +51,9 @@ def test_models_that_never_differed_need_enough_samples():
     first, second, _ = flips(0, 0, 300)
     in_pairs = equivalence(first, second, [n // 2 for n in range(300)], 0.01)
     assert (in_pairs.shown, in_pairs.needed) == (False, pytest.approx(540, abs=6))
+    first, second, _ = flips(1, 0, 1000)  # of 200 units: one flip does not say that the others of its unit are free
+    assert not equivalence(first, second, [n // 5 for n in range(1000)], 0.01).shown
+    assert equivalence(*flips(1, 0, 1000), 0.01).shown
     reports = [0.25] * 300  # no right and wrong, but a share all the same
     assert equivalence(reports, reports, range(300), 0.01).shown
     assert not equivalence(reports[:200], reports[:200], range(200), 0.01).shown

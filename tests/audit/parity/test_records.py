@@ -39,7 +39,9 @@ def test_arguments_and_versions(tmp_path):
     second = Record.of(
         written(tmp_path / "b", CONFIG | {"model_args": args}, versions={"torch": "2.1", "vllm": "0.32"}, commit="abc")
     )
-    assert first.manifest is not None
+    later = first.manifest.model_copy(update={"tasks": {}, "versions": {"torch": "9"}})  # another run in this folder
+    later.write(tmp_path / "a" / "29991231_235959_000000Z_run.json")
+    first = Record.of(next((tmp_path / "a").rglob("*.jsonl")))
     assert found(first, second) == {
         ("model", "model argument dtype"): ("float32", "bfloat16"),
         ("version", "vllm"): ("not recorded", "0.32"),
