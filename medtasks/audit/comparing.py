@@ -4,7 +4,6 @@ Runs of one task, or whole runs: every task that two of them answered, corrected
 not fit their task, and tasks without a metric that can be compared, raise RepliesError.
 """
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -14,6 +13,7 @@ from typing import Any, TypeVar
 
 from medtasks.audit.report.contents import ComparedScore, RunComparison
 from medtasks.audit.report.reading.run_folder import read_run
+from medtasks.audit.run_files import Source, check_fingerprints, replies_to, samples_by_task
 from medtasks.audit.scoring import Documents, Replies, rows_of
 from medtasks.data.samples import Sample
 from medtasks.errors import MedTasksError, RepliesError, UnknownName, unknown_name
@@ -21,7 +21,6 @@ from medtasks.families.family import compares_texts
 from medtasks.families.texts import NO_MEAN, NotComparable
 from medtasks.harness.documents import task_documents, task_provenance
 from medtasks.harness.replies import read_replies
-from medtasks.harness.running import RESULTS
 from medtasks.harness.task_file import TaskFile
 from medtasks.harness.task_files import lost_folders, task_file, task_files, variant_of
 from medtasks.metrics.metric import AnyMetric, CorpusMetric, Role, Score
@@ -29,7 +28,6 @@ from medtasks.metrics.report_metrics import REPORT_METRICS, keys_of
 from medtasks.metrics.report_scores import mean
 from medtasks.stats.paired import PairedResult, compare_paired, holm
 
-_SAMPLES = "_samples_"
 _Key = TypeVar("_Key")
 Values = Mapping[str, tuple[str, float]]
 """By sample its cluster and its value."""
@@ -74,6 +72,7 @@ class RunValues:
     rules: Mapping[str, str]  # name and version of each answer rule by name of the row
     values: Mapping[tuple[str, str], Values]  # by name of the row and metric
     skipped: Mapping[tuple[str, str], str]  # why a metric has no values, by name of the row and metric
+    scores: Mapping[str, Mapping[str, Score]]  # what the task's family made of each reply, by name of the row and id
 
 
 def compare_runs(
@@ -94,17 +93,9 @@ def compare_runs(
     skipped: dict[tuple[str, str], str] = {}
     overlaps, results = {}, {}
     for first, second in combinations(runs, 2):
-        left, right = runs[first].keys(), runs[second].keys()
-        overlaps[first, second] = Overlap(
-            len(left & right), len(left - right), len(right - left), len(documents) - len(left | right)
-        )
-        before, after = (run_values(task, documents, run, chosen) for run in _shared(runs, first, second))
+        overlaps[first, second] = overlap_of(runs[first], runs[second], len(documents))
+        before, after = values_of_both(task, documents, runs, (first, second), chosen)
         rules = before.rules
-        if rules != after.rules:
-            raise RepliesError(
-                f"{first} and {second} hold replies of different kinds, texts and log-likelihoods, which different "
-                f"rules read; compare runs of one kind"
-            )
         left_out = {**before.skipped, **after.skipped}
         for rule, metric in before.values:
             if (rule, metric) in left_out:
@@ -118,6 +109,41 @@ def compare_runs(
     corrected = holm([result.p for result in results.values()])
     comparisons = [Comparison(*key, result, p) for (key, result), p in zip(results.items(), corrected, strict=True)]
     return ComparedRuns(comparisons, overlaps, rules, skipped)
+
+
+def overlap_of(first: Replies, second: Replies, documents: int) -> Overlap:
+    """Return how many documents of a task two runs have replies to."""
+    left, right = first.keys(), second.keys()
+    return Overlap(len(left & right), len(left - right), len(right - left), documents - len(left | right))
+
+
+def values_of_both(
+    task: TaskFile,
+    documents: Documents,
+    runs: Mapping[str, Replies],
+    names: tuple[str, str],
+    metrics: Sequence[AnyMetric],
+) -> tuple["RunValues", "RunValues"]:
+    """Return the values of two runs, by their names, on what both answered; errors are those of :func:`compare_runs`.
+
+    What only one answered is left out before, since some metrics weigh words by how rare they are in all texts.
+    """
+    first, second = names
+    shared = runs[first].keys() & runs[second].keys()
+    if not shared:
+        raise RepliesError(f"{first} and {second} answered no document in common, so that there is nothing to compare")
+    before, after = (
+        run_values(
+            task, documents, {doc_id: reply for doc_id, reply in runs[name].items() if doc_id in shared}, metrics
+        )
+        for name in names
+    )
+    if before.rules != after.rules:
+        raise RepliesError(
+            f"{first} and {second} hold replies of different kinds, texts and log-likelihoods, which different "
+            f"rules read; compare runs of one kind"
+        )
+    return before, after
 
 
 def chosen_metrics(task: TaskFile, names: Sequence[str] = ()) -> list[AnyMetric]:
@@ -167,7 +193,11 @@ def run_values(task: TaskFile, documents: Documents, replies: Replies, metrics: 
                 values[name, metric.name] = _values(task, metric, scores, samples)
             except NotComparable as why:
                 skipped[name, metric.name], values[name, metric.name] = str(why), {}
-    return RunValues({name: rule for name, (rule, _) in rows.items()}, values, skipped)
+    by_id = {
+        name: {doc_id: score for (doc_id, _), score in zip(samples, scores, strict=True)}
+        for name, (_, scores) in rows.items()
+    }
+    return RunValues({name: rule for name, (rule, _) in rows.items()}, values, skipped, by_id)
 
 
 def _values(task: TaskFile, metric: AnyMetric, scores: Sequence[Score], samples: Sequence[tuple[str, str]]) -> Values:
@@ -186,14 +216,6 @@ def _values(task: TaskFile, metric: AnyMetric, scores: Sequence[Score], samples:
     return found
 
 
-def _shared(runs: Mapping[str, Replies], first: str, second: str) -> list[Replies]:
-    """Return both runs without what only one answered: some metrics weigh words by how rare they are in all texts."""
-    shared = runs[first].keys() & runs[second].keys()
-    if not shared:
-        raise RepliesError(f"{first} and {second} answered no document in common, so that there is nothing to compare")
-    return [{doc_id: reply for doc_id, reply in runs[name].items() if doc_id in shared} for name in (first, second)]
-
-
 def compared_values(first: Values, second: Values) -> PairedResult | None:
     """Compare two runs on the samples that have a value in both; None if there are none."""
     shared = [sample for sample in first if sample in second]
@@ -201,14 +223,6 @@ def compared_values(first: Values, second: Values) -> PairedResult | None:
         return None
     before, after = [first[sample][1] for sample in shared], [second[sample][1] for sample in shared]
     return compare_paired(before, after, [first[sample][0] for sample in shared])
-
-
-@dataclass(frozen=True)
-class Source:
-    """Where a run's replies are."""
-
-    path: Path  # folder of the run, a samples file, or a file or folder of recorded replies to one task
-    model: str | None = None  # of a folder with runs of several models, this one
 
 
 @dataclass(frozen=True)
@@ -230,7 +244,7 @@ def compare_task(task: TaskFile, runs: Mapping[str, Source], metrics: Sequence[s
         raise RepliesError(f"'{task.name}' {task.only_harness}")
     documents = task_documents(task)
     data = task_provenance(task, documents)
-    files = {name: _replies_to(task.name, source) for name, source in runs.items()}
+    files = {name: replies_to(task.name, source) for name, source in runs.items()}
     check_fingerprints(list(files.values()), task.name, data["fingerprint"])
     replies = {name: read_replies(file, documents) for name, file in files.items()}
     return ComparedTask(compare_runs(task, documents, replies, metrics), len(documents), data)
@@ -244,7 +258,7 @@ def compare_all(
     Returned are comparisons by task, and why a task of at least two runs was not compared. MedTasksError: a folder
     holds no run. RepliesError: no task is in two of the runs, or none could be compared.
     """
-    files = {name: _samples_by_task(source) for name, source in runs.items()}
+    files = {name: samples_by_task(source) for name, source in runs.items()}
     compared: dict[str, ComparedTask] = {}
     causes: dict[str, str] = {}
     for task in sorted({task for found in files.values() for task in found}):
@@ -304,33 +318,6 @@ def corrected_together(compared: Mapping[_Key, ComparedTask]) -> dict[_Key, Comp
     return corrected
 
 
-def _samples_by_task(source: Source) -> dict[str, Path]:
-    if source.path.is_dir():
-        recorded = read_run(source.path, source.model).tasks
-        return {name: task.samples for name, task in recorded.items() if task.samples is not None}
-    _, named, task = source.path.stem.partition(_SAMPLES)
-    if not source.path.is_file():
-        raise RepliesError(f"there is no {source.path}; give the folder that was named with --output_path")
-    if not named:
-        raise RepliesError(
-            f"{source.path} does not say which task it answers; name the task first: medtasks compare TASK RUN RUN"
-        )
-    return {task: source.path}
-
-
-def _replies_to(task: str, source: Source) -> Path:
-    """Return the samples file of a task in a run's folder; anything else is a file or folder of replies itself."""
-    if not source.path.is_dir() or not any(source.path.rglob(f"*{RESULTS}")):
-        return source.path
-    found = _samples_by_task(source)
-    if task not in found:
-        raise RepliesError(
-            f"{source.path} holds no samples of '{task}'; it has {', '.join(found) or 'none at all'}, run the harness "
-            f"with --log_samples"
-        )
-    return found[task]
-
-
 def _model_of(path: Path) -> str:
     try:
         return read_run(path).model or path.name
@@ -355,29 +342,3 @@ def _notes(task: str, one: ComparedTask) -> list[str]:
             f"were answered in this run only, {overlap.only_second} in the other only."
         )
     return notes + [f"{task}: {metric} ({rule}) {why}." for (rule, metric), why in one.found.skipped.items()]
-
-
-def check_fingerprints(paths: Sequence[Path], task: str, fingerprint: str) -> None:
-    """Check that runs of the harness, files of replies or folders of them, were made on the prepared dataset.
-
-    Its samples files carry no fingerprint of the data, but the results file beside them does. Recorded replies without
-    one are matched by document id alone. RepliesError: a results file names another fingerprint.
-    """
-    for samples in [file for path in paths for file in (sorted(path.glob("*.jsonl")) if path.is_dir() else [path])]:
-        stamp, of_harness, _ = samples.name.partition(_SAMPLES)
-        recorded = _recorded_fingerprint(samples.with_name(f"{stamp}{RESULTS}"), task) if of_harness else None
-        if recorded not in (None, fingerprint):
-            raise RepliesError(
-                f"{samples} was made on data with fingerprint {recorded}, but the prepared dataset has {fingerprint}; "
-                f"point MEDTASKS_HOME to the data of that run"
-            )
-
-
-def _recorded_fingerprint(results: Path, task: str) -> str | None:
-    try:
-        found: Any = json.loads(results.read_text(encoding="utf-8"))
-        for key in ("configs", task, "metadata", "data", "fingerprint"):
-            found = found[key]
-    except (OSError, ValueError, KeyError, TypeError):  # deleted, cut off, or of a task without our metadata
-        return None
-    return str(found)

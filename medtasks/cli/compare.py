@@ -11,9 +11,10 @@ import typer
 from rich.table import Table
 
 from medtasks import __version__
-from medtasks.audit.comparing import ComparedTask, Comparison, Source, compare_all, compare_task
+from medtasks.audit.comparing import ComparedTask, Comparison, compare_all, compare_task
 from medtasks.audit.report.contents import as_json
 from medtasks.audit.report.words import p_value
+from medtasks.audit.run_files import Source
 from medtasks.audit.scoring import difference, is_share, number
 from medtasks.cli.output import (
     IncludePath,
@@ -50,7 +51,7 @@ def compare(
     Without TASK, all our tasks that two runs have in common are compared and corrected for as one family of tests.
     """
     look_into(context, include_path, [Path(name) for name in names])
-    task, runs = _task_and_runs(names)
+    task, runs = task_and_runs(names)
     if not 2 <= len(runs) <= len(ascii_uppercase):
         raise RepliesError(f"expected 2 to {len(ascii_uppercase)} runs to compare, but got {len(runs)}")
     labels = dict(zip(ascii_uppercase, runs, strict=False))
@@ -72,7 +73,8 @@ def compare(
     print_state_of_data({name: one.data for name, one in found.items()})
 
 
-def _task_and_runs(names: Sequence[str]) -> tuple[str | None, list[Path]]:
+def task_and_runs(names: Sequence[str]) -> tuple[str | None, list[Path]]:
+    """Return the task that the first name may be, and the runs; RepliesError: it is neither task nor run."""
     first = names[0]
     if first in task_files() or variant_of(first):
         return first, [Path(name) for name in names[1:]]

@@ -14,6 +14,7 @@ from medtasks.cli import (
     doctor,
     duplicates,
     metrics,
+    parity,
     parse,
     report,
     run,
@@ -37,6 +38,7 @@ app.command("run", context_settings=run.PASSES_ON)(run.run)
 app.command("score")(score.score)
 app.command("report")(report.report)
 app.command("compare")(compare.compare)
+app.command("parity")(parity.parity)
 app.command("metrics")(metrics.metrics)
 app.add_typer(weights.app, name="weights")
 app.command("parse")(parse.parse)

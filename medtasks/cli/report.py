@@ -36,7 +36,7 @@ def report(
 
     The page needs no server and no network. Of credentialed data it holds scores and hashed ids only.
     """
-    from medtasks.audit.comparing import Source, compare_with
+    from medtasks.audit.comparing import compare_with
     from medtasks.audit.report.contents import report_as_dict
     from medtasks.audit.report.figures.drawing import figures as drawn
     from medtasks.audit.report.figures.drawing import write_figures
@@ -45,6 +45,7 @@ def report(
     from medtasks.audit.report.reading.run_folder import read_run
     from medtasks.audit.report.tables.writing import latex as latex_tables
     from medtasks.audit.report.tables.writing import markdown as markdown_tables
+    from medtasks.audit.run_files import Source
 
     if not run.exists():
         raise RepliesError(f"there is no {run}; give the folder that was named with --output_path")

@@ -7,7 +7,7 @@ ask this object; nothing else looks at what columns a document has.
 import math
 from abc import ABC
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import Any, ClassVar, TypeGuard
 
@@ -75,6 +75,8 @@ class Reply:
     labelled: bool = False  # whether a labeler was asked about the text already
     labels: Labels | None = None  # what the labeler said, None if nothing
     reasoning: str = ""  # what the model thought before the text, where its server tells them apart
+    # whether each option is what greedy decoding gives; None where that is not known
+    greedy: tuple[bool, ...] | None = field(default=None, compare=False)
 
     @property
     def failed(self) -> bool:

@@ -123,7 +123,8 @@ def recorded_reply(sample: Mapping[str, Any], *, likelihoods: bool | None = None
         options = [option[0] if isinstance(option, list) and len(option) == 1 else option for option in recorded]
         if any(isinstance(option, str) and is_withheld(option) for option in options):
             return None
-        return Reply(losses=tuple(parse_loglikelihood(option)[0] for option in options))
+        losses, greedy = zip(*map(parse_loglikelihood, options), strict=True)
+        return Reply(losses=losses, greedy=greedy)
     if isinstance(recorded, str):
         reply, _ = opened(recorded)  # with --reasoning_tags the harness keeps our envelope
         return None if is_withheld(recorded) or is_withheld(reply.text or "") else Reply.of_text(reply.recorded)

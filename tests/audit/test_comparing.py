@@ -9,13 +9,12 @@ import pytest
 import scipy.stats
 
 from medtasks.audit.comparing import (
-    Source,
-    check_fingerprints,
     compare_all,
     compare_runs,
     compare_task,
     compare_with,
 )
+from medtasks.audit.run_files import Source, check_fingerprints
 from medtasks.audit.scoring import score_replies
 from medtasks.data.mediconfusion import Options, prepare
 from medtasks.data.prepared import provenance

@@ -41,6 +41,7 @@ def test_short_form(read):
 def test_samples_of_the_harness(read):
     assert read(TEXT) == {"10002/2": Reply(text="The answer is B")}
     assert read(GREEDY) == {"10001/1": Reply(losses=(3.43, 4.52))}
+    assert read(GREEDY | {"resps": ["(3.43, False)", [4.52, True]]})["10001/1"].greedy == (False, True)
     assert read(GREEDY | {"resps": ["(3.43, False)", [4.52, True]]}) == {"10001/1": Reply(losses=(3.43, 4.52))}
     assert read({"doc_id": 0, "filtered_resps": ["A"]}) == {"10001/1": Reply(text="A")}
     assert read({"doc_id": 0, "resps": "A"}) == {"10001/1": Reply(text="A")}

@@ -1,0 +1,187 @@
+"""What two runs' records say: whether both asked the same, and what else differs, as candidates for a cause.
+
+Records are the results file beside a samples file, and the manifest of ``medtasks run`` where there is one.
+"""
+
+import contextlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from medtasks.audit.run_files import recorded_fingerprint, results_beside
+from medtasks.audit.scoring import Documents
+from medtasks.errors import MedTasksError, RepliesError
+from medtasks.harness.harness_options import HarnessOptions
+from medtasks.harness.logged_samples import is_withheld
+from medtasks.harness.manifest import RunManifest, manifest_files
+from medtasks.harness.redaction import redacted, redacted_options, without_home
+from medtasks.harness.task_file import templates_in
+from medtasks.harness.task_index import SETTINGS, mapping_in
+
+SAMPLING = "sampling"
+"""Kind of what decides how replies are drawn from a model."""
+_CONFIG = {"batch_size": "batch size", "device": "device", "limit": "limit", "use_cache": "response cache"}
+_SEEDS = ("random_seed", "numpy_seed", "torch_seed", "fewshot_seed")
+_OPTIONS = ("model", "model_args", "tasks", "output_path", "log_samples", "seed", "config", "verbosity", *_CONFIG)
+_IMAGE_MARK = "<image>"
+_NOTHING = ("", "None", "unknown@unknown")
+_NOT_COMPARABLE = "so that their numbers cannot be compared; run both with the same data, task file and options"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Something that the records of two runs say differently."""
+
+    kind: str  # version, model, hardware, setting or SAMPLING
+    name: str
+    first: str  # "not recorded" where it is not, as of the second
+    second: str
+
+
+@dataclass(frozen=True)
+class Record:
+    """What is recorded of one task of a run."""
+
+    results: Mapping[str, Any]  # the harness's results file; empty if there is none
+    manifest: RunManifest | None
+
+    @classmethod
+    def of(cls, samples: Path) -> "Record":
+        """Read what lies beside a samples file, or in the folder above it, where the manifest of its run does."""
+        found = None
+        for folder in (samples.parent, samples.parent.parent):
+            for path in manifest_files(folder) if samples.is_file() else ():
+                with contextlib.suppress(MedTasksError):  # a damaged one says nothing
+                    manifest = RunManifest.read(path)
+                    written = {folder / one.samples for one in manifest.tasks.values() if one.samples}
+                    found = manifest if samples in written else found
+        return cls(results_beside(samples), found)
+
+    def config(self, task: str) -> Mapping[str, Any]:
+        """Return the task's configuration as the harness wrote it; empty if it did not."""
+        return mapping_in(mapping_in(self.results, "configs"), task)
+
+    def said(self, task: str) -> dict[tuple[str, str], str]:
+        """Return all that may be a cause of other replies, by kind and name; secrets are replaced."""
+        run = mapping_in(self.results, "config")
+        found: dict[tuple[str, str], object] = {("version", "lmms_eval"): self.results.get("lmms_eval_version")}
+        found[("model", "model")] = run.get("model")
+        arguments = HarnessOptions({"model_args": run.get("model_args")}).model_arguments()
+        found |= {("model", f"model argument {name}"): value for name, value in redacted_options(arguments).items()}
+        found |= {("setting", label): run.get(name) for name, label in _CONFIG.items()}
+        found |= {("setting", name.replace("_", " ")): run.get(name) for name in _SEEDS}
+        generation = mapping_in(self.config(task), "generation_kwargs")
+        found |= {(SAMPLING, f"generation setting {name}"): value for name, value in generation.items()}
+        found[("setting", "chat template")] = self.results.get("chat_template_sha")
+        if self.manifest is not None:
+            found |= _of_manifest(self.manifest)
+        shown = {key: without_home(redacted(str(value))) for key, value in found.items()}
+        return {key: value for key, value in shown.items() if value not in _NOTHING}
+
+
+def _of_manifest(manifest: RunManifest) -> dict[tuple[str, str], object]:
+    machine = manifest.hardware
+    gpus = "; ".join(f"{gpu.name}, {gpu.memory} MiB, driver {gpu.driver}" for gpu in machine.gpus)
+    found: dict[tuple[str, str], object] = {("version", name): found for name, found in manifest.versions.items()}
+    found |= {
+        ("version", "commit of medtasks"): manifest.commit,
+        ("model", "fingerprint of the weights"): manifest.model.fingerprint,
+        ("hardware", "system"): machine.system,
+        ("hardware", "processor"): f"{machine.cpu}, {machine.cores} cores".lstrip(", "),
+        ("hardware", "graphics processors"): gpus,
+        ("hardware", "visible graphics processors"): machine.visible_gpus,
+    }
+    found |= {("setting", f"option {name}"): one for name, one in manifest.options.items() if name not in _OPTIONS}
+    return found | {("setting", name): value for name, value in manifest.settings.items()}
+
+
+def differences(first: Record, second: Record, task: str) -> tuple[Difference, ...]:
+    """Return what the records of a task say differently, sampling and model first."""
+    before, after = first.said(task), second.said(task)
+    order = (SAMPLING, "model", "version", "setting", "hardware")
+    keys = sorted({**before, **after}, key=lambda key: order.index(key[0]))
+    missing = "not recorded"
+    return tuple(
+        Difference(*key, before.get(key, missing), after.get(key, missing))
+        for key in keys
+        if before.get(key) != after.get(key)
+    )
+
+
+def draws(record: Record, task: str) -> bool:
+    """Return whether replies are drawn at random, so that no two runs are the same."""
+    settings = mapping_in(record.config(task), "generation_kwargs")
+    try:
+        return bool(settings.get("do_sample")) or float(settings.get("temperature") or 0) > 0
+    except (TypeError, ValueError):
+        return False
+
+
+# ---- whether both asked the same ----
+
+
+def check_same_task(first: Record, second: Record, task: str) -> None:
+    """Check that both runs asked one version of a task on the same data, as far as it is recorded.
+
+    RepliesError: they did not.
+    """
+    both = (first, second)
+    told = [repr(one.results.get("system_instruction")) if one.results else None for one in both]
+    shots = [one.config(task).get("num_fewshot") for one in both]
+    _check("were asked on different data", [recorded_fingerprint(one.results, task) for one in both])
+    _check("asked different versions of the task", [mapping_in(one.results, "versions").get(task) for one in both])
+    _check("had different numbers of few-shot examples", shots)
+    if None not in told and told[0] != told[1]:
+        raise RepliesError(f"the runs had different system instructions, {_NOT_COMPARABLE}")
+
+
+def _check(how: str, values: Sequence[object]) -> None:
+    first, second = values
+    if None not in values and first != second:
+        raise RepliesError(f"the runs {how} ({first} in A, {second} in B), {_NOT_COMPARABLE}")
+
+
+def check_same_templates(first: Record, second: Record, task: str) -> None:
+    """Check what prompts were made from, where they are not at hand themselves; RepliesError: it differs."""
+    templates = [sorted(templates_in(mapping_in(one.config(task), SETTINGS))) for one in (first, second)]
+    if all(templates) and templates[0] != templates[1]:
+        raise RepliesError(f"the runs made their prompts from different templates, {_NOT_COMPARABLE}")
+
+
+def check_same_prompts(
+    first: Path, second: Path, documents: Documents, shown: Callable[[str], str]
+) -> tuple[str, bool]:
+    """Check that two samples files of a task hold the same prompts; return a note, and whether there are any.
+
+    Models that find an image's place by a mark in the text have it in their prompts, which is no other question.
+    RepliesError: words differ; the sentence names a document as ``shown`` writes its id.
+    """
+    before, after = (_prompts(path, documents) for path in (first, second))
+    shared = [doc_id for doc_id in before if doc_id in after]
+    other = [doc_id for doc_id in shared if _words(before[doc_id]) != _words(after[doc_id])]
+    if other:
+        raise RepliesError(
+            f"the runs gave different prompts to {len(other)} of {len(shared)} questions, such as {shown(other[0])} "
+            f"(some tasks have other prompts for some models), {_NOT_COMPARABLE}"
+        )
+    if not shared:
+        return "the prompts are not recorded or withheld, so that they could not be compared", False
+    spaced = sum(before[doc_id] != after[doc_id] for doc_id in shared)
+    return f"{spaced} prompts differ in white space or in the mark of an image" if spaced else "", True
+
+
+def _words(prompt: str) -> list[str]:
+    return prompt.replace(_IMAGE_MARK, " ").split()
+
+
+def _prompts(path: Path, documents: Documents) -> dict[str, str]:
+    """Return the prompts in a samples file by document id; none where it holds none, or withholds them."""
+    found = {}
+    for line in path.read_text(encoding="utf-8-sig").split("\n") if path.is_file() else ():
+        item = json.loads(line) if line.strip() else {}
+        prompt = item.get("input")
+        if isinstance(prompt, str) and isinstance(item["doc_id"], int) and not is_withheld(prompt):
+            found[str(documents[item["doc_id"]]["doc_id"])] = prompt
+    return found

@@ -1,0 +1,82 @@
+"""Where recorded runs left their replies to a task, and on which data these were made."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from medtasks.audit.report.reading.run_folder import read_run
+from medtasks.errors import RepliesError
+from medtasks.harness.running import RESULTS
+from medtasks.harness.task_index import mapping_in
+
+_SAMPLES = "_samples_"
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a run's replies are."""
+
+    path: Path  # folder of the run, a samples file, or a file or folder of recorded replies to one task
+    model: str | None = None  # of a folder with runs of several models, this one
+
+
+def samples_by_task(source: Source) -> dict[str, Path]:
+    """Return the samples files of a run by task; MedTasksError: it holds none, or does not say which task it is of."""
+    if source.path.is_dir():
+        recorded = read_run(source.path, source.model).tasks
+        return {name: task.samples for name, task in recorded.items() if task.samples is not None}
+    _, named, task = source.path.stem.partition(_SAMPLES)
+    if not source.path.is_file():
+        raise RepliesError(f"there is no {source.path}; give the folder that was named with --output_path")
+    if not named:
+        raise RepliesError(f"{source.path} does not say which task it answers; name the task before the runs")
+    return {task: source.path}
+
+
+def replies_to(task: str, source: Source) -> Path:
+    """Return the samples file of a task in a run's folder; anything else is a file or folder of replies itself.
+
+    RepliesError: the run has no samples of the task.
+    """
+    if not source.path.is_dir() or not any(source.path.rglob(f"*{RESULTS}")):
+        return source.path
+    found = samples_by_task(source)
+    if task not in found:
+        raise RepliesError(
+            f"{source.path} holds no samples of '{task}'; it has {', '.join(found) or 'none at all'}, run the harness "
+            f"with --log_samples"
+        )
+    return found[task]
+
+
+def check_fingerprints(paths: Sequence[Path], task: str, fingerprint: str) -> None:
+    """Check that runs of the harness, files of replies or folders of them, were made on the prepared dataset.
+
+    Its samples files carry no fingerprint of the data, but the results file beside them does. Recorded replies without
+    one are matched by document id alone. RepliesError: a results file names another fingerprint.
+    """
+    for samples in [file for path in paths for file in (sorted(path.glob("*.jsonl")) if path.is_dir() else [path])]:
+        recorded = recorded_fingerprint(results_beside(samples), task)
+        if recorded not in (None, fingerprint):
+            raise RepliesError(
+                f"{samples} was made on data with fingerprint {recorded}, but the prepared dataset has {fingerprint}; "
+                f"point MEDTASKS_HOME to the data of that run"
+            )
+
+
+def results_beside(samples: Path) -> Mapping[str, Any]:
+    """Return what the results file of the harness beside a samples file holds; empty where none can be read."""
+    stamp, of_harness, _ = samples.name.partition(_SAMPLES)
+    try:
+        found = json.loads(samples.with_name(f"{stamp}{RESULTS}").read_text(encoding="utf-8")) if of_harness else {}
+    except (OSError, ValueError):  # deleted or cut off
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def recorded_fingerprint(results: Mapping[str, Any], task: str) -> str | None:
+    """Return the fingerprint of a task's data in a results file; None for a task without our metadata."""
+    data = mapping_in(mapping_in(mapping_in(mapping_in(results, "configs"), task), "metadata"), "data")
+    return None if data.get("fingerprint") is None else str(data["fingerprint"])

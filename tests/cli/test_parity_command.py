@@ -1,0 +1,96 @@
+"""``medtasks parity``: what it prints, its JSON, and its exit code."""
+
+import json
+
+import pytest
+
+from medtasks.data.store import load_documents
+
+from .. import tiny_multimedeval
+from ..audit.parity.two_runs import losses, own_tasks, write_replies
+from ..made_up_runs import write_run
+
+
+@pytest.fixture
+def runs(tmp_path):
+    """Two runs of two tasks, one of them with other prompts."""
+    with own_tasks(tmp_path / "own") as right:
+        for name, lead, asked in (("a", 1.0, "Question"), ("b", 1.01, "Image")):
+            write_replies(tmp_path / name, "letters", right, asked)
+            write_replies(tmp_path / name, "likely", losses(right, lead))
+        yield tmp_path / "a", tmp_path / "b"
+
+
+def test_equal_runs(medtasks, sample, tmp_path):
+    first, second = (write_run(tmp_path / name, ("mediconfusion",), 0.7, 1) for name in "ab")
+    ran = medtasks("parity", first, second, "--require", "identical")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.splitlines()[:3] == [f"A: {first}", f"B: {second}", ""]
+    assert "mediconfusion: identical\n  Every reply is the same to the last byte.\n" in ran.out
+    assert "Verdict on the scores: identical\nSAMPLE DATA" in ran.out
+    other = write_run(tmp_path / "c", ("mediconfusion",), 0.7, 2)
+    ran = medtasks("parity", "mediconfusion", first, other, "--require", "equivalent")
+    assert (ran.code, ran.err.splitlines()) == (
+        1,
+        ["medtasks: --require equivalent is not met: the verdict is 'not enough samples to tell'"],
+    )
+    assert medtasks("parity", first, other).code == 0
+    assert medtasks("parity", first, other, "--require", "not-different").code == 0
+
+
+def test_lines_and_json(medtasks, runs, tmp_path):
+    ran = medtasks("parity", *runs, "--json", tmp_path / "found.json")
+    assert (ran.code, ran.err) == (0, "")
+    lines = ran.out.splitlines()
+    assert "likely: equivalent within the margin" in lines
+    assert "  difference    median 0.005, 90 % 0.01, 99 % 0.01, max 0.01 nats per token; mean with sign +0.005" in lines
+    assert "  choices       800 of 800 (100.0 %) equal" in lines
+    (refused,) = (line for line in lines if line.startswith("Not compared: "))
+    assert refused.startswith(
+        "Not compared: letters: the runs gave different prompts to 800 of 800 questions, such as 0 (some"
+    )
+    (score,) = (line.split() for line in lines if line.startswith("  accuracy (none)"))
+    assert score[2:6] == ["800", "100.00%", "100.00%", "+0.00"]
+    assert lines[-2:] == [
+        "Verdict on the scores: equivalent within the margin",
+        "What the differences look like: rounding (likely)",
+    ]
+    found = json.loads((tmp_path / "found.json").read_text(), parse_constant=pytest.fail)
+    assert (found["schema_version"], found["verdict"]) == (1, "equivalent within the margin")
+    assert found["settings"] == {"margin": 0.01, "alpha": 0.05, "near_tie": 0.25}
+    assert (list(found["tasks"]), list(found["tasks_not_compared"])) == (["likely"], ["letters"])
+    task = found["tasks"]["likely"]
+    assert (task["kind"], task["likelihoods"]["options"], task["replies"]) == ("rounding", 1600, None)
+    (score,) = task["scores"]
+    assert (score["metric"], score["main"], score["p_holm"], score["equivalence"]["shown"]) == (
+        "accuracy",
+        True,
+        1,
+        True,
+    )
+    assert medtasks("parity", *runs, "--require", "not-different").code == 1  # of one task nothing is known
+
+
+def test_what_cannot_be_compared(fails, runs, tmp_path):
+    a, b = runs
+    fails(["parity", a], "expected two runs, but got 1")
+    fails(["parity", a, b, "--margin", "5"], "--margin 5 is no fraction between 0 and 1")
+    fails(["parity", "letters", a, b], "the runs gave different prompts", "run both with the same data, task file")
+    fails(["parity", a, tmp_path / "nowhere"], "there is no")
+    fails(["parity", "likely", a, b, "--metric", "acuracy"], "did you mean 'accuracy'")
+
+
+def test_scores_that_are_no_means_are_named_together(medtasks, tmp_path):
+    tiny_multimedeval.prepare("chestxray14")
+    documents = load_documents("multimedeval_chestxray14")
+    runs = []
+    for name, reply in (("a", "edema"), ("b", "no finding")):
+        runs.append(tmp_path / f"{name}.jsonl")
+        lines = ({"doc_id": document["doc_id"], "reply": reply} for document in documents)
+        runs[-1].write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    ran = medtasks("parity", "multimedeval_chestxray14", *runs)
+    assert "  No score of this task is a mean over samples, so that no test tells whether it is the same." in ran.out
+    (left_out,) = (line for line in ran.out.splitlines() if line.startswith("  Not compared: "))
+    assert left_out.startswith("  Not compared: macro_f1, ")
+    assert left_out.endswith(" (reference, robust): is no mean over samples.")
+    assert "A and B: no run manifest" in ran.out
