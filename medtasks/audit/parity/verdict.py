@@ -22,6 +22,7 @@ class Verdict(StrEnum):
     IDENTICAL = "identical"
     EQUIVALENT = "equivalent within the margin"
     DIFFERENT = "different"
+    SAME_ANSWERS = "same answers"
     NOT_ENOUGH = "not enough samples to tell"
 
 
@@ -106,6 +107,11 @@ class TaskParity:
         return any(one.samples for one in found) and all(one.equal == one.samples for one in found)
 
     @property
+    def scores_are_same(self) -> bool:
+        """Whether all answers are equal, and with them the scores of these samples."""
+        return self.all_answers_equal and not any(one.paired.difference for one in self.metrics)
+
+    @property
     def failures_matter(self) -> bool:
         """Whether samples that failed in one run only could move a score by more than the margin."""
         return self.failed.one_sided > self.margin * self.overlap.both
@@ -119,7 +125,9 @@ class TaskParity:
             return Verdict.DIFFERENT
         main = [one for one in self.metrics if one.main]
         shown = bool(main) and all(one.equivalence.shown for one in main)
-        return Verdict.EQUIVALENT if shown and not self.failures_matter else Verdict.NOT_ENOUGH
+        if shown and not self.failures_matter:
+            return Verdict.EQUIVALENT
+        return Verdict.SAME_ANSWERS if self.scores_are_same and not self.failed.one_sided else Verdict.NOT_ENOUGH
 
     @property
     def kind(self) -> Kind:
@@ -157,7 +165,7 @@ def _kind_of_texts(found: TextAgreement, *, systematic: bool) -> Kind:
 def overall(tasks: Sequence[TaskParity]) -> Verdict:
     """Return the verdict on all tasks: different if any is, else the weakest of them."""
     found = {one.verdict for one in tasks}
-    order = (Verdict.DIFFERENT, Verdict.NOT_ENOUGH, Verdict.EQUIVALENT, Verdict.IDENTICAL)
+    order = (Verdict.DIFFERENT, Verdict.NOT_ENOUGH, Verdict.SAME_ANSWERS, Verdict.EQUIVALENT, Verdict.IDENTICAL)
     return next(one for one in order if one in found)
 
 
@@ -255,14 +263,14 @@ def _of_texts(kind: Kind, found: TextAgreement, task: TaskParity) -> str:
 
 
 def _on_answers(task: TaskParity) -> str:
-    if not task.all_answers_equal or any(one.paired.difference for one in task.metrics):
+    if not task.scores_are_same:
         return ""
     return " All answers are equal, so that on these samples the scores are the same."
 
 
 def lacking(task: TaskParity) -> str:
     """Return what a verdict would take where there are not enough samples; empty for another verdict."""
-    if task.verdict is not Verdict.NOT_ENOUGH:
+    if task.verdict not in (Verdict.NOT_ENOUGH, Verdict.SAME_ANSWERS):
         return ""
     open_metrics = [one for one in task.metrics if one.main and not one.equivalence.shown]
     if not task.metrics:

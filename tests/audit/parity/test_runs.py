@@ -90,10 +90,12 @@ def test_a_shift_of_texts_is_systematic_and_different(right, tmp_path):
 def test_too_few_samples_say_how_many_it_takes(right, tmp_path):
     second = [f"{letter}." for letter in right[:40]]
     found = compared(tmp_path, "letters", right[:40], second)
-    assert found.verdict is Verdict.NOT_ENOUGH
+    assert found.verdict is Verdict.SAME_ANSWERS
     assert "All answers are equal, so that on these samples the scores are the same." in explanation(found)
     assert lacking(found).startswith("accuracy (none) has 40 values; equivalence takes about 2")
     assert compared(tmp_path, "letters", right, [f"{letter}." for letter in right]).verdict is Verdict.EQUIVALENT
+    flipped = compared(tmp_path, "letters", right[:40], [wrong(right[0]), *right[1:40]])
+    assert flipped.verdict is Verdict.NOT_ENOUGH
 
 
 def test_failures_in_one_run_are_neither_equal_nor_different(right, tmp_path):
