@@ -27,7 +27,8 @@ def test_two_precisions_of_one_checkpoint(sample, tmp_path):
         assert ran.returncode == 0, ran.stderr[-3000:] + ran.stdout[-2000:]
         runs[dtype] = Source(tmp_path / dtype)
     found = parity(runs["float32"], runs["bfloat16"], 0.01)
-    assert (found.verdict, found.not_compared) == (Verdict.NOT_ENOUGH, {})
+    assert found.verdict in (Verdict.NOT_ENOUGH, Verdict.SAME_ANSWERS)
+    assert not found.not_compared
     for task in found.tasks.values():
         assert task.overlap.both == task.compared == 8
         assert task.warnings == ()  # prompts are recorded and the same
