@@ -43,7 +43,7 @@ cli_evaluate()
 
 @pytest.fixture
 def start(tmp_path):
-    """Start an agent, with the command of docs/scale.md; one without a heartbeat for four seconds is taken for dead."""
+    """Start an agent, with the command of docs/scale.md; one without a heartbeat for six seconds is taken for dead."""
     (tmp_path / "worker.py").write_text(WORKER)
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
@@ -52,12 +52,12 @@ def start(tmp_path):
     agent += ["--rdzv_backend", "c10d", "--rdzv_id", "run", "--rdzv_endpoint", f"127.0.0.1:{port}"]
     run = ["worker.py", "--model", "medtasks_tiny", "--tasks", ",".join(TASKS), "--batch_size", "2"]
     run += ["--log_samples", "--output_path", "out"]
-    settings = {"ACCELERATE_USE_CPU": "true", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+    settings = {"ACCELERATE_USE_CPU": "true", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1", "TMPDIR": str(tmp_path)}
     started = []
 
     def start_agent(name, **variables):
         # By its address each of them could be the one that holds what they agree on.
-        alive = f"keep_alive_interval=1,keep_alive_max_attempt=4,is_host={int(not started)}"
+        alive = f"keep_alive_interval=1,keep_alive_max_attempt=6,is_host={int(not started)}"
         command = [sys.executable, *agent, "--rdzv_conf", alive, *run]
         started.append(start_fresh(command, tmp_path, tmp_path / f"{name}.log", **settings, **variables))
         return started[-1]
