@@ -8,6 +8,7 @@ import asyncio
 import hashlib
 import json
 import os
+import secrets
 import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -52,18 +53,19 @@ def journal_folder(argument: str, model_id: str) -> Path | None:
 class Journal:
     """The answers of one model with one set of arguments.
 
-    Answers of earlier runs, of all their ranks, are replayed; this run's answers are appended to a file of this rank,
-    readable by its owner only, because replies are in it in clear. What this object wrote it does not replay: asking
-    twice in one run computes twice.
+    Answers of earlier runs, of all their ranks, are replayed, whatever the number of processes was. This object's go to
+    a file of its own, readable by its owner only, because replies are in it in clear: shards on several machines that
+    share the folder, or a worker that outlived the agent that started it, may all be the same rank of as many. What
+    this object wrote it does not replay: asking twice in one run computes twice.
     """
 
     def __init__(self, folder: Path, fingerprint: str, rank: int, processes: int) -> None:
-        self.path = folder / f"{fingerprint[:24]}.rank{rank}of{processes}.jsonl"
+        name = f"{fingerprint[:24]}.rank{rank}of{processes}"
+        self.path = folder / f"{name}.{secrets.token_hex(8)}.jsonl"
         self._torn = self._damaged = 0
         self._stored: dict[str, Entry] = {}
         self._written: set[str] = set()
         self._pending = b""
-        self._begun = False
         for file in sorted(folder.glob(f"{fingerprint[:24]}.rank*of*.jsonl")):
             self._stored.update(self._entries(file))
         if self._torn:
@@ -100,20 +102,16 @@ class Journal:
         if not self._pending:
             return
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
+        file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:
             size = os.fstat(file).st_size
-            if not self._begun and size and os.pread(file, 1, size - 1) != b"\n":
-                self._pending = b"\n" + self._pending  # closes the line that a killed run left behind
-            self._begun = True
             left = self._pending
             try:
                 while left:
                     left = left[os.write(file, left) :]
             except OSError:
                 # Half a batch would be replayed beside a half that is computed without its neighbours.
-                written = len(self._pending) - len(left)
-                if written and os.fstat(file).st_size == size + written:
+                if len(left) < len(self._pending):
                     os.ftruncate(file, size)
                 raise
             self._pending = b""

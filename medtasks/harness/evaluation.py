@@ -6,6 +6,8 @@ but for the journal that a user asks for.
 
 import inspect
 import math
+import os
+import traceback
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from pathlib import Path
 from types import ModuleType
@@ -22,6 +24,8 @@ from medtasks.harness.sample_counts import counts_of
 from medtasks.harness.task_files import main_metrics_first
 from medtasks.harness.wrapping import AnyFunction, wrap_once
 
+_UNDER_AGENT = "TORCHELASTIC_RUN_ID"  # set by torchrun, and by accelerate where it starts several processes
+
 
 def guard_evaluation(module: ModuleType) -> None:
     """Wrap ``evaluate`` of the harness's evaluator, or of lm-eval's, once.
@@ -33,6 +37,8 @@ def guard_evaluation(module: ModuleType) -> None:
         raise TypeError(f"{module.__name__}.evaluate lacks {' and '.join(sorted(missing))}")
     if wrap_once(module, "evaluate", _guarded):
         _keep_failures_out_of(module)
+        if hasattr(module, "simple_evaluate"):
+            wrap_once(module, "simple_evaluate", _ending_as_failed)
 
 
 def _guarded(evaluate: AnyFunction) -> AnyFunction:
@@ -60,6 +66,25 @@ def _guarded(evaluate: AnyFunction) -> AnyFunction:
         return results
 
     return guarded
+
+
+def _ending_as_failed(simple_evaluate: AnyFunction) -> AnyFunction:
+    """End a process of torchrun with code 1 after an error.
+
+    The harness prints the error and ends with 0, which its agent takes for success: a process whose neighbour was
+    killed would not be started again, and the neighbour would wait for it in vain.
+    """
+
+    def ended(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return simple_evaluate(*args, **kwargs)
+        except Exception:
+            if _UNDER_AGENT not in os.environ:
+                raise
+            traceback.print_exc()
+            raise SystemExit(1) from None
+
+    return ended
 
 
 def _refuse(lm: Any, tasks: Mapping[str, Any], ours: Mapping[str, Any]) -> None:

@@ -89,3 +89,20 @@ def test_a_row_of_credentialed_data_is_enough_to_keep_a_run_here(evaluate):
     assert len(evaluate(documents=documents[:1], lm=lm)[1]) == 1
     with pytest.raises(ModelRefused, match="multimedeval_mimic_cxr_report"):
         evaluate(documents=documents, lm=lm)
+
+
+@pytest.mark.parametrize(("agent", "end"), [(True, SystemExit), (False, ConnectionError)])
+def test_only_an_agent_that_would_take_an_error_for_success_gets_an_exit_code(monkeypatch, capfd, agent, end):
+    module = ModuleType("evaluator")
+    module.evaluate = lambda lm, task_dict: None
+
+    def simple_evaluate():
+        raise ConnectionError("the other machine is gone")
+
+    module.simple_evaluate = simple_evaluate
+    guard_evaluation(module)
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "run") if agent else monkeypatch.delenv("TORCHELASTIC_RUN_ID", False)
+    with pytest.raises(end) as ended:
+        module.simple_evaluate()
+    assert getattr(ended.value, "code", 1) == 1
+    assert ("the other machine is gone" in capfd.readouterr().err) == agent

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shlex
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -52,6 +53,15 @@ PREPARED: dict[str, Callable[[Path], None]] = {"own_tasks.md": own_tasks}
 def test_commands_stand_in_shell_blocks(page):
     outside = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
     assert [line for line in outside.splitlines() if line.startswith("    ") and COMMAND.match(line)] == []
+
+
+def test_scripts_can_be_read():
+    scripts = re.findall(
+        r"^```bash\n(.*?)^```", (REPOSITORY / "docs" / "scale.md").read_text(), re.DOTALL | re.MULTILINE
+    )
+    assert scripts
+    for script in scripts:
+        subprocess.run(["bash", "-n"], input=script, text=True, check=True)
 
 
 @pytest.mark.slow

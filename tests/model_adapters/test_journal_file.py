@@ -134,6 +134,17 @@ def test_an_answer_is_not_written_twice(tmp_path):
     assert len(journal.path.read_bytes().splitlines()) == 1
 
 
+def test_no_two_processes_write_one_file_even_as_the_same_rank(tmp_path):
+    one, other = opened(tmp_path), opened(tmp_path)
+    one.add({"a": entry("1")})
+    other.add({"b": entry("2")})
+    one.add({"c": entry("3")})
+    other.path.rename(tmp_path / f"{NAME}.rank1of3.jsonl")  # of another number of processes, named as once
+    again = opened(tmp_path)
+    assert [again.replay(key) for key in "abc"] == [entry("1"), entry("2"), entry("3")]
+    assert len(one.path.read_bytes().splitlines()) == 2
+
+
 def test_batches_are_forced_to_the_disk(tmp_path, monkeypatch):
     synced = []
     real = os.fsync

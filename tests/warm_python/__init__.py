@@ -17,14 +17,21 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 from .quick_yaml import read_yaml_quickly
 
-__all__ = ["read_yaml_quickly", "reasons_to_start_cold", "run_fresh", "start_from_here_warm", "warm"]
+__all__ = [
+    "read_yaml_quickly",
+    "reasons_to_start_cold",
+    "run_fresh",
+    "start_fresh",
+    "start_from_here_warm",
+    "warm",
+]
 
 _HERE = Path(__file__).parent
 # Libraries look at them when they are imported, so a start with other values is cold.
@@ -43,10 +50,22 @@ def run_fresh(
         cold: The real Python, whatever it costs.
         variables: Those that differ; ``RANK`` and the like never go on.
     """
+    line, environment = _fresh(command, cold, variables)
+    return subprocess.run(line, env=environment, cwd=folder, capture_output=True, text=True, timeout=400, check=False)
+
+
+def start_fresh(command: Sequence[str], folder: Path, log: Path, **variables: str) -> "subprocess.Popen[bytes]":
+    """Start what :func:`run_fresh` runs, and let it say everything in a file; SIGKILL ends it, not what it started."""
+    line, environment = _fresh(command, False, variables)
+    with log.open("w") as said:
+        return subprocess.Popen(line, env=environment, cwd=folder, stdout=said, stderr=said)
+
+
+def _fresh(command: Sequence[str], cold: bool, variables: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
     environment = {name: value for name, value in os.environ.items() if name not in _OF_RANKS}
     environment |= {**_VARIABLES, **variables}
     line = list(command) if cold or not hasattr(os, "pidfd_open") else warm(command, environment["PATH"])
-    return subprocess.run(line, env=environment, cwd=folder, capture_output=True, text=True, timeout=400, check=False)
+    return line, environment
 
 
 def warm(command: Sequence[str], path: str) -> list[str]:
