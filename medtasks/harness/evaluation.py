@@ -1,8 +1,10 @@
 """What stands around the harness's evaluation of our tasks: checks before the first request, a word on failures after.
 
-The harness has no hooks for either, so its ``evaluate`` is wrapped. A run without any task of ours is left as it is.
+The harness has no hooks for either, so its ``evaluate`` is wrapped. A run without any task of ours is left as it is,
+unless it is a shard, which asks a part of the rows.
 """
 
+import contextlib
 import inspect
 import math
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
@@ -18,6 +20,8 @@ from medtasks.harness.last_words import say_last
 from medtasks.harness.own_columns import is_our_hook
 from medtasks.harness.reply_envelope import parse_loglikelihood
 from medtasks.harness.sample_counts import counts_of
+from medtasks.harness.shard_requests import asking_only, mark, refuse_other_parts
+from medtasks.harness.shards import Shard
 from medtasks.harness.task_files import main_metrics_first
 from medtasks.harness.wrapping import AnyFunction, wrap_once
 
@@ -43,20 +47,29 @@ def _guarded(evaluate: AnyFunction) -> AnyFunction:
         ours = {
             name: task for name, task in tasks.items() if is_our_hook(getattr(task.config, "process_results", None))
         }
+        shard = Shard.from_environment()
+        refuse_other_parts(shard, evaluate, call.arguments)
         _refuse(lm, tasks, ours)
-        if not ours:
-            return evaluate(*args, **kwargs)
-        from medtasks.harness.kept_replies import KeptReplies
-        from medtasks.harness.models import watched
-
-        with watched(lm, ours, KeptReplies.from_environment(ours)):
+        with asking_only(shard, tasks) as rows, _watching(lm, ours):
             results = evaluate(*args, **kwargs)
         if results is not None:  # only the first of several processes has them
-            _say_what_was_lost(results.get("results") or {}, ours)
-            put_main_metrics_first(results)
+            if shard is not None:
+                mark(results, shard, rows)
+            if ours:
+                _say_what_was_lost(results.get("results") or {}, ours)
+                put_main_metrics_first(results)
         return results
 
     return guarded
+
+
+def _watching(lm: Any, ours: Mapping[str, Any]) -> contextlib.AbstractContextManager[None]:
+    if not ours:
+        return contextlib.nullcontext()
+    from medtasks.harness.kept_replies import KeptReplies
+    from medtasks.harness.models import watched
+
+    return watched(lm, ours, KeptReplies.from_environment(ours))
 
 
 def _refuse(lm: Any, tasks: Mapping[str, Any], ours: Mapping[str, Any]) -> None:

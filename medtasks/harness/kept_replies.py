@@ -119,14 +119,14 @@ def earlier_run(output: Path, current: RunManifest, arguments: Sequence[str]) ->
     It asked the same model for the same, by the same versions, on the same data; only how requests are sent may differ.
     Raises MedTasksError where there is none.
     """
-    wanted = _what(redacted_arguments(arguments))
+    wanted = what_is_asked(redacted_arguments(arguments))
     for path in reversed(manifest_files(output)):
         try:
             found = RunManifest.read(path)
         except MedTasksError:
             continue
         kept = any(record.samples for record in found.tasks.values())
-        if kept and path != current.path and _what(found.arguments) == wanted and _same(found, current):
+        if kept and path != current.path and what_is_asked(found.arguments) == wanted and _same(found, current):
             return found
     raise MedTasksError(
         f"--only-failed found no run in {output} that asked the same model for the same tasks and kept its samples "
@@ -134,17 +134,18 @@ def earlier_run(output: Path, current: RunManifest, arguments: Sequence[str]) ->
     )
 
 
-def _what(arguments: Sequence[str]) -> tuple[object, ...]:
+def what_is_asked(arguments: Sequence[str]) -> dict[str, str]:
+    """Return the harness's options that say what a model is asked, not how it is reached; its own by ``model_args``."""
     options = read_options(arguments)
-    model = {name: value for name, value in options.pairs("model_args").items() if name not in _HOW}
-    others = {name: str(value) for name, value in options.given.items() if name not in _FREE}
-    return model, others
+    model = {f"model_args {name}": one for name, one in options.pairs("model_args").items() if name not in _HOW}
+    return {**{name: str(one) for name, one in options.given.items() if name not in _FREE}, **model}
 
 
 def _same(earlier: RunManifest, current: RunManifest) -> bool:
     shared = earlier.tasks.keys() & current.tasks.keys()
     return (
         bool(shared)
+        and earlier.shard == current.shard
         and all(earlier.versions.get(name) == current.versions.get(name) for name in _VERSIONS)
         and earlier.commit == current.commit
         and all(earlier.tasks[name].fingerprint == current.tasks[name].fingerprint for name in shared)

@@ -39,6 +39,7 @@ class Outcome:
     files: dict[str, Path] = field(default_factory=dict)  # the results file, by task
     rows: dict[str, dict[str, Any]] = field(default_factory=dict)  # values by ``<metric>,<filter>``, by task
     reasons: dict[str, str] = field(default_factory=dict)
+    asked: dict[str, int] = field(default_factory=dict)  # how many rows of its data were asked, by task
     processes: list[HarnessProcess] = field(default_factory=list)  # of the harness, the one that runs included
 
 
@@ -179,7 +180,9 @@ def _add_results(names: Sequence[str], new: Sequence[Path], outcome: Outcome) ->
     complete = {}
     for path in new:
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            complete[path] = dict(json.loads(path.read_text(encoding="utf-8"))["results"])
+            content = json.loads(path.read_text(encoding="utf-8"))
+            complete[path] = dict(content["results"])
+            outcome.asked |= {task: counts["effective"] for task, counts in content.get("n-samples", {}).items()}
     foreign = [name for name in names if not tasks_of(name)]
     for path, tasks in complete.items():
         outcome.results.append(path)
