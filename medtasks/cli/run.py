@@ -9,6 +9,7 @@ import typer
 
 from medtasks.audit.recording import RunRecording, first_manifest
 from medtasks.cli.output import out, say
+from medtasks.data.shards import SHARD_VARIABLE, Shard
 from medtasks.errors import MedTasksError
 from medtasks.harness.documents import Selection, select
 from medtasks.harness.guards import check
@@ -18,7 +19,6 @@ from medtasks.harness.manifest import Notice, RunManifest, Severity, TaskOutcome
 from medtasks.harness.redaction import redacted_arguments
 from medtasks.harness.running import run_tasks, stopping_by_signal
 from medtasks.harness.sample_counts import DEFAULT_LIMIT, FailureLimit
-from medtasks.harness.shards import SHARD_VARIABLE, Shard
 from medtasks.harness.task_files import including
 
 PASSES_ON = {"allow_extra_args": True, "ignore_unknown_options": True}

@@ -15,6 +15,7 @@ from typing import Any
 from loguru import logger
 
 from medtasks.data.home import home
+from medtasks.data.shards import Shard
 from medtasks.errors import warn_once
 
 FOLDER_NAME = "journal"
@@ -49,13 +50,15 @@ def journal_folder(argument: str, model_id: str) -> Path | None:
 class Journal:
     """The answers of one model with one set of arguments.
 
-    Answers of earlier runs, of all their ranks, are replayed; this run's answers are appended to a file of this rank,
+    Answers of earlier runs, of all their ranks and shards, are replayed; this run's are appended to a file of its own,
     readable by its owner only, because replies are in it in clear. What this object wrote it does not replay: asking
     twice in one run computes twice.
     """
 
     def __init__(self, folder: Path, fingerprint: str, rank: int, processes: int) -> None:
-        self.path = folder / f"{fingerprint[:24]}.rank{rank}of{processes}.jsonl"
+        shard = Shard.from_environment()
+        of_shard = f".shard{shard.index}of{shard.count}" if shard else ""  # machines may share the folder, not the file
+        self.path = folder / f"{fingerprint[:24]}.rank{rank}of{processes}{of_shard}.jsonl"
         self._torn = self._damaged = 0
         self._stored: dict[str, Entry] = {}
         self._written: set[str] = set()

@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from medtasks.data.home import dataset_holding
+from medtasks.data.shards import Shard
 from medtasks.errors import MedTasksError
 from medtasks.extract.failure import failure_cause
 from medtasks.harness.guarded_run import listed
@@ -21,7 +22,6 @@ from medtasks.harness.own_columns import is_our_hook
 from medtasks.harness.reply_envelope import parse_loglikelihood
 from medtasks.harness.sample_counts import counts_of
 from medtasks.harness.shard_requests import asking_only, mark, refuse_other_parts
-from medtasks.harness.shards import Shard
 from medtasks.harness.task_files import main_metrics_first
 from medtasks.harness.wrapping import AnyFunction, wrap_once
 

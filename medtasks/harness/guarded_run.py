@@ -7,9 +7,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from medtasks.data.shards import Shard
 from medtasks.harness.harness_options import HarnessOptions
 from medtasks.harness.manifest import Notice, Severity
-from medtasks.harness.shards import Shard
 from medtasks.harness.task_files import included_option, task_config, task_file, tasks_of
 from medtasks.harness.task_index import DottedName, TaskIndex, harness_folder, index_tasks
 

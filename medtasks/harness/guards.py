@@ -11,6 +11,7 @@ from string import Template
 from typing import Any
 
 from medtasks.data.privacy import LOG_TEXT_VARIABLE, is_private
+from medtasks.data.shards import Shard
 from medtasks.errors import MedTasksError, ModelRefused, near_match
 from medtasks.harness.guarded_run import GuardedRun, listed, refuse, warn
 from medtasks.harness.harness_options import read_options, seeds
@@ -19,7 +20,6 @@ from medtasks.harness.model_places import destinations
 from medtasks.harness.redaction import redacted
 from medtasks.harness.remote_models import check_model, credentialed
 from medtasks.harness.row_limits import cut_rows, row_limit, row_offset, row_shard
-from medtasks.harness.shards import Shard
 from medtasks.harness.task_files import TAG_ENDING, including, task_config, task_files, tasks_of, variants_of
 from medtasks.harness.task_index import TaskIndex, harness_folder, index_tasks, mapping_in
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from medtasks.errors import MedTasksError
 from medtasks.extract.failure import failure_cause
-from medtasks.harness.harness_options import read_options
+from medtasks.harness.harness_options import HarnessOptions, read_options
 from medtasks.harness.logged_samples import is_withheld
 from medtasks.harness.manifest import RunManifest, TaskRecord, manifest_files
 from medtasks.harness.redaction import redacted_arguments
@@ -119,14 +119,19 @@ def earlier_run(output: Path, current: RunManifest, arguments: Sequence[str]) ->
     It asked the same model for the same, by the same versions, on the same data; only how requests are sent may differ.
     Raises MedTasksError where there is none.
     """
-    wanted = what_is_asked(redacted_arguments(arguments))
+    wanted = what_is_asked(read_options(redacted_arguments(arguments)))
     for path in reversed(manifest_files(output)):
         try:
             found = RunManifest.read(path)
         except MedTasksError:
             continue
         kept = any(record.samples for record in found.tasks.values())
-        if kept and path != current.path and what_is_asked(found.arguments) == wanted and _same(found, current):
+        if (
+            kept
+            and path != current.path
+            and what_is_asked(read_options(found.arguments)) == wanted
+            and _same(found, current)
+        ):
             return found
     raise MedTasksError(
         f"--only-failed found no run in {output} that asked the same model for the same tasks and kept its samples "
@@ -134,9 +139,8 @@ def earlier_run(output: Path, current: RunManifest, arguments: Sequence[str]) ->
     )
 
 
-def what_is_asked(arguments: Sequence[str]) -> dict[str, str]:
-    """Return the harness's options that say what a model is asked, not how it is reached; its own by ``model_args``."""
-    options = read_options(arguments)
+def what_is_asked(options: HarnessOptions) -> dict[str, str]:
+    """Return the options by name that say what a model is asked, and not how; its own begin with ``model_args``."""
     model = {f"model_args {name}": one for name, one in options.pairs("model_args").items() if name not in _HOW}
     return {**{name: str(one) for name, one in options.given.items() if name not in _FREE}, **model}
 

@@ -16,10 +16,10 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, PrivateAttr
 
 from medtasks.data.home import HOME_VARIABLE, home, written_whole
+from medtasks.data.shards import Shard
 from medtasks.errors import MedTasksError
 from medtasks.harness.process import RunProcess, is_running
 from medtasks.harness.sample_counts import SampleCounts
-from medtasks.harness.shards import Shard
 
 ENDING = "_run.json"
 

@@ -1,6 +1,6 @@
 """What ``--limit`` and ``--offset`` of the harness do: they count rows, and an image pair is two of them.
 
-A shard (:mod:`medtasks.harness.shards`) takes their place.
+A shard (:mod:`medtasks.data.shards`) takes their place.
 """
 
 import math
@@ -9,12 +9,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from medtasks.data.schema import SPLIT
+from medtasks.data.shards import cut_places
 from medtasks.data.store import open_documents
 from medtasks.data.variants import ROTATED
 from medtasks.errors import MedTasksError
 from medtasks.harness.guarded_run import GuardedRun, listed, refuse, warn
 from medtasks.harness.manifest import Notice
-from medtasks.harness.shards import cut_places
 from medtasks.harness.task_files import task_file, tasks_of
 
 

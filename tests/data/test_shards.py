@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medtasks.data.samples import Sample
+from medtasks.data.shards import Shard, clusters_of
 from medtasks.data.store import load_documents
 from medtasks.data.variants import rotated
 from medtasks.errors import MedTasksError
-from medtasks.harness.shards import Shard, clusters_of
 
 CLUSTERS = st.lists(st.integers(0, 9), max_size=60) | st.lists(st.integers(0, 9), max_size=60).map(sorted)
 
