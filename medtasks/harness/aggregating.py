@@ -19,6 +19,7 @@ from medtasks.data.samples import Sample
 from medtasks.errors import MedTasksError, RepliesError
 from medtasks.families.family import FENCED, Reply, Row, TaskFamily
 from medtasks.families.registry import family_of
+from medtasks.harness.hooks import metric_list
 from medtasks.harness.logged_samples import SCORE, answers_another, score_in
 from medtasks.harness.own_columns import hook_name
 from medtasks.harness.replies import read_replies, recorded_reply
@@ -26,8 +27,6 @@ from medtasks.harness.saved_replies import FOLDER_NAME
 
 Lines = Mapping[int, Sequence[str]]
 """Lines of a samples file by row of the data, one for each filter."""
-
-_ADDED = ("_stderr", "_expected_accuracy", "_consensus_accuracy", "_internal_variance", "_consistency_rate")
 
 
 @dataclass(frozen=True)
@@ -63,6 +62,10 @@ def aggregate(
 
         tasks = _harness_tasks(setup)
         outputs = harness.get_task_list(tasks)
+        if {output.task_name for output in outputs} != parts.keys():
+            raise MedTasksError(
+                f"{', '.join(setup.tasks)} are other tasks here than in the runs; name the same folders"
+            )
         for output in outputs:
             name = output.task_name
             if setup.predict_only:
@@ -130,13 +133,8 @@ class _Scored:
         self._task, self._name, self._parts, self._filters = task, name, parts, filters
         self._family = family_of(hook_name(task.config.process_results))
         self._texts = None if self._family is None else _Texts(self._family, task.eval_docs_no_media, name)
-        keys = dict.fromkeys(key for part in parts for key in part.row)
-        split = {name: [key.rpartition(",")[0] for key in keys if key.rpartition(",")[2] == name] for name in filters}
-        own = task.aggregation()
-        self._metrics = {
-            name: [one for one in found if one in own or not any(ending in one for ending in _ADDED)]
-            for name, found in split.items()
-        }
+        self._own = [] if self._family is None else [entry["metric"] for entry in metric_list(self._family.metrics)]
+        self._recorded = {key for part in parts for key in part.row}
 
     def put_into(self, output: Any, lines: Lines) -> None:
         """Give the harness's output the values of all samples, in the order of one process."""
@@ -159,8 +157,9 @@ class _Scored:
             self.put_into(output, part.lines)
             _compute(output, bootstraps)
             found = json.loads(json.dumps(output.agg_metrics, default=handle_non_serializable))
-            recorded = {key: value for key, value in part.row.items() if "," in key}
-            if {key: repr(value) for key, value in found.items()} != {k: repr(v) for k, v in recorded.items()}:
+            # An empty list stands for a metric that the task's file leaves out.
+            recorded = {key: repr(value) for key, value in part.row.items() if "," in key and value != []}
+            if {key: repr(value) for key, value in found.items()} != recorded:
                 raise MedTasksError(
                     f"the samples of {self._name} do not give the results that its runs recorded, so that they cannot "
                     f"be joined: they hold too little, or this version of the code is another one"
@@ -169,9 +168,9 @@ class _Scored:
     def _values(self, row: int, line: Mapping[str, Any], name: str) -> dict[str, Any]:
         score = score_in(line) if SCORE in line and self._family is not None else None
         if score is None or self._texts is None:
-            return {metric: line[metric] for metric in self._metrics[name] if metric in line}
+            return {key: value for key, value in line.items() if f"{key},{name}" in self._recorded}
         del score["schema_version"]
-        return dict.fromkeys(self._metrics[name], score | self._texts.of(row, line, score))
+        return dict.fromkeys(self._own, score | self._texts.of(row, line, score))
 
 
 class _Texts:

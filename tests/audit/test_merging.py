@@ -15,6 +15,7 @@ from medtasks.audit.shard_runs import read_shards
 from medtasks.errors import MedTasksError
 from medtasks.harness.manifest import read_manifests
 
+from .. import tiny_multimedeval
 from ..harness.conftest import GENERAL_HOOKS, GENERAL_YAML
 from ..recorded_runs import TINY, medtasks, record
 from ..warm_python import warm
@@ -279,6 +280,25 @@ def test_samples_that_do_not_give_the_recorded_results(shards, sample, task, tmp
     with pytest.raises(MedTasksError, match=f"the samples of {task} do not give the results that its runs recorded"):
         medtasks("merge", tmp_path / "all", *shards)
     assert not (tmp_path / "all").exists()
+
+
+def test_replies_that_the_samples_withhold_are_those_that_were_saved(tmp_path, monkeypatch):
+    """Of credentialed reports: ids are hashed, and the metrics need texts that no file of the run holds."""
+    task, home = "multimedeval_mimic_cxr_report", tiny_multimedeval.prepare_all(tmp_path / "home", ["mimic_cxr_report"])
+    monkeypatch.setenv("MEDTASKS_HOME", str(home))
+    shards = [tmp_path / "1", tmp_path / "2"]
+    record(home, tmp_path / "one", task)
+    for shard in shards:
+        record(home, shard, task, "--shard", f"{shard.name}/2")
+    medtasks("merge", tmp_path / "all", *shards)
+    rows = [json.dumps(results_of(run)["results"][task]) for run in (tmp_path / "one", tmp_path / "all")]
+    assert rows[0] == rows[1]
+    assert "rouge_l," in rows[0]
+    (home / "replies").rename(home / "elsewhere")
+    with pytest.raises(
+        MedTasksError, match=f"samples files of {task} withhold the replies .* copy the folder 'replies'"
+    ):
+        medtasks("merge", tmp_path / "again", *shards)
 
 
 def test_data_that_are_not_here(shards, tmp_path):
