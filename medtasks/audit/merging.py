@@ -1,23 +1,28 @@
 """Joining the runs of shards into what one run would have left: samples, the same results, and a manifest."""
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from medtasks.audit.facts import commit, versions
 from medtasks.audit.shard_runs import ShardRun, read_shards
 from medtasks.data.home import written_whole
 from medtasks.data.shards import SHARD_VARIABLE
 from medtasks.errors import MedTasksError
 from medtasks.harness.aggregating import RecordedPart, Setup, aggregate
+from medtasks.harness.guarded_run import listed
 from medtasks.harness.manifest import RunManifest, RunState, TaskRecord, manifest_files, manifest_path
 from medtasks.harness.process import this_process
-from medtasks.harness.redaction import redacted_arguments
+from medtasks.harness.redaction import redacted_arguments, settings
 from medtasks.harness.running import RESULTS, samples_file
 from medtasks.harness.sample_counts import FailureLimit, SampleCounts, counts_of
 
 _OF_TASKS = ("configs", "versions", "n-shot", "higher_is_better", "n-samples")  # by name of a task or group
+_CODE = ("medtasks", "lmms_eval", "commit of medtasks")
+_OF_METRICS = ("MEDTASKS_METRICS_", "MEDTASKS_LABELER", "MEDTASKS_WEIGHTS")
 _OF_A_PROCESS = ("usage", "throughput", "start_time", "end_time", "total_evaluation_time_seconds")
 
 
@@ -32,6 +37,7 @@ def merge(
     if manifest_files(output) or any(output.rglob(f"*{RESULTS}")):
         raise MedTasksError(f"{output} holds a run already; name a new folder for what is joined")
     runs = read_shards(folders)
+    _check_code_here(runs[0])
     made = datetime.now(UTC)
     samples = {name: _samples(name, runs) for name in runs[0].tasks}
     content = _content(runs, samples, include)
@@ -49,6 +55,19 @@ def merge(
     manifest = manifest.model_copy(update={"state": RunState.WITH_FAILURES if lost else RunState.FINISHED})
     manifest.write(manifest_path(output, made))
     return manifest, lost
+
+
+def _check_code_here(run: ShardRun) -> None:
+    """Refuse to compute results with other code, or other models for metrics, than the runs would have."""
+    told, here = run.manifest, {**versions(), "commit of medtasks": commit(), **settings(os.environ)}
+    there = {**told.versions, "commit of medtasks": told.commit, **told.settings}
+    names = [*_CODE, *sorted(name for name in {*here, *there} if name.startswith(_OF_METRICS))]
+    different = [f"{name} ({there.get(name)} there)" for name in names if here.get(name) != there.get(name)]
+    if different:
+        raise MedTasksError(
+            f"the results are computed here, and {listed(different)} differ from those of {run}; merge where they are "
+            f"the same"
+        )
 
 
 def _samples(name: str, runs: Sequence[ShardRun]) -> list[str]:

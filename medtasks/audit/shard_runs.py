@@ -22,8 +22,11 @@ from medtasks.harness.running import samples_file
 from medtasks.harness.task_index import mapping_in
 
 _PLACES = ("include_path", "config", "output_path")  # options that say where something lies, not what it is
-# Settings that say how something is reached.
-_REACHED = (SHARD_VARIABLE, "MEDTASKS_TRUSTED_MODEL", "MEDTASKS_TRUSTED_JUDGE", "MEDTASKS_JUDGE_BASE_URL")
+# Settings that say how something is reached, and where it lies.
+_REACHED = re.compile(
+    rf"{SHARD_VARIABLE}|MEDTASKS_HOME|MEDTASKS_TRUSTED_\w+|MEDTASKS_\w+_API_KEY"
+    r"|MEDTASKS_JUDGE_(?:BASE_URL|ALLOW_REMOTE|TIMEOUT|CONCURRENCY|ATTEMPTS)"
+)
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 _IMAGE_ROOT = re.compile(r'"image_root": "(?:[^"\\]|\\.)*"')
 _SHORT = 24  # characters
@@ -87,7 +90,7 @@ class ShardRun:
         found |= {f"seed of {name}": value for name, value in told.seeds.model_dump().items()}
         found |= {f"version of {name}": version for name, version in told.versions.items()}
         found |= {"commit of medtasks": told.commit}
-        found |= {name: value for name, value in told.settings.items() if name not in _REACHED}
+        found |= {name: value for name, value in told.settings.items() if not _REACHED.fullmatch(name)}
         found |= {f"data of {name}": record.fingerprint for name, record in told.tasks.items()}
         for name, part in self.tasks.items():
             found |= {f"version of {name}": mapping_in(part.content, "versions").get(name)}

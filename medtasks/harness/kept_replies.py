@@ -30,6 +30,7 @@ KEPT_VARIABLE = "MEDTASKS_KEEP_REPLIES_OF"
 _HOW = frozenset(  # how requests are sent, not what is asked
     {
         *("api_base", "api_key", "base_url", "batch_size", "timeout", "max_retries", "retry_backoff_s", "max_failed"),
+        *("concurrency", "attempts", "journal"),
         *("num_concurrent", "num_cpus", "adaptive_concurrency", "adaptive_max_concurrency", "adaptive_min_concurrency"),
     }
 )

@@ -116,7 +116,9 @@ def _run(
     running = HarnessProcess(tasks=tuple(names), started=datetime.now(UTC).isoformat())
     outcome.processes.append(running)
     watch(outcome)
-    process = _start([*command, "--tasks", ",".join(names), "--output_path", str(output)], variables)
+    # Of a folder whose name is a number, such as a shard's, the harness would make that number, and lose the results.
+    place = str(output) if output.name != str(output) else os.path.join(os.curdir, output)
+    process = _start([*command, "--tasks", ",".join(names), "--output_path", place], variables)
     try:
         # Without taking the exit code, which Ctrl-C would lose if it came just then.
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)

@@ -22,9 +22,9 @@ from ..warm_python import warm
 
 pytestmark = pytest.mark.slow
 
-TASKS = "mediconfusion_all,mediconfusion_gd_rotated,shouting"
+TASKS = "mediconfusion_all,mediconfusion_gd_rotated,shouting,few"
 PLACES = r" at 0x[0-9a-f]+|home_\w+"  # in memory, and on the machine
-OWN = ("mediconfusion", "mediconfusion_gd", "mediconfusion_ps", "mediconfusion_gd_rotated", "shouting")
+OWN = ("mediconfusion", "mediconfusion_gd", "mediconfusion_ps", "mediconfusion_gd_rotated", "shouting", "few")
 
 
 @pytest.fixture(scope="module")
@@ -33,10 +33,15 @@ def folder(sample_home, tmp_path_factory):
     place = tmp_path_factory.mktemp("shards")
     own = place / "own"
     own.mkdir()
-    (own / "shouting.yaml").write_text(GENERAL_YAML.replace("questions.jsonl", str(own / "questions.jsonl")))
     (own / "shouting.py").write_text(GENERAL_HOOKS)
-    lines = [json.dumps({"question": f"Say {'AB'[number % 2]} {number}.", "answer": "A"}) for number in range(10)]
-    (own / "questions.jsonl").write_text("\n".join(lines))
+    for task, count in (("shouting", 10), ("few", 2)):
+        file = own / f"{task}.jsonl"
+        lines = [
+            json.dumps({"question": f"Say {'AB'[number % 2]} {number}.", "answer": "A"}) for number in range(count)
+        ]
+        file.write_text("\n".join(lines))
+        text = GENERAL_YAML.replace("task: shouting", f"task: {task}").replace("questions.jsonl", str(file))
+        (own / f"{task}.yaml").write_text(text)
     for name in ("one", "1", "2", "3"):
         home = shutil.copytree(sample_home, place / f"home_{name}")
         record(home, place / name, TASKS, "--include_path", own, *(["--shard", f"{name}/3"] if name != "one" else []))
@@ -99,7 +104,7 @@ def test_shards_are_one_run_to_the_last_digit(folder, sample, tmp_path):
     assert {test["difference"] for task in compared.values() for test in task["comparisons"]} == {0.0}
 
 
-def test_a_shard_says_that_it_is_one(folder, sample, capsys):
+def test_a_shard_says_that_it_is_one(folder):
     content = results_of(folder / "2")
     assert all(row["alias"].endswith(" [SHARD 2/3]") for row in content["results"].values())
     assert content["groups"]["mediconfusion_all"]["alias"] == "mediconfusion_all [SHARD 2/3]"
@@ -109,30 +114,20 @@ def test_a_shard_says_that_it_is_one(folder, sample, capsys):
     assert rows == {task: counts["effective"] for task, counts in content["n-samples"].items()}
     assert rows["mediconfusion"] == rows["mediconfusion_gd"] == 10
     assert [json.loads(line)["doc_id"] for line in samples_of(folder / "2", "shouting").splitlines()] == [3, 4, 5, 6]
-    medtasks("report", folder / "2", "--html", os.devnull)
-    assert "This is shard 2/3 of a run" in capsys.readouterr().out
 
 
-def test_a_task_without_rows_in_a_shard(folder, tmp_path, capsys):
+def test_a_task_without_rows_in_a_shard(folder, capsys):
     """Two rows for three shards."""
-    questions = (folder / "own" / "questions.jsonl").read_text()
-    own = shutil.copytree(folder / "own", tmp_path / "own")
-    (own / "questions.jsonl").write_text("".join(questions.splitlines(keepends=True)[:2]))
-    task = (own / "shouting.yaml").read_text()
-    (own / "shouting.yaml").write_text(task.replace(str(folder / "own"), str(own)))
-    shards = [tmp_path / str(index) for index in (1, 2, 3)]
-    for shard in shards:
-        record(tmp_path, shard, "shouting", "--include_path", own, "--shard", f"{shard.name}/3")
-    manifests = [read_manifests(shard)[0] for shard in shards]
+    manifests = [read_manifests(folder / name)[0] for name in ("1", "2", "3")]
     assert [manifest.standing for manifest in manifests] == ["finished"] * 3
-    rows = [manifest.tasks["shouting"].rows for manifest in manifests]
+    rows = [manifest.tasks["few"].rows for manifest in manifests]
     assert sorted(rows) == [0, 1, 1]
-    empty = shards[rows.index(0)]
-    assert results_of(empty)["results"]["shouting"] == {"alias": f"shouting [SHARD {empty.name}/3]"}
-    medtasks("report", empty, "--html", os.devnull)
-    assert f"missing: shouting: Shard {empty.name}/3 has none of its rows." in capsys.readouterr().out
-    medtasks("merge", tmp_path / "all", *shards)
-    assert [json.loads(line)["doc_id"] for line in samples_of(tmp_path / "all", "shouting").splitlines()] == [0, 1]
+    empty = str(1 + rows.index(0))
+    assert results_of(folder / empty)["results"]["few"] == {"alias": f"few [SHARD {empty}/3]"}
+    medtasks("report", folder / empty, "--html", os.devnull)
+    printed = capsys.readouterr().out
+    assert f"missing: few: Shard {empty}/3 has none of its rows." in printed
+    assert f"This is shard {empty}/3 of a run" in printed
 
 
 KILLING = """\
@@ -230,8 +225,8 @@ def test_shards_that_differ_are_not_joined(shards, kind):
 
 def test_where_things_lie_and_how_they_are_reached_may_differ(shards):
     def elsewhere(run):
-        run["options"].update(model_args="base_url=http://other/v1", batch_size="1", include_path="x")
-        run["settings"].update(MEDTASKS_TRUSTED_MODEL="http://other/v1", MEDTASKS_SHARD="2/3")
+        run["options"].update(model_args="base_url=http://other/v1,journal=x", batch_size="1", include_path="x")
+        run["settings"].update(MEDTASKS_TRUSTED_MODEL="http://other/v1", MEDTASKS_SHARD="2/3", MEDTASKS_HOME="***")
         run["hardware"].update(cores=99)
 
     changed(shards[1], "_run.json", elsewhere)
@@ -256,7 +251,7 @@ def test_rows_in_two_shards_or_in_none(shards):
     changed(shards[1], "_run.json", lambda run: run["shard"].update(index=3))
     assert [run.folder for run in read_shards(shards)] == [shards[0], shards[2], shards[1]]  # rows are what they are
     changed(shards[0], "_run.json", lambda run: run["shard"].update(index=1, count=1))
-    with pytest.raises(MedTasksError, match=r"rows 10-31 of mediconfusion are in no shard"):
+    with pytest.raises(MedTasksError, match=r"rows 1 of few are in no shard"):
         read_shards(shards[:1])
 
 
@@ -299,6 +294,17 @@ def test_replies_that_the_samples_withhold_are_those_that_were_saved(tmp_path, m
         MedTasksError, match=f"samples files of {task} withhold the replies .* copy the folder 'replies'"
     ):
         medtasks("merge", tmp_path / "again", *shards)
+
+
+def test_other_code_or_other_models_for_metrics_here(shards, tmp_path, monkeypatch):
+    monkeypatch.setenv("MEDTASKS_METRICS_DTYPE", "float16")
+    with pytest.raises(MedTasksError, match=r"MEDTASKS_METRICS_DTYPE \(None there\) differ from those of shard 1/3"):
+        medtasks("merge", tmp_path / "all", *shards)
+    monkeypatch.delenv("MEDTASKS_METRICS_DTYPE")
+    for shard in shards:
+        changed(shard, "_run.json", lambda run: run["versions"].update(lmms_eval="0.7.2"))
+    with pytest.raises(MedTasksError, match=r"lmms_eval \(0.7.2 there\) differ"):
+        medtasks("merge", tmp_path / "all", *shards)
 
 
 def test_data_that_are_not_here(shards, tmp_path):
