@@ -114,7 +114,7 @@ def clusters_of(documents: Any) -> list[int]:
     The documents are a table of the ``datasets`` library, or a list of mappings.
     """
     count = len(documents)
-    columns = [_column(documents, name) for name in _TOGETHER]
+    columns = [column_of(documents, name) for name in _TOGETHER]
     keys: list[list[Hashable]] = [[] for _ in range(count)]
     for name, column in zip(_TOGETHER, columns, strict=True):
         for row, value in enumerate(column):
@@ -123,7 +123,8 @@ def clusters_of(documents: Any) -> list[int]:
     return connected_components(keys)
 
 
-def _column(documents: Any, name: str) -> Sequence[Any]:
+def column_of(documents: Any, name: str) -> Sequence[Any]:
+    """Return a column of such documents, shape (documents,), and read no other; empty where a table has none."""
     if hasattr(documents, "column_names"):
         return documents[name] if name in documents.column_names else ()
     return [document.get(name) if isinstance(document, Mapping) else None for document in documents]

@@ -16,6 +16,7 @@ from loguru import logger
 
 from medtasks.data.home import home
 from medtasks.data.samples import Sample
+from medtasks.data.shards import column_of
 from medtasks.errors import MedTasksError, RepliesError
 from medtasks.families.family import FENCED, Reply, Row, TaskFamily
 from medtasks.families.registry import family_of
@@ -178,20 +179,21 @@ class _Texts:
 
     def __init__(self, family: TaskFamily, documents: Any, name: str) -> None:
         self._family, self._documents, self._name = family, documents, name
+        self._ids = [str(one) for one in column_of(documents, "doc_id")]
         self._saved: dict[str, dict[str, Reply]] = {}
 
     def of(self, row: int, line: Mapping[str, Any], score: Mapping[str, Any]) -> dict[str, Any]:
         """Return the text fields of a score; MedTasksError: the reply is not here, or it is another one."""
-        document = self._documents[row]
-        if (asked := answers_another(line, str(document["doc_id"]))) is not None:
+        doc_id = self._ids[row] if row < len(self._ids) else ""
+        if (asked := answers_another(line, doc_id)) is not None:
             raise MedTasksError(
                 f"row {row} of {self._name} is another question here than in the run ({asked}); point MEDTASKS_HOME to "
                 f"the data of the run"
             )
         if self._family.scores_suffice or "rule" not in score:
             return {}
-        reply = recorded_reply(line) or self._saved_reply(str(document["doc_id"]), score.get("saved"))
-        found = self._family.texts(Sample(document), reply, Row(str(score["rule"]).removesuffix(FENCED)))
+        reply = recorded_reply(line) or self._saved_reply(doc_id, score.get("saved"))
+        found = self._family.texts(Sample(self._documents[row]), reply, Row(str(score["rule"]).removesuffix(FENCED)))
         if any(str(text) != score.get(field) for field, text in found.items()):
             raise MedTasksError(
                 f"the texts of row {row} of {self._name} are others here than in the run; point MEDTASKS_HOME to its "

@@ -307,6 +307,15 @@ def test_other_code_or_other_models_for_metrics_here(shards, tmp_path, monkeypat
         medtasks("merge", tmp_path / "all", *shards)
 
 
+def test_results_that_need_more_than_samples(folder, shards, sample, tmp_path):
+    own = shutil.copytree(folder / "own", tmp_path / "own")
+    task = (own / "few.yaml").read_text()
+    (own / "few.yaml").write_text(task.replace("aggregation: mean", "aggregation: !function shouting.submitted"))
+    (own / "shouting.py").write_text(GENERAL_HOOKS + "\n\ndef submitted(items, args):\n    return args.output_path\n")
+    with pytest.raises(MedTasksError, match="few computes its results from the run's command line"):
+        medtasks("merge", tmp_path / "all", *shards, "--include_path", own)
+
+
 def test_data_that_are_not_here(shards, tmp_path):
     with pytest.raises(MedTasksError, match="medtasks data prepare mediconfusion"):
         medtasks("merge", tmp_path / "all", *shards)

@@ -6,8 +6,9 @@ import shutil
 import pytest
 
 from medtasks.data.home import own_tasks_folder
-from medtasks.data.shards import SHARD_VARIABLE
+from medtasks.data.shards import SHARD_VARIABLE, Shard
 from medtasks.errors import MedTasksError
+from medtasks.harness.shard_requests import refuse_other_parts
 
 from .whole_runs import answering, evaluate, on_two
 
@@ -66,3 +67,13 @@ def test_what_chooses_rows_too_is_refused(sample, monkeypatch):
     monkeypatch.setenv(SHARD_VARIABLE, "3/2")
     with pytest.raises(MedTasksError, match="such as --shard 3/16"):
         evaluate(["mediconfusion"], answering(lambda doc: "A"))
+
+
+def test_another_harness_has_no_shards():
+    def of_another_harness():
+        raise AssertionError
+
+    of_another_harness.__module__ = "lm_eval.evaluator"
+    with pytest.raises(MedTasksError, match=r"MEDTASKS_SHARD=1/2 is for runs of lmms_eval; unset it for lm_eval"):
+        refuse_other_parts(Shard(1, 2), of_another_harness, {})
+    refuse_other_parts(None, of_another_harness, {"limit": 4})
