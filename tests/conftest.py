@@ -85,7 +85,14 @@ def _datasets_and_tasks(home: Path) -> list[Path]:
 def _own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Point every test at an empty data folder, at no judge and at no weights."""
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path_factory.mktemp("home")))
-    ours = ("MEDTASKS_JUDGE_", "MEDTASKS_TRUSTED_", "MEDTASKS_LABELER", "MEDTASKS_METRICS_", "MEDTASKS_WEIGHTS")
+    ours = (
+        "MEDTASKS_JUDGE_",
+        "MEDTASKS_TRUSTED_",
+        "MEDTASKS_LABELER",
+        "MEDTASKS_METRICS_",
+        "MEDTASKS_WEIGHTS",
+        "MEDTASKS_SHARD",
+    )
     for name in [name for name in os.environ if name.startswith(ours)]:
         monkeypatch.delenv(name)
 

@@ -11,6 +11,7 @@ from signal import Signals
 from typing import Any
 
 from medtasks.audit.facts import commit, data_fingerprints, hardware, model_facts, versions
+from medtasks.data.shards import Shard
 from medtasks.harness.documents import Selection
 from medtasks.harness.harness_options import read_options, seeds
 from medtasks.harness.manifest import (
@@ -38,11 +39,13 @@ def first_manifest(
     asked: Sequence[str],
     selection: Selection,
     notices: Sequence[Notice],
+    shard: Shard | None = None,
 ) -> RunManifest:
     """Return what is known about a run before its first task.
 
     The ``arguments`` are those passed on to the harness, ``asked`` are the names given to ``--tasks``, ``selection``
-    says which of them can run, and ``notices`` are the warnings given before the run.
+    says which of them can run, ``notices`` are the warnings given before the run, and ``shard`` is what it asks of the
+    rows, if not all.
     """
     options = read_options(arguments)
     return RunManifest(
@@ -61,6 +64,7 @@ def first_manifest(
         model=model_facts(options),
         hardware=hardware(),
         settings=settings({**os.environ, **options.environment}),
+        shard=shard,
     )
 
 
@@ -113,6 +117,8 @@ class RunRecording:
         """Write down what has become of the tasks so far."""
         folder = self.path.parent
         tasks = {name: _after(name, record, outcome, folder) for name, record in self.manifest.tasks.items()}
+        if self.manifest.shard:
+            tasks = {name: one.model_copy(update={"rows": outcome.asked.get(name)}) for name, one in tasks.items()}
         self._change(tasks=tasks, processes=tuple(outcome.processes))
 
     def _end_state(self) -> RunState:

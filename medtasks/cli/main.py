@@ -13,6 +13,7 @@ from medtasks.cli import (
     demo,
     doctor,
     duplicates,
+    merge,
     metrics,
     parity,
     parse,
@@ -35,6 +36,7 @@ app.add_typer(data.app, name="data")
 app.command("tasks")(tasks.list_tasks)
 app.command("path")(tasks.show_path)
 app.command("run", context_settings=run.PASSES_ON)(run.run)
+app.command("merge")(merge.merge)
 app.command("score")(score.score)
 app.command("report")(report.report)
 app.command("compare")(compare.compare)

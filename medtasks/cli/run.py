@@ -9,6 +9,7 @@ import typer
 
 from medtasks.audit.recording import RunRecording, first_manifest
 from medtasks.cli.output import out, say
+from medtasks.data.shards import SHARD_VARIABLE, Shard
 from medtasks.errors import MedTasksError
 from medtasks.harness.answer_journal import JOURNAL_VARIABLE, journal_notices
 from medtasks.harness.documents import Selection, select
@@ -43,6 +44,13 @@ def run(
         str,
         typer.Option("--max-failed", help="Samples of a task (5), or share of them (1%), that may lack a reply."),
     ] = DEFAULT_LIMIT,
+    shard: Annotated[
+        str,
+        typer.Option(
+            envvar=SHARD_VARIABLE,
+            help="Ask only this part of every task's rows, such as 3/16; no pair, patient or image is in two parts.",
+        ),
+    ] = "",
     only_failed: Annotated[
         bool,
         typer.Option(
@@ -61,20 +69,22 @@ def run(
     asked = [name.strip() for name in tasks.split(",") if name.strip()]
     if not asked:
         raise MedTasksError("--tasks names no task; see 'medtasks tasks'")
-    start, limit = _words(launcher), FailureLimit.parse(max_failed)
+    start, limit, part = _words(launcher), FailureLimit.parse(max_failed), Shard.parse(shard) if shard else None
     own = ["--launcher", launcher] if launcher else []
     own += ["--max-failed", max_failed] if max_failed != DEFAULT_LIMIT else []
     own += ["--journal"] if journal else []
+    own += ["--shard", str(part)] if part else []
     command = ["medtasks", "run", "--tasks", tasks, "--output_path", str(output), *own, *context.args]
     options = read_options(context.args)
     # Without samples nobody can tell later which replies failed, or read them again.
     arguments = [*context.args, *([] if options.flag("log_samples") else ["--log_samples"])]
     context.with_resource(including(options.folders()))
     selection = _selected(asked)
-    notices = _checked(selection.ready or asked, arguments, journal_notices(options) if journal else ())
+    others = journal_notices(options) if journal else ()
+    notices = _checked(selection.ready or asked, arguments, part, others)
     with stopping_by_signal():
         with out.status("Looking up versions, hardware and the model's weights ..."):
-            manifest = first_manifest(command, arguments, asked, selection, notices)
+            manifest = first_manifest(command, arguments, asked, selection, notices, part)
             earlier = earlier_run(output, manifest, arguments) if only_failed else None
             recording = RunRecording(output, manifest, arguments, limit, lambda text: say(f"warning: {text}"))
         say(f"manifest: {recording.path}")
@@ -82,6 +92,7 @@ def run(
             say(f"replies that did not fail are those of: {earlier.path}")
         variables = {} if earlier is None else {KEPT_VARIABLE: str(earlier.path)}
         variables |= {JOURNAL_VARIABLE: "true"} if journal else {}
+        variables |= {SHARD_VARIABLE: str(part)} if part else {}
         try:
             with recording.until_its_end():
                 if selection.ready:
@@ -118,9 +129,11 @@ def _words(launcher: str) -> list[str]:
         raise MedTasksError(f"--launcher {launcher} cannot be read ({error}); close the quotation mark") from error
 
 
-def _checked(names: Sequence[str], arguments: Sequence[str], others: Iterable[Notice]) -> list[Notice]:
+def _checked(
+    names: Sequence[str], arguments: Sequence[str], shard: Shard | None, others: Iterable[Notice]
+) -> list[Notice]:
     """Print the warnings, others too, and return them; raise what is refused."""
-    notices = [*check(names, arguments), *others]
+    notices = [*check(names, arguments, shard), *others]
     refused = [notice.sentence for notice in notices if notice.kind is Severity.REFUSE]
     if refused:
         raise MedTasksError("; and ".join(refused))

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import Any, ClassVar, TypeGuard
 
+from medtasks.data.privacy import PrivateText
 from medtasks.data.samples import Sample, letter
 from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.chexbert_labels import NAME as CHEXBERT_LABELS
@@ -179,6 +180,10 @@ class TaskFamily(ABC):
     def _fields(self, sample: Sample, answer: Answer) -> Score:
         """Return what the family's metrics look at, of families for which the answer tells it."""
         raise NotImplementedError
+
+    def texts(self, sample: Sample, reply: Reply, row: Row) -> dict[str, PrivateText]:
+        """Return those fields of a score that are texts, which no file holds; nobody is asked for them."""
+        return {}
 
     def cluster_id(self, sample: Sample) -> str | None:
         """Return what errors are clustered by; None for a sample that belongs to no cluster."""

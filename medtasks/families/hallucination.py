@@ -118,6 +118,10 @@ class JudgedText(TaskFamily):
             "rule": rule,
         }
 
+    def texts(self, sample: Sample, reply: Reply, row: Row) -> dict[str, PrivateText]:
+        """Return the texts that are compared."""
+        return self._texts(sample, self.read(sample, reply, row)[0])
+
     @abstractmethod
     def _verdicts(self, judge: Judge | None, sample: Sample, said: str, *, fenced: bool) -> _Verdicts:
         """Return what the judge is told, and what it says by field of the score; None where there is no verdict."""

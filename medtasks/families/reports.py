@@ -9,7 +9,7 @@ from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.registry import Kind, extractor_of
 from medtasks.families.constant_replies import Meant, Strategy, most_frequent
 from medtasks.families.counts import INVALID_RATE, SAMPLE_COUNTS
-from medtasks.families.family import Column, ReadAnswer, Reply, TaskFamily
+from medtasks.families.family import Column, ReadAnswer, Reply, Row, TaskFamily
 from medtasks.families.texts import text_metrics
 from medtasks.metrics.metric import AnyMetric, Score
 
@@ -60,7 +60,11 @@ class Reports(TaskFamily):
     saves_replies = True
     metrics: Sequence[AnyMetric] = _metrics(_REPORT_KEYS)
 
-    def _fields(self, sample: Sample, answer: Answer) -> Score:
+    def texts(self, sample: Sample, reply: Reply, row: Row) -> dict[str, PrivateText]:
+        """Return the two reports that are compared."""
+        return self._fields(sample, self.read(sample, reply, row)[0])
+
+    def _fields(self, sample: Sample, answer: Answer) -> dict[str, PrivateText]:
         return {"reference": PrivateText(sample.document["report"]), "reply": PrivateText(answer.value or "")}
 
     def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:

@@ -1,9 +1,10 @@
 """What stands around the harness's evaluation of our tasks: checks before the first request, a word on failures after.
 
 The harness has no hooks for either, so its ``evaluate`` is wrapped. A run without any task of ours is left as it is,
-but for the journal that a user asks for.
+but for the journal that a user asks for, and a shard, which asks a part of the rows.
 """
 
+import contextlib
 import inspect
 import math
 import os
@@ -14,6 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from medtasks.data.home import dataset_holding
+from medtasks.data.shards import Shard
 from medtasks.errors import MedTasksError
 from medtasks.extract.failure import failure_cause
 from medtasks.harness.guarded_run import listed
@@ -21,6 +23,7 @@ from medtasks.harness.last_words import say_last
 from medtasks.harness.own_columns import is_our_hook
 from medtasks.harness.reply_envelope import parse_loglikelihood
 from medtasks.harness.sample_counts import counts_of
+from medtasks.harness.shard_requests import asking_only, mark, mark_tables, refuse_other_parts
 from medtasks.harness.task_files import main_metrics_first
 from medtasks.harness.wrapping import AnyFunction, wrap_once
 
@@ -50,19 +53,21 @@ def _guarded(evaluate: AnyFunction) -> AnyFunction:
         ours = {
             name: task for name, task in tasks.items() if is_our_hook(getattr(task.config, "process_results", None))
         }
+        shard = Shard.from_environment()
+        refuse_other_parts(shard, evaluate, call.arguments)
         _refuse(lm, tasks, ours)
         from medtasks.harness.answer_journal import journaled
-        from medtasks.harness.kept_replies import KeptReplies
-        from medtasks.harness.models import watched
 
-        with journaled(lm):
-            if not ours:
-                return evaluate(*args, **kwargs)
-            with watched(lm, ours, KeptReplies.from_environment(ours)):
-                results = evaluate(*args, **kwargs)
+        with journaled(lm), asking_only(shard, tasks) as rows, _watching(lm, ours):
+            results = evaluate(*args, **kwargs)
         if results is not None:  # only the first of several processes has them
-            _say_what_was_lost(results.get("results") or {}, ours)
-            put_main_metrics_first(results)
+            if shard is not None:
+                mark(results, shard, rows)
+            if remark := getattr(lm, "remark", ""):  # of a model of ours, on what its scores are worth
+                mark_tables(results, remark)
+            if ours:
+                _say_what_was_lost(results.get("results") or {}, ours)
+                put_main_metrics_first(results)
         return results
 
     return guarded
@@ -85,6 +90,15 @@ def _ending_as_failed(simple_evaluate: AnyFunction) -> AnyFunction:
             raise SystemExit(1) from None
 
     return ended
+
+
+def _watching(lm: Any, ours: Mapping[str, Any]) -> contextlib.AbstractContextManager[None]:
+    if not ours:
+        return contextlib.nullcontext()
+    from medtasks.harness.kept_replies import KeptReplies
+    from medtasks.harness.models import watched
+
+    return watched(lm, ours, KeptReplies.from_environment(ours))
 
 
 def _refuse(lm: Any, tasks: Mapping[str, Any], ours: Mapping[str, Any]) -> None:

@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from medtasks.data.shards import Shard
 from medtasks.harness.harness_options import HarnessOptions
 from medtasks.harness.manifest import Notice, Severity
 from medtasks.harness.task_files import included_option, task_config, task_file, tasks_of
@@ -45,6 +46,7 @@ class GuardedRun:
 
     names: Sequence[str]
     options: HarnessOptions
+    shard: Shard | None = None  # which part of the rows is asked; None for all
 
     @cached_property
     def ours(self) -> list[str]:

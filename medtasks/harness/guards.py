@@ -11,6 +11,7 @@ from string import Template
 from typing import Any
 
 from medtasks.data.privacy import LOG_TEXT_VARIABLE, is_private
+from medtasks.data.shards import Shard
 from medtasks.errors import MedTasksError, ModelRefused, near_match
 from medtasks.harness.guarded_run import GuardedRun, listed, refuse, warn
 from medtasks.harness.harness_options import read_options, seeds
@@ -18,7 +19,7 @@ from medtasks.harness.manifest import Notice
 from medtasks.harness.model_places import destinations
 from medtasks.harness.redaction import redacted
 from medtasks.harness.remote_models import check_model, credentialed
-from medtasks.harness.row_limits import cut_rows, row_limit, row_offset
+from medtasks.harness.row_limits import cut_rows, row_limit, row_offset, row_shard
 from medtasks.harness.task_files import TAG_ENDING, including, task_config, task_files, tasks_of, variants_of
 from medtasks.harness.task_index import TaskIndex, harness_folder, index_tasks, mapping_in
 
@@ -28,7 +29,7 @@ _OUR_MODELS = "medtasks."
 _NO = ("", "0", "false", "none")
 
 
-def check(tasks: Sequence[str], arguments: Sequence[str]) -> list[Notice]:
+def check(tasks: Sequence[str], arguments: Sequence[str], shard: Shard | None = None) -> list[Notice]:
     """Return what a user has to know before tasks are run; nothing is printed, changed or downloaded.
 
     The names are those for ``--tasks``, ours or not; the harness's other arguments come in every spelling it takes, and
@@ -38,7 +39,7 @@ def check(tasks: Sequence[str], arguments: Sequence[str]) -> list[Notice]:
         options = read_options(arguments)
         seeds(options)
         with including(options.folders()):
-            return list(_notices(GuardedRun(tasks, options)))
+            return list(_notices(GuardedRun(tasks, options, shard)))
     except MedTasksError as error:
         return [refuse(str(error))]
 
@@ -48,6 +49,7 @@ def _notices(run: GuardedRun) -> Iterator[Notice]:
         _config_file,
         row_limit,
         row_offset,
+        row_shard,
         _leaking_options,
         _remote_model,
         _trackers,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from medtasks.errors import MedTasksError
 from medtasks.extract.failure import failure_cause
-from medtasks.harness.harness_options import read_options
+from medtasks.harness.harness_options import HarnessOptions, read_options
 from medtasks.harness.logged_samples import is_withheld
 from medtasks.harness.manifest import RunManifest, TaskRecord, manifest_files
 from medtasks.harness.redaction import redacted_arguments
@@ -30,6 +30,7 @@ KEPT_VARIABLE = "MEDTASKS_KEEP_REPLIES_OF"
 _HOW = frozenset(  # how requests are sent, not what is asked
     {
         *("api_base", "api_key", "base_url", "batch_size", "timeout", "max_retries", "retry_backoff_s", "max_failed"),
+        *("concurrency", "attempts", "journal"),
         *("num_concurrent", "num_cpus", "adaptive_concurrency", "adaptive_max_concurrency", "adaptive_min_concurrency"),
     }
 )
@@ -119,14 +120,19 @@ def earlier_run(output: Path, current: RunManifest, arguments: Sequence[str]) ->
     It asked the same model for the same, by the same versions, on the same data; only how requests are sent may differ.
     Raises MedTasksError where there is none.
     """
-    wanted = _what(redacted_arguments(arguments))
+    wanted = what_is_asked(read_options(redacted_arguments(arguments)))
     for path in reversed(manifest_files(output)):
         try:
             found = RunManifest.read(path)
         except MedTasksError:
             continue
         kept = any(record.samples for record in found.tasks.values())
-        if kept and path != current.path and _what(found.arguments) == wanted and _same(found, current):
+        if (
+            kept
+            and path != current.path
+            and what_is_asked(read_options(found.arguments)) == wanted
+            and _same(found, current)
+        ):
             return found
     raise MedTasksError(
         f"--only-failed found no run in {output} that asked the same model for the same tasks and kept its samples "
@@ -134,17 +140,17 @@ def earlier_run(output: Path, current: RunManifest, arguments: Sequence[str]) ->
     )
 
 
-def _what(arguments: Sequence[str]) -> tuple[object, ...]:
-    options = read_options(arguments)
-    model = {name: value for name, value in options.pairs("model_args").items() if name not in _HOW}
-    others = {name: str(value) for name, value in options.given.items() if name not in _FREE}
-    return model, others
+def what_is_asked(options: HarnessOptions) -> dict[str, str]:
+    """Return the options by name that say what a model is asked, and not how; its own begin with ``model_args``."""
+    model = {f"model_args {name}": one for name, one in options.pairs("model_args").items() if name not in _HOW}
+    return {**{name: str(one) for name, one in options.given.items() if name not in _FREE}, **model}
 
 
 def _same(earlier: RunManifest, current: RunManifest) -> bool:
     shared = earlier.tasks.keys() & current.tasks.keys()
     return (
         bool(shared)
+        and earlier.shard == current.shard
         and all(earlier.versions.get(name) == current.versions.get(name) for name in _VERSIONS)
         and earlier.commit == current.commit
         and all(earlier.tasks[name].fingerprint == current.tasks[name].fingerprint for name in shared)

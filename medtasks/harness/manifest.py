@@ -16,6 +16,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, PrivateAttr
 
 from medtasks.data.home import HOME_VARIABLE, home, written_whole
+from medtasks.data.shards import Shard
 from medtasks.errors import MedTasksError
 from medtasks.harness.process import RunProcess, is_running
 from medtasks.harness.sample_counts import SampleCounts
@@ -57,6 +58,7 @@ class TaskRecord(_Record):
     scored_samples: int | None = None  # as SampleCounts has them, with the next two
     failed_samples: int | None = None
     unjudged_samples: int | None = None
+    rows: int | None = None  # of a shard's run, how many rows of its data it asked; 0 where the shard has none
 
     @property
     def counts(self) -> SampleCounts | None:
@@ -152,6 +154,8 @@ class RunManifest(_Record):
     model: ModelFacts
     hardware: Hardware
     settings: Mapping[str, str] = {}  # ``MEDTASKS_*`` variables of the environment; folders are replaced, too
+    shard: Shard | None = None  # which part of the rows was asked; None for all, and where shards were merged
+    merged: tuple[str, ...] = ()  # the shards that ``medtasks merge`` joined, each with the start of its run
 
     _path: Path | None = PrivateAttr(default=None)
 

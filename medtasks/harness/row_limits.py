@@ -1,4 +1,7 @@
-"""What ``--limit`` and ``--offset`` of the harness do: they count rows, and an image pair is two of them."""
+"""What ``--limit`` and ``--offset`` of the harness do: they count rows, and an image pair is two of them.
+
+A shard (:mod:`medtasks.data.shards`) takes their place.
+"""
 
 import math
 from collections import Counter
@@ -6,10 +9,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from medtasks.data.schema import SPLIT
+from medtasks.data.shards import cut_places
 from medtasks.data.store import open_documents
 from medtasks.data.variants import ROTATED
 from medtasks.errors import MedTasksError
-from medtasks.harness.guarded_run import GuardedRun, refuse, warn
+from medtasks.harness.guarded_run import GuardedRun, listed, refuse, warn
 from medtasks.harness.manifest import Notice
 from medtasks.harness.task_files import task_file, tasks_of
 
@@ -39,6 +43,16 @@ def row_offset(run: GuardedRun) -> Iterator[Notice]:
     offset = run.options.number("offset")
     if offset is not None and offset < 0:
         yield refuse(f"--offset {offset:g} lies before the first row; give the number of rows to skip")
+
+
+def row_shard(run: GuardedRun) -> Iterator[Notice]:
+    """Refuse what chooses rows beside a shard, or finds the requests of another one."""
+    limit = run.options.number("limit")
+    given = {"--limit": limit not in (None, -1), "--offset": bool(run.options.number("offset"))}
+    given["--cache_requests"] = bool(run.options.text("cache_requests"))
+    if run.shard is not None and any(given.values()):
+        names = listed([name for name, is_given in given.items() if is_given])
+        yield refuse(f"--shard {run.shard} chooses the rows of every task itself; leave out {names}")
 
 
 def cut_rows(run: GuardedRun) -> Iterator[Notice]:
@@ -108,7 +122,7 @@ def cut_units(units: Sequence[str], offset: int, limit: int | None) -> CutUnits:
 
 
 def _better(units: Sequence[str], offset: int, limit: int | None, stop: int) -> tuple[str, ...]:
-    ends = _ends(units)
+    ends = cut_places(units)
     start = max(end for end in ends if end <= offset)
     if limit is None:
         after = min(end for end in ends if end >= offset)
@@ -117,14 +131,3 @@ def _better(units: Sequence[str], offset: int, limit: int | None, stop: int) -> 
     above = [end for end in ends if end >= stop][:1]
     moved = "" if start == offset else f"--offset {start} "
     return tuple(f"{moved}--limit {end - start}" for end in dict.fromkeys([*below, *above]))
-
-
-def _ends(units: Sequence[str]) -> list[int]:
-    """Return the places between rows, from 0, where no unit has rows on both sides."""
-    last = {unit: row for row, unit in enumerate(units)}
-    ends, reach = [0], 0
-    for row, unit in enumerate(units, start=1):
-        reach = max(reach, last[unit] + 1)
-        if reach == row:
-            ends.append(row)
-    return ends

@@ -39,6 +39,7 @@ class Outcome:
     files: dict[str, Path] = field(default_factory=dict)  # the results file, by task
     rows: dict[str, dict[str, Any]] = field(default_factory=dict)  # values by ``<metric>,<filter>``, by task
     reasons: dict[str, str] = field(default_factory=dict)
+    asked: dict[str, int] = field(default_factory=dict)  # how many rows of its data were asked, by task
     processes: list[HarnessProcess] = field(default_factory=list)  # of the harness, the one that runs included
 
 
@@ -115,7 +116,9 @@ def _run(
     running = HarnessProcess(tasks=tuple(names), started=datetime.now(UTC).isoformat())
     outcome.processes.append(running)
     watch(outcome)
-    process = _start([*command, "--tasks", ",".join(names), "--output_path", str(output)], variables)
+    # Of a folder whose name is a number, such as a shard's, the harness would make that number, and lose the results.
+    place = str(output) if output.name != str(output) else os.path.join(os.curdir, output)
+    process = _start([*command, "--tasks", ",".join(names), "--output_path", place], variables)
     try:
         # Without taking the exit code, which Ctrl-C would lose if it came just then.
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
@@ -179,7 +182,9 @@ def _add_results(names: Sequence[str], new: Sequence[Path], outcome: Outcome) ->
     complete = {}
     for path in new:
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            complete[path] = dict(json.loads(path.read_text(encoding="utf-8"))["results"])
+            content = json.loads(path.read_text(encoding="utf-8"))
+            complete[path] = dict(content["results"])
+            outcome.asked |= {task: counts["effective"] for task, counts in content.get("n-samples", {}).items()}
     foreign = [name for name in names if not tasks_of(name)]
     for path, tasks in complete.items():
         outcome.results.append(path)

@@ -179,6 +179,24 @@ def test_what_is_refused_does_not_start(fails, tmp_path, launcher):
     assert not (tmp_path / "harness.pid").exists()
 
 
+def test_a_shard(medtasks, fails, tmp_path, launcher, monkeypatch):
+    """The harness learns it from the environment, and so may this command."""
+    script = tmp_path / "harness.py"
+    script.write_text(script.read_text() + '\n(output / "shard").write_text(os.environ["MEDTASKS_SHARD"])\n')
+    arguments = ["run", "--tasks", "one", *launcher, "--output_path"]
+    assert medtasks(*arguments, tmp_path / "out", "--shard", "3/16").code == 0
+    monkeypatch.setenv("MEDTASKS_SHARD", "4/16")
+    assert medtasks(*arguments, tmp_path / "other").code == 0
+    for folder, index in (("out", 3), ("other", 4)):
+        (manifest,) = read_manifests(tmp_path / folder)
+        assert (manifest.shard.index, manifest.shard.count) == (index, 16)
+        assert shlex.join(manifest.command).endswith(f"--shard {index}/16 {shlex.join(launcher[1:])}")
+        assert (tmp_path / folder / "shard").read_text() == f"{index}/16"
+    fails([*arguments, tmp_path / "no", "--limit", "4"], "--shard 4/16 chooses the rows", "leave out --limit")
+    fails([*arguments, tmp_path / "no", "--shard", "5/4"], "--shard 5/4 names no part of the data")
+    assert not (tmp_path / "no").exists()
+
+
 def test_warnings_are_printed_and_recorded(medtasks, tmp_path, launcher):
     ran = medtasks("run", "--tasks", "one", "--output_path", tmp_path / "out", *launcher, "--limit=3.5")
     (manifest,) = read_manifests(tmp_path / "out")

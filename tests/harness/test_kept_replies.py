@@ -9,6 +9,7 @@ from lmms_eval.api.instance import Instance
 
 from medtasks.audit.recording import first_manifest
 from medtasks.data.home import home
+from medtasks.data.shards import Shard
 from medtasks.errors import MedTasksError
 from medtasks.extract.failure import failed_reply
 from medtasks.harness.documents import Selection
@@ -159,5 +160,12 @@ def test_other_data_and_runs_without_samples_do_not_count(out):
     write(out, fingerprint="other", second=1)
     write(out, samples=False, second=2)
     current = write(out, samples=False, second=3)
+    with pytest.raises(MedTasksError, match="found no run"):
+        earlier_run(out, current, ARGUMENTS)
+
+
+def test_runs_of_another_shard_do_not_count(out):
+    write(out, second=1)
+    current = write(out, samples=False, second=2).model_copy(update={"shard": Shard(1, 2)})
     with pytest.raises(MedTasksError, match="found no run"):
         earlier_run(out, current, ARGUMENTS)

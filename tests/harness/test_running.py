@@ -91,6 +91,16 @@ def tasks(monkeypatch, tmp_path):
     return known
 
 
+def test_a_folder_whose_name_is_a_number(script, tmp_path, monkeypatch):
+    """The harness reads the option once more, as ``key=value``."""
+    from lmms_eval.utils import simple_parse_args_string
+
+    monkeypatch.chdir(tmp_path)
+    run_tasks(["one"], [], Path("3"), script('write("one"); (output / "given").write_text(sys.argv[-1])'))
+    given = (tmp_path / "3" / "given").read_text()
+    assert simple_parse_args_string(f"output_path={given}") == {"output_path": "./3"}
+
+
 def test_one_process_where_nothing_fails(harness, tasks):
     outcome, calls = harness("one", "two")
     assert calls == ["one,two"]

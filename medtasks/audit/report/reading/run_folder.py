@@ -301,6 +301,8 @@ def missing_tasks(manifests: Sequence[RunManifest], known: Container[str]) -> di
 
 
 def _why(name: str, manifest: RunManifest, record: TaskRecord) -> str:
+    if record.rows == 0:
+        return f"Shard {manifest.shard} has none of its rows."
     if record.outcome is TaskOutcome.DONE:
         return f"It had results ({record.results}), which are gone or damaged; {_go_on(name, manifest)}."
     cause = record.reason.strip().rstrip(".")
@@ -332,6 +334,11 @@ def run_notes(manifests: Sequence[RunManifest], scored: Container[str], sampled:
         return []
     last = manifests[-1]
     notes = [f"Before the run: {notice.sentence.rstrip('.')}." for notice in last.notices]
+    if last.shard is not None:
+        notes.append(
+            f"This is shard {last.shard} of a run, so that its scores are of a part of the questions; join all "
+            f"{last.shard.count} with: medtasks merge OUT SHARD..."
+        )
     if last.standing not in _ENDED:
         cause = f" ({last.why.rstrip('.')})" if last.why else ""
         notes.append(f"The run of {moment(last.started)} did not come to its end: it is {last.standing}{cause}.")

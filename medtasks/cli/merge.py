@@ -1,0 +1,49 @@
+"""``medtasks merge``: the runs of shards as one run."""
+
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from medtasks.cli.output import IncludePath, look_into, out, say
+from medtasks.errors import MedTasksError
+from medtasks.harness.manifest import recorded_folders
+from medtasks.harness.sample_counts import DEFAULT_LIMIT, FailureLimit
+
+
+def merge(
+    context: typer.Context,
+    output: Annotated[Path, typer.Argument(help="New folder for what one run would have left.")],
+    shards: Annotated[list[Path], typer.Argument(help="Folders (--output_path) of 'medtasks run --shard'.")],
+    max_failed: Annotated[
+        str,
+        typer.Option("--max-failed", help="Samples of a task (5), or share of them (1%), that may lack a reply."),
+    ] = DEFAULT_LIMIT,
+    include_path: IncludePath = None,
+) -> None:
+    """Join the runs of all shards; samples and results are those of one run of everything, to the last digit.
+
+    Of a shard that was repeated the newest complete run counts. Shards that are missing, or that differ in settings,
+    data, code or model, are named and nothing is written. The exit code is 1 where more samples of a task than
+    --max-failed lack a reply or a verdict.
+    """
+    from medtasks.audit.merging import merge as merged
+
+    limit = FailureLimit.parse(max_failed)
+    look_into(context, include_path, shards)
+    folders = [*(include_path or ()), *recorded_folders(shards)[0]]
+    with out.status("Joining ..."):
+        manifest, lost = merged(output, shards, limit, folders)
+    for results in dict.fromkeys(record.results for record in manifest.tasks.values() if record.results):
+        say(f"results: {output / results}")
+    for name, record in manifest.tasks.items():
+        if record.counts is not None and record.counts.lost:
+            say(f"in no score: {name}: {record.counts}")
+    say(f"report: medtasks report {shlex.quote(str(output))}")
+    if lost:
+        counted = "; ".join(f"{name}: {counts}" for name, counts in lost.items())
+        raise MedTasksError(
+            f"more samples than --max-failed {limit} lack a reply or a verdict and are in no score ({counted}); run "
+            f"the shards that lost them once more with --only-failed, and merge them again into another folder"
+        )

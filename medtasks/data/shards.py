@@ -1,0 +1,130 @@
+"""A shard is the part of every task's rows that one of several runs asks; which rows these are, the data alone tell.
+
+Machines that run shards need not talk, and the rows keep the numbers that they have in the whole split.
+"""
+
+import heapq
+import os
+import re
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from medtasks.errors import MedTasksError
+from medtasks.stats.standard_error import connected_components
+
+SHARD_VARIABLE = "MEDTASKS_SHARD"
+"""Environment variable by which the harness's processes know their shard."""
+
+_TOGETHER = ("pair_id", "rotation_of", "unit_id", "patient_id", "image_id")
+_FORM = re.compile(r"(\d{1,9})/(\d{1,9})", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One of ``count`` parts of the rows; the first has the ``index`` 1."""
+
+    index: int
+    count: int
+
+    @classmethod
+    def parse(cls, text: str) -> "Shard":
+        """Read ``3/16``; MedTasksError where it is none.
+
+        Example:
+            >>> Shard.parse("3/16")
+            Shard(index=3, count=16)
+        """
+        found = _FORM.fullmatch(text.strip())
+        index, count = map(int, found.groups()) if found else (0, 0)
+        if not 1 <= index <= count:
+            raise MedTasksError(
+                f"--shard {text} names no part of the data; give its number and how many there are, such as --shard "
+                f"3/16, from 1/16 to 16/16"
+            )
+        return cls(index, count)
+
+    @classmethod
+    def from_environment(cls) -> "Shard | None":
+        """Return the shard that :data:`SHARD_VARIABLE` names; None if it is not set. MedTasksError: it names none."""
+        text = os.environ.get(SHARD_VARIABLE)
+        return cls.parse(text) if text else None
+
+    def __str__(self) -> str:
+        return f"{self.index}/{self.count}"
+
+    def rows(self, clusters: Sequence[Hashable]) -> list[int]:
+        """Return the rows of this shard, sorted; no cluster is in two shards, and every row is in one.
+
+        ``clusters`` has shape (rows,). A shard is a range of rows, from the place nearest to its share that cuts no
+        cluster to the next one's, as long as all shards get their share to within the largest cluster. Where clusters
+        lie scattered they do not; then each cluster, the largest first and of equal ones the first, goes to the shard
+        that has the fewest rows.
+
+        Example:
+            >>> Shard(1, 2).rows(["a", "a", "a", "b", "b", "c"]), Shard(1, 2).rows(["a", "b", "a", "c", "b", "d"])
+            ([0, 1, 2], [0, 2, 5])
+        """
+        total, places = len(clusters), cut_places(clusters)
+        cuts = [_nearest(places, total * part, self.count) for part in range(self.count + 1)]
+        sizes = [stop - start for start, stop in pairwise(cuts)]
+        largest = max(Counter(clusters).values(), default=0)
+        if all(abs(size * self.count - total) <= largest * self.count for size in sizes):
+            return list(range(cuts[self.index - 1], cuts[self.index]))
+        mine = _dealt(clusters, self.count)[self.index - 1]
+        return [row for row, cluster in enumerate(clusters) if cluster in mine]
+
+
+def cut_places(clusters: Sequence[Hashable]) -> list[int]:
+    """Return the places between rows, from 0, where no cluster has rows on both sides; clusters have shape (rows,)."""
+    last = {cluster: row for row, cluster in enumerate(clusters)}
+    places, reach = [0], 0
+    for row, cluster in enumerate(clusters, start=1):
+        reach = max(reach, last[cluster] + 1)
+        if reach == row:
+            places.append(row)
+    return places
+
+
+def _nearest(places: Sequence[int], numerator: int, denominator: int) -> int:
+    """Return the place nearest to a fraction, of two that are equally near the first."""
+    after = bisect_left(places, numerator, key=lambda place: place * denominator)
+    around = places[max(after - 1, 0) : after + 1]
+    return min(around, key=lambda place: abs(place * denominator - numerator))
+
+
+def _dealt(clusters: Sequence[Hashable], count: int) -> list[set[Hashable]]:
+    """Return the clusters of each shard, shape (count,)."""
+    sizes = Counter(clusters)  # in the order of their first rows, which sorting keeps for equal ones
+    shards: list[set[Hashable]] = [set() for _ in range(count)]
+    fewest = [(0, shard) for shard in range(count)]
+    for cluster, size in sorted(sizes.items(), key=lambda item: -item[1]):
+        rows, shard = fewest[0]
+        shards[shard].add(cluster)
+        heapq.heapreplace(fewest, (rows + size, shard))
+    return shards
+
+
+def clusters_of(documents: Any) -> list[int]:
+    """Return what must stay together, shape (documents,): pairs, rotations, patients and images, if only by others.
+
+    The documents are a table of the ``datasets`` library, or a list of mappings.
+    """
+    count = len(documents)
+    columns = [column_of(documents, name) for name in _TOGETHER]
+    keys: list[list[Hashable]] = [[] for _ in range(count)]
+    for name, column in zip(_TOGETHER, columns, strict=True):
+        for row, value in enumerate(column):
+            if value is not None:
+                keys[row].append((name, value))
+    return connected_components(keys)
+
+
+def column_of(documents: Any, name: str) -> Sequence[Any]:
+    """Return a column of such documents, shape (documents,), and read no other; empty where a table has none."""
+    if hasattr(documents, "column_names"):
+        return documents[name] if name in documents.column_names else ()
+    return [document.get(name) if isinstance(document, Mapping) else None for document in documents]

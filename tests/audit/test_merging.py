@@ -1,0 +1,327 @@
+"""Shards joined against an undisturbed run of everything, and what is not joined."""
+
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+
+from medtasks.audit.shard_runs import read_shards
+from medtasks.errors import MedTasksError
+from medtasks.harness.manifest import read_manifests
+
+from .. import tiny_multimedeval
+from ..harness.conftest import GENERAL_HOOKS, GENERAL_YAML
+from ..recorded_runs import TINY, medtasks, record
+from ..warm_python import warm
+
+pytestmark = pytest.mark.slow
+
+TASKS = "mediconfusion_all,mediconfusion_gd_rotated,shouting,few"
+PLACES = r" at 0x[0-9a-f]+|home_\w+"  # in memory, and on the machine
+OWN = ("mediconfusion", "mediconfusion_gd", "mediconfusion_ps", "mediconfusion_gd_rotated", "shouting", "few")
+
+
+@pytest.fixture(scope="module")
+def folder(sample_home, tmp_path_factory):
+    """Whole runs: ``one`` of everything, and ``1`` to ``3`` of its shards; tests must not change them."""
+    place = tmp_path_factory.mktemp("shards")
+    own = place / "own"
+    own.mkdir()
+    (own / "shouting.py").write_text(GENERAL_HOOKS)
+    for task, count in (("shouting", 10), ("few", 2)):
+        file = own / f"{task}.jsonl"
+        lines = [
+            json.dumps({"question": f"Say {'AB'[number % 2]} {number}.", "answer": "A"}) for number in range(count)
+        ]
+        file.write_text("\n".join(lines))
+        text = GENERAL_YAML.replace("task: shouting", f"task: {task}").replace("questions.jsonl", str(file))
+        (own / f"{task}.yaml").write_text(text)
+    for name in ("one", "1", "2", "3"):
+        home = shutil.copytree(sample_home, place / f"home_{name}")
+        record(home, place / name, TASKS, "--include_path", own, *(["--shard", f"{name}/3"] if name != "one" else []))
+    return place
+
+
+@pytest.fixture
+def shards(folder, tmp_path):
+    """Copies of the shards' folders, for tests that change them."""
+    return [shutil.copytree(folder / str(index), tmp_path / str(index)) for index in (1, 2, 3)]
+
+
+def results_of(run):
+    (path,) = run.rglob("*_results.json")
+    return json.loads(path.read_text())
+
+
+def samples_of(run, task):
+    (path,) = run.rglob(f"*_samples_{task}.jsonl")
+    return path.read_bytes()
+
+
+def equal(one, other, tasks=OWN):
+    """Whether two runs left the same samples to the byte, and the same results to the last digit."""
+    first, second = results_of(one), results_of(other)
+    for task in tasks:
+        assert samples_of(one, task) == samples_of(other, task)
+    names = ("results", "groups", "group_subtasks", "versions", "n-shot", "higher_is_better", "n-samples")
+    for name in (*names, "configs", "task_hashes", "efficiency"):
+        texts = [re.sub(PLACES, "", json.dumps(found[name], sort_keys=True)) for found in (first, second)]
+        assert texts[0] == texts[1], name
+
+
+def changed(folder, name, change):
+    """Change a JSON file of a run."""
+    (path,) = folder.rglob(f"*{name}")
+    content = json.loads(path.read_text())
+    change(content)
+    path.write_text(json.dumps(content))
+
+
+def test_shards_are_one_run_to_the_last_digit(folder, sample, tmp_path):
+    medtasks("merge", tmp_path / "all", folder / "3", folder / "1", folder / "2")
+    equal(folder / "one", tmp_path / "all")
+    (manifest,) = read_manifests(tmp_path / "all")
+    (single,) = read_manifests(folder / "one")
+    assert (manifest.standing, manifest.shard, len(manifest.merged)) == ("finished", None, 3)
+    assert manifest.tasks.keys() == single.tasks.keys()
+    for name, whole in single.tasks.items():
+        merged = manifest.tasks[name]
+        assert (merged.fingerprint, merged.counts) == (whole.fingerprint, whole.counts)
+        assert (tmp_path / "all" / merged.results).is_file()
+        assert (tmp_path / "all" / merged.samples).is_file()
+    medtasks("report", tmp_path / "all", "--json", tmp_path / "report.json")
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert report["missing"] == {}
+    assert [task["name"] for task in report["tasks"] if task["answered"] != task["documents"]] == []
+    medtasks("compare", folder / "one", tmp_path / "all", "--json", tmp_path / "compared.json")
+    compared = json.loads((tmp_path / "compared.json").read_text())["tasks"]
+    assert {test["difference"] for task in compared.values() for test in task["comparisons"]} == {0.0}
+
+
+def test_a_shard_says_that_it_is_one(folder):
+    content = results_of(folder / "2")
+    assert all(row["alias"].endswith(" [SHARD 2/3]") for row in content["results"].values())
+    assert content["groups"]["mediconfusion_all"]["alias"] == "mediconfusion_all [SHARD 2/3]"
+    (manifest,) = read_manifests(folder / "2")
+    assert (manifest.shard.index, manifest.shard.count) == (2, 3)
+    rows = {name: record.rows for name, record in manifest.tasks.items()}
+    assert rows == {task: counts["effective"] for task, counts in content["n-samples"].items()}
+    assert rows["mediconfusion"] == rows["mediconfusion_gd"] == 10
+    assert [json.loads(line)["doc_id"] for line in samples_of(folder / "2", "shouting").splitlines()] == [3, 4, 5, 6]
+
+
+def test_a_task_without_rows_in_a_shard(folder, capsys):
+    """Two rows for three shards."""
+    manifests = [read_manifests(folder / name)[0] for name in ("1", "2", "3")]
+    assert [manifest.standing for manifest in manifests] == ["finished"] * 3
+    rows = [manifest.tasks["few"].rows for manifest in manifests]
+    assert sorted(rows) == [0, 1, 1]
+    empty = str(1 + rows.index(0))
+    assert results_of(folder / empty)["results"]["few"] == {"alias": f"few [SHARD {empty}/3]"}
+    medtasks("report", folder / empty, "--html", os.devnull)
+    printed = capsys.readouterr().out
+    assert f"missing: few: Shard {empty}/3 has none of its rows." in printed
+    assert f"This is shard {empty}/3 of a run" in printed
+
+
+KILLING = """\
+import pathlib, runpy, sys, time
+from medtasks.data.journal import Journal
+add, more = Journal.add, iter(range(2))
+def adding(self, entries):
+    add(self, entries)
+    if next(more, None) is None:
+        (pathlib.Path(__file__).parent / "asking").touch()
+        time.sleep(600)
+Journal.add = adding
+sys.argv = sys.argv[2:]
+runpy.run_module("lmms_eval", run_name="__main__", alter_sys=True)
+"""
+
+
+def test_a_shard_that_was_killed_and_repeated(folder, shards, sample_home, tmp_path, monkeypatch):
+    """The journal answers what was asked before, and the folder holds what both runs left."""
+    home = shutil.copytree(sample_home, tmp_path / "home")
+    monkeypatch.setenv("MEDTASKS_HOME", str(home))
+    shutil.rmtree(shards[1])
+    (tmp_path / "killing.py").write_text(KILLING)
+    python = warm(["python"], "")
+    options = ["--include_path", str(folder / "own"), "--shard", "2/3"]
+    launcher = f"--launcher={shlex.join([*python, str(tmp_path / 'killing.py')])}"
+    command = [*python, "-m", "medtasks.cli.main", "run", "--tasks", TASKS, "--output_path", str(shards[1])]
+    process = subprocess.Popen([*command, *TINY, *options, launcher], start_new_session=True)
+    deadline = time.monotonic() + 120
+    while not (tmp_path / "asking").exists():
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    (journal,) = home.rglob("*.rank0of1.*.jsonl")
+    known = journal.read_bytes()
+    assert known
+    with pytest.raises(MedTasksError, match=r"these are missing: 2/3; of 2/3, .* no complete run of it"):
+        medtasks("merge", tmp_path / "all", *shards)
+    assert not (tmp_path / "all").exists()
+    record(home, shards[1], TASKS, *options)
+    assert journal.read_bytes() == known  # the second run's answers are in a file of its own
+    assert len(list(journal.parent.iterdir())) == 2
+    medtasks("merge", tmp_path / "all", *shards)
+    equal(folder / "one", tmp_path / "all")
+
+
+def test_torn_samples_of_a_newer_run_do_not_count(shards):
+    (manifest,) = read_manifests(shards[0])
+    newer = manifest.model_copy(
+        update={
+            "started": "2099-01-01T00:00:00+00:00",
+            "tasks": {
+                name: one.model_copy(update={"results": one.results.replace("20", "new_20", 1)})
+                for name, one in manifest.tasks.items()
+            },
+        }
+    )
+    newer.write(shards[0] / "20990101_000000_000000Z_run.json")
+    (results,) = shards[0].rglob("*_results.json")
+    for path in [results, *shards[0].rglob("*_samples_*")]:
+        shutil.copyfile(path, path.with_name(f"new_{path.name}"))
+    torn = results.with_name(f"new_{results.name.replace('_results.json', '_samples_mediconfusion.jsonl')}")
+    torn.write_bytes(torn.read_bytes()[:-200])
+    assert read_shards(shards)[0].manifest.started == manifest.started
+    shutil.copyfile(torn.with_name(torn.name.removeprefix("new_")), torn)
+    assert read_shards(shards)[0].manifest.started == newer.started
+
+
+DIFFERENCES = {
+    "model": ("_run.json", lambda run: run["model"].update(fingerprint="sha256:other"), "fingerprint of the model"),
+    "data": ("_run.json", lambda run: run["tasks"]["mediconfusion"].update(fingerprint="f"), "data of mediconfusion "),
+    "commit": ("_run.json", lambda run: run.update(commit="abc"), "commit of medtasks"),
+    "version": ("_run.json", lambda run: run["versions"].update(torch="1.0"), r"version of torch \('.*' and '1.0'\)"),
+    "option": ("_run.json", lambda run: run["options"].update(gen_kwargs="temperature=1"), "--gen_kwargs"),
+    "argument": ("_run.json", lambda run: run["options"].update(model_args="seed=1"), "--model_args seed"),
+    "setting": ("_run.json", lambda run: run["settings"].update(MEDTASKS_JUDGE_MODEL="m"), "MEDTASKS_JUDGE_MODEL"),
+    "seed": ("_run.json", lambda run: run["seeds"].update(numpy=5), r"seed of numpy \('1234' and '5'\)"),
+    "task": ("_results.json", lambda found: found["versions"].update(mediconfusion=9), "version of mediconfusion"),
+    "prompt": (
+        "_results.json",
+        lambda found: found["configs"]["shouting"].update(doc_to_text="{{answer}}"),
+        "settings of shouting",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", DIFFERENCES)
+def test_shards_that_differ_are_not_joined(shards, kind):
+    name, change, said = DIFFERENCES[kind]
+    changed(shards[2], name, change)
+    with pytest.raises(MedTasksError, match=f"shard 1/3 in .* and shard 3/3 in .* differ in {said}"):
+        read_shards(shards)
+
+
+def test_where_things_lie_and_how_they_are_reached_may_differ(shards):
+    def elsewhere(run):
+        run["options"].update(model_args="base_url=http://other/v1,journal=x", batch_size="1", include_path="x")
+        run["settings"].update(MEDTASKS_TRUSTED_MODEL="http://other/v1", MEDTASKS_SHARD="2/3", MEDTASKS_HOME="***")
+        run["hardware"].update(cores=99)
+
+    changed(shards[1], "_run.json", elsewhere)
+    changed(shards[1], "_results.json", lambda one: one["configs"]["shouting"].update(dataset_path="/elsewhere"))
+    assert [run.shard.index for run in read_shards(shards)] == [1, 2, 3]
+
+
+def test_what_is_missing_is_named(folder, shards, tmp_path):
+    with pytest.raises(MedTasksError, match=r"of 3 shards these are missing: 1/3 and 3/3; run each"):
+        read_shards([shards[1]])
+    with pytest.raises(MedTasksError, match="one holds no run of a shard"):
+        read_shards([*shards, folder / "one"])
+    with pytest.raises(MedTasksError, match=r"there is no folder .*nowhere"):
+        read_shards([tmp_path / "nowhere"])
+    changed(shards[2], "_run.json", lambda run: run["shard"].update(count=4))
+    with pytest.raises(MedTasksError, match=r"1/3 and 3/4 are shards of different numbers of parts"):
+        read_shards(shards)
+
+
+def test_rows_in_two_shards_or_in_none(shards):
+    changed(shards[2], "_run.json", lambda run: run["shard"].update(index=2))
+    changed(shards[1], "_run.json", lambda run: run["shard"].update(index=3))
+    assert [run.folder for run in read_shards(shards)] == [shards[0], shards[2], shards[1]]  # rows are what they are
+    changed(shards[0], "_run.json", lambda run: run["shard"].update(index=1, count=1))
+    with pytest.raises(MedTasksError, match=r"rows 1 of few are in no shard"):
+        read_shards(shards[:1])
+
+
+def test_repeated_shards(shards, tmp_path):
+    again = shutil.copytree(shards[1], tmp_path / "again")
+    assert [run.folder for run in read_shards([*shards, again])] == shards
+    (samples,) = again.rglob("*_samples_shouting.jsonl")
+    samples.write_text(samples.read_text().replace('"upper": 0.0', '"upper": 1.0'))
+    with pytest.raises(MedTasksError, match=r"shard 2/3 is in .* and in .*again with different samples of shouting"):
+        read_shards([*shards, again])
+
+
+@pytest.mark.parametrize("task", ["mediconfusion", "shouting"])
+def test_samples_that_do_not_give_the_recorded_results(shards, sample, task, tmp_path):
+    def lower(found):
+        row = found["results"][task]
+        key = next(key for key in row if "," in key)
+        row[key] += 0.125
+
+    changed(shards[1], "_results.json", lower)
+    with pytest.raises(MedTasksError, match=f"the samples of {task} do not give the results that its runs recorded"):
+        medtasks("merge", tmp_path / "all", *shards)
+    assert not (tmp_path / "all").exists()
+
+
+def test_replies_that_the_samples_withhold_are_those_that_were_saved(tmp_path, monkeypatch):
+    """Of credentialed reports: ids are hashed, and the metrics need texts that no file of the run holds."""
+    task, home = "multimedeval_mimic_cxr_report", tiny_multimedeval.prepare_all(tmp_path / "home", ["mimic_cxr_report"])
+    monkeypatch.setenv("MEDTASKS_HOME", str(home))
+    shards = [tmp_path / "1", tmp_path / "2"]
+    record(home, tmp_path / "one", task)
+    for shard in shards:
+        record(home, shard, task, "--shard", f"{shard.name}/2")
+    medtasks("merge", tmp_path / "all", *shards)
+    rows = [json.dumps(results_of(run)["results"][task]) for run in (tmp_path / "one", tmp_path / "all")]
+    assert rows[0] == rows[1]
+    assert "rouge_l," in rows[0]
+    (home / "replies").rename(home / "elsewhere")
+    with pytest.raises(
+        MedTasksError, match=f"samples files of {task} withhold the replies .* copy the folder 'replies'"
+    ):
+        medtasks("merge", tmp_path / "again", *shards)
+
+
+def test_other_code_or_other_models_for_metrics_here(shards, tmp_path, monkeypatch):
+    monkeypatch.setenv("MEDTASKS_METRICS_DTYPE", "float16")
+    with pytest.raises(MedTasksError, match=r"MEDTASKS_METRICS_DTYPE \(None there\) differ from those of shard 1/3"):
+        medtasks("merge", tmp_path / "all", *shards)
+    monkeypatch.delenv("MEDTASKS_METRICS_DTYPE")
+    for shard in shards:
+        changed(shard, "_run.json", lambda run: run["versions"].update(lmms_eval="0.7.2"))
+    with pytest.raises(MedTasksError, match=r"lmms_eval \(0.7.2 there\) differ"):
+        medtasks("merge", tmp_path / "all", *shards)
+
+
+def test_results_that_need_more_than_samples(folder, shards, sample, tmp_path):
+    own = shutil.copytree(folder / "own", tmp_path / "own")
+    task = (own / "few.yaml").read_text()
+    (own / "few.yaml").write_text(task.replace("aggregation: mean", "aggregation: !function shouting.submitted"))
+    (own / "shouting.py").write_text(GENERAL_HOOKS + "\n\ndef submitted(items, args):\n    return args.output_path\n")
+    with pytest.raises(MedTasksError, match="few computes its results from the run's command line"):
+        medtasks("merge", tmp_path / "all", *shards, "--include_path", own)
+
+
+def test_data_that_are_not_here(shards, tmp_path):
+    with pytest.raises(MedTasksError, match="medtasks data prepare mediconfusion"):
+        medtasks("merge", tmp_path / "all", *shards)
+
+
+def test_nothing_is_overwritten(folder, shards):
+    with pytest.raises(MedTasksError, match="holds a run already"):
+        medtasks("merge", shards[0], *shards)

@@ -1,0 +1,71 @@
+"""``medtasks run`` whose harness runs in this process, which has imported it already."""
+
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from medtasks.cli.main import app
+from medtasks.harness import running
+
+from .harness.whole_runs import harness
+
+TINY = ("--model", "medtasks_tiny", "--device", "cpu")
+
+
+_indexed: dict[str, Any] = {}
+
+
+@contextmanager
+def harness_indexed_once() -> Iterator[pytest.MonkeyPatch]:
+    """Let the harness read its own thousands of task files once in this process, and those of others each time."""
+    harness()
+    from lmms_eval import tasks
+
+    read, own = tasks.TaskManager._get_task_and_group, f"{Path(tasks.__file__).parent}/"
+
+    def indexed(manager: Any, folder: str) -> dict[str, Any]:
+        if folder != own or own not in _indexed:
+            _indexed[folder] = read(manager, folder)
+        return dict(_indexed[folder])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tasks.TaskManager, "_get_task_and_group", indexed)
+        yield patch
+
+
+def evaluated(command: Sequence[str], variables: dict[str, str]) -> "subprocess.Popen[bytes]":
+    """Evaluate as ``python -m lmms_eval`` does, and return a process that has ended."""
+    from lmms_eval.__main__ import cli_evaluate_single, parse_eval_args
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["lmms_eval", *command[3:]])
+        for name, value in variables.items():
+            patch.setenv(name, value)
+        cli_evaluate_single(parse_eval_args()[1])
+    return subprocess.Popen(["true"])
+
+
+@contextmanager
+def in_this_process() -> Iterator[pytest.MonkeyPatch]:
+    """Let ``medtasks run`` start the harness so."""
+    with harness_indexed_once() as patch:
+        patch.setattr(running, "_start", evaluated)
+        yield patch
+
+
+def medtasks(*arguments: object) -> None:
+    """Run a command of ours; what it raises goes on."""
+    with harness_indexed_once():
+        app(list(map(str, arguments)), prog_name="medtasks", standalone_mode=False)
+
+
+def record(home: Path, output: Path, tasks: str, *options: object) -> None:
+    """Leave a run of the tiny model in a folder; the data folder is that of a machine of its own."""
+    with in_this_process() as patch:
+        patch.setenv("MEDTASKS_HOME", str(home))
+        medtasks("run", "--tasks", tasks, "--output_path", output, *TINY, *options)
