@@ -48,6 +48,7 @@ class OptionScorer:
         self._proving, self._comparing = asyncio.Lock(), asyncio.Lock()
         self._learning: dict[frozenset[str], asyncio.Lock] = {}
         self._step_is_right: bool | None = None  # whether token by token gives what prompt_logprobs gives
+        self._tokenizes = True  # whether the server tells the ids of a text
         self._ids: dict[tuple[Ids, str], Ids | None] = {}  # of options behind the same last ids
         self._tail: Ids = ()
         self.ways: dict[str, int] = {}  # options scored, by way
@@ -222,14 +223,15 @@ class OptionScorer:
         """Return the ids of options behind a question, of those that do not merge with it."""
         tail, tokenizer = context.ids[-_TAIL:], self._chat.tokenizer
         missing = [option for option in dict.fromkeys(options) if (tail, option) not in self._ids]
-        if missing and context.text is not None:
+        if missing and context.text is not None and self._tokenizes:
             texts = [context.text, *(context.text + option for option in missing)]
+            base: Ids = ()
+            wholes: list[Ids] = []
             try:
                 base, *wholes = await asyncio.gather(*map(tokenizer.ids, texts))
-            except BadAnswer as error:
-                self._give_up_steps(str(error))
-                return {}
-            for option, whole in zip(missing, wholes, strict=True):
+            except BadAnswer:  # those of options that were scored are known, and letters are the same everywhere
+                self._tokenizes = False
+            for option, whole in zip(missing, wholes, strict=False):
                 apart = whole[: len(base)] == base and base[-_TAIL:] == tail and len(whole) > len(base)
                 self._ids[tail, option] = whole[len(base) :] if apart else None
         return {option: ids for option in options if (ids := self._ids.get((tail, option)))}

@@ -57,6 +57,12 @@ def log() -> Iterator[list[str]]:
     logger.remove(sink)
 
 
+@pytest.fixture
+def no_certificates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients of servers on the loopback do not read the certificates of all authorities, which takes a while."""
+    monkeypatch.setattr("ssl.SSLContext.load_verify_locations", lambda *_, **__: None)
+
+
 # Small random checkpoints in the published formats.
 
 

@@ -21,6 +21,7 @@ from .toys import SPLIT, TASK, instances
 FOLDERS = sorted(file.parent for file in RECORDINGS.glob("*/exchanges.jsonl"))
 ALL = {folder.name: read_recording(folder) for folder in FOLDERS}
 CLOSE = 1e-4
+pytestmark = pytest.mark.usefixtures("no_certificates")
 GENERATE = "/inference/v1/generate"
 KEY = "MEDTASKS_SERVER_API_KEY"
 
