@@ -79,9 +79,9 @@ class OptionScorer:
 
     async def _prove(self, prompt: ServedPrompt, options: Sequence[str]) -> list[Outcome]:
         """Score the first question, by token ids if a template stands in the way of text."""
-        context = await self._route.conversation(prompt)
         shown = max(options, key=lambda one: (one != one.strip(), -len(one)))
         try:
+            context = await self._route.conversation(prompt)
             first = await self._proven_score(prompt, context, shown)
         except MissingField as error:
             raise LikelihoodsMissing(
@@ -243,7 +243,7 @@ class OptionScorer:
         async with self._comparing:
             if self._step_is_right is None and scored:
                 await self._compare(prompt, context, scored)
-        if self._step_is_right is False:
+        if not self._step_is_right:
             return {}
         self.ways[way] = self.ways.get(way, 0) + len(scored)
         return dict(scored)
