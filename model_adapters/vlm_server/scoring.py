@@ -1,6 +1,7 @@
 """Likelihoods of options by whichever exact way costs a server least, found out on the first question."""
 
 import asyncio
+import contextlib
 import math
 from collections.abc import Mapping, Sequence
 
@@ -148,6 +149,10 @@ class OptionScorer:
     async def _whole(self, prompt: ServedPrompt, context: Conversation, option: str) -> Outcome:
         try:
             return self._noted(context, option, await self._route.whole(prompt, context, option))
+        except BoundaryBroken as error:
+            with contextlib.suppress(BadAnswer):  # token ids say what this template cannot
+                return self._noted(context, option, await self._by_ids.whole(prompt, context, option))
+            return error
         except BadAnswer as error:
             return error
 
