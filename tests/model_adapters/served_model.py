@@ -43,6 +43,7 @@ TEMPLATES = {
     "blank": Template("ASSISTANT:", "ASSISTANT: "),
     "think": Template(thoughts="<think>\n\n</think>\n\n"),
     "refuse": Template(refuses=True),
+    "short": Template(":", ":"),
 }
 
 
@@ -73,6 +74,7 @@ class TinyModel:
         self.names |= {text: _FIRST_MERGED + number for number, text in enumerate(merges)}
         self.texts = {token: text.encode() for text, token in self.names.items()}
         self.size = _FIRST_MERGED + len(merges)
+        self._rows: dict[bytes, np.ndarray] = {}
         self._known = re.compile("|".join(map(re.escape, sorted(self.names, key=len, reverse=True))))
 
     def ids(self, text: str) -> list[int]:
@@ -116,13 +118,18 @@ class TinyModel:
 
     def logprobs(self, prompt: Prompt) -> list[np.ndarray]:
         """Log-probabilities of all tokens behind each position, shape (positions, vocabulary)."""
-        digest = hashlib.blake2b(f"{self.seed} {prompt.images}".encode())
+        digest = hashlib.blake2b(f"{self.seed} {prompt.images}".encode(), digest_size=8)
         rows = []
         for token in prompt.positions:
             digest.update(token.to_bytes(2))
-            logits = 2 * np.random.default_rng(int.from_bytes(digest.digest()[:8])).standard_normal(self.size)
-            rows.append(logits - np.log(np.exp(logits).sum()))
+            rows.append(self._row(digest.digest()))
         return rows
+
+    def _row(self, before: bytes) -> np.ndarray:
+        if before not in self._rows:
+            logits = 2 * np.random.default_rng(int.from_bytes(before)).standard_normal(self.size)
+            self._rows[before] = logits - np.log(np.exp(logits).sum())
+        return self._rows[before]
 
     def likelihood(self, body: Body, option: str) -> tuple[float, bool, int]:
         """Sum of the losses, greedy flag and number of tokens of an option, by the definition of our other adapters."""

@@ -3,6 +3,8 @@
 import itertools
 import json
 import math
+import threading
+import time
 
 import pytest
 from medtasks.model_adapters.vlm_server import VlmServer
@@ -99,6 +101,27 @@ def test_tokens_that_options_share_are_asked_for_once(served):
     assert max(len(body["logprob_token_ids"]) for body in stepped) == 2
 
 
+def test_questions_wait_for_others_only_where_they_learn_from_them(served):
+    """What stands before an answer differs between these questions, so that none tells what another's options are."""
+    busy, peak, lock = [], [0], threading.Lock()
+
+    def slowly(handler, path, body):
+        text = json.dumps(body.get("messages", [{}])[0])
+        with lock:
+            busy.append(text)
+            peak[0] = max(peak[0], len(set(busy)))
+        time.sleep(0.02)
+        with lock:
+            busy.remove(text)
+        return False
+
+    server = served(template="short", before=slowly)
+    docs = [{"question": f"Is it {end}", "images": [], "options": LETTERS} for end in "qwertzuiop"]
+    docs[0]["options"] = (" yes",)
+    assert_right(server, docs, scores(adapter_for(server, docs), docs))
+    assert peak[0] >= 4
+
+
 def test_letters_that_are_likeliest(served):
     """Whether or not the server's own settings punish tokens that stand in the prompt."""
     server = served(default_penalty=9.0)
@@ -107,8 +130,8 @@ def test_letters_that_are_likeliest(served):
         doc = {"question": f"A B C D E F {number}", "images": [noise(number % 5)]}
         prompt = server.model.prompt(question(doc))
         likeliest = int(server.model.logprobs(prompt)[-1].argmax())
-        if likeliest in b"ABCDEF":
-            found[len(found)] = {**doc, "options": sorted({"A", chr(likeliest)} | {"B"})}
+        if likeliest in [*map(ord, "ABCDEF")]:
+            found[len(found)] = {**doc, "options": sorted({"A", "B", chr(likeliest)})}
         if len(found) == 4:
             break
     docs = [*docs_with(*"ABCDEF"), *found.values()]
