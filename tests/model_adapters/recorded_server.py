@@ -85,11 +85,11 @@ def read_recording(folder: Path) -> Recording:
 def _exchange(row: Body) -> Exchange:
     request, given = row.get("request"), (row.get("headers") or {}).get("Authorization")
     return Exchange(
-        *(row[name] for name in ("id", "server", "role", "method", "path", "status")),
-        request if isinstance(request, dict) else {},
-        row["response"] if "response" in row else row.get("response_text", ""),
-        given.removeprefix("Bearer ") if given else None,
-        row,
+        **{name: row[name] for name in ("id", "server", "role", "method", "path", "status")},
+        request=request if isinstance(request, dict) else {},
+        response=row["response"] if "response" in row else row.get("response_text", ""),
+        key=given.removeprefix("Bearer ") if given else None,
+        row=row,
     )
 
 
@@ -99,7 +99,7 @@ def turns(messages: Sequence[Body]) -> list[list[Any]]:
     for message in messages:
         content = message.get("content")
         parts: list[list[str]] = []
-        given = [{"type": "text", "text": content}] if isinstance(content, str) else content or []
+        given: list[Body] = [{"type": "text", "text": content}] if isinstance(content, str) else content or []
         for part in given:
             is_text = part.get("type") == "text"
             value = part["text"] if is_text else pixels(part["image_url"]["url"])
@@ -186,7 +186,7 @@ def _decisive(request: Body) -> str:
 def _fit(old: Body, new: Body) -> tuple[Any, ...]:
     ids = new.get("logprob_token_ids")
     return (
-        not ids or set(ids) <= set(old.get("logprob_token_ids") or ()),
+        not ids or {*ids} <= {*(old.get("logprob_token_ids") or ())},
         all(_is_wanted(old, name) for name in _SCORES if _is_wanted(new, name)),
         sum(old.get(name) == new.get(name) for name in ("max_tokens", "stop", "temperature", "model")),
     )
@@ -200,12 +200,12 @@ def _stripped(response: Any, request: Body) -> Any:
     """A recorded answer without what a request does not ask for."""
     if not isinstance(response, dict) or not response.get("choices"):
         return response
-    answer = {
+    answer: Body = {
         name: value if name not in _ASKED_BY or _is_wanted(request, _ASKED_BY[name]) else None
         for name, value in response.items()
     }
     if not request.get("logprobs"):
-        answer["choices"] = [{**choice, "logprobs": None} for choice in answer["choices"]]
+        answer["choices"] = [{**choice, "logprobs": None} for choice in response["choices"]]
     return answer
 
 

@@ -6,8 +6,9 @@ import io
 import json
 import re
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from email.message import Message
 from typing import Any
 
 import numpy as np
@@ -184,7 +185,7 @@ class Asked:
 
     path: str
     body: Body
-    headers: Mapping[str, str] = field(repr=False)
+    headers: Message = field(repr=False)  # by names in any case
 
 
 class ServedModel(LocalServer):
@@ -295,7 +296,7 @@ class Handler(QuietHandler):
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         with self.server.lock:
-            self.server.asked.append(Asked(self.path, body, dict(self.headers.items())))
+            self.server.asked.append(Asked(self.path, body, self.headers))
         settings = self.server.settings
         if settings.before(self, self.path, body) or not self._is_let_in():
             return

@@ -28,8 +28,8 @@ def docs_with(*options, count=4):
 
 
 def adapter_for(server, docs, **arguments):
-    given = {"journal": False, "loglikelihood_format": "json", "max_failed": 1, "attempts": 1}
-    adapter = VlmServer(base_url=server.base_url, **given | arguments)
+    given = {"base_url": server.base_url, "journal": False, "loglikelihood_format": "json"}
+    adapter = VlmServer(**given | {"max_failed": 1, "attempts": 1} | arguments)
     adapter.task_dict = {TASK: {SPLIT: docs}}
     return adapter
 
