@@ -25,9 +25,9 @@ from ..base.fingerprint import model_fingerprint
 from ..base.generation import GenerationSettings, Reply, ignored_keys, read_settings
 from ..base.harness_adapter import HarnessAdapter
 from ..base.requests import Request, Sample, SampleReader, image_names, plan_streams, read_requests
-from .answers import reply_record
+from .answers import check_places, reply_record
 from .arguments import VlmServerArguments, check_arguments, check_given
-from .client import BadAnswer, Refused, ServerGone, ServerPool
+from .client import BadAnswer, Record, Refused, ServerGone, ServerPool
 from .prompts import ServedPrompt, possibly_special, surely_special
 from .routes import OpenTurn, TokenIds, Tokenizer
 from .scoring import LikelihoodsMissing, OptionScorer
@@ -120,7 +120,14 @@ class VlmServer(HarnessAdapter):
         fields = {**_decoding_fields(settings, seed), **self._fields}
         fields = {name: value for name, value in fields.items() if value is not None}
         prompt = await self._prompt(sample)
-        record = await self.pool.chat(prompt, fields, lambda answer: reply_record(answer, self.model))
+        if self._identity["owned_by"] == "vllm" and len(prompt.texts) > 1:  # others may refuse what they do not know
+            fields = {"return_prompt_text": True, **fields}
+
+        def read(answer: Mapping[str, Any]) -> Record:
+            check_places(answer, prompt)
+            return reply_record(answer, self.model)
+
+        record = await self.pool.chat(prompt, fields, read)
         text = _before(record["text"], settings.until).strip()
         if record["reasoning"]:
             text = reasoned_reply(record["reasoning"], text)

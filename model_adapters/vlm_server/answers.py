@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .client import BadAnswer, Record
+from .prompts import ServedPrompt
 
 _MINUS_INFINITY = -9999.0
 _ROUNDING = 1e-3
@@ -86,6 +87,16 @@ def _token_counts(usage: Any) -> list[int | None]:
         number(usage, "completion_tokens"),
         number(details, "reasoning_tokens"),
     ]
+
+
+def check_places(answer: Mapping[str, Any], prompt: ServedPrompt) -> None:
+    """Raise a BadAnswer where the server tells that it moved an image away from its place in the text."""
+    rendered = answer.get("prompt_text")
+    if isinstance(rendered, str) and prompt.is_moved(rendered):
+        raise BadAnswer(
+            "the served model's chat template moves images away from their place in the text; serve it with "
+            "--chat-template-content-format openai"
+        )
 
 
 def conversation_record(answer: Mapping[str, Any]) -> Record:

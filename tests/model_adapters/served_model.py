@@ -34,6 +34,7 @@ class Template:
     opened: str = "<|start|>assistant\n"  # an assistant turn before its text
     trims: bool = False
     refuses: bool = False  # assistant turns
+    texts_only: bool = False  # so that the server puts images first, each on a line of its own
     thoughts: str = ""  # before the last assistant turn; with ``enable_thinking=false`` in the generation prompt, too
 
 
@@ -45,6 +46,7 @@ TEMPLATES = {
     "think": Template(thoughts="<think>\n\n</think>\n\n"),
     "refuse": Template(refuses=True),
     "short": Template(":", ":"),
+    "string": Template(texts_only=True),
 }
 
 
@@ -115,6 +117,8 @@ class TinyModel:
                 pieces.append(SPECIAL[0])
             else:
                 pieces.append(part["text"].strip() if self.template.trims else part["text"])
+        if self.template.texts_only:
+            return ["\n".join(sorted(pieces, key=lambda piece: piece != SPECIAL[0]))]
         return pieces
 
     def logprobs(self, prompt: Prompt) -> list[np.ndarray]:
@@ -161,6 +165,7 @@ class Settings:
     name: str = "tiny"
     root: str | None = "tiny/checkpoint"
     version: str | None = "0.32.0"
+    owned_by: str = "vllm"
     max_model_len: int = 100_000
     template: str = "plain"
     merges: Sequence[str] = ()  # texts that are one token
@@ -211,7 +216,7 @@ class ServedModel(LocalServer):
         pass
 
     def models(self) -> Body:
-        shown = {"object": "model", "owned_by": "vllm", "root": self.settings.root}
+        shown = {"object": "model", "owned_by": self.settings.owned_by, "root": self.settings.root}
         names = self.settings.listed if self.settings.listed is not None else [self.settings.name]
         return {"data": [{"id": name, **shown, "max_model_len": self.settings.max_model_len} for name in names]}
 

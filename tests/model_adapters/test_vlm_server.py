@@ -62,6 +62,20 @@ def test_images_stand_where_the_task_puts_them(served):
     assert sent["None at all"] == ["None at all"]
 
 
+def test_images_that_the_server_moves(served):
+    """A chat template that takes texts only; a server that is not vLLM is not asked what it made of a prompt."""
+    docs = [
+        {"question": "First: <image> second: <image> Same?", "images": [noise(1), noise(2)]},
+        {"question": "Which is normal?", "images": [noise(1), noise(2)]},
+    ]
+    moved, right = replies(adapter_for(served(template="string"), docs), docs)
+    assert "--chat-template-content-format openai" in failure_cause(moved)
+    assert right == "A"
+    other = served(owned_by="vendor")
+    assert replies(adapter_for(other, docs), docs) == ["A", "A"]
+    assert not any("return_prompt_text" in body for body in other.bodies())
+
+
 def test_every_pixel_arrives(served):
     palette = noise(3).quantize(16)
     transparent = noise(4).convert("RGBA")

@@ -199,6 +199,13 @@ def test_a_template_that_trims_is_noticed_behind_the_first_question_too(served, 
         assert [math.isnan(one["sum"]) for one in found] == [True, False] * 4
 
 
+def test_a_template_that_moves_images_scores_none_of_them(served):
+    server, docs = served(template="string"), docs_with(*LETTERS)
+    found = scores(adapter_for(server, docs), docs)
+    assert_right(server, [docs[0], docs[1], docs[3]], [*found[:4], *found[6:]])
+    assert all(math.isnan(one["sum"]) for one in found[4:6])
+
+
 # ---- servers that do not know what they are asked for, or answer with something else ----
 
 IGNORED = {
@@ -287,6 +294,21 @@ def test_answers_that_are_no_scores(served, damage):
         assert error.__class__.__name__ == "LikelihoodsMissing"  # noqa: PT017  # both ends are right
     else:
         assert all(math.isnan(one["sum"]) for one in found)
+
+
+def test_token_ids_of_which_the_server_makes_others(served):
+    """Such as placeholders that it expands although they were expanded: scores of another prompt."""
+
+    def change(path, body, answer):
+        if path == GENERATE:
+            answer["prompt_token_ids"].insert(1, IMAGE_ID)
+            answer["prompt_logprobs"].insert(1, {str(IMAGE_ID): {"logprob": -1.0, "rank": 1}})
+            answer["usage"]["prompt_tokens"] += 1
+        return answer
+
+    server, docs = served(change=change, scale_out=True), docs_with(*SENTENCES)
+    found = scores(adapter_for(server, docs, likelihood="token_ids"), docs)
+    assert all(math.isnan(one["sum"]) for one in found)
 
 
 def test_next_tokens_of_another_model_are_noticed(served):
