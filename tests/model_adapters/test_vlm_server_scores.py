@@ -15,7 +15,7 @@ from medtasks.errors import MedTasksError
 from .served_model import CHAT, GENERATE, IMAGE_ID, SPECIAL, TOKENIZE
 from .toys import SPLIT, TASK, instances, noise
 
-LETTERS, SENTENCES = ("A", "B"), (" yes", " no", " There is a large effusion.")
+LETTERS, SENTENCES = ("A", "B"), (" yes", " no", " a small one")
 ODD = ("yes ", "a\nb", "Überweisung ☢ 肺", " 5 µm", "(A)")
 WAYS = ("auto", "prompt_logprobs", "tokens", "token_ids")
 
@@ -64,7 +64,7 @@ def assert_right(server, docs, found):
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("options", [LETTERS, SENTENCES, ODD, (" yes", "yes", " no", "A")])
 def test_every_way_gives_the_same(served, way, options):
-    server, docs = served(scale_out=True, merges=["yes", " no", " effusion", "re"]), docs_with(*options)
+    server, docs = served(scale_out=True, merges=["yes", " no", " small", "on"]), docs_with(*options)
     assert_right(server, docs, scores(adapter_for(server, docs, likelihood=way), docs))
 
 
@@ -91,7 +91,7 @@ def test_letters_cost_one_request_per_question(served):
 
 
 def test_tokens_that_options_share_are_asked_for_once(served):
-    server, docs = served(), docs_with(" a left effusion", " a left nodule", count=6)
+    server, docs = served(), docs_with(" left one", " left two", count=6)
     assert_right(server, docs, scores(adapter_for(server, docs, concurrency=1, likelihood="tokens"), docs))
     stepped = [body for body in server.bodies() if "logprob_token_ids" in body and len(body["messages"]) == 2]
     texts = [
@@ -165,7 +165,7 @@ def test_templates_that_are_refused_before_the_first_score(served, template):
 @pytest.mark.parametrize("template", [*REFUSED, "bare-turn", "blank", "plain"])
 @pytest.mark.parametrize("way", ["auto", "token_ids"])
 def test_templates_where_the_server_takes_token_ids(served, template, way):
-    server, docs = served(template=template, scale_out=True), docs_with("yes", " no", " There is one")
+    server, docs = served(template=template, scale_out=True), docs_with("yes", " no", " one")
     assert_right(server, docs, scores(adapter_for(server, docs, likelihood=way), docs))
     for body in server.bodies(GENERATE):
         assert body["token_ids"].count(IMAGE_ID) == len(body.get("content_parts", ()))
