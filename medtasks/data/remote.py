@@ -156,7 +156,7 @@ def retry_after_s(headers: Mapping[str, str], now: float) -> float | None:
 def _status_trouble(error: "APIStatusError", server: Server) -> RemoteTrouble:
     status, where = error.status_code, server.name
     code = error.code if error.code and _CODE.fullmatch(error.code) else None
-    label = f"HTTP {status}, {code}" if code else f"HTTP {status}"
+    label = f"HTTP {status}, {code}" if code and code != str(status) else f"HTTP {status}"
     if status in server.refusals:
         return RemoteTrouble(
             f"{where} refused the request ({label}); {server.refusals[status]}", retry=False, outage=True

@@ -25,7 +25,7 @@ from ..base.fingerprint import model_fingerprint
 from ..base.generation import GenerationSettings, Reply, ignored_keys, read_settings
 from ..base.harness_adapter import HarnessAdapter
 from ..base.requests import Request, Sample, SampleReader, image_names, plan_streams, read_requests
-from .answers import reply_record
+from .answers import check_places, reply_record
 from .arguments import VlmServerArguments, check_arguments, check_given
 from .client import BadAnswer, Record, Refused, ServerGone, ServerPool
 from .prompts import ServedPrompt, possibly_special, surely_special
@@ -110,7 +110,14 @@ class VlmServer(HarnessAdapter):
         """Return what :func:`reply_record` makes of the answer to a prompt; errors as of ``ServerPool.ask``."""
         fields = {**_decoding_fields(settings, seed), **self._fields}
         fields = {name: value for name, value in fields.items() if value is not None}
-        return await self.pool.chat(prompt, fields, lambda answer: reply_record(answer, self.model))
+        if self.facts["owned_by"] == "vllm" and len(prompt.texts) > 1:  # others may refuse what they do not know
+            fields = {"return_prompt_text": True, **fields}
+
+        def read(answer: Mapping[str, Any]) -> Record:
+            check_places(answer, prompt)
+            return reply_record(answer, self.model)
+
+        return await self.pool.chat(prompt, fields, read)
 
     def clean(self) -> None:
         """Close the connections."""

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from .client import BadAnswer, Record
+from .prompts import ServedPrompt
 
 _MINUS_INFINITY = -9999.0
 _ROUNDING = 1e-3
 _TOKEN_NAME = "token_id:"
+_OTHER_ENDS = ("content_filter", "tool_calls", "function_call", "abort", "error")
 
 
 class MissingField(BadAnswer):
@@ -58,7 +60,8 @@ def reply_record(answer: Mapping[str, Any], model: str) -> Record:
     end, text = choice.get("finish_reason"), message.get("content")
     cut = end in ("length", "repetition")
     if end not in ("stop", "length", "repetition", None):
-        raise BadAnswer(f"the server ended the reply for another reason than its end or length ({str(end)[:20]})")
+        known = end if end in _OTHER_ENDS else "one it alone knows"
+        raise BadAnswer(f"the server ended the reply for another reason than its end or length ({known})")
     if text is None and not cut:
         raise BadAnswer("the server's answer has no content")
     if not isinstance(text, str | None):
@@ -84,6 +87,16 @@ def _token_counts(usage: Any) -> list[int | None]:
         number(usage, "completion_tokens"),
         number(details, "reasoning_tokens"),
     ]
+
+
+def check_places(answer: Mapping[str, Any], prompt: ServedPrompt) -> None:
+    """Raise a BadAnswer where the server tells that it moved an image away from its place in the text."""
+    rendered = answer.get("prompt_text")
+    if isinstance(rendered, str) and prompt.is_moved(rendered):
+        raise BadAnswer(
+            "the served model's chat template moves images away from their place in the text; serve it with "
+            "--chat-template-content-format openai"
+        )
 
 
 def conversation_record(answer: Mapping[str, Any]) -> Record:
@@ -156,5 +169,6 @@ def checked_logprob(value: object) -> float:
     """Return a log-probability; a BadAnswer where it is none, or stands for minus infinity."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not is_number or not _MINUS_INFINITY < float(value) <= _ROUNDING:  # type: ignore[arg-type]  # a number
-        raise BadAnswer(f"the server gave {json.dumps(value, default=str)[:20]} as a log-probability")
+        given = json.dumps(value) if is_number else "no number"
+        raise BadAnswer(f"the server gave {given} as a log-probability")
     return min(float(value), 0.0)  # type: ignore[arg-type]  # a number

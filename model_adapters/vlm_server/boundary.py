@@ -10,12 +10,12 @@ from .client import BadAnswer
 
 
 class BoundaryBroken(BadAnswer):
-    """An open turn was rendered otherwise than the generation prompt with the text behind it."""
+    """An open turn is rendered otherwise than the generation prompt with the text behind it."""
 
     rendered: str = ""  # what the server made of it
 
-    def __init__(self, rendered: str | None) -> None:
-        super().__init__("the served model's chat template does not put the answer directly behind the prompt")
+    def __init__(self, rendered: str | None, fault: str = "does not put the answer directly behind the prompt") -> None:
+        super().__init__(f"the served model's chat template {fault}")
         self.rendered = rendered or ""
 
 
@@ -27,11 +27,9 @@ class Boundary:
     taken_away: str = ""  # what an open turn has and the generation prompt lacks
 
     def sent(self, text: str) -> str:
-        """Return what to send for a text; one that cannot be expressed is a BadAnswer."""
+        """Return what to send for a text; one that cannot be expressed is a BoundaryBroken."""
         if not text.startswith(self.taken_away):
-            raise BadAnswer(
-                f"the served model's chat template begins a reply with {self.taken_away!r}, this option does not"
-            )
+            raise BoundaryBroken(None, f"begins a reply with {self.taken_away!r}, this option does not")
         return self.put_before + text.removeprefix(self.taken_away)
 
 

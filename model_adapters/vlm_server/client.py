@@ -1,16 +1,17 @@
 """Requests to one or several servers: some at once, tried again, journalled, and stopped where a server is gone."""
 
 import asyncio
+import math
 import random
 import re
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-from openai import APIStatusError, AsyncOpenAI, DefaultAsyncHttpxClient, OpenAIError
+from openai import DEFAULT_CONNECTION_LIMITS, APIStatusError, AsyncOpenAI, DefaultAsyncHttpxClient, OpenAIError
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt, wait_exponential_jitter
 
 from medtasks.data.journal import AsyncJournal, Entry, digest_of
@@ -25,7 +26,6 @@ _IN_A_ROW = 5  # requests that failed at last for the server's sake, after which
 _STOPPING = (401, 403)
 _TOO_LONG = re.compile(r"maximum context length|max_tokens must be at least 1, got 0", re.IGNORECASE)
 _TOO_MANY_IMAGES = re.compile(r"At most (\d{1,6}) \w{1,10}\(s\) may be provided")
-_CLOSED_ROUTE = re.compile(r"scale-out", re.IGNORECASE)
 _BAD_IMAGE = re.compile(r"Failed to load image|Non-base64 digit|cannot identify image", re.IGNORECASE)
 
 Record = dict[str, Any]
@@ -71,11 +71,12 @@ class AdaptiveLimit:
         self._wake()
 
     def _wake(self) -> None:
-        while self._waiting and self.busy < self.allowed:
+        free = math.ceil(self.allowed - self.busy)
+        while self._waiting and free > 0:
             turn = self._waiting.popleft()
             if not turn.done():
                 turn.set_result(None)
-                return
+                free -= 1
 
     def answered(self) -> None:
         """Note an answer."""
@@ -95,8 +96,12 @@ class ServerPool:
 
     def __init__(self, servers: Sequence[Server], concurrency: int, attempts: int) -> None:
         self.servers = list(servers)
+        limits = type(DEFAULT_CONNECTION_LIMITS)  # of whichever HTTP library the SDK stands on
+        connections = limits(max_connections=None, max_keepalive_connections=concurrency)
         self.clients = [
-            AsyncOpenAI(**one.client_options, http_client=DefaultAsyncHttpxClient(**one.transport_options))
+            AsyncOpenAI(
+                **one.client_options, http_client=DefaultAsyncHttpxClient(**one.transport_options, limits=connections)
+            )
             for one in servers
         ]
         self.journal: AsyncJournal | None = None
@@ -104,6 +109,7 @@ class ServerPool:
         self.replayed = self.sent = 0
         self._limit, self._attempts = AdaptiveLimit(concurrency), attempts
         self._breakers = [CircuitBreaker(_IN_A_ROW) for _ in servers]
+        self._lost: list[set[str]] = [set() for _ in servers]  # what failed since a server's last answer
         self._urls = ImageUrls()
         self._backoff = wait_exponential_jitter(initial=_BACKOFF_S, max=_LONGEST_BACKOFF_S, jitter=_BACKOFF_S)
 
@@ -133,12 +139,14 @@ class ServerPool:
             return dict(entry.answer)
         urls = [] if prompt is None else await self._urls.of(prompt)
         place = digest_of(digests or (None if prompt is None else prompt.texts))
+        asked: set[int] = set()
         while True:
-            at = self._server_for(place)
+            at = self._server_for(place, asked)
             try:
                 return await self._tried(at, path, body(urls), read, key)
             except RemoteTrouble as trouble:
-                self._note(at, trouble)
+                asked.add(at)
+                self._note(at, place, trouble, asked)
 
     async def get(self, at: int, path: str) -> Any:
         """Return the JSON behind an address of one server, beside or (with a slash) above its base URL.
@@ -165,24 +173,29 @@ class ServerPool:
         parts = urlsplit(self.servers[at].base_url)
         return urlunsplit((parts.scheme, parts.netloc, parts.path.removesuffix("/v1") + path, "", ""))
 
-    def _server_for(self, place: str) -> int:
-        standing = [at for at, breaker in enumerate(self._breakers) if breaker.cause is None]
+    def _server_for(self, place: str, asked: Collection[int]) -> int:
+        """Return the server of what belongs together, or the next one where those already asked could not answer."""
+        standing = [at for at, breaker in enumerate(self._breakers) if breaker.cause is None and at not in asked]
         if not standing:
             raise ServerGone(self._breakers[0].cause or "")
         return max(standing, key=lambda at: digest_of(place, self.servers[at].base_url))
 
-    def _note(self, at: int, trouble: RemoteTrouble) -> None:
-        """Raise what one request's trouble comes to, unless its server just went and another may be asked."""
-        breaker, others = self._breakers[at], len(self._breakers) > 1
+    def _note(self, at: int, place: str, trouble: RemoteTrouble, asked: Collection[int]) -> None:
+        """Raise what one request's trouble comes to, unless another server may be asked.
+
+        What belongs together counts once: one question that a server cannot bear does not make it gone.
+        """
+        breaker = self._breakers[at]
         if not trouble.retry and (trouble.outage or trouble.wait_s is not None):
             breaker.trip(trouble.cause)
-        elif trouble.outage:
+        elif trouble.retry and place not in self._lost[at]:
+            self._lost[at].add(place)
             breaker.failed(trouble.cause)
-        if breaker.cause is not None:
-            if others:
-                return
-            raise ServerGone(breaker.cause)
-        raise BadAnswer(trouble.cause)
+        causes = [breaker.cause for breaker in self._breakers]
+        if None not in causes:
+            raise ServerGone(breaker.cause or "")
+        if all(at in asked for at, cause in enumerate(causes) if cause is None):
+            raise BadAnswer(trouble.cause)
 
     async def _tried(self, at: int, path: str, body: Record, read: Read, key: str) -> Record:
         retrying = AsyncRetrying(
@@ -206,13 +219,16 @@ class ServerPool:
             except APIStatusError as error:
                 if error.status_code in (429, 503):
                     self._limit.overloaded(begun)
-                raise self._of_status(error, self.servers[at]) from None
+                raise _of_status(error, self.servers[at], path) from None
             except (OpenAIError, ValueError) as error:
                 raise trouble_of(error, self.servers[at]) from None
             if not isinstance(answer, dict) or answer.get("error"):
-                raise unreadable(self.servers[at])
+                # Some servers answer so, with status 200, on routes that they do not have.
+                server = self.servers[at]
+                raise unreadable(server) if path == CHAT else Refused(f"{server.name} has no {path}")
             self._limit.answered()
             breaker.answered()
+            self._lost[at].clear()
             record = read(answer)
             if self.journal is not None:
                 await self.journal.add({key: Entry(record, 0)})
@@ -224,16 +240,17 @@ class ServerPool:
             return error.wait_s + random.uniform(0.0, _BACKOFF_S)
         return self._backoff(state)
 
-    def _of_status(self, error: APIStatusError, server: Server) -> Exception:
-        """Return the trouble of a status; the server's words only choose between sentences of ours."""
-        status, said = error.status_code, _words(error)
-        if status == 403 and _CLOSED_ROUTE.search(said):
-            return _refusal(server.name, status, said)
-        if status in _STOPPING or 300 <= status < 400 or (status == 404 and _is_about_model(error)):
-            return trouble_of(error, server)
-        if status not in (408, 429) and status < 500:
-            return _refusal(server.name, status, said)
+
+def _of_status(error: APIStatusError, server: Server, path: str) -> Exception:
+    """Return the trouble of a status; the server's words only choose between sentences of ours."""
+    status, said = error.status_code, _words(error)
+    if status == 403 and path != CHAT:  # which the key does not mend: vLLM has such routes closed
+        return Refused(f"{server.name} has {path} closed (HTTP {status})")
+    if status in _STOPPING or 300 <= status < 400 or (status == 404 and _is_about_model(error)):
         return trouble_of(error, server)
+    if status not in (408, 429) and status < 500:
+        return _refusal(server.name, status, said)
+    return trouble_of(error, server)
 
 
 def _words(error: APIStatusError) -> str:
@@ -252,6 +269,8 @@ def _refusal(server: str, status: int, said: str) -> BadAnswer:
     if limit := _TOO_MANY_IMAGES.search(said):
         mend = "serve it with a larger --limit-mm-per-prompt"
         return BadAnswer(f"{server} takes fewer images per prompt, at most {limit[1]} (HTTP {status}); {mend}")
+    if status == 413:
+        return BadAnswer(f"{server} takes no request of this size (HTTP {status})")
     if _BAD_IMAGE.search(said):
         return BadAnswer(f"{server} cannot read an image (HTTP {status})")
     return Refused(f"{server} refused the request (HTTP {status})")

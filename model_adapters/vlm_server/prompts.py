@@ -52,6 +52,21 @@ class ServedPrompt:
         """The user's texts."""
         return [part for part in self.parts if part is not None]
 
+    def is_moved(self, rendered: str) -> bool:
+        """Return whether an image was rendered elsewhere than between its texts, as far as that shows.
+
+        Servers put all images first where a chat template takes texts only.
+        """
+        end: int | None = None
+        for text in filter(None, map(str.strip, self.texts)):  # templates may cut blanks off
+            begin = rendered.find(text, end or 0)
+            if begin < 0:
+                return False
+            if end is not None and not rendered[end:begin].strip():
+                return True
+            end = begin + len(text)
+        return False
+
     def messages(self, urls: Sequence[str], continued: str | None = None) -> list[dict[str, Any]]:
         """Return the conversation with what stands for each image, and an assistant turn that is left open."""
         left = iter(urls)

@@ -10,6 +10,7 @@ from .answers import (
     Conversation,
     MissingField,
     NextToken,
+    check_places,
     choice_of,
     conversation_record,
     next_token,
@@ -90,6 +91,7 @@ class Route(ABC):
 
         def read(answer: Mapping[str, Any]) -> Record:
             choice_of(answer, self.model)
+            check_places(answer, prompt)
             return conversation_record(answer)
 
         return Conversation.of(await self.pool.chat(prompt, fields, read))
@@ -99,6 +101,7 @@ class Route(ABC):
         fields = {**self._fields, **_SCORING, **_TOLD, **_next_token_fields(wanted)}
 
         def read(answer: Mapping[str, Any]) -> Record:
+            check_places(answer, prompt)
             return {**conversation_record(answer), **next_token_record(answer, self.model, wanted)}
 
         record = await self.pool.chat(prompt, fields, read)

@@ -1,8 +1,9 @@
 """Likelihoods of options by whichever exact way costs a server least, found out on the first question."""
 
 import asyncio
+import contextlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from loguru import logger
 
@@ -47,7 +48,9 @@ class OptionScorer:
         self._proven = False
         self._proving, self._comparing = asyncio.Lock(), asyncio.Lock()
         self._learning: dict[frozenset[str], asyncio.Lock] = {}
+        self._untold: set[frozenset[str]] = set()
         self._step_is_right: bool | None = None  # whether token by token gives what prompt_logprobs gives
+        self._tokenizes = True  # whether the server tells the ids of a text
         self._ids: dict[tuple[Ids, str], Ids | None] = {}  # of options behind the same last ids
         self._tail: Ids = ()
         self.ways: dict[str, int] = {}  # options scored, by way
@@ -63,14 +66,16 @@ class OptionScorer:
             async with self._proving:
                 if not self._proven:
                     return await self._prove(prompt, options)
-        # The ids of options that many questions share are found out by the first of them.
-        while any((self._tail, option) not in self._ids for option in options):
-            named = frozenset(options)
+        # The ids of options that many questions share are found out by the first of them, unless it cannot tell.
+        named = frozenset(options)
+        while named not in self._untold and not self._is_told(named):
             lock = self._learning.setdefault(named, asyncio.Lock())
             if not lock.locked():
                 async with lock:
                     outcomes = await self._scores(prompt, options)
                 self._learning.pop(named, None)
+                if not self._is_told(named):
+                    self._untold.add(named)
                 return outcomes
             async with lock:
                 pass
@@ -80,6 +85,9 @@ class OptionScorer:
     def boundary(self) -> Boundary:
         """What is done to an option that is sent as text so that it stands right behind the question."""
         return self._chat.boundary
+
+    def _is_told(self, options: Iterable[str]) -> bool:
+        return all((self._tail, option) in self._ids for option in options)
 
     # ---- the first question ----
 
@@ -154,6 +162,10 @@ class OptionScorer:
     async def _whole(self, prompt: ServedPrompt, context: Conversation, option: str) -> Outcome:
         try:
             return self._noted(context, option, await self._route.whole(prompt, context, option))
+        except BoundaryBroken as error:
+            with contextlib.suppress(BadAnswer):  # token ids say what this template cannot
+                return self._noted(context, option, await self._by_ids.whole(prompt, context, option))
+            return error
         except BadAnswer as error:
             return error
 
@@ -229,14 +241,15 @@ class OptionScorer:
         """Return the ids of options behind a question, of those that do not merge with it."""
         tail, tokenizer = context.ids[-_TAIL:], self._chat.tokenizer
         missing = [option for option in dict.fromkeys(options) if (tail, option) not in self._ids]
-        if missing and context.text is not None:
+        if missing and context.text is not None and self._tokenizes:
             texts = [context.text, *(context.text + option for option in missing)]
+            base: Ids = ()
+            wholes: list[Ids] = []
             try:
                 base, *wholes = await asyncio.gather(*map(tokenizer.ids, texts))
-            except BadAnswer as error:
-                self._give_up_steps(str(error))
-                return {}
-            for option, whole in zip(missing, wholes, strict=True):
+            except BadAnswer:  # those of options that were scored are known, and letters are the same everywhere
+                self._tokenizes = False
+            for option, whole in zip(missing, wholes, strict=False):
                 apart = whole[: len(base)] == base and base[-_TAIL:] == tail and len(whole) > len(base)
                 self._ids[tail, option] = whole[len(base) :] if apart else None
         return {option: ids for option in options if (ids := self._ids.get((tail, option)))}
@@ -248,7 +261,7 @@ class OptionScorer:
         async with self._comparing:
             if self._step_is_right is None and scored:
                 await self._compare(prompt, context, scored)
-        if self._step_is_right is False:
+        if not self._step_is_right:
             return {}
         self.ways[way] = self.ways.get(way, 0) + len(scored)
         return dict(scored)

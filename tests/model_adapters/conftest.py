@@ -1,5 +1,6 @@
 """Adapters to ask, and what the log says."""
 
+import contextlib
 import gc
 import shutil
 from collections.abc import Callable, Iterator, Mapping
@@ -15,7 +16,9 @@ from medtasks.model_adapters.llava_med import LlavaMed
 from medtasks.model_adapters.radfm import RadFM
 from safetensors.torch import load_file, save_file
 
+from ..local_server import serving
 from . import llava_med_toy, med_flamingo_toy, radfm_toy
+from .served_model import ServedModel
 from .toys import Bench, Doc, Tensors, make_docs
 
 
@@ -55,6 +58,19 @@ def log() -> Iterator[list[str]]:
     sink = logger.add(lines.append, level="DEBUG", format="{level} {message}")
     yield lines
     logger.remove(sink)
+
+
+@pytest.fixture
+def no_certificates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients of servers on the loopback do not read the certificates of all authorities, which takes a while."""
+    monkeypatch.setattr("ssl.SSLContext.load_verify_locations", lambda *_, **__: None)
+
+
+@pytest.fixture
+def served(no_certificates: None) -> Iterator[Callable[..., ServedModel]]:
+    """Starts servers of a tiny model, by their settings."""
+    with contextlib.ExitStack() as stack:
+        yield lambda **settings: stack.enter_context(serving(ServedModel(**settings)))
 
 
 # Small random checkpoints in the published formats.

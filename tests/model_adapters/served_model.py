@@ -6,8 +6,9 @@ import io
 import json
 import re
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from email.message import Message
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ class Template:
     opened: str = "<|start|>assistant\n"  # an assistant turn before its text
     trims: bool = False
     refuses: bool = False  # assistant turns
+    texts_only: bool = False  # so that the server puts images first, each on a line of its own
     thoughts: str = ""  # before the last assistant turn; with ``enable_thinking=false`` in the generation prompt, too
 
 
@@ -43,6 +45,8 @@ TEMPLATES = {
     "blank": Template("ASSISTANT:", "ASSISTANT: "),
     "think": Template(thoughts="<think>\n\n</think>\n\n"),
     "refuse": Template(refuses=True),
+    "short": Template(":", ":"),
+    "string": Template(texts_only=True),
 }
 
 
@@ -73,6 +77,7 @@ class TinyModel:
         self.names |= {text: _FIRST_MERGED + number for number, text in enumerate(merges)}
         self.texts = {token: text.encode() for text, token in self.names.items()}
         self.size = _FIRST_MERGED + len(merges)
+        self._rows: dict[bytes, np.ndarray] = {}
         self._known = re.compile("|".join(map(re.escape, sorted(self.names, key=len, reverse=True))))
 
     def ids(self, text: str) -> list[int]:
@@ -112,17 +117,24 @@ class TinyModel:
                 pieces.append(SPECIAL[0])
             else:
                 pieces.append(part["text"].strip() if self.template.trims else part["text"])
+        if self.template.texts_only:
+            return ["\n".join(sorted(pieces, key=lambda piece: piece != SPECIAL[0]))]
         return pieces
 
     def logprobs(self, prompt: Prompt) -> list[np.ndarray]:
         """Log-probabilities of all tokens behind each position, shape (positions, vocabulary)."""
-        digest = hashlib.blake2b(f"{self.seed} {prompt.images}".encode())
+        digest = hashlib.blake2b(f"{self.seed} {prompt.images}".encode(), digest_size=8)
         rows = []
         for token in prompt.positions:
             digest.update(token.to_bytes(2))
-            logits = 2 * np.random.default_rng(int.from_bytes(digest.digest()[:8])).standard_normal(self.size)
-            rows.append(logits - np.log(np.exp(logits).sum()))
+            rows.append(self._row(digest.digest()))
         return rows
+
+    def _row(self, before: bytes) -> np.ndarray:
+        if before not in self._rows:
+            logits = 2 * np.random.default_rng(int.from_bytes(before)).standard_normal(self.size)
+            self._rows[before] = logits - np.log(np.exp(logits).sum())
+        return self._rows[before]
 
     def likelihood(self, body: Body, option: str) -> tuple[float, bool, int]:
         """Sum of the losses, greedy flag and number of tokens of an option, by the definition of our other adapters."""
@@ -153,6 +165,7 @@ class Settings:
     name: str = "tiny"
     root: str | None = "tiny/checkpoint"
     version: str | None = "0.32.0"
+    owned_by: str = "vllm"
     max_model_len: int = 100_000
     template: str = "plain"
     merges: Sequence[str] = ()  # texts that are one token
@@ -177,7 +190,7 @@ class Asked:
 
     path: str
     body: Body
-    headers: Mapping[str, str] = field(repr=False)
+    headers: Message = field(repr=False)  # by names in any case
 
 
 class ServedModel(LocalServer):
@@ -203,7 +216,7 @@ class ServedModel(LocalServer):
         pass
 
     def models(self) -> Body:
-        shown = {"object": "model", "owned_by": "vllm", "root": self.settings.root}
+        shown = {"object": "model", "owned_by": self.settings.owned_by, "root": self.settings.root}
         names = self.settings.listed if self.settings.listed is not None else [self.settings.name]
         return {"data": [{"id": name, **shown, "max_model_len": self.settings.max_model_len} for name in names]}
 
@@ -288,7 +301,7 @@ class Handler(QuietHandler):
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         with self.server.lock:
-            self.server.asked.append(Asked(self.path, body, dict(self.headers.items())))
+            self.server.asked.append(Asked(self.path, body, self.headers))
         settings = self.server.settings
         if settings.before(self, self.path, body) or not self._is_let_in():
             return

@@ -1,0 +1,241 @@
+"""A server that answers as real ones were recorded to; the recordings have a README of their own."""
+
+import base64
+import hashlib
+import io
+import json
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from ..local_server import LocalServer, QuietHandler
+from .golden import GOLDEN
+
+RECORDINGS = GOLDEN.parent / "servers"
+CHAT = "/v1/chat/completions"
+# What decides about a prompt besides its turns.
+_OF_TEMPLATE = ("chat_template", "chat_template_kwargs", "mm_processor_kwargs", "tools", "documents")
+_SCORES = ("prompt_logprobs", "logprobs", "return_token_ids", "return_prompt_text")
+_ASKED_BY = {
+    "prompt_logprobs": "prompt_logprobs",
+    "prompt_text": "return_prompt_text",
+    "prompt_token_ids": "return_token_ids",
+}
+
+Body = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """A request and its answer."""
+
+    id: str
+    server: str  # how it was started
+    role: str
+    method: str
+    path: str
+    status: int
+    request: Body = field(repr=False)  # empty where it is no object
+    response: Any = field(repr=False)  # JSON, or text
+    key: str | None  # of an API, if one was sent
+    row: Body = field(repr=False)  # all that is recorded
+
+    @property
+    def is_chat(self) -> bool:
+        return self.path == CHAT and self.method == "POST" and isinstance(self.request.get("messages"), list)
+
+    def asked(self, **fields: Any) -> "Exchange":
+        """The same with other fields in its request; ``None`` removes one."""
+        changed = {name: value for name, value in {**self.request, **fields}.items() if value is not None}
+        return replace(self, request=changed)
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A folder of recorded exchanges."""
+
+    folder: Path
+    exchanges: tuple[Exchange, ...] = field(repr=False)
+    questions: tuple[Body, ...] = field(repr=False)
+    expected: tuple[Body, ...] = field(repr=False)
+
+    def of(self, server: str = "plain") -> list[Exchange]:
+        return [one for one in self.exchanges if one.server == server]
+
+    def get(self, name: str) -> Exchange | None:
+        return next((one for one in self.exchanges if one.id == name), None)
+
+
+def read_recording(folder: Path) -> Recording:
+    def rows(name: str) -> list[Body]:
+        return [json.loads(line) for line in (folder / name).read_text(encoding="utf-8").splitlines()]
+
+    return Recording(
+        folder,
+        tuple(map(_exchange, rows("exchanges.jsonl"))),
+        tuple(rows("questions.jsonl")),
+        tuple(rows("expected.jsonl")),
+    )
+
+
+def _exchange(row: Body) -> Exchange:
+    request, given = row.get("request"), (row.get("headers") or {}).get("Authorization")
+    return Exchange(
+        **{name: row[name] for name in ("id", "server", "role", "method", "path", "status")},
+        request=request if isinstance(request, dict) else {},
+        response=row["response"] if "response" in row else row.get("response_text", ""),
+        key=given.removeprefix("Bearer ") if given else None,
+        row=row,
+    )
+
+
+def turns(messages: Sequence[Body]) -> list[list[Any]]:
+    """Role and parts of each turn: texts, and of images a digest of their pixels."""
+    found = []
+    for message in messages:
+        content = message.get("content")
+        parts: list[list[str]] = []
+        given: list[Body] = [{"type": "text", "text": content}] if isinstance(content, str) else content or []
+        for part in given:
+            is_text = part.get("type") == "text"
+            value = part["text"] if is_text else pixels(part["image_url"]["url"])
+            if is_text and parts and parts[-1][0] == "text":
+                parts[-1][1] += value
+            elif value or not is_text:
+                parts.append(["text" if is_text else "image", value])
+        found.append([message.get("role"), parts])
+    return found
+
+
+def pixels(url: str) -> str:
+    try:
+        image = image_of(url)
+    except (OSError, ValueError, IndexError):
+        return "unreadable " + hashlib.sha256(url.encode()).hexdigest()
+    return f"{image.size} {hashlib.sha256(image.tobytes()).hexdigest()}"
+
+
+def image_of(url: str) -> Image.Image:
+    with Image.open(io.BytesIO(base64.b64decode(url.split(",", 1)[1]))) as image:
+        return image.convert("RGB")
+
+
+def conversation(request: Body) -> str:
+    """What decides about the prompt of a request."""
+    is_open = bool(request.get("continue_final_message"))
+    begins = not is_open and request.get("add_generation_prompt", True)
+    others = {name: request.get(name) or None for name in _OF_TEMPLATE}
+    return json.dumps([turns(request["messages"]), is_open, begins, others], sort_keys=True)
+
+
+class RecordedServer(LocalServer):
+    """Answers from exchanges; to be run by ``with serving(RecordedServer(exchanges)) as server``.
+
+    What was recorded with scores answers without them where they are not asked for. What was not recorded is answered
+    by 404 and stands in ``unknown``. ``always`` answers every request for a completion.
+    """
+
+    request_queue_size = 128
+
+    def __init__(self, exchanges: Sequence[Exchange], always: Exchange | None = None) -> None:
+        super().__init__(Handler)
+        self.always = always
+        self.used: list[str] = []
+        self.unknown: list[tuple[str, Body]] = []
+        self.asked: list[tuple[str, Body]] = []
+        self.lock = threading.Lock()
+        self._chats: dict[str, list[Exchange]] = {}
+        self._others: dict[tuple[str, str, str], list[Exchange]] = {}
+        for one in exchanges:
+            if one.is_chat:
+                self._chats.setdefault(conversation(one.request), []).append(one)
+            else:
+                self._others.setdefault((one.method, one.path, _decisive(one.request)), []).append(one)
+
+    @property
+    def base_url(self) -> str:
+        return f"{self.url}/v1"
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        pass
+
+    def found(self, method: str, path: str, body: Body, key: str | None) -> Exchange | None:
+        """The exchange that fits a request best."""
+        if self.always is not None and method == "POST":
+            return self.always
+        if path == CHAT and method == "POST":
+            exchanges = self._chats.get(conversation(body), [])
+        else:
+            exchanges = self._others.get((method, path, _decisive(body)), [])
+        locked = [one for one in exchanges if one.status == 401]
+        exchanges = [one for one in exchanges if one.key == key or (one.key is None and one not in locked)]
+        return max(exchanges or locked, key=lambda one: _fit(one.request, body), default=None)
+
+
+def _decisive(request: Body) -> str:
+    shown = {name: value for name, value in request.items() if name != "return_token_strs"}
+    if "content_parts" in shown:
+        shown["content_parts"] = [pixels(part["url"]) for part in shown["content_parts"]]
+    return json.dumps(shown, sort_keys=True)
+
+
+def _fit(old: Body, new: Body) -> tuple[Any, ...]:
+    ids = new.get("logprob_token_ids")
+    return (
+        not ids or {*ids} <= {*(old.get("logprob_token_ids") or ())},
+        all(_is_wanted(old, name) for name in _SCORES if _is_wanted(new, name)),
+        sum(old.get(name) == new.get(name) for name in ("max_tokens", "stop", "temperature", "model")),
+    )
+
+
+def _is_wanted(request: Body, name: str) -> bool:
+    return request.get(name) is not None and request[name] is not False  # 0 is a wish, too
+
+
+def _stripped(response: Any, request: Body) -> Any:
+    """A recorded answer without what a request does not ask for."""
+    if not isinstance(response, dict) or not response.get("choices"):
+        return response
+    answer: Body = {
+        name: value if name not in _ASKED_BY or _is_wanted(request, _ASKED_BY[name]) else None
+        for name, value in response.items()
+    }
+    if not request.get("logprobs"):
+        answer["choices"] = [{**choice, "logprobs": None} for choice in response["choices"]]
+    return answer
+
+
+class Handler(QuietHandler):
+    server: RecordedServer
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+
+    def do_GET(self) -> None:
+        self._answer("GET", {})
+
+    def do_POST(self) -> None:
+        self._answer("POST", json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+
+    def _answer(self, method: str, body: Body) -> None:
+        given = (self.headers.get("Authorization") or "").removeprefix("Bearer ")
+        found = self.server.found(method, self.path, body, given)
+        with self.server.lock:
+            if method == "POST":
+                self.server.asked.append((self.path, body))
+            if found is not None:
+                self.server.used.append(found.id)
+            elif method == "POST":
+                self.server.unknown.append((self.path, body))
+        if found is None:
+            return self._send(404, {"detail": "Not Found"})
+        is_completion = self.path == CHAT and method == "POST"
+        return self._send(found.status, _stripped(found.response, body) if is_completion else found.response)
+
+    def _send(self, status: int, value: Any) -> None:
+        data = value.encode() if isinstance(value, str) else json.dumps(value).encode()
+        kind = "text/plain" if isinstance(value, str) else "application/json"
+        self.reply(status, data, Content_Type=kind)

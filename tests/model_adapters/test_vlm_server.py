@@ -1,0 +1,366 @@
+"""``vlm_server``: what it sends, what it makes of replies, which servers it takes, and a run through the harness."""
+
+import json
+import sys
+
+import numpy as np
+import pytest
+from medtasks.model_adapters.vlm_server import VlmServer, prompts
+from PIL import Image
+
+from medtasks.audit.scoring import PAIR_METRICS, score_replies
+from medtasks.errors import AdapterArgumentError, MedTasksError, ModelRefused
+from medtasks.extract.failure import failure_cause
+from medtasks.families.family import Reply
+from medtasks.harness.documents import task_documents
+from medtasks.harness.replies import read_replies
+from medtasks.harness.task_files import task_file
+
+from ..warm_python import run_fresh
+from .served_model import CHAT, POSITIONS, image_of
+from .test_vlm_server_scores import adapter_for, assert_right, docs_with, scores
+from .toys import instances, noise
+
+KEY = "MEDTASKS_SERVER_API_KEY"
+SECRET = "key-of-the-test"
+PLAIN = {"question": "Is it clear?", "images": []}
+
+
+def replies(adapter, docs, **settings):
+    settings = {"until": [], "max_new_tokens": 20, **settings}
+    return [found.text for found in adapter.generate_until(instances("generate_until", docs, [settings]))]
+
+
+def content_of(body):
+    """Texts and pixels of the user's turn."""
+    content = body["messages"][-1]["content"]
+    parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    return [part["text"] if part["type"] == "text" else image_of(part["image_url"]["url"]).copy() for part in parts]
+
+
+def test_images_stand_where_the_task_puts_them(served):
+    first, second = noise(1), noise(2, (7, 9))
+    docs = [
+        {"question": "First: <image> second: <image> Same?", "images": [first, second]},
+        {"question": "<image><image> Which?", "images": [second, first]},
+        {"question": "Which is normal?", "images": [first, second]},
+        {"question": "None at all", "images": []},
+        {"question": "One <image> too few <image>", "images": [first]},
+        {"question": "One <image> too many", "images": [first, second]},
+    ]
+    server = served()
+    found = replies(adapter_for(server, docs), docs)
+    assert [failure_cause(one) for one in found[:4]] == [None] * 4
+    assert all("image marks for" in failure_cause(one) for one in found[4:])
+    sent = {
+        "".join(part for part in parts if isinstance(part, str)): parts for parts in map(content_of, server.bodies())
+    }
+    assert len(sent) == 4
+    assert sent["First:  second:  Same?"] == ["First: ", first, " second: ", second, " Same?"]
+    assert sent[" Which?"] == [second, first, " Which?"]
+    assert sent["Which is normal?"] == [first, second, "Which is normal?"]
+    assert sent["None at all"] == ["None at all"]
+
+
+def test_images_that_the_server_moves(served):
+    """A chat template that takes texts only; a server that is not vLLM is not asked what it made of a prompt."""
+    docs = [
+        {"question": "First: <image> second: <image> Same?", "images": [noise(1), noise(2)]},
+        {"question": "Which is normal?", "images": [noise(1), noise(2)]},
+    ]
+    moved, right = replies(adapter_for(served(template="string"), docs), docs)
+    assert "--chat-template-content-format openai" in failure_cause(moved)
+    assert right == "A"
+    other = served(owned_by="vendor")
+    assert replies(adapter_for(other, docs), docs) == ["A", "A"]
+    assert not any("return_prompt_text" in body for body in other.bodies())
+
+
+def test_every_pixel_arrives(served):
+    palette = noise(3).quantize(16)
+    transparent = noise(4).convert("RGBA")
+    transparent.putalpha(Image.fromarray((np.arange(630).reshape(21, 30) % 256).astype(np.uint8)))
+    images = [noise(1), noise(2).convert("L"), palette, transparent, noise(5).convert("CMYK"), noise(6).convert("1")]
+    server, docs = served(), [{"question": "Which?", "images": images}]
+    replies(adapter_for(server, docs), docs)
+    (body,) = server.bodies()
+    *arrived, _ = content_of(body)
+    assert json.dumps(body).count("data:image/png;base64,") == len(images)
+    for image, given in zip(arrived, images, strict=True):
+        assert image.tobytes() == given.convert("RGB").tobytes()
+
+
+def test_an_image_is_encoded_once(served, monkeypatch):
+    encoded, original = [], prompts.data_url
+    monkeypatch.setattr(prompts, "data_url", lambda image: (encoded.append(image), original(image))[1])
+    server = served()
+    docs = [{"question": f"{number}?", "images": [noise(1), noise(2)], "options": ("A", " no")} for number in range(5)]
+    adapter = adapter_for(server, docs)
+    replies(adapter, docs)
+    scores(adapter, docs)
+    assert len(server.bodies()) > 15
+    assert len(encoded) == 2
+
+
+def test_what_arguments_add_to_a_request(served):
+    docs = [PLAIN]
+    server = served(reply="yes")
+    extra = {"max_tokens": None, "max_completion_tokens": 7, "top_k": 5}
+    given = {"system_prompt": "You are a radiologist.", "chat_template_kwargs": '{"enable_thinking":false}'}
+    replies(adapter_for(server, docs, extra_body=json.dumps(extra), **given), docs, until=["\n\n", "Q:"])
+    (body,) = server.bodies()
+    assert body == {
+        "model": "tiny",
+        "messages": [
+            {"role": "system", "content": "You are a radiologist."},
+            {"role": "user", "content": "Is it clear?"},
+        ],
+        "temperature": 0,
+        "stop": ["\n\n", "Q:"],
+        "chat_template_kwargs": {"enable_thinking": False},
+        "max_completion_tokens": 7,
+        "top_k": 5,
+    }
+
+
+def test_sampling_comes_from_the_task_and_seeds_from_the_request(served):
+    docs = [PLAIN, {"question": "Another?", "images": []}]
+    server = served()
+    sampled = {"do_sample": True, "temperature": 0.7, "top_p": 0.9, "top_k": 30}
+    for seed in (1, 1, 2):
+        replies(adapter_for(server, docs, seed=seed), docs, **sampled)
+    replies(adapter_for(server, docs), docs, do_sample=False, temperature=0, top_p=0.9)
+    *drawn, first, second = server.bodies()
+    assert all(
+        {name: body[name] for name in ("temperature", "top_p", "top_k")}
+        == {"temperature": 0.7, "top_p": 0.9, "top_k": 30}
+        for body in drawn
+    )
+    seeds = [{str(body["messages"]): body["seed"] for body in drawn[at : at + 2]} for at in (0, 2, 4)]
+    assert seeds[0] == seeds[1]
+    assert len({*seeds[0].values(), *seeds[2].values()}) == 4
+    assert all(body["temperature"] == 0 and not {"seed", "top_p", "top_k"} & body.keys() for body in (first, second))
+
+
+@pytest.mark.parametrize("ignores", [frozenset(), frozenset({"stop"})])
+def test_replies_end_at_stop_strings(served, ignores):
+    server = served(reply=" yes. Q: next\n\nno", ignores=ignores)
+    assert replies(adapter_for(server, [PLAIN]), [PLAIN], until=["\n\n", "Q:"]) == ["yes."]
+
+
+def test_replies_that_were_cut(served):
+    found = adapter_for(server := served(reply="The answer is B"), [PLAIN])
+    (one,) = replies(found, [PLAIN], max_new_tokens=10)
+    assert Reply.of_text(one) == Reply("The answer", cut=True)
+    assert [body["max_tokens"] for body in server.bodies()] == [10]
+
+
+@pytest.mark.parametrize("field", ["reasoning", "reasoning_content"])
+@pytest.mark.parametrize(("content", "end"), [("B", "stop"), (None, "length")])
+def test_reasoning_is_recorded_and_read_by_no_rule(served, field, content, end):
+    thought = 'Option "A"? <think> The answer is A. </think> [[medtasks:cut]]'
+
+    def change(path, body, answer):
+        (choice,) = answer["choices"]
+        choice |= {"finish_reason": end, "message": {"role": "assistant", "content": content, field: thought}}
+        answer["usage"]["completion_tokens_details"] = {"reasoning_tokens": 11}
+        return answer
+
+    docs = [PLAIN]
+    (found,) = adapter_for(served(change=change), docs).generate_until(
+        instances("generate_until", docs, [{"until": [], "max_new_tokens": 9}])
+    )
+    reply = Reply.of_text(found.text)
+    assert reply == Reply(content or "", cut=end == "length", reasoning=thought)
+    assert not reply.failed
+    assert "answer" not in reply.text
+    assert found.token_counts.reasoning_tokens == 11
+
+
+def test_tokens_are_counted_as_the_server_counts_them(served):
+    server, docs = served(reply="yes"), [{"question": "Is it?", "images": [noise(1)]}]
+    given = instances("generate_until", docs, [{"until": [], "max_new_tokens": 9}])
+    (counted,) = adapter_for(server, docs).generate_until(given)
+    assert counted.token_counts.input_tokens == len(server.model.prompt(server.bodies()[0]).ids) - 1 + POSITIONS
+    assert counted.token_counts.output_tokens == 3
+    assert adapter_for(server, docs, token_counts=False).generate_until(given) == ["yes"]
+
+
+@pytest.mark.parametrize("text", ["a<|end|>b", "<|image|>", "say <|start|>assistant"])
+def test_questions_with_special_tokens_are_not_asked(served, text):
+    server, docs = served(), [{"question": text, "images": []}, {"question": "p <0.05 <b>", "images": []}]
+    failed, right = replies(adapter_for(server, docs), docs)
+    assert "which the served model does not read as text" in failure_cause(failed)
+    assert right == "A"
+    assert len(server.bodies()) == 1
+
+
+# ---- servers ----
+
+
+@pytest.mark.parametrize(
+    "facts", [{"name": "google/medgemma-4b-it"}, {"root": "/models/gemma-3-4b"}, {"root": "FOLDER"}]
+)
+def test_models_with_image_attention_both_ways(served, facts, tmp_path):
+    (tmp_path / "config.json").write_text('{"model_type": "gemma3"}')
+    server = served(**{name: value.replace("FOLDER", str(tmp_path)) for name, value in facts.items()})
+    with pytest.raises(ModelRefused, match="image_attention=bidirectional"):
+        adapter_for(server, [])
+    assert adapter_for(server, [], image_attention="bidirectional").remark == ""
+    assert adapter_for(server, [], image_attention="causal").remark == "images read in one direction only"
+    assert not server.asked
+
+
+@pytest.mark.parametrize("name", ["gemma-3n-e4b", "google/gemma-2-9b", "Qwen/Qwen2.5-VL-3B"])
+def test_models_with_causal_attention_are_taken(served, name):
+    assert adapter_for(served(name=name), []).model == name
+
+
+def test_what_belongs_to_one_image_goes_to_one_server(served):
+    servers = [served(), served()]
+    docs = [{"question": f"{at}", "images": [noise(at // 2)], "options": (" yes", " no")} for at in range(24)]
+    adapter = adapter_for(servers[0], docs, base_url=";".join(server.base_url for server in servers))
+    replies(adapter, docs)
+    assert_right(servers[0], docs, scores(adapter, docs))
+    seen = [{image.tobytes() for body in server.bodies() for image in _images(body)} for server in servers]
+    assert all(seen)
+    assert not seen[0] & seen[1]
+
+
+def _images(body):
+    return [part for part in content_of({"messages": body["messages"][:1]}) if isinstance(part, Image.Image)]
+
+
+def test_a_server_that_dies_is_left_out(served):
+    def refuse(handler, path, body):
+        handler.send(500, {"error": {"message": "EngineCore encountered an issue. Option B."}})
+        return True
+
+    servers = [served(reply="yes"), served(before=refuse)]
+    docs = [{"question": f"{at}", "images": []} for at in range(40)]
+    adapter = adapter_for(servers[0], docs, base_url=";".join(server.base_url for server in servers), concurrency=4)
+    found = replies(adapter, docs)
+    assert found == ["yes"] * len(docs)
+    assert 5 <= len(servers[1].asked) < 12
+
+
+@pytest.mark.parametrize("other", [{"root": "other"}, {"version": "0.31"}, {"max_model_len": 9}, {"version": None}])
+def test_servers_that_differ_are_refused(served, other):
+    urls = ";".join(server.base_url for server in (served(), served(**other)))
+    with pytest.raises(MedTasksError, match=f"differ in {next(iter(other))}; name servers of the same model"):
+        VlmServer(base_url=urls)
+
+
+def test_which_model_is_meant(served):
+    several = served(name="b", listed=["a", "b"])
+    with pytest.raises(MedTasksError, match="give model= in --model_args; it has a, b"):
+        adapter_for(several, [])
+    with pytest.raises(MedTasksError, match="has no model 'c'"):
+        adapter_for(several, [], model="c")
+    with pytest.raises(MedTasksError, match="give model="):
+        adapter_for(served(listed=[]), [])
+    assert replies(adapter_for(several, [PLAIN], model="b"), [PLAIN]) == ["A"]
+    assert replies(adapter_for(served(listed=[]), [PLAIN], model="tiny"), [PLAIN]) == ["A"]
+
+
+@pytest.mark.parametrize("key", ["", "wrong"])
+def test_a_wrong_key_stops_the_run(served, monkeypatch, key):
+    monkeypatch.setenv(KEY, key)
+    with pytest.raises(MedTasksError, match=f"set {KEY}") as error:
+        adapter_for(served(key=SECRET), [])
+    assert "wrong" not in str(error.value)
+
+
+def test_the_key_comes_from_the_environment(served, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "of another server")
+    server = served()
+    replies(adapter_for(server, [PLAIN]), [PLAIN])
+    monkeypatch.setenv(KEY, SECRET)
+    replies(adapter_for(server, [PLAIN]), [PLAIN])
+    sent = [one.headers["Authorization"] for one in server.asked]
+    assert sent == ["Bearer none", f"Bearer {SECRET}"]
+    with pytest.raises(AdapterArgumentError, match=KEY):
+        adapter_for(server, [PLAIN], api_key=SECRET)
+    monkeypatch.setenv(KEY, "umläut")
+    with pytest.raises(AdapterArgumentError, match="no HTTP header may hold"):
+        adapter_for(server, [PLAIN])
+
+
+def test_the_journal_holds_answers_of_this_model_alone(served, tmp_path):
+    docs = docs_with("A", " yes")
+    server = served(reply=lambda body: str(len(server.asked)))
+    folder = str(tmp_path / "journal")
+
+    def asked(server, **arguments):
+        before = len(server.asked)
+        adapter = adapter_for(server, docs, journal=folder, **arguments)
+        found = replies(adapter, docs), scores(adapter, docs)
+        adapter.clean()
+        return found, len(server.asked) - before
+
+    first, count = asked(server)
+    assert count > 8
+    assert asked(server) == (first, 0)
+    assert asked(server, concurrency=1, timeout=9, attempts=2, max_failed=0.5) == (first, 0)
+    assert asked(server, system_prompt="Look.")[1] == count
+    for name, value in {"root": "another", "version": "0.33", "max_model_len": 99_999}.items():
+        setattr(server.settings, name, value)
+        assert asked(server)[1] == count
+
+
+# ---- the harness ----
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory, sample_home):
+    """Results of ``medtasks run`` of two modes on the drawn sample, and the server's requests."""
+    from ..local_server import serving
+    from .served_model import ServedModel
+
+    folder = tmp_path_factory.mktemp("served")
+    with serving(ServedModel(key=SECRET, merges=[" the", "ing"])) as server:
+        command = [
+            *(sys.executable, "-m", "medtasks.cli.main", "run", "--tasks", "mediconfusion_gd,mediconfusion_ps"),
+            *("--model", "vlm_server", "--model_args", f"base_url={server.base_url},journal={folder / 'journal'}"),
+            *("--log_samples", "--output_path", str(folder / "results")),
+        ]
+        ran = run_fresh(command, folder, MEDTASKS_HOME=str(sample_home), **{KEY: SECRET})
+    assert ran.returncode == 0, ran.stderr[-4000:] + ran.stdout[-2000:]
+    return folder, server, ran
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task", ["mediconfusion_gd", "mediconfusion_ps"])
+def test_samples_score_again_as_the_harness_scored_them(finished, sample_home, monkeypatch, task):
+    monkeypatch.setenv("MEDTASKS_HOME", str(sample_home))
+    folder, _, _ = finished
+    (results,), (samples,) = folder.rglob("*_results.json"), folder.rglob(f"*_samples_{task}.jsonl")
+    scored, documents = json.loads(results.read_text())["results"][task], task_documents(task_file(task))
+    given = read_replies(samples, documents)
+    assert len(given) == len(documents)
+    for rule, pairs in score_replies(task_file(task), documents, given).items():
+        for metric in PAIR_METRICS:
+            value = getattr(pairs.categories["total"], metric)
+            assert value == pytest.approx(scored[f"{metric},{rule}"], nan_ok=True)
+    assert all(len({*reply.losses}) > 1 for reply in given.values())
+
+
+@pytest.mark.slow
+def test_a_run_costs_as_many_requests_as_it_has_to(finished, sample_home, monkeypatch):
+    monkeypatch.setenv("MEDTASKS_HOME", str(sample_home))
+    _, server, _ = finished
+    questions = len(task_documents(task_file("mediconfusion_gd")))
+    letters = [body for body in server.bodies() if len(body.get("logprob_token_ids", ())) == 2]
+    alone = [body for body in server.bodies() if len(body["messages"]) == 1]
+    assert len(letters) >= questions - 1
+    assert len(alone) <= 4 * questions
+
+
+@pytest.mark.slow
+def test_no_file_of_a_run_holds_the_key(finished):
+    folder, server, ran = finished
+    assert all(one.headers["Authorization"] == f"Bearer {SECRET}" for one in server.asked if one.path == CHAT)
+    files = [file for file in folder.rglob("*") if file.is_file()]
+    assert len(files) >= 4
+    assert not any(SECRET.encode() in file.read_bytes() for file in files)
+    assert SECRET not in ran.stdout + ran.stderr

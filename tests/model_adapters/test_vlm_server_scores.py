@@ -1,0 +1,341 @@
+"""Likelihoods of ``vlm_server`` by every way, on every template, and where servers answer less than was asked for."""
+
+import itertools
+import json
+import math
+import threading
+import time
+
+import pytest
+from medtasks.model_adapters.vlm_server import VlmServer
+from medtasks.model_adapters.vlm_server.prompts import data_url
+
+from medtasks.errors import MedTasksError
+
+from .served_model import CHAT, GENERATE, IMAGE_ID, SPECIAL, TOKENIZE
+from .toys import SPLIT, TASK, instances, noise
+
+LETTERS, SENTENCES = ("A", "B"), (" yes", " no", " a small one")
+ODD = ("yes ", "a\nb", "Überweisung ☢ 肺", " 5 µm", "(A)")
+WAYS = ("auto", "prompt_logprobs", "tokens", "token_ids")
+
+
+def docs_with(*options, count=4):
+    """Questions of one to three images and one without, with these options each."""
+    docs = [{"question": f"Is it clear, {number}?", "images": [noise(number)]} for number in range(count - 2)]
+    docs += [{"question": "<image> or <image>, and <image>?", "images": [noise(7), noise(8), noise(9)]}]
+    return [{**doc, "options": options} for doc in [*docs, {"question": "No image: is it?", "images": []}]]
+
+
+def adapter_for(server, docs, **arguments):
+    given = {"base_url": server.base_url, "journal": False, "loglikelihood_format": "json"}
+    adapter = VlmServer(**given | {"max_failed": 1, "attempts": 1} | arguments)
+    adapter.task_dict = {TASK: {SPLIT: docs}}
+    return adapter
+
+
+def scores(adapter, docs, doc_ids=None):
+    chosen = range(len(docs)) if doc_ids is None else doc_ids
+    requests = [one for at in chosen for one in instances("loglikelihood", docs, docs[at]["options"], doc_ids=[at])]
+    return [json.loads(score) for score, _ in adapter.loglikelihood(requests)]
+
+
+def question(doc):
+    """A request for what follows the question of a document."""
+    urls = iter({"type": "image_url", "image_url": {"url": data_url(image)}} for image in doc["images"])
+    pieces = doc["question"].split("<image>")
+    if len(pieces) == 1:
+        return {"messages": [{"role": "user", "content": [*urls, {"type": "text", "text": doc["question"]}]}]}
+    content = [{"type": "text", "text": pieces[0]}]
+    for piece in pieces[1:]:
+        content += [next(urls), {"type": "text", "text": piece}]
+    return {"messages": [{"role": "user", "content": content}]}
+
+
+def assert_right(server, docs, found):
+    """Scores are those of our other adapters' definition."""
+    wanted = [server.model.likelihood(question(doc), option) for doc in docs for option in doc["options"]]
+    for one, (total, greedy, tokens) in zip(found, wanted, strict=True):
+        assert one["sum"] == pytest.approx(total, rel=0, abs=1e-9)
+        assert one["mean"] == pytest.approx(total / tokens, rel=0, abs=1e-9)
+        assert (one["greedy"], one["tokens"]) == (greedy, tokens)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("options", [LETTERS, SENTENCES, ODD, (" yes", "yes", " no", "A")])
+def test_every_way_gives_the_same(served, way, options):
+    server, docs = served(scale_out=True, merges=["yes", " no", " small", "on"]), docs_with(*options)
+    assert_right(server, docs, scores(adapter_for(server, docs, likelihood=way), docs))
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("merges", [["\ny", "\nyes"], ["t\ny"], ["\n "], ["\n\n", "\n"]])
+def test_tokens_that_merge_with_the_prompt(served, way, merges):
+    server, docs = served(scale_out=True, merges=merges), docs_with("yes", "no", " yes", "\n")
+    assert_right(server, docs, scores(adapter_for(server, docs, likelihood=way), docs))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_an_option_without_a_token_has_no_score(served, way):
+    server, docs = served(scale_out=True), docs_with("")
+    assert all(math.isnan(one["sum"]) for one in scores(adapter_for(server, docs, likelihood=way), docs))
+
+
+def test_letters_cost_one_request_per_question(served):
+    """Behind the first question, which proves the boundary, and the second one, beside which letters are proven."""
+    server, docs = served(), docs_with(*LETTERS, count=12)
+    assert_right(server, docs, scores(adapter_for(server, docs, concurrency=1), docs))
+    assert len(server.bodies()) == 3 + 3 + (len(docs) - 2)
+    assert not server.bodies(TOKENIZE)
+    assert all(body["logprob_token_ids"] == [*map(ord, LETTERS)] for body in server.bodies()[6:])
+
+
+def test_tokens_that_options_share_are_asked_for_once(served):
+    server, docs = served(), docs_with(" left one", " left two", count=6)
+    assert_right(server, docs, scores(adapter_for(server, docs, concurrency=1, likelihood="tokens"), docs))
+    stepped = [body for body in server.bodies() if "logprob_token_ids" in body and len(body["messages"]) == 2]
+    texts = [
+        body["messages"][-1]["content"] for body in stepped if question(docs[0])["messages"] == body["messages"][:1]
+    ]
+    assert len(texts) == len(set(texts))
+    assert max(len(body["logprob_token_ids"]) for body in stepped) == 2
+
+
+def test_questions_wait_for_others_only_where_they_learn_from_them(served):
+    """What stands before an answer differs between these questions, so that none tells what another's options are."""
+    busy, peak, lock = [], [0], threading.Lock()
+
+    def slowly(handler, path, body):
+        text = json.dumps(body.get("messages", [{}])[0])
+        with lock:
+            busy.append(text)
+            peak[0] = max(peak[0], len(set(busy)))
+        time.sleep(0.02)
+        with lock:
+            busy.remove(text)
+        return False
+
+    server = served(template="short", before=slowly)
+    docs = [{"question": f"Is it {end}", "images": [], "options": LETTERS} for end in "qwertzuiop"]
+    docs[0]["options"] = (" yes",)
+    assert_right(server, docs, scores(adapter_for(server, docs), docs))
+    assert peak[0] >= 4
+
+
+def test_letters_that_are_likeliest(served):
+    """Whether or not the server's own settings punish tokens that stand in the prompt."""
+    server = served(default_penalty=9.0)
+    found = {}
+    for number in itertools.count():
+        doc = {"question": f"A B C D E F {number}", "images": [noise(number % 5)]}
+        prompt = server.model.prompt(question(doc))
+        likeliest = int(server.model.logprobs(prompt)[-1].argmax())
+        if likeliest in [*map(ord, "ABCDEF")]:
+            found[len(found)] = {**doc, "options": sorted({"A", "B", chr(likeliest)})}
+        if len(found) == 4:
+            break
+    docs = [*docs_with(*"ABCDEF"), *found.values()]
+    result = scores(adapter_for(server, docs, concurrency=1), docs)
+    assert_right(server, docs, result)
+    assert sum(one["greedy"] for one in result) >= len(found)
+
+
+# ---- templates ----
+
+
+@pytest.mark.parametrize("way", ["auto", "prompt_logprobs", "tokens"])
+@pytest.mark.parametrize(("template", "options"), [("bare-turn", SENTENCES), ("blank", SENTENCES)])
+def test_templates_that_are_mended(served, template, options, way):
+    server, docs = served(template=template), docs_with(*options)
+    assert_right(server, docs, scores(adapter_for(server, docs, likelihood=way), docs))
+
+
+REFUSED = {"trim": "cuts the blanks off a reply", "think": "puts '<think>", "refuse": "refuses an open assistant turn"}
+
+
+@pytest.mark.parametrize("template", REFUSED)
+def test_templates_that_are_refused_before_the_first_score(served, template):
+    server, docs = served(template=template), docs_with("yes", " no")
+    with pytest.raises(MedTasksError, match="chat template of its model") as error:
+        scores(adapter_for(server, docs), docs)
+    assert REFUSED[template] in str(error.value)
+    assert "--enable-scale-out" in str(error.value)
+
+
+@pytest.mark.parametrize("template", [*REFUSED, "bare-turn", "blank", "plain"])
+@pytest.mark.parametrize("way", ["auto", "token_ids"])
+def test_templates_where_the_server_takes_token_ids(served, template, way):
+    server, docs = served(template=template, scale_out=True), docs_with("yes", " no", " one")
+    assert_right(server, docs, scores(adapter_for(server, docs, likelihood=way), docs))
+    for body in server.bodies(GENERATE):
+        assert body["token_ids"].count(IMAGE_ID) == len(body.get("content_parts", ()))
+
+
+def test_thoughts_that_are_switched_off(served):
+    server, docs = served(template="think"), docs_with(*SENTENCES)
+    adapter = adapter_for(server, docs, chat_template_kwargs='{"enable_thinking":false}')
+    found = scores(adapter, docs)
+    docs_off = [{**question(doc), "chat_template_kwargs": {"enable_thinking": False}} for doc in docs]
+    wanted = [server.model.likelihood(body, option)[0] for body in docs_off for option in SENTENCES]
+    assert [one["sum"] for one in found] == pytest.approx(wanted)
+
+
+def test_an_option_that_a_mended_template_cannot_express(served):
+    server, docs = served(template="blank"), docs_with(" yes", "no")
+    found = scores(adapter_for(server, docs), docs)
+    assert [math.isnan(one["sum"]) for one in found] == [False, True] * len(docs)
+
+
+@pytest.mark.parametrize("scale_out", [True, False])
+def test_a_template_that_trims_is_noticed_behind_the_first_question_too(served, scale_out):
+    server = served(template="trim", scale_out=scale_out)
+    docs = [*docs_with("yes", "no"), *docs_with(" yes", "no")]
+    adapter = adapter_for(server, docs, likelihood="prompt_logprobs")
+    assert_right(server, docs[:4], scores(adapter, docs, range(4)))
+    found = scores(adapter, docs, range(4, 8))
+    if scale_out:
+        assert_right(server, docs[4:], found)
+    else:
+        assert [math.isnan(one["sum"]) for one in found] == [True, False] * 4
+
+
+def test_a_template_that_moves_images_scores_none_of_them(served):
+    server, docs = served(template="string"), docs_with(*LETTERS)
+    found = scores(adapter_for(server, docs), docs)
+    assert_right(server, [docs[0], docs[1], docs[3]], [*found[:4], *found[6:]])
+    assert all(math.isnan(one["sum"]) for one in found[4:6])
+
+
+# ---- servers that do not know what they are asked for, or answer with something else ----
+
+IGNORED = {
+    "prompt_logprobs": "lacks prompt_logprobs",
+    "return_token_ids": "lacks prompt_token_ids",
+    "continue_final_message": "cannot score options",
+    "return_prompt_text": "",
+    "logprob_token_ids": "",
+    "return_tokens_as_token_ids": "",
+    "logprobs": "",
+}
+
+
+@pytest.mark.parametrize("options", [LETTERS, SENTENCES])
+@pytest.mark.parametrize("field", IGNORED)
+def test_fields_that_a_server_ignores(served, field, options):
+    dropped = {field, *(["add_generation_prompt"] if field == "continue_final_message" else [])}
+    server, docs = served(ignores=frozenset(dropped)), docs_with(*options)
+    if IGNORED[field]:
+        with pytest.raises(MedTasksError, match=IGNORED[field]):
+            scores(adapter_for(server, docs), docs)
+    else:
+        assert_right(server, docs, scores(adapter_for(server, docs), docs))
+
+
+def test_a_router_that_drops_all_that_is_not_openais(served):
+    ours = {"logprob_token_ids", "prompt_logprobs", "return_token_ids", "return_prompt_text", "add_generation_prompt"}
+    server = served(ignores=frozenset(ours), tokenizes=False, version=None)
+    docs = docs_with(*LETTERS)
+    with pytest.raises(MedTasksError, match="not by way of sglang-router, or run the model with --model hf_vlm"):
+        scores(adapter_for(server, docs), docs)
+
+
+@pytest.mark.parametrize("options", [LETTERS, SENTENCES])
+def test_a_server_that_does_not_tokenize_texts(served, options):
+    server, docs = served(tokenizes=False), docs_with(*options, count=8)
+    assert_right(server, docs, scores(adapter_for(server, docs, concurrency=1), docs))
+    if options is LETTERS:
+        assert len(server.bodies()) == 3 + 3 + len(docs) - 2
+
+
+def test_without_the_rendered_text_merging_options_are_refused(served):
+    server, docs = served(ignores=frozenset({"return_prompt_text"}), merges=["\ny"]), docs_with("yes", "no")
+    found = scores(adapter_for(server, docs), docs)
+    assert [math.isnan(one["sum"]) for one in found] == [True, False] * len(docs)
+
+
+def _first_scored(answer, change):
+    for place in answer["prompt_logprobs"] or []:
+        for entry in (place or {}).values():
+            change(entry)
+    for place in (answer["choices"][0].get("logprobs") or {}).get("content", []):
+        for entry in [place, *place["top_logprobs"]]:
+            change(entry)
+
+
+DAMAGES = {
+    "minus infinity": lambda answer: _first_scored(answer, lambda entry: entry.update(logprob=-9999.0)),
+    "no number": lambda answer: _first_scored(answer, lambda entry: entry.update(logprob=float("nan"))),
+    "a probability": lambda answer: _first_scored(answer, lambda entry: entry.update(logprob=0.5)),
+    "a text": lambda answer: _first_scored(answer, lambda entry: entry.update(logprob="-1")),
+    "another model": lambda answer: answer.update(model="other"),
+    "two choices": lambda answer: answer.update(choices=answer["choices"] * 2),
+    "no choice": lambda answer: answer.update(choices=[]),
+    "one entry less": lambda answer: answer["prompt_logprobs"] and answer["prompt_logprobs"].pop(),
+    "other tokens": lambda answer: answer["prompt_logprobs"] and answer["prompt_logprobs"].reverse(),
+    "another count": lambda answer: answer["usage"].update(prompt_tokens=3),
+    "another beginning": lambda answer: answer["prompt_token_ids"].__setitem__(0, len(answer["prompt_token_ids"])),
+    "another text": lambda answer: answer.update(prompt_text=f"x{len(answer['prompt_token_ids'])}"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_answers_that_are_no_scores(served, damage):
+    """A failure is never a number, whether it stops the run or the sample."""
+
+    def change(path, body, answer):
+        if path == CHAT:
+            DAMAGES[damage](answer)
+        return answer
+
+    server, docs = served(change=change), docs_with(*LETTERS)
+    try:
+        found = scores(adapter_for(server, docs), docs)
+    except MedTasksError as error:
+        assert error.__class__.__name__ == "LikelihoodsMissing"  # noqa: PT017  # both ends are right
+    else:
+        assert all(math.isnan(one["sum"]) for one in found)
+
+
+def test_token_ids_of_which_the_server_makes_others(served):
+    """Such as placeholders that it expands although they were expanded: scores of another prompt."""
+
+    def change(path, body, answer):
+        if path == GENERATE:
+            answer["prompt_token_ids"].insert(1, IMAGE_ID)
+            answer["prompt_logprobs"].insert(1, {str(IMAGE_ID): {"logprob": -1.0, "rank": 1}})
+            answer["usage"]["prompt_tokens"] += 1
+        return answer
+
+    server, docs = served(change=change, scale_out=True), docs_with(*SENTENCES)
+    found = scores(adapter_for(server, docs, likelihood="token_ids"), docs)
+    assert all(math.isnan(one["sum"]) for one in found)
+
+
+def test_next_tokens_of_another_model_are_noticed(served):
+    """Log-probabilities of ``logprob_token_ids`` that are not those of the prompt are not used."""
+
+    def change(path, body, answer):
+        if body.get("logprob_token_ids"):
+            _first_scored(answer, lambda entry: entry.update(logprob=entry["logprob"] / 2))
+        return answer
+
+    server, docs = served(change=change), docs_with(*LETTERS, count=6)
+    assert_right(server, docs, scores(adapter_for(server, docs), docs))
+
+
+# ---- texts that are none to the model ----
+
+
+@pytest.mark.parametrize("tokenizes", [True, False])
+@pytest.mark.parametrize("text", SPECIAL)
+def test_special_tokens_in_a_text_are_refused(served, text, tokenizes):
+    server = served(tokenizes=tokenizes)
+    docs = [*docs_with("p <0.05", f"a{text}b"), {"question": f"a{text}b", "images": [], "options": ["A"]}]
+    found = scores(adapter_for(server, docs), docs)
+    assert all(math.isnan(one["sum"]) for one in found)
+    assert not any(text in json.dumps(body["messages"]) for body in server.bodies())
+
+
+def test_texts_that_only_look_special_are_scored(served):
+    server, docs = served(), docs_with(" <0.05 mm>", " [LEFT]", count=3)
+    assert_right(server, docs, scores(adapter_for(server, docs), docs))
