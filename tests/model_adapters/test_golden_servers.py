@@ -50,7 +50,7 @@ def asking(recording, exchanges, docs, always=None, **arguments):
         adapter = VlmServer(base_url=server.base_url, **given | arguments)
         adapter.task_dict = {TASK: {SPLIT: docs}}
         yield adapter, server
-        adapter._loop.run(adapter.pool.close())  # ``clean`` looks for garbage, too, which takes a while
+        adapter.loop.run(adapter.pool.close())  # ``clean`` looks for garbage, too, which takes a while
 
 
 def scores(adapter, docs):
