@@ -27,6 +27,8 @@ from medtasks.harness.shard_requests import asking_only, mark, mark_tables, refu
 from medtasks.harness.task_files import main_metrics_first
 from medtasks.harness.wrapping import AnyFunction, wrap_once
 
+SERVED_MODEL = "served_model"
+"""Key of a results file with what a server says of its model."""
 _UNDER_AGENT = "TORCHELASTIC_RUN_ID"  # set by torchrun, and by accelerate where it starts several processes
 
 
@@ -63,6 +65,8 @@ def _guarded(evaluate: AnyFunction) -> AnyFunction:
         if results is not None:  # only the first of several processes has them
             if shard is not None:
                 mark(results, shard, rows)
+            if facts := getattr(lm, "facts", None):  # of a served model of ours: what its server says of itself
+                results[SERVED_MODEL] = dict(facts)
             if remark := getattr(lm, "remark", ""):  # of a model of ours, on what its scores are worth
                 mark_tables(results, remark)
             if ours:

@@ -22,7 +22,7 @@ from .batching import Continuation, Encoded, Likelihood, PaddedBatch, score
 from .caches import FeatureCache
 from .device import choose_device
 from .fingerprint import model_fingerprint
-from .generation import GenerationItem, GenerationSettings, Reply, generate, ignored_keys, read_settings
+from .generation import GenerationItem, GenerationSettings, Reply, generate, read_settings
 from .harness_adapter import HarnessAdapter
 from .model import AdapterModel
 from .requests import Request, Sample, SampleReader, image_names, plan_streams, read_requests
@@ -55,10 +55,7 @@ class MedicalAdapter(AdapterModel, HarnessAdapter):
         With ``token_counts`` the replies are the harness's ``GenerationResult``. More failures than ``max_failed``
         allows, or impossible ``generation_kwargs``, are a ``MedTasksError``.
         """
-        read = read_requests(requests, "generate_until")
-        ignored = set().union(*(ignored_keys(request.detail) for request in read))
-        if ignored:
-            logger.debug("{} ignores generation_kwargs {}", self.model_id, ", ".join(sorted(ignored)))
+        read = self.read_generation(requests)
         work = Work(
             kind="generate_until",
             prepare=self._generation_item,

@@ -7,14 +7,15 @@ from accelerate import Accelerator
 from lmms_eval import utils as harness_utils
 from lmms_eval.api.instance import GenerationResult, TokenCounts
 from lmms_eval.api.model import lmms
+from loguru import logger
 
 from medtasks.errors import AdapterArgumentError, MedTasksError
 
 from .arguments import HarnessArguments, parse_arguments
 from .batching import Likelihood
 from .device import check_processes
-from .generation import Reply
-from .requests import Documents, Request
+from .generation import Reply, ignored_keys
+from .requests import Documents, Request, read_requests
 
 
 class HarnessAdapter(lmms):  # type: ignore[misc]  # the harness is not typed
@@ -60,6 +61,14 @@ class HarnessAdapter(lmms):  # type: ignore[misc]  # the harness is not typed
             f"{self.model_id} answers in one round; choose a task of type generate_until or multiple_choice "
             f"instead of a multi-round one."
         )
+
+    def read_generation(self, requests: Sequence[Any]) -> list[Request]:
+        """Return the requests of ``generate_until``; settings that no model of ours knows are named in the log."""
+        read = read_requests(requests, "generate_until")
+        ignored = set().union(*(ignored_keys(request.detail) for request in read))
+        if ignored:
+            logger.debug("{} ignores generation_kwargs {}", self.model_id, ", ".join(sorted(ignored)))
+        return read
 
     def handed_replies(
         self, requests: Sequence[Request], replies: Sequence[Reply]

@@ -22,7 +22,7 @@ from ..base.arguments import HarnessArguments
 from ..base.batch_runner import FailureLog
 from ..base.batching import Likelihood
 from ..base.fingerprint import model_fingerprint
-from ..base.generation import GenerationSettings, Reply, ignored_keys, read_settings
+from ..base.generation import GenerationSettings, Reply, read_settings
 from ..base.harness_adapter import HarnessAdapter
 from ..base.requests import Request, Sample, SampleReader, image_names, plan_streams, read_requests
 from .answers import check_places, reply_record
@@ -69,10 +69,7 @@ class VlmServer(HarnessAdapter):
         More failures than ``max_failed`` allows, impossible ``generation_kwargs``, and a server that is gone are a
         ``MedTasksError``.
         """
-        read = read_requests(requests, "generate_until")
-        ignored = set().union(*(ignored_keys(request.detail) for request in read))
-        if ignored:
-            logger.debug("{} ignores generation_kwargs {}", self.model_id, ", ".join(sorted(ignored)))
+        read = self.read_generation(requests)
         settings = [read_settings(request.detail, self.arguments.max_new_tokens) for request in read]
         if any(one.num_beams > 1 for one in settings):
             warn_once(f"{self.model_id} decodes without beam search, which servers do not offer over this interface")

@@ -13,6 +13,7 @@ from typing import Any
 from medtasks.audit.run_files import recorded_fingerprint, results_beside
 from medtasks.audit.scoring import Documents
 from medtasks.errors import MedTasksError, RepliesError
+from medtasks.harness.evaluation import SERVED_MODEL
 from medtasks.harness.harness_options import HarnessOptions
 from medtasks.harness.logged_samples import is_withheld
 from medtasks.harness.manifest import RunManifest, manifest_files
@@ -70,6 +71,8 @@ class Record:
         found[("model", "model")] = run.get("model")
         arguments = HarnessOptions({"model_args": run.get("model_args")}).model_arguments()
         found |= {("model", f"model argument {name}"): value for name, value in redacted_options(arguments).items()}
+        served = mapping_in(self.results, SERVED_MODEL)
+        found |= {("model", f"served model's {name}"): value for name, value in served.items()}
         found |= {("setting", label): run.get(name) for name, label in _CONFIG.items()}
         found |= {("setting", name.replace("_", " ")): run.get(name) for name in _SEEDS}
         generation = mapping_in(self.config(task), "generation_kwargs")
