@@ -14,6 +14,7 @@ from typing import Any
 
 from medtasks.data.shards import SHARD_VARIABLE, Shard
 from medtasks.errors import MedTasksError
+from medtasks.harness.evaluation import SERVED_MODEL
 from medtasks.harness.guarded_run import listed
 from medtasks.harness.harness_options import HarnessOptions
 from medtasks.harness.kept_replies import what_is_asked
@@ -94,6 +95,8 @@ class ShardRun:
         found |= {f"data of {name}": record.fingerprint for name, record in told.tasks.items()}
         for name, part in self.tasks.items():
             found |= {f"version of {name}": mapping_in(part.content, "versions").get(name)}
+            served = mapping_in(part.content, SERVED_MODEL)
+            found |= {f"served model's {key}": value for key, value in served.items()}
             found |= {f"number of rows of {name}": part.total, f"settings of {name}": _settings(part.config)}
         return {name: str(value) for name, value in found.items()}
 
