@@ -1,7 +1,9 @@
 """``vlm_server`` on a server that fails: a right answer, a failed sample, or the run stops; never a made-up answer."""
 
+import asyncio
 import json
 import math
+import random
 import socket
 import ssl
 import struct
@@ -10,6 +12,7 @@ import time
 
 import pytest
 from medtasks.model_adapters.vlm_server import VlmServer, client
+from medtasks.model_adapters.vlm_server.client import AdaptiveLimit
 
 from medtasks.errors import MedTasksError
 from medtasks.extract.failure import cut_reply, failure_cause, without_cut_mark, without_reasoning
@@ -63,7 +66,7 @@ class FaultyModel(ServedModel):
         return CONNECTIONS[self.fault](handler) if self.fault in CONNECTIONS else False
 
     def _change(self, path, body, answer):
-        if path == CHAT and self.faulty.now:
+        if path == CHAT and getattr(self.faulty, "now", False):
             answer = CHANGES[self.fault](answer)
         return answer
 
@@ -150,12 +153,10 @@ def chosen(**fields):
 def valued(value):
     """Every log-probability is another."""
 
-    def change(answer):
-        return json.loads(
-            json.dumps(answer), object_hook=lambda one: {**one, "logprob": value(one)} if "logprob" in one else one
-        )
+    def other(part):
+        return {**part, "logprob": value} if "logprob" in part else part
 
-    return change
+    return lambda answer: json.loads(json.dumps(answer), object_hook=other)
 
 
 def without_logprobs(answer):
@@ -286,3 +287,190 @@ def test_each_fault(fault, kind, for_ever, right, log):
             assert len([line for line in log if "WARNING" in line and " failed on " in line]) == failed
         server.over.set()
     assert SECRET not in said + "".join(log)
+
+
+# ---- what no single answer shows ----
+
+
+def test_next_tokens_that_cannot_be_compared_are_no_scores(right):
+    """The second question goes by its next tokens, which are wrong here; the comparison meets the fault."""
+
+    class Wrong(FaultyModel):
+        def _change(self, path, body, answer):
+            number = self.count - 1
+            if path == CHAT and body.get("logprob_token_ids"):
+                return valued(-0.1)(answer)
+            return CHANGES["twice"](answer) if path == CHAT and number in (4, 5) else answer
+
+    with serving(Wrong()) as server:
+        got = asked(adapter(server), "scoring")
+    assert [place for place, answer in enumerate(got) if is_failed(answer)] in ([], [2, 3])
+    assert all(is_failed(one) or is_right(one, other) for one, other in zip(got, right["scoring"], strict=True))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_storm_of_passing_faults_loses_nothing(kind, right, log):
+    """Many at once, each fault now and then, and no time but the server's own."""
+    names = [name for name, outcome in EXPECTED.items() if outcome == PASSING and name != "hang"]
+    draw = random.Random(0)
+
+    class Storm(FaultyModel):
+        def _before(self, handler, path, body):
+            with self.lock:
+                self.fault = draw.choice(names)
+                self.numbers = range(10**6) if draw.random() < 0.3 else ()
+                fault = CONNECTIONS[self.fault] if self.numbers and path == CHAT else None
+            self.faulty.now = False
+            return fault(handler) if fault else False
+
+    with serving(Storm()) as server:
+        got = asked(adapter(server, concurrency=8, attempts=12), kind)
+    assert all(is_right(*pair) for pair in zip(got, right[kind], strict=True))
+    assert not [line for line in log if "WARNING" in line]
+
+
+def test_a_pause_is_as_long_as_the_server_asks_for():
+    later = status(429, headers={"Retry_After": "0.3"})
+    with serving(FaultyModel()) as server, pytest.MonkeyPatch.context() as patch:
+        patch.setitem(CONNECTIONS, "429", later)
+        server.fault, server.numbers = "429", [1]
+        asked(adapter(server), "generation")
+    pauses = [after - before for before, after in zip(server.times, server.times[1:], strict=False)]
+    assert pauses[1] >= 0.3
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_server_that_takes_few_requests_is_asked_few_at_once(kind, right, log):
+    """It has room for two; what is one too many is sent again, and nothing is lost."""
+
+    class Narrow(FaultyModel):
+        refused = 0
+
+        def _before(self, handler, path, body):
+            with self.lock:
+                self.busy += 1
+                full, self.most = self.busy > 2, max(self.most, self.busy)
+                self.refused += full
+            time.sleep(0 if full else 0.005)
+            with self.lock:
+                self.busy -= 1
+            return CONNECTIONS["503"](handler) if full and path == CHAT else False
+
+    docs = DOCS * 4
+    with serving(Narrow()) as server:
+        got = asked(adapter(server, docs=docs, concurrency=16, attempts=12), kind, docs)
+    assert all(is_right(*pair) for pair in zip(got, right[kind] * 4, strict=True))
+    assert server.most <= 16
+    assert server.refused < len(got) * 2
+
+
+def test_the_limit_is_halved_once_for_requests_sent_together_and_recovers():
+    limit, most = AdaptiveLimit(16), 0
+
+    async def ask(refused):
+        nonlocal most
+        async with limit:
+            begun = time.monotonic()
+            most = max(most, limit.busy)
+            await asyncio.sleep(0.002)
+            limit.overloaded(begun) if refused else limit.answered()
+
+    async def ask_all(count, refused=False):
+        nonlocal most
+        most = 0
+        await asyncio.gather(*(ask(refused) for _ in range(count)))
+        return most
+
+    async def run():
+        assert await ask_all(16, refused=True) == 16
+        assert limit.allowed == 8
+        assert await ask_all(8) == 8
+        assert limit.allowed == pytest.approx(9, abs=0.1)
+        assert await ask_all(9 * 16) == 16
+        assert limit.allowed == 16
+        for _ in range(9):
+            await asyncio.sleep(0.001)
+            await ask_all(1, refused=True)
+        assert limit.allowed == 1
+        assert await ask_all(3) <= 2
+
+    asyncio.run(run())
+
+
+def test_a_route_that_answers_everything_is_no_dead_server(right):
+    """Some servers answer with status 200 where they have nothing; texts that may be special tokens ask for that."""
+    docs = [{**doc, "question": f"{doc['question']} <b{number}>"} for number, doc in enumerate(DOCS)]
+
+    class Chatty(FaultyModel):
+        def _before(self, handler, path, body):
+            return path != CHAT and CONNECTIONS["error200"](handler)
+
+    with serving(Chatty()) as server:
+        assert asked(adapter(server, docs=docs), "generation", docs) == right["generation"]
+
+
+# ---- servers that go ----
+
+
+class Going(FaultyModel):
+    """Answers so many chat requests, and then no more until it is ``back``."""
+
+    def __init__(self, left):
+        super().__init__()
+        self.left = left
+
+    def _before(self, handler, path, body):
+        super()._before(handler, path, body)
+        with self.lock:
+            self.left -= path == CHAT
+        return CONNECTIONS["reset"](handler) if self.left < 0 else False
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_server_that_goes_stops_the_run_and_the_same_command_asks_for_the_rest(kind, right, tmp_path):
+    docs = DOCS * 2  # a repeated question is asked once
+    with serving(Going(7)) as server:
+        given = {"journal": str(tmp_path), "docs": docs, "concurrency": 4}
+        with pytest.raises(MedTasksError, match=r"could not be reached.*; the run stops, and the answers so far"):
+            asked(adapter(server, **given), kind, docs)
+        server.left, server.count = 10**6, 0
+        got = asked(adapter(server, **given), kind, docs)
+        assert all(is_right(*pair) for pair in zip(got, right[kind] * 2, strict=True))
+        again = server.count
+        assert asked(adapter(server, **given), kind, docs) == got
+        assert server.count == again, "nothing was missing"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_server_that_comes_back_within_the_tries_loses_nothing(kind, right, log):
+    with serving(Going(5)) as server:
+        threading.Timer(0.1, lambda: setattr(server, "left", 10**6)).start()
+        got = asked(adapter(server, attempts=200, concurrency=4), kind)
+    assert all(is_right(*pair) for pair in zip(got, right[kind], strict=True))
+    assert not [line for line in log if "WARNING" in line]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_another_server_takes_over_without_a_lost_sample(kind, log):
+    docs = [{**DOCS[0], "image": noise(number)} for number in range(16)]
+    with serving(Going(3)) as first, serving(FaultyModel()) as second:
+        right = asked(adapter(second, docs=docs), kind, docs)
+        got = asked(adapter(first, second, docs=docs, concurrency=3), kind, docs)
+    assert first.left < 0
+    assert all(is_right(*pair) for pair in zip(got, right, strict=True))
+    assert not [line for line in log if "WARNING" in line]
+
+
+def test_a_question_that_a_server_cannot_bear_does_not_make_it_gone(right):
+    """All four requests of the second question fail in a row, and one sample is lost with each."""
+    options = ("yes", "B", "no", "C")
+    asking = instances("loglikelihood", DOCS, options, to_visual)
+
+    class Unbearable(FaultyModel):
+        def _before(self, handler, path, body):
+            poisoned = f"1: {SECRET}" in json.dumps(body) and body.get("prompt_logprobs") == 0
+            return CONNECTIONS["500"](handler) if poisoned else False
+
+    with serving(Unbearable()) as server:
+        got = adapter(server, likelihood="prompt_logprobs").loglikelihood(asking)
+    assert [place for place, answer in enumerate(got) if is_failed(answer)] == [4, 5, 6, 7]
