@@ -292,20 +292,22 @@ def test_each_fault(fault, kind, for_ever, right, log):
 # ---- what no single answer shows ----
 
 
-def test_next_tokens_that_cannot_be_compared_are_no_scores(right):
-    """The second question goes by its next tokens, which are wrong here; the comparison meets the fault."""
+def test_next_tokens_that_cannot_be_compared_are_no_scores():
+    """The second question goes by its next tokens, which are wrong here; both comparisons meet a fault."""
+    letters = instances("loglikelihood", DOCS, ("A", "B"), to_visual)
 
     class Wrong(FaultyModel):
         def _change(self, path, body, answer):
-            number = self.count - 1
             if path == CHAT and body.get("logprob_token_ids"):
                 return valued(-0.1)(answer)
-            return CHANGES["twice"](answer) if path == CHAT and number in (4, 5) else answer
+            return CHANGES["twice"](answer) if path == CHAT and self.count - 1 in (4, 5) else answer
 
+    with serving(FaultyModel()) as server:
+        right = adapter(server).loglikelihood(letters)
+        assert [body for body in server.bodies() if body.get("logprob_token_ids")] == [server.bodies()[3]]
     with serving(Wrong()) as server:
-        got = asked(adapter(server), "scoring")
-    assert [place for place, answer in enumerate(got) if is_failed(answer)] in ([], [2, 3])
-    assert all(is_failed(one) or is_right(one, other) for one, other in zip(got, right["scoring"], strict=True))
+        got = adapter(server).loglikelihood(letters)
+    assert all(is_failed(one) or is_right(one, other) for one, other in zip(got, right, strict=True))
 
 
 @pytest.mark.parametrize("kind", KINDS)
