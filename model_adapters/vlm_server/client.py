@@ -23,6 +23,7 @@ from .prompts import ImageUrls, ServedPrompt
 CHAT = "chat/completions"
 _BACKOFF_S, _LONGEST_BACKOFF_S = 1.0, 30.0
 _IN_A_ROW = 5  # requests that failed at last for the server's sake, after which it counts as gone
+_CONNECTIONS = 32  # of a client: with each request it looks at all of them
 _STOPPING = (401, 403)
 _TOO_LONG = re.compile(r"maximum context length|max_tokens must be at least 1, got 0", re.IGNORECASE)
 _TOO_MANY_IMAGES = re.compile(r"At most \d{1,6} \w{1,10}\(s\) may be provided")
@@ -98,11 +99,13 @@ class ServerPool:
         self.servers = list(servers)
         limits = type(DEFAULT_CONNECTION_LIMITS)  # of whichever HTTP library the SDK stands on
         connections = limits(max_connections=None, max_keepalive_connections=concurrency)
+        self._lanes = math.ceil(concurrency / _CONNECTIONS)
         self.clients = [
             AsyncOpenAI(
                 **one.client_options, http_client=DefaultAsyncHttpxClient(**one.transport_options, limits=connections)
             )
             for one in servers
+            for _ in range(self._lanes)
         ]
         self.journal: AsyncJournal | None = None
         self.fingerprint = ""
@@ -154,7 +157,7 @@ class ServerPool:
         None where it has nothing there; the first of several servers is at 0.
         """
         try:
-            return await self.clients[at].get(self._address(at, path), cast_to=object)
+            return await self._client(at).get(self._address(at, path), cast_to=object)
         except APIStatusError as error:
             if error.status_code in (404, 405, 501):
                 return None
@@ -166,6 +169,9 @@ class ServerPool:
         """Close the connections."""
         for client in self.clients:
             await client.close()
+
+    def _client(self, at: int) -> AsyncOpenAI:
+        return self.clients[at * self._lanes + self.sent % self._lanes]
 
     def _address(self, at: int, path: str) -> str:
         if not path.startswith("/"):
@@ -215,7 +221,7 @@ class ServerPool:
                 raise RemoteTrouble(breaker.cause, retry=False, outage=True)
             self.sent += 1
             try:
-                answer = await self.clients[at].post(self._address(at, path), cast_to=object, body=body)
+                answer = await self._client(at).post(self._address(at, path), cast_to=object, body=body)
             except APIStatusError as error:
                 if error.status_code in (429, 503):
                     self._limit.overloaded(begun)
