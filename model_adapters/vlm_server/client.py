@@ -25,6 +25,7 @@ _BACKOFF_S, _LONGEST_BACKOFF_S = 1.0, 30.0
 _IN_A_ROW = 5  # requests that failed at last for the server's sake, after which it counts as gone
 _CONNECTIONS = 32  # of a client: with each request it looks at all of them
 _STOPPING = (401, 403)
+_MAY_LACK = ("/tokenize", "/detokenize")  # some servers answer such requests with an error and status 200
 _TOO_LONG = re.compile(r"maximum context length|max_tokens must be at least 1, got 0", re.IGNORECASE)
 _TOO_MANY_IMAGES = re.compile(r"At most \d{1,6} \w{1,10}\(s\) may be provided")
 _BAD_IMAGE = re.compile(r"Failed to load image|Non-base64 digit|cannot identify image", re.IGNORECASE)
@@ -229,9 +230,8 @@ class ServerPool:
             except (OpenAIError, ValueError) as error:
                 raise trouble_of(error, self.servers[at]) from None
             if not isinstance(answer, dict) or answer.get("error"):
-                # Some servers answer so, with status 200, on routes that they do not have.
                 server = self.servers[at]
-                raise unreadable(server) if path == CHAT else Refused(f"{server.name} has no {path}")
+                raise Refused(f"{server.name} has no {path}") if path in _MAY_LACK else unreadable(server)
             self._limit.answered()
             breaker.answered()
             self._lost[at].clear()

@@ -12,7 +12,7 @@ import pytest
 
 from ..local_server import serving
 from ..warm_python import run_fresh
-from .served_model import ServedModel
+from .served_model import CHAT, ServedModel
 
 CONCURRENCY, KILLS, APART = 4, 5, 6
 SCRIPT = """
@@ -92,12 +92,11 @@ def test_a_run_killed_five_times_and_interrupted_once_ends_like_an_undisturbed_o
         run = run_fresh([sys.executable, "script.py", *arguments], tmp_path)
         assert run.returncode == 0, run.stderr[-3000:]
         codes = json.loads(run.stdout.splitlines()[-1])
-        asked = [json.dumps([one.path, one.body], sort_keys=True) for one in server.asked]
+        asked = [json.dumps(one.body, sort_keys=True) if one.path == CHAT else "" for one in server.asked]
     assert sorted(codes) == [*[-signal.SIGKILL] * KILLS, 0, 0, 130], f"seed {seed}: {run.stderr[-2000:]}"
-    calm, killed = Counter(asked[: server.calm]), Counter(asked[server.calm :])
-    assert killed.keys() >= calm.keys()
-    extra = killed.total() - len(killed)
-    assert extra <= (KILLS + 1) * CONCURRENCY, f"seed {seed}: more was asked twice than was under way"
+    killed = Counter(filter(None, asked[server.calm :]))  # texts to tokenize are asked for again at any time
+    again = killed.total() - len(killed)
+    assert again <= (KILLS + 1) * CONCURRENCY, f"seed {seed}: {again} were asked again, more than were under way"
     (replies, scores), (calm_replies, calm_scores) = (
         json.loads((tmp_path / f"{name}.json").read_text()) for name in ("killed", "calm")
     )
