@@ -32,6 +32,7 @@ _HOW = frozenset(  # how requests are sent, not what is asked
         *("api_base", "api_key", "base_url", "batch_size", "timeout", "max_retries", "retry_backoff_s", "max_failed"),
         *("concurrency", "attempts", "journal"),
         *("num_concurrent", "num_cpus", "adaptive_concurrency", "adaptive_max_concurrency", "adaptive_min_concurrency"),
+        *("concurrency", "attempts", "journal", "token_counts"),  # of vlm_server
     }
 )
 _FREE = frozenset({"model_args", "batch_size", "verbosity", "log_samples", "device"})

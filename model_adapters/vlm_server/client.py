@@ -23,7 +23,9 @@ from .prompts import ImageUrls, ServedPrompt
 CHAT = "chat/completions"
 _BACKOFF_S, _LONGEST_BACKOFF_S = 1.0, 30.0
 _IN_A_ROW = 5  # requests that failed at last for the server's sake, after which it counts as gone
+_CONNECTIONS = 32  # of a client: with each request it looks at all of them
 _STOPPING = (401, 403)
+_MAY_LACK = ("/tokenize", "/detokenize")  # some servers answer such requests with an error and status 200
 _TOO_LONG = re.compile(r"maximum context length|max_tokens must be at least 1, got 0", re.IGNORECASE)
 _TOO_MANY_IMAGES = re.compile(r"At most (\d{1,6}) \w{1,10}\(s\) may be provided")
 _BAD_IMAGE = re.compile(r"Failed to load image|Non-base64 digit|cannot identify image", re.IGNORECASE)
@@ -98,11 +100,13 @@ class ServerPool:
         self.servers = list(servers)
         limits = type(DEFAULT_CONNECTION_LIMITS)  # of whichever HTTP library the SDK stands on
         connections = limits(max_connections=None, max_keepalive_connections=concurrency)
+        self._lanes = math.ceil(concurrency / _CONNECTIONS)
         self.clients = [
             AsyncOpenAI(
                 **one.client_options, http_client=DefaultAsyncHttpxClient(**one.transport_options, limits=connections)
             )
             for one in servers
+            for _ in range(self._lanes)
         ]
         self.journal: AsyncJournal | None = None
         self.fingerprint = ""
@@ -154,7 +158,7 @@ class ServerPool:
         None where it has nothing there; the first of several servers is at 0.
         """
         try:
-            return await self.clients[at].get(self._address(at, path), cast_to=object)
+            return await self._client(at).get(self._address(at, path), cast_to=object)
         except APIStatusError as error:
             if error.status_code in (404, 405, 501):
                 return None
@@ -166,6 +170,9 @@ class ServerPool:
         """Close the connections."""
         for client in self.clients:
             await client.close()
+
+    def _client(self, at: int) -> AsyncOpenAI:
+        return self.clients[at * self._lanes + self.sent % self._lanes]
 
     def _address(self, at: int, path: str) -> str:
         if not path.startswith("/"):
@@ -215,7 +222,7 @@ class ServerPool:
                 raise RemoteTrouble(breaker.cause, retry=False, outage=True)
             self.sent += 1
             try:
-                answer = await self.clients[at].post(self._address(at, path), cast_to=object, body=body)
+                answer = await self._client(at).post(self._address(at, path), cast_to=object, body=body)
             except APIStatusError as error:
                 if error.status_code in (429, 503):
                     self._limit.overloaded(begun)
@@ -223,9 +230,8 @@ class ServerPool:
             except (OpenAIError, ValueError) as error:
                 raise trouble_of(error, self.servers[at]) from None
             if not isinstance(answer, dict) or answer.get("error"):
-                # Some servers answer so, with status 200, on routes that they do not have.
                 server = self.servers[at]
-                raise unreadable(server) if path == CHAT else Refused(f"{server.name} has no {path}")
+                raise Refused(f"{server.name} has no {path}") if path in _MAY_LACK else unreadable(server)
             self._limit.answered()
             breaker.answered()
             self._lost[at].clear()

@@ -96,11 +96,17 @@ class ImageUrls:
         kept = self._kept.get(digest)
         if kept is None:
             if digest not in self._encoding:
-                self._encoding[digest] = asyncio.ensure_future(asyncio.to_thread(data_url, image))
-                self._encoding[digest].add_done_callback(lambda _: self._encoding.pop(digest))
+                self._encoding[digest] = asyncio.ensure_future(self._encoded(image, digest))
             kept = await asyncio.shield(self._encoding[digest])
-            self._kept.keep(digest, kept, len(kept))
         return kept
+
+    async def _encoded(self, image: Image.Image, digest: str) -> str:
+        try:
+            url = await asyncio.to_thread(data_url, image)
+            self._kept.keep(digest, url, len(url))  # before it is forgotten that it is under way
+            return url
+        finally:
+            del self._encoding[digest]
 
 
 def data_url(image: Image.Image) -> str:

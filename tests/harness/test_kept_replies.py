@@ -133,9 +133,12 @@ def test_the_newest_run_of_the_same(out):
     assert isinstance(found, RunManifest)
 
 
-def test_how_requests_are_sent_may_differ(out):
+@pytest.mark.parametrize(
+    "changed", ["timeout=60,max_retries=9", "concurrency=8,attempts=2,timeout=9,journal=false,token_counts=false"]
+)
+def test_how_requests_are_sent_may_differ(out, changed):
     write(out, second=1)
-    arguments = [*ARGUMENTS[:3], "base_url=http://127.0.0.1:2/v1,model=m,timeout=60,max_retries=9", "--batch_size", "8"]
+    arguments = [*ARGUMENTS[:3], f"base_url=http://127.0.0.1:2/v1,model=m,{changed}", "--batch_size", "8"]
     current = write(out, arguments, samples=False, second=2)
     assert earlier_run(out, current, arguments).path.name == "20260101_000001_000000_run.json"
 

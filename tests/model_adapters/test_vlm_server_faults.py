@@ -1,0 +1,480 @@
+"""``vlm_server`` on a server that fails: a right answer, a failed sample, or the run stops; never a made-up answer."""
+
+import asyncio
+import json
+import math
+import random
+import socket
+import ssl
+import struct
+import threading
+import time
+
+import pytest
+from medtasks.model_adapters.vlm_server import VlmServer, client
+from medtasks.model_adapters.vlm_server.client import AdaptiveLimit
+
+from medtasks.errors import MedTasksError
+from medtasks.extract.failure import cut_reply, failure_cause, without_cut_mark, without_reasoning
+
+from ..local_server import serving
+from .served_model import CHAT, ServedModel
+from .toys import SPLIT, TASK, instances, noise, to_visual
+
+SECRET = "Jane Doe"
+DOCS = [{"question": f"{number}: {SECRET}?", "image": noise(number)} for number in range(5)]
+OPTIONS = ("yes", "B")
+KINDS = ("generation", "scoring")
+LONG = "This model's maximum context length is 9 tokens"
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    """Short pauses, and no certificates for clients that speak plain HTTP."""
+    monkeypatch.setattr(ssl.SSLContext, "load_verify_locations", lambda *_, **__: None)
+    monkeypatch.setattr(client, "_BACKOFF_S", 0.001)
+    monkeypatch.setattr(client, "_IN_A_ROW", 3)
+    monkeypatch.setattr(client, "_LONGEST_BACKOFF_S", 0.005)
+
+
+def saying(body):
+    """A reply that no other question gets."""
+    return f"Reply {json.dumps(body['messages']).split(f': {SECRET}')[0][-1]}"
+
+
+class FaultyModel(ServedModel):
+    """``fault`` happens to the chat requests of these numbers, counted from 0; all else is answered."""
+
+    def __init__(self, fault=None, numbers=()):
+        super().__init__(reply=saying, before=self._before, change=self._change)
+        self.fault, self.numbers = fault, numbers
+        self.count = self.busy = self.most = 0
+        self.times = []
+        self.faulty = threading.local()
+        self.over = threading.Event()
+
+    def _before(self, handler, path, body):
+        self.faulty.now = False
+        if path != CHAT:
+            return False
+        with self.lock:
+            number, self.count = self.count, self.count + 1
+            self.times.append(time.monotonic())
+        if self.fault is None or number not in self.numbers:
+            return False
+        self.faulty.now = True
+        return CONNECTIONS[self.fault](handler) if self.fault in CONNECTIONS else False
+
+    def _change(self, path, body, answer):
+        if path == CHAT and getattr(self.faulty, "now", False):
+            answer = CHANGES[self.fault](answer)
+        return answer
+
+
+# ---- what a server does in place of an answer ----
+
+
+def status(code, message="", kind="application/json", headers=None, **error):
+    body = {"error": {"message": f"{message} {SECRET} yes B", "code": code, **error}} if kind != "text/html" else "<B>"
+
+    def answer(handler):
+        handler.reply(code, json.dumps(body).encode(), Content_Type=kind, **(headers or {}))
+        return True
+
+    return answer
+
+
+def closed(sent=0.0, reset=False):
+    """The connection ends before an answer, or in the middle of it."""
+
+    def answer(handler):
+        body = b'{"choices": [{"index": 0, "message": {"role": "assistant", "content": "yes"}}]}'
+        if sent:
+            handler.send_response(200)
+            handler.send_header("Content-Type", "application/json")
+            handler.send_header("Content-Length", str(len(body)))
+            handler.end_headers()
+            handler.wfile.write(body[: int(sent * len(body))])
+        if reset:
+            handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        handler.close_connection = True
+        handler.connection.shutdown(socket.SHUT_RDWR) if not reset else None
+        socket.close(handler.connection.detach())
+        return True
+
+    return answer
+
+
+def plain(body, kind="text/plain"):
+    def answer(handler):
+        handler.reply(200, body, Content_Type=kind)
+        return True
+
+    return answer
+
+
+def hanging(handler):
+    handler.server.over.wait(5)
+    handler.close_connection = True
+    return True
+
+
+CONNECTIONS = {
+    **{name: status(int(name)) for name in ("401", "403", "408", "413", "422", "429", "500", "502", "503", "504")},
+    "404": status(404, "The model does not exist.", param="model"),
+    "400": status(400, LONG),
+    "400i": status(400, "Failed to load image"),
+    "400m": status(400),
+    "500h": status(502, kind="text/html"),
+    "429 later": status(429, headers={"Retry_After": "900"}),
+    "hang": hanging,
+    "reset": closed(reset=True),
+    "reset2": closed(0.5, reset=True),
+    "half": closed(0.5),
+    "cut": plain(b'{"choices": [{"index": 0, "message": {"rol', "application/json"),
+    "text": plain(b"yes"),
+    "empty": plain(b""),
+    "error200": plain(json.dumps({"error": {"message": f"B {SECRET}"}}).encode(), "application/json"),
+}
+
+
+def chosen(**fields):
+    """Changes of the first choice; those of its message, too."""
+
+    def change(answer):
+        (choice,) = answer["choices"]
+        message = {name: fields[name] for name in ("content", "reasoning", "reasoning_content") if name in fields}
+        rest = {name: value for name, value in fields.items() if name not in message}
+        return {**answer, "choices": [{**choice, "message": {**choice["message"], **message}, **rest}]}
+
+    return change
+
+
+def valued(value):
+    """Every log-probability is another."""
+
+    def other(part):
+        return {**part, "logprob": value} if "logprob" in part else part
+
+    return lambda answer: json.loads(json.dumps(answer), object_hook=other)
+
+
+def without_logprobs(answer):
+    lost = {"prompt_logprobs": None, "prompt_token_ids": None, "prompt_text": None}
+    return {**chosen(logprobs=None)(answer), **lost}
+
+
+CHANGES = {
+    "null": chosen(content=None),
+    "number": chosen(content=3),
+    "reasoning": chosen(content=None, reasoning="A or B?", finish_reason="length"),
+    "reasoning2": chosen(content=None, reasoning_content="A or B?", finish_reason="length"),
+    "blank": chosen(content=""),
+    "length": chosen(finish_reason="length"),
+    "filter": chosen(content=None, finish_reason="content_filter"),
+    "tool": chosen(content=None, finish_reason="tool_calls"),
+    "ended": chosen(finish_reason=f"yes {SECRET}"),
+    "nochoices": lambda answer: {**answer, "choices": []},
+    "nulls": lambda answer: {**answer, "choices": None},
+    "twice": lambda answer: {**answer, "choices": answer["choices"] * 2},
+    "othermodel": lambda answer: {**answer, "model": "another"},
+    "nologprobs": without_logprobs,
+    "shortlogprobs": lambda answer: {**answer, "prompt_logprobs": (answer["prompt_logprobs"] or [])[:-1] or None},
+    "otherids": lambda answer: {**answer, "prompt_token_ids": [7, *(answer["prompt_token_ids"] or [])[1:]]},
+    "nan": valued(math.nan),
+    "minusinf": valued(-9999.0),
+    "text value": valued(SECRET),
+    "positive": valued(0.5),
+}
+
+# ---- what has to come of it ----
+
+RIGHT, FAILED, EMPTY, CUT, THOUGHT = ENDS = ("right", "failed", "empty", "cut", "thought")
+# Words of the sentence with which the run stops.
+GONE, KEY, NO_MODEL, LATER = "the run stops, and", "MEDTASKS_SERVER_API_KEY", "check model=", "asks to wait 900 s"
+NO_SCORES = "gives no likelihoods|cannot score options"
+# Of each kind: when it happens to the second chat request, and when to all of them.
+PASSING = ((RIGHT, GONE), (RIGHT, GONE))
+SAMPLE = ((FAILED, FAILED), (FAILED, FAILED))
+REPLY = ((FAILED, FAILED), (RIGHT, RIGHT))
+SCORE = ((RIGHT, RIGHT), (FAILED, FAILED))
+MISSING = ((RIGHT, RIGHT), (NO_SCORES, NO_SCORES))
+EXPECTED = {
+    **dict.fromkeys(("408", "429", "500", "502", "503", "504", "500h", "hang", "reset", "reset2"), PASSING),
+    **dict.fromkeys(("half", "cut", "text", "empty", "error200"), PASSING),
+    **dict.fromkeys(("401", "403"), ((KEY, KEY), (KEY, KEY))),
+    "404": ((NO_MODEL, NO_MODEL), (NO_MODEL, NO_MODEL)),
+    "429 later": ((LATER, LATER), (LATER, LATER)),
+    **dict.fromkeys(("400", "400i", "413", "nochoices", "nulls", "twice", "othermodel"), SAMPLE),
+    # The second request of a scoring is the first open turn: a server that takes none cannot score.
+    **dict.fromkeys(("400m", "422"), ((FAILED, FAILED), (NO_SCORES, FAILED))),
+    **dict.fromkeys(("null", "number", "filter", "tool", "ended"), REPLY),
+    **dict.fromkeys(("reasoning", "reasoning2"), ((THOUGHT, THOUGHT), (RIGHT, RIGHT))),
+    "blank": ((EMPTY, EMPTY), (RIGHT, RIGHT)),
+    "length": ((CUT, CUT), (RIGHT, RIGHT)),
+    **dict.fromkeys(("nologprobs", "shortlogprobs"), MISSING),
+    "otherids": ((RIGHT, RIGHT), (FAILED, RIGHT)),  # ids before the option's own only have to stay as they are
+    **dict.fromkeys(("nan", "minusinf", "text value", "positive"), SCORE),
+}
+
+
+def requests(kind, docs=DOCS):
+    if kind == "scoring":
+        return instances("loglikelihood", docs, OPTIONS, to_visual)
+    return instances("generate_until", docs, [{"until": ["\n\n"], "max_new_tokens": 12, "temperature": 0}], to_visual)
+
+
+def adapter(*servers, docs=DOCS, **arguments):
+    given = {"concurrency": 1, "timeout": 20, "attempts": 3, "max_failed": 1, "journal": False, **arguments}
+    lm = VlmServer(base_url=";".join(server.base_url for server in servers), **given)
+    lm.task_dict = {TASK: {SPLIT: docs}}
+    return lm
+
+
+def asked(lm, kind, docs=DOCS):
+    """Replies as text, scores as they are."""
+    if kind == "scoring":
+        return lm.loglikelihood(requests(kind, docs))
+    return [reply.text for reply in lm.generate_until(requests(kind, docs))]
+
+
+@pytest.fixture(scope="module")
+def right():
+    with serving(FaultyModel()) as server:
+        return {kind: asked(adapter(server), kind) for kind in KINDS}
+
+
+def is_failed(answer):
+    return failure_cause(answer) is not None if isinstance(answer, str) else math.isnan(answer[0]) and not answer[1]
+
+
+def is_right(answer, expected):
+    return answer == (expected if isinstance(answer, str) else pytest.approx(expected, abs=1e-9))
+
+
+def is_as(outcome, answer, expected):
+    """Whether an answer is what a faulty exchange has to become."""
+    if outcome == THOUGHT:
+        text, is_cut = without_cut_mark(answer)
+        return is_cut and without_reasoning(text) == ("", "A or B?")
+    wanted = {RIGHT: expected, EMPTY: "", CUT: cut_reply(expected) if isinstance(expected, str) else None}
+    return is_failed(answer) if outcome == FAILED else is_right(answer, wanted[outcome])
+
+
+@pytest.mark.parametrize("for_ever", [False, True], ids=["once", "for ever"])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("fault", EXPECTED)
+def test_each_fault(fault, kind, for_ever, right, log):
+    outcome = EXPECTED[fault][KINDS.index(kind)][for_ever]
+    with serving(FaultyModel(fault, range(10**6) if for_ever else [1])) as server:
+        try:
+            got = asked(adapter(server, timeout=(0.1 if for_ever else 1) if fault == "hang" else 20), kind)
+        except MedTasksError as error:
+            said = str(error)
+            assert outcome not in ENDS, said
+            assert any(word in said for word in outcome.split("|")), said
+        else:
+            said = "".join(reply for reply in got if isinstance(reply, str) and is_failed(reply))
+            pairs = list(zip(got, right[kind], strict=True))
+            hit = [is_as(outcome, *pair) for pair in pairs]
+            if for_ever:
+                assert all(hit)
+            else:
+                touched = 1 if kind == "generation" else len(OPTIONS)
+                assert sum(not is_right(*pair) for pair in pairs) == (0 if outcome == RIGHT else touched)
+                assert all(is_right(*pair) or good for pair, good in zip(pairs, hit, strict=True))
+            failed = sum(is_failed(answer) for answer in got)
+            assert len([line for line in log if "WARNING" in line and " failed on " in line]) == failed
+        server.over.set()
+    assert SECRET not in said + "".join(log)
+
+
+# ---- what no single answer shows ----
+
+
+def test_next_tokens_that_cannot_be_compared_are_no_scores():
+    """The second question goes by its next tokens, which are wrong here; both comparisons meet a fault."""
+    letters = instances("loglikelihood", DOCS, ("A", "B"), to_visual)
+
+    class Wrong(FaultyModel):
+        def _change(self, path, body, answer):
+            if path == CHAT and body.get("logprob_token_ids"):
+                return valued(-0.1)(answer)
+            return CHANGES["twice"](answer) if path == CHAT and self.count - 1 in (4, 5) else answer
+
+    with serving(FaultyModel()) as server:
+        right = adapter(server).loglikelihood(letters)
+        assert next(at for at, body in enumerate(server.bodies()) if body.get("logprob_token_ids")) == 3
+    with serving(Wrong()) as server:
+        got = adapter(server).loglikelihood(letters)
+    assert all(is_failed(one) or is_right(one, other) for one, other in zip(got, right, strict=True))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_storm_of_passing_faults_loses_nothing(kind, right, log):
+    """Many at once, each fault now and then, and no time but the server's own."""
+    names = [name for name, outcome in EXPECTED.items() if outcome == PASSING and name != "hang"]
+    draw = random.Random(0)
+
+    class Storm(FaultyModel):
+        def _before(self, handler, path, body):
+            with self.lock:
+                self.fault = draw.choice(names)
+                self.numbers = range(10**6) if draw.random() < 0.3 else ()
+                fault = CONNECTIONS[self.fault] if self.numbers and path == CHAT else None
+            self.faulty.now = False
+            return fault(handler) if fault else False
+
+    with serving(Storm()) as server:
+        got = asked(adapter(server, concurrency=8, attempts=12), kind)
+    assert all(is_right(*pair) for pair in zip(got, right[kind], strict=True))
+    assert not [line for line in log if "WARNING" in line]
+
+
+def test_a_pause_is_as_long_as_the_server_asks_for():
+    later = status(429, headers={"Retry_After": "0.3"})
+    with serving(FaultyModel()) as server, pytest.MonkeyPatch.context() as patch:
+        patch.setitem(CONNECTIONS, "429", later)
+        server.fault, server.numbers = "429", [1]
+        asked(adapter(server), "generation")
+    pauses = [after - before for before, after in zip(server.times, server.times[1:], strict=False)]
+    assert pauses[1] >= 0.3
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_server_that_takes_few_requests_is_asked_few_at_once(kind, right, log):
+    """It has room for two; what is one too many is sent again, and nothing is lost."""
+
+    class Narrow(FaultyModel):
+        refused = 0
+
+        def _before(self, handler, path, body):
+            with self.lock:
+                self.busy += 1
+                full, self.most = self.busy > 2, max(self.most, self.busy)
+                self.refused += full
+            time.sleep(0 if full else 0.005)
+            with self.lock:
+                self.busy -= 1
+            return CONNECTIONS["503"](handler) if full and path == CHAT else False
+
+    docs = DOCS * 4
+    with serving(Narrow()) as server:
+        got = asked(adapter(server, docs=docs, concurrency=16, attempts=12), kind, docs)
+    assert all(is_right(*pair) for pair in zip(got, right[kind] * 4, strict=True))
+    assert server.most <= 16
+    assert server.refused < len(got) * 2
+
+
+def test_the_limit_is_halved_once_for_requests_sent_together_and_recovers():
+    limit, most = AdaptiveLimit(16), 0
+
+    async def ask(refused):
+        nonlocal most
+        async with limit:
+            begun = time.monotonic()
+            most = max(most, limit.busy)
+            await asyncio.sleep(0.002)
+            limit.overloaded(begun) if refused else limit.answered()
+
+    async def ask_all(count, refused=False):
+        nonlocal most
+        most = 0
+        await asyncio.gather(*(ask(refused) for _ in range(count)))
+        return most
+
+    async def run():
+        assert await ask_all(16, refused=True) == 16
+        assert limit.allowed == 8
+        assert await ask_all(8) == 8
+        assert limit.allowed == pytest.approx(9, abs=0.1)
+        assert await ask_all(9 * 16) == 16
+        assert limit.allowed == 16
+        for _ in range(9):
+            await asyncio.sleep(0.001)
+            await ask_all(1, refused=True)
+        assert limit.allowed == 1
+        assert await ask_all(3) <= 2
+
+    asyncio.run(run())
+
+
+def test_a_route_that_answers_everything_is_no_dead_server(right):
+    """Some servers answer with status 200 where they have nothing; texts that may be special tokens ask for that."""
+    docs = [{**doc, "question": f"{doc['question']} <b{number}>"} for number, doc in enumerate(DOCS)]
+
+    class Chatty(FaultyModel):
+        def _before(self, handler, path, body):
+            return path != CHAT and CONNECTIONS["error200"](handler)
+
+    with serving(Chatty()) as server:
+        assert asked(adapter(server, docs=docs), "generation", docs) == right["generation"]
+
+
+# ---- servers that go ----
+
+
+class Going(FaultyModel):
+    """Answers so many chat requests, and then no more until it is ``back``."""
+
+    def __init__(self, left):
+        super().__init__()
+        self.left = left
+
+    def _before(self, handler, path, body):
+        super()._before(handler, path, body)
+        with self.lock:
+            self.left -= path == CHAT
+        return CONNECTIONS["reset"](handler) if self.left < 0 else False
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_server_that_goes_stops_the_run_and_the_same_command_asks_for_the_rest(kind, right, tmp_path):
+    docs = DOCS * 4
+    with serving(Going(10)) as server:
+        given = {"journal": str(tmp_path), "docs": docs, "concurrency": 4}
+        with pytest.raises(MedTasksError, match=r"could not be reached.*; the run stops, and the answers so far"):
+            asked(adapter(server, **given), kind, docs)
+        answered, before = server.bodies()[:10], len(server.bodies())
+        server.left = 10**6
+        got = asked(adapter(server, **given), kind, docs)
+        assert all(is_right(*pair) for pair in zip(got, right[kind] * 4, strict=True))
+        assert sum(body in answered for body in server.bodies()[before:]) <= 4, "which may have been on their way"
+        again = server.count
+        assert asked(adapter(server, **given), kind, docs) == got
+        assert server.count == again, "nothing was missing"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_server_that_comes_back_within_the_tries_loses_nothing(kind, right, log):
+    with serving(Going(5)) as server:
+        threading.Timer(0.1, lambda: setattr(server, "left", 10**6)).start()
+        got = asked(adapter(server, attempts=200, concurrency=4), kind)
+    assert all(is_right(*pair) for pair in zip(got, right[kind], strict=True))
+    assert not [line for line in log if "WARNING" in line]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_another_server_takes_over_without_a_lost_sample(kind, log):
+    docs = [{**DOCS[0], "image": noise(number)} for number in range(16)]
+    with serving(Going(3)) as first, serving(FaultyModel()) as second:
+        right = asked(adapter(second, docs=docs), kind, docs)
+        got = asked(adapter(first, second, docs=docs, concurrency=3), kind, docs)
+    assert first.left < 0
+    assert all(is_right(*pair) for pair in zip(got, right, strict=True))
+    assert not [line for line in log if "WARNING" in line]
+
+
+def test_a_question_that_a_server_cannot_bear_does_not_make_it_gone(right):
+    """All four requests of the second question fail in a row, and one sample is lost with each."""
+    options = ("yes", "B", "no", "C")
+    asking = instances("loglikelihood", DOCS, options, to_visual)
+
+    class Unbearable(FaultyModel):
+        def _before(self, handler, path, body):
+            poisoned = f"1: {SECRET}" in json.dumps(body) and body.get("prompt_logprobs") == 0
+            return CONNECTIONS["500"](handler) if poisoned else False
+
+    with serving(Unbearable()) as server:
+        got = adapter(server, likelihood="prompt_logprobs").loglikelihood(asking)
+    assert [place for place, answer in enumerate(got) if is_failed(answer)] == [4, 5, 6, 7]
