@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -54,7 +55,9 @@ class VlmServer(HarnessAdapter):
         self.pool = ServerPool(self.arguments.servers, self.arguments.concurrency, self.arguments.attempts)
         self.clients = self.pool.clients  # by which the guard for credentialed data knows where questions go
         self.loop = asyncio.Runner()
-        self.model, self.facts = self.loop.run(self._introduced())
+        self.model, self._facts_told = self.loop.run(self._introduced())
+        if journal_folder(self.arguments.journal, self.model_id) is not None:
+            self.pool.open_journal = self._open_journal
         self.remark = _checked_attention(self.model, self.facts, self.arguments.image_attention)
         template = self.arguments.chat_template_kwargs
         fields = {"chat_template_kwargs": template} if template else {}
@@ -62,6 +65,11 @@ class VlmServer(HarnessAdapter):
         self._tokenizer = Tokenizer(self.pool, self.model)
         self._scorer: OptionScorer | SglangScorer | None = None
         self._special: dict[str, bool] = {}
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the servers say of their model; of its build once the first of them has answered a sample."""
+        return {**self._facts_told, "build": self.pool.build}
 
     def generate_until(self, requests: Sequence[Any]) -> list[str] | list[GenerationResult]:
         """Answer every request; a sample that fails gets a reply marked by ``failed_reply``.
@@ -166,7 +174,6 @@ class VlmServer(HarnessAdapter):
         reader = SampleReader(self.task_dict, kind == "loglikelihood")
         failures = FailureLog(kind, sum(not request.padding for request in requests), self.arguments.max_failed)
         results: dict[int, Result] = {}
-        self._open_journal()
         replayed = self.pool.replayed
         bar: tqdm[Any]
         with (
@@ -198,21 +205,23 @@ class VlmServer(HarnessAdapter):
         failures.settle()
         return [results[position] for position in range(len(requests))]
 
-    def _open_journal(self) -> None:
+    def _open_journal(self, build: str | None) -> tuple[str, AsyncJournal]:
+        """Open the journal of this model; where servers tell their build, their addresses may change."""
         folder = journal_folder(self.arguments.journal, self.model_id)
-        if self.pool.journal is None and folder is not None:
-            identity = digest_of(self.facts)
-            self.pool.fingerprint = model_fingerprint(self.model_id, type(self), self.arguments, "server", identity)
-            self.pool.journal = AsyncJournal(Journal(folder, self.pool.fingerprint, self.rank, self.world_size))
+        assert folder is not None
+        arguments = replace(self.arguments, base_url="") if build else self.arguments
+        identity = digest_of({**self.facts, "build": build})
+        fingerprint = model_fingerprint(self.model_id, type(self), arguments, "server", identity)
+        return fingerprint, AsyncJournal(Journal(folder, fingerprint, self.rank, self.world_size))
 
     async def _saying_what_is_kept(self, work: Coroutine[Any, Any, None]) -> None:
         try:
             await work
         except ServerGone as error:
             journal = self.pool.journal
-            kept = f"the answers so far are in {journal.journal.path}" if journal else "journal=false kept no answer"
+            kept = "no answer was kept" if journal is None else f"the answers so far are in {journal.journal.path}"
             raise ServerGone(
-                f"{error}; the run stops, and {kept}. Once the server is there, give the same command again"
+                f"{error}; the run stops, and {kept}. Once that is mended, give the same command again"
             ) from None
 
     # ---- the servers ----

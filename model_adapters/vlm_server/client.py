@@ -30,7 +30,11 @@ _TOO_LONG = re.compile(r"maximum context length|max_tokens must be at least 1, g
 _TOO_MANY_IMAGES = re.compile(r"At most (\d{1,6}) \w{1,10}\(s\) may be provided")
 _BAD_IMAGE = re.compile(r"Failed to load image|Non-base64 digit|cannot identify image", re.IGNORECASE)
 
+_OF_VLLM = "vllm-"
+
 Record = dict[str, Any]
+OpenJournal = Callable[[str | None], tuple[str, AsyncJournal]]
+"""Opens the journal of servers of one build; returns a digest of all that decides beside a request, too."""
 Read = Callable[[Mapping[str, Any]], Record]
 """Turns an answer into what the journal keeps of it; a BadAnswer where that is no valid answer to the request."""
 
@@ -108,8 +112,11 @@ class ServerPool:
             for one in servers
             for _ in range(self._lanes)
         ]
+        self.build: str | None = None  # the servers' build and configuration, once the first of them has answered
+        self.open_journal: OpenJournal | None = None
         self.journal: AsyncJournal | None = None
-        self.fingerprint = ""
+        self._fingerprint = ""
+        self._is_told, self._telling = False, asyncio.Lock()
         self.replayed = self.sent = 0
         self._limit, self._attempts = AdaptiveLimit(concurrency), attempts
         self._breakers = [CircuitBreaker(_IN_A_ROW) for _ in servers]
@@ -135,22 +142,37 @@ class ServerPool:
         ``body`` builds the request from one text per image. Raises BadAnswer where the request itself cannot be
         answered, and ServerGone where none can.
         """
+        if self.open_journal is not None and not self._is_told:
+            async with self._telling:
+                if not self._is_told:
+                    return await self._asked(path, prompt, body, read)
+        return await self._asked(path, prompt, body, read)
+
+    async def _asked(
+        self, path: str, prompt: ServedPrompt | None, body: Callable[[Sequence[str]], Record], read: Read
+    ) -> Record:
         digests = () if prompt is None else prompt.digests
-        key = digest_of(self.fingerprint, path, body(digests))
-        entry = None if self.journal is None else self.journal.replay(key)
-        if entry is not None:
-            self.replayed += 1
-            return dict(entry.answer)
+        what = path, body(digests)
+        if (known := self._replayed(what)) is not None:
+            return known
         urls = [] if prompt is None else await self._urls.of(prompt)
         place = digest_of(digests or (None if prompt is None else prompt.texts))
         asked: set[int] = set()
         while True:
             at = self._server_for(place, asked)
             try:
-                return await self._tried(at, path, body(urls), read, key)
+                return await self._tried(at, path, body(urls), read, what)
             except RemoteTrouble as trouble:
                 asked.add(at)
                 self._note(at, place, trouble, asked)
+
+    def _replayed(self, what: tuple[str, Record]) -> Record | None:
+        """Return what an earlier run was answered to a request, by path and body with digests of images."""
+        entry = None if self.journal is None else self.journal.replay(digest_of(self._fingerprint, *what))
+        if entry is None:
+            return None
+        self.replayed += 1
+        return dict(entry.answer)
 
     async def get(self, at: int, path: str) -> Any:
         """Return the JSON behind an address of one server, beside or (with a slash) above its base URL.
@@ -160,7 +182,10 @@ class ServerPool:
         try:
             return await self._client(at).get(self._address(at, path), cast_to=object)
         except APIStatusError as error:
-            if error.status_code in (404, 405, 501):
+            is_beside = (
+                path.startswith("/") and error.status_code in _STOPPING
+            )  # of a gateway that closes what it lacks
+            if error.status_code in (404, 405, 501) or is_beside:
                 return None
             raise ServerGone(trouble_of(error, self.servers[at]).cause) from None
         except (OpenAIError, ValueError) as error:
@@ -204,17 +229,17 @@ class ServerPool:
         if all(at in asked for at, cause in enumerate(causes) if cause is None):
             raise BadAnswer(trouble.cause)
 
-    async def _tried(self, at: int, path: str, body: Record, read: Read, key: str) -> Record:
+    async def _tried(self, at: int, path: str, body: Record, read: Read, what: tuple[str, Record]) -> Record:
         retrying = AsyncRetrying(
             stop=stop_after_attempt(self._attempts),
             wait=self._wait_s,
             retry=retry_if_exception(lambda error: isinstance(error, RemoteTrouble) and error.retry),
             reraise=True,
         )
-        record: Record = await retrying(self._send, at, path, body, read, key)
+        record: Record = await retrying(self._send, at, path, body, read, what)
         return record
 
-    async def _send(self, at: int, path: str, body: Record, read: Read, key: str) -> Record:
+    async def _send(self, at: int, path: str, body: Record, read: Read, what: tuple[str, Record]) -> Record:
         # A slot is held until the answer is on the disk: a kill costs no more answers than there are slots.
         async with self._limit:
             breaker, begun = self._breakers[at], time.monotonic()
@@ -235,10 +260,30 @@ class ServerPool:
             self._limit.answered()
             breaker.answered()
             self._lost[at].clear()
+            if path == CHAT:
+                self._tell(at, answer.get("system_fingerprint"))
+            if (known := self._replayed(what)) is not None:  # of an earlier run, which the answer that told made known
+                return known
             record = read(answer)
             if self.journal is not None:
-                await self.journal.add({key: Entry(record, 0)})
+                await self.journal.add({digest_of(self._fingerprint, *what): Entry(record, 0)})
             return record
+
+    def _tell(self, at: int, build: object) -> None:
+        """Note what a server says of its build; with the first answer the journal is opened.
+
+        Only vLLM's is a digest of model, precision, quantisation and backend; other servers' change from day to day.
+        """
+        known = build if isinstance(build, str) and build.startswith(_OF_VLLM) else None
+        if not self._is_told:
+            self._is_told, self.build = True, known
+            if self.open_journal is not None:
+                self._fingerprint, self.journal = self.open_journal(known)
+        elif known != self.build:
+            raise ServerGone(
+                f"{self.servers[at].name} is another build or configuration ({known}) than the one that answered first "
+                f"({self.build}), and its answers may be others"
+            )
 
     def _wait_s(self, state: RetryCallState) -> float:
         error = state.outcome.exception() if state.outcome is not None else None

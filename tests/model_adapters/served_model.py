@@ -178,6 +178,7 @@ class Settings:
     without: frozenset[str] = frozenset()  # fields of answers
     default_penalty: float = 1.0  # of the model's generation_config.json, for tokens that stand in the prompt
     most_images: int = 999
+    build: str | None = None  # what vLLM calls system_fingerprint
     listed: Sequence[str] | None = None  # names of models, by default its own
     # Called before an answer, True where it has answered by itself; and with an answer that it may change.
     before: Callable[["Handler", str, Body], bool] = lambda handler, path, body: False
@@ -261,6 +262,7 @@ class ServedModel(LocalServer):
         tops = [entry(sampled, rows[-1]), *(entry(token, rows[-1]) for token in wanted)]
         answer: Body = {
             "model": body.get("model", self.settings.name),
+            "system_fingerprint": self.settings.build,
             "prompt_token_ids": ids,
             "usage": {"prompt_tokens": len(ids), "completion_tokens": 1, "total_tokens": len(ids) + 1},
             "prompt_logprobs": None,

@@ -300,12 +300,33 @@ def test_the_journal_holds_answers_of_this_model_alone(served, tmp_path):
 
     first, count = asked(server)
     assert count > 8
-    assert asked(server) == (first, 0)
-    assert asked(server, concurrency=1, timeout=9, attempts=2, max_failed=0.5) == (first, 0)
+    # One request tells who answers, and what was answered before stays as it was.
+    assert asked(server) == (first, 1)
+    assert asked(server, concurrency=1, timeout=9, attempts=2, max_failed=0.5) == (first, 1)
     assert asked(server, system_prompt="Look.")[1] == count
     for name, value in {"root": "another", "version": "0.33", "max_model_len": 99_999}.items():
         setattr(server.settings, name, value)
         assert asked(server)[1] == count
+
+
+def test_a_server_is_known_by_its_build_wherever_it_is(served, tmp_path):
+    docs, folder = docs_with("A", " yes"), str(tmp_path / "journal")
+
+    def asked(*servers):
+        before = sum(len(one.asked) for one in servers)
+        adapter = adapter_for(servers[0], docs, journal=folder, base_url=";".join(one.base_url for one in servers))
+        found = replies(adapter, docs), scores(adapter, docs)
+        assert adapter.facts["build"] == servers[0].settings.build
+        adapter.clean()
+        return found, sum(len(one.asked) for one in servers) - before
+
+    one, moved, other = (served(build=f"vllm-0.32.0-{build}") for build in ("fp32", "fp32", "bf16"))
+    first, count = asked(one)
+    assert asked(moved) == (first, 1)
+    assert asked(other)[1] == count
+    several = [{**docs[0], "question": f"Question {number}"} for number in range(40)]  # of which each has some
+    with pytest.raises(MedTasksError, match="is another build or configuration"):
+        replies(adapter_for(one, several, base_url=f"{one.base_url};{other.base_url}"), several)
 
 
 # ---- the harness ----
