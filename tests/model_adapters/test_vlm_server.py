@@ -324,7 +324,7 @@ def test_a_server_is_known_by_its_build_wherever_it_is(served, tmp_path):
     first, count = asked(one)
     assert asked(moved) == (first, 1)
     assert asked(other)[1] == count
-    several = [{**docs[0], "question": f"Question {number}"} for number in range(40)]  # of which each has some
+    several = docs_with("A", count=40)  # of whose images each server has some
     with pytest.raises(MedTasksError, match="is another build or configuration"):
         replies(adapter_for(one, several, base_url=f"{one.base_url};{other.base_url}"), several)
 
