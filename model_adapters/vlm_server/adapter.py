@@ -181,15 +181,11 @@ class VlmServer(HarnessAdapter):
             tqdm(total=len(requests), desc=f"{self.model_id} {kind}", unit="request", disable=self.rank != 0) as bar,
         ):
 
-            def read(unit: Sequence[int]) -> list[Sample]:
-                samples = [reader.read(requests[position]) for position in unit]
-                assert samples[0].visuals.digests is not None  # computed here, in this thread
-                return samples
-
             async def do(unit: Sequence[int]) -> None:
                 outcomes: Sequence[Any]
+                asked, loop = [requests[position] for position in unit], asyncio.get_running_loop()
                 try:
-                    outcomes = await work(await asyncio.get_running_loop().run_in_executor(reading, read, unit))
+                    outcomes = await work(await loop.run_in_executor(reading, _samples, reader, asked))
                 except _STOPPING:
                     raise
                 except Exception as error:  # noqa: BLE001  # task code and image files can fail in any way
@@ -290,6 +286,13 @@ def _decoding_fields(settings: GenerationSettings, seed: int | None) -> dict[str
         "top_k": settings.top_k if sampled and settings.top_k else None,
         "seed": seed,
     }
+
+
+def _samples(reader: SampleReader, requests: Sequence[Request]) -> list[Sample]:
+    """Read the samples of one document in the thread that reads, where their images are digested, too."""
+    samples = [reader.read(request) for request in requests]
+    assert samples[0].visuals.digests is not None
+    return samples
 
 
 def _before(text: str, until: Iterable[str]) -> str:

@@ -199,31 +199,30 @@ class OptionScorer:
         return context, await self._compared(prompt, context, scored, "letters") or None
 
     async def _stepped(self, prompt: ServedPrompt, context: Conversation, options: Sequence[str]) -> dict[str, Outcome]:
-        """Score the options for which that is cheaper token by token; the beginnings that they share are asked once."""
-        ids: dict[str, Ids] = {}
+        """Score options token by token if that is cheaper, all of them or none; common beginnings are asked once."""
+        ids = await self._option_ids(context, options)
         wanted: dict[Ids, set[int]] = {}
         asked: dict[Ids, str] = {}  # an option that begins so
-        for option, own in sorted((await self._option_ids(context, options)).items(), key=lambda one: len(one[1])):
-            beginnings = [own[:place] for place in range(len(own))]
-            new = sum(before not in wanted for before in beginnings)
-            if new * _STEP_TOKENS < len(context.ids) or self._way == TOKEN_BY_TOKEN:
-                ids[option] = own
-                for before, token in zip(beginnings, own, strict=True):
-                    wanted.setdefault(before, set()).add(token)
-                    asked[before] = option
-        if not ids or max(map(len, wanted.values())) > _MOST_IDS:
+        for option, own in ids.items():
+            for place, token in enumerate(own):
+                wanted.setdefault(own[:place], set()).add(token)
+                asked[own[:place]] = option
+        is_cheaper = len(wanted) * _STEP_TOKENS < len(ids) * len(context.ids)
+        if len(ids) < len(set(options)) or not (is_cheaper or self._way == TOKEN_BY_TOKEN):
+            return {}
+        if max(map(len, wanted.values())) > _MOST_IDS:
             return {}
         steps = await asyncio.gather(
             *(self._step(prompt, context, asked[before], before, sorted(wanted[before])) for before in wanted)
         )
-        found = dict(zip(wanted, steps, strict=True))
-        if any(isinstance(one, MissingField | Refused) for one in steps):
-            self._give_up_steps(next(str(one) for one in steps if isinstance(one, MissingField | Refused)))
-        scored: dict[str, Outcome] = {}
-        for option, own in ids.items():
-            of_option = [found[own[:place]] for place in range(len(own))]
-            if all(isinstance(one, NextToken) for one in of_option):
-                scored[option] = _summed(own, [one for one in of_option if isinstance(one, NextToken)])
+        found = {before: step for before, step in zip(wanted, steps, strict=True) if isinstance(step, NextToken)}
+        for lacking in (step for step in steps if isinstance(step, MissingField | Refused)):
+            self._give_up_steps(str(lacking))
+        if len(found) < len(wanted):
+            return {}
+        scored: dict[str, Outcome] = {
+            option: _summed(own, [found[own[:place]] for place in range(len(own))]) for option, own in ids.items()
+        }
         return await self._compared(prompt, context, scored, TOKEN_BY_TOKEN)
 
     async def _step(
@@ -247,8 +246,10 @@ class OptionScorer:
             wholes: list[Ids] = []
             try:
                 base, *wholes = await asyncio.gather(*map(tokenizer.ids, texts))
-            except BadAnswer:  # those of options that were scored are known, and letters are the same everywhere
+            except (MissingField, Refused):  # ids of options that were scored are known, so that letters remain
                 self._tokenizes = False
+            except BadAnswer:  # of this question alone
+                return {}
             for option, whole in zip(missing, wholes, strict=False):
                 apart = whole[: len(base)] == base and base[-_TAIL:] == tail and len(whole) > len(base)
                 self._ids[tail, option] = whole[len(base) :] if apart else None
