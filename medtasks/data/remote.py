@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _LONGEST_WAIT_S = 120.0
 """A server that asks for a longer pause than this is not waited for."""
+_LONGEST_CONNECTING_S = 15.0
 _CODE = re.compile(r"[A-Za-z0-9_.\[\]-]{1,60}", re.ASCII)
 
 
@@ -43,9 +44,13 @@ class Server:
     @property
     def client_options(self) -> dict[str, Any]:
         """Options of the openai SDK's clients for it; retries are ours."""
+        # Imported here because it takes a second that a run without a server should not pay.
+        from openai import Timeout
+
         # Never None: the SDK would then send the user's OPENAI_API_KEY to this server.
         key = self.api_key or "none"
-        return {"base_url": self.base_url, "api_key": key, "timeout": self.timeout_s, "max_retries": 0}
+        timeout = Timeout(self.timeout_s, connect=min(self.timeout_s, _LONGEST_CONNECTING_S))
+        return {"base_url": self.base_url, "api_key": key, "timeout": timeout, "max_retries": 0}
 
     @property
     def transport_options(self) -> dict[str, Any]:
@@ -119,6 +124,8 @@ def trouble_of(error: Exception, server: Server) -> RemoteTrouble:
     """
     import openai
 
+    if type(error.__cause__).__name__ == "ConnectTimeout":
+        return RemoteTrouble(f"{server.name} could not be reached (no connection in time)", retry=True, outage=True)
     if isinstance(error, openai.APITimeoutError):
         return RemoteTrouble(f"{server.name} did not answer within {server.timeout_s:g} s", retry=True, outage=True)
     if isinstance(error, openai.APIConnectionError):
