@@ -234,6 +234,9 @@ class VlmServer(HarnessAdapter):
 
     async def _facts(self, at: int) -> dict[str, Any]:
         server, listed = self.pool.servers[at].name, await self.pool.get(at, "models")
+        version = await self.pool.get(at, "/version")
+        if listed is None and version is not None:
+            raise MedTasksError(f"{server} is there, but has no list of models; let base_url end in /v1")
         cards = listed.get("data") if isinstance(listed, dict) else None
         models = {str(card["id"]): card for card in cards or () if isinstance(card, dict) and card.get("id")}
         name = self.arguments.model or (next(iter(models)) if len(models) == 1 else "")
@@ -243,7 +246,7 @@ class VlmServer(HarnessAdapter):
         if models and name not in models:
             hint = near_match(name, models) or f"; it has {', '.join(sorted(models)[:20])}"
             raise MedTasksError(f"{server} has no model '{name}'{hint}; give model= in --model_args")
-        card, version = models.get(name, {}), await self.pool.get(at, "/version")
+        card = models.get(name, {})
         return {
             "id": name,
             **{key: card.get(key) for key in ("root", "max_model_len", "owned_by")},
