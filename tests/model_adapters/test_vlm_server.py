@@ -339,10 +339,11 @@ def finished(tmp_path_factory, sample_home):
     from .served_model import ServedModel
 
     folder = tmp_path_factory.mktemp("served")
-    with serving(ServedModel(key=SECRET, merges=[" the", "ing"])) as server:
+    with serving(ServedModel(key=SECRET, merges=[" the", "ing"], root="org/medgemma", build="vllm-9-ab")) as server:
+        arguments = f"base_url={server.base_url},journal={folder / 'journal'},image_attention=causal"
         command = [
             *(sys.executable, "-m", "medtasks.cli.main", "run", "--tasks", "mediconfusion_gd,mediconfusion_ps"),
-            *("--model", "vlm_server", "--model_args", f"base_url={server.base_url},journal={folder / 'journal'}"),
+            *("--model", "vlm_server", "--model_args", arguments),
             *("--log_samples", "--output_path", str(folder / "results")),
         ]
         ran = run_fresh(command, folder, MEDTASKS_HOME=str(sample_home), **{KEY: SECRET})
@@ -375,6 +376,17 @@ def test_a_run_costs_as_many_requests_as_it_has_to(finished, sample_home, monkey
     alone = [body for body in server.bodies() if len(body["messages"]) == 1]
     assert len(letters) >= questions - 1
     assert len(alone) <= 4 * questions
+
+
+@pytest.mark.slow
+def test_results_say_who_answered_and_how(finished):
+    folder, _, ran = finished
+    (results,) = folder.rglob("*_results.json")
+    content = json.loads(results.read_text())
+    assert content["served_model"].items() >= {"root": "org/medgemma", "build": "vllm-9-ab"}.items()
+    aliases = [row["alias"] for row in content["results"].values()]
+    assert all(alias.endswith("[images read in one direction only]") for alias in aliases)
+    assert "[images read in one direction only]" in ran.stdout
 
 
 @pytest.mark.slow
