@@ -6,7 +6,7 @@ What is said here and in ``harness_models.toml`` was read in lmms-eval 0.7.3; te
 import contextlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from medtasks.data.endpoints import readable
@@ -19,6 +19,8 @@ _ADDRESS = re.compile(r"\s*(?:https?|wss?|grpcs?)://\S+\s*", re.IGNORECASE)
 _NO_ADDRESS = re.compile(r"true|false|none|\.?/(?!/).*|\d{1,7}", re.IGNORECASE)
 _SEPARATORS = re.compile(r"[;,\s]+")
 _MODULES = "lmms_eval.models."
+# A model of ours, whose client takes a proxy for addresses on other machines alone that are encrypted.
+_PAST_PROXIES = ("vlm_server",)
 HARNESS_MODELS = packaged_facts(__package__, "harness_models")
 
 
@@ -61,7 +63,9 @@ def destinations(
     It is not built yet: ``--model_args`` by name and the environment tell.
     """
     name = _file_of(model, force_simple=force_simple)
-    return known_destinations(name, arguments, environment) if name in PLACES else named_addresses(arguments)
+    if name in PLACES:
+        return known_destinations(name, arguments, environment)
+    return [replace(one, obeys_proxies=name not in _PAST_PROXIES) for one in named_addresses(arguments)]
 
 
 def known_destinations(name: str, arguments: Mapping[str, object], environment: Mapping[str, str]) -> list[Destination]:

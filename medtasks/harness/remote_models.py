@@ -3,6 +3,7 @@
 import contextlib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import is_dataclass
 from operator import attrgetter
 
 from medtasks.data import endpoints
@@ -130,6 +131,8 @@ def _clients(value: object) -> Iterator[object]:
     several = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else [value]
     for one in several:
         module = f"{type(one).__module__}."
+        if is_dataclass(one):  # of arguments, which send nothing
+            continue
         if any(module.startswith(f"{package}.") for package in _CLIENTS) or client_address(one):
             yield one
 

@@ -5,6 +5,7 @@ import os
 import re
 import socket
 import threading
+from dataclasses import make_dataclass
 from types import SimpleNamespace
 
 import pytest
@@ -113,6 +114,8 @@ def test_a_proxy_stands_between(name):
     for useless in ("127.0.0.0/8", "localhost", "0.0.1", ""):
         assert refused("async_openai", {"base_url": LOCAL}, {**proxy, "NO_PROXY": useless})
     assert refused("openai", {"base_url": LOCAL, "httpx_trust_env": "False"}, proxy) is None
+    assert refused("vlm_server", {"base_url": f"{LOCAL};{LOCAL}"}, proxy) is None
+    assert "is not this machine" in refused("vlm_server", {"base_url": f"{LOCAL};http://other.invalid/v1"}, {})
     assert refused("qwen2_5_vl", {}, proxy) is None
 
 
@@ -183,6 +186,8 @@ def test_a_client_that_ignores_proxies(monkeypatch):
     refuse_remote_model(Plain(client=direct), [PRIVATE])
     with pytest.raises(ModelRefused):
         refuse_remote_model(Plain(a=obeying, b=direct), [PRIVATE])
+    arguments = make_dataclass("Arguments", [("base_url", str)])  # hold the address, and send nothing
+    refuse_remote_model(Plain(arguments=arguments(f"{LOCAL};{LOCAL}"), clients=[direct]), [PRIVATE])
 
 
 @pytest.fixture
