@@ -18,6 +18,7 @@ MANIFESTS = [
     ["med_flamingo", "medtasks.model_adapters.med_flamingo.MedFlamingo", None],
     ["medtasks_tiny", "medtasks.model_adapters.tiny.MedTasksTiny", None],
     ["radfm", "medtasks.model_adapters.radfm.RadFM", None],
+    ["vlm_server", "medtasks.model_adapters.vlm_server.VlmServer", None],
 ]
 
 LIGHT = """

@@ -14,12 +14,11 @@ from typing import Any
 
 from medtasks.data.shards import SHARD_VARIABLE, Shard
 from medtasks.errors import MedTasksError
-from medtasks.harness.evaluation import SERVED_MODEL
 from medtasks.harness.guarded_run import listed
 from medtasks.harness.harness_options import HarnessOptions
 from medtasks.harness.kept_replies import what_is_asked
 from medtasks.harness.manifest import RunManifest, TaskOutcome, read_manifests
-from medtasks.harness.running import samples_file
+from medtasks.harness.running import SERVED_MODEL, samples_file
 from medtasks.harness.task_index import mapping_in
 
 _PLACES = ("include_path", "config", "output_path")  # options that say where something lies, not what it is

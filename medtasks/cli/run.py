@@ -11,10 +11,9 @@ from medtasks.audit.recording import RunRecording, first_manifest
 from medtasks.cli.output import out, say
 from medtasks.data.shards import SHARD_VARIABLE, Shard
 from medtasks.errors import MedTasksError
-from medtasks.harness.answer_journal import JOURNAL_VARIABLE, journal_notices
 from medtasks.harness.documents import Selection, select
 from medtasks.harness.guards import check
-from medtasks.harness.harness_options import read_options
+from medtasks.harness.harness_options import HarnessOptions, read_options
 from medtasks.harness.kept_replies import KEPT_VARIABLE, earlier_run
 from medtasks.harness.manifest import Notice, RunManifest, Severity, TaskOutcome
 from medtasks.harness.redaction import redacted_arguments
@@ -80,7 +79,7 @@ def run(
     arguments = [*context.args, *([] if options.flag("log_samples") else ["--log_samples"])]
     context.with_resource(including(options.folders()))
     selection = _selected(asked)
-    others = journal_notices(options) if journal else ()
+    others, variables = _journaling(options) if journal else ((), {})
     notices = _checked(selection.ready or asked, arguments, part, others)
     with stopping_by_signal():
         with out.status("Looking up versions, hardware and the model's weights ..."):
@@ -90,8 +89,7 @@ def run(
         say(f"manifest: {recording.path}")
         if earlier is not None:
             say(f"replies that did not fail are those of: {earlier.path}")
-        variables = {} if earlier is None else {KEPT_VARIABLE: str(earlier.path)}
-        variables |= {JOURNAL_VARIABLE: "true"} if journal else {}
+        variables |= {KEPT_VARIABLE: str(earlier.path)} if earlier else {}
         variables |= {SHARD_VARIABLE: str(part)} if part else {}
         try:
             with recording.until_its_end():
@@ -101,6 +99,13 @@ def run(
             _show(recording.manifest, output)
     _conclude(recording.manifest, tasks)
     _refuse_lost(recording, command, limit)
+
+
+def _journaling(options: HarnessOptions) -> tuple[Iterable[Notice], dict[str, str]]:
+    # Imported here because it leans on the harness, which other commands do not need.
+    from medtasks.harness.answer_journal import JOURNAL_VARIABLE, journal_notices
+
+    return journal_notices(options), {JOURNAL_VARIABLE: "true"}
 
 
 def _refuse_lost(recording: RunRecording, command: Sequence[str], limit: FailureLimit) -> None:

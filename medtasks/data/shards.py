@@ -65,8 +65,8 @@ class Shard:
         that has the fewest rows.
 
         Example:
-            >>> Shard(1, 2).rows(["a", "a", "a", "b", "b", "c"]), Shard(1, 2).rows(["a", "b", "a", "c", "b", "d"])
-            ([0, 1, 2], [0, 2, 5])
+            >>> Shard(1, 2).rows(["a", "a", "a", "b", "b", "c"]), Shard(1, 2).rows(["a", "b", "c", "a", "b", "c"])
+            ([0, 1, 2], [0, 2, 3, 5])
         """
         total, places = len(clusters), cut_places(clusters)
         cuts = [_nearest(places, total * part, self.count) for part in range(self.count + 1)]

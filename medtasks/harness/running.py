@@ -22,6 +22,8 @@ from medtasks.harness.task_files import tasks_of
 
 RESULTS = "_results.json"
 SAMPLES = "_samples_{task}.jsonl"
+SERVED_MODEL = "served_model"
+"""Key of a results file with what a server says of its model."""
 _ZONE = ["--timezone", "UTC"]  # for the names of its files, as in ours; its default is that of Singapore
 _PATIENCE = 10
 _STEP = 0.05

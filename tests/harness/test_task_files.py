@@ -177,7 +177,7 @@ def test_settings_of_models_that_read_marks():
     """A harness that has changed what it was given once gets the same again."""
     for _ in range(2):
         found = prompt_settings("multimedeval_ct_rate_report")
-        assert list(found) == ["default", "llava", "llava_hf", "llava_onevision", "radfm", "med_flamingo"]
+        assert list(found) == ["default", "llava", "llava_hf", "llava_onevision", "radfm", "med_flamingo", "vlm_server"]
         assert found["radfm"] == {**found["default"], "image_mark": "<image>", "slices": 0}
         assert found["llava"] == {**found["default"], "image_mark": "<image>"}
         found["llava"].clear()

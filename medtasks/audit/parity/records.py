@@ -13,11 +13,11 @@ from typing import Any
 from medtasks.audit.run_files import recorded_fingerprint, results_beside
 from medtasks.audit.scoring import Documents
 from medtasks.errors import MedTasksError, RepliesError
-from medtasks.harness.evaluation import SERVED_MODEL
 from medtasks.harness.harness_options import HarnessOptions
 from medtasks.harness.logged_samples import is_withheld
 from medtasks.harness.manifest import RunManifest, manifest_files
 from medtasks.harness.redaction import redacted, redacted_options, without_home
+from medtasks.harness.running import SERVED_MODEL
 from medtasks.harness.task_file import templates_in
 from medtasks.harness.task_index import SETTINGS, mapping_in
 

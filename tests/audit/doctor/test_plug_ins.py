@@ -52,7 +52,7 @@ def test_each_is_loaded_on_its_own(real):
     assert {name: said[name] in step["error"] and bool(step["error"]) for name, step in steps.items()} == {
         name: bool(words) for name, words in said.items()
     }
-    assert len(steps["medtasks"]["models"]) == 5
+    assert len(steps["medtasks"]["models"]) == 6
 
 
 def test_what_stands_in_the_way_of_ours(real):
