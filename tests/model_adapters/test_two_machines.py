@@ -105,7 +105,7 @@ def test_a_machine_that_goes_down_costs_what_it_had_under_way(start, tmp_path, s
     codes = {name: agent.wait(timeout=120) for name, agent in agents.items()}
     said = {name: (tmp_path / f"{name}.log").read_text() for name in agents}
     assert codes == {"first": 0, "again": 0}, {name: text[-3000:] for name, text in said.items()}
-    assert "Connection closed by peer" in said["first"], "the one that was left had failed, and was restarted"
+    assert "failed (exitcode: 1)" in said["first"], "the one that was left had failed, and was restarted"
 
     (results,) = (tmp_path / "out").glob("*_results.json")
     found = json.loads(results.read_text())["results"]
