@@ -43,8 +43,12 @@ def own_tasks_folder() -> Path:
 def written_whole(target: Path) -> Iterator[Path]:
     """Yield a file that takes the place of ``target`` when the block ends, and goes when it fails.
 
-    It lies in the same folder, which is created; several processes and threads may write the same target.
+    It lies in the same folder, which is created; several processes and threads may write the same target. A device or
+    a pipe such as ``/dev/null`` is written itself: a user who may do so would replace it for the whole machine.
     """
+    if target.exists() and not target.is_file():
+        yield target
+        return
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_name(f"{target.name}.{os.getpid()}.{threading.get_ident()}.part")
     try:

@@ -6,7 +6,6 @@ What the audit browser of a run's page shows is in it as JSON that may stand ins
 import base64
 import hashlib
 import json
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
@@ -20,6 +19,7 @@ from medtasks.audit.report.page.thumbnails import Thumbnails, thumbnails
 from medtasks.audit.report.rows import anchor
 from medtasks.audit.report.words import REASONS
 from medtasks.data.decoding import Decoding
+from medtasks.data.home import written_whole
 from medtasks.errors import MedTasksError
 from medtasks.families.family import ReadAnswer
 
@@ -104,18 +104,15 @@ def _content_policy(script: str) -> str:
 
 def write_whole(path: Path, text: str) -> None:
     """Write a page, which appears complete or not at all; MedTasksError: it cannot be written."""
-    scratch = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        # Half of a surrogate pair, which a group's name may hold, is no UTF-8.
-        scratch.write_text(text, encoding="utf-8", errors="replace", newline="\n")
-        scratch.replace(path)
+        with written_whole(path) as page:
+            # Half of a surrogate pair, which a group's name may hold, is no UTF-8.
+            page.write_text(text, encoding="utf-8", errors="replace", newline="\n")
     except OSError as error:
         raise MedTasksError(
             f"cannot write the page {path}: {error.strerror or error}; make room, or name a file in another folder "
             f"with --html"
         ) from error
-    finally:
-        scratch.unlink(missing_ok=True)
 
 
 def json_in_html(value: Any) -> str:
