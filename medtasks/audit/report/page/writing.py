@@ -105,6 +105,7 @@ def _content_policy(script: str) -> str:
 def write_whole(path: Path, text: str) -> None:
     """Write a page, which appears complete or not at all; MedTasksError: it cannot be written."""
     try:
+        path.parent.stat()  # a folder that is not there is rather a slip than to be made
         with written_whole(path) as page:
             # Half of a surrogate pair, which a group's name may hold, is no UTF-8.
             page.write_text(text, encoding="utf-8", errors="replace", newline="\n")
