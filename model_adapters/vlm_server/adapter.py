@@ -52,11 +52,14 @@ class VlmServer(HarnessAdapter):
         check_given(arguments)
         super().__init__(**arguments)
         check_arguments(self.arguments)
-        self.pool = ServerPool(self.arguments.servers, self.arguments.concurrency, self.arguments.attempts)
+        is_kept = journal_folder(self.arguments.journal, self.model_id) is not None
+        # A run that goes on asks one request again to know the server: so a kill costs no more than ``concurrency``.
+        at_once = max(self.arguments.concurrency - is_kept, 1)
+        self.pool = ServerPool(self.arguments.servers, at_once, self.arguments.attempts)
         self.clients = self.pool.clients  # by which the guard for credentialed data knows where questions go
         self.loop = asyncio.Runner()
         self.model, self._facts_told = self.loop.run(self._introduced())
-        if journal_folder(self.arguments.journal, self.model_id) is not None:
+        if is_kept:
             self.pool.open_journal = self._open_journal
         self.remark = _checked_attention(self.model, self.facts, self.arguments.image_attention)
         template = self.arguments.chat_template_kwargs
