@@ -13,7 +13,14 @@ from typing import Any, TypeVar
 
 from medtasks.audit.report.contents import ComparedScore, RunComparison
 from medtasks.audit.report.reading.run_folder import read_run
-from medtasks.audit.run_files import Source, check_fingerprints, replies_to, samples_by_task
+from medtasks.audit.run_files import (
+    Source,
+    check_fingerprints,
+    check_is_ours,
+    nothing_in_common,
+    replies_to,
+    samples_by_task,
+)
 from medtasks.audit.scoring import Documents, Replies, rows_of
 from medtasks.data.samples import Sample
 from medtasks.errors import MedTasksError, RepliesError, UnknownName, unknown_name
@@ -22,7 +29,7 @@ from medtasks.families.texts import NO_MEAN, NotComparable
 from medtasks.harness.documents import task_documents, task_provenance
 from medtasks.harness.replies import read_replies
 from medtasks.harness.task_file import TaskFile
-from medtasks.harness.task_files import lost_folders, task_file, task_files, variant_of
+from medtasks.harness.task_files import task_file, variant_of
 from medtasks.metrics.metric import AnyMetric, CorpusMetric, Role, Score
 from medtasks.metrics.report_metrics import REPORT_METRICS, keys_of
 from medtasks.metrics.report_scores import mean
@@ -266,19 +273,12 @@ def compare_all(
         if len(having) < 2 or variant_of(task):
             continue
         try:
-            if task not in task_files():
-                raise RepliesError("is no task of medtasks, so that its samples cannot be scored one by one")
+            check_is_ours(task)
             compared[task] = compare_task(task_file(task), having, metrics)
         except MedTasksError as error:
             causes[task] = str(error)
     if not compared:
-        whys = "; ".join(f"{task}: {cause}" for task, cause in causes.items())
-        raise RepliesError(
-            f"no task could be compared ({whys}){f'; {lost_folders()}' if lost_folders() else ''}"
-            if whys
-            else "the runs have no task with a samples file in common; run the harness with --log_samples, or name "
-            "the task of recorded replies: medtasks compare TASK RUN RUN"
-        )
+        raise nothing_in_common(causes)
     return corrected_together(compared), causes
 
 

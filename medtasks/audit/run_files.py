@@ -9,6 +9,7 @@ from typing import Any
 from medtasks.audit.report.reading.run_folder import read_run
 from medtasks.errors import RepliesError
 from medtasks.harness.running import RESULTS
+from medtasks.harness.task_files import lost_folders, task_files, variant_of
 from medtasks.harness.task_index import mapping_in
 
 _SAMPLES = "_samples_"
@@ -49,6 +50,23 @@ def replies_to(task: str, source: Source) -> Path:
             f"with --log_samples"
         )
     return found[task]
+
+
+def check_is_ours(task: str) -> None:
+    """Raise RepliesError for a task that is not ours, or a variant of one of ours."""
+    if not (task in task_files() or variant_of(task)):
+        raise RepliesError("is no task of medtasks, so that its samples cannot be scored one by one")
+
+
+def nothing_in_common(causes: Mapping[str, str]) -> RepliesError:
+    """Return the error of runs of which no task can be looked at side by side, from why each one cannot."""
+    whys = "; ".join(f"{task}: {cause}" for task, cause in causes.items())
+    return RepliesError(
+        f"no task could be compared ({whys}){f'; {lost_folders()}' if lost_folders() else ''}"
+        if whys
+        else "the runs have no task with a samples file in common; run the harness with --log_samples, or name the "
+        "task of recorded replies before the runs"
+    )
 
 
 def check_fingerprints(paths: Sequence[Path], task: str, fingerprint: str) -> None:

@@ -21,6 +21,25 @@ from medtasks.harness.running import run_tasks, stopping_by_signal
 from medtasks.harness.sample_counts import DEFAULT_LIMIT, FailureLimit
 from medtasks.harness.task_files import including
 
+Launcher = Annotated[
+    str, typer.Option(help="Command in front of '-m lmms_eval', such as 'accelerate launch --num_processes 4'.")
+]
+MaxFailed = Annotated[
+    str, typer.Option("--max-failed", help="Samples of a task (5), or share of them (1%), that may lack a reply.")
+]
+Part = Annotated[
+    str,
+    typer.Option(
+        envvar=SHARD_VARIABLE,
+        help="Ask only this part of every task's rows, such as 3/16; no pair, patient or image is in two parts.",
+    ),
+]
+OnlyFailed = Annotated[
+    bool,
+    typer.Option(
+        "--only-failed", help="Ask only what failed in the last run of the same into --output_path; keep the rest."
+    ),
+]
 Journal = Annotated[
     bool,
     typer.Option(
@@ -36,26 +55,10 @@ def run(
     context: typer.Context,
     tasks: Annotated[str, typer.Option("--tasks", help="Tasks, groups and tags, separated by commas.")],
     output: Annotated[Path, typer.Option("--output_path", "--output-path", help="Folder for results.")],
-    launcher: Annotated[
-        str, typer.Option(help="Command in front of '-m lmms_eval', such as 'accelerate launch --num_processes 4'.")
-    ] = "",
-    max_failed: Annotated[
-        str,
-        typer.Option("--max-failed", help="Samples of a task (5), or share of them (1%), that may lack a reply."),
-    ] = DEFAULT_LIMIT,
-    shard: Annotated[
-        str,
-        typer.Option(
-            envvar=SHARD_VARIABLE,
-            help="Ask only this part of every task's rows, such as 3/16; no pair, patient or image is in two parts.",
-        ),
-    ] = "",
-    only_failed: Annotated[
-        bool,
-        typer.Option(
-            "--only-failed", help="Ask only what failed in the last run of the same into --output_path; keep the rest."
-        ),
-    ] = False,
+    launcher: Launcher = "",
+    max_failed: MaxFailed = DEFAULT_LIMIT,
+    shard: Part = "",
+    only_failed: OnlyFailed = False,
     journal: Journal = False,
 ) -> None:
     """Run lmms_eval; all its other options (--model, --model_args, --limit ...) are passed on.

@@ -39,6 +39,30 @@ def own_tasks_folder() -> Path:
     return home() / "tasks"
 
 
+def append_whole(path: Path, lines: bytes, *, durable: bool = False) -> None:
+    """Append to a file that only its owner may read, all of it or nothing; with ``durable`` wait for the disk.
+
+    Folders that are missing are made for the owner alone. Raises OSError.
+    """
+    for folder in (path.parent.parent, path.parent):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    try:
+        size, left = os.fstat(file).st_size, lines
+        try:
+            while left:
+                left = left[os.write(file, left) :]
+        except OSError:
+            # Half a line would make a file unreadable, and half a batch be replayed beside a half that is computed.
+            if len(left) < len(lines):
+                os.ftruncate(file, size)
+            raise
+        if durable:
+            os.fsync(file)
+    finally:
+        os.close(file)
+
+
 @contextmanager
 def written_whole(target: Path) -> Iterator[Path]:
     """Yield a file that takes the place of ``target`` when the block ends, and goes when it fails.

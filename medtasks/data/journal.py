@@ -7,7 +7,6 @@ all that decides about them beside the request is the same: weights, code, libra
 import asyncio
 import hashlib
 import json
-import os
 import secrets
 import threading
 from collections.abc import Iterator, Mapping
@@ -18,7 +17,7 @@ from typing import Any
 
 from loguru import logger
 
-from medtasks.data.home import home
+from medtasks.data.home import append_whole, home
 from medtasks.errors import warn_once
 
 FOLDER_NAME = "journal"
@@ -99,25 +98,9 @@ class Journal:
             )
 
     def _write(self) -> None:
-        if not self._pending:
-            return
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        try:
-            size = os.fstat(file).st_size
-            left = self._pending
-            try:
-                while left:
-                    left = left[os.write(file, left) :]
-            except OSError:
-                # Half a batch would be replayed beside a half that is computed without its neighbours.
-                if len(left) < len(self._pending):
-                    os.ftruncate(file, size)
-                raise
+        if self._pending:
+            append_whole(self.path, self._pending, durable=True)
             self._pending = b""
-            os.fsync(file)
-        finally:
-            os.close(file)
 
     def _entries(self, file: Path) -> Iterator[tuple[str, Entry]]:
         try:

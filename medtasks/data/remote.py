@@ -141,6 +141,15 @@ def unreadable(server: Server) -> RemoteTrouble:
     return RemoteTrouble(cause, retry=True, outage=True)
 
 
+def build_of(system_fingerprint: object) -> str | None:
+    """Return what a server says of its build with each completion, if it tells which model answers.
+
+    vLLM's is a digest of version, weights' name, precision, quantisation and backend; others' change from day to day.
+    """
+    told = isinstance(system_fingerprint, str) and system_fingerprint.startswith("vllm-")
+    return str(system_fingerprint) if told else None
+
+
 def retry_after_s(headers: Mapping[str, str], now: float) -> float | None:
     """Return the pause an endpoint asks for, in seconds, or ``None`` when that is missing or malformed.
 

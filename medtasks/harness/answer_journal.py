@@ -21,6 +21,7 @@ from pydantic import BaseModel
 from medtasks import __version__
 from medtasks.data.endpoints import origin
 from medtasks.data.journal import AsyncJournal, Entry, Journal, digest_of, journal_folder
+from medtasks.data.remote import build_of
 from medtasks.errors import MedTasksError
 from medtasks.harness.guarded_run import refuse, warn
 from medtasks.harness.harness_options import HarnessOptions
@@ -79,31 +80,38 @@ def journaled(lm: Any) -> Iterator[None]:
 
 
 def _fingerprint(lm: Any) -> str:
-    """Return a digest of what decides about an answer beside the request."""
+    """Return a digest of what decides about an answer beside the request; a build makes the address no matter."""
     name, versions = str(getattr(lm, "model_version", "")), (metadata.version("lmms_eval"), __version__)
-    return digest_of(client_address(lm.client), name, _served(lm.client, name), versions)
+    served, build = _served(lm.client, name)
+    return digest_of(build or client_address(lm.client), name, served, versions)
 
 
-def _served(client: Any, name: str) -> list[Any]:
-    """Return what a server says of the model it serves under a name, as vLLM which weights, or nothing."""
+def _served(client: Any, name: str) -> tuple[list[Any], str | None]:
+    """Return what a server says of the model it serves under a name, such as which weights, and vLLM's build."""
     import openai
 
     if not isinstance(client, openai.OpenAI | openai.AsyncOpenAI):
-        return []
+        return [], None
     if isinstance(client, openai.AsyncOpenAI):  # whose connections would belong to a loop
         client = openai.OpenAI(api_key=client.api_key, base_url=client.base_url)
+    client = client.with_options(timeout=_PATIENCE)
     try:
-        models = client.with_options(timeout=_PATIENCE).models.list().data
-        return [
-            (one.owned_by, getattr(one, "root", ""), getattr(one, "parent", "")) for one in models if one.id == name
-        ]
+        models = [one for one in client.models.list().data if one.id == name]
+        told = [(one.owned_by, getattr(one, "root", ""), getattr(one, "parent", "")) for one in models]
     except openai.APIConnectionError as error:
         raise MedTasksError(
             f"the server at {origin(client_address(client))} does not answer ({type(error).__name__}), so --journal "
             f"cannot tell which model it serves; start it and give the same command again"
         ) from error
     except (openai.OpenAIError, AttributeError, TypeError, ValueError):  # it has no such list
-        return []
+        return [], None
+    build = None
+    if any(one.owned_by == "vllm" for one in models):
+        with contextlib.suppress(openai.OpenAIError, AttributeError, TypeError, ValueError):
+            turn: Any = {"role": "user", "content": "."}
+            answer = client.chat.completions.create(model=name, messages=[turn], max_tokens=1)
+            build = build_of(answer.system_fingerprint)
+    return told, build
 
 
 def _is_reply(completion: Any, keeps_empty: bool) -> bool:

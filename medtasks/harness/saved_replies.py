@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from medtasks.data.home import home
+from medtasks.data.home import append_whole, home
 from medtasks.errors import warn_once
 from medtasks.harness.reply_envelope import opened
 from medtasks.harness.task_files import included_option
@@ -84,30 +84,14 @@ class _Run:
         line = json.dumps({"doc_id": doc_id, "reply": reply}, ensure_ascii=True)
         self.pending += line.encode("ascii") + b"\n"
         try:
-            self._write()
+            append_whole(self.path, self.pending)
+            self.pending = b""
         except OSError as error:
             warn_once(
                 f"replies cannot be saved in {self.path.parent} ({error.strerror or type(error).__name__}); the run "
                 f"goes on, but they cannot be scored again later. Free some space, or set MEDTASKS_HOME to another "
                 f"folder."
             )
-
-    def _write(self) -> None:
-        for folder in (self.path.parent.parent, self.path.parent):
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        try:
-            size = os.fstat(file).st_size
-            left = self.pending
-            try:
-                while left:
-                    left = left[os.write(file, left) :]
-            except OSError:
-                os.ftruncate(file, size)  # half a line would make the whole file unreadable
-                raise
-            self.pending = b""
-        finally:
-            os.close(file)
 
 
 _runs: dict[tuple[Path, int], _Run] = {}

@@ -15,7 +15,7 @@ from openai import DEFAULT_CONNECTION_LIMITS, APIStatusError, AsyncOpenAI, Defau
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt, wait_exponential_jitter
 
 from medtasks.data.journal import AsyncJournal, Entry, digest_of
-from medtasks.data.remote import CircuitBreaker, RemoteTrouble, Server, trouble_of, unreadable
+from medtasks.data.remote import CircuitBreaker, RemoteTrouble, Server, build_of, trouble_of, unreadable
 from medtasks.errors import MedTasksError
 
 from .prompts import ImageUrls, ServedPrompt
@@ -29,8 +29,6 @@ _MAY_LACK = ("/tokenize", "/detokenize")  # some servers answer such requests wi
 _TOO_LONG = re.compile(r"maximum context length|max_tokens must be at least 1, got 0", re.IGNORECASE)
 _TOO_MANY_IMAGES = re.compile(r"At most (\d{1,6}) \w{1,10}\(s\) may be provided")
 _BAD_IMAGE = re.compile(r"Failed to load image|Non-base64 digit|cannot identify image", re.IGNORECASE)
-
-_OF_VLLM = "vllm-"
 
 Record = dict[str, Any]
 OpenJournal = Callable[[str | None], tuple[str, AsyncJournal]]
@@ -270,11 +268,8 @@ class ServerPool:
             return record
 
     def _tell(self, at: int, build: object) -> None:
-        """Note what a server says of its build; with the first answer the journal is opened.
-
-        Only vLLM's is a digest of model, precision, quantisation and backend; other servers' change from day to day.
-        """
-        known = build if isinstance(build, str) and build.startswith(_OF_VLLM) else None
+        """Note what a server says of its build; with the first answer the journal is opened."""
+        known = build_of(build)
         if not self._is_told:
             self._is_told, self.build = True, known
             if self.open_journal is not None:

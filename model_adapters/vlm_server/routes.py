@@ -144,8 +144,7 @@ class OpenTurn(Route):
         record = await self.pool.chat(prompt, fields, read, self.boundary.sent(option))
         if context.text is None and (record["merged"] or await self.tokenizer.text(record["ids"]) != option):
             raise BoundaryBroken(None)
-        likelihood = Likelihood(-sum(record["values"]), len(record["values"]), record["greedy"])
-        return likelihood, None if record["merged"] else tuple(record["ids"])
+        return _likelihood(record), None if record["merged"] else tuple(record["ids"])
 
     async def next_tokens(
         self, prompt: ServedPrompt, context: Conversation, option: str, before: Ids, wanted: Sequence[int]
@@ -191,8 +190,7 @@ class TokenIds(Route):
             return {"values": values, "greedy": all(likeliest)}
 
         record = await self._ask(prompt, ids, {"prompt_logprobs": 0}, read)
-        likelihood = Likelihood(-sum(record["values"]), len(record["values"]), record["greedy"])
-        return likelihood, None if start < len(base) else ids[start:]
+        return _likelihood(record), None if start < len(base) else ids[start:]
 
     async def next_tokens(
         self, prompt: ServedPrompt, context: Conversation, option: str, before: Ids, wanted: Sequence[int]
@@ -231,6 +229,10 @@ class TokenIds(Route):
             }
 
         return await self.pool.ask(_GENERATE, prompt, body, read)
+
+
+def _likelihood(record: Record) -> Likelihood:
+    return Likelihood(-sum(record["values"]), len(record["values"]), record["greedy"])
 
 
 def _next_token_fields(wanted: Sequence[int]) -> Record:

@@ -163,7 +163,31 @@ def test_other_weights_under_the_same_name_are_asked(server):
         ask(model(server.url))
         server.models = told if told is None else [{**server.models[1], "created": 2}]
         ask(model(server.url, client=AsyncOpenAI))
-        assert server.count == count
+        assert len(samples_asked(server)) == count
+
+
+def samples_asked(server):
+    """Bodies of requests, but for those by which a server tells its build."""
+    return [body for body in server.bodies if body["messages"] != [{"role": "user", "content": "."}]]
+
+
+def test_a_build_is_known_wherever_it_is_and_another_one_is_asked(server):
+    body = {"id": "1", "object": "chat.completion", "created": 0, "model": "tiny"}
+    body["choices"] = [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "A"}}]
+
+    def become(server, build):
+        server.models = [{"id": "tiny", "object": "model", "created": 1, "owned_by": "vllm", "root": "/a"}]
+        server.script = [server.status(200, json.dumps({**body, "system_fingerprint": build}))]
+
+    with serving(Endpoint()) as moved:
+        become(server, "vllm-0.32.0-fp32")
+        become(moved, "vllm-0.32.0-fp32")
+        ask(model(server.url))
+        ask(model(moved.url))
+        assert (len(samples_asked(server)), len(samples_asked(moved))) == (1, 0)
+        become(server, "vllm-0.32.0-bf16")
+        ask(model(server.url))
+        assert len(samples_asked(server)) == 2
 
 
 def test_a_server_that_is_not_there_is_said_before_the_first_request():

@@ -124,16 +124,19 @@ def test_read_replies_reads_them(home):
 
 
 def test_a_full_disk_costs_one_warning_and_is_tried_again(home, monkeypatch, warnings):
-    full = [True]
+    full, partly = [True], []
     write = os.write
 
     def limited(file: int, data: bytes) -> int:
-        if full[0] and len(data) > 10:
-            write(file, data[:10])  # some of it gets there
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return write(file, data)
+        if not full[0]:
+            return write(file, data)
+        if not partly:  # some of it gets there
+            partly.append(True)
+            return write(file, data[:10])
+        partly.clear()
+        raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(saved_replies.os, "write", limited)
+    monkeypatch.setattr(os, "write", limited)
     names = {save(0, "zyz first"), save(1, "zyz second")}
     assert len(warnings) == 1
     assert "No space left on device" in warnings[0]

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from medtasks.data import journal as journal_module
 from medtasks.data.journal import AsyncJournal, Entry, Journal, journal_folder
 
 from ..warm_python import run_fresh
@@ -90,7 +89,7 @@ def test_after_a_full_disk_the_lines_are_tried_again_and_stay_whole(tmp_path, lo
         return real(file, content[:count])
 
     journal = opened(tmp_path)
-    monkeypatch.setattr(journal_module.os, "write", nearly_full)
+    monkeypatch.setattr(os, "write", nearly_full)
     journal.add({"a": entry("1")})
     journal.add({"b": entry("2")})
     assert journal.path.read_bytes() == b"", "half a batch is none"
@@ -148,7 +147,7 @@ def test_no_two_processes_write_one_file_even_as_the_same_rank(tmp_path):
 def test_batches_are_forced_to_the_disk(tmp_path, monkeypatch):
     synced = []
     real = os.fsync
-    monkeypatch.setattr(journal_module.os, "fsync", lambda file: synced.append(file) or real(file))
+    monkeypatch.setattr(os, "fsync", lambda file: synced.append(file) or real(file))
     journal = opened(tmp_path)
     journal.add({"a": entry("1"), "b": entry("2")})
     journal.add({})
@@ -170,7 +169,7 @@ def test_the_argument_names_the_folder(monkeypatch, tmp_path):
 def slow_disk(monkeypatch):
     """Each write to the disk takes 50 ms; returned is a list with an element per write."""
     synced = []
-    monkeypatch.setattr(journal_module.os, "fsync", lambda file: (time.sleep(0.05), synced.append(file)))
+    monkeypatch.setattr(os, "fsync", lambda file: (time.sleep(0.05), synced.append(file)))
     return synced
 
 

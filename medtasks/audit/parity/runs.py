@@ -25,7 +25,14 @@ from medtasks.audit.parity.records import (
     draws,
 )
 from medtasks.audit.parity.verdict import Failures, MetricParity, TaskParity, Verdict, overall
-from medtasks.audit.run_files import Source, check_fingerprints, replies_to, samples_by_task
+from medtasks.audit.run_files import (
+    Source,
+    check_fingerprints,
+    check_is_ours,
+    nothing_in_common,
+    replies_to,
+    samples_by_task,
+)
 from medtasks.audit.scoring import Documents, Replies
 from medtasks.data.privacy import hidden_id
 from medtasks.errors import MedTasksError, RepliesError
@@ -33,7 +40,7 @@ from medtasks.families.family import Reply
 from medtasks.harness.documents import is_private_task, task_documents, task_provenance
 from medtasks.harness.replies import read_replies
 from medtasks.harness.task_file import TaskFile
-from medtasks.harness.task_files import task_file, task_files, variant_of
+from medtasks.harness.task_files import task_file
 from medtasks.metrics.metric import AnyMetric, Role
 from medtasks.stats.equivalence import equivalence
 from medtasks.stats.paired import holm
@@ -70,20 +77,13 @@ def parity(
     causes: dict[str, str] = {}
     for name in sorted(had[0].keys() & had[1].keys()):
         try:
-            if not (name in task_files() or variant_of(name)):
-                raise RepliesError("is no task of medtasks, so that its samples cannot be scored one by one")
+            check_is_ours(name)
             sides = [Source(one[name]) for one in had]
             found[name] = _task_parity(task_file(name), sides, margin, metrics)
         except MedTasksError as error:
             causes[name] = str(error)
     if not found:
-        whys = "; ".join(f"{name}: {cause}" for name, cause in causes.items())
-        raise RepliesError(
-            f"no task could be compared ({whys})"
-            if whys
-            else "the runs have no task with a samples file in common; run the harness with --log_samples, or name the "
-            "task of recorded replies before the runs"
-        )
+        raise nothing_in_common(causes)
     return Parity(_corrected(found), causes)
 
 
