@@ -94,6 +94,28 @@ and add their own:
 
 ``MULTI_ANSWER``                 the same with several right options: ``answers`` in place of ``answer``
 ``answers``        list[str]     letters of the right options, in order
+
+``KIT_CHOICE``                   MedEvalKit's sets with options. Columns of groups that a set does not have are null
+``question``       str           as published, also where it repeats its options or marks the places of images
+``options``        list[str]     option texts in order A, B, ..., without the letters that some sets write before them;
+                                 none for an open question (MMMU)
+``option_lines``   list[str]     the options as MedEvalKit shows and compares them, which differs from set to set
+``answer``         str or null   letter of the right option; null where the published answer is none of them, for an open
+                                 question, and in a part without published answers
+``gold``           str or null   the right answer as published: a letter or a text
+``flags``          list[str]     faults of the published row that stop or mislead MedEvalKit
+``subject``        str or null   as published, as are the others (MMMU: the subject's name)
+``question_type``  str or null
+``modality``       str or null
+``part``           str or null   name of the file that the row is from (OmniMedVQA only)
+``medical_task``   str or null
+``body_system``    str or null
+
+``KIT_QUESTION``                 SLAKE as MedEvalKit asks it, in two languages. All columns of ``OPEN_QUESTION``, and
+``answer_type``    str           ``OPEN`` or ``CLOSED``, as published
+``language``       str           ``en`` or ``zh``
+``modality``       str or null   as published
+``location``       str or null   body part as published
 =================  ============  ==================================================================================
 
 The split ``demonstrations`` holds examples for few-shot prompts, in the same columns; not every dataset has them.
@@ -145,6 +167,12 @@ _GROUPED = {
     **_columns("hint question options:list[str] department clinical_task granularity modality keyword original_task"),
 }
 GROUPED_CHOICE = {**_GROUPED, **_columns("answer")}
+KIT_CHOICE = {
+    **_SHARED,
+    **_columns("question options:list[str] option_lines:list[str] answer gold flags:list[str]"),
+    **_columns("subject question_type modality part medical_task body_system"),
+}
+KIT_QUESTION = {**OPEN_QUESTION, **_columns("answer_type language modality location")}
 MULTI_ANSWER = {**_GROUPED, **_columns("answers:list[str]")}
 
 

@@ -1,0 +1,75 @@
+r"""How MedEvalKit cuts an answer out of a reply, exactly as published.
+
+Source: ``extract`` and ``parse_response`` in ``utils/utils.py`` of https://github.com/alibaba-damo-academy/MedEvalKit at
+9b12e3b, and ``extract_boxed_content`` of mathruler 0.1.0. Reasoning is never cut off there; what looks like a fault is
+the published behaviour: the word ``boxed`` without ``\boxed{`` turns a reply into the text "None".
+"""
+
+_NO_BOX = "None"
+_BOX = r"\boxed{"
+# What stands behind the last of these is the answer; one after the other, each in what the one before has left. The last
+# one cannot occur any more and stands for completeness.
+_LEADS = (
+    *("**answer**:", "**answer**", "*answer*:", "**answer:**", "answer is", "answer:", "答案:", "final answer"),
+    "final answer is",
+)
+
+
+def boxed(text: str) -> str:
+    r"""Return what the last ``\boxed{...}`` holds, stripped; the text "None" where there is none, or none that closes.
+
+    Example:
+        >>> boxed(r"so $\boxed{\text{B}}$"), boxed("B")
+        ('\\text{B}', 'None')
+    """
+    start = text.rfind(_BOX)
+    if start < 0:
+        return _NO_BOX
+    depth = 0
+    for place in range(start + len(_BOX) - 1, len(text)):
+        depth += {"{": 1, "}": -1}.get(text[place], 0)
+        if depth == 0:
+            return text[start + len(_BOX) : place].strip()
+    return _NO_BOX
+
+
+def tagged(text: str | None, tag: str, *, required: bool = False) -> str:
+    """Return all contents of a tag, joined by a blank and stripped.
+
+    Where they are empty it is the whole text, or nothing if the tag is ``required``; nothing of no text.
+
+    Example:
+        >>> tagged("<answer>A</answer> or <answer>B</answer>", "answer"), tagged("B", "answer")
+        ('A B', 'B')
+    """
+    whole = text or ""
+    first, last = f"<{tag}>", f"</{tag}>"
+    contents = []
+    place = whole.find(first)
+    while place >= 0:
+        end = whole.find(last, place + len(first))
+        if end < 0:
+            break
+        contents.append(whole[place + len(first) : end])
+        place = whole.find(first, end + len(last))
+    return " ".join(contents).strip() or ("" if required else whole)
+
+
+def unwrapped(text: str) -> str:
+    r"""Return the content of ``\boxed{...}`` where the word ``boxed`` occurs, else of ``<answer>``, else the text."""
+    if "boxed" in text:
+        return boxed(text)
+    return tagged(text, "answer") if "<answer>" in text else text
+
+
+def parsed_reply(reply: str) -> str:
+    r"""Return what a reply declares as its answer, in lower case and not stripped.
+
+    Example:
+        >>> parsed_reply("The answer is (B)."), parsed_reply("My boxed answer: B")
+        (' (b).', 'None')
+    """
+    text = unwrapped(reply.lower())
+    for lead in _LEADS:
+        text = text.rpartition(lead)[2]
+    return text
