@@ -97,8 +97,8 @@ and add their own:
 
 ``KIT_CHOICE``                   MedEvalKit's sets with options. Columns of groups that a set does not have are null
 ``question``       str           as published, also where it repeats its options or marks the places of images
-``options``        list[str]     option texts in order A, B, ..., without the letters that some sets write before them;
-                                 none for an open question (MMMU)
+``options``        list[str]     option texts in order A, B, ..., without letters that a set writes before them; none
+                                 for an open question (MMMU)
 ``option_lines``   list[str]     the options as MedEvalKit shows and compares them, which differs from set to set
 ``answer``         str or null   letter of the right option; null where the published answer is none of them, for an open
                                  question, and in a part without published answers

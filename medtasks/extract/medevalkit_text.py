@@ -1,14 +1,14 @@
 r"""How MedEvalKit cuts an answer out of a reply, exactly as published.
 
-Source: ``extract`` and ``parse_response`` in ``utils/utils.py`` of https://github.com/alibaba-damo-academy/MedEvalKit at
-9b12e3b, and ``extract_boxed_content`` of mathruler 0.1.0. Reasoning is never cut off there; what looks like a fault is
+Source: ``extract`` and ``parse_response`` in ``utils/utils.py`` of https://github.com/alibaba-damo-academy/MedEvalKit
+at 9b12e3b, and ``extract_boxed_content`` of mathruler 0.1.0. Reasoning is never cut off there; what looks like a fault is
 the published behaviour: the word ``boxed`` without ``\boxed{`` turns a reply into the text "None".
 """
 
 _NO_BOX = "None"
 _BOX = r"\boxed{"
-# What stands behind the last of these is the answer; one after the other, each in what the one before has left. The last
-# one cannot occur any more and stands for completeness.
+# What stands behind the last of these is the answer; one after the other, each in what the one before has left. The
+# last one cannot occur any more and stands for completeness.
 _LEADS = (
     *("**answer**:", "**answer**", "*answer*:", "**answer:**", "answer is", "answer:", "答案:", "final answer"),
     "final answer is",
