@@ -86,7 +86,8 @@ def _read(reply: str | None, sample: Sample, *, parses: bool) -> Answer:
     if found is not None:
         return Answer.ok(found, fallback=False)
     reason = given if isinstance(given, Reason) else Reason.NO_MATCH
-    return Answer.invalid(reason, fallback=True, draws=len(sample.options))
+    draws = {"draws": len(sample.options)} if sample.options else {}
+    return Answer.invalid(reason, fallback=True, **draws)
 
 
 def _compared(answers: Iterable[Prediction], sample: Sample, **facts: bool) -> Answer:
