@@ -165,7 +165,7 @@ _LABELLED = re.compile(r"[\s\"'(\[]*([a-z])[)\]\"']*\s*[:.)]\s*(.+)", re.IGNOREC
 
 
 @extractor(
-    "robust_choice", kind=Kind.CHOICE, version=2, summary="letters, option texts and refusals as a careful reader would"
+    "robust_choice", kind=Kind.CHOICE, version=3, summary="letters, option texts and refusals as a careful reader would"
 )
 def robust_choice(reply: str | None, sample: Sample) -> Answer:
     """Read the chosen option, of at most 26, from a reply; no options at all stand for A and B with unknown texts.
@@ -178,6 +178,8 @@ def robust_choice(reply: str | None, sample: Sample) -> Answer:
         'no_match'
         >>> robust_choice("The image shows an aortic arch.", sample).value
         'A'
+        >>> robust_choice("B. A", Sample({"options": ["B", "A"]})).value
+        'B'
     """
     text = own_words(reply)
     if isinstance(text, Reason):
@@ -187,6 +189,10 @@ def robust_choice(reply: str | None, sample: Sample) -> Answer:
     text = without_echo(text, letters, options)
     if not text:
         return Answer.invalid(Reason.AMBIGUOUS)
+    label = _LABELLED.fullmatch(text)
+    own = dict(zip(letters, options, strict=True)).get(label[1].upper()) if label else None
+    if label and own and normalised(own) == normalised(label[2]):
+        return Answer.ok(label[1].upper())  # also where the option is a letter, as the marks in an image are
     # A letter names its option even where another option's text is that letter.
     return _read(text, letters, ["" if option.strip().upper() in letters else option for option in options])
 
