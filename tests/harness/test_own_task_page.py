@@ -24,11 +24,16 @@ pytestmark = pytest.mark.slow
 
 PAGE = Path(__file__).parents[2] / "docs" / "own_tasks.md"
 COPIES = 3
-BLOCKS = re.findall(r"```yaml\n(.*?)```\n.*?```json\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+YAML = re.findall(r"```yaml\n(.*?)```\n(?:\n```json\n(.*?)```)?", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+BLOCKS = [block for block in YAML if block[1]]
 NAMES = [re.match(r"task: (\w+)\n", text)[1] for text, _ in BLOCKS]
 ASKED = [*NAMES, *(f"own_choice_{one}" for one in VARIANTS), "own_pairs_swapped", "own_pairs_rotated"]
 ASKED += ["own_classes_rotated", "own_several_rotated", "own_yes_no_blind", "own_reports_swapped"]
 GOLDEN = Path(os.environ.get("MEDTASKS_GOLDEN") or SHARED / "golden") / "metrics"
+PUBLISHED = Path(os.environ.get("MEDTASKS_TEST_DATA") or SHARED / "data") / "medevalkit" / "MedVLThinker-Eval" / "data"
+WHOLE = {re.match(r"task: (\w+)\n", text)[1]: text for text, rows in YAML if not rows}  # files as they are published
+if PUBLISHED.is_dir():
+    ASKED += ["medvlthinker_eval", "medvlthinker_eval_swapped", "medvlthinker_eval_rotated"]
 
 
 def rows(printed: str) -> Iterator[dict[str, Any]]:
@@ -55,6 +60,9 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / f"{NAMES[number]}.yaml").write_text(text)
         lines = list(rows(printed))
         (folder / f"{NAMES[number]}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in lines))
+    if PUBLISHED.is_dir():
+        (folder / "medvlthinker_eval.yaml").write_text(WHOLE["medvlthinker_eval"])
+        shutil.copyfile(next(PUBLISHED.iterdir()), folder / "medvlthinker_eval.parquet")
     for copy in range(COPIES):
         for name in range(1, 5):
             Image.new("RGB", (40, 30), (80 * copy, 50 * name, 0)).save(folder / "images" / f"{copy}{name}.png")
@@ -118,6 +126,23 @@ def test_score(ran: Path, medtasks: Any, tmp_path: Path) -> None:  # noqa: F811
             for metric, value in one.get("metrics", {}).items():
                 key = f"{metric},{rule}"
                 assert value is None or value == pytest.approx(recorded[name][key]), (name, key)
+
+
+def test_a_published_file_as_it_is(ran: Path, project: Path, medtasks: Any, tmp_path: Path) -> None:  # noqa: F811
+    if not PUBLISHED.is_dir():
+        pytest.skip("no published file")
+    lines = [json.loads(line) for line in samples_of(ran, "medvlthinker_eval").read_text().splitlines()]
+    shown = [json.loads(line) for line in samples_of(ran, "medvlthinker_eval_swapped").read_text().splitlines()]
+    assert all(one["input_media"][0] != two["input_media"][0] for one, two in zip(lines, shown, strict=True))
+    assert len(lines[-1]["input_media"]) > len(lines[0]["input_media"])  # two images
+    replies = [f"<think>A or B?</think> <answer>{one['target']}</answer>" for one in lines]
+    recorded = [json.dumps({"doc_id": number, "reply": reply}) for number, reply in enumerate(replies)]
+    (tmp_path / "replies.jsonl").write_text("\n".join(recorded))
+    options = ["--include_path", project / "my_tasks", "--json", tmp_path / "scores.json"]
+    assert medtasks("score", "medvlthinker_eval", tmp_path / "replies.jsonl", *options).code == 0
+    found = json.loads((tmp_path / "scores.json").read_text())["rules"]["robust"]
+    assert found["metrics"]["accuracy"] == 1
+    assert len(found["groups"]["dataset_name"]) == 6
 
 
 def test_score_of_reports(ran: Path, medtasks: Any, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
