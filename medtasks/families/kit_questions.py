@@ -82,9 +82,9 @@ class _OpenAccuracy(Metric[Score]):
 
 
 _METRICS: tuple[AnyMetric, ...] = (
-    Metric("total_accuracy", selection=unstopped(judged), role=Role.MAIN, warning=stop_warning, of=_field("right")),
-    Metric("closed_accuracy", selection=_of_kind(closed=True), of=_field("right")),
-    _OpenAccuracy("open_accuracy", selection=_of_kind(closed=False), of=_field("right")),
+    Metric("accuracy", selection=unstopped(judged), role=Role.MAIN, warning=stop_warning, of=_field("right")),
+    Metric("acc_closed", selection=_of_kind(closed=True), of=_field("right")),
+    _OpenAccuracy("acc_open", selection=_of_kind(closed=False), of=_field("right")),
     *(Metric(name, selection=unstopped(answered), of=_field(name)) for name in ("exact_match", *MEASURES)),
     replace(INVALID_RATE, selection=unstopped(judged)),
 )
@@ -142,7 +142,7 @@ class JudgedKitQuestions(KitQuestions):
     def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:
         answer, rule = self.read(sample, reply, row)
         fields, protocol = self._fields(sample, answer), protocol_of(rule)
-        judge = judge_for(str(sample.dataset), str(access_of(str(sample.dataset))))
+        judge = judge_for(str(sample.dataset), str(access_of(sample.dataset)))
         asked = _needs_judge(answer, protocol)
         verdict = None
         if asked:
