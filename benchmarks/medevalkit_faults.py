@@ -220,7 +220,7 @@ FAULTS = (
     Fault("open answers are not parsed (`MMMU/eval_val.py:51`)", MMMU, "{a}"),
     Fault("no letter found: one is drawn (`MMMU/eval_utils.py:46`)", MMMU, "**{a}**"),
 )  # fmt: skip
-PARTS = ("total_accuracy", "closed_accuracy", "open_accuracy")
+PARTS = ("accuracy", "acc_closed", "acc_open")
 
 
 class Scripted:
@@ -279,7 +279,7 @@ def faults_table() -> str:
 
 
 def _accuracies(values: Mapping[str, float]) -> str:
-    shown = [percent(values[name]) for name in (*PARTS, "accuracy") if name in values]
+    shown = [percent(values[name]) for name in PARTS if name in values]
     return shown[0] if len(set(shown)) == 1 else " / ".join(shown)
 
 

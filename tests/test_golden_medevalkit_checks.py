@@ -57,15 +57,15 @@ def test_golden_medevalkit_checks_perfect_replies(faults):
     assert measured(faults.MMMU)["accuracy"] == pytest.approx(145 / 150)
     assert measured(faults.MMMU, "reference_fixed")["accuracy"] == 1
     judged = {"verdict": "<judge>0</judge>"}
-    assert measured(faults.VQA_RAD, **judged)["open_accuracy"] == pytest.approx(1 / 200)
-    assert measured(faults.PATH_VQA, **judged)["closed_accuracy"] == 0
+    assert measured(faults.VQA_RAD, **judged)["acc_open"] == pytest.approx(1 / 200)
+    assert measured(faults.PATH_VQA, **judged)["acc_closed"] == 0
     slake = measured(faults.SLAKE, **judged)
-    assert slake["closed_accuracy"] == 2
-    assert slake["total_accuracy"] == pytest.approx((2 * 836 + 1258) / 2094)
+    assert slake["acc_closed"] == 2
+    assert slake["accuracy"] == pytest.approx((2 * 836 + 1258) / 2094)
     unjudged = measured(faults.SLAKE)
-    assert (unjudged["total_accuracy"], unjudged["exact_match"]) == (1, 1)
-    assert unjudged["open_accuracy"] == pytest.approx(1 / 1258)
-    assert measured(faults.SLAKE, reply="The answer is {a}.")["total_accuracy"] == 0
+    assert (unjudged["accuracy"], unjudged["exact_match"]) == (1, 1)
+    assert unjudged["acc_open"] == pytest.approx(1 / 1258)
+    assert measured(faults.SLAKE, reply="The answer is {a}.")["accuracy"] == 0
     for questions in (faults.VQA_RAD, faults.PATH_VQA, faults.SLAKE):
         fixed = measured(questions, "reference_fixed", **judged)
         assert [fixed[part] for part in faults.PARTS] == [1, 1, 1]

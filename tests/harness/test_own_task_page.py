@@ -13,12 +13,14 @@ import pytest
 import yaml
 from PIL import Image
 
+from medtasks.data.home import own_tasks_folder
 from medtasks.data.variants import OF_IMAGES, VARIANTS
 from medtasks.harness.task_files import including, task_file
 
 from ..cli.conftest import fails, medtasks  # noqa: F401  # fixtures
 from ..conftest import SHARED
 from .test_report_runs import WEIGHTS
+from .whole_runs import answering, evaluate
 
 pytestmark = pytest.mark.slow
 
@@ -31,7 +33,9 @@ ASKED = [*NAMES, *(f"own_choice_{one}" for one in VARIANTS), "own_pairs_swapped"
 ASKED += ["own_classes_rotated", "own_several_rotated", "own_yes_no_blind", "own_reports_swapped"]
 GOLDEN = Path(os.environ.get("MEDTASKS_GOLDEN") or SHARED / "golden") / "metrics"
 PUBLISHED = Path(os.environ.get("MEDTASKS_TEST_DATA") or SHARED / "data") / "medevalkit" / "MedVLThinker-Eval" / "data"
-WHOLE = {re.match(r"task: (\w+)\n", text)[1]: text for text, rows in YAML if not rows}  # files as they are published
+WHOLE = {
+    re.search(r"^task: (\w+)$", text, re.MULTILINE)[1]: text for text, rows in YAML if not rows
+}  # no questions of their own
 if PUBLISHED.is_dir():
     ASKED += ["medvlthinker_eval", "medvlthinker_eval_swapped", "medvlthinker_eval_rotated"]
 
@@ -143,6 +147,23 @@ def test_a_published_file_as_it_is(ran: Path, project: Path, medtasks: Any, tmp_
     found = json.loads((tmp_path / "scores.json").read_text())["rules"]["robust"]
     assert found["metrics"]["accuracy"] == 1
     assert len(found["groups"]["dataset_name"]) == 6
+
+
+def test_open_questions_with_a_judge(project: Path, judging: Any, medtasks: Any, tmp_path: Path) -> None:  # noqa: F811
+    folder = shutil.copytree(project / "my_tasks", own_tasks_folder())
+    (folder / "own_open_judged.yaml").write_text(WHOLE["own_open_judged"])
+    judge = judging(lambda body: "<think>so</think><judge>0</judge>")
+    lines = [json.loads(line) for line in (folder / "own_open.jsonl").read_text().splitlines()]
+    said = {row["question"]: "It is the hepar." if row["answer"] == "the liver" else "No." for row in lines}
+    model = answering(lambda doc: said[doc["question"]])
+    found = evaluate(["own_open_judged"], model)["results"]["own_open_judged"]
+    assert [found[f"{name},{row}"] for name in ("acc_open", "acc_closed") for row in ("robust", "fenced")] == [
+        1,
+        1,
+        0,
+        0,
+    ]
+    assert "the liver" in judge.bodies[0]["messages"][-1]["content"]
 
 
 def test_score_of_reports(ran: Path, medtasks: Any, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
