@@ -134,7 +134,7 @@ def open_answers(response: str) -> list[Prediction]:
 
     Example:
         >>> sorted(open_answers("The result is 12.14 mg"), key=str)
-        ['12.14 mg', 12.14]
+        [12.14, '12.14 mg']
     """
     text = response.strip().strip(".").lower()
     parts = text.split("\n")
