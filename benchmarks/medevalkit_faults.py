@@ -221,6 +221,7 @@ FAULTS = (
     Fault("no letter found: one is drawn (`MMMU/eval_utils.py:46`)", MMMU, "**{a}**"),
 )  # fmt: skip
 PARTS = ("accuracy", "acc_closed", "acc_open")
+_BETWEEN = "\N{NO-BREAK SPACE}/\N{NO-BREAK SPACE}"
 
 
 class Scripted:
@@ -280,7 +281,7 @@ def faults_table() -> str:
 
 def _accuracies(values: Mapping[str, float]) -> str:
     shown = [percent(values[name]) for name in PARTS if name in values]
-    return shown[0] if len(set(shown)) == 1 else " / ".join(shown)
+    return shown[0] if len(set(shown)) == 1 else _BETWEEN.join(shown)
 
 
 def permuted_names() -> str:
