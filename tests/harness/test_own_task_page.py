@@ -16,6 +16,7 @@ from PIL import Image
 from medtasks.data.home import own_tasks_folder
 from medtasks.data.variants import OF_IMAGES, VARIANTS
 from medtasks.harness.task_files import including, task_file
+from medtasks.prompts.template import prompt
 
 from ..cli.conftest import fails, medtasks  # noqa: F401  # fixtures
 from ..conftest import SHARED
@@ -135,18 +136,29 @@ def test_score(ran: Path, medtasks: Any, tmp_path: Path) -> None:  # noqa: F811
 def test_a_published_file_as_it_is(ran: Path, project: Path, medtasks: Any, tmp_path: Path) -> None:  # noqa: F811
     if not PUBLISHED.is_dir():
         pytest.skip("no published file")
-    lines = [json.loads(line) for line in samples_of(ran, "medvlthinker_eval").read_text().splitlines()]
-    shown = [json.loads(line) for line in samples_of(ran, "medvlthinker_eval_swapped").read_text().splitlines()]
-    assert all(one["input_media"][0] != two["input_media"][0] for one, two in zip(lines, shown, strict=True))
-    assert len(lines[-1]["input_media"]) > len(lines[0]["input_media"])  # two images
-    replies = [f"<think>A or B?</think> <answer>{one['target']}</answer>" for one in lines]
-    recorded = [json.dumps({"doc_id": number, "reply": reply}) for number, reply in enumerate(replies)]
+    rows = map(json.loads, samples_of(ran, "medvlthinker_eval").read_text().splitlines())
+    lines = {one["doc_id"]: one for one in rows}  # one per rule
+    for line in samples_of(ran, "medvlthinker_eval_swapped").read_text().splitlines():
+        shown = json.loads(line)
+        assert shown["input_media"][0] != lines[shown["doc_id"]]["input_media"][0]
+    assert len({len(one["input_media"]) for one in lines.values()}) > 1  # some have two images
+    replies = {number: f"<think>A or B?</think> <answer>{one['target']}</answer>" for number, one in lines.items()}
+    recorded = [json.dumps({"doc_id": number, "reply": reply}) for number, reply in replies.items()]
     (tmp_path / "replies.jsonl").write_text("\n".join(recorded))
     options = ["--include_path", project / "my_tasks", "--json", tmp_path / "scores.json"]
     assert medtasks("score", "medvlthinker_eval", tmp_path / "replies.jsonl", *options).code == 0
-    found = json.loads((tmp_path / "scores.json").read_text())["rules"]["robust"]
-    assert found["metrics"]["accuracy"] == 1
-    assert len(found["groups"]["dataset_name"]) == 6
+    for found in json.loads((tmp_path / "scores.json").read_text())["rules"].values():
+        assert found["metrics"]["accuracy"] == 1
+        assert len(found["groups"]["dataset_name"]) > 1
+
+
+def test_golden_medevalkit_medvlthinkers_prompt(golden: Path) -> None:
+    config = yaml.load(WHOLE["medvlthinker_eval"].replace("!function", ""), Loader=yaml.SafeLoader)
+    settings = config["lmms_eval_specific_kwargs"]["default"]
+    for line in (golden / "medevalkit" / "medvlthinker_prompts.jsonl").read_text("utf-8").splitlines():
+        case = json.loads(line)
+        document = {"question": case["question"], "options": list(case["options"].values()), "image_files": []}
+        assert prompt(document, settings) == case["content"][-1]["text"]
 
 
 def test_open_questions_with_a_judge(project: Path, judging: Any, medtasks: Any, tmp_path: Path) -> None:  # noqa: F811
