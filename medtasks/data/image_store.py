@@ -63,7 +63,7 @@ class ImageStore:
     def add_bytes(self, data: bytes, name: str | None = None) -> StoredImage:
         """Store an encoded image as it is, under a name, which then is its own alone, or one after its content."""
         digest = hashlib.sha256(data).hexdigest()
-        name = name or f"{digest[:_DIGITS]}.{_ending(data)}"
+        name = name or f"{digest[:_DIGITS]}.{ending_of(data)}"
         file = self._store(data, name, lambda: image_facts(decoded(io.BytesIO(data), self.decoding)))
         return StoredImage(file, digest)
 
@@ -146,7 +146,8 @@ def pixels_sha256(pixels: Image.Image) -> str:
     return hashlib.sha256(f"{pixels.width}x{pixels.height}:".encode() + pixels.tobytes()).hexdigest()
 
 
-def _ending(data: bytes) -> str:
+def ending_of(data: bytes) -> str:
+    """Return the ending for the name of a file that holds this encoded image, by its first bytes."""
     if data.startswith(b"\xff\xd8"):
         return "jpg"
     if is_dicom(data):

@@ -20,7 +20,7 @@ from medtasks.extract.medevalkit_choice import NO_LETTER
 from medtasks.extract.medevalkit_text import boxed, tagged
 from medtasks.extract.registry import Kind, extractor
 from medtasks.extract.reply_text import given_text, own_words
-from medtasks.extract.robust_choice import robust_choice
+from medtasks.extract.robust_choice import robust_kit_choice
 
 OTHER = "other"
 """The value of an answer to an open question that is not the gold."""
@@ -68,9 +68,9 @@ def medevalkit_mmmu_fixed(reply: str | None, sample: Sample) -> Answer:
 
 @extractor("robust_mmmu", kind=Kind.CHOICE, summary="options as a careful reader would, open answers as MMMU's authors")
 def robust_mmmu(reply: str | None, sample: Sample) -> Answer:
-    """Read an option by :func:`~medtasks.extract.robust_choice.robust_choice`, an open answer from own words alone."""
+    """Read an option by :func:`~medtasks.extract.robust_choice.robust_kit_choice`, an open answer from own words."""
     if not is_open(sample):
-        return robust_choice(reply, sample)
+        return robust_kit_choice(reply, sample)
     text = own_words(reply)
     return Answer.invalid(text, target=NO_LETTER) if isinstance(text, Reason) else _compared(open_answers(text), sample)
 

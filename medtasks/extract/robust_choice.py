@@ -161,11 +161,15 @@ def _is_praised(item: str) -> bool:
 
 _QUESTION = re.compile(r"\s*\bWhat is the correct answer\?\s*", re.IGNORECASE)
 _FINAL = re.compile(r"\bfinal\s+(?:answer|choice|option)", re.IGNORECASE)
+_IN_CHINESE = re.compile(
+    r"(?:答案(?:应该|应当|应)?(?:是|为|选|:)|(?<![不别未])选(?!项)(?:择)?(?:的是|是|为|:)?)\s*:?\s*(?:选项)?\s*[(\[\"']*"
+    r"([A-Za-z])(?![A-Za-z']|\s*[或和与及/]\s*[A-Za-z])"
+)
 _LABELLED = re.compile(r"[\s\"'(\[]*([a-z])[)\]\"']*\s*[:.)]\s*(.+)", re.IGNORECASE | re.DOTALL)
 
 
 @extractor(
-    "robust_choice", kind=Kind.CHOICE, version=3, summary="letters, option texts and refusals as a careful reader would"
+    "robust_choice", kind=Kind.CHOICE, version=2, summary="letters, option texts and refusals as a careful reader would"
 )
 def robust_choice(reply: str | None, sample: Sample) -> Answer:
     """Read the chosen option, of at most 26, from a reply; no options at all stand for A and B with unknown texts.
@@ -178,8 +182,6 @@ def robust_choice(reply: str | None, sample: Sample) -> Answer:
         'no_match'
         >>> robust_choice("The image shows an aortic arch.", sample).value
         'A'
-        >>> robust_choice("B. A", Sample({"options": ["B", "A"]})).value
-        'B'
     """
     text = own_words(reply)
     if isinstance(text, Reason):
@@ -189,12 +191,36 @@ def robust_choice(reply: str | None, sample: Sample) -> Answer:
     text = without_echo(text, letters, options)
     if not text:
         return Answer.invalid(Reason.AMBIGUOUS)
-    label = _LABELLED.fullmatch(text)
-    own = dict(zip(letters, options, strict=True)).get(label[1].upper()) if label else None
-    if label and own and normalised(own) == normalised(label[2]):
-        return Answer.ok(label[1].upper())  # also where the option is a letter, as the marks in an image are
     # A letter names its option even where another option's text is that letter.
     return _read(text, letters, ["" if option.strip().upper() in letters else option for option in options])
+
+
+@extractor(
+    "robust_kit_choice",
+    kind=Kind.CHOICE,
+    summary="robust_choice, options that are letters, and letters in Chinese words",
+)
+def robust_kit_choice(reply: str | None, sample: Sample) -> Answer:
+    """Read as :func:`robust_choice` does, and two forms more, which it must not read where scores are published.
+
+    A letter with its own option's text, also where that text is a letter, as the marks in an image are; and a letter
+    declared in Chinese.
+
+    Example:
+        >>> robust_kit_choice("B. A", Sample({"options": ["B", "A"]})).value
+        'B'
+        >>> robust_kit_choice("正确答案是B。", Sample({"options": ["liver", "spleen"]})).value
+        'B'
+    """
+    text = own_words(reply)
+    if isinstance(text, Reason):
+        return Answer.invalid(text)
+    named = {letter_of(index): normalised(option) for index, option in enumerate(sample.options)}
+    label = _LABELLED.fullmatch(text)
+    if label and named.get(label[1].upper(), "") == normalised(label[2]) != "":
+        return Answer.ok(label[1].upper())
+    found = {letter.upper() for letter in _IN_CHINESE.findall(text)} & named.keys()
+    return Answer.only(found) if found else robust_choice(reply, sample)
 
 
 def _read(text: str, letters: Sequence[str], options: Sequence[str]) -> Answer:

@@ -87,7 +87,7 @@ def check(config: Mapping[str, Any], columns: Columns, known: Sequence[str], whe
             if name not in known:
                 raise MedTasksError(
                     f"{where} has no column '{name}', which {who} needs (it needs {', '.join(needed)}); add it to "
-                    f"{', '.join(known)}"
+                    f"{', '.join(known)}, or say which of these it is: metadata: {{columns: {{{name}: ...}}}}"
                 )
         for name, kind in needed.items():
             _check_rows(columns, name, kind, who, where)

@@ -7,6 +7,7 @@ from typing import Any
 from medtasks.data.home import dataset_holding
 from medtasks.data.store import without_progress_bars
 from medtasks.errors import MedTasksError
+from medtasks.harness.named_columns import under_our_names
 from medtasks.harness.own_columns import check, following, is_our_hook, looked_at, needed_columns, other_families
 from medtasks.harness.task_files import task_files
 from medtasks.harness.task_index import LOCAL_LOADERS, SETTINGS, mapping_in, resolved, with_image_roots
@@ -25,10 +26,12 @@ def complete_documents(task: Any) -> None:
     if not any(is_our_hook(config.get(key)) for key in ("process_results", "doc_to_text", "doc_to_visual")):
         return
     _find_image_root(task)
-    split = split_of(config)
-    for tables in () if is_prepared(config.get("dataset_path")) else (task.dataset, task.dataset_no_image):
-        if split in tables and hasattr(tables[split], "select_columns") and hasattr(tables[split], "__len__"):
-            tables[split] = completed(tables[split], config)
+    split, same = split_of(config), task.dataset_no_image is task.dataset
+    table = None if is_prepared(config.get("dataset_path")) else task.dataset.get(split)
+    if hasattr(table, "select_columns") and hasattr(table, "__len__"):
+        task.dataset[split] = completed(table, config)
+        if not same:
+            task.dataset_no_image[split] = _without_media(task.dataset[split])
 
 
 def _find_image_root(task: Any) -> None:
@@ -53,27 +56,25 @@ def own_documents(task: str, config: Mapping[str, Any]) -> list[dict[str, Any]]:
 def completed(table: Any, config: Mapping[str, Any], *, apart: bool = False) -> Any:
     """Check a user's own documents, a table of the ``datasets`` library, and add the columns that follow from others.
 
-    ``apart`` leaves out columns by which other families of tasks are known, so that nothing takes it for one of these.
-    Raises MedTasksError where a column is missing, or a row holds something else than the task's hooks need.
+    ``apart`` leaves out columns by which other families of tasks are known, so that nothing takes it for one of these,
+    and those that hold images or sound. Raises MedTasksError where a column is missing, or a row holds something else
+    than the task's hooks need.
     """
-    known = list(table.column_names)
-    columns = table.select_columns(looked_at(config, known)).to_dict()
+    table, given = under_our_names(table, config, place_of(config))
+    known = [*dict.fromkeys([*table.column_names, *given])]
+    needed = looked_at(config, known)
+    columns = table.select_columns([name for name in needed if name not in given]).to_dict() | given
     check(config, columns, known, place_of(config))
-    further = following(config.get("process_results"), columns, known, len(table))
-    replaced = [name for name in further if name in known]
-    table = table.remove_columns([*replaced, *(other_families(config, known) if apart else ())])
+    further = given | following(config.get("process_results"), columns, known, len(table))
+    left_out = {*further, *(other_families(config, known) if apart else ())}
+    table = table.remove_columns([name for name in table.column_names if name in left_out])
     for name, values in further.items():
         table = table.add_column(name, values)
-    return table
+    return _without_media(table) if apart else table
 
 
 def own_table(task: str, config: Mapping[str, Any]) -> Any:
-    """Return the table of the ``datasets`` library that the harness asks, without columns of images and sound.
-
-    Raises MedTasksError where it cannot be loaded, or is empty.
-    """
-    import datasets
-
+    """Return the table of the ``datasets`` library that the harness asks; MedTasksError where it cannot be loaded."""
     split = split_of(config)
     try:
         with without_progress_bars():
@@ -88,13 +89,17 @@ def own_table(task: str, config: Mapping[str, Any]) -> Any:
         raise MedTasksError(f"the documents of '{task}' ({place_of(config)}) cannot be loaded: {cause}") from error
     if not len(table):
         raise MedTasksError(f"the documents of '{task}' ({place_of(config)}) are none: the file is empty")
-    media = [
-        name
-        for name, feature in table.features.items()
-        if isinstance(getattr(feature, "feature", feature), datasets.Image | datasets.Audio)
-    ]
-    kept: datasets.Dataset = table.remove_columns(media) if media else table
-    return kept
+    return table
+
+
+def _without_media(table: Any) -> Any:
+    """Return a table without columns of images and sound, which nobody wants to decode."""
+    import datasets
+
+    media = (datasets.Image, datasets.Audio)
+    return table.remove_columns(
+        [name for name, one in table.features.items() if isinstance(getattr(one, "feature", one), media)]
+    )
 
 
 def is_looked_at(config: Mapping[str, Any]) -> bool:

@@ -15,7 +15,7 @@ from medtasks.extract.registry import Kind, extractor_of
 from medtasks.families.family import LIKELIHOOD_EXTRACTOR, Asks, Row, TaskFamily, needs_labeler
 from medtasks.families.registry import HOOKS, family_of
 from medtasks.families.templates import names_in_template
-from medtasks.harness.task_index import SETTINGS, DottedName, mapping_in, names_in, resolved, tasks_folder
+from medtasks.harness.task_index import COLUMNS, SETTINGS, DottedName, mapping_in, names_in, resolved, tasks_folder
 from medtasks.metrics.metric import STDERR, AnyMetric
 
 _PREPARED = "medtasks.data.path_of."
@@ -197,12 +197,14 @@ class TaskFile:
 
     def _variant_changes(self, config: Mapping[str, Any]) -> dict[str, Any]:
         about = {"description": self.description, "variant": self.variant, "base": self.base}
+        # Its documents are those of its task, in which named columns have their names already.
+        kept = {name: value for name, value in mapping_in(config, "metadata").items() if name != COLUMNS}
         changed: dict[str, Any] = {
             "task": self.name,
             "task_alias": self.name if self.dataset is None else DottedName(f"{_LABEL}{self.name}"),
             "tag": [],
             "process_docs": DottedName(f"{VARIANT_HOOKS}{self.name}"),
-            "metadata": {**mapping_in(config, "metadata"), **about},
+            "metadata": {**kept, **about},
         }
         if self.variant == ROTATED:
             changed |= {"process_results": self.process_results, "metric_list": self.metric_list}

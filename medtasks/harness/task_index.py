@@ -20,6 +20,8 @@ import yaml
 from medtasks.errors import MedTasksError
 
 SETTINGS = "lmms_eval_specific_kwargs"
+COLUMNS = "columns"
+"""In the metadata of a task: which columns of its file have other names, see :mod:`medtasks.harness.named_columns`."""
 _IMAGE_ROOT = "image_root"
 LOCAL_LOADERS = frozenset({"csv", "json", "parquet", "text", "pandas", "arrow"})
 _NOT_WALKED = ("__pycache__", ".ipynb_checkpoints")

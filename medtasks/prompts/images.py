@@ -10,6 +10,7 @@ from PIL import Image
 
 from medtasks.data.blanks import blank_image, blank_volume
 from medtasks.data.decoding import LINEAR, Decoding, decoded
+from medtasks.data.embedded_images import embedded_path
 from medtasks.data.manifest import manifest_of
 from medtasks.data.mediconfusion import DEMONSTRATIONS
 from medtasks.data.prepared import known, prepared_folder
@@ -76,6 +77,8 @@ def image_path(file: str, doc: Mapping[str, Any], settings: Mapping[str, Any]) -
     Raises SourceError where nothing says to what the path is relative, DatasetNotPrepared where that dataset is not
     there.
     """
+    if (stored := embedded_path(file)) is not None:
+        return stored
     path, root = Path(file), settings.get("image_root")
     if path.is_absolute() or root:
         return Path(root or "").expanduser() / path

@@ -201,7 +201,7 @@ def test_unknown_extractors_are_named_with_the_nearest(name, kind, nearest):
 def test_extractors_are_registered_under_their_names_and_kinds():
     for name, rule in extractors().items():
         assert rule.name == name
-        assert rule.version == (3 if name == "robust_choice" else 1)
+        assert rule.version == (2 if name == "robust_choice" else 1)
         assert rule.summary
         assert extractor_of(name) is extractor_of(name, rule.kind) is rule
     assert sum(len(extractors(kind)) for kind in Kind) == len(extractors())

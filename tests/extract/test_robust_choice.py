@@ -4,6 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from medtasks.data.samples import Sample
+from medtasks.extract.robust_choice import robust_kit_choice
+
 from .reading import outcome, reading, rows
 
 read = reading("robust_choice")
@@ -195,3 +198,16 @@ def test_letter_beyond_the_options_is_no_answer():
 @pytest.mark.parametrize("reply", ["İ", "(İ)", "the answer is İ", "İ)"])
 def test_letters_outside_ascii_are_no_options(reply):
     assert read(reply, [f"Finding number {n}" for n in range(26)]).value is None
+
+
+@pytest.mark.parametrize(
+    ("reply", "value"),
+    [
+        *[(reply, "B") for reply in ("正确答案是B。", "答案：（B）", "我选择B", "本题选B，不选A", "B. spleen", "The answer is (B).")],
+        *[(reply, None) for reply in ("不选B", "答案不是B", "答案是A或B", "选项B是错误的", "答案是A，也可以说答案是B")],
+        *[(reply, "C") for reply in ("C. B", "(c) B", "应选C项")],  # the third option's text is a letter
+        *[(reply, None) for reply in ("", "I cannot tell.")],
+    ],
+)  # fmt: skip
+def test_options_that_are_letters_and_chinese_declarations(reply, value):
+    assert robust_kit_choice(reply, Sample({"options": ["liver", "spleen", "B", "D"]})).value == value

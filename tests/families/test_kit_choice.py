@@ -92,7 +92,7 @@ def test_a_row_without_modality_type_stops_the_published_code_alone():
         assert found["scored_samples"] == 2
         warning = FAMILY.metric("accuracy").warning(scores)
         assert ("validation_Pharmacy_2" in warning) == ("KeyError" in warning) == stops
-    robust = values(FAMILY, scores_of(documents, ["A", "B"], "robust_choice"))
+    robust = values(FAMILY, scores_of(documents, ["A", "B"], "robust_kit_choice"))
     assert (robust["accuracy"], math.isnan(robust["fallback_rate"])) == (0.5, True)
 
 

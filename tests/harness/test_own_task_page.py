@@ -13,22 +13,32 @@ import pytest
 import yaml
 from PIL import Image
 
+from medtasks.data.home import own_tasks_folder
 from medtasks.data.variants import OF_IMAGES, VARIANTS
 from medtasks.harness.task_files import including, task_file
+from medtasks.prompts.template import prompt
 
 from ..cli.conftest import fails, medtasks  # noqa: F401  # fixtures
 from ..conftest import SHARED
 from .test_report_runs import WEIGHTS
+from .whole_runs import answering, evaluate
 
 pytestmark = pytest.mark.slow
 
 PAGE = Path(__file__).parents[2] / "docs" / "own_tasks.md"
 COPIES = 3
-BLOCKS = re.findall(r"```yaml\n(.*?)```\n.*?```json\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+YAML = re.findall(r"```yaml\n(.*?)```\n(?:\n```json\n(.*?)```)?", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+BLOCKS = [block for block in YAML if block[1]]
 NAMES = [re.match(r"task: (\w+)\n", text)[1] for text, _ in BLOCKS]
 ASKED = [*NAMES, *(f"own_choice_{one}" for one in VARIANTS), "own_pairs_swapped", "own_pairs_rotated"]
 ASKED += ["own_classes_rotated", "own_several_rotated", "own_yes_no_blind", "own_reports_swapped"]
 GOLDEN = Path(os.environ.get("MEDTASKS_GOLDEN") or SHARED / "golden") / "metrics"
+PUBLISHED = Path(os.environ.get("MEDTASKS_TEST_DATA") or SHARED / "data") / "medevalkit" / "MedVLThinker-Eval" / "data"
+WHOLE = {
+    re.search(r"^task: (\w+)$", text, re.MULTILINE)[1]: text for text, rows in YAML if not rows
+}  # no questions of their own
+if PUBLISHED.is_dir():
+    ASKED += ["medvlthinker_eval", "medvlthinker_eval_swapped", "medvlthinker_eval_rotated"]
 
 
 def rows(printed: str) -> Iterator[dict[str, Any]]:
@@ -55,6 +65,9 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / f"{NAMES[number]}.yaml").write_text(text)
         lines = list(rows(printed))
         (folder / f"{NAMES[number]}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in lines))
+    if PUBLISHED.is_dir():
+        (folder / "medvlthinker_eval.yaml").write_text(WHOLE["medvlthinker_eval"])
+        shutil.copyfile(next(PUBLISHED.iterdir()), folder / "medvlthinker_eval.parquet")
     for copy in range(COPIES):
         for name in range(1, 5):
             Image.new("RGB", (40, 30), (80 * copy, 50 * name, 0)).save(folder / "images" / f"{copy}{name}.png")
@@ -118,6 +131,51 @@ def test_score(ran: Path, medtasks: Any, tmp_path: Path) -> None:  # noqa: F811
             for metric, value in one.get("metrics", {}).items():
                 key = f"{metric},{rule}"
                 assert value is None or value == pytest.approx(recorded[name][key]), (name, key)
+
+
+def test_a_published_file_as_it_is(ran: Path, project: Path, medtasks: Any, tmp_path: Path) -> None:  # noqa: F811
+    if not PUBLISHED.is_dir():
+        pytest.skip("no published file")
+    rows = map(json.loads, samples_of(ran, "medvlthinker_eval").read_text().splitlines())
+    lines = {one["doc_id"]: one for one in rows}  # one per rule
+    for line in samples_of(ran, "medvlthinker_eval_swapped").read_text().splitlines():
+        shown = json.loads(line)
+        assert shown["input_media"][0] != lines[shown["doc_id"]]["input_media"][0]
+    assert len({len(one["input_media"]) for one in lines.values()}) > 1  # some have two images
+    replies = {number: f"<think>A or B?</think> <answer>{one['target']}</answer>" for number, one in lines.items()}
+    recorded = [json.dumps({"doc_id": number, "reply": reply}) for number, reply in replies.items()]
+    (tmp_path / "replies.jsonl").write_text("\n".join(recorded))
+    options = ["--include_path", project / "my_tasks", "--json", tmp_path / "scores.json"]
+    assert medtasks("score", "medvlthinker_eval", tmp_path / "replies.jsonl", *options).code == 0
+    for found in json.loads((tmp_path / "scores.json").read_text())["rules"].values():
+        assert found["metrics"]["accuracy"] == 1
+        assert len(found["groups"]["dataset_name"]) > 1
+
+
+def test_golden_medevalkit_medvlthinkers_prompt(golden: Path) -> None:
+    config = yaml.load(WHOLE["medvlthinker_eval"].replace("!function", ""), Loader=yaml.SafeLoader)
+    settings = config["lmms_eval_specific_kwargs"]["default"]
+    for line in (golden / "medevalkit" / "medvlthinker_prompts.jsonl").read_text("utf-8").splitlines():
+        case = json.loads(line)
+        document = {"question": case["question"], "options": list(case["options"].values()), "image_files": []}
+        assert prompt(document, settings) == case["content"][-1]["text"]
+
+
+def test_open_questions_with_a_judge(project: Path, judging: Any, medtasks: Any, tmp_path: Path) -> None:  # noqa: F811
+    folder = shutil.copytree(project / "my_tasks", own_tasks_folder())
+    (folder / "own_open_judged.yaml").write_text(WHOLE["own_open_judged"])
+    judge = judging(lambda body: "<think>so</think><judge>0</judge>")
+    lines = [json.loads(line) for line in (folder / "own_open.jsonl").read_text().splitlines()]
+    said = {row["question"]: "It is the hepar." if row["answer"] == "the liver" else "No." for row in lines}
+    model = answering(lambda doc: said[doc["question"]])
+    found = evaluate(["own_open_judged"], model)["results"]["own_open_judged"]
+    assert [found[f"{name},{row}"] for name in ("acc_open", "acc_closed") for row in ("robust", "fenced")] == [
+        1,
+        1,
+        0,
+        0,
+    ]
+    assert "the liver" in judge.bodies[0]["messages"][-1]["content"]
 
 
 def test_score_of_reports(ran: Path, medtasks: Any, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811

@@ -1,0 +1,131 @@
+"""Columns of published tables under the names and shapes that hooks need."""
+
+import io
+import json
+import shutil
+from typing import Any
+
+import datasets
+import pytest
+from PIL import Image
+
+from medtasks.data.home import home
+from medtasks.errors import MedTasksError
+from medtasks.harness.own_documents import completed
+from medtasks.prompts.images import images
+
+CHOICE = {
+    "process_results": "medtasks.hooks.choice.process_results",
+    "doc_to_text": "medtasks.hooks.prompts.prompt",
+    "doc_to_visual": "medtasks.hooks.images.images",
+    "dataset_path": "questions.parquet",
+}
+
+
+def encoded(shade: int, form: str = "PNG") -> dict[str, Any]:
+    stream = io.BytesIO()
+    Image.new("L", (6, 5), shade).save(stream, form)
+    return {"bytes": stream.getvalue(), "path": None}
+
+
+def documents(
+    columns: dict[str, list[Any]], named: Any, features: dict[str, Any] | None = None
+) -> list[dict[str, Any]]:
+    table = datasets.Dataset.from_dict({"question": ["?"] * len(next(iter(columns.values()))), **columns})
+    for name, feature in (features or {}).items():
+        table = table.cast_column(name, feature)
+    found: list[dict[str, Any]] = completed(table, {**CHOICE, "metadata": {"columns": named}}, apart=True).to_list()
+    return found
+
+
+ROWS = {"right": ["A", "B"], "answer": ["x", "other"], "options": [["x", "y"], ["z", "w"]]}
+NAMED = {"answer": "right", "image_file": "picture"}
+
+
+@pytest.mark.parametrize("feature", [datasets.Image(), None, datasets.Value("binary")])
+def test_embedded_images_become_files(feature: Any) -> None:
+    shown = [encoded(10), encoded(200, "JPEG")]
+    cells = [one["bytes"] for one in shown] if isinstance(feature, datasets.Value) else shown
+    found = documents({**ROWS, "picture": cells}, NAMED, {"picture": feature} if feature else None)
+    assert [one["answer"] for one in found] == ["A", "B"]
+    assert all("picture" not in one for one in found)
+    assert [images(one)[0].getpixel((0, 0))[0] for one in found] == [10, 200]
+    assert [one["image_file"].rpartition(".")[2] for one in found] == ["png", "jpg"]
+
+
+def test_questions_on_one_image_are_one_cluster_on_every_machine(monkeypatch: Any, tmp_path: Any) -> None:
+    columns = {**ROWS, "picture": [encoded(10), encoded(10)]}
+    first, second = documents(columns, NAMED, {"picture": datasets.Image()})
+    assert first["image_id"] == second["image_id"] == first["image_file"]
+    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
+    assert documents(columns, NAMED, {"picture": datasets.Image()}) == [first, second]
+    assert str(tmp_path) not in str(first)
+
+
+def test_a_data_folder_that_was_emptied_is_filled_again() -> None:
+    for _ in range(2):
+        found = documents({**ROWS, "picture": [encoded(1), encoded(2)]}, NAMED)
+        assert len(images(found[1])) == 1
+        shutil.rmtree(home() / "embedded_images")
+
+
+def test_lists_of_images_and_several_columns() -> None:
+    columns = {"answer": ["A", "B"], "options": [["x", "y"]] * 2}
+    lists = {**columns, "shown": [[encoded(1), encoded(2)], []]}
+    several = {**columns, "one": [encoded(1), None], "two": [encoded(2), None]}
+    for rows, holder in ((lists, "shown"), (several, ["one", "two"])):
+        first, second = documents(rows, {"image_files": holder})
+        assert [one.getpixel((0, 0))[0] for one in images(first)] == [1, 2]
+        assert images(second) == []
+    paths = documents({**columns, "one": ["a.png", "b.png"], "two": ["c.png", None]}, {"image_files": ["one", "two"]})
+    assert [one["image_files"] for one in paths] == [["a.png", "c.png"], ["b.png"]]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        [{"A": "x", "B": "y", "C": "z"}, {"A": "x", "B": "y", "C": None}],
+        ['{"A": "x", "B": "y", "C": "z"}', '{"B": "y", "A": "x"}'],
+        ['["x", "y", "z"]', '["x", "y"]'],
+    ],
+)
+def test_options_become_lists(options: list[Any]) -> None:
+    found = documents({"answer": ["A", "B"], "image_file": ["a", "b"], "choices": options}, {"options": "choices"})
+    assert [one["options"] for one in found] == [["x", "y", "z"], ["x", "y"]]
+
+
+def test_options_in_several_columns() -> None:
+    columns = {"answer": ["A", "B"], "image_file": ["a", "b"], "a": ["x", "x"], "b": ["y", "y"], "c": ["z", None]}
+    found = documents(columns, {"options": ["a", "b", "c"]})
+    assert [one["options"] for one in found] == [["x", "y", "z"], ["x", "y"]]
+    with pytest.raises(MedTasksError, match="row 2: 'options' is a list of 3"):
+        documents({**columns, "b": ["y", None], "c": ["z", "z"]}, {"options": ["a", "b", "c"]})
+
+
+GOOD = {"answer": ["A", "B"], "options": ['["x", "y"]', '["x", "y"]'], "images": [[encoded(1)], [encoded(2)]]}
+
+
+@pytest.mark.parametrize(
+    ("damage", "named", "complaint"),
+    [
+        ({"options": ['["x", "y"]', None]}, {}, "row 2: 'options' is empty, and .* needs a list of at least two texts"),
+        ({"options": ['["x", "y"]', '["x",']}, {}, "row 2: 'options' is "),
+        ({"options": ['["x", "y"]', '{"A": "x", "C": "y"}']}, {}, "row 2: 'options' is "),
+        ({"options": ['["x", "y"]', "[" * 100_000]}, {}, "row 2: 'options' is "),
+        ({"answer": ["A", "C"]}, {}, "row 2: 'answer' is 'C', and .* needs the letter of one of the options"),
+        ({"answer": ["A", None]}, {}, "row 2: 'answer' is empty"),
+        ({"images": [[encoded(1)], None]}, {}, "row 2: 'images' lacks an image"),
+        ({"images": [[encoded(1)], [{"bytes": None, "path": None}]]}, {}, "row 2: 'images' lacks an image"),
+        ({}, {"answer": "lable"}, "has no column 'lable', which 'columns' .* names for 'answer'; it has .*images"),
+        ({}, ["answer"], "'columns' in the metadata of a task is .* such as {answer: answer_label}"),
+    ],
+)
+def test_damage_is_one_sentence(damage: dict[str, Any], named: Any, complaint: str) -> None:
+    setting = {"image_files": "images", **named} if isinstance(named, dict) else named
+    with pytest.raises(MedTasksError, match=complaint):
+        documents({**GOOD, **damage}, setting)
+
+
+def test_options_as_text_are_read_where_nothing_is_named() -> None:
+    columns = {"answer": ["A"], "options": [json.dumps(["x", "y"])], "image_file": ["a.png"]}
+    assert documents(columns, {})[0]["options"] == ["x", "y"]
