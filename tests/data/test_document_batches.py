@@ -3,10 +3,10 @@ import json
 import pytest
 
 from medtasks.data.document_batches import BATCH, DocumentBatches
+from medtasks.data.json_tables import listed_records
 from medtasks.data.manifest import text_fingerprint
 from medtasks.data.schema import CHOICE, arrow_schema, choice_document
 from medtasks.data.source_files import SourceFile
-from medtasks.data.tables import listed_records
 from medtasks.errors import SourceError
 
 

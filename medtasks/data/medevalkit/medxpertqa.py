@@ -9,13 +9,14 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+from medtasks.data.json_tables import json_lines
 from medtasks.data.medevalkit.documents import kit_choice, kit_recipe, lettered
 from medtasks.data.multimedeval.question_sets import keyed_options
 from medtasks.data.preparation import Recipe
 from medtasks.data.schema import KIT_CHOICE, Document
 from medtasks.data.source_files import required_file, unpacked_or_archived
 from medtasks.data.table_recipe import ReadFile, TableReader
-from medtasks.data.tables import SourceRow, Table, json_lines
+from medtasks.data.tables import SourceRow, Table
 
 _ARCHIVE = "images.zip"
 _COLUMNS = ("id", "question", "options", "label", "medical_task", "body_system", "question_type")

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path, PurePosixPath
 
+from medtasks.data.json_tables import listed_in
 from medtasks.data.medevalkit.documents import (
     INEXACT_GOLD,
     NO_MODALITY_TYPE,
@@ -24,7 +25,7 @@ from medtasks.data.samples import letter
 from medtasks.data.schema import KIT_CHOICE, Document
 from medtasks.data.source_files import SourceFile, file_reader, find_shards, not_found
 from medtasks.data.table_recipe import ReadFile, TableReader, UnusableRow
-from medtasks.data.tables import ReadValues, SourceRow, Table, listed_in
+from medtasks.data.tables import ReadValues, SourceRow, Table
 from medtasks.errors import SourceError
 
 _QUESTIONS = "QA_information/Open-access/"

@@ -8,11 +8,12 @@ from pathlib import Path
 
 from medtasks.data.catalogue import dataset_info
 from medtasks.data.image_store import ImageStore
+from medtasks.data.json_tables import listed_records, records_table
 from medtasks.data.preparation import ReadRows, Recipe, Row, shown_row
 from medtasks.data.schema import OPEN_QUESTION, Document, new_document
 from medtasks.data.source_files import SourceFile, not_found, unpacked_or_archived
 from medtasks.data.strict_pillow import UnreadableImage
-from medtasks.data.tables import SourceRow, Table, listed_records, records_table, required_hub_table
+from medtasks.data.tables import SourceRow, Table, required_hub_table
 from medtasks.errors import SourceError
 
 _SLAKE_COLUMNS = ("qid", "img_name", "question", "answer", "q_lang")
