@@ -23,11 +23,11 @@ from xml.etree import ElementTree
 
 from medtasks.data.downloads import Published, download
 from medtasks.data.image_store import ImageStore, StoredImage
+from medtasks.data.json_tables import read_json, records_table
 from medtasks.data.preparation import Recipe, Row, images_row
 from medtasks.data.schema import REPORT, new_document
 from medtasks.data.source_files import SourceFile, find_file, required_file, unpacking
 from medtasks.data.strict_pillow import UnreadableImage
-from medtasks.data.tables import read_json, records_table
 from medtasks.errors import SourceError
 
 _ANNOTATION = "annotation.json"

@@ -6,8 +6,10 @@ every complaint can name file and row.
 
 import dataclasses
 import functools
-from collections import Counter
+import os
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,16 +18,19 @@ from tqdm import tqdm
 
 from medtasks.data.catalogue import Access, DatasetInfo
 from medtasks.data.decoding import REFERENCE, Decoding
+from medtasks.data.document_batches import DocumentBatches, Documents
 from medtasks.data.downloads import hub_download, hub_revision
 from medtasks.data.image_store import ImageStore, StoredImage
 from medtasks.data.manifest import Manifest, measured
-from medtasks.data.schema import Columns, image_columns, image_digests, image_key
+from medtasks.data.schema import Columns, arrow_schema, image_columns, image_digests, image_key
 from medtasks.data.store import SCRATCH, publish, work_folder
 from medtasks.data.strict_pillow import UnreadableImage
 from medtasks.data.tables import SourceRow, Table
 from medtasks.errors import SourceError
 
 _NAMED = 3
+_WORKERS = min(4, os.cpu_count() or 1)  # rows whose images are stored at once: decoding them is most of the work
+_AHEAD = 3 * _WORKERS  # rows read ahead of them
 _SAMPLE = "drawn sample of medtasks (no patient images)"
 
 
@@ -81,6 +86,18 @@ def shown_row(place: str, document: Mapping[str, Any], images: Sequence[StoredIm
     return Row(place, {**document, "image_id": document["image_id"] or shared}, images)
 
 
+def in_order(rows: Iterable[Callable[[], Row]]) -> Iterator[Row]:
+    """Ask for rows in several threads, a few ahead, and yield them in order."""
+    waiting: deque[Future[Row]] = deque()
+    with ThreadPoolExecutor(_WORKERS) as workers:
+        for row in rows:
+            waiting.append(workers.submit(row))
+            if len(waiting) > _AHEAD:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+
 Reader = Callable[[Path, ImageStore], Iterable[Row]]
 Tables = Callable[[Path, str], Table]
 ReadRows = Callable[[Iterator[SourceRow], str, Path, ImageStore], Iterable[Row]]
@@ -98,19 +115,21 @@ class Recipe:
     demonstrations: Reader | None = None
     download: Callable[[Path], Path] | None = None  # brings the source into a folder; None: a person has to
     revision: Callable[[Path], str] | None = None  # of a source folder, ``"local"`` for an unknown one
+    # what the manifest has to say of the documents, one sentence each
+    remarks: Callable[[Documents], Iterable[str]] = lambda documents: ()
     decoding: Decoding = REFERENCE  # what models see of its image files; published sets are read as their references do
 
     @classmethod
     def of_splits(
         cls, columns: Columns, tables: Tables, rows: ReadRows, layout: str, splits: Sequence[str] = ("test", "train")
     ) -> "Recipe":
-        """Return the recipe of a benchmark that evaluates one split whole and takes its examples from the second."""
+        """Return the recipe of a benchmark that evaluates one split, and takes examples from the second, if any."""
 
         def read(position: int, source: Path, images: ImageStore) -> Iterable[Row]:
             table = tables(source, splits[position])
             return rows(table.spread() if position else table.rows(), splits[position], source, images)
 
-        return cls(columns, functools.partial(read, 0), layout, functools.partial(read, 1))
+        return cls(columns, functools.partial(read, 0), layout, functools.partial(read, 1) if splits[1:] else None)
 
     def from_hub(self, info: DatasetInfo, patterns: Sequence[str]) -> "Recipe":
         """Return the same recipe for a source that :func:`~medtasks.data.downloads.hub_download` can fetch."""
@@ -136,9 +155,10 @@ def prepare_recipe(info: DatasetInfo, recipe: Recipe, options: Options) -> Manif
             why = "; ".join([*causes, *outside][:_NAMED]) or "it is empty"
             raise SourceError(f"'{info.name}': no usable row in the source ({why})")
         left_out = _left_out(info, len(documents), causes, options)
-        used = _files([*documents, *demonstrations])
-        images.keep_only(used)
-        tested = {image_key(file): images.facts[file] for file in _files(documents)}
+        used = _files(documents)
+        images.keep_only(used | _files(demonstrations))
+        facts = images.facts
+        tested = {image_key(file): facts[file] for file in used}
         manifest = Manifest(
             name=info.name,
             source=_SAMPLE if options.sample else str(options.source.resolve()) if options.source else info.source,
@@ -146,7 +166,7 @@ def prepare_recipe(info: DatasetInfo, recipe: Recipe, options: Options) -> Manif
             access=info.access,
             sample=options.sample,
             complete=not left_out,
-            left_out=(*left_out, *outside, *notes),
+            left_out=(*left_out, *outside, *recipe.remarks(documents), *notes),
             image_rule=recipe.decoding.rule,
             image_range=recipe.decoding.value_range,
             **measured(documents, tested),
@@ -174,11 +194,9 @@ def _how_to_obtain(info: DatasetInfo, recipe: Recipe) -> str:
     )
 
 
-def _gather(
-    info: DatasetInfo, recipe: Recipe, rows: Iterable[Row]
-) -> tuple[list[dict[str, Any]], list[str], list[str]]:
+def _gather(info: DatasetInfo, recipe: Recipe, rows: Iterable[Row]) -> tuple[Documents, list[str], list[str]]:
     """Return all documents, the cause for each row that gives none, and notes on those outside of the evaluated set."""
-    documents: list[dict[str, Any]] = []
+    documents = DocumentBatches(arrow_schema(recipe.columns))
     causes: list[str] = []
     outside: Counter[str] = Counter()
     places: dict[str, str] = {}
@@ -198,12 +216,11 @@ def _gather(
     return documents, causes, [f"{count} not in the evaluated set: {cause}" for cause, count in outside.items()]
 
 
-def _demonstrations(
-    info: DatasetInfo, recipe: Recipe, source: Path, images: ImageStore
-) -> tuple[list[dict[str, Any]], list[str]]:
+def _demonstrations(info: DatasetInfo, recipe: Recipe, source: Path, images: ImageStore) -> tuple[Documents, list[str]]:
     """Return the few-shot examples; a training split that is missing or broken costs only them."""
     if recipe.demonstrations is None:
         return [], []
+    documents: Documents
     try:
         documents, causes, _ = _gather(info, recipe, recipe.demonstrations(source, images))
     except SourceError as error:

@@ -103,7 +103,8 @@ and add their own:
 ``answer``         str or null   letter of the right option; null where the published answer is none of them, for an
                                  open question, and in a part without published answers
 ``gold``           str or null   the right answer as published: a letter or a text
-``flags``          list[str]     faults of the published row that stop or mislead MedEvalKit
+``flags``          list[str]     faults of the published row, most of which stop or mislead MedEvalKit, see
+                                 :data:`medtasks.data.medevalkit.documents.FLAGS`
 ``subject``        str or null   as published, as are the others (MMMU: the subject's name)
 ``question_type``  str or null
 ``modality``       str or null
@@ -174,6 +175,16 @@ KIT_CHOICE = {
 }
 KIT_QUESTION = {**OPEN_QUESTION, **_columns("answer_type language modality location")}
 MULTI_ANSWER = {**_GROUPED, **_columns("answers:list[str]")}
+
+
+def arrow_schema(columns: Columns) -> Any:
+    """Return the schema of a ``pyarrow`` table with these columns."""
+    import pyarrow
+
+    def of(kind: str | list[str]) -> Any:
+        return pyarrow.list_(of(kind[0])) if isinstance(kind, list) else pyarrow.type_for_alias(kind)
+
+    return pyarrow.schema({name: of(kind) for name, kind in columns.items()})
 
 
 Document = dict[str, Any]

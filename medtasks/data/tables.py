@@ -6,10 +6,8 @@ that is damaged or lacks a column, and a value of another type than asked for, i
 
 import contextlib
 import csv
-import functools
 import gzip
 import io
-import json
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
@@ -71,6 +69,18 @@ class SourceRow:
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
             raise self.error(f"{column} is {kind_of(value)} and not a list of texts")
         return value
+
+    def encoded(self, column: str) -> bytes | None:
+        """Return the image file in a column as the Hub keeps it, or None where there is none."""
+        value = self.values.get(column)
+        data = value.get("bytes") if isinstance(value, dict) else value
+        if data is not None and not isinstance(data, bytes):
+            raise self.error(f"{column} holds no image file")
+        return data if value is None else data or b""
+
+    def name(self, column: str) -> str:
+        """Return a text, or a whole number as one."""
+        return self.text(column) if isinstance(self.values[column], str) else str(self.integer(column))
 
     def integer(self, column: str) -> int:
         """Return a whole number."""
@@ -147,41 +157,23 @@ class ParquetTable(Table):
         return opened
 
 
-def json_lines(
-    file: SourceFile, columns: Sequence[str], change: Callable[[SourceRow], Mapping[str, Any]] | None = None
-) -> Table:
-    """Return the rows of a file of JSON objects, one per line, after a ``change``; empty lines are no rows."""
-
-    def values(place: str, line: bytes) -> Mapping[str, Any]:
-        published = _object(place, _json(place, line), columns)
-        return published if change is None else change(SourceRow(place, 0, published))
-
-    def records() -> Iterator[tuple[str, ReadValues]]:
-        with file.open() as stream:
-            for number, line in enumerate(stream, 1):
-                if line.strip():
-                    place = f"{file.name} row {number}"
-                    yield place, functools.partial(values, place, line.strip())
-
-    return Table(records)
-
-
-def records_table(records: Iterable[tuple[str, Any]], columns: Sequence[str]) -> Table:
-    """Return rows that are in memory already, each with its place for messages; every one must have ``columns``."""
-    known = [(place, functools.partial(_object, place, value, columns)) for place, value in records]
-    return Table(lambda: iter(known))
-
-
 def csv_table(
-    file: SourceFile, columns: Collection[str], belongs: Callable[[Mapping[str, str]], bool] | None = None
+    file: SourceFile,
+    columns: Collection[str],
+    belongs: Callable[[Mapping[str, str]], bool] | None = None,
+    *,
+    missing: str | None = "",
 ) -> Table:
-    """Return the rows of a CSV file (``.gz``: packed) for which ``belongs`` is true; missing values are empty texts."""
+    """Return the rows of a CSV file (``.gz``: packed) for which ``belongs`` is true.
+
+    Values that a short row lacks are empty texts, or ``missing``: with None, asking for the text of one is an error.
+    """
 
     def records() -> Iterator[tuple[str, ReadValues]]:
         name, number = file.name, 0
         try:
             with file.open() as stream, _unpacked(name, stream) as plain:
-                reader = csv.DictReader(io.TextIOWrapper(plain, encoding="utf-8-sig", newline=""), restval="")
+                reader = csv.DictReader(io.TextIOWrapper(plain, encoding="utf-8-sig", newline=""), restval=missing)
                 check_columns(name, columns, reader.fieldnames or ())
                 for number, every in enumerate(reader, 1):
                     values = {column: every[column] for column in columns}
@@ -214,20 +206,6 @@ def required_hub_table(source: Path, split: str, config: str, columns: Sequence[
     return table
 
 
-def read_json(file: SourceFile) -> Any:
-    """Return the content of a JSON file."""
-    with file.open() as stream:
-        return _json(file.name, stream.read())
-
-
-def listed_records(file: SourceFile, columns: Sequence[str]) -> Table:
-    """Return the questions of a JSON file that is a list of objects."""
-    content = read_json(file)
-    if not isinstance(content, list):
-        raise SourceError(f"{file.name} is not a list of questions")
-    return records_table(((f"{file.name} row {number}", record) for number, record in enumerate(content, 1)), columns)
-
-
 def _batches(file: SourceFile, opened: Any, group: int, columns: Sequence[str]) -> Iterator[Any]:
     from pyarrow import ArrowException
 
@@ -235,20 +213,6 @@ def _batches(file: SourceFile, opened: Any, group: int, columns: Sequence[str]) 
         yield from opened.iter_batches(_BATCH, row_groups=[group], columns=list(columns), use_threads=False)
     except (ArrowException, OSError) as error:
         raise SourceError(f"{file.path} is damaged in row group {group + 1}; download it again") from error
-
-
-def _json(place: str, data: bytes) -> Any:
-    try:
-        return json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise SourceError(f"{place} is no JSON ({error})") from error
-
-
-def _object(place: str, value: Any, columns: Sequence[str]) -> Mapping[str, Any]:
-    if not isinstance(value, dict):
-        raise SourceError(f"{place} is {kind_of(value)} and not an object with {', '.join(columns)}")
-    check_columns(place, columns, value)
-    return value
 
 
 def check_columns(place: str, wanted: Iterable[str], present: Iterable[str]) -> None:

@@ -203,7 +203,8 @@ def test_letters_outside_ascii_are_no_options(reply):
 @pytest.mark.parametrize(
     ("reply", "value"),
     [
-        *[(reply, "B") for reply in ("正确答案是B。", "答案：（B）", "我选择B", "本题选B，不选A", "B. spleen", "The answer is (B).")],
+        *[(reply, "B") for reply in ("正确答案是B。", "答案：（B）", "我选择B", "本题选B，不选A", "B. spleen")],
+        ("The answer is (B).", "B"),
         *[(reply, None) for reply in ("不选B", "答案不是B", "答案是A或B", "选项B是错误的", "答案是A，也可以说答案是B")],
         *[(reply, "C") for reply in ("C. B", "(c) B", "应选C项")],  # the third option's text is a letter
         *[(reply, None) for reply in ("", "I cannot tell.")],

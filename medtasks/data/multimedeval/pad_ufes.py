@@ -26,12 +26,13 @@ from medtasks.data.catalogue import dataset_info
 from medtasks.data.downloads import Published, download, hub_download
 from medtasks.data.home import home
 from medtasks.data.image_store import ImageStore
+from medtasks.data.json_tables import read_json
 from medtasks.data.preparation import Recipe, Row
 from medtasks.data.schema import CLASSIFICATION, Document, new_document
 from medtasks.data.source_files import SourceFile, required_file, unpacking
 from medtasks.data.strict_pillow import UnreadableImage
 from medtasks.data.table_recipe import ReadFile, TableReader, by_name
-from medtasks.data.tables import SourceRow, Table, csv_table, hub_table, read_json
+from medtasks.data.tables import SourceRow, Table, csv_table, hub_table
 from medtasks.errors import SourceError
 
 URL_VARIABLE = "MEDTASKS_PAD_UFES_URL"
@@ -161,7 +162,7 @@ def _download(folder: Path, split_required: bool) -> Path:
 
 _NEEDED = "metadata.csv, the images (unpacked, in imgs_part_*.zip or in the published zr7vgbcyr2-1.zip)"
 _SPLIT_FILES = "the folder split with the test and train files of croyer/Pad-UFES-20-split"
-_READER = TableReader(CLASSIFICATION, _whole, _document, lambda row: row.text("img_id"), _image_files)
+_READER = TableReader(CLASSIFICATION, _whole, _document, lambda row: [row.text("img_id")], _image_files)
 _WHOLE = _READER.recipe(f"{_NEEDED}, and for few-shot prompts {_SPLIT_FILES}")
 
 RECIPES: Mapping[str, Recipe] = {
