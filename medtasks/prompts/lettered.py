@@ -34,8 +34,11 @@ def target(doc: Mapping[str, Any]) -> str:
 
 
 def letters(doc: Mapping[str, Any]) -> list[str]:
-    """Return the options' letters, for tasks that compare the likelihood of letters."""
-    return [letter(index) for index in range(len(doc["options"]))]
+    """Return the options' letters, for tasks that compare the likelihood of letters.
+
+    A question without options has one letter: the harness needs one, and the question has no score anyway.
+    """
+    return [letter(index) for index in range(len(doc["options"]) or 1)]
 
 
 def option_texts(doc: Mapping[str, Any]) -> list[str]:
