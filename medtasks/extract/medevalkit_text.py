@@ -1,8 +1,8 @@
 r"""How MedEvalKit cuts an answer out of a reply, exactly as published.
 
 Source: ``extract`` and ``parse_response`` in ``utils/utils.py`` of https://github.com/alibaba-damo-academy/MedEvalKit
-at 9b12e3b, and ``extract_boxed_content`` of mathruler 0.1.0. Reasoning is never cut off there; what looks like a fault is
-the published behaviour: the word ``boxed`` without ``\boxed{`` turns a reply into the text "None".
+at 9b12e3b, and ``extract_boxed_content`` of mathruler 0.1.0. Reasoning is never cut off there; what looks like a fault
+is the published behaviour: the word ``boxed`` without ``\boxed{`` turns a reply into the text "None".
 """
 
 _NO_BOX = "None"
