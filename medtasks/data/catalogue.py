@@ -32,6 +32,8 @@ class DatasetInfo:
     images: int | None = None  # distinct images of a complete copy; None where no reference states it
     sha256: Mapping[str, str] = field(default_factory=dict)  # of the published files, by name
     md5: Mapping[str, str] = field(default_factory=dict)  # where the source publishes those
+    part_of: str | None = None  # the dataset of which it is a part; prepared from that one, whose images it shows
+    selection: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # values by column that make the part
 
 
 def _entries() -> Iterator[DatasetInfo]:

@@ -45,7 +45,7 @@ def part_of(name: str) -> str | None:
 
 def preparing_again(name: str) -> str:
     """Return the command that prepares a dataset again."""
-    whole = part_of(name)
+    whole = None if name in CATALOGUE else part_of(name)
     return f"medtasks data prepare {name}" if whole is None else f"medtasks data select {whole} ... --as {name}"
 
 

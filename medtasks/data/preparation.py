@@ -6,8 +6,9 @@ every complaint can name file and row.
 
 import dataclasses
 import functools
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from medtasks.data.tables import SourceRow, Table
 from medtasks.errors import SourceError
 
 _NAMED = 3
+_WORKERS, _AHEAD = 2, 6  # rows whose images are stored at once; rows read ahead of them
 _SAMPLE = "drawn sample of medtasks (no patient images)"
 
 
@@ -81,6 +83,18 @@ def shown_row(place: str, document: Mapping[str, Any], images: Sequence[StoredIm
     return Row(place, {**document, "image_id": document["image_id"] or shared}, images)
 
 
+def in_order(rows: Iterable[Callable[[], Row]]) -> Iterator[Row]:
+    """Ask for rows in several threads, a few ahead, and yield them in order."""
+    waiting: deque[Future[Row]] = deque()
+    with ThreadPoolExecutor(_WORKERS) as workers:
+        for row in rows:
+            waiting.append(workers.submit(row))
+            if len(waiting) > _AHEAD:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+
 Reader = Callable[[Path, ImageStore], Iterable[Row]]
 Tables = Callable[[Path, str], Table]
 ReadRows = Callable[[Iterator[SourceRow], str, Path, ImageStore], Iterable[Row]]
@@ -98,19 +112,21 @@ class Recipe:
     demonstrations: Reader | None = None
     download: Callable[[Path], Path] | None = None  # brings the source into a folder; None: a person has to
     revision: Callable[[Path], str] | None = None  # of a source folder, ``"local"`` for an unknown one
+    # what the manifest has to say of the documents, one sentence each
+    remarks: Callable[[Sequence[Mapping[str, Any]]], Iterable[str]] = lambda documents: ()
     decoding: Decoding = REFERENCE  # what models see of its image files; published sets are read as their references do
 
     @classmethod
     def of_splits(
         cls, columns: Columns, tables: Tables, rows: ReadRows, layout: str, splits: Sequence[str] = ("test", "train")
     ) -> "Recipe":
-        """Return the recipe of a benchmark that evaluates one split whole and takes its examples from the second."""
+        """Return the recipe of a benchmark that evaluates one split, and takes examples from the second, if any."""
 
         def read(position: int, source: Path, images: ImageStore) -> Iterable[Row]:
             table = tables(source, splits[position])
             return rows(table.spread() if position else table.rows(), splits[position], source, images)
 
-        return cls(columns, functools.partial(read, 0), layout, functools.partial(read, 1))
+        return cls(columns, functools.partial(read, 0), layout, functools.partial(read, 1) if splits[1:] else None)
 
     def from_hub(self, info: DatasetInfo, patterns: Sequence[str]) -> "Recipe":
         """Return the same recipe for a source that :func:`~medtasks.data.downloads.hub_download` can fetch."""
@@ -146,7 +162,7 @@ def prepare_recipe(info: DatasetInfo, recipe: Recipe, options: Options) -> Manif
             access=info.access,
             sample=options.sample,
             complete=not left_out,
-            left_out=(*left_out, *outside, *notes),
+            left_out=(*left_out, *outside, *recipe.remarks(documents), *notes),
             image_rule=recipe.decoding.rule,
             image_range=recipe.decoding.value_range,
             **measured(documents, tested),

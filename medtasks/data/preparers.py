@@ -5,33 +5,45 @@ from collections.abc import Iterator
 
 from medtasks.data import mediconfusion
 from medtasks.data.catalogue import GMAI, MEDHEVAL, MEDICONFUSION, dataset_info
+from medtasks.data.home import dataset_folder
 from medtasks.data.image_store import ImageFacts
-from medtasks.data.manifest import Manifest, file_sha256, pixels_fingerprint, read_facts, text_fingerprint
+from medtasks.data.manifest import FILE_NAME, Manifest, file_sha256, pixels_fingerprint, read_facts, text_fingerprint
+from medtasks.data.parts import publish_part
 from medtasks.data.preparation import Options, Recipe, prepare_recipe
 from medtasks.data.prepared import prepared_folder
 from medtasks.data.schema import image_digests, image_key
 from medtasks.data.store import load_documents
 
 _SHORT_MNIST = ["oct", "path", "blood", "breast", "derma", "organc", "organs", "pneumonia", "retina", "tissue"]
+# Modules with RECIPES. A dataset of one in a package is called after the package: ``multimedeval_medqa``.
 _MODULES = {
-    "question_sets": ["medqa", "medmcqa", "pubmedqa", "mmlu", "mednli"],
-    "mimic_iii": ["mimic_iii_summary", "mimic_iii_summary_head"],
-    "visual_questions": ["vqa_rad", "path_vqa", "slake"],
-    "medmnist": [f"{name}mnist" for name in _SHORT_MNIST],
-    "pad_ufes": ["pad_ufes_20", "pad_ufes_20_disjoint"],
-    "mammography": ["vindr_mammo", "cbis_ddsm_mass", "cbis_ddsm_calcification"],
-    "chest_xrays": ["chestxray14", "mimic_cxr_classification", "diff_vqa"],
-    "reports": ["mimic_cxr_report", "ct_rate_report"],
-    ".iu_xray": ["iu_xray_report"],  # one package up
+    "multimedeval.question_sets": ["medqa", "medmcqa", "pubmedqa", "mmlu", "mednli"],
+    "multimedeval.mimic_iii": ["mimic_iii_summary", "mimic_iii_summary_head"],
+    "multimedeval.visual_questions": ["vqa_rad", "path_vqa", "slake"],
+    "multimedeval.medmnist": [f"{name}mnist" for name in _SHORT_MNIST],
+    "multimedeval.pad_ufes": ["pad_ufes_20", "pad_ufes_20_disjoint"],
+    "multimedeval.mammography": ["vindr_mammo", "cbis_ddsm_mass", "cbis_ddsm_calcification"],
+    "multimedeval.chest_xrays": ["chestxray14", "mimic_cxr_classification", "diff_vqa"],
+    "multimedeval.reports": ["mimic_cxr_report", "ct_rate_report"],
+    "iu_xray": ["iu_xray_report"],
+    "medevalkit.pmc_vqa": ["pmc_vqa", "pmc_vqa_clean"],
+    "medevalkit.omnimedvqa": ["omnimedvqa"],
+    "medevalkit.medxpertqa": ["medxpertqa_mm", "medxpertqa_text"],
+    "medevalkit.mmmu": ["mmmu_med_val", "mmmu_med_test"],
+    "medevalkit.medframeqa": ["medframeqa"],
+    "medevalkit.slake": ["slake"],
 }
 
 
 def recipe_of(name: str) -> Recipe:
-    """Return the recipe of one of MultiMedEval's datasets or of IU X-Ray; only the module that reads it is imported."""
-    short = name.removeprefix("multimedeval_")
-    module = next(module for module, names in _MODULES.items() if short in names)
-    recipe: Recipe = importlib.import_module(f".{module}", "medtasks.data.multimedeval").RECIPES[short]
-    return recipe
+    """Return the recipe of a dataset that is one of rows; only the module that reads it is imported."""
+    for module, names in _MODULES.items():
+        package = module.rpartition(".")[0]
+        short = name.removeprefix(f"{package}_") if package else name
+        if short in names:
+            recipe: Recipe = importlib.import_module(f"medtasks.data.{module}").RECIPES[short]
+            return recipe
+    raise LookupError(f"no module reads '{name}'")
 
 
 def prepare(name: str, options: Options) -> Manifest:
@@ -47,7 +59,20 @@ def prepare(name: str, options: Options) -> Manifest:
         from medtasks.data.gmai.preparing import prepare as prepare_gmai
 
         return prepare_gmai(info, options)
+    if info.part_of is not None:
+        _prepare_whole(info.part_of, options)
+        return publish_part(info.part_of, info.selection, name)
     return prepare_recipe(info, recipe_of(name), options)
+
+
+def _prepare_whole(name: str, options: Options) -> None:
+    """Prepare the dataset of which a part is asked for, unless it is prepared, and from the source that is named."""
+    folder = dataset_folder(name)
+    if (folder / FILE_NAME).is_file():
+        source = Manifest.read(folder).source
+        if options.source is None or source == str(options.source.resolve()):
+            return
+    prepare(name, options)
 
 
 def verify(name: str) -> Iterator[str]:

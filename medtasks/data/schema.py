@@ -99,11 +99,12 @@ and add their own:
 ``question``       str           as published, also where it repeats its options or marks the places of images
 ``options``        list[str]     option texts in order A, B, ..., without letters that a set writes before them; none
                                  for an open question (MMMU)
-``option_lines``   list[str]     the options as MedEvalKit shows and compares them, in a form of each set
+``option_lines``   list[str]     the options as MedEvalKit shows and compares them, which differs from set to set
 ``answer``         str or null   letter of the right option; null where the published answer is none of them, for an
                                  open question, and in a part without published answers
 ``gold``           str or null   the right answer as published: a letter or a text
-``flags``          list[str]     faults of the published row that stop or mislead MedEvalKit
+``flags``          list[str]     faults of the published row, most of which stop or mislead MedEvalKit, see
+                                 :data:`medtasks.data.medevalkit.documents.FLAGS`
 ``subject``        str or null   as published, as are the others (MMMU: the subject's name)
 ``question_type``  str or null
 ``modality``       str or null

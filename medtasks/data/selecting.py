@@ -17,6 +17,7 @@ from medtasks.errors import MedTasksError, near_match, unknown_name
 SELECTABLE = (
     *("department", "clinical_task", "modality", "granularity", "keyword", "original_task", "categories"),
     *("hallucination", "kind", "source", "location", "subject", "question_type"),
+    *("part", "medical_task", "body_system", "language", "answer_type"),
 )
 """Columns that group documents; the others identify them, or are their texts and keys."""
 

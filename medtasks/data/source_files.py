@@ -26,6 +26,10 @@ _BROKEN = (
 )
 
 
+# A name from a table may be empty, that of a folder, or no name that a file can have.
+_NO_FILE = (FileNotFoundError, IsADirectoryError, NotADirectoryError, ValueError)
+
+
 @dataclass(frozen=True)
 class SourceFile:
     """A file of a source."""
@@ -71,7 +75,7 @@ def file_reader(
 
         def read(name: str) -> bytes:
             for folder in folders:
-                with contextlib.suppress(FileNotFoundError):
+                with contextlib.suppress(*_NO_FILE):
                     return (folder / name).read_bytes()
             for path, archive in opened.items():
                 for place in below:
@@ -80,6 +84,20 @@ def file_reader(
             raise FileNotFoundError(name)
 
         yield read
+
+
+def unpacked_or_archived(
+    source: Path, folders: Sequence[str], archive: str, below: Sequence[str]
+) -> contextlib.AbstractContextManager[Callable[[str], bytes]]:
+    """Return what reads files by name that lie in one of the ``folders`` of a source or still in their archive.
+
+    ``below`` says where in the archive, see :func:`file_reader`.
+    """
+    unpacked = [source / folder for folder in folders if (source / folder).is_dir()]
+    archives = [source / archive] if (source / archive).is_file() else []
+    if not unpacked and not archives:
+        raise not_found(source, f"{archive} and no folder {folders[0]}")
+    return file_reader(unpacked, archives, below)
 
 
 def find_file(source: Path, patterns: Sequence[str]) -> SourceFile | None:

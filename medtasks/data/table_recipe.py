@@ -1,7 +1,8 @@
-"""Benchmarks that are tables: a row becomes a document, and shows the image file that it names or none.
+"""Benchmarks that are tables: a row becomes a document, and shows the image files that it names or holds, or none.
 
-A new one costs what it has of its own: where its table lies, what a row becomes, and how its image is called and found.
-What a row becomes is asked first, so that a row of another form is an error even where its image is missing.
+A new one costs what it has of its own: where its table lies, what a row becomes, and how its images are called and
+found. What a row becomes is asked first, so that a row of another form is an error even where its image is missing.
+Images are decoded while further rows are read.
 """
 
 import contextlib
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from medtasks.data.image_store import ImageStore, StoredImage
-from medtasks.data.preparation import Recipe, Row, Tables, images_row
+from medtasks.data.preparation import Recipe, Row, Tables, images_row, in_order
 from medtasks.data.schema import Columns, Document
 from medtasks.data.tables import SourceRow
 
@@ -32,6 +33,10 @@ def by_name(where: Mapping[str, Callable[[], bytes]]) -> Iterator[ReadFile]:
     yield read
 
 
+class UnusableRow(Exception):
+    """A row has the form of the others and still gives no document; its text says why, without a final stop."""
+
+
 def _no_files(_source: Path) -> AbstractContextManager[ReadFile]:
     return by_name({})
 
@@ -43,20 +48,29 @@ class TableReader:
     columns: Columns  # of its documents
     table: Tables  # finds a split in a source
     document: Callable[[SourceRow, str], Document]  # what a row of a split becomes
-    image: Callable[[SourceRow], str] | None = None  # what a row calls its image; None for questions without
+    # what a row calls its images, in the order they are shown
+    named: Callable[[SourceRow], Sequence[str]] = lambda row: ()
     files: Callable[[Path], AbstractContextManager[ReadFile]] = _no_files  # opens the image files of a source
+    embedded: Sequence[str] = ()  # columns with an image file in each, or none; shown in this order
 
     def rows(self, rows: Iterator[SourceRow], split: str, source: Path, images: ImageStore) -> Iterator[Row]:
         """Read rows of a split."""
         with self.files(source) as read:
-            for row in rows:
-                document = self.document(row, split)
-                name = self.image(row) if self.image else None
-                adding = {} if name is None else {name: functools.partial(_add, read, name, images)}
-                yield images_row(row.place, adding, document)
+            yield from in_order(self._row(row, split, read, images) for row in rows)
+
+    def _row(self, row: SourceRow, split: str, read: ReadFile, images: ImageStore) -> Callable[[], Row]:
+        """Return what stores the images of a row and makes it one of a dataset."""
+        try:
+            document = self.document(row, split)
+        except UnusableRow as error:
+            return functools.partial(Row, row.place, None, cause=str(error))
+        adding = {name: functools.partial(_add, read, name, images) for name in self.named(row)}
+        held = {column: data for column in self.embedded if (data := row.encoded(column)) is not None}
+        adding |= {column: functools.partial(images.add_bytes, data) for column, data in held.items()}
+        return functools.partial(images_row, row.place, adding, document)
 
     def recipe(self, layout: str, splits: Sequence[str] = ("test", "train")) -> Recipe:
-        """Return the recipe of a benchmark that evaluates one split and takes its examples from the second."""
+        """Return the recipe of a benchmark that evaluates one split and takes examples from the second, if any."""
         return Recipe.of_splits(self.columns, self.table, self.rows, layout, splits)
 
 

@@ -72,6 +72,18 @@ class SourceRow:
             raise self.error(f"{column} is {kind_of(value)} and not a list of texts")
         return value
 
+    def encoded(self, column: str) -> bytes | None:
+        """Return the image file in a column as the Hub keeps it, or None where there is none."""
+        value = self.values.get(column)
+        data = value.get("bytes") if isinstance(value, dict) else value
+        if data is not None and not isinstance(data, bytes):
+            raise self.error(f"{column} holds no image file")
+        return data if value is None else data or b""
+
+    def name(self, column: str) -> str:
+        """Return a text, or a whole number as one."""
+        return self.text(column) if isinstance(self.values[column], str) else str(self.integer(column))
+
     def integer(self, column: str) -> int:
         """Return a whole number."""
         value = self.values[column]
@@ -173,15 +185,22 @@ def records_table(records: Iterable[tuple[str, Any]], columns: Sequence[str]) ->
 
 
 def csv_table(
-    file: SourceFile, columns: Collection[str], belongs: Callable[[Mapping[str, str]], bool] | None = None
+    file: SourceFile,
+    columns: Collection[str],
+    belongs: Callable[[Mapping[str, str]], bool] | None = None,
+    *,
+    missing: str | None = "",
 ) -> Table:
-    """Return the rows of a CSV file (``.gz``: packed) for which ``belongs`` is true; missing values are empty texts."""
+    """Return the rows of a CSV file (``.gz``: packed) for which ``belongs`` is true.
+
+    Values that a short row lacks are empty texts, or ``missing``: with None, asking for the text of one is an error.
+    """
 
     def records() -> Iterator[tuple[str, ReadValues]]:
         name, number = file.name, 0
         try:
             with file.open() as stream, _unpacked(name, stream) as plain:
-                reader = csv.DictReader(io.TextIOWrapper(plain, encoding="utf-8-sig", newline=""), restval="")
+                reader = csv.DictReader(io.TextIOWrapper(plain, encoding="utf-8-sig", newline=""), restval=missing)
                 check_columns(name, columns, reader.fieldnames or ())
                 for number, every in enumerate(reader, 1):
                     values = {column: every[column] for column in columns}
@@ -222,10 +241,16 @@ def read_json(file: SourceFile) -> Any:
 
 def listed_records(file: SourceFile, columns: Sequence[str]) -> Table:
     """Return the questions of a JSON file that is a list of objects."""
-    content = read_json(file)
+    with file.open() as stream:
+        return listed_in(file.name, stream.read(), columns)
+
+
+def listed_in(name: str, data: bytes, columns: Sequence[str]) -> Table:
+    """Return the questions of a JSON text, the content of the file ``name``, that is a list of objects."""
+    content = _json(name, data)
     if not isinstance(content, list):
-        raise SourceError(f"{file.name} is not a list of questions")
-    return records_table(((f"{file.name} row {number}", record) for number, record in enumerate(content, 1)), columns)
+        raise SourceError(f"{name} is not a list of questions")
+    return records_table(((f"{name} row {number}", record) for number, record in enumerate(content, 1)), columns)
 
 
 def _batches(file: SourceFile, opened: Any, group: int, columns: Sequence[str]) -> Iterator[Any]:

@@ -8,7 +8,9 @@ variant      columns
 ``blind``    ``image_files`` is empty; paired questions have it in place of ``image_file``
 ``blank``    none: whoever opens the images greys them (:mod:`medtasks.data.blanks`)
 ``swapped``  the images' files and digests, see :func:`swapped_images`; ``image_id`` remains the question's
-``rotated``  each document comes once per rotation: ``doc_id`` is ``<doc_id>~r<n>``, ``options`` and key are rotated
+``rotated``  each document comes once per rotation: ``doc_id`` is ``<doc_id>~r<n>``, ``options`` and key are rotated,
+             and ``option_lines`` with the letters of their new places and a ``gold`` that is a letter; rotation 0 is
+             as published. What has no options, or no right one, does not come at all
 ===========  ==========================================================================================================
 
 and documents of ``rotated`` have further columns:
@@ -25,6 +27,7 @@ import random
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from medtasks.data.option_lines import relettered
 from medtasks.data.samples import letter
 from medtasks.data.volume_files import is_volume
 from medtasks.errors import MedTasksError
@@ -78,7 +81,7 @@ def rotated(documents: Documents, clusters: Sequence[str] | None = None) -> Chan
     return [
         {**_rotation(document, number), "unit_id": cluster}
         for document, cluster in zip(documents, clusters or map(_cluster, documents), strict=True)
-        for number in range(len(document["options"]))
+        for number in range(len(document["options"]) if _keyed(document) else 0)
     ]
 
 
@@ -109,11 +112,26 @@ def _rotation(document: Mapping[str, Any], number: int) -> dict[str, Any]:
         **kept,
         "doc_id": f"{document['doc_id']}~r{number}",
         "options": options[number:] + options[:number],
+        **_rotated_lines(document, number),
         **_rotated_key(document, number, len(options)),
         COLUMN: ROTATED,
         "rotation_of": document["doc_id"],
         "rotation": number,
     }
+
+
+def _keyed(document: Mapping[str, Any]) -> bool:
+    return any(document.get(column) is not None for column in ("label", "answers", "answer"))
+
+
+def _rotated_lines(document: Mapping[str, Any], number: int) -> dict[str, Any]:
+    if number == 0 or "option_lines" not in document:
+        return {}
+    lines, options = document["option_lines"], document["options"]
+    order = [published_position(place, number, len(options)) for place in range(len(options))]
+    moved = [relettered(lines[old], options[old], letter(place)) for place, old in enumerate(order)]
+    letters = {letter(old): letter(place) for place, old in enumerate(order)}
+    return {"option_lines": moved, "gold": letters.get(document["gold"].strip(), document["gold"])}
 
 
 def _rotated_key(document: Mapping[str, Any], number: int, options: int) -> dict[str, Any]:

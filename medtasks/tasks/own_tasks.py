@@ -9,22 +9,19 @@ dataset, under the part's name.
 
 import contextlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tqdm import tqdm
-
 from medtasks.data.catalogue import CATALOGUE, Access
 from medtasks.data.home import dataset_folder, written_whole
-from medtasks.data.manifest import FILE_NAME, Manifest, measured, read_facts
+from medtasks.data.manifest import FILE_NAME, Manifest
 from medtasks.data.multimedeval.folder import QA, VQA, OwnQuestions, read_folder
 from medtasks.data.own_datasets import own_dataset_info, own_datasets
+from medtasks.data.parts import publish_part
 from medtasks.data.preparation import Options, prepare_recipe
 from medtasks.data.prepared import own_task_file, prepared_folder
-from medtasks.data.schema import SPLIT, image_digests, image_key
-from medtasks.data.selecting import Criteria, choose, described
-from medtasks.data.store import load_documents, open_documents, publish_documents, work_folder
+from medtasks.data.selecting import Criteria, described
 from medtasks.errors import MedTasksError, SourceError, unknown_name
 from medtasks.harness.prompt_settings import prompt_settings
 from medtasks.harness.task_file import TaskFile
@@ -139,8 +136,7 @@ def select_as(dataset: str, criteria: Criteria, name: str) -> tuple[Manifest, li
     for new in names.values():
         _refuse_taken(new, _PART_MARK, "--as")
     _refuse_other_data(name)
-    documents = choose(load_documents(dataset), criteria)
-    manifest = _publish_part(dataset, criteria, name, documents)
+    manifest = publish_part(dataset, criteria, name)
     for task in models:
         if task.name in names:
             _write_task_file(names[task.name], _part_config(task, names[task.name], name, manifest), _PART_MARK)
@@ -157,25 +153,6 @@ def _refuse_other_data(name: str) -> None:
         part = True
     if not part:
         raise MedTasksError(f"there is a task or dataset '{name}' already; choose another name with --as")
-
-
-def _publish_part(dataset: str, criteria: Criteria, name: str, documents: Sequence[Mapping[str, Any]]) -> Manifest:
-    folder = prepared_folder(dataset)
-    whole = Manifest.read(folder)
-    files = sorted({file for document in documents for file in image_digests(document)})
-    shown = tqdm(files, desc="Fingerprint of the images", unit="image", leave=False, disable=None)
-    facts = {image_key(file): read_facts(folder / file, whole.decoding) for file in shown}
-    manifest = whole.model_copy(
-        update={
-            "name": name,
-            **measured(documents, facts),
-            "selected_from": dataset,
-            "selection": {column: tuple(values) for column, values in criteria.items() if values},
-        }
-    )
-    with work_folder(name) as work:
-        publish_documents(work, manifest, {SPLIT: documents}, open_documents(dataset)[SPLIT].features)
-    return manifest
 
 
 def _part_config(task: TaskFile, new: str, dataset: str, manifest: Manifest) -> dict[str, Any]:

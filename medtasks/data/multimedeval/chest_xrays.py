@@ -178,8 +178,8 @@ def _with_questions(rows: Iterator[SourceRow], split: str, source: Path, images:
             yield Row(row.place, document, shown)
 
 
-_NIH = TableReader(MULTILABEL, _listed, _fourteen, lambda row: row.text("Image Index"), _nih_files)
-_MIMIC = TableReader(MULTILABEL, _LabelledImages, _five, _mimic_name, _mimic_files)
+_NIH = TableReader(MULTILABEL, _listed, _fourteen, lambda row: [row.text("Image Index")], _nih_files)
+_MIMIC = TableReader(MULTILABEL, _LabelledImages, _five, lambda row: [_mimic_name(row)], _mimic_files)
 _DIFF_VQA_LAYOUT = f"{_QUESTIONS} and, beside it, the folder files/ of MIMIC-CXR-JPG 2.0.0"
 _NIH_LAYOUT = "Data_Entry_2017.csv, test_list.txt, train_val_list.txt and the folders images*/images/ of ChestX-ray14"
 _MIMIC_LAYOUT = "mimic-cxr-2.0.0-split.csv.gz, mimic-cxr-2.0.0-chexpert.csv.gz and the folder files/ of MIMIC-CXR-JPG"

@@ -161,7 +161,7 @@ def _download(folder: Path, split_required: bool) -> Path:
 
 _NEEDED = "metadata.csv, the images (unpacked, in imgs_part_*.zip or in the published zr7vgbcyr2-1.zip)"
 _SPLIT_FILES = "the folder split with the test and train files of croyer/Pad-UFES-20-split"
-_READER = TableReader(CLASSIFICATION, _whole, _document, lambda row: row.text("img_id"), _image_files)
+_READER = TableReader(CLASSIFICATION, _whole, _document, lambda row: [row.text("img_id")], _image_files)
 _WHOLE = _READER.recipe(f"{_NEEDED}, and for few-shot prompts {_SPLIT_FILES}")
 
 RECIPES: Mapping[str, Recipe] = {

@@ -51,18 +51,18 @@ def _medqa_table(source: Path, split: str) -> Table:
 
 
 def _medqa(row: SourceRow, split: str) -> Document:
-    keys, options = _keyed_options(row)
+    keys, options = keyed_options(row, "key", "value")
     key = row.one_of("answer_idx", keys, "answer_idx is none of the options' keys")
     return choice_document(f"{split}/{row.index}", row.text("question"), options, keys.index(key))
 
 
-def _keyed_options(row: SourceRow) -> tuple[list[str], list[str]]:
-    """Return keys and texts of options published as an object or as a list of key and value."""
+def keyed_options(row: SourceRow, key: str, text: str) -> tuple[list[str], list[str]]:
+    """Return keys and texts of options published as an object, or as a list of objects with ``key`` and ``text``."""
     value = row.values["options"]
     try:
-        pairs = list(value.items()) if isinstance(value, dict) else [(item["key"], item["value"]) for item in value]
+        pairs = list(value.items()) if isinstance(value, dict) else [(item[key], item[text]) for item in value]
     except (TypeError, KeyError) as error:
-        raise row.error("options are neither an object nor a list of 'key' and 'value'") from error
+        raise row.error(f"options are neither an object nor a list of '{key}' and '{text}'") from error
     keys, texts = [key for key, _ in pairs], [text for _, text in pairs]
     if not all(isinstance(text, str) for text in texts):
         raise row.error("an option is no text")

@@ -1,0 +1,1 @@
+"""The sets that MedEvalKit's protocol evaluates, one module per source."""
