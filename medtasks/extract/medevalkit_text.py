@@ -43,16 +43,21 @@ def tagged(text: str | None, tag: str, *, required: bool = False) -> str:
         ('A B', 'B')
     """
     whole = text or ""
+    return " ".join(tag_contents(whole, tag)).strip() or ("" if required else whole)
+
+
+def tag_contents(text: str, tag: str) -> list[str]:
+    """Return what stands between each pair of a tag, as it is; case matters."""
     first, last = f"<{tag}>", f"</{tag}>"
     contents = []
-    place = whole.find(first)
+    place = text.find(first)
     while place >= 0:
-        end = whole.find(last, place + len(first))
+        end = text.find(last, place + len(first))
         if end < 0:
             break
-        contents.append(whole[place + len(first) : end])
-        place = whole.find(first, end + len(last))
-    return " ".join(contents).strip() or ("" if required else whole)
+        contents.append(text[place + len(first) : end])
+        place = text.find(first, end + len(last))
+    return contents
 
 
 def unwrapped(text: str) -> str:

@@ -61,7 +61,7 @@ def extractor(name: str, *, kind: Kind, summary: str, version: int = 1) -> Calla
 _MODULES = (
     *("mediconfusion_reference", "robust_choice", "robust_class", "yes_no", "robust_nli", "multimedeval"),
     *("vlmevalkit_choice", "open_text", "chexbert_labels", "robust_labels", "listed_options", "free_text"),
-    *("medheval_closed", "likelihood"),
+    *("medheval_closed", "medevalkit_choice", "medevalkit_mmmu", "medvlthinker", "medxpertqa_authors", "likelihood"),
 )
 _CALLED: Mapping[Kind | None, str] = {
     Kind.LABELS: "label rule",

@@ -85,6 +85,7 @@ OF_NOTHING = {
     **{f"multimedeval_class_{version}": "A" for version in ("head", "v0_1_0")},
     **{f"multimedeval_labels_{version}": (0, 0) for version in ("head", "v0_1_0")},
     "medheval_reference": "A",
+    **{f"medevalkit_{kind}choice{version}": "A" for kind in ("", "tagged_") for version in ("", "_release", "_fixed")},
 }
 
 

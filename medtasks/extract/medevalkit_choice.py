@@ -1,0 +1,171 @@
+"""How MedEvalKit reads a reply to a question with options, exactly as published.
+
+Every reply becomes one option: what cannot be read becomes the option whose line is most similar by difflib, and what
+is similar to none becomes A, as an empty reply does.
+
+Source: ``judge_multi_choice`` and ``find_most_similar_index`` in ``utils/utils.py`` of
+https://github.com/alibaba-damo-academy/MedEvalKit at 9b12e3b, and the first release, 1de51eb, which looks for a box and
+a tag before it looks for a paragraph that is a letter.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from difflib import SequenceMatcher
+from functools import lru_cache
+
+from medtasks.data.samples import Sample, letter
+from medtasks.extract.answer import Answer, Reason
+from medtasks.extract.failure import failure_cause
+from medtasks.extract.medevalkit_text import parsed_reply, tagged
+from medtasks.extract.registry import Kind, extractor
+
+NO_LETTER = "text"
+"""The target where the gold is a text that is no option, unless the reply is read as that text."""
+
+Lines = tuple[str, ...]
+
+_REMEMBERED = 2**17  # texts whose most similar option is known, since several rows read the same replies
+
+
+def kit_answer(reply: str | None, sample: Sample, *, tags: bool, release: bool, fixed: bool) -> Answer:
+    """Return the option that MedEvalKit takes a reply for.
+
+    ``tags``: contents of ``<answer>`` come first, as in OmniMedVQA and MedXpertQA; ``release``: as the first release
+    does; ``fixed``: compared with the column ``answer``. The fact ``fallback`` says whether similarity alone decided,
+    ``target`` is there where MedEvalKit compares with another one than the column ``answer``.
+    """
+    lines = tuple(line.lower() for line in option_lines(sample))
+    if not lines:
+        return Answer.invalid(Reason.NO_MATCH if (reply or "").strip() else Reason.EMPTY)
+    key, text = read_reply(tagged(reply, "answer") if tags else reply or "", len(lines), release=release)
+    letters, answer = _letters(len(lines)), sample.document.get("answer")
+    gold = answer if fixed else _gold(sample)
+    said = (gold or "").strip().lower()
+    right, fallback = _accepts(key, text, lines, said), key != said and key not in letters and key not in lines
+    value = said if right and said in letters else letters[_chosen(key, text, lines)]
+    target = gold if gold is None or said in letters or gold == answer else value if right else NO_LETTER
+    target = target.strip().upper() if target is not None and target != NO_LETTER else target
+    return Answer.ok(value.upper(), fallback=fallback, **({} if fixed or target == answer else {"target": target}))
+
+
+def option_lines(sample: Sample) -> Sequence[str]:
+    """Return the options as MedEvalKit compares them, by default as ``A. text``; shape (options,)."""
+    written: Sequence[str] | None = sample.document.get("option_lines")
+    if written is None:
+        return [f"{letter(index)}. {text}" for index, text in enumerate(sample.options)]
+    return written
+
+
+def _letters(number: int) -> list[str]:
+    return [letter(index).lower() for index in range(number)]
+
+
+def _gold(sample: Sample) -> str | None:
+    """Return what MedEvalKit compares with: a letter, that of the last option equal to a text, or such a text."""
+    document = sample.document
+    gold, answer = document.get("gold"), document.get("answer")
+    if gold is None or gold.strip() == answer:
+        return None if answer is None else str(answer)
+    equal = [index for index, option in enumerate(sample.options) if option == gold]
+    return letter(equal[-1]) if equal else str(gold)
+
+
+def read_reply(reply: str, options: int, *, release: bool = False) -> tuple[str, str]:
+    """Return the key of a reply, which may be a letter or an option's line, and the text that similarity looks at.
+
+    Example:
+        >>> read_reply("The answer is: B", 4)
+        (' b', ': b')
+    """
+    said, letters = reply.lower(), _letters(options)
+    if not (release and ("boxed" in said or "<answer>" in said)):
+        first, *_, last = ["", *said.split("\n\n")][1:] * 2
+        if first in letters:
+            said = first
+        elif last.split(".")[0] in letters:
+            said = last.split(".")[0]
+    text = parsed_reply(said).strip().lower().replace("\n", "")
+    return text.split(".")[0].split(":")[-1], text
+
+
+def _accepts(key: str, text: str, lines: Lines, gold: str) -> bool:
+    """Return whether the reply counts as ``gold``, which is a letter or a text, stripped and in lower case."""
+    letters = _letters(len(lines))
+    if key == gold:
+        return True
+    if key in letters:
+        return lines[letters.index(key)] == gold
+    if key in lines:
+        return gold in letters and lines[letters.index(gold)] == key
+    chosen = most_similar(lines, text)
+    return gold in (letters[chosen], lines[chosen])
+
+
+def _chosen(key: str, text: str, lines: Lines) -> int:
+    letters = _letters(len(lines))
+    if key in letters:
+        return letters.index(key)
+    return lines.index(key) if key in lines else most_similar(lines, text)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def most_similar(lines: Lines, text: str) -> int:
+    """Return the index of the first of the lines most similar to a text by difflib; 0 where none is similar at all.
+
+    Lines that cannot be the most similar, by the characters that they share with the text, are not compared.
+
+    Example:
+        >>> most_similar(("a. left lung", "b. liver"), "the liver"), most_similar(("a", "b"), "?")
+        (1, 0)
+    """
+    matcher = SequenceMatcher(None)
+    matcher.set_seq2(text)
+    characters = Counter(text)
+    best, highest = 0, 0.0
+    for at_most, index in sorted((-_bound(line, text, characters), index) for index, line in enumerate(lines)):
+        if -at_most < highest or -at_most == 0.0:
+            break
+        if -at_most == highest and index > best:
+            continue
+        matcher.set_seq1(lines[index])
+        ratio = matcher.ratio()
+        if ratio > highest or (ratio == highest > 0.0 and index < best):
+            best, highest = index, ratio
+    return best
+
+
+def _bound(line: str, text: str, characters: Counter[str]) -> float:
+    """Return what difflib's ratio is at most, computed as difflib does."""
+    shared = sum(min(number, characters[one]) for one, number in _counted(line).items())
+    return 2.0 * shared / (len(line) + len(text)) if line or text else 1.0
+
+
+@lru_cache(maxsize=4096)
+def _counted(line: str) -> Counter[str]:
+    return Counter(line)
+
+
+_VERSIONS = {
+    "": (False, False, "MedEvalKit at 9b12e3b"),
+    "_release": (True, False, "MedEvalKit's first release"),
+    "_fixed": (False, True, "MedEvalKit's reading, compared with the mapped answer"),
+}
+
+
+def _register(name: str, summary: str, *, tags: bool, release: bool, fixed: bool) -> None:
+    @extractor(name, kind=Kind.CHOICE, summary=summary)
+    def read(reply: str | None, sample: Sample) -> Answer:
+        if reply is not None and failure_cause(reply) is not None:
+            return Answer.invalid(Reason.ADAPTER_FAILED)
+        return kit_answer(reply, sample, tags=tags, release=release, fixed=fixed)
+
+
+for _ending, (_release, _fixed, _who) in _VERSIONS.items():
+    _register(
+        f"medevalkit_choice{_ending}", f"{_who}: a letter or an option's line, else the most similar option",
+        tags=False, release=_release, fixed=_fixed,
+    )  # fmt: skip
+    _register(
+        f"medevalkit_tagged_choice{_ending}", f"{_who}: the same, contents of <answer> first",
+        tags=True, release=_release, fixed=_fixed,
+    )  # fmt: skip

@@ -1,0 +1,104 @@
+"""How MedVLThinker reads a reply to a question with options: at evaluation time, and as its tables were made later.
+
+A reply that names no option is right at no question. Majority and pass rate of several replies are
+:mod:`medtasks.metrics.rollouts`.
+
+Source: ``eval/run_offline_inference.py``, ``analysis/regrade_eval_results.py`` and ``train/my_reward.py`` of
+https://github.com/UCSC-VLAA/MedVLThinker at a3163b1.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+
+from medtasks.data.samples import Sample, letter
+from medtasks.extract.answer import Answer, Reason
+from medtasks.extract.medevalkit_text import tag_contents
+from medtasks.extract.registry import Kind, extractor
+from medtasks.extract.reply_text import given_text
+
+# What the answer stands behind; the first of these that occurs.
+_LEADS = tuple(
+    re.compile(rf"{lead}\s*(.*)\s*", re.IGNORECASE) for lead in ("answer:", "answer is:", "answer is", "is:")
+)
+_TAGS = ("<think>", "</think>", "<answer>", "</answer>")
+_THINK, _ANSWER_END = "<think>", "</answer>"
+_TURN = re.compile(r"</think>\s*<answer>")
+
+
+@extractor(
+    "medvlthinker_choice", kind=Kind.CHOICE, summary="MedVLThinker at evaluation time: the first <answer>, alone"
+)
+def medvlthinker_choice(reply: str | None, sample: Sample) -> Answer:
+    """Read the option that is the whole answer: its letter, its text, or both as ``B. text``.
+
+    Example:
+        >>> sample = Sample({"options": ["liver", "spleen"]})
+        >>> medvlthinker_choice("<think>A?</think><answer>spleen</answer>", sample).value
+        'B'
+        >>> medvlthinker_choice("The answer is B", sample).reason.value
+        'no_match'
+    """
+    return _read(reply, sample, first_answer)
+
+
+@extractor("medvlthinker_choice_regraded", kind=Kind.CHOICE, summary="MedVLThinker's tables: also behind 'answer is'")
+def medvlthinker_choice_regraded(reply: str | None, sample: Sample) -> Answer:
+    """Read the option as the later pass does that its tables were made with.
+
+    Example:
+        >>> medvlthinker_choice_regraded("The answer is B", Sample({"options": ["liver", "spleen"]})).value
+        'B'
+    """
+    return _read(reply, sample, last_answer)
+
+
+def _read(reply: str | None, sample: Sample, answer_of: Callable[[str], str]) -> Answer:
+    text = given_text(reply)
+    if isinstance(text, Reason):
+        return Answer.invalid(text)
+    found = named_options(answer_of(text), sample.options)
+    if not found:
+        return Answer.invalid(Reason.NO_MATCH)
+    # Of options with the same text each is right.
+    return Answer.ok(letter(sample.target if sample.target in found else found[0]))
+
+
+def first_answer(reply: str) -> str:
+    """Return what the first ``<answer>`` holds, else the whole reply, stripped."""
+    contents = tag_contents(reply, "answer")
+    return (contents[0] if contents else reply).strip()
+
+
+def last_answer(reply: str) -> str:
+    r"""Return the first line of the last ``<answer>``, else what stands behind a lead-in, without tags.
+
+    Example:
+        >>> last_answer("<answer>\nB\nsure</answer>"), last_answer("Answer: A\nThe final answer: (B)")
+        ('B', '(B)')
+    """
+    text = _declared(reply)
+    for tag in _TAGS:
+        text = text.replace(tag, "")
+    return text.strip()
+
+
+def _declared(reply: str) -> str:
+    if contents := tag_contents(reply, "answer"):
+        return re.split(r"[\n\r]", contents[-1].strip())[0]
+    for lead in _LEADS:
+        if found := list(lead.finditer(reply)):
+            return found[-1][1]
+    return reply
+
+
+def named_options(answer: str, options: Sequence[str]) -> list[int]:
+    """Return the indices of the options that an answer is: letter, text, or both; case does not matter."""
+    said = answer.strip().lower()
+    forms = ((letter(index), f"{letter(index)}. {option}", option) for index, option in enumerate(options))
+    return [index for index, named in enumerate(forms) if said in [form.strip().lower() for form in named]]
+
+
+def format_reward(reply: str) -> float:
+    """Return 1 for a reply that is nothing but ``<think>...</think> <answer>...</answer>``, else 0."""
+    framed = reply.startswith(_THINK) and reply.endswith(_ANSWER_END)
+    return float(framed and _TURN.search(reply, len(_THINK), len(reply) - len(_ANSWER_END)) is not None)

@@ -1,0 +1,126 @@
+"""Recorded readings of MedEvalKit's choice questions, and of its neighbours MedVLThinker and MedXpertQA."""
+
+import json
+
+import pytest
+
+from medtasks.data.samples import Sample, letter
+from medtasks.extract.medevalkit_choice import kit_answer, most_similar
+from medtasks.extract.medevalkit_mmmu import declared_answer, is_open_right, open_answers, parsed_option
+from medtasks.extract.medevalkit_text import boxed, parsed_reply, tagged
+from medtasks.extract.medvlthinker import first_answer, format_reward, last_answer, named_options
+from medtasks.extract.medxpertqa_authors import DIRECT, REASONED, first_letter
+from medtasks.extract.registry import extractor_of
+from medtasks.metrics.report_scores import mean
+from medtasks.metrics.rollouts import majority
+
+from .reading import recorded
+
+TAGGED = ("omnimedvqa", "medxpertqa_mm", "medxpertqa_text")
+
+
+@pytest.fixture
+def cases(golden):
+    return lambda name: recorded(golden / "medevalkit", name, 1)
+
+
+def test_golden_medevalkit_boxed(cases):
+    for case in cases("boxed"):
+        assert boxed(case["text"]) == case["content"], case
+
+
+def test_golden_medevalkit_tags(cases):
+    for case in cases("tags"):
+        assert tagged(case["text"], case["tag"], required=not case["hard"]) == case["content"], case
+
+
+def test_golden_medevalkit_parse_response(cases):
+    for case in cases("parse_response"):
+        # The content of a box that is not there is lower-cased later, with everything else.
+        assert parsed_reply(case["reply"]) == case["parsed"], case
+
+
+def test_golden_medevalkit_multi_choice(cases):
+    for case in cases("multi_choice"):
+        columns = {"options": case["choices"], "option_lines": case["choices"], "gold": case["gold"]}
+        sample = Sample({**columns, "answer": case["gold"].strip()})
+        for release, name in ((False, "accepted"), (True, "accepted_release")):
+            if name not in case:  # the reference raised: there was no reply
+                assert "error" in case
+                assert case["reply"] is None
+                continue
+            answer = kit_answer(case["reply"], sample, tags=case["set"] in TAGGED, release=release, fixed=False)
+            assert [answer.value] == case[name], (name, case)
+            assert "target" not in answer.facts
+            assert release or (answer.value == case["gold"].strip()) == case["correct"]
+
+
+def test_golden_medevalkit_text_gold(cases):
+    for case in cases("text_gold"):
+        # No option equals the gold exactly: here the options are the lines, with their letters.
+        columns = {"options": case["choices"], "option_lines": case["choices"], "gold": case["gold_text"]}
+        answer = kit_answer(case["reply"], Sample({**columns, "answer": None}), tags=True, release=False, fixed=False)
+        assert (answer.facts["target"] == answer.value) == case["correct"], case
+
+
+def test_golden_medevalkit_most_similar(cases):
+    for case in cases("most_similar"):
+        assert most_similar(tuple(case["choices"]), case["text"]) == case["index"], case
+
+
+def test_golden_medevalkit_medxpertqa_formats(cases, test_data):
+    lines = (test_data / "medxpertqa" / "medxpertqa_mm_input.jsonl").read_text(encoding="utf-8").splitlines()
+    samples = [_question(json.loads(line)) for line in lines]
+    extract = extractor_of("medevalkit_tagged_choice").extract
+    for case in cases("medxpertqa_formats"):
+        right = 0
+        for sample in samples:
+            gold = sample.document["answer"]
+            said = case["template"].format(L=gold, l=gold.lower(), t=sample.options[sample.target])
+            right += extract(said, sample).value == gold
+        assert (right, len(samples)) == (case["right"], case["total"]), case
+
+
+def _question(row):
+    (gold,) = row["label"]
+    return Sample({"options": [option["content"] for option in row["options"]], "answer": gold, "gold": gold})
+
+
+def test_golden_medevalkit_mmmu_choice(cases):
+    for case in cases("mmmu_choice"):
+        reply, options = case["reply"] or "", case["options"]
+        assert parsed_option(reply, options) == case["parser"], case
+        if "error" not in case:
+            assert parsed_option(declared_answer(reply), options) == case["letter"], case
+
+
+def test_golden_medevalkit_mmmu_open(cases):
+    for case in cases("mmmu_open"):
+        answers = open_answers(case["reply"])
+        assert sorted(map(repr, answers)) == sorted(map(repr, case["parsed"])), case
+        assert is_open_right(case["gold"], answers) == case["correct"], case
+        assert is_open_right(case["gold"], list(case["reply"])) == case["validation_head"], case
+
+
+def test_golden_medevalkit_medvlthinker(cases):
+    for case in cases("medvlthinker"):
+        assert list(case["options"]) == [letter(index) for index in range(len(case["options"]))]
+        options, target = list(case["options"].values()), list(case["options"]).index(case["label"])
+        said = [first_answer(reply) for reply in case["replies"]]
+        assert said == case["extracted"], case
+        assert [target in named_options(one, options) for one in said] == case["correct"], case
+        said, graded = [last_answer(reply) for reply in case["replies"]], case["regraded"]
+        named = [named_options(one, options) for one in said]
+        letters = [letter(found[0]) if found else one for found, one in zip(named, said, strict=True)]
+        right = [target in found for found in named]
+        assert (letters, right, majority(letters)) == (graded["letters"], graded["correct"], graded["majority"]), case
+        assert (majority(letters) == case["label"], any(right)) == (graded["majority_correct"], graded["pass"]), case
+        assert mean(list(map(float, right))) == pytest.approx(graded["mean"], rel=1e-9)
+        assert list(map(format_reward, case["replies"])) == case["format_reward"], case
+
+
+def test_golden_medevalkit_medxpertqa_authors(cases):
+    for case in cases("medxpertqa_authors"):
+        found = first_letter(case["reply"], case["options"], {"ao": DIRECT, "cot": REASONED}[case["mode"]])
+        assert ([found] if found else []) == case["prediction"], case
+        assert (found == case["gold"]) == case["correct"], case
