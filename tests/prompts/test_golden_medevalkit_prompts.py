@@ -1,12 +1,16 @@
 """Prompts of MedEvalKit and MedVLThinker letter by letter, as recorded from their own code."""
 
+import hashlib
+
 import pytest
 from PIL import Image
 
+from medtasks.data.store import load_documents
 from medtasks.harness.prompt_settings import prompt_settings
 from medtasks.prompts.template import messages, prompt
 
 from ..extract.reading import recorded
+from ..medevalkit_sets import prepare_all
 
 
 def settings(name):
@@ -51,3 +55,41 @@ def test_every_recorded_message_of_medvlthinker(golden, pictures):
         (turn,) = messages(doc, settings("medvlthinker"))
         kept = [{key: value for key, value in part.items() if key != "url"} for part in turn["content"]]
         assert kept == case["content"]
+
+
+DATASETS = {
+    "vqa_rad": "multimedeval_vqa_rad",
+    "path_vqa": "multimedeval_path_vqa",
+    "mmmu_med_validation": "medevalkit_mmmu_med_val",
+}
+SETTINGS = {"medxpertqa_mm": "choice_images", "medframeqa": "choice_images"} | {
+    name: name for name in ("vqa_rad", "path_vqa", "slake")
+}
+
+
+@pytest.fixture(scope="module")
+def home(test_data, tmp_path_factory):
+    """A data folder that holds the sets of which messages were recorded."""
+    folder = tmp_path_factory.mktemp("home")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MEDTASKS_HOME", str(folder))
+        prepare_all(test_data)
+    return folder
+
+
+def digest(image):
+    return hashlib.sha256(image.tobytes()).hexdigest()[:16]
+
+
+def test_every_recorded_message(golden, home, monkeypatch):
+    monkeypatch.setenv("MEDTASKS_HOME", str(home))
+    for case in recorded(golden, "medevalkit/messages", 1):
+        name = case["set"]
+        doc = load_documents(DATASETS.get(name, f"medevalkit_{name}"))[case["row"]]
+        kind = "mmmu" if name.startswith("mmmu") else SETTINGS.get(name, "choice")
+        (turn,) = messages(doc, settings(f"medevalkit_{kind}{'_reasoning' if case['reasoning'] else ''}"))
+        shown = [part.get("text") or digest(part["url"]) for part in turn["content"]]
+        labelled = case["image_key"] == "images"
+        labels = [[f"<image_{number}>: "] if labelled else [] for number, _ in enumerate(case["images"], 1)]
+        before = [part for label, one in zip(labels, case["images"], strict=True) for part in (*label, one)]
+        assert shown == [*before, case["prompt"]]
