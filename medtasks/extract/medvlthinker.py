@@ -56,11 +56,11 @@ def _read(reply: str | None, sample: Sample, answer_of: Callable[[str], str]) ->
     text = given_text(reply)
     if isinstance(text, Reason):
         return Answer.invalid(text)
-    found = named_options(answer_of(text), sample.options)
+    found = [letter(index) for index in named_options(answer_of(text), sample.options)]
     if not found:
         return Answer.invalid(Reason.NO_MATCH)
-    # Of options with the same text each is right.
-    return Answer.ok(letter(sample.target if sample.target in found else found[0]))
+    target = sample.document.get("answer")
+    return Answer.ok(target if target in found else found[0])  # of options with the same text each is right
 
 
 def first_answer(reply: str) -> str:

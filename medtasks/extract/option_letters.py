@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Sequence
 
-from medtasks.extract.option_names import normalised
+from medtasks.extract.option_names import lacks, normalised
 
 # Names of bacteria and parasites begin with a letter and a full stop, too.
 _SPECIES = r"(?:albicans|aureus|baumannii|burgdorferi|cereus|coli|difficile|fumigatus|granulosus|histolytica|pylori)\b"
@@ -106,6 +106,8 @@ def without_echo(text: str, letters: Sequence[str], options: Sequence[str]) -> s
     texts = [normalised(option) for option in options]
     # A text shorter than the options cannot repeat them, and compiling a pattern for each question is slow.
     if not all(texts) or sum(len(option.replace(" ", "")) for option in texts) > len(text):
+        return text
+    if any(lacks(text, option) for option in texts):
         return text
     listed = [r"[\W_]+".join(map(re.escape, option.split(" "))) for option in texts]
     lines = [rf"{_OPEN}\b{letter}[\"')\]]*\s*[:.)]\s*{words}" for letter, words in zip(letters, listed, strict=True)]

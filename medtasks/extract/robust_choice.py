@@ -40,7 +40,7 @@ from medtasks.extract.option_letters import (
     without_echo,
     without_names,
 )
-from medtasks.extract.option_names import equal_option, leading_option, normalised, options_named
+from medtasks.extract.option_names import equal_option, lacks, leading_option, normalised, options_named
 from medtasks.extract.registry import Kind, extractor
 from medtasks.extract.reply_text import SENTENCES, declared, own_words, refuses
 
@@ -99,10 +99,11 @@ def chosen_options(text: str, options: Sequence[str]) -> set[int]:
     """
     sentences = [equal_option(sentence, options) for sentence in SENTENCES.split(text)]
     found = {index for index in sentences if index is not None}
-    parts = clauses(text)
-    for index, option in enumerate(options):
-        praised = re.compile(rf"\b{_pattern(option)}{_PRAISE}", re.IGNORECASE)
-        if normalised(option) and Stance.AFFIRMED in stances_of(praised, parts):
+    named = [index for index, option in enumerate(options) if normalised(option) and not lacks(text, normalised(option))]
+    parts = clauses(text) if named else []
+    for index in named:
+        praised = re.compile(rf"\b{_pattern(options[index])}{_PRAISE}", re.IGNORECASE)
+        if Stance.AFFIRMED in stances_of(praised, parts):
             found.add(index)
     return found
 
