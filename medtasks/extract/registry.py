@@ -29,6 +29,7 @@ class Kind(enum.StrEnum):
     CLOSED = "closed"  # value: an option's letter; facts: target, correct, counted
     REPORT = "report"  # value: the reply's text
     FREE_TEXT = "free_text"  # value: the text that is judged; facts: judged, labelled, compared
+    KIT_QUESTION = "kit_question"  # value: the text compared; facts: closed, correct, measures, stops, judged, gold
     LIKELIHOODS = "likelihoods"  # value: an option's letter
 
 
@@ -61,7 +62,8 @@ def extractor(name: str, *, kind: Kind, summary: str, version: int = 1) -> Calla
 _MODULES = (
     *("mediconfusion_reference", "robust_choice", "robust_class", "yes_no", "robust_nli", "multimedeval"),
     *("vlmevalkit_choice", "open_text", "chexbert_labels", "robust_labels", "listed_options", "free_text"),
-    *("medheval_closed", "medevalkit_choice", "medevalkit_mmmu", "medvlthinker", "medxpertqa_authors", "likelihood"),
+    *("medheval_closed", "medevalkit_choice", "medevalkit_mmmu", "medevalkit_vqa", "medvlthinker"),
+    *("medxpertqa_authors", "likelihood"),
 )
 _CALLED: Mapping[Kind | None, str] = {
     Kind.LABELS: "label rule",
@@ -69,6 +71,7 @@ _CALLED: Mapping[Kind | None, str] = {
     Kind.CLOSED: "rule for closed questions",
     Kind.REPORT: "rule for reports",
     Kind.FREE_TEXT: "rule for free text",
+    Kind.KIT_QUESTION: "rule for closed and open questions",
     Kind.LIKELIHOODS: "likelihood rule",
 }
 

@@ -30,6 +30,8 @@ VOCABULARY = {  # what each rule looks for
     "robust_yes_no_maybe": ["yes", "no", "maybe"],
     "robust_nli": ["entail", "entailment", "contradiction ", "neutral", "neither ", "nor "],
     "robust_vqa": ["yes", "no", "maybe", "I ", "there is ", "fracture", "tell", "sorry", "but ", "please "],
+    "robust_kit_vqa": ["yes", "no", "是", "不包含", "没有", "无法", "答案是", "\\boxed{", "}", "the ", "answer: "],
+    "medevalkit_slake": ["yes", "no", "boxed", "\\boxed{", "}", "<answer>", "</answer>", "answer: "],
 }
 ENDLESS = {
     "robust_choice": ["(", '"', " ", "\n", "*", "\\", "A or ", "answer: ", "not a ", "I don't ", "<", "A. x\n",
@@ -40,6 +42,8 @@ ENDLESS = {
     "robust_yes_no_maybe": ["(", '"', "no ", "yes, ", "answer is ", "not ", "\n", "so, ", "is the ", "a "],
     "robust_nli": ["(", '"', "no ", "answer is ", "not ", "neutral ", "entailment or ", "\n", "is the ", "a "],
     "robust_vqa": ["(", "no ", "yes, ", "there is no fracture ", "fracture ", "I cannot tell ", "\n", "it is "],
+    "robust_kit_vqa": ["(", "no ", "fracture ", "answer is ", "\\boxed{", "没有", "是，", "答案是", "I cannot tell "],
+    "medevalkit_slake": ["(", " ", ". ", "fracture ", "answer: ", "\\boxed{", "<answer>", "}"],
 }
 OPTIONS = {
     "robust_choice": [("Aspirin", "Warfarin", "Aspirin and clopidogrel", "Heparin", "No therapy"),
@@ -116,6 +120,10 @@ def check(rule, reply, sample):
         assert all(0 <= answer.facts[name] <= 1 for name in ("bleu_1", "token_f1", "token_recall"))
         assert answer.value is None or answer.value.strip()
         assert answer.value is not None or not answer.facts["correct"]
+    if rule.kind is Kind.KIT_QUESTION:
+        assert all(0 <= value <= 1 for value in (answer.facts["measures"] or {}).values())
+        assert answer.value is None or answer.value.strip()
+        assert answer.value is not None or not answer.facts["correct"]
     assert rule.extract(reply, Sample({**sample.document, "options": tuple(sample.options)})) == answer
 
 
@@ -152,7 +160,7 @@ def test_endless_replies_take_no_time(name, piece):
     rule = extractor_of(name)
     reply = f"{piece * (50_000 // len(piece))}x"
     for options in OPTIONS.get(name, [("Yes", "No")])[:2]:
-        for target in ("yes", "fracture") if rule.kind is Kind.OPEN else ("yes",):
+        for target in ("yes", "fracture") if rule.kind in (Kind.OPEN, Kind.KIT_QUESTION) else ("yes",):
             sample = sample_of(rule, options, target, "Is there a fracture?")
             start = time.process_time()
             rule.extract(f"answer{reply}", sample)

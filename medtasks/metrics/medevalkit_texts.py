@@ -1,0 +1,139 @@
+"""How MedEvalKit compares an open answer with its gold: BLEU, ROUGE and shared words, exactly as published.
+
+Sources: ``judge_open_end_vqa``, ``bleu``, ``rouge`` and ``calculate_f1`` in ``utils/utils.py`` of
+https://github.com/alibaba-damo-academy/MedEvalKit at 9b12e3b, ``sentence_bleu`` of nltk 3.9.1, and the package
+``rouge`` 1.0.1 (https://github.com/pltrdy/rouge), which is not the ``rouge-score`` of :mod:`medtasks.metrics.rouge`.
+The published code raises for some texts, and then scores nothing at all; here they have measures like all others, and
+the comparison says why it would have stopped.
+"""
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from medtasks.metrics.bleu import smoothed_bleu
+from medtasks.metrics.set_overlap import overlap_f1, token_overlap
+from medtasks.metrics.words import overlaps
+
+MEASURES = (*(f"bleu_{order}" for order in range(1, 5)), "rouge_1", "rouge_2", "rouge_l", "precision", "recall", "f1")
+"""Names of the measures, each between 0 and 1."""
+
+# Steps back through a table of ROUGE-L: the package takes each by a call of a function to itself, and Python allows
+# 1,000 calls, of which a few are around it. An answer of one sentence and 990 words was seen to pass, one of 1,000 not.
+_MOST_STEPS = 990
+_LEFT, _UP, _BOTH = range(3)
+_NO_ZERO_DIVISION = 1e-8
+_NOTHING = dict.fromkeys(MEASURES, 0.0)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What a text has of another one."""
+
+    measures: Mapping[str, float]  # by the names of ``MEASURES``; all 0 where one of the texts has no words
+    stops: str | None  # why the published code raises, without a word of the texts
+
+
+def compared(reply: str, gold: str) -> Comparison:
+    """Compare an answer with its gold, without case.
+
+    - ``bleu_1`` to ``bleu_4``: words between single blanks, also empty ones, and before full stops; not smoothed, an
+      order without a match counting as 2.2e-308, so that a perfect answer of one word has a ``bleu_2`` of 1.5e-154.
+    - ``rouge_1``, ``rouge_2``: F of the *sets* of n-grams, 0.999999995 for equal ones. ``rouge_l``: F of the set of
+      words on a longest common subsequence of any sentence of the gold with any of the answer.
+    - ``precision``, ``recall``, ``f1``: of the sets of words between white space, each under its right name.
+
+    Example:
+        >>> found = compared("It is right lung", "right lung")
+        >>> found.measures["bleu_1"], found.measures["rouge_2"], found.measures["recall"], found.stops
+        (0.5, 0.4999999962500001, 1.0, None)
+        >>> compared("..", "right lung").stops
+        'the reply has no words for ROUGE'
+    """
+    reply, gold = reply.lower(), gold.lower()
+    said, wanted = set(reply.split()), set(gold.split())
+    for metric, texts in (("ROUGE", (reply.strip("."), gold.strip("."))), ("F1", (said, wanted))):
+        if not all(texts):
+            return Comparison(_NOTHING, f"the {'gold' if texts[0] else 'reply'} has no words for {metric}")
+    rouge, stops = _rouge(reply, gold)
+    shared = token_overlap(said, wanted)
+    values = (*_bleu(reply, gold), *rouge, shared.precision, shared.recall, overlap_f1(said, wanted))
+    return Comparison(dict(zip(MEASURES, values, strict=True)), stops)
+
+
+def _bleu(reply: str, gold: str) -> list[float]:
+    counts = overlaps(_words(gold), _words(reply), 4)
+    least = [sys.float_info.min * max(1, one.hypothesis) for one in counts if not one.matches]
+    return [smoothed_bleu(counts[:order], least) for order in range(1, 5)]
+
+
+def _words(text: str) -> list[str]:
+    return text.replace(".", " .").split(" ")
+
+
+def _rouge(reply: str, gold: str) -> tuple[tuple[float, float, float], str | None]:
+    said, wanted = _sentences(reply), _sentences(gold)
+    words, gold_words = [word for one in said for word in one], [word for one in wanted for word in one]
+    pairs = set(pairwise(words)), set(pairwise(gold_words))
+    common: set[str] = set()
+    longest = 0
+    for target in wanted:
+        for sentence in said:
+            found, steps = _common_subsequence(target, sentence)
+            common |= found
+            longest = max(longest, steps)
+    sizes = len(set(words)), len(set(gold_words))
+    scores = (
+        _f(len(set(words) & set(gold_words)), *sizes),
+        _f(len(pairs[0] & pairs[1]), len(pairs[0]), len(pairs[1])),
+        _f(len(common), *sizes),
+    )
+    return scores, "a sentence is too long for the recursion of ROUGE-L" if longest > _MOST_STEPS else None
+
+
+def _sentences(text: str) -> list[list[str]]:
+    """Return the words of what stands between full stops; one of blanks alone has the empty word."""
+    return [" ".join(piece.split()).split(" ") for piece in text.split(".") if piece]
+
+
+def _f(shared: int, said: int, wanted: int) -> float:
+    precision, recall = shared / said if said else 0.0, shared / wanted if wanted else 0.0
+    return 2.0 * ((precision * recall) / (precision + recall + _NO_ZERO_DIVISION))
+
+
+def _common_subsequence(target: Sequence[str], said: Sequence[str]) -> tuple[set[str], int]:
+    """Return the words of the longest common subsequence that the package finds, and its steps back.
+
+    Of several it is the one that is found by shortening ``said`` first, which matters, as words are put in a set.
+    """
+    if not set(target) & set(said):
+        return set(), len(said)
+    above = [0] * (len(said) + 1)
+    turns = []
+    for wanted in target:
+        row, turn = [0], bytearray(len(said))
+        for place, word in enumerate(said):
+            if word == wanted:
+                row.append(above[place] + 1)
+                turn[place] = _BOTH
+            else:
+                up = above[place + 1] > row[place]
+                row.append(above[place + 1] if up else row[place])
+                turn[place] = _UP if up else _LEFT
+        above = row
+        turns.append(turn)
+    return _walked_back(target, turns)
+
+
+def _walked_back(target: Sequence[str], turns: Sequence[bytearray]) -> tuple[set[str], int]:
+    found: set[str] = set()
+    steps, row, column = 0, len(turns), len(turns[0])
+    while row and column:
+        turn = turns[row - 1][column - 1]
+        if turn == _BOTH:
+            found.add(target[row - 1])
+        row -= turn != _LEFT
+        column -= turn != _UP
+        steps += 1
+    return found, steps
