@@ -47,7 +47,7 @@ def _label(row: SourceRow) -> str:
 def _images(row: SourceRow) -> Sequence[str]:
     """Return the files' names, a list of texts on the Hub and of objects where the authors publish them."""
     value: Any = row.values["images"]
-    names = [item.get("image_path") if isinstance(item, dict) else item for item in value or ()]
+    names: list[Any] = [item.get("image_path") if isinstance(item, dict) else item for item in value or ()]
     if not isinstance(value, list) or not all(isinstance(name, str) for name in names):
         raise row.error("images are neither a list of names nor one of objects with 'image_path'")
     return names

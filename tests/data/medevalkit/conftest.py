@@ -1,0 +1,33 @@
+"""Preparing MedEvalKit's sets from small sources."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from medtasks.data.manifest import Manifest
+from medtasks.data.preparation import Options
+from medtasks.data.preparers import prepare
+from medtasks.data.store import load_documents
+
+from ...tiny_medevalkit import put_source
+
+Prepared = tuple[Manifest, list[dict[str, Any]]]
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Callable[[str], Path]:
+    """Write the source of a set in miniature; return its folder."""
+    return lambda name: put_source(f"medevalkit_{name}", tmp_path)
+
+
+@pytest.fixture
+def prepared(home: Path) -> Callable[[str, Path], Prepared]:
+    """Prepare a set from a source, rows left out or not; return manifest and documents."""
+
+    def run(name: str, source: Path) -> Prepared:
+        manifest = prepare(f"medevalkit_{name}", Options(source, allow_incomplete=True))
+        return manifest, load_documents(manifest.name)
+
+    return run

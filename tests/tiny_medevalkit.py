@@ -1,0 +1,196 @@
+"""MedEvalKit's sets in miniature: drawn sources in the published formats, each with a fault or two of the real ones."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+
+from medtasks.data.catalogue import CATALOGUE
+from medtasks.data.medevalkit.mmmu import SUBJECTS
+from medtasks.data.preparation import Options
+from medtasks.data.preparers import prepare
+
+from .multimedeval_sources import csv_text, json_lines, picture, put, put_parquet, put_zip
+
+SETS = [name for name, info in CATALOGUE.items() if info.benchmark == "MedEvalKit"]
+OMNI = "QA_information/Open-access"
+IMAGE = pyarrow.struct({"bytes": pyarrow.binary(), "path": pyarrow.string()})
+_TEXT = pyarrow.string()
+MMMU_SCHEMA = pyarrow.schema(
+    {
+        **dict.fromkeys(("id", "question", "options", "answer", "question_type"), _TEXT),
+        **{f"image_{number}": IMAGE for number in range(1, 8)},
+    }
+)
+FRAMES_SCHEMA = pyarrow.schema(
+    {
+        **dict.fromkeys(("question_id", "question", "correct_answer", "modality", "system", "video_id"), _TEXT),
+        "options": pyarrow.list_(_TEXT),
+        **{f"image_{number}": IMAGE for number in range(1, 6)},
+    }
+)
+
+
+def pmc_vqa(folder: Path) -> None:
+    """Six questions, one with a wrong letter before an option and one with a line break."""
+    columns = "index,Figure_path,Caption,Question,Choice A,Choice B,Choice C,Choice D,Answer,split"
+    rows: list[Sequence[Any]] = []
+    for number in range(6):
+        second = " C: Inner " if number == 1 else " B:\u00a0White: pale "
+        question = " Which one?\nChoose." if number == 2 else f" What is {number}?"
+        choices = (" A: T: testes ", second, " C: Blue", " D: None ")
+        rows.append((7 * number, f"f{number}.jpg", 'A "caption"', question, *choices, "ABCD"[number % 4], "test"))
+    put(folder / "test_2.csv", csv_text(columns, rows))
+    put_zip(folder / "images_2.zip", {f"figures/f{number}.jpg": picture(number) for number in range(6)})
+
+
+def pmc_vqa_clean(folder: Path) -> None:
+    """Four questions; the last one's text of the answer is not that of its letter."""
+    columns = "Figure_path,Question,Answer,Choice A,Choice B,Choice C,Choice D,Answer_label"
+    choices = (" A: red ", " B: white ", " C: blue ", " D: none ")
+    texts = ("red", "white", "blue", "red")
+    rows = [(f"c{number}.jpg", f" What is {number}?", texts[number], *choices, "ABCD"[number]) for number in range(4)]
+    put(folder / "test_clean.csv", csv_text(columns, rows))
+    put_zip(folder / "images.zip", {f"images/c{number}.jpg": picture(number) for number in range(4)})
+
+
+def omnimedvqa(folder: Path) -> None:
+    """Two parts of three questions; see the comments for what is at fault."""
+    texts = {f"option_{letter}": text for letter, text in zip("ABCD", ("CT", "MR", "PET", "MR"), strict=True)}
+
+    def question(part: str, number: int, **fields: Any) -> dict[str, Any]:
+        ids = {"dataset": part, "question_id": f"{part}_{number:04d}", "question_type": "Modality Recognition"}
+        shown = {"question": f"What is {number}?", "image_path": f"Images/{part}/test (1)/{number // 2}.png"}
+        return {**ids, **shown, "gt_answer": "CT", **texts, **fields}
+
+    scans = [question("Chest CT Scan", number, modality="CT(Computed Tomography)") for number in range(3)]
+    scans[1]["gt_answer"] = "MR"  # an option that is there twice
+    joints = [question("Mura", number, modality_type="X-Ray") for number in range(3)]
+    joints[0]["gt_answer"] = "CT "  # an option but for a blank
+    joints[1]["gt_answer"] = "X-ray"  # none of them
+    joints[2] = {name: value for name, value in joints[2].items() if name not in ("option_C", "option_D")}
+    for part, questions in (("Mura", joints), ("Chest CT Scan", scans)):
+        put(folder / OMNI / f"{part}.json", json.dumps(questions, indent=4))
+        for number in range(2):
+            put(folder / f"Images/{part}/test (1)/{number}.png", picture(len(part) + number, "PNG"))
+    put(folder / "QA_information/Restricted-access/CheXpert.json", "[]")
+
+
+def medxpertqa(folder: Path) -> None:
+    """Four questions with one to four images, and three without any."""
+
+    def question(name: str, number: int, letters: str) -> dict[str, Any]:
+        options = {letter: f"drug {letter}{number}" for letter in letters}
+        repeated = " ".join(f"({letter}) {text}" for letter, text in options.items())
+        groups = {"medical_task": ("Diagnosis", "Treatment")[number % 2], "body_system": "Skeletal"}
+        return {
+            "id": f"{name}-{number}",
+            "question": f"Which {number}?\nAnswer Choices: {repeated}",
+            "options": options,
+            "label": letters[number % len(letters)],
+            **groups,
+            "question_type": "Reasoning",
+        }
+
+    names = [[f"MM-{number}-{place}.jpeg" for place in range(number + 1)] for number in range(4)]
+    rows = [{**question("MM", number, "ABCDE"), "images": names[number]} for number in range(4)]
+    put(folder / "MM/test.jsonl", json_lines(rows))
+    put(folder / "Text/test.jsonl", json_lines(question("Text", number, "ABCDEFGHIJ") for number in range(3)))
+    files = [name for some in names for name in some]
+    put_zip(folder / "images.zip", {f"images/{name}": picture(place) for place, name in enumerate(files)})
+
+
+def mmmu(folder: Path) -> None:
+    """Two choices, one of images, and an open question for each subject."""
+    for subject in SUBJECTS:
+        for split in ("validation", "test"):
+            rows = [
+                _mmmu_row(subject, split, 1, "['it\\'s plain', \"a 'quoted' one\", 'both ']", "C", 1),
+                _mmmu_row(subject, split, 2, "['<image 1>', '<image 2>']", "B", 2),
+                _mmmu_row(subject, split, 3, "[]", "['2', 'two']", 1),
+            ]
+            put_parquet(folder / subject / f"{split}-00000-of-00001.parquet", rows, MMMU_SCHEMA)
+
+
+def _mmmu_row(subject: str, split: str, number: int, options: str, answer: str, images: int) -> dict[str, Any]:
+    first = 10 * SUBJECTS.index(subject) + number
+    files = [{"bytes": picture(first + place, "PNG"), "path": None} for place in range(images)]
+    return {
+        "id": f"{split}_{subject}_{number}",
+        "question": "<image 1> Which?",
+        "options": options,
+        "answer": answer if split == "validation" else "?",
+        "question_type": "open" if options == "[]" else "multiple-choice",
+        **{f"image_{place}": file for place, file in enumerate(files, 1)},
+    }
+
+
+def medframeqa(folder: Path) -> None:
+    """Four questions on two videos, of two to five frames."""
+    rows = [
+        {
+            "question_id": str(100 + number),
+            "question": f"Which change is {number}?",
+            "options": ["growth", "loss", "none", "new"][: 2 + number % 3],
+            "correct_answer": "AB"[number % 2],
+            "modality": ("CT", "MRI")[number % 2],
+            "system": "Nervous System",
+            "video_id": f"v{number // 2}",
+            **{
+                f"image_{place + 1}": {"bytes": picture(20 * number + place), "path": None}
+                for place in range(2 + number)
+            },
+        }
+        for number in range(4)
+    ]
+    put_parquet(folder / "data/test-00000-of-00001.parquet", rows, FRAMES_SCHEMA)
+
+
+def slake(folder: Path) -> None:
+    """Four English and four Chinese questions on four images, open and closed in turn."""
+    rows = [
+        {
+            "qid": number,
+            "img_name": f"xmlab{number // 2}/source.jpg",
+            "question": f"What is {number}?",
+            "answer": ("CT", "平扫", "Yes", "不是")[number % 4],
+            "q_lang": ("en", "zh")[number % 2],
+            "answer_type": ("OPEN", "OPEN", "CLOSED", "CLOSED")[number % 4],
+            "content_type": "Organ",
+            "location": "Abdomen",
+            "modality": "CT",
+        }
+        for number in range(8)
+    ]
+    put(folder / "test.json", json.dumps(rows, ensure_ascii=False))
+    put_zip(folder / "imgs.zip", {f"imgs/xmlab{number}/source.jpg": picture(number) for number in range(4)})
+
+
+WRITERS: Mapping[str, Callable[[Path], None]] = {
+    "medevalkit_pmc_vqa": pmc_vqa,
+    "medevalkit_pmc_vqa_clean": pmc_vqa_clean,
+    "medevalkit_omnimedvqa": omnimedvqa,
+    "medevalkit_medxpertqa_mm": medxpertqa,
+    "medevalkit_medxpertqa_text": medxpertqa,
+    "medevalkit_mmmu_med_val": mmmu,
+    "medevalkit_mmmu_med_test": mmmu,
+    "medevalkit_medframeqa": medframeqa,
+    "medevalkit_slake": slake,
+    "medevalkit_slake_en": slake,
+}
+
+
+def put_source(name: str, folder: Path) -> Path:
+    """Write the source of a set below a folder; return it."""
+    source = folder / WRITERS[name].__name__
+    if not source.exists():
+        WRITERS[name](source)
+    return source
+
+
+def prepare_all(folder: Path) -> None:
+    """Prepare all sets under the current home, from sources that are written below ``folder``."""
+    for name in SETS:
+        prepare(name, Options(put_source(name, folder), allow_incomplete=True))
