@@ -177,6 +177,9 @@ COMPONENTS: dict[str, Callable[[int], Any]] = {
     "symptom": lambda n: ["edema"],
 }
 OPEN: dict[str, Callable[[int], Any]] = {"answer": lambda n: ("yes", "no", "a mass in the lung")[n % 3]}
+# What published code cannot score, an open reply without words, has tests of its own.
+SHORT: dict[str, Callable[[int], Any]] = {"answer": lambda n: ("yes", "no", "No mass.", "mass in the lung")[n % 4]}
+JUDGED_SHORT: dict[str, Callable[[int], Any]] = {"answer": lambda n: ("a growth", "edema", "mass in the lung")[n % 3]}
 FINDINGS: dict[str, Callable[[int], Any]] = {
     "options": lambda n: list(CONDITIONS[:5]),
     "labels": lambda n: [int(n % part == 0) for part in (2, 3, 4, 5, 7)],
@@ -206,6 +209,13 @@ FAMILIES = {
     "knowledge_hallucination": made_up("knowledge_hallucination", list(extractors(Kind.FREE_TEXT)), SAID, **OPEN),
     "visual_hallucination": made_up(
         "visual_hallucination", list(extractors(Kind.FREE_TEXT)), SAID, **REPORT, **COMPONENTS
+    ),
+    "kit_questions": made_up("kit_questions", list(extractors(Kind.KIT_QUESTION)), SAID, **SHORT),
+    "judged_questions": made_up(
+        "judged_questions",
+        [rule for rule in extractors(Kind.KIT_QUESTION) if "release" not in rule],  # which has empty replies judged
+        [said or "nothing" for said in SAID],
+        **JUDGED_SHORT,
     ),
     "rotations": rotations_of("process_results", "robust_choice"),
     "rotations_listed": rotations_of("process_listed", "listed_options", answers=["A", "C"]),
@@ -266,7 +276,9 @@ def install_stand_ins(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def ask(self: Judge, system: str, user: str, parse: Any, *, prompt_version: int = 1) -> Verdict[Any]:
         asked.append(user)
-        text = "" if UNREADABLE in user else _verdict(system, zlib.crc32(user.encode()))
+        if UNREADABLE in user:
+            return Verdict(None, "no verdict", False, "")
+        text = _verdict(system, user, zlib.crc32(user.encode()))
         value = parse(text)
         return Verdict(value, "no verdict" if value is None else None, False, text)
 
@@ -287,8 +299,10 @@ def install_stand_ins(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return asked
 
 
-def _verdict(system: str, number: int) -> str:
+def _verdict(system: str, user: str, number: int) -> str:
     """Return what the scripted judge says, in the form that each prompt asks for."""
+    if "<judge>{0/1}</judge>" in user:
+        return f"<judge>{number % 2}</judge>"
     if not system:
         return "ABCZ"[number % 4]
     if "recall_number" in system:

@@ -12,6 +12,7 @@ from typing import Any
 
 from medtasks.data.privacy import is_private
 from medtasks.data.samples import Sample, letter
+from medtasks.metrics.set_overlap import is_closed
 
 _LONGEST_NAME = 20
 _MOST_CONSTANTS = 6  # of more options, only the most frequent is of interest
@@ -85,6 +86,38 @@ def _names(samples: Sequence[Sample], number: int) -> list[str]:
     options = next(iter(texts))
     plain = len(texts) == 1 and len({*options}) == len(options) and max(map(len, options)) <= _LONGEST_NAME
     return list(options[:number]) if plain and not is_private(str(samples[0].dataset)) else letters
+
+
+def answer_strategies(samples: Sequence[Sample], cleaned: Callable[[str], str]) -> list[Strategy]:
+    """Return "yes", "no" and the most frequent answers to yes/no questions and to others; none without targets.
+
+    ``cleaned`` gives what of the targets makes them the same.
+    """
+    targets = [str(sample.document["answer"]) for sample in samples if sample.document.get("answer") is not None]
+    if len(targets) < len(samples):
+        return []
+    same = [cleaned(target) for target in targets]
+    asked = [(is_closed(target), target) for target in same]
+    frequent = most_frequent(asked)
+    # as it first occurs
+    spelled = {word: target for target, word in zip(reversed(targets), reversed(same), strict=True)}
+    found = [
+        Strategy(
+            f"always {word}",
+            f"Answers {word} to every question.",
+            tuple(_words(word, closed, target, word) for closed, target in asked),
+        )
+        for word in ("yes", "no")
+        if any(closed for closed, _ in asked)
+    ]
+    most = tuple(_words(spelled[frequent[closed]], closed, target, frequent[closed]) for closed, target in asked)
+    describes = "Answers what is most often right, to yes/no questions and to others."
+    return [*found, Strategy("most frequent answer", describes, most)]
+
+
+def _words(reply: str, closed: bool, target: str, said: str) -> Meant:
+    """Mean words; it is known whether they are right where they are the target, and for yes/no questions."""
+    return Meant((reply, said), target == said if closed or target == said else None, whole=True)
 
 
 def most_frequent(targets: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:

@@ -40,6 +40,25 @@ def judged(scores: Scores) -> Scores:
     return [score for score in known if not is_unjudged(score)]
 
 
+def unstopped(selection: Callable[[Scores], Scores]) -> Callable[[Scores], Scores]:
+    """Return a selection of a row's scores that is empty where the published code gives no number for the row.
+
+    Scores of such a rule have ``stops``: None, or why the code stops at this sample.
+    """
+    return lambda scores: [] if any(score.get("stops") for score in scores) else selection(scores)
+
+
+def stop_warning(scores: Scores) -> str:
+    """Return at which sample the published code stops and why; empty where it goes on."""
+    first = next((score for score in scores if score.get("stops")), None)
+    if first is None:
+        return ""
+    return (
+        f"The published code gives no number here, so all metrics under rule '{first['rule']}' are NaN: it stops at "
+        f"sample '{first['sample']}' because {first['stops']}."
+    )
+
+
 INVALID_RATE: Metric[dict[str, Any]] = Metric(
     "invalid_rate", False, answered, role=Role.RATE, of=lambda score: float(score["reason"] != Reason.OK)
 )

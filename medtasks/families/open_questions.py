@@ -10,11 +10,10 @@ from medtasks.data.samples import Sample
 from medtasks.extract.answer import Answer, Reason
 from medtasks.extract.multimedeval import clean_head
 from medtasks.extract.registry import Kind
-from medtasks.families.constant_replies import Meant, Strategy, most_frequent
+from medtasks.families.constant_replies import Strategy, answer_strategies
 from medtasks.families.counts import INVALID_RATE, SAMPLE_COUNTS, answered
 from medtasks.families.family import Column, ReadAnswer, Reply, TaskFamily
 from medtasks.metrics.metric import AnyMetric, Metric, Role, Score
-from medtasks.metrics.set_overlap import is_closed
 
 _FACTS = ("closed", "correct", "bleu_1", "token_f1", "token_recall")
 
@@ -51,31 +50,7 @@ class OpenQuestions(TaskFamily):
 
     def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
         """Mean words: to questions whose target is yes or no as much as to others."""
-        targets = [str(sample.document["answer"]) for sample in samples if sample.document.get("answer") is not None]
-        if len(targets) < len(samples):
-            return []
-        cleaned = [clean_head(target.strip()) for target in targets]
-        asked = [(is_closed(target), target) for target in cleaned]
-        frequent = most_frequent(asked)
-        # as it first occurs
-        spelled = {word: target for target, word in zip(reversed(targets), reversed(cleaned), strict=True)}
-        found = [
-            Strategy(
-                f"always {word}",
-                f"Answers {word} to every question.",
-                tuple(_words(word, closed, target, word) for closed, target in asked),
-            )
-            for word in ("yes", "no")
-            if any(closed for closed, _ in asked)
-        ]
-        most = tuple(_words(spelled[frequent[closed]], closed, target, frequent[closed]) for closed, target in asked)
-        describes = "Answers what is most often right, to yes/no questions and to others."
-        return [*found, Strategy("most frequent answer", describes, most)]
-
-
-def _words(reply: str, closed: bool, target: str, said: str) -> Meant:
-    """Mean words; it is known whether they are right where they are the target, and for yes/no questions."""
-    return Meant((reply, said), target == said if closed or target == said else None, whole=True)
+        return answer_strategies(samples, lambda target: clean_head(target.strip()))
 
 
 OPEN_QUESTIONS = OpenQuestions()

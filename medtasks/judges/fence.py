@@ -25,7 +25,7 @@ _NOTE = (
 _TO_A_JUDGE = re.compile(
     r"\[\s*(?:system|end of (?:the )?(?:ai )?assistant|question|answer [ab])\s*\]"  # the frame of a prompt
     r"|^\s*A:\s*\d+\s*$\s*^\s*B:\s*\d+\s*$"  # verdicts in the form that a judge is asked for
-    r"|[\"']model_1[\"']\s*:"
+    r"|[\"']model_1[\"']\s*:|<judge>"
     r"|your output\s*:"
     r"|\b(?:ignore|disregard|forget)\b.{0,40}\b(?:instruction|prompt|rule|above|previous|prior)"
     r"|\b(?:dear|attention|note to|as (?:the|an?)|you are (?:the|an?|now)) (?:judge|evaluator|grader|assessor|rater)\b"

@@ -15,8 +15,10 @@ from medtasks.data.home import home
 from medtasks.errors import UnknownName
 from medtasks.extract.failure import cut_reply
 from medtasks.extract.registry import Kind, extractors
+from medtasks.families.kit_questions import protocol_of
 from medtasks.harness.filters import ChooseWith, ReadWith
 from medtasks.metrics.classification import MULTICLASS_METRICS, MULTILABEL_METRICS
+from medtasks.metrics.medevalkit_texts import MEASURES
 from medtasks.metrics.metric import CorpusMetric
 
 from ..task_families import (
@@ -206,7 +208,9 @@ def test_samples_of_a_cluster_that_agree_carry_as_much_as_one(one, rule):
     thrice = [score for score in once for _ in range(3)]
     apart = [{**score, "cluster_id": f"doc-{n}"} for n, score in enumerate(thrice)]
     alone, together, independent = (values_of(one.family, scores) for scores in (once, thrice, apart))
-    errors = [name for name in alone if name.endswith("_stderr")]
+    # what published code divides by the number of samples depends on it
+    divided = rule is not None and protocol_of(rule).divides_twice
+    errors = [name for name in alone if name.endswith("_stderr") and not (divided and name.startswith("open_accuracy"))]
     assert [together[name] for name in errors] == pytest.approx([alone[name] for name in errors], nan_ok=True)
     assert all(independent[name] < together[name] for name in errors if together[name] > 0)
     assert any(alone[name] > 0 for name in errors)
@@ -308,7 +312,10 @@ def test_a_reply_cut_before_it_said_anything_is_no_failure(one, rule):
 
 # ---- replies that nobody judged ----
 
-BY_JUDGES = ("free_form", "judged_choice", "knowledge_hallucination", "visual_hallucination", "multilabel-chexbert")
+BY_JUDGES = (
+    *("free_form", "judged_choice", "judged_questions", "knowledge_hallucination", "visual_hallucination"),
+    "multilabel-chexbert",
+)
 JUDGED = {name: case for name, case in CASES.items() if name.startswith(BY_JUDGES)}
 
 
@@ -316,7 +323,11 @@ def by_verdict(one: MadeUp, found: Mapping[str, Any]) -> dict[str, Any]:
     """The metrics that need a verdict; where texts are compared as well, the invalid rate is of all replies."""
     corpus = {metric.name for metric in one.family.metrics if isinstance(metric, CorpusMetric) and metric.panel}
     compared = {name for name in corpus if not name.startswith("chair_judge")} if "hallucination" in one.hook else set()
-    of_all = {name for key in (*compared, "invalid_rate") for name in (key, f"{key}_stderr")} if compared else set()
+    if compared:
+        compared.add("invalid_rate")
+    if one.hook.startswith("judged_questions"):
+        compared |= {"exact_match", *MEASURES}
+    of_all = {name for key in compared for name in (key, f"{key}_stderr")}
     return {name: value for name, value in scores(found, *of_all).items() if not name.startswith("judge_")}
 
 

@@ -1,0 +1,183 @@
+"""Short answers to closed and open questions under MedEvalKit's protocol, without and with its judge.
+
+A closed question is right or wrong by rule. An open one is right where its answer is the same text or, with the judge,
+where the judge says so. Errors are clustered by patient or image; a metric over questions of which there are none is
+NaN. Any document with a question and an answer will do; its column ``answer_type`` may say what is closed.
+
+Rules that reproduce published code put its numbers together as it does: see :class:`Protocol`. Where it raises, the
+score says so in ``stops``, and no metric under that rule has a value. One that mends its arithmetic, and the careful
+one, count each question once and have the judge read open answers alone.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from medtasks.data.own_datasets import access_of
+from medtasks.data.samples import Sample
+from medtasks.extract.answer import Answer, Reason
+from medtasks.extract.registry import Kind
+from medtasks.families.constant_replies import Strategy, answer_strategies
+from medtasks.families.counts import (
+    INVALID_RATE,
+    JUDGED_SAMPLE_COUNTS,
+    SAMPLE_COUNTS,
+    answered,
+    judge_failed_rate,
+    judged,
+    stop_warning,
+    unstopped,
+)
+from medtasks.families.family import FENCED, Asks, Column, ReadAnswer, Reply, Row, TaskFamily
+from medtasks.judges.client import judge_for
+from medtasks.judges.fence import addresses_judge
+from medtasks.judges.medevalkit import judge_answer
+from medtasks.metrics.medevalkit_texts import MEASURES
+from medtasks.metrics.metric import AnyMetric, Estimate, Metric, Role, Score, Scores
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How a rule's answers and verdicts become numbers; by default as they should."""
+
+    divides_twice: bool = False  # open accuracy by the number of open questions
+    published: bool = False  # has the judge read whatever is open, and takes what is no verdict for "wrong"
+    voids_closed: bool = False  # with the judge closed answers are wrong
+    adds_verdicts: bool = False  # the judge reads closed answers, too, and one that it calls right counts once more
+
+
+_SOUND = Protocol()
+PROTOCOLS: Mapping[str, Protocol] = {
+    "medevalkit_vqa": Protocol(divides_twice=True, published=True),
+    "medevalkit_path_vqa": Protocol(divides_twice=True, published=True, voids_closed=True),
+    "medevalkit_slake": Protocol(divides_twice=True, published=True, adds_verdicts=True),
+    "medevalkit_vqa_release": Protocol(published=True),
+}
+"""What published code does, by the rule that reads replies as it does; all other rules do as they should."""
+
+
+def protocol_of(rule: str) -> Protocol:
+    """Return the protocol of a rule as a score names it."""
+    return PROTOCOLS.get(rule.removesuffix(FENCED), _SOUND)
+
+
+def _of_kind(*, closed: bool) -> Callable[[Scores], Scores]:
+    """Return the selection of closed or open questions that were answered and, where a judge reads them, judged."""
+    return unstopped(lambda scores: judged([score for score in scores if score["closed"] is closed]))
+
+
+def _field(name: str) -> Callable[[Score], float | None]:
+    return lambda score: None if score[name] is None else float(score[name])
+
+
+@dataclass(frozen=True)
+class _OpenAccuracy(Metric[Score]):
+    """The share of right open answers, which published code divides by their number once more."""
+
+    def estimate(self, scores: Scores) -> Estimate:
+        found, valued = super().estimate(scores), self.values(scores)
+        if not valued or not protocol_of(valued[0][0]["rule"]).divides_twice:
+            return found
+        return Estimate(found.value / len(valued), found.error / len(valued), found.clusters)
+
+
+_METRICS: tuple[AnyMetric, ...] = (
+    Metric("total_accuracy", selection=unstopped(judged), role=Role.MAIN, warning=stop_warning, of=_field("right")),
+    Metric("closed_accuracy", selection=_of_kind(closed=True), of=_field("right")),
+    _OpenAccuracy("open_accuracy", selection=_of_kind(closed=False), of=_field("right")),
+    *(Metric(name, selection=unstopped(answered), of=_field(name)) for name in ("exact_match", *MEASURES)),
+    replace(INVALID_RATE, selection=unstopped(judged)),
+)
+
+
+class KitQuestions(TaskFamily):
+    """An open answer is right where it is the same text; scores hold numbers only."""
+
+    name = "closed and open questions"
+    columns: ClassVar[Mapping[str, Column]] = {"question": Column.TEXT, "answer": Column.TEXT}
+    kind = Kind.KIT_QUESTION
+    extractor = "robust_kit_vqa"
+    metrics: Sequence[AnyMetric] = (*_METRICS, *SAMPLE_COUNTS)
+
+    def _fields(self, sample: Sample, answer: Answer) -> Score:
+        facts = answer.facts
+        return {
+            "closed": facts["closed"],
+            "correct": facts["correct"],
+            "right": float(facts["correct"]),  # what it counts
+            "exact_match": None if facts["closed"] else float(facts["correct"]),
+            **(facts["measures"] or dict.fromkeys(MEASURES)),
+            "stops": facts["stops"],
+        }
+
+    def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
+        """Return the reply, and whether rule or judge call it right."""
+        known = score["reason"] in (Reason.OK, Reason.JUDGE_FAILED)
+        return ReadAnswer((reply.text or "").strip() if known else None, score["reason"], score["correct"])
+
+    def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
+        """Mean words: to questions whose target is yes or no as much as to others."""
+        return answer_strategies(samples, lambda target: target.strip().lower())
+
+
+class JudgedKitQuestions(KitQuestions):
+    """The judge reads open answers; those that it fails to read are in no accuracy, and their texts are compared.
+
+    An answer without text, a refusal and the like are wrong without asking, unless the published code asks.
+    """
+
+    name = "closed and open questions with a judge"
+    asks = Asks.JUDGE
+    saves_replies = True
+    metrics: Sequence[AnyMetric] = (
+        *_METRICS,
+        judge_failed_rate(
+            "The judge failed for {failed} of {answered} replies; accuracies leave them out and tell little if these "
+            "are many. The replies can be judged later with 'medtasks score'.",
+            say_if_all=True,
+        ),
+        *JUDGED_SAMPLE_COUNTS,
+    )
+
+    def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:
+        answer, rule = self.read(sample, reply, row)
+        fields, protocol = self._fields(sample, answer), protocol_of(rule)
+        judge = judge_for(str(sample.dataset), str(access_of(str(sample.dataset))))
+        asked = _needs_judge(answer, protocol)
+        verdict = None
+        if asked:
+            texts = sample.question, answer.facts["gold"], answer.facts["judged"]
+            verdict = judge_answer(judge, *texts, as_published=protocol.published, fenced=row.fenced)
+        failed = asked and verdict is None
+        return {
+            **fields,
+            **_counted(fields, verdict, asked, protocol),
+            "asked": asked,
+            "judge": f"{judge.settings.model}, temperature {judge.settings.temperature:g}",
+            "possible_injection": addresses_judge(answer.facts["judged"]),
+            "reason": Reason.JUDGE_FAILED if failed else answer.reason,
+            "rule": rule,
+        }
+
+
+def _needs_judge(answer: Answer, protocol: Protocol) -> bool:
+    if answer.reason is Reason.ADAPTER_FAILED or answer.facts["stops"]:
+        return False
+    if answer.facts["closed"] and not protocol.adds_verdicts:
+        return False
+    return protocol.published or answer.value is not None
+
+
+def _counted(fields: Score, verdict: bool | None, asked: bool, protocol: Protocol) -> Score:
+    """Return whether an answer is right, and what it counts; None for both where a verdict is missing."""
+    if asked and verdict is None:
+        return {"correct": None, "right": None}
+    if asked:
+        by_rule = fields["right"] if fields["closed"] else 0.0
+        return {"correct": verdict, "right": by_rule + float(bool(verdict))}
+    if fields["closed"]:
+        return {"right": 0.0 if protocol.voids_closed else fields["right"]}
+    return {"correct": False, "right": 0.0}
+
+
+FAMILY, JUDGED_QUESTIONS = KitQuestions(), JudgedKitQuestions()

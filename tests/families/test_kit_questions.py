@@ -1,0 +1,194 @@
+"""Closed and open questions, without and with a judge: what rules make of the same replies, and what stops."""
+
+import json
+import math
+from types import SimpleNamespace
+
+import pytest
+
+from medtasks.audit.scoring import score_replies
+from medtasks.data.samples import Sample
+from medtasks.errors import JudgeRefused
+from medtasks.extract.answer import Reason
+from medtasks.families import kit_questions
+from medtasks.families.family import Reply, Row
+from medtasks.families.kit_questions import FAMILY, JUDGED_QUESTIONS
+from medtasks.harness.task_file import TaskFile
+from medtasks.harness.task_index import DottedName
+from medtasks.judges.client import Verdict
+
+from ..task_families import score_of, values_of
+
+HEAD, PATH, SLAKE, FIXED = "medevalkit_vqa", "medevalkit_path_vqa", "medevalkit_slake", "medevalkit_vqa_fixed"
+GOLDS = ["yes", "no", "left lung", "CT", "Doe's mass"]
+REPLIES = ["yes", "yes", "left lung", "fog", "the mass"]
+SAID = {"left lung": "<judge>0</judge>", "the mass": "right, I think", "mass": "<judge>0</judge>", "yes": "0"}
+
+
+class Told:
+    """A judge that knows some answers and fails for all others; asked again it says that an answer is right."""
+
+    settings = SimpleNamespace(model="m", temperature=0.0)
+
+    def __init__(self):
+        self.asked = []
+
+    def ask(self, system, user, parse, *, prompt_version):
+        answer = user.rpartition("The user's answer: ")[2].partition("\n")[0]
+        self.asked.append((answer, prompt_version))
+        text = SAID.get(answer)
+        if prompt_version > 1:
+            text = "<judge>0</judge>"
+        return Verdict(None if text is None else parse(text), None if text else "no", False, text or "")
+
+
+@pytest.fixture
+def judge(monkeypatch):
+    told = Told()
+    monkeypatch.setattr(kit_questions, "judge_for", lambda dataset, access: told)
+    return told
+
+
+def documents(**columns):
+    return [
+        {
+            "doc_id": str(n),
+            "dataset": "own",
+            "image_id": f"scan{n}",
+            "question": f"Is it {n}?",
+            "answer": gold,
+            **columns,
+        }
+        for n, gold in enumerate(GOLDS)
+    ]
+
+
+def scored(rule, replies=REPLIES, family=FAMILY, **columns):
+    return [score_of(family, doc, reply, rule) for doc, reply in zip(documents(**columns), replies, strict=True)]
+
+
+def accuracies(family, scores):
+    found = values_of(family, scores)
+    return [found[f"{name}_accuracy"] for name in ("total", "closed", "open")]
+
+
+def test_without_a_judge_head_divides_twice():
+    assert accuracies(FAMILY, scored(HEAD)) == pytest.approx([2 / 5, 1 / 2, 1 / 3 / 3])
+    assert accuracies(FAMILY, scored(FIXED)) == pytest.approx([2 / 5, 1 / 2, 1 / 3])
+    head, fixed = (values_of(FAMILY, scored(rule)) for rule in (HEAD, FIXED))
+    assert head["open_accuracy_stderr"] == pytest.approx(fixed["open_accuracy_stderr"] / 3)
+    assert (head["precision"], head["recall"], head["f1"]) == (fixed["f1"], fixed["precision"], fixed["recall"])
+    assert fixed["recall"] == pytest.approx((1 + 0 + 1 / 2) / 3)
+    assert fixed["exact_match"] == pytest.approx(1 / 3)
+
+
+def test_a_score_says_nothing_of_the_patient(judge):
+    for family in (FAMILY, JUDGED_QUESTIONS):
+        written = json.dumps(scored("robust_kit_vqa", ["Doe is ill"] * 5, family=family)).casefold()
+        assert not [
+            word for word in ("doe", "ill", "scan", "lung", "is it") if word in written.replace("cluster_id", "")
+        ]
+
+
+def test_what_the_judge_counts_for(judge):
+    """Of three open answers it calls one right and fails for one; the third it does not judge as it is told."""
+    found = {rule: accuracies(JUDGED_QUESTIONS, scored(rule, family=JUDGED_QUESTIONS)) for rule in (HEAD, PATH, FIXED)}
+    assert found[HEAD] == pytest.approx([2 / 4, 1 / 2, 1 / 2 / 2])
+    assert found[PATH] == pytest.approx([1 / 4, 0, 1 / 2 / 2])
+    assert found[FIXED] == pytest.approx([3 / 4, 1 / 2, 1])
+    values = values_of(JUDGED_QUESTIONS, scored(FIXED, family=JUDGED_QUESTIONS))
+    assert (values["judge_failed_rate"], values["scored_samples"], values["unjudged_samples"]) == (1 / 5, 4, 1)
+    assert values["exact_match"] == pytest.approx(1 / 3)
+
+
+def test_slake_s_closed_answers_count_twice_when_the_judge_agrees(judge):
+    scores = scored(SLAKE, family=JUDGED_QUESTIONS)
+    assert [score["right"] for score in scores] == [2, 1, 1, None, 0]
+    assert accuracies(JUDGED_QUESTIONS, scores) == pytest.approx([4 / 4, 3 / 2, 1 / 2 / 2])
+    assert [score["correct"] for score in scores] == [True, True, True, None, False]
+
+
+def test_only_rules_that_need_more_than_the_first_reply_ask_again(judge):
+    scored(HEAD, family=JUDGED_QUESTIONS)
+    assert judge.asked == [("left lung", 1), ("fog", 1), ("the mass", 1)]
+    judge.asked.clear()
+    scored(FIXED, family=JUDGED_QUESTIONS)
+    assert judge.asked == [("left lung", 1), ("fog", 1), ("the mass", 1), ("the mass", 2)]
+
+
+def test_who_is_not_asked_about(judge):
+    nothing = ["", "I cannot tell.", "<think>so", "[LMMS_EVAL_BUDGET_EXCEEDED]", None]
+    documents_of_it = [{**doc, "answer": "CT"} for doc in documents()]
+    for rule, asked in (("robust_kit_vqa", []), (FIXED, ["i cannot tell.", "<think>so"]), (HEAD, ["i cannot tell."])):
+        judge.asked.clear()
+        made = [
+            score_of(JUDGED_QUESTIONS, doc, reply, rule) for doc, reply in zip(documents_of_it, nothing, strict=True)
+        ]
+        assert [answer for answer, _ in judge.asked][: len(asked)] == asked
+        assert [score["reason"] for score in made[3:]] == [Reason.ADAPTER_FAILED] * 2
+    # The release asks about an empty reply, too.
+    judge.asked.clear()
+    assert score_of(JUDGED_QUESTIONS, documents_of_it[0], "", "medevalkit_vqa_release")["asked"]
+    assert judge.asked == [("", 1)]
+
+
+@pytest.mark.parametrize("family", [FAMILY, JUDGED_QUESTIONS], ids=["plain", "judged"])
+def test_where_head_stops_its_row_has_no_number(judge, family, capsys):
+    replies = ["yes", "", "..", "fog", "the mass"]
+    scores = scored(HEAD, replies, family=family)
+    assert [bool(score["stops"]) for score in scores] == [False, False, True, False, False]
+    found = values_of(family, scores)
+    assert all(math.isnan(found[name]) for name in found if name not in COUNTED)
+    (sentence,) = {metric.warning(scores) for metric in family.metrics if metric.name == "total_accuracy"}
+    assert "'2'" in sentence
+    assert "no words for ROUGE" in sentence
+    mended = scored(FIXED, replies, family=family)
+    assert not math.isnan(values_of(family, mended)["total_accuracy"])
+    assert family.metrics[0].warning(mended) == ""
+
+
+COUNTED = (
+    *("scored_samples", "failed_samples", "unjudged_samples", "possible_injection"),
+    *("judge_failed_rate", "judge_failed_rate_stderr"),
+)
+
+
+def test_the_column_says_what_is_closed():
+    assert [score["closed"] for score in scored(HEAD)] == [True, True, False, False, False]
+    assert [score["closed"] for score in scored(SLAKE, answer_type="CLOSED")] == [True] * 5
+    assert math.isnan(values_of(FAMILY, scored(SLAKE, answer_type="CLOSED"))["open_accuracy"])
+
+
+def test_constant_replies_say_yes_no_and_what_is_frequent():
+    samples = [Sample(doc) for doc in documents()]
+    found = {one.name: [meant.said[0] for meant in one.meant] for one in FAMILY.constant_replies(samples)}
+    assert list(found) == ["always yes", "always no", "most frequent answer"]
+    assert found["most frequent answer"] == ["no", "no", "CT", "CT", "CT"]
+
+
+def test_recorded_replies_are_judged_later(judge):
+    rows = {"reference": Row(HEAD), "reference_fixed": Row(FIXED), "fenced": Row("robust_kit_vqa", fenced=True)}
+    hook = "medtasks.hooks.judged_questions"
+    task = TaskFile(
+        name="own",
+        kind="task",
+        path=None,
+        description="",
+        dataset="own",
+        output_type="generate_until",
+        rows=rows,
+        process_results=DottedName(f"{hook}.process_results"),
+        metric_list=DottedName(f"{hook}.METRIC_LIST"),
+        breakdown=(),
+    )
+    found = score_replies(task, documents(), {str(n): Reply(text) for n, text in enumerate(REPLIES)})
+    assert {name: one.estimates["closed_accuracy"].value for name, one in found.items()} == dict.fromkeys(rows, 0.5)
+    assert found["reference"].estimates["open_accuracy"].value == pytest.approx(1 / 4)
+
+
+def test_a_judge_elsewhere_does_not_see_credentialed_data(monkeypatch):
+    monkeypatch.setenv("MEDTASKS_JUDGE_BASE_URL", "http://judge.example/v1")
+    monkeypatch.setenv("MEDTASKS_JUDGE_MODEL", "m")
+    monkeypatch.setenv("MEDTASKS_JUDGE_API_KEY", "key")
+    with pytest.raises(JudgeRefused, match="not on this machine"):
+        score_of(JUDGED_QUESTIONS, documents()[2], "left lung", FIXED)
