@@ -14,7 +14,7 @@ from medtasks.data.variants import rotated
 from medtasks.extract import labeler
 from medtasks.extract.failure import failed_reply
 from medtasks.extract.registry import Kind, extractors
-from medtasks.families import submission, texts
+from medtasks.families import kit_submission, submission, texts
 from medtasks.families.family import Reply, Row, TaskFamily
 from medtasks.families.registry import HOOKS, family_of
 from medtasks.harness.published_names import published
@@ -191,6 +191,12 @@ FAMILIES = {
     ),
     "pairs": made_up("pairs", ["mediconfusion_reference", "robust_choice"], LETTERS, **PAIRED),
     "free_form": made_up("free_form", [None], SAID, **PAIRED),
+    "kit_choice": made_up(
+        "kit_choice",
+        [rule for rule in extractors(Kind.CHOICE) if rule.startswith("medevalkit") and "mmmu" not in rule],
+        LETTERS,
+    ),
+    "kit_submission": made_up("kit_submission", ["robust_mmmu"], LETTERS),
     "grouped_choice": made_up("grouped_choice", ["vlmevalkit_2026_06", "robust_choice"], LETTERS),
     "judged_choice": made_up("judged_choice", ["vlmevalkit_2024_06", "vlmevalkit_2026_06"], SAID),
     "classification": made_up(
@@ -294,7 +300,8 @@ def install_stand_ins(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(Judge, "ask", ask)
     monkeypatch.setattr(labeler, "labeler", lambda: labels)
     monkeypatch.setattr(texts, "report_metric", compared.report_metric)
-    monkeypatch.setattr(submission, "load_documents", lambda name: FAMILIES["submission"].documents)
+    for module in (submission, kit_submission):
+        monkeypatch.setattr(module, "load_documents", lambda name: FAMILIES["submission"].documents)
     metric_module.forget_computed()
     return asked
 

@@ -145,7 +145,8 @@ def rows_of(task: TaskFile, documents: Documents, replies: Replies) -> dict[str,
     as_letters = task.compares_likelihoods and any(reply.losses is None for reply in given)
     versioned = task.family.versioned if as_letters else task.versioned_rule
     return {
-        name: (versioned(row), scores_of(task, row, documents, given)) for name, row in _rows(task, replies).items()
+        name: (versioned(row), list(task.family.settled(scores_of(task, row, documents, given))))
+        for name, row in _rows(task, replies).items()
     }
 
 
@@ -209,11 +210,12 @@ def _warn(metrics: Sequence[AnyMetric], scores: Scores, panels: Sequence[PanelRe
 def by_group(task: TaskFile, documents: Documents, scores: Sequence[Score]) -> dict[str, dict[str, Group]]:
     """Return the accuracy of each group of the columns that a task names, by column and value, the largest group first.
 
-    A document with several values counts in each of their groups. A task without accuracy has no groups. Both lists
-    have shape (samples,); in place of documents, scores with the same columns may group the scores.
+    A document with several values counts in each of their groups. There are no groups without accuracy, nor where the
+    published code stops. Both lists have shape (samples,); scores are settled (:meth:`TaskFamily.settled`). In place of
+    documents, scores with the same columns may group the scores.
     """
     accuracy = next((metric for metric in task.metrics if metric.name == _MAIN), None)
-    if accuracy is None:
+    if accuracy is None or any(score.get("stops") for score in scores):
         return {}
     by_column: dict[str, dict[str, Group]] = {}
     for column in task.breakdown:
@@ -240,12 +242,15 @@ def with_interval(name: str, estimate: Estimate, *, higher_is_better: bool) -> R
 
 
 def wrong_answers(task: TaskFile, documents: Documents, scores: Sequence[Score], replies: Replies) -> list[WrongAnswer]:
-    """Return the wrong answers of a task whose scores have an accuracy, a target and a value; of another task none."""
-    if not any(metric.name == _MAIN for metric in task.metrics):
+    """Return the wrong answers of a task whose scores have an accuracy, a target and a value; of another task none.
+
+    Without a target, or where the published code stops, nothing is wrong.
+    """
+    if not any(metric.name == _MAIN for metric in task.metrics) or any(score.get("stops") for score in scores):
         return []
     found = []
     for document, score in zip(documents, scores, strict=True):
-        if is_failed(score) or "value" not in score or score["target"] == score["value"]:
+        if is_failed(score) or "value" not in score or score["target"] in (None, score["value"]):
             continue
         reply = replies[document["doc_id"]].text
         kind = ErrorClass.FOR_A_HUMAN if reply is None else error_class(reply, score["value"])

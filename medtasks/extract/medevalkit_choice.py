@@ -24,6 +24,7 @@ NO_LETTER = "text"
 
 Lines = tuple[str, ...]
 
+_NO_MODALITY = "no_modality_type"  # flag of a row of OmniMedVQA, for whose column MedEvalKit asks of every row
 _REMEMBERED = 2**17  # texts whose most similar option is known, since several rows read the same replies
 
 
@@ -32,7 +33,8 @@ def kit_answer(reply: str | None, sample: Sample, *, tags: bool, release: bool, 
 
     ``tags``: contents of ``<answer>`` come first, as in OmniMedVQA and MedXpertQA; ``release``: as the first release
     does; ``fixed``: compared with the column ``answer``. The fact ``fallback`` says whether similarity alone decided,
-    ``target`` is there where MedEvalKit compares with another one than the column ``answer``.
+    ``target`` is there where MedEvalKit compares with another one than the column ``answer``, and ``stops`` where it
+    raises after all inference.
     """
     lines = tuple(line.lower() for line in option_lines(sample))
     if not lines:
@@ -45,7 +47,10 @@ def kit_answer(reply: str | None, sample: Sample, *, tags: bool, release: bool, 
     value = said if right and said in letters else letters[_chosen(key, text, lines)]
     target = gold if gold is None or said in letters or gold == answer else value if right else NO_LETTER
     target = target.strip().upper() if target is not None and target != NO_LETTER else target
-    return Answer.ok(value.upper(), fallback=fallback, **({} if fixed or target == answer else {"target": target}))
+    facts: dict[str, object] = {} if fixed or target == answer else {"target": target}
+    if tags and not fixed and _NO_MODALITY in (sample.document.get("flags") or ()):
+        facts["stops"] = "its published row has no modality_type (KeyError)"
+    return Answer.ok(value.upper(), fallback=fallback, **facts)
 
 
 def option_lines(sample: Sample) -> Sequence[str]:

@@ -99,7 +99,9 @@ def chosen_options(text: str, options: Sequence[str]) -> set[int]:
     """
     sentences = [equal_option(sentence, options) for sentence in SENTENCES.split(text)]
     found = {index for index in sentences if index is not None}
-    named = [index for index, option in enumerate(options) if normalised(option) and not lacks(text, normalised(option))]
+    named = [
+        index for index, option in enumerate(options) if normalised(option) and not lacks(text, normalised(option))
+    ]
     parts = clauses(text) if named else []
     for index in named:
         praised = re.compile(rf"\b{_pattern(options[index])}{_PRAISE}", re.IGNORECASE)

@@ -61,8 +61,11 @@ def option_strategies(samples: Sequence[Sample]) -> list[Strategy]:
 
 
 def each_option(samples: Sequence[Sample], mean: MeaningOf) -> list[Strategy]:
-    """Return the strategies that always choose one of the options that every question has, if these are not many."""
-    fewest = min(len(sample.options) for sample in samples)
+    """Return the strategies that always choose one of the options that every question has, if these are not many.
+
+    Questions without any options are none of these.
+    """
+    fewest = min((len(sample.options) for sample in samples if sample.options), default=0)
     return [
         Strategy(
             f"always {name}", f"Answers {name} to every question.", tuple(mean(sample, index) for sample in samples)
@@ -82,7 +85,7 @@ def most_frequent_option(name: str, describes: str, samples: Sequence[Sample], m
 def _names(samples: Sequence[Sample], number: int) -> list[str]:
     """Return what the first options are called: their texts where these are short, public and always the same."""
     letters = [letter(index) for index in range(number)]
-    texts = {sample.options for sample in samples}
+    texts = {sample.options for sample in samples if sample.options}
     options = next(iter(texts))
     plain = len(texts) == 1 and len({*options}) == len(options) and max(map(len, options)) <= _LONGEST_NAME
     return list(options[:number]) if plain and not is_private(str(samples[0].dataset)) else letters

@@ -29,7 +29,7 @@ from medtasks.extract.registry import Kind, extractor_of
 from medtasks.families.constant_replies import Strategy
 from medtasks.families.templates import written_options
 from medtasks.families.texts import text_values
-from medtasks.metrics.metric import AnyMetric, CorpusMetric, Metric, Score
+from medtasks.metrics.metric import AnyMetric, CorpusMetric, Metric, Score, Scores
 
 FENCED = "_fenced"
 """What stands behind a rule's name in scores of replies that the judge got between marks."""
@@ -51,6 +51,7 @@ class Column(Enum):
     LETTERS = "a list of letters of the options"
     LABEL = "the number of one of the options, counted from 0"
     LABELS = "a list with 0 or 1 for each of the options"
+    LETTER_OR_NOTHING = "the letter of one of the options, or nothing"
     POSITION = "1 or 2"
     YES_NO = "yes or no"
     ID = "a text or a number"
@@ -184,6 +185,14 @@ class TaskFamily(ABC):
     def texts(self, sample: Sample, reply: Reply, row: Row) -> dict[str, PrivateText]:
         """Return those fields of a score that are texts, which no file holds; nobody is asked for them."""
         return {}
+
+    def settled(self, scores: Scores) -> Scores:
+        """Return the scores of a whole run with what is only decided by all of them, such as a draw in their order.
+
+        What is settled already stays the same object. Metrics settle what they are given; whoever looks at parts of a
+        run, or at single scores, has to do it before.
+        """
+        return scores
 
     def cluster_id(self, sample: Sample) -> str | None:
         """Return what errors are clustered by; None for a sample that belongs to no cluster."""

@@ -37,6 +37,7 @@ NAMED: Mapping[str, tuple[str, str]] = MappingProxyType(
         "knowledge_hallucination.process_results": ("hallucination", "KNOWLEDGE_QUESTIONS"),
         "knowledge_hallucination.process_results_eleven": ("hallucination", "KNOWLEDGE_QUESTIONS_ELEVEN"),
         "judged_questions.process_results": ("kit_questions", "JUDGED_QUESTIONS"),
+        "kit_choice.process_likelihoods": ("kit_choice", "KIT_LIKELIHOODS"),
         "submission.process_results": ("submission", "SUBMISSION"),
         "rotations.process_results": ("rotations", "ROTATED_CHOICE"),
         "rotations.process_classes": ("rotations", "ROTATED_CLASSES"),

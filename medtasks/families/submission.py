@@ -7,7 +7,7 @@ VLMEvalKit writes it and GMAI-MMBench's authors ask for by mail; ``option`` is w
 import datetime
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -27,12 +27,12 @@ _GROUPS = ("keyword", "clinical_task", "department", "granularity", "modality", 
 _CELL = 32_767  # characters, more do not fit into one
 
 
-def submission_rows(scores: Scores) -> float:
-    """Write the file and return how many rows it has; NaN when it cannot be written."""
+def submission_rows(scores: Scores, write: Callable[[Scores], Path] | None = None) -> float:
+    """Write the file, by default a spreadsheet, and return how many rows it has; NaN when it cannot be written."""
     if not scores:
         return math.nan
     try:
-        path = write_submission(scores)
+        path = (write or write_submission)(scores)
     except (OSError, MedTasksError) as error:
         logger.error("The submission cannot be written ({}); mend that and use 'medtasks score' on the replies.", error)
         return math.nan
@@ -74,15 +74,12 @@ class Submission(TaskFamily):
 def write_submission(scores: Scores) -> Path:
     """Write the spreadsheet below ``$MEDTASKS_HOME/submissions``, rows in the order of the questions; return its path.
 
-    That of a sanity variant has a folder of its own, lest it is sent in for the task's. Raises OSError, or
-    MedTasksError where the questions are not there any more.
+    Raises OSError, or MedTasksError where the questions are not there any more.
     """
     from openpyxl import Workbook
 
-    dataset, variant = str(scores[0]["dataset"]), scores[0].get(COLUMN)
-    folder = home() / "submissions" / (f"{dataset}_{variant}" if variant else dataset)
     by_sample = {score["sample"]: score for score in scores}
-    documents = [document for document in load_documents(dataset) if document["doc_id"] in by_sample]
+    documents = [one for one in load_documents(str(scores[0]["dataset"])) if one["doc_id"] in by_sample]
     letters = [letter(index) for index in range(max(len(document["options"]) for document in documents))]
     book = Workbook(write_only=True)
     sheet = book.create_sheet("predictions")
@@ -92,10 +89,17 @@ def write_submission(scores: Scores) -> Path:
         texts = [*options, *[""] * (len(letters) - len(options)), *(document[group] for group in _GROUPS)]
         cells = [document["doc_id"], document["question"], *texts, score["reply"], score["value"]]
         sheet.append([_cell(text) for text in cells])
-    path = folder / f"{datetime.datetime.now(datetime.UTC):%Y%m%dT%H%M%S_%fZ}-{os.getpid()}.xlsx"
+    path = submission_file(scores, "xlsx")
     with written_whole(path) as partial:
         book.save(partial)
     return path
+
+
+def submission_file(scores: Scores, ending: str) -> Path:
+    """Return the path of a new file; those of a sanity variant lie apart, lest they are sent in for the task's."""
+    dataset, variant = str(scores[0]["dataset"]), scores[0].get(COLUMN)
+    folder = home() / "submissions" / (f"{dataset}_{variant}" if variant else dataset)
+    return folder / f"{datetime.datetime.now(datetime.UTC):%Y%m%dT%H%M%S_%fZ}-{os.getpid()}.{ending}"
 
 
 def _cell(text: str | None) -> str:

@@ -145,6 +145,7 @@ _HOLDS: Mapping[Column, Callable[[Any, Any], bool]] = {
     Column.TEXTS: _texts,
     Column.OPTIONS: lambda value, _: _texts(value, _) and len(value) > 1,
     Column.LETTER: _is_letter,
+    Column.LETTER_OR_NOTHING: lambda value, options: value is None or _is_letter(value, options),
     Column.LETTERS: lambda value, options: (
         isinstance(value, list) and bool(value) and all(_is_letter(one, options) for one in value)
     ),

@@ -10,13 +10,14 @@ from medtasks.data.samples import Sample
 from medtasks.errors import MedTasksError
 from medtasks.extract.registry import Kind, extractor_of
 from medtasks.families.family import Asks, Reply, Row, TaskFamily
-from medtasks.families.registry import HOOKS, NAMED, families, family_of
+from medtasks.families.registry import HOOKS, NAMED, families, family_of, modules
 from medtasks.harness.task_files import task_files
 from medtasks.harness.task_index import DottedName
 
 from ..task_families import FAMILIES
 
-PUBLISHED = [f"{HOOKS}{name}" for name in NAMED]
+_MODULES = [f"{HOOKS}{module}.process_results" for module in sorted(modules())]
+PUBLISHED = list(dict.fromkeys([*(f"{HOOKS}{name}" for name in NAMED), *filter(family_of, _MODULES)]))
 PAGE = (Path(__file__).parents[2] / "docs" / "own_tasks.md").read_text(encoding="utf-8")
 
 
@@ -54,7 +55,7 @@ def test_the_page_names_families_and_their_columns():
     printed = {row.split("|")[3].strip(" `"): row for row in rows}
     for hook in PUBLISHED:
         family, room = family_of(hook), hook.split(".")[2]
-        if "judge" in family.name or room in ("grouped_choice", "submission", "rotations"):
+        if "judge" in family.name or room in ("grouped_choice", "submission", "kit_submission", "rotations"):
             continue
         row = printed[room]
         assert family.name in row

@@ -118,7 +118,7 @@ def of_scores(task: TaskFile, rule: str, by_id: Mapping[str, SampleScore], colum
 
     ``columns`` group the scores and are in the same order: documents, or scores with the same columns.
     """
-    scores = list(by_id.values())
+    scores = list(task.family.settled(list(by_id.values())))
     estimates = evaluate(task.metrics, scores)
     table = (
         with_interval(one.name, estimates[one.name], higher_is_better=one.higher_is_better) for one in task.metrics

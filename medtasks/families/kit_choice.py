@@ -1,0 +1,162 @@
+"""MedEvalKit's sets with options (PMC-VQA, OmniMedVQA, MedXpertQA, MMMU, MedFrameQA), also asked by likelihood.
+
+Its rules read almost every reply as some option; ``fallback_rate`` is the share of replies that only similarity, or in
+MMMU a draw, made an option. The published code draws in the order of the questions from one seeded generator, so that
+what is drawn for a question depends on the replies to all others: scores say from how many options to draw, and the
+draws are made when the scores of a run are together, in the same order whatever order they come in.
+"""
+
+import random
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import ClassVar
+
+from medtasks.data.samples import Sample, letter
+from medtasks.extract.answer import Answer
+from medtasks.families.choice import SingleChoice, is_right
+from medtasks.families.constant_replies import Meant, Strategy, each_option, lettered, most_frequent
+from medtasks.families.counts import INVALID_RATE, SAMPLE_COUNTS, answered, stop_warning, unstopped
+from medtasks.families.family import Column, Reply, Row
+from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, Scores
+from medtasks.metrics.report_scores import mean
+
+SEED = 42
+"""Of the draws, as MedEvalKit sets it before each dataset."""
+_DRAWS = "draws"  # of how many options one is to be drawn; gone when it is
+_FACTS = ("fallback", "stops", _DRAWS)
+_NUMBERS = re.compile(r"(\d+)")
+
+
+def settled(scores: Scores) -> Scores:
+    """Return scores with the options that the published code draws for what it cannot read; scores of a whole run.
+
+    Source: ``parse_multi_choice_response`` of MMMU, with Python's generator seeded as MedEvalKit does.
+    """
+    waiting = sorted((score for score in scores if _DRAWS in score), key=_place)
+    if not waiting:
+        return scores
+    chance = random.Random(SEED)
+    drawn = {id(score): chance.choice([letter(index) for index in range(score[_DRAWS])]) for score in waiting}
+    return [
+        {**{name: one for name, one in score.items() if name != _DRAWS}, "value": drawn[id(score)]}
+        if id(score) in drawn
+        else score
+        for score in scores
+    ]
+
+
+def _place(score: Score) -> list[tuple[bool, int, str]]:
+    """Return where a sample stands among all: by subject and number, as in ``validation_Pharmacy_12``."""
+    parts = _NUMBERS.split(str(score["sample"]))
+    return [(part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in parts]
+
+
+def _answered(scores: Scores) -> Scores:
+    """Return the scores of answered samples, with their draws."""
+    return _asked(settled(answered(scores)))
+
+
+def _asked(scores: Scores) -> Scores:
+    return [score for score in scores if score["reason"] != _NO_OPTIONS]
+
+
+def _right(score: Score) -> float | None:
+    return None if score["target"] is None else is_right(score)
+
+
+def _warning(scores: Scores) -> str:
+    if stop := stop_warning(scores):
+        return stop
+    given = _answered(scores)
+    unkeyed = sum(score["target"] is None for score in given)
+    if not unkeyed:
+        return ""
+    return (
+        f"{unkeyed} of {len(given)} questions have no target under rule '{given[0]['rule']}', because their published "
+        f"answer is none of their options: they are in no accuracy there."
+    )
+
+
+def _fallback(score: Score) -> float | None:
+    return None if "fallback" not in score else float(score["fallback"])
+
+
+_NO_OPTIONS = "no_options"
+"""Why a question is in no score where options are compared by likelihood."""
+_COUNTED = unstopped(_answered)
+_ACCURACY = Metric("accuracy", selection=_COUNTED, role=Role.MAIN, warning=_warning, of=_right)
+_INVALID_RATE = replace(INVALID_RATE, selection=_COUNTED)
+
+
+class KitChoice(SingleChoice):
+    """One right option, or a text (MMMU's open questions); errors are clustered by image."""
+
+    name = "MedEvalKit's questions with options"
+    columns: ClassVar[Mapping[str, Column]] = {"options": Column.TEXTS, "answer": Column.LETTER_OR_NOTHING}
+    metrics: Sequence[AnyMetric] = (
+        _ACCURACY,
+        Metric("fallback_rate", False, _COUNTED, role=Role.RATE, of=_fallback),
+        _INVALID_RATE,
+        *SAMPLE_COUNTS,
+    )
+
+    def settled(self, scores: Scores) -> Scores:
+        """Return scores with their draws."""
+        return settled(scores)
+
+    def _fields(self, sample: Sample, answer: Answer) -> Score:
+        facts = {name: answer.facts[name] for name in _FACTS if name in answer.facts}
+        target = answer.facts.get("target", sample.document.get("answer"))
+        return {"target": target, "value": answer.value, **facts}
+
+    def target_text(self, sample: Sample) -> str:
+        """Return the letter of the right option, or the answer as published."""
+        return str(sample.document.get("answer") or sample.document.get("gold") or "")
+
+    def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
+        """Return each letter that every question with options has, of at most six, and the most frequent answer."""
+        keyed = [sample for sample in samples if sample.options and sample.target is not None]
+        if not keyed:
+            return []
+        frequent = most_frequent((len(sample.options), sample.target) for sample in keyed)
+        most = tuple(_meant(sample, frequent.get(len(sample.options), 0)) for sample in samples)
+        describes = "Answers the letter that is most often right of the questions with as many options."
+        return [*each_option(samples, _meant), Strategy("most frequent answer", describes, most)]
+
+    def expected_by_chance(self, samples: Sequence[Sample]) -> Mapping[str, float]:
+        """Return the expected accuracy of a guess: nothing for an open question; without those that have no target."""
+        guesses = [
+            1 / len(sample.options) if sample.options else 0.0
+            for sample in samples
+            if sample.target is not None or not sample.options
+        ]
+        return {"invalid_rate": 0.0, "accuracy": mean(guesses)} if any(guesses) else {}
+
+
+def _meant(sample: Sample, index: int) -> Meant:
+    """Mean an option; anything where there are none."""
+    return lettered(sample, index) if index < len(sample.options) else Meant((letter(index),))
+
+
+class KitLikelihoods(KitChoice):
+    """The same where options are compared by likelihood; questions without options are in no score."""
+
+    metrics: Sequence[AnyMetric] = (
+        _ACCURACY,
+        _INVALID_RATE,
+        *(replace(one, selection=_asked) for one in SAMPLE_COUNTS),
+    )
+
+    def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:
+        if sample.options or reply.losses is None:
+            return super()._score(sample, reply, row)
+        rule = row.extractor or str(self.extractor)
+        return {"target": None, "value": None, "reason": _NO_OPTIONS, "rule": rule}
+
+    def expected_by_chance(self, samples: Sequence[Sample]) -> Mapping[str, float]:
+        """Return the expected accuracy of a guess."""
+        return super().expected_by_chance([sample for sample in samples if sample.options])
+
+
+FAMILY, KIT_LIKELIHOODS = KitChoice(), KitLikelihoods()
