@@ -5,12 +5,16 @@ import hashlib
 import pytest
 from PIL import Image
 
+from medtasks.data.preparation import Options
+from medtasks.data.preparers import prepare
 from medtasks.data.store import load_documents
 from medtasks.harness.prompt_settings import prompt_settings
+from medtasks.harness.task_files import task_config, task_file
+from medtasks.harness.task_index import resolved
 from medtasks.prompts.template import messages, prompt
 
+from ..data.medevalkit.test_golden import SOURCES
 from ..extract.reading import recorded
-from ..medevalkit_sets import prepare_all
 
 
 def settings(name):
@@ -57,14 +61,7 @@ def test_every_recorded_message_of_medvlthinker(golden, pictures):
         assert kept == case["content"]
 
 
-DATASETS = {
-    "vqa_rad": "multimedeval_vqa_rad",
-    "path_vqa": "multimedeval_path_vqa",
-    "mmmu_med_validation": "medevalkit_mmmu_med_val",
-}
-SETTINGS = {"medxpertqa_mm": "choice_images", "medframeqa": "choice_images"} | {
-    name: name for name in ("vqa_rad", "path_vqa", "slake")
-}
+TASKS = {"mmmu_med_validation": "mmmu_med"}
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +70,8 @@ def home(test_data, tmp_path_factory):
     folder = tmp_path_factory.mktemp("home")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MEDTASKS_HOME", str(folder))
-        prepare_all(test_data)
+        for name, source in SOURCES.values():
+            prepare(name, Options(test_data / "medevalkit" / source, allow_incomplete=True))
     return folder
 
 
@@ -84,10 +82,10 @@ def digest(image):
 def test_every_recorded_message(golden, home, monkeypatch):
     monkeypatch.setenv("MEDTASKS_HOME", str(home))
     for case in recorded(golden, "medevalkit/messages", 1):
-        name = case["set"]
-        doc = load_documents(DATASETS.get(name, f"medevalkit_{name}"))[case["row"]]
-        kind = "mmmu" if name.startswith("mmmu") else SETTINGS.get(name, "choice")
-        (turn,) = messages(doc, settings(f"medevalkit_{kind}{'_reasoning' if case['reasoning'] else ''}"))
+        name = f"medevalkit_{TASKS.get(case['set'], case['set'])}"
+        asking = f"{name}_reasoning" if case["reasoning"] else name
+        doc = load_documents(task_file(name).dataset)[case["row"]]
+        (turn,) = messages(doc, resolved(task_config(asking)["lmms_eval_specific_kwargs"])["default"])
         shown = [part.get("text") or digest(part["url"]) for part in turn["content"]]
         labelled = case["image_key"] == "images"
         labels = [[f"<image_{number}>: "] if labelled else [] for number, _ in enumerate(case["images"], 1)]
