@@ -40,17 +40,39 @@ def kit_answer(reply: str | None, sample: Sample, *, tags: bool, release: bool, 
     if not lines:
         return Answer.invalid(Reason.NO_MATCH if (reply or "").strip() else Reason.EMPTY)
     key, text = read_reply(tagged(reply, "answer") if tags else reply or "", len(lines), release=release)
-    letters, answer = _letters(len(lines)), sample.document.get("answer")
+    answer = sample.document.get("answer")
     gold = answer if fixed else _gold(sample)
-    said = (gold or "").strip().lower()
-    right, fallback = _accepts(key, text, lines, said), key != said and key not in letters and key not in lines
-    value = said if right and said in letters else letters[_chosen(key, text, lines)]
-    target = gold if gold is None or said in letters or gold == answer else value if right else NO_LETTER
-    target = target.strip().upper() if target is not None and target != NO_LETTER else target
-    facts: dict[str, object] = {} if fixed or target == answer else {"target": target}
+    chosen, fallback, right = _compared(key, text, lines, None if gold is None else gold.strip().lower())
+    facts: dict[str, object] = {"fallback": fallback}
+    if not fixed and gold != answer:
+        facts["target"] = _target(gold or "", len(lines)) or (chosen if right else NO_LETTER)
     if tags and not fixed and _NO_MODALITY in (sample.document.get("flags") or ()):
         facts["stops"] = "its published row has no modality_type (KeyError)"
-    return Answer.ok(value.upper(), fallback=fallback, **facts)
+    return Answer.ok(chosen, **facts)
+
+
+def _target(gold: str, options: int) -> str | None:
+    """Return the letter that a gold is; None for a text."""
+    said = gold.strip().lower()
+    return said.upper() if said in _letters(options) else None
+
+
+def _compared(key: str, text: str, lines: Lines, gold: str | None) -> tuple[str, bool, bool]:
+    """Return the letter of the option taken, whether only similarity found it, and whether the reply counts as right.
+
+    ``gold`` is a letter or a text, stripped and in lower case. Of lines that are the same, the right one is taken.
+    """
+    letters, fallback = _letters(len(lines)), False
+    if key in letters:
+        chosen = letters.index(key)
+        right = gold in (key, lines[chosen])
+    elif key in lines:
+        chosen = lines.index(key)
+        right = key == gold or (gold is not None and gold in letters and lines[letters.index(gold)] == key)
+    else:
+        fallback, chosen = key != gold, most_similar(lines, text)
+        right = key == gold or gold in (letters[chosen], lines[chosen])
+    return (gold if gold is not None and right and gold in letters else letters[chosen]).upper(), fallback, right
 
 
 def option_lines(sample: Sample) -> Sequence[str]:
@@ -61,8 +83,9 @@ def option_lines(sample: Sample) -> Sequence[str]:
     return written
 
 
-def _letters(number: int) -> list[str]:
-    return [letter(index).lower() for index in range(number)]
+@lru_cache(maxsize=32)
+def _letters(number: int) -> tuple[str, ...]:
+    return tuple(letter(index).lower() for index in range(number))
 
 
 def _gold(sample: Sample) -> str | None:
@@ -91,26 +114,6 @@ def read_reply(reply: str, options: int, *, release: bool = False) -> tuple[str,
             said = last.split(".")[0]
     text = parsed_reply(said).strip().lower().replace("\n", "")
     return text.split(".")[0].split(":")[-1], text
-
-
-def _accepts(key: str, text: str, lines: Lines, gold: str) -> bool:
-    """Return whether the reply counts as ``gold``, which is a letter or a text, stripped and in lower case."""
-    letters = _letters(len(lines))
-    if key == gold:
-        return True
-    if key in letters:
-        return lines[letters.index(key)] == gold
-    if key in lines:
-        return gold in letters and lines[letters.index(gold)] == key
-    chosen = most_similar(lines, text)
-    return gold in (letters[chosen], lines[chosen])
-
-
-def _chosen(key: str, text: str, lines: Lines) -> int:
-    letters = _letters(len(lines))
-    if key in letters:
-        return letters.index(key)
-    return lines.index(key) if key in lines else most_similar(lines, text)
 
 
 @lru_cache(maxsize=_REMEMBERED)

@@ -1,0 +1,152 @@
+"""Recorded whole-dataset results of MedEvalKit's choice sets, and of MMMU with its random draws."""
+
+import ast
+import json
+import math
+import random
+from pathlib import Path
+
+import pytest
+
+from medtasks.audit.scoring import score_replies
+from medtasks.extract.failure import failure_cause
+from medtasks.families.family import Reply, Row
+from medtasks.harness.task_file import TaskFile
+from medtasks.harness.task_index import DottedName
+
+HOOKS = "medtasks.hooks.kit_choice"
+GROUPS = {
+    "question type metrics": "question_type",
+    "modality type metrics": "modality",
+    "task type metrics": "medical_task",
+}
+
+
+def recorded(golden, name):
+    lines = (golden / "medevalkit" / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
+    assert lines
+    return list(map(json.loads, lines))
+
+
+def score(rule, documents, replies, *breakdown):
+    """Return the scores of one row, whatever order the samples come in."""
+    task = TaskFile(
+        name="golden",
+        kind="task",
+        path=Path("golden.yaml"),
+        description="",
+        dataset="mediconfusion",  # any that is open
+        output_type="generate_until",
+        rows={"row": Row(rule)},
+        process_results=DottedName(f"{HOOKS}.process_results"),
+        metric_list=DottedName(f"{HOOKS}.METRIC_LIST"),
+        breakdown=breakdown,
+    )
+    given = {one["doc_id"]: Reply.of_text(reply) for one, reply in zip(documents, replies, strict=True)}
+    shuffled = random.Random(len(documents)).sample(documents, len(documents))
+    return score_replies(task, shuffled, given)["row"]
+
+
+def document(number, row, name):
+    """Return the document that preparing makes of a published row."""
+    if name == "pmc_vqa":
+        lines, gold = [row[f"Choice {one}"] for one in "ABCD"], row["Answer"]
+        columns = {"options": lines, "option_lines": lines, "gold": gold, "answer": gold.strip()}
+    elif name == "medframeqa":
+        lines = [f"{chr(65 + place)}.{text}" for place, text in enumerate(row["options"])]
+        columns = {"options": row["options"], "option_lines": lines, **_lettered(row["correct_answer"])}
+    elif name == "omnimedvqa":
+        options = [row[f"option_{one}"] for one in "ABCD" if f"option_{one}" in row]
+        gold = row["gt_answer"]
+        equal = [chr(65 + place) for place, text in enumerate(options) if text.strip() == gold.strip()]
+        flags = [] if "modality_type" in row else ["no_modality_type"]
+        columns = {"options": options, "gold": gold, "answer": equal[0] if equal else None, "flags": flags}
+    else:
+        columns = {"options": list(row["options"].values()), **_lettered(row["label"])}
+    known = {"question_type": row.get("question_type"), "medical_task": row.get("medical_task")}
+    return {"doc_id": f"d{number}", "image_id": None, "modality": row.get("modality_type"), **known, **columns}
+
+
+def _lettered(gold):
+    return {"gold": gold, "answer": gold}
+
+
+def test_golden_medevalkit_choice_metrics(golden):
+    sets = [case for case in recorded(golden, "metrics") if case["set"] in RULES]
+    assert {case["set"] for case in sets} == set(RULES)
+    for case in sets:
+        name, rule = case["set"], RULES[case["set"]]
+        documents = [document(number, row, name) for number, row in enumerate(case["rows"])]
+        # Where MedEvalKit takes a missing reply for an empty one, it is one; elsewhere it raises, and here it failed.
+        replies = [("" if "tagged" in rule else None) if reply is None else reply for reply in case["replies"]]
+        found = score(rule, documents, replies, *GROUPS.values())
+        if "error" in case:
+            assert_stops(case, found, score(f"{rule}_fixed", documents, replies))
+        elif not any(reply is None or failure_cause(reply) is not None for reply in replies):
+            assert_equal(case["metrics"], found)
+        else:
+            told = [
+                right for right, reply in zip(case["correct"], replies, strict=True) if failure_cause(reply) is None
+            ]
+            assert found.estimates["accuracy"].value == pytest.approx(sum(told) / len(told), rel=1e-9)
+
+
+RULES = {
+    "pmc_vqa": "medevalkit_choice",
+    "medframeqa": "medevalkit_choice",
+    "omnimedvqa": "medevalkit_tagged_choice",
+    "medxpertqa_mm": "medevalkit_tagged_choice",
+    "medxpertqa_text": "medevalkit_tagged_choice",
+}
+
+
+def assert_equal(metrics, found):
+    total = metrics["total metrics"]
+    assert found.estimates["accuracy"].value == pytest.approx(total["acc"], rel=1e-9)
+    assert found.estimates["scored_samples"].value == total["total"]
+    for part, column in GROUPS.items():
+        groups = {
+            name: (group.questions, group.scores[0].value)
+            for name, group in found.groups[column].items()
+            if part in metrics
+        }
+        assert groups == {
+            name: (one["total"], pytest.approx(one["acc"], rel=1e-9)) for name, one in metrics.get(part, {}).items()
+        }
+
+
+def assert_stops(case, found, fixed):
+    """A missing column stops the set; without questions there is no score; a missing reply is a failed sample."""
+    assert case["error"] in ("KeyError", "ZeroDivisionError", "AttributeError")
+    failed = sum(reply is None for reply in case["replies"])
+    assert bool(failed) == (case["error"] == "AttributeError")
+    assert found.estimates["failed_samples"].value == failed
+    assert math.isnan(found.estimates["accuracy"].value) == (case["error"] != "AttributeError")
+    assert math.isnan(fixed.estimates["accuracy"].value) == (not case["rows"])
+    assert not found.groups if case["error"] == "KeyError" else True
+
+
+def test_golden_medevalkit_mmmu_validation(golden):
+    for case in recorded(golden, "mmmu_validation"):
+        documents = [_mmmu(row) for row in case["rows"]]
+        found = score("medevalkit_mmmu", documents, case["replies"], "subject")
+        results = dict(case["results"])
+        assert found.estimates["accuracy"].value == pytest.approx(results.pop("total")["acc"], rel=1e-9)
+        groups = {name: (group.questions, group.scores[0].value) for name, group in found.groups["subject"].items()}
+        assert groups == {
+            name: (one["num_example"], pytest.approx(one["acc"], rel=1e-9)) for name, one in results.items()
+        }
+        wrong = {one.score["sample"]: one.score["value"] for one in found.wrong}
+        for row, parsed in zip(case["rows"], case["parsed"], strict=True):
+            if row["question_type"] != "open":
+                assert wrong.get(row["id"], row["answer"]) == parsed, row
+            else:
+                assert wrong[row["id"]] == "other"
+
+
+def _mmmu(row):
+    options = ast.literal_eval(row["options"])
+    gold = row["answer"]
+    _, _, subject = row["id"].rpartition("_")[0].partition("_")
+    known = {"question_type": row["question_type"], "subject": subject, "gold": gold, "options": options}
+    return {"doc_id": row["id"], "image_id": None, "answer": gold if options else None, **known}
