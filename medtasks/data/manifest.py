@@ -4,7 +4,7 @@ import functools
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +69,7 @@ class Manifest(BaseModel):
             ) from error
 
 
-def measured(documents: Sequence[Mapping[str, Any]], images: Mapping[str, ImageFacts]) -> dict[str, Any]:
+def measured(documents: Collection[Mapping[str, Any]], images: Mapping[str, ImageFacts]) -> dict[str, Any]:
     """Return what a manifest says of documents, and of the images they show by image id."""
     return {
         "rows": len(documents),

@@ -17,6 +17,7 @@ from tqdm import tqdm
 
 from medtasks.data.catalogue import Access, DatasetInfo
 from medtasks.data.decoding import REFERENCE, Decoding
+from medtasks.data.document_batches import DocumentBatches, Documents
 from medtasks.data.downloads import hub_download, hub_revision
 from medtasks.data.image_store import ImageStore, StoredImage
 from medtasks.data.manifest import Manifest, measured
@@ -113,7 +114,7 @@ class Recipe:
     download: Callable[[Path], Path] | None = None  # brings the source into a folder; None: a person has to
     revision: Callable[[Path], str] | None = None  # of a source folder, ``"local"`` for an unknown one
     # what the manifest has to say of the documents, one sentence each
-    remarks: Callable[[Sequence[Mapping[str, Any]]], Iterable[str]] = lambda documents: ()
+    remarks: Callable[[Documents], Iterable[str]] = lambda documents: ()
     decoding: Decoding = REFERENCE  # what models see of its image files; published sets are read as their references do
 
     @classmethod
@@ -152,9 +153,10 @@ def prepare_recipe(info: DatasetInfo, recipe: Recipe, options: Options) -> Manif
             why = "; ".join([*causes, *outside][:_NAMED]) or "it is empty"
             raise SourceError(f"'{info.name}': no usable row in the source ({why})")
         left_out = _left_out(info, len(documents), causes, options)
-        used = _files([*documents, *demonstrations])
-        images.keep_only(used)
-        tested = {image_key(file): images.facts[file] for file in _files(documents)}
+        used = _files(documents)
+        images.keep_only(used | _files(demonstrations))
+        facts = images.facts
+        tested = {image_key(file): facts[file] for file in used}
         manifest = Manifest(
             name=info.name,
             source=_SAMPLE if options.sample else str(options.source.resolve()) if options.source else info.source,
@@ -190,11 +192,9 @@ def _how_to_obtain(info: DatasetInfo, recipe: Recipe) -> str:
     )
 
 
-def _gather(
-    info: DatasetInfo, recipe: Recipe, rows: Iterable[Row]
-) -> tuple[list[dict[str, Any]], list[str], list[str]]:
+def _gather(info: DatasetInfo, recipe: Recipe, rows: Iterable[Row]) -> tuple[Documents, list[str], list[str]]:
     """Return all documents, the cause for each row that gives none, and notes on those outside of the evaluated set."""
-    documents: list[dict[str, Any]] = []
+    documents = DocumentBatches(recipe.columns)
     causes: list[str] = []
     outside: Counter[str] = Counter()
     places: dict[str, str] = {}
@@ -214,12 +214,11 @@ def _gather(
     return documents, causes, [f"{count} not in the evaluated set: {cause}" for cause, count in outside.items()]
 
 
-def _demonstrations(
-    info: DatasetInfo, recipe: Recipe, source: Path, images: ImageStore
-) -> tuple[list[dict[str, Any]], list[str]]:
+def _demonstrations(info: DatasetInfo, recipe: Recipe, source: Path, images: ImageStore) -> tuple[Documents, list[str]]:
     """Return the few-shot examples; a training split that is missing or broken costs only them."""
     if recipe.demonstrations is None:
         return [], []
+    documents: Documents
     try:
         documents, causes, _ = _gather(info, recipe, recipe.demonstrations(source, images))
     except SourceError as error:

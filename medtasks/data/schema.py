@@ -177,6 +177,16 @@ KIT_QUESTION = {**OPEN_QUESTION, **_columns("answer_type language modality locat
 MULTI_ANSWER = {**_GROUPED, **_columns("answers:list[str]")}
 
 
+def arrow_schema(columns: Columns) -> Any:
+    """Return the schema of a ``pyarrow`` table with these columns."""
+    import pyarrow
+
+    def of(kind: str | list[str]) -> Any:
+        return pyarrow.list_(of(kind[0])) if isinstance(kind, list) else pyarrow.type_for_alias(kind)
+
+    return pyarrow.schema({name: of(kind) for name, kind in columns.items()})
+
+
 Document = dict[str, Any]
 _ADDED = ("dataset", "image_files", "image_sha256")
 

@@ -10,6 +10,7 @@ import functools
 import gzip
 import io
 import json
+import re
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from medtasks.data.source_files import SourceFile, find_shards, not_found
 from medtasks.errors import SourceError
 
 _BATCH = 64  # rows
+_BLANKS = re.compile(r"[ \t\n\r]*")
 _BUFFER = 1 << 20  # bytes
 DEMONSTRATIONS = 5
 _KINDS = {
@@ -246,11 +248,51 @@ def listed_records(file: SourceFile, columns: Sequence[str]) -> Table:
 
 
 def listed_in(name: str, data: bytes, columns: Sequence[str]) -> Table:
-    """Return the questions of a JSON text, the content of the file ``name``, that is a list of objects."""
-    content = _json(name, data)
-    if not isinstance(content, list):
+    """Return the questions of a JSON text, the content of the file ``name``, that is a list of objects.
+
+    Objects are read one by one: a list of 60,000 takes 100 MB.
+    """
+    try:
+        text = data.decode(json.detect_encoding(data), "surrogatepass")
+    except UnicodeDecodeError as error:
+        raise SourceError(f"{name} is no JSON ({error})") from error
+
+    def records() -> Iterator[tuple[str, ReadValues]]:
+        for number, value in enumerate(_listed(name, text), 1):
+            place = f"{name} row {number}"
+            yield place, functools.partial(_object, place, value, columns)
+
+    return Table(records)
+
+
+def _listed(name: str, text: str) -> Iterator[Any]:
+    """Yield what stands in a JSON list."""
+    place = _behind_blanks(text, 0)
+    if not text.startswith("[", place):
+        _json(name, text)
         raise SourceError(f"{name} is not a list of questions")
-    return records_table(((f"{name} row {number}", record) for number, record in enumerate(content, 1)), columns)
+    decode, more = json.JSONDecoder().raw_decode, False
+    place = _behind_blanks(text, place + 1)
+    while more or not text.startswith("]", place):
+        try:
+            value, place = decode(text, place)
+        except (ValueError, RecursionError) as error:
+            raise SourceError(f"{name} is no JSON ({error})") from error
+        yield value
+        place = _behind_blanks(text, place)
+        more = text.startswith(",", place)
+        if more:
+            place = _behind_blanks(text, place + 1)
+        elif not text.startswith("]", place):
+            raise SourceError(f"{name} is no JSON (a comma is missing: char {place})")
+    if _behind_blanks(text, place + 1) != len(text):
+        raise SourceError(f"{name} is no JSON (something stands behind the list)")
+
+
+def _behind_blanks(text: str, place: int) -> int:
+    found = _BLANKS.match(text, place)
+    assert found is not None  # none at all will do
+    return found.end()
 
 
 def _batches(file: SourceFile, opened: Any, group: int, columns: Sequence[str]) -> Iterator[Any]:
@@ -262,7 +304,7 @@ def _batches(file: SourceFile, opened: Any, group: int, columns: Sequence[str]) 
         raise SourceError(f"{file.path} is damaged in row group {group + 1}; download it again") from error
 
 
-def _json(place: str, data: bytes) -> Any:
+def _json(place: str, data: bytes | str) -> Any:
     try:
         return json.loads(data)
     except (ValueError, RecursionError) as error:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from medtasks.data.catalogue import dataset_info
+from medtasks.data.document_batches import Documents
 from medtasks.data.preparation import Recipe
 from medtasks.data.samples import letter
 from medtasks.data.schema import KIT_CHOICE, Document, new_document
@@ -52,7 +53,7 @@ def lettered(options: Iterable[str], form: str) -> list[str]:
     return [form.format(letter(place), option) for place, option in enumerate(options)]
 
 
-def remarks(documents: Sequence[Mapping[str, Any]]) -> list[str]:
+def remarks(documents: Documents) -> list[str]:
     """Return what a manifest says of rows that are kept and lack something."""
     counts = Counter(flag for document in documents for flag in document["flags"])
     return [
