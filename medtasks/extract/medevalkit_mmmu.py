@@ -86,7 +86,8 @@ def _read(reply: str | None, sample: Sample, *, parses: bool) -> Answer:
     if found is not None:
         return Answer.ok(found, fallback=False)
     reason = given if isinstance(given, Reason) else Reason.NO_MATCH
-    return Answer.invalid(reason, fallback=True, draws=len(sample.options))
+    draws = {"draws": len(sample.options)} if sample.options else {}
+    return Answer.invalid(reason, fallback=True, **draws)
 
 
 def _compared(answers: Iterable[Prediction], sample: Sample, **facts: bool) -> Answer:
@@ -134,7 +135,7 @@ def open_answers(response: str) -> list[Prediction]:
 
     Example:
         >>> sorted(open_answers("The result is 12.14 mg"), key=str)
-        ['12.14 mg', 12.14]
+        [12.14, '12.14 mg']
     """
     text = response.strip().strip(".").lower()
     parts = text.split("\n")

@@ -23,7 +23,7 @@ class Kind(enum.StrEnum):
     negative log-likelihood of each option. No extractor raises, whatever the reply.
     """
 
-    CHOICE = "choice"  # value: an option's letter
+    CHOICE = "choice"  # value: an option's letter; of open questions of MMMU a word (medevalkit_mmmu)
     LABELS = "labels"  # value: 1 or 0 per option
     OPEN = "open"  # value: the text compared with the target; facts: closed, correct, bleu_1, token_f1, token_recall
     CLOSED = "closed"  # value: an option's letter; facts: target, correct, counted

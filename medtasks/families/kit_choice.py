@@ -17,7 +17,7 @@ from medtasks.extract.answer import Answer
 from medtasks.families.choice import SingleChoice, is_right
 from medtasks.families.constant_replies import Meant, Strategy, each_option, lettered, most_frequent
 from medtasks.families.counts import INVALID_RATE, SAMPLE_COUNTS, answered, stop_warning, unstopped
-from medtasks.families.family import Column, Reply, Row
+from medtasks.families.family import LIKELIHOOD_EXTRACTOR, Column, Reply, Row
 from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, Scores
 from medtasks.metrics.report_scores import mean
 
@@ -151,7 +151,7 @@ class KitLikelihoods(KitChoice):
     def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:
         if sample.options or reply.losses is None:
             return super()._score(sample, reply, row)
-        rule = row.extractor or str(self.extractor)
+        rule = row.extractor or LIKELIHOOD_EXTRACTOR
         return {"target": None, "value": None, "reason": _NO_OPTIONS, "rule": rule}
 
     def expected_by_chance(self, samples: Sequence[Sample]) -> Mapping[str, float]:
