@@ -25,8 +25,13 @@ def own_datasets() -> Mapping[str, DatasetInfo]:
     return {folder.name: _prepared(folder) for folder in folders if folder.name not in CATALOGUE}
 
 
-def access_of(name: str) -> Access:
-    """Return who may read a dataset, whether it is in the catalogue or a user's own."""
+def access_of(name: str | None) -> Access:
+    """Return who may read a dataset, whether it is in the catalogue or a user's own.
+
+    Documents that name none are a user's own file, which counts as public.
+    """
+    if name is None:
+        return Access.PUBLIC
     if name in CATALOGUE:
         return CATALOGUE[name].access
     try:

@@ -178,6 +178,9 @@ _VERDICTS = {
     **dict.fromkeys(("no", "否", "不", "不是", "不是的", "不对", "不正确", "错误", "没有", "没", "无"), "no"),
     **dict.fromkeys(("不包含", "不存在", "不会", "不能", "不可以"), "no"),
 }
+# Only where the question asks for health: "normal" means no to "is it abnormal?".
+_HEALTH = {"正常": "yes", "健康": "yes", "不正常": "no", "不健康": "no", "异常": "no"}
+_ASKS_FOR_HEALTH = re.compile("(?<!不)(?:正常|健康)")
 _HAN = re.compile(r"[\u4e00-\u9fff]")
 _STATEMENT = re.compile(r".*?(?P<no>不包含|不存在|没有|不是)?(?(no)|(?:包含|存在|有|是))(?P<what>.+)")
 _UNABLE = re.compile("无法|不能(?:确定|判断|回答)|不知道|不确定|不清楚|抱歉|对不起")
@@ -205,9 +208,9 @@ def robust_kit_vqa(reply: str | None, sample: Sample) -> Answer:
     said = _own_part(reply)
     if isinstance(said, Reason):
         return _without(said, sample)
-    wanted = _VERDICTS.get(normalised(gold)) if is_closed_question(sample.document) else None
+    wanted = _polarity(normalised(gold), sample.question) if is_closed_question(sample.document) else None
     if wanted is not None:
-        found = _verdict(said, str(sample.document.get("question") or ""))
+        found = _verdict(said, sample.question)
         if found.value is None:
             return _without(found.reason, sample)
         facts = {"measures": None, "stops": None, "judged": said, "gold": gold}
@@ -222,7 +225,8 @@ def _own_part(reply: str | None) -> str | Reason:
     if said is None or isinstance(said, Reason):
         return Reason.TRUNCATED if said is None else said
     box = boxed(said)
-    return box if box.strip() and box != _NO_BOX else said
+    is_there = box != _NO_BOX or rf"\boxed{{{_NO_BOX}}}" in said  # SLAKE has "None" for an answer
+    return box if box and is_there else said
 
 
 def _same_words(said: str, gold: str, sample: Sample) -> Answer:
@@ -249,13 +253,17 @@ def _declared(text: str) -> str:
     return SENTENCES.split(behind)[0] if re.search(r"\w", behind) else text
 
 
+def _polarity(word: str, question: str) -> str | None:
+    return _VERDICTS.get(word) or (_HEALTH.get(word) if _ASKS_FOR_HEALTH.search(question) else None)
+
+
 def _verdict(said: str, question: str) -> Answer:
     """Return the yes or no of a reply in either language."""
     text = own_words(said)
     if isinstance(text, Reason) or not _HAN.search(text):
         return yes_no(said, question)
     clauses = [clause for clause in re.split(r"[\W_]+", _declared(text).casefold()) if clause]
-    found = {_VERDICTS[clause] for clause in clauses if clause in _VERDICTS}
+    found = {verdict for clause in clauses if (verdict := _polarity(clause, question))}
     if not found and _UNABLE.search(text):
         return Answer.invalid(Reason.REFUSED)
     stated = _STATEMENT.fullmatch(clauses[0]) if len(clauses) == 1 and not found else None

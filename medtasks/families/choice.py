@@ -142,7 +142,7 @@ class JudgedChoice(GroupedChoice):
 
     def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:
         rule, text = row.extractor or str(self.extractor), reply.text or ""
-        judge = judge_for(str(sample.dataset), str(access_of(str(sample.dataset))))
+        judge = judge_for(str(sample.dataset), str(access_of(sample.dataset)))
         matched = match_reply(judge, rule, sample.question, sample.options, text, fenced=row.fenced)
         failed = matched.answer.reason is Reason.JUDGE_FAILED
         return {

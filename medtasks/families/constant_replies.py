@@ -91,17 +91,20 @@ def _names(samples: Sequence[Sample], number: int) -> list[str]:
     return list(options[:number]) if plain and not is_private(str(samples[0].dataset)) else letters
 
 
-def answer_strategies(samples: Sequence[Sample], cleaned: Callable[[str], str]) -> list[Strategy]:
-    """Return "yes", "no" and the most frequent answers to yes/no questions and to others; none without targets.
+def answer_strategies(
+    samples: Sequence[Sample], cleaned: Callable[[str], str], kind_of: Callable[[Sample], Any] | None = None
+) -> list[Strategy]:
+    """Return "yes", "no" and the most frequent answers to each kind of question; none where a target is not known.
 
-    ``cleaned`` gives what of the targets makes them the same.
+    ``cleaned`` gives what of targets makes them the same. Without ``kind_of`` there are yes/no questions and others.
     """
     targets = [str(sample.document["answer"]) for sample in samples if sample.document.get("answer") is not None]
     if len(targets) < len(samples):
         return []
     same = [cleaned(target) for target in targets]
     asked = [(is_closed(target), target) for target in same]
-    frequent = most_frequent(asked)
+    kinds = [closed for closed, _ in asked] if kind_of is None else list(map(kind_of, samples))
+    frequent = most_frequent(zip(kinds, same, strict=True))
     # as it first occurs
     spelled = {word: target for target, word in zip(reversed(targets), reversed(same), strict=True)}
     found = [
@@ -113,8 +116,12 @@ def answer_strategies(samples: Sequence[Sample], cleaned: Callable[[str], str]) 
         for word in ("yes", "no")
         if any(closed for closed, _ in asked)
     ]
-    most = tuple(_words(spelled[frequent[closed]], closed, target, frequent[closed]) for closed, target in asked)
-    describes = "Answers what is most often right, to yes/no questions and to others."
+    most = tuple(
+        _words(spelled[frequent[kind]], closed, target, frequent[kind])
+        for kind, (closed, target) in zip(kinds, asked, strict=True)
+    )
+    to_whom = "yes/no questions and to others" if kind_of is None else "closed and to open questions of each language"
+    describes = f"Answers what is most often right, to {to_whom}."
     return [*found, Strategy("most frequent answer", describes, most)]
 
 

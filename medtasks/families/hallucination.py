@@ -102,7 +102,7 @@ class JudgedText(TaskFamily):
 
     def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:
         answer, rule = self.read(sample, reply, row)
-        said, judge = answer.facts["judged"], scoring_judge(str(sample.dataset))
+        said, judge = answer.facts["judged"], scoring_judge(sample.dataset)
         prompts, verdicts = self._verdicts(judge, sample, said, fenced=row.fenced)
         asked = bool(said)
         failed = asked and None in verdicts.values()

@@ -16,6 +16,7 @@ from typing import ClassVar
 from medtasks.data.own_datasets import access_of
 from medtasks.data.samples import Sample
 from medtasks.extract.answer import Answer, Reason
+from medtasks.extract.medevalkit_vqa import is_closed_question
 from medtasks.extract.registry import Kind
 from medtasks.families.constant_replies import Strategy, answer_strategies
 from medtasks.families.counts import (
@@ -82,9 +83,9 @@ class _OpenAccuracy(Metric[Score]):
 
 
 _METRICS: tuple[AnyMetric, ...] = (
-    Metric("total_accuracy", selection=unstopped(judged), role=Role.MAIN, warning=stop_warning, of=_field("right")),
-    Metric("closed_accuracy", selection=_of_kind(closed=True), of=_field("right")),
-    _OpenAccuracy("open_accuracy", selection=_of_kind(closed=False), of=_field("right")),
+    Metric("accuracy", selection=unstopped(judged), role=Role.MAIN, warning=stop_warning, of=_field("right")),
+    Metric("acc_closed", selection=_of_kind(closed=True), of=_field("right")),
+    _OpenAccuracy("acc_open", selection=_of_kind(closed=False), of=_field("right")),
     *(Metric(name, selection=unstopped(answered), of=_field(name)) for name in ("exact_match", *MEASURES)),
     replace(INVALID_RATE, selection=unstopped(judged)),
 )
@@ -117,7 +118,7 @@ class KitQuestions(TaskFamily):
 
     def constant_replies(self, samples: Sequence[Sample]) -> list[Strategy]:
         """Mean words: to questions whose target is yes or no as much as to others."""
-        return answer_strategies(samples, lambda target: target.strip().lower())
+        return answer_strategies(samples, lambda target: target.strip().lower(), _kind_of)
 
 
 class JudgedKitQuestions(KitQuestions):
@@ -142,7 +143,7 @@ class JudgedKitQuestions(KitQuestions):
     def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:
         answer, rule = self.read(sample, reply, row)
         fields, protocol = self._fields(sample, answer), protocol_of(rule)
-        judge = judge_for(str(sample.dataset), str(access_of(str(sample.dataset))))
+        judge = judge_for(str(sample.dataset), str(access_of(sample.dataset)))
         asked = _needs_judge(answer, protocol)
         verdict = None
         if asked:
@@ -178,6 +179,10 @@ def _counted(fields: Score, verdict: bool | None, asked: bool, protocol: Protoco
     if fields["closed"]:
         return {"right": 0.0 if protocol.voids_closed else fields["right"]}
     return {"correct": False, "right": 0.0}
+
+
+def _kind_of(sample: Sample) -> tuple[bool, str]:
+    return is_closed_question(sample.document), str(sample.document.get("language"))
 
 
 FAMILY, JUDGED_QUESTIONS = KitQuestions(), JudgedKitQuestions()

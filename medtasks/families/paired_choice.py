@@ -173,7 +173,7 @@ class FreeForm(PairedChoice):
     )
 
     def _score(self, sample: Sample, reply: Reply, row: Row) -> Score:
-        judge, text = judge_for(str(sample.dataset), str(access_of(str(sample.dataset)))), reply.text or ""
+        judge, text = judge_for(str(sample.dataset), str(access_of(sample.dataset))), reply.text or ""
         answer = judge_reply(judge, sample.question, sample.options, text, fenced=row.fenced)
         how = {"reason": answer.reason, "rule": RULE_NAME, "possible_injection": addresses_judge(text)}
         return {**self._fields(sample, answer), **how}

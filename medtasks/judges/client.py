@@ -200,19 +200,19 @@ def judge_for(dataset: str, access: str) -> Judge:
         return _judge(settings, default_cache_folder())
 
 
-def judge_if_there(dataset: str) -> Judge | None:
+def judge_if_there(dataset: str | None) -> Judge | None:
     """Return the judge for one dataset, or None with one warning where the environment names no judge at all.
 
     For tasks of which only some metrics need a judge. Errors are those of :func:`judge_for`: a judge that is named, but
     wrongly or one that may not see the dataset, is a mistake to mend and not a judge that is missing.
     """
     if is_configured():
-        return judge_for(dataset, str(access_of(dataset)))
+        return judge_for(str(dataset), str(access_of(dataset)))
     warn_once(_MISSING)
     return None
 
 
-def scoring_judge(dataset: str) -> Judge | None:
+def scoring_judge(dataset: str | None) -> Judge | None:
     """Return the same once replies are there: whatever is wrong with a judge is one warning per cause, and None."""
     try:
         return judge_if_there(dataset)

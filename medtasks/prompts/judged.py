@@ -20,17 +20,17 @@ Document = Mapping[str, Any]
 Asked = TypeVar("Asked")
 
 
-def _need_judge(dataset: str) -> None:
-    judge_for(dataset, str(access_of(dataset)))
+def _need_judge(dataset: str | None) -> None:
+    judge_for(str(dataset), str(access_of(dataset)))
 
 
 def _after(
-    look_for_judge: Callable[[str], object], hook: Callable[[Document, Settings | None], Asked], name: str
+    look_for_judge: Callable[[str | None], object], hook: Callable[[Document, Settings | None], Asked], name: str
 ) -> Callable[..., Asked]:
     """Return the hook of this module under a name, which looks for a judge first."""
 
     def asked(doc: Document, lmms_eval_specific_kwargs: Settings | None = None) -> Asked:
-        look_for_judge(str(doc["dataset"]))
+        look_for_judge(doc.get("dataset"))
         return hook(doc, lmms_eval_specific_kwargs)
 
     asked.__name__ = asked.__qualname__ = name

@@ -80,6 +80,11 @@ IN_CHINESE = "图像中包含肝脏吗?"
         ("是，不是", asked("是", IN_CHINESE, "CLOSED"), Reason.AMBIGUOUS),
         ("无法确定", asked("是", IN_CHINESE, "CLOSED"), Reason.REFUSED),
         ("<think>是的</think>不是", asked("不是", IN_CHINESE, "CLOSED"), "no"),
+        *(
+            (reply, asked("不正常", "这张图片看起来正常吗?", "CLOSED"), "no")
+            for reply in ("不正常。", "No", "不是", "异常")
+        ),
+        ("正常", asked("没有", "图中有异常吗?", "CLOSED"), Reason.NO_MATCH),
         ("There is a fracture.", asked("yes", "Is there a fracture?"), "yes"),
         ("\\boxed{\\text{Yes}} and no more", asked("Yes"), "yes"),
         ("Yes and no.", asked("Yes"), Reason.AMBIGUOUS),
@@ -91,7 +96,7 @@ IN_CHINESE = "图像中包含肝脏吗?"
 def test_a_clear_yes_or_no_in_two_languages(reply, sample, value):
     found = robust_kit_vqa(reply, sample)
     assert (found.value or found.reason) == value
-    negative = ("no", "不包含", "不是", "否")
+    negative = ("no", "不包含", "不是", "否", "不正常", "没有")
     assert found.facts["correct"] is (found.value == ("no" if sample.document["answer"] in negative else "yes"))
 
 
@@ -101,6 +106,8 @@ def test_a_clear_yes_or_no_in_two_languages(reply, sample, value):
         ("The Left Lung.", "left lung", True),
         ("**Answer:** left lungs", "Left lung", True),
         ("<answer>CT</answer>", "ct", True),
+        ("No disease. \\boxed{None}", "None", True),
+        ("No disease. \\boxed{}", "None", False),
         ("The scan shows much. The answer is three. Because there are 3.", "3", True),
         ("答案是左肺。", "左肺", True),
         ("not pneumonia", "pneumonia", False),

@@ -210,7 +210,7 @@ def test_samples_of_a_cluster_that_agree_carry_as_much_as_one(one, rule):
     alone, together, independent = (values_of(one.family, scores) for scores in (once, thrice, apart))
     # what published code divides by the number of samples depends on it
     divided = rule is not None and protocol_of(rule).divides_twice
-    errors = [name for name in alone if name.endswith("_stderr") and not (divided and name.startswith("open_accuracy"))]
+    errors = [name for name in alone if name.endswith("_stderr") and not (divided and name.startswith("acc_open"))]
     assert [together[name] for name in errors] == pytest.approx([alone[name] for name in errors], nan_ok=True)
     assert all(independent[name] < together[name] for name in errors if together[name] > 0)
     assert any(alone[name] > 0 for name in errors)

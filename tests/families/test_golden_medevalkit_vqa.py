@@ -19,7 +19,7 @@ from ..task_families import score_of, values_of
 
 RULES = {"vqa_rad": "medevalkit_vqa", "path_vqa": "medevalkit_path_vqa", "slake": "medevalkit_slake"}
 OPEN = {
-    "acc": "open_accuracy",
+    "acc": "acc_open",
     "em": "exact_match",
     **{f"bleu{order}": f"bleu_{order}" for order in range(1, 5)},
     **{f"rouge{kind}": f"rouge_{kind}" for kind in "12l"},
@@ -68,8 +68,8 @@ def test_metrics(golden: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             assert_nothing_raises(case, scores, found)
             continue
         numbers = {
-            **expected(case, "total metrics", {"acc": "total_accuracy"}),
-            **expected(case, "close", {"acc": "closed_accuracy"}),
+            **expected(case, "total metrics", {"acc": "accuracy"}),
+            **expected(case, "close", {"acc": "acc_closed"}),
             **expected(case, "open", OPEN),
         }
         assert {name: found[name] for name in numbers} == pytest.approx(numbers, rel=1e-9, abs=1e-12), case
@@ -81,9 +81,7 @@ def assert_nothing_raises(case: dict[str, Any], scores: list[Score], found: dict
     if case["error"] == "AttributeError":  # a model that gave no reply
         assert found["failed_samples"] == case["replies"].count(None)
     elif case["error"] == "ZeroDivisionError":  # no open questions, or no closed ones
-        missing = {"closed_accuracy", "open_accuracy"} - {
-            f"{'closed' if score['closed'] else 'open'}_accuracy" for score in scores
-        }
+        missing = {"acc_closed", "acc_open"} - {f"acc_{'closed' if score['closed'] else 'open'}" for score in scores}
         assert missing
         assert all(math.isnan(found[name]) for name in missing)
     else:
@@ -98,12 +96,12 @@ def test_metrics_of_the_release(golden: Path, monkeypatch: pytest.MonkeyPatch) -
         family, scores = scored(case, monkeypatch, "medevalkit_vqa_release")
         found = values_of(family, scores)
         if "error" in case:
-            assert math.isnan(found["closed_accuracy"]) or math.isnan(found["open_accuracy"])
+            assert math.isnan(found["acc_closed"]) or math.isnan(found["acc_open"])
             continue
         numbers = {
-            **expected(case, "total metrics", {"acc": "total_accuracy"}),
-            **expected(case, "close-ended", {"acc": "closed_accuracy"}),
-            **expected(case, "open-ended", {"acc": "open_accuracy"}),
+            **expected(case, "total metrics", {"acc": "accuracy"}),
+            **expected(case, "close-ended", {"acc": "acc_closed"}),
+            **expected(case, "open-ended", {"acc": "acc_open"}),
         }
         assert {name: found[name] for name in numbers} == pytest.approx(numbers, rel=1e-9, abs=1e-12), case
         assert [score["correct"] for score in scores] == case["correct"], case

@@ -15,7 +15,8 @@ from medtasks.families.family import Reply, Row
 from medtasks.families.kit_questions import FAMILY, JUDGED_QUESTIONS
 from medtasks.harness.task_file import TaskFile
 from medtasks.harness.task_index import DottedName
-from medtasks.judges.client import Verdict
+from medtasks.judges.client import Judge, Verdict
+from medtasks.prompts import judged
 
 from ..task_families import score_of, values_of
 
@@ -69,14 +70,14 @@ def scored(rule, replies=REPLIES, family=FAMILY, **columns):
 
 def accuracies(family, scores):
     found = values_of(family, scores)
-    return [found[f"{name}_accuracy"] for name in ("total", "closed", "open")]
+    return [found[name] for name in ("accuracy", "acc_closed", "acc_open")]
 
 
 def test_without_a_judge_head_divides_twice():
     assert accuracies(FAMILY, scored(HEAD)) == pytest.approx([2 / 5, 1 / 2, 1 / 3 / 3])
     assert accuracies(FAMILY, scored(FIXED)) == pytest.approx([2 / 5, 1 / 2, 1 / 3])
     head, fixed = (values_of(FAMILY, scored(rule)) for rule in (HEAD, FIXED))
-    assert head["open_accuracy_stderr"] == pytest.approx(fixed["open_accuracy_stderr"] / 3)
+    assert head["acc_open_stderr"] == pytest.approx(fixed["acc_open_stderr"] / 3)
     assert (head["precision"], head["recall"], head["f1"]) == (fixed["f1"], fixed["precision"], fixed["recall"])
     assert fixed["recall"] == pytest.approx((1 + 0 + 1 / 2) / 3)
     assert fixed["exact_match"] == pytest.approx(1 / 3)
@@ -139,11 +140,11 @@ def test_where_head_stops_its_row_has_no_number(judge, family, capsys):
     assert [bool(score["stops"]) for score in scores] == [False, False, True, False, False]
     found = values_of(family, scores)
     assert all(math.isnan(found[name]) for name in found if name not in COUNTED)
-    (sentence,) = {metric.warning(scores) for metric in family.metrics if metric.name == "total_accuracy"}
+    (sentence,) = {metric.warning(scores) for metric in family.metrics if metric.name == "accuracy"}
     assert "'2'" in sentence
     assert "no words for ROUGE" in sentence
     mended = scored(FIXED, replies, family=family)
-    assert not math.isnan(values_of(family, mended)["total_accuracy"])
+    assert not math.isnan(values_of(family, mended)["accuracy"])
     assert family.metrics[0].warning(mended) == ""
 
 
@@ -156,7 +157,7 @@ COUNTED = (
 def test_the_column_says_what_is_closed():
     assert [score["closed"] for score in scored(HEAD)] == [True, True, False, False, False]
     assert [score["closed"] for score in scored(SLAKE, answer_type="CLOSED")] == [True] * 5
-    assert math.isnan(values_of(FAMILY, scored(SLAKE, answer_type="CLOSED"))["open_accuracy"])
+    assert math.isnan(values_of(FAMILY, scored(SLAKE, answer_type="CLOSED"))["acc_open"])
 
 
 def test_constant_replies_say_yes_no_and_what_is_frequent():
@@ -182,8 +183,8 @@ def test_recorded_replies_are_judged_later(judge):
         breakdown=(),
     )
     found = score_replies(task, documents(), {str(n): Reply(text) for n, text in enumerate(REPLIES)})
-    assert {name: one.estimates["closed_accuracy"].value for name, one in found.items()} == dict.fromkeys(rows, 0.5)
-    assert found["reference"].estimates["open_accuracy"].value == pytest.approx(1 / 4)
+    assert {name: one.estimates["acc_closed"].value for name, one in found.items()} == dict.fromkeys(rows, 0.5)
+    assert found["reference"].estimates["acc_open"].value == pytest.approx(1 / 4)
 
 
 def test_a_judge_elsewhere_does_not_see_credentialed_data(monkeypatch):
@@ -192,3 +193,17 @@ def test_a_judge_elsewhere_does_not_see_credentialed_data(monkeypatch):
     monkeypatch.setenv("MEDTASKS_JUDGE_API_KEY", "key")
     with pytest.raises(JudgeRefused, match="not on this machine"):
         score_of(JUDGED_QUESTIONS, documents()[2], "left lung", FIXED)
+    with pytest.raises(JudgeRefused, match="not on this machine"):
+        judged.prompt(documents()[2], {"template": "{{ question }}"})
+
+
+def test_questions_and_answers_are_all_that_a_user_s_file_needs(monkeypatch):
+    """A file that names no dataset counts as public, also for a judge elsewhere."""
+    monkeypatch.setenv("MEDTASKS_JUDGE_BASE_URL", "http://judge.example/v1")
+    monkeypatch.setenv("MEDTASKS_JUDGE_MODEL", "m")
+    monkeypatch.setenv("MEDTASKS_JUDGE_API_KEY", "key")
+    monkeypatch.setattr(Judge, "ask", lambda self, *asked, **how: Verdict("<judge>0</judge>", None, False, ""))
+    document = {"question": "Where is it?", "answer": "left lung"}
+    assert judged.prompt(document, {"template": "{{ question }}"}) == "Where is it?"
+    score = score_of(JUDGED_QUESTIONS, document, "there", FIXED)
+    assert (score["correct"], score["closed"], score["exact_match"]) == (True, False, 0)
