@@ -87,6 +87,6 @@ def test_a_judge_is_asked_or_missed(judging):
     judge = judging(lambda body: RIGHT)
     results = evaluate(JUDGED, answering(lambda doc: "I think so"))
     for name in JUDGED:
-        assert values(results, name)["open_accuracy", "robust"] == 1.0
+        assert values(results, name)["acc_open", "robust"] == 1.0
         assert values(results, name)["judge_failed_rate", "robust"] == 0.0
     assert judge.count

@@ -144,7 +144,7 @@ def test_every_remark_is_one_sentence_and_is_shown(entry, everything):
         ("gmai_mmbench_val", "GPT-4o", "accuracy", "1/4405"),
         ("gmai_mmbench_val_judged", "Random", "accuracy", "Guessing"),
         ("medevalkit_mmmu_med", "BiomedGPT", "accuracy", "1752"),
-        ("medevalkit_vqa_rad_judged", "MedGemma-4B-IT", "open_accuracy", "twice"),
+        ("medevalkit_vqa_rad_judged", "MedGemma-4B-IT", "acc_open", "twice"),
     ],
 )
 def test_known_misprints_and_what_is_not_comparable_are_marked(task, model, metric, says):
