@@ -5,12 +5,16 @@ Prints one line per section; each runs in a process of its own, so that its peak
     python benchmarks/preparing.py [SECTION ...]
 """
 
+import csv
+import io
+import json
 import os
 import resource
 import subprocess
 import sys
 import tempfile
 import time
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,6 +24,7 @@ from PIL import Image
 from medtasks.data.preparation import Options
 
 LEAST_PATHMNIST = 2000  # images per second of processor time
+OMNI_IMAGES = 82059
 
 
 def path_vqa(folder: Path) -> str:
@@ -37,8 +42,6 @@ def path_vqa(folder: Path) -> str:
 
 def draw_path_vqa(source: Path) -> None:
     """Write the source of :func:`path_vqa`: noise, so that nothing compresses and no two images are equal."""
-    import io
-
     import pyarrow
     import pyarrow.parquet
 
@@ -109,6 +112,90 @@ def draw_pathmnist(source: Path) -> None:
     )
 
 
+def omnimedvqa(folder: Path) -> str:
+    """OmniMedVQA: 88,996 questions on 82,059 images as small as can be, so that what the texts cost is seen."""
+    source, images = folder / "source", OMNI_IMAGES
+    drawn_in_another_process("draw_omnimedvqa", source)
+    return _against_copying("medevalkit_omnimedvqa", source, images, folder / "copy")
+
+
+def draw_omnimedvqa(source: Path) -> None:
+    """Write the source of :func:`omnimedvqa`: one part of 56,697 questions and 41 equal ones."""
+    folder = source / "QA_information/Open-access"
+    folder.mkdir(parents=True)
+    rows, number = 88996, 0
+    sizes = [56697, *[787] * 40, rows - 56697 - 40 * 787]
+    for part, size in enumerate(sizes):
+        questions = []
+        for place in range(size):
+            image = number * OMNI_IMAGES // rows
+            name = f"Images/Part {part}/radiology/MR/knee/abnormal/{image // 1000}/image_{image}.png"
+            _draw_small(source / name, image)
+            finding = f"Meniscal abnormality {place % 7}"
+            texts = {"option_A": "Fracture", "option_B": finding, "option_C": "Cyst of the ligament", "option_D": "No"}
+            ids = {"dataset": f"Part {part}", "question_id": f"Part {part}_{place}", "question_type": "Diagnosis"}
+            asked = {"question": f"Which abnormality can be seen in this image of number {place}?", "image_path": name}
+            questions.append({**ids, **asked, "gt_answer": finding, **texts, "modality_type": "MR"})
+            number += 1
+        (folder / f"Part {part}.json").write_text(json.dumps(questions, indent=4))
+
+
+def pmc_vqa(folder: Path) -> str:
+    """PMC-VQA: 33,430 questions on 29,021 of 149,000 small images in an archive."""
+    source, images = folder / "source", 29021
+    drawn_in_another_process("draw_pmc_vqa", source)
+    seconds, _ = prepared("medevalkit_pmc_vqa", source, images)
+    return f"33,430 questions on {images} images: {seconds:.1f} s, {_peak_below(500)}"
+
+
+def draw_pmc_vqa(source: Path) -> None:
+    """Write the source of :func:`pmc_vqa`."""
+    source.mkdir()
+    with zipfile.ZipFile(source / "images_2.zip", "w") as archive:
+        for number in range(149000):
+            archive.writestr(f"figures/PMC{number}_Fig1_1.jpg", _small(number))
+    with (source / "test_2.csv").open("w", newline="") as stream:
+        stream.write("index,Figure_path,Caption,Question,Choice A,Choice B,Choice C,Choice D,Answer,split\n")
+        writer = csv.writer(stream)
+        for row in range(33430):
+            file = f"PMC{5 * (row * 29021 // 33430)}_Fig1_1.jpg"
+            options = (" A: Green arrow ", " B: White arrow ", " C: Light blue ", " D: Yellow ")
+            writer.writerow(
+                [row, file, "A caption. " * 20, f" Which colour is {row}?", *options, "ABCD"[row % 4], "test"]
+            )
+
+
+def _small(number: int) -> bytes:
+    """Return a PNG file of 8 pixels; no two are equal."""
+    buffer = io.BytesIO()
+    Image.frombytes("RGB", (4, 2), number.to_bytes(24, "big")).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def _draw_small(path: Path, number: int) -> None:
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(_small(number))
+
+
+def _against_copying(name: str, source: Path, images: int, copy: Path) -> str:
+    seconds, _ = prepared(name, source, images)
+    copy.mkdir()
+    began = time.perf_counter()
+    for number, path in enumerate(source.rglob("*.png")):
+        (copy / str(number)).write_bytes(path.read_bytes())
+    copied = time.perf_counter() - began
+    return f"{images} images: {seconds:.1f} s, copying the files {copied:.1f} s, {_peak_below(500)}"
+
+
+def _peak_below(limit: int) -> str:
+    """Return the peak memory of this process in words; exit where it is not below ``limit`` MB."""
+    text = f"peak memory {peak() / 1e6:.0f} MB"
+    if peak() >= limit * 1e6:
+        raise SystemExit(f"{text}, MISSED the target of {limit} MB")
+    return text
+
+
 def prepared(name: str, source: Path, images: int) -> tuple[float, int]:
     """Prepare a dataset; return the seconds it took and the bytes by which it raised the peak memory."""
     import datasets  # noqa: F401  # importing it is not what is measured
@@ -136,7 +223,12 @@ def drawn_in_another_process(function: str, source: Path) -> None:
     subprocess.run([sys.executable, "-c", code, str(source)], check=True, env=environment)
 
 
-SECTIONS: dict[str, Callable[[Path], str]] = {"path_vqa": path_vqa, "pathmnist": pathmnist}
+SECTIONS: dict[str, Callable[[Path], str]] = {
+    "path_vqa": path_vqa,
+    "pathmnist": pathmnist,
+    "omnimedvqa": omnimedvqa,
+    "pmc_vqa": pmc_vqa,
+}
 
 
 def main() -> None:

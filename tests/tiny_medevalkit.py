@@ -1,5 +1,6 @@
 """MedEvalKit's sets in miniature: drawn sources in the published formats, each with a fault or two of the real ones."""
 
+import base64
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -76,6 +77,14 @@ def omnimedvqa(folder: Path) -> None:
         for number in range(2):
             put(folder / f"Images/{part}/test (1)/{number}.png", picture(len(part) + number, "PNG"))
     put(folder / "QA_information/Restricted-access/CheXpert.json", "[]")
+
+
+def vlmevalkit(folder: Path) -> None:
+    """Fourteen files of two questions, of which the second shows the image of the first."""
+    for part in range(1, 15):
+        encoded = base64.b64encode(picture(part)).decode()
+        rows = [f"{part}\t{encoded}\tWhat is it?\tCT\tMR\tB", f"{part + 100}\t{part}\tAnd this?\tlung\tliver\tA"]
+        put(folder / f"part_{part}.tsv", "\n".join(["index\timage\tquestion\tA\tB\tanswer", *rows, ""]))
 
 
 def medxpertqa(folder: Path) -> None:
@@ -172,6 +181,7 @@ WRITERS: Mapping[str, Callable[[Path], None]] = {
     "medevalkit_pmc_vqa": pmc_vqa,
     "medevalkit_pmc_vqa_clean": pmc_vqa_clean,
     "medevalkit_omnimedvqa": omnimedvqa,
+    "medevalkit_omnimedvqa_vlmevalkit": vlmevalkit,
     "medevalkit_medxpertqa_mm": medxpertqa,
     "medevalkit_medxpertqa_text": medxpertqa,
     "medevalkit_mmmu_med_val": mmmu,

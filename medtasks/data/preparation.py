@@ -6,6 +6,7 @@ every complaint can name file and row.
 
 import dataclasses
 import functools
+import os
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -28,7 +29,8 @@ from medtasks.data.tables import SourceRow, Table
 from medtasks.errors import SourceError
 
 _NAMED = 3
-_WORKERS, _AHEAD = 2, 6  # rows whose images are stored at once; rows read ahead of them
+_WORKERS = min(4, os.cpu_count() or 1)  # rows whose images are stored at once: decoding them is most of the work
+_AHEAD = 3 * _WORKERS  # rows read ahead of them
 _SAMPLE = "drawn sample of medtasks (no patient images)"
 
 

@@ -28,6 +28,7 @@ _MODULES = {
     "iu_xray": ["iu_xray_report"],
     "medevalkit.pmc_vqa": ["pmc_vqa", "pmc_vqa_clean"],
     "medevalkit.omnimedvqa": ["omnimedvqa"],
+    "medevalkit.vlmevalkit": ["omnimedvqa_vlmevalkit"],
     "medevalkit.medxpertqa": ["medxpertqa_mm", "medxpertqa_text"],
     "medevalkit.mmmu": ["mmmu_med_val", "mmmu_med_test"],
     "medevalkit.medframeqa": ["medframeqa"],

@@ -77,12 +77,18 @@ def swapped(documents: Documents) -> Changed:
 
 
 def rotated(documents: Documents, clusters: Sequence[str] | None = None) -> Changed:
-    """Return each document once per rotation of its options, clustered as said or by its patient, image or itself."""
-    return [
+    """Return each document once per rotation of its options, clustered as said or by its patient, image or itself.
+
+    A MedTasksError says that no document has options and a right one.
+    """
+    changed = [
         {**_rotation(document, number), "unit_id": cluster}
         for document, cluster in zip(documents, clusters or map(_cluster, documents), strict=True)
         for number in range(len(document["options"]) if _keyed(document) else 0)
     ]
+    if not changed:
+        raise MedTasksError("no question has options and a published answer, so that none can be rotated")
+    return changed
 
 
 def published_position(position: int, rotation: int, options: int) -> int:

@@ -11,11 +11,19 @@ from medtasks.data.home import dataset_folder, dataset_holding, datasets_folder
 from medtasks.data.home import home as home_folder
 from medtasks.data.manifest import Manifest
 from medtasks.data.mediconfusion import Options, prepare
+from medtasks.data.own_datasets import preparing_again
 from medtasks.data.prepared import prepared_folder
 from medtasks.data.preparers import prepare as prepare_by_name
 from medtasks.data.preparers import recipe_of, verify
+from medtasks.data.selecting import SELECTABLE
 from medtasks.data.store import load_documents
 from medtasks.errors import DatasetNotPrepared, UnknownName
+
+OF_ROWS = [
+    name
+    for name, info in CATALOGUE.items()
+    if info.benchmark in ("MultiMedEval", "IU X-Ray", "MedEvalKit") and info.part_of is None
+]
 
 
 @pytest.fixture
@@ -33,9 +41,21 @@ def test_catalogue(refuses):
         prepare_by_name("medi_confusion", Options())
 
 
-@pytest.mark.parametrize("name", [name for name in CATALOGUE if name.startswith("multimedeval_")])
+@pytest.mark.parametrize("name", OF_ROWS)
 def test_every_dataset_has_a_recipe(name):
-    assert set(recipe_of(name).columns) > {"doc_id", "image_files"}
+    recipe = recipe_of(name)
+    assert set(recipe.columns) > {"doc_id", "image_files"}
+    if CATALOGUE[name].benchmark == "MedEvalKit":
+        assert recipe.download is not None
+        assert recipe.demonstrations is None
+
+
+@pytest.mark.parametrize("name", [name for name, info in CATALOGUE.items() if info.part_of])
+def test_a_part_is_prepared_by_its_name(name):
+    info = CATALOGUE[name]
+    assert info.source == CATALOGUE[info.part_of].source
+    assert set(info.selection) <= set(SELECTABLE)
+    assert preparing_again(name) == f"medtasks data prepare {name}"
 
 
 def test_golden_mediconfusion_catalogue(test_data):

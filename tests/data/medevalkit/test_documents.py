@@ -91,6 +91,18 @@ def test_ids_that_omnimedvqa_gives_twice_and_options_that_are_null_or_missing(so
     )
 
 
+def test_omnimedvqa_as_vlmevalkit_evaluates_it(prepared, tmp_path, refuses):
+    folder = put_source("medevalkit_omnimedvqa_vlmevalkit", tmp_path)
+    _, documents = prepared("omnimedvqa_vlmevalkit", folder)
+    assert [document["part"] for document in documents[::2]] == [f"part_{number}" for number in range(1, 15)]
+    assert [document["doc_id"] for document in documents[:3]] == ["part_1/1", "part_1/101", "part_2/2"]
+    assert documents[0]["image_id"] == documents[1]["image_id"] != documents[2]["image_id"]
+    assert (documents[0]["option_lines"], documents[0]["answer"]) == (["A. CT", "B. MR"], "B")
+    (folder / "part_7.tsv").unlink()
+    with refuses("holds no part_7.tsv"):
+        prepare("medevalkit_omnimedvqa_vlmevalkit", Options(folder))
+
+
 def test_medxpertqa_as_its_authors_publish_it(source, prepared):
     folder = source("medxpertqa_mm")
     hub = {name: prepared(name, folder)[1] for name in ("medxpertqa_mm", "medxpertqa_text")}

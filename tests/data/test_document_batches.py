@@ -1,0 +1,71 @@
+import json
+
+import pytest
+
+from medtasks.data.document_batches import BATCH, DocumentBatches, packed_table
+from medtasks.data.manifest import text_fingerprint
+from medtasks.data.schema import CHOICE, arrow_schema, choice_document
+from medtasks.data.source_files import SourceFile
+from medtasks.data.tables import listed_records
+from medtasks.errors import SourceError
+
+
+def documents(count):
+    shown = {"dataset": "d", "image_files": [], "image_sha256": []}
+    return [{**choice_document(str(n), f"Wie groß {n}?", ["a", "b"], n % 2), **shown} for n in range(count)]
+
+
+@pytest.mark.parametrize("count", [0, 1, BATCH, 2 * BATCH + 3])
+def test_packed_documents_are_the_same(count):
+    plain, batches = documents(count), DocumentBatches(CHOICE)
+    for document in plain:
+        batches.append(document)
+    assert (len(batches), bool(batches), list(batches)) == (count, count > 0, plain)
+    assert text_fingerprint(batches) == text_fingerprint(plain)
+    table = packed_table(batches, arrow_schema(CHOICE))
+    assert table.equals(packed_table(plain, arrow_schema(CHOICE)))
+    assert table.column_names == list(plain[0] if plain else CHOICE)
+    assert max((column.num_chunks for column in table.columns), default=0) <= 1
+
+
+@pytest.mark.parametrize(
+    "text", ["[]", " [ ]\n", '[{"a": "]"}]', '\n[ {"a": [1, {"b": ","}]} ,\t{"a": null}\r\n] ', '[{"a": "ü\\u00fc"}]']
+)
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_lists_are_read_as_json_does(tmp_path, text, encoding):
+    path = tmp_path / "list.json"
+    path.write_bytes(text.encode(encoding))
+    rows = list(listed_records(SourceFile(path), ["a"]).rows())
+    assert [row.values for row in rows] == json.loads(path.read_bytes())
+    assert [row.place for row in rows] == [f"list.json row {number}" for number in range(1, len(rows) + 1)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[",
+        '[{"a": 1}',
+        '[{"a": 1},]',
+        '[{"a": 1} {"a": 2}]',
+        '[{"a": 1}] x',
+        "[,]",
+        '{"a": 1',
+        "[" * 9999,
+        "\ufffe",
+    ],
+)
+def test_what_is_no_json(tmp_path, text):
+    path = tmp_path / "list.json"
+    path.write_bytes(text.encode())
+    with pytest.raises((ValueError, RecursionError)):
+        json.loads(text)
+    with pytest.raises(SourceError, match=r"^list\.json is no JSON \("):
+        list(listed_records(SourceFile(path), ["a"]).rows())
+
+
+def test_bytes_that_are_no_text(tmp_path):
+    path = tmp_path / "list.json"
+    path.write_bytes(b'[{"a": "\xff"}]')
+    with pytest.raises(SourceError, match="is no JSON"):
+        listed_records(SourceFile(path), ["a"])
