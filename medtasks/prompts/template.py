@@ -18,7 +18,8 @@ setting                meaning
 ``image_mark``         what a simple model finds an image's place by; without it, images come first in its prompt
 ``shown_images``       how many images are shown, the first ones; all if not given
 ``image_name``         what texts of the document call an image, by its ``number``, such as ``<image {{ number }}>``; it
-                       is shown where question or ``option_lines`` first name it, and ``images`` are the others' places
+                       is shown where question or ``option_lines`` first name it, in this order, so that a template has
+                       the question first; ``images`` are the others' places
 ``example_answer``     answer that a demonstration shows, see :func:`example_answer`
 any other text         what a template may name, in place of the document's column of this name if there is one
 =====================  ==============================================================================================

@@ -90,3 +90,12 @@ def test_a_judge_is_asked_or_missed(judging):
         assert values(results, name)["acc_open", "robust"] == 1.0
         assert values(results, name)["judge_failed_rate", "robust"] == 0.0
     assert judge.count
+
+
+def test_replies_of_a_plain_run_are_judged_later(finished, judging):
+    judging(lambda body: RIGHT)
+    task = task_file("medevalkit_vqa_rad_judged")
+    (file,) = finished.rglob("*_samples_medevalkit_vqa_rad.jsonl")
+    rows = score_replies(task, documents := task_documents(task), read_replies(file, documents))
+    assert rows["robust"].estimates["unjudged_samples"].value == 0
+    assert rows["reference_fixed"].estimates["acc_open"].value == 1.0
