@@ -22,7 +22,7 @@ from medtasks.data.document_batches import DocumentBatches, Documents
 from medtasks.data.downloads import hub_download, hub_revision
 from medtasks.data.image_store import ImageStore, StoredImage
 from medtasks.data.manifest import Manifest, measured
-from medtasks.data.schema import Columns, image_columns, image_digests, image_key
+from medtasks.data.schema import Columns, arrow_schema, image_columns, image_digests, image_key
 from medtasks.data.store import SCRATCH, publish, work_folder
 from medtasks.data.strict_pillow import UnreadableImage
 from medtasks.data.tables import SourceRow, Table
@@ -196,7 +196,7 @@ def _how_to_obtain(info: DatasetInfo, recipe: Recipe) -> str:
 
 def _gather(info: DatasetInfo, recipe: Recipe, rows: Iterable[Row]) -> tuple[Documents, list[str], list[str]]:
     """Return all documents, the cause for each row that gives none, and notes on those outside of the evaluated set."""
-    documents = DocumentBatches(recipe.columns)
+    documents = DocumentBatches(arrow_schema(recipe.columns))
     causes: list[str] = []
     outside: Counter[str] = Counter()
     places: dict[str, str] = {}

@@ -10,7 +10,7 @@ from typing import Any
 
 import filelock
 
-from medtasks.data.document_batches import BATCH, Documents, packed_table
+from medtasks.data.document_batches import BATCH, DocumentBatches, Documents
 from medtasks.data.home import dataset_folder
 from medtasks.data.manifest import Manifest
 from medtasks.data.own_datasets import preparing_again
@@ -99,7 +99,8 @@ def _dataset(rows: Documents, features: Any) -> Any:
     """Return rows as a dataset, whose columns are in the order of the table's."""
     import datasets
 
-    table = packed_table(rows, features.arrow_schema)
+    packed = rows if isinstance(rows, DocumentBatches) else DocumentBatches(features.arrow_schema, rows)
+    table = packed.table()
     ordered = datasets.Features({name: features[name] for name in table.column_names})
     digest = hashlib.sha256()
     for batch in table.to_batches(BATCH):

@@ -8,6 +8,7 @@ Images are decoded while further rows are read.
 import contextlib
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,10 @@ from medtasks.data.image_store import ImageStore, StoredImage
 from medtasks.data.preparation import Recipe, Row, Tables, images_row, in_order
 from medtasks.data.schema import Columns, Document
 from medtasks.data.tables import SourceRow
+
+# Bytes of a file. Larger ones are decoded in a thread of their own, one at a time: each thread keeps the memory that it
+# needed once.
+_LARGE = 1 << 19
 
 ReadFile = Callable[[str], bytes]
 """Reads a file of a source by its name, FileNotFoundError where there is none."""
@@ -55,18 +60,21 @@ class TableReader:
 
     def rows(self, rows: Iterator[SourceRow], split: str, source: Path, images: ImageStore) -> Iterator[Row]:
         """Read rows of a split."""
-        with self.files(source) as read:
-            yield from in_order(self._row(row, split, read, images) for row in rows)
+        with self.files(source) as read, ThreadPoolExecutor(1) as alone:
+            add = functools.partial(_stored, images, alone)
+            yield from in_order(self._row(row, split, read, add) for row in rows)
 
-    def _row(self, row: SourceRow, split: str, read: ReadFile, images: ImageStore) -> Callable[[], Row]:
+    def _row(
+        self, row: SourceRow, split: str, read: ReadFile, add: Callable[[bytes], StoredImage]
+    ) -> Callable[[], Row]:
         """Return what stores the images of a row and makes it one of a dataset."""
         try:
             document = self.document(row, split)
         except UnusableRow as error:
             return functools.partial(Row, row.place, None, cause=str(error))
-        adding = {name: functools.partial(_add, read, name, images) for name in self.named(row)}
+        adding = {name: functools.partial(_add, read, name, add) for name in self.named(row)}
         held = {column: data for column in self.embedded if (data := row.encoded(column)) is not None}
-        adding |= {column: functools.partial(images.add_bytes, data) for column, data in held.items()}
+        adding |= {column: functools.partial(add, data) for column, data in held.items()}
         return functools.partial(images_row, row.place, adding, document)
 
     def recipe(self, layout: str, splits: Sequence[str] = ("test", "train")) -> Recipe:
@@ -74,5 +82,9 @@ class TableReader:
         return Recipe.of_splits(self.columns, self.table, self.rows, layout, splits)
 
 
-def _add(read: ReadFile, name: str, images: ImageStore) -> StoredImage:
-    return images.add_bytes(read(name))
+def _add(read: ReadFile, name: str, add: Callable[[bytes], StoredImage]) -> StoredImage:
+    return add(read(name))
+
+
+def _stored(images: ImageStore, alone: Executor, data: bytes) -> StoredImage:
+    return alone.submit(images.add_bytes, data).result() if len(data) > _LARGE else images.add_bytes(data)

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from medtasks.data.document_batches import BATCH, DocumentBatches, packed_table
+from medtasks.data.document_batches import BATCH, DocumentBatches
 from medtasks.data.manifest import text_fingerprint
 from medtasks.data.schema import CHOICE, arrow_schema, choice_document
 from medtasks.data.source_files import SourceFile
@@ -17,13 +17,12 @@ def documents(count):
 
 @pytest.mark.parametrize("count", [0, 1, BATCH, 2 * BATCH + 3])
 def test_packed_documents_are_the_same(count):
-    plain, batches = documents(count), DocumentBatches(CHOICE)
-    for document in plain:
-        batches.append(document)
+    plain = documents(count)
+    batches = DocumentBatches(arrow_schema(CHOICE), plain)
     assert (len(batches), bool(batches), list(batches)) == (count, count > 0, plain)
     assert text_fingerprint(batches) == text_fingerprint(plain)
-    table = packed_table(batches, arrow_schema(CHOICE))
-    assert table.equals(packed_table(plain, arrow_schema(CHOICE)))
+    table = batches.table()
+    assert table.to_pylist() == plain
     assert table.column_names == list(plain[0] if plain else CHOICE)
     assert max((column.num_chunks for column in table.columns), default=0) <= 1
 
