@@ -21,6 +21,13 @@ from medtasks.data.own_datasets import own_datasets
 from medtasks.data.privacy import is_private
 from medtasks.errors import DatasetNotPrepared, MedTasksError
 
+# How names of tasks begin that do not begin with the name of their dataset.
+_ASKED_AS = {
+    "medevalkit_vqa_rad": "multimedeval_vqa_rad",
+    "medevalkit_path_vqa": "multimedeval_path_vqa",
+    "medevalkit_mmmu_med": "medevalkit_mmmu_med_val",
+}
+
 
 def prepared_folder(name: str) -> Path:
     """Return the folder of a prepared dataset; UnknownName or DatasetNotPrepared where there is none."""
@@ -104,9 +111,10 @@ def path_of(name: str) -> str | RefusedPath:
 
 def label_of(task: str) -> str:
     """Return the name of a task in the harness's table, see :func:`label`; its own name tells the dataset."""
-    owners = [dataset for dataset in (*CATALOGUE, *own_datasets()) if f"{task}_".startswith(f"{dataset}_")]
-    if owners:
-        return label(task, max(owners, key=len))
+    datasets = {**{dataset: dataset for dataset in (*CATALOGUE, *own_datasets())}, **_ASKED_AS}
+    beginnings = [beginning for beginning in datasets if f"{task}_".startswith(f"{beginning}_")]
+    if beginnings:
+        return label(task, datasets[max(beginnings, key=len)])
     if known(task):  # a task of the user's own whose dataset is gone
         return task
     raise AttributeError(f"module 'medtasks.data.label_of': no dataset name is the beginning of task name {task!r}")

@@ -14,7 +14,7 @@ from medtasks.extract.answer import Answer
 from medtasks.extract.registry import Kind
 from medtasks.families.choice import list_strategies
 from medtasks.families.constant_replies import Meant, Strategy, each_option, lettered
-from medtasks.families.counts import SAMPLE_COUNTS, answered
+from medtasks.families.counts import SAMPLE_COUNTS, answered, stop_warning, unstopped
 from medtasks.families.family import NO_OPTION, Column, ReadAnswer, Reply, TaskFamily, letters_of
 from medtasks.metrics.metric import AnyMetric, Metric, Role, Score, Scores, counting
 from medtasks.metrics.report_scores import mean
@@ -60,8 +60,9 @@ def _mean_over_questions(name: str, *, higher_is_better: bool = True) -> Metric[
     return Metric(
         name,
         higher_is_better,
-        answered,
+        unstopped(answered),
         role=Role.RATE if name == "invalid_rate" else Role.PART,
+        warning=stop_warning if name == "mean_accuracy" else None,
         of=lambda question: question.values.get(name),
         units=_questions,
         clusters=(lambda question: question.cluster,),
@@ -87,7 +88,8 @@ class RotatedChoice(TaskFamily):
         assert sample.target is not None
         target = _published(sample, [sample.target])[0]
         value = None if answer.value is None else _published(sample, [option_index(answer.value)])[0]
-        return {**_rotation(sample), "target": target, "value": value, "right": float(value == target)}
+        stops = {"stops": answer.facts["stops"]} if "stops" in answer.facts else {}
+        return {**_rotation(sample), "target": target, "value": value, "right": float(value == target), **stops}
 
     def sample_values(
         self, metric: AnyMetric, scores: Sequence[Score], samples: Sequence[tuple[str, str]]

@@ -291,7 +291,7 @@ def _shows_options(config: Mapping[str, Any]) -> bool:
     hook, settings = str(config.get("doc_to_text")), mapping_in(config, SETTINGS)
     if not templates_in(settings):
         return hook == _LETTERED_PROMPT  # whose own prompt does
-    return hook.startswith(HOOKS) and bool(names_in_templates(settings) & {"options", "option_a"})
+    return hook.startswith(HOOKS) and bool(names_in_templates(settings) & {"options", "option_a", "option_lines"})
 
 
 def templates_in(settings: Mapping[str, Any]) -> list[str]:

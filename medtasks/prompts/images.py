@@ -19,6 +19,7 @@ from medtasks.data.samples import Sample
 from medtasks.data.strict_pillow import UnclearRange
 from medtasks.data.variants import BLANK, BLIND, COLUMN
 from medtasks.errors import DatasetNotPrepared, SourceError, UnknownName
+from medtasks.families.templates import filled
 
 _MARK = "<image>"
 
@@ -30,7 +31,8 @@ def images(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Mapping[str, Any] 
     or below the folder of the prepared ``dataset`` it names. Of the settings, ``image_root`` is a folder,
     ``demonstrations`` lists files of the dataset's folder of demonstrations. For documents of no prepared dataset,
     ``image_rule`` is ``linear``, which it is if not given, or ``reference``, and ``image_range`` is ``[LOW, HIGH]``,
-    see :mod:`medtasks.data.decoding`; a prepared dataset has its own. Those of a sanity variant are as it shows them.
+    see :mod:`medtasks.data.decoding`; a prepared dataset has its own. Which are shown in what order:
+    :func:`image_order`. Those of a sanity variant are as it shows them.
 
     Raises SourceError where an image is missing, broken, or of an unclear range, and MedTasksError where ``image_rule``
     or ``image_range`` is impossible.
@@ -38,10 +40,9 @@ def images(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Mapping[str, Any] 
     settings = lmms_eval_specific_kwargs or {}
     decoding = image_decoding(doc, settings)
     shots = [prepared_folder(doc["dataset"]) / DEMONSTRATIONS / shot for shot in settings.get("demonstrations") or ()]
-    opened = [
-        _open(path, doc, decoding)
-        for path in (*shots, *(image_path(file, doc, settings) for file in Sample(doc).images))
-    ]
+    files = Sample(doc).images
+    own = [image_path(files[index], doc, settings) for index in image_order(doc, settings)]
+    opened = [_open(path, doc, decoding) for path in (*shots, *own)]
     return [*opened[: len(shots)], *shown(doc, opened[len(shots) :])]
 
 
@@ -110,6 +111,41 @@ def _open(path: Path, doc: Mapping[str, Any], decoding: Decoding) -> Image.Image
 def _tell_once(done: str, rule: str) -> None:
     """Say what is done with images: those of a task of one's own are in no manifest."""
     logger.info(f"Some images are not shown to the model as they are stored (image_rule {rule}): {done}.")
+
+
+# ---- which of several images, and where ----
+
+
+def image_order(doc: Mapping[str, Any], settings: Mapping[str, Any]) -> list[int]:
+    """Return the indices of a document's images that are shown, in their order.
+
+    ``shown_images`` of the settings is how many, the first ones; all without it. Those that texts of the document name,
+    see :func:`named_images`, are in the order of their names there, behind those that none names.
+    """
+    shown = range(len(Sample(doc).images))[: settings.get("shown_images")]
+    named = named_images(doc, settings)
+    return [*(index for index in shown if index not in named), *(index for index in named if index in shown)]
+
+
+def named_images(doc: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[int, str]:
+    """Return the names that images of a document have in its question and options, by index, in order of their places.
+
+    ``image_name`` of the settings is a template with ``number`` (from 1). None for a family without ``image_mark``: its
+    prompts have no places for images, so that names stay what the text calls them by.
+
+    Example:
+        >>> document = {"question": "<2> or <1>?", "image_files": ["a.png", "b.png", "c.png"]}
+        >>> named_images(document, {"image_name": "<{{ number }}>", "image_mark": "<image>"})
+        {1: '<2>', 0: '<1>'}
+    """
+    form = settings.get("image_name")
+    if not form or not settings.get("image_mark"):
+        return {}
+    text = "\n".join([str(doc.get("question") or ""), *(doc.get("option_lines") or doc.get("options") or ())])
+    complaint = f"image_name {form!r} cannot be filled in"
+    names = [filled(form, {"number": at + 1}, ("number",), complaint) for at in range(len(Sample(doc).images))]
+    named = sorted((text.index(name), index) for index, name in enumerate(names) if name in text)
+    return {index: names[index] for _, index in named}
 
 
 # ---- sanity variants ----

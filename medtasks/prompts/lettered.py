@@ -34,8 +34,12 @@ def target(doc: Mapping[str, Any]) -> str:
 
 
 def letters(doc: Mapping[str, Any]) -> list[str]:
-    """Return the options' letters, for tasks that compare the likelihood of letters."""
-    return [letter(index) for index in range(len(doc["options"]))]
+    """Return the options' letters, for tasks that compare the likelihood of letters.
+
+    A question without options has two, though no score: the harness needs some, and a single one's likelihood looks
+    like a text in its samples files.
+    """
+    return [letter(index) for index in range(len(doc["options"]) or 2)]
 
 
 def option_texts(doc: Mapping[str, Any]) -> list[str]:

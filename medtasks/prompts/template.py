@@ -9,12 +9,17 @@ setting                meaning
 ``template``           the prompt. It may name the document's columns, of which ``question``, ``context``, ``details``
                        and ``indication`` may be absent, and ``image`` (the place of one image), ``images`` (one place
                        per image), ``hint`` (a line of its own, if any), ``options`` (all, as the next settings say; a
-                       loop takes one by one), ``option_a`` ... and ``closed_prefix``
+                       loop takes one by one), ``option_a`` ..., ``option_lines`` (a list: the document's column, or the
+                       options as the next setting says) and ``closed_prefix``
 ``closed_prefix``      text under that name where the published answer is exactly ``yes`` or ``no``, elsewhere empty
 ``option``             how one option is written, see :func:`medtasks.families.templates.written_options`
 ``options_joined_by``  what stands between two options, a new line if not given
 ``images_joined_by``   what stands between two places of ``images``, nothing if not given
 ``image_mark``         what a simple model finds an image's place by; without it, images come first in its prompt
+``shown_images``       how many images are shown, the first ones; all if not given
+``image_name``         what texts of the document call an image, by its ``number``, such as ``<image {{ number }}>``; it
+                       is shown where question or ``option_lines`` first name it, in this order, so that a template has
+                       the question first; ``images`` are the others' places
 ``example_answer``     answer that a demonstration shows, see :func:`example_answer`
 any other text         what a template may name, in place of the document's column of this name if there is one
 =====================  ==============================================================================================
@@ -24,14 +29,15 @@ import uuid
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from medtasks.data.samples import Sample, letter
+from medtasks.data.samples import letter
 from medtasks.errors import MedTasksError, SourceError
 from medtasks.families.templates import IMAGE, filled, written_options
-from medtasks.prompts.images import images, is_blind, own_marks_removed
+from medtasks.prompts.images import image_order, images, is_blind, named_images, own_marks_removed
 
 Settings = Mapping[str, Any]
 Message = dict[str, Any]
 _PLACE = f"<image {uuid.uuid4()}>"  # what no document holds
+_CUT = f"<cut {uuid.uuid4()}>"
 _TEMPLATE = "template"
 _MAY_LACK = ("question", "context", "details", "indication")
 _FIELDS = (*_MAY_LACK, "hint", "options", "closed_prefix", IMAGE, "images")
@@ -58,7 +64,7 @@ def messages(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Settings | None 
 
     Errors are those of :func:`prompt`, and :class:`~medtasks.errors.SourceError` for a broken image.
     """
-    settings = lmms_eval_specific_kwargs or {}
+    settings = {"image_mark": _PLACE, **(lmms_eval_specific_kwargs or {})}
     return [user_turn(question_parts(doc, settings), images(doc, settings))]
 
 
@@ -75,11 +81,16 @@ def user_turn(parts: Sequence[str], shown: Sequence[Any]) -> Message:
 
 
 def target(doc: Mapping[str, Any]) -> str:
-    """Return the published answer: a letter, a text, the name of a class, names of findings, letters, or a report."""
+    """Return the published answer: a letter, a text, the name of a class, names of findings, letters, or a report.
+
+    Where an answer with options is none of them, it is as published in ``gold``.
+    """
     if "report" in doc:
         return str(doc["report"])
     if "answers" in doc:
         return ",".join(doc["answers"])
+    if doc.get("answer") is None and doc.get("gold") is not None:
+        return str(doc["gold"])
     return str(doc["answer"]) if "answer" in doc else _named_answer(doc)
 
 
@@ -89,7 +100,7 @@ def question_parts(doc: Mapping[str, Any], settings: Settings) -> list[str]:
     There is one part more than there are images; a single part if the template has no place for images, or the document
     is one whose images are left out.
     """
-    parts, shown = filled_parts(doc, settings, _FIELDS), len(Sample(doc).images)
+    parts, shown = filled_parts(doc, settings, _FIELDS), len(image_order(doc, settings))
     if len(parts) > 1 and len(parts) - 1 != shown:
         raise SourceError(
             f"sample {doc.get('doc_id', '?')} has {shown} images and its prompt {len(parts) - 1} places for them; "
@@ -121,13 +132,16 @@ def filled_parts(
     if name not in settings:
         raise MedTasksError(f"lmms_eval_specific_kwargs have no {name} for this model; add one in the task's YAML")
     template, blind = str(settings[name]), is_blind(doc)
-    places = str(settings.get("images_joined_by", "")).join([_PLACE] * len(Sample(doc).images))
     texts = list(doc.get("options") or ())
-    options = _Options(texts)
-    options.listed = str(settings.get("options_joined_by", "\n")).join(written_options(settings.get("option"), texts))
+    options, written = _Options(texts), written_options(settings.get("option"), texts)
+    options.listed = str(settings.get("options_joined_by", "\n")).join(written)
+    question, lines, unnamed = _with_places(doc, settings, list(doc.get("option_lines") or written))
+    places = str(settings.get("images_joined_by", "")).join([_PLACE] * unnamed)
     values = {
         **{column: "" if value is None else value for column, value in doc.items()},
         **{column: doc.get(column) or "" for column in _MAY_LACK},
+        "question": question,
+        "option_lines": lines,
         **{setting: text for setting, text in settings.items() if isinstance(text, str)},
         **{f"option_{letter(index).lower()}": text for index, text in enumerate(texts)},
         "hint": f"Hint: {doc['hint']}\n" if doc.get("hint") else "",
@@ -141,6 +155,16 @@ def filled_parts(
         own_marks_removed(template, settings) if blind else template, values, fields, complaint
     ).split(_PLACE)
     return ["".join([first, *(part.removeprefix(" ") for part in others)])] if blind else [first, *others]
+
+
+def _with_places(doc: Mapping[str, Any], settings: Settings, lines: Sequence[str]) -> tuple[str, Sequence[str], int]:
+    """Return question and option lines with places where they first name images, and how many images they do not."""
+    named, order = named_images(doc, settings), image_order(doc, settings)
+    text = _CUT.join([str(doc.get("question") or ""), *lines])
+    for index in order:
+        text = text.replace(named[index], _PLACE, 1) if index in named else text
+    question, *lines = text.split(_CUT)
+    return question, lines, sum(index not in named for index in order)
 
 
 def marked(parts: Sequence[str], settings: Settings) -> str:

@@ -102,7 +102,7 @@ def test_letters_recorded_for_a_likelihood_task_have_none(gmai):
 def test_the_note_says_whether_probabilities_are_the_models_own(name):
     found = task_calibration(task_file(name), [question(1, pair_id="1", image_id="i")], {"q1": losses(0.1, 2.0)})
     assert list(found) == list(task_file(name).rows)
-    letters = name in ("mediconfusion_gd", "gmai_mmbench_val_ll")
+    letters = name in ("mediconfusion_gd", "gmai_mmbench_val_ll") or name.startswith("medevalkit_")
     assert ("where each letter is one token" in only(found).note) == letters
     assert ("not the model's own probabilities" in only(found).note) == (not letters)
 

@@ -9,11 +9,13 @@ import pytest
 
 from medtasks.audit.baselines import baselines
 from medtasks.data.samples import Sample
+from medtasks.data.variants import rotated
 from medtasks.errors import MedTasksError
 from medtasks.extract.registry import extractor_of
 from medtasks.families import kit_submission
 from medtasks.families.family import Reply, Row
 from medtasks.families.kit_choice import FAMILY, KIT_LIKELIHOODS, SEED
+from medtasks.families.rotations import ROTATED_CHOICE
 from medtasks.harness import own_columns
 from medtasks.metrics.metric import evaluate
 
@@ -168,3 +170,13 @@ def test_the_submission_is_what_the_authors_evaluator_reads(monkeypatch):
     }
     found = values(kit_submission.FAMILY, scores)
     assert (found["submission_rows"], found["failed_samples"], found["invalid_rate"]) == (4, 1, pytest.approx(1 / 3))
+
+
+def test_rotations_have_no_number_where_the_published_code_stops():
+    question = {"options": ["liver", "spleen"], "answer": "A", "image_id": "1", "doc_id": "1"}
+    for flags, expected in (["no_modality_type"], math.isnan), ([], lambda value: value == 1.0):
+        asked = rotated([{**question, "flags": flags}])
+        given = [Reply(text=document["answer"]) for document in asked]
+        row = Row("medevalkit_tagged_choice")
+        scores = [ROTATED_CHOICE.score(Sample(one), reply, row) for one, reply in zip(asked, given, strict=True)]
+        assert expected(evaluate(ROTATED_CHOICE.metrics, scores)["mean_accuracy"].value)

@@ -95,7 +95,11 @@ def judging(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callabl
 @pytest.fixture
 def drop_in(tmp_path: Path, sample_home: Path) -> Path:
     """A user's folder: a two-choice task built from our hooks, and a task in the style of the harness's own."""
-    folder = tmp_path / "drop_in"
+    return put_drop_in(tmp_path / "drop_in", sample_home)
+
+
+def put_drop_in(folder: Path, sample_home: Path) -> Path:
+    """Write the two tasks and their questions into a new folder; return it."""
     folder.mkdir()
     source = sample_home / "source" / "mediconfusion"
     pairs = json.loads((source / "dataset.json").read_text())

@@ -45,7 +45,9 @@ def test_a_hook_its_metric_list_and_single_aggregations(hook):
     module = importlib.import_module(name)
     process = getattr(module, attribute)
     assert (process.__module__, process.__name__) == (name, attribute)
-    if name.endswith(".reports"):
+    if attribute == "process_likelihoods":
+        metrics = module.LIKELIHOOD_METRIC_LIST
+    elif name.endswith(".reports"):
         metrics = module.REPORT_METRICS if attribute == "process_results" else module.MULTIMEDEVAL_METRICS
     else:
         metrics = module.METRIC_LIST

@@ -57,7 +57,8 @@ def shows_options(task: str, document: dict[str, Any]) -> bool:
     hook = config["doc_to_text"]
     if task == "mediconfusion_ff":  # its hook asks for a judge first
         hook = importlib.import_module("medtasks.hooks.prompts").prompt
-    text = hook({**document, "options": options}, config["lmms_eval_specific_kwargs"]["default"])
+    lines = {"option_lines": options} if "option_lines" in document else {}
+    text = hook({**document, "options": options, **lines}, config["lmms_eval_specific_kwargs"]["default"])
     return all(option in text for option in options)
 
 

@@ -51,7 +51,8 @@ def _found(task_name: str) -> Iterator[tuple[str | None, PublishedScore]]:
     for table in mapping["tables"]:
         groups = table.get("groups")
         for row in _rows(table["file"]):
-            ours = task_name in table["tasks"].get(row[table["by"]], ()) and row[table["metric"]] in table["metrics"]
+            of_task = task_name in table["tasks"].get(row[table["by"]], ()) and row[table["metric"]] in table["metrics"]
+            ours = of_task and _fits(table, table["file"], row)
             if not ours or any(_fits(rows, table["file"], row) for rows in mapping["left_out"]):
                 continue
             about = [
