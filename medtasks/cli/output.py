@@ -39,9 +39,9 @@ def say_columns(rows: Sequence[Sequence[str]]) -> None:
 
 
 def number_table(names: str, numbers: Iterable[str], title: Any = None) -> Table:
-    """Return an empty table with a column of names and columns of numbers; a name too long for its column goes on below.
+    """Return an empty table with a column of names and columns of numbers.
 
-    Cut short, ``reference_release`` and ``reference_fixed`` would be one name.
+    Long names go on below: cut short, ``reference_release`` and ``reference_fixed`` would be one name.
     """
     table = Table(title=title)
     table.add_column(names, overflow="fold")
