@@ -39,10 +39,14 @@ def say_columns(rows: Sequence[Sequence[str]]) -> None:
 
 
 def number_table(names: str, numbers: Iterable[str], title: Any = None) -> Table:
-    """Return an empty table with a column of names and columns of numbers."""
-    table = Table(names, title=title)
+    """Return an empty table with a column of names and columns of numbers.
+
+    Long names go on below: cut short, ``reference_release`` and ``reference_fixed`` would be one name.
+    """
+    table = Table(title=title)
+    table.add_column(names, overflow="fold")
     for column in numbers:
-        table.add_column(column, justify="right")
+        table.add_column(column, justify="right", overflow="fold")
     return table
 
 

@@ -48,9 +48,14 @@ def unstopped(selection: Callable[[Scores], Scores]) -> Callable[[Scores], Score
     return lambda scores: [] if any(score.get("stops") for score in scores) else selection(scores)
 
 
+def first_stop(scores: Scores) -> Mapping[str, Any] | None:
+    """Return the score of the first sample at which the published code stops; None where it goes on."""
+    return next((score for score in scores if score.get("stops")), None)
+
+
 def stop_warning(scores: Scores) -> str:
     """Return at which sample the published code stops and why; empty where it goes on."""
-    first = next((score for score in scores if score.get("stops")), None)
+    first = first_stop(scores)
     if first is None:
         return ""
     return (

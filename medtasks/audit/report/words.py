@@ -28,6 +28,9 @@ REASONS: Mapping[str, tuple[str, str]] = {  # name of a reason and what it means
 
 METRICS: Mapping[str, str] = {  # what a metric is, for those whose name says too little
     "accuracy": "Share of questions answered rightly.",
+    "acc_closed": "Share of closed questions answered rightly.",
+    "acc_open": "Share of open questions answered rightly; published code may divide it once more.",
+    "fallback_rate": "Share of replies without a readable answer, for which the rule guesses; careful rules do not.",
     "set_accuracy": "Share of pairs with both images answered rightly.",
     "individual_accuracy": "Share of images answered rightly; an invalid reply is wrong.",
     "confusion": "Share of pairs in which both images got the same answer, of pairs with two valid replies.",

@@ -636,3 +636,18 @@ def test_what_asks_a_judge_or_a_model_is_not_computed() -> None:
         assert name not in computed
     assert task_file("gmai_mmbench_val_judged").family.scores_suffice
     assert task_file("mediconfusion_rotated").is_computed
+
+
+def test_a_row_at_which_the_published_code_stops_says_why():
+    facts = {"reason": "ok", "rule": "medevalkit_tagged_choice", "target": "A", "value": "A", "fallback": False}
+    by_id = {name: {"sample": name, "cluster_id": name, **facts} for name in ("here", "there")}
+    by_id["there"]["stops"] = "its published row has no modality_type (KeyError)"
+    task = task_file("medevalkit_omnimedvqa")
+    stopped = of_scores(task, "rule v1", by_id, list(by_id.values())).report
+    assert stopped.failures["accuracy"] == (
+        "The published code gives no number here: it stops at a sample, because its published row has no modality_type "
+        "(KeyError). 'medtasks score' names the sample."
+    )
+    assert "scored_samples" not in stopped.failures
+    del by_id["there"]["stops"]
+    assert not of_scores(task, "rule v1", by_id, list(by_id.values())).report.failures

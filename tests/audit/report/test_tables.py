@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from medtasks.audit.report.contents import PublishedScore
 from medtasks.audit.report.tables.writing import latex, latex_text, markdown
 
 from . import small_reports
@@ -165,6 +166,15 @@ def test_published_results_are_below_ours_with_their_remarks():
     ]
     assert table[4][1:] == ["39.2%<sup>1</sup>", "3.100<sup>5</sup>"]
     assert "RadCliQ-v0" in text
+
+
+def test_two_tables_that_print_a_model_have_a_row_each():
+    task = small_reports.paired_task()
+    printed = [(0.232, "23.2", "Theirs, Table 2"), (0.216, "21.6", "Others, Table 1")]
+    published = [PublishedScore("One Model", "set_accuracy", value, text, source) for value, text, source in printed]
+    text = markdown(replace(REPORT, tasks=(replace(task, published=tuple(published)),)))
+    (table,) = [table for table in markdown_tables(text) if any(line[0] == "One Model" for line in table)]
+    assert [line[1] for line in table if line[0] == "One Model"] == ["23.2%", "21.6%"]
 
 
 def test_comparisons_have_corrected_p_values():

@@ -137,17 +137,17 @@ def _gains(task: TaskReport) -> Table:
 
 
 def _published(task: TaskReport) -> Table:
-    """Set published results, a model per row, below those of this run."""
+    """Set published results, a row per model and source, below those of this run."""
     metrics = [metric for metric in report_rows.metrics_of(task) if any(one.metric == metric for one in task.published)]
     remarks = report_rows.footnotes(task)
-    by_model = {(one.model, one.metric): one for one in task.published}
+    known = {(one.model, one.source, one.metric): one for one in task.published}
     ours = [
         cells(f"This run, {rule.name}", *(scored(report_rows.score_of(rule, metric)) for metric in metrics))
         for rule in task.rules
     ]
     theirs = [
-        cells(model, *(_as_printed(task, by_model.get((model, metric)), remarks) for metric in metrics))
-        for model in dict.fromkeys(one.model for one in task.published)
+        cells(model, *(_as_printed(task, known.get((model, source, metric)), remarks) for metric in metrics))
+        for model, source in dict.fromkeys((one.model, one.source) for one in task.published)
     ]
     sources = "; ".join(dict.fromkeys(one.source for one in task.published))
     return Table(
