@@ -53,10 +53,12 @@ def stop_warning(scores: Scores) -> str:
     first = next((score for score in scores if score.get("stops")), None)
     if first is None:
         return ""
-    return (
-        f"The published code gives no number here, so all metrics under rule '{first['rule']}' are NaN: it stops at "
-        f"sample '{first['sample']}' because {first['stops']}."
-    )
+    return no_number(first["rule"], f"it stops at sample '{first['sample']}' because {first['stops']}")
+
+
+def no_number(rule: str, why: str) -> str:
+    """Return the warning that the published code gives no number."""
+    return f"The published code gives no number here, so all metrics under rule '{rule}' are NaN: {why}."
 
 
 INVALID_RATE: Metric[dict[str, Any]] = Metric(
