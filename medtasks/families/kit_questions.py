@@ -88,7 +88,8 @@ def _numbered(selection: Callable[[Scores], Scores]) -> Callable[[Scores], Score
 
 def _warning(scores: Scores) -> str:
     missing = _missing_kind(scores)
-    return no_number(scores[0]["rule"], missing) if missing else stop_warning(scores)
+    at_sample = any(score["stops"] not in (None, missing) for score in scores)
+    return no_number(scores[0]["rule"], missing) if missing and not at_sample else stop_warning(scores)
 
 
 def _of_kind(*, closed: bool) -> Callable[[Scores], Scores]:
@@ -144,7 +145,7 @@ class KitQuestions(TaskFamily):
         """Return scores that say where published code stops for want of open or of closed questions."""
         if not scores or _WHOLE in scores[0]:
             return scores
-        missing = _missing_kind(scores)
+        missing = None if any(score["stops"] for score in scores) else _missing_kind(scores)
         return [{**score, "stops": score["stops"] or missing, _WHOLE: True} for score in scores]
 
     def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:

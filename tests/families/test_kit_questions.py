@@ -161,6 +161,8 @@ def test_where_head_divides_by_no_questions_its_row_has_no_number(judge, family,
     assert f"number of {kind} questions" in family.metrics[0].warning(family.settled(scores[HEAD]))
     assert family.metrics[0].warning(scores[FIXED]) == ""
     assert all(score["stops"] for score in family.settled(scores[HEAD]))  # nor has any group of it
+    first = [{**score, "stops": "of its text"} for score in scores[HEAD]]
+    assert "of its text" in family.metrics[0].warning(family.settled(first))
     both = family.settled([score_of(family, doc, "left lung", HEAD) for doc in known])
     part = [score for score, doc in zip(both, known, strict=True) if doc["answer"] in golds]
     assert not math.isnan(family.metrics[0].estimate(part).value)  # a group of a run that has a number
