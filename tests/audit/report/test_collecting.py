@@ -15,7 +15,7 @@ from medtasks.audit.report.reading.run_folder import read_run
 from medtasks.audit.scoring import PAIR_METRICS, score_replies, with_interval
 from medtasks.data.mediconfusion import Options, prepare
 from medtasks.data.samples import Sample
-from medtasks.data.schema import REPORT
+from medtasks.data.schema import OPEN_QUESTION, REPORT
 from medtasks.data.store import load_documents
 from medtasks.errors import RepliesError, UnknownName
 from medtasks.families.counts import SAMPLE_COUNTS
@@ -519,6 +519,24 @@ def test_a_judge_is_never_asked_and_its_scores_are_one_row(
     assert by_metric(rule)["judge_failed_rate"] == 1 / 32
     assert (task.items[1].reply, task.items[1].answers["reference"].value) == ("words 1", "A")
     assert report.notes[0].startswith("mediconfusion_ff, reference, individual_accuracy: the run recorded 0.5,")
+
+
+@pytest.mark.parametrize(("access", "named"), [("public", True), ("credentialed", False)])
+def test_a_row_says_where_the_published_code_stops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, access: str, *, named: bool
+) -> None:
+    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "home"))
+    rows = [{"question": "Is it?", "answer": answer} for answer in ("yes", "a mass")]
+    name = f"own_{access}"
+    publish_own(name, OPEN_QUESTION, rows, access=access)
+    write_task(name, "kit_questions", {"reference": "medevalkit_vqa", "robust": "robust_kit_vqa"})
+    write_run(tmp_path / "run", {name: texts({"d0": "yes", "d1": "."})})
+    stopped, sound = only(collect_run(read_run(tmp_path / "run"))).rules
+    why = stopped.failures["accuracy"]
+    assert "gives no number" in why
+    assert "no words for ROUGE" in why
+    assert ("'d1'" in why) == named
+    assert sound.failures == {}
 
 
 @pytest.mark.usefixtures("sample")

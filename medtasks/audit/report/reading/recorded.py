@@ -13,9 +13,11 @@ from typing import Any
 
 from medtasks.audit.report.contents import Group, PairOutcomes, RuleReport, Score
 from medtasks.audit.scoring import Documents, Replies, by_group, count_kinds, rows_of, with_interval, wrong_answers
+from medtasks.data.privacy import hidden_id
 from medtasks.errors import UnknownName
 from medtasks.extract.registry import extractor_of
 from medtasks.families.paired_choice import paired_answers
+from medtasks.harness.documents import is_private_task
 from medtasks.harness.task_file import TaskFile
 from medtasks.harness.task_files import included_option
 from medtasks.harness.task_index import mapping_in
@@ -120,10 +122,12 @@ def of_scores(task: TaskFile, rule: str, by_id: Mapping[str, SampleScore], colum
     """
     scores = list(task.family.settled(list(by_id.values())))
     estimates = evaluate(task.metrics, scores)
-    table = (
+    table = tuple(
         with_interval(one.name, estimates[one.name], higher_is_better=one.higher_is_better) for one in task.metrics
     )
-    report = replace(without_metrics(rule, by_id).report, scores=tuple(table))
+    why = _why_stopped(task, scores, columns)
+    undefined = {one.metric: why for one in table if why and math.isnan(one.value)}
+    report = replace(without_metrics(rule, by_id).report, scores=table, failures=undefined)
     if task.family.paired:
         answers = paired_answers(task.metrics[0].selection(scores))
         report = replace(report, groups={CATEGORIES: _categories(answers)}, pairs=_outcomes(answers))
@@ -131,6 +135,15 @@ def of_scores(task: TaskFile, rule: str, by_id: Mapping[str, SampleScore], colum
         groups = by_group(task, columns, scores)
         report = replace(report, groups={column: tuple(found.values()) for column, found in groups.items()})
     return Computed(by_id, report)
+
+
+def _why_stopped(task: TaskFile, scores: Sequence[SampleScore], columns: Documents) -> str:
+    """Return why published code gives no number for these scores; empty where it does."""
+    if not any(score.get("stops") for score in scores):
+        return ""
+    if is_private_task(task, columns):
+        scores = [{**score, "sample": hidden_id("doc", str(score["sample"]))} for score in scores]
+    return next((said for one in task.metrics if one.warning and (said := one.warning(scores))), "")
 
 
 def _categories(answers: Sequence[PairedAnswer]) -> tuple[Group, ...]:
@@ -217,7 +230,12 @@ def rule_reports(
         again = (computed.get(name) or without_metrics(rule, {})).report
         row = values.get(name, {})
         scores = tuple(_scores(recorded, task, row, again))
-        undefined = {one.metric: _why_undefined(task, one.metric) for one in scores if math.isnan(one.value)}
+        known = again.failures
+        undefined = {
+            one.metric: known.get(one.metric) or _why_undefined(task, one.metric)
+            for one in scores
+            if math.isnan(one.value)
+        }
         notes += [
             f"{recorded.name}, {name}, {one.metric}: the run recorded {_number(*row[one.metric])}, its recorded "
             f"replies give {_number(one.value, one.error)} under today's rule; the recorded score is shown."
