@@ -179,7 +179,9 @@ COMPONENTS: dict[str, Callable[[int], Any]] = {
 OPEN: dict[str, Callable[[int], Any]] = {"answer": lambda n: ("yes", "no", "a mass in the lung")[n % 3]}
 # What published code cannot score, an open reply without words, has tests of its own.
 SHORT: dict[str, Callable[[int], Any]] = {"answer": lambda n: ("yes", "no", "No mass.", "mass in the lung")[n % 4]}
-JUDGED_SHORT: dict[str, Callable[[int], Any]] = {"answer": lambda n: ("a growth", "edema", "mass in the lung")[n % 3]}
+JUDGED_SHORT: dict[str, Callable[[int], Any]] = {
+    "answer": lambda n: ("a growth", "edema", "mass in the lung")[n % 3] if n != 11 else "yes"
+}
 FINDINGS: dict[str, Callable[[int], Any]] = {
     "options": lambda n: list(CONDITIONS[:5]),
     "labels": lambda n: [int(n % part == 0) for part in (2, 3, 4, 5, 7)],

@@ -40,7 +40,7 @@ def pmc_vqa(folder: Path) -> None:
     rows: list[Sequence[Any]] = []
     for number in range(6):
         second = " C: Inner " if number == 1 else " B:\u00a0White: pale "
-        question = " Which one?\nChoose." if number == 2 else f" What is {number}?"
+        question = " Which one?\r\nChoose." if number == 2 else f" What is {number}?"
         choices = (" A: T: testes ", second, " C: Blue", " D: None ")
         rows.append((7 * number, f"f{number}.jpg", 'A "caption"', question, *choices, "ABCD"[number % 4], "test"))
     put(folder / "test_2.csv", csv_text(columns, rows))

@@ -4,13 +4,14 @@ import csv
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from medtasks.audit.report.contents import Group
 from medtasks.audit.report.contents import Score as ReportedScore
+from medtasks.data.privacy import hidden_id
 from medtasks.data.samples import Sample
 from medtasks.data.selecting import values
 from medtasks.errors import MedTasksError, RepliesError, warn_once
@@ -20,6 +21,7 @@ from medtasks.families.counts import COUNTS, is_failed, is_unjudged
 from medtasks.families.family import Reply, Row, labelled
 from medtasks.families.paired_choice import paired_answers
 from medtasks.families.texts import text_metrics
+from medtasks.harness.documents import is_private_task
 from medtasks.harness.sample_counts import SampleCounts, counts_of
 from medtasks.harness.task_file import TaskFile
 from medtasks.metrics.metric import (
@@ -182,7 +184,7 @@ def _row_scores(
     panels = {id(one.panel): one for one in metrics if isinstance(one, CorpusMetric) and one.panel is not None}
     results = [one.panel.of(one.selection(scores)) for one in panels.values() if one.panel is not None]
     if not family.paired:
-        _warn(metrics, scores, () if compares_reports else results)
+        _warn(said_of(task, documents, scores, metrics), () if compares_reports else results)
     of_reports = results if compares_reports else []
     return RowScores(
         rule,
@@ -197,10 +199,17 @@ def _row_scores(
     )
 
 
-def _warn(metrics: Sequence[AnyMetric], scores: Scores, panels: Sequence[PanelResult]) -> None:
-    for metric in metrics:
-        if metric.warning and (sentence := metric.warning(scores)):
-            warn_once(sentence)
+def said_of(task: TaskFile, documents: Documents, scores: Scores, metrics: Sequence[AnyMetric] = ()) -> Iterator[str]:
+    """Yield what a user has to know of scores, by default under the task's metrics; ids of a private one are hashed."""
+    if any(score.get("stops") for score in scores) and is_private_task(task, documents):
+        scores = [{**score, "sample": hidden_id("doc", str(score["sample"]))} for score in scores]
+    warnings = (metric.warning(scores) for metric in metrics or task.metrics if metric.warning)
+    yield from filter(None, warnings)
+
+
+def _warn(sentences: Iterable[str], panels: Sequence[PanelResult]) -> None:
+    for sentence in sentences:
+        warn_once(sentence)
     for panel in panels:
         failures = [f"{name} could not be computed: {cause}" for name, cause in panel.failures.items()]
         for sentence in (*failures, *panel.warnings):

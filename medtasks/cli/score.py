@@ -131,8 +131,9 @@ def _print_categories(rules: Mapping[str, RowScores]) -> None:
         out.print(table)
 
 
-def _print_groups(scores: Mapping[str, RowScores]) -> None:
-    for column, groups in next(iter(scores.values())).groups.items():
+def _print_groups(rules: Mapping[str, RowScores]) -> None:
+    scores = {name: rule for name, rule in rules.items() if rule.groups}  # none where the published code stops
+    for column, groups in next(iter(scores.values())).groups.items() if scores else ():
         title = f"accuracy by {column.replace('_', ' ')} ± standard error"
         table = number_table(column, ("questions", *scores), title)
         for value, first in groups.items():

@@ -24,6 +24,7 @@ NO_LETTER = "text"
 
 Lines = tuple[str, ...]
 
+_REPEATED = "repeated_gold"  # flag of a row of OmniMedVQA, whose answer is the text of several options
 _NO_MODALITY = "no_modality_type"  # flag of a row of OmniMedVQA, for whose column MedEvalKit asks of every row
 _REMEMBERED = 2**17  # texts whose most similar option is known, since several rows read the same replies
 
@@ -92,8 +93,11 @@ def _gold(sample: Sample) -> str | None:
     """Return what MedEvalKit compares with: a letter, that of the last option equal to a text, or such a text."""
     document = sample.document
     gold, answer = document.get("gold"), document.get("answer")
-    if gold is None or gold.strip() == answer:
-        return None if answer is None else str(answer)
+    if gold is None or answer is None:
+        return answer if gold is None else str(gold)
+    repeated = _REPEATED in (document.get("flags") or ())  # then a gold that looks like a letter is a text, too
+    if gold.strip() == answer and not repeated:
+        return str(answer)
     equal = [index for index, option in enumerate(sample.options) if option == gold]
     return letter(equal[-1]) if equal else str(gold)
 

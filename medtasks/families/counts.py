@@ -48,20 +48,17 @@ def unstopped(selection: Callable[[Scores], Scores]) -> Callable[[Scores], Score
     return lambda scores: [] if any(score.get("stops") for score in scores) else selection(scores)
 
 
-def first_stop(scores: Scores) -> Mapping[str, Any] | None:
-    """Return the score of the first sample at which the published code stops; None where it goes on."""
-    return next((score for score in scores if score.get("stops")), None)
-
-
 def stop_warning(scores: Scores) -> str:
     """Return at which sample the published code stops and why; empty where it goes on."""
-    first = first_stop(scores)
+    first = next((score for score in scores if score.get("stops")), None)
     if first is None:
         return ""
-    return (
-        f"The published code gives no number here, so all metrics under rule '{first['rule']}' are NaN: it stops at "
-        f"sample '{first['sample']}' because {first['stops']}."
-    )
+    return no_number(first["rule"], f"it stops at sample '{first['sample']}' because {first['stops']}")
+
+
+def no_number(rule: str, why: str) -> str:
+    """Return the warning that the published code gives no number."""
+    return f"The published code gives no number here, so all metrics under rule '{rule}' are NaN: {why}."
 
 
 INVALID_RATE: Metric[dict[str, Any]] = Metric(

@@ -6,7 +6,8 @@ NaN. Any document with a question and an answer will do; its column ``answer_typ
 
 Rules that reproduce published code put its numbers together as it does: see :class:`Protocol`. Where it raises, the
 score says so in ``stops``, and no metric under that rule has a value. One that mends its arithmetic, and the careful
-one, count each question once and have the judge read open answers alone.
+one, count each question once and have the judge read open answers alone. Published code divides by the numbers of open
+and of closed questions before it writes anything: where a run has no answer to one of them, it gives no number at all.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,6 +27,7 @@ from medtasks.families.counts import (
     answered,
     judge_failed_rate,
     judged,
+    no_number,
     stop_warning,
     unstopped,
 )
@@ -62,9 +64,37 @@ def protocol_of(rule: str) -> Protocol:
     return PROTOCOLS.get(rule.removesuffix(FENCED), _SOUND)
 
 
+_WHOLE = "whole_run"  # in scores of which it is known whether a whole run has both kinds of questions
+
+
+def _missing_kind(scores: Scores) -> str | None:
+    """Return why published code divides by zero at the end of a run; None where it does not."""
+    known = answered(scores)
+    kinds = {score["closed"] for score in known}
+    if len(kinds) != 1 or not protocol_of(known[0]["rule"]).published:
+        return None
+    return f"it divides by the number of {'open' if True in kinds else 'closed'} questions, and none has a reply"
+
+
+def _numbered(selection: Callable[[Scores], Scores]) -> Callable[[Scores], Scores]:
+    """Return a selection of a run's scores, or of a part of settled ones, that is empty where there is no number."""
+
+    def chosen(scores: Scores) -> Scores:
+        is_part = bool(scores) and _WHOLE in scores[0]
+        return [] if not is_part and _missing_kind(scores) else selection(scores)
+
+    return unstopped(chosen)
+
+
+def _warning(scores: Scores) -> str:
+    missing = _missing_kind(scores)
+    at_sample = any(score["stops"] not in (None, missing) for score in scores)
+    return no_number(scores[0]["rule"], missing) if missing and not at_sample else stop_warning(scores)
+
+
 def _of_kind(*, closed: bool) -> Callable[[Scores], Scores]:
     """Return the selection of closed or open questions that were answered and, where a judge reads them, judged."""
-    return unstopped(lambda scores: judged([score for score in scores if score["closed"] is closed]))
+    return _numbered(lambda scores: judged([score for score in scores if score["closed"] is closed]))
 
 
 def _field(name: str) -> Callable[[Score], float | None]:
@@ -83,11 +113,11 @@ class _OpenAccuracy(Metric[Score]):
 
 
 _METRICS: tuple[AnyMetric, ...] = (
-    Metric("accuracy", selection=unstopped(judged), role=Role.MAIN, warning=stop_warning, of=_field("right")),
+    Metric("accuracy", selection=_numbered(judged), role=Role.MAIN, warning=_warning, of=_field("right")),
     Metric("acc_closed", selection=_of_kind(closed=True), of=_field("right")),
     _OpenAccuracy("acc_open", selection=_of_kind(closed=False), of=_field("right")),
-    *(Metric(name, selection=unstopped(answered), of=_field(name)) for name in ("exact_match", *MEASURES)),
-    replace(INVALID_RATE, selection=unstopped(judged)),
+    *(Metric(name, selection=_numbered(answered), of=_field(name)) for name in ("exact_match", *MEASURES)),
+    replace(INVALID_RATE, selection=_numbered(judged)),
 )
 
 
@@ -110,6 +140,13 @@ class KitQuestions(TaskFamily):
             **(facts["measures"] or dict.fromkeys(MEASURES)),
             "stops": facts["stops"],
         }
+
+    def settled(self, scores: Scores) -> Scores:
+        """Return scores that say where published code stops for want of open or of closed questions."""
+        if not scores or _WHOLE in scores[0]:
+            return scores
+        missing = None if any(score["stops"] for score in scores) else _missing_kind(scores)
+        return [{**score, "stops": score["stops"] or missing, _WHOLE: True} for score in scores]
 
     def describe(self, score: Score, reply: Reply, value: float | None = None) -> ReadAnswer:
         """Return the reply, and whether rule or judge call it right."""

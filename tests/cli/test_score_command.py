@@ -7,8 +7,11 @@ import pytest
 from rich.console import Console
 
 from medtasks.cli.output import number_table
+from medtasks.data.preparation import Options
+from medtasks.data.preparers import prepare
 from medtasks.data.store import load_documents
 
+from ..tiny_medevalkit import put_source
 from .conftest import rows_of
 
 CATEGORIES = {
@@ -69,6 +72,17 @@ def test_json(medtasks, constant, tmp_path):
 def test_json_that_cannot_be_written(fails, constant, tmp_path):
     ran = fails(["score", "mediconfusion", constant(), "--json", tmp_path], f"cannot write {tmp_path}", "directory")
     assert ran.out == ""
+
+
+def test_groups_of_rows_that_have_a_number(medtasks, tmp_path, monkeypatch, write):
+    """The published code stops at OmniMedVQA, so that two of four rows have no groups."""
+    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
+    name = "medevalkit_omnimedvqa"
+    prepare(name, Options(put_source(name, tmp_path), allow_incomplete=True))
+    replies = write(*({"doc_id": document["doc_id"], "reply": "A"} for document in load_documents(name)))
+    groups = rows_of(medtasks("score", name, replies).out, "accuracy by part")
+    assert list(groups) == ["Chest CT Scan", "Mura"]
+    assert [len(shown) for shown in groups.values()] == [3, 3]
 
 
 def test_half_the_replies(medtasks, constant):

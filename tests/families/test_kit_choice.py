@@ -85,6 +85,16 @@ def test_a_published_answer_that_is_no_option_is_never_right_but_in_words():
     assert warning(reference) == ""
 
 
+def test_a_text_that_looks_like_a_letter_is_the_option_that_it_equals():
+    """OmniMedVQA's answers are texts, of which MedEvalKit takes the last equal option; other sets' are letters."""
+    twice = question(1, options=["A", "B", "x", "B"], answer="B", gold="B", flags=["repeated_gold"])
+    (known,) = scores_of([twice], ["D"], "medevalkit_tagged_choice")
+    assert (known["target"], known["value"]) == ("D", "D")
+    no_letter = question(2, options=["Green", "Red"], option_lines=["A.Green", "B.Red"], answer=None, gold="Green")
+    (none,) = scores_of([no_letter], ["A"], "medevalkit_choice")
+    assert none["target"] != none["value"]
+
+
 def test_a_row_without_modality_type_stops_the_published_code_alone():
     documents = [question(1), question(2, flags=["no_modality_type"])]
     for ending, stops in (("", True), ("_release", True), ("_fixed", False)):

@@ -148,6 +148,26 @@ def test_where_head_stops_its_row_has_no_number(judge, family, capsys):
     assert family.metrics[0].warning(mended) == ""
 
 
+@pytest.mark.parametrize(("family", "golds"), [(FAMILY, ["yes", "no"]), (JUDGED_QUESTIONS, ["left lung", "CT"])])
+def test_where_head_divides_by_no_questions_its_row_has_no_number(judge, family, golds):
+    known = documents(question_type="Plane")
+    asked = [doc for doc in known if doc["answer"] in golds]
+    scores = {rule: [score_of(family, doc, "left lung", rule) for doc in asked] for rule in (HEAD, FIXED)}
+    for settled in (list, family.settled):
+        found = values_of(family, settled(scores[HEAD]))
+        assert all(math.isnan(found[name]) for name in found if name not in COUNTED)
+        assert not math.isnan(values_of(family, settled(scores[FIXED]))["accuracy"])
+    kind = "open" if "yes" in golds else "closed"
+    assert f"number of {kind} questions" in family.metrics[0].warning(family.settled(scores[HEAD]))
+    assert family.metrics[0].warning(scores[FIXED]) == ""
+    assert all(score["stops"] for score in family.settled(scores[HEAD]))  # nor has any group of it
+    first = [{**score, "stops": "of its text"} for score in scores[HEAD]]
+    assert "of its text" in family.metrics[0].warning(family.settled(first))
+    both = family.settled([score_of(family, doc, "left lung", HEAD) for doc in known])
+    part = [score for score, doc in zip(both, known, strict=True) if doc["answer"] in golds]
+    assert not math.isnan(family.metrics[0].estimate(part).value)  # a group of a run that has a number
+
+
 COUNTED = (
     *("scored_samples", "failed_samples", "unjudged_samples", "possible_injection"),
     *("judge_failed_rate", "judge_failed_rate_stderr"),

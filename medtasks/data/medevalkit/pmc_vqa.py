@@ -1,6 +1,7 @@
 """PMC-VQA: ``test_2.csv`` with images that are no compound ones, and the 2,000 questions of ``test_clean.csv``.
 
-Cells are kept as they are, blanks and line breaks included. Zhang et al., arXiv 2305.10415.
+Cells are kept as they are, blanks and line breaks included, of which MedEvalKit reads every kind as a plain one. Zhang
+et al., arXiv 2305.10415.
 """
 
 from collections.abc import Mapping
@@ -35,10 +36,10 @@ class _Files:
         return csv_table(required_file(source, [self.table]), columns, missing=None)
 
     def document(self, row: SourceRow, _split: str) -> Document:
-        lines = [row.text(column) for column in _CHOICES]
+        lines = [_cell(row, column) for column in _CHOICES]
         options = [without_letter(line) for line in lines]
         doc_id = f"{self.table.removesuffix('.csv')}/{row.index}"
-        document = kit_choice(doc_id, options, lines, row.text(self.gold), question=row.text("Question"))
+        document = kit_choice(doc_id, options, lines, row.text(self.gold), question=_cell(row, "Question"))
         if self.text and document["answer"] is not None:
             differs = row.text(self.text).strip() != options[option_index(document["answer"])]
             document["flags"] += [OTHER_ANSWER_TEXT] if differs else []
@@ -53,6 +54,10 @@ class _Files:
         )
         layout = f"{self.table} and {self.archive}, or the folder {self.folder} unpacked from it"
         return kit_recipe(name, reader, layout, self.table, self.archive)
+
+
+def _cell(row: SourceRow, column: str) -> str:
+    return row.text(column).replace("\r\n", "\n").replace("\r", "\n")
 
 
 RECIPES: Mapping[str, Recipe] = {

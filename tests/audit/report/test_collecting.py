@@ -15,7 +15,7 @@ from medtasks.audit.report.reading.run_folder import read_run
 from medtasks.audit.scoring import PAIR_METRICS, score_replies, with_interval
 from medtasks.data.mediconfusion import Options, prepare
 from medtasks.data.samples import Sample
-from medtasks.data.schema import REPORT
+from medtasks.data.schema import OPEN_QUESTION, REPORT
 from medtasks.data.store import load_documents
 from medtasks.errors import RepliesError, UnknownName
 from medtasks.families.counts import SAMPLE_COUNTS
@@ -521,6 +521,24 @@ def test_a_judge_is_never_asked_and_its_scores_are_one_row(
     assert report.notes[0].startswith("mediconfusion_ff, reference, individual_accuracy: the run recorded 0.5,")
 
 
+@pytest.mark.parametrize(("access", "named"), [("public", True), ("credentialed", False)])
+def test_a_row_says_where_the_published_code_stops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, access: str, *, named: bool
+) -> None:
+    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "home"))
+    rows = [{"question": "Is it?", "answer": answer} for answer in ("yes", "a mass")]
+    name = f"own_{access}"
+    publish_own(name, OPEN_QUESTION, rows, access=access)
+    write_task(name, "kit_questions", {"reference": "medevalkit_vqa", "robust": "robust_kit_vqa"})
+    write_run(tmp_path / "run", {name: texts({"d0": "yes", "d1": "."})})
+    stopped, sound = only(collect_run(read_run(tmp_path / "run"))).rules
+    why = stopped.failures["accuracy"]
+    assert "gives no number" in why
+    assert "no words for ROUGE" in why
+    assert ("'d1'" in why) == named
+    assert sound.failures == {}
+
+
 @pytest.mark.usefixtures("sample")
 def test_recorded_replies_without_a_run(tmp_path: Path) -> None:
     replies = made_up("mediconfusion")
@@ -636,18 +654,3 @@ def test_what_asks_a_judge_or_a_model_is_not_computed() -> None:
         assert name not in computed
     assert task_file("gmai_mmbench_val_judged").family.scores_suffice
     assert task_file("mediconfusion_rotated").is_computed
-
-
-def test_a_row_at_which_the_published_code_stops_says_why():
-    facts = {"reason": "ok", "rule": "medevalkit_tagged_choice", "target": "A", "value": "A", "fallback": False}
-    by_id = {name: {"sample": name, "cluster_id": name, **facts} for name in ("here", "there")}
-    by_id["there"]["stops"] = "its published row has no modality_type (KeyError)"
-    task = task_file("medevalkit_omnimedvqa")
-    stopped = of_scores(task, "rule v1", by_id, list(by_id.values())).report
-    assert stopped.failures["accuracy"] == (
-        "The published code gives no number here: it stops at a sample, because its published row has no modality_type "
-        "(KeyError). 'medtasks score' names the sample."
-    )
-    assert "scored_samples" not in stopped.failures
-    del by_id["there"]["stops"]
-    assert not of_scores(task, "rule v1", by_id, list(by_id.values())).report.failures

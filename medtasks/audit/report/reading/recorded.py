@@ -12,10 +12,18 @@ from pathlib import Path
 from typing import Any
 
 from medtasks.audit.report.contents import Group, PairOutcomes, RuleReport, Score
-from medtasks.audit.scoring import Documents, Replies, by_group, count_kinds, rows_of, with_interval, wrong_answers
+from medtasks.audit.scoring import (
+    Documents,
+    Replies,
+    by_group,
+    count_kinds,
+    rows_of,
+    said_of,
+    with_interval,
+    wrong_answers,
+)
 from medtasks.errors import UnknownName
 from medtasks.extract.registry import extractor_of
-from medtasks.families.counts import first_stop
 from medtasks.families.paired_choice import paired_answers
 from medtasks.harness.task_file import TaskFile
 from medtasks.harness.task_files import included_option
@@ -121,12 +129,13 @@ def of_scores(task: TaskFile, rule: str, by_id: Mapping[str, SampleScore], colum
     """
     scores = list(task.family.settled(list(by_id.values())))
     estimates = evaluate(task.metrics, scores)
-    table = (
+    table = tuple(
         with_interval(one.name, estimates[one.name], higher_is_better=one.higher_is_better) for one in task.metrics
     )
-    why = _why_stopped(scores)
-    failures = {name: why for name, one in estimates.items() if why and math.isnan(one.value)}
-    report = replace(without_metrics(rule, by_id).report, scores=tuple(table), failures=failures)
+    stopped = any(score.get("stops") for score in scores)
+    why = next(said_of(task, columns, scores), "") if stopped else ""
+    undefined = {one.metric: why for one in table if why and math.isnan(one.value)}
+    report = replace(without_metrics(rule, by_id).report, scores=table, failures=undefined)
     if task.family.paired:
         answers = paired_answers(task.metrics[0].selection(scores))
         report = replace(report, groups={CATEGORIES: _categories(answers)}, pairs=_outcomes(answers))
@@ -134,17 +143,6 @@ def of_scores(task: TaskFile, rule: str, by_id: Mapping[str, SampleScore], colum
         groups = by_group(task, columns, scores)
         report = replace(report, groups={column: tuple(found.values()) for column, found in groups.items()})
     return Computed(by_id, report)
-
-
-def _why_stopped(scores: Sequence[SampleScore]) -> str:
-    """Return why the published code gives no number, or nothing; without the sample's id, which may be a patient's."""
-    stopped = first_stop(scores)
-    if stopped is None:
-        return ""
-    return (
-        f"The published code gives no number here: it stops at a sample, because {stopped['stops']}. "
-        f"'medtasks score' names the sample."
-    )
 
 
 def _categories(answers: Sequence[PairedAnswer]) -> tuple[Group, ...]:
@@ -231,8 +229,12 @@ def rule_reports(
         again = (computed.get(name) or without_metrics(rule, {})).report
         row = values.get(name, {})
         scores = tuple(_scores(recorded, task, row, again))
-        why = {one.metric: _why_undefined(task, one.metric) for one in scores if math.isnan(one.value)}
-        undefined = why | {metric: again.failures[metric] for metric in why if metric in again.failures}
+        known = again.failures
+        undefined = {
+            one.metric: known.get(one.metric) or _why_undefined(task, one.metric)
+            for one in scores
+            if math.isnan(one.value)
+        }
         notes += [
             f"{recorded.name}, {name}, {one.metric}: the run recorded {_number(*row[one.metric])}, its recorded "
             f"replies give {_number(one.value, one.error)} under today's rule; the recorded score is shown."
