@@ -152,7 +152,11 @@ def load_documents(name: str, split: str = SPLIT) -> list[dict[str, Any]]:
     """Return the documents of a prepared dataset in order, of a split it does not have none; errors as above."""
     tables = open_documents(name)
     with _damage_named(name, dataset_folder(name)):
-        return [dict(row) for row in tables[split]] if split in tables else []
+        if split not in tables:
+            return []
+        # Row by row the library takes six times as long.
+        batches = tables[split].with_format("arrow").iter(BATCH)
+        return [row for batch in batches for row in batch.to_pylist()]
 
 
 @contextlib.contextmanager

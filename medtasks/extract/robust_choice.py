@@ -22,6 +22,7 @@ from behind ("warfarin is contraindicated") do not count.
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 from medtasks.data.samples import Sample
 from medtasks.data.samples import letter as letter_of
@@ -51,6 +52,8 @@ _PRAISE = (
     r"[)\"']*\s+(?:is|are|would be|seems)\s+(?:the\s+)?(?:most\s+|single\s+)?(?:correct|right|best|likely|appropriate|"
     r"answer|(?:drug|treatment|test|method)\s+of\s+choice)\b"
 )
+_ANY_PRAISE = re.compile(_PRAISE, re.IGNORECASE)
+_REMEMBERED = 4096  # options whose patterns are kept
 _CORRECT = re.compile(
     r"\b(?:correct|true|yes|right (?:answer|option|choice)|best (?:answer|option|choice))\b", re.IGNORECASE
 )
@@ -102,12 +105,8 @@ def chosen_options(text: str, options: Sequence[str]) -> set[int]:
     named = [
         index for index, option in enumerate(options) if normalised(option) and not lacks(text, normalised(option))
     ]
-    parts = clauses(text) if named else []
-    for index in named:
-        praised = re.compile(rf"\b{_pattern(options[index])}{_PRAISE}", re.IGNORECASE)
-        if Stance.AFFIRMED in stances_of(praised, parts):
-            found.add(index)
-    return found
+    parts = clauses(text) if named and _ANY_PRAISE.search(text) else []
+    return found | {index for index in named if parts and Stance.AFFIRMED in stances_of(_praised(options[index]), parts)}
 
 
 def affirmed_options(text: str, options: Sequence[str]) -> set[int]:
@@ -117,11 +116,20 @@ def affirmed_options(text: str, options: Sequence[str]) -> set[int]:
         >>> affirmed_options("Aspirin is contraindicated; give heparin.", ["Aspirin", "Heparin"])
         {1}
     """
-    parts = clauses(text)
-    named = {
-        index: re.compile(rf"\b{_pattern(options[index])}\b", re.IGNORECASE) for index in options_named(text, options)
-    }
-    return {index for index, pattern in named.items() if stances_of(pattern, parts) != {Stance.DENIED}}
+    named = options_named(text, options)
+    parts = clauses(text) if named else []
+    return {index for index in named if stances_of(_named(options[index]), parts) != {Stance.DENIED}}
+
+
+# Many questions have the same options, and compiling a pattern takes longer than all else here.
+@lru_cache(maxsize=_REMEMBERED)
+def _praised(option: str) -> re.Pattern[str]:
+    return re.compile(rf"\b{_pattern(option)}{_PRAISE}", re.IGNORECASE)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _named(option: str) -> re.Pattern[str]:
+    return re.compile(rf"\b{_pattern(option)}\b", re.IGNORECASE)
 
 
 def _pattern(option: str) -> str:

@@ -14,9 +14,9 @@ from medtasks.data.table_recipe import TableReader
 from medtasks.data.tables import ParquetTable, SourceRow, Table
 
 _FILES = "data/test-*.parquet"
-_COLUMNS = ("question_id", "question", "options", "correct_answer", "image_1", "image_2")
+_COLUMNS = ("question_id", "question", "options", "correct_answer", "video_id", "image_1", "image_2")
 _FRAMES = tuple(f"image_{number}" for number in range(1, 6))
-_GROUPS = ("modality", "system", "video_id")
+_GROUPS = ("modality", "system")
 
 
 def _table(source: Path, _split: str) -> Table:
@@ -30,8 +30,8 @@ def _document(row: SourceRow, _split: str) -> Document:
     options = row.texts("options")
     if len(options) < 2:
         raise row.error("options are fewer than two")
-    modality, system, video = (row.optional_text(column) for column in _GROUPS)
-    groups = {"modality": modality, "body_system": system, "image_id": video}
+    modality, system = (row.optional_text(column) for column in _GROUPS)
+    groups = {"modality": modality, "body_system": system, "image_id": row.name("video_id")}
     lines, gold = lettered(options, "{}.{}"), row.text("correct_answer")
     return kit_choice(row.name("question_id"), options, lines, gold, question=row.text("question"), **groups)
 
