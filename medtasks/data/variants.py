@@ -136,6 +136,7 @@ def _rotated_lines(document: Mapping[str, Any], number: int) -> dict[str, Any]:
     lines, options = document["option_lines"], document["options"]
     order = [published_position(place, number, len(options)) for place in range(len(options))]
     moved = [relettered(lines[old], options[old], letter(place)) for place, old in enumerate(order)]
+    moved += lines[len(options) :]  # of options that are null
     letters = {letter(old): letter(place) for place, old in enumerate(order)}
     return {"option_lines": moved, "gold": letters.get(document["gold"].strip(), document["gold"])}
 

@@ -106,7 +106,9 @@ def chosen_options(text: str, options: Sequence[str]) -> set[int]:
         index for index, option in enumerate(options) if normalised(option) and not lacks(text, normalised(option))
     ]
     parts = clauses(text) if named and _ANY_PRAISE.search(text) else []
-    return found | {index for index in named if parts and Stance.AFFIRMED in stances_of(_praised(options[index]), parts)}
+    return found | {
+        index for index in named if parts and Stance.AFFIRMED in stances_of(_praised(options[index]), parts)
+    }
 
 
 def affirmed_options(text: str, options: Sequence[str]) -> set[int]:

@@ -20,7 +20,7 @@ REPEATED_GOLD = "repeated_gold"
 OTHER_ANSWER_TEXT = "other_answer_text"
 FLAGS: Mapping[str, str] = {
     NO_MODALITY_TYPE: "the row has no modality_type, which stops MedEvalKit",
-    NULL_OPTION: "an option is null; MedEvalKit shows it as None",
+    NULL_OPTION: "an option is null; MedEvalKit shows it as None, and so do its lines, but it is no option",
     NO_SUCH_GOLD: "the published answer is none of the options",
     INEXACT_GOLD: "the published answer is an option only without the blanks around it; MedEvalKit finds none",
     REPEATED_GOLD: "several options are the published answer; MedEvalKit takes the last, and here it is the first",

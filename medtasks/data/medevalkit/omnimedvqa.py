@@ -18,7 +18,6 @@ from medtasks.data.medevalkit.documents import (
     REPEATED_GOLD,
     kit_choice,
     kit_recipe,
-    lettered,
 )
 from medtasks.data.preparation import Recipe
 from medtasks.data.samples import letter
@@ -84,7 +83,7 @@ def _document(row: SourceRow, _split: str) -> Document:
     return kit_choice(
         row.text("doc_id"),
         options,
-        lettered(options, "{}. {}"),
+        [f"{name}. {row.values[f'option_{name}']}" for name in _LETTERS if f"option_{name}" in row.values],
         gold,
         answer=letter(equal[0]) if equal else None,
         flags=flags,

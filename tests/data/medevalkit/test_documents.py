@@ -86,6 +86,11 @@ def test_ids_that_omnimedvqa_gives_twice_and_options_that_are_null_or_missing(so
     manifest, documents = prepared("omnimedvqa", folder)
     assert [one["doc_id"] for one in documents[3:]] == ["Mura_0000", "Mura_0000 (2)"]
     assert documents[4]["flags"] == ["null_option", "no_such_gold"]
+    assert documents[4]["option_lines"] == [*documents[3]["option_lines"][:-1], "D. None"]
+    assert documents[4]["options"] == documents[3]["options"][:-1]
+    turned = rotated([{**documents[4], "answer": "A"}])[1]["option_lines"]
+    assert [line[:2] for line in turned] == ["A.", "B.", "C.", "D."]
+    assert turned[-1] == "D. None"
     assert manifest.left_out[:2] == tuple(
         f"Mura.json row {number}: it has no option B and one behind it" for number in (3, 4)
     )
