@@ -212,6 +212,8 @@ def _values(task: TaskFile, metric: AnyMetric, scores: Sequence[Score], samples:
     texts = compares_texts(metric)
     if not found and task.family.paired:
         return found  # no complete pair in common, which is said of both runs
+    if not found and any(score.get("stops") for score in scores):
+        raise NotComparable("has no number, because the published code stops")
     if not found:
         of_all = isinstance(metric, CorpusMetric) and metric.of is None and not texts
         raise NotComparable(NO_MEAN if of_all else "has no value per sample")

@@ -9,10 +9,12 @@ import pytest
 import scipy.stats
 
 from medtasks.audit.comparing import (
+    chosen_metrics,
     compare_all,
     compare_runs,
     compare_task,
     compare_with,
+    run_values,
 )
 from medtasks.audit.run_files import Source, check_fingerprints
 from medtasks.audit.scoring import score_replies
@@ -424,3 +426,13 @@ def test_runs_on_other_data_are_named(runs, tmp_path):
     file.write_text(text)
     with pytest.raises(RepliesError, match="fingerprint 0123456789ab"):
         compare_all({"A": runs["A"], "B": Source(other)})
+
+
+def test_a_row_whose_published_code_stops_is_said_to():
+    task = task_file("medevalkit_omnimedvqa")
+    question = {"dataset": "medevalkit_omnimedvqa", "options": ["liver", "spleen"], "answer": "A", "gold": "liver"}
+    flags = {"a": ["no_modality_type"], "b": []}
+    documents = [{**question, "doc_id": name, "image_id": name, "flags": found} for name, found in flags.items()]
+    found = run_values(task, documents, {name: Reply(text="A") for name in flags}, chosen_metrics(task))
+    assert "the published code stops" in found.skipped["reference", "accuracy"]
+    assert found.values["reference_fixed", "accuracy"]
