@@ -71,7 +71,9 @@ def _of_r2gen(file: SourceFile, images: ImageStore) -> Iterator[Row]:
         folder = file.path.parent / "images"
         adding = {name: functools.partial(images.add_file, folder / name) for name in row.texts("image_path")}
         study = row.text("id")
-        yield images_row(row.place, adding, new_document(REPORT, study, report=row.text("report"), image_id=study))
+        yield images_row(
+            row.place, adding.items(), new_document(REPORT, study, report=row.text("report"), image_id=study)
+        )
 
 
 def _of_open_i(source: Path, images: ImageStore) -> Iterator[Row]:
@@ -90,7 +92,7 @@ def _of_open_i(source: Path, images: ImageStore) -> Iterator[Row]:
         document = new_document(
             REPORT, study.name, report=study.findings, image_id=study.name, indication=study.indication
         )
-        yield images_row(name, adding, document)
+        yield images_row(name, adding.items(), document)
 
 
 def _report_files(source: Path) -> list[tuple[str, bytes]]:

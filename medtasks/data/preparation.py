@@ -64,13 +64,13 @@ class Row:
     outside: bool = False
 
 
-def images_row(place: str, adding: Mapping[str, Callable[[], StoredImage]], document: Mapping[str, Any]) -> Row:
-    """Store the images of a row, in the order they are shown; ``adding`` stores each, by what messages call it.
+def images_row(place: str, adding: Iterable[tuple[str, Callable[[], StoredImage]]], document: Mapping[str, Any]) -> Row:
+    """Store the images of a row, in the order shown; each in ``adding`` has a name for messages, and what stores it.
 
     The row is one without a document where an image is missing or broken; an OSError is about the disk.
     """
     stored = []
-    for name, add in adding.items():
+    for name, add in adding:
         try:
             stored.append(add())
         except FileNotFoundError:

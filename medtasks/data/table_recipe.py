@@ -72,9 +72,9 @@ class TableReader:
             document = self.document(row, split)
         except UnusableRow as error:
             return functools.partial(Row, row.place, None, cause=str(error))
-        adding = {name: functools.partial(_add, read, name, add) for name in self.named(row)}
-        held = {column: data for column in self.embedded if (data := row.encoded(column)) is not None}
-        adding |= {column: functools.partial(add, data) for column, data in held.items()}
+        adding = [(name, functools.partial(_add, read, name, add)) for name in self.named(row)]
+        held = ((column, row.encoded(column)) for column in self.embedded)
+        adding += [(column, functools.partial(add, data)) for column, data in held if data is not None]
         return functools.partial(images_row, row.place, adding, document)
 
     def recipe(self, layout: str, splits: Sequence[str] = ("test", "train")) -> Recipe:

@@ -89,7 +89,7 @@ def _with_grades(rows: Iterator[SourceRow], _split: str, source: Path, images: I
         known = {"image_id": image, "patient_id": study, "options": list(_GRADES), "label": _GRADES.index(grade)}
         document = new_document(CLASSIFICATION, f"{image}/{findings[image]}", **known)
         adding = {f"images/{study}/{image}{_DICOM[0]}": functools.partial(add, f"{study}/{image}")}
-        yield images_row(row.place, adding, document)
+        yield images_row(row.place, adding.items(), document)
 
 
 def _add(folder: Path, images: ImageStore, name: str) -> StoredImage:
@@ -147,7 +147,7 @@ def _with_pathologies(rows: Iterator[SourceRow], _split: str, source: Path, imag
             yield Row(row.place, None, cause=f"dicom_info.csv has no image of its series {parts[2]}")
         else:
             adding = {name: functools.partial(images.add_file, source / name)}
-            yield images_row(row.place, adding, new_document(CLASSIFICATION, parts[0], **known))
+            yield images_row(row.place, adding.items(), new_document(CLASSIFICATION, parts[0], **known))
 
 
 _VINDR_LAYOUT = (

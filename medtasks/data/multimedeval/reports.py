@@ -93,7 +93,7 @@ def _study_row(rows: list[SourceRow], files: Path, read: Callable[[str], bytes],
         f"{number} of {len(rows)}": functools.partial(images.add_file, folder / f"{row.text('dicom_id')}.jpg")
         for number, row in enumerate(rows, 1)
     }
-    return images_row(place, adding, document)
+    return images_row(place, adding.items(), document)
 
 
 def _ct_rate(source: Path, images: ImageStore) -> Iterator[Row]:
@@ -118,7 +118,7 @@ def _volume_row(row: SourceRow, top: Path, images: ImageStore) -> Row:
     places = [top / folder / patient / scan / name for folder in _CT_FOLDERS]
     path = next((place for place in places if place.is_file()), places[0])
     document = new_document(REPORT, volume, report=findings, image_id=volume, patient_id=patient)
-    return images_row(row.place, {name: functools.partial(images.add_volume, path)}, document)
+    return images_row(row.place, [(name, functools.partial(images.add_volume, path))], document)
 
 
 _MIMIC_CXR_LAYOUT = (

@@ -131,6 +131,12 @@ def test_medxpertqa_as_its_authors_publish_it(source, prepared):
         "Skeletal",
     )
     assert mm["question"].endswith("(E) drug E3")
+    path = folder / "eval/data/medxpertqa/input/medxpertqa_mm_input.jsonl"
+    rows = [json.loads(line) for line in path.read_bytes().splitlines()]
+    rows[0]["images"] *= 2
+    put(path, "".join(json.dumps(row) + "\n" for row in rows))
+    twice = prepared("medxpertqa_mm", folder)[1][0]["image_files"]
+    assert twice == 2 * hub["medxpertqa_mm"][0]["image_files"]
     assert (len(text["options"]), text["option_lines"][9]) == (10, "J. drug J0")
 
 
