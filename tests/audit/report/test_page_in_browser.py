@@ -168,6 +168,16 @@ def test_nothing_sticks_out_of_the_window(reader, full, size):
     assert reader.run("innerWidth") == size[0]
 
 
+def test_no_column_of_the_summary_is_out_of_sight_for_long_names(reader, folder):
+    name = "_".join(["medevalkit", "omnimedvqa", "vlmevalkit", "reasoning"] * 2)
+    task = replace(made_up.paired_task_without_items(name), rules=(made_up.paired_rule("reference_release", 0.5),))
+    why = f"Left out: run --tasks {','.join([name] * 3)}"
+    write_page(made_up.report_of(task, missing={f"{name}_ll": why}), folder / "long.html")
+    reader.open(folder / "long.html", size=WIDE)
+    table = "document.querySelector('table.summary')"
+    assert reader.run(f"{table}.scrollWidth") <= reader.run(f"{table}.parentElement.clientWidth")
+
+
 def test_all_items_are_in_the_list_with_pairs_together(reader, pairs, report):
     reader.open(pairs, "#audit")
     assert reader.units == [f"p{number}" for number in range(1, 7)]
