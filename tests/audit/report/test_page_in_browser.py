@@ -170,7 +170,7 @@ def test_nothing_sticks_out_of_the_window(reader, full, size):
 
 def test_no_column_of_the_summary_is_out_of_sight_for_long_names(reader, folder):
     name = "_".join(["medevalkit", "omnimedvqa", "vlmevalkit", "reasoning"] * 2)
-    task = replace(made_up.paired_task_without_items(name), rules=(made_up.paired_rule("reference_release", 0.5),))
+    task = replace(made_up.paired_task_without_items(name), rules=(made_up.paired_rule("reference", 0.5),))
     why = f"Left out: run --tasks {','.join([name] * 3)}"
     write_page(made_up.report_of(task, missing={f"{name}_ll": why}), folder / "long.html")
     reader.open(folder / "long.html", size=WIDE)
