@@ -80,6 +80,12 @@ class RowScores:
         return found or SampleCounts(sum(self.reasons.values()), 0)
 
     @property
+    def accuracy(self) -> float:
+        """NaN where there is none, as where the published code stops."""
+        found = self.estimates.get(_MAIN)
+        return math.nan if found is None else found.value
+
+    @property
     def possible_injection(self) -> int | None:
         """How many replies seem to address the judge; None where none reads them."""
         found = self.estimates.get("possible_injection")

@@ -1,5 +1,6 @@
 """``medtasks score``: score recorded replies again, without a model."""
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -132,7 +133,7 @@ def _print_categories(rules: Mapping[str, RowScores]) -> None:
 
 
 def _print_groups(rules: Mapping[str, RowScores]) -> None:
-    scores = {name: rule for name, rule in rules.items() if rule.groups}  # none where the published code stops
+    scores = _with_accuracy(rules)
     for column, groups in next(iter(scores.values())).groups.items() if scores else ():
         title = f"accuracy by {column.replace('_', ' ')} ± standard error"
         table = number_table(column, ("questions", *scores), title)
@@ -143,7 +144,13 @@ def _print_groups(rules: Mapping[str, RowScores]) -> None:
         out.print(table)
 
 
-def _print_wrong(scores: Mapping[str, RowScores]) -> None:
+def _with_accuracy(rules: Mapping[str, RowScores]) -> dict[str, RowScores]:
+    """Return the rows with an accuracy, whose groups and wrong answers mean something."""
+    return {name: rule for name, rule in rules.items() if math.isfinite(rule.accuracy)}
+
+
+def _print_wrong(rules: Mapping[str, RowScores]) -> None:
+    scores = _with_accuracy(rules)
     kinds = [count_kinds(rule.wrong) for rule in scores.values()]
     if any(kinds):
         table = number_table("wrong answers", scores)

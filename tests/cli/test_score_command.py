@@ -74,13 +74,15 @@ def test_json_that_cannot_be_written(fails, constant, tmp_path):
     assert ran.out == ""
 
 
-def test_groups_of_rows_that_have_a_number(medtasks, tmp_path, monkeypatch, write):
-    """The published code stops at OmniMedVQA, so that two of four rows have no groups."""
+def test_groups_and_wrong_answers_of_rows_that_have_a_number(medtasks, tmp_path, monkeypatch, write):
+    """The published code stops at OmniMedVQA, so that two of four rows have neither."""
     monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
     name = "medevalkit_omnimedvqa"
     prepare(name, Options(put_source(name, tmp_path), allow_incomplete=True))
     replies = write(*({"doc_id": document["doc_id"], "reply": "A"} for document in load_documents(name)))
-    groups = rows_of(medtasks("score", name, replies).out, "accuracy by part")
+    shown = medtasks("score", name, replies).out
+    assert all(len(counts) == 2 for counts in rows_of(shown, "wrong answers").values())
+    groups = rows_of(shown, "accuracy by part")
     assert list(groups) == ["Chest CT Scan", "Mura"]
     assert [len(shown) for shown in groups.values()] == [3, 3]
 
