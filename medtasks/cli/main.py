@@ -9,6 +9,7 @@ from rich.markup import escape
 from medtasks import __version__
 from medtasks.cli import (
     compare,
+    curate,
     data,
     demo,
     doctor,
@@ -43,6 +44,7 @@ app.command("compare")(compare.compare)
 app.command("parity")(parity.parity)
 app.command("metrics")(metrics.metrics)
 app.add_typer(weights.app, name="weights")
+app.add_typer(curate.app, name="curate")
 app.command("parse")(parse.parse)
 app.command("demo")(demo.demo)
 app.command("doctor")(doctor.doctor)

@@ -1,0 +1,133 @@
+"""What the LLM was asked for and what it gave, on disk as it comes, so that nothing is asked for twice.
+
+A *request* is what one image or pair is worth: one or more questions, or the reason why there are none. Requests that
+ended with an answer of the LLM are final; those that the endpoint failed are asked again by the next run.
+"""
+
+import enum
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+
+from tqdm import tqdm
+
+from medtasks.curate.study import DRAFTS, Record, read_lines
+from medtasks.data.home import append_whole
+from medtasks.data.journal import digest_of
+from medtasks.errors import MedTasksError
+
+_DIGITS = 16
+
+
+class Outcome(enum.StrEnum):
+    """What became of a request or of one draft."""
+
+    DRAFTED = "drafted"
+    REJECTED = "rejected"  # a rule says that the draft is no question for a benchmark
+    REFUSED = "refused"  # the LLM would not
+    MALFORMED = "malformed"  # no reply could be read, also when asked again
+    FAILED = "failed"  # the endpoint did not answer; asked again by the next run
+    SKIPPED = "skipped"  # not asked: the caption is too short, for example
+
+
+class Draft(Record):
+    """One question as the LLM drafted it."""
+
+    item_id: str
+    images: tuple[str, ...]  # ids: two of a pair, else one
+    question: str
+    options: tuple[str, ...] = ()  # texts without letters; none for an open question
+    answers: tuple[str, ...]  # one per image: letter of an option, or a text
+    outcome: Outcome = Outcome.DRAFTED  # DRAFTED or REJECTED
+    reason: str = ""  # why it was rejected, one phrase without text of the draft
+    categories: tuple[tuple[str, ...], ...] = ()  # per image; empty where nobody asked
+    hallucination: str | None = None  # anatomy, measurement, symptom or technique
+    components: Mapping[str, tuple[str, ...]] | None = None  # of the report, by aspect
+
+    @property
+    def digest(self) -> str:
+        """Sixteen hexadecimal digits of what a reviewer judges: images, wording, answers."""
+        return digest_of(self.images, self.question, self.options, self.answers)[:_DIGITS]
+
+
+class Drafted(Record):
+    """What became of one request: a line of the journal."""
+
+    request: str  # id of the image or pair
+    asked: str  # digest of what decides about the reply: prompts, model
+    outcome: Outcome
+    reason: str = ""  # one phrase without sample text
+    llm: str = ""  # model and temperature
+    prompt: str = ""  # name and version of the prompt
+    drafts: tuple[Draft, ...] = ()
+
+
+def read_drafted(folder: Path) -> dict[str, Drafted]:
+    """Return the last line of each request of a study, in the order of first mention."""
+    return {line.request: line for line in read_lines(folder / DRAFTS, Drafted)}
+
+
+def read_drafts(folder: Path) -> dict[str, Draft]:
+    """Return the questions of a study that no rule rejected, by item id."""
+    drafts = (draft for line in read_drafted(folder).values() for draft in line.drafts)
+    return {draft.item_id: draft for draft in drafts if draft.outcome is Outcome.DRAFTED}
+
+
+def draft_all(folder: Path, jobs: Mapping[str, tuple[str, Callable[[], Drafted]]], threads: int) -> Counter[Outcome]:
+    """Do what the journal of a study does not hold yet, several at a time, and return how many came to what.
+
+    ``jobs`` are by request: the digest of what decides about the reply, and what asks. Errors that a job raises end it
+    once those under way are on disk; a MedTasksError says that the journal cannot be written.
+    """
+    _drop_torn_line(folder / DRAFTS)
+    known = read_drafted(folder)
+    counts: Counter[Outcome] = Counter()
+    todo = {}
+    for request, (asked, job) in jobs.items():
+        line = known.get(request)
+        if line is not None and line.asked == asked and line.outcome is not Outcome.FAILED:
+            counts[line.outcome] += 1
+        else:
+            todo[request] = job
+    with ThreadPoolExecutor(threads) as workers:
+        running = [workers.submit(job) for job in todo.values()]
+        try:
+            for done in tqdm(as_completed(running), "Drafting", len(running), unit="request", disable=None):
+                counts[done.result().outcome] += 1
+                append_line(folder, done.result())
+        finally:
+            for one in running:
+                one.cancel()
+    return counts
+
+
+def _drop_torn_line(path: Path) -> None:
+    """Take away a last line without an end, which the next one would make unreadable."""
+    if path.is_file() and not (written := path.read_bytes()).endswith(b"\n"):
+        os.truncate(path, written.rfind(b"\n") + 1)
+
+
+def append_line(folder: Path, line: Drafted) -> None:
+    """Add a line to the journal of a study."""
+    try:
+        append_whole(folder / DRAFTS, line.model_dump_json().encode() + b"\n", durable=True)
+    except OSError as error:
+        raise MedTasksError(
+            f"cannot write {folder / DRAFTS}: {error.strerror or error}; make room and run it again, nothing that is "
+            f"in it is asked for again"
+        ) from error
+
+
+def counted(drafted: Iterable[Drafted]) -> Counter[tuple[str, str]]:
+    """Return how many requests and drafts came to which outcome and reason, the drafted ones apart from the requests.
+
+    A request that was drafted counts through its drafts.
+    """
+    found: Counter[tuple[str, str]] = Counter()
+    for line in drafted:
+        if line.outcome is not Outcome.DRAFTED:
+            found[line.outcome, line.reason] += 1
+        found.update((draft.outcome, draft.reason) for draft in line.drafts)
+    return found

@@ -1,0 +1,176 @@
+"""A study: the folder in which a benchmark is built, from images to reviewed questions.
+
+=====================  =================================================================================================
+``study.json``         what it is and what made it, :class:`Study`
+``images.jsonl``       its images, one :class:`StudyImage` per line; the files stay where they are
+``pairs.jsonl``        chosen pairs, one :class:`ImagePair` per line (studies of pairs only)
+``drafts.jsonl``       journal of what the LLM was asked, see :mod:`medtasks.curate.drafts`
+``reviews/*.json``     one file per reviewer, see :mod:`medtasks.curate.reviews`
+=====================  =================================================================================================
+
+All files are readable by their owner only: captions and reports may be a patient's. A study is credentialed unless its
+owner says otherwise.
+"""
+
+import enum
+import json
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from medtasks.data.catalogue import Access
+from medtasks.data.home import written_whole
+from medtasks.data.journal import digest_of
+from medtasks.errors import MedTasksError, SourceError
+
+STUDY, IMAGES, PAIRS, DRAFTS, REVIEWS = "study.json", "images.jsonl", "pairs.jsonl", "drafts.jsonl", "reviews"
+_DIGITS = 16
+
+R = TypeVar("R", bound=BaseModel)
+
+
+class StudyKind(enum.StrEnum):
+    """What is asked of the images."""
+
+    PAIRS = "pairs"
+    VISUAL_CLOSED = "visual_closed"
+    VISUAL_OPEN = "visual_open"
+    KNOWLEDGE_CLOSED = "knowledge_closed"
+    KNOWLEDGE_OPEN = "knowledge_open"
+    CONTEXTUAL = "contextual"
+
+
+class Record(BaseModel):
+    """What all records of a study share: nothing unknown, nothing changed."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class StudyImage(Record):
+    """One image with what is known of it."""
+
+    image_id: str
+    file: str  # absolute path
+    sha256: str  # of the file's bytes
+    text: str  # caption or report
+    group: str | None = None  # patient, study or article; two images of one group are never a pair
+    licence: str | None = None
+    context: Mapping[str, Any] = {}  # what a prompt shows besides: notes, metadata, bounding boxes, question pairs
+
+
+class ImagePair(Record):
+    """Two images that one encoder takes for alike and another does not."""
+
+    pair_id: str
+    images: tuple[str, str]  # ids, the smaller first
+    sim_med: float  # cosine similarity in the medical encoder's space
+    sim_gen: float  # and in the vision-only encoder's
+
+    @property
+    def gap(self) -> float:
+        """How much more alike they are to the medical encoder."""
+        return self.sim_med - self.sim_gen
+
+
+class Study(Record):
+    """What a study is and what made it."""
+
+    schema_version: int = 1
+    name: str  # of the dataset and the first task that it becomes
+    kind: StudyKind
+    access: Access = Access.CREDENTIALED
+    source: str  # file or folder its images were listed in
+    made_with: Mapping[str, Any] = {}  # all that decided: thresholds, encoders and their digests, seed, counts left out
+
+    @property
+    def digest(self) -> str:
+        """Sixteen hexadecimal digits that change with what made the study; its review files carry them."""
+        return digest_of(self.model_dump(mode="json"))[:_DIGITS]
+
+    def write(self, folder: Path) -> None:
+        """Write it into its folder, which is made."""
+        write_private(folder / STUDY, self.model_dump_json(indent=2) + "\n")
+
+
+def read_study(folder: Path, *kinds: StudyKind) -> Study:
+    """Return the study in a folder; a MedTasksError where there is none, or none of these ``kinds`` if any is given."""
+    path = folder / STUDY
+    try:
+        study = Study.model_validate_json(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise MedTasksError(
+            f"{folder} holds no study ({STUDY} is missing); make one with 'medtasks curate pairs' or "
+            f"'medtasks curate hallucination'"
+        ) from None
+    except ValueError as error:
+        raise SourceError(f"{path} is damaged ({_first(error)}); make the study again in another folder") from None
+    if kinds and study.kind not in kinds:
+        raise MedTasksError(f"{folder} is a study of {study.kind}, and this needs one of {' or '.join(kinds)}")
+    return study
+
+
+def read_images(folder: Path) -> dict[str, StudyImage]:
+    """Return the images of a study by id, in their order; SourceError for a damaged line."""
+    return {image.image_id: image for image in read_lines(folder / IMAGES, StudyImage)}
+
+
+def read_pairs(folder: Path) -> list[ImagePair]:
+    """Return the pairs of a study in their order; SourceError for a damaged line."""
+    return read_lines(folder / PAIRS, ImagePair)
+
+
+def read_lines(path: Path, kind: type[R]) -> list[R]:
+    """Return one record per line of a file; none where there is no file, SourceError with the damaged line's number.
+
+    A last line without an end was being written when the process was killed: it is no line.
+    """
+    if not path.is_file():
+        return []
+    found = []
+    for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], 1):
+        try:
+            found.append(kind.model_validate_json(line))
+        except ValidationError as error:
+            raise SourceError(
+                f"{path} line {number} is damaged ({_first(error)}); delete that line, what it held is made again"
+            ) from None
+    return found
+
+
+def write_lines(path: Path, records: Iterable[BaseModel]) -> None:
+    """Write one record per line, all or nothing."""
+    write_private(path, "".join(record.model_dump_json() + "\n" for record in records))
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that only its owner may read, all or nothing; a MedTasksError says that it cannot be written."""
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with written_whole(path) as partial:
+            partial.touch(0o600)
+            partial.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise MedTasksError(f"cannot write {path}: {error.strerror or error}; make room and run it again") from error
+
+
+def checked_name(text: str) -> str:
+    """Return the name of a study, which names its tasks; MedTasksError where no task can have it.
+
+    Example:
+        >>> checked_name("our_chest_pairs")
+        'our_chest_pairs'
+    """
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", text):
+        raise MedTasksError(f"'{text}' cannot be a task's name; take small letters, digits and underscores")
+    return text
+
+
+def _first(error: ValueError) -> str:
+    """Return what is wrong without the text that is: it may be a patient's."""
+    if isinstance(error, ValidationError):
+        found = error.errors(include_input=False, include_url=False)[0]
+        return f"{'.'.join(map(str, found['loc'])) or 'no JSON'}: {found['type']}"
+    return type(error).__name__ if not isinstance(error, json.JSONDecodeError) else "no JSON"
