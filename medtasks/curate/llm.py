@@ -1,4 +1,4 @@
-"""The LLM that drafts questions: an OpenAI-compatible endpoint, asked as judges are, by the same rules on patients' text.
+"""The LLM that drafts questions: an OpenAI-compatible endpoint, asked as judges are, with the same guard.
 
 ``MEDTASKS_JUDGE_BASE_URL``, ``MEDTASKS_JUDGE_MODEL`` and the other variables of judges name it. Replies that can be
 read are kept on disk like verdicts.
@@ -13,8 +13,8 @@ from medtasks.judges.client import Judge
 from medtasks.judges.settings import check_access, settings_from_environment
 
 _REFUSAL = re.compile(
-    r"\s*(?:i['’]?m (?:very )?sorry|sorry[,.]|i apologi[sz]e|unfortunately,? i|i (?:can(?:no|['’])t|am unable|am not able|"
-    r"won['’]?t|must decline)|as an ai\b)",
+    r"\s*(?:i['’]?m (?:very )?sorry|sorry[,.]|i apologi[sz]e|unfortunately,? i|as an ai\b"
+    r"|i (?:can(?:no|['’])t|am unable|am not able|won['’]?t|must decline))",
     re.IGNORECASE,
 )
 

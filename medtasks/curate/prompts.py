@@ -1,7 +1,7 @@
 """Prompts by which questions are drafted: those of the papers letter by letter, and corrected wordings beside them.
 
-A prompt stands in a TOML file of this package, ``[name]`` with ``version``, ``source``, ``system`` and ``user``. What is
-specific to an image or pair is marked in it as its paper marks it: ``**CAPTION OF IMAGE 1**``, ``{report}``.
+A prompt stands in a TOML file of this package, ``[name]`` with ``version``, ``source``, ``system`` and ``user``. What
+is specific to an image or pair is marked in it as its paper marks it: ``**CAPTION OF IMAGE 1**``, ``{report}``.
 """
 
 import re
