@@ -229,10 +229,11 @@
     }
     return kept.length < boxes.length ? merged(kept, allowed) : kept;
   };
+  // What is said for nothing is left out, but for a single value that the user went by. The last levels say most.
   const shortened = (one, allowed) => {
-    for (let level = levels - 1; level >= 0; level--) {
+    for (let level = 0; level < levels; level++) {
       const set = one.sets[level];
-      const whole = set && rows.every((row, place) => !includes(fits, place) || row.values[level].every((value) => set.has(value)));
+      const whole = set && (set.size > 1 || rows.every((row, place) => !includes(fits, place) || row.values[level].every((value) => set.has(value))));
       if (whole && within(relaxed(one, level).match, allowed)) one = relaxed(one, level);
     }
     return one;
