@@ -248,7 +248,7 @@
     let single = null;
     if (commands.length > 1) {
       const hulls = [hull, (one, other) => hull(...alike(one, other))].map((join) => shortened(commands.reduce(join), everything));
-      const whole = hulls.filter((one) => !without(union, unitsOf(one.match)).size);
+      const whole = hulls.filter((one) => !without(union, unitsOf(one.match)).size && unitsOf(one.match).size < data.units.length);
       single = whole.sort((one, other) => questionsOf(unitsOf(one.match)) - questionsOf(unitsOf(other.match)))[0];
     }
     return { units, commands, chosen, union, single };
@@ -298,9 +298,10 @@
     at("name-error").textContent = good ? "" : `'${name}' cannot be a task's name; take small letters, digits and underscores`;
     at("copied").textContent = "";
     const several = commands.length > 1;
+    const exact = !without(units, union).size && !without(union, units).size;
     const written = whole || !good ? [] : commands.map((one, place) => [commandOf(one, several ? `${name}_${place + 1}` : name), questionsOf(chosen[place])]);
     at("why").textContent = !root.on ? "Tick a group to see the command." : whole ? "All questions are ticked: there is nothing to choose, run the whole dataset's task."
-      : several ? `No one command says just this; ${commands.length} commands do, each makes a task.` : "";
+      : several ? `No one command says just this; ${commands.length} ${exact ? "commands do" : "come nearest"}, each makes a task.` : "";
     at("commands").replaceChildren(...written.map(([command, number]) => listed(command, number)));
     at("copy-all").hidden = written.length < 2;
     at("copy-all").onclick = () => copy(written.map(([command]) => command).join("\n"), at("commands"));
