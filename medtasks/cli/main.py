@@ -23,6 +23,7 @@ from medtasks.cli import (
     score,
     select,
     tasks,
+    tree,
     weights,
 )
 from medtasks.errors import MedTasksError
@@ -32,6 +33,7 @@ app = typer.Typer(
     help="Medical vision-language benchmarks for lmms-eval.", no_args_is_help=True, pretty_exceptions_enable=False
 )
 data.app.command("select")(select.select)
+data.app.command("tree")(tree.tree)
 data.app.command("duplicates")(duplicates.duplicates)
 app.add_typer(data.app, name="data")
 app.command("tasks")(tasks.list_tasks)

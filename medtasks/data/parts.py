@@ -1,26 +1,35 @@
 """Parts of prepared datasets: documents of their own, images that stay with the whole."""
 
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
 from tqdm import tqdm
 
+from medtasks.data.decoding import Decoding
+from medtasks.data.image_store import ImageFacts
 from medtasks.data.manifest import Manifest, measured, read_facts
+from medtasks.data.own_datasets import preparing_again
 from medtasks.data.prepared import prepared_folder
 from medtasks.data.schema import SPLIT, image_digests, image_key
 from medtasks.data.selecting import Criteria, choose
 from medtasks.data.store import load_documents, open_documents, publish_documents, work_folder
+from medtasks.errors import SourceError
+
+_WORKERS = min(8, os.cpu_count() or 1)  # each holds one whole image
 
 
 def publish_part(dataset: str, criteria: Criteria, name: str) -> Manifest:
     """Make the documents of a prepared dataset that fit a dataset of their own, called ``name``.
 
     ``criteria`` are wanted values by column; errors are those of :func:`medtasks.data.selecting.choose`, and another
-    MedTasksError that nothing can be written.
+    MedTasksError that an image is broken or nothing can be written.
     """
     folder = prepared_folder(dataset)
     whole = Manifest.read(folder)
     documents = choose(load_documents(dataset), criteria)
     files = sorted({file for document in documents for file in image_digests(document)})
-    shown = tqdm(files, desc="Fingerprint of the images", unit="image", leave=False, disable=None)
-    facts = {image_key(file): read_facts(folder / file, whole.decoding) for file in shown}
+    facts = dict(zip(map(image_key, files), _facts(dataset, files, whole.decoding), strict=True))
     manifest = whole.model_copy(
         update={
             "name": name,
@@ -32,3 +41,20 @@ def publish_part(dataset: str, criteria: Criteria, name: str) -> Manifest:
     with work_folder(name) as work:
         publish_documents(work, manifest, {SPLIT: documents}, open_documents(dataset)[SPLIT].features)
     return manifest
+
+
+def _facts(dataset: str, files: Sequence[str], decoding: Decoding) -> Iterator[ImageFacts]:
+    """Yield what is known of image files of a dataset, which are decoded for it, in order."""
+    folder = prepared_folder(dataset)
+
+    def read(file: str) -> ImageFacts:
+        try:
+            return read_facts(folder / file, decoding)
+        except OSError as error:
+            raise SourceError(
+                f"{folder / file} is broken ({error}); prepare the dataset again: {preparing_again(dataset)}"
+            ) from error
+
+    with ThreadPoolExecutor(_WORKERS) as workers:
+        found = workers.map(read, files)
+        yield from tqdm(found, "Fingerprint of the images", len(files), unit="image", leave=False, disable=None)

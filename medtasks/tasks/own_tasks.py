@@ -24,7 +24,6 @@ from medtasks.data.prepared import own_task_file, prepared_folder
 from medtasks.data.selecting import Criteria, described
 from medtasks.errors import MedTasksError, SourceError, unknown_name
 from medtasks.harness.prompt_settings import prompt_settings
-from medtasks.harness.task_file import TaskFile
 from medtasks.harness.task_files import tagged_tasks, task_config, task_files, variant_of
 from medtasks.harness.task_index import SETTINGS, DottedName, dumped, harness_folder
 
@@ -129,18 +128,22 @@ def select_as(dataset: str, criteria: Criteria, name: str) -> tuple[Manifest, li
     """
     if not name.isidentifier() or name != name.lower():
         raise MedTasksError(f"'{name}' cannot be a task's name; take small letters, digits and underscores")
-    models = [task for task in task_files().values() if task.kind == "task" and task.dataset == dataset]
-    names = {task.name: name + task.name.removeprefix(dataset) for task in models if task.name.startswith(dataset)}
+    names = tasks_of_part(dataset, name)
     if not names:
         raise unknown_name("dataset with tasks", dataset, {one.dataset or "" for one in task_files().values()} - {""})
     for new in names.values():
         _refuse_taken(new, _PART_MARK, "--as")
     _refuse_other_data(name)
     manifest = publish_part(dataset, criteria, name)
-    for task in models:
-        if task.name in names:
-            _write_task_file(names[task.name], _part_config(task, names[task.name], name, manifest), _PART_MARK)
+    for task, new in names.items():
+        _write_task_file(new, _part_config(task, new, name, manifest), _PART_MARK)
     return manifest, list(names.values())
+
+
+def tasks_of_part(dataset: str, name: str) -> dict[str, str]:
+    """Return the names that tasks of a part called ``name`` have, by those of the whole dataset's tasks."""
+    models = [task for task in task_files().values() if task.kind == "task" and task.dataset == dataset]
+    return {task.name: name + task.name.removeprefix(dataset) for task in models if task.name.startswith(dataset)}
 
 
 def _refuse_other_data(name: str) -> None:
@@ -155,8 +158,8 @@ def _refuse_other_data(name: str) -> None:
         raise MedTasksError(f"there is a task or dataset '{name}' already; choose another name with --as")
 
 
-def _part_config(task: TaskFile, new: str, dataset: str, manifest: Manifest) -> dict[str, Any]:
-    config = task_config(task.name)
+def _part_config(task: str, new: str, dataset: str, manifest: Manifest) -> dict[str, Any]:
+    config = task_config(task)
     description = f"{config['metadata']['description']}; only {described(manifest.selection)}"
     metadata = _own_metadata(config["metadata"], dataset, description=description)
     return {**config, **_own_keys(new, dataset, []), "metadata": metadata}

@@ -11,7 +11,7 @@ from medtasks.data.manifest import Manifest
 from medtasks.data.prepared import label, provenance
 from medtasks.data.preparers import verify
 from medtasks.data.store import load_documents
-from medtasks.errors import DatasetNotPrepared, MedTasksError, UnknownName
+from medtasks.errors import DatasetNotPrepared, MedTasksError, SourceError, UnknownName
 from medtasks.harness.task_files import task_file
 from medtasks.tasks.own_tasks import select_as, whole_dataset
 
@@ -42,6 +42,15 @@ def test_part_holds_the_chosen_questions_and_says_so(home):
     assert facts["sample"] is True
     assert facts["image_conversions"] == {"8 bits as stored": manifest.images}
     assert facts["fingerprint"] != Manifest.read(dataset_folder("mediconfusion")).fingerprint
+
+
+def test_a_broken_image_is_named(home):
+    document = load_documents("mediconfusion")[0]
+    image = dataset_folder("mediconfusion") / document["image_file"]
+    image.write_bytes(image.read_bytes()[:100])
+    with pytest.raises(SourceError, match=f"{image.name} is broken .*medtasks data prepare mediconfusion"):
+        select_as("mediconfusion", {"categories": document["categories"]}, "mc_broken")
+    assert not dataset_folder("mc_broken").exists()
 
 
 def test_harness_reads_its_task_file(home):

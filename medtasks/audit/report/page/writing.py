@@ -58,7 +58,7 @@ def write_page(report: RunReport, path: Path, figures: Mapping[str, str] | None 
         figures={key: Markup(figure) for key, figure in (figures or {}).items()},
         pictures=images,
         unreadable=images.unreadable + without_file,
-        style=Markup(_own_text("page.css")),
+        style=Markup(own_text("page.css")),
         data=Markup(json_in_html(audit_data(report, images))),
         uris=Markup(json_in_html([one.uri for one in images.by_file.values()])),
         tables=rows,
@@ -84,14 +84,15 @@ def rendered(name: str, **values: Any) -> str:
         lstrip_blocks=True,
     )
     environment.filters.update({one.__name__: one for one in _FILTERS})
-    script = _own_text(f"{name}.js")
+    script = own_text(f"{name}.js")
     page: str = environment.get_template(f"{name}.html").render(
         version=__version__, script=Markup(script), policy=_content_policy(script), **values
     )
     return page
 
 
-def _own_text(name: str) -> str:
+def own_text(name: str) -> str:
+    """Return the text of a file that lies beside the templates."""
     return files("medtasks.audit.report").joinpath(_TEMPLATES, name).read_text(encoding="utf-8")
 
 
@@ -102,8 +103,11 @@ def _content_policy(script: str) -> str:
     return "; ".join((*rules, "base-uri 'none'", "form-action 'none'"))
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write a page, which appears complete or not at all; MedTasksError: it cannot be written."""
+def write_whole(path: Path, text: str, option: str = "--html") -> None:
+    """Write a page, which appears complete or not at all; MedTasksError: it cannot be written.
+
+    ``option`` is what names another file on the command line.
+    """
     try:
         path.parent.stat()  # a folder that is not there is rather a slip than to be made
         with written_whole(path) as page:
@@ -112,7 +116,7 @@ def write_whole(path: Path, text: str) -> None:
     except OSError as error:
         raise MedTasksError(
             f"cannot write the page {path}: {error.strerror or error}; make room, or name a file in another folder "
-            f"with --html"
+            f"with {option}"
         ) from error
 
 

@@ -1,0 +1,379 @@
+"""Choosing in the tree of a dataset's groups in a real browser, and the command that comes of it."""
+
+import itertools
+import random
+import re
+import shlex
+
+import pytest
+
+from medtasks.audit.report.tree import write_tree_page
+from medtasks.cli.main import app as command_line
+from medtasks.cli.select import _criteria
+from medtasks.cli.tree import options
+from medtasks.data.catalogue import CATALOGUE
+from medtasks.data.gmai.preparing import prepare
+from medtasks.data.preparation import Options
+from medtasks.data.selecting import choose
+from medtasks.data.store import load_documents
+from medtasks.harness.task_files import task_file
+
+from ... import tiny_gmai
+from .test_page_in_browser import NARROW, WIDE, Reader, browser
+
+__all__ = ["browser"]  # a fixture
+OPTIONS = options()
+KEYWORD = "diabetic retinopathy"
+
+
+class Chooser(Reader):
+    """Somebody who ticks groups."""
+
+    def item(self, *path):
+        item = self.one("#tree")
+        for label in path:
+            if item.get_attribute("aria-expanded") == "false":
+                item.find_element("css selector", ".label").click()
+            inside = item.find_elements("css selector", ":scope > li, :scope > ul > li")
+            (item,) = [one for one in inside if one.find_element("css selector", ".label").text == label]
+        return item
+
+    def tick(self, *path):
+        self.item(*path).find_element("css selector", ".tick").click()
+
+    def narrow(self, column, *values):
+        (filtering,) = [one for one in self.all(".narrow") if one.text.startswith(column)]
+        filtering.find_element("css selector", "summary").click()
+        for label in filtering.find_elements("css selector", "label"):
+            if label.text.split("\n")[0] in values:
+                label.click()
+        self.press("\ue00c")
+
+    def labels(self):
+        return self.run("[...document.querySelectorAll('#tree .label')].map((one) => one.textContent)")
+
+    def commands(self):
+        """The commands, and how many questions the page says each chooses; the wider one apart."""
+        script = """((css) => [...document.querySelectorAll(css)].map((one) => [one.querySelector('code').textContent,
+            Number(one.querySelector('p span').textContent.split(' ')[0].replace(',', ''))]))"""
+        return self.run(f"{script}('#commands li')"), self.run(f"{script}('#notes li')")
+
+    def random_ticks(self, rng, number):
+        self.run("document.getElementById('untick').click()")
+        for item in self.all("#tree li[aria-expanded=false]"):
+            if rng.random() < 0.3:
+                self.run("arguments[0].querySelector('.label').click()", item)
+        items = self.all("#tree li")
+        for item in rng.sample(items, min(number, len(items))):
+            self.run("arguments[0].querySelector('.tick').click()", item)
+
+    def ticked_number(self):
+        return int(self.one("#ticked").text.split()[0].replace(",", ""))
+
+
+@pytest.fixture
+def chooser(browser):
+    return Chooser(browser)
+
+
+def criteria_of(command):
+    """What the command line reads of a command, as a shell would split it."""
+    words = shlex.split(command)
+    names = {option: name for name, option in OPTIONS.items()}
+    chosen, where = {}, []
+    for option, value in zip(words[4::2], words[5::2], strict=True):
+        if option in names:
+            chosen.setdefault(names[option], []).append(value)
+        elif option == "--where":
+            where.append(value)
+        else:
+            assert option == "--as"
+    return _criteria(chosen, where)
+
+
+def written(path, documents, name="bench"):
+    write_tree_page(name, documents, OPTIONS, path, selects=True, sample=False)
+    return path
+
+
+def check_commands(chooser, documents):
+    commands, wider = chooser.commands()
+    chosen = [{one["doc_id"] for one in choose(documents, criteria_of(command))} for command, _ in commands]
+    assert [len(one) for one in chosen] == [number for _, number in commands]
+    together = set().union(*chosen)
+    for command, number in wider:
+        choice = {one["doc_id"] for one in choose(documents, criteria_of(command))}
+        assert len(choice) == number
+        assert choice >= together
+    return together
+
+
+@pytest.fixture
+def gmai(tmp_path, monkeypatch):
+    """A drawn GMAI-MMBench, prepared, with its page."""
+    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "home"))
+    rows = [
+        {name: text.replace("early glaucoma", KEYWORD) for name, text in row.items()} for row in tiny_gmai.rows(150, 3)
+    ]
+    tiny_gmai.write(tmp_path / "val" / "GMAI-MMBench_VAL.tsv", rows)
+    prepare(CATALOGUE["gmai_mmbench_val"], Options(tmp_path / "val", allow_changed=True))
+    return tmp_path / "tree.html"
+
+
+def test_the_walk_of_the_paper_ends_in_a_task(chooser, gmai):
+    from typer.testing import CliRunner
+
+    ran = CliRunner().invoke(command_line, ["data", "tree", "gmai_mmbench", "--out", str(gmai)])
+    assert ran.exit_code == 0, ran.output
+    assert "150 questions" in ran.output
+    documents = load_documents("gmai_mmbench_val")
+    chooser.open(gmai)
+    eyes = [one for one in documents if (one["department"], one["modality"]) == ("Ophthalmology", "Fundus Photography")]
+
+    chooser.tick("Ophthalmology", "Fundus Photography")  # steps 1 and 2
+    assert chooser.item("Ophthalmology").get_attribute("aria-checked") == "mixed"
+    expected = "medtasks data select gmai_mmbench_val --department Ophthalmology --modality 'Fundus Photography'"
+    assert chooser.commands()[0] == [[f"{expected} --as gmai_mmbench_val_part", len(eyes)]]
+
+    chooser.one("#untick").click()  # step 3: its keywords
+    chooser.one("#search").send_keys(f"fundus {KEYWORD}")
+    chooser.tick("Ophthalmology", "Fundus Photography")
+    found = [one for one in eyes if one["keyword"] == KEYWORD]
+    assert chooser.ticked_number() == len(found) > 1
+    assert check_commands(chooser, documents) == {one["doc_id"] for one in found}
+
+    chooser.one("#search").clear()  # step 4: the clinical task's keywords among these
+    chooser.press("\ue004")
+    task = found[0]["clinical_task"]
+    chooser.narrow("clinical task", task)
+    chooser.one("#name").clear()
+    chooser.one("#name").send_keys("Eyes!")
+    assert "'Eyes!' cannot be a task's name" in chooser.one("#name-error").text
+    assert chooser.commands()[0] == []
+    chooser.one("#name").clear()
+    chooser.one("#name").send_keys("eyes")
+    ((command, number),) = chooser.commands()[0]
+    assert f"--clinical-task {shlex.quote(task)}" in command
+    assert f"--keyword {shlex.quote(KEYWORD)}" in command
+    assert command.endswith("--as eyes")
+    both = [one for one in found if one["clinical_task"] == task]
+    assert number == len(both)
+
+    chooser.one("#commands button").click()
+    assert chooser.browser.execute_async_script(
+        "setTimeout(() => arguments[0](document.getElementById('copied').textContent), 50)"
+    )
+    assert chooser.run("getSelection().toString()") == command
+    made = CliRunner().invoke(command_line, shlex.split(command)[1:])
+    assert made.exit_code == 0, made.output
+    assert f"gmai_mmbench_val: {number} of 150 questions with" in made.output
+    assert load_documents("eyes") == [{**one, "dataset": "gmai_mmbench_val"} for one in both]
+    assert task_file("eyes").dataset == "eyes"
+    assert chooser.errors() == []
+    assert [url for url in chooser.requests() if not url.startswith(("file:", "about:"))] == []
+
+
+WORDS = (
+    "liver",
+    "healthy bone",
+    "it's",
+    '"so"',
+    "a, b|c",
+    "x*",
+    "-dash",
+    "$HOME `id`",
+    "früh",
+    "Polyp",
+    "polyp",
+    " odd",
+)
+
+
+def made_up(rng, number):
+    for place in range(number):
+        yield {
+            "doc_id": str(place),
+            "department": rng.choice(("Urology", "Ophthalmology", "None", None)),
+            "modality": rng.choice(("CT", "X-ray")),
+            "clinical_task": rng.choice(("Bone", "Counting", None)),
+            "keyword": rng.choice((*WORDS, "Polyp", "polyp", None)),
+            "granularity": rng.choice(("Box Level", "Mask Level")),
+        }
+
+
+def ticked_in(chooser, documents):
+    """Ids of what is ticked as a reader sees it: below each ticked group that is shown."""
+    script = """[...document.querySelectorAll('#tree li[aria-checked=true]')].map((item) => {
+        const path = [];
+        for (let one = item; one; one = one.parentElement.closest('li')) path.unshift(one.querySelector('.label'));
+        return path.map((label) => label.classList.contains('missing') ? null : label.textContent);
+    })"""
+    paths = {tuple(path) for path in chooser.run(script)}
+    levels = ("department", "modality", "clinical_task", "keyword")
+    found = [(tuple(one[level] for level in levels), one["doc_id"]) for one in documents]
+    return {doc_id for path, doc_id in found if any(path[:depth] in paths for depth in range(1, 5))}
+
+
+def test_random_ticks_give_commands_that_choose_just_that(chooser, tmp_path):
+    rng = random.Random(4)
+    documents = list(made_up(rng, 260))
+    left, kinds = documents, set()
+    chooser.open(written(tmp_path / "tree.html", documents))
+    for turn in range(18):
+        if turn == 12:
+            chooser.narrow("granularity", "Box Level")
+            chooser.narrow("modality", "CT")
+            left = [one for one in documents if (one["granularity"], one["modality"]) == ("Box Level", "CT")]
+        chooser.random_ticks(rng, rng.randint(1, 8))
+        ticked, chosen = ticked_in(chooser, left), check_commands(chooser, documents)
+        assert len(ticked) == chooser.ticked_number()
+        if len(ticked) == len(documents):
+            assert "nothing to choose" in chooser.one("#why").text
+            continue
+        said = chooser.one("#notes").text
+        lost = re.search(r"(\d+) questions? of the ticked ones cannot", said)
+        more = re.search(r"(\d+) questions? more than ticked: the command", said)
+        assert len(ticked - chosen) == (int(lost[1]) if lost else 0)
+        assert len(chosen - ticked) == (int(more[1]) if more else 0)
+        kinds.add((bool(lost), bool(more), len(chooser.commands()[0]) > 1))
+    assert [any(kind) for kind in zip(*kinds, strict=True)] == [True] * 3, kinds
+    assert chooser.errors() == []
+
+
+def test_what_is_one_product_of_values_is_one_command(chooser, tmp_path):
+    cells = itertools.product(("Urology", "Oncology", "None"), ("CT", "MR", "X-ray"), ("a", "b", "c"))
+    documents = [{"doc_id": str(n), "department": d, "modality": m, "keyword": k} for n, (d, m, k) in enumerate(cells)]
+    chooser.open(written(tmp_path / "tree.html", documents))
+    chosen = {"department": ["Oncology", "Urology"], "modality": ["CT", "X-ray"], "keyword": ["a", "c"]}
+    for path in itertools.product(*chosen.values()):
+        chooser.tick(*path)
+    ((command, number),) = chooser.commands()[0]
+    assert {name: sorted(values) for name, values in criteria_of(command).items()} == chosen
+    assert number == 8
+    assert chooser.one("#why").text == ""
+    chooser.one("#untick").click()
+    chooser.one("#search").send_keys("b")  # wherever it is
+    chooser.one("#tick-shown").click()
+    assert chooser.commands()[0] == [["medtasks data select bench --keyword b --as bench_part", 9]]
+    chooser.one("#search").send_keys("\ue003")
+    chooser.one("#tick-shown").click()
+    assert chooser.commands()[0] == []
+    assert "nothing to choose" in chooser.one("#why").text
+
+
+@pytest.mark.parametrize(
+    ("others", "expected"),
+    [
+        ([], [{"department": ["A", "B"], "modality": ["CT"]}]),
+        ([("A", None)], [{"department": ["A"]}, {"department": ["B"], "modality": ["CT"]}]),
+    ],
+)
+def test_a_whole_branch_and_a_part_of_another(chooser, tmp_path, others, expected):
+    groups = [("A", "CT"), ("B", "CT"), ("B", "MR"), ("C", "CT"), *others]
+    documents = [{"doc_id": str(n), "department": one, "modality": two} for n, (one, two) in enumerate(groups)]
+    chooser.open(written(tmp_path / "tree.html", documents))
+    chooser.tick("A")
+    chooser.tick("B", "CT")
+    assert [criteria_of(command) for command, _ in chooser.commands()[0]] == [
+        {name: tuple(values) for name, values in one.items()} for one in expected
+    ]
+    assert len(check_commands(chooser, documents)) == 2 + len(others)
+
+
+def test_what_a_pair_brings_along_is_no_reason_for_another_command(chooser, tmp_path):
+    pairs = [("A", "CT"), ("A", "MR"), ("B", "CT"), ("B", "MR"), ("C", "CT"), ("C", "CT")]
+    documents = [
+        {"doc_id": str(n), "pair_id": str(n // 2), "department": one, "modality": two}
+        for n, (one, two) in enumerate(pairs)
+    ]
+    chooser.open(written(tmp_path / "tree.html", documents))
+    chooser.tick("A", "CT")
+    chooser.tick("B", "MR")
+    assert len(chooser.commands()[0]) == 1
+    assert check_commands(chooser, documents) == {"0", "1", "2", "3"}
+    assert chooser.ticked_number() == 4
+
+
+def test_pairs_and_values_in_lists(chooser, tmp_path):
+    rng = random.Random(2)
+    areas = ("Cardiac", "Cerebral", "Spinal", "Vascular", "Pulmonary")
+    documents = [
+        {"doc_id": str(n), "pair_id": str(n // 2), "categories": rng.sample(areas, rng.randint(1, 3))}
+        for n in range(60)
+    ]
+    chooser.open(written(tmp_path / "tree.html", documents))
+    for size in (1, 2, 3):
+        chosen = rng.sample(areas, size)
+        chooser.one("#untick").click()
+        for area in chosen:
+            chooser.tick(area)
+        ((command, number),) = chooser.commands()[0]
+        assert sorted(criteria_of(command)["categories"]) == sorted(chosen)
+        assert number == len(choose(documents, {"categories": chosen})) == chooser.ticked_number()
+
+
+def test_a_dataset_without_a_task_and_a_browser_without_a_clipboard(chooser, tmp_path):
+    documents = [{"doc_id": str(n), "source": one, "location": "it's"} for n, one in enumerate(("slake", "vqa_rad"))]
+    page = tmp_path / "tree.html"
+    write_tree_page("bench", documents, OPTIONS, page, selects=False, sample=False)
+    chooser.open(page)
+    chooser.tick("slake", "it's")
+    command = "medtasks data select bench --where source=slake"
+    assert chooser.commands()[0] == [[command, 1]]
+    assert "makes no task" in chooser.one("#notes").text
+    assert not chooser.one("#name").is_displayed()
+    chooser.browser.execute_script(
+        "navigator.clipboard.writeText = () => Promise.reject(); document.execCommand = () => false"
+    )
+    chooser.one("#commands button").click()
+    chooser.browser.execute_async_script("setTimeout(arguments[0], 20)")
+    assert "press Ctrl+C, the text is selected" in chooser.one("#copied").text
+    assert chooser.run("getSelection().toString()") == command
+
+
+def test_the_tree_is_walked_by_keys(chooser, tmp_path):
+    documents = list(made_up(random.Random(1), 200))
+    chooser.open(written(tmp_path / "tree.html", documents), size=NARROW)
+    first = chooser.run("document.querySelector('#tree li').focus() || document.activeElement.getAttribute('role')")
+    assert first == "treeitem"
+    chooser.press("\ue014", "\ue014", " ")
+    focused = chooser.run("document.activeElement.getAttribute('aria-level')")
+    assert focused == "2"
+    assert chooser.run("document.activeElement.getAttribute('aria-checked')") == "true"
+    assert chooser.item("None").get_attribute("aria-checked") == "mixed"
+    chooser.press("\ue012", "\ue012")
+    assert chooser.run("document.activeElement.getAttribute('aria-expanded')") == "false"
+    chooser.press("\ue010", "\ue013", "\ue011")
+    assert len(chooser.all("#tree [tabindex='0']")) == 1
+    assert chooser.run("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_many_questions_and_keywords_stay_quick(chooser, tmp_path):
+    rng = random.Random(0)
+    homes = [(rng.randrange(18), rng.randrange(38), rng.randrange(18)) for _ in range(285)]
+    documents = [
+        {
+            **{name: f"{name} {place}" for name, place in zip(list(OPTIONS)[:3], rng.choice(homes), strict=True)},
+            "keyword": f"{rng.choice(('early', 'late', 'no'))} finding {rng.randrange(330)}",
+            "granularity": rng.choice(("Image Level", "Box Level")),
+            "doc_id": str(number),
+        }
+        for number in range(26_000)
+    ]
+    chooser.open(written(tmp_path / "tree.html", documents), size=WIDE)
+    milliseconds = chooser.run("""(() => {
+        const timed = (work) => {
+          const began = performance.now();
+          work();
+          return performance.now() - began + 0 * document.body.offsetHeight;
+        };
+        const search = document.getElementById("search");
+        const type = (text) => timed(() => {
+          search.value = text;
+          search.dispatchEvent(new Event("input"));
+        });
+        const click = (css) => timed(() => document.querySelector(css).click());
+        return [click("#tree .tick"), type("early"), click("#tick-shown"), type("finding 17"), type("")];
+    })()""")
+    assert max(milliseconds) < 8000, milliseconds  # a second on two cores; the guard is against squares of rows
+    assert chooser.ticked_number() > 8000
