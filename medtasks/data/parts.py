@@ -1,8 +1,6 @@
 """Parts of prepared datasets: documents of their own, images that stay with the whole."""
 
-import os
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 from tqdm import tqdm
 
@@ -15,8 +13,6 @@ from medtasks.data.schema import SPLIT, image_digests, image_key
 from medtasks.data.selecting import Criteria, choose
 from medtasks.data.store import load_documents, open_documents, publish_documents, work_folder
 from medtasks.errors import SourceError
-
-_WORKERS = min(8, os.cpu_count() or 1)  # each holds one whole image
 
 
 def publish_part(dataset: str, criteria: Criteria, name: str) -> Manifest:
@@ -46,15 +42,10 @@ def publish_part(dataset: str, criteria: Criteria, name: str) -> Manifest:
 def _facts(dataset: str, files: Sequence[str], decoding: Decoding) -> Iterator[ImageFacts]:
     """Yield what is known of image files of a dataset, which are decoded for it, in order."""
     folder = prepared_folder(dataset)
-
-    def read(file: str) -> ImageFacts:
+    for file in tqdm(files, desc="Fingerprint of the images", unit="image", leave=False, disable=None):
         try:
-            return read_facts(folder / file, decoding)
+            yield read_facts(folder / file, decoding)
         except OSError as error:
             raise SourceError(
                 f"{folder / file} is broken ({error}); prepare the dataset again: {preparing_again(dataset)}"
             ) from error
-
-    with ThreadPoolExecutor(_WORKERS) as workers:
-        found = workers.map(read, files)
-        yield from tqdm(found, "Fingerprint of the images", len(files), unit="image", leave=False, disable=None)
