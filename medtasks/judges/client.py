@@ -29,6 +29,7 @@ from medtasks.judges.cache import VerdictCache, default_cache_folder, verdict_ke
 from medtasks.judges.settings import (
     API_KEY,
     BASE_URL,
+    MAX_REQUESTS,
     MODEL,
     JudgeSettings,
     check_access,
@@ -85,6 +86,8 @@ class Judge:
         self._backoff = wait_exponential_jitter(initial=backoff_s, max=_LONGEST_BACKOFF_S, jitter=backoff_s)
         self._slots = threading.BoundedSemaphore(settings.concurrency)
         self._breaker = CircuitBreaker()
+        self._sent = 0
+        self._counting = threading.Lock()
         self._server = server_of(settings)
         self._client = open_client(self._server)
 
@@ -147,6 +150,7 @@ class Judge:
         with self._slots:
             if self._breaker.cause is not None:
                 raise RemoteTrouble(self._breaker.cause, retry=False, outage=True)
+            self._count()
             try:
                 completion = self._client.chat.completions.create(
                     model=self.settings.model, temperature=self.settings.temperature, messages=messages
@@ -159,6 +163,15 @@ class Judge:
         except (AttributeError, IndexError, KeyError, TypeError):
             raise unreadable(self._server) from None
         return content if isinstance(content, str) else ""
+
+    def _count(self) -> None:
+        """Count a request that is about to be sent; RemoteTrouble: no more may be."""
+        limit = self.settings.max_requests
+        with self._counting:
+            if limit is not None and self._sent >= limit:
+                cause = f"the limit of {limit} requests is used up; raise {MAX_REQUESTS} and run it again"
+                raise RemoteTrouble(cause, retry=False, outage=False)
+            self._sent += 1
 
     def _wait_s(self, state: RetryCallState) -> float:
         error = state.outcome.exception() if state.outcome is not None else None
