@@ -86,16 +86,19 @@ def is_configured(environ: Mapping[str, str] = os.environ) -> bool:
     return any(environ.get(name, "").strip() for name in (BASE_URL, MODEL))
 
 
-def settings_from_environment(environ: Mapping[str, str] = os.environ) -> JudgeSettings:
+def settings_from_environment(
+    environ: Mapping[str, str] = os.environ, what: str = "this task needs an LLM judge"
+) -> JudgeSettings:
     """Read the judge's settings from ``MEDTASKS_JUDGE_*``; unset and blank variables count as missing.
 
-    Without base URL, model or a remote endpoint's key, and for a malformed value, it is a ``JudgeNotConfigured``.
+    ``what`` begins the sentence on missing ones. Without base URL, model or a remote endpoint's key, and for a wrong
+    value, it is a ``JudgeNotConfigured``.
     """
     values = {name: text.strip() for name, text in environ.items() if name.startswith("MEDTASKS_JUDGE_")}
     missing = [name for name in (BASE_URL, MODEL) if not values.get(name)]
     if missing:
         raise JudgeNotConfigured(
-            f"this task needs an LLM judge and {' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not set; "
+            f"{what} and {' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not set; "
             f"set for example {_EXAMPLE} (an endpoint on this machine, such as http://127.0.0.1:8000/v1, needs no key)"
         )
     settings = JudgeSettings(
