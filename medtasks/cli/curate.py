@@ -14,6 +14,11 @@ app = typer.Typer(help="Build a benchmark of your own from your images and repor
 
 StudyFolder = Annotated[Path, typer.Argument(metavar="STUDY", help="Folder of the study.")]
 
+MaxRequests = Annotated[
+    int | None,
+    typer.Option(min=0, help="Most requests to send, in place of MEDTASKS_JUDGE_MAX_REQUESTS; the next run goes on."),
+]
+
 
 @app.command()
 def show(folder: StudyFolder) -> None:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from medtasks.cli.curate import StudyFolder, say_outcomes
+from medtasks.cli.curate import MaxRequests, StudyFolder, say_outcomes
 from medtasks.cli.output import say
 from medtasks.curate.categories import categorize, found_categories, given_categories
 from medtasks.curate.drafts import Outcome, check_not_all_failed
@@ -27,10 +27,7 @@ def draft(
         ),
     ] = None,
     no_categories: Annotated[bool, typer.Option("--no-categories", help="Do not ask for the area of images.")] = False,
-    max_requests: Annotated[
-        int | None,
-        typer.Option(min=0, help="Most requests to send; the next run goes on. MEDTASKS_JUDGE_MAX_REQUESTS."),
-    ] = None,
+    max_requests: MaxRequests = None,
 ) -> None:
     """Let the LLM that MEDTASKS_JUDGE_* name draft a question for each pair, and sort the images into medical areas.
 

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from medtasks.curate.captions import one_line, why_not_sent
 from medtasks.curate.drafts import Drafted, Outcome, category_request, draft_all, read_drafts
-from medtasks.curate.llm import ask, llm_label
+from medtasks.curate.llm import ask, free_text, llm_label
 from medtasks.curate.pair_drafts import PROMPTS
 from medtasks.curate.prompts import Prompt, prompts_in
 from medtasks.curate.study import Record, StudyImage, read_images, write_private
@@ -96,7 +96,7 @@ def _find(llm: Judge, images: Sequence[StudyImage], seed: int) -> FoundCategorie
             for number, image in enumerate(sample)
         ]
     )
-    asked = ask(llm, prompt, user, lambda text: text.strip() or None)
+    asked = ask(llm, prompt, user, free_text)
     if asked.value is None:
         raise MedTasksError(f"no categories were found: {asked.reason}; run it again, or give them with --categories")
     ids = tuple(image.image_id for image in sample)

@@ -12,6 +12,7 @@ from typing import Generic, TypeVar
 from medtasks.curate.drafts import Outcome
 from medtasks.curate.prompts import Prompt
 from medtasks.curate.study import Study
+from medtasks.extract.reply_text import without_thoughts
 from medtasks.judges.cache import VerdictCache, default_cache_folder
 from medtasks.judges.client import BAD_FORMAT, Judge, Role, Verdict
 from medtasks.judges.settings import check_access, settings_from_environment
@@ -46,6 +47,12 @@ def refusal(reply: str) -> Refusal | None:
     return Refusal() if _REFUSAL.match(reply) else None
 
 
+def free_text(reply: str) -> str | None:
+    """Return what a reply says, without reasoning; None for one that says nothing or refuses."""
+    said = (without_thoughts(reply) or "").strip()
+    return None if not said or refusal(said) else said
+
+
 @dataclass(frozen=True)
 class Asked(Generic[T]):
     """What came of one request."""
@@ -63,7 +70,7 @@ def ask(llm: Judge, prompt: Prompt, user: str, read: Callable[[str], T | None]) 
 
     def read_or_refused(text: str) -> T | Refusal | None:
         found = read(text)
-        return refusal(text) if found is None else found
+        return refusal(without_thoughts(text) or "") if found is None else found
 
     verdict: Verdict[T | Refusal] = llm.ask(prompt.system, user, read_or_refused, prompt_version=prompt.version)
     if isinstance(verdict.value, Refusal):
