@@ -16,7 +16,7 @@ StudyFolder = Annotated[Path, typer.Argument(metavar="STUDY", help="Folder of th
 
 MaxRequests = Annotated[
     int | None,
-    typer.Option(min=0, help="Most requests to send, in place of MEDTASKS_JUDGE_MAX_REQUESTS; the next run goes on."),
+    typer.Option(min=0, help="Most requests to send; the next run goes on. MEDTASKS_JUDGE_MAX_REQUESTS."),
 ]
 
 

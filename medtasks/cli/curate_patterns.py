@@ -11,7 +11,7 @@ from medtasks.cli.curate import MaxRequests
 from medtasks.cli.output import JsonFile, print_state_of_data, say, say_columns, write_json
 from medtasks.curate.drafts import Outcome
 from medtasks.curate.failure_modes import FILE, write_failure_modes
-from medtasks.curate.known_pairs import pairs_of_study, published_pairs
+from medtasks.curate.known_pairs import KnownPairs, pairs_of_study, published_pairs
 from medtasks.curate.llm import open_llm
 from medtasks.curate.pair_results import PairState, read_models
 from medtasks.curate.pattern_figure import write_gap_figure
@@ -21,15 +21,17 @@ from medtasks.data.prepared import provenance
 from medtasks.data.privacy import hidden_id, is_private
 from medtasks.errors import MedTasksError
 
+Results = Annotated[
+    list[Path] | None,
+    typer.Option(metavar="RUN", help="Run, or samples file, of a task of these pairs; once for each model."),
+]
+
 
 def patterns(
     name: Annotated[
         str, typer.Argument(metavar="STUDY|mediconfusion", help="Folder of a study of pairs, or mediconfusion.")
     ],
-    results: Annotated[
-        list[Path] | None,
-        typer.Option(metavar="RUN", help="Run, or samples file, of a task of these pairs; once for each model."),
-    ] = None,
+    results: Results = None,
     source: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Folder of MediConfusion's dataset.json, if it was moved.")
     ] = None,
@@ -53,16 +55,22 @@ def patterns(
     if not results:
         if figure or json_file:
             raise MedTasksError("--figure and --json show results of models; name runs with --results")
-        path = file or Path(FILE if published else Path(name) / FILE)
-        counts = write_failure_modes(known, open_llm(known.study, max_requests), path)
-        say(f"{path}: {counts[Outcome.DRAFTED]} of {counts.total()} requests answered")
+        _write_modes(known, max_requests, file or Path(FILE if published else Path(name) / FILE))
         return
     pairs = {pair_id: one.pair for pair_id, one in known.pairs.items()}
-    found = find_patterns(known.study.name, pairs, read_models(known.study.name, pairs, results))
+    models, causes = read_models(known.study.name, pairs, results)
+    found = find_patterns(known.study.name, pairs, models)
     write_json(json_file, found.as_dict())
     if figure is not None:
         write_gap_figure(figure, found)
     _show(found, top)
+    for task, cause in causes.items():
+        say(f"Left out: {task}: {cause}")
+
+
+def _write_modes(known: KnownPairs, max_requests: int | None, path: Path) -> None:
+    counts = write_failure_modes(known, open_llm(known.study, max_requests), path)
+    say(f"{path}: {counts[Outcome.DRAFTED]} of {counts.total()} requests answered")
 
 
 def _show(found: Patterns, top: int) -> None:

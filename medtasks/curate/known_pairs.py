@@ -69,12 +69,12 @@ def published_pairs(source: Path | None) -> KnownPairs:
     SourceError: the file is not there, or malformed.
     """
     name = MEDICONFUSION.name
-    folder = source or _prepared_from(name)
-    path = next((folder / file for file in _FILES if (folder / file).is_file()), None)
+    folder = str(source or _prepared_from(name))
+    path = next((Path(folder, file) for file in _FILES if Path(folder, file).is_file()), None)
     if path is None:
         raise SourceError(
-            f"{folder} has no dataset.json, which holds captions and similarities of '{name}'; give its folder with "
-            f"--source"
+            f"{folder} is no folder with dataset.json, which holds captions and similarities of '{name}'; give its "
+            f"folder with --source"
         )
     study = Study(name=name, kind=StudyKind.PAIRS, access=MEDICONFUSION.access, source=str(path))
     try:
@@ -97,9 +97,9 @@ def _published(pair_id: str, record: Mapping[str, Any]) -> KnownPair:
     return KnownPair(pair, (one.cap_1, one.cap_2), one.question, (one.option_A, one.option_B))
 
 
-def _prepared_from(name: str) -> Path:
+def _prepared_from(name: str) -> str:
     try:
-        return Path(Manifest.read(dataset_folder(name)).source)
+        return Manifest.read(dataset_folder(name)).source
     except FileNotFoundError:
         raise SourceError(
             f"'{name}' is not prepared, so that nobody knows where its dataset.json is; give its folder with --source"

@@ -38,13 +38,13 @@ class Refusal:
 
 
 def refusal(reply: str) -> Refusal | None:
-    """Return a refusal if a reply begins like one.
+    """Return a refusal if a reply begins like one, behind its reasoning.
 
     Example:
         >>> refusal("I'm sorry, but I can't help with that."), refusal("Question: Is there a mass?")
         (Refusal(), None)
     """
-    return Refusal() if _REFUSAL.match(reply) else None
+    return Refusal() if _REFUSAL.match(without_thoughts(reply) or "") else None
 
 
 def free_text(reply: str) -> str | None:
@@ -68,9 +68,10 @@ def ask(llm: Judge, prompt: Prompt, user: str, read: Callable[[str], T | None]) 
     ``user`` is the prompt's user part with its marks filled.
     """
 
-    def read_or_refused(text: str) -> T | Refusal | None:
+    def read_or_refused(reply: str) -> T | Refusal | None:
+        text = reply.encode(errors="replace").decode()  # half a surrogate pair could not be written down
         found = read(text)
-        return refusal(without_thoughts(text) or "") if found is None else found
+        return refusal(text) if found is None else found
 
     verdict: Verdict[T | Refusal] = llm.ask(prompt.system, user, read_or_refused, prompt_version=prompt.version)
     if isinstance(verdict.value, Refusal):

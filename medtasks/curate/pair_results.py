@@ -13,7 +13,7 @@ from medtasks.audit.report.reading.run_folder import read_run
 from medtasks.audit.run_files import Source, check_fingerprints, samples_by_task
 from medtasks.audit.scoring import rows_of
 from medtasks.curate.study import ImagePair
-from medtasks.errors import RepliesError
+from medtasks.errors import MedTasksError, RepliesError
 from medtasks.families.counts import judged
 from medtasks.families.paired_choice import paired_answers
 from medtasks.harness.documents import task_documents, task_provenance
@@ -52,26 +52,37 @@ States = Mapping[str, PairState]
 """What became of each pair in one task of one run, by pair id."""
 
 
-def read_models(name: str, pairs: Mapping[str, ImagePair], runs: Sequence[Path]) -> list[ModelPairs]:
+def read_models(
+    name: str, pairs: Mapping[str, ImagePair], runs: Sequence[Path]
+) -> tuple[list[ModelPairs], dict[str, str]]:
     """Return what runs, folders or samples files of the harness, made of those pairs that the tasks of a dataset ask.
 
-    RepliesError: a run holds no samples of its tasks, or they do not fit its data. Further errors are those of
-    :func:`~medtasks.harness.documents.task_documents`, and for free-form tasks those of their judge.
+    Besides, why a task of a run was left out, by both. MedTasksError: a run holds no samples of these tasks, or no task
+    could be read.
     """
-    tasks = {task.name: task for task in task_files().values() if task.dataset == name and task.kind == "task"}
-    tasks = {name: task for name, task in tasks.items() if task.has_family and task.family.paired}
+    tasks = {
+        task.name: task
+        for task in task_files().values()
+        if task.dataset == name and task.kind == "task" and task.has_family and task.family.paired
+    }
     if not tasks:
         raise RepliesError(
             f"no task asks the pairs of '{name}'; publish the study with 'medtasks curate publish' first"
         )
-    models = []
+    models, causes = [], {}
     for run in runs:
         files = {task: file for task, file in samples_by_task(Source(run)).items() if task in tasks}
         if not files:
             raise RepliesError(f"{run} holds no samples of {' or '.join(tasks)}; run one of them with --log_samples")
         model = read_run(run).model if run.is_dir() else run.stem
-        models += [_model(tasks[task], model, run, file, pairs) for task, file in files.items()]
-    return models
+        for task, file in files.items():
+            try:
+                models.append(_model(tasks[task], model, run, file, pairs))
+            except MedTasksError as error:
+                causes[f"{task} of {run}"] = str(error)
+    if not models:
+        raise RepliesError(f"no results could be read ({'; '.join(f'{of}: {why}' for of, why in causes.items())})")
+    return models, causes
 
 
 def _model(task: TaskFile, model: str, run: Path, file: Path, pairs: Mapping[str, ImagePair]) -> ModelPairs:

@@ -79,7 +79,8 @@ def test_failure_modes_of_the_published_pairs(medtasks, fails, test_data, tmp_pa
 
 
 def test_results_say_which_pairs_confuse_which_models(medtasks, fails, source, tmp_path):
-    runs = [write_run(tmp_path / f"model{n}", ["mediconfusion"], 0.6, n) for n in range(2)]
+    runs = [write_run(tmp_path / "model0", ["mediconfusion", "mediconfusion_ff"], 0.6, 0)]
+    runs.append(write_run(tmp_path / "model1", ["mediconfusion"], 0.6, 1))
     found_file, figure = tmp_path / "found.json", tmp_path / "gap.png"
     given = [argument for run in runs for argument in ("--results", run)]
     arguments = ["curate", "patterns", "mediconfusion", "--source", source, *given]
@@ -88,6 +89,7 @@ def test_results_say_which_pairs_confuse_which_models(medtasks, fails, source, t
     assert "A: model0, mediconfusion (robust, robust_choice v" in ran.out
     assert "Most confusing 3 of 16 pairs:" in ran.out
     assert "SAMPLE DATA" in ran.out
+    assert f"Left out: mediconfusion_ff of {runs[0]}: this task needs an LLM judge" in ran.out
     found = json.loads(found_file.read_text(), parse_constant=pytest.fail)
     assert [sum(one["pairs"].values()) for one in found["models"].values()] == [16, 16]
     assert found["models"]["A"]["pairs"]["failed"] == 0
