@@ -14,7 +14,7 @@ from medtasks.extract.reply_text import without_thoughts
 
 _PARTS = ("question", "option1", "option2", "image1", "image2")
 _LABELLED = re.compile(
-    r"[\s>#*_`-]*(?:\d+[.)]\s*)?[*_`]*(question(?: 1)?|option ?[12]|image ?[12])[*_`]*\s*:\s*(.*)", re.IGNORECASE
+    r"[\s>#*_`-]*+(?:\d++[.)]\s*+)?[*_`]*+(question(?: 1)?|option ?[12]|image ?[12])[*_`]*\s*:\s*(.*)", re.IGNORECASE
 )
 _MARKS = " \t*_`"
 _QUOTES = {"<>", '""', "''", "“”", "‘’"}
