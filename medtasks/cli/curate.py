@@ -14,6 +14,11 @@ app = typer.Typer(help="Build a benchmark of your own from your images and repor
 
 StudyFolder = Annotated[Path, typer.Argument(metavar="STUDY", help="Folder of the study.")]
 
+MaxRequests = Annotated[
+    int | None,
+    typer.Option(min=0, help="Most requests to send; the next run goes on. MEDTASKS_JUDGE_MAX_REQUESTS."),
+]
+
 
 @app.command()
 def show(folder: StudyFolder) -> None:
@@ -22,10 +27,15 @@ def show(folder: StudyFolder) -> None:
     drafts = read_drafts(folder)
     pairs = f", {len(read_pairs(folder))} pairs" if study.kind is StudyKind.PAIRS else ""
     say(f"{study.name}: {study.kind}, {study.access}, {len(read_images(folder))} images{pairs}, {len(drafts)} drafts")
+    say_outcomes(folder)
+    for review in read_reviews(folder, study):
+        scored = [said for said in current(review, drafts).values() if said.scores is not None]
+        say(f"{review.reviewer}: scored {len(scored)} of {len(drafts)} drafts")
+
+
+def say_outcomes(folder: Path) -> None:
+    """Print how many requests and drafts of a study came to what, and why."""
     outcomes = counted(read_drafted(folder).values())
     if outcomes:
         rows = [(str(count), outcome, reason) for (outcome, reason), count in sorted(outcomes.items())]
         say_columns([("number", "outcome", "why"), *rows])
-    for review in read_reviews(folder, study):
-        scored = [said for said in current(review, drafts).values() if said.scores is not None]
-        say(f"{review.reviewer}: scored {len(scored)} of {len(drafts)} drafts")

@@ -10,6 +10,8 @@ from medtasks import __version__
 from medtasks.cli import (
     compare,
     curate,
+    curate_draft,
+    curate_patterns,
     data,
     demo,
     doctor,
@@ -46,6 +48,8 @@ app.command("compare")(compare.compare)
 app.command("parity")(parity.parity)
 app.command("metrics")(metrics.metrics)
 app.add_typer(weights.app, name="weights")
+curate.app.command("draft")(curate_draft.draft)
+curate.app.command("patterns")(curate_patterns.patterns)
 app.add_typer(curate.app, name="curate")
 app.command("parse")(parse.parse)
 app.command("demo")(demo.demo)

@@ -7,13 +7,14 @@ ended with an answer of the LLM are final; those that the endpoint failed are as
 import enum
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
+from loguru import logger
 from tqdm import tqdm
 
-from medtasks.curate.study import DRAFTS, Record, read_lines
+from medtasks.curate.study import DRAFTS, Record, read_lines, write_lines
 from medtasks.data.home import append_whole
 from medtasks.data.journal import digest_of
 from medtasks.errors import MedTasksError
@@ -61,6 +62,7 @@ class Drafted(Record):
     reason: str = ""  # one phrase without sample text
     llm: str = ""  # model and temperature
     prompt: str = ""  # name and version of the prompt
+    categories: tuple[str, ...] = ()  # of an image, where that was what was asked
     drafts: tuple[Draft, ...] = ()
 
 
@@ -69,17 +71,32 @@ def read_drafted(folder: Path) -> dict[str, Drafted]:
     return {line.request: line for line in read_lines(folder / DRAFTS, Drafted)}
 
 
+def category_request(image_id: str) -> str:
+    """Return the id of the request for the categories of an image."""
+    return f"categories/{image_id}"
+
+
 def read_drafts(folder: Path) -> dict[str, Draft]:
-    """Return the questions of a study that no rule rejected, by item id."""
-    drafts = (draft for line in read_drafted(folder).values() for draft in line.drafts)
-    return {draft.item_id: draft for draft in drafts if draft.outcome is Outcome.DRAFTED}
+    """Return the questions of a study that no rule rejected, by item id, with the categories of their images."""
+    lines = read_drafted(folder)
+    drafts = [draft for line in lines.values() for draft in line.drafts if draft.outcome is Outcome.DRAFTED]
+    categories = {request: line.categories for request, line in lines.items() if line.categories}
+    if not categories:
+        return {draft.item_id: draft for draft in drafts}
+    return {
+        draft.item_id: draft.model_copy(
+            update={"categories": tuple(categories.get(category_request(image), ()) for image in draft.images)}
+        )
+        for draft in drafts
+    }
 
 
 def draft_all(folder: Path, jobs: Mapping[str, tuple[str, Callable[[], Drafted]]], threads: int) -> Counter[Outcome]:
     """Do what the journal of a study does not hold yet, several at a time, and return how many came to what.
 
-    ``jobs`` are by request: the digest of what decides about the reply, and what asks. Errors that a job raises end it
-    once those under way are on disk; a MedTasksError says that the journal cannot be written.
+    ``jobs`` are by request: the digest of what decides about the reply, and what asks. Replies come in any order, and
+    at the end the journal is in that of the jobs, so that the same study is read and published the same. Errors that a
+    job raises end it once those under way are on disk; a MedTasksError says that the journal cannot be written.
     """
     _drop_torn_line(folder / DRAFTS)
     known = read_drafted(folder)
@@ -97,10 +114,23 @@ def draft_all(folder: Path, jobs: Mapping[str, tuple[str, Callable[[], Drafted]]
             for done in tqdm(as_completed(running), "Drafting", len(running), unit="request", disable=None):
                 counts[done.result().outcome] += 1
                 append_line(folder, done.result())
+        except KeyboardInterrupt:
+            logger.warning("Finishing the requests that are under way; their replies are kept.")
+            raise
         finally:
             for one in running:
                 one.cancel()
+    _sort(folder, list(jobs))
     return counts
+
+
+def _sort(folder: Path, requests: Sequence[str]) -> None:
+    """Put the lines of some requests of a journal in their order, behind all others."""
+    lines = read_drafted(folder)
+    known = {request: lines[request] for request in requests if request in lines}
+    ordered = [*(request for request in lines if request not in known), *known]
+    if ordered != list(lines):
+        write_lines(folder / DRAFTS, [lines[request] for request in ordered])
 
 
 def _drop_torn_line(path: Path) -> None:
@@ -131,3 +161,11 @@ def counted(drafted: Iterable[Drafted]) -> Counter[tuple[str, str]]:
             found[line.outcome, line.reason] += 1
         found.update((draft.outcome, draft.reason) for draft in line.drafts)
     return found
+
+
+def check_not_all_failed(folder: Path, counts: Counter[Outcome]) -> None:
+    """Raise a MedTasksError with the last cause if the endpoint failed every request that was made of it."""
+    if not counts[Outcome.FAILED] or counts.keys() - {Outcome.FAILED, Outcome.SKIPPED}:
+        return
+    causes = [line.reason for line in read_drafted(folder).values() if line.outcome is Outcome.FAILED]
+    raise MedTasksError(f"every request failed: {causes[-1]}; mend that and run the same command again")

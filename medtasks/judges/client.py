@@ -29,6 +29,7 @@ from medtasks.judges.cache import VerdictCache, default_cache_folder, verdict_ke
 from medtasks.judges.settings import (
     API_KEY,
     BASE_URL,
+    MAX_REQUESTS,
     MODEL,
     JudgeSettings,
     check_access,
@@ -72,20 +73,43 @@ class Verdict(Generic[T]):
     text: str  # the judge's last raw reply, empty when none came. May quote the sample: treat it like the data
 
 
+@dataclass(frozen=True)
+class Role:
+    """What an LLM is asked for, in the words of warnings about it."""
+
+    name: str
+    no_reply: str  # with a place for the cause
+    given_up: str  # with places for how many asks failed in a row, and for the cause
+
+
+JUDGING = Role(
+    "judge",
+    "A sample got no verdict from the judge: {}. Such samples count as judge_failed; further ones of this kind are not "
+    "reported.",
+    "No more replies are judged in this run because {} asks in a row failed: {}. "
+    "The replies are kept and can be judged later with `medtasks score`.",
+)
+
+
 class Judge:
-    """One judge, shared by all threads of a process.
+    """One judge, or an LLM with another ``role``, shared by all threads of a process.
 
     Before the second try it waits for ``backoff_s`` seconds, which double with each further one, plus jitter.
     """
 
-    def __init__(self, settings: JudgeSettings, cache: VerdictCache, *, backoff_s: float = 2.0) -> None:
+    def __init__(
+        self, settings: JudgeSettings, cache: VerdictCache, *, backoff_s: float = 2.0, role: Role = JUDGING
+    ) -> None:
         self.settings = settings
+        self._role = role
         self._cache = cache
         self._backoff_s = backoff_s
         self._backoff = wait_exponential_jitter(initial=backoff_s, max=_LONGEST_BACKOFF_S, jitter=backoff_s)
         self._slots = threading.BoundedSemaphore(settings.concurrency)
         self._breaker = CircuitBreaker()
-        self._server = server_of(settings)
+        self._sent = 0
+        self._counting = threading.Lock()
+        self._server = server_of(settings, role.name)
         self._client = open_client(self._server)
 
     def ask(self, system: str, user: str, parse: Callable[[str], T | None], *, prompt_version: int = 1) -> Verdict[T]:
@@ -125,7 +149,7 @@ class Judge:
             quoted = _sendable(text[:_LONGEST_QUOTE]) or "(empty reply)"
             messages.append({"role": "assistant", "content": quoted})
             messages.append({"role": "user", "content": CORRECTION})
-        _report_once(BAD_FORMAT)
+        self._report_once(BAD_FORMAT)
         return Verdict(None, BAD_FORMAT, False, text)
 
     def _complete(self, messages: "list[ChatCompletionMessageParam]") -> str:
@@ -147,6 +171,7 @@ class Judge:
         with self._slots:
             if self._breaker.cause is not None:
                 raise RemoteTrouble(self._breaker.cause, retry=False, outage=True)
+            self._count()
             try:
                 completion = self._client.chat.completions.create(
                     model=self.settings.model, temperature=self.settings.temperature, messages=messages
@@ -160,6 +185,15 @@ class Judge:
             raise unreadable(self._server) from None
         return content if isinstance(content, str) else ""
 
+    def _count(self) -> None:
+        """Count a request that is about to be sent; RemoteTrouble: no more may be."""
+        limit = self.settings.max_requests
+        with self._counting:
+            if limit is not None and self._sent >= limit:
+                cause = f"the limit of {limit} requests is used up; raise {MAX_REQUESTS} and run it again"
+                raise RemoteTrouble(cause, retry=False, outage=False)
+            self._sent += 1
+
     def _wait_s(self, state: RetryCallState) -> float:
         error = state.outcome.exception() if state.outcome is not None else None
         if isinstance(error, RemoteTrouble) and error.wait_s is not None:
@@ -169,22 +203,13 @@ class Judge:
     def _note(self, trouble: RemoteTrouble) -> str:
         if not trouble.outage:
             self._breaker.answered()
-            _report_once(trouble.cause)
+            self._report_once(trouble.cause)
         elif self._breaker.failed(trouble.cause):
-            logger.warning(
-                "No more replies are judged in this run because {} asks in a row failed: {}. "
-                "The replies are kept and can be judged later with `medtasks score`.",
-                self._breaker.limit,
-                trouble.cause,
-            )
+            logger.warning(self._role.given_up, self._breaker.limit, trouble.cause)
         return trouble.cause
 
-
-def _report_once(cause: str) -> None:
-    warn_once(
-        f"A sample got no verdict from the judge: {cause}. Such samples count as judge_failed; "
-        f"further ones of this kind are not reported."
-    )
+    def _report_once(self, cause: str) -> None:
+        warn_once(self._role.no_reply.format(cause))
 
 
 def judge_for(dataset: str, access: str) -> Judge:
@@ -226,9 +251,9 @@ def _judge(settings: JudgeSettings, folder: Path) -> Judge:
     return Judge(settings, VerdictCache(folder))
 
 
-def server_of(settings: JudgeSettings) -> Server:
+def server_of(settings: JudgeSettings, role: str = JUDGING.name) -> Server:
     """Return a judge's server, with the variables that mend it."""
-    return Server(settings.base_url, "judge", settings.timeout_s, f"check {BASE_URL}", _REFUSALS, settings.api_key)
+    return Server(settings.base_url, role, settings.timeout_s, f"check {BASE_URL}", _REFUSALS, settings.api_key)
 
 
 def open_client(server: Server) -> "OpenAI":

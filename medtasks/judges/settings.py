@@ -18,6 +18,7 @@ CONCURRENCY = "MEDTASKS_JUDGE_CONCURRENCY"
 TIMEOUT = "MEDTASKS_JUDGE_TIMEOUT"
 ATTEMPTS = "MEDTASKS_JUDGE_ATTEMPTS"
 REASKS = "MEDTASKS_JUDGE_REASKS"
+MAX_REQUESTS = "MEDTASKS_JUDGE_MAX_REQUESTS"
 ALLOW_REMOTE = "MEDTASKS_JUDGE_ALLOW_REMOTE"
 TRUSTED = "MEDTASKS_TRUSTED_JUDGE"
 
@@ -42,6 +43,7 @@ class JudgeSettings:
     timeout_s: float = 60.0  # seconds without a byte from the endpoint before one try is given up
     attempts: int = 5  # most tries of one request that meets a passing trouble
     reasks: int = 2  # most further questions after a reply that breaks the format
+    max_requests: int | None = None  # most requests that one process sends, further tries included; None is no limit
 
     def __post_init__(self) -> None:
         sendable = self.api_key.isascii() and self.api_key.isprintable() and " " not in self.api_key
@@ -54,6 +56,10 @@ class JudgeSettings:
             (0 < self.timeout_s < math.inf, f"{TIMEOUT} is {self.timeout_s} but must be a positive time in seconds"),
             (self.attempts >= 1, f"{ATTEMPTS} is {self.attempts} but must be at least 1"),
             (self.reasks >= 0, f"{REASKS} is {self.reasks} but must be at least 0"),
+            (
+                self.max_requests is None or self.max_requests >= 0,
+                f"{MAX_REQUESTS} is {self.max_requests} but must be at least 0",
+            ),
         )
         for holds, sentence in rules:
             if not holds:
@@ -80,16 +86,19 @@ def is_configured(environ: Mapping[str, str] = os.environ) -> bool:
     return any(environ.get(name, "").strip() for name in (BASE_URL, MODEL))
 
 
-def settings_from_environment(environ: Mapping[str, str] = os.environ) -> JudgeSettings:
+def settings_from_environment(
+    environ: Mapping[str, str] = os.environ, what: str = "this task needs an LLM judge"
+) -> JudgeSettings:
     """Read the judge's settings from ``MEDTASKS_JUDGE_*``; unset and blank variables count as missing.
 
-    Without base URL, model or a remote endpoint's key, and for a malformed value, it is a ``JudgeNotConfigured``.
+    ``what`` begins the sentence on missing ones. Without base URL, model or a remote endpoint's key, and for a wrong
+    value, it is a ``JudgeNotConfigured``.
     """
     values = {name: text.strip() for name, text in environ.items() if name.startswith("MEDTASKS_JUDGE_")}
     missing = [name for name in (BASE_URL, MODEL) if not values.get(name)]
     if missing:
         raise JudgeNotConfigured(
-            f"this task needs an LLM judge and {' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not set; "
+            f"{what} and {' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not set; "
             f"set for example {_EXAMPLE} (an endpoint on this machine, such as http://127.0.0.1:8000/v1, needs no key)"
         )
     settings = JudgeSettings(
@@ -101,6 +110,7 @@ def settings_from_environment(environ: Mapping[str, str] = os.environ) -> JudgeS
         timeout_s=_number(values, TIMEOUT, float, JudgeSettings.timeout_s),
         attempts=_number(values, ATTEMPTS, int, JudgeSettings.attempts),
         reasks=_number(values, REASKS, int, JudgeSettings.reasks),
+        max_requests=_number(values, MAX_REQUESTS, int, 1000) if values.get(MAX_REQUESTS) else None,
     )
     if not settings.api_key and not settings.is_local:
         raise JudgeNotConfigured(

@@ -311,3 +311,26 @@ def test_one_judge_is_shared_and_guarded(endpoint, monkeypatch, key):
     with pytest.raises(JudgeRefused):
         judge_for("mimic", "credentialed")
     assert judge_for("mediconfusion", "gated") not in judges
+
+
+def test_no_more_requests_are_sent_than_a_process_may_send(endpoint, judge_at):
+    endpoint.script = [endpoint.status(500), endpoint.reply("A: 4")]
+    judge = judge_at(endpoint.url, max_requests=3)
+    assert ask(judge).value == 4  # two requests: a try that failed counts, too
+    assert ask(judge, "second").value == 4
+    refused = [ask(judge, question) for question in ("third", "fourth")]
+    assert {one.failure for one in refused} == {
+        "the limit of 3 requests is used up; raise MEDTASKS_JUDGE_MAX_REQUESTS and run it again"
+    }
+    assert endpoint.count == 3
+    assert ask(judge).value == 4  # what is on disk costs nothing
+    assert ask(judge_at(endpoint.url, max_requests=0), "second").cached
+    assert ask(judge_at(endpoint.url, max_requests=1), "third").value == 4
+
+
+def test_the_limit_holds_over_all_threads(endpoint, judge_at):
+    endpoint.script = [endpoint.reply("A: 4", delay=0.01)]
+    judge = judge_at(endpoint.url, max_requests=5, concurrency=4)
+    with ThreadPoolExecutor(8) as threads:
+        verdicts = list(threads.map(lambda number: ask(judge, f"question {number}"), range(20)))
+    assert (endpoint.count, sum(one.value == 4 for one in verdicts)) == (5, 5)

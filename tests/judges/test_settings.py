@@ -22,8 +22,9 @@ def test_defaults_and_trimming():
 
 def test_all_optional_variables_are_read():
     optional = {"TEMPERATURE": "0.7", "CONCURRENCY": "2", "TIMEOUT": "1.5", "ATTEMPTS": "3", "REASKS": "0"}
+    optional |= {"MAX_REQUESTS": "7"}
     settings = settings_from_environment(LOCAL | {f"MEDTASKS_JUDGE_{name}": text for name, text in optional.items()})
-    assert settings == JudgeSettings("http://localhost:8000/v1", "m", "", 0.7, 2, 1.5, 3, 0)
+    assert settings == JudgeSettings("http://localhost:8000/v1", "m", "", 0.7, 2, 1.5, 3, 0, 7)
 
 
 def test_the_process_environment_is_the_default(monkeypatch):
@@ -75,6 +76,8 @@ def test_only_a_local_endpoint_may_go_without_a_key():
         ("TIMEOUT", "inf", "positive"),
         ("ATTEMPTS", "0", "at least 1"),
         ("REASKS", "-1", "at least 0"),
+        ("MAX_REQUESTS", "-1", "at least 0"),
+        ("MAX_REQUESTS", "many", "must be a whole number"),
     ],
 )
 def test_bad_values_are_refused_in_one_sentence(name, text, sentence):

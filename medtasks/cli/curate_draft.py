@@ -1,0 +1,46 @@
+"""``medtasks curate draft``: let an LLM draft a question for each pair of a study."""
+
+from typing import Annotated
+
+import typer
+
+from medtasks.cli.curate import MaxRequests, StudyFolder, say_outcomes
+from medtasks.cli.output import say
+from medtasks.curate.categories import categorize, found_categories, given_categories
+from medtasks.curate.drafts import Outcome, check_not_all_failed
+from medtasks.curate.llm import open_llm
+from medtasks.curate.pair_drafts import draft_pairs
+from medtasks.curate.study import StudyKind, read_study
+from medtasks.errors import MedTasksError
+
+_FIND = "find"
+
+
+def draft(
+    folder: StudyFolder,
+    categories: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME,NAME,...|find",
+            help="Medical areas to sort images into, or 'find' to have the LLM find them in 100 captions first. "
+            "Default: the paper's list.",
+        ),
+    ] = None,
+    no_categories: Annotated[bool, typer.Option("--no-categories", help="Do not ask for the area of images.")] = False,
+    max_requests: MaxRequests = None,
+) -> None:
+    """Let the LLM that MEDTASKS_JUDGE_* name draft a question for each pair, and sort the images into medical areas.
+
+    Run it again to go on where it stopped: what was answered is not asked for again.
+    """
+    if no_categories and categories is not None:
+        raise MedTasksError("--categories and --no-categories contradict each other; leave one out")
+    own = None if categories in (None, _FIND) else given_categories(str(categories))
+    llm = open_llm(read_study(folder, StudyKind.PAIRS), max_requests)
+    counts = draft_pairs(folder, llm)
+    if not no_categories and counts[Outcome.DRAFTED]:
+        counts += categorize(folder, llm, found_categories(folder, llm) if categories == _FIND else own)
+    say_outcomes(folder)
+    check_not_all_failed(folder, counts)
+    if counts[Outcome.FAILED]:
+        say(f"{counts[Outcome.FAILED]} requests failed; run the same command again to ask for them.")

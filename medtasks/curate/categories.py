@@ -1,0 +1,176 @@
+"""Medical areas of images by MediConfusion's prompts A.2 (arXiv 2409.15477): the list, and the one of each image.
+
+The list is the paper's, the user's own, or found by the LLM from captions of the study. Each image is asked about once,
+whatever the number of its pairs, and only where a question was drafted for it.
+"""
+
+import random
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from medtasks.curate.captions import one_line, why_not_sent
+from medtasks.curate.drafts import Drafted, Outcome, category_request, draft_all, read_drafts
+from medtasks.curate.llm import ask, free_text, llm_label
+from medtasks.curate.pair_drafts import PROMPTS
+from medtasks.curate.prompts import Prompt, prompts_in
+from medtasks.curate.study import Record, StudyImage, read_images, write_private
+from medtasks.errors import MedTasksError, SourceError
+from medtasks.extract.reply_text import without_thoughts
+from medtasks.judges.client import Judge
+
+FOUND = "categories.json"
+CAPTIONS = 100
+"""Captions from which categories are found (appendix A.2)."""
+_LONGEST, _MOST = 60, 40
+_NAME = rf"(?P<name>[^\W\d_][^:*\n]{{1,{_LONGEST}}}?)\s*[*_]*\s*(?:[:(–-].*)?"
+_HEADINGS = (  # kinds of lines that name a category, the surest first; a reply is read by one of them
+    re.compile(rf"\s*#{{1,6}}\s*\d+[.)]\s*[*_]*{_NAME}"),
+    re.compile(rf"\s*[*_]*\d+[.)]\s*[*_]*{_NAME}"),
+    re.compile(rf"\s*#{{1,6}}\s*[*_]*{_NAME}"),
+    re.compile(rf"\s*(?:[-*•]\s+)?\*\*{_NAME}"),
+)
+
+
+class FoundCategories(Record):
+    """Categories that an LLM found, in the folder of their study; the user may change them."""
+
+    categories: tuple[str, ...]  # none where the reply could not be read
+    reply: str
+    captions: tuple[str, ...]  # ids of the images whose captions were sent
+    llm: str
+    prompt: str
+
+
+def given_categories(text: str) -> tuple[str, ...]:
+    """Return the names in a list with commas; MedTasksError for fewer than two.
+
+    Example:
+        >>> given_categories("Cerebral, Head and Neck,Spinal")
+        ('Cerebral', 'Head and Neck', 'Spinal')
+    """
+    names = tuple(dict.fromkeys(filter(None, map(one_line, text.split(",")))))
+    if len(names) < 2:
+        raise MedTasksError(f"--categories '{text}' names fewer than two; write them with commas, or 'find'")
+    return names
+
+
+def found_categories(folder: Path, llm: Judge, seed: int = 0) -> tuple[str, ...]:
+    """Return the categories of a study that the LLM finds in its captions, asked once and kept in :data:`FOUND`.
+
+    MedTasksError: nothing was found; the reply stands in the file, for the user to name them.
+    """
+    path = folder / FOUND
+    found = _read(path) if path.is_file() else None
+    if found is None:
+        found = _find(llm, list(read_images(folder).values()), seed)
+        write_private(path, found.model_dump_json(indent=1) + "\n")
+    if len(found.categories) < 2:
+        raise MedTasksError(
+            f"no list of categories can be read from the LLM's reply in {path}; write their names under 'categories' "
+            f"there, or give them with --categories"
+        )
+    return found.categories
+
+
+def _read(path: Path) -> FoundCategories:
+    try:
+        return FoundCategories.model_validate_json(path.read_text(encoding="utf-8"))
+    except (ValidationError, UnicodeDecodeError):
+        raise SourceError(f"{path} is damaged; mend it, or delete it to ask again") from None
+
+
+def _find(llm: Judge, images: Sequence[StudyImage], seed: int) -> FoundCategories:
+    usable = sorted((image for image in images if not why_not_sent(image.text)), key=lambda image: image.image_id)
+    if not usable:
+        raise MedTasksError("no caption of the study can be sent, so that no categories are found; name them yourself")
+    sample = random.Random(seed).sample(usable, min(CAPTIONS, len(usable)))
+    prompt = prompts_in(PROMPTS)["found_categories"]
+    user = prompt.with_blocks(
+        [
+            {"Caption 0": f"Caption {number}", "**IMAGE 0 CAPTION**": one_line(image.text)}
+            for number, image in enumerate(sample)
+        ]
+    )
+    asked = ask(llm, prompt, user, free_text)
+    if asked.value is None:
+        raise MedTasksError(f"no categories were found: {asked.reason}; run it again, or give them with --categories")
+    ids = tuple(image.image_id for image in sample)
+    return FoundCategories(
+        categories=headings(asked.value), reply=asked.value, captions=ids, llm=llm_label(llm), prompt=prompt.label
+    )
+
+
+def headings(reply: str) -> tuple[str, ...]:
+    r"""Return the categories that the headings of a reply name, all in one form; none where that is not plain.
+
+    Example:
+        >>> headings("Sure:\n1. **Cerebral**\n   - Caption 0\n2. **Head and Neck:** Captions 1, 2")
+        ('Cerebral', 'Head and Neck')
+    """
+    lines = (without_thoughts(reply) or "").splitlines()
+    for form in _HEADINGS:
+        found = [one_line(match["name"]).strip("*_ .") for line in lines if (match := form.fullmatch(line))]
+        names = tuple(dict.fromkeys(name for name in found if not re.match(r"captions?\b", name, re.IGNORECASE)))
+        if 2 <= len(names) <= _MOST and not any("," in name for name in names):
+            return names
+    return ()
+
+
+def categorize(folder: Path, llm: Judge, names: Sequence[str] | None) -> Counter[Outcome]:
+    """Ask for the category of each image of a drafted question, and return how many came to what.
+
+    ``names`` are the categories; None takes the paper's list and its prompt to the letter.
+    """
+    images = read_images(folder)
+    shown = dict.fromkeys(image for draft in read_drafts(folder).values() for image in draft.images)
+    prompts = prompts_in(PROMPTS)
+    prompt = prompts["category"] if names is None else prompts["category_corrected"]
+    listed = names or given_categories(prompt.user.rsplit("Categories:", 1)[1].strip('" \n'))
+    marks = {} if names is None else {"**CATEGORIES**": ", ".join(names)}
+    jobs = {category_request(image): _job(llm, prompt, images[image], listed, marks) for image in shown}
+    return draft_all(folder, jobs, llm.settings.concurrency)
+
+
+def _job(
+    llm: Judge, prompt: Prompt, image: StudyImage, names: Sequence[str], marks: dict[str, str]
+) -> tuple[str, Callable[[], Drafted]]:
+    values = {**marks, "**IMAGE CAPTION**": one_line(image.text)}
+    label = llm_label(llm)
+    asked = prompt.asked(values, label)
+
+    def job() -> Drafted:
+        found = ask(llm, prompt, prompt.filled(values), partial(named, names=names))
+        return Drafted(
+            request=category_request(image.image_id),
+            asked=asked,
+            outcome=found.outcome,
+            reason=f"of a category: {found.reason}" if found.reason else "",
+            llm=label,
+            prompt=prompt.label,
+            categories=found.value or (),
+        )
+
+    return asked, job
+
+
+def named(reply: str, names: Sequence[str]) -> tuple[str, ...] | None:
+    """Return the categories that a reply consists of, one or several; None where it says anything else.
+
+    Example:
+        >>> areas = ["Cerebral", "Head and Neck", "Vascular"]
+        >>> named("**Vascular, head and neck.**", areas), named("It is Vascular", areas)
+        (('Vascular', 'Head and Neck'), None)
+    """
+    said = one_line(re.sub(r"[*_`\"]", "", without_thoughts(reply) or "")).casefold()
+    said = re.sub(r"^categor(?:y|ies)\s*:\s*", "", said).rstrip(".")
+    known = {one_line(name).casefold(): name for name in names}
+    one_of = "|".join(re.escape(name) for name in sorted(known, key=len, reverse=True))
+    between = r"\s*(?:,(?:\s*and)?|;|/|&|\band\b)\s*"
+    if not re.fullmatch(f"(?:{one_of})(?:{between}(?:{one_of}))*", said):
+        return None
+    return tuple(dict.fromkeys(known[name] for name in re.findall(one_of, said)))

@@ -1,0 +1,158 @@
+"""Whether the similarity of a pair's images says beforehand which models confuse them.
+
+MediConfusion takes pairs whose images a medical encoder finds alike and another encoder does not, because models should
+confuse them, the more the wider the gap (arXiv 2409.15477, section 2). Here results of models say whether they do.
+"""
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from string import ascii_uppercase
+from typing import Any
+
+from medtasks import __version__
+from medtasks.audit.report.contents import as_json
+from medtasks.curate.pair_results import ERRORS, ModelPairs, PairState, States, most_confusing
+from medtasks.curate.study import ImagePair
+from medtasks.errors import MedTasksError
+from medtasks.stats.bootstrap import RESAMPLES, SEED
+from medtasks.stats.intervals import LEVEL, interval
+from medtasks.stats.rank_correlation import rank_correlation, rank_correlation_interval
+from medtasks.stats.standard_error import clustered_standard_error, connected_components
+
+ALL = "all"
+SIMILARITIES = ("gap", "sim_med")
+_MOST_BINS, _FEWEST_PAIRS = 5, 8
+_OUTCOMES: Mapping[str, Mapping[PairState, float]] = {
+    "error": {PairState.SOLVED: 0.0, **dict.fromkeys(ERRORS, 1.0)},
+    "confusion": {PairState.SOLVED: 0.0, PairState.WRONG: 0.0, PairState.CONFUSED: 1.0},
+}
+
+
+@dataclass(frozen=True)
+class Association:
+    """Whether pairs with a higher similarity, or a wider gap, have more errors."""
+
+    model: str  # letter of the model; ALL for the mean over models
+    outcome: str  # "error": not solved; "confusion": the same option twice, of pairs with two valid answers
+    by: str  # "gap" or "sim_med"
+    pairs: int
+    clusters: int  # pairs connected by shared images are one
+    correlation: float  # Spearman's; NaN where nothing varies
+    low: float  # ends of its 95 % interval
+    high: float
+
+
+@dataclass(frozen=True)
+class GapBin:
+    """The error of a model on pairs with about the same gap."""
+
+    model: str
+    gap: float  # mean
+    pairs: int
+    error: float  # share of pairs that are not solved
+    low: float  # ends of its 95 % interval
+    high: float
+
+
+@dataclass(frozen=True)
+class Patterns:
+    """What models make of the pairs of one benchmark."""
+
+    name: str  # of the dataset
+    pairs: Mapping[str, ImagePair]  # by id, the most confusing first
+    models: Mapping[str, ModelPairs]  # by letter
+    associations: Sequence[Association]
+    bins: Sequence[GapBin]
+
+    @property
+    def counts(self) -> dict[str, Counter[PairState]]:
+        """How many pairs came to what, by letter of the model."""
+        return {letter: Counter(one.states.values()) for letter, one in self.models.items()}
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything as JSON values; NaN becomes None."""
+        counts = self.counts
+        return {
+            "schema_version": 1,
+            "medtasks": __version__,
+            "name": self.name,
+            "settings": {"resamples": RESAMPLES, "seed": SEED, "level": LEVEL},
+            "models": {
+                letter: {"model": one.model, "run": one.run, "task": one.task, "rule": one.rule}
+                | {"pairs": {str(state): counts[letter][state] for state in PairState}}
+                for letter, one in self.models.items()
+            },
+            "pairs": [
+                {"pair_id": pair_id, "sim_med": pair.sim_med, "sim_gen": pair.sim_gen, "gap": pair.gap}
+                | {"states": {letter: str(one.states[pair_id]) for letter, one in self.models.items()}}
+                for pair_id, pair in self.pairs.items()
+            ],
+            "associations": as_json(list(self.associations)),
+            "bins": as_json(list(self.bins)),
+        }
+
+
+def find_patterns(name: str, pairs: Mapping[str, ImagePair], models: Sequence[ModelPairs]) -> Patterns:
+    """Return what models, all of tasks of one dataset, make of pairs; MedTasksError: there are more than 26."""
+    if len(models) > len(ascii_uppercase):
+        raise MedTasksError(f"expected at most {len(ascii_uppercase)} tasks of runs, but got {len(models)}")
+    pairs = {pair_id: pairs[pair_id] for pair_id in models[0].states}
+    lettered = dict(zip(ascii_uppercase, models, strict=False))
+    states = {letter: one.states for letter, one in lettered.items()}
+    ordered = {pair_id: pairs[pair_id] for pair_id in most_confusing(pairs, list(states.values()))}
+    return Patterns(name, ordered, lettered, associations(pairs, states), gap_bins(pairs, states))
+
+
+def outcome_of(states: Sequence[States], outcome: str) -> dict[str, float]:
+    """Return the mean over models of an outcome, by id of the pairs for which any has a value."""
+    worth = _OUTCOMES[outcome]
+    values = {pair_id: [worth[one[pair_id]] for one in states if one[pair_id] in worth] for pair_id in states[0]}
+    return {pair_id: math.fsum(found) / len(found) for pair_id, found in values.items() if found}
+
+
+def associations(pairs: Mapping[str, ImagePair], models: Mapping[str, States]) -> list[Association]:
+    """Return for each model, by its letter, and for their mean, how its outcomes go with gap and similarity."""
+    clusters = _clusters(pairs)
+    found = []
+    for model, states in _with_all(models).items():
+        for outcome in _OUTCOMES:
+            values = outcome_of(states, outcome)
+            groups = [clusters[pair_id] for pair_id in values]
+            for by in SIMILARITIES:
+                similar = [float(getattr(pairs[pair_id], by)) for pair_id in values]
+                happened = list(values.values())
+                ends = rank_correlation_interval(similar, happened, groups)
+                correlation = rank_correlation(similar, happened)
+                found.append(Association(model, outcome, by, len(values), len(set(groups)), correlation, *ends))
+    return found
+
+
+def gap_bins(pairs: Mapping[str, ImagePair], models: Mapping[str, States]) -> list[GapBin]:
+    """Return the error of each model in up to five bins of as many pairs each, by gap; of few pairs there is one."""
+    clusters = _clusters(pairs)
+    found = []
+    for model, states in _with_all(models).items():
+        errors = outcome_of(states, "error")
+        ordered = sorted(errors, key=lambda pair_id: (pairs[pair_id].gap, pair_id))
+        number = max(1, min(_MOST_BINS, len(ordered) // _FEWEST_PAIRS))
+        edges = [round(len(ordered) * part / number) for part in range(number + 1)]
+        for start, end in itertools.pairwise(edges):
+            if members := ordered[start:end]:
+                values, groups = [errors[one] for one in members], [clusters[one] for one in members]
+                share = math.fsum(values) / len(values)
+                ends = interval(share, clustered_standard_error(values, groups), len(set(groups)), share=True)
+                gap = math.fsum(pairs[one].gap for one in members) / len(members)
+                found.append(GapBin(model, gap, len(members), share, *ends))
+    return found
+
+
+def _with_all(models: Mapping[str, States]) -> dict[str, list[States]]:
+    each = {model: [states] for model, states in models.items()}
+    return each if len(models) < 2 else {**each, ALL: list(models.values())}
+
+
+def _clusters(pairs: Mapping[str, ImagePair]) -> dict[str, int]:
+    return dict(zip(pairs, connected_components([pair.images for pair in pairs.values()]), strict=True))

@@ -1,0 +1,95 @@
+"""``medtasks curate draft``: one command that goes on where it stopped."""
+
+import signal
+import time
+from collections import Counter
+
+import pytest
+
+from medtasks.curate.drafts import Outcome, read_drafted, read_drafts
+from medtasks.data.catalogue import Access
+
+from ..curate.made_up_pairs import DraftingLLM, write_study
+from ..scripted_server import Endpoint, serving
+from ..warm_python import start_fresh
+
+
+@pytest.fixture
+def llm(monkeypatch):
+    with serving(Endpoint()) as endpoint:
+        for name, value in {"BASE_URL": endpoint.url, "MODEL": "m", "ATTEMPTS": "1", "CONCURRENCY": "1"}.items():
+            monkeypatch.setenv(f"MEDTASKS_JUDGE_{name}", value)
+        yield DraftingLLM(endpoint)
+
+
+@pytest.fixture
+def study(tmp_path):
+    folder = tmp_path / "study"
+    write_study(folder, 6, access=Access.CREDENTIALED)
+    return folder
+
+
+def test_questions_and_categories_are_drafted_and_a_limit_is_gone_on_from(medtasks, fails, study, llm):
+    ran = medtasks("curate", "draft", study, "--max-requests", 4)
+    assert ran.code == 0
+    assert "4       drafted" in ran.out
+    assert "2       failed   the limit of 4 requests is used up; raise MEDTASKS_JUDGE_MAX_REQUESTS" in ran.out
+    assert llm.server.count == 4
+    ran = medtasks("curate", "draft", study, "--categories", "Pulmonary,Cardiac")
+    assert ran.out.splitlines()[1:] == ["6       drafted"]
+    assert len(llm.asked("Here is")) == len(set(llm.asked("Here is"))) == 6
+    assert len(llm.asked("Caption:")) == 11
+    assert {draft.categories for draft in read_drafts(study).values()} == {(("Pulmonary",), ("Pulmonary",))}
+    medtasks("curate", "draft", study, "--categories", "Pulmonary,Cardiac")
+    medtasks("curate", "draft", study, "--no-categories")
+    assert llm.server.count == 17
+    assert "patient" not in ran.out + ran.err
+    fails(["curate", "draft", study, "--no-categories", "--categories", "find"], "contradict each other")
+    fails(["curate", "draft", study, "--categories", "Chest"], "names fewer than two")
+
+
+def test_categories_can_be_found_first(medtasks, study, llm):
+    llm.said = {"Categories: Chest, Abdomen": [llm.server.reply("Chest")]}
+    assert medtasks("curate", "draft", study, "--categories", "find").code == 0
+    assert {draft.categories for draft in read_drafts(study).values()} == {(("Chest",), ("Chest",))}
+    assert len(llm.asked("I have several")) == 1
+
+
+def test_where_everything_fails_the_cause_is_one_sentence(fails, study, llm, monkeypatch):
+    llm.server.choose = lambda body: llm.server.status(401)
+    ran = fails(
+        ["curate", "draft", study],
+        "every request failed: the LLM at http://127.0.0.1",
+        "(HTTP 401); check MEDTASKS_JUDGE_API_KEY; mend that and run the same command again",
+    )
+    assert "6       failed" in ran.out
+    assert llm.server.count < 6  # it gives up after three in a row
+    monkeypatch.delenv("MEDTASKS_JUDGE_MODEL")
+    fails(["curate", "draft", study], "drafting needs an LLM and MEDTASKS_JUDGE_MODEL is not set")
+    fails(["curate", "draft", study.parent], "holds no study (study.json is missing)")
+
+
+@pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGINT])
+def test_nothing_is_asked_twice_after_a_run_that_was_stopped(medtasks, study, llm, tmp_path, by):
+    answer = llm.__call__
+    llm.server.choose = lambda body: lambda handler: (time.sleep(0.1), answer(body)(handler))
+    log = tmp_path / "log"
+    process = start_fresh(["medtasks", "curate", "draft", str(study), "--no-categories"], tmp_path, log)
+    deadline = time.monotonic() + 60
+    while llm.server.count < 4 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.send_signal(by)
+    process.wait(20)
+    stopped = llm.server.count
+    assert 4 <= stopped < 6, log.read_text()
+    if by is signal.SIGINT:
+        assert process.returncode == 130
+        assert "interrupted; what was finished is kept" in log.read_text()
+    assert len(read_drafted(study)) >= 3
+    llm.server.choose = llm
+    assert medtasks("curate", "draft", study, "--no-categories").code == 0
+    assert {line.outcome for line in read_drafted(study).values()} == {Outcome.DRAFTED}
+    asked = Counter(llm.asked("Here is"))
+    assert len(asked) == 6
+    # The one under way at a kill has to be asked for again; after Ctrl-C its reply is waited for and kept.
+    assert sum(asked.values()) - 6 <= (by is signal.SIGKILL)
