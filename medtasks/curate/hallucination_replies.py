@@ -38,7 +38,7 @@ class TypedQuestion(Question):
 
     type: Annotated[str, StringConstraints(strip_whitespace=True, pattern=rf"^(?:{_TYPES})\b")]
     ground_truth_type: Literal["binary", "multi-choice"]
-    choices: str | None = None
+    choices: Annotated[str, StringConstraints(strip_whitespace=True)] | None = None  # which half a surrogate pair fails
 
     @property
     def hallucination(self) -> str:

@@ -67,7 +67,13 @@ def test_types_choices_and_components():
     told = {**TYPED, "type": "type_1: Anatomical Hallucination", "ground_truth_type": "multi-choice", "choices": None}
     (typed,) = questions_in(json.dumps([told]), TypedQuestion)
     assert (typed.hallucination, typed.binary) == ("anatomy", False)
-    for broken in ({"type": "type_5"}, {"type": "type_12"}, {"ground_truth_type": "yes or no"}, {"choices": ["CT"]}):
+    for broken in (
+        {"type": "type_5"},
+        {"type": "type_12"},
+        {"ground_truth_type": "yes or no"},
+        {"choices": ["CT"]},
+        {"choices": "\ud800"},
+    ):
         assert questions_in(json.dumps([TYPED | broken]), TypedQuestion) is None
     (listed,) = questions_in(json.dumps(LISTED), ReportQuestion)
     assert listed.components.by_aspect() == {"anatomy": ("lung",), "measurement": (), "symptom": ("opacity",)}
