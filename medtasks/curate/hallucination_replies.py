@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from medtasks.curate.llm import refusal
-from medtasks.data.medheval.records import BINARY, COMPONENTS, HALLUCINATIONS, MULTI_CHOICE
+from medtasks.data.medheval.records import BINARY, COMPONENTS, HALLUCINATIONS
 
 _Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 _FENCED = re.compile(r"```(?:json)?\s*\n(.*?)```", re.DOTALL | re.IGNORECASE)
@@ -37,7 +37,7 @@ class TypedQuestion(Question):
     """A closed question that says of which type of hallucination it is."""
 
     type: Annotated[str, StringConstraints(strip_whitespace=True, pattern=rf"^(?:{_TYPES})\b")]
-    ground_truth_type: Literal["binary", "multi-choice"]
+    ground_truth_type: Literal["binary", "multi-choice"]  # BINARY and MULTI_CHOICE of the published records
     choices: Annotated[str, StringConstraints(strip_whitespace=True)] | None = None  # which half a surrogate pair fails
 
     @property
@@ -71,7 +71,6 @@ class ReportQuestion(Question):
     components: Components = Field(alias="Structured_Answer")
 
 
-assert {BINARY, MULTI_CHOICE} == {"binary", "multi-choice"}  # the published words, which Literal must have in clear
 Q = TypeVar("Q", bound=Question)
 
 

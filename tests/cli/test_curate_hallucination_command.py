@@ -157,6 +157,15 @@ def test_the_forms_and_texts_that_are_sent(medtasks, endpoint, reports, tmp_path
     assert counted(lines) == {(Outcome.DRAFTED, ""): 1, (Outcome.SKIPPED, why): 1}
 
 
+def test_half_a_surrogate_pair_in_a_reply_ends_no_run(medtasks, endpoint, reports, tmp_path):
+    said = [{**MASS, "question": "Is it \ud800edema?"}]
+    endpoint.script = [endpoint.reply(json.dumps(said, ensure_ascii=form)) for form in (True, True, True, False)]
+    assert medtasks(*arguments(reports, "contextual", tmp_path / "ours")).code == 0
+    outcomes = [line.outcome for line in read_drafted(tmp_path / "ours").values()]
+    assert outcomes == ["malformed", "drafted", "drafted", "drafted"]
+    assert {draft.question for draft in read_drafts(tmp_path / "ours").values()} == {"Is it ?edema?"}
+
+
 def test_a_slow_endpoint_costs_its_own_request_only(medtasks, endpoint, reports, tmp_path, monkeypatch):
     monkeypatch.setenv("MEDTASKS_JUDGE_TIMEOUT", "1")
     monkeypatch.setenv("MEDTASKS_JUDGE_CONCURRENCY", "4")

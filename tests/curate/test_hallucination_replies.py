@@ -10,9 +10,10 @@ from medtasks.curate.hallucination_replies import (
     questions_in,
     text_in,
 )
+from medtasks.data.medheval.records import BINARY, MULTI_CHOICE
 
 MASS = {"question": "Is there a mass?", "answer": "No"}
-TYPED = {**MASS, "type": "type_3", "ground_truth_type": "binary", "choices": ""}
+TYPED = {**MASS, "type": "type_3", "ground_truth_type": BINARY, "choices": ""}
 STRUCTURED = {"anatomy": ["lung"], "measurement": [], "symptom": ["opacity"]}
 LISTED = {"question": "List your findings.", "answer": "The lung is opaque.", "Structured_Answer": STRUCTURED}
 
@@ -64,7 +65,7 @@ def test_any_other_form_is_none(reply):
 def test_types_choices_and_components():
     (typed,) = questions_in(json.dumps([TYPED]), TypedQuestion)
     assert (typed.hallucination, typed.binary) == ("symptom", True)
-    told = {**TYPED, "type": "type_1: Anatomical Hallucination", "ground_truth_type": "multi-choice", "choices": None}
+    told = {**TYPED, "type": "type_1: Anatomical Hallucination", "ground_truth_type": MULTI_CHOICE, "choices": None}
     (typed,) = questions_in(json.dumps([told]), TypedQuestion)
     assert (typed.hallucination, typed.binary) == ("anatomy", False)
     for broken in (
