@@ -157,9 +157,11 @@ def _image(folder: Path, row: SourceRow, kind: StudyKind, find: Callable[[str], 
     if not report and not any(name in context for name in _SHOWN):
         shown = ", no question pairs and no bounding boxes" if kind is StudyKind.VISUAL_CLOSED else ""
         return f"it has no report{shown}"
-    file = (folder / row.text("image")).resolve()
-    if not file.is_file():
-        return "its image does not exist"
+    file = folder.resolve() / row.text("image")
+    try:
+        data = file.read_bytes()
+    except (OSError, ValueError):  # a text that no file can have as its name, too
+        return "its image file cannot be opened"
     if not is_whole_image(file):
         return "its image cannot be read"
     if find is not None:
@@ -167,7 +169,7 @@ def _image(folder: Path, row: SourceRow, kind: StudyKind, find: Callable[[str], 
     return StudyImage(
         image_id=row.name("id"),
         file=str(file),
-        sha256=hashlib.sha256(file.read_bytes()).hexdigest(),
+        sha256=hashlib.sha256(data).hexdigest(),
         text=report,
         group=row.name("group") if row.values.get("group") is not None else None,
         licence=row.optional_text("licence"),

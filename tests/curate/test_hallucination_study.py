@@ -48,6 +48,8 @@ def test_what_cannot_be_used_is_counted(listed):
         {"report": "No mass."},
         {"report": " ", "notes": "Cough."},
         {"report": "No mass.", "notes": "Cough.", "image": "none.png"},
+        {"report": "No mass.", "notes": "Cough.", "image": "x" * 5000},
+        {"report": "No mass.", "notes": "Cough.", "image": "a\0b"},
         {"report": "No mass.", "notes": "Cough.", "image": "broken.png"},
     ]
     (image,), left_out = read_reports(listed(*rows), StudyKind.CONTEXTUAL)
@@ -55,7 +57,7 @@ def test_what_cannot_be_used_is_counted(listed):
     assert left_out == {
         "it has no notes": 1,
         "it has no report": 1,
-        "its image does not exist": 1,
+        "its image file cannot be opened": 3,
         "its image cannot be read": 1,
     }
 
