@@ -155,6 +155,10 @@ def test_the_forms_and_texts_that_are_sent(medtasks, endpoint, reports, tmp_path
     lines = read_drafted(tmp_path / "ours").values()
     why = "no passage of the texts shares a word with its report"
     assert counted(lines) == {(Outcome.DRAFTED, ""): 1, (Outcome.SKIPPED, why): 1}
+    images = tmp_path / "ours" / "images.jsonl"
+    images.write_text(images.read_text().replace("Edema is fluid.", "Edema is water."))
+    assert medtasks("curate", "draft", tmp_path / "ours").code == 0
+    assert "retrieved knowledge: Edema is water., return" in endpoint.bodies[2]["messages"][1]["content"]
 
 
 def test_half_a_surrogate_pair_in_a_reply_ends_no_run(medtasks, endpoint, reports, tmp_path):

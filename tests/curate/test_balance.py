@@ -30,6 +30,7 @@ def test_either_order_of_options():
 
 def test_more_drafts_and_other_words_change_little():
     before, _ = balanced(drafts(40, 20))
+    assert before != set(sorted(drafts(40, 0))[:20]) | set(drafts(40, 20).keys() - drafts(40, 0).keys())  # any images
     assert balanced(dict(reversed(drafts(40, 20, "Reworded?").items())))[0] == before
     after, _ = balanced(drafts(40, 20) | {"new": draft("new", "B")})
     assert before < after
