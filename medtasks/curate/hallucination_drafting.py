@@ -21,11 +21,10 @@ from medtasks.curate.hallucination_replies import (
     TypedQuestion,
     YesNoQuestion,
     questions_in,
-    text_in,
 )
 from medtasks.curate.hallucination_rules import banned_phrases, drafts_of
 from medtasks.curate.hallucination_study import PASSAGES
-from medtasks.curate.llm import Asked, ask, llm_label
+from medtasks.curate.llm import Asked, ask, free_text, llm_label
 from medtasks.curate.prompts import Prompt, prompts_in
 from medtasks.curate.study import StudyImage, StudyKind, read_images
 from medtasks.data.journal import digest_of
@@ -108,7 +107,7 @@ def _drafted(llm: Judge, kind: StudyKind, image: StudyImage, prompt: Prompt, lin
         if not image.context[PASSAGES]:
             why = "no passage of the texts shares a word with its report"
             return line.model_copy(update={"outcome": Outcome.SKIPPED, "reason": why})
-        filtered = _ask(llm, prompts_in(PROMPTS)[_FILTER], values, text_in)
+        filtered = _ask(llm, prompts_in(PROMPTS)[_FILTER], values, free_text)
         if filtered.value is None:
             return line.model_copy(update={"outcome": filtered.outcome, "reason": filtered.reason})
         values[_FILTERED] = filtered.value

@@ -1,7 +1,7 @@
 """What an LLM replies when it is asked for hallucination questions: JSON of exactly the asked-for form, or nothing.
 
-The JSON may stand in a fence, behind a sentence, or below one key. A field that is missing, unknown, empty or of
-another type breaks the form of the whole reply.
+The JSON may stand in a fence, behind reasoning or a sentence, or below one key. A field that is missing, unknown, empty
+or of another type breaks the form of the whole reply.
 """
 
 import json
@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
-from medtasks.curate.llm import refusal
 from medtasks.data.medheval.records import BINARY, COMPONENTS, HALLUCINATIONS
+from medtasks.extract.reply_text import without_thoughts
 
 _Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 _FENCED = re.compile(r"```(?:json)?\s*\n(.*?)```", re.DOTALL | re.IGNORECASE)
@@ -83,7 +83,7 @@ def questions_in(reply: str, schema: type[Q]) -> Sequence[Q] | None:
         >>> questions_in('[{"question": "Is there a mass?"}]', YesNoQuestion) is None
         True
     """
-    for value in _values(reply):
+    for value in _values(without_thoughts(reply) or ""):
         records = _unwrapped(value)
         try:
             if isinstance(records, list) and records:
@@ -91,11 +91,6 @@ def questions_in(reply: str, schema: type[Q]) -> Sequence[Q] | None:
         except ValidationError:
             continue
     return None
-
-
-def text_in(reply: str) -> str | None:
-    """Return a reply that may have any form; None for an empty one, and for a refusal."""
-    return None if refusal(reply) else reply.strip() or None
 
 
 def _values(reply: str) -> Iterator[Any]:

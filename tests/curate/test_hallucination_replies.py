@@ -8,11 +8,11 @@ from medtasks.curate.hallucination_replies import (
     TypedQuestion,
     YesNoQuestion,
     questions_in,
-    text_in,
 )
 from medtasks.data.medheval.records import BINARY, MULTI_CHOICE
 
 MASS = {"question": "Is there a mass?", "answer": "No"}
+EDEMA = {"question": "Is it edema?", "answer": "Yes"}
 TYPED = {**MASS, "type": "type_3", "ground_truth_type": BINARY, "choices": ""}
 STRUCTURED = {"anatomy": ["lung"], "measurement": [], "symptom": ["opacity"]}
 LISTED = {"question": "List your findings.", "answer": "The lung is opaque.", "Structured_Answer": STRUCTURED}
@@ -27,6 +27,7 @@ LISTED = {"question": "List your findings.", "answer": "The lung is opaque.", "S
         json.dumps({"qa_pair": MASS}),
         f"Here are the pairs:\n```json\n{json.dumps([MASS])}\n```\nAsk [me] for more.",
         f"Here you are: {json.dumps([MASS])} I hope this helps.",
+        f"<think>Is [{json.dumps(EDEMA)}] one?</think>{json.dumps([MASS])}",
         f"```\nno JSON\n```\n```JSON\n{json.dumps([MASS])}\n```",
         json.dumps([{"question": "  Is there a mass? ", "answer": "No\n"}]),
     ],
@@ -81,9 +82,3 @@ def test_types_choices_and_components():
     missing = {name: STRUCTURED[name] for name in ("anatomy", "symptom")}
     assert questions_in(json.dumps({**LISTED, "Structured_Answer": missing}), ReportQuestion) is None
     assert questions_in(json.dumps(LISTED), Question) is None
-
-
-def test_texts():
-    assert text_in("I cannot assist with medical data.") is None
-    assert text_in(" Edema is fluid. ") == "Edema is fluid."
-    assert text_in(" \n") is None
