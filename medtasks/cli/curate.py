@@ -1,12 +1,13 @@
 """``medtasks curate``: build a benchmark from own images and reports, step by step."""
 
+from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from medtasks.cli.output import say, say_columns
-from medtasks.curate.drafts import counted, read_drafted, read_drafts
+from medtasks.curate.drafts import Outcome, check_not_all_failed, counted, read_drafted, read_drafts
 from medtasks.curate.reviews import current, read_reviews
 from medtasks.curate.study import StudyKind, read_images, read_pairs, read_study
 
@@ -39,3 +40,11 @@ def say_outcomes(folder: Path) -> None:
     if outcomes:
         rows = [(str(count), outcome, reason) for (outcome, reason), count in sorted(outcomes.items())]
         say_columns([("number", "outcome", "why"), *rows])
+
+
+def say_drafted(folder: Path, counts: Counter[Outcome]) -> None:
+    """Print that likewise after drafting, and what to do about requests that failed; an error where all of them did."""
+    say_outcomes(folder)
+    check_not_all_failed(folder, counts)
+    if counts[Outcome.FAILED]:
+        say(f"{counts[Outcome.FAILED]} requests failed; run the same command again to ask for them.")

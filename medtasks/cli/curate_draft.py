@@ -1,13 +1,13 @@
-"""``medtasks curate draft``: let an LLM draft a question for each pair of a study."""
+"""``medtasks curate draft``: let an LLM draft the questions of a study."""
 
 from typing import Annotated
 
 import typer
 
-from medtasks.cli.curate import MaxRequests, StudyFolder, say_outcomes
-from medtasks.cli.output import say
+from medtasks.cli.curate import MaxRequests, StudyFolder, say_drafted
+from medtasks.cli.curate_hallucination import draft_and_say
 from medtasks.curate.categories import categorize, found_categories, given_categories
-from medtasks.curate.drafts import Outcome, check_not_all_failed
+from medtasks.curate.drafts import Outcome
 from medtasks.curate.llm import open_llm
 from medtasks.curate.pair_drafts import draft_pairs
 from medtasks.curate.study import StudyKind, read_study
@@ -31,16 +31,20 @@ def draft(
 ) -> None:
     """Let the LLM that MEDTASKS_JUDGE_* name draft a question for each pair, and sort the images into medical areas.
 
-    Run it again to go on where it stopped: what was answered is not asked for again.
+    In a study of hallucination questions it drafts what is missing. Run it again to go on where it stopped: what was
+    answered is not asked for again.
     """
     if no_categories and categories is not None:
         raise MedTasksError("--categories and --no-categories contradict each other; leave one out")
     own = None if categories in (None, _FIND) else given_categories(str(categories))
-    llm = open_llm(read_study(folder, StudyKind.PAIRS), max_requests)
+    study = read_study(folder)
+    llm = open_llm(study, max_requests)
+    if study.kind is not StudyKind.PAIRS:
+        if categories is not None:
+            raise MedTasksError(f"--categories is for studies of pairs, and {folder} is one of {study.kind}")
+        draft_and_say(folder, study.kind, llm)
+        return
     counts = draft_pairs(folder, llm)
     if not no_categories and counts[Outcome.DRAFTED]:
         counts += categorize(folder, llm, found_categories(folder, llm) if categories == _FIND else own)
-    say_outcomes(folder)
-    check_not_all_failed(folder, counts)
-    if counts[Outcome.FAILED]:
-        say(f"{counts[Outcome.FAILED]} requests failed; run the same command again to ask for them.")
+    say_drafted(folder, counts)

@@ -11,6 +11,7 @@ from medtasks.cli import (
     compare,
     curate,
     curate_draft,
+    curate_hallucination,
     curate_patterns,
     data,
     demo,
@@ -48,6 +49,7 @@ app.command("compare")(compare.compare)
 app.command("parity")(parity.parity)
 app.command("metrics")(metrics.metrics)
 app.add_typer(weights.app, name="weights")
+curate.app.command("hallucination")(curate_hallucination.hallucination)
 curate.app.command("draft")(curate_draft.draft)
 curate.app.command("patterns")(curate_patterns.patterns)
 app.add_typer(curate.app, name="curate")

@@ -6,8 +6,8 @@ from ..conftest import reference_folder
 
 
 def squeezed(text: str) -> str:
-    """The text without white space and without the marks that the conversion from PDF put around code and lists."""
-    return re.sub(r"\s|```|^[-•] ", "", text, flags=re.MULTILINE)
+    """The text without white space, and without the marks for code, lists and bold type of its conversion from PDF."""
+    return re.sub(r"\s|```|\*\*|^[-•] ", "", text, flags=re.MULTILINE)
 
 
 def paper(name: str) -> str:

@@ -1,0 +1,285 @@
+"""``medtasks curate hallucination`` against an LLM that replies well, badly, slowly, not at all, or will not."""
+
+import json
+import sys
+import time
+from collections import Counter
+
+import pytest
+from loguru import logger
+from PIL import Image
+
+from medtasks.curate.drafts import Outcome, counted, read_drafted, read_drafts
+from medtasks.curate.study import DRAFTS, STUDY
+from medtasks.judges.settings import JudgeSettings
+
+from ..scripted_server import Endpoint, serving
+from ..warm_python import run_fresh, start_fresh
+
+MASS = {"question": "Is there a mass in the image?", "answer": "No"}
+EDEMA = {"question": "What does edema indicate?", "answer": "Fluid in the lung."}
+BINARY = {**MASS, "type": "type_3", "ground_truth_type": "binary", "choices": ""}
+CHOICE = {"question": "Which organ is it?", "answer": "B. Lung", "choices": "A. Heart, B. Lung, C. Liver"}
+COMPONENTS = {"anatomy": ["lung"], "measurement": [], "symptom": ["edema"]}
+GOOD = {
+    "visual_closed": [
+        {**CHOICE, "type": "type_1", "ground_truth_type": "multi-choice"},
+        BINARY,
+        {**BINARY, "question": "Is there edema?", "answer": "Yes"},
+        {**BINARY, "question": "Is air seen?", "answer": "Yes"},
+        {**BINARY, "question": "Is edema in the report?"},
+    ],
+    "visual_open": {"question": "List your findings.", "answer": "Edema.", "Structured_Answer": COMPONENTS},
+    "knowledge_closed": {"qa_pairs": [MASS, {**MASS, "question": "Is it edema?", "answer": "Perhaps"}]},
+    "knowledge_open": [EDEMA, EDEMA],
+    "contextual": [MASS, {**MASS, "question": "Given the report, is it edema?", "answer": "Yes"}],
+}
+DRAFTED = {"visual_closed": 4, "visual_open": 1, "knowledge_closed": 1, "knowledge_open": 1, "contextual": 2}
+ROWS = {"good": "There is edema.", "bad": "MALFORMED edema.", "no": "REFUSED edema.", "late": "FAILED edema."}
+CANARY = "zyzzyva"
+
+
+@pytest.fixture
+def endpoint(monkeypatch, tmp_path):
+    """An LLM on this machine that the environment names, with data folder and cache of this test."""
+    with serving(Endpoint()) as server:
+        for name, value in {"BASE_URL": server.url, "MODEL": "m", "ATTEMPTS": "1", "CONCURRENCY": "1"}.items():
+            monkeypatch.setenv(f"MEDTASKS_JUDGE_{name}", value)
+        monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path / "home"))
+        yield server
+
+
+@pytest.fixture
+def reports(tmp_path):
+    """Reports on four images with all that any kind needs, and a text to retrieve from."""
+    (tmp_path / "data").mkdir()
+    Image.new("RGB", (4, 4)).save(tmp_path / "data" / "secret_path.png")
+    (tmp_path / "data" / "book.txt").write_text("Edema is fluid.\n")
+    facts = {"image": "secret_path.png", "group": "secret_patient", "notes": "Cough.", "metadata": {"modality": "CT"}}
+    rows = [{"id": f"secret_{name}", "report": report, **facts} for name, report in ROWS.items()]
+    path = tmp_path / "data" / "reports.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def arguments(reports, kind, out, *more):
+    knowledge = ["--knowledge", str(reports.with_name("book.txt"))] if kind == "knowledge_open" else []
+    return ["curate", "hallucination", str(reports), "--kind", kind, "--out", str(out), *knowledge, *map(str, more)]
+
+
+def script(endpoint, reply):
+    """Reply as the report in a request says."""
+
+    def choose(body):
+        said = body["messages"][1]["content"]
+        if "FAILED" in said and "REFUSED" not in said:
+            return endpoint.status(500)
+        if "return the filtered knowledge" in said:
+            return endpoint.reply("Edema is fluid.")
+        if "REFUSED" in said:
+            return endpoint.reply("I'm sorry, but I cannot help with that.")
+        return endpoint.reply("Is there a mass? No." if "MALFORMED" in said else json.dumps(reply))
+
+    endpoint.choose = choose
+
+
+@pytest.mark.parametrize("kind", GOOD)
+def test_each_kind(medtasks, endpoint, reports, tmp_path, kind):
+    script(endpoint, GOOD[kind])
+    ran = medtasks(*arguments(reports, kind, tmp_path / "ours"))
+    assert ran.code == 0, ran.err
+    chains = 2 if kind == "knowledge_open" else 1
+    assert endpoint.count == 2 * chains + (chains - 1) + 3 + 1  # good and refused, and malformed, asked three times
+    lines = read_drafted(tmp_path / "ours")
+    assert {name: line.outcome for name, line in lines.items()} == {
+        "secret_good": Outcome.DRAFTED,
+        "secret_bad": Outcome.MALFORMED,
+        "secret_no": Outcome.REFUSED,
+        "secret_late": Outcome.FAILED,
+    }
+    assert lines["secret_good"].llm == "m, temperature 0"
+    drafts = read_drafts(tmp_path / "ours")
+    assert len(drafts) == DRAFTED[kind]
+    assert all(draft.images == ("secret_good",) and draft.digest for draft in drafts.values())
+    sent = json.dumps(endpoint.bodies)
+    assert "There is edema." in sent
+    assert "secret" not in sent
+    assert "secret" not in ran.out + ran.err
+
+    asked = endpoint.count
+    endpoint.choose = lambda body: endpoint.reply("Edema." if "filtered" in str(body) else json.dumps(GOOD[kind]))
+    ran = medtasks(*arguments(reports, kind, tmp_path / "ours"))
+    assert (ran.code, endpoint.count) == (0, asked + chains)  # what failed, and nothing else
+    assert "FAILED edema." in str(endpoint.bodies[-1])
+    assert read_drafted(tmp_path / "ours")["secret_late"].outcome is Outcome.DRAFTED
+
+
+def test_what_came_of_it_is_shown(medtasks, endpoint, reports, tmp_path):
+    script(endpoint, GOOD["visual_closed"])
+    with reports.open("a") as file:
+        file.write(json.dumps({"id": "none", "image": "secret_path.png"}) + "\n")
+    ran = medtasks(*arguments(reports, "visual_closed", tmp_path / "ours", "--name", "chest"))
+    shown = [" ".join(line.split()) for line in ran.out.splitlines()]
+    assert shown[0] == "chest: visual_closed, credentialed, 4 images; asked by MedHEval, figure 6 (4)"
+    assert shown[1] == "1 left out: it has no report, no question pairs and no bounding boxes"
+    for line in (
+        "4 drafted",
+        "1 rejected it says 'report', which its prompt forbids",
+        "1 refused the LLM would not",
+        "1 malformed reply did not follow the format",
+        "symptom 3 2 1",
+        "surplus of yes: 1 questions, which publishing leaves out to have as many of both",
+    ):
+        assert line in shown, ran.out
+    drafts = read_drafts(tmp_path / "ours")
+    (letter,) = [draft.answers[0] for draft in drafts.values() if draft.hallucination == "anatomy"]
+    assert f"anatomy 1 0 0 {letter} 1" in shown
+    asked = endpoint.count
+    ran = medtasks("curate", "draft", tmp_path / "ours", "--max-requests", "0")
+    assert "1 requests failed; run the same command again" in ran.out
+    assert medtasks("curate", "draft", tmp_path / "ours").out.splitlines()[-2:] == ran.out.splitlines()[-2:]
+    assert endpoint.count == asked + 1  # also there only what failed
+    assert "is for studies of pairs" in medtasks("curate", "draft", tmp_path / "ours", "--categories", "find").err
+
+
+def test_the_forms_and_texts_that_are_sent(medtasks, endpoint, reports, tmp_path):
+    endpoint.script = [endpoint.reply("Useful: edema."), endpoint.reply(json.dumps([EDEMA]))]
+    first = reports.read_text().splitlines()[0]
+    reports.write_text(first + "\n" + json.dumps({**json.loads(first), "id": "b", "report": "Zyzzyva."}) + "\n")
+    assert medtasks(*arguments(reports, "knowledge_open", tmp_path / "ours")).code == 0
+    filtering, asking = ([one["content"] for one in body["messages"]] for body in endpoint.bodies)
+    assert "retrieved knowledge: Edema is fluid., return" in filtering[1]
+    assert "JSON" not in filtering[0]
+    assert "retrieved knowledge: Useful: edema.. Generate" in asking[1]
+    assert asking[0].endswith('"question" and "answer", both strings.')
+    lines = read_drafted(tmp_path / "ours").values()
+    why = "no passage of the texts shares a word with its report"
+    assert counted(lines) == {(Outcome.DRAFTED, ""): 1, (Outcome.SKIPPED, why): 1}
+    images = tmp_path / "ours" / "images.jsonl"
+    images.write_text(images.read_text().replace("Edema is fluid.", "Edema is water."))
+    assert medtasks("curate", "draft", tmp_path / "ours").code == 0
+    assert "retrieved knowledge: Edema is water., return" in endpoint.bodies[2]["messages"][1]["content"]
+
+
+def test_half_a_surrogate_pair_in_a_reply_ends_no_run(medtasks, endpoint, reports, tmp_path):
+    said = [{**MASS, "question": "Is it \ud800edema?"}]
+    endpoint.script = [endpoint.reply(json.dumps(said, ensure_ascii=form)) for form in (True, True, True, False)]
+    assert medtasks(*arguments(reports, "contextual", tmp_path / "ours")).code == 0
+    outcomes = [line.outcome for line in read_drafted(tmp_path / "ours").values()]
+    assert outcomes == ["malformed", "drafted", "drafted", "drafted"]
+    assert {draft.question for draft in read_drafts(tmp_path / "ours").values()} == {"Is it ?edema?"}
+
+
+def test_a_slow_endpoint_costs_its_own_request_only(medtasks, endpoint, reports, tmp_path, monkeypatch):
+    monkeypatch.setenv("MEDTASKS_JUDGE_TIMEOUT", "1")
+    monkeypatch.setenv("MEDTASKS_JUDGE_CONCURRENCY", "4")
+    good = endpoint.reply(json.dumps([MASS]))
+    endpoint.choose = lambda body: endpoint.hang() if "FAILED" in str(body) else good
+    assert medtasks(*arguments(reports, "contextual", tmp_path / "ours")).code == 0
+    assert Counter(line.outcome for line in read_drafted(tmp_path / "ours").values()) == {"drafted": 3, "failed": 1}
+
+
+def test_credentialed_reports_reach_no_untrusted_endpoint(medtasks, endpoint, reports, tmp_path, monkeypatch):
+    monkeypatch.setattr(JudgeSettings, "is_local", False)
+    monkeypatch.setenv("MEDTASKS_JUDGE_API_KEY", "none")
+    endpoint.script = [endpoint.reply(json.dumps([MASS]))]
+    ran = medtasks(*arguments(reports, "contextual", tmp_path / "ours"))
+    assert (ran.code, endpoint.count) == (1, 0)
+    assert "'ours' is credentialed and the judge" in ran.err
+    assert not (tmp_path / "ours").exists()
+    assert medtasks(*arguments(reports, "contextual", tmp_path / "open", "--access", "public")).code == 0
+    assert endpoint.count == len(ROWS)
+    monkeypatch.setenv("MEDTASKS_TRUSTED_JUDGE", endpoint.url)
+    assert medtasks(*arguments(reports, "knowledge_closed", tmp_path / "ours")).code == 0
+    assert endpoint.count == 2 * len(ROWS)
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--name", "No Name"], "'No Name' cannot be a task's name"),
+        (["--knowledge", "book.txt"], "--knowledge is for knowledge_open, and contextual retrieves nothing"),
+    ],
+)
+def test_mistakes_are_one_sentence(medtasks, endpoint, reports, tmp_path, more, message):
+    ran = medtasks(*arguments(reports, "contextual", tmp_path / "ours", *more))
+    assert (ran.code, ran.out, endpoint.count) == (1, "", 0)
+    assert message in ran.err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["contextual", "visual_closed", "knowledge_open"])
+def test_no_word_of_a_report_is_printed_logged_or_cached(medtasks, endpoint, tmp_path, monkeypatch, caplog, kind):
+    logged = []
+    sink = logger.add(lambda message: logged.append(str(message)), level="TRACE", diagnose=True, backtrace=True)
+    caplog.set_level("DEBUG")
+    script(endpoint, [MASS] if kind == "contextual" else GOOD[kind])
+    chosen = endpoint.choose
+    quoting = {
+        "FAILED": endpoint.status(400, json.dumps({"error": {"message": CANARY}})),
+        "FAILED REFUSED": endpoint.reply(f"{CANARY} [3]"),
+    }
+
+    def choose(body):
+        found = [mark for mark in quoting if mark in str(body) and "return the filtered" not in str(body)]
+        return quoting[found[-1]] if found else chosen(body)
+
+    endpoint.choose = choose
+    data = tmp_path / "data"
+    (data / CANARY).mkdir(parents=True)
+    Image.new("RGB", (4, 4)).save(data / CANARY / "a.png")
+    (data / "book.txt").write_text(f"{CANARY} edema.")
+    texts = {name: f"{CANARY} {name}" for name in ("notes", "metadata", "group", "licence")}
+    rows = [
+        {**texts, "id": f"{CANARY}{number}", "image": f"{CANARY}/a.png", "report": f"{CANARY} {report}"}
+        for number, report in enumerate([*ROWS.values(), "FAILED REFUSED"])
+    ]
+    rows += [{**rows[0], "id": CANARY, "image": f"{CANARY}.png"}, {**rows[0], "id": f"{CANARY}s", "report": ""}]
+    reports = data / "reports.jsonl"
+    reports.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    monkeypatch.setattr(type(sys.stderr), "isatty", lambda self: True, raising=False)  # with progress bars
+    said = ""
+    for _ in range(2):
+        ran = medtasks(*arguments(reports, kind, tmp_path / "ours"))
+        assert ran.code == 0
+        said += ran.out + ran.err
+    outcomes = Counter(line.outcome for line in read_drafted(tmp_path / "ours").values())
+    assert outcomes == {"drafted": 1, "malformed": 2, "refused": 1, "failed": 1}
+    assert "Drafting" in said
+    for line in (json.dumps(rows[0]), f'{{"id": "{CANARY}"}}', f'{{"id": "{CANARY}', f'["{CANARY}"]'):
+        reports.write_text(f"{json.dumps(rows[0])}\n{line}\n")
+        ran = medtasks(*arguments(reports, kind, tmp_path / "other"))
+        assert ran.code == 1
+        said += ran.out + ran.err
+    logger.remove(sink)
+    assert CANARY not in said + "".join(logged) + caplog.text
+    cached = list((tmp_path / "home").rglob("*.json"))
+    assert cached
+    assert all(json.loads(path.read_text()).keys() == {"key", "model", "text"} for path in cached)
+    assert all(CANARY not in path.read_text() and path.stat().st_mode & 0o077 == 0 for path in cached)
+    assert CANARY in json.dumps(endpoint.bodies)
+    own = [tmp_path / "ours" / name for name in (STUDY, DRAFTS, "images.jsonl")]
+    assert all(path.stat().st_mode & 0o077 == 0 for path in own)
+    assert CANARY not in own[0].read_text()
+
+
+@pytest.mark.slow
+def test_a_killed_run_goes_on_and_asks_nothing_twice(endpoint, reports, tmp_path):
+    reports.write_text(reports.read_text().replace("FAILED", "Late"))
+    script(endpoint, [EDEMA])
+    chosen = endpoint.choose
+    endpoint.choose = lambda body: endpoint.hang() if endpoint.count == 5 else chosen(body)
+    reports.write_text("".join(line + "\n" for line in reports.read_text().splitlines() if "bad" not in line))
+    command = [sys.executable, "-m", "medtasks.cli.main", *arguments(reports, "knowledge_open", tmp_path / "ours")]
+    started = start_fresh(command, tmp_path, tmp_path / "log")
+    until = time.monotonic() + 60
+    while endpoint.count < 6 and time.monotonic() < until:
+        time.sleep(0.02)
+    started.kill()
+    started.wait()
+    assert len(read_drafted(tmp_path / "ours")) == 2
+    ran = run_fresh(command, tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    asked = Counter(json.dumps(body["messages"][:2]) for body in endpoint.bodies)
+    assert sorted(asked.values()) == [1, 1, 1, 1, 1, 2], asked  # only what had no reply yet
+    assert [line.outcome for line in read_drafted(tmp_path / "ours").values()] == ["drafted", "refused", "drafted"]

@@ -1,0 +1,125 @@
+import json
+
+import pytest
+from PIL import Image
+
+from medtasks.curate.hallucination_drafting import figures
+from medtasks.curate.hallucination_study import Knowledge, made_study, planned_study, read_reports
+from medtasks.curate.study import IMAGES, StudyKind, read_images, read_study
+from medtasks.data.catalogue import Access
+from medtasks.errors import MedTasksError, SourceError
+
+CLOSED = StudyKind.KNOWLEDGE_CLOSED
+
+
+@pytest.fixture
+def listed(tmp_path):
+    """Write a file of reports beside an image, one row per mapping."""
+    Image.new("RGB", (4, 4)).save(tmp_path / "a.png")
+    (tmp_path / "broken.png").write_bytes((tmp_path / "a.png").read_bytes()[:40])
+
+    def write(*rows):
+        path = tmp_path / "reports.jsonl"
+        filled = [{"id": f"i{number}", "image": "a.png", **row} for number, row in enumerate(rows)]
+        path.write_text("".join(json.dumps(row) + "\n" for row in filled))
+        return path
+
+    return write
+
+
+def test_what_a_row_has_decides_which_figure_asks(listed):
+    pairs, boxes = [{"question": "Where?", "answer": "Left"}], {"liver": [1, 2, 3, 4]}
+    rows = [
+        {"report": "No mass.", "findings": "ignored"},
+        {"report": "No mass.", "qa_pairs": pairs, "notes": "ignored"},
+        {"qa_pairs": pairs, "bounding_boxes": boxes, "metadata": {"modality": "CT"}},
+        {"qa_pairs": [], "bounding_boxes": {}, "metadata": {"modality": "CT"}},
+    ]
+    images, left_out = read_reports(listed(*rows), StudyKind.VISUAL_CLOSED)
+    assert left_out == {"it has no report, no question pairs and no bounding boxes": 1}
+    by_figure = figures(StudyKind.VISUAL_CLOSED, images)
+    assert by_figure == {"MedHEval, figure 6": 1, "MedHEval, figure 4": 1, "MedHEval, figure 5": 1}
+    assert [sorted(image.context) for image in images] == [[], ["qa_pairs"], ["bounding_boxes", "metadata", "qa_pairs"]]
+
+
+def test_what_cannot_be_used_is_counted(listed):
+    rows = [
+        {"report": "No mass.", "notes": "Cough.", "group": 7, "licence": "CC0"},
+        {"report": "No mass."},
+        {"report": " ", "notes": "Cough."},
+        {"report": "No mass.", "notes": "Cough.", "image": "none.png"},
+        {"report": "No mass.", "notes": "Cough.", "image": "x" * 5000},
+        {"report": "No mass.", "notes": "Cough.", "image": "a\0b"},
+        {"report": "No mass.", "notes": "Cough.", "image": "broken.png"},
+    ]
+    (image,), left_out = read_reports(listed(*rows), StudyKind.CONTEXTUAL)
+    assert (image.image_id, image.group, image.licence, image.context) == ("i0", "7", "CC0", {"notes": "Cough."})
+    assert left_out == {
+        "it has no notes": 1,
+        "it has no report": 1,
+        "its image file cannot be opened": 3,
+        "its image cannot be read": 1,
+    }
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([{"report": "x"}, {"report": "y", "id": "i0"}], r"reports.jsonl row 2: it has the id of reports.jsonl row 1"),
+        ([{"report": 3}], r"reports.jsonl row 1: report is a number and not a text"),
+        ([{"report": "x", "metadata": {"a": "\ud800"}}], r"reports.jsonl row 1: it holds half a surrogate pair"),
+        ([{"report": "x", "id": ""}], r"reports.jsonl row 1: its id is empty"),
+        ([{"notes": "x"}], r"has nothing that knowledge_closed can be made of: it has no report \(1\)"),
+        ([], "it is empty"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_one_sentence(listed, rows, message):
+    with pytest.raises(SourceError, match=message):
+        read_reports(listed(*rows), CLOSED)
+
+
+def test_the_same_command_goes_on_and_another_one_is_refused(listed, tmp_path):
+    path, folder, none = listed({"report": "No mass."}, {}), tmp_path / "ours", Knowledge()
+    planned = planned_study(path, folder, CLOSED, None, Access.CREDENTIALED, none)
+    study = made_study(folder, planned, none)
+    assert (study.name, study.kind, study.access) == ("ours", CLOSED, "credentialed")
+    assert study.made_with["counts"] == {"it has no report": 1}
+    assert read_study(folder) == study
+    assert oct((folder / IMAGES).stat().st_mode & 0o777) == "0o600"
+    (tmp_path / "a.png").unlink()  # nothing is read again
+    assert made_study(folder, planned_study(path, folder, CLOSED, None, Access.CREDENTIALED, none), none) == study
+    for kind, access in ((StudyKind.VISUAL_OPEN, Access.CREDENTIALED), (CLOSED, Access.PUBLIC)):
+        with pytest.raises(MedTasksError, match="was made with other reports or options; take another --out"):
+            made_study(folder, planned_study(path, folder, kind, None, access, none), none)
+    path.write_text(path.read_text().replace("mass", "edema"))
+    with pytest.raises(MedTasksError, match="was made with other reports"):
+        made_study(folder, planned_study(path, folder, CLOSED, None, Access.CREDENTIALED, none), none)
+
+
+def test_passages_are_kept_beside_the_report(listed, tmp_path):
+    pytest.importorskip("bm25s")
+    (tmp_path / "book.txt").write_text("Edema is fluid.\n\n" + "x" * 990 + "\n\nA mass may be a tumour.")
+    path = listed({"report": "There is edema and a mass."}, {"report": "Zyzzyva."})
+    texts = Knowledge([tmp_path / "book.txt"], 2)
+    planned = planned_study(path, tmp_path / "study", StudyKind.KNOWLEDGE_OPEN, "k", Access.PUBLIC, texts)
+    study = made_study(tmp_path / "study", planned, texts)
+    kept = {name: image.context["passages"] for name, image in read_images(tmp_path / "study").items()}
+    assert sorted(kept["i0"]) == ["A mass may be a tumour.", "Edema is fluid."]
+    assert kept["i1"] == []
+    (tmp_path / "book.txt").write_text("Edema is water.")
+    changed = planned_study(path, tmp_path / "study", StudyKind.KNOWLEDGE_OPEN, "k", Access.PUBLIC, texts)
+    assert changed.made_with["knowledge"] != study.made_with["knowledge"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "paths", "message"),
+    [
+        (StudyKind.KNOWLEDGE_OPEN, (), "name them with --knowledge"),
+        (CLOSED, ("book.txt",), "--knowledge is for knowledge_open"),
+    ],
+)
+def test_texts_are_for_the_kind_that_retrieves(listed, tmp_path, kind, paths, message):
+    with pytest.raises(MedTasksError, match=message):
+        planned_study(listed({}), tmp_path / "s", kind, None, Access.PUBLIC, Knowledge([tmp_path / p for p in paths]))
+    with pytest.raises(SourceError, match=r"there is no file .*none\.jsonl"):
+        planned_study(tmp_path / "none.jsonl", tmp_path / "s", CLOSED, None, Access.PUBLIC, Knowledge())
