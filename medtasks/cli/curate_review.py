@@ -39,8 +39,7 @@ def review(
     if spreadsheet and read:
         raise MedTasksError("--spreadsheet writes and --read reads; take one of them")
     if not agreement:
-        name = reviewer or re.sub(r"[^\w-]", "-", getpass.getuser())
-        with opened(folder, name) as file:
+        with opened(folder, reviewer or _login_name()) as file:
             if spreadsheet:
                 write_sheet(file, spreadsheet)
                 say(f"drafts in {spreadsheet}: {len(file.drafts)}; keep it as safe as the study")
@@ -50,6 +49,13 @@ def review(
                 _serve(file, port, shuffle, open_page)
             say(f"{file.summary()}; {file.path}")
     _print_agreement(folder, study, asked=agreement)
+
+
+def _login_name() -> str:
+    try:
+        return re.sub(r"[^\w-]", "-", getpass.getuser())
+    except (KeyError, OSError):
+        raise MedTasksError("your login name is not known here; say with --reviewer whose file it is") from None
 
 
 def _serve(file: ReviewerFile, port: int | None, seed: int | None, open_page: bool) -> None:

@@ -8,6 +8,7 @@ let study = null;
 let items = [];
 let at = 0; // place of the question that is shown
 let active = 0; // place of its marked image
+let hint = ""; // why a key on the marked image did nothing
 let captions = false;
 let light = { brightness: WHOLE, contrast: WHOLE };
 let zoom = 1;
@@ -77,6 +78,7 @@ async function refresh() {
 }
 
 function changed(item, wait = 0) {
+  hint = "";
   item.edits += 1;
   item.refused = null;
   unsaved.add(item);
@@ -113,18 +115,18 @@ async function save(item) {
     [status, content] = [reply.status, await reply.json()];
   } catch {
     trouble = "The server does not answer. Start the same command again and keep this page open: what is not saved " +
-      "stays in it, and it tries again all the time.";
+      "stays in it, and it tries again all the time. If the command prints another address, copy it from here.";
     return false;
   }
   trouble = "";
-  if (status === 200) {
+  if (status === 200 && !content.problems) {
     Object.assign(item, { version: content.version, remarks: content.remarks });
     if (edits === item.edits) {
       item.said.judgements = content.said.judgements;
       unsaved.delete(item);
     }
     if (item === current()) showJudgements();
-  } else if (status === 422) {
+  } else if (status === 200) {
     if (edits === item.edits) item.refused = content.problems;
     if (item === current()) showProblems();
   } else if (status === 409) {
@@ -189,6 +191,7 @@ function warnOfConflict(item) {
 const FITS = { all: () => true, unscored: (item) => !scored(item), below };
 
 function show(place) {
+  hint = "";
   at = place;
   active = Math.max(0, current().said.judgements.findIndex((judgement) => judgement.score === null));
   history.replaceState(null, "", `#${place + 1}`);
@@ -384,8 +387,8 @@ function showJudgements() {
     }
     const chosen = said.options[said.answers[place]?.charCodeAt(0) - 65];
     one(".answer-text", made_).textContent = draft.options.length ? chosen ?? "" : "";
-    one(".why", made_).textContent =
-      judgement.correctness === false ? `Not correct, so its score is ${study.scores[0]}.` : "";
+    const why = judgement.correctness === false ? `Not correct, so its score is ${study.scores[0]}.` : "";
+    one(".why", made_).textContent = (place === active && hint) || why;
   });
   one("#remarks").replaceChildren(...current().remarks.map((text) => made("li", text)));
   one("#revert").hidden = ["question", "options", "answers"].every(
@@ -419,27 +422,27 @@ function showProgress() {
 
 function mark(place) {
   if (active === place) return;
+  hint = "";
   active = place;
   showJudgements();
 }
 
 function other() {
-  active = (active + 1) % current().draft.images.length;
-  showJudgements();
+  mark((active + 1) % current().draft.images.length);
 }
 
 function setScore(place, score) {
   const judgement = current().said.judgements[place];
   if (judgement.correctness === false && score !== study.scores[0]) {
-    one(".why", all(".figure")[place]).textContent =
-      `Not correct, so its score stays ${study.scores[0]}. Say first that it is correct.`;
-    return;
+    mark(place);
+    hint = `Not correct, so its score stays ${study.scores[0]}. Say first that it is correct.`;
+    return showJudgements();
   }
   judgement.score = score;
   const next = current().said.judgements.findIndex((each) => each.score === null);
   if (next >= 0 && score !== null) active = next;
   changed(current());
-  showJudgements();
+  return showJudgements();
 }
 
 /** The first word on an aspect is that it is not met: a score alone says that it is. */
@@ -550,6 +553,7 @@ const KEYS = {
   i: () => edit("[data-field=question]"),
   o: () => edit("[data-field='options.0'], [data-field='answers.0']"),
   t: () => edit(`[data-field='categories.${active}']`),
+  h: () => edit("[data-field=hallucination]"),
   m: () => edit("[data-field=note]"),
   r: () => one("#revert").hidden || revert(),
   n: () => move(1),

@@ -7,7 +7,8 @@ site whose name was bound to the loopback (DNS rebinding). The page loads nothin
 ``GET  /TOKEN/``               the page; ``review_page.js`` and ``review_page.css`` beside it
 ``GET  /TOKEN/study``          drafts, texts of images and what was said, as JSON
 ``GET  /TOKEN/image?id=``      an image of the study, as models see it, in PNG
-``POST /TOKEN/save``           what is said of one draft; 409 it was changed elsewhere, 422 it cannot be kept, 507 disk
+``POST /TOKEN/save``           what is said of one draft; answered with what the file holds, or why it cannot be kept;
+                               409 where it was changed elsewhere, 507 where the file cannot be written
 =============================  =====================================================================================
 
 After a crash the same command takes the same address, so that a page which is still open goes on saving.
@@ -16,6 +17,7 @@ After a crash the same command takes the same address, so that a page which is s
 import contextlib
 import json
 import secrets
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
@@ -73,6 +75,7 @@ class ReviewServer(ThreadingHTTPServer):
     """Serves the file of one reviewer; OSError where the port is taken."""
 
     daemon_threads = True
+    request_queue_size = 64
 
     def __init__(self, file: ReviewerFile, address: Address, seed: int | None = None) -> None:
         super().__init__((HOST, address.port), _Handler)
@@ -84,6 +87,11 @@ class ReviewServer(ThreadingHTTPServer):
     def url(self) -> str:
         """What to open in a browser."""
         return f"http://{HOST}:{self.server_port}/{self.token}/"
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of a browser that did not wait, for an image of a question that was left, for example."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
 
     def study(self) -> dict[str, Any]:
         """Return all that the page shows but images."""
@@ -184,15 +192,16 @@ class _Handler(BaseHTTPRequestHandler):
             raise _Refused(404, error="there is no such page")
         asked = self._saving()
         item = asked.item
+        content = {}
         try:
             self.server.file.save({item: asked.said}, {item: asked.version})
-        except Unfit as unfit:
-            raise _Refused(422, problems=unfit.problems) from None
+        except Unfit as unfit:  # a text is empty between two words of its editor: no error that a browser should log
+            content = {"problems": unfit.problems}
         except ChangedElsewhere as error:
             raise _Refused(409, error=str(error), **self.server.state(item)) from None
         except MedTasksError as error:
             raise _Refused(507, error=str(error)) from None
-        self._send(json.dumps(self.server.state(item)).encode(), "application/json")
+        self._send(json.dumps(content or self.server.state(item)).encode(), "application/json")
 
     def _saving(self) -> _Saving:
         length = self.headers.get("Content-Length", "")

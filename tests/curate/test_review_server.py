@@ -2,14 +2,14 @@ import contextlib
 import errno
 import http.client
 import io
+import itertools
 import json
 import os
 import re
 import signal
 import socket
-import subprocess
-import sys
 import threading
+import time
 import urllib.request
 
 import pytest
@@ -22,6 +22,7 @@ from medtasks.curate.study import StudyKind
 from medtasks.errors import MedTasksError
 
 from .made_up_study import SIDE, hallucination_study, pairs_study
+from .review_process import start_review
 
 
 @contextlib.contextmanager
@@ -168,7 +169,8 @@ def test_a_save_is_on_disk_when_it_is_answered_and_settled_as_the_file_has_it(tm
 
 
 def test_what_cannot_be_kept_is_said_by_field_and_what_another_tab_changed_is_given_back(server):
-    assert save(server, "p1", question="")[1] == {"problems": {"question": "the question is empty"}}
+    assert save(server, "p1", question="") == (200, {"problems": {"question": "the question is empty"}})
+    assert server.file.said("p1").question
     old = server.file.version("p3")
     assert save(server, "p3", note="one tab")[0] == 200
     status, reply = save(server, "p3", version=old, note="another tab")
@@ -253,31 +255,38 @@ def test_a_port_that_is_taken_is_one_sentence(tmp_path):
             pass
 
 
-def start(folder, *arguments):
-    command = [sys.executable, "-m", "medtasks.cli.main", "curate", "review", str(folder), "--reviewer", "anna"]
-    process = subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    said = ""
-    while "Ctrl-C" not in said:
-        line = process.stdout.readline()
-        assert line, process.stderr.read()
-        said += line
-    address = re.search(r"http://127\.0\.0\.1:\d+/[\w-]+/", said).group()
-    with urllib.request.urlopen(f"{address}study", timeout=10) as reply:  # it serves
-        assert reply.status == 200
-    return process, address
+def save_until_killed(address, acknowledged):
+    """Save one note after the other in a review, and note those that were answered."""
+    with contextlib.suppress(OSError, http.client.HTTPException):
+        with urllib.request.urlopen(f"{address}study") as reply:
+            item = json.load(reply)["items"][0]
+        for number in itertools.count(1):
+            said = item["said"] | {"note": str(number)}
+            body = json.dumps({"item": "p1", "version": item["version"], "said": said}).encode()
+            asked = urllib.request.Request(f"{address}save", body, {"Content-Type": "application/json"})
+            with urllib.request.urlopen(asked) as reply:
+                item = json.load(reply)
+            acknowledged.append(number)
 
 
-def test_a_killed_review_comes_back_at_its_address_and_an_ended_one_says_how_far_it_came(tmp_path):
-    pairs_study(tmp_path)
-    first, address = start(tmp_path)
+def test_a_killed_review_has_lost_nothing_that_was_answered_and_comes_back_at_its_address(tmp_path):
+    study = pairs_study(tmp_path)
+    first, address = start_review(tmp_path)
+    acknowledged: list[int] = []
+    thread = threading.Thread(target=save_until_killed, args=(address, acknowledged))
+    thread.start()
+    while len(acknowledged) < 20:
+        time.sleep(0.005)
     first.kill()
-    first.wait()
-    second, again = start(tmp_path)
+    first.communicate()
+    thread.join()
+    assert int(reviews.read_reviews(tmp_path, study)[0].items["p1"].note) >= acknowledged[-1]
+    second, again = start_review(tmp_path)
     assert again == address
     second.send_signal(signal.SIGINT)
     out, err = second.communicate(timeout=20)
     assert (second.returncode, err) == (0, "")
     assert out == f"anna: 0 of 3 drafts scored, 0 of them below 5; {tmp_path}/reviews/anna.json\n"
-    assert [path.name for path in (tmp_path / "reviews").iterdir()] in ([".anna.lock"], [])
+    assert not list((tmp_path / "reviews").glob("*address"))
     with opened(tmp_path, "anna") as file, listening(file) as new:
         assert new.token not in address

@@ -1,15 +1,15 @@
 import stat
-import subprocess
-import sys
 
 import pytest
 from openpyxl import load_workbook
+from typer.testing import CliRunner
 
+from medtasks.cli.main import app
 from medtasks.curate.review_sheet import write_sheet
 from medtasks.curate.review_sheet_reading import read_sheet
 from medtasks.curate.reviewer_file import opened
 from medtasks.curate.reviews import Judgement
-from medtasks.curate.study import DRAFTS, StudyKind
+from medtasks.curate.study import StudyKind
 from medtasks.errors import MedTasksError, SourceError
 
 from .made_up_study import hallucination_study, pairs_study
@@ -214,12 +214,11 @@ def test_a_spreadsheet_is_never_written_over(study, sheet):
 
 def test_the_command_writes_reads_and_prints_the_agreement(study, sheet):
     def medtasks(*arguments):
-        command = [sys.executable, "-m", "medtasks.cli.main", "curate", "review", str(study), *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=False)
+        return CliRunner().invoke(app, ["curate", "review", str(study), *arguments])
 
     save(study, "p1", "bert", judgements=(Judgement(score=8), Judgement(score=4)))
     made = medtasks("--reviewer", "anna", "--spreadsheet", str(sheet))
-    assert (made.returncode, made.stdout.splitlines()[0]) == (0, f"drafts in {sheet}: 3; keep it as safe as the study")
+    assert (made.exit_code, made.stdout.splitlines()[0]) == (0, f"drafts in {sheet}: 3; keep it as safe as the study")
     fill(sheet, p1={"score 1": 7, "score 2": 2})
     back = medtasks("--reviewer", "anna", "--read", str(sheet))
     assert f"drafts changed by {sheet}: 1" in back.stdout
@@ -230,5 +229,4 @@ def test_the_command_writes_reads_and_prints_the_agreement(study, sheet):
     assert "score: " not in alone.stdout
     assert "correctness: both said the same of every question, so kappa is not defined." in alone.stdout
     both = medtasks("--read", str(sheet), "--spreadsheet", str(sheet))
-    assert (both.returncode, "take one of them" in both.stderr) == (1, True)
-    assert (study / DRAFTS).is_file()
+    assert "take one of them" in str(both.exception)
