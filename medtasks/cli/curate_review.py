@@ -59,13 +59,13 @@ def _login_name() -> str:
 
 
 def _serve(file: ReviewerFile, port: int | None, seed: int | None, open_page: bool) -> None:
-    from medtasks.curate.review_server import listening
+    from medtasks.curate.review_server import doorway, listening
 
-    with listening(file, port, seed) as server, contextlib.suppress(KeyboardInterrupt):
+    with listening(file, port, seed) as server, doorway(server) as door, contextlib.suppress(KeyboardInterrupt):
         say(f"{file.study.name}, reviewed by {file.reviewer}: {server.url}")
         say("Open it in a browser on this machine; Ctrl-C ends the review.")
         if open_page:
-            webbrowser.open(server.url)
+            webbrowser.open(door.as_uri())
         server.serve_forever(poll_interval=0.2)
 
 

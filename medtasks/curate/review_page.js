@@ -118,6 +118,7 @@ async function save(item) {
       "stays in it, and it tries again all the time. If the command prints another address, copy it from here.";
     return false;
   }
+  if (trouble) all(".figure").forEach((made_, place) => fillImage(made_, current().draft.images[place]));
   trouble = "";
   if (status === 200 && !content.problems) {
     Object.assign(item, { version: content.version, remarks: content.remarks });

@@ -163,7 +163,11 @@ class _Handler(BaseHTTPRequestHandler):
         known = secrets.compare_digest(token.encode(errors="replace"), self.server.token.encode())
         origin = self.headers.get("Origin")
         ours = self.headers.get("Host") in here and (origin is None or origin in {f"http://{one}" for one in here})
-        if not (known and ours) or self.headers.get("Sec-Fetch-Site") == "cross-site":
+        # The address may be opened from anywhere, all else comes from the page itself.
+        foreign = (
+            self.headers.get("Sec-Fetch-Site") == "cross-site" and self.headers.get("Sec-Fetch-Mode") != "navigate"
+        )
+        if not (known and ours) or foreign:
             raise _Refused(403, error="open the address that the command has printed")
         return path, address.query
 
@@ -241,6 +245,20 @@ def listening(file: ReviewerFile, port: int | None = None, seed: int | None = No
         write_private(last, Address(port=server.server_port, token=server.token).model_dump_json())
         yield server
     last.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def doorway(server: ReviewServer) -> Iterator[Path]:
+    """Yield a file for the reviewer alone that leads a browser to the page.
+
+    Other users of the machine see what a browser is started with: that must not be the address, which has the token.
+    """
+    door = server.file.path.with_name(f".{server.file.reviewer}.html")
+    write_private(door, f'<!doctype html><meta http-equiv="refresh" content="0; url={server.url}">\n')
+    try:
+        yield door
+    finally:
+        door.unlink(missing_ok=True)
 
 
 def _bound(file: ReviewerFile, port: int | None, seed: int | None, last: Path) -> ReviewServer:

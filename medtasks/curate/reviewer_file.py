@@ -98,7 +98,7 @@ class ReviewerFile:
         known = {item: items.pop(item) for item in self.drafts if item in items}
         review = self._review.model_copy(update={"items": {**known, **items}})
         review.write(self.folder)
-        self._review, self._said = review, current(review, self.drafts)
+        self._review, self._said = review, {**self._said, **changed}
 
     def order(self, seed: int | None = None) -> list[str]:
         """Return the ids of the drafts, as in the study or shuffled."""

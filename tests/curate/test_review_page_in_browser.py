@@ -1,10 +1,12 @@
 """Reviewing on the page in a real browser, by keys alone."""
 
+import stat
 import time
 
 import pytest
 
 from medtasks.curate.judging import unjudged
+from medtasks.curate.review_server import doorway
 from medtasks.curate.reviewer_file import opened
 from medtasks.curate.reviews import Judgement, read_reviews
 from medtasks.curate.study import StudyKind, read_study
@@ -127,6 +129,17 @@ def test_a_study_is_reviewed_by_keys_alone_and_the_file_holds_exactly_that(exper
         )
 
 
+def test_a_browser_is_led_to_the_page_without_its_address(expert, tmp_path):
+    pairs_study(tmp_path)
+    with reviewing(tmp_path) as server:
+        with doorway(server) as door:
+            assert server.token not in door.as_uri()
+            assert stat.S_IMODE(door.stat().st_mode) == 0o600
+            expert.open_review(door.as_uri())
+        assert expert.browser.current_url == f"{server.url}#1"
+        assert not door.exists()
+
+
 def test_captions_are_hidden_until_asked_for_and_nobody_notes_that_they_were(expert, tmp_path):
     pairs_study(tmp_path)
     with reviewing(tmp_path) as server:
@@ -221,12 +234,14 @@ def test_a_killed_server_is_said_and_nothing_is_lost_when_it_is_started_again(ex
     assert file_of(tmp_path).items["p1"].judgements[0].score == 9
     expert.press("7", "n", "5", "m")
     expert.write("typed while it was gone")
+    expert.press(ESCAPE, "n")  # whose images were not asked for yet
     expert.wait(lambda: "2 questions are not saved. The server does not answer." in expert.alert)
     assert expert.state_of_saving == "Not saved"
     process, again = start_review(tmp_path)
     assert again == address
     expert.wait_until_saved()
     assert not expert.one("#alert").is_displayed()
+    expert.wait(expert.images_are_shown)
     items = file_of(tmp_path).items
     assert items["p1"].scores == (9, 7)
     assert (items["p2"].judgements[0].score, items["p2"].note) == (5, "typed while it was gone")
