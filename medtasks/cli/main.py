@@ -13,6 +13,7 @@ from medtasks.cli import (
     curate_draft,
     curate_hallucination,
     curate_patterns,
+    curate_review,
     data,
     demo,
     doctor,
@@ -51,6 +52,7 @@ app.command("metrics")(metrics.metrics)
 app.add_typer(weights.app, name="weights")
 curate.app.command("hallucination")(curate_hallucination.hallucination)
 curate.app.command("draft")(curate_draft.draft)
+curate.app.command("review")(curate_review.review)
 curate.app.command("patterns")(curate_patterns.patterns)
 app.add_typer(curate.app, name="curate")
 app.command("parse")(parse.parse)

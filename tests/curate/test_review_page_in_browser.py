@@ -1,0 +1,301 @@
+"""Reviewing on the page in a real browser, by keys alone."""
+
+import stat
+import time
+
+import pytest
+
+from medtasks.curate.judging import unjudged
+from medtasks.curate.review_server import doorway
+from medtasks.curate.reviewer_file import opened
+from medtasks.curate.reviews import Judgement, read_reviews
+from medtasks.curate.study import StudyKind, read_study
+
+from ..audit.report.test_page_in_browser import NARROW, WIDE, Reader, browser
+from .made_up_study import hallucination_study, pairs_study
+from .review_process import start_review
+from .test_review_server import reviewing, save
+
+__all__ = ["browser"]  # a fixture
+MET = {"correctness": True, "relevance": True, "language": True}
+ESCAPE, BACKSPACE, TAB, ENTER = "\ue00c", "\ue003", "\ue004", "\ue007"
+DELETE, RIGHT, CONTROL = "\ue017", "\ue014", "\ue009"
+
+
+class Expert(Reader):
+    """Somebody who judges drafts by keys alone."""
+
+    def open_review(self, url, size=WIDE):
+        if self.browser.current_url.startswith("http"):  # a page that has something unsaved would ask
+            self.run("window.onbeforeunload = null")
+        metrics = {"width": size[0], "height": size[1], "deviceScaleFactor": 1, "mobile": False}
+        self.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+        self.browser.get("about:blank")
+        for log in ("browser", "performance"):
+            self.browser.get_log(log)
+        self.browser.get(url)
+        self.wait(lambda: self.all(".figure"))
+        return self
+
+    def wait(self, ready, seconds=8):
+        until = time.monotonic() + seconds
+        while not ready():
+            assert time.monotonic() < until, self.one("body").text
+            time.sleep(0.02)
+
+    def wait_until_saved(self):
+        self.wait(lambda: self.state_of_saving == "Saved")
+
+    def write(self, text):
+        """Replace the text that is being edited."""
+        from selenium.webdriver import ActionChains
+
+        ActionChains(self.browser).key_down(CONTROL).send_keys("a").key_up(CONTROL).send_keys(DELETE).perform()
+        ActionChains(self.browser).send_keys(text).perform()
+
+    @property
+    def state_of_saving(self):
+        return self.one("#state").text
+
+    @property
+    def alert(self):
+        return self.one("#alert").text
+
+    def pressed(self, css):
+        return [one.get_attribute("textContent") for one in self.all(f"{css} [aria-pressed=true]")]
+
+    def images_are_shown(self):
+        return self.run("[...document.querySelectorAll('.shot img')].every((one) => one.naturalWidth > 0)")
+
+
+@pytest.fixture
+def expert(browser):
+    return Expert(browser)
+
+
+def file_of(folder, reviewer="anna"):
+    reviews = read_reviews(folder, read_study(folder))
+    return {review.reviewer: review for review in reviews}[reviewer]
+
+
+def test_a_study_is_reviewed_by_keys_alone_and_the_file_holds_exactly_that(expert, tmp_path):
+    pairs_study(tmp_path)
+    with reviewing(tmp_path) as server:
+        drafts = server.file.drafts
+        expert.open_review(server.url)
+        expert.press("8", "6", "n")  # both of the first pair
+        expert.press("q", "x", "0", "w")  # the second: not correct, and 10 but not relevant
+        expert.press("s", "i")
+        expert.write("Where is the nodule?")
+        expert.press(ESCAPE, "o")
+        expert.write("In the left apex")
+        expert.press(TAB)
+        expert.write("=In the right apex")
+        expert.press(ESCAPE, "t")
+        expert.write("pulmonary , bone,")
+        expert.press(ESCAPE, "m")
+        expert.write('8 would be wrong: "q" & <b>ä</b>')
+        expert.press(ESCAPE, "u", "4", "4", BACKSPACE, "3")
+        expert.wait_until_saved()
+        assert file_of(tmp_path).items == {
+            "p1": unjudged(drafts["p1"]).model_copy(
+                update={"judgements": (Judgement(score=8, **MET), Judgement(score=6, **MET))}
+            ),
+            "p2": unjudged(drafts["p2"]).model_copy(
+                update={
+                    "question": "Where is the nodule?",
+                    "options": ("In the left apex", "=In the right apex"),
+                    "answers": ("A", "B"),
+                    "judgements": (
+                        Judgement(score=1, correctness=False),
+                        Judgement(score=10, **{**MET, "relevance": False}),
+                    ),
+                    "categories": (drafts["p2"].categories[0], ("pulmonary", "bone")),
+                    "note": '8 would be wrong: "q" & <b>ä</b>',
+                }
+            ),
+            "p3": unjudged(drafts["p3"]).model_copy(
+                update={"judgements": (Judgement(score=4, **MET), Judgement(score=3, **MET))}
+            ),
+        }
+        assert expert.one("#tally").text == "3 of 3 scored, 2 below 5"
+        shown = expert.one("#item").text, expert.pressed("#item"), expert.state
+        expert.browser.refresh()
+        expert.wait(lambda: expert.all(".figure") and expert.images_are_shown())
+        assert (expert.one("#item").text, expert.pressed("#item"), expert.state) == shown
+        assert expert.errors() == []
+        assert all(
+            url.startswith((server.url, f"blob:http://127.0.0.1:{server.server_port}/")) for url in expert.requests()
+        )
+
+
+def test_a_browser_is_led_to_the_page_without_its_address(expert, tmp_path):
+    pairs_study(tmp_path)
+    with reviewing(tmp_path) as server:
+        with doorway(server) as door:
+            assert server.token not in door.as_uri()
+            assert stat.S_IMODE(door.stat().st_mode) == 0o600
+            expert.open_review(door.as_uri())
+        assert expert.browser.current_url == f"{server.url}#1"
+        assert not door.exists()
+
+
+def test_captions_are_hidden_until_asked_for_and_nobody_notes_that_they_were(expert, tmp_path):
+    pairs_study(tmp_path)
+    with reviewing(tmp_path) as server:
+        expert.open_review(server.url)
+        assert "Radiograph" not in expert.one("body").text
+        expert.press("c")
+        assert "Radiograph 2" in expert.one("body").text
+        expert.press("n")
+        assert "Radiograph 4" in expert.one("body").text
+        expert.press("c")
+        assert "Radiograph" not in expert.one("body").text
+    assert not (tmp_path / "reviews" / "anna.json").exists()
+
+
+def test_keys_move_filter_enlarge_and_explain(expert, tmp_path):
+    pairs_study(tmp_path, 4)
+    with reviewing(tmp_path) as server:
+        expert.open_review(server.url)
+        expert.press("n", RIGHT, "p")
+        assert expert.one("#item-id").text == "p2"
+        expert.press("8", "3", "f")  # unscored
+        assert expert.one("#item-id").text == "p3"
+        expert.press("p")
+        assert expert.one("#item-id").text == "p1"
+        expert.press("f")  # below 5
+        assert expert.one("#item-id").text == "p2"
+        expert.press("f", "g", "4", ENTER)
+        assert expert.one("#item-id").text == "p4"
+        expert.press("?")
+        assert expert.one("#help").is_displayed()
+        expert.press("8", "?")
+        assert not expert.one("#help").is_displayed()
+        expert.press("z", "+", "]")
+        assert expert.one("#zoomed img").is_displayed()
+        assert expert.run("getComputedStyle(document.documentElement).getPropertyValue('--zoom')") == "2"
+        assert "brightness(1.1)" in expert.run("getComputedStyle(document.querySelector('#zoomed img')).filter")
+        expert.press(ESCAPE)
+        expert.wait_until_saved()
+        assert list(file_of(tmp_path).items) == ["p2"]
+        expert.press("q", "5")
+        assert "Say first that it is correct" in expert.one(".active .why").text
+        expert.press("q", "5")
+        assert expert.pressed(".figure:first-child .scores") == ["5"]
+
+
+def test_what_cannot_be_kept_is_said_and_saved_once_it_is_mended(expert, tmp_path):
+    pairs_study(tmp_path)
+    with reviewing(tmp_path) as server:
+        expert.open_review(server.url)
+        expert.press("o")
+        expert.write("")
+        expert.wait(lambda: "Question 1 is not saved: option A is empty." in expert.alert)
+        assert expert.one("[data-field='options.0']").get_attribute("aria-invalid") == "true"
+        assert expert.state_of_saving == "Not saved"
+        expert.press(ESCAPE, "n", "7")  # others are saved meanwhile
+        expert.wait(lambda: (tmp_path / "reviews" / "anna.json").exists())
+        assert list(file_of(tmp_path).items) == ["p2"]
+        expert.press("p", "o")
+        expert.write("Both images")
+        expert.wait_until_saved()
+        assert expert.one("#remarks").text == "It speaks of several images; each image is asked about alone."
+        expert.press(ESCAPE, "r")
+        expert.wait_until_saved()
+        assert list(file_of(tmp_path).items) == ["p2"]
+
+
+def test_a_question_that_another_tab_changed_is_not_written_over(expert, tmp_path):
+    pairs_study(tmp_path)
+    with reviewing(tmp_path) as server:
+        expert.open_review(server.url)
+        for note, choice in (("one", "Take that version"), ("two", "Keep mine")):
+            assert save(server, "p1", note=note)[0] == 200
+            expert.press("m")
+            expert.write("mine")
+            expert.wait(lambda: "was changed elsewhere" in expert.alert)
+            assert file_of(tmp_path).items["p1"].note == note
+            (button,) = [one for one in expert.all("#alert button") if one.text == choice]
+            button.click()
+            expert.wait_until_saved()
+        assert file_of(tmp_path).items["p1"].note == "mine"
+        assert expert.one("[data-field=note]").get_attribute("value") == "mine"
+
+
+def test_a_killed_server_is_said_and_nothing_is_lost_when_it_is_started_again(expert, tmp_path):
+    pairs_study(tmp_path)
+    process, address = start_review(tmp_path)
+    expert.open_review(address)
+    expert.press("9")
+    expert.wait_until_saved()
+    process.kill()
+    process.communicate()
+    assert file_of(tmp_path).items["p1"].judgements[0].score == 9
+    expert.press("7", "n", "5", "m")
+    expert.write("typed while it was gone")
+    expert.press(ESCAPE, "n")  # whose images were not asked for yet
+    expert.wait(lambda: "2 questions are not saved. The server does not answer." in expert.alert)
+    assert expert.state_of_saving == "Not saved"
+    process, again = start_review(tmp_path)
+    assert again == address
+    expert.wait_until_saved()
+    assert not expert.one("#alert").is_displayed()
+    expert.wait(expert.images_are_shown)
+    items = file_of(tmp_path).items
+    assert items["p1"].scores == (9, 7)
+    assert (items["p2"].judgements[0].score, items["p2"].note) == (5, "typed while it was gone")
+    process.kill()
+    process.communicate()
+
+
+@pytest.mark.parametrize("kind", [StudyKind.VISUAL_CLOSED, StudyKind.VISUAL_OPEN, StudyKind.CONTEXTUAL])
+def test_questions_about_one_image_are_reviewed_too(expert, tmp_path, kind):
+    hallucination_study(tmp_path, kind)
+    with reviewing(tmp_path) as server:
+        expert.open_review(server.url)
+        expert.press("9", "o")
+        expert.write("New words.")
+        expert.press(ESCAPE, "s")
+        if kind is StudyKind.VISUAL_CLOSED:
+            expert.press("h", "s")
+        expert.wait_until_saved()
+        said = file_of(tmp_path).items["im1/1"]
+    assert said.judgements == (Judgement(score=9, **MET),)
+    assert said.hallucination == ("symptom" if kind is StudyKind.VISUAL_CLOSED else None)
+    if kind is StudyKind.VISUAL_OPEN:
+        assert (said.options, said.answers) == ((), ("New words.",))
+        assert "anatomy left lower lobe" in expert.one(".components").text
+    else:
+        assert (said.options, said.answers) == (("New words.", "No"), ("A",))
+
+
+@pytest.mark.parametrize("size", [WIDE, (800, 900), NARROW])
+@pytest.mark.parametrize("kind", [None, StudyKind.VISUAL_OPEN])
+def test_nothing_sticks_out_and_every_image_is_large(expert, tmp_path, size, kind):
+    pairs_study(tmp_path) if kind is None else hallucination_study(tmp_path, kind)
+    (tmp_path / "drawn" / "im2.png").unlink()
+    with reviewing(tmp_path) as server:
+        expert.open_review(server.url, size)
+        expert.press("n", "n")
+        expert.wait(lambda: expert.all(".lost") or expert.images_are_shown())
+        assert expert.run("document.documentElement.scrollWidth") <= size[0]
+        if kind is None:
+            assert expert.run("document.querySelector('.shot').getBoundingClientRect().width") >= 0.4 * size[0]
+            expert.press("g", "1", ENTER)
+        expert.wait(lambda: "This image cannot be shown: its file cannot be read" in expert.one("body").text)
+
+
+def test_every_control_has_a_name(expert, tmp_path):
+    pairs_study(tmp_path)
+    with reviewing(tmp_path) as server:
+        expert.open_review(server.url)
+        tree = expert.browser.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
+    controls = {"button", "textbox", "combobox", "spinbutton", "progressbar", "dialog"}
+    named = [
+        (one["role"]["value"], one["name"]["value"]) for one in tree if one.get("role", {}).get("value") in controls
+    ]
+    assert len(named) > 40
+    assert [role for role, name in named if not name.strip()] == []
+    with opened(tmp_path, "anna") as file:
+        assert file.summary().startswith("anna: 0 of 3")

@@ -1,0 +1,292 @@
+import contextlib
+import errno
+import http.client
+import io
+import itertools
+import json
+import os
+import re
+import signal
+import socket
+import threading
+import time
+import urllib.request
+
+import pytest
+from PIL import Image
+
+from medtasks.curate import reviews
+from medtasks.curate.review_server import LARGEST_BODY, listening
+from medtasks.curate.reviewer_file import opened
+from medtasks.curate.study import StudyKind
+from medtasks.errors import MedTasksError
+
+from .made_up_study import SIDE, hallucination_study, pairs_study
+from .review_process import start_review
+
+
+@contextlib.contextmanager
+def reviewing(folder, reviewer="anna", **settings):
+    with opened(folder, reviewer) as file, listening(file, **settings) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    found = tmp_path_factory.mktemp("study")
+    pairs_study(found)
+    return found
+
+
+@pytest.fixture(scope="module")
+def server(folder):
+    with reviewing(folder, "shared") as found:
+        yield found
+
+
+def ask(server, path, method="GET", body=None, token=None, **headers):
+    """Return status, headers and body; of names of headers ``_`` becomes ``-``."""
+    line = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=10)
+    with contextlib.closing(line):
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        line.request(method, f"/{server.token if token is None else token}/{path}", body, named)
+        reply = line.getresponse()
+        return reply.status, dict(reply.getheaders()), reply.read()
+
+
+def save(server, item, version=None, **changes):
+    said = server.file.said(item).model_dump(mode="json") | changes
+    body = json.dumps({"item": item, "version": version or server.file.version(item), "said": said})
+    status, _, reply = ask(server, "save", "POST", body, Content_Type="application/json")
+    return status, json.loads(reply)
+
+
+SCORES = [{"score": 8}, {"score": 6, "language": False}]
+
+
+def test_it_listens_on_the_loopback_alone_and_each_time_with_another_token(server):
+    assert server.server_address[0] == "127.0.0.1"
+    assert re.fullmatch(r"http://127\.0\.0\.1:\d+/[\w-]{32}/", server.url)
+
+
+@pytest.mark.parametrize("path", ["", "study", "image?id=im1", "review_page.js", "save", "nothing"])
+def test_nothing_is_answered_without_the_token(server, path):
+    for token in ("", "x", server.token[:-1], server.token.swapcase(), f"{server.token}x"):
+        status, _, body = ask(server, path, token=token)
+        assert (status, b"im1" in body) == (403, False)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Host": "evil.example"},
+        {"Host": "evil.example:{port}"},
+        {"Host": "127.0.0.1"},
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Sec_Fetch_Site": "cross-site"},
+    ],
+)
+def test_pages_of_others_are_refused_even_with_the_token(server, headers):
+    named = {name: value.format(port=server.server_port) for name, value in headers.items()}
+    for path in ("", "study", "image?id=im1"):
+        assert ask(server, path, **named)[0] == 403
+    assert ask(server, "save", "POST", "{}", Content_Type="application/json", **named)[0] == 403
+
+
+@pytest.mark.parametrize("path", ["", "review_page.css", "study", "image?id=im2", "nothing"])
+def test_nothing_is_kept_by_the_browser_nor_shared_nor_loaded_from_outside(server, path):
+    _, headers, _ = ask(server, path)
+    assert headers["Cache-Control"] == "no-store"
+    assert headers["Content-Security-Policy"].startswith("default-src 'none'; script-src 'self';")
+    assert headers["Referrer-Policy"] == "no-referrer"
+    assert not [name for name in headers if name.startswith("Access-Control")]
+    assert "Python" not in headers["Server"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["../study.json", "..%2f..%2fstudy.json", "reviews/anna.json", "image", "image?id=", "image?id=../im1",
+     "image?id=nine", "image?id=/etc/passwd", "image?id=im1&id=im2", "images/im1", "review_page.html", "study/"],
+)  # fmt: skip
+def test_only_known_paths_and_images_of_the_study_are_served(server, path):
+    assert ask(server, path)[0] == 404
+
+
+@pytest.mark.parametrize("method", ["PUT", "DELETE", "OPTIONS", "HEAD", "TRACE"])
+def test_other_methods_are_refused(server, method):
+    assert ask(server, "study", method)[0] == 501
+
+
+@pytest.mark.parametrize("image", ["im1", "im3"])
+def test_images_are_shown_as_models_see_them_whatever_their_format(server, image):
+    status, headers, body = ask(server, f"image?id={image}")
+    shown = Image.open(io.BytesIO(body))
+    assert (status, headers["Content-Type"], shown.format, shown.size) == (200, "image/png", "PNG", (SIDE, SIDE))
+
+
+def test_an_image_that_is_lost_or_another_now_is_a_sentence_without_its_path(tmp_path):
+    pairs_study(tmp_path)
+    (tmp_path / "drawn" / "im1.png").write_bytes((tmp_path / "drawn" / "im2.png").read_bytes())
+    (tmp_path / "drawn" / "im2.png").unlink()
+    with reviewing(tmp_path) as server:
+        for image, sentence in (("im1", "changed since the study was made"), ("im2", "No such file")):
+            status, _, body = ask(server, f"image?id={image}")
+            assert status == 422
+            assert sentence in json.loads(body)["error"]
+            assert str(tmp_path).encode() not in body
+
+
+def test_the_study_holds_what_the_page_shows_and_nobody_elses_word(folder, server):
+    with reviewing(folder, "other") as other:
+        assert save(other, "p1", note="of somebody else", judgements=SCORES)[0] == 200
+        study = json.loads(ask(server, "study")[2])
+    assert [item["id"] for item in study["items"]] == ["p1", "p2", "p3"]
+    assert study["images"]["im1"]["text"].startswith("Radiograph 1")
+    assert "somebody else" not in json.dumps(study)
+    assert "/drawn/" not in json.dumps(study)
+
+
+def test_a_save_is_on_disk_when_it_is_answered_and_settled_as_the_file_has_it(tmp_path):
+    study = pairs_study(tmp_path)
+    with reviewing(tmp_path) as server:
+        status, reply = save(server, "p2", judgements=SCORES, question=" Which side? ", note="é")
+        (review,) = reviews.read_reviews(tmp_path, study)
+        assert status == 200
+        assert review.items["p2"].model_dump(mode="json") == reply["said"]
+        assert review.items["p2"].question == "Which side?"
+        assert review.items["p2"].judgements[1] == reviews.Judgement(
+            score=6, correctness=True, relevance=True, language=False
+        )
+        assert reply["version"] == server.file.version("p2")
+        assert reply["remarks"] == []
+        assert save(server, "p2", question="Which of the images?")[1]["remarks"] != []
+
+
+def test_what_cannot_be_kept_is_said_by_field_and_what_another_tab_changed_is_given_back(server):
+    assert save(server, "p1", question="") == (200, {"problems": {"question": "the question is empty"}})
+    assert server.file.said("p1").question
+    old = server.file.version("p3")
+    assert save(server, "p3", note="one tab")[0] == 200
+    status, reply = save(server, "p3", version=old, note="another tab")
+    assert (status, reply["said"]["note"]) == (409, "one tab")
+    status, reply = save(server, "p3", digest="0" * 16)
+    assert (status, reply["error"]) == (409, "this question was drafted anew; load the page again")
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "status"),
+    [
+        ("{", {}, 400),
+        ("[]", {}, 400),
+        ("null", {}, 400),
+        ("[" * 100_000, {}, 400),
+        ('{"item": "p1", "version": "", "said": {}}', {}, 400),
+        (b"\xff\xfe", {}, 400),
+        ("{}", {"Content_Type": "text/plain"}, 415),
+        ("{}", {"Content_Length": "x"}, 411),
+        ("{}", {"Content_Length": "-1"}, 411),
+        ("{}", {"Content_Length": str(LARGEST_BODY + 1)}, 413),
+    ],
+)
+def test_bodies_that_the_page_does_not_send_are_refused(server, body, headers, status):
+    assert ask(server, "save", "POST", body, **{"Content_Type": "application/json", **headers})[0] == status
+
+
+def test_half_a_character_an_unknown_field_and_an_unknown_question_are_refused(server):
+    assert save(server, "p1", note="\ud800")[0] == 400
+    assert save(server, "p1", mood="good")[0] == 400
+    said = server.file.said("p1").model_dump(mode="json")
+    body = json.dumps({"item": "p9", "version": "", "said": said})
+    assert ask(server, "save", "POST", body, Content_Type="application/json")[0] == 404
+
+
+def test_a_full_disk_is_a_sentence_and_the_next_try_is_saved(tmp_path, monkeypatch):
+    study = pairs_study(tmp_path)
+    with reviewing(tmp_path) as server:
+        assert save(server, "p1", note="before")[0] == 200
+        with monkeypatch.context() as patch:
+
+            def full(*args, **kwargs):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+            patch.setattr("pathlib.Path.replace", full)
+            status, reply = save(server, "p1", note="after")
+            assert (status, "No space left" in reply["error"]) == (507, True)
+            assert server.file.said("p1").note == "before"
+        assert save(server, "p1", note="after")[0] == 200
+    assert reviews.read_reviews(tmp_path, study)[0].items["p1"].note == "after"
+
+
+def test_many_saves_at_once_are_all_in_the_file(tmp_path):
+    study = pairs_study(tmp_path, pairs=12)
+    with reviewing(tmp_path) as server:
+        threads = [threading.Thread(target=save, args=(server, f"p{n}"), kwargs={"note": str(n)}) for n in range(1, 13)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert {item: one.note for item, one in reviews.read_reviews(tmp_path, study)[0].items.items()} == {
+        f"p{n}": str(n) for n in range(1, 13)
+    }
+
+
+def test_a_shuffled_review_shows_every_draft_once_and_leaves_the_file_in_order(tmp_path):
+    hallucination_study(tmp_path, StudyKind.VISUAL_CLOSED)
+    with reviewing(tmp_path, seed=1) as server:
+        order = [item["id"] for item in json.loads(ask(server, "study")[2])["items"]]
+        for item in order:
+            save(server, item, judgements=[{"score": 5}])
+    assert order != sorted(order)
+    written = json.loads((tmp_path / "reviews" / "anna.json").read_text())
+    assert list(written["items"]) == sorted(order)
+
+
+def test_a_port_that_is_taken_is_one_sentence(tmp_path):
+    pairs_study(tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as other, opened(tmp_path, "anna") as file:
+        port = other.getsockname()[1]
+        with pytest.raises(MedTasksError, match=f"cannot listen on port {port}: .*--port"), listening(file, port):
+            pass
+
+
+def save_until_killed(address, acknowledged):
+    """Save one note after the other in a review, and note those that were answered."""
+    with contextlib.suppress(OSError, http.client.HTTPException):
+        with urllib.request.urlopen(f"{address}study") as reply:
+            item = json.load(reply)["items"][0]
+        for number in itertools.count(1):
+            said = item["said"] | {"note": str(number)}
+            body = json.dumps({"item": "p1", "version": item["version"], "said": said}).encode()
+            asked = urllib.request.Request(f"{address}save", body, {"Content-Type": "application/json"})
+            with urllib.request.urlopen(asked) as reply:
+                item = json.load(reply)
+            acknowledged.append(number)
+
+
+def test_a_killed_review_has_lost_nothing_that_was_answered_and_comes_back_at_its_address(tmp_path):
+    study = pairs_study(tmp_path)
+    first, address = start_review(tmp_path)
+    acknowledged: list[int] = []
+    thread = threading.Thread(target=save_until_killed, args=(address, acknowledged))
+    thread.start()
+    while len(acknowledged) < 20:
+        time.sleep(0.005)
+    first.kill()
+    first.communicate()
+    thread.join()
+    assert int(reviews.read_reviews(tmp_path, study)[0].items["p1"].note) >= acknowledged[-1]
+    second, again = start_review(tmp_path)
+    assert again == address
+    second.send_signal(signal.SIGINT)
+    out, err = second.communicate(timeout=20)
+    assert (second.returncode, err) == (0, "")
+    assert out == f"anna: 0 of 3 drafts scored, 0 of them below 5; {tmp_path}/reviews/anna.json\n"
+    assert not list((tmp_path / "reviews").glob("*address"))
+    with opened(tmp_path, "anna") as file, listening(file) as new:
+        assert new.token not in address

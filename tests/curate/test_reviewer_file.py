@@ -1,0 +1,158 @@
+import json
+import stat
+
+import pytest
+
+from medtasks.curate.judging import problems, remarks, settled, unjudged
+from medtasks.curate.reviewer_file import ChangedElsewhere, Unfit, opened
+from medtasks.curate.reviews import Judgement, read_reviews
+from medtasks.curate.study import DRAFTS, StudyKind
+from medtasks.errors import MedTasksError
+
+from .made_up_study import hallucination_study, pairs_study
+
+
+def said_of(file, item, **changes):
+    return file.said(item).model_copy(update=changes)
+
+
+def save(file, item, **changes):
+    file.save({item: said_of(file, item, **changes)}, {item: file.version(item)})
+
+
+def test_what_is_saved_is_in_the_reviewers_own_file_whatever_came_first(tmp_path):
+    study = pairs_study(tmp_path)
+    for name, order in (("anna", ["p1", "p2", "p3"]), ("bert", ["p3", "p1", "p2"])):
+        with opened(tmp_path, name) as file:
+            for item in order:
+                save(file, item, judgements=(Judgement(score=7), Judgement(score=3)))
+    anna, bert = read_reviews(tmp_path, study)
+    assert list(anna.items) == ["p1", "p2", "p3"]
+    text = (tmp_path / "reviews" / "anna.json").read_text()
+    assert text.replace('"anna"', '"bert"') == (tmp_path / "reviews" / "bert.json").read_text()
+    assert anna.items["p2"].scores == (7, 3)
+    assert anna.items == bert.items
+    assert stat.S_IMODE((tmp_path / "reviews" / "anna.json").stat().st_mode) == 0o600
+    with opened(tmp_path, "anna") as file:
+        assert file.summary() == "anna: 3 of 3 drafts scored, 3 of them below 5"
+
+
+def test_a_score_ticks_what_was_not_judged_and_what_is_not_correct_scores_one(tmp_path):
+    pairs_study(tmp_path)
+    with opened(tmp_path, "anna") as file:
+        save(file, "p1", judgements=(Judgement(correctness=False), Judgement(score=8, relevance=False)))
+        assert file.said("p1").judgements == (
+            Judgement(score=1, correctness=False),
+            Judgement(score=8, correctness=True, relevance=False, language=True),
+        )
+        with pytest.raises(Unfit, match="say first that it is correct"):
+            save(file, "p1", judgements=(Judgement(score=5, correctness=False), Judgement()))
+
+
+def test_taking_everything_back_leaves_nothing_in_the_file(tmp_path):
+    study = pairs_study(tmp_path)
+    with opened(tmp_path, "anna") as file:
+        save(file, "p1", judgements=(Judgement(score=4), Judgement()), note="hm")
+        file.save({"p1": unjudged(file.drafts["p1"])}, {"p1": file.version("p1")})
+    assert read_reviews(tmp_path, study)[0].items == {}
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "why"),
+    [
+        ({"question": "  "}, "question", "the question is empty"),
+        ({"options": ("In  the apex", "in the Apex")}, "options.1", "option B says the same as option A"),
+        ({"options": ("", "x")}, "options.0", "option A is empty"),
+        ({"answers": ("A", "C")}, "answers.1", "the answer is none of A, B"),
+        ({"judgements": (Judgement(), Judgement(score=11))}, "judgements.1.score", "the score is none of 1 to 10"),
+        ({"hallucination": "anatomy"}, "hallucination", "questions of this study have no type"),
+        ({"judgements": (Judgement(),)}, "", "it does not have the options, images or categories of the draft"),
+    ],
+)
+def test_what_cannot_be_kept_is_refused_by_field(tmp_path, changes, field, why):
+    pairs_study(tmp_path)
+    with opened(tmp_path, "anna") as file:
+        assert problems(file.drafts["p1"], said_of(file, "p1", **changes)) == {field: why}
+        with pytest.raises(Unfit) as refused:
+            save(file, "p1", **changes)
+        assert refused.value.problems == {field: why}
+    assert not file.path.exists()
+
+
+def test_an_open_question_needs_an_answer_and_a_type_one_of_four(tmp_path):
+    hallucination_study(tmp_path / "open", StudyKind.KNOWLEDGE_OPEN)
+    with opened(tmp_path / "open", "anna") as file:
+        assert problems(file.drafts["im1/1"], said_of(file, "im1/1", answers=(" ",))) == {
+            "answers.0": "the answer is empty"
+        }
+    hallucination_study(tmp_path / "closed", StudyKind.VISUAL_CLOSED)
+    with opened(tmp_path / "closed", "anna") as file:
+        draft = file.drafts["im1/1"]
+        assert "hallucination" in problems(draft, said_of(file, "im1/1", hallucination="mood"))
+        assert settled(draft, said_of(file, "im1/1", hallucination="anatomy")) == unjudged(draft)
+        assert settled(draft, said_of(file, "im1/1", hallucination="symptom")).hallucination == "symptom"
+
+
+def test_wording_that_breaks_a_rule_of_drafts_is_remarked(tmp_path):
+    pairs_study(tmp_path)
+    with opened(tmp_path, "anna") as file:
+        draft = file.drafts["p1"]
+        assert remarks(draft, file.said("p1")) == []
+        assert len(remarks(draft, said_of(file, "p1", answers=("A", "A"), question="What differs in Image1?"))) == 2
+
+
+def test_a_change_of_what_was_changed_meanwhile_is_refused_and_a_repeated_one_is_not(tmp_path):
+    pairs_study(tmp_path)
+    with opened(tmp_path, "anna") as file:
+        old = file.version("p1")
+        save(file, "p1", note="first")
+        file.save({"p1": said_of(file, "p1")}, {"p1": old})  # a retry whose answer was lost
+        with pytest.raises(ChangedElsewhere):
+            file.save({"p1": said_of(file, "p1", note="second")}, {"p1": old})
+        assert file.said("p1").note == "first"
+
+
+def test_only_one_process_works_on_a_reviewers_file(tmp_path):
+    pairs_study(tmp_path)
+    with (
+        opened(tmp_path, "anna"),
+        opened(tmp_path, "bert"),
+        pytest.raises(MedTasksError, match="being reviewed by another process"),
+        opened(tmp_path, "anna"),
+    ):
+        pass
+    with opened(tmp_path, "anna") as file:
+        pass
+    with pytest.raises(MedTasksError, match="was ended"):
+        save(file, "p1", note="too late")
+
+
+def test_what_was_drafted_anew_is_not_judged_yet_and_the_old_word_is_kept_until_then(tmp_path):
+    pairs_study(tmp_path)
+    with opened(tmp_path, "anna") as file:
+        save(file, "p1", note="old")
+        save(file, "p2", note="stays")
+    lines = (tmp_path / DRAFTS).read_text().splitlines()
+    lines[0] = lines[0].replace("Where is", "Where exactly is")
+    (tmp_path / DRAFTS).write_text("\n".join(lines) + "\n")
+    with opened(tmp_path, "anna") as file:
+        assert file.said("p1") == unjudged(file.drafts["p1"])
+        save(file, "p2", note="stays here")
+        assert json.loads(file.path.read_text())["items"]["p1"]["note"] == "old"
+        save(file, "p1", note="new")
+        assert json.loads(file.path.read_text())["items"]["p1"]["note"] == "new"
+
+
+@pytest.mark.parametrize(
+    ("spoil", "sentence"),
+    [
+        (lambda folder: (folder / DRAFTS).unlink(), "no drafts to review yet"),
+        (lambda folder: (folder / "images.jsonl").write_text(""), "6 images of drafts are not in"),
+        (lambda folder: (folder / "study.json").unlink(), "holds no study"),
+    ],
+)
+def test_a_study_that_cannot_be_reviewed_is_one_sentence(tmp_path, spoil, sentence):
+    pairs_study(tmp_path)
+    spoil(tmp_path)
+    with pytest.raises(MedTasksError, match=sentence), opened(tmp_path, "anna"):
+        pass
