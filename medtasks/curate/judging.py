@@ -1,14 +1,13 @@
 """What a reviewer can say of a draft, what cannot be kept, and what should be looked at again."""
 
-import re
 import string
 from collections.abc import Iterator
 
 from medtasks.curate.drafts import Draft
+from medtasks.curate.pair_replies import PairReply, broken_rules
 from medtasks.curate.reviews import ASPECTS, HIGHEST, LOWEST, ItemReview, Judgement
 
 HALLUCINATIONS = ("anatomy", "measurement", "symptom", "technique")
-_OF_SEVERAL_IMAGES = re.compile(r"\b(?:images|(?:both|either|first|second|other)\s+image|image\s*[12ab]\b)", re.I)
 
 
 def unjudged(draft: Draft) -> ItemReview:
@@ -39,13 +38,13 @@ def problems(draft: Draft, said: ItemReview) -> dict[str, str]:
 
 
 def remarks(draft: Draft, said: ItemReview) -> list[str]:
-    """Return what may be wrong with the wording as it is now: rules that drafts have to keep."""
-    found = []
-    if len(draft.images) > 1 and draft.options and len(set(said.answers)) == 1:
-        found.append("Both images have the same answer: no model has to tell them apart.")
-    if _OF_SEVERAL_IMAGES.search(" ".join((said.question, *said.options))):
-        found.append("It speaks of several images; each image is asked about alone.")
-    return found
+    """Return which rules that drafts of pairs have to keep the wording breaks as it is now, a sentence each."""
+    if len(draft.images) != 2:
+        return []
+    texts = dict(zip(letters(draft), said.options, strict=True))
+    first, second = (texts.get(answer, answer) for answer in said.answers)
+    reply = PairReply(said.question, (said.options[0], said.options[1]), (first, second))
+    return [f"{rule[0].upper()}{rule[1:]}." for rule in broken_rules(reply)]
 
 
 def settled(draft: Draft, said: ItemReview) -> ItemReview:

@@ -13,7 +13,7 @@ from pathlib import Path
 from medtasks.curate.captions import one_line, why_not_sent
 from medtasks.curate.drafts import Draft, Drafted, Outcome, draft_all
 from medtasks.curate.llm import ask, llm_label
-from medtasks.curate.pair_replies import PairReply, chosen, read_pair_reply, why_rejected
+from medtasks.curate.pair_replies import PairReply, broken_rules, chosen, read_pair_reply
 from medtasks.curate.prompts import prompts_in
 from medtasks.curate.study import IMAGES, PAIRS, ImagePair, StudyImage, read_images, read_pairs
 from medtasks.data.journal import digest_of
@@ -59,7 +59,7 @@ def _job(llm: Judge, pair: ImagePair, images: Mapping[str, StudyImage]) -> tuple
 def draft_of(pair: ImagePair, reply: PairReply) -> Draft:
     """Return what a reply drafts for a pair, as it is where a rule rejects it, else with its options in order."""
     options, answers = reply.options, reply.answers
-    why = why_rejected(reply)
+    why = next(iter(broken_rules(reply)), "")
     if not why:
         letters = _LETTERS if int(digest_of(pair.pair_id)[0], 16) % 2 else _LETTERS[::-1]
         positions = [chosen(answer, options) for answer in answers]

@@ -86,8 +86,8 @@ def chosen(answer: str, options: tuple[str, str]) -> int | None:
     return same[0] if len(same) == 1 else None
 
 
-def why_rejected(reply: PairReply) -> str:
-    """Return the first rule that a draft breaks, as a phrase without its text; empty where it breaks none."""
+def broken_rules(reply: PairReply) -> list[str]:
+    """Return which rules a draft breaks, as phrases without its text."""
     said = " | ".join((reply.question, *reply.options))
     answers = [chosen(answer, reply.options) for answer in reply.answers]
     rules = (
@@ -97,7 +97,7 @@ def why_rejected(reply: PairReply) -> str:
         (bool(_OF_SEVERAL_IMAGES.search(said)), "it speaks of the images"),
         (bool(_COMPARING.search(said)), "it compares the images"),
     )
-    return next((reason for broken, reason in rules if broken), "")
+    return [reason for broken, reason in rules if broken]
 
 
 def _overlap(first: list[str], second: list[str]) -> bool:

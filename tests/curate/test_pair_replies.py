@@ -5,7 +5,7 @@ import json
 import pytest
 
 from medtasks.curate.captions import one_line, why_not_sent
-from medtasks.curate.pair_replies import PairReply, chosen, read_pair_reply, why_rejected
+from medtasks.curate.pair_replies import PairReply, broken_rules, chosen, read_pair_reply
 
 PLAIN = "Question: Which side?\nOption1: Left\nOption2: Right\nImage1: Left\nImage2: Right"
 READ = PairReply("Which side?", ("Left", "Right"), ("Left", "Right"))
@@ -96,7 +96,7 @@ def test_an_answer_repeats_an_option_or_names_it(answer, position):
     ],
 )
 def test_a_draft_that_breaks_a_rule_is_rejected_and_says_why(question, options, answers, why):
-    assert why_rejected(PairReply(question, options, answers)) == why
+    assert [*broken_rules(PairReply(question, options, answers)), ""][0] == why
 
 
 def test_released_questions_of_mediconfusion_pass_the_rules(test_data):
@@ -105,7 +105,7 @@ def test_released_questions_of_mediconfusion_pass_the_rules(test_data):
         record[f"{by}question"]
         for record in records
         for by in ("", "AI_")
-        if why_rejected(
+        if broken_rules(
             PairReply(
                 record[f"{by}question"],
                 (record[f"{by}option_A"], record[f"{by}option_B"]),

@@ -200,7 +200,7 @@ def test_what_cannot_be_kept_is_said_and_saved_once_it_is_mended(expert, tmp_pat
         expert.press("p", "o")
         expert.write("Both images")
         expert.wait_until_saved()
-        assert expert.one("#remarks").text == "It speaks of several images; each image is asked about alone."
+        assert expert.one("#remarks").text == "It speaks of the images."
         expert.press(ESCAPE, "r")
         expert.wait_until_saved()
         assert list(file_of(tmp_path).items) == ["p2"]
