@@ -11,6 +11,8 @@ from medtasks.errors import MedTasksError, SourceError
 
 LOWEST, HIGHEST = 1, 10
 """Scores of a question; 1 is given where it is not correct (MediConfusion, section 2)."""
+PASSING = 5
+"""Questions of a lower score are not for the benchmark (as above)."""
 ASPECTS = ("correctness", "relevance", "language")
 
 
@@ -32,6 +34,7 @@ class ItemReview(Record):
     answers: tuple[str, ...]
     judgements: tuple[Judgement, ...]  # one per image of the draft
     categories: tuple[tuple[str, ...], ...] = ()
+    hallucination: str | None = None  # another than was drafted
     note: str = ""
 
     @property

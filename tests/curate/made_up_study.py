@@ -1,0 +1,113 @@
+"""Studies of drawn images and invented texts, with drafts, ready to be reviewed."""
+
+import hashlib
+import itertools
+from collections.abc import Iterable
+from pathlib import Path
+
+from PIL import Image, ImageDraw
+
+from medtasks.curate.drafts import Draft, Drafted, Outcome, append_line
+from medtasks.curate.study import (
+    IMAGES,
+    PAIRS,
+    ImagePair,
+    Study,
+    StudyImage,
+    StudyKind,
+    write_lines,
+)
+from medtasks.data.catalogue import Access
+
+SIDE = 320
+SITES = ("left lower lobe", "right upper lobe", "left hilum", "right apex", "lingula", "right base")
+
+
+def pairs_study(folder: Path, pairs: int = 3) -> Study:
+    """Make a study of pairs ``p1``, ``p2``, ... in a folder, and return it; the answers are A and B, or B and A."""
+    images = [_image(folder, f"im{number}", _caption(number)) for number in range(1, 2 * pairs + 1)]
+    study = _written(folder, StudyKind.PAIRS, images)
+    drafts = []
+    found = []
+    for number in range(1, pairs + 1):
+        ids = (f"im{2 * number - 1}", f"im{2 * number}")
+        found.append(ImagePair(pair_id=f"p{number}", images=ids, sim_med=0.95, sim_gen=0.5))
+        first, second = (SITES[(2 * number - 2 + place) % len(SITES)] for place in (0, 1))
+        draft = Draft(
+            item_id=f"p{number}",
+            images=ids,
+            question=f"Where is the opacity of size {number}?",
+            options=(f"In the {first}", f"In the {second}") if number % 2 else (f"In the {second}", f"In the {first}"),
+            answers=("A", "B") if number % 2 else ("B", "A"),
+            categories=(("pulmonary",), ("pulmonary", "vascular")),
+        )
+        drafts.append((f"p{number}", (draft,)))
+    write_lines(folder / PAIRS, found)
+    _append(folder, drafts)
+    return study
+
+
+def hallucination_study(folder: Path, kind: StudyKind, images: int = 3) -> Study:
+    """Make a study of images ``im1``, ``im2``, ... with two questions of a kind each, and return it."""
+    listed = [_image(folder, f"im{number}", _caption(number)) for number in range(1, images + 1)]
+    study = _written(folder, kind, listed)
+    asked = _closed if kind in (StudyKind.VISUAL_CLOSED, StudyKind.KNOWLEDGE_CLOSED, StudyKind.CONTEXTUAL) else _open
+    drafts = []
+    for image, site in zip(listed, itertools.cycle(SITES), strict=False):
+        changes: dict[str, object] = {"images": (image.image_id,)}
+        if kind is StudyKind.VISUAL_CLOSED:
+            changes["hallucination"] = "anatomy"
+        if kind is StudyKind.VISUAL_OPEN:
+            changes["components"] = {"anatomy": (site,), "symptom": ("opacity",)}
+        made = enumerate(asked(site, image.text), 1)
+        named = (one.model_copy(update={"item_id": f"{image.image_id}/{n}", **changes}) for n, one in made)
+        drafts.append((image.image_id, tuple(named)))
+    _append(folder, drafts)
+    return study
+
+
+def _closed(site: str, text: str) -> list[Draft]:
+    sites = (site, "nowhere", "everywhere", "the heart")
+    return [
+        Draft(item_id="", images=(), question=f"Is the {site} clear?", options=("Yes", "No"), answers=("B",)),
+        Draft(item_id="", images=(), question="Where is it dense?", options=sites, answers=("A",)),
+    ]
+
+
+def _open(site: str, text: str) -> list[Draft]:
+    return [
+        Draft(item_id="", images=(), question="Describe it.", answers=(text,)),
+        Draft(item_id="", images=(), question="What next?", answers=(f"A follow-up of the {site}.",)),
+    ]
+
+
+def _caption(number: int) -> str:
+    return f"Radiograph {number} of an invented chest with an opacity in the {SITES[(number - 1) % len(SITES)]}."
+
+
+def _image(folder: Path, name: str, text: str) -> StudyImage:
+    """Draw an image of its own, every third as TIFF, which browsers do not show."""
+    number = int(name[2:])
+    path = folder / "drawn" / f"{name}.{'tif' if number % 3 == 0 else 'png'}"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    drawn = Image.linear_gradient("L").resize((SIDE, SIDE))
+    pen = ImageDraw.Draw(drawn)
+    pen.ellipse((40, 30, 150, 290), fill=20)
+    pen.ellipse((170, 30, 280, 290), fill=20)
+    x, y = 60 + 37 * number % 190, 60 + 71 * number % 190
+    pen.ellipse((x, y, x + 30, y + 30), fill=230)
+    drawn.save(path)
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    return StudyImage(image_id=name, file=str(path), sha256=digest, text=text, group=f"patient{number}")
+
+
+def _written(folder: Path, kind: StudyKind, images: Iterable[StudyImage]) -> Study:
+    study = Study(name=f"made_up_{kind}", kind=kind, access=Access.PUBLIC, source="drawn")
+    study.write(folder)
+    write_lines(folder / IMAGES, images)
+    return study
+
+
+def _append(folder: Path, drafts: Iterable[tuple[str, tuple[Draft, ...]]]) -> None:
+    for request, made in drafts:
+        append_line(folder, Drafted(request=request, asked="made up", outcome=Outcome.DRAFTED, drafts=made))
