@@ -10,6 +10,7 @@ from medtasks import __version__
 from medtasks.cli import (
     compare,
     curate,
+    curate_publish,
     data,
     demo,
     doctor,
@@ -44,6 +45,7 @@ app.command("compare")(compare.compare)
 app.command("parity")(parity.parity)
 app.command("metrics")(metrics.metrics)
 app.add_typer(weights.app, name="weights")
+curate.app.command("publish")(curate_publish.publish)
 app.add_typer(curate.app, name="curate")
 app.command("parse")(parse.parse)
 app.command("demo")(demo.demo)
