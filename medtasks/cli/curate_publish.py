@@ -8,6 +8,7 @@ from medtasks.cli.curate import StudyFolder
 from medtasks.cli.data import report_prepared
 from medtasks.cli.output import say, say_columns
 from medtasks.curate.reviews import HIGHEST, LOWEST, PASSING
+from medtasks.data.catalogue import Access
 
 
 def publish(
@@ -43,4 +44,6 @@ def publish(
     say(f"Datasheet: {folder / 'datasheet.md'}")
     for task in (*made.tasks, *made.groups):
         say(f"  {task}")
+    if made.manifest.access == Access.CREDENTIALED:
+        say("It counts as credentialed, as its study: models and judges on other machines may not see it.")
     say(f"Run it with 'lmms_eval --tasks {','.join(made.groups or made.tasks)}'")

@@ -17,6 +17,7 @@ from medtasks.curate.drafts import Draft, Outcome, counted, read_drafted
 from medtasks.curate.reviews import Review, current
 from medtasks.curate.study import Study, StudyImage, StudyKind
 from medtasks.data.manifest import Manifest
+from medtasks.data.own_datasets import OPTIONS
 
 MARKDOWN = "datasheet.md"
 VERSION = 1
@@ -42,6 +43,13 @@ class Settings:
     min_score: int
     wording: str | None  # the reviewer whose words count where reviewers differ
     balance: bool  # whether labels have to be even (hallucination studies)
+
+    @property
+    def options(self) -> list[str]:
+        """Those of the command that publishes likewise."""
+        words = [] if self.wording is None else ["--wording", self.wording]
+        even = [] if self.balance else ["--no-balance"]
+        return ["--min-score", str(self.min_score), *words, *even, "--as", self.name]
 
 
 @dataclass(frozen=True)
@@ -84,6 +92,7 @@ def datasheet(
         "min_score": about.settings.min_score,
         "wording": about.settings.wording,
         "balance": about.settings.balance if study.kind is not StudyKind.PAIRS else None,
+        OPTIONS: about.settings.options,
         "drafts": len(about.drafts),
         "published": len(about.kept),
         "left_out": dict(sorted(about.left_out.items())),
@@ -134,8 +143,8 @@ def as_markdown(sheet: Mapping[str, Any]) -> str:
         "## What was asked of the language model",
         _rows_of(sheet["requests"]),
         "## Review",
-        f"{sheet['published']} of {sheet['drafts']} drafts have {sheet['min_score']} of 10 or more on every question, "
-        f"by every reviewer who scored them, and are published."
+        f"Of {sheet['drafts']} drafts {sheet['published']} are published: those with {sheet['min_score']} of 10 or "
+        f"more on every question by every reviewer who scored them, less what is left out below."
         + (f" Where reviewers differ in words, those of {sheet['wording']} count." if sheet["wording"] else ""),
         _table(("left out because", "drafts"), list(sheet["left_out"].items()) or [("nothing was left out", 0)]),
         _rows_of(sheet["reviewers"]),
@@ -159,7 +168,7 @@ def _flat(settings: Mapping[str, Any], above: str = "") -> Iterable[tuple[str, s
 
 def _said(value: object) -> str:
     if isinstance(value, list):
-        return ", ".join(map(_said, value)) or _UNSTATED
+        return ", ".join(map(_said, value)) or "-"
     if isinstance(value, bool) or value is None:
         return {True: "yes", False: "no", None: "-"}[value]
     return f"{value:.3g}" if isinstance(value, float) else str(value)

@@ -6,8 +6,9 @@ Publishing a study again replaces what it was published as before; the dataset's
 import functools
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,7 @@ from medtasks.errors import MedTasksError, SourceError
 from medtasks.harness.task_index import SETTINGS
 from medtasks.tasks.task_copies import group_copy, refuse_taken, task_copy, write_task_file
 
+_NO_IMAGE = "an image is missing, changed or broken"
 _COMMAND, _OPTION = "medtasks curate publish", "--as"
 
 
@@ -151,16 +153,19 @@ def _prepare(
     folder: Path, study: Study, about: Publication, allow_incomplete: bool
 ) -> tuple[Manifest, Mapping[str, Any]]:
     sheets: list[Mapping[str, Any]] = []
+    lost: list[str] = []
     known = read_images(folder)
 
     def enclose(work: Path, manifest: Manifest) -> None:
-        sheets.append(datasheet(folder, study, about, manifest, known))
+        kept = {item: draft for item, draft in about.kept.items() if item not in lost}
+        left_out = Counter({**about.left_out, _NO_IMAGE: len(lost)})
+        sheets.append(datasheet(folder, study, replace(about, kept=kept, left_out=+left_out), manifest, known))
         for file, text in _files(sheets[-1]).items():
             (work / file).write_text(text, encoding="utf-8")
 
     recipe = Recipe(
         columns=FORMS[study.kind].columns,
-        test=lambda _, images: _rows(folder, study, about.kept, known, images),
+        test=lambda _, images: _rows(folder, study, about.kept, known, images, lost),
         layout="a study",
         revision=lambda _: study.digest,
         decoding=LINEAR,
@@ -178,9 +183,17 @@ def _files(sheet: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _rows(
-    folder: Path, study: Study, kept: Mapping[str, Draft], known: Mapping[str, StudyImage], images: ImageStore
+    folder: Path,
+    study: Study,
+    kept: Mapping[str, Draft],
+    known: Mapping[str, StudyImage],
+    images: ImageStore,
+    lost: list[str],
 ) -> Iterator[Row]:
-    """Yield the documents in the order of the study's pairs or images, whatever order they were drafted in."""
+    """Yield the documents in the order of the study's pairs or images, whatever order they were drafted in.
+
+    What cannot be shown is added to ``lost``.
+    """
     pairs = {pair.pair_id: pair for pair in read_pairs(folder)}
     lines = {image_id: line for line, image_id in enumerate(known, 1)}
     places = {name: place for place, name in enumerate(pairs if study.kind is StudyKind.PAIRS else known)}
@@ -199,6 +212,7 @@ def _rows(
         shown = [stored(image_id) for image_id in draft.images]
         causes = [one for one in shown if isinstance(one, str)]
         if causes:
+            lost.append(draft.item_id)
             yield Row("", None, cause=causes[0])
             continue
         for position, image in enumerate(one for one in shown if isinstance(one, StoredImage)):

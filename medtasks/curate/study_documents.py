@@ -36,19 +36,19 @@ def _closed(about: str, model: str) -> Form:
 
 FORMS: Mapping[StudyKind, Form] = {
     StudyKind.PAIRS: Form(
-        "confusing pairs",
+        "Confusing pairs",
         CURATED_PAIR,
         {ending: f"mediconfusion{ending}" for ending in ("", "_gd", "_ps", "_ff")},
         "mediconfusion_all",
         ("", "_gd", "_ps"),
     ),
-    StudyKind.VISUAL_CLOSED: _closed("questions on what images show", "medheval_visual_mm"),
-    StudyKind.VISUAL_OPEN: Form("reports on images", COMPONENT_REPORT, {"": "medheval_visual_report"}),
-    StudyKind.KNOWLEDGE_CLOSED: _closed("questions on medical knowledge", "medheval_knowledge_closed"),
+    StudyKind.VISUAL_CLOSED: _closed("Questions on what images show", "medheval_visual_mm"),
+    StudyKind.VISUAL_OPEN: Form("Reports on images", COMPONENT_REPORT, {"": "medheval_visual_report"}),
+    StudyKind.KNOWLEDGE_CLOSED: _closed("Questions on medical knowledge", "medheval_knowledge_closed"),
     StudyKind.KNOWLEDGE_OPEN: Form(
-        "open questions on medical knowledge", OPEN_QUESTION, {"": "medheval_knowledge_open"}
+        "Open questions on medical knowledge", OPEN_QUESTION, {"": "medheval_knowledge_open"}
     ),
-    StudyKind.CONTEXTUAL: _closed("questions on notes against images", "medheval_context"),
+    StudyKind.CONTEXTUAL: _closed("Questions on notes against images", "medheval_context"),
 }
 
 

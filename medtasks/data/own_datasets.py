@@ -3,6 +3,7 @@
 One with a damaged manifest, and one that is neither, count as credentialed: nobody can say that they are not.
 """
 
+import json
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,8 +14,8 @@ from medtasks.data.manifest import FILE_NAME, manifest_of
 from medtasks.errors import MedTasksError
 
 BENCHMARK = "own questions"
-DATASHEET = "datasheet.json"
-"""In the folder of a dataset that was published from a study: what made it."""
+DATASHEET, OPTIONS = "datasheet.json", "published_with"
+"""In the folder of a dataset that was published from a study, what made it; and in that, options of the command."""
 
 
 def own_dataset_info(name: str, source: Path, access: Access, kind: str) -> DatasetInfo:
@@ -64,9 +65,17 @@ def study_of(name: str) -> str | None:
 def preparing_again(name: str) -> str:
     """Return the command that prepares a dataset again."""
     if (study := study_of(name)) is not None:
-        return f"medtasks curate publish {shlex.quote(study)} --as {name}"
+        return shlex.join(["medtasks", "curate", "publish", study, *_published_with(name)])
     whole = None if name in CATALOGUE else part_of(name)
     return f"medtasks data prepare {name}" if whole is None else f"medtasks data select {whole} ... --as {name}"
+
+
+def _published_with(name: str) -> list[str]:
+    try:
+        sheet = json.loads((dataset_folder(name) / DATASHEET).read_text(encoding="utf-8"))
+        return list(map(str, sheet[OPTIONS]))
+    except (OSError, ValueError, LookupError, TypeError):
+        return ["--as", name]
 
 
 def _prepared(folder: Path) -> DatasetInfo:

@@ -250,6 +250,8 @@ def test_images_that_are_not_what_they_were(fails, medtasks, study):
     assert "left out: the image in line 4 of images.jsonl is missing" in ran.out
     manifest = Manifest.read(dataset_folder("made_up"))
     assert (manifest.complete, manifest.rows) == (False, 4)
+    assert counts(ran.out) == {"published": 2, "an image is missing, changed or broken": 1}
+    assert "Right answers: A 2, B 2" in ran.out
 
 
 def test_commands_on_what_was_published(medtasks, fails, publish, study, tmp_path):
@@ -257,7 +259,7 @@ def test_commands_on_what_was_published(medtasks, fails, publish, study, tmp_pat
     assert medtasks("data", "verify", "made_up").out.startswith("made_up is as prepared: 6 questions, complete")
     assert "made_up" in medtasks("data", "list").out
     assert "6 questions, 6 images" in medtasks("data", "show", "made_up").out
-    again = f"medtasks curate publish {study} --as made_up"
+    again = f"medtasks curate publish {study} --min-score 5 --as made_up"
     assert preparing_again("made_up") == again
     fails(["data", "prepare", "made_up"], "was published from a study", again)
     assert medtasks("data", "select", "made_up", "--where", "categories=vascular", "--as", "hearts").code == 0
@@ -276,7 +278,7 @@ def test_commands_on_what_was_published(medtasks, fails, publish, study, tmp_pat
     assert compared.code == 0, compared.err
     assert "100.00%" in compared.out
     (dataset_folder("made_up") / "manifest.json").write_text("{")
-    assert preparing_again("made_up") == "medtasks curate publish STUDY --as made_up"
+    assert preparing_again("made_up") == "medtasks curate publish STUDY --min-score 5 --as made_up"
     publish()
 
 
