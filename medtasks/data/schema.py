@@ -84,7 +84,7 @@ and add their own:
 
 ``COMPONENT_REPORT``             MedHEval: report generation, scored by the components a report mentions. All columns of
                                  ``REPORT``, and
-``question``       str           as published, the same in every row
+``question``       str           as published, the same in every row; of a study of the user's own, each its own
 ``anatomy``        list[str]     anatomical structures of the reference report, as published
 ``measurement``    list[str]     its measurements; mostly empty
 ``symptom``        list[str]     its findings

@@ -127,19 +127,24 @@ def select_as(dataset: str, criteria: Criteria, name: str) -> tuple[Manifest, li
     """
     if not name.isidentifier() or name != name.lower():
         raise MedTasksError(f"'{name}' cannot be a task's name; take small letters, digits and underscores")
-    models = [task for task in task_files().values() if task.kind == "task" and task.dataset == dataset]
-    names = {task.name: name + task.name.removeprefix(dataset) for task in models if task.name.startswith(dataset)}
+    names = tasks_of_part(dataset, name)
+    known = task_files()
     if not names:
-        raise unknown_name("dataset with tasks", dataset, {one.dataset or "" for one in task_files().values()} - {""})
+        raise unknown_name("dataset with tasks", dataset, {one.dataset or "" for one in known.values()} - {""})
     for new in names.values():
         refuse_taken(new, name, _PART_COMMAND, "--as")
     _refuse_other_data(name)
     manifest = publish_part(dataset, criteria, name)
-    for task in models:
-        if task.name in names:
-            description = f"{task.description}; only {described(manifest.selection)}"
-            write_task_file(names[task.name], task_copy(task.name, names[task.name], name, description), _PART_COMMAND)
+    for task, new in names.items():
+        description = f"{known[task].description}; only {described(manifest.selection)}"
+        write_task_file(new, task_copy(task, new, name, description), _PART_COMMAND)
     return manifest, list(names.values())
+
+
+def tasks_of_part(dataset: str, name: str) -> dict[str, str]:
+    """Return the names that tasks of a part called ``name`` have, by those of the whole dataset's tasks."""
+    models = [task for task in task_files().values() if task.kind == "task" and task.dataset == dataset]
+    return {task.name: name + task.name.removeprefix(dataset) for task in models if task.name.startswith(dataset)}
 
 
 def _refuse_other_data(name: str) -> None:
