@@ -14,8 +14,10 @@ from medtasks.data.manifest import Manifest
 from medtasks.data.own_datasets import access_of, preparing_again
 from medtasks.data.preparers import verify
 from medtasks.data.store import load_documents
+from medtasks.errors import JudgeRefused
 from medtasks.harness.task_files import task_config, task_file, tasks_of
 from medtasks.harness.task_index import SETTINGS
+from medtasks.judges.client import judge_for
 
 from ..curate.reviewed_study import MADE_WITH, detailed_study, even, review, scored
 
@@ -282,9 +284,15 @@ def test_commands_on_what_was_published(medtasks, fails, publish, study, tmp_pat
     publish()
 
 
-def test_access_travels_with_the_study(medtasks, tmp_path):
+def test_access_travels_with_the_study(medtasks, tmp_path, monkeypatch):
+    for name, value in {"BASE_URL": "https://judge.example/v1", "MODEL": "m", "API_KEY": "none"}.items():
+        monkeypatch.setenv(f"MEDTASKS_JUDGE_{name}", value)
     for access in Access:
         folder = tmp_path / access
         review(detailed_study(folder, name=f"study_{access}", access=access))
-        assert medtasks("curate", "publish", folder).code == 0
+        out = medtasks("curate", "publish", folder).out
+        assert ("may not see it" in out) == (access is Access.CREDENTIALED)
         assert access_of(f"study_{access}") is access
+    with pytest.raises(JudgeRefused, match="'study_credentialed' is credentialed"):
+        judge_for("study_credentialed", access_of("study_credentialed"))
+    assert judge_for("study_gated", access_of("study_gated")).settings.model == "m"
