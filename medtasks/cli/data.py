@@ -16,7 +16,7 @@ from medtasks.data.catalogue import CATALOGUE, Access, DatasetInfo, dataset_info
 from medtasks.data.decoding import AS_STORED
 from medtasks.data.home import HOME_VARIABLE, dataset_folder, home, own_tasks_folder
 from medtasks.data.manifest import FILE_NAME, Manifest, described_images
-from medtasks.data.own_datasets import own_datasets, part_of, preparing_again
+from medtasks.data.own_datasets import own_datasets, part_of, preparing_again, study_of
 from medtasks.errors import MedTasksError
 
 if TYPE_CHECKING:
@@ -153,10 +153,11 @@ def _prepare_own(folder: Path, name: str | None, access: Access | None, allow_in
 def _prepare_again(info: DatasetInfo, source: Path | None, allow_incomplete: bool) -> None:
     from medtasks.tasks.own_tasks import prepare_own
 
-    whole = part_of(info.name)
+    again, whole = preparing_again(info.name), part_of(info.name)
     if whole is not None:
-        again = preparing_again(info.name)
         raise MedTasksError(f"'{info.name}' is a part of '{whole}'; make it again with '{again}'")
+    if study_of(info.name) is not None:
+        raise MedTasksError(f"'{info.name}' was published from a study; publish it again with '{again}'")
     folder = source or Path(info.source)
     if not folder.is_dir():
         raise MedTasksError(f"'{info.name}' came from {folder}, which is not there; give its place with --source")

@@ -13,6 +13,7 @@ from medtasks.cli import (
     curate_draft,
     curate_hallucination,
     curate_patterns,
+    curate_publish,
     curate_review,
     data,
     demo,
@@ -54,6 +55,7 @@ curate.app.command("hallucination")(curate_hallucination.hallucination)
 curate.app.command("draft")(curate_draft.draft)
 curate.app.command("review")(curate_review.review)
 curate.app.command("patterns")(curate_patterns.patterns)
+curate.app.command("publish")(curate_publish.publish)
 app.add_typer(curate.app, name="curate")
 app.command("parse")(parse.parse)
 app.command("demo")(demo.demo)

@@ -3,6 +3,8 @@
 One with a damaged manifest, and one that is neither, count as credentialed: nobody can say that they are not.
 """
 
+import json
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,10 +14,12 @@ from medtasks.data.manifest import FILE_NAME, manifest_of
 from medtasks.errors import MedTasksError
 
 BENCHMARK = "own questions"
+DATASHEET, OPTIONS = "datasheet.json", "published_with"
+"""In the folder of a dataset that was published from a study, what made it; and in that, options of the command."""
 
 
 def own_dataset_info(name: str, source: Path, access: Access, kind: str) -> DatasetInfo:
-    """Describe a dataset of a ``kind`` (``"QA"`` or ``"VQA"``) that is being prepared from a user's folder."""
+    """Describe a dataset of a ``kind`` (``"QA"``, ``"VQA"``, or a study's) that is made from a user's folder."""
     return _info(name, f"{kind}, from {source}", str(source), access)
 
 
@@ -48,10 +52,30 @@ def part_of(name: str) -> str | None:
         return None
 
 
+def study_of(name: str) -> str | None:
+    """Return the folder of the study that a dataset was published from; None for any other dataset."""
+    if name in CATALOGUE or not (dataset_folder(name) / DATASHEET).is_file():
+        return None
+    try:
+        return manifest_of(dataset_folder(name)).source
+    except (MedTasksError, OSError):
+        return "STUDY"  # its manifest is damaged
+
+
 def preparing_again(name: str) -> str:
     """Return the command that prepares a dataset again."""
+    if (study := study_of(name)) is not None:
+        return shlex.join(["medtasks", "curate", "publish", study, *_published_with(name)])
     whole = None if name in CATALOGUE else part_of(name)
     return f"medtasks data prepare {name}" if whole is None else f"medtasks data select {whole} ... --as {name}"
+
+
+def _published_with(name: str) -> list[str]:
+    try:
+        sheet = json.loads((dataset_folder(name) / DATASHEET).read_text(encoding="utf-8"))
+        return list(map(str, sheet[OPTIONS]))
+    except (OSError, ValueError, LookupError, TypeError):
+        return ["--as", name]
 
 
 def _prepared(folder: Path) -> DatasetInfo:

@@ -118,6 +118,8 @@ class Recipe:
     # what the manifest has to say of the documents, one sentence each
     remarks: Callable[[Documents], Iterable[str]] = lambda documents: ()
     decoding: Decoding = REFERENCE  # what models see of its image files; published sets are read as their references do
+    # writes what else belongs into the dataset's folder, which is not in its place yet
+    enclose: Callable[[Path, Manifest], None] = lambda folder, manifest: None
 
     @classmethod
     def of_splits(
@@ -171,6 +173,7 @@ def prepare_recipe(info: DatasetInfo, recipe: Recipe, options: Options) -> Manif
             image_range=recipe.decoding.value_range,
             **measured(documents, tested),
         )
+        recipe.enclose(work, manifest)
         publish(work, manifest, documents, recipe.columns, demonstrations)
     return manifest
 

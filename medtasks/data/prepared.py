@@ -36,8 +36,8 @@ def prepared_folder(name: str) -> Path:
         if own_task_file(name).is_file():
             raise DatasetNotPrepared(
                 f"your own dataset '{name}' is not in {home()} any more; run 'medtasks data prepare --from-folder DIR "
-                f"--name {name}' (for a part of another one 'medtasks data select ... --as {name}'), or delete its "
-                f"task {own_task_file(name)}"
+                f"--name {name}' (for a part of another one 'medtasks data select ... --as {name}', for a study "
+                f"'medtasks curate publish STUDY --as {name}'), or delete its task {own_task_file(name)}"
             )
         info = dataset_info(name)
         raise DatasetNotPrepared(

@@ -18,6 +18,15 @@ column             type          meaning
 ``categories``     list[str]     medical areas of this image, one or more
 =================  ============  ==================================================================================
 
+``CURATED_PAIR`` (pairs of a study of the user's own, ``medtasks curate publish``) has these columns, of which
+``categories`` may be empty and ``image_id`` is the study's, and
+
+=================  ============  ==================================================================================
+``licence``        str or null   of the image, as its list says
+``sim_med``        float         cosine similarity of the pair's images to the medical encoder
+``sim_gen``        float         and to the vision-only one
+=================  ============  ==================================================================================
+
 All other families share these columns:
 
 =================  ============  ==================================================================================
@@ -68,13 +77,14 @@ and add their own:
 ``gold``           str           the right answer as published
 ``flags``          list[str]     what had to be interpreted, see :mod:`medtasks.data.medheval.gold`
 ``hallucination``  str or null   what it is about: ``anatomy``, ``measurement``, ``symptom`` or ``technique``
-``source``         str           where the image is from: ``slake``, ``vqa_rad``, ``iu_xray`` or ``mimic_cxr``
+``source``         str           where the image is from: ``slake``, ``vqa_rad``, ``iu_xray`` or ``mimic_cxr``; of
+                                 questions from a study of the user's own, its name
 ``modality``       str or null   as published (SLAKE only)
 ``location``       str or null   body part as published (SLAKE and VQA-RAD only)
 
 ``COMPONENT_REPORT``             MedHEval: report generation, scored by the components a report mentions. All columns of
                                  ``REPORT``, and
-``question``       str           as published, the same in every row
+``question``       str           as published, the same in every row; of a study of the user's own, each its own
 ``anatomy``        list[str]     anatomical structures of the reference report, as published
 ``measurement``    list[str]     its measurements; mostly empty
 ``symptom``        list[str]     its findings
@@ -136,6 +146,7 @@ Columns = Mapping[str, str | list[str]]
 _TYPES: Mapping[str, str | list[str]] = {
     "str": "string",
     "int": "int32",
+    "float": "float64",
     "list[str]": ["string"],
     "list[int]": ["int32"],
 }
@@ -151,6 +162,7 @@ PAIRED_CHOICE = _columns(
     "doc_id dataset pair_id position:int image_id image_file image_sha256 question options:list[str] answer "
     "categories:list[str]"
 )
+CURATED_PAIR = {**PAIRED_CHOICE, **_columns("licence sim_med:float sim_gen:float")}
 _SHARED = _columns("doc_id dataset image_id patient_id image_files:list[str] image_sha256:list[str]")
 CHOICE = {**_SHARED, **_columns("subject context question options:list[str] answer")}
 OPEN_QUESTION = {**_SHARED, **_columns("question answer question_type")}

@@ -1,7 +1,6 @@
 """Tasks of the user's own, without code: from a folder of questions, or from a part of a prepared dataset.
 
-A task file stands alone: one that included ours would make every task of the harness unlistable once this package
-moves. A folder's is put together from the task of a published dataset, so that it asks and scores as that does.
+A folder's task is put together from that of a published dataset, so that it asks and scores as that does.
 
 Of a part only the documents are copied; the images stay with the whole dataset. The tasks are those of the whole
 dataset, under the part's name.
@@ -9,28 +8,28 @@ dataset, under the part's name.
 
 import contextlib
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from medtasks.data.catalogue import CATALOGUE, Access
-from medtasks.data.home import dataset_folder, written_whole
+from medtasks.data.catalogue import Access
+from medtasks.data.home import dataset_folder
 from medtasks.data.manifest import FILE_NAME, Manifest
 from medtasks.data.multimedeval.folder import QA, VQA, OwnQuestions, read_folder
 from medtasks.data.own_datasets import own_dataset_info, own_datasets
 from medtasks.data.parts import publish_part
 from medtasks.data.preparation import Options, prepare_recipe
-from medtasks.data.prepared import own_task_file, prepared_folder
+from medtasks.data.prepared import prepared_folder
 from medtasks.data.selecting import Criteria, described
 from medtasks.errors import MedTasksError, SourceError, unknown_name
 from medtasks.harness.prompt_settings import prompt_settings
-from medtasks.harness.task_files import tagged_tasks, task_config, task_files, variant_of
-from medtasks.harness.task_index import SETTINGS, DottedName, dumped, harness_folder
+from medtasks.harness.task_files import task_config, task_files
+from medtasks.harness.task_index import SETTINGS, DottedName
+from medtasks.tasks.task_copies import own_keys, own_metadata, refuse_taken, task_copy, write_task_file
 
 TAG = "multimedeval_own"
 _PREFIX = "multimedeval_"
-_MARK = "# Written by 'medtasks data prepare --from-folder', which overwrites changes.\n"
-_PART_MARK = "# Written by 'medtasks data select', which overwrites changes.\n"
+_COMMAND = "medtasks data prepare --from-folder"
+_PART_COMMAND = "medtasks data select"
 _MODELS = {QA: "multimedeval_medqa", VQA: "multimedeval_vqa_rad"}
 _PROMPTS = {QA: "multimedeval_own_qa", VQA: "multimedeval_own_vqa"}
 _READ_WITH = "medtasks.hooks.filters.ReadWith"
@@ -56,12 +55,12 @@ def prepare_own(
     chosen = own_name(name or folder.resolve().name)
     if chosen == TAG:
         raise MedTasksError(f"there is a task or dataset '{TAG}' already; choose another name with --name")
-    _refuse_taken(chosen, _MARK, "--name")
+    refuse_taken(chosen, chosen, _COMMAND, "--name")
     if not again:
         _refuse_another_folder(chosen, folder)
     info = own_dataset_info(chosen, folder.resolve(), access, questions.kind)
     manifest = prepare_recipe(info, questions.recipe, Options(folder, allow_incomplete=allow_incomplete))
-    _write_task_file(chosen, _task_config(chosen, questions), _MARK)
+    write_task_file(chosen, _task_config(chosen, questions), _COMMAND)
     return manifest
 
 
@@ -92,9 +91,9 @@ def _refuse_another_folder(name: str, folder: Path) -> None:
 
 def _task_config(name: str, questions: OwnQuestions) -> dict[str, Any]:
     config, with_images = task_config(_MODELS[questions.kind]), task_config(_MODELS[VQA])
-    own = _own_keys(name, name, TAG)
+    own = own_keys(name, name, TAG)
     description = f"Own {questions.kind} questions, {questions.modality or 'no modality given'}"
-    metadata = _own_metadata(with_images["metadata"], name, description=description, prompt="head")
+    metadata = own_metadata(with_images["metadata"], name, description=description, prompt="head")
     rules = [_filter("reference", "multimedeval_option_head"), _filter("robust", "robust_choice")]
     changed = {
         **own,
@@ -129,14 +128,16 @@ def select_as(dataset: str, criteria: Criteria, name: str) -> tuple[Manifest, li
     if not name.isidentifier() or name != name.lower():
         raise MedTasksError(f"'{name}' cannot be a task's name; take small letters, digits and underscores")
     names = tasks_of_part(dataset, name)
+    known = task_files()
     if not names:
-        raise unknown_name("dataset with tasks", dataset, {one.dataset or "" for one in task_files().values()} - {""})
+        raise unknown_name("dataset with tasks", dataset, {one.dataset or "" for one in known.values()} - {""})
     for new in names.values():
-        _refuse_taken(new, _PART_MARK, "--as")
+        refuse_taken(new, name, _PART_COMMAND, "--as")
     _refuse_other_data(name)
     manifest = publish_part(dataset, criteria, name)
     for task, new in names.items():
-        _write_task_file(new, _part_config(task, new, name, manifest), _PART_MARK)
+        description = f"{known[task].description}; only {described(manifest.selection)}"
+        write_task_file(new, task_copy(task, new, name, description), _PART_COMMAND)
     return manifest, list(names.values())
 
 
@@ -156,61 +157,3 @@ def _refuse_other_data(name: str) -> None:
         part = True
     if not part:
         raise MedTasksError(f"there is a task or dataset '{name}' already; choose another name with --as")
-
-
-def _part_config(task: str, new: str, dataset: str, manifest: Manifest) -> dict[str, Any]:
-    config = task_config(task)
-    description = f"{config['metadata']['description']}; only {described(manifest.selection)}"
-    metadata = _own_metadata(config["metadata"], dataset, description=description)
-    return {**config, **_own_keys(new, dataset, []), "metadata": metadata}
-
-
-def _refuse_taken(name: str, mark: str, option: str) -> None:
-    """Refuse a name that the harness, this package or a file of the user's has already; ``option`` gives another.
-
-    Files with the mark as their first line may be overwritten.
-    """
-    path = own_task_file(name)
-    ours = {task.name: task.path for task in task_files().values()}
-    tags = {tag for task in task_files().values() if task.path != path for tag in task.tags}
-    taken = name in CATALOGUE or name in tags or variant_of(name) or tagged_tasks(name)
-    if taken or ours.get(name, path) != path or _harness_knows(name):
-        raise MedTasksError(f"there is a task or dataset '{name}' already; choose another name with {option}")
-    if path.exists() and not path.read_text(encoding="utf-8").startswith(mark):
-        raise MedTasksError(f"{path} was not written by this command; move it away, or choose another {option}")
-
-
-def _own_keys(task: str, dataset: str, tags: object) -> dict[str, Any]:
-    """Return what a task file says of its name and its data, which are prepared."""
-    return {
-        "task": task,
-        "task_alias": DottedName(f"medtasks.data.label_of.{task}"),
-        "tag": tags,
-        "dataset_path": DottedName(f"medtasks.data.path_of.{dataset}"),
-    }
-
-
-def _own_metadata(metadata: Mapping[str, Any], dataset: str, **about: Any) -> dict[str, Any]:
-    """Return a task's metadata for a copy of it on other data, which has no few-shot twin, or one with its own file."""
-    data = {"dataset": dataset, "data": DottedName(f"medtasks.data.provenance_of.{dataset}")}
-    return {**{name: value for name, value in metadata.items() if name != "few_shot"}, **about, **data}
-
-
-def _write_task_file(name: str, config: Mapping[str, Any], mark: str) -> None:
-    """Write a task file that stands alone; the mark is its first line."""
-    path, text = own_task_file(name), dumped(config)
-    try:
-        with written_whole(path) as partial:
-            partial.write_text(mark + text, encoding="utf-8")
-    except OSError as error:
-        raise MedTasksError(
-            f"cannot write the task file {path}: {error.strerror or error}; the dataset is prepared, make room and run "
-            f"the same command again"
-        ) from error
-
-
-def _harness_knows(name: str) -> bool:
-    """Return whether a task file of the harness names it; importing the harness would take long."""
-    root = harness_folder()
-    entry = re.compile(rb"^\s*(?:-\s|(?:-\s*)?(?:task|group|tag)\s*:)[^#\n]*\b" + name.encode() + rb"\b", re.MULTILINE)
-    return root is not None and any(entry.search(path.read_bytes()) for path in root.rglob("*.yaml"))

@@ -91,6 +91,14 @@ def test_refused_names(home, name, message):
     assert not own_tasks_folder().exists()
 
 
+def test_tasks_of_another_part_are_not_overwritten(home):
+    select_as("mediconfusion", {"categories": ["Spinal"]}, "mc_head_gd")
+    with pytest.raises(MedTasksError, match="there is a task 'mc_head_gd' on your dataset 'mc_head_gd'"):
+        select_as("mediconfusion", {"categories": ["Cerebral"]}, "mc_head")
+    assert task_file("mc_head_gd").dataset == "mc_head_gd"
+    assert not dataset_folder("mc_head").exists()
+
+
 def test_parts_of_parts_and_unprepared_sets_are_refused(home):
     select_as("mediconfusion", {"categories": ["Cerebral"]}, "mc_head")
     with pytest.raises(MedTasksError, match="'mc_head' is itself a part of 'mediconfusion'"):

@@ -85,6 +85,6 @@ def _own_file(path: Path) -> Finding | None:
         return TASKS.problem(path.stem, f"{found}, so that the harness lists none of our tasks", f"mend {path}")
     for name in (mapping_in(config, "metadata").get("dataset") for config in index.configs.values()):
         if isinstance(name, str) and not (dataset_folder(name) / FILE_NAME).is_file():
-            fix = f"prepare '{name}' again with medtasks data prepare or medtasks data select, or delete {path}"
+            fix = f"prepare '{name}' again with medtasks data prepare, data select or curate publish, or delete {path}"
             return TASKS.warning(path.stem, f"the dataset '{name}' of {path} is gone", fix)
     return None

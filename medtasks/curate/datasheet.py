@@ -1,0 +1,187 @@
+"""The datasheet of a published study: what made it and what of it was left out, without a word of a question.
+
+It lies in the dataset's folder and in the study's, as ``datasheet.json`` and, for people, as ``datasheet.md``.
+"""
+
+import dataclasses
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from medtasks.curate.agreement import agreements
+from medtasks.curate.drafts import Draft, Outcome, counted, read_drafted
+from medtasks.curate.reviews import Review, current
+from medtasks.curate.study import Study, StudyImage, StudyKind
+from medtasks.data.manifest import Manifest
+from medtasks.data.own_datasets import OPTIONS
+
+MARKDOWN = "datasheet.md"
+VERSION = 1
+_UNSTATED = "not stated"
+_CAVEATS = (
+    "The questions were drafted by a language model from captions or reports; medtasks has checked their form, and "
+    "only the reviewers named here what they say.",
+    "Answers follow what the texts say; nobody has confirmed them on the images beyond the review.",
+    "Scores on this set are not comparable with published scores of the benchmark whose protocol it follows.",
+    "The images were chosen, not sampled from a clinic: a score is no measure of safety or of use for patients.",
+)
+_OF_PAIRS = (
+    "The pairs were selected to be alike to one encoder; models that share it, or data with it, are put at a "
+    "disadvantage, and the set is no sample of images that doctors confuse."
+)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a study is published."""
+
+    name: str  # of the dataset
+    min_score: int
+    wording: str | None  # the reviewer whose words count where reviewers differ
+    balance: bool  # whether labels have to be even (hallucination studies)
+
+    @property
+    def options(self) -> list[str]:
+        """Those of the command that publishes likewise."""
+        words = [] if self.wording is None else ["--wording", self.wording]
+        even = [] if self.balance else ["--no-balance"]
+        return ["--min-score", str(self.min_score), *words, *even, "--as", self.name]
+
+
+@dataclass(frozen=True)
+class Publication:
+    """What of a study is published, and what is not."""
+
+    settings: Settings
+    kept: Mapping[str, Draft]  # in the words of reviewers
+    left_out: Mapping[str, int]  # drafts by reason
+    drafts: Mapping[str, Draft]  # all that were to be reviewed
+    reviews: Sequence[Review]
+
+
+def datasheet(
+    folder: Path, study: Study, about: Publication, manifest: Manifest, images: Mapping[str, StudyImage]
+) -> dict[str, Any]:
+    """Return the datasheet as JSON types."""
+    lines = read_drafted(folder)
+    asked = [line for line in lines.values() if line.outcome is not Outcome.SKIPPED]
+    shown = [images[image_id] for image_id in {name for draft in about.kept.values() for name in draft.images}]
+    licences = Counter(image.licence or _UNSTATED for image in shown)
+    return {
+        "schema_version": VERSION,
+        "name": about.settings.name,
+        "kind": str(study.kind),
+        "access": str(study.access),
+        "study": study.digest,
+        "fingerprint": manifest.fingerprint,
+        "questions": manifest.rows,
+        "images": manifest.images,
+        "complete": manifest.complete,
+        "licences": dict(sorted(licences.items())),
+        "made_with": json.loads(json.dumps(study.made_with)),
+        "llm": sorted({line.llm for line in asked} - {""}),
+        "prompts": sorted({line.prompt for line in asked} - {""}),
+        "requests": [
+            {"outcome": str(outcome), "reason": reason, "number": number}
+            for (outcome, reason), number in sorted(counted(lines.values()).items())
+        ],
+        "min_score": about.settings.min_score,
+        "wording": about.settings.wording,
+        "balance": about.settings.balance if study.kind is not StudyKind.PAIRS else None,
+        OPTIONS: about.settings.options,
+        "drafts": len(about.drafts),
+        "published": len(about.kept),
+        "left_out": dict(sorted(about.left_out.items())),
+        "labels": _labels(about.kept.values()),
+        "reviewers": [_reviewer(review, about) for review in about.reviews],
+        "agreement": [_finite(dataclasses.asdict(one)) for one in agreements(about.reviews, about.drafts, images)],
+        "caveats": [*_CAVEATS, *([_OF_PAIRS] if study.kind is StudyKind.PAIRS else [])],
+    }
+
+
+def _labels(drafts: Iterable[Draft]) -> dict[str, int]:
+    """Return how often each letter is the answer, or Yes and No; nothing for open questions."""
+    found: Counter[str] = Counter()
+    for draft in drafts:
+        is_yes_no = {option.casefold() for option in draft.options} == {"yes", "no"}
+        for answer in draft.answers if draft.options else ():
+            found[draft.options[ord(answer) - ord("A")] if is_yes_no else answer] += 1
+    return dict(sorted(found.items()))
+
+
+def _reviewer(review: Review, about: Publication) -> dict[str, Any]:
+    """Return what one reviewer did; the mean is over questions, the share over drafts."""
+    scored = [(item, scores) for item, one in current(review, about.drafts).items() if (scores := one.scores)]
+    values = [score for _, scores in scored for score in scores]
+    passing = sum(min(scores) >= about.settings.min_score for _, scores in scored)
+    return {
+        "reviewer": review.reviewer,
+        "drafts_scored": len(scored),
+        "mean_score": sum(values) / len(values) if values else None,
+        "share_reaching_the_score": passing / len(scored) if scored else None,
+        "share_published": sum(item in about.kept for item, _ in scored) / len(scored) if scored else None,
+    }
+
+
+def _finite(facts: Mapping[str, Any]) -> dict[str, Any]:
+    plain = json.loads(json.dumps(facts))
+    return {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in plain.items()}
+
+
+def as_markdown(sheet: Mapping[str, Any]) -> str:
+    """Return a datasheet for people."""
+    plain = ("kind", "access", "fingerprint", "study", "questions", "images", "complete", "llm", "prompts")
+    parts = [
+        f"# Datasheet of {sheet['name']}",
+        _table(("what", "value"), [(name, _said(sheet[name])) for name in plain]),
+        "## What the study was made with",
+        _table(("setting", "value"), list(_flat(sheet["made_with"])) or [("", _UNSTATED)]),
+        "## What was asked of the language model",
+        _rows_of(sheet["requests"]),
+        "## Review",
+        f"Of {sheet['drafts']} drafts {sheet['published']} are published: those with {sheet['min_score']} of 10 or "
+        f"more on every question by every reviewer who scored them, less what is left out below."
+        + (f" Where reviewers differ in words, those of {sheet['wording']} count." if sheet["wording"] else ""),
+        _table(("left out because", "drafts"), list(sheet["left_out"].items()) or [("nothing was left out", 0)]),
+        _rows_of(sheet["reviewers"]),
+        _rows_of(sheet["agreement"]) or "Fewer than two reviewers: nothing tells how far experts agree.",
+        "## What is in it",
+        _table(("right answer", "questions"), list(sheet["labels"].items()) or [("free text", sheet["questions"])]),
+        _table(("licence", "images"), list(sheet["licences"].items())),
+        "## What it is not",
+        "\n".join(f"- {sentence}" for sentence in sheet["caveats"]),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _flat(settings: Mapping[str, Any], above: str = "") -> Iterable[tuple[str, str]]:
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{above}{name}: ")
+        else:
+            yield f"{above}{name}", _said(value)
+
+
+def _said(value: object) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(_said, value)) or "-"
+    if isinstance(value, bool) or value is None:
+        return {True: "yes", False: "no", None: "-"}[value]
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def _rows_of(records: Sequence[Mapping[str, Any]]) -> str:
+    if not records:
+        return ""
+    return _table([name.replace("_", " ") for name in records[0]], [list(one.values()) for one in records])
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    def line(cells: Iterable[object]) -> str:
+        return "| " + " | ".join(_said(cell).replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
+
+    return "\n".join([line(head), line("---" for _ in head), *map(line, rows)])

@@ -1,0 +1,298 @@
+"""``medtasks curate publish``: what is published, said and refused."""
+
+import json
+import re
+import shutil
+
+import pytest
+
+from medtasks.curate.drafts import read_drafts
+from medtasks.curate.study import StudyKind, read_images, read_study
+from medtasks.data.catalogue import Access
+from medtasks.data.home import dataset_folder, own_tasks_folder
+from medtasks.data.manifest import Manifest
+from medtasks.data.own_datasets import access_of, preparing_again
+from medtasks.data.preparers import verify
+from medtasks.data.store import load_documents
+from medtasks.errors import JudgeRefused
+from medtasks.harness.task_files import task_config, task_file, tasks_of
+from medtasks.harness.task_index import SETTINGS
+from medtasks.judges.client import judge_for
+
+from ..curate.reviewed_study import MADE_WITH, detailed_study, even, review, scored
+
+
+@pytest.fixture
+def study(tmp_path):
+    """A reviewed study of three pairs."""
+    review(detailed_study(tmp_path / "study"))
+    return tmp_path / "study"
+
+
+@pytest.fixture
+def publish(medtasks, study):
+    def run(*options):
+        ran = medtasks("curate", "publish", study, *options)
+        assert ran.code == 0, ran.err
+        return ran.out
+
+    return run
+
+
+def fingerprint():
+    return Manifest.read(dataset_folder("made_up")).fingerprint
+
+
+def counts(out):
+    """Return the numbers of drafts by what became of them, as printed."""
+    table = out[out.index("drafts  ") :].split("\n", 1)[1]
+    return {name: int(number) for name, number in re.findall(r"^(\w.*?)  +(\d+)$", table, re.MULTILINE)}
+
+
+def low(item, score=4):
+    return lambda draft: score if draft.item_id == item else 8
+
+
+def test_dataset_of_the_pairs_that_reach_the_score(publish, study):
+    review(study, "bob", low("p2"))
+    out = publish()
+    assert "Prepared made_up: 4 questions, 4 images" in out
+    assert counts(out) == {"published": 2, "scored too low": 1}
+    assert "Right answers: A 2, B 2" in out
+    assert "Run it with 'lmms_eval --tasks made_up_all'" in out
+    documents = load_documents("made_up")
+    assert [one["doc_id"] for one in documents] == ["p1/1", "p1/2", "p3/1", "p3/2"]
+    assert documents[1] == {
+        "doc_id": "p1/2",
+        "dataset": "made_up",
+        "pair_id": "p1",
+        "position": 2,
+        "image_id": "im2",
+        "image_file": documents[1]["image_file"],
+        "image_sha256": read_images(study)["im2"].sha256,
+        "question": "Where is the opacity of size 1?",
+        "options": ["In the left lower lobe", "In the right upper lobe"],
+        "answer": "B",
+        "categories": ["pulmonary", "vascular"],
+        "licence": "CC0",
+        "sim_med": 0.95,
+        "sim_gen": 0.5,
+    }
+    assert list(verify("made_up")) == []
+    manifest = Manifest.read(dataset_folder("made_up"))
+    assert (manifest.complete, manifest.left_out, manifest.access) == (True, (), "public")
+    assert manifest.revision == read_study(study).digest
+    assert counts(publish("--min-score", 4)) == {"published": 3}
+
+
+def test_tasks_run_like_those_of_the_paper_and_claim_nothing_of_it(publish):
+    publish()
+    assert tasks_of("made_up_all") == ["made_up", "made_up_gd", "made_up_ps"]
+    for ending in ("", "_gd", "_ps", "_ff"):
+        own, model = task_config(f"made_up{ending}"), task_config(f"mediconfusion{ending}")
+        differ = {key for key in own.keys() | model.keys() if own.get(key) != model.get(key)}
+        assert differ == {"task", "task_alias", "dataset_path", "metadata", "tag", SETTINGS}
+        assert own[SETTINGS] == {name: one for name, one in model[SETTINGS].items() if name != "med_flamingo"}
+        assert own["metadata"].keys() == model["metadata"].keys() - {"checked_against"}
+        assert own["metadata"]["dataset"] == "made_up"
+        assert "paper" not in own["metadata"]["description"]
+        assert "include" not in (own_tasks_folder() / f"made_up{ending}.yaml").read_text()
+        assert task_file(f"made_up{ending}").variants == task_file(f"mediconfusion{ending}").variants
+    ours, theirs = task_config("made_up_all"), task_config("mediconfusion_all")
+    assert ours["aggregate_metric_list"] == theirs["aggregate_metric_list"]
+
+
+def test_words_after_review_go_out(publish, study):
+    def edited(draft):
+        return scored(draft, 9, question="Which side?", answers=("B", "A"), categories=(("Spinal",), ("Spinal",)))
+
+    review(study, said=edited)
+    publish()
+    first = load_documents("made_up")[0]
+    assert (first["question"], first["answer"], first["categories"]) == ("Which side?", "B", ["Spinal"])
+
+
+def test_more_reviews_replace_what_was_published(publish, study):
+    publish()
+    before = fingerprint()
+    publish()
+    assert fingerprint() == before
+    review(study, "bob", low("p1"))
+    assert counts(publish()) == {"published": 2, "scored too low": 1}
+    assert fingerprint() != before
+    assert len(load_documents("made_up")) == 4
+    shutil.rmtree(dataset_folder("made_up"))
+    publish()
+
+
+def test_datasheet_says_what_made_it_and_nothing_of_a_question(publish, study):
+    review(study, "bob", low("p2"))
+    publish()
+    sheet = json.loads((dataset_folder("made_up") / "datasheet.json").read_text())
+    assert sheet == json.loads((study / "datasheet.json").read_text())
+    assert sheet["fingerprint"] == fingerprint()
+    assert (sheet["drafts"], sheet["published"], sheet["left_out"]) == (3, 2, {"scored too low": 1})
+    assert sheet["made_with"] == MADE_WITH
+    assert (sheet["llm"], sheet["prompts"]) == (["made-up-llm, temperature 0"], ["made_up v1"])
+    assert sheet["requests"] == [{"outcome": "drafted", "reason": "", "number": 3}]
+    assert sheet["licences"] == {"CC0": 2, "not stated": 2}
+    assert sheet["reviewers"][1] == {
+        "reviewer": "bob",
+        "drafts_scored": 3,
+        "mean_score": pytest.approx(40 / 6),
+        "share_reaching_the_score": pytest.approx(2 / 3),
+        "share_published": pytest.approx(2 / 3),
+    }
+    assert {one["what"] for one in sheet["agreement"]} >= {"score", "correctness"}
+    page = (dataset_folder("made_up") / "datasheet.md").read_text()
+    assert page == (study / "datasheet.md").read_text()
+    assert "| scored too low | 1 |" in page
+    assert "| medical_encoder: digest | aaaaaaaaaaaaaaaa |" in page
+    for draft in read_drafts(study).values():
+        assert draft.question not in page + json.dumps(sheet)
+        assert draft.item_id not in page + json.dumps(sheet)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in StudyKind if kind is not StudyKind.PAIRS])
+def test_hallucination_studies(medtasks, tmp_path, kind):
+    review(detailed_study(tmp_path / "h", kind), said=even)
+    assert medtasks("curate", "publish", tmp_path / "h").code == 0
+    first, second, *_ = load_documents("made_up")
+    assert (first["doc_id"], first["patient_id"], first["image_id"]) == ("im1/1", "patient1", "im1")
+    if kind is StudyKind.VISUAL_OPEN:
+        assert first["report"].startswith("Radiograph 1")
+        assert (first["anatomy"], first["measurement"]) == (["left lower lobe"], [])
+    elif kind is StudyKind.KNOWLEDGE_OPEN:
+        assert second["answer"] == "A follow-up of the left lower lobe."
+    else:
+        binary = {"kind": "binary", "choices": "", "options": ["Yes", "No"], "answer": "A", "gold": "Yes"}
+        assert {name: first[name] for name in binary} == binary
+        assert second["choices"] == "A. left lower lobe, B. nowhere, C. everywhere, D. the heart"
+        assert (second["kind"], second["answer"], second["gold"]) == ("multi-choice", "A", "left lower lobe")
+        assert first["hallucination"] == ("anatomy" if kind is StudyKind.VISUAL_CLOSED else None)
+        assert first["source"] == "made_up"
+
+
+def test_yes_and_no_are_as_frequent_unless_they_need_not_be(medtasks, fails, tmp_path):
+    review(detailed_study(tmp_path / "h", StudyKind.CONTEXTUAL), said=even)
+    ran = medtasks("curate", "publish", tmp_path / "h")
+    assert "Right answers: A 3, No 1, Yes 1" in ran.out
+    assert counts(ran.out) == {"published": 5, "surplus of no": 1}
+    assert Manifest.read(dataset_folder("made_up")).complete
+    assert "A 3, No 2, Yes 1" in medtasks("curate", "publish", tmp_path / "h", "--no-balance").out
+    review(tmp_path / "h", said=lambda draft: 9 if draft.options == ("Yes", "No") else 1)
+    fails(["curate", "publish", tmp_path / "h"], "3 surplus of no", "--no-balance")
+
+
+def test_nothing_to_publish(fails, study):
+    review(study, said=lambda draft: None)
+    fails(["curate", "publish", study], "none of the 3 drafts of 'made_up' has been scored", "medtasks curate review")
+    review(study, said=lambda draft: 2)
+    fails(["curate", "publish", study], "nothing of 'made_up' reaches 5", "3 scored too low", "lower --min-score")
+    (study / "drafts.jsonl").unlink()
+    fails(["curate", "publish", study], "none of the 0 drafts", "medtasks curate draft")
+    fails(["curate", "publish", study / "drawn"], "holds no study")
+    assert not own_tasks_folder().exists()
+    assert not dataset_folder("made_up").exists()
+
+
+def test_reviews_and_files_that_do_not_belong(fails, study, tmp_path):
+    fails(["curate", "publish", study, "--wording", "carol"], "'carol' has not reviewed 'made_up'")
+    other = tmp_path / "other"
+    review(detailed_study(other, name="other"), "bob")
+    shutil.copy(other / "reviews" / "bob.json", study / "reviews")
+    fails(["curate", "publish", study], "bob.json is of another study than 'made_up'")
+    (study / "reviews" / "bob.json").unlink()
+    (study / "pairs.jsonl").write_text("")
+    fails(["curate", "publish", study], "3 drafts of 'made_up' are about images or pairs that")
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        ("mediconfusion", "there is a task or dataset 'mediconfusion' already; choose another name with --as"),
+        ("mme", "there is a task or dataset 'mme' already"),
+        ("medheval_closed", "there is a task or dataset 'medheval_closed' already"),
+        ("My set", "'My set' cannot be a task's name"),
+        ("../made_up", "cannot be a task's name"),
+    ],
+)
+def test_names_that_are_taken(fails, study, name, what):
+    fails(["curate", "publish", study, "--as", name], what)
+    assert not own_tasks_folder().exists()
+
+
+def test_other_data_of_the_user_stay(fails, publish, study, medtasks, tmp_path):
+    publish()
+    before = fingerprint()
+    other = tmp_path / "other"
+    review(detailed_study(other, access=Access.GATED))
+    fails(["curate", "publish", other], f"there is a dataset 'made_up' from {study} already; choose another name")
+    for name in ("made_up_gd", "made_up_all"):
+        taken = f"there is a task '{name}' on your dataset 'made_up' already"
+        fails(["curate", "publish", other, "--as", name], taken)
+    assert medtasks("curate", "publish", other, "--as", "other_pairs").code == 0
+    assert (
+        medtasks("data", "select", "other_pairs", "--where", "categories=vascular", "--as", "part_of_pairs").code == 0
+    )
+    fails(["curate", "publish", other, "--as", "part_of_pairs"], "was not written by this command")
+    assert fingerprint() == before
+    copied = shutil.copytree(study, study.with_name("copied"))  # whoever moves a study may publish it again
+    assert medtasks("curate", "publish", copied).code == 0
+
+
+def test_images_that_are_not_what_they_were(fails, medtasks, study):
+    file = study / "drawn" / "im4.png"
+    shutil.copy(study / "drawn" / "im1.png", file)
+    why = "the image in line 4 of images.jsonl has changed since the study was made"
+    fails(["curate", "publish", study], why, "--allow-incomplete")
+    assert not dataset_folder("made_up").exists()
+    file.unlink()
+    ran = medtasks("curate", "publish", study, "--allow-incomplete")
+    assert "left out: the image in line 4 of images.jsonl is missing" in ran.out
+    manifest = Manifest.read(dataset_folder("made_up"))
+    assert (manifest.complete, manifest.rows) == (False, 4)
+    assert counts(ran.out) == {"published": 2, "an image is missing, changed or broken": 1}
+    assert "Right answers: A 2, B 2" in ran.out
+
+
+def test_commands_on_what_was_published(medtasks, fails, publish, study, tmp_path):
+    publish()
+    assert medtasks("data", "verify", "made_up").out.startswith("made_up is as prepared: 6 questions, complete")
+    assert "made_up" in medtasks("data", "list").out
+    assert "6 questions, 6 images" in medtasks("data", "show", "made_up").out
+    again = f"medtasks curate publish {study} --min-score 5 --as made_up"
+    assert preparing_again("made_up") == again
+    fails(["data", "prepare", "made_up"], "was published from a study", again)
+    assert medtasks("data", "select", "made_up", "--where", "categories=vascular", "--as", "hearts").code == 0
+    assert len(load_documents("hearts")) == 6
+    assert preparing_again("hearts") == "medtasks data select made_up ... --as hearts"
+    documents = load_documents("made_up")
+    runs = []
+    for name, replies in (("right", [one["answer"] for one in documents]), ("wrong", ["A"] * 6)):
+        lines = [{"doc_id": one["doc_id"], "reply": text} for one, text in zip(documents, replies, strict=True)]
+        runs.append(tmp_path / f"{name}.jsonl")
+        runs[-1].write_text("".join(json.dumps(line) + "\n" for line in lines))
+    scores = tmp_path / "scores.json"
+    assert medtasks("score", "made_up", runs[0], "--json", scores).code == 0
+    assert json.loads(scores.read_text())["rules"]["robust"]["categories"]["total"]["set_accuracy"] == 1
+    compared = medtasks("compare", "made_up", *runs)
+    assert compared.code == 0, compared.err
+    assert "100.00%" in compared.out
+    (dataset_folder("made_up") / "manifest.json").write_text("{")
+    assert preparing_again("made_up") == "medtasks curate publish STUDY --min-score 5 --as made_up"
+    publish()
+
+
+def test_access_travels_with_the_study(medtasks, tmp_path, monkeypatch):
+    for name, value in {"BASE_URL": "https://judge.example/v1", "MODEL": "m", "API_KEY": "none"}.items():
+        monkeypatch.setenv(f"MEDTASKS_JUDGE_{name}", value)
+    for access in Access:
+        folder = tmp_path / access
+        review(detailed_study(folder, name=f"study_{access}", access=access))
+        out = medtasks("curate", "publish", folder).out
+        assert ("may not see it" in out) == (access is Access.CREDENTIALED)
+        assert access_of(f"study_{access}") is access
+    with pytest.raises(JudgeRefused, match="'study_credentialed' is credentialed"):
+        judge_for("study_credentialed", access_of("study_credentialed"))
+    assert judge_for("study_gated", access_of("study_gated")).settings.model == "m"

@@ -1,0 +1,80 @@
+"""Which drafts reviewers let through, and in whose words."""
+
+import pytest
+
+from medtasks.curate.acceptance import DISAGREED, TOO_LOW, UNSCORED, accepted
+from medtasks.curate.drafts import Draft
+from medtasks.curate.reviews import Judgement, Review
+
+from .reviewed_study import scored
+
+PAIR = Draft(
+    item_id="p",
+    images=("a", "b"),
+    question="Which side?",
+    options=("left", "right"),
+    answers=("A", "B"),
+    categories=(("Cardiac",), ("Spinal",)),
+)
+
+
+def reviews(**said):
+    return [Review(study="s", reviewer=who, items={} if one is None else {"p": one}) for who, one in said.items()]
+
+
+def left_out(*_, min_score=5, wording=None, **said):
+    """Return why the pair is left out, or the pair as it is let through."""
+    kept, why = accepted({"p": PAIR}, reviews(**said), min_score, wording)
+    assert len(kept) + sum(why.values()) == 1
+    return kept.get("p") or next(iter(why))
+
+
+def test_scores():
+    one_low = scored(PAIR, 9, judgements=(Judgement(score=9), Judgement(score=4)))
+    half = scored(PAIR, 9, judgements=(Judgement(score=9), Judgement()))
+    assert left_out() == left_out(alice=None) == left_out(alice=half) == UNSCORED
+    assert left_out(alice=one_low) == left_out(alice=scored(PAIR, 9), bob=one_low) == TOO_LOW
+    assert left_out(alice=one_low, min_score=4) == left_out(alice=scored(PAIR, 5)) == PAIR
+    assert left_out(alice=scored(PAIR, 9), bob=half) == PAIR  # nobody waits for who is not done
+    assert left_out(alice=scored(PAIR, 9, digest="0" * 16)) == UNSCORED  # drafted anew since
+
+
+def test_words_of_reviewers():
+    alice = scored(PAIR, 9, question=" Where? ", options=("left ", "right"), answers=("B", "A"))
+    found = left_out(alice=alice)
+    assert (found.question, found.options, found.answers) == ("Where?", ("left", "right"), ("B", "A"))
+    assert found.categories == PAIR.categories
+    assert left_out(alice=alice, bob=scored(PAIR, 9)) == DISAGREED
+    assert left_out(alice=alice, bob=scored(PAIR, 9), wording="alice") == found
+    assert left_out(alice=alice, bob=scored(PAIR, 9), carol=None, wording="carol") == DISAGREED
+    assert left_out(alice=alice, bob=alice) == found
+
+
+def test_categories_and_type_after_review():
+    both = [
+        scored(PAIR, 9, categories=categories)
+        for categories in ((("Spinal",), ()), (("Cardiac", "Spinal"), ("Renal",)))
+    ]
+    assert left_out(alice=both[0], bob=both[1]).categories == (("Spinal", "Cardiac"), ("Renal",))
+    typed = PAIR.model_copy(update={"hallucination": "anatomy"})
+    said = reviews(alice=scored(typed, 9, hallucination="symptom"), bob=scored(typed, 9))
+    assert accepted({"p": typed}, said[:1], 5)[0]["p"].hallucination == "symptom"
+    assert accepted({"p": typed}, said, 5)[1] == {DISAGREED: 1}
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"question": " "}, "the question is empty"),
+        ({"options": ("left", "Left")}, "option B says the same as option A"),
+        ({"answers": ("A", "C")}, "the answer is none of A, B"),
+        ({"answers": ("B", "B")}, "both images have the same answer"),
+        ({"options": ("left",)}, "it does not have the options, images or categories of the draft"),
+        ({"judgements": (Judgement(score=9),)}, "it does not have the options"),
+        ({"judgements": (Judgement(score=9, correctness=False),) * 2}, "not correct has score 1"),
+    ],
+)
+def test_edits_by_hand_that_make_no_question(changes, why):
+    found = left_out(alice=scored(PAIR, 9, **changes))
+    assert found.startswith("unusable after review: ")
+    assert why in found
