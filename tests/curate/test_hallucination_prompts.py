@@ -32,7 +32,7 @@ def test_the_text_is_the_papers_from_its_first_letter_to_the_caption(name, behin
         assert prompt.source == f"MedHEval, {behind.lower().rstrip(':')}"
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", sorted(FORMS))
 def test_a_form_stands_behind_the_papers_text(form):
     prompt, ours = prompts_in(PROMPTS)["contextual"], prompts_in(PROMPTS)[form]
     formed = with_form(prompt, form)
