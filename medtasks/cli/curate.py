@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from medtasks.cli import curate_pairs
 from medtasks.cli.output import say, say_columns
 from medtasks.curate.drafts import counted, read_drafted, read_drafts
 from medtasks.curate.reviews import current, read_reviews
@@ -29,3 +30,6 @@ def show(folder: StudyFolder) -> None:
     for review in read_reviews(folder, study):
         scored = [said for said in current(review, drafts).values() if said.scores is not None]
         say(f"{review.reviewer}: scored {len(scored)} of {len(drafts)} drafts")
+
+
+app.command("pairs")(curate_pairs.pairs)
