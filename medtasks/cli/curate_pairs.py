@@ -58,8 +58,9 @@ def pairs(
     goes on where it stopped.
     """
     from medtasks.curate.encoders import GENERAL, MEDICAL
-    from medtasks.curate.pair_search import MOST_PAIRS, Limits
+    from medtasks.curate.pair_search import MOST_PAIRS
     from medtasks.curate.pair_study import PairOptions, make_pair_study
+    from medtasks.curate.similarity import Limits
     from medtasks.curate.study import checked_name
 
     options = PairOptions(

@@ -204,12 +204,11 @@ def _vlm(pretrained: str, device: Any) -> Encode:
     from medtasks.model_adapters.hf_vlm.encoding import PromptWriter
 
     arguments = HfVlmArguments(pretrained=pretrained, dtype="bfloat16" if device.type == "cuda" else "float32")
-    config = load_config(arguments)
+    slot = getattr(load_config(arguments), "image_token_id", None)
     processor = load_processor(arguments)
     template = getattr(processor, "chat_template", None) or processor.tokenizer.chat_template
     writer = PromptWriter(processor, template is not None, pretrained)
     network = load_model(arguments, device)
-    slot = getattr(config, "image_token_id", None)
     seen: list[Any] = []
 
     def stop(_: Any, given: Any, named: dict[str, Any]) -> None:
@@ -220,22 +219,16 @@ def _vlm(pretrained: str, device: Any) -> Encode:
 
     def features(images: Sequence[Image.Image]) -> Any:
         inputs = writer.batch([writer.write("", 1)] * len(images), [[image] for image in images])
-        tensors = {
+        inputs = {
             key: value.to(device, network.dtype if value.is_floating_point() else None) for key, value in inputs.items()
         }
         seen.clear()
         with contextlib.suppress(_Seen):
-            network(**tensors)
-        places = (tensors["input_ids"] == slot).unsqueeze(-1)
-        if (
-            slot is None
-            or not seen
-            or seen[0] is None
-            or seen[0].shape[:2] != places.shape[:2]
-            or not places.any(1).all()
-        ):
+            network(**inputs)
+        at = (inputs["input_ids"] == slot).unsqueeze(-1)
+        if slot is None or not seen or seen[0] is None or seen[0].shape[:2] != at.shape[:2] or not at.any(1).all():
             raise CheckpointError(f"{pretrained} puts no image among its language model's inputs; take another encoder")
-        return (seen[0].float() * places).sum(1) / places.sum(1)
+        return (seen[0].float() * at).sum(1) / at.sum(1)
 
     return _encoding(device, features)
 

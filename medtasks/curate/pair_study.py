@@ -12,7 +12,8 @@ import numpy.typing as npt
 from medtasks.curate.embeddings import Embedded, embedded, file_digests
 from medtasks.curate.encoders import GENERAL, MEDICAL, Encoder, open_encoder
 from medtasks.curate.image_lists import ImageList, ListedImage, read_image_list
-from medtasks.curate.pair_search import FoundPairs, Limits, Numbers, best_per_image, find_pairs
+from medtasks.curate.pair_search import FoundPairs, best_per_image, find_pairs
+from medtasks.curate.similarity import Limits, Numbers
 from medtasks.curate.study import IMAGES, PAIRS, STUDY, ImagePair, Study, StudyImage, StudyKind, read_study, write_lines
 from medtasks.data.catalogue import Access
 from medtasks.data.duplicates.image_files import hash_images

@@ -5,7 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from medtasks.curate.pair_search import Limits, best_per_image, find_pairs
+from medtasks.curate.pair_search import best_per_image, find_pairs
+from medtasks.curate.similarity import Limits
 
 COUNT = 3000
 
