@@ -62,11 +62,11 @@ class _Seen(Exception):
     """Ends the pass of a model where its language model would begin."""
 
 
-def open_encoder(name: str, device: str | None = None) -> Encoder:
+def open_encoder(name: str, device: str | None = None, option: str = "--encoder") -> Encoder:
     """Return the encoder of a name (see the module's table); MedTasksError where there is none.
 
     ``device`` is ``cpu``, ``cuda`` or ``cuda:N``; by default a GPU where there is one. The hub is asked only for what a
-    name that is no folder names.
+    name that is no folder names. ``option`` is what the name was given by, for messages.
     """
     import torch
 
@@ -78,10 +78,10 @@ def open_encoder(name: str, device: str | None = None) -> Encoder:
     plain = name.removeprefix(_VLM).removeprefix("hf-hub:")
     if ":" in plain and not Path(plain).expanduser().is_dir():
         return _own_encoder(name, where.type)
-    folder = published_folder(plain, "--encoder")
+    folder = published_folder(plain, option)
     digest = digest_of(_VERSION, where.type, name.startswith(_VLM), _files(folder))[:32]
     if name.startswith(_VLM):
-        return Encoder(name, digest, lambda: _vlm(str(folder), where))
+        return Encoder(name, digest, lambda: _vlm(plain, where))  # transformers knows which other files it needs
     if (folder / _OPEN_CLIP).is_file():
         return Encoder(name, digest, lambda: _open_clip(folder, where))
     return Encoder(name, digest, lambda: _transformers(folder, where))

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from medtasks.curate.embeddings import Embedded, embedded, file_digests
+from medtasks.curate.embeddings import UNREADABLE, UNUSABLE, embedded, file_digests
 from medtasks.curate.encoders import GENERAL, MEDICAL, Encoder, open_encoder
 from medtasks.curate.image_lists import ImageList, ListedImage, read_image_list
-from medtasks.curate.pair_search import FoundPairs, best_per_image, find_pairs
+from medtasks.curate.pair_search import FoundPairs, best_per_image, find_pairs, usual_similarities
 from medtasks.curate.similarity import Limits, Numbers
 from medtasks.curate.study import IMAGES, PAIRS, STUDY, ImagePair, Study, StudyImage, StudyKind, read_study, write_lines
 from medtasks.data.catalogue import Access
@@ -75,7 +75,7 @@ def make_pair_study(
     listed = read_image_list(source)
     encoders = {
         "medical_encoder": open_encoder(options.medical_encoder, device),
-        "general_encoder": open_encoder(options.general_encoder, device),
+        "general_encoder": open_encoder(options.general_encoder, device, "--general-encoder"),
     }
     decided = options.made_with(listed, encoders)
     planned = Study(name=name, kind=StudyKind.PAIRS, access=access, source=str(source.absolute()), made_with=decided)
@@ -99,13 +99,15 @@ def _made(
     spaces = {which: embedded(files, digests, encoder, batch_size) for which, encoder in encoders.items()}
     medical, general = spaces.values()
     both = np.intersect1d(medical.kept, general.kept)
-    counts = listed.left_out + _left_out(medical, general)
+    unreadable = medical.left_out[UNREADABLE]  # as it is to the other one
+    counts = listed.left_out + Counter({UNREADABLE: unreadable, UNUSABLE: len(files) - len(both) - unreadable})
     if len(both) < 2:
         raise MedTasksError(f"{len(both)} of {len(files)} images have embeddings ({_said(counts)}); pairs need two")
     images = [listed.images[number] for number in both]
+    vectors = [space.vectors[np.searchsorted(space.kept, both)] for space in (medical, general)]
     pairs = find_pairs(
-        medical.vectors[np.searchsorted(medical.kept, both)],
-        general.vectors[np.searchsorted(general.kept, both)],
+        vectors[0],
+        vectors[1],
         options.limits,
         _group_numbers(images),
         sample=options.sample,
@@ -113,11 +115,7 @@ def _made(
     )
     chosen = _chosen(pairs, images, options, counts)
     if not len(chosen):
-        raise MedTasksError(
-            f"none of {pairs.compared:,} pairs of {len(images):,} images is left with a medical similarity of at least "
-            f"{options.limits.sim_med} and a general one of at most {options.limits.sim_gen} ({_said(counts)}); change "
-            f"--sim-med or --sim-gen, the embeddings are kept"
-        )
+        raise _none_chosen(pairs, len(images), options.limits, counts, vectors)
     made_with = {which: {**planned.made_with[which], "dimension": space.dimension} for which, space in spaces.items()}
     kept = {"images compared": len(images), "pairs compared": pairs.compared, "pairs chosen": len(chosen)}
     recall = {} if pairs.recall is None else {"recall": str(pairs.recall)}
@@ -126,6 +124,18 @@ def _made(
     )
     _write(folder, study, chosen, images, [digests[number] for number in both])
     return PairStudy(study, listed, chosen)
+
+
+def _none_chosen(
+    pairs: FoundPairs, images: int, limits: Limits, counts: Counter[str], vectors: Sequence[Any]
+) -> MedTasksError:
+    medical, general = map(usual_similarities, vectors)
+    return MedTasksError(
+        f"none of {pairs.compared:,} pairs of {images:,} images is left with a medical similarity of at least "
+        f"{limits.sim_med} and a general one of at most {limits.sim_gen} ({_said(counts)}). Of pairs drawn at random "
+        f"the medical ones are {medical}, the general ones {general}; change --sim-med or --sim-gen, the embeddings "
+        f"are kept"
+    )
 
 
 def _check_same(folder: Path, known: Study, planned: Study) -> None:
@@ -143,16 +153,6 @@ def _check_same(folder: Path, known: Study, planned: Study) -> None:
 
 def _shown(value: Any) -> str:
     return f"{value['name']}, {value['digest'][:8]}" if isinstance(value, Mapping) else str(value)
-
-
-def _left_out(medical: Embedded, general: Embedded) -> Counter[str]:
-    """Return how many images have no embedding and why; one that neither encoder took counts once."""
-    return Counter(
-        {
-            reason: max(medical.left_out[reason], general.left_out[reason])
-            for reason in {*medical.left_out, *general.left_out}
-        }
-    )
 
 
 def _group_numbers(images: Sequence[ListedImage]) -> Numbers:

@@ -140,6 +140,7 @@ def test_no_pair_is_one_sentence_with_its_reasons(medtasks, folder):
     none = medtasks("curate", "pairs", "list.jsonl", "--out", "study", *eyes(), "--sim-gen", -0.9)
     assert none.code == 1
     assert "none of 276 pairs of 24 images" in none.err
+    assert "0.00 in the middle" in none.err
     assert not (folder / "study").exists()
 
 
