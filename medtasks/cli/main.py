@@ -12,6 +12,7 @@ from medtasks.cli import (
     curate,
     curate_draft,
     curate_hallucination,
+    curate_pairs,
     curate_patterns,
     curate_publish,
     curate_review,
@@ -51,6 +52,7 @@ app.command("compare")(compare.compare)
 app.command("parity")(parity.parity)
 app.command("metrics")(metrics.metrics)
 app.add_typer(weights.app, name="weights")
+curate.app.command("pairs")(curate_pairs.pairs)
 curate.app.command("hallucination")(curate_hallucination.hallucination)
 curate.app.command("draft")(curate_draft.draft)
 curate.app.command("review")(curate_review.review)

@@ -1,0 +1,238 @@
+"""Image encoders in whose spaces images are compared, by name.
+
+=====================================  ==============================================================================
+``hf-hub:ID``, or an ID or folder      an open_clip checkpoint, such as BiomedCLIP: its vision tower, projected; the
+with ``open_clip_config.json``         text tower is not built, so nothing but the checkpoint is needed
+any other ID or folder                 an image model of transformers: ``get_image_features`` (CLIP, SigLIP: projected
+                                       features), else the pooled output; of DINOv2 that is the class token of the
+                                       last hidden state behind its layer norm
+``hf_vlm:ID`` or ``hf_vlm:folder``     the images as the language model of a vision-language model sees them: the mean
+                                       of the embeddings put in the places of an image, behind tower and projector.
+                                       What some models add in deeper layers (Qwen3-VL) is not part of it
+``module:factory``                     an object of your own: ``factory().encode(images)`` takes RGB images of Pillow
+                                       and returns an array of shape (images, dimension)
+=====================================  ==============================================================================
+
+Embeddings are made in float32 on the CPU and in bfloat16 on a GPU. They are kept by a digest of weights and settings;
+that of an object of your own is its attribute ``digest``, else one of its tensors and the source of its module.
+"""
+
+import contextlib
+import hashlib
+import importlib
+import inspect
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+from medtasks.data.journal import digest_of
+from medtasks.errors import MedTasksError
+
+MEDICAL = "microsoft/BiomedCLIP-PubMedBERT_256-vit_base_patch16_224"
+GENERAL = "facebook/dinov2-base"
+"""The encoders of MediConfusion (section 2); of DINOv2 the paper names no size."""
+
+Vectors = npt.NDArray[np.float32]
+Encode = Callable[[Sequence[Image.Image]], Any]
+"""From RGB images to an array of shape (images, dimension)."""
+
+_VERSION = 1  # of how embeddings are made; another one leaves the old ones unused
+_OPEN_CLIP, _VLM = "open_clip_config.json", "hf_vlm:"
+_DECIDE = (".json", ".safetensors", ".bin", ".pt", ".pth", ".model", ".txt", ".jinja", ".py")
+_MISSING = "{} needs open_clip; install it with pip install 'medtasks[curate]'"
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """An encoder that is loaded when it is asked for: what has all its embeddings on disk needs no weights."""
+
+    name: str
+    digest: str  # of weights, settings and precision
+    load: Callable[[], Encode]
+
+
+class _Seen(Exception):
+    """Ends the pass of a model where its language model would begin."""
+
+
+def open_encoder(name: str, device: str | None = None, option: str = "--encoder") -> Encoder:
+    """Return the encoder of a name (see the module's table); MedTasksError where there is none.
+
+    ``device`` is ``cpu``, ``cuda`` or ``cuda:N``; by default a GPU where there is one. The hub is asked only for what a
+    name that is no folder names. ``option`` is what the name was given by, for messages.
+    """
+    import torch
+
+    from medtasks.model_adapters.base.device import choose_device
+    from medtasks.model_adapters.checkpoints.reading import published_folder
+
+    own = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    where = choose_device(device, own, 1, "medtasks curate pairs")
+    plain = name.removeprefix(_VLM).removeprefix("hf-hub:")
+    if ":" in plain and not Path(plain).expanduser().is_dir():
+        return _own_encoder(name, where.type)
+    folder = published_folder(plain, option)
+    digest = digest_of(_VERSION, where.type, name.startswith(_VLM), _files(folder))[:32]
+    if name.startswith(_VLM):
+        return Encoder(name, digest, lambda: _vlm(plain, where))  # transformers knows which other files it needs
+    if (folder / _OPEN_CLIP).is_file():
+        return Encoder(name, digest, lambda: _open_clip(folder, where))
+    return Encoder(name, digest, lambda: _transformers(folder, where))
+
+
+def _files(folder: Path) -> list[tuple[str, str]]:
+    """Return name and SHA-256 of the files that decide what a checkpoint makes of an image."""
+    found = []
+    for file in sorted(folder.iterdir()):
+        if file.suffix in _DECIDE and file.is_file():
+            with file.open("rb") as stream:
+                found.append((file.name, hashlib.file_digest(stream, "sha256").hexdigest()))
+    return found
+
+
+def _own_encoder(name: str, device: str) -> Encoder:
+    module_name, _, factory = name.partition(":")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())  # where a command's user keeps a module that is not installed
+    try:
+        module = importlib.import_module(module_name)
+        made = getattr(module, factory)()
+    except Exception as error:  # what an own module raises is anything
+        raise MedTasksError(
+            f"the encoder {name} cannot be made ({type(error).__name__}: {error}); give module:factory, where "
+            f"factory() returns an object with encode(images)"
+        ) from error
+    if not callable(getattr(made, "encode", None)):
+        raise MedTasksError(f"the encoder that {name} returns has no encode(images); give it one")
+    digest = digest_of(_VERSION, device, name, getattr(made, "digest", None) or _own_digest(made, module))[:32]
+    return Encoder(name, digest, lambda: made.encode)
+
+
+def _own_digest(made: object, module: Any) -> list[str]:
+    from torch import nn
+
+    digest = hashlib.sha256(inspect.getsource(module).encode())
+    parts = {"": made} | (vars(made) if hasattr(made, "__dict__") else {})
+    for name, part in sorted(parts.items()):
+        for key, tensor in part.state_dict().items() if isinstance(part, nn.Module) else ():
+            digest.update(f"{name}.{key}".encode() + tensor.detach().float().cpu().numpy().tobytes())
+    return [digest.hexdigest()]
+
+
+def _encoding(device: Any, features: Callable[[Sequence[Image.Image]], Any]) -> Encode:
+    """Return what runs a network without gradients, in bfloat16 on a GPU."""
+    import torch
+
+    def encode(images: Sequence[Image.Image]) -> Vectors:
+        with torch.inference_mode(), torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
+            vectors: Vectors = features(images).float().cpu().numpy()
+        return vectors
+
+    return encode
+
+
+def _open_clip(folder: Path, device: Any) -> Encode:
+    import torch
+
+    from medtasks.model_adapters.checkpoints.reading import CheckpointError, read_json
+
+    try:
+        from open_clip import factory, transform  # type: ignore[import-untyped]  # it has no types
+        from open_clip.model import _build_vision_tower  # type: ignore[import-untyped]
+    except ImportError as error:
+        raise MedTasksError(_MISSING.format(folder)) from error
+    config = read_json(folder / _OPEN_CLIP, "download it")
+    try:
+        model = config["model_cfg"]
+        vision = {**model["vision_cfg"], "timm_model_pretrained": False}
+        tower = _build_vision_tower(model["embed_dim"], vision, model.get("quick_gelu", False))
+        weights = factory.load_state_dict(str(factory._find_checkpoint_in_dir(folder)), weights_only=True)
+        stored = {key.removeprefix("visual."): value for key, value in weights.items() if key.startswith("visual.")}
+        tower.load_state_dict(stored)  # strictly: a weight that the checkpoint lacks would be random
+    except Exception as error:  # open_clip and timm raise whatever a damaged file brings about
+        raise CheckpointError(
+            f"{folder} is no usable open_clip checkpoint ({_brief(error)}); download it again"
+        ) from error
+    known = transform.merge_preprocess_dict(vars(transform.PreprocessCfg()), config.get("preprocess_cfg") or {})
+    known["size"] = getattr(tower, "image_size", known["size"])
+    prepare = transform.image_transform_v2(transform.PreprocessCfg(**known), is_train=False)
+    tower.eval().requires_grad_(False).to(device)
+    return _encoding(device, lambda images: tower(torch.stack([prepare(image) for image in images]).to(device)))
+
+
+def _transformers(folder: Path, device: Any) -> Encode:
+    from transformers import AutoConfig, AutoImageProcessor, AutoModel
+    from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
+
+    from medtasks.model_adapters.checkpoints.reading import CheckpointError, refuse_missing
+
+    try:
+        kind = AutoConfig.from_pretrained(folder).model_type
+        if kind in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES:
+            raise CheckpointError(f"{folder} is a vision-language model ({kind}); name it {_VLM}{folder}")
+        processor = AutoImageProcessor.from_pretrained(folder)
+        model, report = AutoModel.from_pretrained(folder, output_loading_info=True)
+    except MedTasksError:
+        raise
+    except Exception as error:  # transformers raises whatever a damaged file brings about
+        raise CheckpointError(f"{folder} cannot be loaded as an image model: {_brief(error)}") from error
+    refuse_missing(folder, report["missing_keys"])
+    model.eval().requires_grad_(False).float().to(device)
+    run = getattr(model, "get_image_features", model)
+
+    def features(images: Sequence[Image.Image]) -> Any:
+        out = run(pixel_values=processor(images=list(images), return_tensors="pt")["pixel_values"].to(device))
+        pooled = getattr(out, "pooler_output", None)
+        if pooled is None:
+            raise CheckpointError(f"{folder} has no pooled output; write an encoder of your own as module:factory")
+        return pooled.flatten(1)
+
+    return _encoding(device, features)
+
+
+def _vlm(pretrained: str, device: Any) -> Encode:
+    """Run a model up to its language model, and take what that is given in the places of the images."""
+    from medtasks.model_adapters.checkpoints.reading import CheckpointError
+    from medtasks.model_adapters.hf_vlm.adapter import HfVlmArguments, load_config, load_model, load_processor
+    from medtasks.model_adapters.hf_vlm.encoding import PromptWriter
+
+    arguments = HfVlmArguments(pretrained=pretrained, dtype="bfloat16" if device.type == "cuda" else "float32")
+    slot = getattr(load_config(arguments), "image_token_id", None)
+    processor = load_processor(arguments)
+    template = getattr(processor, "chat_template", None) or processor.tokenizer.chat_template
+    writer = PromptWriter(processor, template is not None, pretrained)
+    network = load_model(arguments, device)
+    seen: list[Any] = []
+
+    def stop(_: Any, given: Any, named: dict[str, Any]) -> None:
+        seen.append(named.get("inputs_embeds"))
+        raise _Seen
+
+    network.get_decoder().register_forward_pre_hook(stop, with_kwargs=True)
+
+    def features(images: Sequence[Image.Image]) -> Any:
+        inputs = writer.batch([writer.write("", 1)] * len(images), [[image] for image in images])
+        inputs = {
+            key: value.to(device, network.dtype if value.is_floating_point() else None) for key, value in inputs.items()
+        }
+        seen.clear()
+        with contextlib.suppress(_Seen):
+            network(**inputs)
+        at = (inputs["input_ids"] == slot).unsqueeze(-1)
+        if slot is None or not seen or seen[0] is None or seen[0].shape[:2] != at.shape[:2] or not at.any(1).all():
+            raise CheckpointError(f"{pretrained} puts no image among its language model's inputs; take another encoder")
+        return (seen[0].float() * at).sum(1) / at.sum(1)
+
+    return _encoding(device, features)
+
+
+def _brief(error: Exception) -> str:
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= 200 else text[:200] + "..."

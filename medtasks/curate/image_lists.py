@@ -1,0 +1,230 @@
+"""Images with captions that pairs are looked for in: a user's own list, or a published set as it was downloaded.
+
+========  ==========================================================================================================
+own list  a file of lines ``{"id", "image", "caption"}``, also ``"group"`` and ``"licence"``; paths are relative to it
+ROCO      a checkout of ``razorx89/roco-dataset`` after its ``fetch.py``: ``data/<split>/radiology/captions.txt``
+ROCOv2    ``<split>_captions.csv`` and ``license_information.csv`` (Zenodo 10821435) with the archives unpacked
+PMC-OA    ``pmc_oa.jsonl`` or ``pmc_oa_beta.jsonl`` with ``images.zip`` unpacked; the file, or the folder it is in
+========  ==========================================================================================================
+
+The group of an image of the published sets is its article. An own list that contradicts itself is refused; what a
+published one lacks or holds twice is left out and counted.
+"""
+
+import csv
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from medtasks.data.journal import digest_of
+from medtasks.errors import SourceError, near_match
+
+KEYS = ("id", "image", "caption", "group", "licence")
+_PMC_ID = re.compile(r"PMC\d+")
+_PMC_OA_FILES = ("pmc_oa.jsonl", "pmc_oa_beta.jsonl")
+_PMC_OA_ARCHIVE = "caption_T060_filtered_top4_sep_v0_subfigures"  # the folder in images.zip
+_PMC_OA_FOLDERS = ("images", f"images/{_PMC_OA_ARCHIVE}", _PMC_OA_ARCHIVE, ".")
+_ROCO_V2_FOLDERS = ("{0}", "{0}_images", "{0}_images/{0}", "{0}/{0}")
+NO_CAPTION, NO_FILE, TWICE = "without a caption", "image file missing", "listed twice"
+
+
+@dataclass(frozen=True, slots=True)
+class ListedImage:
+    """One image of a list."""
+
+    image_id: str
+    file: Path  # absolute
+    caption: str
+    group: str | None = None  # patient, study or article
+    licence: str | None = None
+
+
+@dataclass(frozen=True)
+class ImageList:
+    """A list of images with captions."""
+
+    layout: str  # the first column of the module's table
+    images: tuple[ListedImage, ...]  # by id
+    left_out: Counter[str]  # how many of its rows for which reason
+    unused: tuple[str, ...] = ()  # keys of its rows that mean nothing here
+
+    @property
+    def digest(self) -> str:
+        """Sixteen hexadecimal digits that change with every row that counts; not with the pixels."""
+        rows = [(one.image_id, str(one.file), one.caption, one.group, one.licence) for one in self.images]
+        return digest_of(rows)[:16]
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    image_id: str
+    files: tuple[Path, ...]  # where it may lie
+    caption: str
+    group: str | None
+    licence: str | None
+    where: str = ""
+
+
+def read_image_list(source: Path) -> ImageList:
+    """Return the images of a list that have a caption and a file; SourceError for one that is none, or holds none."""
+    source = source.expanduser().absolute()
+    unused: set[str] = set()
+    layout, rows = _rows(source, unused)
+    images: dict[str, ListedImage] = {}
+    places: dict[str, str] = {}
+    left_out: Counter[str] = Counter()
+    for row in rows:
+        if row.image_id in places:
+            if layout == "own list":
+                raise SourceError(
+                    f"{source}: {row.where} has the id of {places[row.image_id]}; give each image an id of its own"
+                )
+            left_out[TWICE] += 1
+            continue
+        places[row.image_id] = row.where
+        file = next((file for file in row.files if file.is_file()), None)
+        if not row.caption or file is None:
+            left_out[NO_CAPTION if file else NO_FILE] += 1
+        else:
+            images[row.image_id] = ListedImage(row.image_id, file, row.caption, row.group, row.licence)
+    if len(images) < 2:
+        why = "".join(f"; {count} {reason}" for reason, count in sorted(left_out.items()))
+        raise SourceError(f"{source} holds {len(images)} usable images ({layout}{why}); pairs need two")
+    return ImageList(layout, tuple(images[one] for one in sorted(images)), left_out, tuple(sorted(unused)))
+
+
+def _rows(source: Path, unused: set[str]) -> tuple[str, Iterable[_Row]]:
+    if source.is_file():
+        first = next(_objects(source), ("", {}))[1]
+        is_pmc_oa = "id" not in first and _PMC_ID.match(str(first.get("image", "")))
+        return ("PMC-OA", _pmc_oa(source)) if is_pmc_oa else ("own list", _own(source, unused))
+    for data in (source / "data", source):
+        if captions := sorted(data.glob("*/radiology/captions.txt")):
+            return "ROCO", _roco(captions)
+    if tables := sorted(source.glob("*_captions.csv")):
+        return "ROCOv2", _roco_v2(tables)
+    for name in _PMC_OA_FILES:
+        if (source / name).is_file():
+            return "PMC-OA", _pmc_oa(source / name)
+    if not source.exists():
+        raise SourceError(f"{source} does not exist; give a file of lines with {', '.join(KEYS[:3])}")
+    raise SourceError(
+        f"{source} is neither a list nor a checkout of ROCO (data/*/radiology/captions.txt), ROCOv2 (*_captions.csv) "
+        f"or PMC-OA ({_PMC_OA_FILES[0]}); give a file of lines with {', '.join(KEYS[:3])}"
+    )
+
+
+def _objects(file: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the place and the object of each line; NaN, which JSON does not have, is nothing."""
+    with file.open("rb") as lines:
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            try:
+                row = json.loads(line, parse_constant=lambda _: None)
+            except (ValueError, RecursionError):
+                row = None
+            if not isinstance(row, dict):
+                raise SourceError(f"{file}: line {number} is no JSON object; write one object per line")
+            yield f"line {number}", row
+
+
+def _own(file: Path, unused: set[str]) -> Iterator[_Row]:
+    seen: set[str] = set()
+    for where, row in _objects(file):
+        seen.update(row)
+        image_id, image, group, licence = (_text(row, key, file, where) for key in ("id", "image", "group", "licence"))
+        if not image_id:
+            raise SourceError(f"{file}: {where} has no id; give each image one{near_match('id', row)}")
+        caption = row.get("caption")
+        files = (file.parent / image,) if image else ()
+        yield _Row(image_id, files, caption.strip() if isinstance(caption, str) else "", group, licence, where)
+    unused.update(seen.difference(KEYS))
+    if seen and "caption" not in seen:
+        raise SourceError(f'{file}: no line has a caption; add "caption": "..."{near_match("caption", seen)}')
+
+
+def _text(row: Mapping[str, Any], key: str, file: Path, where: str) -> str | None:
+    """Return a text or whole number as text; None for none."""
+    value = row.get(key)
+    if value is None or value == "":
+        return None
+    if not isinstance(value, str | int) or isinstance(value, bool):
+        raise SourceError(f"{file}: {where}: {key} must be a text or a whole number")
+    return str(value)
+
+
+def _roco(captions: Iterable[Path]) -> Iterator[_Row]:
+    """Images are named by their ROCO ids, or as the first versions of ``fetch.py`` called them."""
+    for file in captions:
+        names: dict[str, str] = {}
+        licences: dict[str, str] = {}
+        for row in _table(file.with_name("licences.txt"), "ROCO_ID"):
+            names[row["ROCO_ID"]], licences[row["ROCO_ID"]] = row.get("PMC_ID", ""), row.get("CC", "")
+        for image_id, command, name in _split_lines(file.with_name("dlinks.txt"), 3):
+            article = _PMC_ID.search(command)
+            if article:
+                names.setdefault(image_id, f"{article[0]}_{name}")
+        folder = file.parent / "images"
+        for image_id, caption in _split_lines(file, 2):
+            name = names.get(image_id, "")
+            article = _PMC_ID.match(name)
+            files = (folder / f"{image_id}.jpg", *([folder / name] if name else []))
+            yield _Row(image_id, files, caption, article and article[0], licences.get(image_id) or None)
+
+
+def _split_lines(file: Path, columns: int) -> Iterator[list[str]]:
+    """Yield the columns of lines separated by tabulators, the last of which may be empty; none without a file."""
+    if file.is_file():
+        for line in file.read_text(encoding="utf-8", errors="replace").split("\n"):
+            if line.strip():
+                parts = [part.strip() for part in line.split("\t", columns - 1)]
+                yield parts + [""] * (columns - len(parts))
+
+
+def _roco_v2(tables: Iterable[Path]) -> Iterator[_Row]:
+    """Articles and licences stand in ``license_information.csv``, with ID, PMCID, Attribution and Link."""
+    about: dict[str, Mapping[str, str]] = {}
+    for file in tables:
+        split = file.name.removesuffix("_captions.csv")
+        about = about or {row["ID"]: row for row in _table(file.with_name("license_information.csv"), "ID")}
+        folders = [file.parent / folder.format(split) for folder in _ROCO_V2_FOLDERS]
+        for row in _table(file, "ID"):
+            known = about.get(row["ID"], {})
+            article = _PMC_ID.search(" ".join(known.get(key, "") for key in ("PMCID", "Link")))
+            files = tuple(folder / f"{row['ID']}.jpg" for folder in folders)
+            caption = row.get("Caption", "")
+            yield _Row(row["ID"], files, caption, article and article[0], known.get("Attribution") or None)
+
+
+def _table(file: Path, key: str) -> Iterator[dict[str, str]]:
+    """Yield the rows of a table with commas that have a value in the column ``key``; none without a file."""
+    if not file.is_file():
+        return
+    with file.open(encoding="utf-8-sig", errors="replace", newline="") as stream:
+        for row in csv.DictReader(stream, skipinitialspace=True):
+            cells = {str(name).strip(): (value or "").strip() for name, value in row.items() if isinstance(value, str)}
+            if cells.get(key):
+                yield cells
+
+
+def _pmc_oa(file: Path) -> Iterator[_Row]:
+    """The name of an image begins with its article."""
+    folders = [file.parent / folder for folder in _PMC_OA_FOLDERS]
+    folder: Path | None = None
+    for where, row in _objects(file):
+        name = str(row.get("image") or "")
+        folder = folder or next((folder for folder in folders if name and (folder / name).is_file()), None)
+        article = _PMC_ID.match(name)
+        caption = row.get("caption")
+        yield _Row(
+            image_id=Path(name).stem or where,
+            files=(folder / name,) if folder and name else (),
+            caption=caption.strip() if isinstance(caption, str) else "",
+            group=article and article[0],
+            licence=None,
+        )

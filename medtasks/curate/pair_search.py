@@ -1,0 +1,191 @@
+"""Pairs that a medical encoder takes for alike and a vision-only one does not (MediConfusion, section 2).
+
+Up to :data:`EXACT_UP_TO` images all pairs are looked at, in blocks of one matrix product of the medical embeddings
+and, where few pass, the general similarity of those alone. Above, FAISS finds the neighbours in the medical space, and
+both conditions are then tested as before: what is found is right, and how much of it is found is measured.
+"""
+
+import math
+from collections import Counter
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+from tqdm import tqdm
+
+from medtasks.curate.neighbour_search import CODED, NeighbourSearch, Recall
+from medtasks.curate.similarity import CHUNK, ROUGH, Floats, Limits, Numbers, Space, rounded
+
+EXACT_UP_TO = 20_000
+MOST_PAIRS = 1_000_000
+"""Of more pairs than these, those with the largest gaps are kept."""
+_ROWS, _COLUMNS = 1024, 4096  # of one block of similarities: 16 MB
+_FEW = 0.02  # share of a block from which the product of the whole block is faster than gathering
+
+_DRAWN = 2000  # pairs from which usual similarities are told
+
+
+@dataclass(frozen=True)
+class FoundPairs:
+    """Confusing pairs, the largest gap first; of equal gaps the smallest numbers first."""
+
+    first: Numbers  # number of an image
+    second: Numbers  # of the other one, which is larger
+    sim_med: Floats  # float64
+    sim_gen: Floats
+    more: bool  # whether there were more than are kept
+    of_one_group: int  # how many were left out because both images are of one group
+    compared: int  # how many pairs were looked at; with FAISS all, by way of its lists
+    recall: Recall | None = None  # with FAISS
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    def where(self, wanted: npt.NDArray[np.bool_]) -> "FoundPairs":
+        """Return some of the pairs."""
+        parts = (self.first[wanted], self.second[wanted], self.sim_med[wanted], self.sim_gen[wanted])
+        return FoundPairs(*parts, self.more, self.of_one_group, self.compared, self.recall)
+
+
+@dataclass
+class _Search:
+    """What is searched, and the largest gaps so far."""
+
+    medical: Space
+    general: Space
+    limits: Limits
+    groups: Numbers  # -1: of no group
+    most: int
+    kept: list[tuple[Floats, ...]] = field(default_factory=list)
+    number: int = 0  # of pairs in ``kept``
+    floor: float = -math.inf  # gap that a further pair has to reach
+    more: bool = False
+    of_one_group: int = 0
+
+    def consider(self, first: Numbers, second: Numbers, medical: Floats, general: Floats | None = None) -> None:
+        """Keep those pairs that are confusing, given their similarities as they were computed so far."""
+        rough = self.general.cosines(first, second) if general is None else general
+        near = (rough <= self.limits.sim_gen + ROUGH) & (medical - rough >= self.floor - CODED)
+        first, second = first[near], second[near]
+        sim_med, sim_gen = self.medical.similarities(first, second), self.general.similarities(first, second)
+        confusing = self.limits.met(sim_med, sim_gen)
+        same = confusing & (self.groups[first] == self.groups[second]) & (self.groups[first] >= 0)
+        self.of_one_group += int(same.sum())
+        good = confusing & ~same
+        self.kept.append((first[good], second[good], sim_med[good], sim_gen[good]))
+        self.number += int(good.sum())
+        if self.number > 2 * self.most:
+            self._cut()
+
+    def _cut(self) -> None:
+        """Put the kept pairs in order, and drop the smallest gaps of too many."""
+        pairs = [np.concatenate(part) for part in zip(*self.kept, strict=True)]
+        order = np.lexsort((pairs[1], pairs[0], -rounded(pairs[2] - pairs[3])))
+        pairs = [part[order] for part in pairs]
+        if len(pairs[0]) > self.most:
+            self.more = True
+            pairs = [part[: self.most] for part in pairs]
+            self.floor = float(pairs[2][-1] - pairs[3][-1])
+        self.kept, self.number = [tuple(pairs)], len(pairs[0])
+
+    def found(self, compared: int, recall: Recall | None = None) -> FoundPairs:
+        """Return the pairs in order."""
+        self.consider(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))  # there may have been none
+        self._cut()
+        first, second, sim_med, sim_gen = self.kept[0]
+        return FoundPairs(first, second, sim_med, sim_gen, self.more, self.of_one_group, compared, recall)
+
+
+def find_pairs(
+    medical: Floats,
+    general: Floats,
+    limits: Limits,
+    groups: Numbers | None = None,
+    *,
+    sample: int | None = None,
+    seed: int = 0,
+    exact_up_to: int = EXACT_UP_TO,
+    most: int = MOST_PAIRS,
+) -> FoundPairs:
+    """Find the confusing pairs of images, never two of one group.
+
+    ``medical`` and ``general`` have the shapes (images, dimension), each of its own dimension and in float16 or
+    float32; ``groups`` holds one number per image, -1 for none. With ``sample`` that many pairs are drawn at random, as
+    the paper does, and only these are looked at. Equal input gives equal output.
+    """
+    count = len(medical)
+    if len(general) != count:
+        raise ValueError(f"{count} medical and {len(general)} general embeddings")
+    everything = count * (count - 1) // 2
+    alone = np.full(count, -1, np.int64) if groups is None else groups
+    if sample is None and count <= exact_up_to:
+        medical, general = medical.astype(np.float32), general.astype(np.float32)
+    search = _Search(Space(medical), Space(general), limits, alone, most)
+    if sample is not None and sample < everything:
+        _look_at_some(search, sample, seed)
+        return search.found(sample)
+    if count <= exact_up_to:
+        _look_at_all(search)
+        return search.found(everything)
+    index = NeighbourSearch(search.medical, search.general, limits, seed)
+    for first, second, alike in index.pairs():
+        search.consider(first, second, alike)
+    return search.found(everything, index.recall)
+
+
+def _look_at_all(search: _Search) -> None:
+    count = len(search.groups)
+    medical, general = (space.block(slice(None)) for space in (search.medical, search.general))
+    with tqdm(desc="Comparing", total=count, unit="image", leave=False, disable=None) as bar:
+        for top in range(0, count, _ROWS):
+            for left in range(top, count, _COLUMNS):
+                rows, columns = medical[top : top + _ROWS], medical[left : left + _COLUMNS]
+                alike = rows @ columns.T
+                near = alike >= search.limits.sim_med - ROUGH
+                if left < top + _ROWS:  # of a block on the diagonal, what is above it
+                    near = np.triu(near, top - left + 1)
+                first, second = np.nonzero(near)
+                known = None
+                if len(first) > _FEW * near.size:
+                    known = (general[top : top + _ROWS] @ general[left : left + _COLUMNS].T)[near]
+                search.consider(first + top, second + left, alike[near], known)
+            bar.update(len(medical[top : top + _ROWS]))
+
+
+def _look_at_some(search: _Search, sample: int, seed: int) -> None:
+    """Look at pairs drawn at random, each once."""
+    count = len(search.groups)
+    drawn = np.random.default_rng(seed).choice(count * (count - 1) // 2, sample, replace=False)
+    drawn.sort()
+    for start in tqdm(range(0, sample, CHUNK), "Comparing", unit="batch", leave=False, disable=None):
+        first, second = _pair(drawn[start : start + CHUNK])
+        alike = search.medical.cosines(first, second)
+        near = alike >= search.limits.sim_med - ROUGH
+        search.consider(first[near], second[near], alike[near])
+
+
+def _pair(number: Numbers) -> tuple[Numbers, Numbers]:
+    """Return the pair of each number: (0, 1), (0, 2), (1, 2), (0, 3), ... from 0 on."""
+    second = ((1 + np.sqrt(1 + 8 * number.astype(np.float64))) / 2).astype(np.int64)
+    second -= second * (second - 1) // 2 > number
+    second += (second + 1) * second // 2 <= number
+    return number - second * (second - 1) // 2, second
+
+
+def usual_similarities(vectors: Floats) -> str:
+    """Say which similarities images have to an encoder, by pairs drawn at random."""
+    first, second = np.random.default_rng(0).integers(0, len(vectors), (2, _DRAWN))
+    found = Space(vectors).cosines(first[first != second], second[first != second])
+    low, middle, high = np.quantile(found, (0.01, 0.5, 0.99))
+    return f"{middle:.2f} in the middle and {low:.2f} to {high:.2f} for 98 % of them"
+
+
+def best_per_image(pairs: FoundPairs, most: int) -> FoundPairs:
+    """Return the pairs that are left when they are taken in order and each image in at most ``most`` of them."""
+    used: Counter[int] = Counter()
+    wanted = np.zeros(len(pairs), bool)
+    for number, (first, second) in enumerate(zip(pairs.first.tolist(), pairs.second.tolist(), strict=True)):
+        if used[first] < most and used[second] < most:
+            used.update((first, second))
+            wanted[number] = True
+    return pairs.where(wanted)

@@ -1,0 +1,144 @@
+"""Embeddings on disk: computed once, whatever ends a run, and refused or left out where they are none."""
+
+import hashlib
+
+import filelock
+import numpy as np
+import pytest
+from PIL import Image
+
+from medtasks.curate.embeddings import embedded, file_digests
+from medtasks.curate.encoders import Encoder
+from medtasks.data.home import HOME_VARIABLE
+from medtasks.errors import MedTasksError
+
+from . import tiny_encoders
+
+
+class Eye:
+    """Encodes an image as three numbers, and notes what it saw."""
+
+    def __init__(self, change=lambda vectors: vectors):
+        self.seen, self.loads, self.change = [], 0, change
+
+    def encoder(self, digest="d1"):
+        return Encoder("eye", digest, self.load)
+
+    def load(self):
+        self.loads += 1
+        return self.encode
+
+    def encode(self, images):
+        self.seen.append(len(images))
+        return self.change(np.stack([np.asarray(image, float)[5, 5] + 1 for image in images]))
+
+
+@pytest.fixture(autouse=True)
+def own_home(tmp_path, monkeypatch):
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "home"))
+
+
+@pytest.fixture
+def files(tmp_path):
+    made = [tmp_path / f"{number}.png" for number in range(10)]
+    for number, file in enumerate(made):
+        tiny_encoders.drawn(number % 9).save(file)  # the last one is the first one
+    return made
+
+
+def rows(tmp_path):
+    return tmp_path / "home/embeddings/d1/rows"
+
+
+def embed(files, eye, digest="d1", batch_size=4):
+    return embedded(files, file_digests(files), eye.encoder(digest), batch_size)
+
+
+def test_each_image_is_encoded_once_and_kept_at_length_one(files, tmp_path):
+    eye = Eye()
+    found = embed(files, eye)
+    assert eye.seen == [4, 4, 1]
+    assert found.kept.tolist() == list(range(10))
+    colour = np.asarray(Image.open(files[3]), float)[5, 5] + 1
+    np.testing.assert_allclose(found.vectors[3], colour / np.linalg.norm(colour), atol=1e-3)
+    assert found.vectors.dtype == np.float16
+    again = embed(files[:5], eye)
+    assert (eye.loads, eye.seen) == (1, [4, 4, 1])
+    np.testing.assert_array_equal(again.vectors, found.vectors[:5])
+    assert rows(tmp_path).stat().st_size == 9 * (32 + 2 * 3)
+    assert rows(tmp_path).stat().st_mode & 0o077 == 0
+    embed(files, eye, "d2")
+    assert eye.loads == 2
+
+
+def test_a_cut_off_row_and_a_hole_are_computed_again_and_nothing_else(files, tmp_path):
+    whole = embed(files, Eye()).vectors
+    stored = rows(tmp_path).read_bytes()
+    each = 32 + 2 * 3
+    rows(tmp_path).write_bytes(stored[: 2 * each] + bytes(each) + stored[3 * each : 7 * each + 11])
+    eye = Eye()
+    np.testing.assert_array_equal(embed(files, eye).vectors, whole)
+    assert eye.seen == [3]
+    np.testing.assert_array_equal(embed(files, Eye()).vectors, whole)
+
+
+def test_images_that_cannot_be_read_or_encoded_are_left_out_and_counted(files, tmp_path):
+    files[2].write_bytes(files[2].read_bytes()[:80])
+    files[4].unlink()
+
+    def change(vectors):
+        bad = {1: np.nan, 2: 0.0, 3: np.inf}
+        vectors[:, :] = [vector * bad.get(at, 1.0) for at, vector in enumerate(vectors)]
+        return vectors
+
+    found = embed(files, Eye(change), batch_size=9)
+    assert found.left_out == {"image cannot be read": 2, "without a usable embedding": 3}
+    assert found.kept.tolist() == [0, 6, 7, 8, 9]
+    assert np.isfinite(found.vectors).all()
+
+
+def test_an_image_that_an_encoder_fails_on_does_not_end_the_run(files):
+    eye = Eye()
+
+    def encode(images):
+        if any(image.size[0] == 80 for image in images):
+            raise ValueError("too wide")
+        return eye.encode(images)
+
+    Image.new("RGB", (80, 4), (9, 9, 9)).save(files[1])
+    found = embedded(files, file_digests(files), Encoder("eye", "d1", lambda: encode), 4)
+    assert found.left_out == {"without a usable embedding": 1}
+    assert 1 not in found.kept
+    with pytest.raises(MedTasksError, match=r"the encoder eye fails \(ValueError: too wide\)"):
+        embedded(files[1:2], file_digests(files[1:2]), Encoder("eye", "d3", lambda: encode), 4)
+
+
+def test_what_is_no_array_of_vectors_or_of_another_size_is_refused(files, tmp_path):
+    for change in (lambda vectors: vectors[0], lambda vectors: vectors[:1], lambda vectors: vectors[:, :0]):
+        with pytest.raises(MedTasksError, match="returned an array of shape"):
+            embed(files, Eye(change))
+
+    def ragged(images):
+        return np.stack([np.asarray(image).reshape(-1) for image in images])
+
+    tiny_encoders.drawn(0, (50, 40)).save(files[1])
+    with pytest.raises(MedTasksError, match="vectors of different lengths"):
+        embedded(files, file_digests(files), Encoder("eye", "d4", lambda: ragged), 4)
+    embed(files[:5], Eye())
+    kept = rows(tmp_path).read_bytes()
+    with pytest.raises(MedTasksError, match=r"gives 2 numbers per image, and .* holds embeddings of 3"):
+        embed(files, Eye(lambda vectors: vectors[:, :2]))
+    assert rows(tmp_path).read_bytes() == kept
+
+
+def test_one_process_writes_at_a_time(files, tmp_path):
+    embed(files[:2], Eye())
+    with filelock.FileLock(rows(tmp_path).with_name("lock")):
+        with pytest.raises(MedTasksError, match="another process is embedding"):
+            embed(files, Eye())
+        assert len(embed(files[:2], Eye()).kept) == 2
+    embed(files, Eye())
+
+
+def test_the_digest_of_a_file_is_that_of_its_bytes(files):
+    assert file_digests(files[:1]) == [hashlib.sha256(files[0].read_bytes()).digest()]

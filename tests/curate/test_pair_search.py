@@ -1,0 +1,124 @@
+"""Which pairs are found: planted ones, by exact search, by FAISS and at random; and those of MediConfusion."""
+
+import json
+
+import numpy as np
+import pytest
+
+from medtasks.curate.pair_search import best_per_image, find_pairs
+from medtasks.curate.similarity import Limits
+
+COUNT = 3000
+
+
+def units(vectors):
+    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+
+
+@pytest.fixture(scope="module")
+def planted():
+    """Embeddings, and the pairs that are confusing: others are alike to both encoders or to neither."""
+    draw = np.random.default_rng(4)
+    medical, general = units(draw.standard_normal((COUNT, 64))), units(draw.standard_normal((COUNT, 96)))
+    pairs = draw.permutation(COUNT)[:600].reshape(-1, 2)
+    for first, second in pairs:
+        medical[second] = units(medical[first] + 0.3 * units(draw.standard_normal(64)))
+    for first, second in pairs[200:]:  # alike to the other one, too
+        general[second] = units(general[first] + 0.3 * units(draw.standard_normal(96)))
+    wanted = {(min(pair), max(pair)) for pair in pairs[:200].tolist()}
+    return (3 * medical).astype(np.float16), general.astype(np.float16), wanted
+
+
+def numbers(pairs):
+    return list(zip(pairs.first.tolist(), pairs.second.tolist(), strict=True))
+
+
+def test_the_exact_search_finds_exactly_the_planted_pairs_in_order_of_their_gaps(planted):
+    medical, general, wanted = planted
+    found = find_pairs(medical, general, Limits())
+    assert set(numbers(found)) == wanted
+    assert len(found) == len(wanted)
+    assert (np.diff(found.sim_med - found.sim_gen) <= 1e-9).all()
+    first, second = numbers(found)[0]
+    for space, given in ((medical, found.sim_med), (general, found.sim_gen)):
+        one, two = units(space[[first, second]].astype(np.float64))
+        assert given[0] == pytest.approx(one @ two, abs=1e-6)
+    assert (found.compared, found.more, found.recall) == (COUNT * (COUNT - 1) // 2, False, None)
+
+
+def test_faiss_finds_them_too_and_measures_itself(planted):
+    medical, general, wanted = planted
+    found = find_pairs(medical, general, Limits(), exact_up_to=100)
+    assert len(wanted & set(numbers(found))) >= 0.99 * len(wanted)
+    assert set(numbers(found)) <= wanted
+    exact = numbers(find_pairs(medical, general, Limits()))
+    assert numbers(found) == [pair for pair in exact if pair in numbers(found)]
+    assert found.recall.neighbours > 300
+    assert 0.99 * found.recall.neighbours <= found.recall.found <= found.recall.neighbours
+
+
+def around(draw, count, dimension, spread):
+    """Return vectors around one, whose cosines are about 1 / (1 + spread^2)."""
+    centre, noise = units(draw.standard_normal(dimension)), units(draw.standard_normal((count, dimension)))
+    return units(centre + spread * noise).astype(np.float32)
+
+
+def test_blocks_of_many_alike_images_give_what_single_pairs_give():
+    draw = np.random.default_rng(1)
+    medical, general = around(draw, 400, 32, 0.3), around(draw, 400, 16, 0.6)
+    precise = [units(space.astype(np.float64)) for space in (medical, general)]
+    sims = [np.round(space @ space.T, 6) for space in precise]
+    wanted = np.argwhere(np.triu(Limits().met(*sims), 1))
+    order = np.lexsort((*wanted.T[::-1], -np.round(sims[0] - sims[1], 6)[tuple(wanted.T)]))
+    found = find_pairs(medical, general, Limits())
+    assert len(wanted) > 5000
+    assert numbers(found) == [tuple(pair) for pair in wanted[order].tolist()]
+    few = find_pairs(medical, general, Limits(), most=300)
+    assert few.more
+    assert numbers(few) == numbers(found)[:300]
+
+
+def test_a_sample_is_drawn_once_each_and_again_the_same(planted):
+    medical, general, wanted = planted
+    part = COUNT * (COUNT - 1) // 20
+    found = find_pairs(medical, general, Limits(), sample=part, seed=3)
+    assert set(numbers(found)) < wanted
+    assert 5 < len(found) < 45
+    assert found.compared == part
+    assert numbers(find_pairs(medical, general, Limits(), sample=part, seed=3)) == numbers(found)
+    assert numbers(find_pairs(medical, general, Limits(), sample=part, seed=4)) != numbers(found)
+    assert set(numbers(find_pairs(medical, general, Limits(), sample=10 * part))) == wanted
+
+
+def test_two_images_of_one_group_are_no_pair(planted):
+    medical, general, wanted = planted
+    groups = np.full(COUNT, -1)
+    ordered = sorted(wanted)
+    for number, pair in enumerate(ordered[:30]):
+        groups[list(pair)] = number
+    for exact in (COUNT, 100):
+        found = find_pairs(medical, general, Limits(), groups, exact_up_to=exact)
+        assert not set(numbers(found)) & set(ordered[:30])
+        assert found.of_one_group == 30
+        assert len(found) == len(wanted) - 30
+
+
+def test_pairs_per_image_are_taken_in_order():
+    draw = np.random.default_rng(2)
+    found = find_pairs(around(draw, 60, 32, 0.3), around(draw, 60, 16, 0.6), Limits())
+    best = best_per_image(found, 2)
+    counts = np.bincount(np.concatenate([best.first, best.second]))
+    assert counts.max() == 2
+    assert numbers(best)[0] == numbers(found)[0]
+    left = [pair for pair in numbers(found) if pair not in numbers(best)]
+    assert all(counts[first] == 2 or counts[second] == 2 for first, second in left)
+
+
+def test_golden_mediconfusion_selection(test_data):
+    """The released pairs meet the published limits by the similarities that they carry (section 2)."""
+    records = json.loads((test_data / "mediconfusion/dataset.json").read_text()).values()
+    assert len(records) == 176
+    medical, general = (np.array([one[key] for one in records]) for key in ("BiomedCLIP_sim", "DINO_sim"))
+    assert Limits().met(medical, general).all()
+    assert not Limits(sim_med=0.91).met(medical, general).all()
+    assert not Limits(sim_gen=0.73).met(medical, general).all()
