@@ -94,20 +94,28 @@ def read_drafts(folder: Path) -> dict[str, Draft]:
 def draft_all(folder: Path, jobs: Mapping[str, tuple[str, Callable[[], Drafted]]], threads: int) -> Counter[Outcome]:
     """Do what the journal of a study does not hold yet, several at a time, and return how many came to what.
 
-    ``jobs`` are by request: the digest of what decides about the reply, and what asks. Replies come in any order, and
-    at the end the journal is in that of the jobs, so that the same study is read and published the same. Errors that a
-    job raises end it once those under way are on disk; a MedTasksError says that the journal cannot be written.
+    ``jobs`` are by request: the digest of what decides about the reply, and what asks. What was drafted by another LLM
+    or prompt stays, with a warning: reviews may rest on it. Replies come in any order, and at the end the journal is in
+    that of the jobs, so that the same study is read and published the same. Errors that a job raises end it once those
+    under way are on disk; a MedTasksError says that the journal cannot be written.
     """
     _drop_torn_line(folder / DRAFTS)
     known = read_drafted(folder)
     counts: Counter[Outcome] = Counter()
-    todo = {}
+    todo, others = {}, 0
     for request, (asked, job) in jobs.items():
         line = known.get(request)
-        if line is not None and line.asked == asked and line.outcome is not Outcome.FAILED:
+        if line is not None and (line.drafts or (line.asked == asked and line.outcome is not Outcome.FAILED)):
             counts[line.outcome] += 1
+            others += line.asked != asked
         else:
             todo[request] = job
+    if others:
+        logger.warning(
+            "{} requests were drafted by another LLM or prompt and stay as they are; to draft all anew, move {} away.",
+            others,
+            folder / DRAFTS,
+        )
     with ThreadPoolExecutor(threads) as workers:
         running = [workers.submit(job) for job in todo.values()]
         try:

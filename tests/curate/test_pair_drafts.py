@@ -50,6 +50,20 @@ def test_each_pair_gets_one_question_and_is_asked_for_once(server, folder):
     assert read_drafts(folder).keys() == found.keys()
 
 
+def test_what_one_llm_drafted_stays_when_another_one_goes_on(server, folder, monkeypatch):
+    study, llm = write_study(folder), DraftingLLM(server)
+    llm.said = {"patient a0": [server.reply("I cannot do that."), server.reply("I cannot do that.")]}
+    assert draft_pairs(folder, open_llm(study)) == Counter({Outcome.DRAFTED: 4, Outcome.REFUSED: 2})
+    before, llm.said = read_drafts(folder), {}
+    monkeypatch.setenv("MEDTASKS_JUDGE_MODEL", "another")
+    assert draft_pairs(folder, open_llm(study)) == Counter({Outcome.DRAFTED: 6})
+    assert read_drafts(folder).items() > before.items()
+    assert Counter(line.llm for line in read_drafted(folder).values()) == {
+        "m, temperature 0": 4,
+        "another, temperature 0": 2,
+    }
+
+
 def test_which_image_has_option_a_is_balanced_and_stays():
     reply = PairReply("Which side?", ("Left", "Right"), ("Option1", "Option2"))
     pairs = [ImagePair(pair_id=f"{n}", images=("a", "b"), sim_med=0.9, sim_gen=0.1) for n in range(400)]

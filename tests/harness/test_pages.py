@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from ..curate.reviewed_study import detailed_study, review
 from ..scripted_server import Endpoint, serving
 from ..warm_python import warm
 from .conftest import REPOSITORY, Run
@@ -46,7 +47,12 @@ def own_tasks(folder: Path) -> None:
                 Image.new("RGB", (40, 30), (90, 20, len(name))).save(images / image)
 
 
-PREPARED: dict[str, Callable[[Path], None]] = {"own_tasks.md": own_tasks}
+def curated(folder: Path) -> None:
+    """Make what the commands that are not tested would: a study with drafts, and an expert's review."""
+    review(detailed_study(folder / "chest_pairs", name="chest_pairs"))
+
+
+PREPARED: dict[str, Callable[[Path], None]] = {"own_tasks.md": own_tasks, "curate.md": curated}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
