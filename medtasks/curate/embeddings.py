@@ -25,7 +25,7 @@ import numpy.typing as npt
 from PIL import Image
 from tqdm import tqdm
 
-from medtasks.curate.encoders import Encode, Encoder
+from medtasks.curate.encoders import Encoder
 from medtasks.data.decoding import LINEAR, decoded
 from medtasks.data.home import append_whole, home, written_whole
 from medtasks.errors import MedTasksError
@@ -36,6 +36,7 @@ Half = npt.NDArray[np.float16]
 _KEY_BYTES = 32
 _OFF_UNIT = 0.01  # rounding to float16 changes a length of 1 by less than 0.001
 _AT_ONCE = 65_536  # rows read at once
+_GIVE_UP = 8  # images in a row that an encoder fails on
 # Decoders of rare formats raise whatever their bugs make of a damaged file.
 _BROKEN = (ArithmeticError, AttributeError, LookupError, MemoryError, OSError, RuntimeError, TypeError, ValueError)
 
@@ -82,15 +83,15 @@ def embedded(files: Sequence[Path], digests: Sequence[bytes], encoder: Encoder, 
 def _compute(
     todo: Mapping[bytes, Path], encoder: Encoder, store: "_Store", batch_size: int, failed: dict[bytes, str]
 ) -> None:
-    encode: Encode | None = None
+    encode: _Encoding | None = None
+    most_failures = _GIVE_UP if store.dimension else min(_GIVE_UP, len(todo))
     with tqdm(desc="Embedding", total=len(todo), unit="image", disable=None) as bar:
         for batch in _decoded_batches(todo, batch_size):
             failed.update((digest, UNREADABLE) for digest, image in batch if image is None)
             seen = [(digest, image) for digest, image in batch if image is not None]
             if seen:
-                encode = encode or encoder.load()
-                vectors = _vectors(encode, [image for _, image in seen], encoder.name)
-                store.append([digest for digest, _ in seen], vectors)
+                encode = encode or _Encoding(encoder, most_failures)
+                store.append([digest for digest, _ in seen], encode([image for _, image in seen]))
             bar.update(len(batch))
 
 
@@ -114,34 +115,39 @@ def _seen(file: Path) -> Image.Image | None:
         return None
 
 
-def _vectors(encode: Encode, images: Sequence[Image.Image], name: str) -> npt.NDArray[np.float32]:
-    """Encode images, one by one where a batch fails; zeros for one that fails alone."""
-    try:
-        return _checked(encode(images), len(images), name)
-    except MedTasksError:
-        raise
-    except Exception as error:  # one image of impossible shape must not end a run over many
-        alone = [_alone(encode, image, name) for image in images]
-        good = [vector for vector in alone if vector is not None]
-        if not good:
-            raise MedTasksError(
-                f"the encoder {name} fails ({type(error).__name__}: {' '.join(str(error).split())[:200]}); "
-                f"{'try a smaller --batch-size' if 'memory' in str(error) else 'take another'}, what it has "
-                f"embedded before is kept"
-            ) from error
-        if len({vector.shape for vector in good}) > 1:
-            raise MedTasksError(f"the encoder {name} gives vectors of different lengths; take another") from error
-        return np.stack([np.zeros_like(good[0]) if vector is None else vector for vector in alone])
+class _Encoding:
+    """Encodes batches, and the images of one that fails one by one: an odd image must not end a run over many."""
 
+    def __init__(self, encoder: Encoder, most_failures: int) -> None:
+        self._encode, self._name, self._most = encoder.load(), encoder.name, most_failures
+        self._failures = 0  # in a row
 
-def _alone(encode: Encode, image: Image.Image, name: str) -> npt.NDArray[np.float32] | None:
-    try:
-        vector: npt.NDArray[np.float32] = _checked(encode([image]), 1, name)[0]
-    except MedTasksError:
-        raise
-    except Exception:  # noqa: BLE001  # counted by whoever asked
-        return None
-    return vector
+    def __call__(self, images: Sequence[Image.Image]) -> npt.NDArray[np.float32]:
+        """Return vectors of shape (images, dimension): zeros for what fails, of dimension 0 where all do."""
+        try:
+            vectors = _checked(self._encode(images), len(images), self._name)
+        except MedTasksError:
+            raise
+        except Exception as error:
+            if len(images) > 1:
+                return self._one_by_one(images)
+            self._failures += 1
+            if self._failures >= self._most:
+                raise MedTasksError(
+                    f"the encoder {self._name} fails ({type(error).__name__}: {' '.join(str(error).split())[:200]}); "
+                    f"{'give a smaller --batch-size' if 'memory' in str(error) else 'take another'}, what it has "
+                    f"embedded before is kept"
+                ) from error
+            return np.zeros((1, 0), np.float32)
+        self._failures = 0
+        return vectors
+
+    def _one_by_one(self, images: Sequence[Image.Image]) -> npt.NDArray[np.float32]:
+        parts = [self([image]) for image in images]
+        sizes = {part.shape[1] for part in parts} - {0}
+        if len(sizes) > 1:
+            raise MedTasksError(f"the encoder {self._name} gives vectors of different lengths; take another")
+        return np.concatenate([part if part.size else np.zeros((1, max(sizes, default=0))) for part in parts])
 
 
 def _checked(given: Any, count: int, name: str) -> npt.NDArray[np.float32]:
@@ -211,6 +217,8 @@ class _Store:
 
     def append(self, digests: Sequence[bytes], vectors: npt.NDArray[np.float32]) -> None:
         """Add the vectors of images that have one: finite and not zero; and wait for the disk."""
+        if not vectors.size:
+            return
         if self.dimension is None:
             self._note(vectors.shape[1])
         if vectors.shape[1] != self.dimension:

@@ -118,7 +118,8 @@ def _own_encoder(name: str, device: str) -> Encoder:
 def _own_digest(made: object, module: Any) -> list[str]:
     from torch import nn
 
-    digest = hashlib.sha256(inspect.getsource(module).encode())
+    source = inspect.getsourcefile(module)
+    digest = hashlib.sha256(Path(source).read_bytes() if source else b"")
     parts = {"": made} | (vars(made) if hasattr(made, "__dict__") else {})
     for name, part in sorted(parts.items()):
         for key, tensor in part.state_dict().items() if isinstance(part, nn.Module) else ():

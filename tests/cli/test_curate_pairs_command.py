@@ -2,6 +2,7 @@
 
 import json
 import signal
+import sys
 from collections import Counter
 
 import numpy as np
@@ -43,6 +44,8 @@ def folder(tmp_path, monkeypatch):
     """Images whose first line says which are medically alike, and whose other lines are noise."""
     monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))  # the command adds this folder
+    monkeypatch.delitem(sys.modules, "eyes_of_test", raising=False)
     draw = np.random.default_rng(0)
     rows = []
     for number in range(COUNT):

@@ -105,12 +105,24 @@ def test_an_image_that_an_encoder_fails_on_does_not_end_the_run(files):
             raise ValueError("too wide")
         return eye.encode(images)
 
-    Image.new("RGB", (80, 4), (9, 9, 9)).save(files[1])
-    found = embedded(files, file_digests(files), Encoder("eye", "d1", lambda: encode), 4)
-    assert found.left_out == {"without a usable embedding": 1}
-    assert 1 not in found.kept
-    with pytest.raises(MedTasksError, match=r"the encoder eye fails \(ValueError: too wide\)"):
-        embedded(files[1:2], file_digests(files[1:2]), Encoder("eye", "d3", lambda: encode), 4)
+    for number in (0, 1, 8):  # a whole first batch, and a last one
+        Image.new("RGB", (80, 4), (9, number, 9)).save(files[number])
+    found = embedded(files[:9], file_digests(files[:9]), Encoder("eye", "d1", lambda: encode), 2)
+    assert found.left_out == {"without a usable embedding": 3}
+    assert found.kept.tolist() == [2, 3, 4, 5, 6, 7]
+
+
+@pytest.mark.parametrize(("good", "batch_size"), [(0, 4), (1, 1)])
+def test_an_encoder_that_always_fails_or_no_more_is_refused(files, good, batch_size):
+    eye = Eye()
+
+    def encode(images):
+        if len(eye.seen) >= good:
+            raise RuntimeError("out of memory")
+        return eye.encode(images)
+
+    with pytest.raises(MedTasksError, match=r"the encoder eye fails \(RuntimeError: out of memory\); give a smaller"):
+        embedded(files, file_digests(files), Encoder("eye", "d1", lambda: encode), batch_size)
 
 
 def test_what_is_no_array_of_vectors_or_of_another_size_is_refused(files, tmp_path):

@@ -107,6 +107,11 @@ def test_an_encoder_of_ones_own(tmp_path, monkeypatch):
         "    def encode(self, images):\n"
         "        return np.stack([np.asarray(image.resize((2, 2))).reshape(-1) for image in images])\n"
         "def make():\n    return Eye()\n"
+        "def seeded():\n"
+        "    import torch\n"
+        "    eye = Eye()\n"
+        "    eye.digest, eye.net = None, torch.nn.Linear(2, 2)\n"
+        "    return eye\n"
         "def blind():\n    return object()\n"
     )
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
@@ -115,6 +120,11 @@ def test_an_encoder_of_ones_own(tmp_path, monkeypatch):
     assert first.load()(IMAGES).shape == (3, 12)
     monkeypatch.setattr(sys.modules["own_eye"].Eye, "digest", "2")
     assert open_encoder("own_eye:make", "cpu").digest != first.digest
+    torch.manual_seed(0)
+    weights = [open_encoder("own_eye:seeded", "cpu").digest for _ in range(2)]
+    torch.manual_seed(0)
+    assert weights[0] != weights[1]
+    assert open_encoder("own_eye:seeded", "cpu").digest == weights[0]
     for name, match in (("own_eye:blind", "no encode"), ("own_eye:nobody", "cannot be made"), ("nowhere:x", "cannot")):
         with pytest.raises(MedTasksError, match=match):
             open_encoder(name, "cpu")
