@@ -16,6 +16,7 @@ from medtasks.cli import (
     duplicates,
     merge,
     metrics,
+    models,
     parity,
     parse,
     report,
@@ -43,6 +44,7 @@ app.command("report")(report.report)
 app.command("compare")(compare.compare)
 app.command("parity")(parity.parity)
 app.command("metrics")(metrics.metrics)
+app.add_typer(models.app, name="models")
 app.add_typer(weights.app, name="weights")
 app.add_typer(curate.app, name="curate")
 app.command("parse")(parse.parse)
