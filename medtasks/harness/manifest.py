@@ -105,6 +105,7 @@ class RecipeFacts(_Record):
     backend: str  # hf or server
     digest: str  # of all that the recipe says
     given: Mapping[str, str] = {}  # arguments of the user's, which count before the recipe's; secrets as ``***``
+    published_as: Mapping[str, str] = {}  # the model's name in tables of published results; none for other weights
 
 
 class Gpu(_Record):

@@ -176,7 +176,9 @@ def expansion(name: str, backend: str, options: HarnessOptions) -> tuple[list[st
     given = {key: written(value) if from_file else str(value) for key, value in options.model_arguments().items()}
     chosen: Backend = "server" if backend == "server" else "hf" if backend else (*found.backends, "hf")[0]
     model, arguments = found.expanded(chosen, given)
-    facts = RecipeFacts(name=name, backend=chosen, digest=found.digest, given=redacted_options(given))
+    same = {} if "pretrained" in given else found.published_as
+    told = redacted_options(given)
+    facts = RecipeFacts(name=name, backend=chosen, digest=found.digest, given=told, published_as=same)
     return ["--model", model, "--model_args", arguments], facts
 
 
