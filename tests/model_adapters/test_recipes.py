@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from lmms_eval.utils import simple_parse_args_string
+from medtasks.model_adapters.base.arguments import parse_arguments
 from medtasks.model_adapters.hf_vlm import HfVlm
 from medtasks.model_adapters.vlm_server.adapter import VlmServer
 
@@ -76,11 +77,11 @@ def test_the_tiny_twin_answers_and_scores(name, twin, build):
 def test_a_server_is_told_what_it_takes(name):
     model, arguments = recipe(name).expanded("server", {"base_url": "http://127.0.0.1:8000/v1"})
     assert model == SERVER_MODEL
-    built = VlmServer.arguments_type(**simple_parse_args_string(arguments))
-    assert built.base_url == "http://127.0.0.1:8000/v1"
+    read = parse_arguments(VlmServer.arguments_type, simple_parse_args_string(arguments), model)
+    assert [server.base_url for server in read.servers] == ["http://127.0.0.1:8000/v1"]
 
 
-def test_what_a_recipe_names_is_where_it_says(tmp_path):
+def test_what_a_recipe_names_is_where_it_says():
     """All classes of the recipes that run in this process have a twin, and every file of the folder is used."""
     named = {one.fact("class") for one in recipes().values() if "hf" in one.backends and one.hf.model == "hf_vlm"}
     assert named == set(CLASSES)
