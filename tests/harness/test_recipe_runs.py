@@ -8,6 +8,7 @@ from medtasks.model_adapters.hf_vlm.loading import HfVlmArguments
 from medtasks.audit.report.contents import report_as_dict
 from medtasks.audit.report.reading.collecting import collect_run
 from medtasks.audit.report.reading.run_folder import read_run
+from medtasks.audit.report.rows import published_lists
 from medtasks.harness.manifest import read_manifests
 from medtasks.harness.recipes import recipe
 
@@ -54,5 +55,8 @@ def test_a_run_by_a_recipe(run, sample_home, tmp_path):
     assert report.facts["recipe"].startswith("mine, backend hf, sha256:")
     for task in report.tasks:
         assert {one.model for one in task.published if one.same_model} == {"RadFM"}
+        shown = {row.model for listed in published_lists(task) for row in listed.rows}
+        assert "RadFM (this model)" in shown
+        assert "RadFM" not in shown
     written = report_as_dict(report)["tasks"][0]["published"]
     assert {one["model"] for one in written if one["same_model"]} == {"RadFM"}

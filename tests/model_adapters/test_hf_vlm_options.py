@@ -9,6 +9,8 @@ from medtasks.model_adapters.base.arguments import parse_arguments
 from medtasks.model_adapters.checkpoints.reading import CheckpointError
 from medtasks.model_adapters.hf_vlm import HfVlm
 from medtasks.model_adapters.hf_vlm.loading import HfVlmArguments
+from medtasks.model_adapters.prefix import cuts
+from medtasks.model_adapters.vlm_server.arguments import VlmServerArguments
 from peft import LoraConfig, PeftModel, get_peft_model
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
@@ -104,8 +106,11 @@ def parts(source):
     ids=["the template's own", "an empty one", "a given one", "thinking off"],
 )
 def test_a_system_turn_and_a_switch_are_scored_as_the_template_writes_them(
-    adapter, folder, system, variables, before, behind, prefix_cache
+    adapter, folder, system, variables, before, behind, prefix_cache, monkeypatch
 ):
+    monkeypatch.setattr(cuts, "OWN_LENGTH", 4)  # so that prompts are cut behind their images, few tokens as they have
+    monkeypatch.setattr(cuts, "LEAST_LENGTH", 3)
+
     def turn(doc):
         image = "<|vision_start|><|image_pad|><|vision_end|>" * len(doc["images"])
         return f"{before}<|user|>{image}{doc['question']}<|end|>\n<|assistant|>\n{behind}"
@@ -113,6 +118,7 @@ def test_a_system_turn_and_a_switch_are_scored_as_the_template_writes_them(
     expected = plain_scores(*parts(folder("qwen2_5_vl")), turn)
     built = adapter("qwen2_5_vl", system_prompt=system, chat_template_kwargs=variables, prefix_cache=prefix_cache)
     assert_pairs(scores(built), expected, 1e-4)
+    assert built._scorer._fits.get(("a shared prefix", True)) == (True if prefix_cache else None)
     assert built.writer.turn_end() == built.processor.tokenizer.convert_tokens_to_ids("<|end|>")
 
 
@@ -165,6 +171,7 @@ def test_the_harness_hands_over_objects_and_long_texts(tmp_path):
     read = parse_arguments(HfVlmArguments, simple_parse_args_string("system_prompt="), "hf_vlm")
     assert read.system_prompt == ""
     assert parse_arguments(HfVlmArguments, {"system_prompt": '"@x"'}, "hf_vlm").system_prompt == "@x"
+    assert parse_arguments(VlmServerArguments, {"system_prompt": '"a, b"'}, "vlm_server").system_prompt == "a, b"
 
 
 @pytest.fixture(scope="module")
