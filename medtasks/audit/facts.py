@@ -36,7 +36,7 @@ _SECONDS = 10
 # Arguments that name weights, in the harness's models and in ours; the harness's default model is "hf".
 WEIGHTS = (
     *("pretrained", "model", "model_version", "model_name", "model_id", "model_path", "path", "checkpoint", "ckpt"),
-    *("peft", "delta", "lora", "base", "vision_tower", "llama", "clip"),
+    *("adapter", "peft", "delta", "lora", "base", "vision_tower", "llama", "clip"),
 )
 # What our adapters load where the arguments name nothing else; their own module says so, too, but takes long to import.
 DEFAULTS: Mapping[str, Mapping[str, str]] = {

@@ -17,6 +17,7 @@ from medtasks.harness.harness_options import read_options, seeds
 from medtasks.harness.manifest import (
     ModelFacts,
     Notice,
+    RecipeFacts,
     RunManifest,
     RunState,
     Seeds,
@@ -40,12 +41,13 @@ def first_manifest(
     selection: Selection,
     notices: Sequence[Notice],
     shard: Shard | None = None,
+    recipe: RecipeFacts | None = None,
 ) -> RunManifest:
     """Return what is known about a run before its first task.
 
     The ``arguments`` are those passed on to the harness, ``asked`` are the names given to ``--tasks``, ``selection``
-    says which of them can run, ``notices`` are the warnings given before the run, and ``shard`` is what it asks of the
-    rows, if not all.
+    says which of them can run, ``notices`` are the warnings given before the run, ``shard`` is what it asks of the
+    rows, if not all, and ``recipe`` what named the model, if one did.
     """
     options = read_options(arguments)
     return RunManifest(
@@ -62,6 +64,7 @@ def first_manifest(
         versions=versions(),
         commit=commit(),
         model=model_facts(options),
+        recipe=recipe,
         hardware=hardware(),
         settings=settings({**os.environ, **options.environment}),
         shard=shard,

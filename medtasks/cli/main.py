@@ -22,6 +22,7 @@ from medtasks.cli import (
     duplicates,
     merge,
     metrics,
+    models,
     parity,
     parse,
     report,
@@ -51,6 +52,7 @@ app.command("report")(report.report)
 app.command("compare")(compare.compare)
 app.command("parity")(parity.parity)
 app.command("metrics")(metrics.metrics)
+app.add_typer(models.app, name="models")
 app.add_typer(weights.app, name="weights")
 curate.app.command("pairs")(curate_pairs.pairs)
 curate.app.command("hallucination")(curate_hallucination.hallucination)

@@ -16,6 +16,7 @@ from medtasks.harness.guards import check
 from medtasks.harness.harness_options import HarnessOptions, read_options
 from medtasks.harness.kept_replies import KEPT_VARIABLE, earlier_run
 from medtasks.harness.manifest import Notice, RunManifest, Severity, TaskOutcome
+from medtasks.harness.recipes import expansion
 from medtasks.harness.redaction import redacted_arguments
 from medtasks.harness.running import run_tasks, stopping_by_signal
 from medtasks.harness.sample_counts import DEFAULT_LIMIT, FailureLimit
@@ -48,6 +49,15 @@ Journal = Annotated[
         "async_openai and their like; ours do so by themselves).",
     ),
 ]
+RecipeName = Annotated[
+    str,
+    typer.Option(
+        "--recipe", help="Run a published model as its recipe says (medtasks models list); --model_args win over it."
+    ),
+]
+BackendName = Annotated[
+    str, typer.Option("--backend", help="Where the recipe's model runs: hf, in this process, or server.")
+]
 PASSES_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 
@@ -60,6 +70,8 @@ def run(
     shard: Part = "",
     only_failed: OnlyFailed = False,
     journal: Journal = False,
+    recipe: RecipeName = "",
+    backend: BackendName = "",
 ) -> None:
     """Run lmms_eval; all its other options (--model, --model_args, --limit ...) are passed on.
 
@@ -76,17 +88,20 @@ def run(
     own += ["--max-failed", max_failed] if max_failed != DEFAULT_LIMIT else []
     own += ["--journal"] if journal else []
     own += ["--shard", str(part)] if part else []
+    own += ["--recipe", recipe] if recipe else []
+    own += ["--backend", backend] if backend else []
     command = ["medtasks", "run", "--tasks", tasks, "--output_path", str(output), *own, *context.args]
-    options = read_options(context.args)
+    named, facts = expansion(recipe, backend, read_options(context.args))
+    options = read_options([*context.args, *named])
     # Without samples nobody can tell later which replies failed, or read them again.
-    arguments = [*context.args, *([] if options.flag("log_samples") else ["--log_samples"])]
+    arguments = [*context.args, *named, *([] if options.flag("log_samples") else ["--log_samples"])]
     context.with_resource(including(options.folders()))
     selection = _selected(asked)
     others, variables = _journaling(options) if journal else ((), {})
     notices = _checked(selection.ready or asked, arguments, part, others)
     with stopping_by_signal():
         with out.status("Looking up versions, hardware and the model's weights ..."):
-            manifest = first_manifest(command, arguments, asked, selection, notices, part)
+            manifest = first_manifest(command, arguments, asked, selection, notices, part, facts)
             earlier = earlier_run(output, manifest, arguments) if only_failed else None
             recording = RunRecording(output, manifest, arguments, limit, lambda text: say(f"warning: {text}"))
         say(f"manifest: {recording.path}")

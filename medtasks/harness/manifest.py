@@ -98,6 +98,16 @@ class ModelFacts(_Record):
     unknown: str = ""  # why the fingerprint is not known; empty where it is
 
 
+class RecipeFacts(_Record):
+    """The recipe that named the model and its arguments."""
+
+    name: str
+    backend: str  # hf or server
+    digest: str  # of all that the recipe says
+    given: Mapping[str, str] = {}  # arguments of the user's, which count before the recipe's; secrets as ``***``
+    published_as: Mapping[str, str] = {}  # the model's name in tables of published results; none for other weights
+
+
 class Gpu(_Record):
     """One GPU as ``nvidia-smi`` has it; memory in MiB, None if not known."""
 
@@ -152,6 +162,7 @@ class RunManifest(_Record):
     versions: Mapping[str, str | None]  # by distribution, and ``python``; None for what is not installed
     commit: str | None = None  # of an editable medtasks, ``-dirty`` behind it where files differ; None if not known
     model: ModelFacts
+    recipe: RecipeFacts | None = None  # None for a model that was given by name
     hardware: Hardware
     settings: Mapping[str, str] = {}  # ``MEDTASKS_*`` variables of the environment; folders are replaced, too
     shard: Shard | None = None  # which part of the rows was asked; None for all, and where shards were merged

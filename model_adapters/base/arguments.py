@@ -1,7 +1,9 @@
 """Reading ``--model_args``: every adapter declares its arguments as a frozen dataclass, and anything else is refused.
 
 The harness hands over what it parsed from ``key=value,...`` (``true``/``false`` as bools, digits as int, other numbers
-as float, the rest as text) together with its own options ``batch_size``, ``max_batch_size`` and ``device``.
+as float, the rest as text) together with its own options ``batch_size``, ``max_batch_size`` and ``device``. Commas
+within braces, brackets and quotes do not part, and the quotes remain: so objects are given as JSON, and long texts as
+strings of JSON. Where either stands in a file, ``@FILE`` names it.
 """
 
 import dataclasses
@@ -11,6 +13,7 @@ import sys
 import types
 import typing
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
@@ -23,10 +26,19 @@ _KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: 
 
 
 def argument(
-    default: Any, *, least: float | None = None, most: float | None = None, choices: Sequence[str] | None = None
+    default: Any,
+    *,
+    least: float | None = None,
+    most: float | None = None,
+    choices: Sequence[str] | None = None,
+    prose: bool = False,
 ) -> Any:
-    """Declare a dataclass field with inclusive bounds, or with the texts that are allowed; ``None`` for any."""
-    return dataclasses.field(default=default, metadata={"least": least, "most": most, "choices": choices})
+    """Declare a dataclass field with inclusive bounds, or with the texts that are allowed; ``None`` for any.
+
+    ``prose`` is text with commas and line breaks in it: it may be given as a JSON string, or as ``@FILE``.
+    """
+    metadata = {"least": least, "most": most, "choices": choices, "prose": prose}
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,10 +116,14 @@ def _checked(model: str, field: "dataclasses.Field[Any]", kind: type, value: obj
     least, most = field.metadata.get("least"), field.metadata.get("most")
     bounds = [f"at least {least}"] * (least is not None) + [f"at most {most}"] * (most is not None)
     choices = field.metadata.get("choices")
+    prose = bool(field.metadata.get("prose"))
     wanted = " or ".join(choices or [f"{_KINDS[kind]}{' of ' * bool(bounds)}{' and '.join(bounds)}"])
+    wanted += ", as it is or as a string of JSON" * prose
     problem = AdapterArgumentError(f"{model}: argument '{field.name}' must be {wanted}, not '{value}'.")
+    if isinstance(value, str) and value.startswith("@") and (prose or kind is dict):
+        value, prose = _content(model, field.name, value), False
     try:
-        converted = _converted(kind, value)
+        converted = _converted(kind, _unquoted(value) if prose else value)
     except (ValueError, OverflowError):
         raise problem from None
     # The comparisons are written so that a NaN fails them.
@@ -116,6 +132,21 @@ def _checked(model: str, field: "dataclasses.Field[Any]", kind: type, value: obj
     if choices is not None and converted not in choices:
         raise problem
     return converted
+
+
+def _unquoted(value: object) -> object:
+    return json.loads(value) if isinstance(value, str) and value.startswith('"') else value
+
+
+def _content(model: str, name: str, value: str) -> str:
+    """Return what stands in the file behind ``@``."""
+    try:
+        return Path(value[1:]).expanduser().read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise AdapterArgumentError(
+            f"{model}: argument '{name}' names the file {value[1:]}, which cannot be read ({error}); correct its path, "
+            f"or write a text that begins with @ as a string of JSON."
+        ) from error
 
 
 def _converted(kind: type, value: object) -> Any:

@@ -53,8 +53,9 @@ def weights_digest(owner: object) -> str:
 def files_digest(arguments: HarnessArguments) -> str:
     """Return a digest of the files and folders that arguments name: content of small files, size of large ones."""
     digests = []
+    prose = {field.name for field in dataclasses.fields(arguments) if field.metadata.get("prose")}
     for name, value in sorted(dataclasses.asdict(arguments).items()):
-        if isinstance(value, str) and value and name not in _NEUTRAL:
+        if isinstance(value, str) and value and name not in _NEUTRAL | prose:
             path = Path(value).expanduser()
             files = sorted(path.iterdir()) if path.is_dir() else [path]
             for file in filter(Path.is_file, files):

@@ -4,8 +4,9 @@ Nothing here counts what an image takes up: the processor gets text with one pla
 masks, pixels and whatever else its model wants, already batched.
 """
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -18,7 +19,7 @@ from medtasks.errors import AdapterArgumentError, MedTasksError
 from ..base.batching import Encoded, common_length
 from ..base.caches import content_key
 
-_PROBE = "Zqx7"
+_PROBE, _SYSTEM_PROBE = "Zqx7", "Wkv3"
 _RENDERING_ERRORS = (jinja2.TemplateError, TypeError, ValueError, KeyError, AttributeError)
 
 
@@ -77,14 +78,22 @@ def per_token(inputs: Mapping[str, Any]) -> set[str]:
     return {name for name, value in inputs.items() if torch.is_tensor(value) and value.shape[:2] == shape}
 
 
-class PromptWriter:
-    """Writes prompts for one processor.
+@dataclass(frozen=True)
+class Template:
+    """What is told to a chat template beside the user's turn."""
 
-    Where the chat template is wanted, and there is none or it cannot write a user turn, building raises an
-    ``AdapterArgumentError``.
+    system: str | None = None  # first turn; what a template writes where there is none differs, and from an empty one
+    variables: Mapping[str, Any] = field(default_factory=dict)
+
+
+class PromptWriter:
+    """Writes prompts for one processor, as a user's turn of its chat template or, with ``chat`` none, as they are.
+
+    Where the chat template is wanted, and there is none, it cannot write a user turn or the system turn, or does not
+    know a variable, building raises an ``AdapterArgumentError``.
     """
 
-    def __init__(self, processor: Any, chat: bool, source: str) -> None:
+    def __init__(self, processor: Any, chat: Template | None, source: str) -> None:
         self._processor = processor
         self._chat = chat
         token = getattr(processor, "image_token", None)
@@ -99,6 +108,8 @@ class PromptWriter:
             raise AdapterArgumentError(
                 f"hf_vlm: {source} {state}; give chat_template=false to send prompts as they are."
             )
+        if chat:
+            self._check_told(chat, source)
         self._image_text = self._image_block() if usable else self._image_token
         bos = processor.tokenizer.bos_token
         # Templates that write the begin of sequence themselves must not get a second one.
@@ -180,7 +191,7 @@ class PromptWriter:
             for role, text in (("user", "Yes?"), ("assistant", _PROBE))
         ]
         try:
-            rendered = self._processor.apply_chat_template(turns, chat_template=self._template)
+            rendered = self._processor.apply_chat_template(turns, chat_template=self._template, **self._chat.variables)
         except _RENDERING_ERRORS:
             return None
         after = self.ids(rendered.rpartition(_PROBE)[2].lstrip())
@@ -191,24 +202,51 @@ class PromptWriter:
         """Find out whether the template takes content in parts or as text; return False where neither works."""
         for self._structured in (True, False):
             try:
-                rendered = self._render([None, _PROBE])
+                rendered = self._rendered([None, _PROBE], Template())
             except _RENDERING_ERRORS:
                 continue
             if rendered.count(_PROBE) == 1 and (not self._image_token or rendered.count(self._image_token) == 1):
                 return True
         return False
 
+    def _check_told(self, chat: Template, source: str) -> None:
+        """Raise where the template would pass over what it is told, without a word."""
+        for name in chat.variables:
+            if not re.search(rf"\b{re.escape(name)}\b", str(self._template)):
+                raise AdapterArgumentError(
+                    f"hf_vlm: chat_template_kwargs: the chat template of {source} has no variable '{name}'; correct "
+                    f"the name or leave it out."
+                )
+        if chat.system is None:
+            return
+        try:
+            rendered = self._rendered([None, _PROBE], replace(chat, system=_SYSTEM_PROBE))
+        except _RENDERING_ERRORS:
+            rendered = ""
+        if rendered.count(_SYSTEM_PROBE) != 1 or rendered.count(_PROBE) != 1:
+            raise AdapterArgumentError(
+                f"hf_vlm: the chat template of {source} writes no system turn; leave system_prompt out."
+            )
+        if self._image_token and self._image_token in chat.system:
+            raise AdapterArgumentError(f"hf_vlm: system_prompt holds {self._image_token}, which stands for an image.")
+
     def _render(self, parts: Sequence[str | None]) -> str:
-        """Return a user turn and the generation prompt; ``None`` stands for an image."""
+        return self._rendered(parts, self._chat or Template())
+
+    def _rendered(self, parts: Sequence[str | None], chat: Template) -> str:
+        """Return system turn, user turn and generation prompt; ``None`` stands for an image."""
         content: Any = [
             {"type": "image"} if part is None else {"type": "text", "text": part} for part in parts if part != ""
         ]
         if not self._structured:
             image = f"{self._image_token}\n" if self._image_token else ""
             content = "".join(image if part is None else part for part in parts)
-        turn = [{"role": "user", "content": content}]
+        turns = [{"role": "user", "content": content}]
+        if chat.system is not None:
+            told = [{"type": "text", "text": chat.system}] if self._structured else chat.system
+            turns.insert(0, {"role": "system", "content": told})
         rendered: str = self._processor.apply_chat_template(
-            turn, chat_template=self._template, add_generation_prompt=True
+            turns, chat_template=self._template, add_generation_prompt=True, **chat.variables
         )
         return rendered
 

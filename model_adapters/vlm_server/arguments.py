@@ -36,7 +36,7 @@ class VlmServerArguments(HarnessArguments):
     concurrency: int = argument(64, least=1, most=4096)  # most requests under way at once
     timeout: float = argument(600.0, least=0.001)  # seconds without a byte before a try is given up
     attempts: int = argument(6, least=1)  # most tries of a request that meets a passing trouble
-    system_prompt: str | None = argument(None)
+    system_prompt: str | None = argument(None, prose=True)
     # JSON, for instance {"enable_thinking":false}
     chat_template_kwargs: dict[str, Any] | None = argument(None)  # noqa: RUF009  # a field, not a shared value
     # JSON, fields of every chat request; null leaves one of ours out

@@ -151,8 +151,8 @@ def _whole_number(value: object) -> int:
 
 def _writer(pretrained: str) -> "tuple[PromptWriter, str]":
     # Imported here because only SGLang's prompts are rendered in this process.
-    from ..hf_vlm.adapter import HfVlmArguments, load_processor
-    from ..hf_vlm.encoding import PromptWriter
+    from ..hf_vlm.encoding import PromptWriter, Template
+    from ..hf_vlm.loading import HfVlmArguments, load_processor
 
     processor = load_processor(HfVlmArguments(pretrained=pretrained))
-    return PromptWriter(processor, True, pretrained), str(getattr(processor, "image_token", None) or "")
+    return PromptWriter(processor, Template(), pretrained), str(getattr(processor, "image_token", None) or "")

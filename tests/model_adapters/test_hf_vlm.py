@@ -13,7 +13,7 @@ from medtasks.model_adapters.base.generation import GenerationSettings
 from medtasks.model_adapters.checkpoints.reading import CheckpointError
 from medtasks.model_adapters.hf_vlm import HfVlm
 from medtasks.model_adapters.hf_vlm import scoring as hf_vlm_scoring
-from medtasks.model_adapters.hf_vlm.adapter import HfVlmArguments, check_arguments
+from medtasks.model_adapters.hf_vlm.loading import HfVlmArguments, check_arguments
 from medtasks.model_adapters.hf_vlm.scoring import tail_logits
 from medtasks.model_adapters.prefix import cuts, sharing
 from transformers import AutoModelForImageTextToText, AutoProcessor

@@ -159,6 +159,12 @@ def _qwen(folder: Path, family: str, text: type, vision: dict[str, object], **mo
     _save(folder, getattr(hf, f"{family}ForConditionalGeneration")(config), processor)
 
 
+def qwen2_vl(folder: Path) -> None:
+    rope = {"rope_type": "default", "mrope_section": [1, 1, 2]}
+    vision: dict[str, object] = {"embed_dim": 32, "mlp_ratio": 2}  # whose hidden_size is the language model's
+    _qwen(folder, "Qwen2VL", hf.models.qwen2_vl.Qwen2VLTextConfig, vision, rope_parameters=rope)
+
+
 def qwen2_5_vl(folder: Path) -> None:
     rope = {"rope_type": "default", "mrope_section": [1, 1, 2]}
     vision = {"window_size": 16, "fullatt_block_indexes": [1]}
@@ -285,7 +291,7 @@ def mllama(folder: Path) -> None:
 
 BUILDERS: dict[str, Callable[[Path], None]] = {
     builder.__name__: builder
-    for builder in (llava, llava_next, qwen2_5_vl, qwen3_vl, gemma3, idefics3, internvl, paligemma, mllama)
+    for builder in (llava, llava_next, qwen2_vl, qwen2_5_vl, qwen3_vl, gemma3, idefics3, internvl, paligemma, mllama)
 }
 
 

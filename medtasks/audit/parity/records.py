@@ -85,12 +85,13 @@ class Record:
 
 
 def _of_manifest(manifest: RunManifest) -> dict[tuple[str, str], object]:
-    machine = manifest.hardware
+    machine, recipe = manifest.hardware, manifest.recipe
     gpus = "; ".join(f"{gpu.name}, {gpu.memory} MiB, driver {gpu.driver}" for gpu in machine.gpus)
     found: dict[tuple[str, str], object] = {("version", name): found for name, found in manifest.versions.items()}
     found |= {
         ("version", "commit of medtasks"): manifest.commit,
         ("model", "fingerprint of the weights"): manifest.model.fingerprint,
+        ("model", "recipe"): recipe and f"{recipe.name}, {recipe.digest}",
         ("hardware", "system"): machine.system,
         ("hardware", "processor"): f"{machine.cpu}, {machine.cores} cores".lstrip(", "),
         ("hardware", "graphics processors"): gpus,

@@ -94,6 +94,7 @@ class PublishedScore:
     printed: str  # as printed
     source: str
     remark: str = ""  # a known misprint or what makes it not comparable; empty if nothing is known
+    same_model: bool = False  # whether it is of the model that the run's recipe names
 
 
 @dataclass(frozen=True)

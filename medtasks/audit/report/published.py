@@ -45,30 +45,47 @@ def published_groups(task_name: str) -> Mapping[str, tuple[PublishedScore, ...]]
     return {group: _sorted(task_name, scores) for group, scores in groups.items()}
 
 
-def _found(task_name: str) -> Iterator[tuple[str | None, PublishedScore]]:
-    """Yield a task's scores with the group they are of, None for all questions."""
-    mapping = _mapping()
-    for table in mapping["tables"]:
+def published_of(names: Mapping[str, str]) -> tuple[tuple[str, PublishedScore], ...]:
+    """Return a model's published results over all questions, with our task, by the model's name in each file."""
+    return tuple(
+        (task, score)
+        for task in dict.fromkeys(
+            task for table in _mapping()["tables"] for some in table["tasks"].values() for task in some
+        )
+        for file, model in names.items()
+        for group, score in _found(task, file)
+        if group is None and score.model == model
+    )
+
+
+def _found(task_name: str, file: str = "") -> Iterator[tuple[str | None, PublishedScore]]:
+    """Yield a task's scores, of one file or of all, with the group they are of, None for all questions."""
+    for table in _mapping()["tables"]:
         groups = table.get("groups")
-        for row in _rows(table["file"]):
+        for row in _rows(table["file"]) if file in ("", table["file"]) else ():
             of_task = task_name in table["tasks"].get(row[table["by"]], ()) and row[table["metric"]] in table["metrics"]
-            ours = of_task and _fits(table, table["file"], row)
-            if not ours or any(_fits(rows, table["file"], row) for rows in mapping["left_out"]):
-                continue
-            about = [
-                remark["remark"]
-                for remark in mapping["remarks"]
-                if remark.get("task") in (None, task_name) and _fits(remark, table["file"], row)
-            ]
-            score = PublishedScore(
-                model=row["model"],
-                metric=table["metrics"][row[table["metric"]]],
-                value=float(Decimal(row[table["value"]]) / table["divided_by"]),
-                printed=row[table["value"]],
-                source=table["source"],
-                remark=" ".join(about),
-            )
-            yield (row[groups] if groups else None), score
+            if of_task and _fits(table, table["file"], row) and not _left_out(table["file"], row):
+                yield (row[groups] if groups else None), _score(table, row, task_name)
+
+
+def _left_out(file: str, row: _Row) -> bool:
+    return any(_fits(rows, file, row) for rows in _mapping()["left_out"])
+
+
+def _score(table: _Entry, row: _Row, task_name: str) -> PublishedScore:
+    about = [
+        remark["remark"]
+        for remark in _mapping()["remarks"]
+        if remark.get("task") in (None, task_name) and _fits(remark, table["file"], row)
+    ]
+    return PublishedScore(
+        model=row["model"],
+        metric=table["metrics"][row[table["metric"]]],
+        value=float(Decimal(row[table["value"]]) / table["divided_by"]),
+        printed=row[table["value"]],
+        source=table["source"],
+        remark=" ".join(about),
+    )
 
 
 def _fits(rows: _Entry, file: str, row: _Row) -> bool:

@@ -144,7 +144,8 @@ def published_lists(task: TaskReport) -> list[PublishedList]:
         for one in task.published:
             if one.metric == metric:
                 footnote = remarks.index(one.remark) + 1 if one.remark else 0
-                rows.append(PublishedRow(one.model, one.value, one.printed, one.source, footnote, None))
+                name = f"{one.model} (this model)" if one.same_model else one.model
+                rows.append(PublishedRow(name, one.value, one.printed, one.source, footnote, None))
         ours = [(rule, score) for rule in task.rules if (score := score_of(rule, metric))]
         rows += [PublishedRow(f"This run, {rule.name}", one.value, "", "", 0, one) for rule, one in ours]
         upward = ours[0][1].higher_is_better if ours else True

@@ -13,7 +13,7 @@ from typing import Any
 
 from medtasks.audit.comparing import compared_values, main_metrics, run_values
 from medtasks.audit.report.contents import Baseline, Gain, RuleReport, RunReport, TaskReport
-from medtasks.audit.report.published import published_scores
+from medtasks.audit.report.published import published_of, published_scores
 from medtasks.audit.report.reading.audit_items import audit_items, picture_files
 from medtasks.audit.report.reading.recorded import RecordedRun, RecordedTask, recorded_values, rule_reports
 from medtasks.audit.report.reading.task_reading import TaskReading, given_replies, read_task
@@ -57,10 +57,16 @@ def collect_run(run: RecordedRun) -> RunReport:
         created=_now(),
         run_at=run.run_at,
         facts=run.facts,
-        tasks=finished(sections),
+        tasks=tuple(_marked(one, run.published_as) for one in finished(sections)),
         missing=run.missing,
         notes=(*run.notes, *(note for one in sections for note in one.notes)),
     )
+
+
+def _marked(report: TaskReport, published_as: Mapping[str, str]) -> TaskReport:
+    """Return a report in which published results of the run's own model say so."""
+    own = {score for task, score in published_of(published_as) if task == report.name} if report.published else set()
+    return replace(report, published=tuple(replace(one, same_model=one in own) for one in report.published))
 
 
 def collect_replies(task_name: str, paths: Sequence[Path]) -> RunReport:

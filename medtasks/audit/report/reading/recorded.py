@@ -87,6 +87,7 @@ class RecordedRun:
     tasks: Mapping[str, RecordedTask]  # tasks and groups with scores, and tasks with samples only, by name in order
     missing: Mapping[str, str] = field(default_factory=dict)  # why a task that was asked for is not in tasks, by name
     notes: tuple[str, ...] = ()  # anything else a reader has to know, one sentence each
+    published_as: Mapping[str, str] = field(default_factory=dict)  # the model's name in tables of published results
 
 
 @dataclass(frozen=True)

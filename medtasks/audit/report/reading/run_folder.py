@@ -125,6 +125,7 @@ def read_run(folder: Path, model: str | None = None) -> RecordedRun:
     manifests = [one for one in manifests if labels[id(one)] == chosen]
     tasks = _newest(results, notes)
     sampled = _samples_only(tasks, owners, results, chosen, notes)
+    recipe = manifests[-1].recipe if manifests else None
     return RecordedRun(
         folder=folder,
         model=chosen,
@@ -133,6 +134,7 @@ def read_run(folder: Path, model: str | None = None) -> RecordedRun:
         tasks=dict(sorted({**tasks, **sampled}.items())),
         missing=missing_tasks(manifests, {**tasks, **sampled}),
         notes=(*notes, *run_notes(manifests, tasks, sampled)),
+        published_as=recipe.published_as if recipe else {},
     )
 
 
@@ -268,7 +270,7 @@ def facts(results: Mapping[str, Any], manifest: RunManifest | None) -> dict[str,
 
 
 def _of_manifest(manifest: RunManifest) -> dict[str, Any]:
-    machine = manifest.hardware
+    machine, recipe = manifest.hardware, manifest.recipe
     gpus = [f"{gpu.name}, {gpu.memory} MiB, driver {gpu.driver}" for gpu in machine.gpus]
     data = {record.dataset: record.fingerprint for record in manifest.tasks.values() if record.dataset}
     seeds = manifest.seeds.model_dump()
@@ -277,6 +279,7 @@ def _of_manifest(manifest: RunManifest) -> dict[str, Any]:
         "started": moment(manifest.started),
         "ended": moment(manifest.ended) if manifest.ended else f"not recorded: {manifest.standing}",
         "wall time, s": manifest.seconds,
+        "recipe": recipe and f"{recipe.name}, backend {recipe.backend}, {recipe.digest}",
         "weights": manifest.model.weights,
         "fingerprint of the weights": manifest.model.fingerprint or manifest.model.unknown,
         "fingerprints of the data": ", ".join(f"{name} {found or 'not known'}" for name, found in data.items()),

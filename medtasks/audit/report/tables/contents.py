@@ -146,8 +146,11 @@ def _published(task: TaskReport) -> Table:
         for rule in task.rules
     ]
     theirs = [
-        cells(model, *(_as_printed(task, known.get((model, source, metric)), remarks) for metric in metrics))
-        for model, source in dict.fromkeys((one.model, one.source) for one in task.published)
+        cells(
+            f"{model} (this model)" if same else model,
+            *(_as_printed(task, known.get((model, source, metric)), remarks) for metric in metrics),
+        )
+        for model, source, same in dict.fromkeys((one.model, one.source, one.same_model) for one in task.published)
     ]
     sources = "; ".join(dict.fromkeys(one.source for one in task.published))
     return Table(

@@ -1,0 +1,191 @@
+"""Arguments of ``hf_vlm``, and loading what they name: configuration, processor, weights, adapter of PEFT."""
+
+import importlib.util
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoConfig, AutoModelForImageTextToText, AutoProcessor
+from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
+from transformers.quantizers import AutoQuantizationConfig
+
+from medtasks.errors import AdapterArgumentError, near_match
+
+from ..base.arguments import AdapterArguments, argument
+from ..checkpoints.reading import CheckpointError, refuse_missing
+
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
+_DTYPES = ("auto", "float32", "float16", "bfloat16")
+# What transformers raises for files that are missing, damaged, of another kind or not reachable.
+_LOADING_ERRORS = (OSError, ValueError, KeyError, TypeError, AttributeError, ImportError, RuntimeError)
+
+
+@dataclass(frozen=True)
+class HfVlmArguments(AdapterArguments):
+    """Arguments of ``hf_vlm``, see ``README.md``."""
+
+    pretrained: str = argument("")  # folder or hub id of the checkpoint; it has to be given
+    dtype: str = argument("auto")  # ``auto`` (as stored), ``float32``, ``float16`` or ``bfloat16``
+    device_map: str | None = argument(None)
+    attn_implementation: str | None = argument(None)  # as in transformers, for instance ``sdpa``; by default its choice
+    chat_template: bool = argument(True)
+    max_length: int | None = argument(None, least=1)
+    revision: str | None = argument(None)  # revision on the hub
+    trust_remote_code: bool = argument(False)  # whether code that comes with the checkpoint may run
+    system_prompt: str | None = argument(None, prose=True)  # empty is another prompt than none
+    # JSON, variables of the chat template, for instance {"enable_thinking":false}
+    chat_template_kwargs: dict[str, Any] | None = argument(None)  # noqa: RUF009  # a field, not a shared value
+    # JSON, settings of the image processor in place of the stored ones, for instance {"max_pixels":1003520}
+    processor_kwargs: dict[str, Any] | None = argument(None)  # noqa: RUF009  # as above
+    adapter: str | None = argument(None)  # folder or hub id of an adapter of PEFT
+    # JSON, a configuration of transformers with its quant_method
+    quantization_config: dict[str, Any] | None = argument(None)  # noqa: RUF009  # as above
+
+
+def check_arguments(arguments: HfVlmArguments, processes: int) -> None:
+    """Check what the types of the arguments cannot say."""
+    if not arguments.pretrained:
+        raise AdapterArgumentError("hf_vlm: argument 'pretrained' is missing; give a folder or a hub id.")
+    if arguments.dtype not in _DTYPES:
+        raise AdapterArgumentError(
+            f"hf_vlm: argument 'dtype' must be one of {', '.join(_DTYPES)}, not '{arguments.dtype}'."
+        )
+    if arguments.device_map and processes > 1:
+        raise AdapterArgumentError(
+            f"hf_vlm: device_map='{arguments.device_map}' spreads a model over one process, but {processes} run; "
+            f"leave the argument out or start one process."
+        )
+    if not arguments.chat_template and (arguments.system_prompt is not None or arguments.chat_template_kwargs):
+        raise AdapterArgumentError(
+            "hf_vlm: system_prompt and chat_template_kwargs are for the chat template, which chat_template=false "
+            "leaves out; give one or the other."
+        )
+    if arguments.adapter and importlib.util.find_spec("peft") is None:
+        raise AdapterArgumentError("hf_vlm: argument 'adapter' needs PEFT, which is not installed; pip install peft.")
+    folder = Path(arguments.pretrained).expanduser()
+    if folder.is_dir() and not (folder / "config.json").is_file():
+        raise CheckpointError(f"{folder} holds no config.json; give the folder that the checkpoint was saved to")
+    if not folder.is_dir() and not _HUB_ID.fullmatch(arguments.pretrained):
+        raise CheckpointError(f"{arguments.pretrained} is no folder; give pretrained=<folder or hub id>")
+
+
+def load_config(arguments: HfVlmArguments) -> Any:
+    """Load the configuration and check that it is of a kind that this adapter can run."""
+    name = arguments.pretrained
+    try:
+        config = AutoConfig.from_pretrained(**_origin(arguments))
+    except _LOADING_ERRORS as error:
+        raise CheckpointError(f"{name} has no usable config.json ({_brief(error)}); check folder or id") from error
+    kind = config.model_type
+    if config.is_encoder_decoder:
+        raise CheckpointError(f"{name} is an encoder-decoder ({kind}); hf_vlm runs decoder-only models")
+    if kind not in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES and not arguments.trust_remote_code:
+        raise CheckpointError(f"{name} is a {kind}; hf_vlm runs the image-text-to-text models of transformers")
+    return config
+
+
+def load_processor(arguments: HfVlmArguments) -> Any:
+    """Load the processor, with its tokenizer padding on the left and knowing a padding token."""
+    hint = "put the tokenizer and processor files of the original checkpoint there"
+    try:
+        processor = AutoProcessor.from_pretrained(**_origin(arguments), **(arguments.processor_kwargs or {}))
+    except _LOADING_ERRORS as error:
+        raise CheckpointError(f"{arguments.pretrained} has no usable processor ({_brief(error)}); {hint}") from error
+    for part in ("tokenizer", "image_processor"):
+        if getattr(processor, part, None) is None:
+            raise CheckpointError(f"{arguments.pretrained} has a processor without {part}; {hint}")
+    _refuse_unknown_settings(arguments, processor)
+    tokenizer = processor.tokenizer
+    tokenizer.padding_side = "left"
+    if tokenizer.pad_token_id is None:
+        # Never looked at: the attention mask covers it.
+        tokenizer.pad_token = tokenizer.eos_token or tokenizer.convert_ids_to_tokens(0)
+    return processor
+
+
+def _refuse_unknown_settings(arguments: HfVlmArguments, processor: Any) -> None:
+    """Raise for a setting that no part of the processor has: transformers passes over it without a word."""
+    images = processor.image_processor
+    known = set(getattr(type(images), "valid_kwargs", type(images)).__annotations__)
+    for name in arguments.processor_kwargs or {}:
+        if name not in known and not hasattr(images, name) and not hasattr(processor, name):
+            raise AdapterArgumentError(
+                f"hf_vlm: processor_kwargs: {type(images).__name__} has no setting '{name}'"
+                f"{near_match(name, known) or '.'} Known: {', '.join(sorted(known))}."
+            )
+
+
+def load_model(arguments: HfVlmArguments, device: torch.device) -> Any:
+    """Load the model, strictly: a weight that the checkpoint or the adapter lacks would be random."""
+    given: dict[str, Any] = {}
+    if arguments.attn_implementation:
+        given["attn_implementation"] = arguments.attn_implementation
+    if arguments.quantization_config:
+        given["quantization_config"] = quantization(arguments.quantization_config)
+    try:
+        model, report = AutoModelForImageTextToText.from_pretrained(
+            dtype=arguments.dtype if arguments.dtype == "auto" else getattr(torch, arguments.dtype),
+            device_map=arguments.device_map or {"": device},
+            output_loading_info=True,
+            **given,
+            **_origin(arguments),
+        )
+    except _LOADING_ERRORS as error:
+        raise CheckpointError(
+            f"{arguments.pretrained} cannot be loaded as an image-text-to-text model: {_brief(error)}"
+        ) from error
+    refuse_missing(arguments.pretrained, report["missing_keys"])
+    if arguments.adapter:
+        _add_adapter(model, arguments.adapter)
+    return model.eval().requires_grad_(False)
+
+
+def quantization(given: dict[str, Any]) -> Any:
+    """Return the configuration of transformers that JSON describes; what it does not know is an error."""
+    try:
+        config = AutoQuantizationConfig.from_dict(dict(given))
+    except _LOADING_ERRORS as error:
+        raise AdapterArgumentError(
+            f"hf_vlm: quantization_config is none of transformers' ({_brief(error)}); give for example "
+            f'{{"quant_method":"bitsandbytes","load_in_4bit":true}}.'
+        ) from error
+    for name in given:
+        if not hasattr(config, name):
+            raise AdapterArgumentError(f"hf_vlm: quantization_config: {type(config).__name__} has no setting '{name}'.")
+    return config
+
+
+def _add_adapter(model: Any, name: str) -> None:
+    """Put the layers of a PEFT adapter beside those they change.
+
+    They are not merged into the weights: in half precision, that rounds away most of a small change.
+    """
+    path = Path(name).expanduser()
+    try:
+        report = model.load_adapter(str(path) if path.is_dir() else name)
+    except _LOADING_ERRORS as error:
+        raise CheckpointError(f"the adapter {name} cannot be put on the model: {_brief(error)}") from error
+    if left := sorted(report.unexpected_keys):
+        raise CheckpointError(
+            f"the adapter {name} is for another model: nothing here takes its '{left[0]}'; give the checkpoint that it "
+            f"was trained on as pretrained="
+        )
+    refuse_missing(name, report.missing_keys)
+
+
+def _origin(arguments: HfVlmArguments) -> dict[str, Any]:
+    folder = Path(arguments.pretrained).expanduser()
+    revision = {"revision": arguments.revision} if arguments.revision else {}
+    return {
+        "pretrained_model_name_or_path": str(folder) if folder.is_dir() else arguments.pretrained,
+        "trust_remote_code": arguments.trust_remote_code,
+        **revision,
+    }
+
+
+def _brief(error: Exception) -> str:
+    """Return the beginning of a message; those of transformers can fill a page."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= 200 else text[:200] + "..."

@@ -1,0 +1,262 @@
+"""Options of ``hf_vlm`` that change what a model is asked, or the model: against forward passes written here."""
+
+import json
+
+import pytest
+import torch
+from lmms_eval.utils import simple_parse_args_string
+from medtasks.model_adapters.base.arguments import parse_arguments
+from medtasks.model_adapters.checkpoints.reading import CheckpointError
+from medtasks.model_adapters.hf_vlm import HfVlm
+from medtasks.model_adapters.hf_vlm.loading import HfVlmArguments
+from medtasks.model_adapters.prefix import cuts
+from medtasks.model_adapters.vlm_server.arguments import VlmServerArguments
+from peft import LoraConfig, PeftModel, get_peft_model
+from transformers import AutoModelForImageTextToText, AutoProcessor
+
+from medtasks.errors import AdapterArgumentError, MedTasksError
+
+from . import tiny_hf_models
+from .test_prefix_sharing import assert_pairs
+from .toys import SPLIT, TASK, instances, noise
+
+IMAGE = noise(0, (24, 36))
+DOCS = [{"question": text, "images": [IMAGE]} for text in ("Is it clear?", "Which side, left or right?")]
+DOCS.append({"question": "No image?", "images": []})
+OPTIONS = (" yes", "a large effusion in the right lung")
+# Gemma 3's own, in short: no system role, its text stands before the first user's.
+GEMMA = (
+    "{{ bos_token }}"
+    "{% if messages[0]['role'] == 'system' %}{% set first = messages[0]['content'][0]['text'] + '\n\n' %}"
+    "{% set loop_messages = messages[1:] %}{% else %}{% set first = '' %}{% set loop_messages = messages %}{% endif %}"
+    "{% for message in loop_messages %}{{ '<|' + message['role'] + '|>' }}{% if loop.first %}{{ first }}{% endif %}"
+    "{% for part in message['content'] %}{% if part['type'] == 'image' %}{{ '<start_of_image>' }}{% else %}"
+    "{{ part['text'] }}{% endif %}{% endfor %}{{ '<|end|>\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|assistant|>\n' }}{% endif %}"
+)
+# Qwen2.5-VL's: without a system turn it writes one of its own. With Qwen3's switch.
+QWEN = (
+    "{% for message in messages %}"
+    "{% if loop.first and message['role'] != 'system' %}{{ '<|system|>Default.<|end|>\n' }}{% endif %}"
+    + tiny_hf_models.TURN.split("{% for message in messages %}", 1)[1]
+    + "{% if add_generation_prompt and "
+    "enable_thinking is defined and enable_thinking is false %}{{ '<think>\n\n</think>\n\n' }}{% endif %}"
+).replace("IMAGE", "{{ '<|vision_start|><|image_pad|><|vision_end|>' }}")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    made = {}
+
+    def get(name, template=None):
+        if name not in made:
+            made[name] = tiny_hf_models.build(name, tmp_path_factory.mktemp("options") / name)
+            if template is not None:
+                (made[name] / "chat_template.jinja").write_text(template)
+        return made[name]
+
+    get("gemma3", GEMMA)
+    get("qwen2_5_vl", QWEN)
+    return get
+
+
+@pytest.fixture(scope="module")
+def adapter(folder):
+    def get(name, **given):
+        built = HfVlm(pretrained=str(folder(name)), device="cpu", batch_size=6, **{"journal": False} | given)
+        built.task_dict = {TASK: {SPLIT: DOCS}}
+        return built
+
+    return get
+
+
+def scores(built):
+    return built.loglikelihood(instances("loglikelihood", DOCS, OPTIONS, doc_ids=range(len(DOCS))))
+
+
+def plain_scores(model, processor, turn):
+    """Mean losses of options behind prompts written here: ``turn`` makes the text of a question."""
+    found = []
+    for doc in DOCS:
+        given = {"images": [doc["images"]]} if doc["images"] else {}
+        starts = turn(doc).startswith(processor.tokenizer.bos_token)
+        for option in OPTIONS:
+            inputs = processor(text=[turn(doc) + option], **given, add_special_tokens=not starts, return_tensors="pt")
+            count = len(processor.tokenizer(option, add_special_tokens=False)["input_ids"])
+            ids = inputs["input_ids"][0, -count:]
+            with torch.no_grad():
+                logs = model(**inputs).logits[0].double().log_softmax(-1)[-count - 1 : -1]
+            found.append((-logs[range(count), ids].mean().item(), logs.argmax(-1).tolist() == ids.tolist()))
+    return found
+
+
+def parts(source):
+    return AutoModelForImageTextToText.from_pretrained(source), AutoProcessor.from_pretrained(source)
+
+
+@pytest.mark.parametrize("prefix_cache", [True, False])
+@pytest.mark.parametrize(
+    ("system", "variables", "before", "behind"),
+    [
+        (None, None, "<|system|>Default.<|end|>\n", ""),
+        ("", None, "<|system|><|end|>\n", ""),
+        ("You are a radiologist.", None, "<|system|>You are a radiologist.<|end|>\n", ""),
+        (None, {"enable_thinking": False}, "<|system|>Default.<|end|>\n", "<think>\n\n</think>\n\n"),
+    ],
+    ids=["the template's own", "an empty one", "a given one", "thinking off"],
+)
+def test_a_system_turn_and_a_switch_are_scored_as_the_template_writes_them(
+    adapter, folder, system, variables, before, behind, prefix_cache, monkeypatch
+):
+    monkeypatch.setattr(cuts, "OWN_LENGTH", 4)  # so that prompts are cut behind their images, few tokens as they have
+    monkeypatch.setattr(cuts, "LEAST_LENGTH", 3)
+
+    def turn(doc):
+        image = "<|vision_start|><|image_pad|><|vision_end|>" * len(doc["images"])
+        return f"{before}<|user|>{image}{doc['question']}<|end|>\n<|assistant|>\n{behind}"
+
+    expected = plain_scores(*parts(folder("qwen2_5_vl")), turn)
+    built = adapter("qwen2_5_vl", system_prompt=system, chat_template_kwargs=variables, prefix_cache=prefix_cache)
+    assert_pairs(scores(built), expected, 1e-4)
+    assert built._scorer._fits.get(("a shared prefix", True)) == (True if prefix_cache else None)
+    assert built.writer.turn_end() == built.processor.tokenizer.convert_tokens_to_ids("<|end|>")
+
+
+def test_gemma_reads_a_system_text_in_the_users_turn(adapter, folder):
+    def turn(doc):
+        image = "<start_of_image>" * len(doc["images"])
+        return f"<s><|user|>Be brief.\n\n{image}{doc['question']}<|end|>\n<|assistant|>\n"
+
+    built = adapter("gemma3", system_prompt="Be brief.")
+    assert_pairs(scores(built), plain_scores(*parts(folder("gemma3")), turn), 1e-4)
+
+
+def test_each_of_them_is_another_model_to_the_journal(adapter, folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("MEDTASKS_HOME", str(tmp_path))
+    given = [
+        {},
+        {"system_prompt": ""},
+        {"system_prompt": "A. " * 200},
+        {"chat_template_kwargs": {"enable_thinking": 0}},
+    ]
+    given += [{"processor_kwargs": {"max_pixels": 256}}, {"attn_implementation": "eager"}]
+    for number, one in enumerate(given):
+        built = adapter("qwen2_5_vl", **one, journal=True)
+        scores(built)
+        assert built._opened_journal() is not None
+        assert len(list((tmp_path / "journal" / "hf_vlm").iterdir())) == number + 1, one
+
+
+def test_pixel_limits_are_those_of_the_image_processor(adapter):
+    small, stored = adapter("qwen2_5_vl", processor_kwargs={"max_pixels": 256}), adapter("qwen2_5_vl")
+    assert small.processor.image_processor.size["longest_edge"] == 256
+    assert len(small.encode("?", [IMAGE]).ids) < len(stored.encode("?", [IMAGE]).ids)
+
+
+def test_the_harness_hands_over_objects_and_long_texts(tmp_path):
+    (tmp_path / "prompt.txt").write_text("From a file, with a line\nbreak, isn't it")
+    (tmp_path / "kwargs.json").write_text('{"a": [1, 2]}')
+    text = (
+        'pretrained=x,system_prompt="Think, step by step; it\'s \\"fine\\".\\nNow",processor_kwargs={"size":'
+        '{"shortest_edge":1,"longest_edge":2},"do_resize":true},batch_size=4,'
+    )
+    read = parse_arguments(HfVlmArguments, simple_parse_args_string(text), "hf_vlm")
+    assert read.system_prompt == 'Think, step by step; it\'s "fine".\nNow'
+    assert read.processor_kwargs == {"size": {"shortest_edge": 1, "longest_edge": 2}, "do_resize": True}
+    assert read.batch_size == 4
+    text = f"system_prompt=@{tmp_path / 'prompt.txt'},chat_template_kwargs=@{tmp_path / 'kwargs.json'}"
+    read = parse_arguments(HfVlmArguments, simple_parse_args_string(text), "hf_vlm")
+    assert read.system_prompt == (tmp_path / "prompt.txt").read_text()
+    assert read.chat_template_kwargs == {"a": [1, 2]}
+    read = parse_arguments(HfVlmArguments, simple_parse_args_string("system_prompt="), "hf_vlm")
+    assert read.system_prompt == ""
+    assert parse_arguments(HfVlmArguments, {"system_prompt": '"@x"'}, "hf_vlm").system_prompt == "@x"
+    assert parse_arguments(VlmServerArguments, {"system_prompt": '"a, b"'}, "vlm_server").system_prompt == "a, b"
+
+
+@pytest.fixture(scope="module")
+def lora(folder, tmp_path_factory):
+    """An adapter saved by PEFT, and the model as PEFT computes it."""
+    saved = tmp_path_factory.mktemp("lora")
+    model = AutoModelForImageTextToText.from_pretrained(folder("qwen2_5_vl"))
+    made = get_peft_model(model, LoraConfig(r=4, target_modules=["q_proj", "down_proj"], init_lora_weights=False))
+    made.save_pretrained(saved)
+    plain = AutoModelForImageTextToText.from_pretrained(folder("qwen2_5_vl"))
+    return saved, PeftModel.from_pretrained(plain, saved).eval()
+
+
+def test_an_adapter_changes_the_model_as_peft_does(adapter, folder, lora):
+    saved, model = lora
+    built = adapter("qwen2_5_vl", adapter=str(saved))
+    writer = adapter("qwen2_5_vl").writer
+
+    def turn(doc):
+        return writer.write(doc["question"], len(doc["images"]))
+
+    expected = plain_scores(model, built.processor, turn)
+    assert_pairs(scores(built), expected, 1e-4)
+    base = adapter("qwen2_5_vl")
+    assert abs(scores(base)[0][0] - expected[0][0]) > 1e-3
+    assert built.fingerprint() != base.fingerprint()
+    assert not built.network.training
+
+
+def test_an_adapter_that_does_not_fit_is_refused(adapter, lora, tmp_path):
+    saved, _ = lora
+    with pytest.raises(CheckpointError, match=r"the adapter .* is for another model: nothing here takes"):
+        adapter("gemma3", adapter=str(saved))
+    with pytest.raises(CheckpointError, match=r"the adapter .* cannot be put on the model") as caught:
+        adapter("qwen2_5_vl", adapter=str(tmp_path))
+    assert "\n" not in str(caught.value)
+
+
+def test_an_adapter_without_peft(adapter, lora, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(AdapterArgumentError, match="needs PEFT, which is not installed; pip install peft"):
+        adapter("qwen2_5_vl", adapter=str(lora[0]))
+
+
+def test_a_quantisation_reaches_transformers(adapter, monkeypatch):
+    seen = {}
+    loading = AutoModelForImageTextToText.from_pretrained
+
+    def spy(*given, quantization_config=None, **named):
+        seen["config"] = quantization_config
+        return loading(*given, **named)
+
+    monkeypatch.setattr(AutoModelForImageTextToText, "from_pretrained", spy)
+    built = adapter("qwen2_5_vl", quantization_config={"quant_method": "bitsandbytes", "load_in_4bit": True})
+    assert (type(seen["config"]).__name__, seen["config"].load_in_4bit) == ("BitsAndBytesConfig", True)
+    assert built.network is not None
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"chat_template_kwargs": {"enable_thinkng": True}}, "has no variable 'enable_thinkng'; correct the name"),
+        ({"processor_kwargs": {"max_pixel": 5}}, "has no setting 'max_pixel'; did you mean 'max_pixels'"),
+        ({"system_prompt": "x", "chat_template": False}, "are for the chat template, which chat_template=false leaves"),
+        ({"system_prompt": '"open'}, "must be text, as it is or as a string of JSON"),
+        ({"system_prompt": "@/no/such"}, "names the file /no/such, which cannot be read"),
+        ({"system_prompt": "an <|image_pad|>"}, "which stands for an image"),
+        ({"processor_kwargs": "[1]"}, "must be an object in JSON"),
+        ({"quantization_config": {"quant_method": "magic"}}, "is none of transformers' .*magic"),
+        ({"quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": True, "typ": 1}}, "no setting 'typ'"),
+        ({"quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": True}}, "bitsandbytes"),
+    ],
+    ids=lambda value: None if isinstance(value, dict) else value[:20],
+)
+def test_options_that_cannot_be_right(adapter, given, message):
+    with pytest.raises(MedTasksError, match=message) as caught:
+        adapter("qwen2_5_vl", **given)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_template_without_a_system_turn(folder, adapter, tmp_path):
+    dull = tiny_hf_models.template("<image>\n").replace(
+        "{% for message in messages %}", "{% for message in messages[-1:] %}"
+    )
+    (folder("llava") / "chat_template.jinja").write_text(dull)
+    with pytest.raises(AdapterArgumentError, match="writes no system turn; leave system_prompt out"):
+        adapter("llava", system_prompt="x")
+    assert json.loads((folder("llava") / "config.json").read_text())["model_type"] == "llava"

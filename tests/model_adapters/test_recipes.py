@@ -1,0 +1,92 @@
+"""Every recipe of ours, run on a tiny random checkpoint of its class: its arguments as the harness reads them."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+from lmms_eval.utils import simple_parse_args_string
+from medtasks.model_adapters.base.arguments import parse_arguments
+from medtasks.model_adapters.hf_vlm import HfVlm
+from medtasks.model_adapters.vlm_server.adapter import VlmServer
+
+from medtasks.harness.recipes import SERVER_MODEL, recipe, recipes
+
+from . import tiny_hf_models
+from .toys import SPLIT, TASK, instances, noise
+
+CLASSES = {
+    "Gemma3ForConditionalGeneration": "gemma3",
+    "Qwen2VLForConditionalGeneration": "qwen2_vl",
+    "Qwen2_5_VLForConditionalGeneration": "qwen2_5_vl",
+    "Qwen3VLForConditionalGeneration": "qwen3_vl",
+    "InternVLForConditionalGeneration": "internvl",
+}
+DOCS = [{"question": "Is the left lung clear?", "images": [noise(0, (48, 36))]}, {"question": "Why?", "images": []}]
+OPTIONS = (" yes", " no")
+IN_PROCESS = [name for name, one in recipes().items() if "hf" in one.backends]
+SERVED = [name for name, one in recipes().items() if "server" in one.backends]
+
+
+@pytest.fixture(scope="session")
+def twin(tmp_path_factory, llava_med_folder, radfm_folder, med_flamingo_folder):
+    """What stands in for a recipe's weights: the arguments that name a tiny checkpoint of the same class."""
+    built = {}
+    own = {
+        "llava_med": {"pretrained": llava_med_folder, "vision_tower": llava_med_folder.parent / "clip"},
+        "radfm": {"pretrained": radfm_folder},
+        "med_flamingo": {
+            "pretrained": med_flamingo_folder / "model.pt",
+            "llama": med_flamingo_folder / "llama",
+            "clip": med_flamingo_folder / "clip",
+        },
+    }
+
+    def get(one):
+        if one.hf.model in own:
+            return own[one.hf.model]
+        name = CLASSES[one.fact("class")]
+        if name not in built:
+            built[name] = tiny_hf_models.build(name, tmp_path_factory.mktemp("twins") / name)
+        return {"pretrained": built[name]}
+
+    return get
+
+
+@pytest.mark.parametrize("name", IN_PROCESS)
+def test_the_tiny_twin_answers_and_scores(name, twin, build):
+    one = recipe(name)
+    given = {**twin(one), "device": "cpu", "journal": "false", "batch_size": 4, "max_new_tokens": 4}
+    model, arguments = one.expanded("hf", {key: str(value) for key, value in given.items()})
+    adapters = {"hf_vlm": HfVlm} if model == "hf_vlm" else {model: type(build(model))}
+    built = adapters[model].create_from_arg_string(arguments)
+    dtype = built.network.dtype if model == "hf_vlm" else built.arguments.torch_dtype
+    assert "dtype" not in one.facts or f"torch.{one.fact('dtype')}" == str(dtype)
+    built.task_dict = {TASK: {SPLIT: DOCS}}
+    scores = built.loglikelihood(instances("loglikelihood", DOCS, OPTIONS, doc_ids=range(2)))
+    assert all(math.isfinite(score) and score > 0 for score, _ in scores), scores
+    assert scores[0] != scores[1]
+    replies = built.generate_until(instances("generate_until", DOCS, [{"until": []}], doc_ids=range(2)))
+    assert [type(reply) for reply in replies] == [str, str]
+    for setting, value in (one.hf.args.get("processor_kwargs") or {}).items():
+        kept = json.loads(built.processor.image_processor.to_json_string())[setting]
+        assert kept == value
+
+
+@pytest.mark.parametrize("name", SERVED)
+def test_a_server_is_told_what_it_takes(name):
+    model, arguments = recipe(name).expanded("server", {"base_url": "http://127.0.0.1:8000/v1"})
+    assert model == SERVER_MODEL
+    read = parse_arguments(VlmServer.arguments_type, simple_parse_args_string(arguments), model)
+    assert [server.base_url for server in read.servers] == ["http://127.0.0.1:8000/v1"]
+
+
+def test_what_a_recipe_names_is_where_it_says():
+    """All classes of the recipes that run in this process have a twin, and every file of the folder is used."""
+    named = {one.fact("class") for one in recipes().values() if "hf" in one.backends and one.hf.model == "hf_vlm"}
+    assert named == set(CLASSES)
+    folder = Path(__file__).parents[2] / "model_adapters" / "recipes"
+    files = {path.stem: path.read_text() for path in folder.glob("*.yaml")}
+    assert {name for name in files if not name.startswith("_")} == set(recipes())
+    unused = [name for name in files if name.startswith("_") and f"extends: {name}.yaml" not in "".join(files.values())]
+    assert unused == []
