@@ -201,14 +201,14 @@ def _transformers(folder: Path, device: Any) -> Encode:
 def _vlm(pretrained: str, device: Any) -> Encode:
     """Run a model up to its language model, and take what that is given in the places of the images."""
     from medtasks.model_adapters.checkpoints.reading import CheckpointError
-    from medtasks.model_adapters.hf_vlm.adapter import HfVlmArguments, load_config, load_model, load_processor
-    from medtasks.model_adapters.hf_vlm.encoding import PromptWriter
+    from medtasks.model_adapters.hf_vlm.encoding import PromptWriter, Template
+    from medtasks.model_adapters.hf_vlm.loading import HfVlmArguments, load_config, load_model, load_processor
 
     arguments = HfVlmArguments(pretrained=pretrained, dtype="bfloat16" if device.type == "cuda" else "float32")
     slot = getattr(load_config(arguments), "image_token_id", None)
     processor = load_processor(arguments)
     template = getattr(processor, "chat_template", None) or processor.tokenizer.chat_template
-    writer = PromptWriter(processor, template is not None, pretrained)
+    writer = PromptWriter(processor, None if template is None else Template(), pretrained)
     network = load_model(arguments, device)
     seen: list[Any] = []
 
