@@ -261,5 +261,6 @@ def listed(known: Mapping[str, Recipe]) -> Iterator[tuple[str, ...]]:
     """Yield a row of texts per recipe, headings first."""
     yield "name", "parameters", "licence", "gate", "backends", "thinking"
     for one in known.values():
-        facts = (one.fact(name) for name in ("parameters", "licence", "gated"))
+        licence = one.fact("licence").partition(" (")[0]  # without where that is said
+        facts = (one.fact("parameters"), licence, one.fact("gated"))
         yield one.recipe, *facts, ", ".join(one.backends) or "none", one.fact("thinking")
